@@ -1,0 +1,107 @@
+//! The five knobs, and what came of turning one.
+
+use crate::machine::CpuId;
+use crate::tenant::{TaskId, TenantId};
+
+/// A thing a policy may set. Everything the papers' schedulers do is one of these five.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Knob {
+    /// Length of a task's time slice.
+    Slice,
+    /// How long a waking task waits before it may preempt (PACT'16 §5.1).
+    PreemptDelay,
+    /// Whether a tenant may run at all.
+    Park,
+    /// The CPUs a task may run on.
+    Cpus,
+    /// A tenant's share of contended CPU time.
+    Weight,
+}
+
+impl Knob {
+    /// The name used in JSON and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Knob::Slice => "slice",
+            Knob::PreemptDelay => "preempt_delay",
+            Knob::Park => "park",
+            Knob::Cpus => "cpus",
+            Knob::Weight => "weight",
+        }
+    }
+}
+
+/// One turn of one knob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Gives a task slices drawn uniformly from `[min_ns, max_ns]`; equal bounds are a fixed slice.
+    Slice {
+        /// Whose.
+        task: TaskId,
+        /// Shortest slice in nanoseconds.
+        min_ns: u64,
+        /// Longest slice in nanoseconds.
+        max_ns: u64,
+    },
+    /// Delays a task's preemption at wake-up.
+    PreemptDelay {
+        /// Whose wake-ups.
+        task: TaskId,
+        /// By how much, in nanoseconds; 0 is the host's default.
+        delay_ns: u64,
+    },
+    /// Stops a tenant.
+    Park {
+        /// Which.
+        tenant: TenantId,
+    },
+    /// Lets a parked tenant run again.
+    Unpark {
+        /// Which.
+        tenant: TenantId,
+    },
+    /// Confines a task to some CPUs.
+    Cpus {
+        /// Which task.
+        task: TaskId,
+        /// The CPUs, at least one.
+        cpus: Vec<CpuId>,
+    },
+    /// Sets a tenant's share, as `cpu.weight` does: 1..=10000, 100 is the default.
+    Weight {
+        /// Which tenant.
+        tenant: TenantId,
+        /// Its weight.
+        weight: u32,
+    },
+}
+
+impl Action {
+    /// The knob this turns.
+    pub fn knob(&self) -> Knob {
+        match self {
+            Action::Slice { .. } => Knob::Slice,
+            Action::PreemptDelay { .. } => Knob::PreemptDelay,
+            Action::Park { .. } | Action::Unpark { .. } => Knob::Park,
+            Action::Cpus { .. } => Knob::Cpus,
+            Action::Weight { .. } => Knob::Weight,
+        }
+    }
+}
+
+/// What came of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, and remembered so that it can be undone.
+    Done,
+    /// This host or backend cannot do it.
+    Unsupported {
+        /// Why, in one sentence.
+        why: String,
+    },
+    /// It can, but will not: the target is protected or gone, or the value makes no sense.
+    Refused {
+        /// Why, in one sentence.
+        why: String,
+    },
+}

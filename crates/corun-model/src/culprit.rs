@@ -1,0 +1,133 @@
+//! Culprits: which tenants held the CPU while a task waited for it.
+//!
+//! Like the ledger, [`Culprits`] cannot be made unless it is exact: shares plus `unattributed_ns` equal the
+//! steal they explain (invariant 1). What could not be resolved is counted as unattributed, never spread.
+
+use crate::tenant::TenantId;
+use thiserror::Error;
+
+/// One tenant's part of somebody's steal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Who held the CPU.
+    pub tenant: TenantId,
+    /// For how long, while the victim waited, in nanoseconds.
+    pub steal_ns: u64,
+}
+
+/// Who held the CPU during a victim's waits. Largest share first; ties by tenant id, so the order is stable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Culprits {
+    shares: Vec<Share>,
+    unattributed_ns: u64,
+}
+
+/// Shares and unattributed time do not sum to the steal they explain.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("culprits and unattributed sum to {sum_ns} ns but the steal is {steal_ns} ns")]
+pub struct Unexplained {
+    /// What they sum to.
+    pub sum_ns: u64,
+    /// The steal to explain.
+    pub steal_ns: u64,
+}
+
+impl Culprits {
+    /// Makes the account, merging shares of the same tenant and dropping empty ones, or refuses.
+    ///
+    /// # Errors
+    /// [`Unexplained`] when shares and `unattributed_ns` do not sum to `steal_ns`.
+    pub fn new(
+        shares: impl IntoIterator<Item = Share>,
+        unattributed_ns: u64,
+        steal_ns: u64,
+    ) -> Result<Culprits, Unexplained> {
+        let made = Culprits::merge(shares, unattributed_ns);
+        let sum_ns = made.total_ns();
+        if sum_ns == steal_ns {
+            Ok(made)
+        } else {
+            Err(Unexplained { sum_ns, steal_ns })
+        }
+    }
+
+    /// Nothing is known of who took `steal_ns`: all of it is unattributed.
+    pub fn unknown(steal_ns: u64) -> Culprits {
+        Culprits { shares: Vec::new(), unattributed_ns: steal_ns }
+    }
+
+    fn merge(shares: impl IntoIterator<Item = Share>, unattributed_ns: u64) -> Culprits {
+        let mut by_tenant = std::collections::BTreeMap::<TenantId, u64>::new();
+        for s in shares {
+            *by_tenant.entry(s.tenant).or_default() += s.steal_ns;
+        }
+        let mut shares: Vec<Share> = by_tenant
+            .into_iter()
+            .filter(|&(_, steal_ns)| steal_ns > 0)
+            .map(|(tenant, steal_ns)| Share { tenant, steal_ns })
+            .collect();
+        shares.sort_by_key(|s| (std::cmp::Reverse(s.steal_ns), s.tenant));
+        Culprits { shares, unattributed_ns }
+    }
+
+    /// The shares, largest first.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// Steal that could not be charged to anyone, in nanoseconds.
+    pub fn unattributed_ns(&self) -> u64 {
+        self.unattributed_ns
+    }
+
+    /// All of it: the steal this explains, in nanoseconds.
+    pub fn total_ns(&self) -> u64 {
+        self.unattributed_ns + self.shares.iter().map(|s| s.steal_ns).sum::<u64>()
+    }
+
+    /// One tenant's share in nanoseconds; 0 when it took nothing.
+    pub fn of_ns(&self, tenant: TenantId) -> u64 {
+        self.shares.iter().find(|s| s.tenant == tenant).map_or(0, |s| s.steal_ns)
+    }
+
+    /// The sum of two accounts.
+    #[must_use]
+    pub fn plus(&self, other: &Culprits) -> Culprits {
+        Culprits::merge(
+            self.shares.iter().chain(&other.shares).copied(),
+            self.unattributed_ns + other.unattributed_ns,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(tenant: u32, steal_ns: u64) -> Share {
+        Share { tenant: TenantId(tenant), steal_ns }
+    }
+
+    #[test]
+    fn shares_that_do_not_explain_the_steal_are_refused() {
+        assert!(Culprits::new([share(1, 10)], 5, 15).is_ok());
+        let refused = Culprits::new([share(1, 10)], 4, 15).unwrap_err();
+        assert_eq!(refused, Unexplained { sum_ns: 14, steal_ns: 15 });
+    }
+
+    #[test]
+    fn shares_of_one_tenant_are_merged_and_the_largest_comes_first() {
+        let c = Culprits::new([share(1, 4), share(2, 5), share(1, 3), share(3, 0)], 0, 12).unwrap();
+        assert_eq!(c.shares(), [share(1, 7), share(2, 5)]);
+        assert_eq!(c.of_ns(TenantId(2)), 5);
+        assert_eq!(c.of_ns(TenantId(9)), 0);
+    }
+
+    #[test]
+    fn sums_keep_every_nanosecond() {
+        let a = Culprits::new([share(1, 4)], 1, 5).unwrap();
+        let b = Culprits::new([share(1, 2), share(2, 9)], 3, 14).unwrap();
+        assert_eq!(a.plus(&b).total_ns(), 19);
+        assert_eq!(a.plus(&b).of_ns(TenantId(1)), 6);
+    }
+}

@@ -1,0 +1,79 @@
+//! Scheduling events of a task or tenant in a window (PACT'16 table 1).
+
+use crate::machine::Distance;
+
+/// Migrations by how far the task moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Migrations {
+    /// To another hardware thread of the same core.
+    pub same_core: u64,
+    /// To another core of the same last-level cache.
+    pub same_llc: u64,
+    /// To another last-level cache of the same socket.
+    pub same_socket: u64,
+    /// To another socket.
+    pub other_socket: u64,
+}
+
+impl Migrations {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.same_core + self.same_llc + self.same_socket + self.other_socket
+    }
+
+    /// Counts one move over `distance`; staying on the same CPU is no move.
+    pub fn count(&mut self, distance: Distance) {
+        match distance {
+            Distance::SameCpu => {}
+            Distance::SameCore => self.same_core += 1,
+            Distance::SameLlc => self.same_llc += 1,
+            Distance::SameSocket => self.same_socket += 1,
+            Distance::OtherSocket => self.other_socket += 1,
+        }
+    }
+}
+
+/// What happened to a task, as counts. `None` means that this source cannot tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Voluntary switches: it blocked, or called `sched_yield`.
+    pub yields: Option<u64>,
+    /// Involuntary switches: it was still runnable when the CPU was taken from it.
+    pub preemptions: Option<u64>,
+    /// Times it was made runnable.
+    pub wakeups: Option<u64>,
+    /// Moves to another CPU.
+    pub migrations: Option<Migrations>,
+}
+
+impl Events {
+    /// The field-wise sum; what either side cannot tell, the sum cannot.
+    #[must_use]
+    pub fn plus(&self, o: &Events) -> Events {
+        let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        Events {
+            yields: add(self.yields, o.yields),
+            preemptions: add(self.preemptions, o.preemptions),
+            wakeups: add(self.wakeups, o.wakeups),
+            migrations: match (self.migrations, o.migrations) {
+                (Some(a), Some(b)) => Some(Migrations {
+                    same_core: a.same_core + b.same_core,
+                    same_llc: a.same_llc + b.same_llc,
+                    same_socket: a.same_socket + b.same_socket,
+                    other_socket: a.other_socket + b.other_socket,
+                }),
+                _ => None,
+            },
+        }
+    }
+
+    /// No event of any sort, all of them known.
+    pub fn none() -> Events {
+        Events {
+            yields: Some(0),
+            preemptions: Some(0),
+            wakeups: Some(0),
+            migrations: Some(Migrations::default()),
+        }
+    }
+}

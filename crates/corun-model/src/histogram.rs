@@ -1,0 +1,112 @@
+//! A log2 histogram of times with an honest overflow bucket.
+//!
+//! Bucket `i` below the last counts times in `[2^i, 2^(i+1))` microseconds, bucket 0 also everything under 1 µs.
+//! The last bucket is overflow: it has a lower edge only, and a quantile that falls into it is reported as
+//! "at least", never folded into a finite number.
+
+/// Number of buckets, the overflow bucket included: the last finite edge is 2^23 µs = 8.4 s.
+pub const BUCKETS: usize = 24;
+
+/// Counts of times by powers of two of a microsecond.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Counts per bucket; the last is overflow.
+    pub counts: [u64; BUCKETS],
+}
+
+/// A quantile read off a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantile {
+    /// The quantile lies below this upper edge (nanoseconds) and at or above half of it.
+    Below(u64),
+    /// The quantile lies in the overflow bucket: at least this many nanoseconds.
+    AtLeast(u64),
+}
+
+impl Histogram {
+    /// The bucket that a time falls into.
+    pub fn bucket_of(ns: u64) -> usize {
+        let us = ns / 1000;
+        if us < 2 {
+            return usize::from(us >= 2);
+        }
+        (us.ilog2() as usize).min(BUCKETS - 1)
+    }
+
+    /// Lower edge of a bucket in nanoseconds (0 for the first).
+    pub fn lower_ns(bucket: usize) -> u64 {
+        if bucket == 0 {
+            0
+        } else {
+            1000 << bucket
+        }
+    }
+
+    /// Counts one time.
+    pub fn record(&mut self, ns: u64) {
+        self.counts[Histogram::bucket_of(ns)] += 1;
+    }
+
+    /// All that was counted.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Times in the overflow bucket.
+    pub fn overflow(&self) -> u64 {
+        self.counts[BUCKETS - 1]
+    }
+
+    /// The `q`-quantile (0..=1), or `None` when nothing was counted.
+    pub fn quantile(&self, q: f64) -> Option<Quantile> {
+        let total = self.total();
+        if total == 0 {
+            return None;
+        }
+        let rank = ((q * total as f64).ceil() as u64).clamp(1, total);
+        let mut seen = 0;
+        for (i, &n) in self.counts.iter().enumerate() {
+            seen += n;
+            if seen >= rank {
+                return Some(if i == BUCKETS - 1 {
+                    Quantile::AtLeast(Histogram::lower_ns(i))
+                } else {
+                    Quantile::Below(Histogram::lower_ns(i + 1))
+                });
+            }
+        }
+        unreachable!("the ranks end at the total")
+    }
+
+    /// The bucket-wise sum.
+    #[must_use]
+    pub fn plus(&self, o: &Histogram) -> Histogram {
+        Histogram { counts: std::array::from_fn(|i| self.counts[i] + o.counts[i]) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_falls_into_the_bucket_whose_edges_hold_it() {
+        for ns in [0, 1, 999, 1000, 1999, 2000, 3999, 4000, 1_000_000, 8_388_607_999, 8_388_608_000, u64::MAX]
+        {
+            let b = Histogram::bucket_of(ns);
+            assert!(Histogram::lower_ns(b) <= ns, "{ns} in {b}");
+            assert!(b == BUCKETS - 1 || ns < Histogram::lower_ns(b + 1), "{ns} in {b}");
+        }
+    }
+
+    #[test]
+    fn a_quantile_in_the_overflow_bucket_is_at_least_not_a_number() {
+        let mut h = Histogram::default();
+        h.record(5_000);
+        assert_eq!(h.quantile(0.5), Some(Quantile::Below(8_000)));
+        h.record(u64::MAX);
+        assert_eq!(h.quantile(0.99), Some(Quantile::AtLeast(8_388_608_000)));
+        assert_eq!(h.overflow(), 1);
+        assert_eq!(Histogram::default().quantile(0.5), None);
+    }
+}

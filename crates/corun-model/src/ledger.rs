@@ -1,0 +1,242 @@
+//! The ledger: where every nanosecond of a task's life in a window went.
+//!
+//! A [`Ledger`] can only be made by [`Ledger::new`], which refuses parts that do not sum to the total, so a
+//! ledger that exists is conserved (invariant 1). PACT'16 §2.1 splits run time into compute, synchronisation
+//! (spin or block) and steal; the other parts are what a real machine adds: CPU quotas, corun's own parking,
+//! and time the kernel did not let us see.
+
+use thiserror::Error;
+
+/// The parts of a ledger, in nanoseconds. Plain data: nothing is checked until it becomes a [`Ledger`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// On a CPU. While `spin_ns` is `None` this holds spinning too, since nobody has told them apart.
+    pub compute_ns: u64,
+    /// On a CPU but only waiting for a lock or barrier. `None`: not measured.
+    pub spin_ns: Option<u64>,
+    /// Off the CPU by its own wish: waiting for a lock, I/O, a timer, an event.
+    pub block_ns: u64,
+    /// Runnable but not running, because something else held the CPU.
+    pub steal_ns: u64,
+    /// Runnable but stopped by a CPU quota of its own cgroup. Never blamed on a neighbour.
+    pub throttled_ns: u64,
+    /// Stopped by corun itself (gang, controlled contention, a dedicated window).
+    pub parked_ns: u64,
+    /// The kernel did not show what the task did (a switch that no tracepoint announced, say).
+    pub unknown_ns: u64,
+}
+
+impl Parts {
+    /// The sum of all parts in nanoseconds; an unmeasured spin counts nothing, being part of compute.
+    pub fn sum_ns(&self) -> u64 {
+        self.compute_ns
+            + self.spin_ns.unwrap_or(0)
+            + self.block_ns
+            + self.steal_ns
+            + self.throttled_ns
+            + self.parked_ns
+            + self.unknown_ns
+    }
+}
+
+/// A conserved account: `parts` sum to `total_ns`, the task's lifetime inside the window (for a tenant, the sum
+/// of its tasks' lifetimes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    parts: Parts,
+    total_ns: u64,
+}
+
+/// The parts of a would-be ledger do not sum to its total.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("the parts sum to {sum_ns} ns but the lifetime is {total_ns} ns ({parts:?})")]
+pub struct Unbalanced {
+    /// What the parts sum to.
+    pub sum_ns: u64,
+    /// What they ought to sum to.
+    pub total_ns: u64,
+    /// The parts themselves.
+    pub parts: Parts,
+}
+
+impl Ledger {
+    /// Makes a ledger, or refuses: time is conserved to the nanosecond.
+    ///
+    /// # Errors
+    /// [`Unbalanced`] when the parts do not sum to `total_ns`.
+    pub fn new(parts: Parts, total_ns: u64) -> Result<Ledger, Unbalanced> {
+        let sum_ns = parts.sum_ns();
+        if sum_ns == total_ns {
+            Ok(Ledger { parts, total_ns })
+        } else {
+            Err(Unbalanced { sum_ns, total_ns, parts })
+        }
+    }
+
+    /// The parts.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// The lifetime that the parts sum to, in nanoseconds.
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns
+    }
+
+    /// Time on a CPU: compute and spin together, in nanoseconds.
+    pub fn on_cpu_ns(&self) -> u64 {
+        self.parts.compute_ns + self.parts.spin_ns.unwrap_or(0)
+    }
+
+    /// The sum of two ledgers. Where only one of them measured spinning the sum has not: its spin is `None`
+    /// and the measured part goes back into compute.
+    #[must_use]
+    pub fn plus(&self, other: &Ledger) -> Ledger {
+        let (a, b) = (&self.parts, &other.parts);
+        let empty = |l: &Ledger| l.total_ns == 0;
+        let (compute_ns, spin_ns) = match (a.spin_ns, b.spin_ns) {
+            (Some(x), Some(y)) => (a.compute_ns + b.compute_ns, Some(x + y)),
+            (Some(x), None) if empty(other) => (a.compute_ns, Some(x)),
+            (None, Some(y)) if empty(self) => (b.compute_ns, Some(y)),
+            _ => (self.on_cpu_ns() + other.on_cpu_ns(), None),
+        };
+        Ledger {
+            parts: Parts {
+                compute_ns,
+                spin_ns,
+                block_ns: a.block_ns + b.block_ns,
+                steal_ns: a.steal_ns + b.steal_ns,
+                throttled_ns: a.throttled_ns + b.throttled_ns,
+                parked_ns: a.parked_ns + b.parked_ns,
+                unknown_ns: a.unknown_ns + b.unknown_ns,
+            },
+            total_ns: self.total_ns + other.total_ns,
+        }
+    }
+
+    /// The same ledger with `spin_ns` of its on-CPU time found to be spinning (clamped to what there is).
+    #[must_use]
+    pub fn with_spin(&self, spin_ns: u64) -> Ledger {
+        let on_cpu = self.on_cpu_ns();
+        let spin = spin_ns.min(on_cpu);
+        let parts = Parts { compute_ns: on_cpu - spin, spin_ns: Some(spin), ..self.parts };
+        Ledger { parts, total_ns: self.total_ns }
+    }
+}
+
+impl std::iter::Sum for Ledger {
+    fn sum<I: Iterator<Item = Ledger>>(iter: I) -> Ledger {
+        iter.fold(Ledger::default(), |a, b| a.plus(&b))
+    }
+}
+
+/// Why a task was blocked, as far as the kernel tells, in nanoseconds. The fields sum to the ledger's `block_ns`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockReasons {
+    /// In a futex wait: user-space locks, condition variables, barriers, joins.
+    pub futex_ns: u64,
+    /// Waiting for a block device or in uninterruptible sleep (page faults from disk, file-system locks).
+    pub io_ns: u64,
+    /// In a timed sleep of its own choosing.
+    pub sleep_ns: u64,
+    /// Waiting for events: `epoll_wait`, `poll`, `select`.
+    pub poll_ns: u64,
+    /// Reading from or writing to a pipe, socket or terminal.
+    pub pipe_ns: u64,
+    /// Waiting for a child process.
+    pub child_ns: u64,
+    /// Anything else, or the kernel does not tell.
+    pub other_ns: u64,
+}
+
+impl BlockReasons {
+    /// The sum of all reasons, in nanoseconds.
+    pub fn sum_ns(&self) -> u64 {
+        self.named().iter().map(|(_, ns)| ns).sum()
+    }
+
+    /// The reasons with their names, in a fixed order.
+    pub fn named(&self) -> [(&'static str, u64); 7] {
+        [
+            ("futex", self.futex_ns),
+            ("io", self.io_ns),
+            ("sleep", self.sleep_ns),
+            ("poll", self.poll_ns),
+            ("pipe", self.pipe_ns),
+            ("child", self.child_ns),
+            ("other", self.other_ns),
+        ]
+    }
+
+    /// The field-wise sum.
+    #[must_use]
+    pub fn plus(&self, o: &BlockReasons) -> BlockReasons {
+        BlockReasons {
+            futex_ns: self.futex_ns + o.futex_ns,
+            io_ns: self.io_ns + o.io_ns,
+            sleep_ns: self.sleep_ns + o.sleep_ns,
+            poll_ns: self.poll_ns + o.poll_ns,
+            pipe_ns: self.pipe_ns + o.pipe_ns,
+            child_ns: self.child_ns + o.child_ns,
+            other_ns: self.other_ns + o.other_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parts() -> impl Strategy<Value = Parts> {
+        let ns = 0u64..1 << 50;
+        (ns.clone(), proptest::option::of(ns.clone()), ns.clone(), ns.clone(), ns.clone(), ns.clone(), ns)
+            .prop_map(|(compute_ns, spin_ns, block_ns, steal_ns, throttled_ns, parked_ns, unknown_ns)| {
+                Parts { compute_ns, spin_ns, block_ns, steal_ns, throttled_ns, parked_ns, unknown_ns }
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn a_ledger_that_sums_is_accepted(p in parts()) {
+            prop_assert!(Ledger::new(p, p.sum_ns()).is_ok());
+        }
+
+        #[test]
+        fn a_ledger_off_by_anything_is_refused(p in parts(), off in 1u64..1 << 40) {
+            prop_assert!(Ledger::new(p, p.sum_ns() + off).is_err());
+        }
+
+        #[test]
+        fn sums_of_ledgers_are_conserved(a in parts(), b in parts()) {
+            let a = Ledger::new(a, a.sum_ns()).unwrap();
+            let b = Ledger::new(b, b.sum_ns()).unwrap();
+            let c = a.plus(&b);
+            prop_assert_eq!(c.parts().sum_ns(), c.total_ns());
+            prop_assert_eq!(c.total_ns(), a.total_ns() + b.total_ns());
+            prop_assert_eq!(c, b.plus(&a));
+        }
+
+        #[test]
+        fn finding_spin_moves_time_but_makes_none(a in parts(), spin in 0u64..1 << 52) {
+            let a = Ledger::new(a, a.sum_ns()).unwrap();
+            let b = a.with_spin(spin);
+            prop_assert_eq!(b.parts().sum_ns(), a.total_ns());
+            prop_assert_eq!(b.on_cpu_ns(), a.on_cpu_ns());
+        }
+    }
+
+    #[test]
+    fn an_unmeasured_spin_makes_the_sum_unmeasured() {
+        let known = Ledger::new(Parts { compute_ns: 5, spin_ns: Some(3), ..Parts::default() }, 8).unwrap();
+        let unknown = Ledger::new(Parts { compute_ns: 5, ..Parts::default() }, 5).unwrap();
+        let sum = known.plus(&unknown);
+        assert_eq!(sum.parts().spin_ns, None);
+        assert_eq!(sum.parts().compute_ns, 13);
+        assert_eq!(
+            Ledger::default().plus(&known).parts().spin_ns,
+            Some(3),
+            "an empty ledger measures nothing"
+        );
+    }
+}

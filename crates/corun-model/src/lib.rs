@@ -1,0 +1,54 @@
+//! The vocabulary of corun: one word for one thing, and the two traits that separate the hosts from all else.
+//!
+//! ```text
+//!           observe()                     decide()                   apply()
+//! Host ───────────────▶ Observation ───────────────▶ Decision(s) ───────────────▶ Host
+//! ├ live (Linux)                          Policy       (actions)                  ├ live
+//! └ sim  (modelled machine)                                                       └ sim
+//! ```
+//!
+//! This crate is pure: it opens no file, reads no clock, starts no thread and never iterates in hash order.
+//! Times are integer nanoseconds, the unit is the last part of a name (`wait_ns`).
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`machine`] | sockets, LLC domains, cores, CPUs, NUMA nodes and the distances between them |
+//! | [`tenant`] | tenants and their names; task ids |
+//! | [`ledger`] | where every nanosecond of a task went; refuses to exist unless it sums |
+//! | [`culprit`] | who held the CPU while a task waited; refuses to exist unless it sums |
+//! | [`events`] | yields, preemptions, wake-ups, migrations by distance |
+//! | [`counters`] | hardware events of a task; absent is not zero |
+//! | [`histogram`] | log2 histogram with an honest overflow bucket |
+//! | [`observation`] | what a host saw in one window |
+//! | [`action`] | the five knobs, actions and their outcomes |
+//! | [`host`], [`policy`] | the two traits |
+//! | [`conformance`] | one suite that every host and every policy must pass |
+//! | [`workload`] | workload files: a program described once, run live or modelled |
+//! | [`duration`] | "10ms", "2s": how people write times and sizes |
+
+pub mod action;
+pub mod conformance;
+pub mod counters;
+pub mod culprit;
+pub mod duration;
+pub mod events;
+pub mod histogram;
+pub mod host;
+pub mod ledger;
+pub mod machine;
+pub mod observation;
+pub mod policy;
+pub mod tenant;
+pub mod workload;
+
+pub use action::{Action, Knob, Outcome};
+pub use counters::Counters;
+pub use culprit::Culprits;
+pub use events::Events;
+pub use histogram::Histogram;
+pub use host::{Host, HostError};
+pub use ledger::{Ledger, Parts};
+pub use machine::{CpuId, Distance, Machine};
+pub use observation::Observation;
+pub use policy::{Decision, Policy};
+pub use tenant::{TaskId, Tenant, TenantId, TenantKind};

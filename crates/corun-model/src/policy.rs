@@ -1,0 +1,26 @@
+//! `Policy`: decides, once an epoch, which knobs to turn. Passive and pure: same observations, same decisions.
+
+use crate::action::{Action, Knob};
+use crate::machine::Machine;
+use crate::observation::Observation;
+
+/// A scheduling policy. It sees only what a [`Host`](crate::Host) observed and cannot tell which host that was.
+pub trait Policy {
+    /// Its name, as in the papers and on the command line: `gang`, `delayed_preemption`.
+    fn name(&self) -> &'static str;
+
+    /// The knobs it may turn; a host that lacks one of them can say so before anything starts.
+    fn knobs(&self) -> &'static [Knob];
+
+    /// What to do, given the last epoch. Actions already in force need not be repeated.
+    fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision>;
+}
+
+/// An action with the observation that caused it (invariant 8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do.
+    pub action: Action,
+    /// Why, in one clause with its numbers: "lag 0.21 of its fair share".
+    pub because: String,
+}

@@ -1,0 +1,82 @@
+//! Tenants (tasks that belong together) and task ids.
+
+use std::fmt;
+
+/// A schedulable thread, by its kernel thread id; on the modelled machine, by a number of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u32);
+
+/// A tenant, by its place in the tenant table of the [`Observation`](crate::Observation) it came with.
+/// A host keeps a tenant's id for as long as it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub u32);
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What sort of thing a tenant is: decides how it is named and what may be done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TenantKind {
+    /// A command: a process group outside any telling cgroup.
+    Command,
+    /// A systemd service, scope or slice.
+    Unit,
+    /// A container (docker, podman, containerd, cri-o).
+    Container,
+    /// A Kubernetes pod.
+    Pod,
+    /// A step of a Slurm job.
+    SlurmStep,
+    /// Any other cgroup.
+    Cgroup,
+    /// A virtual machine's vCPUs.
+    Vm,
+    /// A virtual machine's I/O and management threads.
+    VmIo,
+    /// Kernel threads (softirq and workqueue threads have tenants of their own).
+    Kernel,
+    /// Nobody: the CPU was idle while a task was already runnable on it (wake-up latency).
+    Idle,
+    /// Several tenants that were too many to be told apart.
+    Others,
+}
+
+impl TenantKind {
+    /// The name used in JSON and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            TenantKind::Command => "command",
+            TenantKind::Unit => "unit",
+            TenantKind::Container => "container",
+            TenantKind::Pod => "pod",
+            TenantKind::SlurmStep => "slurm-step",
+            TenantKind::Cgroup => "cgroup",
+            TenantKind::Vm => "vm",
+            TenantKind::VmIo => "vm-io",
+            TenantKind::Kernel => "kernel",
+            TenantKind::Idle => "idle",
+            TenantKind::Others => "others",
+        }
+    }
+
+    /// Whether tasks of this tenant may ever be parked, pinned or re-weighted: the kernel and idle may not.
+    pub fn is_controllable(self) -> bool {
+        !matches!(self, TenantKind::Kernel | TenantKind::Idle | TenantKind::Others)
+    }
+}
+
+/// A tenant as people know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its number in this observation.
+    pub id: TenantId,
+    /// What sort of thing it is.
+    pub kind: TenantKind,
+    /// A stable key: the cgroup path, container id, process group… Unique among tenants.
+    pub key: String,
+    /// What people call it: `postgres`, `nginx.service`, `pod web-0`.
+    pub name: String,
+}

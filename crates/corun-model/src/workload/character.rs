@@ -1,0 +1,43 @@
+//! How a program uses the core and the memory system: what the modelled machine needs to know of it, measured
+//! or assumed for the program running alone. The live host ignores it.
+
+use serde::Deserialize;
+
+/// Memory and pipeline character of a program, per thread, as it is when it runs alone.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Character {
+    /// Instructions per cycle with a perfect memory system (2.0).
+    pub ipc: f64,
+    /// Branches per thousand instructions (150).
+    pub branches_pki: f64,
+    /// Mispredicted share of branches, 0..=1 (0.01).
+    pub mispredicts: f64,
+    /// References to the LLC (L2 misses) per thousand instructions (1).
+    pub llc_refs_pki: f64,
+    /// Bytes that would have to stay in the LLC to avoid capacity misses, per thread (0).
+    #[serde(deserialize_with = "super::program::bytes")]
+    pub working_set: u64,
+    /// Share of LLC references that miss however large the cache is, 0..=1 (0.05).
+    pub compulsory: f64,
+    /// Transfers of lines that another thread of the program has written, per thousand instructions, while that
+    /// thread is running (0).
+    pub coherence_pki: f64,
+    /// Share of a memory or coherence stall hidden by other work, 0..=1 (0.3): latency tolerance, ATC'16 §3.1.
+    pub hidden: f64,
+}
+
+impl Default for Character {
+    fn default() -> Self {
+        Character {
+            ipc: 2.0,
+            branches_pki: 150.0,
+            mispredicts: 0.01,
+            llc_refs_pki: 1.0,
+            working_set: 0,
+            compulsory: 0.05,
+            coherence_pki: 0.0,
+            hidden: 0.3,
+        }
+    }
+}

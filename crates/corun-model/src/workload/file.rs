@@ -1,0 +1,229 @@
+//! Reading a workload file's text, with the checks that need more than a type. Bad input is one sentence that
+//! names file, line and remedy.
+
+use super::character::Character;
+use super::program::{Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A program described once.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Workload {
+    /// Always `corun.workload/1`.
+    pub schema: String,
+    /// What people call it.
+    pub name: String,
+    /// One sentence on what it stands for, and what in it is measured or assumed.
+    #[serde(default)]
+    pub about: String,
+    /// What it runs.
+    pub program: Program,
+    /// How it uses core and memory; read by the modelled machine only.
+    #[serde(default)]
+    pub character: Character,
+}
+
+/// A workload file that cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{file}:{line}: {what}")]
+pub struct BadWorkload {
+    /// The file's name as given.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong and what to do, in one sentence.
+    pub what: String,
+}
+
+/// Bounds that keep a typing slip from asking for a million threads.
+pub const MAX_THREADS: u32 = 10_000;
+
+impl Workload {
+    /// Reads the text of a workload file; `file` is only named in errors.
+    ///
+    /// # Errors
+    /// [`BadWorkload`] with file, line and remedy.
+    pub fn parse(file: &str, text: &str) -> Result<Workload, BadWorkload> {
+        let at = |line, what: String| BadWorkload { file: file.to_string(), line, what };
+        let workload: Workload = toml::from_str(text).map_err(|e| {
+            let what = e.message().lines().collect::<Vec<_>>().join(" ");
+            let start = e.span().map_or(0, |s| s.start.min(text.len()));
+            at(line_at(text, start, &what), what)
+        })?;
+        if workload.schema != "corun.workload/1" {
+            let what = format!("schema is `{}`, this corun reads `corun.workload/1`", workload.schema);
+            return Err(at(line_of(text, "schema"), what));
+        }
+        workload.program.check().map_err(|(key, what)| at(line_of(text, key), what))?;
+        Ok(workload)
+    }
+}
+
+/// The line of an error at byte `start`. A tagged table is read as a whole, so its errors point at its header:
+/// the line at or after it that holds the text which the message quotes is the one to name.
+fn line_at(text: &str, start: usize, what: &str) -> usize {
+    let first = text[..start].matches('\n').count();
+    let mut rest = text.lines().skip(first);
+    let is_table = rest.clone().next().is_some_and(|l| l.starts_with('['));
+    let quoted = what.split('`').nth(1).filter(|q| is_table && !q.is_empty());
+    first + quoted.and_then(|q| rest.position(|l| l.contains(q))).unwrap_or(0) + 1
+}
+
+/// The first line that sets `key`, or the `[program]` line, or 1.
+fn line_of(text: &str, key: &str) -> usize {
+    let sets = |line: &str, key: &str| {
+        line.trim_start().strip_prefix(key).is_some_and(|r| r.trim_start().starts_with('='))
+    };
+    let find = |f: &dyn Fn(&str) -> bool| text.lines().position(f).map(|i| i + 1);
+    find(&|l| sets(l, key)).or_else(|| find(&|l| l.trim() == "[program]")).unwrap_or(1)
+}
+
+impl Program {
+    /// Checks ranges that the types allow but no program can have.
+    ///
+    /// # Errors
+    /// The key at fault and one sentence with the remedy.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        match self {
+            Program::Interference(i) => check_interference(i),
+            Program::Parallel(p) => check_parallel(p),
+            Program::Micro(m) => check_micro(m),
+            Program::Command(c) if c.argv.is_empty() => {
+                Err(("argv", "argv is empty; give the program and its arguments".into()))
+            }
+            Program::Command(c) => c.model.iter().try_for_each(check_parallel),
+        }
+    }
+}
+
+type Check = Result<(), (&'static str, String)>;
+
+fn threads(n: u32) -> Check {
+    match n {
+        0 => Err(("threads", "threads is 0; a program needs at least 1".into())),
+        1..=MAX_THREADS => Ok(()),
+        _ => Err(("threads", format!("threads is {n}; at most {MAX_THREADS} are allowed"))),
+    }
+}
+
+fn share(key: &'static str, x: f64) -> Check {
+    if (0.0..=1.0).contains(&x) {
+        Ok(())
+    } else {
+        Err((key, format!("{key} is {x}; it is a share between 0 and 1")))
+    }
+}
+
+fn check_interference(i: &Interference) -> Check {
+    threads(i.threads)?;
+    share("demand", i.demand)?;
+    if i.pattern != Pattern::Persistent && i.demand == 0.0 {
+        return Err(("demand", "demand is 0, so it would never run; give a share above 0".into()));
+    }
+    match i.pattern {
+        Pattern::Periodic if i.busy == 0 => {
+            Err(("busy", "busy is 0; give the length of a busy interval".into()))
+        }
+        Pattern::Intermittent if i.busy_min == 0 || i.busy_min > i.busy_max => {
+            Err(("busy-min", "busy-min must be above 0 and at most busy-max".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_parallel(p: &Parallel) -> Check {
+    threads(p.threads)?;
+    share("imbalance", p.imbalance)?;
+    share("critical", p.critical)?;
+    if p.grain == 0 {
+        return Err(("grain", "grain is 0; give the work between two synchronisations, such as 1ms".into()));
+    }
+    match p.sync {
+        Sync::Lock if p.locks == 0 => Err(("locks", "locks is 0; give at least 1".into())),
+        Sync::Pipeline if p.stages == 0 || p.queue_depth == 0 => {
+            Err(("stages", "a pipeline needs at least 1 stage and a queue-depth of at least 1".into()))
+        }
+        Sync::Pipeline if p.threads < p.stages => Err((
+            "stages",
+            format!("{} stages need at least as many threads, there are {}", p.stages, p.threads),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_micro(m: &Micro) -> Check {
+    threads(m.threads)?;
+    match m.name {
+        MicroKind::Hubench | MicroKind::Lubench if m.threads % 2 == 1 => Err((
+            "threads",
+            format!("threads is {}; hubench and lubench share in pairs, give an even number", m.threads),
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Length, Sharing, Wait};
+
+    const BARRIER: &str = r#"
+schema = "corun.workload/1"
+name = "fine-barrier"
+
+[program]
+kind = "parallel"
+threads = 4
+sync = "barrier"
+wait = "spin-then-block"
+grain = "500us"
+iterations = 100
+footprint = "64KiB"
+sharing = "false"
+"#;
+
+    #[test]
+    fn a_parallel_program_is_read_with_units_and_defaults() {
+        let w = Workload::parse("w.toml", BARRIER).unwrap();
+        let Program::Parallel(p) = w.program else { panic!("not parallel") };
+        assert_eq!((p.threads, p.wait, p.grain, p.footprint), (4, Wait::SpinThenBlock, 500_000, 65_536));
+        assert_eq!((p.length(), p.sharing, p.spin), (Length::Iterations(100), Sharing::False, 50_000));
+    }
+
+    fn refusal(from: &str, to: &str) -> String {
+        Workload::parse("w.toml", &BARRIER.replace(from, to)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn bad_input_is_one_sentence_with_file_and_line() {
+        assert_eq!(
+            refusal("threads = 4", "threads = 0"),
+            "w.toml:7: threads is 0; a program needs at least 1"
+        );
+        assert_eq!(
+            refusal("\"500us\"", "\"500\""),
+            "w.toml:10: `500` is not a time with its unit, such as 500us, 10ms or 2s"
+        );
+        assert!(refusal("wait =", "weight =").contains("unknown field `weight`"));
+        assert!(refusal("workload/1", "workload/9").starts_with("w.toml:2: schema is `corun.workload/9`"));
+        assert!(refusal("sync = \"barrier\"", "sync = \"pipeline\"\nstages = 9").contains("9 stages need"));
+        assert!(refusal("name =", "name").starts_with("w.toml:3:"));
+    }
+
+    #[test]
+    fn interference_defaults_are_those_of_the_paper() {
+        let text = "schema = \"corun.workload/1\"\nname = \"i\"\n[program]\nkind = \"interference\"\npattern = \"intermittent\"\n";
+        let Program::Interference(i) = Workload::parse("i.toml", text).unwrap().program else { panic!() };
+        assert_eq!((i.busy, i.busy_min, i.busy_max, i.demand), (10_000_000, 1_000_000, 40_000_000, 0.5));
+    }
+
+    #[test]
+    fn pairs_need_an_even_number_of_threads() {
+        let text = "schema = \"corun.workload/1\"\nname = \"h\"\n[program]\nkind = \"micro\"\nname = \"hubench\"\nthreads = 3\n";
+        assert!(Workload::parse("h.toml", text)
+            .unwrap_err()
+            .to_string()
+            .starts_with("h.toml:6: threads is 3"));
+    }
+}

@@ -1,0 +1,30 @@
+//! Workload files: a program described once, which the live host runs as a real process and the modelled host
+//! as a modelled one.
+//!
+//! ```toml
+//! schema = "corun.workload/1"
+//! name   = "fine-barrier"
+//! about  = "two threads that meet every millisecond"
+//!
+//! [program]
+//! kind    = "parallel"
+//! threads = 2
+//! sync    = "barrier"
+//! wait    = "block"
+//! grain   = "1ms"
+//! iterations = 2000
+//! ```
+//!
+//! `kind` is `interference` ([`Interference`], PACT'16 §2.4), `parallel` ([`Parallel`]), `micro` ([`Micro`],
+//! ATC'16 §5.1) or `command` ([`Command`], a real program). `[character]` ([`Character`]) says how the program
+//! uses the memory system; only the modelled machine reads it.
+
+mod character;
+mod file;
+mod program;
+
+pub use character::Character;
+pub use file::{BadWorkload, Workload};
+pub use program::{
+    Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
+};

@@ -1,0 +1,278 @@
+//! The programs a workload file can describe. Every field has the default that the command line has.
+
+use crate::duration::{parse_bytes, parse_ns};
+use serde::{Deserialize, Deserializer};
+
+/// What a workload runs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Program {
+    /// Synthetic interference.
+    Interference(Interference),
+    /// A synthetic parallel program.
+    Parallel(Parallel),
+    /// A micro-benchmark of ATC'16.
+    Micro(Micro),
+    /// A real command, with an optional description for the modelled machine.
+    Command(Command),
+}
+
+/// How a program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// After this many iterations of every thread.
+    Iterations(u64),
+    /// After this many nanoseconds.
+    DurationNs(u64),
+    /// When it is told to.
+    Endless,
+}
+
+/// When interference is busy (PACT'16 §2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Always: a `while(1)` loop.
+    Persistent,
+    /// Fixed busy and idle intervals.
+    Periodic,
+    /// Random busy intervals, each followed by a matching idle one.
+    Intermittent,
+}
+
+/// Synthetic interference with zero memory footprint.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Interference {
+    /// When it is busy.
+    pub pattern: Pattern,
+    /// Periodic: length of a busy interval in nanoseconds (10 ms).
+    #[serde(deserialize_with = "ns")]
+    pub busy: u64,
+    /// Intermittent: shortest busy interval (1 ms).
+    #[serde(deserialize_with = "ns")]
+    pub busy_min: u64,
+    /// Intermittent: longest busy interval (40 ms).
+    #[serde(deserialize_with = "ns")]
+    pub busy_max: u64,
+    /// Share of a CPU each thread asks for, 0..=1 (0.5); persistent interference ignores it.
+    pub demand: f64,
+    /// Threads (1).
+    pub threads: u32,
+    /// CPUs to pin the threads to, round robin; empty: not pinned.
+    pub cpus: Vec<u32>,
+    /// Seed of the intermittent lengths.
+    pub seed: u64,
+    /// How long to run; 0: until told to stop.
+    #[serde(deserialize_with = "ns")]
+    pub duration: u64,
+}
+
+impl Default for Interference {
+    fn default() -> Self {
+        Interference {
+            pattern: Pattern::Persistent,
+            busy: 10_000_000,
+            busy_min: 1_000_000,
+            busy_max: 40_000_000,
+            demand: 0.5,
+            threads: 1,
+            cpus: Vec::new(),
+            seed: 1,
+            duration: 0,
+        }
+    }
+}
+
+/// How the threads of a parallel program depend on each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sync {
+    /// All threads meet after every grain.
+    Barrier,
+    /// Each grain has a critical section under one of `locks` locks.
+    Lock,
+    /// Items flow through `stages` stages, each with its own threads, over bounded queues.
+    Pipeline,
+    /// Threads take grains from a shared queue; all are done when the queue is empty.
+    Queue,
+    /// Threads are independent.
+    None,
+}
+
+/// What a thread does while it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wait {
+    /// Stays on the CPU until the wait is over.
+    Spin,
+    /// Sleeps in the kernel (futex) at once.
+    Block,
+    /// Spins for `spin`, then sleeps.
+    SpinThenBlock,
+}
+
+/// How threads touch the shared footprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// They do not.
+    None,
+    /// All read it.
+    Read,
+    /// All write it: true sharing.
+    Write,
+    /// Each writes its own word of common cache lines: false sharing.
+    False,
+}
+
+/// A synthetic parallel program with known behaviour.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Parallel {
+    /// Threads (2).
+    pub threads: u32,
+    /// How they depend on each other (barrier).
+    pub sync: Sync,
+    /// What they do while they wait (block).
+    pub wait: Wait,
+    /// Spin-then-block: how long to spin first (50 µs).
+    #[serde(deserialize_with = "ns")]
+    pub spin: u64,
+    /// Work between two synchronisations, as solo run time on an idle CPU (1 ms). Pipeline: per item and stage.
+    #[serde(deserialize_with = "ns")]
+    pub grain: u64,
+    /// Spread of the grains: each is drawn uniformly from grain × [1-imbalance, 1+imbalance], 0..=1 (0).
+    pub imbalance: f64,
+    /// Lock: share of each grain that is inside the critical section, 0..=1 (0.1).
+    pub critical: f64,
+    /// Lock: number of locks, taken in turn by iteration number and thread (1).
+    pub locks: u32,
+    /// Pipeline: number of stages; `threads` are dealt to them round robin (2).
+    pub stages: u32,
+    /// Pipeline: items that fit between two stages (4).
+    pub queue_depth: u32,
+    /// Iterations of every thread (barrier, lock, none), items (pipeline) or grains in all (queue). 0: use `duration`.
+    pub iterations: u64,
+    /// How long to run when `iterations` is 0; both 0: until told to stop.
+    #[serde(deserialize_with = "ns")]
+    pub duration: u64,
+    /// Private memory each thread walks through in every grain, in bytes (0).
+    #[serde(deserialize_with = "bytes")]
+    pub footprint: u64,
+    /// Memory all threads share, in bytes (0).
+    #[serde(deserialize_with = "bytes")]
+    pub shared: u64,
+    /// How the shared memory is touched (none).
+    pub sharing: Sharing,
+    /// CPUs to pin the threads to, round robin; empty: not pinned.
+    pub cpus: Vec<u32>,
+    /// Seed of the imbalance.
+    pub seed: u64,
+}
+
+impl Default for Parallel {
+    fn default() -> Self {
+        Parallel {
+            threads: 2,
+            sync: Sync::Barrier,
+            wait: Wait::Block,
+            spin: 50_000,
+            grain: 1_000_000,
+            imbalance: 0.0,
+            critical: 0.1,
+            locks: 1,
+            stages: 2,
+            queue_depth: 4,
+            iterations: 0,
+            duration: 0,
+            footprint: 0,
+            shared: 0,
+            sharing: Sharing::None,
+            cpus: Vec::new(),
+            seed: 1,
+        }
+    }
+}
+
+impl Parallel {
+    /// How the program ends.
+    pub fn length(&self) -> Length {
+        match (self.iterations, self.duration) {
+            (0, 0) => Length::Endless,
+            (0, ns) => Length::DurationNs(ns),
+            (n, _) => Length::Iterations(n),
+        }
+    }
+}
+
+/// The micro-benchmarks of ATC'16 §5.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MicroKind {
+    /// Pairs of threads that increment shared counters in turn: very sensitive to the latency of sharing.
+    Hubench,
+    /// The same with enough private computation to hide that latency.
+    Lubench,
+    /// Threads that stream through private memory and saturate a node's bandwidth.
+    Membench,
+    /// Register arithmetic only.
+    Cpu,
+}
+
+/// A micro-benchmark of ATC'16.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Micro {
+    /// Which.
+    pub name: MicroKind,
+    /// Threads; HuBench and LuBench need an even number (2).
+    #[serde(default = "two")]
+    pub threads: u32,
+    /// Rounds of every thread; 0: use `duration`.
+    #[serde(default)]
+    pub iterations: u64,
+    /// How long to run when `iterations` is 0; both 0: until told to stop.
+    #[serde(default, deserialize_with = "ns")]
+    pub duration: u64,
+    /// CPUs to pin the threads to, round robin; empty: not pinned.
+    #[serde(default)]
+    pub cpus: Vec<u32>,
+}
+
+impl Micro {
+    /// How the program ends.
+    pub fn length(&self) -> Length {
+        match (self.iterations, self.duration) {
+            (0, 0) => Length::Endless,
+            (0, ns) => Length::DurationNs(ns),
+            (n, _) => Length::Iterations(n),
+        }
+    }
+}
+
+/// A real command.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Command {
+    /// Program and arguments; no shell.
+    pub argv: Vec<String>,
+    /// Environment added to the caller's.
+    #[serde(default)]
+    pub env: std::collections::BTreeMap<String, String>,
+    /// How the modelled machine should imitate it: what its threads do, phase after phase.
+    #[serde(default)]
+    pub model: Vec<Parallel>,
+}
+
+fn two() -> u32 {
+    2
+}
+
+pub(super) fn ns<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
+    parse_ns(&String::deserialize(d)?).map_err(serde::de::Error::custom)
+}
+
+pub(super) fn bytes<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
+    parse_bytes(&String::deserialize(d)?).map_err(serde::de::Error::custom)
+}
