@@ -23,6 +23,7 @@
 //! | [`action`] | the five knobs, actions and their outcomes |
 //! | [`host`], [`policy`] | the two traits |
 //! | [`conformance`] | one suite that every host and every policy must pass |
+//! | [`trace`] | who ran where, switch by switch: what timelines are drawn from |
 //! | [`workload`] | workload files: a program described once, run live or modelled |
 //! | [`duration`] | "10ms", "2s": how people write times and sizes |
 
@@ -39,6 +40,7 @@ pub mod machine;
 pub mod observation;
 pub mod policy;
 pub mod tenant;
+pub mod trace;
 pub mod workload;
 
 pub use action::{Action, Knob, Outcome};
@@ -52,3 +54,4 @@ pub use machine::{CpuId, Distance, Machine};
 pub use observation::Observation;
 pub use policy::{Decision, Policy};
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};
+pub use trace::Trace;

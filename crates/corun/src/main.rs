@@ -1,2 +1,10 @@
-//! To come.
-fn main() {}
+//! `corun`: flags and glue. Every verb is one file in `cmd/`; what a verb does lives in the libraries.
+
+mod cli;
+mod cmd;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -1,0 +1,38 @@
+//! The command line: one sub-command per verb, exit codes, and how errors are said.
+//!
+//! Exit codes: 0 fine, 1 corun failed, 2 usage or bad input; `profile -- CMD` exits with CMD's own status.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+use crate::cmd;
+
+/// corun tells who slows your program down on a shared Linux machine, by how much and why
+#[derive(Debug, Parser)]
+#[command(name = "corun", version, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Load(cmd::load::Args),
+}
+
+/// A mistake of the user's: one clear sentence, exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// Runs the command line and returns the exit code.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Load(args) => cmd::load::run(args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("corun: {error:#}");
+        let usage = error.downcast_ref::<Usage>().is_some();
+        ExitCode::from(if usage { 2 } else { 1 })
+    })
+}

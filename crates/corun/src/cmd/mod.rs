@@ -1,0 +1,3 @@
+//! The verbs, one file each: `Args` is what the user may write, `run` is the glue to the libraries.
+
+pub mod load;
