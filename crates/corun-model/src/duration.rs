@@ -71,6 +71,21 @@ pub fn human_ns(ns: u64) -> String {
         1_000_000..1_000_000_000 => (ns_f / 1e6, "ms"),
         _ => (ns_f / 1e9, "s"),
     };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// Writes a size for people, with three significant digits: `64.0 KiB`, `1.50 GiB`.
+pub fn human_bytes(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    // The unit below which the size would have four digits before the point.
+    let step = (1..units.len()).take_while(|s| bytes as f64 / 1024f64.powi(*s as i32) >= 999.5).count();
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        _ => format!("{} {}", three_digits(bytes as f64 / 1024f64.powi(step as i32 + 1)), units[step]),
+    }
+}
+
+fn three_digits(value: f64) -> String {
     let decimals = if value >= 99.95 {
         0
     } else if value >= 9.995 {
@@ -78,7 +93,7 @@ pub fn human_ns(ns: u64) -> String {
     } else {
         2
     };
-    format!("{value:.decimals$} {unit}")
+    format!("{value:.decimals$}")
 }
 
 #[cfg(test)]
@@ -109,5 +124,14 @@ mod tests {
         assert_eq!(human_ns(1_234_567), "1.23 ms");
         assert_eq!(human_ns(45_600_000_000), "45.6 s");
         assert_eq!(human_ns(123_400_000), "123 ms");
+    }
+
+    #[test]
+    fn sizes_are_written_with_three_digits() {
+        assert_eq!(human_bytes(1023), "1023 B");
+        assert_eq!(human_bytes(65_536), "64.0 KiB");
+        assert_eq!(human_bytes(1_048_575), "1.00 MiB");
+        assert_eq!(human_bytes(3 << 29), "1.50 GiB");
+        assert_eq!(human_bytes(u64::MAX), "16.0 EiB");
     }
 }

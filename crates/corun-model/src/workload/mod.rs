@@ -20,11 +20,12 @@
 //! uses the memory system; only the modelled machine reads it.
 
 mod character;
+pub mod draw;
 mod file;
 mod program;
 
 pub use character::Character;
-pub use file::{BadWorkload, Workload};
+pub use file::{line_at, line_of, BadWorkload, Workload};
 pub use program::{
     Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };
