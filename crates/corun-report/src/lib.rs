@@ -1,1 +1,23 @@
-//! To come.
+//! Reports: what corun found, written for people and for programs. Only this crate serialises.
+//!
+//! ```text
+//! Observation ──▶ ProfileReport ──┬▶ json      the contract of `--json`, read back and checked
+//!  (+ ProfileMeta, timeline)      ├▶ terminal  one screen, the answer first
+//!                                 └▶ html      one self-contained file
+//! Trace (+ timeline) ─────────────▶ perfetto   a timeline for ui.perfetto.dev
+//! ```
+//!
+//! Every renderer is a pure function: same input, same bytes (invariant 4). Only [`output`] touches files and only
+//! [`progress`] the terminal.
+
+pub mod answer;
+pub mod category;
+pub mod json;
+pub mod output;
+pub mod profile;
+pub mod progress;
+pub mod table;
+pub mod terminal;
+mod words;
+
+pub use profile::{describe, Host, ProfileMeta, ProfileReport, SelfCost, Source, Subject};

@@ -1,0 +1,200 @@
+//! The answer, in a sentence: how much slower, by what, by whom.
+//!
+//! The measure is time lost over compute: `(steal + throttled + parked + spin) / compute`, spin only where it was
+//! measured. It says how much longer the subject's work took than the CPU time it got. Blocked time is left out
+//! of it: a server that waits for requests is not slow. It is only a bound on the slowdown of the whole program:
+//! tasks wait side by side, and a task that blocks on a stolen lock holder shows as blocked (`corun predict`
+//! untangles that).
+
+use crate::profile::schema::{Account, ProfileReport};
+use crate::words::{count, name, percent};
+
+/// Below this share of compute (1 in 200) nothing is worth calling a disturbance.
+const NOTABLE: u64 = 200;
+/// So many culprits are named in the sentence, those after the first only from 1 % of compute.
+const NAMED: usize = 3;
+
+/// Where a subject's lost time went, each in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Taken by other tenants, largest first.
+    pub stolen: Vec<(String, u64)>,
+    /// Taken by its own other tasks.
+    pub own_ns: u64,
+    /// Waiting on a CPU that was idle: the latency of a wake-up.
+    pub idle_ns: u64,
+    /// Taken by nobody knows whom.
+    pub unattributed_ns: u64,
+    /// Stopped by its own quota.
+    pub throttled_ns: u64,
+    /// Stopped by corun.
+    pub parked_ns: u64,
+    /// Spinning; 0 also when it was not measured.
+    pub spin_ns: u64,
+}
+
+impl Lost {
+    /// Splits an account's lost time by cause.
+    pub fn of(a: &Account) -> Lost {
+        let sum = |keep: fn(&crate::profile::schema::Culprit) -> bool| {
+            a.culprits.iter().filter(|c| keep(c)).map(|c| c.steal_ns).sum::<u64>()
+        };
+        Lost {
+            stolen: a
+                .culprits
+                .iter()
+                .filter(|c| !c.own && c.tenant.kind != "idle")
+                .map(|c| (c.tenant.name.clone(), c.steal_ns))
+                .collect(),
+            own_ns: sum(|c| c.own),
+            idle_ns: sum(|c| !c.own && c.tenant.kind == "idle"),
+            unattributed_ns: a.unattributed_ns,
+            throttled_ns: a.ledger.throttled_ns,
+            parked_ns: a.ledger.parked_ns,
+            spin_ns: a.ledger.spin_ns.unwrap_or(0),
+        }
+    }
+
+    /// Taken by other tenants.
+    pub fn stolen_ns(&self) -> u64 {
+        self.stolen.iter().map(|(_, ns)| ns).sum()
+    }
+
+    /// All of it.
+    pub fn total_ns(&self) -> u64 {
+        self.stolen_ns()
+            + self.own_ns
+            + self.idle_ns
+            + self.unattributed_ns
+            + self.throttled_ns
+            + self.parked_ns
+            + self.spin_ns
+    }
+}
+
+/// The answer: one sentence, or two where the first alone would mislead.
+pub fn headline(report: &ProfileReport) -> String {
+    let account = &report.subject.account;
+    let compute_ns = account.ledger.compute_ns;
+    let lost = Lost::of(account);
+    if account.ledger.total_ns == 0 {
+        return format!("{} had no task in this window.", name(&report.subject.tenant.name, 40));
+    }
+    if compute_ns == 0 {
+        return never_ran(report, &lost);
+    }
+    let notable = |ns: u64| ns.saturating_mul(NOTABLE) >= compute_ns;
+    if !notable(lost.total_ns()) {
+        return undisturbed(&lost, compute_ns);
+    }
+    let slower = format!("{} % slower than its own compute", percent(lost.total_ns(), compute_ns));
+    let causes = causes(report, &lost, compute_ns);
+    if !notable(lost.stolen_ns() + lost.unattributed_ns) {
+        return format!("No neighbour took its CPU. It is {slower}: {causes}.");
+    }
+    format!("{}: {causes}.", capital(&slower))
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
+fn undisturbed(lost: &Lost, compute_ns: u64) -> String {
+    if lost.total_ns() == 0 {
+        return "Undisturbed: nobody took its CPU.".to_owned();
+    }
+    let share = percent(lost.total_ns(), compute_ns);
+    format!("Undisturbed: it lost {share} % of its compute time, too little to matter.")
+}
+
+fn never_ran(report: &ProfileReport, lost: &Lost) -> String {
+    let total_ns = report.subject.account.ledger.total_ns;
+    if lost.total_ns() == 0 {
+        return "It did not run, and did not want to: it was blocked all the time.".to_owned();
+    }
+    format!(
+        "It did not run at all, though it wanted to for {} % of its time: {}.",
+        percent(lost.total_ns(), total_ns),
+        causes(report, lost, total_ns)
+    )
+}
+
+/// The causes that matter, largest first, each with its percent of `base_ns`.
+fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> String {
+    let pc = |ns| percent(ns, base_ns);
+    let blind = lost.stolen.is_empty() && lost.own_ns == 0 && lost.idle_ns == 0;
+    let unattributed = if blind { "waiting for a CPU; who held it is not known" } else { "taken by unknown" };
+    let mut causes = [
+        (lost.stolen_ns(), format!("stolen ({})", culprits(&lost.stolen, base_ns))),
+        (lost.own_ns, own(report)),
+        (lost.idle_ns, "waking up on an idle CPU".to_owned()),
+        (lost.unattributed_ns, unattributed.to_owned()),
+        (lost.throttled_ns, "throttled by its own CPU quota, not by a neighbour".to_owned()),
+        (lost.parked_ns, "parked by corun".to_owned()),
+        (lost.spin_ns, "spinning".to_owned()),
+    ];
+    causes.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let largest = causes[0].0;
+    let worth_a_word = |ns: u64| ns == largest || ns.saturating_mul(NOTABLE) >= base_ns;
+    let said: Vec<String> = causes
+        .iter()
+        .filter(|(ns, _)| *ns > 0 && worth_a_word(*ns))
+        .map(|(ns, what)| format!("{} % {what}", pc(*ns)))
+        .collect();
+    said.join(", ")
+}
+
+fn own(report: &ProfileReport) -> String {
+    let tasks = report.subject.task_count;
+    if tasks > report.cpus {
+        return format!(
+            "waiting for its own tasks ({} on {})",
+            count(tasks, "task"),
+            count(report.cpus, "CPU")
+        );
+    }
+    "waiting for its own tasks".to_owned()
+}
+
+fn culprits(stolen: &[(String, u64)], base_ns: u64) -> String {
+    let named = stolen.iter().take(NAMED).skip(1).filter(|(_, ns)| ns * 100 >= base_ns).count() + 1;
+    let mut said: Vec<String> = stolen
+        .iter()
+        .take(named)
+        .map(|(who, ns)| format!("{} {}", name(who, 24), percent(*ns, base_ns)))
+        .collect();
+    let rest_ns: u64 = stolen.iter().skip(named).map(|(_, ns)| ns).sum();
+    if rest_ns > 0 {
+        said.push(format!("{} more {}", stolen.len() - named, percent(rest_ns, base_ns)));
+    }
+    said.join(", ")
+}
+
+/// What else a reader must know before believing the headline, worst first; usually empty.
+pub fn cautions(report: &ProfileReport) -> Vec<String> {
+    let mut said = report.notes.clone();
+    let capacity_ns = report.window_ns.saturating_mul(report.cpus);
+    if let Some(ns) =
+        report.machine.host_steal_ns.filter(|ns| ns.saturating_mul(NOTABLE) >= capacity_ns.max(1))
+    {
+        said.push(format!(
+            "The hypervisor below kept {} % of this machine's CPU time for others; it hides in compute.",
+            percent(ns, capacity_ns)
+        ));
+    }
+    let ledger = &report.subject.account.ledger;
+    if ledger.unknown_ns.saturating_mul(NOTABLE) >= ledger.total_ns.max(1) {
+        let share = percent(ledger.unknown_ns, ledger.total_ns);
+        said.push(format!("{share} % of its time was not shown by the kernel (unknown)."));
+    }
+    if report.loss.events > 0 {
+        let lost = count(report.loss.events, "event");
+        said.push(format!("{lost} found no room and are missing from these numbers."));
+    }
+    if report.loss.untracked_tasks > 0 {
+        let lost = count(report.loss.untracked_tasks, "task");
+        said.push(format!("{lost} could not be followed: the table of tasks was full."));
+    }
+    said
+}

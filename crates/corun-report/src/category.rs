@@ -1,0 +1,79 @@
+//! The seven places a nanosecond can go: one order, one name and one look in every picture.
+
+use crate::profile::schema::Ledger;
+
+/// A part of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// On a CPU, and useful as far as is known.
+    Compute,
+    /// On a CPU, waiting for a lock or barrier.
+    Spin,
+    /// Runnable, something else held the CPU.
+    Steal,
+    /// Stopped by its own CPU quota.
+    Throttled,
+    /// Stopped by corun.
+    Parked,
+    /// Off the CPU by its own wish.
+    Block,
+    /// Not shown by the kernel.
+    Unknown,
+}
+
+impl Category {
+    /// All of them: what ran first, then what was lost, then what it wished, then what nobody saw.
+    pub const ALL: [Category; 7] = [
+        Category::Compute,
+        Category::Spin,
+        Category::Steal,
+        Category::Throttled,
+        Category::Parked,
+        Category::Block,
+        Category::Unknown,
+    ];
+
+    /// Its name in legends and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::Compute => "compute",
+            Category::Spin => "spin",
+            Category::Steal => "stolen",
+            Category::Throttled => "throttled",
+            Category::Parked => "parked",
+            Category::Block => "blocked",
+            Category::Unknown => "unknown",
+        }
+    }
+
+    /// What it means, for people who meet it for the first time.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Category::Compute => "on a CPU",
+            Category::Spin => "on a CPU, but only waiting for a lock or barrier",
+            Category::Steal => "ready to run, but something else held the CPU",
+            Category::Throttled => "stopped by its own CPU quota, not by a neighbour",
+            Category::Parked => "stopped by corun itself",
+            Category::Block => "off the CPU by its own wish: waiting for a lock, I/O, a timer",
+            Category::Unknown => "not shown by the kernel",
+        }
+    }
+
+    /// Its part of a ledger in nanoseconds; `None` when it was not measured.
+    pub fn of(self, l: &Ledger) -> Option<u64> {
+        match self {
+            Category::Compute => Some(l.compute_ns),
+            Category::Spin => l.spin_ns,
+            Category::Steal => Some(l.steal_ns),
+            Category::Throttled => Some(l.throttled_ns),
+            Category::Parked => Some(l.parked_ns),
+            Category::Block => Some(l.block_ns),
+            Category::Unknown => Some(l.unknown_ns),
+        }
+    }
+}
+
+/// The parts of a ledger that are not empty, in the one order.
+pub fn parts(l: &Ledger) -> impl Iterator<Item = (Category, u64)> + '_ {
+    Category::ALL.into_iter().filter_map(|c| c.of(l).filter(|&ns| ns > 0).map(|ns| (c, ns)))
+}

@@ -1,0 +1,147 @@
+//! Writing a report where the user asked for it: whole or not at all.
+//!
+//! A regular file is written beside its place and renamed into it, so a reader never meets half a report and a
+//! full disk leaves the old one. Pipes, terminals and devices cannot be renamed into and are written straight.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A report that could not be written; one sentence that names the path.
+#[derive(Debug, Error)]
+#[error("cannot write {}: {why}", path.display())]
+pub struct OutputError {
+    /// The path as the user gave it.
+    pub path: PathBuf,
+    /// Why, and what would help.
+    pub why: String,
+}
+
+/// Writes `bytes` to `path`; `-` is standard output.
+///
+/// # Errors
+/// [`OutputError`] when the folder is missing or closed, the disk full, the path a folder. Nothing half-written
+/// is left behind then.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
+    let done = if path == Path::new("-") { to_stdout(bytes) } else { to_path(path, bytes) };
+    done.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
+}
+
+fn to_stdout(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+fn to_path(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(m) if m.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Ok(m) if !m.is_file() => fs::OpenOptions::new().write(true).open(path)?.write_all(bytes),
+        // A symbolic link keeps pointing where it did: what it points to is replaced.
+        Ok(_) => replace(&fs::canonicalize(path)?, |file| file.write_all(bytes)),
+        Err(_) => replace(path, |file| file.write_all(bytes)),
+    }
+}
+
+/// Fills a temporary file beside `path` and renames it into place; on any error the temporary file is removed.
+fn replace(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .prefix(".corun-")
+        .permissions(fs::Permissions::from_mode(0o666)) // less the umask, as for any new file
+        .tempfile_in(folder)?;
+    fill(file.as_file_mut())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+fn explain(path: &Path, e: &io::Error) -> String {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match e.kind() {
+        io::ErrorKind::NotFound => format!("the folder {} does not exist; make it first", folder.display()),
+        io::ErrorKind::NotADirectory => format!("{} is not a folder", folder.display()),
+        io::ErrorKind::IsADirectory => "it is a folder; name a file in it".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            format!("no permission to create files in {}; choose another place", folder.display())
+        }
+        io::ErrorKind::StorageFull => "the disk is full; free some space or choose another place".to_owned(),
+        _ => e.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_report_replaces_the_old_one_and_leaves_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        write_file(&path, b"old").unwrap();
+        write_file(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(entries(folder.path()), ["report.json"]);
+    }
+
+    #[test]
+    fn a_failure_half_way_keeps_the_old_report_and_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        write_file(&path, b"old").unwrap();
+        let full = replace(&path, |file| {
+            file.write_all(b"half")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        });
+        assert!(full.is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(entries(folder.path()), ["report.json"]);
+    }
+
+    #[test]
+    fn a_full_device_is_one_sentence_that_names_it() {
+        let error = write_file(Path::new("/dev/full"), b"x").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot write /dev/full: the disk is full; free some space or choose another place"
+        );
+    }
+
+    #[test]
+    fn a_missing_folder_and_a_folder_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("no/report.json");
+        let error = write_file(&missing, b"x").unwrap_err().to_string();
+        assert!(error.contains("report.json") && error.contains("does not exist"), "{error}");
+        let error = write_file(folder.path(), b"x").unwrap_err().to_string();
+        assert!(error.contains("it is a folder"), "{error}");
+    }
+
+    #[test]
+    fn a_device_is_written_not_replaced() {
+        write_file(Path::new("/dev/null"), b"x").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real.json"), folder.path().join("link.json"));
+        fs::write(&real, b"old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        write_file(&link, b"new").unwrap();
+        assert_eq!(fs::read(&real).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+}

@@ -1,0 +1,89 @@
+//! What must hold of every profile, checked on the file itself: time is conserved, culprits explain the steal.
+
+use super::schema::{Account, Ledger, ProfileReport, SCHEMA};
+
+impl Ledger {
+    /// The sum of the parts; an unmeasured spin is inside compute. Numbers from a file may overflow: saturates.
+    pub fn sum_ns(&self) -> u64 {
+        let parts = [self.block_ns, self.steal_ns, self.throttled_ns, self.parked_ns, self.unknown_ns];
+        parts.into_iter().fold(self.on_cpu_ns(), u64::saturating_add)
+    }
+
+    /// Compute and spin together.
+    pub fn on_cpu_ns(&self) -> u64 {
+        self.compute_ns.saturating_add(self.spin_ns.unwrap_or(0))
+    }
+}
+
+impl ProfileReport {
+    /// Checks everything that must hold of a profile.
+    ///
+    /// # Errors
+    /// One sentence per contradiction.
+    pub fn check(&self) -> Result<(), Vec<String>> {
+        let mut wrong = Vec::new();
+        if self.schema != SCHEMA {
+            wrong.push(format!("the schema is `{}`, not `{SCHEMA}`", self.schema));
+        }
+        account(&self.subject.account, "the subject", &mut wrong);
+        for t in &self.tenants {
+            account(&t.account, &format!("tenant {} ({})", t.tenant.id, t.tenant.name), &mut wrong);
+        }
+        for t in &self.tasks {
+            let who = format!("task {} ({})", t.tid, t.name);
+            account(&t.account, &who, &mut wrong);
+            if t.lifetime_ns != t.account.ledger.total_ns {
+                wrong.push(format!("{who}: its ledger is not of its lifetime"));
+            }
+            if t.lifetime_ns > self.window_ns {
+                wrong.push(format!("{who}: it lived longer than the window"));
+            }
+        }
+        for t in &self.others {
+            ledger(&t.ledger, &format!("task {} ({})", t.tid, t.name), &mut wrong);
+        }
+        for (i, s) in self.timeline.iter().enumerate() {
+            ledger(&s.ledger, &format!("timeline part {i}"), &mut wrong);
+        }
+        for c in &self.machine.per_cpu {
+            if c.idle_ns.saturating_add(c.busy_ns).saturating_add(c.unknown_ns) != self.window_ns {
+                wrong.push(format!("CPU {}: idle, busy and unknown do not sum to the window", c.cpu));
+            }
+        }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong)
+        }
+    }
+}
+
+fn ledger(l: &Ledger, who: &str, wrong: &mut Vec<String>) {
+    if l.sum_ns() != l.total_ns {
+        wrong.push(format!("{who}: the parts sum to {} ns, the total is {} ns", l.sum_ns(), l.total_ns));
+    }
+}
+
+fn account(a: &Account, who: &str, wrong: &mut Vec<String>) {
+    ledger(&a.ledger, who, wrong);
+    let charged = a.culprits.iter().map(|c| c.steal_ns).fold(a.unattributed_ns, u64::saturating_add);
+    if charged != a.ledger.steal_ns {
+        wrong.push(format!("{who}: culprits explain {charged} ns of {} ns stolen", a.ledger.steal_ns));
+    }
+    if a.culprits.windows(2).any(|w| w[0].steal_ns < w[1].steal_ns) {
+        wrong.push(format!("{who}: culprits are not in order"));
+    }
+    if let Some(b) = &a.block {
+        let sum = b.named().iter().map(|(_, ns)| *ns).fold(0, u64::saturating_add);
+        if sum != a.ledger.block_ns {
+            wrong.push(format!("{who}: block reasons sum to {sum} ns of {} ns blocked", a.ledger.block_ns));
+        }
+    }
+    for h in [&a.waits, &a.stretches].into_iter().flatten() {
+        if h.counts.iter().copied().fold(0, u64::saturating_add) != h.total
+            || h.counts.last().copied().unwrap_or(0) != h.overflow
+        {
+            wrong.push(format!("{who}: a histogram's total or overflow is not that of its counts"));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A profile report: what is asked of the caller, how it is put together, and what must hold of it.
+
+mod assemble;
+pub mod check;
+pub mod schema;
+
+pub use schema::{Host, ProfileReport, SelfCost, Source, SCHEMA};
+
+use corun_model::{Machine, Observation, TenantId};
+
+/// What a report needs to know that an observation does not tell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileMeta {
+    /// Where the tasks ran.
+    pub host: Host,
+    /// What saw them.
+    pub source: Source,
+    /// The target as the user named it: the command line, `pid 123`, `cgroup /web`, the scenario file.
+    pub target: String,
+    /// The machine for people; [`describe`] makes one.
+    pub machine: String,
+    /// Number of CPUs of the machine.
+    pub cpus: u64,
+    /// Date and time for people. `None`: reports of the same input are byte-identical.
+    pub date: Option<String>,
+    /// Exit status of the command (128 + signal when it was killed); `None` without a command or while it runs.
+    pub exit_status: Option<i32>,
+    /// What measuring cost, as far as known.
+    pub self_cost: SelfCost,
+    /// Events that a trace had no room for; `None` when no trace was taken.
+    pub trace_lost: Option<u64>,
+    /// Sentences a reader must see: "interrupted after 3.2 s; this is what was seen until then".
+    pub notes: Vec<String>,
+}
+
+/// Whose time is explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// One tenant.
+    Tenant(TenantId),
+    /// Every tenant together (`--all`).
+    All,
+}
+
+impl From<TenantId> for Subject {
+    fn from(id: TenantId) -> Subject {
+        Subject::Tenant(id)
+    }
+}
+
+impl ProfileReport {
+    /// Makes the report of one window.
+    ///
+    /// `timeline` holds consecutive parts of the window (it may be empty); `seen` the whole of it. A subject that
+    /// had no task in the window has an empty account; the report says so instead of failing.
+    pub fn new(
+        meta: &ProfileMeta,
+        seen: &Observation,
+        subject: impl Into<Subject>,
+        timeline: &[Observation],
+    ) -> ProfileReport {
+        assemble::report(meta, seen, subject.into(), timeline)
+    }
+
+    /// Parts of the window that were idle over all CPUs, 0..=1; `None` when the source does not tell.
+    pub fn idle_share(&self) -> Option<f64> {
+        let (idle, busy) = (self.machine.idle_ns?, self.machine.busy_ns?);
+        let all = idle + busy + self.machine.unknown_ns.unwrap_or(0);
+        (all > 0).then(|| idle as f64 / all as f64)
+    }
+}
+
+/// A machine in one line for people: its name, CPUs and what they share.
+pub fn describe(machine: &Machine) -> String {
+    let level = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    format!(
+        "{}: {} on {}, {}, {}, {}",
+        machine.name,
+        level(machine.cpu_count(), "CPU"),
+        level(machine.count(|c| c.core), "core"),
+        level(machine.count(|c| c.llc), "LLC domain"),
+        level(machine.count(|c| c.socket), "socket"),
+        level(machine.count(|c| c.node), "NUMA node"),
+    )
+}

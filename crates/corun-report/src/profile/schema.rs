@@ -1,0 +1,426 @@
+//! The wire schema `corun.profile/1`: the only types of corun that are serialised.
+//!
+//! Names are a contract: fields are added, never renamed or given another meaning; `docs/json.md` explains each.
+//! Times are integer nanoseconds. `None` is written as `null` and means *unknown*, never zero (invariant 7).
+//! Every structure reads back what it writes, so tools and tests can check a file with [`super::check`].
+
+use serde::{Deserialize, Serialize};
+
+/// Name and version of the schema, the first field of every report.
+pub const SCHEMA: &str = "corun.profile/1";
+
+/// One profile: where a subject's time went in one window, and who took it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfileReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Where the tasks ran.
+    pub host: Host,
+    /// What saw them.
+    pub source: Source,
+    /// Version of corun that wrote this.
+    pub corun: String,
+    /// When, as the caller wrote it; `None` leaves reports of the same input byte-identical.
+    #[serde(default)]
+    pub date: Option<String>,
+    /// The target as the user named it: a command line, `pid 123`, a scenario file.
+    pub target: String,
+    /// Exit status of the command; `None` when there was no command or it was still running.
+    #[serde(default)]
+    pub exit_status: Option<i32>,
+    /// Start of the window on the host's clock (not the time of day).
+    pub start_ns: u64,
+    /// Length of the window.
+    pub window_ns: u64,
+    /// Number of CPUs of the machine.
+    pub cpus: u64,
+    /// The tenant asked about.
+    pub subject: Section,
+    /// The subject's tasks, most time lost first.
+    pub tasks: Vec<Task>,
+    /// Every tenant that had a task in the window, the subject included, in the order of ids.
+    pub tenants: Vec<Section>,
+    /// Tasks of the co-runners that ran or waited, most CPU time first.
+    #[serde(default)]
+    pub others: Vec<OtherTask>,
+    /// The machine as a whole.
+    pub machine: Machine,
+    /// Consecutive parts of the window; empty when none were taken.
+    #[serde(default)]
+    pub timeline: Vec<Slot>,
+    /// Lower edge of each bucket of every histogram in this report; the last bucket has no upper edge.
+    #[serde(default)]
+    pub histogram_edges_ns: Vec<u64>,
+    /// What was not seen.
+    pub loss: Loss,
+    /// What measuring cost.
+    #[serde(rename = "self")]
+    pub own: SelfCost,
+    /// What cannot be seen here, and why.
+    pub unavailable: Vec<Unavailable>,
+    /// Anything else a reader must know: "interrupted after 3.2 s".
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Where tasks ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Host {
+    /// This Linux machine.
+    Live,
+    /// The modelled machine.
+    Sim,
+}
+
+/// What saw the tasks, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// eBPF on the scheduler's tracepoints: exact ledger, exact culprits.
+    Ebpf,
+    /// The kernel's own per-task sums: the ledger without culprits.
+    Schedstat,
+    /// The model knows everything.
+    Sim,
+}
+
+/// A tenant as it is named everywhere in a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Its number in this report.
+    pub id: u32,
+    /// What sort of thing it is: `command`, `unit`, `container`, `kernel`, `idle`…
+    pub kind: String,
+    /// What people call it.
+    pub name: String,
+}
+
+/// One tenant's account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// Who.
+    pub tenant: Tenant,
+    /// Its stable key: the cgroup path, container id, process group…
+    #[serde(default)]
+    pub key: String,
+    /// How many tasks it had.
+    #[serde(rename = "task_count", default)]
+    pub task_count: u64,
+    /// Where their time went, summed.
+    #[serde(flatten)]
+    pub account: Account,
+}
+
+/// One task of the subject.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// Kernel thread id (a number of the same kind on the modelled machine).
+    pub tid: u32,
+    /// The kernel's comm.
+    pub name: String,
+    /// Id of its tenant at the end of the window.
+    #[serde(default)]
+    pub tenant: u32,
+    /// How much of the window it lived for: its ledger's total.
+    pub lifetime_ns: u64,
+    /// When it was first seen, from the start of the window.
+    #[serde(default)]
+    pub born_ns: u64,
+    /// Whether it was still there at the end.
+    #[serde(default)]
+    pub alive: bool,
+    /// The CPU it last ran on; `None` when it did not run.
+    #[serde(default)]
+    pub last_cpu: Option<u32>,
+    /// Where its time went.
+    #[serde(flatten)]
+    pub account: Account,
+}
+
+/// A co-runner's task, in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OtherTask {
+    /// Kernel thread id.
+    pub tid: u32,
+    /// The kernel's comm.
+    pub name: String,
+    /// Id of its tenant.
+    pub tenant: u32,
+    /// Where its time went.
+    pub ledger: Ledger,
+}
+
+/// Where time went, and what happened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// The conserved ledger.
+    pub ledger: Ledger,
+    /// Its block part by reason; `None` when the source cannot tell.
+    #[serde(default)]
+    pub block: Option<Block>,
+    /// Scheduling events.
+    pub events: Events,
+    /// Hardware events; `None` when the machine has no counters.
+    pub counters: Option<Counters>,
+    /// Who held the CPU while it waited, largest share first.
+    pub culprits: Vec<Culprit>,
+    /// The part of the steal that could not be charged to anyone.
+    pub unattributed_ns: u64,
+    /// Lengths of waits in the run queue; `None` when the source cannot tell.
+    #[serde(default)]
+    pub waits: Option<Histogram>,
+    /// Lengths of stretches on a CPU; `None` when the source cannot tell.
+    #[serde(default)]
+    pub stretches: Option<Histogram>,
+}
+
+/// The parts sum to `total_ns`; an unmeasured spin is inside compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// On a CPU.
+    pub compute_ns: u64,
+    /// On a CPU but only waiting for a lock or barrier; `None`: not measured.
+    pub spin_ns: Option<u64>,
+    /// Off the CPU by its own wish.
+    pub block_ns: u64,
+    /// Runnable but not running.
+    pub steal_ns: u64,
+    /// Stopped by a CPU quota of its own cgroup.
+    pub throttled_ns: u64,
+    /// Stopped by corun itself.
+    pub parked_ns: u64,
+    /// Not shown by the kernel.
+    #[serde(default)]
+    pub unknown_ns: u64,
+    /// The lifetime; for a tenant the sum of its tasks' lifetimes.
+    pub total_ns: u64,
+}
+
+/// Why it was blocked; the reasons sum to the ledger's `block_ns`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// User-space locks, condition variables, barriers, joins.
+    pub futex_ns: u64,
+    /// Block devices and uninterruptible sleep.
+    pub io_ns: u64,
+    /// Timed sleep.
+    pub sleep_ns: u64,
+    /// `epoll_wait`, `poll`, `select`.
+    pub poll_ns: u64,
+    /// Pipes, sockets, terminals.
+    pub pipe_ns: u64,
+    /// Waiting for a child process.
+    pub child_ns: u64,
+    /// Anything else.
+    pub other_ns: u64,
+}
+
+impl Block {
+    /// The reasons with their names, in a fixed order.
+    pub fn named(&self) -> [(&'static str, u64); 7] {
+        [
+            ("futex", self.futex_ns),
+            ("io", self.io_ns),
+            ("sleep", self.sleep_ns),
+            ("poll", self.poll_ns),
+            ("pipe", self.pipe_ns),
+            ("child", self.child_ns),
+            ("other", self.other_ns),
+        ]
+    }
+}
+
+/// Scheduling events as counts; `None`: this source cannot tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// Voluntary switches.
+    pub yields: Option<u64>,
+    /// Involuntary switches.
+    pub preemptions: Option<u64>,
+    /// Times made runnable.
+    pub wakeups: Option<u64>,
+    /// Moves to another CPU, all distances together.
+    pub migrations: Option<u64>,
+    /// The same by distance.
+    #[serde(default)]
+    pub migrations_by_distance: Option<Migrations>,
+}
+
+/// Moves to another CPU by distance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Migrations {
+    /// To another hardware thread of the core.
+    pub same_core: u64,
+    /// To another core of the last-level cache.
+    pub same_llc: u64,
+    /// To another last-level cache of the socket.
+    pub same_socket: u64,
+    /// To another socket.
+    pub other_socket: u64,
+}
+
+/// Hardware events; a counter the machine lacks is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(
+    missing_docs,
+    reason = "the fields are those of corun_model::Counters, documented there and in docs/json.md"
+)]
+pub struct Counters {
+    pub cycles: Option<u64>,
+    pub instructions: Option<u64>,
+    pub branches: Option<u64>,
+    pub branch_misses: Option<u64>,
+    pub l2_misses: Option<u64>,
+    pub llc_references: Option<u64>,
+    pub llc_misses: Option<u64>,
+    pub offcore_stall_cycles: Option<u64>,
+    pub l2_stall_cycles: Option<u64>,
+    pub coherence_intra: Option<u64>,
+    pub coherence_inter: Option<u64>,
+    pub remote_dram: Option<u64>,
+    pub dram_bytes: Option<u64>,
+}
+
+/// One tenant's part of somebody's steal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Culprit {
+    /// Who held the CPU.
+    pub tenant: Tenant,
+    /// For how long, while the victim waited.
+    pub steal_ns: u64,
+    /// Whether it is the victim's own tenant: its tasks stood in each other's way.
+    #[serde(rename = "self", default)]
+    pub own: bool,
+}
+
+/// A log2 histogram of times; the report's `histogram_edges_ns` has each bucket's lower edge. The last bucket is
+/// overflow: everything longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Counts per bucket; the last is overflow.
+    pub counts: Vec<u64>,
+    /// All counts.
+    pub total: u64,
+    /// The last bucket's count.
+    pub overflow: u64,
+    /// Quantiles; `None` when nothing was counted.
+    pub p50: Option<Bound>,
+    /// 90 % are no longer than this.
+    pub p90: Option<Bound>,
+    /// 99 % are no longer than this.
+    pub p99: Option<Bound>,
+}
+
+/// A quantile read off a histogram: bucket edges are all that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// It lies below this edge and at or above half of it.
+    BelowNs(u64),
+    /// It lies in the overflow bucket: this long or longer.
+    AtLeastNs(u64),
+}
+
+/// The machine as a whole, summed over CPUs. `None`: this machine or source does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// What it is, for people.
+    #[serde(default)]
+    pub description: String,
+    /// Time the idle tasks ran.
+    pub idle_ns: Option<u64>,
+    /// Time any other task ran.
+    pub busy_ns: Option<u64>,
+    /// Time nobody saw.
+    #[serde(default)]
+    pub unknown_ns: Option<u64>,
+    /// Time the hypervisor below ran somebody else.
+    pub host_steal_ns: Option<u64>,
+    /// Time in hard interrupts, shown as compute of whom they interrupted.
+    #[serde(default)]
+    pub irq_ns: Option<u64>,
+    /// Time in soft interrupts, likewise.
+    #[serde(default)]
+    pub softirq_ns: Option<u64>,
+    /// The same per CPU; empty when the source does not tell.
+    #[serde(default)]
+    pub per_cpu: Vec<Cpu>,
+}
+
+/// One CPU; the three sum to the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The kernel's number.
+    pub cpu: u32,
+    /// Time its idle task ran.
+    pub idle_ns: u64,
+    /// Time any other task ran.
+    pub busy_ns: u64,
+    /// Time nobody saw.
+    pub unknown_ns: u64,
+}
+
+/// One part of the window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// From the start of the window.
+    pub start_ns: u64,
+    /// From the start of the window.
+    pub end_ns: u64,
+    /// The subject's ledger in it.
+    pub ledger: Ledger,
+    /// Who held the CPUs: time on a CPU by tenant id, largest first, those that did not run left out.
+    pub held: Vec<Held>,
+    /// Idle time of all CPUs; `None` when the source does not tell.
+    pub idle_ns: Option<u64>,
+}
+
+/// One tenant's time on the CPUs in a part of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Id of the tenant.
+    pub tenant: u32,
+    /// Its time on any CPU.
+    pub on_cpu_ns: u64,
+}
+
+/// What was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Events that found no room.
+    pub events: u64,
+    /// Task time that fell into no category.
+    pub unknown_ns: u64,
+    /// Tasks that could not be followed.
+    #[serde(default)]
+    pub untracked_tasks: u64,
+    /// Tasks that are in their tenant's sums but not listed one by one.
+    #[serde(default)]
+    pub unlisted_tasks: u64,
+    /// Trace events that found no room; `None` when no trace was taken.
+    #[serde(default)]
+    pub trace_events: Option<u64>,
+}
+
+/// What measuring cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelfCost {
+    /// CPU time of corun itself in the window.
+    pub cpu_ns: Option<u64>,
+    /// Mean cost of the probes per context switch.
+    pub ns_per_switch: Option<u64>,
+    /// How the command was placed (session, cgroup), when that matters for what the kernel gave it.
+    #[serde(default)]
+    pub layout: Option<String>,
+}
+
+/// Something that cannot be seen here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unavailable {
+    /// What.
+    pub what: String,
+    /// Why, and what would help.
+    pub why: String,
+}

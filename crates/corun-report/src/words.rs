@@ -1,0 +1,105 @@
+//! How numbers and names are written for people, the same in every output.
+
+use corun_model::duration::human_ns;
+
+use crate::profile::schema::Bound;
+
+/// `part` of `whole` in percent, without the sign: three digits at most, and never a bare 0 for something.
+pub fn percent(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        return "0".to_owned();
+    }
+    match part as f64 * 100.0 / whole as f64 {
+        p if p < 0.05 => "<0.1".to_owned(),
+        p if p < 9.95 => format!("{p:.1}"),
+        p => thousands(p.round() as u64),
+    }
+}
+
+/// A count with separators: `1,234,567`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, d) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(d);
+    }
+    out
+}
+
+/// A count of things: `1 task`, `23 tasks`.
+pub fn count(n: u64, one: &str) -> String {
+    format!("{} {one}{}", thousands(n), if n == 1 { "" } else { "s" })
+}
+
+/// A quantile: `under 8.19 ms`, or `at least 8.39 s` when it lies in the overflow bucket.
+pub fn bound(b: Bound) -> String {
+    match b {
+        Bound::BelowNs(ns) => format!("under {}", human_ns(ns)),
+        Bound::AtLeastNs(ns) => format!("at least {}", human_ns(ns)),
+    }
+}
+
+/// A name that is safe on a terminal and at most `width` characters long: whoever names a process may put
+/// escape sequences into it.
+pub fn name(text: &str, width: usize) -> String {
+    let clean: Vec<char> = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if clean.len() <= width {
+        return clean.into_iter().collect();
+    }
+    clean.into_iter().take(width.saturating_sub(1)).chain(['~']).collect()
+}
+
+/// Breaks text into lines of at most `width` characters, at spaces; a longer word gets a line of its own.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_never_rounded_to_nothing() {
+        assert_eq!(percent(0, 100), "0");
+        assert_eq!(percent(1, 1_000_000), "<0.1");
+        assert_eq!(percent(42, 1000), "4.2");
+        assert_eq!(percent(424, 1000), "42");
+        assert_eq!(percent(12_345, 1000), "1,235");
+        assert_eq!(percent(5, 0), "0");
+    }
+
+    #[test]
+    fn counts_have_separators() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(count(1, "task"), "1 task");
+    }
+
+    #[test]
+    fn lines_break_at_spaces_and_lose_no_word() {
+        assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
+        assert_eq!(wrap("a-long-word b", 3), ["a-long-word", "b"]);
+        assert_eq!(wrap("", 3), [""]);
+    }
+
+    #[test]
+    fn a_name_cannot_steer_the_terminal() {
+        assert_eq!(name("ok", 8), "ok");
+        assert_eq!(name("a\x1b[2Jb", 20), "a?[2Jb");
+        assert_eq!(name("a-very-long-name", 8), "a-very-~");
+    }
+}

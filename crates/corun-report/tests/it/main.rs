@@ -1,0 +1,13 @@
+//! All tests of the reports that need a whole observation, in one binary.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `example` | the made-up machine that everything here looks at |
+//! | `contract` | the JSON schema: names, nulls, sums, reading back |
+//! | `sentences` | the headline in every situation worth a sentence of its own |
+//! | `screen` | the terminal report, as snapshots |
+
+mod contract;
+mod example;
+mod screen;
+mod sentences;

@@ -1,0 +1,90 @@
+//! The terminal report, looked at as a whole.
+
+use crate::example::{alone, meta, timeline, whole, Did, SUBJECT};
+use corun_model::{Culprits, Observation};
+use corun_report::terminal::{render, Style};
+use corun_report::{ProfileMeta, ProfileReport, Source, Subject};
+
+fn example() -> ProfileReport {
+    let slots = timeline();
+    ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots)
+}
+
+#[test]
+fn a_disturbed_program_fits_on_one_screen() {
+    for width in [80, 100] {
+        let screen = render(&example(), &Style::plain(width));
+        assert!(screen.lines().count() <= 35, "{screen}");
+        for line in screen.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+        insta::assert_snapshot!(format!("disturbed_{width}"), screen);
+    }
+}
+
+#[test]
+fn a_screen_without_unicode_is_ascii() {
+    let style = Style { unicode: false, ..Style::plain(80) };
+    let screen = render(&example(), &style);
+    assert!(screen.is_ascii());
+    insta::assert_snapshot!("disturbed_ascii", screen);
+}
+
+#[test]
+fn colour_changes_no_letter() {
+    let plain = render(&example(), &Style::plain(100));
+    let colour = render(&example(), &Style { colour: true, ..Style::plain(100) });
+    assert_ne!(plain, colour);
+    assert_eq!(plain, console_free(&colour));
+}
+
+/// The text without its escape sequences `ESC [ … m`.
+fn console_free(text: &str) -> String {
+    let mut pieces = text.split("\x1b[");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |out, piece| out + piece.split_once('m').expect("a colour sequence").1)
+}
+
+#[test]
+fn a_process_cannot_draw_on_the_screen_with_its_name() {
+    let slots = timeline();
+    let report = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
+    let screen = render(&report, &Style::plain(100));
+    assert!(!screen.contains('\x1b'), "{screen:?}");
+}
+
+#[test]
+fn schedstat_says_what_it_cannot_know() {
+    let mut seen = alone(&Did { compute_ns: 500_000_000, unattributed_ns: 250_000_000, ..Did::default() });
+    without_ebpf(&mut seen);
+    let meta = ProfileMeta { source: Source::Schedstat, exit_status: None, ..meta() };
+    let report = ProfileReport::new(&meta, &seen, SUBJECT, &[]);
+    insta::assert_snapshot!("schedstat", render(&report, &Style::plain(80)));
+}
+
+/// What remains of an observation when only schedstat was read.
+fn without_ebpf(seen: &mut Observation) {
+    seen.cpus.clear();
+    seen.unavailable.push(corun_model::observation::Unavailable {
+        what: "culprits".to_owned(),
+        why: "eBPF needs root; run with sudo".to_owned(),
+    });
+    let accounts = seen.tasks.iter_mut().map(|t| &mut t.account);
+    for a in accounts.chain(seen.by_tenant.iter_mut().map(|t| &mut t.account)) {
+        a.culprits = Culprits::unknown(a.ledger.parts().steal_ns);
+        (a.block, a.waits, a.stretches) = (None, None, None);
+        a.events = corun_model::Events::default();
+    }
+}
+
+#[test]
+fn a_wait_longer_than_the_histogram_is_at_least_that_long() {
+    let mut seen = alone(&Did { compute_ns: 500_000_000, unattributed_ns: 1, ..Did::default() });
+    for t in &mut seen.by_tenant {
+        let waits = t.account.waits.as_mut().expect("the example has waits");
+        (0..5).for_each(|_| waits.record(20_000_000_000));
+    }
+    let screen = render(&ProfileReport::new(&meta(), &seen, SUBJECT, &[]), &Style::plain(100));
+    assert!(screen.contains("p50 at least 8.59 s"), "{screen}");
+    assert!(screen.contains("; 5 longer"), "{screen}");
+}

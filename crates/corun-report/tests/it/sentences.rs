@@ -1,0 +1,121 @@
+//! The headline must be true and useful in every situation.
+
+use crate::example::{alone, meta, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
+use corun_model::observation::Account;
+use corun_model::{Culprits, Observation, TenantId};
+use corun_report::{answer, ProfileMeta, ProfileReport, Source};
+
+const MS: u64 = 1_000_000;
+
+fn said(seen: &Observation) -> String {
+    answer::headline(&ProfileReport::new(&meta(), seen, SUBJECT, &[]))
+}
+
+fn busy(compute_ms: u64) -> Did {
+    Did { compute_ns: compute_ms * MS, ..Did::default() }
+}
+
+#[test]
+fn a_victim_reads_who_took_how_much_largest_first() {
+    let did = Did { stolen: vec![(KERNEL, 10 * MS), (POSTGRES, 120 * MS), (COMPILER, 25 * MS)], ..busy(500) };
+    assert_eq!(
+        said(&alone(&did)),
+        "31 % slower than its own compute: 31 % stolen (postgresql.service 24, build-7 (3f9ac1) 5.0, kernel 2.0)."
+    );
+}
+
+#[test]
+fn a_subject_that_nobody_disturbed_is_told_so() {
+    assert_eq!(said(&alone(&busy(500))), "Undisturbed: nobody took its CPU.");
+    let did = Did { stolen: vec![(POSTGRES, MS)], ..busy(500) };
+    assert_eq!(said(&alone(&did)), "Undisturbed: it lost 0.2 % of its compute time, too little to matter.");
+}
+
+#[test]
+fn throttling_is_never_blamed_on_a_neighbour() {
+    let did = Did { throttled_ns: 400 * MS, ..busy(500) };
+    assert_eq!(
+        said(&alone(&did)),
+        "No neighbour took its CPU. It is 80 % slower than its own compute: 80 % throttled by its own CPU \
+         quota, not by a neighbour."
+    );
+}
+
+#[test]
+fn its_own_tasks_in_each_others_way_are_not_neighbours() {
+    let did = Did { stolen: vec![(SUBJECT, 450 * MS), (IDLE, 5 * MS)], ..busy(500) };
+    assert_eq!(
+        said(&alone(&did)),
+        "No neighbour took its CPU. It is 91 % slower than its own compute: 90 % waiting for its own tasks, \
+         1.0 % waking up on an idle CPU."
+    );
+}
+
+#[test]
+fn without_culprits_the_holder_is_not_known_rather_than_nobody() {
+    let mut seen = alone(&Did { unattributed_ns: 250 * MS, ..busy(500) });
+    for t in &mut seen.by_tenant {
+        t.account.culprits = Culprits::unknown(t.account.ledger.parts().steal_ns);
+    }
+    let meta = ProfileMeta { source: Source::Schedstat, ..meta() };
+    assert_eq!(
+        answer::headline(&ProfileReport::new(&meta, &seen, SUBJECT, &[])),
+        "50 % slower than its own compute: 50 % waiting for a CPU; who held it is not known."
+    );
+}
+
+#[test]
+fn a_task_that_never_ran_has_no_slowdown_but_a_sentence() {
+    assert_eq!(said(&alone(&busy(0))), "It did not run, and did not want to: it was blocked all the time.");
+    let starved = Did { stolen: vec![(POSTGRES, 800 * MS)], ..busy(0) };
+    assert_eq!(
+        said(&alone(&starved)),
+        "It did not run at all, though it wanted to for 80 % of its time: 80 % stolen (postgresql.service 80)."
+    );
+}
+
+#[test]
+fn a_subject_without_tasks_is_named_not_divided_by() {
+    let mut seen = alone(&busy(10));
+    seen.by_tenant.clear();
+    seen.tasks.clear();
+    assert_eq!(said(&seen), "streamcluster had no task in this window.");
+    let report = ProfileReport::new(&meta(), &seen, TenantId(77), &[]);
+    assert_eq!(answer::headline(&report), "tenant 77 had no task in this window.");
+    assert_eq!(report.subject.account.ledger.total_ns, Account::default().ledger.total_ns());
+}
+
+#[test]
+fn measured_spinning_counts_as_lost_and_unmeasured_does_not() {
+    let did = Did { spin_ns: Some(100 * MS), ..busy(400) };
+    assert_eq!(
+        said(&alone(&did)),
+        "No neighbour took its CPU. It is 25 % slower than its own compute: 25 % spinning."
+    );
+}
+
+#[test]
+fn many_culprits_are_summed_up_behind_the_third() {
+    let stolen =
+        vec![(KERNEL, 20 * MS), (POSTGRES, 80 * MS), (COMPILER, 40 * MS), (crate::example::HOSTILE, 10 * MS)];
+    let line = said(&alone(&Did { stolen, ..busy(500) }));
+    assert!(line.ends_with("kernel 4.0, 1 more 2.0)."), "{line}");
+}
+
+#[test]
+fn what_would_mislead_is_said_before_the_numbers() {
+    let mut seen = alone(&Did { unknown_ns: 100 * MS, ..busy(500) });
+    seen.loss.events = 1203;
+    seen.machine.host_steal_ns = Some(400 * MS);
+    let meta = ProfileMeta { notes: vec!["Interrupted after 1 s.".to_owned()], ..meta() };
+    let cautions = answer::cautions(&ProfileReport::new(&meta, &seen, SUBJECT, &[]));
+    assert_eq!(
+        cautions,
+        [
+            "Interrupted after 1 s.",
+            "The hypervisor below kept 20 % of this machine's CPU time for others; it hides in compute.",
+            "10 % of its time was not shown by the kernel (unknown).",
+            "1,203 events found no room and are missing from these numbers.",
+        ]
+    );
+}
