@@ -5,11 +5,19 @@
 //! | module | reads or does |
 //! | --- | --- |
 //! | [`root`] | reading small kernel files under a root path |
+//! | [`cpulist`], [`topology`] | the machine's shape from sysfs |
+//! | [`cgroup`] | the cgroup trees, memberships, ids, quotas and throttling |
+//! | [`procfs`], [`cpustat`] | processes and threads; what the CPUs did |
 //! | [`naming`] | a tenant's kind and name, from its cgroup path, process group or kernel thread |
 //! | [`target`] | what a user names (a PID, a cgroup, a VM, everything) as a [`Subject`](target::Subject) |
 
+pub mod cgroup;
+pub mod cpulist;
+pub mod cpustat;
 pub mod naming;
+pub mod procfs;
 pub mod root;
 pub mod target;
+pub mod topology;
 
 pub use root::{ReadError, Root};

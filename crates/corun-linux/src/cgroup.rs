@@ -1,0 +1,300 @@
+//! Cgroups: which trees are mounted where, who is in which, and the v2 tree's ids.
+//!
+//! Method: the mounts are those of `/proc/self/mountinfo`, so v2 alone, v1 alone and both beside each other
+//! ("hybrid": the v2 tree somewhere below `/sys/fs/cgroup`, without controllers) are read alike. A cgroup's id is
+//! the inode number of its folder in the v2 tree, which is what `bpf_get_current_cgroup_id` returns.
+//!
+//! Limits: in a cgroup namespace only the part of a tree that is mounted is visible; paths from `/proc/PID/cgroup`
+//! that lie outside it have no folder here.
+
+pub mod quota;
+
+use crate::naming::{self, TenantName};
+use crate::root::{ReadError, Root};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Which generation a tree is, and with it how its files are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// One hierarchy of several; its controllers, or `name=systemd` for one without.
+    V1 {
+        /// `["cpu", "cpuacct"]`.
+        controllers: Vec<String>,
+    },
+    /// The unified hierarchy; the controllers it has (none of them on a hybrid machine, often).
+    V2 {
+        /// `["cpu", "io", "memory"]`.
+        controllers: Vec<String>,
+    },
+}
+
+/// One mounted cgroup hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Its generation and controllers.
+    pub version: Version,
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// The cgroup that is mounted there: `/` unless a container sees only its own.
+    pub mounted: String,
+}
+
+impl Tree {
+    /// Whether this is the v2 tree.
+    pub fn is_v2(&self) -> bool {
+        matches!(self.version, Version::V2 { .. })
+    }
+
+    /// Whether the tree has a controller, such as `cpu` or `freezer`.
+    pub fn has_controller(&self, name: &str) -> bool {
+        let (Version::V1 { controllers } | Version::V2 { controllers }) = &self.version;
+        controllers.iter().any(|c| c == name)
+    }
+
+    /// The folder of a cgroup, given its path as in `/proc/PID/cgroup`; `None` when it lies outside what is mounted.
+    pub fn folder(&self, path: &str) -> Option<PathBuf> {
+        let below = match self.mounted.as_str() {
+            "/" => path,
+            mounted => path.strip_prefix(mounted).filter(|b| b.is_empty() || b.starts_with('/'))?,
+        };
+        Some(self.mount.join(below.trim_start_matches('/')))
+    }
+}
+
+/// A cgroup of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its path with a leading slash; the root is `/`.
+    pub path: String,
+    /// The inode number of its folder: on the v2 tree, its id.
+    pub id: u64,
+}
+
+/// The cgroup trees of this machine.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    root: Root,
+    trees: Vec<Tree>,
+}
+
+impl Cgroups {
+    /// Finds the mounted trees. A machine without cgroups has none; that is no error.
+    ///
+    /// # Errors
+    /// [`ReadError`] when `/proc/self/mountinfo` cannot be read.
+    pub fn discover(root: &Root) -> Result<Cgroups, ReadError> {
+        let mountinfo = root.read("/proc/self/mountinfo")?;
+        let mut trees: Vec<Tree> = Vec::new();
+        for mut tree in mountinfo.lines().filter_map(tree_of_mount) {
+            if let Version::V2 { controllers } = &mut tree.version {
+                let available = root.read_if_there(tree.mount.join("cgroup.controllers"))?;
+                *controllers = available.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+            }
+            // A tree that is mounted twice (for a container, say) counts once: the mount that shows all of it.
+            match trees.iter_mut().find(|t| t.version == tree.version) {
+                Some(known) if known.mounted.len() > tree.mounted.len() => *known = tree,
+                Some(_) => {}
+                None => trees.push(tree),
+            }
+        }
+        Ok(Cgroups { root: root.clone(), trees })
+    }
+
+    /// All trees, in the order of their mounts.
+    pub fn trees(&self) -> &[Tree] {
+        &self.trees
+    }
+
+    /// The v2 tree, if it is mounted.
+    pub fn v2(&self) -> Option<&Tree> {
+        self.trees.iter().find(|t| t.is_v2())
+    }
+
+    /// The tree that has a controller.
+    pub fn with_controller(&self, name: &str) -> Option<&Tree> {
+        self.trees.iter().find(|t| t.has_controller(name))
+    }
+
+    /// The trees in the order in which their paths tell tenants apart: v2, then systemd's, then the CPU
+    /// controller's, then the rest.
+    pub fn by_telling(&self) -> Vec<&Tree> {
+        let rank = |t: &Tree| match t {
+            t if t.is_v2() => 0,
+            t if t.has_controller("name=systemd") => 1,
+            t if t.has_controller("cpu") => 2,
+            _ => 3,
+        };
+        let mut trees: Vec<&Tree> = self.trees.iter().collect();
+        trees.sort_by_key(|t| rank(t));
+        trees
+    }
+
+    /// The id of a cgroup: the inode number of its folder.
+    ///
+    /// # Errors
+    /// [`ReadError`] when there is no such cgroup, or it lies outside what is mounted.
+    pub fn id(&self, tree: &Tree, path: &str) -> Result<u64, ReadError> {
+        let outside = || ReadError::Io { path: PathBuf::from(path), source: ErrorKind::NotFound.into() };
+        let folder = self.root.path(tree.folder(path).ok_or_else(outside)?);
+        match std::fs::metadata(&folder) {
+            Ok(m) => Ok(m.ino()),
+            Err(source) => Err(ReadError::Io { path: folder, source }),
+        }
+    }
+
+    /// Every cgroup of a tree, parents before children, siblings by name. Those that vanish meanwhile are left out.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the tree's mount itself cannot be read.
+    pub fn walk(&self, tree: &Tree) -> Result<Vec<Node>, ReadError> {
+        let top = self.root.path(&tree.mount);
+        let id = std::fs::metadata(&top).map_err(|source| ReadError::Io { path: top.clone(), source })?.ino();
+        let mut found = vec![Node { path: tree.mounted.clone(), id }];
+        let mut to_visit = vec![(top, tree.mounted.clone())];
+        while let Some((folder, path)) = to_visit.pop() {
+            let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
+                let Ok(meta) = entry.metadata() else { continue };
+                if is_dir {
+                    let name = entry.file_name().to_string_lossy().into_owned();
+                    let path = format!("{}/{name}", path.trim_end_matches('/'));
+                    found.push(Node { path: path.clone(), id: meta.ino() });
+                    to_visit.push((entry.path(), path));
+                }
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    /// The processes in a cgroup and in those below it, by PID.
+    ///
+    /// # Errors
+    /// [`ReadError`] when there is no such cgroup.
+    pub fn processes(&self, tree: &Tree, path: &str) -> Result<Vec<u32>, ReadError> {
+        self.id(tree, path)?;
+        let below = Tree {
+            mount: tree.folder(path).unwrap_or_else(|| tree.mount.clone()),
+            mounted: path.to_owned(),
+            ..tree.clone()
+        };
+        let mut pids = Vec::new();
+        for node in self.walk(&below)? {
+            let Some(folder) = tree.folder(&node.path) else { continue };
+            // A threaded cgroup has no list of processes; its threads are listed by the parent's.
+            let Ok(listed) = self.root.read(folder.join("cgroup.procs")) else { continue };
+            pids.extend(listed.lines().filter_map(|l| l.trim().parse::<u32>().ok()).filter(|&p| p != 0));
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
+    }
+}
+
+/// Reads one line of mountinfo; `None` for anything but a cgroup mount.
+fn tree_of_mount(line: &str) -> Option<Tree> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(3);
+    let (mounted, mount) = (unescape_octal(before.next()?), unescape_octal(before.next()?));
+    let mut after = after.split(' ');
+    let (kind, _source, options) = (after.next()?, after.next()?, after.next().unwrap_or_default());
+    let version = match kind {
+        "cgroup2" => Version::V2 { controllers: Vec::new() },
+        "cgroup" => {
+            let no_controller = ["rw", "ro", "xattr", "noprefix", "clone_children", "cpuset_v2_mode", "none"];
+            let controllers = options
+                .split(',')
+                .filter(|o| !no_controller.contains(o) && !o.starts_with("release_agent="))
+                .map(str::to_owned)
+                .collect();
+            Version::V1 { controllers }
+        }
+        _ => return None,
+    };
+    Some(Tree { version, mount: PathBuf::from(mount), mounted })
+}
+
+/// Undoes the `\040` escapes of mountinfo.
+fn unescape_octal(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = if first == b'\\' { tail.get(..3) } else { None };
+        match digits.and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &rest[4..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Where a task is in every tree, from `/proc/PID/cgroup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// Controllers (empty for v2) and path.
+    paths: Vec<(Vec<String>, String)>,
+}
+
+impl Membership {
+    /// Reads a task's membership; `of` is its folder under `/proc`, such as `/proc/12` or `/proc/12/task/13`.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the task has gone.
+    pub fn read(root: &Root, of: impl AsRef<Path>) -> Result<Membership, ReadError> {
+        Ok(Membership::parse(&root.read(of.as_ref().join("cgroup"))?))
+    }
+
+    /// Reads the lines `<number>:<controllers>:<path>`.
+    pub fn parse(text: &str) -> Membership {
+        let line = |line: &str| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let controllers = controllers.split(',').filter(|c| !c.is_empty()).map(str::to_owned).collect();
+            Some((controllers, path.trim_end_matches(" (deleted)").to_owned()))
+        };
+        Membership { paths: text.lines().filter_map(line).collect() }
+    }
+
+    /// The path in the v2 tree.
+    pub fn v2(&self) -> Option<&str> {
+        self.paths.iter().find(|(controllers, _)| controllers.is_empty()).map(|(_, path)| path.as_str())
+    }
+
+    /// The path in the v1 hierarchy of a controller.
+    pub fn v1(&self, controller: &str) -> Option<&str> {
+        let has = |controllers: &[String]| controllers.iter().any(|c| c == controller);
+        self.paths.iter().find(|(controllers, _)| has(controllers)).map(|(_, path)| path.as_str())
+    }
+
+    /// The path in a tree.
+    pub fn in_tree(&self, tree: &Tree) -> Option<&str> {
+        match &tree.version {
+            Version::V2 { .. } => self.v2(),
+            Version::V1 { controllers } => self.v1(controllers.first()?),
+        }
+    }
+
+    /// The tenant that the cgroups tell, asking the v2 tree, then systemd's, then the CPU controller's; `None`
+    /// when none of them tells. Other hierarchies say how memory or devices are shared out, not who belongs together.
+    pub fn tenant(&self) -> Option<TenantName> {
+        let paths = [self.v2(), self.v1("name=systemd"), self.v1("cpu")];
+        paths.into_iter().flatten().find_map(naming::of_cgroup)
+    }
+}
+
+/// Whether `path` is `ancestor` or lies below it.
+pub fn is_within(path: &str, ancestor: &str) -> bool {
+    ancestor == "/"
+        || path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! What the CPUs did, from `/proc/stat`.
+//!
+//! Limits: counted in clock ticks of 10 ms, and on most kernels sampled at the scheduler's tick, so a short window
+//! is coarse; interrupt time is exact only with `CONFIG_IRQ_TIME_ACCOUNTING`. A virtual machine's host may not
+//! report what it took: steal that has been zero since boot is then unknown, not none.
+
+use crate::procfs::TICK_NS;
+use crate::root::{ReadError, Root};
+use corun_model::observation::MachineTime;
+use corun_model::CpuId;
+use std::collections::BTreeMap;
+
+/// One CPU's time since boot, by what it did, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuClock {
+    /// Running user code, niced or not, and guests.
+    pub user_ns: u64,
+    /// Running the kernel for a task.
+    pub system_ns: u64,
+    /// Idle, also while a task it last ran waited for I/O.
+    pub idle_ns: u64,
+    /// In hard interrupts.
+    pub irq_ns: u64,
+    /// In soft interrupts.
+    pub softirq_ns: u64,
+    /// Taken by the hypervisor below.
+    pub host_steal_ns: u64,
+}
+
+impl CpuClock {
+    /// Time it was anything but idle.
+    pub fn busy_ns(&self) -> u64 {
+        self.user_ns + self.system_ns + self.irq_ns + self.softirq_ns + self.host_steal_ns
+    }
+}
+
+/// All CPUs' time since boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuStat {
+    /// By CPU; CPUs that are offline are not listed.
+    pub cpus: BTreeMap<CpuId, CpuClock>,
+}
+
+impl CpuStat {
+    /// Reads `/proc/stat`.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(root: &Root) -> Result<CpuStat, ReadError> {
+        let file = "/proc/stat";
+        let text = root.read(file)?;
+        let cpus: BTreeMap<CpuId, CpuClock> = text.lines().filter_map(cpu_line).collect();
+        if cpus.is_empty() {
+            return Err(root.unexpected(file, &text, "a list of CPUs' times"));
+        }
+        Ok(CpuStat { cpus })
+    }
+
+    /// The sum over all CPUs.
+    pub fn total(&self) -> CpuClock {
+        self.cpus.values().fold(CpuClock::default(), |a, b| CpuClock {
+            user_ns: a.user_ns + b.user_ns,
+            system_ns: a.system_ns + b.system_ns,
+            idle_ns: a.idle_ns + b.idle_ns,
+            irq_ns: a.irq_ns + b.irq_ns,
+            softirq_ns: a.softirq_ns + b.softirq_ns,
+            host_steal_ns: a.host_steal_ns + b.host_steal_ns,
+        })
+    }
+
+    /// What was taken from the machine as a whole between two readings. Host steal is `None` on a virtual machine
+    /// whose host has reported none since boot.
+    pub fn machine_time(&self, before: &CpuStat, is_virtual: bool) -> MachineTime {
+        let (now, then) = (self.total(), before.total());
+        let host_steal_ns = now.host_steal_ns.saturating_sub(then.host_steal_ns);
+        MachineTime {
+            host_steal_ns: (!is_virtual || now.host_steal_ns > 0).then_some(host_steal_ns),
+            irq_ns: Some(now.irq_ns.saturating_sub(then.irq_ns)),
+            softirq_ns: Some(now.softirq_ns.saturating_sub(then.softirq_ns)),
+        }
+    }
+}
+
+/// `cpu7 user nice system idle iowait irq softirq steal guest guest_nice`; guest time is part of user and nice.
+fn cpu_line(line: &str) -> Option<(CpuId, CpuClock)> {
+    let mut fields = line.split_ascii_whitespace();
+    let id = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
+    let ticks: Vec<u64> = fields.map_while(|f| f.parse().ok()).collect();
+    let ns = |field: usize| ticks.get(field).copied().unwrap_or(0) * TICK_NS;
+    let clock = CpuClock {
+        user_ns: ns(0) + ns(1),
+        system_ns: ns(2),
+        idle_ns: ns(3) + ns(4),
+        irq_ns: ns(5),
+        softirq_ns: ns(6),
+        host_steal_ns: ns(7),
+    };
+    (ticks.len() >= 4).then_some((CpuId(id), clock))
+}
+
+/// Whether this machine runs under a hypervisor: the `hypervisor` CPU flag of x86, or what the firmware names.
+pub fn is_virtual(root: &Root) -> bool {
+    let cpuinfo = root.read("/proc/cpuinfo").unwrap_or_default();
+    let flagged = cpuinfo
+        .lines()
+        .find(|l| l.starts_with("flags"))
+        .is_some_and(|l| l.split_ascii_whitespace().any(|f| f == "hypervisor"));
+    let maker = root.read("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
+    flagged
+        || root.has("/sys/hypervisor/type")
+        || ["QEMU", "Amazon EC2", "Google", "VMware", "Xen", "OpenStack"].iter().any(|m| maker.starts_with(m))
+            && !root.read("/sys/class/dmi/id/product_name").unwrap_or_default().contains("metal")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<CpuStat, ReadError> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("proc")).unwrap();
+        std::fs::write(dir.path().join("proc/stat"), text).unwrap();
+        CpuStat::read(&Root::new(dir.path()))
+    }
+
+    #[test]
+    fn ticks_become_nanoseconds_and_offline_cpus_are_absent() {
+        let s = read("cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 1 0\ncpu3 1 0 0 100\nintr 7\n").unwrap();
+        assert_eq!(s.cpus.keys().copied().collect::<Vec<_>>(), [CpuId(0), CpuId(3)]);
+        let cpu0 = s.cpus[&CpuId(0)];
+        assert_eq!((cpu0.idle_ns, cpu0.busy_ns()), (9 * TICK_NS, 27 * TICK_NS));
+        assert_eq!(s.cpus[&CpuId(3)].host_steal_ns, 0);
+        assert!(read("nothing\n").is_err());
+    }
+
+    #[test]
+    fn a_host_that_never_reported_steal_is_unknown_not_zero() {
+        let never = read("cpu0 1 0 0 100 0 0 0 0\n").unwrap();
+        assert_eq!(never.machine_time(&never, true).host_steal_ns, None);
+        assert_eq!(never.machine_time(&never, false).host_steal_ns, Some(0));
+        let later = read("cpu0 1 0 0 100 0 1 2 5\n").unwrap();
+        let seen = later.machine_time(&never, true);
+        assert_eq!((seen.host_steal_ns, seen.irq_ns), (Some(5 * TICK_NS), Some(TICK_NS)));
+    }
+
+    #[test]
+    fn this_machines_cpus_can_be_read() {
+        assert!(CpuStat::read(&Root::new("/")).unwrap().total().busy_ns() > 0);
+    }
+}

@@ -1,0 +1,323 @@
+//! Processes and threads, from `/proc`.
+//!
+//! Own small parsers, since a poll reads these files for every task every few milliseconds: one `open`, one `read`
+//! into a buffer on the stack, one `close`, and no field that is not used.
+//!
+//! Limits: `starttime` and the CPU times of `stat` come in clock ticks (10 ms); `schedstat` counts a wait when it
+//! ends and a running task's time at the scheduler's tick, so both lag by what is under way.
+
+use crate::root::{ReadError, Root};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// A clock tick of `/proc`: `USER_HZ` is 100 on every architecture that corun runs on.
+pub const TICK_NS: u64 = 10_000_000;
+
+/// The kernel's flag of its own threads (`PF_KTHREAD`).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// What `/proc/PID/stat` or `/proc/PID/task/TID/stat` says of a process or thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Its name: 15 bytes at most, whatever the process chose.
+    pub comm: String,
+    /// `R` running or runnable, `S` and `D` asleep, `T` stopped, `Z` and `X` dead.
+    pub state: char,
+    /// Parent process; 0 when it has none.
+    pub ppid: u32,
+    /// Process group.
+    pub pgid: u32,
+    /// Session.
+    pub sid: u32,
+    /// Whether it is a thread of the kernel.
+    pub is_kernel: bool,
+    /// CPU time of the process, ended threads included (of the thread, in a thread's file), to a tick.
+    pub cpu_ns: u64,
+    /// CPU time of its children that ended and were waited for, and of theirs, to a tick.
+    pub children_cpu_ns: u64,
+    /// When it started, after boot (suspended time included), to a tick.
+    pub start_ns: u64,
+    /// The CPU it last ran on.
+    pub last_cpu: u32,
+}
+
+impl Stat {
+    /// Whether it has ended and only waits to be collected.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// Reads the one line of a `stat` file; `None` when it is not one. The name may hold anything, also `) R 1`.
+    pub fn parse(text: &str) -> Option<Stat> {
+        let (before, after) = (text.find('(')?, text.rfind(')')?);
+        let comm = text.get(before + 1..after)?.to_owned();
+        let fields: Vec<&str> = text.get(after + 1..)?.split_ascii_whitespace().collect();
+        // proc(5) numbers the fields from 1; the state, field 3, is the first after the name.
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        // Groups and sessions of another PID namespace read 0, a missing parent -1.
+        let id = |field: usize| fields.get(field - 3)?.parse::<i64>().ok().map(|n| n.max(0) as u32);
+        // Children's times are signed in the kernel's format.
+        let ticks = |field: usize| fields.get(field - 3)?.parse::<i64>().ok().map(|n| n.max(0) as u64);
+        Some(Stat {
+            comm,
+            state: fields.first()?.chars().next()?,
+            ppid: id(4)?,
+            pgid: id(5)?,
+            sid: id(6)?,
+            is_kernel: number(9)? & KERNEL_THREAD != 0,
+            cpu_ns: (number(14)? + number(15)?) * TICK_NS,
+            children_cpu_ns: (ticks(16)? + ticks(17)?) * TICK_NS,
+            start_ns: number(22)? * TICK_NS,
+            last_cpu: number(39)? as u32,
+        })
+    }
+}
+
+/// A thread's time on and waiting for a CPU since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedstat {
+    /// Time on a CPU, in nanoseconds.
+    pub run_ns: u64,
+    /// Time runnable but not running, in nanoseconds.
+    pub wait_ns: u64,
+    /// How often it was put on a CPU.
+    pub slices: u64,
+}
+
+/// A thread's context switches since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// It blocked, or yielded.
+    pub voluntary: u64,
+    /// The CPU was taken from it.
+    pub involuntary: u64,
+}
+
+/// A process's `stat`.
+///
+/// # Errors
+/// [`ReadError`] when the process has gone.
+pub fn process_stat(root: &Root, pid: u32) -> Result<Stat, ReadError> {
+    stat(root, &format!("/proc/{pid}/stat"))
+}
+
+/// A thread's `stat`.
+///
+/// # Errors
+/// [`ReadError`] when the thread has gone.
+pub fn task_stat(root: &Root, pid: u32, tid: u32) -> Result<Stat, ReadError> {
+    stat(root, &format!("/proc/{pid}/task/{tid}/stat"))
+}
+
+fn stat(root: &Root, file: &str) -> Result<Stat, ReadError> {
+    read_small(root, file, |text| {
+        Stat::parse(text).ok_or_else(|| root.unexpected(file, text, "a process's stat line"))
+    })
+}
+
+/// A thread's `schedstat`; all zeros on a kernel that does not count (see [`schedstat_counts`]).
+///
+/// # Errors
+/// [`ReadError`] when the thread has gone or the kernel has no `schedstat`.
+pub fn schedstat(root: &Root, pid: u32, tid: u32) -> Result<Schedstat, ReadError> {
+    let file = format!("/proc/{pid}/task/{tid}/schedstat");
+    read_small(root, &file, |text| {
+        let mut numbers = text.split_ascii_whitespace().map_while(|n| n.parse::<u64>().ok());
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(run_ns), Some(wait_ns), Some(slices)) => Ok(Schedstat { run_ns, wait_ns, slices }),
+            _ => Err(root.unexpected(&file, text, "a time on the CPU, a time waiting and a count")),
+        }
+    })
+}
+
+/// Whether this kernel fills `schedstat` in: it shows zeros with `kernel.task_delayacct=0` unless it was built with
+/// `CONFIG_SCHEDSTATS`. `None`: there is no such file at all.
+pub fn schedstat_counts(root: &Root) -> Option<bool> {
+    let text = root.read("/proc/self/schedstat").ok()?;
+    Some(text.split_ascii_whitespace().any(|n| n != "0"))
+}
+
+/// A thread's context switches.
+///
+/// # Errors
+/// [`ReadError`] when the thread has gone.
+pub fn switches(root: &Root, pid: u32, tid: u32) -> Result<Switches, ReadError> {
+    let file = format!("/proc/{pid}/task/{tid}/status");
+    read_small(root, &file, |text| {
+        // They are the last two lines; a process's name cannot hold a line break there, being escaped.
+        let field = |name: &str| text.rsplit_once(name)?.1.split_ascii_whitespace().next()?.parse().ok();
+        match (field("\nvoluntary_ctxt_switches:"), field("\nnonvoluntary_ctxt_switches:")) {
+            (Some(voluntary), Some(involuntary)) => Ok(Switches { voluntary, involuntary }),
+            _ => Err(root.unexpected(&file, text, "a task's status")),
+        }
+    })
+}
+
+/// All processes visible here, by PID.
+///
+/// # Errors
+/// [`ReadError`] when `/proc` cannot be read.
+pub fn processes(root: &Root) -> Result<Vec<u32>, ReadError> {
+    numbers_in(root, "/proc")
+}
+
+/// The threads of a process, by TID.
+///
+/// # Errors
+/// [`ReadError`] when the process has gone.
+pub fn tasks(root: &Root, pid: u32) -> Result<Vec<u32>, ReadError> {
+    numbers_in(root, &format!("/proc/{pid}/task"))
+}
+
+fn numbers_in(root: &Root, folder: &str) -> Result<Vec<u32>, ReadError> {
+    let path = root.path(folder);
+    let entries = match std::fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(source) => return Err(ReadError::Io { path, source }),
+    };
+    let number = |e: std::fs::DirEntry| e.file_name().to_str()?.parse::<u32>().ok();
+    let mut numbers: Vec<u32> = entries.flatten().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// `roots` and all their descendants that live now, by PID. Roots that have gone are left out.
+///
+/// # Errors
+/// [`ReadError`] when `/proc` cannot be read.
+pub fn with_descendants(root: &Root, roots: &[u32]) -> Result<Vec<u32>, ReadError> {
+    let parent_of: Vec<(u32, u32)> = processes(root)?
+        .into_iter()
+        .filter_map(|pid| process_stat(root, pid).ok().map(|s| (pid, s.ppid)))
+        .collect();
+    let mut found: std::collections::BTreeSet<u32> =
+        parent_of.iter().map(|(pid, _)| *pid).filter(|pid| roots.contains(pid)).collect();
+    loop {
+        let before = found.len();
+        for (pid, ppid) in &parent_of {
+            if found.contains(ppid) {
+                found.insert(*pid);
+            }
+        }
+        if found.len() == before {
+            return Ok(found.into_iter().collect());
+        }
+    }
+}
+
+/// A process's command line; empty for kernel threads and zombies.
+///
+/// # Errors
+/// [`ReadError`] when the process has gone.
+pub fn command_line(root: &Root, pid: u32) -> Result<Vec<String>, ReadError> {
+    let text = root.read(format!("/proc/{pid}/cmdline"))?;
+    Ok(text.split_terminator('\0').map(str::to_owned).collect())
+}
+
+/// Reads a file of at most 8 KiB with one `read` and hands its text over.
+fn read_small<T>(
+    root: &Root,
+    file: &str,
+    parse: impl FnOnce(&str) -> Result<T, ReadError>,
+) -> Result<T, ReadError> {
+    let path = root.path(Path::new(file));
+    let mut buffer = [0u8; 8192];
+    let length = File::open(&path).and_then(|mut f| f.read(&mut buffer));
+    match length {
+        Ok(length) => match std::str::from_utf8(&buffer[..length]) {
+            Ok(text) => parse(text),
+            Err(_) => parse(&String::from_utf8_lossy(&buffer[..length])),
+        },
+        Err(source) => Err(ReadError::Io { path, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STAT: &str =
+        "1234 (cc1) R 1200 1100 1000 34816 1100 4194304 9 0 0 0 250 50 300 -1 20 0 3 0 6149 2887680 234 \
+                        18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 5 0 0 0 0 0 0 0 0 0 0 0 0 0";
+
+    #[test]
+    fn a_stat_line_is_read_by_its_field_numbers() {
+        let s = Stat::parse(STAT).unwrap();
+        assert_eq!((s.comm.as_str(), s.state, s.ppid, s.pgid, s.sid), ("cc1", 'R', 1200, 1100, 1000));
+        assert_eq!((s.cpu_ns, s.children_cpu_ns), (3_000_000_000, 3_000_000_000));
+        assert_eq!((s.start_ns, s.last_cpu, s.is_kernel), (61_490_000_000, 5, false));
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_cannot_upset_the_fields(name in "[ -~\\n]{0,15}") {
+            let s = Stat::parse(&STAT.replace("cc1", &name)).unwrap();
+            prop_assert_eq!((s.comm, s.ppid, s.last_cpu), (name, 1200, 5));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,80}") {
+            let _ = Stat::parse(&text);
+        }
+    }
+
+    fn fixture() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let process = |pid: u32, ppid: u32| {
+            std::fs::create_dir_all(root.path(format!("/proc/{pid}/task/{pid}"))).unwrap();
+            let text = STAT.replace("1200", &ppid.to_string());
+            std::fs::write(root.path(format!("/proc/{pid}/stat")), &text).unwrap();
+        };
+        for (pid, ppid) in [(1, 0), (9, 30), (10, 1), (20, 10), (30, 20), (40, 1)] {
+            process(pid, ppid);
+        }
+        dir
+    }
+
+    #[test]
+    fn descendants_are_found_at_any_depth_and_in_any_order_of_pids() {
+        let dir = fixture();
+        let root = Root::new(dir.path());
+        assert_eq!(with_descendants(&root, &[10]).unwrap(), [9, 10, 20, 30]);
+        assert_eq!(with_descendants(&root, &[40, 77]).unwrap(), [40]);
+    }
+
+    #[test]
+    fn what_a_file_lacks_is_said_with_its_name() {
+        let dir = fixture();
+        let root = Root::new(dir.path());
+        std::fs::write(root.path("/proc/10/task/10/schedstat"), "12 x 3\n").unwrap();
+        let e = schedstat(&root, 10, 10).unwrap_err().to_string();
+        assert!(
+            e.ends_with("holds `12 x 3`, which is not a time on the CPU, a time waiting and a count"),
+            "{e}"
+        );
+        assert!(schedstat(&root, 10, 11).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn switches_are_the_last_two_lines_of_status() {
+        let dir = fixture();
+        let root = Root::new(dir.path());
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
+        std::fs::write(root.path("/proc/10/task/10/status"), status).unwrap();
+        assert_eq!(switches(&root, 10, 10).unwrap(), Switches { voluntary: 7, involuntary: 3 });
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let root = Root::new("/");
+        let pid = std::process::id();
+        let me = process_stat(&root, pid).unwrap();
+        assert!(!me.is_kernel && !me.is_dead() && me.ppid > 0);
+        for tid in tasks(&root, pid).unwrap() {
+            task_stat(&root, pid, tid).unwrap();
+            switches(&root, pid, tid).unwrap();
+        }
+        assert!(processes(&root).unwrap().contains(&pid));
+        assert!(!command_line(&root, pid).unwrap().is_empty());
+    }
+}
