@@ -1,8 +1,20 @@
 //! What a user names: a command, PIDs, a cgroup, a virtual machine, everything.
+//!
+//! A cgroup is found by its path, by the end of its path (`nginx.service`), or by what a report calls it
+//! (`docker 0123456789ab`, the start of a container's id), in the tree that tells most: v2, then systemd's, then the
+//! rest. Virtual machines have a file of their own (`target/vm.rs`).
 
+use crate::cgroup::{self, Cgroups};
 use crate::naming::{self, TenantName};
+use crate::procfs;
+use crate::root::{ReadError, Root};
 use corun_model::TenantKind;
 use std::path::PathBuf;
+use thiserror::Error;
+
+mod vm;
+
+pub use vm::is_vcpu;
 
 /// Whom to watch. A host makes the tasks of a subject a tenant of their own, whatever cgroup they are in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,3 +89,194 @@ impl Subject {
         }
     }
 }
+
+/// What a user named cannot be watched. Each says what would help.
+#[derive(Debug, Error)]
+pub enum TargetError {
+    /// There is no such process.
+    #[error("no process {pid}; `ps -e` lists them")]
+    NoProcess {
+        /// The PID given.
+        pid: u32,
+    },
+    /// The number is a thread's.
+    #[error("{tid} is a thread of process {pid}; watch the process with `-p {pid}`")]
+    IsThread {
+        /// The TID given.
+        tid: u32,
+        /// Its process.
+        pid: u32,
+    },
+    /// The process has ended and only waits to be collected by its parent.
+    #[error("process {pid} ({comm}) has ended already")]
+    Ended {
+        /// The PID given.
+        pid: u32,
+        /// Its name.
+        comm: String,
+    },
+    /// No cgroup tree is mounted.
+    #[error("no cgroup tree is mounted here, so there is no cgroup `{name}`; watch processes with `-p PID`")]
+    NoTrees {
+        /// What was asked for.
+        name: String,
+    },
+    /// There is no such cgroup.
+    #[error("no cgroup `{name}`; `systemd-cgls` lists them, as does `find {}` -type d", mounts.join(" "))]
+    NoCgroup {
+        /// What was asked for.
+        name: String,
+        /// Where the trees that were searched are mounted.
+        mounts: Vec<String>,
+    },
+    /// Several cgroups match.
+    #[error("`{name}` could be any of {}; give the whole path", candidates.join(", "))]
+    AmbiguousCgroup {
+        /// What was asked for.
+        name: String,
+        /// The paths that match, at most eight of them.
+        candidates: Vec<String>,
+    },
+    /// There is no such virtual machine.
+    #[error("no virtual machine `{name}` runs here; {}", running_vms(running))]
+    NoVm {
+        /// What was asked for.
+        name: String,
+        /// Those that run: name and PID.
+        running: Vec<(String, u32)>,
+    },
+    /// Several virtual machines have the name.
+    #[error("{} processes run a virtual machine `{name}`; give one of their PIDs: {}", pids.len(), list(pids))]
+    AmbiguousVm {
+        /// What was asked for.
+        name: String,
+        /// Their PIDs.
+        pids: Vec<u32>,
+    },
+    /// No thread of the process carries a vCPU's name.
+    #[error(
+        "process {pid} ({comm}) has no thread named as a vCPU (`CPU 0/KVM`); if it is QEMU, start it with `-name NAME,debug-threads=on`"
+    )]
+    NoVcpus {
+        /// The process.
+        pid: u32,
+        /// Its name.
+        comm: String,
+    },
+    /// `/proc` or a cgroup tree could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+fn running_vms(running: &[(String, u32)]) -> String {
+    if running.is_empty() {
+        return "no process here has threads named as vCPUs".to_owned();
+    }
+    let named: Vec<String> = running.iter().map(|(name, pid)| format!("{name} (PID {pid})")).collect();
+    format!("running: {}", named.join(", "))
+}
+
+fn list(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl Subject {
+    /// A command that corun started as `pid` from `program`, a name or a path.
+    pub fn command(pid: u32, program: &str) -> Subject {
+        let name = program.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or(program);
+        Subject::Command { pid, name: name.to_owned() }
+    }
+
+    /// Running processes, by PID.
+    ///
+    /// # Errors
+    /// [`TargetError`] for the first that does not exist, has ended, or is a thread.
+    pub fn processes(root: &Root, pids: &[u32]) -> Result<Subject, TargetError> {
+        let mut first = None;
+        for &pid in pids {
+            let stat = live_process(root, pid)?;
+            first.get_or_insert(stat.comm);
+        }
+        Ok(Subject::Processes { roots: pids.to_vec(), name: first.unwrap_or_default() })
+    }
+
+    /// A cgroup, by its path or the end of it, a unit, a container's or pod's id, or the name a report shows.
+    ///
+    /// # Errors
+    /// [`TargetError`] when there is none, or more than one.
+    pub fn cgroup(root: &Root, name: &str) -> Result<Subject, TargetError> {
+        let cgroups = Cgroups::discover(root)?;
+        if cgroups.trees().is_empty() {
+            return Err(TargetError::NoTrees { name: name.to_owned() });
+        }
+        let wanted = if name == "/" { name } else { name.trim_end_matches('/') };
+        for tree in cgroups.by_telling() {
+            let nodes = cgroups.walk(tree)?;
+            let exact = nodes
+                .iter()
+                .find(|n| n.path == wanted || tree.folder(&n.path).is_some_and(|f| f.as_os_str() == wanted));
+            let found = match exact {
+                Some(node) => vec![node],
+                None => topmost(nodes.iter().filter(|n| is_called(&n.path, wanted)).collect()),
+            };
+            match found[..] {
+                [] => {}
+                [node] => {
+                    return Ok(Subject::Cgroup {
+                        mount: tree.mount.clone(),
+                        path: node.path.clone(),
+                        v2_id: tree.is_v2().then_some(node.id),
+                    })
+                }
+                _ => {
+                    let candidates = found.iter().take(8).map(|n| n.path.clone()).collect();
+                    return Err(TargetError::AmbiguousCgroup { name: name.to_owned(), candidates });
+                }
+            }
+        }
+        let mounts = cgroups.by_telling().iter().map(|t| t.mount.display().to_string()).collect();
+        Err(TargetError::NoCgroup { name: name.to_owned(), mounts })
+    }
+}
+
+fn live_process(root: &Root, pid: u32) -> Result<procfs::Stat, TargetError> {
+    let stat = match procfs::process_stat(root, pid) {
+        Ok(stat) => stat,
+        Err(e) if e.is_gone() => return Err(TargetError::NoProcess { pid }),
+        Err(e) => return Err(e.into()),
+    };
+    // `/proc/TID` can be opened too, though it is not listed; the process's own threads are.
+    let status = root.read_if_there(format!("/proc/{pid}/status"))?.unwrap_or_default();
+    let leader = status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok());
+    match leader {
+        Some(leader) if leader != pid => Err(TargetError::IsThread { tid: pid, pid: leader }),
+        _ if stat.is_dead() => Err(TargetError::Ended { pid, comm: stat.comm }),
+        _ => Ok(stat),
+    }
+}
+
+/// Whether `name` is the end of a cgroup's path, escaped or not, or what its tenant is called.
+fn is_called(path: &str, name: &str) -> bool {
+    let ends =
+        |path: &str| path.strip_suffix(name).is_some_and(|rest| name.starts_with('/') || rest.ends_with('/'));
+    let tenant = || naming::of_cgroup(path).filter(|t| t.kind != TenantKind::Cgroup);
+    ends(path)
+        || ends(&naming::unescape(path))
+        || tenant().is_some_and(|t| {
+            let id = t.key.split_once(':').map_or("", |(_, id)| id);
+            let has_id = matches!(t.kind, TenantKind::Container | TenantKind::Pod | TenantKind::SlurmStep);
+            t.name == name
+                || t.key == name
+                || has_id && (id == name || name.len() >= 6 && id.starts_with(name))
+        })
+}
+
+/// Of cgroups that lie in one another, the outermost only.
+fn topmost(found: Vec<&cgroup::Node>) -> Vec<&cgroup::Node> {
+    let is_below =
+        |n: &cgroup::Node| found.iter().any(|o| o.path != n.path && cgroup::is_within(&n.path, &o.path));
+    found.iter().copied().filter(|n| !is_below(n)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Targets on made-up machines.
+
+use super::vm::{guest_name, is_vcpu};
+use super::*;
+use tempfile::TempDir;
+
+struct Made(TempDir);
+
+impl Made {
+    fn new() -> Made {
+        let made = Made(tempfile::tempdir().unwrap());
+        made.put(
+            "/proc/self/mountinfo",
+            "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 23 0:27 / /cgroup/systemd rw - cgroup cgroup rw,name=systemd\n",
+        );
+        made.cgroup("");
+        made.put("/cgroup/systemd/tasks", "");
+        made
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        let path = self.root().path(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn cgroup(&self, path: &str) {
+        self.put(&format!("/sys/fs/cgroup{path}/cgroup.procs"), "");
+    }
+
+    fn process(&self, pid: u32, state: char, command: &[&str], threads: &[(u32, &str)]) {
+        let comm = threads[0].1;
+        let flags = if comm.starts_with("vhost-") { 0x0020_0040 } else { 0 };
+        self.put(
+            &format!("/proc/{pid}/stat"),
+            &format!("{pid} ({comm}) {state} 1 {pid} {pid} 0 -1 {flags} 0 0 0 0 1 1 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0\n"),
+        );
+        self.put(&format!("/proc/{pid}/status"), &format!("Name:\t{comm}\nTgid:\t{pid}\n"));
+        self.put(
+            &format!("/proc/{pid}/cmdline"),
+            &command.iter().map(|a| format!("{a}\0")).collect::<String>(),
+        );
+        self.put(&format!("/proc/{pid}/cgroup"), "0::/\n");
+        for (tid, name) in threads {
+            self.put(&format!("/proc/{pid}/task/{tid}/comm"), &format!("{name}\n"));
+        }
+    }
+
+    fn root(&self) -> Root {
+        Root::new(self.0.path())
+    }
+}
+
+fn path_of(subject: Result<Subject, TargetError>) -> String {
+    match subject {
+        Ok(Subject::Cgroup { path, .. }) => path,
+        Ok(other) => panic!("{other:?}"),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn processes_that_are_not_there_are_said_with_the_remedy() {
+    let m = Made::new();
+    m.process(10, 'S', &["sleep"], &[(10, "sleep")]);
+    m.process(11, 'Z', &[], &[(11, "gone")]);
+    m.process(12, 'S', &[], &[(12, "thread")]);
+    m.put("/proc/12/status", "Name:\tthread\nTgid:\t10\n");
+    let of = |pids: &[u32]| Subject::processes(&m.root(), pids);
+    assert_eq!(of(&[10]).unwrap(), Subject::Processes { roots: vec![10], name: "sleep".into() });
+    assert_eq!(of(&[10, 99999]).unwrap_err().to_string(), "no process 99999; `ps -e` lists them");
+    assert_eq!(of(&[11]).unwrap_err().to_string(), "process 11 (gone) has ended already");
+    assert_eq!(
+        of(&[12]).unwrap_err().to_string(),
+        "12 is a thread of process 10; watch the process with `-p 10`"
+    );
+}
+
+#[test]
+fn a_cgroup_is_found_by_path_by_folder_by_its_end_and_by_its_name() {
+    let m = Made::new();
+    let id = "4f5c6a7b8c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f70819a2b3c4d5e6f70819";
+    let docker = format!("/system.slice/docker-{id}.scope");
+    m.cgroup("/system.slice/nginx.service/worker");
+    m.cgroup(&format!("{docker}/init.scope"));
+    m.cgroup(r"/machine.slice/machine-qemu\x2d1\x2dvm1.scope");
+    let find = |name: &str| path_of(Subject::cgroup(&m.root(), name));
+    for name in [
+        "/system.slice/nginx.service",
+        "nginx.service",
+        "system.slice/nginx.service",
+        "/sys/fs/cgroup/system.slice/nginx.service/",
+    ] {
+        assert_eq!(find(name), "/system.slice/nginx.service", "{name}");
+    }
+    for name in ["docker 4f5c6a7b8c9d", "4f5c6a7b8c9d", id] {
+        assert_eq!(find(name), docker, "{name}");
+    }
+    assert_eq!(find("machine-qemu-1-vm1.scope"), r"/machine.slice/machine-qemu\x2d1\x2dvm1.scope");
+    assert_eq!(find("/"), "/");
+}
+
+#[test]
+fn a_cgroup_of_the_v2_tree_has_its_id_and_one_of_a_v1_tree_has_none() {
+    let m = Made::new();
+    m.cgroup("/a");
+    m.put("/cgroup/systemd/b/tasks", "");
+    let of = |name: &str| match Subject::cgroup(&m.root(), name).unwrap() {
+        Subject::Cgroup { v2_id, mount, .. } => (v2_id.is_some(), mount),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of("/a"), (true, "/sys/fs/cgroup".into()));
+    assert_eq!(of("/b"), (false, "/cgroup/systemd".into()));
+}
+
+#[test]
+fn a_name_that_several_cgroups_end_with_lists_them() {
+    let m = Made::new();
+    m.cgroup("/a/jobs");
+    m.cgroup("/b/jobs/jobs");
+    assert_eq!(
+        path_of(Subject::cgroup(&m.root(), "jobs")),
+        "`jobs` could be any of /a/jobs, /b/jobs; give the whole path"
+    );
+    let e = path_of(Subject::cgroup(&m.root(), "nothing"));
+    assert!(e.starts_with("no cgroup `nothing`; `systemd-cgls` lists them"), "{e}");
+    m.put("/proc/self/mountinfo", "");
+    let e = path_of(Subject::cgroup(&m.root(), "x"));
+    assert!(e.starts_with("no cgroup tree is mounted here"), "{e}");
+}
+
+#[test]
+fn a_virtual_machine_is_found_by_name_or_pid_and_its_vcpus_are_apart_from_its_io() {
+    let m = Made::new();
+    m.process(
+        50,
+        'S',
+        &["qemu-system-x86_64", "-name", "guest=vm1,debug-threads=on", "-m", "64"],
+        &[
+            (50, "qemu-system-x86"),
+            (51, "call_rcu"),
+            (52, "CPU 0/KVM"),
+            (53, "CPU 1/KVM"),
+            (54, "IO mon_iothread"),
+        ],
+    );
+    m.process(60, 'S', &["qemu-system-x86_64"], &[(60, "qemu-system-x86"), (61, "qemu-system-x86")]);
+    m.process(70, 'S', &[], &[(70, "vhost-50")]);
+    let expected = Subject::Vm { pid: 50, name: "vm1".into(), vcpus: vec![52, 53], io: vec![50, 51, 54, 70] };
+    assert_eq!(Subject::vm(&m.root(), "vm1").unwrap(), expected);
+    assert_eq!(Subject::vm(&m.root(), "50").unwrap(), expected);
+    let e = |name: &str| Subject::vm(&m.root(), name).unwrap_err().to_string();
+    assert_eq!(e("web"), "no virtual machine `web` runs here; running: vm1 (PID 50)");
+    assert!(e("60").starts_with("process 60 (qemu-system-x86) has no thread named as a vCPU"), "{}", e("60"));
+    assert_eq!(e("99"), "no process 99; `ps -e` lists them");
+    m.process(80, 'S', &["qemu", "-name", "vm1"], &[(80, "qemu"), (81, "CPU 0/TCG")]);
+    assert_eq!(e("vm1"), "2 processes run a virtual machine `vm1`; give one of their PIDs: 50, 80");
+}
+
+#[test]
+fn guests_are_named_as_qemu_was_told() {
+    let name = |args: &[&str]| guest_name(&args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>());
+    assert_eq!(name(&["q", "-name", "vm1,debug-threads=on"]).as_deref(), Some("vm1"));
+    assert_eq!(name(&["q", "-name", "debug-threads=on,guest=a,,b"]).as_deref(), Some("a,b"));
+    assert_eq!(name(&["q", "-name", "debug-threads=on"]), None);
+    assert_eq!(name(&["q", "-name"]), None);
+}
+
+#[test]
+fn threads_are_vcpus_by_their_names_alone() {
+    for yes in ["CPU 0/KVM", "CPU 12/TCG", "ALL CPUs/TCG", "fc_vcpu 3", "vcpu1"] {
+        assert!(is_vcpu(yes), "{yes}");
+    }
+    for no in ["CPU /KVM", "CPU x/KVM", "CPU 0/0", "qemu-system-x86", "vcpu", "worker", "fc_vcpu"] {
+        assert!(!is_vcpu(no), "{no}");
+    }
+}
+
+#[test]
+fn a_command_is_called_by_its_name_without_the_folder() {
+    assert_eq!(Subject::command(1, "/usr/bin/make").tenant().unwrap().name, "make");
+    assert_eq!(Subject::command(1, "./").tenant().unwrap().name, "./");
+}
