@@ -1,1 +1,15 @@
-//! To come.
+//! corun's BPF programs and the thin layer that loads them: the only crate that needs clang and libbpf.
+//!
+//! [`Probe`] loads `bpf/probe.bpf.c` and hands out its records as they are; what they mean for a ledger is
+//! decided in `corun-linux`. The BPF C is GPL-2.0, as the kernel asks; the rest is Apache-2.0 OR MIT.
+
+pub mod layout;
+mod mapping;
+mod probe;
+
+pub use probe::{Config, Losses, Probe, ProbeError, ProgramCost};
+
+#[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
+}

@@ -1,13 +1,14 @@
 //! A log2 histogram of times with an honest overflow bucket.
 //!
-//! Bucket `i` below the last counts times in `[2^i, 2^(i+1))` microseconds, bucket 0 also everything under 1 µs.
+//! Bucket `i` below the last counts times in `[2^i, 2^(i+1))` units of 1,024 ns (about a microsecond; a shift
+//! where it is counted, in the kernel), bucket 0 also everything shorter.
 //! The last bucket is overflow: it has a lower edge only, and a quantile that falls into it is reported as
 //! "at least", never folded into a finite number.
 
-/// Number of buckets, the overflow bucket included: the last finite edge is 2^23 µs = 8.4 s.
+/// Number of buckets, the overflow bucket included: the last finite edge is 2^33 ns = 8.6 s.
 pub const BUCKETS: usize = 24;
 
-/// Counts of times by powers of two of a microsecond.
+/// Counts of times by powers of two of 1,024 ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// Counts per bucket; the last is overflow.
@@ -26,11 +27,7 @@ pub enum Quantile {
 impl Histogram {
     /// The bucket that a time falls into.
     pub fn bucket_of(ns: u64) -> usize {
-        let us = ns / 1000;
-        if us < 2 {
-            return usize::from(us >= 2);
-        }
-        (us.ilog2() as usize).min(BUCKETS - 1)
+        ((ns >> 10).max(1).ilog2() as usize).min(BUCKETS - 1)
     }
 
     /// Lower edge of a bucket in nanoseconds (0 for the first).
@@ -38,7 +35,7 @@ impl Histogram {
         if bucket == 0 {
             0
         } else {
-            1000 << bucket
+            1024 << bucket
         }
     }
 
@@ -91,8 +88,7 @@ mod tests {
 
     #[test]
     fn every_time_falls_into_the_bucket_whose_edges_hold_it() {
-        for ns in [0, 1, 999, 1000, 1999, 2000, 3999, 4000, 1_000_000, 8_388_607_999, 8_388_608_000, u64::MAX]
-        {
+        for ns in [0, 1, 1023, 1024, 2047, 2048, 4095, 4096, 1_000_000, (1 << 33) - 1, 1 << 33, u64::MAX] {
             let b = Histogram::bucket_of(ns);
             assert!(Histogram::lower_ns(b) <= ns, "{ns} in {b}");
             assert!(b == BUCKETS - 1 || ns < Histogram::lower_ns(b + 1), "{ns} in {b}");
@@ -103,9 +99,9 @@ mod tests {
     fn a_quantile_in_the_overflow_bucket_is_at_least_not_a_number() {
         let mut h = Histogram::default();
         h.record(5_000);
-        assert_eq!(h.quantile(0.5), Some(Quantile::Below(8_000)));
+        assert_eq!(h.quantile(0.5), Some(Quantile::Below(8_192)));
         h.record(u64::MAX);
-        assert_eq!(h.quantile(0.99), Some(Quantile::AtLeast(8_388_608_000)));
+        assert_eq!(h.quantile(0.99), Some(Quantile::AtLeast(1 << 33)));
         assert_eq!(h.overflow(), 1);
         assert_eq!(Histogram::default().quantile(0.5), None);
     }

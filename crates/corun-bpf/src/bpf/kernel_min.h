@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The little of the kernel's types that corun's BPF programs touch. Every access is relocated at load time
+ * against the running kernel's BTF (CO-RE), so only names matter here, not offsets; a generated vmlinux.h
+ * would be 3 MB for the same 40 lines.
+ */
+#ifndef CORUN_KERNEL_MIN_H
+#define CORUN_KERNEL_MIN_H
+
+typedef unsigned char __u8, u8;
+typedef unsigned short __u16, u16;
+typedef unsigned int __u32, u32;
+typedef unsigned long long __u64, u64;
+typedef signed char __s8, s8;
+typedef short __s16, s16;
+typedef int __s32, s32;
+typedef long long __s64, s64;
+typedef __u16 __be16; /* the helpers' prototypes name these three */
+typedef __u32 __be32, __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
+struct signal_struct {
+	struct pid *pids[4];
+};
+
+struct thread_info {
+	u32 cpu;
+};
+
+struct rq {
+	u64 clock;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+	u64 throttled_clock_self;
+	u64 throttled_clock_self_time;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+	unsigned char sched_delayed;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	unsigned int flags;
+	int on_cpu;
+	int on_rq;
+	struct sched_entity se;
+	int pid;
+	int tgid;
+	struct css_set *cgroups;
+	struct signal_struct *signal;
+	char comm[16];
+};
+
+/* One name per architecture for "the system call this task is in". */
+struct pt_regs___x86 {
+	unsigned long orig_ax;
+};
+
+struct pt_regs___arm64 {
+	s32 syscallno;
+};
+
+struct bpf_iter_meta;
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+enum { BPF_NOEXIST_ = 1 };
+
+#define TASK_UNINTERRUPTIBLE 0x02
+#define TASK_DEAD 0x80
+#define PF_KTHREAD 0x00200000
+#define PIDTYPE_PGID 2
+
+#endif

@@ -1,0 +1,823 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The probe: where every nanosecond of every task went, and who held the CPU while it waited.
+ *
+ * Hooks      tp_btf sched_switch, sched_wakeup, sched_wakeup_new, sched_migrate_task, sched_process_exec,
+ *            cgroup_attach_task; iter/task once, after attaching. Nothing else: no fentry, no kprobe.
+ * Kernel     5.18 or newer (four arguments of sched_switch), BTF, bpf_loop.
+ *
+ * Method
+ *   Each task has one record, found by tid through two array maps (no hash, no task storage: 2 loads). The
+ *   record holds its state, since when, and what has been accumulated; every event closes one interval and opens
+ *   the next, so the intervals of a task partition its life: time is conserved by construction. All events of
+ *   one task happen under its run queue's lock, so its record needs no atomics; `seq` lets user space copy it.
+ *
+ *   Each CPU keeps a log of its occupants: (start, group), merged while the group stays the same. When a wait
+ *   ends (or the waiter is moved, or a window closes) the part of the log that the wait overlaps is walked
+ *   backwards and every nanosecond is charged to who held the CPU then: exact over many occupants. A log that
+ *   does not reach back far enough leaves the rest `unattributed`.
+ *
+ *   Windows: user space announces an edge a moment before it comes. The first event at or after the edge
+ *   closes the open interval exactly at the edge, copies the sums aside (`snap`) and goes on. A record that no
+ *   event has touched since needs no copy: its open interval simply reaches over the edge.
+ *
+ * What a task did before its first event needs no guess: a first event of "leaves the CPU" says it ran, "arrives"
+ * that it waited, "wakes" that it was blocked. Only tasks without any event use the state read at attach.
+ *
+ * Limits
+ *   - Some tasks' switches never reach the tracepoint (seen with threads of PID 1 in virtual machines). The next
+ *     switch on that CPU betrays it (prev is not who was seen last) and the interval becomes UNKNOWN.
+ *   - Interrupts are part of the task they interrupt, as everywhere in the kernel's own accounts.
+ *   - A throttled interval is taken to be the first part of the wait it lies in.
+ *
+ * Cost       see `make bench`; one switch and one wake-up together are 6 map look-ups and no atomics.
+ */
+#include "kernel_min.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "probe.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define ARRAY(NAME, VALUE, SIZE)                                                                              \
+	struct {                                                                                              \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                             \
+		__uint(map_flags, BPF_F_MMAPABLE);                                                            \
+		__uint(max_entries, SIZE);                                                                    \
+		__type(key, u32);                                                                             \
+		__type(value, VALUE);                                                                         \
+	} NAME SEC(".maps")
+
+/* Sizes are set by user space before loading. */
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK = 23, BPF_MAP_TYPE_RINGBUF = 27 };
+enum { BPF_F_MMAPABLE = 1 << 10, BPF_RB_NO_WAKEUP = 1 };
+
+ARRAY(slot_of_tid, u32, 32768);
+ARRAY(tasks, struct task_rec, 16384);
+ARRAY(cpus, struct cpu_rec, 1);
+ARRAY(groups, struct group_rec, 8192);
+ARRAY(places, struct place, 1);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 16384);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct group_key);
+	__type(value, u32);
+} group_of_key SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct pair);
+	__type(value, u64);
+} overflow_steal SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} ended SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} trace SEC(".maps");
+
+/* Fixed at load, so that what is not wanted costs nothing. */
+const volatile u32 max_tasks = 16384;
+const volatile u32 max_groups = 8192;
+const volatile bool want_trace = false;
+const volatile bool want_quota = false;
+const volatile u8 block_state_of_syscall[512] = {};
+
+struct control control = { .start_ns = FOREVER, .stop_ns = FOREVER };
+struct losses losses = {};
+u32 next_slot = 1; /* 0 means none */
+u32 next_group = GROUP_FIRST;
+u32 next_serial = 1;
+
+/* ------------------------------------------------------------------------------------------ records -- */
+
+static __always_inline struct cpu_rec *cpu_rec(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+static __always_inline struct task_rec *task_rec(u32 tid)
+{
+	u32 *slot = bpf_map_lookup_elem(&slot_of_tid, &tid);
+
+	if (!slot || !*slot)
+		return NULL;
+	return bpf_map_lookup_elem(&tasks, slot);
+}
+
+/* The group of a task: kernel threads by sort, others by cgroup and process group. */
+static __noinline u32 resolve_group(struct task_struct *p)
+{
+	struct group_key key = {};
+	struct group_rec *g;
+	u32 *known, index;
+
+	if (BPF_CORE_READ(p, flags) & PF_KTHREAD) {
+		char comm[8] = {};
+
+		bpf_probe_read_kernel(comm, sizeof(comm), &p->comm);
+		if (comm[0] == 'k' && comm[1] == 's' && comm[2] == 'o' && comm[3] == 'f')
+			return GROUP_SOFTIRQ;
+		if (comm[0] == 'k' && comm[1] == 'w' && comm[2] == 'o' && comm[3] == 'r')
+			return GROUP_WORKQUEUE;
+		return GROUP_KERNEL;
+	}
+	key.cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
+	key.pgid = BPF_CORE_READ(p, signal, pids[PIDTYPE_PGID], numbers[0].nr);
+	known = bpf_map_lookup_elem(&group_of_key, &key);
+	if (known)
+		return *known;
+	index = __sync_fetch_and_add(&next_group, 1);
+	g = index < max_groups ? bpf_map_lookup_elem(&groups, &index) : NULL;
+	if (!g) {
+		__sync_fetch_and_add(&losses.groups, 1);
+		return GROUP_UNKNOWN;
+	}
+	g->tid = BPF_CORE_READ(p, pid);
+	bpf_probe_read_kernel(g->comm, sizeof(g->comm), &p->comm);
+	g->key = key;
+	if (bpf_map_update_elem(&group_of_key, &key, &index, BPF_NOEXIST_)) {
+		known = bpf_map_lookup_elem(&group_of_key, &key); /* another CPU was faster, or the table is full */
+		return known ? *known : index;
+	}
+	return index;
+}
+
+/* A fresh record for a task that has none. Rare: at fork, and at the first event of a task that was there before. */
+static __noinline struct task_rec *new_task_rec(struct task_struct *p)
+{
+	u32 tid = BPF_CORE_READ(p, pid), slot = 0, *home;
+	struct task_rec *t;
+
+	home = bpf_map_lookup_elem(&slot_of_tid, &tid);
+	if (!home)
+		goto full;
+	if (bpf_map_pop_elem(&free_slots, &slot)) {
+		if (next_slot >= max_tasks)
+			goto full;
+		slot = __sync_fetch_and_add(&next_slot, 1);
+	}
+	t = bpf_map_lookup_elem(&tasks, &slot);
+	if (!t)
+		goto full;
+	__builtin_memset(t, 0, sizeof(*t));
+	t->serial = __sync_fetch_and_add(&next_serial, 1);
+	t->tid = tid;
+	t->tgid = BPF_CORE_READ(p, tgid);
+	t->flags = BPF_CORE_READ(p, flags) & PF_KTHREAD ? KTHREAD : 0;
+	t->cpu = BPF_CORE_READ(p, thread_info.cpu);
+	t->since_ns = t->began_ns = t->born_ns = control.start_ns;
+	t->group = resolve_group(p);
+	bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
+	if (__sync_val_compare_and_swap(home, 0, slot) != 0) { /* the task iterator and an event met */
+		bpf_map_push_elem(&free_slots, &slot, 0);
+		return task_rec(tid);
+	}
+	return t;
+full:
+	__sync_fetch_and_add(&losses.untracked_tasks, 1);
+	return NULL;
+}
+
+static __always_inline struct task_rec *task_rec_of(struct task_struct *p)
+{
+	struct task_rec *t = task_rec(p->pid);
+
+	return t ? t : new_task_rec(p);
+}
+
+/* Whether the probe is watching: every program starts and stops at the same instant. */
+static __always_inline bool watching(u64 now)
+{
+	return now >= control.start_ns && now < control.stop_ns;
+}
+
+static __always_inline void begin_write(struct task_rec *t)
+{
+	*(volatile u32 *)&t->seq = t->seq + 1;
+	barrier();
+}
+
+static __always_inline void end_write(struct task_rec *t)
+{
+	barrier();
+	*(volatile u32 *)&t->seq = t->seq + 1;
+}
+
+/* ----------------------------------------------------------------------------------------- culprits -- */
+
+static __noinline void charge_beyond(struct task_rec *t, u32 group, u64 ns)
+{
+	struct pair pair = { .victim = t->group, .culprit = group };
+	u64 *sum = bpf_map_lookup_elem(&overflow_steal, &pair), zero = 0;
+
+	if (!sum) {
+		bpf_map_update_elem(&overflow_steal, &pair, &zero, BPF_NOEXIST_);
+		sum = bpf_map_lookup_elem(&overflow_steal, &pair);
+	}
+	if (sum) {
+		__sync_fetch_and_add(sum, ns);
+		t->cur.others_ns += ns;
+	} else {
+		t->cur.unattributed_ns += ns;
+	}
+}
+
+static __noinline void charge_further(struct task_rec *t, u32 group, u64 ns)
+{
+	struct culprit *c = t->cur.culprits;
+
+	if (group == GROUP_UNKNOWN) {
+		t->cur.unattributed_ns += ns;
+		return;
+	}
+	for (int i = 0; i < CULPRITS; i++) {
+		if (c[i].group == group || !c[i].ns) {
+			c[i].group = group;
+			c[i].ns += ns;
+			return;
+		}
+	}
+	charge_beyond(t, group, ns);
+}
+
+/* `group` held the CPU for `ns` of the task's wait. Slots fill from the front; a used slot has ns > 0. */
+static __always_inline void charge(struct task_rec *t, u32 group, u64 ns)
+{
+	if (t->cur.culprits[0].group == group && group != GROUP_UNKNOWN)
+		t->cur.culprits[0].ns += ns;
+	else if (ns)
+		charge_further(t, group, ns);
+}
+
+struct walk {
+	struct task_rec *t;
+	struct cpu_rec *c;
+	u64 from_ns;
+	u64 to_ns;
+	u32 at; /* the occupancy to look at is the one before this */
+	u32 oldest;
+};
+
+/* One step back in the log; 1 when the wait is explained. */
+static long walk_step(u32 i, struct walk *w)
+{
+	struct occupancy *o;
+	u64 start;
+
+	if (w->at == w->oldest)
+		return 1;
+	w->at--;
+	o = &w->c->log[w->at & (OCCUPANTS - 1)];
+	start = o->start_ns;
+	if (start < w->to_ns) {
+		if (start < w->from_ns)
+			start = w->from_ns;
+		charge(w->t, o->group, w->to_ns - start);
+		w->to_ns = start;
+	}
+	return w->to_ns <= w->from_ns;
+}
+
+static __noinline void charge_many(struct task_rec *t, struct cpu_rec *c, u64 from_ns, u64 to_ns)
+{
+	struct walk w = { .t = t, .c = c, .from_ns = from_ns, .to_ns = to_ns };
+
+	w.at = c->head;
+	w.oldest = w.at > OCCUPANTS ? w.at - OCCUPANTS : 0;
+	bpf_loop(OCCUPANTS, walk_step, &w, 0);
+	t->cur.unattributed_ns += w.to_ns - w.from_ns;
+}
+
+/* Charges the wait [from, to) to whoever held the CPU. Most waits had one occupant: the newest. */
+static __always_inline void charge_wait(struct task_rec *t, struct cpu_rec *c, u64 from_ns, u64 to_ns)
+{
+	if (from_ns >= to_ns)
+		return;
+	if (!c) {
+		t->cur.unattributed_ns += to_ns - from_ns;
+		return;
+	}
+	if (c->head && c->occupied_ns <= from_ns)
+		charge(t, c->group, to_ns - from_ns);
+	else
+		charge_many(t, c, from_ns, to_ns);
+}
+
+/* From now on `group` holds the CPU. */
+static __always_inline void occupy(struct cpu_rec *c, u64 now, u32 group)
+{
+	struct occupancy *o;
+
+	if (c->group == group && c->head)
+		return;
+	o = &c->log[c->head & (OCCUPANTS - 1)];
+	o->start_ns = now;
+	o->group = group;
+	c->occupied_ns = now;
+	c->group = group;
+	c->head++;
+}
+
+/* It was `group` that has held the CPU since the newest occupancy began. */
+static __always_inline void relabel(struct cpu_rec *c, u32 group)
+{
+	c->log[(c->head - 1) & (OCCUPANTS - 1)].group = group;
+	c->group = group;
+}
+
+/* ------------------------------------------------------------------------------------------- states -- */
+
+/* As corun-model's Histogram::bucket_of: powers of two of 1024 ns. */
+static __always_inline u32 bucket_of(u64 ns)
+{
+	u64 units = ns >> 10;
+	u32 b = 0;
+
+	if (units >> 24)
+		return BUCKETS - 1;
+	if (units >= 1 << 16) { b += 16; units >>= 16; }
+	if (units >= 1 << 8) { b += 8; units >>= 8; }
+	if (units >= 1 << 4) { b += 4; units >>= 4; }
+	if (units >= 1 << 2) { b += 2; units >>= 2; }
+	if (units >= 1 << 1) b += 1;
+	return b < BUCKETS ? b : BUCKETS - 1;
+}
+
+/* Time for which the task's run queue has been stopped by a CPU quota, on the run queue's own clock. */
+static __always_inline u64 throttle_clock(struct task_struct *p)
+{
+	struct cfs_rq *q;
+	u64 sum, since;
+
+	if (!want_quota || !bpf_core_field_exists(q->throttled_clock_self_time))
+		return 0;
+	q = p->se.cfs_rq;
+	if (!q)
+		return 0;
+	sum = q->throttled_clock_self_time;
+	since = q->throttled_clock_self;
+	return since ? sum + (q->rq->clock - since) : sum;
+}
+
+/* Adds [since, to), spent waiting on `c`, to the sums, and charges it to the occupants of that CPU. */
+static __always_inline void account_wait(struct task_rec *t, struct task_struct *p, struct cpu_rec *c, u64 to)
+{
+	u64 from = t->since_ns;
+
+	if (to <= from)
+		return;
+	t->since_ns = to;
+	if (want_quota) {
+		u64 clock = throttle_clock(p), throttled = clock - t->throttled_at;
+
+		t->throttled_at = clock;
+		if (throttled > to - from)
+			throttled = to - from;
+		t->cur.ns[THROTTLED] += throttled;
+		from += throttled;
+	}
+	t->cur.ns[WAIT] += to - from;
+	charge_wait(t, c, from, to);
+}
+
+/* Adds [since, to), spent in any state but WAIT, to the sums. */
+static __always_inline void account(struct task_rec *t, u64 to)
+{
+	u64 from = t->since_ns;
+	u32 state = t->state;
+
+	if (to <= from)
+		return;
+	t->since_ns = to;
+	if (state < STATES)
+		t->cur.ns[state] += to - from;
+}
+
+static __noinline void close_window(struct task_rec *t, struct task_struct *p, u64 edge)
+{
+	if (t->born_ns < edge) {
+		if (t->state == WAIT)
+			account_wait(t, p, cpu_rec(t->cpu), edge);
+		else
+			account(t, edge);
+	}
+	__builtin_memcpy(&t->snap, &t->cur, sizeof(t->snap));
+	t->edge_ns = edge;
+}
+
+/* Closes the open interval at the newest edge, if that has passed and this record has not seen it. */
+static __always_inline void roll(struct task_rec *t, struct task_struct *p, u64 now)
+{
+	u64 edge = control.edge_ns;
+
+	if (t->edge_ns != edge && now >= edge)
+		close_window(t, p, edge);
+}
+
+/* The task's first event tells what it had been doing since the start. */
+static __always_inline void first_event(struct task_rec *t, u32 was)
+{
+	if (t->state == NEVER)
+		t->state = was;
+}
+
+static __always_inline void enter(struct task_rec *t, u32 state, u64 now)
+{
+	t->state = state;
+	t->since_ns = t->began_ns = now;
+}
+
+/* What kind of sleep: by the system call it is in, I/O when it cannot be interrupted. */
+static __always_inline u32 syscall_of(struct task_struct *p)
+{
+	void *regs = (void *)bpf_task_pt_regs(p);
+	struct pt_regs___x86 *x86 = regs;
+	struct pt_regs___arm64 *arm = regs;
+
+	if (bpf_core_field_exists(x86->orig_ax))
+		return x86->orig_ax;
+	if (bpf_core_field_exists(arm->syscallno))
+		return arm->syscallno;
+	return NO_TID;
+}
+
+static __always_inline u32 block_state(struct task_struct *p, u32 nr, u32 prev_state)
+{
+	u32 state = nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER;
+
+	if (state < BLOCK_FUTEX || state > BLOCK_OTHER)
+		state = BLOCK_OTHER;
+	if ((prev_state & TASK_UNINTERRUPTIBLE) && (state == BLOCK_PIPE || state == BLOCK_OTHER))
+		state = BLOCK_IO;
+	return state;
+}
+
+/* ------------------------------------------------------------------------------------------- events -- */
+
+static __always_inline void emit(u64 now, u32 cpu, u8 kind, u8 left, u32 prev, u32 next)
+{
+	struct trace_event *e;
+
+	if (!want_trace)
+		return;
+	e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
+	if (!e) {
+		__sync_fetch_and_add(&losses.trace_events, 1);
+		return;
+	}
+	e->t_ns = now;
+	e->cpu = cpu;
+	e->kind = kind;
+	e->left = left;
+	e->prev = prev;
+	e->next = next;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/* No room in the ring: the task's sums go to its group, so that only its own line is lost. */
+static __noinline void fold_into_group(struct task_rec *t)
+{
+	u32 group = t->group;
+	struct group_rec *g = bpf_map_lookup_elem(&groups, &group);
+
+	__sync_fetch_and_add(&losses.ended_unlisted, 1);
+	if (!g)
+		return;
+	__sync_fetch_and_add(&g->unlisted, 1);
+	for (int i = 0; i < STATES; i++)
+		__sync_fetch_and_add(&g->dead_ns[i], t->cur.ns[i]);
+	__sync_fetch_and_add(&g->dead_unattributed_ns, t->cur.unattributed_ns);
+	__sync_fetch_and_add(&g->dead_events[0], t->cur.yields);
+	__sync_fetch_and_add(&g->dead_events[1], t->cur.preemptions);
+	__sync_fetch_and_add(&g->dead_events[2], t->cur.wakeups);
+	for (int i = 0; i < 4; i++)
+		__sync_fetch_and_add(&g->dead_events[3 + i], t->cur.migrations[i]);
+	for (int i = 0; i < BUCKETS; i++) {
+		__sync_fetch_and_add(&g->dead_waits[i], t->waits[i]);
+		__sync_fetch_and_add(&g->dead_stretches[i], t->stretches[i]);
+	}
+	for (int i = 0; i < CULPRITS; i++)
+		if (t->cur.culprits[i].ns)
+			charge_beyond(t, t->cur.culprits[i].group, t->cur.culprits[i].ns);
+}
+
+/* The task ran for the last time: sends its record off and frees the slot. */
+static __noinline void bury(struct task_struct *p, struct task_rec *t, u64 now)
+{
+	u32 tid = t->tid, slot, *home;
+	struct ended *e;
+
+	bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
+	e = bpf_ringbuf_reserve(&ended, sizeof(*e), 0);
+	if (e) {
+		e->end_ns = now;
+		__builtin_memcpy(&e->rec, t, sizeof(e->rec));
+		bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	} else {
+		fold_into_group(t);
+	}
+	home = bpf_map_lookup_elem(&slot_of_tid, &tid);
+	if (!home)
+		return;
+	slot = *home;
+	*home = 0;
+	t->tid = 0;
+	bpf_map_push_elem(&free_slots, &slot, 0);
+}
+
+static __always_inline void account_cpu(struct cpu_rec *c, u64 to)
+{
+	u64 from = c->since_ns;
+
+	if (to <= from)
+		return;
+	if (c->tid == NO_TID)
+		c->cur.unknown_ns += to - from;
+	else if (c->tid)
+		c->cur.busy_ns += to - from;
+	else
+		c->cur.idle_ns += to - from;
+	c->since_ns = to;
+}
+
+static __noinline void close_cpu_window(struct cpu_rec *c, u64 edge)
+{
+	account_cpu(c, edge);
+	c->snap = c->cur;
+	c->edge_ns = edge;
+}
+
+/* Someone other than the last one seen is leaving: what happened in between, nobody told. */
+static __noinline void surprise(struct cpu_rec *c, struct task_struct *prev, u64 now)
+{
+	struct task_rec *lost = c->tid ? task_rec(c->tid) : NULL;
+
+	__sync_fetch_and_add(&losses.surprises, 1);
+	relabel(c, GROUP_UNKNOWN);
+	c->cur.unknown_ns += now - c->since_ns;
+	c->since_ns = now;
+	if (lost && lost->state == RUN) {
+		begin_write(lost);
+		lost->state = UNKNOWN;
+		end_write(lost);
+	}
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 cpu = bpf_get_smp_processor_id();
+	u32 prev_tid = prev->pid, next_tid = next->pid, next_group = GROUP_IDLE;
+	struct cpu_rec *c = cpu_rec(cpu);
+	struct task_rec *t;
+	u8 left = 0;
+
+	if (!c || !watching(now))
+		return 0;
+	*(volatile u32 *)&c->seq = c->seq + 1;
+	barrier();
+	if (c->tid == prev_tid) {
+		u32 slot = c->slot;
+
+		t = slot ? bpf_map_lookup_elem(&tasks, &slot) : NULL;
+	} else {
+		t = prev_tid ? task_rec_of(prev) : NULL;
+	}
+	if (c->tid == NO_TID) { /* the first switch here: prev has been running since the start */
+		c->tid = prev_tid;
+		c->since_ns = control.start_ns;
+		occupy(c, 0, t ? t->group : prev_tid ? GROUP_UNKNOWN : GROUP_IDLE);
+	}
+	if (c->edge_ns != control.edge_ns && now >= control.edge_ns)
+		close_cpu_window(c, control.edge_ns);
+	if (c->tid != prev_tid)
+		surprise(c, prev, now);
+	else if (t && t->group != c->group) /* user space assigned it to another group while it ran */
+		relabel(c, t->group);
+	account_cpu(c, now);
+
+	if (t) {
+		u32 nr = t->flags & KTHREAD ? NO_TID : syscall_of(prev);
+		bool stays = preempt || prev_state == 0;
+
+		begin_write(t);
+		first_event(t, RUN);
+		if (t->state != RUN)
+			t->state = UNKNOWN;
+		roll(t, prev, now);
+		account(t, now);
+		t->stretches[bucket_of(now - t->began_ns)]++;
+		if (stays) {
+			if (!preempt && nr < 512 && block_state_of_syscall[nr] == RUN) /* sched_yield */
+				t->cur.yields++;
+			else
+				t->cur.preemptions++;
+			if (want_quota)
+				t->throttled_at = throttle_clock(prev);
+			enter(t, WAIT, now);
+		} else {
+			t->cur.yields++;
+			enter(t, block_state(prev, nr, prev_state), now);
+			left = prev_state & TASK_DEAD ? 3 : prev_state & TASK_UNINTERRUPTIBLE ? 2 : 1;
+		}
+		t->cpu = cpu;
+		end_write(t);
+		if (left == 3)
+			bury(prev, t, now);
+	}
+
+	c->slot = 0;
+	if (next_tid) {
+		u32 *slot = bpf_map_lookup_elem(&slot_of_tid, &next_tid);
+
+		t = slot && *slot ? bpf_map_lookup_elem(&tasks, slot) : new_task_rec(next);
+		next_group = GROUP_UNKNOWN;
+		if (t) {
+			begin_write(t);
+			first_event(t, WAIT);
+			if (t->state != WAIT)
+				t->state = UNKNOWN;
+			t->cpu = cpu;
+			roll(t, next, now);
+			if (t->state == WAIT)
+				account_wait(t, next, c, now);
+			else
+				account(t, now);
+			t->waits[bucket_of(now - t->began_ns)]++;
+			t->ran = 1;
+			enter(t, RUN, now);
+			end_write(t);
+			next_group = t->group;
+			c->slot = slot ? *slot : 0;
+		}
+	}
+	c->tid = next_tid;
+	c->switches++;
+	occupy(c, now, next_group);
+	barrier();
+	*(volatile u32 *)&c->seq = c->seq + 1;
+	emit(now, cpu, TRACE_SWITCH, left, prev_tid, next_tid);
+	return 0;
+}
+
+static __always_inline void becomes_runnable(struct task_struct *p, struct task_rec *t, u64 now)
+{
+	if (want_quota)
+		t->throttled_at = throttle_clock(p);
+	t->cpu = p->thread_info.cpu;
+	t->cur.wakeups++;
+	enter(t, WAIT, now);
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct *p)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct task_rec *t;
+
+	if (!watching(now))
+		return 0;
+	t = task_rec_of(p);
+	/* A task that is running or queued can be woken too: then nothing changes. */
+	if (!t || t->state == RUN || t->state == WAIT)
+		return 0;
+	begin_write(t);
+	first_event(t, t->guess >= BLOCK_FUTEX ? t->guess : BLOCK_OTHER);
+	roll(t, p, now);
+	account(t, now);
+	becomes_runnable(p, t, now);
+	end_write(t);
+	emit(now, t->cpu, TRACE_WAKEUP, 0, 0, t->tid);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_wakeup_new, struct task_struct *p)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct task_struct *parent = bpf_get_current_task_btf();
+	struct task_rec *t, *from;
+
+	if (!watching(now))
+		return 0;
+	t = new_task_rec(p);
+	from = task_rec(parent->pid);
+	if (!t)
+		return 0;
+	begin_write(t);
+	t->flags |= NEWBORN;
+	t->born_ns = now;
+	if (from && (from->flags & STICKY)) {
+		t->flags |= STICKY;
+		t->group = from->group;
+	}
+	becomes_runnable(p, t, now);
+	end_write(t);
+	emit(now, t->cpu, TRACE_WAKEUP, 0, 0, t->tid);
+	return 0;
+}
+
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 from = p->thread_info.cpu, to = dest_cpu, distance;
+	struct task_rec *t;
+	struct place *a, *b;
+
+	if (!watching(now) || from == to)
+		return 0;
+	t = task_rec_of(p);
+	if (!t)
+		return 0;
+	a = bpf_map_lookup_elem(&places, &from);
+	b = bpf_map_lookup_elem(&places, &to);
+	if (!a || !b)
+		return 0;
+	distance = a->core == b->core ? 0 : a->llc == b->llc ? 1 : a->socket == b->socket ? 2 : 3;
+	begin_write(t);
+	if (t->state == NEVER && p->on_rq)
+		t->state = WAIT;
+	roll(t, p, now);
+	if (t->state == WAIT) { /* what it waited so far, it waited on the old CPU */
+		account_wait(t, p, cpu_rec(from), now);
+		if (want_quota)
+			t->throttled_at = throttle_clock(p);
+		t->cpu = to;
+	}
+	t->cur.migrations[distance]++;
+	end_write(t);
+	return 0;
+}
+
+/* The task may belong to another group from now on. */
+static __always_inline void regroup(struct task_struct *p)
+{
+	struct task_rec *t = task_rec(p->pid);
+	struct cpu_rec *c;
+	u32 group;
+
+	if (!t || t->flags & STICKY)
+		return;
+	group = resolve_group(p);
+	c = cpu_rec(t->cpu);
+	if (c && c->tid == t->tid && t->cpu == bpf_get_smp_processor_id())
+		occupy(c, bpf_ktime_get_ns(), group);
+	t->group = group;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *p)
+{
+	struct task_rec *t = task_rec(p->pid);
+
+	if (t)
+		bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
+	regroup(p);
+	return 0;
+}
+
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
+{
+	regroup(leader);
+	return 0;
+}
+
+/* Once after attaching: a record for every task that is there, with the state it is in. */
+SEC("iter/task")
+int take_stock(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct task_rec *t;
+	u32 state;
+
+	if (!p || !p->pid)
+		return 0;
+	t = task_rec_of(p);
+	if (!t)
+		return 0;
+	state = p->__state;
+	if (p->on_cpu)
+		t->guess = RUN;
+	else if (p->on_rq && !(bpf_core_field_exists(p->se.sched_delayed) && p->se.sched_delayed))
+		t->guess = WAIT;
+	else
+		t->guess = block_state(p, t->flags & KTHREAD ? NO_TID : syscall_of(p), state);
+	return 0;
+}

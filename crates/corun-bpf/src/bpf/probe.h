@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the probe shares with user space: records in memory-mapped array maps, and the control block.
+ * `src/layout.rs` mirrors this file; a test compares the sizes.
+ */
+#ifndef CORUN_PROBE_H
+#define CORUN_PROBE_H
+
+#define CULPRITS 8 /* culprit groups kept per task; what is beyond goes to `others` and the group matrix */
+#define OCCUPANTS 2048 /* occupancies remembered per CPU; a power of two */
+#define BUCKETS 24 /* of a histogram, the last is overflow; as in corun-model */
+#define NO_TID 0xffffffff
+#define FOREVER 0xffffffffffffffffULL
+
+/* Where a task's time goes. The order is the index into `acc.ns`. */
+enum state {
+	NEVER, /* no event yet: the first event tells what the task was doing since the start */
+	RUN,
+	WAIT, /* runnable, not running: steal */
+	THROTTLED, /* runnable, stopped by its cgroup's CPU quota; split off a WAIT when that ends */
+	UNKNOWN, /* the kernel changed its state without telling */
+	BLOCK_FUTEX,
+	BLOCK_IO,
+	BLOCK_SLEEP,
+	BLOCK_POLL,
+	BLOCK_PIPE,
+	BLOCK_CHILD,
+	BLOCK_OTHER,
+	STATES,
+};
+
+/* Groups with fixed numbers; others are found by (cgroup, process group). */
+enum group {
+	GROUP_UNKNOWN, /* whoever ran was not seen */
+	GROUP_IDLE,
+	GROUP_KERNEL,
+	GROUP_SOFTIRQ,
+	GROUP_WORKQUEUE,
+	GROUP_FIRST,
+};
+
+enum task_flags {
+	STICKY = 1, /* group was assigned by user space; children inherit it */
+	NEWBORN = 2, /* born after the probe was attached */
+	KTHREAD = 4,
+};
+
+struct culprit {
+	u64 ns;
+	u32 group;
+	u32 pad;
+};
+
+/* What is accumulated over a task's life. What most switches touch comes first: two cache lines. */
+struct acc {
+	u64 ns[STATES];
+	u32 yields;
+	u32 preemptions;
+	u32 wakeups;
+	u32 pad;
+	struct culprit culprits[CULPRITS];
+	u32 migrations[4]; /* same core, same LLC, same socket, other socket */
+	u64 unattributed_ns;
+	u64 others_ns;
+};
+
+/* The first cache line is what every event touches. */
+struct task_rec {
+	u32 seq; /* odd while a handler writes */
+	u32 tid;
+	u32 group;
+	u32 flags;
+	u32 state;
+	u32 cpu; /* last run on or waiting for */
+	u32 ran; /* whether it ever ran */
+	u32 guess; /* state read off the task at attach; counts only while state is NEVER */
+	u64 since_ns; /* accounted up to here */
+	u64 began_ns; /* when `state` was entered */
+	u64 edge_ns; /* window edge that `snap` was taken at */
+	u64 throttled_at; /* its run queue's throttle clock when the wait began */
+	struct acc cur;
+	u32 waits[BUCKETS];
+	u32 stretches[BUCKETS];
+	struct acc snap; /* `cur` as it was at `edge_ns` */
+	u64 born_ns;
+	u32 serial; /* tells two users of one slot apart */
+	u32 tgid;
+	char comm[16];
+} __attribute__((aligned(64)));
+
+/* From `start_ns` until the next occupancy starts, `group` held the CPU. */
+struct occupancy {
+	u64 start_ns;
+	u32 group;
+	u32 pad;
+};
+
+struct cpu_acc {
+	u64 busy_ns;
+	u64 idle_ns;
+	u64 unknown_ns;
+};
+
+/* The first cache line is what a switch within one group touches. */
+struct cpu_rec {
+	u32 seq;
+	u32 tid; /* who runs, as far as seen; NO_TID before the first switch */
+	u32 slot; /* its record; 0 when it has none */
+	u32 group; /* its group: that of the newest occupancy */
+	u64 occupied_ns; /* start of the newest occupancy */
+	u64 since_ns;
+	u64 edge_ns;
+	u64 switches;
+	struct cpu_acc cur;
+	struct cpu_acc snap;
+	u32 head; /* occupancies ever written; the newest is open */
+	u32 pad[11];
+	struct occupancy log[OCCUPANTS];
+} __attribute__((aligned(64)));
+
+struct group_key {
+	u64 cgroup;
+	u32 pgid;
+	u32 pad;
+};
+
+/* A group, and the sums of its tasks whose last record found no room in the ring. */
+struct group_rec {
+	struct group_key key;
+	u32 tid; /* first member seen */
+	u32 unlisted; /* tasks folded into `dead` */
+	u64 dead_ns[STATES];
+	u64 dead_unattributed_ns;
+	u64 dead_events[7]; /* yields, preemptions, wakeups, migrations */
+	u64 dead_waits[BUCKETS];
+	u64 dead_stretches[BUCKETS];
+	char comm[16];
+};
+
+/* Steal of `victim`'s tasks that did not fit into their own records. */
+struct pair {
+	u32 victim;
+	u32 culprit;
+};
+
+/* Where a CPU sits, for the distance of migrations. */
+struct place {
+	u32 core;
+	u32 llc;
+	u32 socket;
+	u32 pad;
+};
+
+/* Written by user space, read by every handler. */
+struct control {
+	u64 start_ns; /* handlers do nothing before: nothing is known of that time */
+	u64 edge_ns; /* the newest window edge */
+	u64 stop_ns; /* handlers do nothing from here on */
+};
+
+/* Written by the probe. */
+struct losses {
+	u64 untracked_tasks; /* no free record */
+	u64 ended_unlisted; /* no room in the ring of ended tasks */
+	u64 trace_events; /* no room in the trace ring */
+	u64 groups; /* no room in the group table: tasks went to GROUP_UNKNOWN */
+	u64 surprises; /* switches whose predecessor was not the one seen last */
+};
+
+/* An ended task, sent whole through the ring. */
+struct ended {
+	u64 end_ns;
+	struct task_rec rec;
+};
+
+enum trace_kind { TRACE_SWITCH, TRACE_WAKEUP };
+
+struct trace_event {
+	u64 t_ns;
+	u32 cpu;
+	u8 kind;
+	u8 left; /* 0 runnable, 1 blocked, 2 uninterruptible, 3 ended */
+	u16 pad;
+	u32 prev;
+	u32 next;
+};
+
+#endif

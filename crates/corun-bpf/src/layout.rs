@@ -1,0 +1,312 @@
+//! The records that the probe shares with user space: a mirror of `bpf/probe.h`, field by field. The sizes are
+//! compared with the loaded maps each time the probe starts, so that the two cannot drift apart.
+
+/// Culprit groups kept in each task's own record.
+pub const CULPRITS: usize = 8;
+/// Occupancies remembered per CPU.
+pub const OCCUPANTS: usize = 2048;
+/// Buckets of a histogram, the overflow bucket included.
+pub const BUCKETS: usize = 24;
+/// "No task": the CPU has not switched yet.
+pub const NO_TID: u32 = u32::MAX;
+
+/// Where a task's time goes; the index into [`Acc::ns`].
+pub mod state {
+    /// No event yet.
+    pub const NEVER: usize = 0;
+    /// On a CPU.
+    pub const RUN: usize = 1;
+    /// Runnable, not running.
+    pub const WAIT: usize = 2;
+    /// Runnable, stopped by a CPU quota.
+    pub const THROTTLED: usize = 3;
+    /// The kernel did not tell.
+    pub const UNKNOWN: usize = 4;
+    /// Blocked in a futex wait.
+    pub const BLOCK_FUTEX: usize = 5;
+    /// Blocked on a device or uninterruptibly.
+    pub const BLOCK_IO: usize = 6;
+    /// In a timed sleep.
+    pub const BLOCK_SLEEP: usize = 7;
+    /// Waiting for events.
+    pub const BLOCK_POLL: usize = 8;
+    /// Reading or writing a pipe, socket or terminal.
+    pub const BLOCK_PIPE: usize = 9;
+    /// Waiting for a child.
+    pub const BLOCK_CHILD: usize = 10;
+    /// Blocked for another reason.
+    pub const BLOCK_OTHER: usize = 11;
+    /// Number of states.
+    pub const STATES: usize = 12;
+}
+
+/// Groups with fixed numbers.
+pub mod group {
+    /// Whoever ran was not seen.
+    pub const UNKNOWN: u32 = 0;
+    /// The idle task.
+    pub const IDLE: u32 = 1;
+    /// Kernel threads other than the two sorts below.
+    pub const KERNEL: u32 = 2;
+    /// `ksoftirqd`.
+    pub const SOFTIRQ: u32 = 3;
+    /// `kworker`.
+    pub const WORKQUEUE: u32 = 4;
+    /// The first group that is found by cgroup and process group.
+    pub const FIRST: u32 = 5;
+}
+
+/// Flag of a task: its group was assigned and its children inherit it.
+pub const STICKY: u32 = 1;
+/// Flag of a task: born after the probe was attached.
+pub const NEWBORN: u32 = 2;
+/// Flag of a task: a kernel thread.
+pub const KTHREAD: u32 = 4;
+
+/// A group's share of a task's steal.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Culprit {
+    /// Nanoseconds it held the CPU while the task waited.
+    pub ns: u64,
+    /// The group.
+    pub group: u32,
+    pad: u32,
+}
+
+impl Culprit {
+    /// A share of `ns` nanoseconds.
+    pub fn new(group: u32, ns: u64) -> Culprit {
+        Culprit { ns, group, pad: 0 }
+    }
+}
+
+/// What is accumulated over a task's life.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acc {
+    /// Nanoseconds per [`state`].
+    pub ns: [u64; state::STATES],
+    /// Voluntary switches.
+    pub yields: u32,
+    /// Involuntary switches.
+    pub preemptions: u32,
+    /// Wake-ups.
+    pub wakeups: u32,
+    pad: u32,
+    /// Steal by group; a slot with 0 ns is free.
+    pub culprits: [Culprit; CULPRITS],
+    /// Migrations: same core, same LLC, same socket, other socket.
+    pub migrations: [u32; 4],
+    /// Steal charged to nobody.
+    pub unattributed_ns: u64,
+    /// Steal charged to groups beyond the [`CULPRITS`] kept here.
+    pub others_ns: u64,
+}
+
+/// A task's record.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskRec {
+    /// Odd while a handler writes.
+    pub seq: u32,
+    /// Thread id; 0 when the slot is free.
+    pub tid: u32,
+    /// Its group.
+    pub group: u32,
+    /// [`STICKY`], [`NEWBORN`], [`KTHREAD`].
+    pub flags: u32,
+    /// Its [`state`].
+    pub state: u32,
+    /// The CPU it last ran on or waits for.
+    pub cpu: u32,
+    /// Whether it ever ran.
+    pub ran: u32,
+    /// The state read off the task at attach; counts only while `state` is `NEVER`.
+    pub guess: u32,
+    /// Accounted up to here.
+    pub since_ns: u64,
+    /// When `state` was entered.
+    pub began_ns: u64,
+    /// The window edge `snap` was taken at.
+    pub edge_ns: u64,
+    /// Throttle clock at the start of the wait.
+    pub throttled_at: u64,
+    /// Sums up to `since_ns`.
+    pub cur: Acc,
+    /// Lengths of waits.
+    pub waits: [u32; BUCKETS],
+    /// Lengths of stretches on a CPU.
+    pub stretches: [u32; BUCKETS],
+    /// Sums up to `edge_ns`.
+    pub snap: Acc,
+    /// When it was born, or the probe attached.
+    pub born_ns: u64,
+    /// Unique over the probe's life.
+    pub serial: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// Name, NUL-padded.
+    pub comm: [u8; 16],
+}
+
+/// From `start_ns` until the next occupancy, `group` held the CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Its start.
+    pub start_ns: u64,
+    /// Who.
+    pub group: u32,
+    pad: u32,
+}
+
+impl Occupancy {
+    /// An occupancy from `start_ns` on.
+    pub fn new(start_ns: u64, group: u32) -> Occupancy {
+        Occupancy { start_ns, group, pad: 0 }
+    }
+}
+
+/// What a CPU did.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuAcc {
+    /// Ran a task.
+    pub busy_ns: u64,
+    /// Ran its idle task.
+    pub idle_ns: u64,
+    /// Nobody saw.
+    pub unknown_ns: u64,
+}
+
+/// A CPU's record.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct CpuRec {
+    /// Odd while a handler writes.
+    pub seq: u32,
+    /// Who runs; [`NO_TID`] before the first switch.
+    pub tid: u32,
+    /// Its record; 0 when it has none.
+    pub slot: u32,
+    /// Its group: that of the newest occupancy.
+    pub group: u32,
+    /// Start of the newest occupancy.
+    pub occupied_ns: u64,
+    /// Accounted up to here.
+    pub since_ns: u64,
+    /// The edge `snap` was taken at.
+    pub edge_ns: u64,
+    /// Switches.
+    pub switches: u64,
+    /// Sums up to `since_ns`.
+    pub cur: CpuAcc,
+    /// Sums up to `edge_ns`.
+    pub snap: CpuAcc,
+    /// Occupancies ever written; the newest is open.
+    pub head: u32,
+    pad: [u32; 11],
+    /// The newest occupancies, a ring.
+    pub log: [Occupancy; OCCUPANTS],
+}
+
+/// What makes a group.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupKey {
+    /// Id of its cgroup in the v2 tree.
+    pub cgroup: u64,
+    /// Process group.
+    pub pgid: u32,
+    pad: u32,
+}
+
+/// A group.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GroupRec {
+    /// What makes it.
+    pub key: GroupKey,
+    /// The first member seen.
+    pub tid: u32,
+    /// Ended tasks whose own line was lost; their sums follow.
+    pub unlisted: u32,
+    /// As [`Acc::ns`].
+    pub dead_ns: [u64; state::STATES],
+    /// As [`Acc::unattributed_ns`].
+    pub dead_unattributed_ns: u64,
+    /// Yields, preemptions, wake-ups, migrations by distance.
+    pub dead_events: [u64; 7],
+    /// Lengths of waits.
+    pub dead_waits: [u64; BUCKETS],
+    /// Lengths of stretches on a CPU.
+    pub dead_stretches: [u64; BUCKETS],
+    /// Name of the first member.
+    pub comm: [u8; 16],
+}
+
+/// Victim and culprit group of steal that did not fit into a task's record.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
+    /// Whose task waited.
+    pub victim: u32,
+    /// Who held the CPU.
+    pub culprit: u32,
+}
+
+/// Where a CPU sits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    /// Physical core.
+    pub core: u32,
+    /// LLC domain.
+    pub llc: u32,
+    /// Socket.
+    pub socket: u32,
+    pad: u32,
+}
+
+impl Place {
+    /// A CPU's place; the numbers are unique over the machine.
+    pub fn new(core: u32, llc: u32, socket: u32) -> Place {
+        Place { core, llc, socket, pad: 0 }
+    }
+}
+
+/// An ended task.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// When it left its CPU for the last time.
+    pub end_ns: u64,
+    /// Its record as it was then.
+    pub rec: TaskRec,
+}
+
+/// A switch or wake-up.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TraceEvent {
+    /// When.
+    pub t_ns: u64,
+    /// Where.
+    pub cpu: u32,
+    /// 0 switch, 1 wake-up.
+    pub kind: u8,
+    /// How `prev` left: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended.
+    pub left: u8,
+    pad: u16,
+    /// Who left (switch).
+    pub prev: u32,
+    /// Who came (switch), or was woken.
+    pub next: u32,
+}
+
+/// A fixed-size NUL-padded name as text.
+pub fn comm(bytes: &[u8; 16]) -> String {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

@@ -1,0 +1,375 @@
+//! Loading the probe and reading what it has seen.
+
+use crate::layout::{group, NO_TID, STICKY};
+use crate::layout::{Acc, CpuRec, Ended, GroupRec, Pair, Place, TaskRec, TraceEvent};
+use crate::mapping::Mapping;
+use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Iter, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
+use std::cell::RefCell;
+use std::io::Read;
+use std::mem::{offset_of, size_of, MaybeUninit};
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use thiserror::Error;
+
+const _: () = assert!(size_of::<TaskRec>() == size_of::<types::task_rec>());
+const _: () = assert!(size_of::<CpuRec>() == size_of::<types::cpu_rec>());
+const _: () = assert!(size_of::<GroupRec>() == size_of::<types::group_rec>());
+const _: () = assert!(size_of::<Acc>() == size_of::<types::acc>());
+
+/// How large the probe's tables are and what it looks at.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Largest thread id the kernel hands out.
+    pub tid_max: u32,
+    /// Tasks that can be followed at a time.
+    pub max_tasks: u32,
+    /// (cgroup, process group) pairs that can be told apart.
+    pub max_groups: u32,
+    /// Bytes of the ring of switches and wake-ups, a power of two of at least a page; 0: no trace.
+    pub trace_bytes: u32,
+    /// Bytes of the ring of ended tasks, likewise.
+    pub ended_bytes: u32,
+    /// Whether to look for CPU quotas at every wait.
+    pub want_quota: bool,
+    /// The block state of each system call, `RUN` for `sched_yield`, 0 for "other".
+    pub block_state_of_syscall: [u8; 512],
+    /// Where each CPU sits, by CPU number.
+    pub places: Vec<Place>,
+}
+
+/// Why the probe could not be started.
+#[derive(Debug, Error)]
+pub enum ProbeError {
+    /// The kernel (or the missing privilege) refused a step.
+    #[error("{step}: {source}")]
+    Step {
+        /// What was tried.
+        step: &'static str,
+        /// What came back.
+        source: libbpf_rs::Error,
+    },
+    /// A table could not be mapped into memory.
+    #[error("mapping the probe's tables: {0}")]
+    Map(#[from] std::io::Error),
+}
+
+fn step(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> ProbeError {
+    move |source| ProbeError::Step { step, source }
+}
+
+/// What the probe could not keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Events of tasks for which there was no free record.
+    pub untracked_tasks: u64,
+    /// Ended tasks that found no room in the ring; their sums are in their groups.
+    pub ended_unlisted: u64,
+    /// Trace events that found no room.
+    pub trace_events: u64,
+    /// Times a task went without a group because the table was full.
+    pub groups: u64,
+    /// Switches whose predecessor was not the one seen last.
+    pub surprises: u64,
+}
+
+/// What one of the probe's programs has cost so far, by the kernel's own count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramCost {
+    /// Name of the program.
+    pub name: &'static str,
+    /// Times it ran.
+    pub runs: u64,
+    /// Nanoseconds it took, the counting included.
+    pub ns: u64,
+}
+
+/// The loaded and attached probe. Dropping it detaches everything; the kernel does the same when the process dies.
+pub struct Probe {
+    tasks: Mapping<TaskRec>,
+    cpus: Mapping<CpuRec>,
+    groups: Mapping<GroupRec>,
+    cpu_count: usize,
+    max_groups: u32,
+    ended: Rc<RefCell<Vec<Ended>>>,
+    traced: Rc<RefCell<Vec<TraceEvent>>>,
+    rings: RingBuffer<'static>,
+    skel: ProbeSkel<'static>,
+    // Owns what `skel` borrows: fields are dropped in this order.
+    _object: ObjectStorage,
+}
+
+impl Probe {
+    /// Loads and attaches the probe and takes stock of the tasks that are there. `clock` reads the kernel's
+    /// monotonic clock in nanoseconds.
+    ///
+    /// # Errors
+    /// [`ProbeError`] naming the step that failed; nothing stays behind.
+    pub fn start(config: &Config, clock: impl Fn() -> u64) -> Result<Probe, ProbeError> {
+        libbpf_rs::set_print(None);
+        let storage = ObjectStorage(Box::into_raw(Box::new(MaybeUninit::uninit())));
+        // SAFETY: the storage is freed only when `storage` is dropped, after the skeleton that borrows it: below on
+        // errors, in `Probe` by the order of its fields.
+        let object: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *storage.0 };
+        let mut open = ProbeSkelBuilder::default().open(object).map_err(step("opening the probe"))?;
+        let cpu_count = config.places.len().max(1);
+        let maps = &mut open.maps;
+        let size = |map: &mut libbpf_rs::OpenMapMut<'_>, n: u32| {
+            map.set_max_entries(n).map_err(step("sizing a map"))
+        };
+        size(&mut maps.slot_of_tid, config.tid_max + 1)?;
+        size(&mut maps.tasks, config.max_tasks)?;
+        size(&mut maps.free_slots, config.max_tasks)?;
+        size(&mut maps.groups, config.max_groups)?;
+        size(&mut maps.group_of_key, config.max_groups)?;
+        size(&mut maps.cpus, cpu_count as u32)?;
+        size(&mut maps.places, cpu_count as u32)?;
+        size(&mut maps.ended, config.ended_bytes)?;
+        size(&mut maps.trace, config.trace_bytes.max(4096))?;
+        let fixed = maps.rodata_data.as_deref_mut().expect("the probe has constants");
+        fixed.max_tasks = config.max_tasks;
+        fixed.max_groups = config.max_groups;
+        fixed.want_quota = config.want_quota;
+        fixed.want_trace = config.trace_bytes > 0;
+        fixed.block_state_of_syscall = config.block_state_of_syscall;
+
+        let mut skel = open.load().map_err(step("loading the probe into the kernel"))?;
+        for (cpu, place) in config.places.iter().enumerate() {
+            // SAFETY: `Place` is four `u32`s without padding.
+            let bytes: [u8; size_of::<Place>()] = unsafe { std::mem::transmute(*place) };
+            let key = (cpu as u32).to_ne_bytes();
+            skel.maps
+                .places
+                .update(&key, &bytes, MapFlags::ANY)
+                .map_err(step("filling the table of CPUs"))?;
+        }
+        let tasks = Mapping::<TaskRec>::new(skel.maps.tasks.as_fd(), config.max_tasks as usize)?;
+        let cpus = Mapping::<CpuRec>::new(skel.maps.cpus.as_fd(), cpu_count)?;
+        let groups = Mapping::<GroupRec>::new(skel.maps.groups.as_fd(), config.max_groups as usize)?;
+        for cpu in 0..cpu_count {
+            cpus.word(cpu, offset_of!(CpuRec, tid)).store(NO_TID, Ordering::Relaxed);
+        }
+
+        let ended = Rc::new(RefCell::new(Vec::new()));
+        let traced = Rc::new(RefCell::new(Vec::new()));
+        let mut rings = RingBufferBuilder::new();
+        let into = ended.clone();
+        rings
+            .add(&skel.maps.ended, move |bytes| keep(bytes, &into))
+            .map_err(step("opening the ring of ended tasks"))?;
+        let into = traced.clone();
+        rings
+            .add(&skel.maps.trace, move |bytes| keep(bytes, &into))
+            .map_err(step("opening the trace ring"))?;
+        let rings = rings.build().map_err(step("opening the rings"))?;
+
+        skel.attach().map_err(step("attaching the probe"))?;
+        let max_groups = config.max_groups;
+        let probe = Probe {
+            tasks,
+            cpus,
+            groups,
+            cpu_count,
+            max_groups,
+            ended,
+            traced,
+            rings,
+            skel,
+            _object: storage,
+        };
+        probe.control_word(&probe.data().control.start_ns).store(clock(), Ordering::SeqCst);
+        probe.take_stock()?;
+        Ok(probe)
+    }
+
+    /// Since when the probe has been watching, on the kernel's monotonic clock.
+    pub fn start_ns(&self) -> u64 {
+        self.data().control.start_ns
+    }
+
+    /// Makes a record for every task that is there already.
+    fn take_stock(&self) -> Result<(), ProbeError> {
+        let link = self.skel.links.take_stock.as_ref().expect("attached with the rest");
+        let mut tasks = Iter::new(link).map_err(step("starting the task iterator"))?;
+        tasks.read_to_end(&mut Vec::new())?;
+        Ok(())
+    }
+
+    fn data(&self) -> &types::data {
+        self.skel.maps.data_data.as_deref().expect("the probe has data")
+    }
+
+    fn control_word(&self, field: &u64) -> &AtomicU64 {
+        // SAFETY: an aligned field of the mapped data section, which lives as long as the skeleton; the BPF side
+        // only reads it.
+        unsafe { AtomicU64::from_ptr(std::ptr::from_ref(field).cast_mut()) }
+    }
+
+    fn counter(&self, field: &u32) -> &AtomicU32 {
+        // SAFETY: as above; the BPF side adds to it atomically.
+        unsafe { AtomicU32::from_ptr(std::ptr::from_ref(field).cast_mut()) }
+    }
+
+    /// Announces a window edge. It must lie a little in the future: an event that has read its clock before the
+    /// announcement must not be later than the edge.
+    pub fn set_edge(&self, edge_ns: u64) {
+        self.control_word(&self.data().control.edge_ns).store(edge_ns, Ordering::SeqCst);
+    }
+
+    /// From `stop_ns` on the probe does nothing.
+    pub fn stop_at(&self, stop_ns: u64) {
+        self.control_word(&self.data().control.stop_ns).store(stop_ns, Ordering::SeqCst);
+    }
+
+    /// A settled copy of every record in use.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskRec> + '_ {
+        let used = self.counter(&self.data().next_slot).load(Ordering::Acquire).min(self.tasks_len());
+        (1..used as usize)
+            .filter(|&i| self.tasks.word(i, offset_of!(TaskRec, tid)).load(Ordering::Relaxed) != 0)
+            .map(|i| self.tasks.read_settled(i))
+            .filter(|t| t.tid != 0)
+    }
+
+    fn tasks_len(&self) -> u32 {
+        self.skel.maps.rodata_data.expect("the probe has constants").max_tasks
+    }
+
+    /// A settled copy of every CPU's record, by CPU number.
+    pub fn cpus(&self) -> Vec<Box<CpuRec>> {
+        (0..self.cpu_count).map(|i| Box::new(self.cpus.read_settled(i))).collect()
+    }
+
+    /// Switches seen so far, over all CPUs.
+    pub fn switches(&self) -> u64 {
+        (0..self.cpu_count).map(|i| self.cpus.read(i).switches).sum()
+    }
+
+    /// Every group seen so far, by number; the fixed ones first.
+    pub fn groups(&self) -> Vec<GroupRec> {
+        let used = self.counter(&self.data().next_group).load(Ordering::Acquire).min(self.max_groups);
+        (0..used as usize).map(|i| self.groups.read(i)).collect()
+    }
+
+    /// Reserves a group for user space to assign; `None` when the table is full.
+    pub fn new_group(&self) -> Option<u32> {
+        let index = self.counter(&self.data().next_group).fetch_add(1, Ordering::AcqRel);
+        (index < self.max_groups).then_some(index)
+    }
+
+    /// Puts a task into `group`, and all that it starts from now on. False when the probe does not know it.
+    pub fn assign(&self, tid: u32, group: u32) -> bool {
+        debug_assert!(group >= group::FIRST);
+        let used = self.counter(&self.data().next_slot).load(Ordering::Acquire).min(self.tasks_len());
+        let field = |i, offset| self.tasks.word(i, offset);
+        for i in 1..used as usize {
+            if field(i, offset_of!(TaskRec, tid)).load(Ordering::Relaxed) == tid {
+                field(i, offset_of!(TaskRec, group)).store(group, Ordering::Relaxed);
+                field(i, offset_of!(TaskRec, flags)).fetch_or(STICKY, Ordering::Release);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Hands over the tasks that ended since the last call.
+    pub fn drain_ended(&self) -> Vec<Ended> {
+        // An error here means the ring is gone, and then there is nothing to hand over.
+        let _ = self.rings.consume();
+        self.ended.take()
+    }
+
+    /// Hands over the switches and wake-ups since the last call.
+    pub fn drain_trace(&self) -> Vec<TraceEvent> {
+        let _ = self.rings.consume();
+        self.traced.take()
+    }
+
+    /// Steal that did not fit into the tasks' own records, by victim and culprit group.
+    pub fn overflow_steal(&self) -> Vec<(Pair, u64)> {
+        let map = &self.skel.maps.overflow_steal;
+        let mut pairs: Vec<(Pair, u64)> = map
+            .keys()
+            .filter_map(|key| {
+                let value = map.lookup(&key, MapFlags::ANY).ok()??;
+                let word = |at: usize| u32::from_ne_bytes(key[at..at + 4].try_into().expect("four bytes"));
+                let ns = u64::from_ne_bytes(value.try_into().ok()?);
+                Some((Pair { victim: word(0), culprit: word(4) }, ns))
+            })
+            .collect();
+        pairs.sort();
+        pairs
+    }
+
+    /// What was lost so far.
+    pub fn losses(&self) -> Losses {
+        let bss = self.skel.maps.bss_data.as_deref().expect("the probe counts losses");
+        let read = |field: &u64| self.control_word(field).load(Ordering::Relaxed);
+        let l = &bss.losses;
+        Losses {
+            untracked_tasks: read(&l.untracked_tasks),
+            ended_unlisted: read(&l.ended_unlisted),
+            trace_events: read(&l.trace_events),
+            groups: read(&l.groups),
+            surprises: read(&l.surprises),
+        }
+    }
+
+    /// What the kernel says the probe's programs cost; all zero unless `kernel.bpf_stats_enabled` is on or
+    /// somebody holds [`count_costs`](Probe::count_costs).
+    pub fn costs(&self) -> Vec<ProgramCost> {
+        let p = &self.skel.progs;
+        [
+            ("switch", p.on_switch.as_fd()),
+            ("wakeup", p.on_wakeup.as_fd()),
+            ("wakeup_new", p.on_wakeup_new.as_fd()),
+            ("migrate", p.on_migrate.as_fd()),
+        ]
+        .into_iter()
+        .map(|(name, fd)| {
+            let info =
+                std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap_or_default();
+            let field = |key: &str| {
+                let line = info
+                    .lines()
+                    .find_map(|l| l.strip_prefix(key)?.trim_start_matches(':').trim().parse().ok());
+                line.unwrap_or(0)
+            };
+            ProgramCost { name, runs: field("run_cnt"), ns: field("run_time_ns") }
+        })
+        .collect()
+    }
+
+    /// Makes the kernel count what BPF programs cost until the returned descriptor is closed; `None` when it
+    /// will not. The counting itself costs some 20 ns a run.
+    pub fn count_costs() -> Option<std::os::fd::OwnedFd> {
+        use std::os::fd::FromRawFd;
+        let run_time = 0; // BPF_STATS_RUN_TIME
+                          // SAFETY: takes a plain number and returns a new descriptor or a negative error.
+        let fd = unsafe { libbpf_rs::libbpf_sys::bpf_enable_stats(run_time) };
+        // SAFETY: a non-negative result is a descriptor that nobody else owns.
+        (fd >= 0).then(|| unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+/// Copies one ring entry out; an entry of another size would be a bug of the BPF side and is dropped.
+fn keep<T: Copy>(bytes: &[u8], into: &RefCell<Vec<T>>) -> i32 {
+    if bytes.len() == size_of::<T>() {
+        // SAFETY: as many bytes as `T` has, and `T` is plain data; the ring does not align its entries to more
+        // than 8, hence unaligned.
+        into.borrow_mut().push(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() });
+    }
+    0
+}
+
+/// Owns the memory that the skeleton borrows, as a raw pointer so that moving the owner does not move it.
+struct ObjectStorage(*mut MaybeUninit<OpenObject>);
+
+impl Drop for ObjectStorage {
+    fn drop(&mut self) {
+        // SAFETY: from `Box::into_raw`, freed once; a `MaybeUninit` drops nothing of its own.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
