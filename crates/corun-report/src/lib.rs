@@ -14,6 +14,7 @@ pub mod answer;
 pub mod category;
 pub mod json;
 pub mod output;
+pub mod perfetto;
 pub mod profile;
 pub mod progress;
 pub mod table;

@@ -162,7 +162,8 @@ fn account(a: &Account, owner: TenantId, names: &Names) -> schema::Account {
     }
 }
 
-fn ledger(l: &Ledger) -> schema::Ledger {
+/// A ledger on the wire.
+pub(crate) fn ledger(l: &Ledger) -> schema::Ledger {
     let p = l.parts();
     schema::Ledger {
         compute_ns: p.compute_ns,

@@ -1,6 +1,6 @@
 //! A profile report: what is asked of the caller, how it is put together, and what must hold of it.
 
-mod assemble;
+pub(crate) mod assemble;
 pub mod check;
 pub mod schema;
 

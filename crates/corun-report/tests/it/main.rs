@@ -6,8 +6,10 @@
 //! | `contract` | the JSON schema: names, nulls, sums, reading back |
 //! | `sentences` | the headline in every situation worth a sentence of its own |
 //! | `screen` | the terminal report, as snapshots |
+//! | `timeline` | the Perfetto trace, decoded again |
 
 mod contract;
 mod example;
 mod screen;
 mod sentences;
+mod timeline;
