@@ -62,7 +62,7 @@ impl Workload {
 
 /// The line of an error at byte `start`. A tagged table is read as a whole, so its errors point at its header:
 /// the line at or after it that holds the text which the message quotes is the one to name.
-fn line_at(text: &str, start: usize, what: &str) -> usize {
+pub fn line_at(text: &str, start: usize, what: &str) -> usize {
     let first = text[..start].matches('\n').count();
     let mut rest = text.lines().skip(first);
     let is_table = rest.clone().next().is_some_and(|l| l.starts_with('['));
@@ -71,7 +71,7 @@ fn line_at(text: &str, start: usize, what: &str) -> usize {
 }
 
 /// The first line that sets `key`, or the `[program]` line, or 1.
-fn line_of(text: &str, key: &str) -> usize {
+pub fn line_of(text: &str, key: &str) -> usize {
     let sets = |line: &str, key: &str| {
         line.trim_start().strip_prefix(key).is_some_and(|r| r.trim_start().starts_with('='))
     };
