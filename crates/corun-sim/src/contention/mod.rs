@@ -2,19 +2,46 @@
 //!
 //! This is the only thing that the engine knows of caches, buses and hyperthreads. The engine says what changes
 //! ([`System::set`]), asks once per instant for the rates that changed ([`System::refresh`]) and moves the work
-//! of exactly those CPUs; a program without memory character costs nothing.
+//! of exactly those CPUs; a program without memory character costs a constant.
 //!
 //! Contract with the engine:
 //! - indices are dense: `cpu` is the place in [`Machine::cpus`](corun_model::Machine::cpus), `task` and `program`
-//!   are the engine's own numbers (a program's threads share memory with each other and with nobody else);
-//! - between two calls of `set` for one CPU its rate holds until `refresh` reports another one;
+//!   are the engine's own numbers;
+//! - threads of one `program` number share memory with each other, equally, and with nobody else: a benchmark whose
+//!   threads share in pairs has one number per pair;
+//! - between two calls of `set` for one CPU its rate holds until `refresh` reports another one; `refresh` is called
+//!   after the `set`s of an instant and again at [`System::next_ns`];
 //! - all times are integer nanoseconds, all rates are fixed point ([`ONE`]); the same calls give the same
-//!   answers on every machine (IEEE + - * / only).
+//!   answers on every machine: only `+ - * /` and square roots, which IEEE 754 rounds exactly.
+//!
+//! | module | models | source |
+//! | --- | --- | --- |
+//! | [`smt`] | hyperthreads share a core by IPC demand | ATC'16 §3.2 |
+//! | [`llc`] | shares of the last-level cache, and refill after a switch | miss curve against occupied share |
+//! | [`membw`] | queueing for a node's memory | M/D/1 |
+//! | [`numa`] | local and remote DRAM | ATC'16 §2 |
+//! | [`coherence`] | transfers between threads that compute at the same time | PACT'16 §3.3 |
+//! | [`tolerance`] | what of a stall is hidden | ATC'16 §3.1 |
+//! | [`energy`] | cores and packages by state | RAPL's domains |
+//! | [`profile`] | how the parts add up: the CPI stack | |
+//! | [`tally`] | counters | |
 
-use corun_model::workload::Character;
-use corun_model::Counters;
+pub mod coherence;
+pub mod energy;
+pub mod llc;
+pub mod membw;
+pub mod numa;
+pub mod profile;
+pub mod smt;
+mod system;
+pub mod tally;
+pub mod tolerance;
 
-use crate::machine_file::MachineModel;
+#[cfg(test)]
+mod calibration;
+
+pub use energy::Energy;
+pub use system::System;
 
 /// Progress of one nanosecond of solo work per nanosecond, as fixed point: 2^20.
 pub const ONE: u32 = 1 << 20;
@@ -43,51 +70,4 @@ pub struct CpuRate {
     pub cpu: u32,
     /// Its task's new progress: nanoseconds of solo work per nanosecond, fixed point ([`ONE`]); at least 1.
     pub progress: u32,
-}
-
-/// All contention models together.
-#[derive(Debug)]
-pub struct System {
-    on: Vec<Option<Running>>,
-}
-
-impl System {
-    /// A quiet machine.
-    pub fn new(machine: &MachineModel) -> System {
-        System { on: vec![None; machine.machine.cpu_count()] }
-    }
-
-    /// Registers a character; equal characters may share a number.
-    pub fn character(&mut self, _: &Character) -> CharacterId {
-        CharacterId(0)
-    }
-
-    /// From `now_ns` on `cpu` runs this (`None`: idle). Counters up to now are settled first.
-    pub fn set(&mut self, _now_ns: u64, cpu: u32, running: Option<Running>) {
-        self.on[cpu as usize] = running;
-    }
-
-    /// Pushes the CPUs whose rate changed since the previous call. A CPU that starts to run something runs it at
-    /// [`ONE`] unless it is pushed here.
-    pub fn refresh(&mut self, _now_ns: u64, _changed: &mut Vec<CpuRate>) {}
-
-    /// A task's counters since it started, settled up to `now_ns`.
-    pub fn counters(&mut self, _now_ns: u64, _task: u32) -> Option<Counters> {
-        None
-    }
-
-    /// Energy so far, in microjoules: per core (by core number) and for the rest of each package; `None` when the
-    /// machine file says nothing of power.
-    pub fn energy_uj(&mut self, _now_ns: u64) -> Option<Energy> {
-        None
-    }
-}
-
-/// Energy used since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Energy {
-    /// Per core, in microjoules, in the order of core numbers.
-    pub cores_uj: Vec<u64>,
-    /// Per package beyond its cores, in microjoules, in the order of socket numbers.
-    pub packages_uj: Vec<u64>,
 }

@@ -1,0 +1,120 @@
+//! A program's character on one machine: its cycles per instruction, part by part (the CPI stack).
+//!
+//! ```text
+//! cpi = computation × stretch                                   smt
+//!     + references × (1 - miss share) × exposed(LLC)            llc, tolerance
+//!     + references × miss share × exposed(DRAM + wait)          numa, membw, tolerance
+//!     + transfers × exposed(transfer)                           coherence, tolerance
+//! progress = cpi alone / cpi
+//! ```
+//!
+//! *Alone* means one thread on an otherwise idle machine with its memory on the own node and a warm cache: the run
+//! time that a workload file's `grain` is given in. So a thread alone progresses at 1, and a program whose own threads
+//! disturb each other progresses at less than 1 even without co-runners.
+//!
+//! Source: the classic additive stall model; PACT'16 §4 takes memory time apart in the same way.
+//! Limits: stalls of different kinds do not overlap each other; branch misses are part of `ipc`.
+
+use corun_model::workload::Character;
+
+use super::coherence::TransferCycles;
+use super::llc::{miss_share, share_alone};
+use super::membw::{Demand, Memory};
+use super::numa::Numa;
+use super::tolerance::{exposed, exposed_transfer};
+use crate::machine_file::MachineModel;
+
+/// A character worked out for one machine, in cycles and per instruction.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Cycles of computation.
+    pub compute: f64,
+    /// References to the LLC.
+    pub references: f64,
+    /// Share of references that miss however large the cache.
+    pub compulsory: f64,
+    /// Bytes that want to stay in the LLC.
+    pub working_set: f64,
+    /// Exposed cycles of a hit in the LLC.
+    pub llc_stall: f64,
+    /// Share of a latency that is hidden.
+    pub hidden: f64,
+    /// Transfers with all siblings computing.
+    pub transfers: f64,
+    /// Exposed cycles of a transfer, by distance.
+    pub transfer_stall: TransferCycles,
+    /// Branches.
+    pub branches: f64,
+    /// Mispredicted branches.
+    pub mispredicts: f64,
+    /// Cycles per instruction alone.
+    pub alone_cpi: f64,
+    /// Whether it takes part in the cache and bandwidth models: it has a working set, or its traffic alone is more
+    /// than a 256th of a node's bandwidth. Others have constant costs and disturb nobody.
+    pub memory: bool,
+    /// Whether it takes part in the coherence model.
+    pub coherent: bool,
+}
+
+impl Profile {
+    /// Works a character out for a machine.
+    pub fn new(c: &Character, model: &MachineModel, numa: &Numa, memory: &Memory) -> Profile {
+        let cycles = |ns: u64| ns as f64 * model.ghz;
+        let l = &model.latency;
+        let hidden = c.hidden.clamp(0.0, 1.0);
+        let transfer = |ns: u64| exposed_transfer(cycles(l.transfer_fixed_ns), cycles(ns), hidden);
+        let references = c.llc_refs_pki / 1e3;
+        let mut p = Profile {
+            compute: 1.0 / c.ipc.max(0.01),
+            references,
+            compulsory: c.compulsory.clamp(0.0, 1.0),
+            working_set: c.working_set as f64,
+            llc_stall: exposed(cycles(l.llc_ns), hidden),
+            hidden,
+            transfers: c.coherence_pki / 1e3,
+            transfer_stall: TransferCycles {
+                core: exposed(cycles(l.l2_ns), hidden),
+                llc: transfer(l.transfer_llc_ns),
+                socket: transfer(l.transfer_socket_ns),
+                remote: transfer(l.transfer_remote_ns),
+            },
+            branches: c.branches_pki / 1e3,
+            mispredicts: c.branches_pki / 1e3 * c.mispredicts,
+            alone_cpi: 0.0,
+            memory: false,
+            coherent: c.coherence_pki > 0.0,
+        };
+        let resident = share_alone(p.compulsory, p.working_set / model.llc_bytes as f64);
+        let missing = if p.working_set > 0.0 { miss_share(p.compulsory, resident) } else { p.compulsory };
+        let alone = p.demand(p.compute + p.memory_stall(missing, numa.cycles(0, 0)), missing);
+        p.alone_cpi = alone.cpi(memory.wait(&[alone]));
+        let traffic = alone.bytes_per_cycle(0.0);
+        p.memory = references > 0.0 && (p.working_set > 0.0 || traffic * 256.0 > memory.capacity);
+        p
+    }
+
+    /// Exposed cycles in LLC and DRAM, without queueing.
+    pub fn memory_stall(&self, missing: f64, dram_cycles: f64) -> f64 {
+        self.references * ((1.0 - missing) * self.llc_stall + missing * exposed(dram_cycles, self.hidden))
+    }
+
+    /// Its use of a node's memory.
+    pub fn demand(&self, base_cpi: f64, missing: f64) -> Demand {
+        Demand::new(base_cpi, self.references * missing, self.hidden)
+    }
+}
+
+/// A loop that polls a flag in its own L1: many branches, hardly any mispredicted (PACT'16 §2.1), a third of a core.
+pub fn spinning(model: &MachineModel, numa: &Numa, memory: &Memory) -> Profile {
+    let character = Character {
+        ipc: 1.0,
+        branches_pki: 400.0,
+        mispredicts: 0.0001,
+        llc_refs_pki: 0.0,
+        working_set: 0,
+        compulsory: 0.0,
+        coherence_pki: 0.0,
+        hidden: 0.0,
+    };
+    Profile::new(&character, model, numa, memory)
+}

@@ -1,0 +1,524 @@
+//! All contention models together: who runs where goes in, rates and counters come out.
+//!
+//! Incremental by three rules. A change marks its own CPU; a CPU's demand for issue slots that moved marks its
+//! hyperthreads; the cache, the memory and the sharing group of a CPU mark their other users only when they moved
+//! by a noticeable amount (a 16th of a working set, a 64th of a memory's load, a 64th of a group). A task that uses
+//! none of them costs a constant.
+
+use corun_model::machine::Cpu;
+use corun_model::workload::Character;
+use corun_model::Counters;
+
+use super::coherence::{sharing, Group, Sharing};
+use super::energy::{Energy, Meter};
+use super::llc::{miss_share, Domain, Left};
+use super::membw::{Demand, Memory, LINE};
+use super::numa::Numa;
+use super::profile::{spinning, Profile};
+use super::tally::{Rates, Tally};
+use super::{smt, CharacterId, CpuRate, Running, ONE};
+use crate::machine_file::MachineModel;
+
+/// Rates that move by less than this are left alone: a 2,048th.
+const NOTICEABLE: u32 = ONE >> 11;
+/// "Not a member".
+const NOWHERE: u32 = u32::MAX;
+
+/// All contention models together.
+#[derive(Debug)]
+pub struct System {
+    model: MachineModel,
+    numa: Numa,
+    slope: f64,
+    known: Vec<Character>,
+    /// By [`CharacterId`].
+    profiles: Vec<Profile>,
+    spin: Profile,
+    slots: Vec<Slot>,
+    /// CPUs by core.
+    cores: Vec<Vec<u32>>,
+    /// By LLC number.
+    domains: Vec<Domain>,
+    /// By LLC number: when its shares will have moved; `u64::MAX`: never.
+    wakes_ns: Vec<u64>,
+    next_ns: u64,
+    nodes: Vec<Node>,
+    /// By program.
+    groups: Vec<Group>,
+    /// By task.
+    tasks: Vec<Task>,
+    meter: Meter,
+    /// CPUs to evaluate at the next refresh.
+    dirty: Vec<u32>,
+    /// Programs whose computing threads changed since.
+    regrouped: Vec<u32>,
+    /// LLC domains whose next wake-up must be planned again.
+    unplanned: Vec<u32>,
+    /// Used by [`Self::solve_nodes`] only; kept for its memory.
+    demands: Vec<Demand>,
+}
+
+/// A CPU.
+#[derive(Clone, Debug)]
+struct Slot {
+    at: Cpu,
+    running: Option<Running>,
+    /// Its counters are settled up to here.
+    settled_ns: u64,
+    rates: Rates,
+    /// As the engine knows it.
+    progress: u32,
+    dirty: bool,
+    /// Issue slots that it wants, as a share of the core's.
+    demand: f64,
+    /// Node of its task's memory.
+    home: u32,
+    /// Share of LLC references that miss.
+    missing: f64,
+    sharing: Sharing,
+    /// Cycles of computation per instruction, stretched by hyperthreads.
+    computing: f64,
+    memory: Demand,
+    /// What it adds to its node's `wanted`.
+    wanted: u64,
+    /// Places in its LLC domain, its home node and its group.
+    in_domain: u32,
+    in_node: u32,
+    in_group: u32,
+}
+
+/// A NUMA node's memory.
+#[derive(Debug)]
+struct Node {
+    memory: Memory,
+    /// CPUs whose tasks live here.
+    users: Vec<u32>,
+    /// Cycles that a request waits.
+    wait: f64,
+    /// Millionths of the capacity that the users would move without waiting: now, and when `wait` was worked out.
+    wanted: u64,
+    solved: u64,
+    touched: bool,
+}
+
+/// A task, running or not.
+#[derive(Clone, Debug, Default)]
+struct Task {
+    tally: Tally,
+    /// Node of its memory, once it has computed.
+    home: Option<u32>,
+    left: Left,
+    counted: bool,
+}
+
+impl System {
+    /// A quiet machine at time 0.
+    pub fn new(model: &MachineModel) -> System {
+        let numa = Numa::new(model);
+        let memory = Memory {
+            capacity: model.node_bandwidth as f64 / 1e9 / model.ghz,
+            busy: model.latency.dram_busy_ns as f64 * model.ghz,
+        };
+        let cpus = model.machine.cpus();
+        let last = |f: fn(&Cpu) -> u32| cpus.iter().map(f).max().map_or(0, |n| n as usize + 1);
+        let mut cores = vec![Vec::new(); last(|c| c.core)];
+        for (i, c) in cpus.iter().enumerate() {
+            cores[c.core as usize].push(i as u32);
+        }
+        let llcs = last(|c| c.llc);
+        let node = |_| Node { memory, users: Vec::new(), wait: 0.0, wanted: 0, solved: 0, touched: false };
+        System {
+            slope: smt::slope(&model.smt),
+            known: Vec::new(),
+            profiles: Vec::new(),
+            spin: spinning(model, &numa, &memory),
+            slots: cpus.iter().map(|at| Slot::idle(*at)).collect(),
+            cores,
+            domains: vec![Domain::new(model.llc_bytes); llcs],
+            wakes_ns: vec![u64::MAX; llcs],
+            next_ns: u64::MAX,
+            nodes: (0..numa.nodes()).map(node).collect(),
+            groups: Vec::new(),
+            tasks: Vec::new(),
+            meter: Meter::new(model),
+            dirty: Vec::new(),
+            regrouped: Vec::new(),
+            unplanned: Vec::new(),
+            demands: Vec::new(),
+            model: model.clone(),
+            numa,
+        }
+    }
+
+    /// Registers a character; equal characters have one number.
+    pub fn character(&mut self, character: &Character) -> CharacterId {
+        let place = self.known.iter().position(|k| k == character).unwrap_or_else(|| {
+            let memory = self.nodes[0].memory;
+            self.profiles.push(Profile::new(character, &self.model, &self.numa, &memory));
+            self.known.push(character.clone());
+            self.known.len() - 1
+        });
+        CharacterId(place as u32)
+    }
+
+    /// Says on which node a task's memory lies; without it, that is where the task first computes.
+    pub fn set_home(&mut self, task: u32, node: u32) {
+        self.task(task).home = Some(node);
+    }
+
+    /// From `now_ns` on `cpu` runs this (`None`: idle). Counters up to now are settled first.
+    pub fn set(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) {
+        let before = self.slots[cpu as usize].running;
+        if before == running {
+            return;
+        }
+        self.settle(now_ns, cpu);
+        let at = self.slots[cpu as usize].at;
+        match (before.is_some(), running.is_some()) {
+            (false, true) => self.meter.start(now_ns, at.core, at.socket),
+            (true, false) => self.meter.stop(now_ns, at.core, at.socket),
+            _ => {}
+        }
+        if let Some(r) = before {
+            self.leave(now_ns, cpu, r);
+        }
+        let slot = &mut self.slots[cpu as usize];
+        (slot.running, slot.progress) = (running, ONE);
+        if let Some(r) = running {
+            self.join(now_ns, cpu, r);
+        }
+        self.mark(cpu);
+    }
+
+    /// Pushes the CPUs whose rate changed since the previous call. A CPU that starts to run something runs it at
+    /// [`ONE`] unless it is pushed here.
+    pub fn refresh(&mut self, now_ns: u64, changed: &mut Vec<CpuRate>) {
+        if now_ns >= self.next_ns {
+            self.wake(now_ns);
+        }
+        for i in 0..self.regrouped.len() {
+            let program = self.regrouped[i] as usize;
+            if self.groups[program].take_drift() {
+                for j in 0..self.groups[program].members().len() {
+                    self.mark(self.groups[program].members()[j]);
+                }
+            }
+        }
+        self.regrouped.clear();
+        if !self.dirty.is_empty() {
+            // Marks may be added in each of the first three steps, and only by the one before the last two.
+            let mut i = 0;
+            while i < self.dirty.len() {
+                self.evaluate(now_ns, self.dirty[i]);
+                i += 1;
+            }
+            for i in 0..self.dirty.len() {
+                self.stretch(self.dirty[i]);
+            }
+            self.solve_nodes();
+            for i in 0..self.dirty.len() {
+                changed.extend(self.finish(now_ns, self.dirty[i]));
+            }
+            self.dirty.clear();
+        }
+        if !self.unplanned.is_empty() {
+            self.plan();
+        }
+    }
+
+    /// When [`refresh`](Self::refresh) should be called again although nothing was [`set`](Self::set): a cache
+    /// fills, and rates move by themselves.
+    pub fn next_ns(&self) -> Option<u64> {
+        (self.next_ns != u64::MAX).then_some(self.next_ns)
+    }
+
+    /// A task's counters since it started, settled up to `now_ns`; `None` for a task that never ran.
+    pub fn counters(&mut self, now_ns: u64, task: u32) -> Option<Counters> {
+        let on = self.slots.iter().position(|s| s.running.is_some_and(|r| r.task == task));
+        if let Some(cpu) = on {
+            self.settle(now_ns, cpu as u32);
+        }
+        let tally = &self.tasks.get(task as usize)?.tally;
+        tally.counters(self.model.ghz)
+    }
+
+    /// Energy so far, per core and for the rest of each package; `None` when the machine file says nothing of power.
+    pub fn energy_uj(&mut self, now_ns: u64) -> Option<Energy> {
+        self.meter.energy(now_ns)
+    }
+
+    fn task(&mut self, task: u32) -> &mut Task {
+        let task = task as usize;
+        if self.tasks.len() <= task {
+            self.tasks.resize(task + 1, Task::default());
+        }
+        &mut self.tasks[task]
+    }
+
+    fn mark(&mut self, cpu: u32) {
+        let slot = &mut self.slots[cpu as usize];
+        if !slot.dirty {
+            slot.dirty = true;
+            self.dirty.push(cpu);
+        }
+    }
+
+    fn settle(&mut self, now_ns: u64, cpu: u32) {
+        let slot = &mut self.slots[cpu as usize];
+        let ns = now_ns - slot.settled_ns;
+        slot.settled_ns = now_ns;
+        if let Some(r) = slot.running {
+            if ns > 0 {
+                self.tasks[r.task as usize].tally.add(ns, &slot.rates);
+            }
+        }
+    }
+
+    fn leave(&mut self, now_ns: u64, cpu: u32, was: Running) {
+        let slot = &mut self.slots[cpu as usize];
+        let (at, home) = (slot.at, slot.home as usize);
+        let (in_domain, in_node, in_group) = (slot.in_domain, slot.in_node, slot.in_group);
+        (slot.in_domain, slot.in_node, slot.in_group) = (NOWHERE, NOWHERE, NOWHERE);
+        let wanted = std::mem::take(&mut slot.wanted);
+        if in_domain != NOWHERE {
+            let domain = &mut self.domains[at.llc as usize];
+            domain.advance(now_ns);
+            let (left, moved) = domain.leave(at.llc, in_domain as usize);
+            self.tasks[was.task as usize].left = left;
+            if let Some(cpu) = moved {
+                self.slots[cpu as usize].in_domain = in_domain;
+            }
+            self.unplan(at.llc);
+            let node = &mut self.nodes[home];
+            (node.wanted, node.touched) = (node.wanted - wanted, true);
+            node.users.swap_remove(in_node as usize);
+            if let Some(cpu) = node.users.get(in_node as usize) {
+                self.slots[*cpu as usize].in_node = in_node;
+            }
+        }
+        if in_group != NOWHERE {
+            let group = &mut self.groups[was.program as usize];
+            if let Some(cpu) = group.leave(in_group as usize, at.llc, at.socket) {
+                self.slots[cpu as usize].in_group = in_group;
+            }
+            self.regroup(was.program);
+        }
+    }
+
+    fn join(&mut self, now_ns: u64, cpu: u32, now: Running) {
+        let at = self.slots[cpu as usize].at;
+        let task = self.task(now.task);
+        if now.spinning {
+            self.slots[cpu as usize].home = task.home.unwrap_or(at.node);
+            return;
+        }
+        let home = *task.home.get_or_insert(at.node);
+        let (left, new) = (task.left, !std::mem::replace(&mut task.counted, true));
+        let profile = &self.profiles[now.character.0 as usize];
+        let slot = &mut self.slots[cpu as usize];
+        slot.home = home;
+        if profile.memory {
+            let domain = &mut self.domains[at.llc as usize];
+            domain.advance(now_ns);
+            // A pure stream has no working set: one byte of it keeps the arithmetic whole.
+            let place = domain.join(at.llc, cpu, profile.working_set.max(1.0), &left);
+            let node = &mut self.nodes[home as usize];
+            (slot.in_domain, slot.in_node) = (place as u32, node.users.len() as u32);
+            node.users.push(cpu);
+            node.touched = true;
+        }
+        if profile.coherent {
+            if self.groups.len() <= now.program as usize {
+                self.groups.resize(now.program as usize + 1, Group::default());
+            }
+            let group = &mut self.groups[now.program as usize];
+            group.threads += u32::from(new);
+            slot.in_group = group.join(cpu, at.llc, at.socket) as u32;
+            self.regroup(now.program);
+        }
+    }
+
+    fn regroup(&mut self, program: u32) {
+        if self.regrouped.last() != Some(&program) {
+            self.regrouped.push(program);
+        }
+    }
+
+    fn unplan(&mut self, llc: u32) {
+        if self.unplanned.last() != Some(&llc) {
+            self.unplanned.push(llc);
+        }
+    }
+
+    /// Marks the tasks whose share of a cache has moved, in the domains that were due.
+    fn wake(&mut self, now_ns: u64) {
+        for llc in 0..self.domains.len() {
+            if self.wakes_ns[llc] > now_ns {
+                continue;
+            }
+            self.domains[llc].advance(now_ns);
+            for i in 0..self.domains[llc].members().len() {
+                let member = self.domains[llc].members()[i];
+                if Domain::moved(&member) {
+                    self.mark(member.cpu);
+                }
+            }
+            self.unplan(llc as u32);
+        }
+    }
+
+    /// What a CPU's task suffers by itself, without hyperthreads and queues.
+    fn evaluate(&mut self, now_ns: u64, cpu: u32) {
+        let Slot { at, running, in_domain, in_group, home, .. } = self.slots[cpu as usize];
+        let core = &self.cores[at.core as usize];
+        let demand = match running {
+            None => 0.0,
+            Some(r) => {
+                let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
+                let mut missing = p.compulsory;
+                if in_domain != NOWHERE && p.working_set > 0.0 {
+                    let domain = &mut self.domains[at.llc as usize];
+                    domain.advance(now_ns);
+                    let member = domain.member_mut(in_domain as usize);
+                    member.evaluated = member.share();
+                    missing = miss_share(p.compulsory, member.evaluated);
+                }
+                let mut shared = Sharing::default();
+                if in_group != NOWHERE {
+                    let partner = |c: &&u32| {
+                        let s = &self.slots[**c as usize];
+                        **c != cpu
+                            && s.in_group != NOWHERE
+                            && s.running.is_some_and(|o| o.program == r.program)
+                    };
+                    let partners = core.iter().filter(partner).count() as u32;
+                    let group = &self.groups[r.program as usize];
+                    let siblings = group.siblings(partners, at.llc, at.socket);
+                    shared = sharing(p.transfers, group.threads, &siblings, &p.transfer_stall);
+                }
+                let stalls = p.memory_stall(missing, self.numa.cycles(at.node, home)) + shared.stall;
+                let slot = &mut self.slots[cpu as usize];
+                (slot.missing, slot.sharing) = (missing, shared);
+                slot.memory = p.demand(p.compute + stalls, missing);
+                smt::demand(p.compute + stalls, &self.model.smt)
+            }
+        };
+        if core.len() > 1 && (demand - self.slots[cpu as usize].demand).abs() > 1.0 / 64.0 {
+            self.slots[cpu as usize].demand = demand;
+            for i in 0..core.len() {
+                self.mark(self.cores[at.core as usize][i]);
+            }
+        }
+    }
+
+    /// Adds the hyperthreads' part, and tells the node what the task wants of it.
+    fn stretch(&mut self, cpu: u32) {
+        let Slot { at, running: Some(r), in_node, home, .. } = self.slots[cpu as usize] else { return };
+        let core = &self.cores[at.core as usize];
+        let others: f64 = core.iter().filter(|c| **c != cpu).map(|c| self.slots[*c as usize].demand).sum();
+        let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
+        let slot = &mut self.slots[cpu as usize];
+        slot.computing = p.compute * smt::stretch(self.slope, others);
+        // `evaluate` left the unstretched sum in `base_cpi`; a CPU is stretched once per refresh.
+        slot.memory.base_cpi += slot.computing - p.compute;
+        if in_node != NOWHERE {
+            let node = &mut self.nodes[home as usize];
+            let wanted = (slot.memory.bytes_per_cycle(0.0) / node.memory.capacity * 1e6) as u64;
+            node.wanted = node.wanted - slot.wanted + wanted;
+            (slot.wanted, node.touched) = (wanted, true);
+        }
+    }
+
+    /// Works out the queues of the nodes whose load has moved, and marks their users where it matters.
+    fn solve_nodes(&mut self) {
+        for n in 0..self.nodes.len() {
+            let node = &mut self.nodes[n];
+            if !std::mem::replace(&mut node.touched, false)
+                || node.wanted.abs_diff(node.solved) * 64 < 1_000_000
+            {
+                continue;
+            }
+            self.demands.clear();
+            self.demands.extend(node.users.iter().map(|c| self.slots[*c as usize].memory));
+            let wait = node.memory.wait(&self.demands);
+            let moved = (wait - node.wait).abs();
+            (node.wait, node.solved) = (wait, node.wanted);
+            if moved > node.memory.busy / 16.0 {
+                for i in 0..self.nodes[n].users.len() {
+                    self.mark(self.nodes[n].users[i]);
+                }
+            }
+        }
+    }
+
+    /// Puts the parts together: the rate, the counters' rates and the insertions into the cache.
+    fn finish(&mut self, now_ns: u64, cpu: u32) -> Option<CpuRate> {
+        self.settle(now_ns, cpu);
+        let slot = &mut self.slots[cpu as usize];
+        slot.dirty = false;
+        let r = slot.running?;
+        let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
+        let cpi = slot.memory.cpi(self.nodes[slot.home as usize].wait);
+        let instructions = self.model.ghz / cpi;
+        let dram = instructions * slot.memory.misses;
+        slot.rates = Rates {
+            instructions,
+            branches: instructions * p.branches,
+            mispredicts: instructions * p.mispredicts,
+            references: instructions * (p.references + slot.sharing.intra + slot.sharing.inter),
+            misses: dram + instructions * slot.sharing.inter,
+            stalls: instructions * (cpi - slot.computing),
+            intra: instructions * slot.sharing.intra,
+            inter: instructions * slot.sharing.inter,
+            dram,
+            remote: if slot.home == slot.at.node { 0.0 } else { dram },
+        };
+        if slot.in_domain != NOWHERE {
+            let domain = &mut self.domains[slot.at.llc as usize];
+            domain.advance(now_ns);
+            let stream = instructions * p.references * p.compulsory * LINE;
+            let member = domain.member_mut(slot.in_domain as usize);
+            (member.stream, member.reuse) = (stream, dram * LINE - stream);
+            if self.unplanned.last() != Some(&slot.at.llc) {
+                self.unplanned.push(slot.at.llc);
+            }
+        }
+        let progress = ((p.alone_cpi / cpi * f64::from(ONE) + 0.5) as u32).clamp(1, ONE);
+        if progress.abs_diff(slot.progress) < NOTICEABLE {
+            return None;
+        }
+        slot.progress = progress;
+        Some(CpuRate { cpu, progress })
+    }
+
+    /// Plans the wake-ups of the domains whose rates changed.
+    fn plan(&mut self) {
+        for llc in self.unplanned.drain(..) {
+            self.wakes_ns[llc as usize] = self.domains[llc as usize].wake_ns();
+        }
+        self.next_ns = self.wakes_ns.iter().copied().min().unwrap_or(u64::MAX);
+    }
+}
+
+impl Slot {
+    fn idle(at: Cpu) -> Slot {
+        Slot {
+            at,
+            running: None,
+            settled_ns: 0,
+            rates: Rates::default(),
+            progress: ONE,
+            dirty: false,
+            demand: 0.0,
+            home: at.node,
+            missing: 0.0,
+            sharing: Sharing::default(),
+            computing: 1.0,
+            memory: Demand { base_cpi: 1.0, misses: 0.0, exposed: 1.0 },
+            wanted: 0,
+            in_domain: NOWHERE,
+            in_node: NOWHERE,
+            in_group: NOWHERE,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Counters of a modelled task: rates per nanosecond while it runs, and their sums.
+//!
+//! Method: between two changes of its surroundings a task's events come at constant rates; a settled interval adds
+//! rate × time to sums in floating point, which are read rounded down, so a reading never goes back.
+//!
+//! Limits: what the model does not tell apart, the counters do not either: a cycle stalled on memory beyond the core
+//! is also one stalled with an L2 miss pending, so `offcore_stall_cycles` and `l2_stall_cycles` are equal.
+
+use corun_model::Counters;
+
+/// Events per nanosecond of a running task.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Retired instructions.
+    pub instructions: f64,
+    /// Branches.
+    pub branches: f64,
+    /// Mispredicted branches.
+    pub mispredicts: f64,
+    /// References to the LLC, coherence transfers included: what missed the private L2.
+    pub references: f64,
+    /// References that left the socket's cache: DRAM accesses and inter-socket transfers.
+    pub misses: f64,
+    /// Cycles stalled beyond the core.
+    pub stalls: f64,
+    /// Transfers from other cores of the socket.
+    pub intra: f64,
+    /// Transfers from other sockets.
+    pub inter: f64,
+    /// DRAM accesses.
+    pub dram: f64,
+    /// DRAM accesses served by another node.
+    pub remote: f64,
+}
+
+/// What a task has done so far.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    ran_ns: u64,
+    sums: Rates,
+}
+
+impl Tally {
+    /// Adds `ns` nanoseconds at these rates.
+    pub fn add(&mut self, ns: u64, r: &Rates) {
+        self.ran_ns += ns;
+        let (ns, s) = (ns as f64, &mut self.sums);
+        s.instructions += r.instructions * ns;
+        s.branches += r.branches * ns;
+        s.mispredicts += r.mispredicts * ns;
+        s.references += r.references * ns;
+        s.misses += r.misses * ns;
+        s.stalls += r.stalls * ns;
+        s.intra += r.intra * ns;
+        s.inter += r.inter * ns;
+        s.dram += r.dram * ns;
+        s.remote += r.remote * ns;
+    }
+
+    /// The counters on a machine of this clock; `None` when it never ran.
+    pub fn counters(&self, ghz: f64) -> Option<Counters> {
+        let s = &self.sums;
+        let count = |x: f64| Some(x as u64);
+        (self.ran_ns > 0).then(|| Counters {
+            cycles: count(self.ran_ns as f64 * ghz),
+            instructions: count(s.instructions),
+            branches: count(s.branches),
+            branch_misses: count(s.mispredicts),
+            l2_misses: count(s.references),
+            llc_references: count(s.references),
+            llc_misses: count(s.misses),
+            offcore_stall_cycles: count(s.stalls),
+            l2_stall_cycles: count(s.stalls),
+            coherence_intra: count(s.intra),
+            coherence_inter: count(s.inter),
+            remote_dram: count(s.remote),
+            dram_bytes: count(s.dram * super::membw::LINE),
+        })
+    }
+}
