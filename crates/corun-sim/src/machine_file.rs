@@ -7,7 +7,7 @@
 
 use corun_model::duration::{parse_bytes, parse_ns};
 use corun_model::machine::Cpu;
-use corun_model::workload::{line_at, line_of};
+use corun_model::workload::{line_at, line_of, line_saying};
 use corun_model::{CpuId, Machine};
 use serde::Deserialize;
 use thiserror::Error;
@@ -282,7 +282,7 @@ impl MachineModel {
             let what = format!("schema is `{}`, this corun reads `corun.machine/1`", read.schema);
             return Err(at(line_of(text, "schema"), what));
         }
-        read.model().map_err(|(key, what)| at(line_of(text, key), what))
+        read.model().map_err(|(key, what)| at(line_saying(text, key, &what), what))
     }
 }
 

@@ -41,3 +41,27 @@ impl Default for Character {
         }
     }
 }
+
+impl Character {
+    /// Checks ranges that the types allow but no program can have.
+    ///
+    /// # Errors
+    /// The key at fault and one sentence with the remedy.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let at_least = |key, x: f64, low: f64| match x {
+            x if x.is_finite() && x >= low => Ok(()),
+            x => Err((key, format!("{key} is {x}; give a number of at least {low}"))),
+        };
+        let share = |key, x: f64| match x {
+            x if (0.0..=1.0).contains(&x) => Ok(()),
+            x => Err((key, format!("{key} is {x}; it is a share between 0 and 1"))),
+        };
+        at_least("ipc", self.ipc, 0.01)?;
+        at_least("branches-pki", self.branches_pki, 0.0)?;
+        at_least("llc-refs-pki", self.llc_refs_pki, 0.0)?;
+        at_least("coherence-pki", self.coherence_pki, 0.0)?;
+        share("mispredicts", self.mispredicts)?;
+        share("compulsory", self.compulsory)?;
+        share("hidden", self.hidden)
+    }
+}

@@ -3,6 +3,7 @@
 
 use super::character::Character;
 use super::program::{Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
+use super::variation::{OnMachine, Phase};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -22,6 +23,12 @@ pub struct Workload {
     /// How it uses core and memory; read by the modelled machine only.
     #[serde(default)]
     pub character: Character,
+    /// Phases with characters of their own, in turn; empty: `character` all along.
+    #[serde(default)]
+    pub phase: Vec<Phase>,
+    /// Its size on particular machines.
+    #[serde(default)]
+    pub on: Vec<OnMachine>,
 }
 
 /// A workload file that cannot be used.
@@ -55,7 +62,8 @@ impl Workload {
             let what = format!("schema is `{}`, this corun reads `corun.workload/1`", workload.schema);
             return Err(at(line_of(text, "schema"), what));
         }
-        workload.program.check().map_err(|(key, what)| at(line_of(text, key), what))?;
+        let checks = workload.program.check().and_then(|()| workload.check_variation());
+        checks.map_err(|(key, what)| at(line_saying(text, key, &what), what))?;
         Ok(workload)
     }
 }
@@ -77,6 +85,17 @@ pub fn line_of(text: &str, key: &str) -> usize {
     };
     let find = |f: &dyn Fn(&str) -> bool| text.lines().position(f).map(|i| i + 1);
     find(&|l| sets(l, key)).or_else(|| find(&|l| l.trim() == "[program]")).unwrap_or(1)
+}
+
+/// The line at fault when `what` reads "`key` is VALUE...": the first that sets `key` to that value, else as [`line_of`].
+pub fn line_saying(text: &str, key: &str, what: &str) -> usize {
+    let value =
+        what.strip_prefix(key).and_then(|w| w.strip_prefix(" is ")).and_then(|w| w.split([';', ',']).next());
+    let says = |line: &str| {
+        let mut after = line.split(key).skip(1).filter_map(|r| r.trim_start().strip_prefix('='));
+        value.is_some_and(|v| after.any(|r| r.trim_start().starts_with(v)))
+    };
+    text.lines().position(says).map_or_else(|| line_of(text, key), |i| i + 1)
 }
 
 impl Program {

@@ -17,15 +17,18 @@
 //!
 //! `kind` is `interference` ([`Interference`], PACT'16 §2.4), `parallel` ([`Parallel`]), `micro` ([`Micro`],
 //! ATC'16 §5.1) or `command` ([`Command`], a real program). `[character]` ([`Character`]) says how the program
-//! uses the memory system; only the modelled machine reads it.
+//! uses the memory system; only the modelled machine reads it. `[[phase]]` ([`Phase`]) gives characters that follow each
+//! other, `[[on]]` ([`OnMachine`]) another size for a named machine.
 
 mod character;
 pub mod draw;
 mod file;
 mod program;
+mod variation;
 
 pub use character::Character;
-pub use file::{line_at, line_of, BadWorkload, Workload};
+pub use file::{line_at, line_of, line_saying, BadWorkload, Workload};
 pub use program::{
     Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };
+pub use variation::{OnMachine, Phase};

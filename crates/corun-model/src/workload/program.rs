@@ -273,6 +273,10 @@ pub(super) fn ns<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
     parse_ns(&String::deserialize(d)?).map_err(serde::de::Error::custom)
 }
 
+pub(super) fn parse_ns_some<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    ns(d).map(Some)
+}
+
 pub(super) fn bytes<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
     parse_bytes(&String::deserialize(d)?).map_err(serde::de::Error::custom)
 }

@@ -1,0 +1,146 @@
+//! What of a program varies: its character from phase to phase, its size from machine to machine.
+
+use super::character::Character;
+use super::file::Workload;
+use super::program::{parse_ns_some, Program};
+use serde::Deserialize;
+
+/// A stretch of a program with a character of its own. Each thread goes through the phases by its own count of
+/// rounds (grains), and starts again after the last. The live host ignores phases, as it ignores characters.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Phase {
+    /// Rounds (grains) of a thread in this phase.
+    pub rounds: u64,
+    /// Its character, complete: what it leaves out has the default, not the value of `[character]`.
+    pub character: Character,
+}
+
+/// A program's size on one machine, where it differs from `[program]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct OnMachine {
+    /// The machine's name, as in its machine file.
+    pub machine: String,
+    /// Threads; absent: as in `[program]`.
+    pub threads: Option<u32>,
+    /// Iterations; absent: as in `[program]`.
+    pub iterations: Option<u64>,
+    /// Work between two synchronisations in nanoseconds; absent: as in `[program]`.
+    #[serde(default, deserialize_with = "parse_ns_some")]
+    pub grain: Option<u64>,
+}
+
+impl Workload {
+    /// The program as it is run on a machine: with that machine's `[[on]]`, if the file has one.
+    #[must_use]
+    pub fn for_machine(&self, machine: &str) -> Workload {
+        let mut w = self.clone();
+        let Some(on) = self.on.iter().find(|o| o.machine == machine) else { return w };
+        match &mut w.program {
+            Program::Parallel(p) => {
+                p.threads = on.threads.unwrap_or(p.threads);
+                p.iterations = on.iterations.unwrap_or(p.iterations);
+                p.grain = on.grain.unwrap_or(p.grain);
+            }
+            Program::Micro(m) => {
+                m.threads = on.threads.unwrap_or(m.threads);
+                m.iterations = on.iterations.unwrap_or(m.iterations);
+            }
+            Program::Interference(i) => i.threads = on.threads.unwrap_or(i.threads),
+            Program::Command(_) => {}
+        }
+        w
+    }
+
+    /// The place in `phase` of a thread's `round`-th grain; `None` for a program without phases.
+    pub fn phase_at(&self, round: u64) -> Option<usize> {
+        let all: u64 = self.phase.iter().map(|p| p.rounds).sum();
+        let mut left = round.checked_rem(all)?;
+        self.phase.iter().position(|p| {
+            let here = left < p.rounds;
+            left = left.saturating_sub(p.rounds);
+            here
+        })
+    }
+
+    /// Its character in a thread's `round`-th grain.
+    pub fn character_at(&self, round: u64) -> &Character {
+        self.phase_at(round).map_or(&self.character, |i| &self.phase[i].character)
+    }
+
+    /// Checks phases and sizes.
+    pub(super) fn check_variation(&self) -> Result<(), (&'static str, String)> {
+        if self.phase.iter().any(|p| p.rounds == 0) {
+            return Err(("rounds", "rounds is 0; a phase needs at least 1".into()));
+        }
+        self.character.check()?;
+        self.phase.iter().try_for_each(|p| p.character.check())?;
+        for on in &self.on {
+            if on.grain.is_some() && !matches!(self.program, Program::Parallel(_)) {
+                return Err(("grain", "only a parallel program has a grain to set for a machine".into()));
+            }
+            self.for_machine(&on.machine).program.check()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+schema = "corun.workload/1"
+name = "two-faced"
+
+[program]
+kind = "parallel"
+threads = 4
+iterations = 100
+
+[[phase]]
+rounds = 3
+character = { ipc = 0.8, coherence-pki = 5.0 }
+
+[[phase]]
+rounds = 2
+character = { ipc = 2.5 }
+
+[[on]]
+machine = "large"
+threads = 40
+grain = "2ms"
+"#;
+
+    #[test]
+    fn phases_follow_each_other_and_start_again() {
+        let w = Workload::parse("w.toml", TEXT).unwrap();
+        let ipc = |round| w.character_at(round).ipc;
+        let all: Vec<f64> = (0..7).map(ipc).collect();
+        assert_eq!(all, [0.8, 0.8, 0.8, 2.5, 2.5, 0.8, 0.8]);
+        let plain = TEXT.split("[[phase]]").next().unwrap();
+        assert_eq!(Workload::parse("w.toml", plain).unwrap().phase_at(7), None);
+    }
+
+    #[test]
+    fn a_program_has_the_size_that_its_file_gives_for_the_machine() {
+        let w = Workload::parse("w.toml", TEXT).unwrap();
+        let size = |machine| {
+            let Program::Parallel(p) = w.for_machine(machine).program else { panic!() };
+            (p.threads, p.iterations, p.grain)
+        };
+        assert_eq!(size("large"), (40, 100, 2_000_000));
+        assert_eq!(size("small"), (4, 100, 1_000_000));
+    }
+
+    #[test]
+    fn bad_variations_are_refused_with_their_line() {
+        let refusal = |from, to| Workload::parse("w.toml", &TEXT.replace(from, to)).unwrap_err().to_string();
+        assert_eq!(refusal("rounds = 2", "rounds = 0"), "w.toml:15: rounds is 0; a phase needs at least 1");
+        assert!(refusal("threads = 40", "threads = 0").contains("threads is 0"));
+        assert!(refusal("ipc = 2.5", "ipc = 0.0").starts_with("w.toml:16: ipc is 0; give"));
+        assert!(refusal("ipc = 2.5", "hidden = 1.5").contains("hidden is 1.5; it is a share"));
+        assert!(refusal("machine = \"large\"", "machines = \"large\"").contains("unknown field `machines`"));
+    }
+}
