@@ -91,10 +91,13 @@ pub fn line_of(text: &str, key: &str) -> usize {
 pub fn line_saying(text: &str, key: &str, what: &str) -> usize {
     let value =
         what.strip_prefix(key).and_then(|w| w.strip_prefix(" is ")).and_then(|w| w.split([';', ',']).next());
-    let says = |line: &str| {
-        let mut after = line.split(key).skip(1).filter_map(|r| r.trim_start().strip_prefix('='));
-        value.is_some_and(|v| after.any(|r| r.trim_start().starts_with(v)))
+    let same = |written: &str| {
+        let token = written.trim_start().split([',', '}', '#', ' ']).next().unwrap_or("");
+        let number = |t: &str| t.parse::<f64>().ok();
+        value.is_some_and(|v| token == v || (number(v).is_some() && number(token) == number(v)))
     };
+    let says =
+        |line: &str| line.split(key).skip(1).filter_map(|r| r.trim_start().strip_prefix('=')).any(same);
     text.lines().position(says).map_or_else(|| line_of(text, key), |i| i + 1)
 }
 
