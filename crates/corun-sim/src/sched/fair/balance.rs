@@ -1,0 +1,360 @@
+//! Load balancing: newly idle, nohz idle and periodic, after `sched_balance_rq` of Linux 6.x.
+//!
+//! A CPU pulls: it compares the groups of a domain, takes the busiest one if it is busier than its own by more
+//! than the domain tolerates, and moves waiting tasks of that group's busiest queue until the imbalance is gone.
+//! Groups are ranked as the kernel does (spare capacity, fully busy, imbalanced, overloaded); among overloaded
+//! ones load decides, otherwise numbers of tasks do.
+//!
+//! Limits: no active balance (the kernel moves a running task only for asymmetric CPUs or after repeated
+//! failure); utilisation-based migration between caches is taken as one task.
+
+use super::queues::{Discipline, Place};
+use super::Fair;
+use crate::sched::{CpuIx, Effects, Moved, TaskIx};
+
+const CAPACITY: u64 = 1024;
+/// What a newly idle CPU spends on looking at one CPU of a domain; the kernel measures it.
+const SEARCH_NS: u64 = 150;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum GroupType {
+    HasSpare,
+    FullyBusy,
+    Imbalanced,
+    Overloaded,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stats {
+    kind: GroupType,
+    weight: u64,
+    tasks: u64,
+    idle: u64,
+    load: u64,
+    index: usize,
+}
+
+impl Stats {
+    /// Load per CPU.
+    fn avg_load(&self) -> u64 {
+        self.load / self.weight
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Migrate {
+    Load(u64),
+    Tasks(u64),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Idle {
+    No,
+    Yes,
+    Newly,
+}
+
+impl<D: Discipline> Fair<D> {
+    /// A CPU ran out of tasks: tries to pull one before it idles.
+    pub(super) fn newly_idle(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> bool {
+        if self.q.overloaded.is_empty() {
+            return false;
+        }
+        for level in 0..self.domains.of_cpu[cpu].len() {
+            let domain = self.domains.of_cpu[cpu][level];
+            let cost = SEARCH_NS * self.domains.all[domain].span.len() as u64;
+            if self.q.cpus[cpu].avg_idle_ns < cost {
+                return false;
+            }
+            if self.balance(now_ns, cpu, level, Idle::Newly, fx) > 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A CPU stops being idle.
+    pub(super) fn leave_idle(&mut self, now_ns: u64, cpu: CpuIx) {
+        let state = &mut self.q.cpus[cpu];
+        let idle = now_ns - state.idle_since_ns;
+        // As the kernel's update_avg: an eighth of the difference, capped at twice the migration cost.
+        state.avg_idle_ns = if idle >= state.avg_idle_ns {
+            state.avg_idle_ns + (idle - state.avg_idle_ns) / 8
+        } else {
+            state.avg_idle_ns - (state.avg_idle_ns - idle) / 8
+        }
+        .min(2 * self.opts.migration_cost_ns);
+    }
+
+    /// Balances the domains of a busy CPU whose interval is over.
+    pub(super) fn periodic(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) {
+        for level in 0..self.domains.of_cpu[cpu].len() {
+            self.balance_if_due(now_ns, cpu, level, Idle::No, fx);
+        }
+    }
+
+    /// Idle CPUs balance when some busy CPU has tasks to give.
+    pub(super) fn nohz_idle(&mut self, now_ns: u64, fx: &mut Effects) {
+        let mut from = 0;
+        while let Some(cpu) = self.q.idle.next(from) {
+            if self.q.overloaded.is_empty() {
+                return;
+            }
+            from = cpu + 1;
+            for level in 0..self.domains.of_cpu[cpu].len() {
+                if self.balance_if_due(now_ns, cpu, level, Idle::Yes, fx) > 0 {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn balance_if_due(&mut self, now_ns: u64, cpu: CpuIx, level: usize, idle: Idle, fx: &mut Effects) -> u64 {
+        let weight = self.domains.all[self.domains.of_cpu[cpu][level]].span.len() as u64;
+        let least = weight * 1_000_000;
+        let state = &mut self.q.cpus[cpu];
+        state.interval_ns[level] = state.interval_ns[level].clamp(least, 2 * least);
+        let mut interval = state.interval_ns[level];
+        if idle == Idle::No {
+            interval = interval * 16 - self.opts.tick_ns.min(interval);
+        }
+        if now_ns < state.balanced_ns[level] + interval {
+            return 0;
+        }
+        state.balanced_ns[level] = now_ns;
+        let moved = self.balance(now_ns, cpu, level, idle, fx);
+        let state = &mut self.q.cpus[cpu];
+        state.interval_ns[level] =
+            if moved > 0 { least } else { (2 * state.interval_ns[level]).min(2 * least) };
+        moved
+    }
+
+    /// Pulls to `cpu` within one domain; returns how many tasks came.
+    fn balance(&mut self, now_ns: u64, cpu: CpuIx, level: usize, idle: Idle, fx: &mut Effects) -> u64 {
+        let domain = self.domains.of_cpu[cpu][level];
+        if idle != Idle::Newly && !self.should_balance(cpu, domain) {
+            return 0;
+        }
+        let Some((busiest_group, migrate)) = self.find_imbalance(now_ns, cpu, domain, idle) else {
+            self.q.cpus[cpu].failed[level] = 0;
+            return 0;
+        };
+        let group = &self.domains.all[domain].groups[busiest_group];
+        let busiest =
+            group.iter().copied().filter(|&c| c != cpu && self.q.rqs[c].runnable > 1).max_by_key(|&c| {
+                match migrate {
+                    Migrate::Load(_) => (self.q.rqs[c].avg.load, usize::MAX - c),
+                    Migrate::Tasks(_) => (u64::from(self.q.rqs[c].runnable), usize::MAX - c),
+                }
+            });
+        let Some(busiest) = busiest else { return 0 };
+        let moved = self.pull(now_ns, cpu, busiest, level, migrate, idle, fx);
+        let failed = &mut self.q.cpus[cpu].failed[level];
+        if moved > 0 {
+            *failed = 0;
+        } else if idle != Idle::Newly {
+            *failed += 1;
+        }
+        moved
+    }
+
+    /// Only one CPU of a group balances for it: the first idle one, or the first of all.
+    fn should_balance(&self, cpu: CpuIx, domain: usize) -> bool {
+        let groups = &self.domains.all[domain].groups;
+        let group = groups.iter().find(|g| g.contains(&cpu)).expect("a CPU is in a group of its domain");
+        let idle = group.iter().copied().find(|&c| self.q.idle.contains(c));
+        idle.unwrap_or(group[0]) == cpu
+    }
+
+    fn stats(&mut self, now_ns: u64, domain: usize, index: usize) -> Stats {
+        let pct = self.domains.all[domain].imbalance_pct;
+        let (mut tasks, mut idle, mut load, mut util, mut runnable) = (0, 0, 0, 0, 0);
+        let n = self.domains.all[domain].groups[index].len();
+        for i in 0..n {
+            let cpu = self.domains.all[domain].groups[index][i];
+            self.q.touch_rq(now_ns, cpu as u32);
+            let rq = &self.q.rqs[cpu];
+            tasks += u64::from(rq.runnable);
+            idle += u64::from(self.q.idle.contains(cpu));
+            load += rq.avg.load;
+            util += rq.avg.util;
+            runnable += rq.avg.runnable;
+        }
+        let (weight, capacity) = (n as u64, n as u64 * CAPACITY);
+        let overloaded = tasks > weight && (capacity * 100 < util * pct || capacity * pct < runnable * 100);
+        let has_capacity =
+            tasks < weight || (capacity * pct >= runnable * 100 && capacity * 100 > util * pct);
+        let kind = match (overloaded, has_capacity) {
+            (true, _) => GroupType::Overloaded,
+            (false, true) => GroupType::HasSpare,
+            (false, false) => GroupType::FullyBusy,
+        };
+        Stats { kind, weight, tasks, idle, load, index }
+    }
+
+    /// The busiest group of a domain and what to take from it, if it is worth it.
+    fn find_imbalance(
+        &mut self,
+        now_ns: u64,
+        cpu: CpuIx,
+        domain: usize,
+        idle: Idle,
+    ) -> Option<(usize, Migrate)> {
+        let groups = self.domains.all[domain].groups.len();
+        let mut local = None;
+        let mut busiest: Option<Stats> = None;
+        let (mut total_load, mut total_weight) = (0, 0);
+        for i in 0..groups {
+            let s = self.stats(now_ns, domain, i);
+            total_load += s.load;
+            total_weight += s.weight;
+            if self.domains.all[domain].groups[i].contains(&cpu) {
+                local = Some(s);
+            } else if s.tasks > 0 && busiest.is_none_or(|b| is_busier(&s, &b)) {
+                busiest = Some(s);
+            }
+        }
+        let (local, busiest) = (local.expect("a CPU is in a group of its domain"), busiest?);
+        if local.kind > busiest.kind {
+            return None;
+        }
+        let average = total_load / total_weight;
+        let pct = self.domains.all[domain].imbalance_pct;
+        if local.kind == GroupType::Overloaded
+            && (local.avg_load() >= busiest.avg_load()
+                || local.avg_load() >= average
+                || 100 * busiest.avg_load() <= pct * local.avg_load())
+        {
+            return None;
+        }
+        // Linux prefers siblings where the child domain is not a NUMA node: it evens out numbers of tasks.
+        let surplus = sibling_imbalance(&busiest, &local);
+        let even_out = self.within_cache(domain) && local.kind == GroupType::HasSpare && surplus > 1;
+        if !even_out && busiest.kind != GroupType::Overloaded {
+            let idle_enough = busiest.weight > 1 && local.idle <= busiest.idle + 1;
+            if idle == Idle::No || idle_enough || busiest.tasks <= 1 {
+                return None;
+            }
+        }
+        if local.kind == GroupType::HasSpare {
+            if busiest.kind > GroupType::FullyBusy && !self.within_cache(domain) {
+                return Some((busiest.index, Migrate::Tasks(1)));
+            }
+            let imbalance = if busiest.weight == 1 || self.within_cache(domain) {
+                surplus
+            } else {
+                local.idle.saturating_sub(busiest.idle)
+            };
+            return (imbalance >= 2).then_some((busiest.index, Migrate::Tasks(imbalance / 2)));
+        }
+        if local.avg_load() >= busiest.avg_load() || local.avg_load() >= average {
+            return None;
+        }
+        let give = busiest.avg_load().saturating_sub(average) * busiest.weight;
+        let take = (average - local.avg_load()) * local.weight;
+        Some((busiest.index, Migrate::Load(give.min(take))))
+    }
+
+    /// Moves waiting tasks from `from` to `to` until the imbalance is gone.
+    #[allow(clippy::too_many_arguments)]
+    fn pull(
+        &mut self,
+        now_ns: u64,
+        to: CpuIx,
+        from: CpuIx,
+        level: usize,
+        migrate: Migrate,
+        idle: Idle,
+        fx: &mut Effects,
+    ) -> u64 {
+        let domain = self.domains.of_cpu[to][level];
+        let failed = self.q.cpus[to].failed[level];
+        let hot_allowed = failed > self.domains.all[domain].cache_nice_tries
+            || self.domains.all[domain].level == super::domains::Level::Smt;
+        let mut left = match migrate {
+            Migrate::Load(x) | Migrate::Tasks(x) => x,
+        };
+        let mut moved = 0;
+        for task in self.waiting_on(from) {
+            if left == 0 || self.q.rqs[from].runnable <= 1 {
+                break;
+            }
+            let entity = self.q.tasks[task].entity;
+            let hot = now_ns.saturating_sub(self.q.e(entity).exec_start_ns) < self.opts.migration_cost_ns
+                && self.q.e(entity).ran_ns > 0;
+            if !self.q.tasks[task].allowed(to) || hot && !hot_allowed {
+                continue;
+            }
+            match migrate {
+                Migrate::Load(_) => {
+                    self.q.touch(now_ns, entity);
+                    let load = self.q.task_load(task).max(1);
+                    if load >> failed.min(32) > left {
+                        continue;
+                    }
+                    left = left.saturating_sub(load);
+                }
+                Migrate::Tasks(_) => left -= 1,
+            }
+            self.dequeue(now_ns, task, false, false);
+            self.enqueue(now_ns, task, to, Place::Moved);
+            fx.moved.push(Moved { task, to });
+            moved += 1;
+            if idle == Idle::Newly {
+                break;
+            }
+            self.check_preempt(now_ns, to, task, fx);
+        }
+        moved
+    }
+
+    /// Tasks that wait on a CPU, the one that last ran longest ago first (the tail of the kernel's list).
+    fn waiting_on(&self, cpu: CpuIx) -> Vec<TaskIx> {
+        /// `sched_nr_migrate`: no more than this are looked at.
+        const MOST: usize = 32;
+        let mut found = Vec::new();
+        let mut queues = vec![cpu as u32];
+        while let Some(rq) = queues.pop() {
+            let mut groups = Vec::new();
+            let mut visit = |e: u32| {
+                let entity = self.q.e(e);
+                if entity.my_rq != super::tree::NIL {
+                    groups.push(entity.my_rq);
+                } else if !entity.delayed {
+                    found.push(entity.task);
+                }
+                found.len() < MOST
+            };
+            self.q.nodes.visit(self.q.rq(rq).root, &mut visit);
+            let curr = self.q.rq(rq).curr;
+            if curr != super::tree::NIL && self.q.e(curr).my_rq != super::tree::NIL {
+                groups.push(self.q.e(curr).my_rq);
+            }
+            queues.extend(groups);
+        }
+        found.sort_by_key(|&t| (self.q.e(self.q.tasks[t].entity).exec_start_ns, t));
+        found
+    }
+}
+
+/// Whether `a` is a busier group than `b` (`update_sd_pick_busiest`).
+fn is_busier(a: &Stats, b: &Stats) -> bool {
+    if a.kind != b.kind {
+        return a.kind > b.kind;
+    }
+    match a.kind {
+        GroupType::HasSpare => (b.idle, a.tasks) > (a.idle, b.tasks),
+        _ => a.avg_load() > b.avg_load(),
+    }
+}
+
+/// How many tasks the busiest group has beyond the local one (`sibling_imbalance`).
+fn sibling_imbalance(busiest: &Stats, local: &Stats) -> u64 {
+    let (a, b) = (busiest.tasks * local.weight, local.tasks * busiest.weight);
+    let surplus = a.saturating_sub(b) * 2 / (busiest.weight + local.weight);
+    if surplus <= 1 && local.tasks == 0 && busiest.tasks > 1 {
+        2
+    } else {
+        surplus
+    }
+}

@@ -1,0 +1,131 @@
+//! CFS: the completely fair scheduler of Linux 2.6.32 to 3.14, which the papers' machines ran.
+//!
+//! The entity with the least virtual run time runs. A tick takes the CPU from an entity that has had its part of
+//! the scheduling period; a waking entity takes it when its virtual run time lies more than the wake-up
+//! granularity behind. Sleepers come back at most half a latency behind the queue (GENTLE_FAIR_SLEEPERS), new
+//! tasks start one virtual slice ahead of it (START_DEBIT). Source: `kernel/sched/fair.c` of those versions.
+//!
+//! Limits: no buddies (LAST_BUDDY, `yield_to`); placement and balancing are the later kernel's, which weighs
+//! load alike but tries harder to find an idle CPU than 2.6.32 did. PELT came with 3.8: before it, loads were
+//! instantaneous weights.
+
+use super::queues::{virtual_ns, Discipline, Entity, Place, Queues};
+use super::tree::NIL;
+use super::{granularity_factor, Fair, FairOptions};
+use crate::streams::Stream;
+use corun_model::Machine;
+
+/// The CFS discipline.
+#[derive(Clone, Copy, Debug)]
+pub struct CfsRules {
+    latency_ns: u64,
+    min_granularity_ns: u64,
+    wakeup_granularity_ns: u64,
+}
+
+/// Linux's scheduler from 2.6.23 to 6.5.
+pub type Cfs = Fair<CfsRules>;
+
+impl Cfs {
+    /// CFS on a machine: latency 6 ms, granularity 0.75 ms, wake-up granularity 1 ms, each × (1 + log2 CPUs).
+    pub fn new(machine: &Machine, opts: FairOptions, slices: Stream) -> Cfs {
+        let factor = granularity_factor(machine.cpu_count());
+        let rules = CfsRules {
+            latency_ns: 6_000_000 * factor,
+            min_granularity_ns: 750_000 * factor,
+            wakeup_granularity_ns: 1_000_000 * factor,
+        };
+        Fair::with(machine, rules, opts, slices)
+    }
+}
+
+impl CfsRules {
+    /// An entity's part of the scheduling period, in nanoseconds.
+    fn slice_ns(&self, q: &Queues, rq: u32, e: u32) -> u64 {
+        let entity = q.e(e);
+        if entity.custom.is_some() {
+            return entity.slice;
+        }
+        let nr = u64::from(q.rq(rq).nr + u32::from(!entity.on_rq));
+        let period = self.latency_ns.max(nr * self.min_granularity_ns);
+        let total = q.rq(rq).weight + if entity.on_rq { 0 } else { entity.weight };
+        (u128::from(period) * u128::from(entity.weight) / u128::from(total.max(1))) as u64
+    }
+}
+
+impl Discipline for CfsRules {
+    const NAME: &'static str = "cfs";
+
+    fn key(&self, e: &Entity) -> i64 {
+        e.vruntime
+    }
+
+    fn place(&self, q: &mut Queues, rq: u32, e: u32, why: Place) {
+        let zero = q.rq(rq).zero;
+        let was = q.e(e).rq;
+        let vruntime = match why {
+            Place::Reweighted => q.e(e).vruntime,
+            // `vlag` holds the position relative to the old queue's zero.
+            Place::Moved => zero + q.e(e).vlag,
+            Place::Initial => zero + virtual_ns(self.slice_ns(q, rq, e), q.e(e).weight),
+            Place::Wakeup => {
+                let here = if was == NIL || was == rq { 0 } else { zero - q.rq(was).zero };
+                (zero - self.latency_ns as i64 / 2).max(q.e(e).vruntime + here)
+            }
+        };
+        q.e_mut(e).vruntime = vruntime;
+        q.renew_slice(e, self.latency_ns);
+    }
+
+    fn leave(&self, q: &mut Queues, rq: u32, e: u32, _: bool) {
+        let zero = q.rq(rq).zero;
+        let entity = q.e_mut(e);
+        entity.vlag = entity.vruntime - zero;
+    }
+
+    fn delays_dequeue(&self, _: &Queues, _: u32, _: u32) -> bool {
+        false
+    }
+
+    fn requeue_delayed(&self, _: &mut Queues, _: u32, _: u32) {
+        unreachable!("CFS delays nobody")
+    }
+
+    fn ran(&self, _: &mut Queues, _: u32, _: u32) -> bool {
+        false
+    }
+
+    fn tick(&self, q: &Queues, rq: u32, e: u32) -> bool {
+        let ideal = self.slice_ns(q, rq, e);
+        let ran = q.e(e).ran_ns - q.e(e).ran_at_pick_ns;
+        if ran > ideal {
+            return true;
+        }
+        if ran < self.min_granularity_ns {
+            return false;
+        }
+        let first = q.nodes.first(q.rq(rq).root);
+        first.is_some_and(|first| q.e(e).vruntime - q.e(first).vruntime > ideal as i64)
+    }
+
+    fn choose(&self, q: &Queues, rq: u32) -> Option<u32> {
+        let queue = q.rq(rq);
+        let running = (queue.curr != NIL && q.e(queue.curr).on_rq).then_some(queue.curr);
+        let first = q.nodes.first(queue.root);
+        match (running, first) {
+            (Some(r), Some(f)) if q.e(r).vruntime < q.e(f).vruntime => Some(r),
+            (r, f) => f.or(r),
+        }
+    }
+
+    fn chosen(&self, _: &mut Queues, _: u32, _: u32) {}
+
+    fn preempts(&self, q: &mut Queues, _: u32, curr: u32, new: u32) -> bool {
+        let behind = q.e(curr).vruntime - q.e(new).vruntime;
+        behind > virtual_ns(self.wakeup_granularity_ns, q.e(new).weight)
+    }
+
+    fn default_slice_ns(&self) -> u64 {
+        self.latency_ns
+    }
+}

@@ -1,0 +1,181 @@
+//! EEVDF: earliest eligible virtual deadline first, as in Linux 6.12 to 6.18.
+//!
+//! An entity's lag is what it is owed, `V - v`; it is eligible when that is not negative; among the eligible the
+//! one with the earliest deadline `v + slice / weight` runs (Stoica and Abdel-Wahab, 1995). Of the kernel's
+//! features this has PLACE_LAG, PLACE_DEADLINE_INITIAL, PLACE_REL_DEADLINE, RUN_TO_PARITY, PREEMPT_SHORT,
+//! DELAY_DEQUEUE and DELAY_ZERO, which are on by default. Preemption of a running entity happens when its CPU
+//! comes to reschedule: at a tick, or when a wake-up brings the queue's accounts up to date. A slice shorter than
+//! the tick therefore lasts to the tick when nothing wakes up.
+//!
+//! Limits: no buddies (NEXT_BUDDY is off by default), no SCHED_IDLE.
+
+use super::queues::{virtual_ns, Discipline, Entity, Place, Queues};
+use super::tree::NIL;
+use super::{granularity_factor, Fair, FairOptions};
+use crate::streams::Stream;
+use corun_model::Machine;
+
+/// The EEVDF discipline.
+#[derive(Clone, Copy, Debug)]
+pub struct EevdfRules {
+    base_slice_ns: u64,
+    tick_ns: u64,
+}
+
+/// Linux's scheduler since 6.6.
+pub type Eevdf = Fair<EevdfRules>;
+
+impl Eevdf {
+    /// EEVDF on a machine. The base slice is `base_slice_ns`, or 0.7 ms × (1 + log2 CPUs) as Linux scales it.
+    pub fn new(machine: &Machine, opts: FairOptions, base_slice_ns: Option<u64>, slices: Stream) -> Eevdf {
+        let base_slice_ns = base_slice_ns.unwrap_or(700_000 * granularity_factor(machine.cpu_count()));
+        Fair::with(machine, EevdfRules { base_slice_ns, tick_ns: opts.tick_ns }, opts, slices)
+    }
+}
+
+impl EevdfRules {
+    fn set_lag(&self, q: &mut Queues, rq: u32, e: u32) {
+        let lag = q.avg_vruntime(rq) - q.e(e).vruntime;
+        let limit = virtual_ns((2 * q.e(e).slice).max(self.tick_ns), q.e(e).weight);
+        q.e_mut(e).vlag = lag.clamp(-limit, limit);
+    }
+
+    /// Whom to run: the earliest eligible deadline, where the running entity keeps the CPU while `protected`.
+    fn best(&self, q: &Queues, rq: u32, protected: bool) -> Option<u32> {
+        let queue = q.rq(rq);
+        let running = (queue.curr != NIL && q.e(queue.curr).on_rq).then_some(queue.curr);
+        if queue.nr == 1 {
+            return running.or_else(|| q.nodes.first(queue.root));
+        }
+        let running = running.filter(|&e| q.eligible(rq, q.e(e).vruntime));
+        if let Some(e) = running.filter(|&e| protected && q.e(e).vruntime < q.e(e).vprot) {
+            return Some(e);
+        }
+        let waiting = q.nodes.first_eligible(queue.root, |v| q.eligible(rq, v));
+        match (running, waiting) {
+            (Some(r), Some(w)) if q.e(r).deadline < q.e(w).deadline => Some(r),
+            (_, Some(w)) => Some(w),
+            // Rounding can leave nobody eligible for an instant; the earliest deadline then stands in.
+            (r, None) => {
+                r.or_else(|| q.nodes.first(queue.root)).or((queue.curr != NIL).then_some(queue.curr))
+            }
+        }
+    }
+}
+
+impl Discipline for EevdfRules {
+    const NAME: &'static str = "eevdf";
+
+    fn key(&self, e: &Entity) -> i64 {
+        e.deadline
+    }
+
+    fn place(&self, q: &mut Queues, rq: u32, e: u32, why: Place) {
+        q.renew_slice(e, self.base_slice_ns);
+        let mut lag = 0;
+        let load = q.competing_weight(rq);
+        if q.rq(rq).nr > 0 && q.e(e).vlag != 0 && load > 0 {
+            // The entity's own arrival shifts V; the lag is stretched so that it still has it afterwards.
+            lag = (i128::from(q.e(e).vlag) * (load + i128::from(q.e(e).weight)) / load) as i64;
+        }
+        let vruntime = q.avg_vruntime(rq) - lag;
+        let entity = q.e_mut(e);
+        entity.vruntime = vruntime;
+        if entity.rel_deadline {
+            entity.deadline += vruntime;
+            entity.rel_deadline = false;
+            return;
+        }
+        let mut request = virtual_ns(entity.slice, entity.weight);
+        if why == Place::Initial {
+            request /= 2;
+        }
+        entity.deadline = vruntime + request;
+    }
+
+    fn leave(&self, q: &mut Queues, rq: u32, e: u32, sleeps: bool) {
+        self.set_lag(q, rq, e);
+        let entity = q.e_mut(e);
+        if entity.delayed && entity.vlag > 0 {
+            entity.vlag = 0;
+        }
+        if !sleeps {
+            entity.deadline -= entity.vruntime;
+            entity.rel_deadline = true;
+        }
+    }
+
+    fn delays_dequeue(&self, q: &Queues, rq: u32, e: u32) -> bool {
+        !q.eligible(rq, q.e(e).vruntime)
+    }
+
+    fn requeue_delayed(&self, q: &mut Queues, rq: u32, e: u32) {
+        self.set_lag(q, rq, e);
+        if q.e(e).vlag <= 0 {
+            return;
+        }
+        let waits = q.rq(rq).curr != e;
+        q.rq_mut(rq).nr -= 1;
+        if waits {
+            q.tree_remove(rq, e);
+        }
+        q.e_mut(e).vlag = 0;
+        self.place(q, rq, e, Place::Wakeup);
+        if waits {
+            let key = self.key(q.e(e));
+            q.tree_insert(rq, e, key);
+        }
+        q.rq_mut(rq).nr += 1;
+    }
+
+    fn ran(&self, q: &mut Queues, rq: u32, e: u32) -> bool {
+        let over = q.e(e).vruntime >= q.e(e).deadline;
+        if over {
+            q.renew_slice(e, self.base_slice_ns);
+            let entity = q.e_mut(e);
+            entity.deadline = entity.vruntime + virtual_ns(entity.slice, entity.weight);
+        }
+        let _ = rq;
+        over || q.e(e).vruntime >= q.e(e).vprot
+    }
+
+    fn tick(&self, _: &Queues, _: u32, _: u32) -> bool {
+        false
+    }
+
+    fn choose(&self, q: &Queues, rq: u32) -> Option<u32> {
+        self.best(q, rq, true)
+    }
+
+    fn chosen(&self, q: &mut Queues, rq: u32, e: u32) {
+        let least = q.least_slice(rq).min(q.e(e).slice);
+        let entity = q.e_mut(e);
+        entity.vprot = entity.deadline;
+        if least != entity.slice {
+            entity.vprot = entity.vprot.min(entity.vruntime + virtual_ns(least, entity.weight));
+        }
+    }
+
+    fn preempts(&self, q: &mut Queues, rq: u32, curr: u32, new: u32) -> bool {
+        let shorter = q.e(new).slice < q.e(curr).slice
+            && q.eligible(rq, q.e(new).vruntime)
+            && (q.e(new).deadline < q.e(curr).deadline || !q.eligible(rq, q.e(curr).vruntime));
+        if self.best(q, rq, !shorter) == Some(new) {
+            if shorter {
+                let vruntime = q.e(curr).vruntime;
+                q.e_mut(curr).vprot = vruntime;
+            }
+            return true;
+        }
+        if shorter {
+            let least = q.least_slice(rq);
+            let entity = q.e_mut(curr);
+            entity.vprot = entity.vprot.min(entity.vruntime + virtual_ns(least, entity.weight));
+        }
+        false
+    }
+
+    fn default_slice_ns(&self) -> u64 {
+        self.base_slice_ns
+    }
+}

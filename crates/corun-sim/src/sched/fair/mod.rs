@@ -1,0 +1,548 @@
+//! Linux's fair scheduling class: what EEVDF and CFS have in common, from `kernel/sched/fair.c`.
+//!
+//! This file is the class itself: entities join and leave the hierarchy (task, group, CPU), run, tick and get
+//! picked. Its parts:
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | [`queues`] | entities, queues, virtual time, group shares; the trait [`Discipline`](queues::Discipline) |
+//! | [`eevdf`], [`cfs`] | the two disciplines |
+//! | [`tree`], [`pelt`] | the augmented tree; the load averages |
+//! | [`domains`] | spans of CPUs |
+//! | [`placement`] | where a waking or new task goes |
+//! | [`balance`] | newly-idle, nohz-idle and periodic balancing |
+//!
+//! Not modelled: bandwidth quotas, core scheduling, cpusets other than affinity, NUMA balancing, SCHED_IDLE,
+//! energy-aware placement, more than two levels of groups.
+
+pub mod balance;
+pub mod cfs;
+pub mod domains;
+pub mod eevdf;
+pub mod pelt;
+pub mod placement;
+pub mod queues;
+pub mod tree;
+
+use super::{CpuIx, Effects, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
+use crate::cpu_set::CpuSet;
+use crate::streams::Stream;
+use corun_model::Machine;
+use domains::Domains;
+use queues::{virtual_ns, Discipline, Group, Place, Queues, TaskState, NICE_0, RESOLUTION};
+use std::rc::Rc;
+use tree::NIL;
+
+/// What both disciplines need of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FairOptions {
+    /// Distance between ticks in nanoseconds: 4 ms at HZ=250.
+    pub tick_ns: u64,
+    /// A task that ran less than this ago is cache-hot and not moved lightly (`sched_migration_cost`, 500 µs).
+    pub migration_cost_ns: u64,
+}
+
+impl Default for FairOptions {
+    fn default() -> FairOptions {
+        FairOptions { tick_ns: 4_000_000, migration_cost_ns: 500_000 }
+    }
+}
+
+/// A fair scheduler of one discipline.
+#[derive(Debug)]
+pub struct Fair<D> {
+    q: Queues,
+    d: D,
+    domains: Domains,
+    opts: FairOptions,
+    jiffy: u64,
+}
+
+/// `1 + log2(CPUs)`, at most 8 CPUs counted: what Linux scales its granularities by.
+fn granularity_factor(cpus: usize) -> u64 {
+    1 + u64::from(cpus.clamp(1, 8).ilog2())
+}
+
+impl<D: Discipline> Fair<D> {
+    /// The scheduler of a machine; `slices` draws slices that are given as a range.
+    pub fn with(machine: &Machine, d: D, opts: FairOptions, slices: Stream) -> Fair<D> {
+        let domains = Domains::of(machine);
+        let levels: Vec<usize> = domains.of_cpu.iter().map(Vec::len).collect();
+        Fair { q: Queues::new(&levels, slices), d, domains, opts, jiffy: 0 }
+    }
+
+    /// Accounts the running entity of a queue up to now.
+    fn update_curr(&mut self, now_ns: u64, rq: u32) {
+        let curr = self.q.rq(rq).curr;
+        if curr == NIL {
+            return;
+        }
+        let e = self.q.e_mut(curr);
+        let ran = now_ns - e.exec_start_ns;
+        if ran == 0 {
+            return;
+        }
+        e.exec_start_ns = now_ns;
+        e.ran_ns += ran;
+        e.vruntime += virtual_ns(ran, e.weight);
+        let over = self.d.ran(&mut self.q, rq, curr);
+        self.q.advance_zero(rq);
+        if over && self.q.rq(rq).nr > 1 {
+            let cpu = self.q.rq(rq).cpu;
+            self.q.cpus[cpu].resched = true;
+        }
+    }
+
+    /// One entity joins one queue.
+    fn enqueue_entity(&mut self, now_ns: u64, rq: u32, e: u32, why: Place) {
+        self.update_curr(now_ns, rq);
+        self.q.touch_rq(now_ns, rq);
+        self.q.touch(now_ns, e);
+        if self.q.e(e).my_rq != NIL {
+            let share = self.q.group_share(self.q.e(e).my_rq);
+            self.reweight(now_ns, e, share);
+        }
+        self.d.place(&mut self.q, rq, e, why);
+        let entity = self.q.e_mut(e);
+        (entity.rq, entity.on_rq) = (rq, true);
+        let (key, weight) = (self.d.key(self.q.e(e)), self.q.e(e).weight);
+        self.q.tree_insert(rq, e, key);
+        let q = self.q.rq_mut(rq);
+        q.nr += 1;
+        q.weight += weight;
+    }
+
+    /// One entity leaves one queue, or stays delayed on it (`false`).
+    fn dequeue_entity(&mut self, now_ns: u64, rq: u32, e: u32, sleeps: bool, may_delay: bool) -> bool {
+        self.update_curr(now_ns, rq);
+        self.q.touch_rq(now_ns, rq);
+        self.q.touch(now_ns, e);
+        if sleeps && may_delay && self.d.delays_dequeue(&self.q, rq, e) {
+            self.q.e_mut(e).delayed = true;
+            return false;
+        }
+        self.d.leave(&mut self.q, rq, e, sleeps);
+        if self.q.rq(rq).curr != e {
+            self.q.tree_remove(rq, e);
+        }
+        let weight = self.q.e(e).weight;
+        let entity = self.q.e_mut(e);
+        (entity.on_rq, entity.delayed) = (false, false);
+        let q = self.q.rq_mut(rq);
+        q.nr -= 1;
+        q.weight -= weight;
+        self.q.advance_zero(rq);
+        true
+    }
+
+    /// A delayed entity runs again from where it is.
+    fn requeue_delayed(&mut self, now_ns: u64, rq: u32, e: u32) {
+        self.q.touch_rq(now_ns, rq);
+        self.q.touch(now_ns, e);
+        self.d.requeue_delayed(&mut self.q, rq, e);
+        self.q.e_mut(e).delayed = false;
+    }
+
+    /// A task joins its CPU's hierarchy.
+    fn enqueue(&mut self, now_ns: u64, task: TaskIx, cpu: CpuIx, why: Place) {
+        let mut e = self.q.tasks[task].entity;
+        if self.q.e(e).delayed {
+            let rq = self.q.e(e).rq;
+            self.update_curr(now_ns, rq);
+            self.requeue_delayed(now_ns, rq, e);
+            self.add_runnable(now_ns, rq, 1);
+            return;
+        }
+        let group = self.q.tasks[task].group;
+        let mut rq = self.q.rq_of(group, cpu, self.d.default_slice_ns());
+        self.move_load(now_ns, e, rq);
+        self.q.tasks[task].cpu = cpu;
+        let (leaf, mut why) = (rq, why);
+        loop {
+            self.enqueue_entity(now_ns, rq, e, why);
+            let owner = self.q.rq(rq).owner;
+            if owner == NIL {
+                break;
+            }
+            let slice = self.q.least_slice(rq);
+            (e, rq, why) = (owner, cpu as u32, Place::Wakeup);
+            if self.q.e(e).on_rq {
+                if self.q.e(e).delayed {
+                    self.update_curr(now_ns, rq);
+                    self.requeue_delayed(now_ns, rq, e);
+                }
+                break;
+            }
+            self.q.e_mut(e).slice = slice;
+        }
+        self.add_runnable(now_ns, leaf, 1);
+        self.reshare(now_ns, leaf);
+    }
+
+    /// A task leaves its CPU's hierarchy. `false`: it stays delayed.
+    fn dequeue(&mut self, now_ns: u64, task: TaskIx, sleeps: bool, may_delay: bool) -> bool {
+        let mut e = self.q.tasks[task].entity;
+        let leaf = self.q.e(e).rq;
+        let was_delayed = self.q.e(e).delayed;
+        let mut rq = leaf;
+        let gone = self.dequeue_entity(now_ns, rq, e, sleeps, may_delay);
+        if !was_delayed {
+            self.add_runnable(now_ns, leaf, -1);
+        }
+        if !gone {
+            return false;
+        }
+        while self.q.rq(rq).owner != NIL {
+            e = self.q.rq(rq).owner;
+            if self.q.rq(rq).nr > 0 {
+                let slice = self.q.least_slice(rq);
+                self.q.e_mut(e).slice = slice;
+                break;
+            }
+            // A group that empties has gone to sleep, whatever its last task did.
+            rq = self.q.e(e).rq;
+            if !self.dequeue_entity(now_ns, rq, e, true, true) {
+                break;
+            }
+        }
+        self.reshare(now_ns, leaf);
+        true
+    }
+
+    /// Counts runnable tasks up the hierarchy.
+    fn add_runnable(&mut self, now_ns: u64, leaf: u32, by: i32) {
+        let cpu = self.q.rq(leaf).cpu;
+        self.q.rq_mut(leaf).runnable = self.q.rq(leaf).runnable.strict_add_signed(by);
+        if leaf != cpu as u32 {
+            self.q.touch_rq(now_ns, cpu as u32);
+            self.q.rqs[cpu].runnable = self.q.rqs[cpu].runnable.strict_add_signed(by);
+        }
+        self.q.mark(cpu);
+    }
+
+    /// A task that joins another queue takes its load average along.
+    fn move_load(&mut self, now_ns: u64, e: u32, to: u32) {
+        let from = self.q.e(e).rq;
+        if from == to {
+            return;
+        }
+        self.q.touch(now_ns, e);
+        let avg = self.q.e(e).avg;
+        if from != NIL {
+            self.q.touch_rq(now_ns, from);
+            self.q.rq_mut(from).avg.detach(&avg);
+        }
+        self.q.touch_rq(now_ns, to);
+        self.q.rq_mut(to).avg.attach(&avg);
+    }
+
+    /// Gives a group's entity on this CPU the weight that its load here deserves (`update_cfs_group`).
+    fn reshare(&mut self, now_ns: u64, leaf: u32) {
+        let e = self.q.rq(leaf).owner;
+        if e == NIL || !self.q.e(e).on_rq {
+            return;
+        }
+        self.q.touch_rq(now_ns, leaf);
+        let (share, weight) = (self.q.group_share(leaf), self.q.e(e).weight);
+        // The kernel re-weights on any difference; one below 1/128 changes no decision and is not worth a sift.
+        if share.abs_diff(weight) > weight / 128 {
+            self.reweight(now_ns, e, share);
+        }
+    }
+
+    fn reweight(&mut self, now_ns: u64, e: u32, weight: u64) {
+        let rq = self.q.e(e).rq;
+        let old = self.q.e(e).weight;
+        let queued = self.q.e(e).on_rq;
+        let waits = queued && self.q.rq(rq).curr != e;
+        if queued {
+            self.update_curr(now_ns, rq);
+            self.q.touch_rq(now_ns, rq);
+            self.q.touch(now_ns, e);
+            self.d.leave(&mut self.q, rq, e, false);
+            if waits {
+                self.q.tree_remove(rq, e);
+            }
+            self.q.e_mut(e).on_rq = false;
+            let q = self.q.rq_mut(rq);
+            q.nr -= 1;
+            q.weight -= old;
+        }
+        let scale = |x: i64| (i128::from(x) * i128::from(old) / i128::from(weight)) as i64;
+        let entity = self.q.e_mut(e);
+        entity.vlag = scale(entity.vlag);
+        if entity.rel_deadline {
+            entity.deadline = scale(entity.deadline);
+        }
+        entity.weight = weight;
+        if queued {
+            self.d.place(&mut self.q, rq, e, Place::Reweighted);
+            self.q.e_mut(e).on_rq = true;
+            if waits {
+                let key = self.d.key(self.q.e(e));
+                self.q.tree_insert(rq, e, key);
+            }
+            let q = self.q.rq_mut(rq);
+            q.nr += 1;
+            q.weight += weight;
+        }
+    }
+
+    /// Whether a task that just woke on a busy CPU takes it from the running one.
+    fn preempts_at_wakeup(&mut self, now_ns: u64, cpu: CpuIx, task: TaskIx) -> bool {
+        let Some(curr) = self.q.cpus[cpu].curr else { return true };
+        if self.q.tasks[task].batch {
+            return false;
+        }
+        let (mut a, mut b) = (self.q.tasks[curr].entity, self.q.tasks[task].entity);
+        if self.q.e(a).rq != self.q.e(b).rq {
+            a = self.top(a);
+            b = self.top(b);
+        }
+        let rq = self.q.e(a).rq;
+        if a == b || rq != self.q.e(b).rq {
+            return false;
+        }
+        self.update_curr(now_ns, rq);
+        self.d.preempts(&mut self.q, rq, a, b)
+    }
+
+    /// The entity on the CPU's own queue that stands for this one.
+    fn top(&self, e: u32) -> u32 {
+        match self.q.rq(self.q.e(e).rq).owner {
+            NIL => e,
+            owner => owner,
+        }
+    }
+
+    /// A task was queued on `cpu`: whether that CPU must reschedule.
+    fn check_preempt(&mut self, now_ns: u64, cpu: CpuIx, task: TaskIx, fx: &mut Effects) {
+        if self.q.cpus[cpu].curr.is_none() {
+            fx.resched.push(Resched { cpu, by: None });
+        } else if self.q.cpus[cpu].resched {
+            self.flush(cpu, fx);
+        } else if self.preempts_at_wakeup(now_ns, cpu, task) {
+            self.q.cpus[cpu].resched = true;
+            fx.resched.push(Resched { cpu, by: Some(task) });
+        } else {
+            self.flush(cpu, fx);
+        }
+    }
+
+    fn flush(&mut self, cpu: CpuIx, fx: &mut Effects) {
+        if self.q.cpus[cpu].resched {
+            fx.resched.push(Resched { cpu, by: None });
+        }
+    }
+
+    /// The CPU goes from one task to another. Where both are in one group, the group's own entity is left alone.
+    fn switch(&mut self, now_ns: u64, prev: Option<TaskIx>, next: Option<TaskIx>) {
+        let entity = |task: Option<TaskIx>| task.map(|t| self.q.tasks[t].entity);
+        let (prev, next) = (entity(prev), entity(next));
+        let shared = match (prev, next) {
+            (Some(p), Some(n)) => self.q.e(p).rq == self.q.e(n).rq,
+            _ => false,
+        };
+        let owner = |e: u32| Some(self.q.rq(self.q.e(e).rq).owner).filter(|&o| o != NIL && !shared);
+        let (prev_owner, next_owner) = (prev.and_then(owner), next.and_then(owner));
+        [prev, prev_owner].into_iter().flatten().for_each(|e| self.put_back(now_ns, e));
+        [next, next_owner].into_iter().flatten().for_each(|e| self.set_next(now_ns, e));
+    }
+
+    /// An entity that ran goes back into its tree, unless it left its queue.
+    fn put_back(&mut self, now_ns: u64, e: u32) {
+        let rq = self.q.e(e).rq;
+        self.update_curr(now_ns, rq);
+        self.q.touch_rq(now_ns, rq);
+        self.q.touch(now_ns, e);
+        if self.q.e(e).on_rq {
+            let key = self.d.key(self.q.e(e));
+            self.q.tree_insert(rq, e, key);
+        }
+        self.q.rq_mut(rq).curr = NIL;
+    }
+
+    /// A picked entity leaves its tree and runs.
+    fn set_next(&mut self, now_ns: u64, e: u32) {
+        let rq = self.q.e(e).rq;
+        self.q.touch_rq(now_ns, rq);
+        self.q.touch(now_ns, e);
+        self.q.tree_remove(rq, e);
+        self.d.chosen(&mut self.q, rq, e);
+        self.q.rq_mut(rq).curr = e;
+        let entity = self.q.e_mut(e);
+        entity.exec_start_ns = now_ns;
+        entity.ran_at_pick_ns = entity.ran_ns;
+    }
+
+    /// The task that should run on a CPU now, delayed entities cleared away as they come up.
+    fn choose(&mut self, now_ns: u64, cpu: CpuIx) -> Option<TaskIx> {
+        'restart: loop {
+            let mut rq = cpu as u32;
+            loop {
+                if self.q.rq(rq).nr == 0 {
+                    return None;
+                }
+                self.update_curr(now_ns, rq);
+                let e = self.d.choose(&self.q, rq)?;
+                if self.q.e(e).delayed {
+                    self.settle_delayed(now_ns, rq, e);
+                    continue 'restart;
+                }
+                match self.q.e(e).my_rq {
+                    NIL => return Some(self.q.e(e).task),
+                    my_rq => rq = my_rq,
+                }
+            }
+        }
+    }
+
+    /// A delayed entity came up: its lag is paid off, it leaves for good.
+    fn settle_delayed(&mut self, now_ns: u64, rq: u32, e: u32) {
+        if self.q.e(e).my_rq == NIL {
+            self.dequeue(now_ns, self.q.e(e).task, true, false);
+        } else {
+            self.dequeue_entity(now_ns, rq, e, true, false);
+        }
+    }
+}
+
+impl<D: Discipline> Scheduler for Fair<D> {
+    fn name(&self) -> &'static str {
+        D::NAME
+    }
+
+    fn add_task(&mut self, params: &TaskParams) {
+        let task = self.q.tasks.len();
+        let slice = self.d.default_slice_ns();
+        let entity = self.q.add_entity(params.weight * RESOLUTION, slice, task);
+        self.q.e_mut(entity).custom = params.slice_ns;
+        self.q.e_mut(entity).avg.load = params.weight * RESOLUTION;
+        self.q.renew_slice(entity, slice);
+        self.q.tasks.push(TaskState {
+            entity,
+            group: params.group,
+            batch: params.batch,
+            affinity: params.affinity.clone(),
+            cpu: 0,
+            recent_cpu: 0,
+            last_wakee: usize::MAX,
+            wakee_flips: 0,
+            flips_ns: 0,
+        });
+    }
+
+    fn add_group(&mut self, weight: u32) {
+        let shares = u64::from(weight) * NICE_0 / 100;
+        self.q.groups.push(Group { shares, rqs: Vec::new(), load: 0 });
+    }
+
+    fn wake(&mut self, now_ns: u64, task: TaskIx, how: Wake, fx: &mut Effects) -> CpuIx {
+        let e = self.q.tasks[task].entity;
+        let delayed = self.q.e(e).delayed && self.q.tasks[task].allowed(self.q.tasks[task].cpu);
+        if self.q.e(e).delayed && !delayed {
+            self.dequeue(now_ns, task, true, false);
+        }
+        let cpu = if delayed { self.q.tasks[task].cpu } else { self.select_cpu(now_ns, task, how) };
+        let why = if how == Wake::Fresh { Place::Initial } else { Place::Wakeup };
+        self.enqueue(now_ns, task, cpu, why);
+        self.check_preempt(now_ns, cpu, task, fx);
+        cpu
+    }
+
+    fn block(&mut self, now_ns: u64, cpu: CpuIx) {
+        let task = self.q.cpus[cpu].curr.expect("a task runs where one blocks");
+        self.dequeue(now_ns, task, true, true);
+    }
+
+    fn remove(&mut self, now_ns: u64, task: TaskIx) {
+        self.dequeue(now_ns, task, false, false);
+    }
+
+    fn pick(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> Pick {
+        self.q.cpus[cpu].resched = false;
+        let prev = self.q.cpus[cpu].curr;
+        let mut next = self.choose(now_ns, cpu);
+        if next.is_some() && next == prev && self.q.e(self.q.tasks[prev.expect("some")].entity).on_rq {
+            return Pick { task: prev, until_ns: None };
+        }
+        if next.is_none() {
+            self.switch(now_ns, prev, None);
+            self.q.cpus[cpu].curr = None;
+            if self.newly_idle(now_ns, cpu, fx) {
+                next = self.choose(now_ns, cpu);
+                self.switch(now_ns, None, next);
+            }
+        } else {
+            self.switch(now_ns, prev, next);
+        }
+        match (prev, next) {
+            (None, Some(_)) => self.leave_idle(now_ns, cpu),
+            (Some(_), None) => self.q.cpus[cpu].idle_since_ns = now_ns,
+            _ => {}
+        }
+        self.q.cpus[cpu].curr = next;
+        self.q.mark(cpu);
+        Pick { task: next, until_ns: None }
+    }
+
+    fn tick(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) {
+        let Some(task) = self.q.cpus[cpu].curr else { return };
+        let mut e = self.q.tasks[task].entity;
+        loop {
+            let rq = self.q.e(e).rq;
+            self.update_curr(now_ns, rq);
+            self.q.touch_rq(now_ns, rq);
+            self.q.touch(now_ns, e);
+            if self.q.rq(rq).nr > 1 && self.d.tick(&self.q, rq, e) {
+                self.q.cpus[cpu].resched = true;
+            }
+            match self.q.rq(rq).owner {
+                NIL => break,
+                owner => {
+                    self.reshare(now_ns, rq);
+                    e = owner;
+                }
+            }
+        }
+        self.flush(cpu, fx);
+        self.periodic(now_ns, cpu, fx);
+    }
+
+    fn master_tick(&mut self, now_ns: u64, fx: &mut Effects) {
+        self.jiffy += 1;
+        self.nohz_idle(now_ns, fx);
+    }
+
+    fn tick_ns(&self) -> u64 {
+        self.opts.tick_ns
+    }
+
+    fn set_slice(&mut self, task: TaskIx, bounds_ns: Option<(u64, u64)>) {
+        // `sched_setattr` clamps a slice to 0.1 ms ..= 100 ms.
+        let clamp = |ns: u64| ns.clamp(100_000, 100_000_000);
+        let e = self.q.tasks[task].entity;
+        self.q.e_mut(e).custom = bounds_ns.map(|(low, high)| (clamp(low), clamp(high)));
+        if !self.q.e(e).on_rq {
+            self.q.renew_slice(e, self.d.default_slice_ns());
+        }
+    }
+
+    fn set_affinity(&mut self, task: TaskIx, affinity: Option<Rc<CpuSet>>) {
+        self.q.tasks[task].affinity = affinity;
+    }
+
+    fn set_weight(&mut self, now_ns: u64, group: usize, weight: u32) {
+        self.q.groups[group].shares = u64::from(weight) * NICE_0 / 100;
+        for rq in self.q.groups[group].rqs.clone() {
+            if rq != NIL {
+                self.reshare(now_ns, rq);
+            }
+        }
+    }
+
+    fn queued_on(&self, task: TaskIx) -> Option<CpuIx> {
+        let e = self.q.e(self.q.tasks[task].entity);
+        (e.on_rq && !e.delayed).then_some(self.q.tasks[task].cpu)
+    }
+}

@@ -1,0 +1,101 @@
+//! PELT: the kernel's geometric load averages (half-life 32 periods of 1024 µs), in integers.
+//!
+//! Method: `avg' = avg × y^t + now × (1 - y^t)` with `y^32 = 1/2`; `y^n` for whole periods from a table of 32,
+//! a part of a period by linear interpolation. Source: Linux `kernel/sched/pelt.c` (which sums periods one by
+//! one instead; both converge on the same averages). Limit: no frequency or capacity scaling, since modelled
+//! CPUs of one machine are equal.
+
+/// `round(2^32 × 2^(-n/32))`.
+const DECAY: [u64; 33] = decay_table();
+
+const fn decay_table() -> [u64; 33] {
+    // 2^(-1/32) in 63-bit fixed point, multiplied up; const so that no platform's powf takes part.
+    const STEP: u128 = 9_025_734_193_507_008_925; // 2^63 * 2^(-1/32)
+    let mut table = [0; 33];
+    let mut x: u128 = 1 << 63;
+    let mut n = 0;
+    while n < 33 {
+        table[n] = ((x + (1 << 30)) >> 31) as u64;
+        x = (x * STEP) >> 63;
+        n += 1;
+    }
+    table
+}
+
+/// Averages of one entity or queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Avg {
+    /// When they were brought up to date, in units of 1024 ns.
+    stamp: u64,
+    /// Runnable weight.
+    pub load: u64,
+    /// Runnable tasks × 1024.
+    pub runnable: u64,
+    /// Running share × 1024.
+    pub util: u64,
+}
+
+impl Avg {
+    /// Brings the averages up to `now_ns`; `load`, `runnable` and `util` are what held since the last call.
+    pub fn update(&mut self, now_ns: u64, load: u64, runnable: u64, util: u64) {
+        let now = now_ns >> 10;
+        let dt = now.saturating_sub(self.stamp);
+        if dt == 0 {
+            return;
+        }
+        self.stamp = now;
+        let keep = decay(dt);
+        let mix = |old: u64, new: u64| ((old * keep) >> 32) + ((new * ((1 << 32) - keep)) >> 32);
+        self.load = mix(self.load, load);
+        self.runnable = mix(self.runnable, runnable << 10);
+        self.util = mix(self.util, util << 10);
+    }
+
+    /// Takes over the clock of another average, so that what is moved there decays from now on.
+    pub fn attach(&mut self, moved: &Avg) {
+        self.load += moved.load;
+        self.runnable += moved.runnable;
+        self.util += moved.util;
+    }
+
+    /// Takes out what was moved away.
+    pub fn detach(&mut self, moved: &Avg) {
+        self.load = self.load.saturating_sub(moved.load);
+        self.runnable = self.runnable.saturating_sub(moved.runnable);
+        self.util = self.util.saturating_sub(moved.util);
+    }
+}
+
+/// `2^32 × y^(dt/1024)` with `dt` in units of 1024 ns.
+fn decay(dt: u64) -> u64 {
+    let (periods, part) = (dt / 1024, dt % 1024);
+    let (halvings, n) = (periods / 32, (periods % 32) as usize);
+    if halvings >= 32 {
+        return 0;
+    }
+    let step = DECAY[n] - DECAY[n + 1];
+    (DECAY[n] - step * part / 1024) >> halvings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_average_halves_in_32_periods_and_settles_at_what_holds() {
+        let mut a = Avg { load: 1 << 20, ..Avg::default() };
+        a.update((32 * 1024) << 10, 0, 0, 0);
+        assert!(a.load.abs_diff(1 << 19) <= 2, "{}", a.load);
+        a.update(2_000_000_000, 4096, 3, 1);
+        assert!(a.load.abs_diff(4096) <= 2 && a.runnable.abs_diff(3 << 10) <= 2, "{a:?}");
+    }
+
+    #[test]
+    fn many_small_steps_decay_like_one_large_one() {
+        let (mut a, mut b) =
+            (Avg { load: 1 << 30, ..Avg::default() }, Avg { load: 1 << 30, ..Avg::default() });
+        a.update(64_000_000, 0, 0, 0);
+        (1..=64).for_each(|i| b.update(i * 1_000_000, 0, 0, 0));
+        assert!(a.load.abs_diff(b.load) < a.load / 100, "{} {}", a.load, b.load);
+    }
+}

@@ -1,0 +1,489 @@
+//! What both of Linux's fair schedulers stand on: entities (tasks and groups), their per-CPU queues, virtual
+//! time, and the shares of groups. The discipline (EEVDF, CFS) decides order and placement; see [`Discipline`].
+//!
+//! Source: Linux `kernel/sched/fair.c`. As there, a group has one entity and one queue per CPU, and the entity's
+//! weight is the group's share split by the load that each CPU carries of it (`calc_group_shares`). Limit: two
+//! levels (CPU, group, task) instead of any depth.
+
+use super::pelt::Avg;
+use super::tree::{Nodes, NIL};
+use crate::cpu_set::CpuSet;
+use crate::sched::{CpuIx, TaskIx};
+use crate::streams::Stream;
+use std::rc::Rc;
+
+/// Weight of nice 0 in the schedulers' own resolution.
+pub const NICE_0: u64 = 1 << 20;
+/// Weight in task parameters is in units of 1024 for nice 0; queues have 1024 times the resolution.
+pub const RESOLUTION: u64 = NICE_0 / 1024;
+
+/// What one fair discipline decides.
+pub trait Discipline {
+    /// Its name in scenarios.
+    const NAME: &'static str;
+
+    /// What the queue is ordered by.
+    fn key(&self, e: &Entity) -> i64;
+
+    /// Sets vruntime (and deadline) of an entity that joins `rq`.
+    fn place(&self, q: &mut Queues, rq: u32, e: u32, why: Place);
+
+    /// Remembers what an entity that leaves `rq` must keep (lag, relative position).
+    fn leave(&self, q: &mut Queues, rq: u32, e: u32, sleeps: bool);
+
+    /// Whether a sleeping entity stays queued until its lag is paid off.
+    fn delays_dequeue(&self, q: &Queues, rq: u32, e: u32) -> bool;
+
+    /// A delayed entity wakes up again.
+    fn requeue_delayed(&self, q: &mut Queues, rq: u32, e: u32);
+
+    /// The running entity's vruntime has advanced: whether its CPU should reschedule.
+    fn ran(&self, q: &mut Queues, rq: u32, e: u32) -> bool;
+
+    /// The tick of the running entity: whether its CPU should reschedule.
+    fn tick(&self, q: &Queues, rq: u32, e: u32) -> bool;
+
+    /// Whom to run next, among the queued and the running one.
+    fn choose(&self, q: &Queues, rq: u32) -> Option<u32>;
+
+    /// An entity starts to run.
+    fn chosen(&self, q: &mut Queues, rq: u32, e: u32);
+
+    /// Whether waking entity `new` takes the CPU from `curr`.
+    fn preempts(&self, q: &mut Queues, rq: u32, curr: u32, new: u32) -> bool;
+
+    /// The slice that an entity without its own gets, in nanoseconds.
+    fn default_slice_ns(&self) -> u64;
+}
+
+/// Why an entity joins a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is new.
+    Initial,
+    /// It woke up.
+    Wakeup,
+    /// It was moved while it was runnable.
+    Moved,
+    /// Its weight changed.
+    Reweighted,
+}
+
+/// A task, or a group on one CPU.
+#[derive(Clone, Debug)]
+pub struct Entity {
+    /// Its weight; [`NICE_0`] is nice 0.
+    pub weight: u64,
+    /// Its request in nanoseconds.
+    pub slice: u64,
+    /// Bounds of its own slices, where it has them.
+    pub custom: Option<(u64, u64)>,
+    /// Virtual run time in nanoseconds.
+    pub vruntime: i64,
+    /// Virtual deadline (EEVDF).
+    pub deadline: i64,
+    /// Lag when it left its queue (EEVDF); relative vruntime (CFS).
+    pub vlag: i64,
+    /// Until which vruntime it is protected from preemption (EEVDF).
+    pub vprot: i64,
+    /// It is queued, runs, or is delayed.
+    pub on_rq: bool,
+    /// It sleeps but stays queued until its lag is paid off (EEVDF).
+    pub delayed: bool,
+    /// `deadline` is relative to `vruntime` (EEVDF).
+    pub rel_deadline: bool,
+    /// The queue it is on, or was on last.
+    pub rq: u32,
+    /// A group's own queue; [`NIL`] for a task.
+    pub my_rq: u32,
+    /// Its task; meaningless for a group.
+    pub task: TaskIx,
+    /// When its running was last accounted.
+    pub exec_start_ns: u64,
+    /// How long it has run.
+    pub ran_ns: u64,
+    /// `ran_ns` when it was picked.
+    pub ran_at_pick_ns: u64,
+    /// Its load averages.
+    pub avg: Avg,
+}
+
+/// A queue: a CPU's own, or a group's on one CPU.
+#[derive(Clone, Debug)]
+pub struct Rq {
+    /// Its CPU.
+    pub cpu: CpuIx,
+    /// Its group; [`NIL`] for the CPU's own.
+    pub group: u32,
+    /// The entity that stands for it on the CPU's queue; [`NIL`] for the CPU's own.
+    pub owner: u32,
+    /// The tree of waiting entities.
+    pub root: u32,
+    /// The running entity; [`NIL`] when none. It is not in the tree.
+    pub curr: u32,
+    /// Entities queued, running or delayed.
+    pub nr: u32,
+    /// Tasks below it that can run (delayed ones cannot).
+    pub runnable: u32,
+    /// Weight of all its entities.
+    pub weight: u64,
+    /// No entity's virtual time is far below it (`min_vruntime`).
+    pub zero: i64,
+    /// Weight in the tree.
+    sum_w: i128,
+    /// Weighted sum of vruntimes in the tree, relative to `zero`.
+    sum_wv: i128,
+    /// Its load averages.
+    pub avg: Avg,
+    /// Its part of its group's load.
+    pub contrib: u64,
+}
+
+/// A group of tasks that shares CPU time.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its share; [`NICE_0`] is the default.
+    pub shares: u64,
+    /// Its queue per CPU, made when first needed; [`NIL`] before.
+    pub rqs: Vec<u32>,
+    /// Its load over all CPUs.
+    pub load: u64,
+}
+
+/// What wake-up placement remembers of a task.
+#[derive(Clone, Debug)]
+pub struct TaskState {
+    /// Its entity.
+    pub entity: u32,
+    /// Its group.
+    pub group: Option<usize>,
+    /// SCHED_BATCH.
+    pub batch: bool,
+    /// Where it may run.
+    pub affinity: Option<Rc<CpuSet>>,
+    /// Where it ran or was queued last.
+    pub cpu: CpuIx,
+    /// Where it was before that.
+    pub recent_cpu: CpuIx,
+    /// Whom it woke last, and how often that changed.
+    pub last_wakee: TaskIx,
+    /// See `last_wakee`; halved every second.
+    pub wakee_flips: u64,
+    /// When the flips were halved.
+    pub flips_ns: u64,
+}
+
+impl TaskState {
+    /// Whether it may run on a CPU.
+    pub fn allowed(&self, cpu: CpuIx) -> bool {
+        self.affinity.as_ref().is_none_or(|set| set.contains(cpu))
+    }
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default)]
+pub struct CpuState {
+    /// The task that runs.
+    pub curr: Option<TaskIx>,
+    /// It was told to reschedule.
+    pub resched: bool,
+    /// When it became idle.
+    pub idle_since_ns: u64,
+    /// Average length of its idle times.
+    pub avg_idle_ns: u64,
+    /// Per domain: when it was balanced last.
+    pub balanced_ns: Vec<u64>,
+    /// Per domain: balances in a row that found an imbalance and moved nothing.
+    pub failed: Vec<u32>,
+    /// Per domain: the interval between balances.
+    pub interval_ns: Vec<u64>,
+}
+
+/// All entities and queues of a machine.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    /// Tree nodes, by entity.
+    pub nodes: Nodes,
+    /// Entities.
+    pub ents: Vec<Entity>,
+    /// Queues; the first ones are the CPUs' own, by CPU.
+    pub rqs: Vec<Rq>,
+    /// CPUs.
+    pub cpus: Vec<CpuState>,
+    /// Tasks.
+    pub tasks: Vec<TaskState>,
+    /// Groups.
+    pub groups: Vec<Group>,
+    /// CPUs with nothing to run.
+    pub idle: CpuSet,
+    /// CPUs with more than one task that can run.
+    pub overloaded: CpuSet,
+    /// Draws random slices.
+    pub slices: Stream,
+}
+
+/// `ns` of running in virtual time.
+pub fn virtual_ns(ns: u64, weight: u64) -> i64 {
+    if weight == NICE_0 {
+        ns as i64
+    } else {
+        ((u128::from(ns) * u128::from(NICE_0)) / u128::from(weight.max(1))) as i64
+    }
+}
+
+impl Queues {
+    /// The queues of a machine with `cpus` CPUs, each in `domains[cpu]` domains.
+    pub fn new(domains: &[usize], slices: Stream) -> Queues {
+        let n = domains.len();
+        Queues {
+            nodes: Nodes::default(),
+            ents: Vec::new(),
+            rqs: (0..n).map(|cpu| Rq::new(cpu, NIL, NIL)).collect(),
+            cpus: domains
+                .iter()
+                .map(|&levels| CpuState {
+                    avg_idle_ns: 1_000_000,
+                    balanced_ns: vec![0; levels],
+                    failed: vec![0; levels],
+                    interval_ns: vec![0; levels],
+                    ..CpuState::default()
+                })
+                .collect(),
+            tasks: Vec::new(),
+            groups: Vec::new(),
+            idle: CpuSet::full(n),
+            overloaded: CpuSet::empty(n),
+            slices,
+        }
+    }
+
+    /// An entity.
+    pub fn e(&self, e: u32) -> &Entity {
+        &self.ents[e as usize]
+    }
+
+    /// An entity, to change.
+    pub fn e_mut(&mut self, e: u32) -> &mut Entity {
+        &mut self.ents[e as usize]
+    }
+
+    /// A queue.
+    pub fn rq(&self, rq: u32) -> &Rq {
+        &self.rqs[rq as usize]
+    }
+
+    /// A queue, to change.
+    pub fn rq_mut(&mut self, rq: u32) -> &mut Rq {
+        &mut self.rqs[rq as usize]
+    }
+
+    /// Makes an entity.
+    pub fn add_entity(&mut self, weight: u64, slice: u64, task: TaskIx) -> u32 {
+        self.nodes.0.push(super::tree::Node::default());
+        self.ents.push(Entity {
+            weight,
+            slice,
+            custom: None,
+            vruntime: 0,
+            deadline: 0,
+            vlag: 0,
+            vprot: 0,
+            on_rq: false,
+            delayed: false,
+            rel_deadline: false,
+            rq: NIL,
+            my_rq: NIL,
+            task,
+            exec_start_ns: 0,
+            ran_ns: 0,
+            ran_at_pick_ns: 0,
+            avg: Avg::default(),
+        });
+        self.ents.len() as u32 - 1
+    }
+
+    /// The queue on `cpu` that a group's (or no group's) tasks join.
+    pub fn rq_of(&mut self, group: Option<usize>, cpu: CpuIx, slice: u64) -> u32 {
+        let Some(g) = group else { return cpu as u32 };
+        if self.groups[g].rqs.is_empty() {
+            self.groups[g].rqs = vec![NIL; self.cpus.len()];
+        }
+        if self.groups[g].rqs[cpu] == NIL {
+            let rq = self.rqs.len() as u32;
+            let owner = self.add_entity(self.groups[g].shares, slice, usize::MAX);
+            self.e_mut(owner).my_rq = rq;
+            self.e_mut(owner).rq = cpu as u32;
+            self.rqs.push(Rq::new(cpu, g as u32, owner));
+            self.groups[g].rqs[cpu] = rq;
+        }
+        self.groups[g].rqs[cpu]
+    }
+
+    /// The average virtual time of a queue's entities, the running one included: the zero-lag point V.
+    pub fn avg_vruntime(&self, rq: u32) -> i64 {
+        let q = self.rq(rq);
+        let (sum_wv, sum_w) = self.sums(q);
+        let off = match (i64::try_from(sum_wv), sum_w) {
+            (_, 0) => 0,
+            (Ok(sum), w) => sum.div_euclid(w as i64),
+            (Err(_), w) => sum_wv.div_euclid(w) as i64,
+        };
+        q.zero + off
+    }
+
+    /// Whether an entity at this virtual time has not had more than its share: `V >= v`.
+    pub fn eligible(&self, rq: u32, vruntime: i64) -> bool {
+        let q = self.rq(rq);
+        let (sum_wv, sum_w) = self.sums(q);
+        sum_wv >= i128::from(vruntime - q.zero) * sum_w
+    }
+
+    fn sums(&self, q: &Rq) -> (i128, i128) {
+        let (mut sum_wv, mut sum_w) = (q.sum_wv, q.sum_w);
+        if q.curr != NIL && self.e(q.curr).on_rq {
+            let curr = self.e(q.curr);
+            sum_wv += i128::from(curr.vruntime - q.zero) * i128::from(curr.weight);
+            sum_w += i128::from(curr.weight);
+        }
+        (sum_wv, sum_w)
+    }
+
+    /// Weight that takes part in the zero-lag point: the tree and the running entity.
+    pub fn competing_weight(&self, rq: u32) -> i128 {
+        self.sums(self.rq(rq)).1
+    }
+
+    /// Puts an entity into its queue's tree.
+    pub fn tree_insert(&mut self, rq: u32, e: u32, key: i64) {
+        let Entity { vruntime, slice, weight, .. } = *self.e(e);
+        let node = &mut self.nodes.0[e as usize];
+        (node.key, node.vruntime, node.slice) = (key, vruntime, slice);
+        let root = self.nodes.insert(self.rq(rq).root, e);
+        let q = self.rq_mut(rq);
+        q.root = root;
+        q.sum_w += i128::from(weight);
+        q.sum_wv += i128::from(vruntime - q.zero) * i128::from(weight);
+    }
+
+    /// Takes an entity out of its queue's tree.
+    pub fn tree_remove(&mut self, rq: u32, e: u32) {
+        let Entity { vruntime, weight, .. } = *self.e(e);
+        let root = self.nodes.remove(self.rq(rq).root, e);
+        let q = self.rq_mut(rq);
+        q.root = root;
+        q.sum_w -= i128::from(weight);
+        q.sum_wv -= i128::from(vruntime - q.zero) * i128::from(weight);
+    }
+
+    /// Moves a queue's `zero` up to the least virtual time in it.
+    pub fn advance_zero(&mut self, rq: u32) {
+        let q = self.rq(rq);
+        let curr = (q.curr != NIL && self.e(q.curr).on_rq).then(|| self.e(q.curr).vruntime);
+        let least = match (curr, self.nodes.least_vruntime(q.root)) {
+            (Some(a), Some(b)) => a.min(b),
+            (Some(a), None) | (None, Some(a)) => a,
+            (None, None) => return,
+        };
+        let q = self.rq_mut(rq);
+        if least > q.zero {
+            q.sum_wv -= i128::from(least - q.zero) * q.sum_w;
+            q.zero = least;
+        }
+    }
+
+    /// The least slice among a queue's entities, the running one included.
+    pub fn least_slice(&self, rq: u32) -> u64 {
+        let q = self.rq(rq);
+        let curr = (q.curr != NIL && self.e(q.curr).on_rq).then(|| self.e(q.curr).slice);
+        curr.unwrap_or(u64::MAX).min(self.nodes.least_slice(q.root).unwrap_or(u64::MAX))
+    }
+
+    /// Draws the next request of an entity: its own bounds, or `default`.
+    pub fn renew_slice(&mut self, e: u32, default: u64) {
+        let slice = match self.e(e).custom {
+            None if self.e(e).my_rq != NIL => return,
+            None => default,
+            Some((low, high)) if low == high => low,
+            Some((low, high)) => self.slices.between(low, high),
+        };
+        self.e_mut(e).slice = slice;
+    }
+
+    /// Brings a queue's load averages up to now.
+    pub fn touch_rq(&mut self, now_ns: u64, rq: u32) {
+        let q = self.rq_mut(rq);
+        let running = u64::from(q.curr != NIL);
+        q.avg.update(now_ns, q.weight, u64::from(q.runnable), running);
+        if q.group != NIL {
+            let (load, contrib, group) = (q.avg.load, q.contrib, q.group);
+            q.contrib = load;
+            let g = &mut self.groups[group as usize];
+            g.load = (g.load + load).saturating_sub(contrib);
+        }
+    }
+
+    /// Brings an entity's load averages up to now.
+    pub fn touch(&mut self, now_ns: u64, e: u32) {
+        let running = u64::from(self.e(e).rq != NIL && self.rq(self.e(e).rq).curr == e);
+        let e = self.e_mut(e);
+        let runnable = e.on_rq && !e.delayed;
+        let load = if runnable { e.weight } else { 0 };
+        e.avg.update(now_ns, load, u64::from(runnable), running);
+    }
+
+    /// The weight that a group's entity on one CPU should have.
+    pub fn group_share(&self, rq: u32) -> u64 {
+        let q = self.rq(rq);
+        let g = &self.groups[q.group as usize];
+        let load = q.weight.max(q.avg.load);
+        let total = (g.load + load).saturating_sub(q.contrib).max(load).max(1);
+        ((u128::from(g.shares) * u128::from(load) / u128::from(total)) as u64)
+            .clamp(2 * RESOLUTION, g.shares.max(2 * RESOLUTION))
+    }
+
+    /// A task's load as its CPU sees it (`task_h_load`).
+    pub fn task_load(&self, task: TaskIx) -> u64 {
+        let e = self.e(self.tasks[task].entity);
+        if e.rq == NIL || self.rq(e.rq).owner == NIL {
+            return e.avg.load;
+        }
+        let q = self.rq(e.rq);
+        let owner = self.e(q.owner);
+        (u128::from(e.avg.load) * u128::from(owner.avg.load) / u128::from(q.avg.load + 1)) as u64
+    }
+
+    /// Marks whether a CPU is idle or overloaded after its number of runnable tasks changed.
+    pub fn mark(&mut self, cpu: CpuIx) {
+        let runnable = self.rqs[cpu].runnable;
+        if runnable == 0 && self.cpus[cpu].curr.is_none() {
+            self.idle.insert(cpu);
+        } else {
+            self.idle.remove(cpu);
+        }
+        if runnable > 1 {
+            self.overloaded.insert(cpu);
+        } else {
+            self.overloaded.remove(cpu);
+        }
+    }
+}
+
+impl Rq {
+    fn new(cpu: CpuIx, group: u32, owner: u32) -> Rq {
+        Rq {
+            cpu,
+            group,
+            owner,
+            root: NIL,
+            curr: NIL,
+            nr: 0,
+            runnable: 0,
+            weight: 0,
+            zero: 0,
+            sum_w: 0,
+            sum_wv: 0,
+            avg: Avg::default(),
+            contrib: 0,
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Xen's credit scheduler, as in Xen 4.0 (PACT'16's hypervisor): 30 ms slices, 10 ms ticks, BOOST.
+//!
+//! A task here is a vCPU; a group is a domain (VM) with a weight. Every 30 ms each active domain gets credits in
+//! proportion to its weight, split over its active vCPUs; running burns 100 credits per 10 ms. A vCPU with
+//! credits is UNDER, one without is OVER, and UNDER runs before OVER. A vCPU that wakes up with credits is
+//! BOOSTed: it goes before both, takes the CPU from the running vCPU at once, and keeps a full slice; the next
+//! tick that finds it running ends the boost. A pCPU whose next vCPU is OVER (or that has none) steals from its
+//! peers what is more urgent; a pCPU that has work queued wakes idle peers up. Source: `sched_credit.c` of
+//! Xen 4.0 and the documentation of its parameters.
+//!
+//! Limits: no caps, no soft affinity, no power-saving placement, no rate limit (it came with Xen 4.2); ticks of
+//! all pCPUs fall together; a task without a group is a domain of its own at the default weight.
+
+use super::{CpuIx, Effects, Moved, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
+use crate::cpu_set::CpuSet;
+use crate::streams::Stream;
+use corun_model::Machine;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Length of a slice.
+const SLICE_NS: u64 = 30_000_000;
+const TICK_NS: u64 = 10_000_000;
+const TICKS_PER_ACCOUNT: u64 = 3;
+/// Credits that running for one tick burns.
+const PER_TICK: i64 = 100;
+const PER_SLICE: i64 = PER_TICK * TICKS_PER_ACCOUNT as i64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Priority {
+    Over,
+    Under,
+    Boost,
+}
+
+#[derive(Clone, Debug)]
+struct Vcpu {
+    domain: usize,
+    affinity: Option<Rc<CpuSet>>,
+    slice_ns: Option<(u64, u64)>,
+    credit: i64,
+    /// Time that ran but makes no whole credit yet.
+    unburnt_ns: u64,
+    priority: Priority,
+    /// It takes part in the sharing of credits.
+    active: bool,
+    cpu: CpuIx,
+    queued: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Pcpu {
+    curr: Option<TaskIx>,
+    since_ns: u64,
+    /// Waiting vCPUs: BOOST, then UNDER, then OVER; within each the first come first.
+    queue: VecDeque<TaskIx>,
+    /// The queue's order may be stale: credits were shared since it was sorted.
+    unsorted: bool,
+}
+
+/// Xen's credit scheduler.
+#[derive(Debug)]
+pub struct XenCredit {
+    vcpus: Vec<Vcpu>,
+    pcpus: Vec<Pcpu>,
+    weights: Vec<u64>,
+    idle: CpuSet,
+    waiting: CpuSet,
+    ticks: u64,
+    draws: Stream,
+}
+
+impl XenCredit {
+    /// The scheduler of a machine; `slices` draws slices that are given as a range.
+    pub fn new(machine: &Machine, slices: Stream) -> XenCredit {
+        let n = machine.cpu_count();
+        XenCredit {
+            vcpus: Vec::new(),
+            pcpus: vec![Pcpu::default(); n],
+            weights: Vec::new(),
+            idle: CpuSet::full(n),
+            waiting: CpuSet::empty(n),
+            ticks: 0,
+            draws: slices,
+        }
+    }
+
+    fn allowed(&self, task: TaskIx, cpu: CpuIx) -> bool {
+        self.vcpus[task].affinity.as_ref().is_none_or(|set| set.contains(cpu))
+    }
+
+    /// The running vCPU pays for its time since it was last asked to.
+    fn burn(&mut self, now_ns: u64, cpu: CpuIx) {
+        let pcpu = &mut self.pcpus[cpu];
+        let Some(task) = pcpu.curr else { return };
+        let v = &mut self.vcpus[task];
+        let per_credit_ns = TICK_NS / PER_TICK as u64;
+        let ns = now_ns - pcpu.since_ns + v.unburnt_ns;
+        v.credit -= (ns / per_credit_ns) as i64;
+        v.unburnt_ns = ns % per_credit_ns;
+        pcpu.since_ns = now_ns;
+    }
+
+    fn insert(&mut self, cpu: CpuIx, task: TaskIx) {
+        let priority = self.vcpus[task].priority;
+        let queue = &mut self.pcpus[cpu].queue;
+        let at = queue.iter().position(|&t| self.vcpus[t].priority < priority).unwrap_or(queue.len());
+        queue.insert(at, task);
+        self.vcpus[task].queued = true;
+        self.vcpus[task].cpu = cpu;
+        self.waiting.insert(cpu);
+    }
+
+    fn extract(&mut self, cpu: CpuIx, at: usize) -> TaskIx {
+        let task = self.pcpus[cpu].queue.remove(at).expect("a place in the queue");
+        self.vcpus[task].queued = false;
+        if self.pcpus[cpu].queue.is_empty() {
+            self.waiting.remove(cpu);
+        }
+        task
+    }
+
+    /// Tells `cpu`, or an idle peer, that there is work (`__runq_tickle`).
+    fn tickle(&mut self, cpu: CpuIx, task: TaskIx, fx: &mut Effects) {
+        let Some(curr) = self.pcpus[cpu].curr else {
+            fx.resched.push(Resched { cpu, by: None });
+            return;
+        };
+        if self.vcpus[task].priority > self.vcpus[curr].priority {
+            fx.resched.push(Resched { cpu, by: Some(task) });
+        }
+        // With somebody left waiting whatever happens here, an idle peer may come and steal.
+        let mut from = cpu + 1;
+        for _ in 0..2 {
+            while let Some(peer) = self.idle.next(from) {
+                if self.allowed(task, peer) {
+                    fx.resched.push(Resched { cpu: peer, by: None });
+                    return;
+                }
+                from = peer + 1;
+            }
+            from = 0;
+        }
+    }
+
+    /// Where a vCPU that becomes runnable goes: its old pCPU if idle, else an idle one, else its old one.
+    fn choose_cpu(&self, task: TaskIx) -> CpuIx {
+        let home = self.vcpus[task].cpu;
+        if self.allowed(task, home) {
+            return home;
+        }
+        let set = self.vcpus[task].affinity.as_ref().expect("only an affinity forbids a CPU");
+        set.next_common(&self.idle, 0).or_else(|| set.next_cyclic(home)).unwrap_or(home)
+    }
+
+    /// Shares credits out: every 30 ms (`csched_acct`).
+    fn account(&mut self) {
+        let mut active = vec![0u64; self.weights.len()];
+        self.vcpus.iter().filter(|v| v.active).for_each(|v| active[v.domain] += 1);
+        let total: u64 = active.iter().zip(&self.weights).map(|(n, w)| n * w).sum();
+        if total == 0 {
+            return;
+        }
+        let pool = PER_SLICE * self.pcpus.len() as i64;
+        for v in self.vcpus.iter_mut().filter(|v| v.active) {
+            // A domain's weight counts once per active vCPU, so each of them gets the domain's weight's part.
+            let fair = (pool * self.weights[v.domain] as i64 + total as i64 - 1) / total as i64;
+            v.credit += fair;
+            if v.credit < 0 {
+                v.priority = Priority::Over;
+                v.credit = v.credit.max(-PER_SLICE);
+            } else {
+                v.priority = Priority::Under;
+                if v.credit > PER_SLICE {
+                    v.active = false;
+                    v.credit = 0;
+                }
+            }
+        }
+        self.pcpus.iter_mut().for_each(|p| p.unsorted = true);
+    }
+
+    fn sort(&mut self, cpu: CpuIx) {
+        if std::mem::take(&mut self.pcpus[cpu].unsorted) {
+            let vcpus = &self.vcpus;
+            let queue = self.pcpus[cpu].queue.make_contiguous();
+            queue.sort_by_key(|&t| std::cmp::Reverse(vcpus[t].priority));
+        }
+    }
+
+    /// Takes a vCPU more urgent than `than` from a peer's queue.
+    fn steal(&mut self, cpu: CpuIx, than: Option<Priority>) -> Option<TaskIx> {
+        let mut from = cpu + 1;
+        for _ in 0..2 {
+            while let Some(peer) = self.waiting.next(from) {
+                from = peer + 1;
+                if peer == cpu || self.pcpus[peer].curr.is_none() {
+                    continue;
+                }
+                let queue = &self.pcpus[peer].queue;
+                let better = |t: TaskIx| than.is_none_or(|p| self.vcpus[t].priority > p);
+                let at = queue.iter().take_while(|&&t| better(t)).position(|&t| self.allowed(t, cpu));
+                if let Some(at) = at {
+                    return Some(self.extract(peer, at));
+                }
+            }
+            from = 0;
+        }
+        None
+    }
+}
+
+impl Scheduler for XenCredit {
+    fn name(&self) -> &'static str {
+        "xen-credit"
+    }
+
+    fn add_task(&mut self, params: &TaskParams) {
+        let domain = params.group.unwrap_or_else(|| {
+            self.weights.push(256);
+            self.weights.len() - 1
+        });
+        self.vcpus.push(Vcpu {
+            domain,
+            affinity: params.affinity.clone(),
+            slice_ns: params.slice_ns,
+            credit: 0,
+            unburnt_ns: 0,
+            priority: Priority::Under,
+            active: false,
+            cpu: 0,
+            queued: false,
+        });
+    }
+
+    fn add_group(&mut self, weight: u32) {
+        // Xen's default weight is 256 where cgroups say 100.
+        self.weights.push(u64::from(weight) * 256 / 100);
+    }
+
+    fn wake(&mut self, now_ns: u64, task: TaskIx, how: Wake, fx: &mut Effects) -> CpuIx {
+        let _ = now_ns;
+        if how == Wake::Fresh {
+            // A new vCPU starts on the emptiest pCPU it may use.
+            let load = |c: CpuIx| self.pcpus[c].queue.len() + usize::from(self.pcpus[c].curr.is_some());
+            let usable = (0..self.pcpus.len()).filter(|&c| self.allowed(task, c));
+            self.vcpus[task].cpu = usable.min_by_key(|&c| (load(c), c)).unwrap_or(0);
+        } else if self.vcpus[task].priority == Priority::Under && how != Wake::Return {
+            self.vcpus[task].priority = Priority::Boost;
+        }
+        let cpu = self.choose_cpu(task);
+        self.insert(cpu, task);
+        self.tickle(cpu, task, fx);
+        cpu
+    }
+
+    fn block(&mut self, now_ns: u64, cpu: CpuIx) {
+        self.burn(now_ns, cpu);
+        self.pcpus[cpu].curr = None;
+    }
+
+    fn remove(&mut self, now_ns: u64, task: TaskIx) {
+        let _ = now_ns;
+        let cpu = self.vcpus[task].cpu;
+        let at = self.pcpus[cpu].queue.iter().position(|&t| t == task).expect("a waiting vCPU is queued");
+        self.extract(cpu, at);
+    }
+
+    fn pick(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> Pick {
+        self.burn(now_ns, cpu);
+        if let Some(prev) = self.pcpus[cpu].curr.take() {
+            self.insert(cpu, prev);
+        }
+        self.sort(cpu);
+        let local = self.pcpus[cpu].queue.front().map(|&t| self.vcpus[t].priority);
+        let stolen = match local {
+            Some(Priority::Under | Priority::Boost) => None,
+            worse => self.steal(cpu, worse),
+        };
+        let task = match (stolen, local) {
+            (Some(task), _) => {
+                fx.moved.push(Moved { task, to: cpu });
+                Some(task)
+            }
+            (None, Some(_)) => Some(self.extract(cpu, 0)),
+            (None, None) => None,
+        };
+        self.pcpus[cpu].curr = task;
+        self.pcpus[cpu].since_ns = now_ns;
+        let Some(task) = task else {
+            self.idle.insert(cpu);
+            return Pick::default();
+        };
+        self.idle.remove(cpu);
+        self.vcpus[task].cpu = cpu;
+        let slice = match self.vcpus[task].slice_ns {
+            None => SLICE_NS,
+            Some((low, high)) => self.draws.between(low, high),
+        };
+        Pick { task: Some(task), until_ns: Some(now_ns + slice) }
+    }
+
+    fn tick(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) {
+        self.burn(now_ns, cpu);
+        let Some(task) = self.pcpus[cpu].curr else { return };
+        let v = &mut self.vcpus[task];
+        if v.priority == Priority::Boost {
+            v.priority = Priority::Under;
+        }
+        if !v.active {
+            v.active = true;
+        } else if !self.waiting.contains(cpu) {
+            // Alone here: nothing to gain from moving.
+        } else if let Some(peer) = self.idle.next_cyclic(cpu).filter(|&p| self.allowed(task, p)) {
+            fx.resched.push(Resched { cpu: peer, by: None });
+        }
+        self.sort(cpu);
+    }
+
+    fn master_tick(&mut self, _: u64, _: &mut Effects) {
+        self.ticks += 1;
+        if self.ticks % TICKS_PER_ACCOUNT == 0 {
+            self.account();
+        }
+    }
+
+    fn tick_ns(&self) -> u64 {
+        TICK_NS
+    }
+
+    fn set_slice(&mut self, task: TaskIx, bounds_ns: Option<(u64, u64)>) {
+        self.vcpus[task].slice_ns = bounds_ns;
+    }
+
+    fn set_affinity(&mut self, task: TaskIx, affinity: Option<Rc<CpuSet>>) {
+        self.vcpus[task].affinity = affinity;
+    }
+
+    fn set_weight(&mut self, _: u64, group: usize, weight: u32) {
+        self.weights[group] = u64::from(weight) * 256 / 100;
+    }
+
+    fn queued_on(&self, task: TaskIx) -> Option<CpuIx> {
+        let v = &self.vcpus[task];
+        (v.queued || self.pcpus[v.cpu].curr == Some(task)).then_some(v.cpu)
+    }
+}
