@@ -1,0 +1,217 @@
+//! A real command as a load: started without a shell, watched, ended with all its children.
+//!
+//! It runs in a process group of its own, with no input and with its output on standard error, so that standard
+//! output holds the report alone. To stop it corun sends SIGTERM to the group, and SIGKILL after two seconds.
+//! When the command has ended, what it left running in its group gets SIGTERM; if corun itself is killed, the
+//! kernel sends the command SIGTERM. Limits: CPU time is that of the command and the descendants it has waited
+//! for; a descendant that leaves the group lives on.
+
+use crate::clock::now_ns;
+use crate::futex;
+use crate::progress::{per_second, share, Progress};
+use crate::report::{CommandReport, Report};
+use crate::watch::{Ended, Watch};
+use crate::LoadError;
+use corun_model::workload::Command;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Between asking a command to end and ending it.
+const GRACE_NS: u64 = 2_000_000_000;
+
+/// Runs `command` until it ends, `limit_ns` have passed or it is asked to stop.
+///
+/// # Errors
+/// [`LoadError::Command`] if it does not start.
+pub fn run(command: &Command, limit_ns: Option<u64>, watch: &mut Watch) -> Result<Report, LoadError> {
+    let begin_ns = now_ns();
+    let pid =
+        start(command).map_err(|error| LoadError::Command { program: command.argv[0].clone(), error })?;
+    let (over, stop) = (AtomicU32::new(0), watch.stop);
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until_over(pid);
+            over.store(1, SeqCst);
+            futex::wake(&over, i32::MAX);
+            stop.ring();
+        });
+        let end_it = || {
+            signal_group(pid, libc::SIGTERM);
+            scope.spawn(|| {
+                futex::wait(&over, 0, Some(GRACE_NS));
+                if over.load(SeqCst) == 0 {
+                    signal_group(pid, libc::SIGKILL);
+                }
+            });
+        };
+        let progress = || Progress::of_time("run", now_ns() - begin_ns, limit_ns);
+        watch.until(limit_ns, || over.load(SeqCst) == 1, end_it, progress)
+    });
+    let wall_ns = now_ns() - begin_ns;
+    signal_group(pid, libc::SIGTERM);
+    Ok(report(command, ended, wall_ns, reap(pid)))
+}
+
+fn start(command: &Command) -> io::Result<i32> {
+    let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
+    let mut child = std::process::Command::new(&command.argv[0]);
+    child.args(&command.argv[1..]).envs(&command.env);
+    child.stdin(Stdio::null()).stdout(output()?).stderr(output()?).process_group(0);
+    // SAFETY: between fork and exec the closure makes one system call and nothing else.
+    unsafe {
+        child.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    };
+    // Not waited for by the standard library, but by `reap`, which also learns what the command used.
+    #[allow(clippy::zombie_processes)]
+    child.spawn().map(|child| child.id() as i32)
+}
+
+/// Waits for the end of `pid` but leaves it to be reaped, so that until then no other process gets its number.
+fn wait_until_over(pid: i32) {
+    loop {
+        // SAFETY: all-zero is a valid `siginfo_t`, and the kernel writes no more than one.
+        let rc = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, libc::WEXITED | libc::WNOWAIT)
+        };
+        if rc == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}
+
+fn signal_group(pid: i32, signal: i32) {
+    // SAFETY: a system call without memory. The group is the child's own, made before it was started.
+    unsafe { libc::kill(-pid, signal) };
+}
+
+fn reap(pid: i32) -> (i32, libc::rusage) {
+    // SAFETY: all-zero is a valid `rusage`; the kernel writes one of it and one status.
+    unsafe {
+        let (mut status, mut usage) = (0, std::mem::zeroed());
+        while libc::wait4(pid, &mut status, 0, &mut usage) < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+        (status, usage)
+    }
+}
+
+fn report(command: &Command, ended: Ended, wall_ns: u64, (status, usage): (i32, libc::rusage)) -> Report {
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+    let (user_ns, system_ns) = (ns(usage.ru_utime), ns(usage.ru_stime));
+    let exit_code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+    let iterations = u64::from(ended == Ended::Completed && exit_code == Some(0));
+    Report {
+        schema: "corun.load/1",
+        what: describe(&command.argv),
+        ended,
+        unit: "run",
+        iterations,
+        per_second: per_second(iterations, wall_ns),
+        wall_ns,
+        cpu_ns: user_ns + system_ns,
+        demand: share(user_ns + system_ns, wall_ns),
+        demand_asked: None,
+        calibration: None,
+        waiting: None,
+        threads: Vec::new(),
+        command: Some(CommandReport {
+            argv: command.argv.clone(),
+            exit_code,
+            signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+            user_ns,
+            system_ns,
+            max_rss_bytes: usage.ru_maxrss as u64 * 1024,
+        }),
+    }
+}
+
+/// The command on one line of at most 80 characters.
+fn describe(argv: &[String]) -> String {
+    let line = argv.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(80) {
+        Some((end, _)) => format!("command `{}…`", &line[..end]),
+        None => format!("command `{line}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stop::Stop;
+
+    fn sh(script: &str) -> Command {
+        let argv = ["sh", "-c", script].map(String::from).to_vec();
+        Command { argv, env: Default::default(), model: Vec::new() }
+    }
+
+    fn run_for(script: &str, limit_ns: Option<u64>) -> Report {
+        let stop = Stop::new();
+        run(&sh(script), limit_ns, &mut Watch::new(&stop, None, None, &mut |_| {})).unwrap()
+    }
+
+    #[test]
+    fn the_report_tells_how_the_command_ended_and_what_its_children_used() {
+        let report = run_for("sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'; exit 3", None);
+        let command = report.command.unwrap();
+        assert_eq!((report.ended, command.exit_code, command.signal), (Ended::Completed, Some(3), None));
+        assert!(report.cpu_ns > 0 && report.cpu_ns == command.user_ns + command.system_ns);
+        assert_eq!(report.iterations, 0, "a run that failed is not a run");
+    }
+
+    #[test]
+    fn a_long_script_is_described_on_one_line() {
+        assert_eq!(describe(&sh("\n true\n").argv), "command `sh -c true`");
+        assert!(describe(&sh(&"é".repeat(200)).argv).chars().count() < 100);
+    }
+
+    #[test]
+    fn its_environment_is_set_and_success_counts_as_one_run() {
+        let mut command = sh("test \"$COLOUR\" = green");
+        command.env.insert("COLOUR".into(), "green".into());
+        let stop = Stop::new();
+        let report = run(&command, None, &mut Watch::new(&stop, None, None, &mut |_| {})).unwrap();
+        assert_eq!((report.iterations, report.command.unwrap().exit_code), (1, Some(0)));
+    }
+
+    #[test]
+    fn a_command_whose_time_is_up_is_ended_with_its_children() {
+        let file = std::env::temp_dir().join(format!("corun-load-{}", std::process::id()));
+        let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+        let report = run_for(&script, Some(300_000_000));
+        assert_eq!((report.ended, report.command.unwrap().signal), (Ended::TimeUp, Some(libc::SIGTERM)));
+        let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let is_alive = || {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            stat.contains("(sleep) S")
+        };
+        let deadline_ns = now_ns() + 10_000_000_000;
+        while is_alive() && now_ns() < deadline_ns {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(!is_alive(), "the child of the command outlived it");
+    }
+
+    #[test]
+    fn a_command_that_ignores_the_request_to_end_is_killed() {
+        let report = run_for("trap '' TERM; while :; do sleep 1; done", Some(200_000_000));
+        assert_eq!(report.command.unwrap().signal, Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_is_one_clear_sentence() {
+        let stop = Stop::new();
+        let command = Command { argv: vec!["no-such-program".into()], ..sh("") };
+        let error = run(&command, None, &mut Watch::new(&stop, None, None, &mut |_| {})).unwrap_err();
+        assert!(error.to_string().starts_with("cannot start `no-such-program`: No such file"), "{error}");
+        assert!(error.is_usage());
+    }
+}

@@ -1,0 +1,108 @@
+//! Synthetic interference with zero memory footprint (PACT'16 §2.4): persistent, periodic, intermittent.
+//!
+//! Busy is *CPU time*: a busy interval of 10 ms ends when the thread has computed for 10 ms by its own CPU clock.
+//! The paper's periodic load "performs 10ms computation and stays idle for 10ms", so a burst that is preempted
+//! still does all its computing, and the idle interval begins when it is done. Beside a co-runner the cycle is
+//! therefore longer than 20 ms and the *achieved* demand, which the report gives, is lower than the one asked for:
+//! the load asks like a program that thinks after each burst, not like a clock. Idle is a sleep on an absolute
+//! timer without slack, so alone on a CPU the achieved demand is the one asked for but for the wake-up (some µs).
+//!
+//! Persistent interference is `while(1)`: it makes no system call at all. An iteration is a burst, and for
+//! persistent interference a millisecond of work.
+
+use crate::clock::{now_ns, sleep_until, thread_cpu_ns, want_exact_timers};
+use crate::crew::Crew;
+use crate::hand::{Hand, Pace};
+use crate::kernel::Kernel;
+use crate::plan::{threads, Plan};
+use crate::watch::{Ended, Watch};
+use crate::LoadError;
+use corun_model::duration::human_ns;
+use corun_model::workload::{Interference, Length, Pattern};
+
+const MS: u64 = 1_000_000;
+
+/// The longest sleep between two looks at the stop flag.
+const NAP_NS: u64 = 100 * MS;
+
+/// A burst approaches its end by halves down to this, so that it ends on time however fast the CPU runs now.
+const LAST_STEP_NS: u64 = 10_000;
+
+/// What `load` looks like from outside.
+pub fn plan(load: &Interference) -> Plan {
+    let (name, shape) = match load.pattern {
+        Pattern::Persistent => ("persistent", String::new()),
+        Pattern::Periodic => ("periodic", format!(", {} busy", human_ns(load.busy))),
+        Pattern::Intermittent => {
+            ("intermittent", format!(", {} to {} busy", human_ns(load.busy_min), human_ns(load.busy_max)))
+        }
+    };
+    let demand = if load.pattern == Pattern::Persistent { 1.0 } else { load.demand };
+    Plan {
+        what: format!(
+            "{name} interference, {}{shape}, demand {:.0} %",
+            threads(load.threads),
+            demand * 100.0
+        ),
+        unit: if load.pattern == Pattern::Persistent { "ms of work" } else { "burst" },
+        threads: Plan::alike(name, load.threads),
+        cpus: load.cpus.clone(),
+        length: if load.duration == 0 { Length::Endless } else { Length::DurationNs(load.duration) },
+        demand: Some(demand),
+        waits: false,
+        works: true,
+    }
+}
+
+/// Runs `load`.
+///
+/// # Errors
+/// As [`Crew::run`].
+pub fn run(load: &Interference, pace: Pace, crew: &Crew, watch: &mut Watch) -> Result<Ended, LoadError> {
+    crew.run(watch, |number| {
+        let mut hand = crew.hand(number, Kernel::registers(), pace);
+        let iterations = &crew.tallies[number].iterations;
+        want_exact_timers();
+        move || {
+            for index in 0.. {
+                let done = match load.busy_ns(number as u32, index) {
+                    None => hand.work(MS),
+                    Some(busy_ns) => burst(&mut hand, busy_ns),
+                };
+                if !done {
+                    return;
+                }
+                iterations.add(1);
+                if let Some(busy_ns) = load.busy_ns(number as u32, index) {
+                    idle(&hand, load.idle_ns(busy_ns));
+                }
+            }
+        }
+    })
+}
+
+/// Computes for `cpu_ns` of the thread's CPU time; false if cut short.
+fn burst(hand: &mut Hand, cpu_ns: u64) -> bool {
+    let end_ns = thread_cpu_ns() + cpu_ns;
+    loop {
+        let left_ns = end_ns.saturating_sub(thread_cpu_ns());
+        if left_ns == 0 {
+            return true;
+        }
+        if !hand.work((left_ns / 2).max(LAST_STEP_NS.min(left_ns))) {
+            return false;
+        }
+    }
+}
+
+/// Sleeps for `idle_ns`, or until cut short.
+fn idle(hand: &Hand, idle_ns: u64) {
+    let end_ns = now_ns().saturating_add(idle_ns);
+    loop {
+        let now = now_ns();
+        if now >= end_ns || hand.is_cut() {
+            return;
+        }
+        sleep_until(end_ns.min(now + NAP_NS));
+    }
+}

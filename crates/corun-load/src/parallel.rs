@@ -1,0 +1,254 @@
+//! Parallel programs with known behaviour: threads that compute for a grain and then depend on each other through
+//! a barrier, a lock, a pipeline, a queue, or not at all.
+//!
+//! A grain is an amount of work, stated as the time it takes alone on an idle CPU (see [`crate::calibration`]); its
+//! length depends on seed, thread and index alone, so every run does the same work. Each program has one function
+//! below, and all wait through [`crate::waiting`].
+
+use crate::barrier::Barrier;
+use crate::crew::Crew;
+use crate::hand::{Hand, Pace};
+use crate::kernel::Kernel;
+use crate::lock::Lock;
+use crate::memory::{lines, Line};
+use crate::plan::{of_every_thread, threads, Plan, Thread};
+use crate::queue::Queue;
+use crate::waiting::{Policy, Waiter};
+use crate::watch::{Ended, Watch};
+use crate::LoadError;
+use corun_model::duration::{human_bytes, human_ns};
+use corun_model::workload::{Length, Parallel, Sharing, Sync, Wait};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What `program` looks like from outside.
+pub fn plan(program: &Parallel) -> Plan {
+    let own = |name| Plan::alike(name, program.threads);
+    let every = of_every_thread(program.length(), program.threads);
+    let (name, unit, length, crew) = match program.sync {
+        Sync::Barrier => {
+            let first_counts = own("barrier").into_iter().enumerate();
+            let crew = first_counts.map(|(i, t)| Thread { counts: i == 0, ..t }).collect();
+            ("barrier", "round", program.length(), crew)
+        }
+        Sync::Lock => ("lock", "grain", every, own("lock")),
+        Sync::Pipeline => {
+            let stage = |i| Thread {
+                name: format!("stage{}-{i}", i % program.stages),
+                counts: i % program.stages == program.stages - 1,
+            };
+            ("pipeline", "item", program.length(), (0..program.threads).map(stage).collect())
+        }
+        Sync::Queue => ("queue", "grain", program.length(), own("queue")),
+        Sync::None => ("independent threads", "grain", every, own("free")),
+    };
+    Plan {
+        what: describe(name, program),
+        unit,
+        threads: crew,
+        cpus: program.cpus.clone(),
+        length,
+        demand: None,
+        waits: program.sync != Sync::None,
+        works: true,
+    }
+}
+
+fn describe(name: &str, p: &Parallel) -> String {
+    let mut what = format!("{name}, {}", threads(p.threads));
+    if p.sync != Sync::None {
+        what += &match p.wait {
+            Wait::Spin => ", spinning".to_string(),
+            Wait::Block => ", blocking".to_string(),
+            Wait::SpinThenBlock => format!(", spinning for {} then blocking", human_ns(p.spin)),
+        };
+    }
+    what += &format!(", grain {}", human_ns(p.grain));
+    if p.imbalance > 0.0 {
+        what += &format!(" ± {:.0} %", p.imbalance * 100.0);
+    }
+    if p.footprint > 0 {
+        what += &format!(", {} each", human_bytes(p.footprint));
+    }
+    if p.shared > 0 && p.sharing != Sharing::None {
+        what += &format!(", {} shared", human_bytes(p.shared));
+    }
+    what
+}
+
+/// Memory that all threads of `program` touch together.
+pub fn needed_bytes(program: &Parallel) -> u128 {
+    u128::from(program.footprint) * u128::from(program.threads) + u128::from(program.shared)
+}
+
+/// The memory that the threads share.
+pub fn shared(program: &Parallel) -> Vec<Line> {
+    lines(if program.sharing == Sharing::None { 0 } else { program.shared })
+}
+
+/// What thread number `number` does, with its memory touched.
+pub fn kernel<'a>(program: &Parallel, shared: &'a [Line], number: usize) -> Kernel<'a> {
+    Kernel::new(lines(program.footprint), shared, program.sharing, number)
+}
+
+/// A program about to run.
+struct Run<'a> {
+    program: &'a Parallel,
+    shared: &'a [Line],
+    pace: Pace,
+    crew: &'a Crew,
+}
+
+/// Runs `program`.
+///
+/// # Errors
+/// As [`Crew::run`].
+pub fn run(
+    program: &Parallel,
+    shared: &[Line],
+    pace: Pace,
+    crew: &Crew,
+    watch: &mut Watch,
+) -> Result<Ended, LoadError> {
+    let run = Run { program, shared, pace, crew };
+    match program.sync {
+        Sync::Barrier => run.barrier(watch),
+        Sync::Lock => run.lock(watch),
+        Sync::Pipeline => run.pipeline(watch),
+        Sync::Queue => run.queue(watch),
+        Sync::None => run.none(watch),
+    }
+}
+
+impl<'a> Run<'a> {
+    fn hand(&self, number: usize) -> Hand<'a> {
+        self.crew.hand(number, kernel(self.program, self.shared, number), self.pace)
+    }
+
+    fn waiter(&self, number: usize) -> Waiter<'a> {
+        let policy = match self.program.wait {
+            Wait::Spin => Policy::Spin,
+            Wait::Block => Policy::Block,
+            Wait::SpinThenBlock => Policy::SpinThenBlock(self.program.spin),
+        };
+        Waiter::new(policy, &self.crew.tallies[number].wait)
+    }
+
+    /// How often each thread, or the whole program, iterates at most.
+    fn iterations(&self) -> u64 {
+        match self.program.length() {
+            Length::Iterations(n) => n,
+            _ => u64::MAX,
+        }
+    }
+
+    /// All threads meet after every grain.
+    fn barrier(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
+        let barrier = Barrier::new(self.program.threads);
+        self.crew.run(watch, |number| {
+            let (mut hand, waiter, barrier) = (self.hand(number), self.waiter(number), &barrier);
+            move || {
+                for round in 0..self.iterations() {
+                    hand.work(self.program.grain_ns(number as u32, round));
+                    if !barrier.wait(&waiter, || self.crew.is_cut()) {
+                        return;
+                    }
+                    self.crew.tallies[number].iterations.add(1);
+                }
+            }
+        })
+    }
+
+    /// Each grain has a part outside and a part inside a critical section.
+    fn lock(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
+        let locks: Vec<Lock<()>> = (0..self.program.locks).map(|_| Lock::new(())).collect();
+        self.crew.run(watch, |number| {
+            let (mut hand, waiter, locks) = (self.hand(number), self.waiter(number), &locks);
+            move || {
+                for round in 0..self.iterations() {
+                    let grain_ns = self.program.grain_ns(number as u32, round);
+                    let inside_ns = (grain_ns as f64 * self.program.critical).round() as u64;
+                    if !hand.work(grain_ns - inside_ns) {
+                        return;
+                    }
+                    let lock = &locks[((round + number as u64) % locks.len() as u64) as usize];
+                    let held = lock.acquire(&waiter);
+                    let whole = hand.work(inside_ns);
+                    drop(held);
+                    if !whole {
+                        return;
+                    }
+                    self.crew.tallies[number].iterations.add(1);
+                }
+            }
+        })
+    }
+
+    /// Items flow through the stages. A run that is stopped lets those under way through, unworked and uncounted.
+    fn pipeline(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
+        let (stages, threads) = (self.program.stages as usize, self.program.threads as usize);
+        let producers = |stage| (stage..threads).step_by(stages).count() as u32;
+        let depth = self.program.queue_depth as usize;
+        let queues: Vec<Queue<u64>> = (1..stages).map(|s| Queue::new(depth, producers(s - 1))).collect();
+        let next_item = AtomicU64::new(0);
+        self.crew.run(watch, |number| {
+            let stage = number % stages;
+            let (source, sink) = (stage.checked_sub(1).map(|s| &queues[s]), queues.get(stage));
+            let (mut hand, waiter, next_item) = (self.hand(number), self.waiter(number), &next_item);
+            move || {
+                let take = |hand: &Hand| match source {
+                    Some(queue) => queue.pop(&waiter),
+                    None if hand.is_cut() => None,
+                    None => Some(next_item.fetch_add(1, Relaxed)).filter(|item| *item < self.iterations()),
+                };
+                while let Some(item) = take(&hand) {
+                    if hand.work(self.program.grain_ns(stage as u32, item)) {
+                        self.crew.tallies[number].iterations.add(1);
+                    }
+                    if let Some(queue) = sink {
+                        queue.push(item, &waiter);
+                    }
+                }
+                if let Some(queue) = sink {
+                    queue.producer_leaves(&waiter);
+                }
+            }
+        })
+    }
+
+    /// Threads take grains from one queue, which a lock guards, until it is empty.
+    fn queue(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
+        let taken = Lock::new(0);
+        self.crew.run(watch, |number| {
+            let (mut hand, waiter, taken) = (self.hand(number), self.waiter(number), &taken);
+            let take = move || {
+                let mut taken = taken.acquire(&waiter);
+                let grain = *taken;
+                *taken += u64::from(grain < self.iterations());
+                (grain < self.iterations()).then_some(grain)
+            };
+            move || {
+                while let Some(grain) = take() {
+                    if !hand.work(self.program.grain_ns(0, grain)) {
+                        return;
+                    }
+                    self.crew.tallies[number].iterations.add(1);
+                }
+            }
+        })
+    }
+
+    /// Threads that have nothing to do with each other.
+    fn none(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
+        self.crew.run(watch, |number| {
+            let mut hand = self.hand(number);
+            move || {
+                for round in 0..self.iterations() {
+                    if !hand.work(self.program.grain_ns(number as u32, round)) {
+                        return;
+                    }
+                    self.crew.tallies[number].iterations.add(1);
+                }
+            }
+        })
+    }
+}
