@@ -12,6 +12,7 @@
 
 pub mod answer;
 pub mod category;
+pub mod html;
 pub mod json;
 pub mod output;
 pub mod perfetto;

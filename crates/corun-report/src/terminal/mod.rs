@@ -7,6 +7,7 @@ mod bar;
 mod footer;
 mod style;
 
+pub(crate) use footer::lost;
 pub use style::Style;
 
 use crate::answer;

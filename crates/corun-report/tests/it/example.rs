@@ -186,8 +186,8 @@ fn slot(index: u64, random: &mut Random) -> Observation {
         let postgres_ns = random.within(24, 46) * MS + 137;
         let compiler_ns = if compiling { random.within(30, 44) * MS } else { 0 };
         let own_ns = random.within(4, 12) * MS;
-        taken_by_postgres += postgres_ns / 4;
-        taken_by_compiler += compiler_ns / 2;
+        taken_by_postgres += postgres_ns / 2;
+        taken_by_compiler += compiler_ns * 3 / 4;
         let did = Did {
             compute_ns: compute_ns + 211,
             stolen: vec![

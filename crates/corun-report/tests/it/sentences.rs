@@ -36,7 +36,7 @@ fn throttling_is_never_blamed_on_a_neighbour() {
     let did = Did { throttled_ns: 400 * MS, ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU. It is 80 % slower than its own compute: 80 % throttled by its own CPU \
+        "No neighbour took its CPU; it is 80 % slower than its own compute: 80 % throttled by its own CPU \
          quota, not by a neighbour."
     );
 }
@@ -46,7 +46,7 @@ fn its_own_tasks_in_each_others_way_are_not_neighbours() {
     let did = Did { stolen: vec![(SUBJECT, 450 * MS), (IDLE, 5 * MS)], ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU. It is 91 % slower than its own compute: 90 % waiting for its own tasks, \
+        "No neighbour took its CPU; it is 91 % slower than its own compute: 90 % waiting for its own tasks, \
          1.0 % waking up on an idle CPU."
     );
 }
@@ -90,7 +90,7 @@ fn measured_spinning_counts_as_lost_and_unmeasured_does_not() {
     let did = Did { spin_ns: Some(100 * MS), ..busy(400) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU. It is 25 % slower than its own compute: 25 % spinning."
+        "No neighbour took its CPU; it is 25 % slower than its own compute: 25 % spinning."
     );
 }
 

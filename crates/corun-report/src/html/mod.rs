@@ -1,0 +1,176 @@
+//! The HTML report: one self-contained file that needs no network and works from `file://`.
+//!
+//! Bars and the heat map are plain HTML, so they reflow and print; curves are SVG. One palette, safe for the
+//! colour-blind (after Okabe and Ito), tells the places of time apart everywhere, light and dark. The page's own
+//! content policy forbids every load; its script only saves or copies the embedded JSON.
+
+mod breakdown;
+mod distribution;
+mod markup;
+mod matrix;
+mod measured;
+mod tenants;
+mod timeline;
+
+use crate::answer::{self, Lost};
+use crate::json;
+use crate::profile::schema::{Histogram, ProfileReport};
+use crate::words::{bound, count, percent};
+use corun_model::duration::human_ns;
+use markup::{escape, script_json};
+use tenants::Tenants;
+
+/// The whole page.
+pub fn render(report: &ProfileReport) -> String {
+    let tenants = Tenants::of(report);
+    let body =
+        [head(report), time(report), thieves(report, &tenants), over_time(report, &tenants), shapes(report)];
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'unsafe-inline'\">\n\
+         <title>corun: {title}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n{body}{measured}</main>\n\
+         <script type=\"application/json\" id=\"corun-profile\">{json}</script>\n<script>\n{js}</script>\n\
+         </body>\n</html>\n",
+        title = escape(&report.target),
+        css = include_str!("page.css"),
+        js = include_str!("page.js"),
+        json = script_json(&json::write_compact(report)),
+        body = body.concat(),
+        measured = how(report),
+    )
+}
+
+fn section(title: &str, lead: &str, content: &str) -> String {
+    let lead = if lead.is_empty() { String::new() } else { format!("<p class=\"lead\">{lead}</p>\n") };
+    format!("<section>\n<h2>{title}</h2>\n{lead}{content}</section>\n")
+}
+
+fn head(report: &ProfileReport) -> String {
+    let answer = answer::answer(report);
+    let causes = match answer.causes.as_slice() {
+        [] => String::new(),
+        causes => format!("<p class=\"causes\">{}.</p>\n", escape(&causes.join(", "))),
+    };
+    let cautions: String = answer::cautions(report)
+        .iter()
+        .map(|caution| format!("<p class=\"caution\">{}</p>\n", escape(caution)))
+        .collect();
+    let date = report.date.as_ref().map_or_else(String::new, |date| format!(", {}", escape(date)));
+    format!(
+        "<header>\n<p class=\"brand\"><b>corun profile</b>, {}{date}</p>\n<p class=\"target\">{}</p>\n<h1>{}</h1>\n\
+         {causes}{cautions}{}</header>\n",
+        match report.host {
+            crate::Host::Live => "on a live machine",
+            crate::Host::Sim => "on a modelled machine",
+        },
+        escape(&report.target),
+        escape(&answer.verdict),
+        tiles(report)
+    )
+}
+
+fn tiles(report: &ProfileReport) -> String {
+    let a = &report.subject.account;
+    let lost = Lost::of(a);
+    let slower = match a.ledger.compute_ns {
+        0 => "no compute".to_owned(),
+        compute_ns => format!("{} %", percent(lost.total_ns(), compute_ns)),
+    };
+    let wait = a.waits.as_ref().and_then(|h| h.p99).map_or_else(|| "not known".to_owned(), bound);
+    let idle = report.idle_share().map_or_else(
+        || "idle time not known".to_owned(),
+        |share| format!("{} % of it idle", percent((share * 1e6) as u64, 1_000_000)),
+    );
+    [
+        ("lost, against its own compute", slower, "stolen, throttled, parked, spinning".to_owned()),
+        ("waited for a CPU", human_ns(a.ledger.steal_ns), waited_for(&lost, a.ledger.steal_ns)),
+        ("99 % of its waits", wait, "the rest took longer".to_owned()),
+        ("window", human_ns(report.window_ns), format!("on {}, {idle}", count(report.cpus, "CPU"))),
+    ]
+    .into_iter()
+    .map(|(what, number, remark)| {
+        format!(
+            "<div class=\"tile\"><span>{what}</span><b>{number}</b><span>{}</span></div>",
+            escape(&remark)
+        )
+    })
+    .fold("<div class=\"tiles\">".to_owned(), |all, tile| all + &tile)
+        + "</div>\n"
+}
+
+fn waited_for(lost: &Lost, steal_ns: u64) -> String {
+    if steal_ns == 0 {
+        return "nobody was in its way".to_owned();
+    }
+    if lost.stolen.is_empty() && lost.own_ns + lost.idle_ns == 0 {
+        return "for whom is not known".to_owned();
+    }
+    format!("{} % of that for other tenants", percent(lost.stolen_ns(), steal_ns))
+}
+
+fn time(report: &ProfileReport) -> String {
+    section("Where the time went", "", &(breakdown::subject(report) + &breakdown::tasks(report)))
+}
+
+fn thieves(report: &ProfileReport, tenants: &Tenants) -> String {
+    let mut out = section(
+        "Who held the CPU while it waited",
+        "Each wait of a runnable task is charged, nanosecond by nanosecond, to whoever held that CPU meanwhile.",
+        &breakdown::culprits(report, tenants),
+    );
+    let map = matrix::heat_map(report);
+    if !map.is_empty() {
+        out.push_str(&section(
+            "Who steals from whom",
+            "A row waited, a column held the CPU; darker is more. Dashed cells are tenants in their own way.",
+            &map,
+        ));
+    }
+    out
+}
+
+fn over_time(report: &ProfileReport, tenants: &Tenants) -> String {
+    if report.timeline.is_empty() {
+        return String::new();
+    }
+    let pictures = format!(
+        "<h3>What its tasks did</h3>\n{}<h3>Who held the CPUs</h3>\n{}",
+        timeline::subject(report),
+        timeline::holders(report, tenants)
+    );
+    let lead =
+        "Above, how many of its tasks ran and how many waited (those that blocked by their own wish are in \
+                the tooltips); below, who had the machine meanwhile. What is not filled was idle.";
+    section("Over time", lead, &pictures)
+}
+
+fn shapes(report: &ProfileReport) -> String {
+    let a = &report.subject.account;
+    let picture = |h: &Option<Histogram>, class: &str, label: &str| match h {
+        Some(h) => distribution::histogram(h, &report.histogram_edges_ns, class, label),
+        None => "<p class=\"lead\">This source cannot tell.</p>\n".to_owned(),
+    };
+    let content = format!(
+        "<div class=\"two\"><div><h3>Waits for a CPU</h3>\n{}</div><div><h3>Stretches on a CPU</h3>\n{}</div></div>\n\
+         <h3>Events</h3>\n{}",
+        picture(&a.waits, "wait", "Histogram of run-queue waits"),
+        picture(&a.stretches, "", "Histogram of stretches on a CPU"),
+        measured::counts(report)
+    );
+    let lead =
+        "How long single waits and single runs were, on a doubling scale, and how often things happened.";
+    section("Lengths and counts", lead, &content)
+}
+
+fn how(report: &ProfileReport) -> String {
+    let content = format!(
+        "{}<button id=\"download\">Download the JSON</button><button id=\"copy\">Copy it</button>\n\
+         <footer>corun {}, schema {}. Nothing on this page was loaded from anywhere.</footer>\n",
+        measured::facts(report),
+        escape(&report.corun),
+        escape(&report.schema)
+    );
+    section("How this was measured, what was lost", "", &content)
+}

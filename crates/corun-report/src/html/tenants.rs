@@ -1,0 +1,79 @@
+//! One colour per tenant, the same in every picture: the subject's is the colour of compute, the busiest and
+//! greediest others follow, everybody else is grey.
+
+use crate::profile::schema::{OtherTask, ProfileReport};
+use crate::words::percent;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Colours after the subject's.
+const CLASSES: [&str; 6] = ["t1", "t2", "t3", "t4", "t5", "t6"];
+/// Everybody else.
+pub const REST: &str = "rest";
+
+/// Names and colours of a report's tenants.
+pub struct Tenants<'a> {
+    classes: BTreeMap<u32, &'static str>,
+    names: BTreeMap<u32, &'a str>,
+    tasks: BTreeMap<u32, Vec<&'a OtherTask>>,
+}
+
+impl<'a> Tenants<'a> {
+    /// Gives colours to those that matter to the subject: by what they took from it, then by what they ran.
+    pub fn of(report: &'a ProfileReport) -> Tenants<'a> {
+        let subject = report.subject.tenant.id;
+        let mut weight: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let mut names = BTreeMap::from([(subject, report.subject.tenant.name.as_str())]);
+        for t in &report.tenants {
+            names.insert(t.tenant.id, &t.tenant.name);
+            weight.entry(t.tenant.id).or_default().1 += t.account.ledger.on_cpu_ns();
+            for c in &t.account.culprits {
+                names.insert(c.tenant.id, &c.tenant.name);
+            }
+        }
+        for c in report.subject.account.culprits.iter().filter(|c| c.tenant.kind != "idle") {
+            weight.entry(c.tenant.id).or_default().0 += c.steal_ns;
+        }
+        weight.remove(&subject);
+        let mut ranked: Vec<(u32, (u64, u64))> = weight.into_iter().collect();
+        ranked.sort_by_key(|&(id, weight)| (Reverse(weight), id));
+        let mut classes: BTreeMap<u32, &str> =
+            ranked.iter().zip(CLASSES).map(|(&(id, _), class)| (id, class)).collect();
+        classes.insert(subject, "t0");
+        let mut tasks: BTreeMap<u32, Vec<&OtherTask>> = BTreeMap::new();
+        for t in &report.others {
+            tasks.entry(t.tenant).or_default().push(t);
+        }
+        Tenants { classes, names, tasks }
+    }
+
+    /// The class of a tenant's colour.
+    pub fn class(&self, id: u32) -> &'static str {
+        self.classes.get(&id).copied().unwrap_or(REST)
+    }
+
+    /// A tenant's name; its number when nobody named it.
+    pub fn name(&self, id: u32) -> String {
+        self.names.get(&id).map_or_else(|| format!("tenant {id}"), |name| (*name).to_owned())
+    }
+
+    /// The tenants with a colour of their own, the subject first.
+    pub fn coloured(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self.classes.keys().copied().collect();
+        ids.sort_by_key(|id| self.classes[id]);
+        ids
+    }
+
+    /// A tenant's busiest tasks in a line, with their part of its CPU time; empty for the subject itself.
+    pub fn busiest(&self, id: u32) -> String {
+        let Some(tasks) = self.tasks.get(&id) else { return String::new() };
+        let all_ns: u64 = tasks.iter().map(|t| t.ledger.on_cpu_ns()).sum();
+        let said: Vec<String> = tasks
+            .iter()
+            .filter(|t| t.ledger.on_cpu_ns() > 0)
+            .take(5)
+            .map(|t| format!("{} {} %", t.name, percent(t.ledger.on_cpu_ns(), all_ns)))
+            .collect();
+        said.join(", ")
+    }
+}
