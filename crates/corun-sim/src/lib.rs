@@ -10,5 +10,6 @@
 pub mod contention;
 mod cpu_set;
 pub mod machine_file;
+pub mod program;
 pub mod sched;
 pub mod streams;

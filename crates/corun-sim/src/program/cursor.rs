@@ -1,0 +1,324 @@
+//! A thread's place in its plan, and what it does next.
+
+use super::plan::{Phase, Plan, Rhythm};
+use corun_model::workload::{Interference, Length, Parallel, Sync};
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Computes for this long, as solo run time. `u64::MAX`: for ever.
+    Work(u64),
+    /// Arrives at a barrier and waits until it opens.
+    Meet(usize),
+    /// Takes a lock, waiting until it is free.
+    Acquire(usize),
+    /// Gives a lock back.
+    Release(usize),
+    /// Puts an item into a queue, waiting for room.
+    Put(usize, u64),
+    /// Takes an item from a queue, waiting for one; [`Cursor::took`] tells the cursor which.
+    Take(usize),
+    /// Puts nothing into a queue any more.
+    Leave(usize),
+    /// Sleeps.
+    Sleep(u64),
+    /// Its phase is over for it (the engine has nothing to do but to ask again).
+    Next,
+    /// It is done.
+    End,
+}
+
+/// What the threads of one program share while it runs.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    /// Per phase: the next grain or item to be taken.
+    pub taken: Vec<u64>,
+    /// The time of the current phase is up.
+    pub cut: bool,
+    /// What the last to arrive at a barrier decided: that was the last round.
+    pub over: bool,
+    /// Iterations done, counted as `corun load` counts them.
+    pub iterations: u64,
+}
+
+/// One thread's place in its plan.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    thread: u32,
+    phase: usize,
+    round: u64,
+    state: u8,
+    item: Option<u64>,
+}
+
+impl Cursor {
+    /// At the beginning of the plan.
+    pub fn new(thread: u32) -> Cursor {
+        Cursor { thread, phase: 0, round: 0, state: 0, item: None }
+    }
+
+    /// Which phase the thread is in.
+    pub fn phase(&self) -> usize {
+        self.phase
+    }
+
+    /// What came of a [`Step::Take`]: an item, or `None` when there will be no more.
+    pub fn took(&mut self, item: Option<u64>) {
+        self.item = item;
+    }
+
+    /// What the thread does next; the step before is done.
+    pub fn next(&mut self, plan: &Plan, shared: &mut Shared) -> Step {
+        let Some(phase) = plan.phases.get(self.phase) else { return Step::End };
+        let step = if self.thread < phase.threads { self.within(phase, shared) } else { Step::Next };
+        if step != Step::Next {
+            return step;
+        }
+        (self.phase, self.round, self.state, self.item) = (self.phase + 1, 0, 0, None);
+        match phase.join {
+            Some(barrier) => Step::Meet(barrier),
+            None => Step::End,
+        }
+    }
+
+    /// The next step inside a phase; [`Step::Next`] when the phase is over for this thread.
+    fn within(&mut self, phase: &Phase, shared: &mut Shared) -> Step {
+        match &phase.rhythm {
+            Rhythm::Interference(i) => self.interference(i, shared),
+            Rhythm::Pairs { chunk_ns, rounds } => {
+                let pair = phase.object + self.thread as usize / 2;
+                self.in_rounds(shared, *rounds, |_| *chunk_ns, pair)
+            }
+            Rhythm::Parallel(p) => {
+                let rounds = match p.length() {
+                    Length::Iterations(n) => n,
+                    _ => u64::MAX,
+                };
+                let thread = self.thread;
+                match p.sync {
+                    Sync::Barrier => self.in_rounds(shared, rounds, |r| p.grain_ns(thread, r), phase.object),
+                    Sync::Lock => self.lock(p, rounds, phase.object, shared),
+                    Sync::Pipeline => self.pipeline(p, rounds, phase.object, shared),
+                    Sync::Queue => self.queue(p, rounds, shared),
+                    Sync::None => self.free(p, rounds, shared),
+                }
+            }
+        }
+    }
+
+    fn interference(&mut self, i: &Interference, shared: &mut Shared) -> Step {
+        if shared.cut {
+            return Step::Next;
+        }
+        let Some(busy_ns) = i.busy_ns(self.thread, self.round) else { return Step::Work(u64::MAX) };
+        if self.state == 0 {
+            self.state = 1;
+            return Step::Work(busy_ns);
+        }
+        shared.iterations += 1;
+        (self.state, self.round) = (0, self.round + 1);
+        match i.idle_ns(busy_ns) {
+            0 => self.interference(i, shared),
+            idle_ns => Step::Sleep(idle_ns),
+        }
+    }
+
+    /// Grains with a barrier after each.
+    fn in_rounds(
+        &mut self,
+        shared: &mut Shared,
+        rounds: u64,
+        grain_ns: impl Fn(u64) -> u64,
+        barrier: usize,
+    ) -> Step {
+        if self.state == 0 {
+            if self.round == rounds || self.round > 0 && shared.over {
+                return Step::Next;
+            }
+            self.state = 1;
+            return Step::Work(if shared.cut { 0 } else { grain_ns(self.round) });
+        }
+        (self.state, self.round) = (0, self.round + 1);
+        if self.thread == 0 {
+            shared.iterations += 1;
+        }
+        Step::Meet(barrier)
+    }
+
+    fn lock(&mut self, p: &Parallel, rounds: u64, first: usize, shared: &mut Shared) -> Step {
+        let lock = first + ((self.round + u64::from(self.thread)) % u64::from(p.locks)) as usize;
+        let inside_ns = || {
+            let grain_ns = p.grain_ns(self.thread, self.round);
+            ((grain_ns as f64 * p.critical).round() as u64, grain_ns)
+        };
+        match self.state {
+            0 if self.round == rounds || shared.cut => Step::Next,
+            0 => {
+                let (inside_ns, grain_ns) = inside_ns();
+                self.state = 1;
+                Step::Work(grain_ns - inside_ns)
+            }
+            1 if shared.cut => Step::Next,
+            1 => {
+                self.state = 2;
+                Step::Acquire(lock)
+            }
+            2 => {
+                let work = Step::Work(inside_ns().0);
+                self.state = 3;
+                work
+            }
+            _ => {
+                shared.iterations += u64::from(!shared.cut);
+                (self.state, self.round) = (0, self.round + 1);
+                Step::Release(lock)
+            }
+        }
+    }
+
+    fn pipeline(&mut self, p: &Parallel, items: u64, first: usize, shared: &mut Shared) -> Step {
+        let stage = self.thread % p.stages;
+        let last = stage + 1 == p.stages;
+        let (source, sink) = (first + stage as usize - usize::from(stage > 0), first + stage as usize);
+        match self.state {
+            0 if stage > 0 => {
+                self.state = 1;
+                Step::Take(source)
+            }
+            0 => {
+                let item = shared.taken[self.phase];
+                self.item = (item < items && !shared.cut).then_some(item);
+                shared.taken[self.phase] += 1;
+                self.state = 1;
+                self.pipeline(p, items, first, shared)
+            }
+            1 => match self.item {
+                Some(item) => {
+                    self.state = 2;
+                    Step::Work(if shared.cut { 0 } else { p.grain_ns(stage, item) })
+                }
+                None if last => Step::Next,
+                None => {
+                    self.state = 3;
+                    Step::Leave(sink)
+                }
+            },
+            2 => {
+                self.state = 0;
+                let item = self.item.expect("an item was worked on");
+                if last {
+                    shared.iterations += u64::from(!shared.cut);
+                    self.pipeline(p, items, first, shared)
+                } else {
+                    Step::Put(sink, item)
+                }
+            }
+            _ => Step::Next,
+        }
+    }
+
+    fn queue(&mut self, p: &Parallel, grains: u64, shared: &mut Shared) -> Step {
+        if self.state == 1 {
+            shared.iterations += u64::from(!shared.cut);
+        }
+        self.state = 1;
+        let grain = shared.taken[self.phase];
+        if grain >= grains || shared.cut {
+            return Step::Next;
+        }
+        shared.taken[self.phase] += 1;
+        Step::Work(p.grain_ns(0, grain))
+    }
+
+    fn free(&mut self, p: &Parallel, rounds: u64, shared: &mut Shared) -> Step {
+        if self.round > 0 {
+            shared.iterations += u64::from(!shared.cut);
+        }
+        if self.round == rounds || shared.cut {
+            return Step::Next;
+        }
+        self.round += 1;
+        Step::Work(p.grain_ns(self.thread, self.round - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine_file::MachineModel;
+    use corun_model::workload::Workload;
+    use corun_model::Machine;
+
+    fn plan(program: &str) -> Plan {
+        let text = format!("schema = \"corun.workload/1\"\nname = \"w\"\n[program]\n{program}");
+        let workload = Workload::parse("w.toml", &text).unwrap();
+        Plan::of(&workload, &MachineModel::of(Machine::synthetic(1, 1, 2, 1)), 0).unwrap()
+    }
+
+    fn steps(plan: &Plan, thread: u32, n: usize) -> Vec<Step> {
+        let mut shared = Shared { taken: vec![0; plan.phases.len()], ..Shared::default() };
+        let mut cursor = Cursor::new(thread);
+        (0..n)
+            .map(|_| {
+                let step = cursor.next(plan, &mut shared);
+                if let Step::Take(_) = step {
+                    cursor.took(Some(5));
+                }
+                step
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_barrier_program_computes_and_meets_and_ends_after_its_rounds() {
+        let p = plan("kind = \"parallel\"\nthreads = 2\ngrain = \"1ms\"\niterations = 2\n");
+        let ms = Step::Work(1_000_000);
+        assert_eq!(steps(&p, 0, 6), [ms, Step::Meet(0), ms, Step::Meet(0), Step::End, Step::End]);
+        assert_eq!(p.objects, [super::super::Object::Barrier(2)]);
+    }
+
+    #[test]
+    fn a_lock_program_takes_its_locks_in_turn() {
+        let p = plan("kind = \"parallel\"\nsync = \"lock\"\ncritical = 0.25\nlocks = 2\ngrain = \"1ms\"\niterations = 2\n");
+        let (out, inside) = (Step::Work(750_000), Step::Work(250_000));
+        assert_eq!(
+            steps(&p, 1, 9),
+            [
+                out,
+                Step::Acquire(1),
+                inside,
+                Step::Release(1),
+                out,
+                Step::Acquire(0),
+                inside,
+                Step::Release(0),
+                Step::End
+            ]
+        );
+    }
+
+    #[test]
+    fn a_pipeline_hands_items_on_and_its_producers_leave() {
+        let p = plan("kind = \"parallel\"\nsync = \"pipeline\"\nstages = 3\nthreads = 3\ngrain = \"1ms\"\niterations = 1\n");
+        let ms = Step::Work(1_000_000);
+        assert_eq!(steps(&p, 0, 4), [ms, Step::Put(0, 0), Step::Leave(0), Step::End]);
+        assert_eq!(steps(&p, 1, 4), [Step::Take(0), ms, Step::Put(1, 5), Step::Take(0)]);
+        assert_eq!(steps(&p, 2, 3), [Step::Take(1), ms, Step::Take(1)]);
+    }
+
+    #[test]
+    fn periodic_interference_computes_and_sleeps() {
+        let p = plan("kind = \"interference\"\npattern = \"periodic\"\ndemand = 0.25\n");
+        let (busy, idle) = (Step::Work(10_000_000), Step::Sleep(30_000_000));
+        assert_eq!(steps(&p, 0, 4), [busy, idle, busy, idle]);
+        assert!(p.endless);
+    }
+
+    #[test]
+    fn phases_are_joined_and_threads_beyond_a_phase_wait_there() {
+        let p = plan("kind = \"command\"\nargv = [\"x\"]\n[[program.model]]\nthreads = 1\nsync = \"none\"\niterations = 1\n[[program.model]]\nthreads = 2\nsync = \"none\"\niterations = 1\n");
+        let ms = Step::Work(1_000_000);
+        assert_eq!(steps(&p, 0, 4), [ms, Step::Meet(0), ms, Step::End]);
+        assert_eq!(steps(&p, 1, 3), [Step::Meet(0), ms, Step::End]);
+    }
+}

@@ -1,0 +1,230 @@
+//! A workload made ready for the model: phases, synchronisation objects, characters.
+
+use super::Waiting;
+use crate::machine_file::MachineModel;
+use corun_model::workload::{Character, Interference, Length, MicroKind, Parallel, Program, Sync, Workload};
+
+/// How long partners of `hubench` and `lubench` compute between two turns.
+pub const CHUNK_NS: u64 = 50_000;
+
+/// A synchronisation object of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// Opens when this many threads have arrived.
+    Barrier(u32),
+    /// Held by one thread at a time.
+    Lock,
+    /// A first-in, first-out queue with room for `depth` items from `producers` threads.
+    Queue {
+        /// Items that fit.
+        depth: u32,
+        /// Threads that put items in, until each has left.
+        producers: u32,
+    },
+}
+
+/// What the threads of a phase do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rhythm {
+    /// Busy and idle intervals.
+    Interference(Interference),
+    /// Grains of work and a way to depend on each other.
+    Parallel(Parallel),
+    /// Pairs that meet after every chunk of `chunk_ns`; `rounds` chunks.
+    Pairs {
+        /// Work between two meetings.
+        chunk_ns: u64,
+        /// How many chunks; `u64::MAX`: until told to stop.
+        rounds: u64,
+    },
+}
+
+/// One phase of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// What its threads do.
+    pub rhythm: Rhythm,
+    /// Its threads: those numbered below this.
+    pub threads: u32,
+    /// How they wait.
+    pub waiting: Waiting,
+    /// Its first synchronisation object; how many there are follows from the rhythm.
+    pub object: usize,
+    /// The barrier at which all threads of the program meet before the next phase.
+    pub join: Option<usize>,
+    /// The character of its work, by its place in [`Plan::characters`].
+    pub character: usize,
+    /// Wall time it lasts; `None`: until its work is done.
+    pub duration_ns: Option<u64>,
+}
+
+/// A program made ready.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The workload's name.
+    pub name: String,
+    /// Its phases, in order.
+    pub phases: Vec<Phase>,
+    /// Its synchronisation objects.
+    pub objects: Vec<Object>,
+    /// Its characters.
+    pub characters: Vec<Character>,
+    /// Threads it has in all.
+    pub threads: u32,
+    /// CPUs its threads are pinned to, round robin; empty: not pinned.
+    pub cpus: Vec<u32>,
+    /// Threads share memory in pairs rather than all together.
+    pub in_pairs: bool,
+    /// It never ends by itself.
+    pub endless: bool,
+    /// What its threads are called: `barrier`, `stage`.
+    pub thread_name: &'static str,
+}
+
+impl Plan {
+    /// Makes a workload ready. `reseed` is added to the seeds of its draws.
+    ///
+    /// # Errors
+    /// One sentence: the model does not know what this program does.
+    pub fn of(workload: &Workload, model: &MachineModel, reseed: u64) -> Result<Plan, String> {
+        let mut plan = Plan {
+            name: workload.name.clone(),
+            phases: Vec::new(),
+            objects: Vec::new(),
+            characters: vec![workload.character.clone()],
+            threads: 0,
+            cpus: Vec::new(),
+            in_pairs: false,
+            endless: false,
+            thread_name: "thread",
+        };
+        match &workload.program {
+            Program::Interference(i) => {
+                let mut i = i.clone();
+                i.seed = i.seed.wrapping_add(reseed);
+                plan.cpus.clone_from(&i.cpus);
+                plan.thread_name = "busy";
+                plan.endless = i.duration == 0;
+                let duration_ns = (i.duration > 0).then_some(i.duration);
+                plan.push(Rhythm::Interference(i.clone()), i.threads, Waiting::Block, duration_ns);
+            }
+            Program::Parallel(p) => plan.parallel(p, reseed),
+            Program::Micro(m) => {
+                plan.cpus.clone_from(&m.cpus);
+                let (rounds, duration_ns) = match m.length() {
+                    Length::Iterations(n) => (n, None),
+                    Length::DurationNs(ns) => (u64::MAX, Some(ns)),
+                    Length::Endless => (u64::MAX, None),
+                };
+                plan.endless = rounds == u64::MAX && duration_ns.is_none();
+                plan.thread_name = "micro";
+                let total_ns = rounds.saturating_mul(round_ns(m.name, model));
+                if matches!(m.name, MicroKind::Hubench | MicroKind::Lubench) {
+                    plan.in_pairs = true;
+                    let rounds = if rounds == u64::MAX { rounds } else { total_ns.div_ceil(CHUNK_NS) };
+                    let rhythm = Rhythm::Pairs { chunk_ns: CHUNK_NS, rounds };
+                    plan.push(rhythm, m.threads, Waiting::Spin, duration_ns);
+                } else {
+                    let grain = 1_000_000;
+                    let iterations = if rounds == u64::MAX { 0 } else { total_ns.div_ceil(grain).max(1) };
+                    let p = Parallel {
+                        threads: m.threads,
+                        sync: Sync::None,
+                        grain,
+                        iterations,
+                        ..Parallel::default()
+                    };
+                    plan.push(Rhythm::Parallel(p), m.threads, Waiting::Block, duration_ns);
+                }
+            }
+            Program::Command(c) => {
+                if c.model.is_empty() {
+                    return Err(format!(
+                        "`{}` is a command without `[[program.model]]`, so the model does not know what it does; describe its phases",
+                        workload.name
+                    ));
+                }
+                for p in &c.model {
+                    plan.parallel(p, reseed);
+                }
+            }
+        }
+        plan.join_phases();
+        Ok(plan)
+    }
+
+    fn parallel(&mut self, p: &Parallel, reseed: u64) {
+        let mut p = p.clone();
+        p.seed = p.seed.wrapping_add(reseed);
+        if self.cpus.is_empty() {
+            self.cpus.clone_from(&p.cpus);
+        }
+        self.thread_name = match p.sync {
+            Sync::Barrier => "barrier",
+            Sync::Lock => "lock",
+            Sync::Pipeline => "stage",
+            Sync::Queue => "queue",
+            Sync::None => "free",
+        };
+        let duration_ns = match p.length() {
+            Length::DurationNs(ns) => Some(ns),
+            Length::Iterations(_) => None,
+            Length::Endless => {
+                self.endless = true;
+                None
+            }
+        };
+        let (threads, waiting) = (p.threads, Waiting::of(&p));
+        self.push(Rhythm::Parallel(p), threads, waiting, duration_ns);
+    }
+
+    fn push(&mut self, rhythm: Rhythm, threads: u32, waiting: Waiting, duration_ns: Option<u64>) {
+        let object = self.objects.len();
+        match &rhythm {
+            Rhythm::Interference(_) => {}
+            Rhythm::Pairs { .. } => {
+                self.objects.extend((0..threads / 2).map(|_| Object::Barrier(2)));
+            }
+            Rhythm::Parallel(p) => match p.sync {
+                Sync::Barrier => self.objects.push(Object::Barrier(threads)),
+                Sync::Lock => self.objects.extend((0..p.locks).map(|_| Object::Lock)),
+                Sync::Pipeline => {
+                    let producers = |stage: u32| (stage..threads).step_by(p.stages as usize).count() as u32;
+                    let depth = p.queue_depth;
+                    let queue = |s: u32| Object::Queue { depth, producers: producers(s - 1) };
+                    self.objects.extend((1..p.stages).map(queue));
+                }
+                Sync::Queue | Sync::None => {}
+            },
+        }
+        self.threads = self.threads.max(threads);
+        self.phases.push(Phase { rhythm, threads, waiting, object, join: None, character: 0, duration_ns });
+    }
+
+    /// Where there are several phases, all threads of the program meet between them, asleep.
+    fn join_phases(&mut self) {
+        for i in 1..self.phases.len() {
+            self.phases[i - 1].join = Some(self.objects.len());
+            self.objects.push(Object::Barrier(self.threads));
+        }
+    }
+
+    /// Whether its threads ever wait for each other by spinning.
+    pub fn spins(&self) -> bool {
+        self.phases.iter().any(|p| p.waiting != Waiting::Block)
+    }
+}
+
+/// Solo run time of one round of a micro-benchmark: what the inner loops of `corun load` take on such a machine.
+fn round_ns(kind: MicroKind, model: &MachineModel) -> u64 {
+    /// Increments in a round of `hubench` and `lubench`, each of which fetches the partner's line.
+    const INCREMENTS: u64 = 16;
+    let transfer_ns = model.latency.transfer_fixed_ns + model.latency.transfer_llc_ns;
+    match kind {
+        MicroKind::Hubench => INCREMENTS * transfer_ns,
+        MicroKind::Lubench => INCREMENTS * (transfer_ns + 1_000),
+        // A MiB at half the node's bandwidth, which is about what one core reaches.
+        MicroKind::Membench => ((1u64 << 20) * 2_000_000_000 / model.node_bandwidth.max(1)).max(1),
+        MicroKind::Cpu => 1_000_000,
+    }
+}
