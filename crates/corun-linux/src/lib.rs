@@ -10,10 +10,13 @@
 //! | [`procfs`], [`cpustat`] | processes and threads; what the CPUs did |
 //! | [`naming`] | a tenant's kind and name, from its cgroup path, process group or kernel thread |
 //! | [`target`] | what a user names (a PID, a cgroup, a VM, everything) as a [`Subject`](target::Subject) |
+//! | [`tenants`], [`clock`] | numbers for tenants; the clocks |
+//! | [`schedstat_host`] | the live host without privileges: the ledger from `schedstat` |
 //! | [`launch`] | a command held before its first instruction until a watcher is armed |
 //! | [`interrupt`] | Ctrl-C noted, so that a verb can print what it has |
 
 pub mod cgroup;
+pub mod clock;
 pub mod cpulist;
 pub mod cpustat;
 pub mod interrupt;
@@ -21,7 +24,9 @@ pub mod launch;
 pub mod naming;
 pub mod procfs;
 pub mod root;
+pub mod schedstat_host;
 pub mod target;
+pub mod tenants;
 pub mod topology;
 
 pub use root::{ReadError, Root};

@@ -1,0 +1,41 @@
+//! The clocks of the live machine.
+
+/// The live host's clock: `CLOCK_MONOTONIC`, which `bpf_ktime_get_ns` reads too, in nanoseconds.
+pub fn now_ns() -> u64 {
+    read_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// By how much a time after boot (`/proc/PID/stat`, which counts suspended time) is ahead of [`now_ns`].
+pub fn boot_ahead_ns() -> u64 {
+    read_ns(libc::CLOCK_BOOTTIME).saturating_sub(now_ns())
+}
+
+/// CPU time of the calling thread, in nanoseconds: what its work costs, whoever else runs.
+pub fn thread_cpu_ns() -> u64 {
+    read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time of this process, ended threads included, in nanoseconds: what corun itself costs.
+pub fn process_cpu_ns() -> u64 {
+    read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn read_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime fills the structure in; these clocks exist on every kernel, so it cannot fail.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_never_goes_back_and_boot_is_not_behind() {
+        let first = now_ns();
+        assert!(now_ns() >= first);
+        assert!(read_ns(libc::CLOCK_BOOTTIME) >= first);
+        assert!(process_cpu_ns() >= thread_cpu_ns() / 2);
+    }
+}

@@ -1,0 +1,434 @@
+//! The live host that needs neither root nor eBPF: the ledger from `/proc/PID/task/TID/schedstat`.
+//!
+//! Method: the kernel counts for every thread how long it ran and how long it was runnable without running. The host
+//! polls `/proc` to catch threads and children of the subject as they come, and reads everybody's totals at the end
+//! of a window. Compute is the time on a CPU, steal the time runnable, block the rest of the task's life; CPU-quota
+//! throttling, which the kernel counts inside the wait, is taken out of steal: at most as much as the task's cgroups
+//! were throttled, so that a quota is never blamed on a neighbour (and a neighbour may be let off).
+//!
+//! Limits:
+//! - nobody can be named as a culprit: all steal is unattributed;
+//! - the totals lag (a wait is counted when it ends, run time at the scheduler's tick); what does not fit into its
+//!   window is credited to the next (see `meter.rs`), so a window of a few ticks is coarse and a long one is not;
+//! - a task that lives between two polls is not seen. Its CPU time still shows in its parents' accounts, to a tick
+//!   per process, and is reported as [`Loss::unknown_ns`]. A task that ended is accounted until it was last seen;
+//! - a daemon that forks twice between two polls leaves the subject's family unseen.
+//!
+//! Polling costs at most about 2 % of one CPU: after a poll that took `c` of CPU time the next waits for 50 `c`.
+
+mod meter;
+mod process_table;
+
+use crate::cgroup::Cgroups;
+use crate::cpustat::{self, CpuStat};
+use crate::root::{ReadError, Root};
+use crate::target::Subject;
+use crate::tenants::Tenants;
+use crate::topology::{self, TopologyError};
+use crate::{clock, procfs};
+use corun_model::host::HostError;
+use corun_model::ledger::Parts;
+use corun_model::observation::{
+    Account, CpuTime, Loss, Observation, TaskObservation, TenantObservation, Unavailable,
+};
+use corun_model::{Action, CpuId, Culprits, Events, Host, Ledger, Machine, Outcome, TaskId, TenantId};
+use meter::Meter;
+use process_table::{Depth, Life, Process, ProcessTable, Role, Task};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use thiserror::Error;
+
+/// How often the subject is polled unless told otherwise.
+pub const POLL_NS: u64 = 15_000_000;
+
+/// Everybody else is polled this many times more rarely.
+const OTHERS_EVERY: u64 = 8;
+
+/// After a poll, rest for this many times the CPU time that it took.
+const REST: u64 = 50;
+
+/// What to watch, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where `/proc` and `/sys` hang.
+    pub root: Root,
+    /// Whom to watch.
+    pub subject: Subject,
+    /// How often to look for new threads and children, in nanoseconds; rarer where a poll is expensive.
+    pub poll_ns: u64,
+}
+
+impl Options {
+    /// This machine, polled every [`POLL_NS`].
+    pub fn new(subject: Subject) -> Options {
+        Options { root: Root::new("/"), subject, poll_ns: POLL_NS }
+    }
+}
+
+/// The host cannot be made here.
+#[derive(Debug, Error)]
+pub enum SchedstatError {
+    /// The kernel does not count waits.
+    #[error("this kernel keeps no `schedstat`; run as root, so that eBPF can be used instead")]
+    Absent,
+    /// The kernel could count waits but does not.
+    #[error("`schedstat` shows zeros here; `sysctl kernel.task_delayacct=1` switches it on")]
+    Off,
+    /// `/proc` could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The machine's shape could not be read.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+}
+
+/// A live host without privileges. See the module's text for method and limits.
+#[derive(Debug)]
+pub struct SchedstatHost {
+    root: Root,
+    machine: Machine,
+    is_virtual: bool,
+    cgroups: Cgroups,
+    table: ProcessTable,
+    tenants: Tenants,
+    subject: Option<TenantId>,
+    io: Option<TenantId>,
+    window_start_ns: u64,
+    poll_ns: u64,
+    poll_due_ns: u64,
+    others_due_ns: u64,
+    cpus: CpuStat,
+    cpu_meters: BTreeMap<CpuId, (Meter, Meter)>,
+    throttled: BTreeMap<String, u64>,
+    /// On-CPU time of the subject's tasks reported so far, and CPU time of those never seen.
+    subject_run_ns: u64,
+    unseen_ns: u64,
+}
+
+impl SchedstatHost {
+    /// Starts watching.
+    ///
+    /// # Errors
+    /// [`SchedstatError`] when this kernel does not count what is needed.
+    pub fn new(options: Options) -> Result<SchedstatHost, SchedstatError> {
+        let Options { root, subject, poll_ns } = options;
+        match procfs::schedstat_counts(&root) {
+            None => return Err(SchedstatError::Absent),
+            Some(false) => return Err(SchedstatError::Off),
+            Some(true) => {}
+        }
+        let machine = topology::read_machine(&root)?;
+        let cgroups = Cgroups::discover(&root)?;
+        let mut tenants = Tenants::default();
+        let (subject_id, io) = (subject.tenant(), subject.io_tenant());
+        let (subject_id, io) = (subject_id.map(|t| tenants.number(t)), io.map(|t| tenants.number(t)));
+        let now_ns = clock::now_ns();
+        let cpus = CpuStat::read(&root)?;
+        let meters = |c: &cpustat::CpuClock| (Meter::starting_at(c.idle_ns), Meter::starting_at(c.busy_ns()));
+        let cpu_meters = cpus.cpus.iter().map(|(id, c)| (*id, meters(c))).collect();
+        let table = ProcessTable::new(&root, subject, &cgroups, clock::boot_ahead_ns(), now_ns)?;
+        let is_virtual = cpustat::is_virtual(&root);
+        let mut host = SchedstatHost {
+            root,
+            machine,
+            is_virtual,
+            cgroups,
+            table,
+            tenants,
+            subject: subject_id,
+            io,
+            window_start_ns: now_ns,
+            poll_ns,
+            poll_due_ns: now_ns + poll_ns,
+            others_due_ns: now_ns + poll_ns * OTHERS_EVERY,
+            cpus,
+            cpu_meters,
+            throttled: BTreeMap::new(),
+            subject_run_ns: 0,
+            unseen_ns: 0,
+        };
+        host.throttled_in_window()?;
+        Ok(host)
+    }
+
+    /// The subject's tenant; `None` when everybody is watched alike.
+    pub fn subject(&self) -> Option<TenantId> {
+        self.subject
+    }
+
+    /// The tenant of the I/O threads of a subject that is a virtual machine.
+    pub fn io(&self) -> Option<TenantId> {
+        self.io
+    }
+
+    /// Whether any task of the subject lived at the last poll.
+    pub fn subject_lives(&self) -> bool {
+        self.table.subject_lives()
+    }
+
+    /// Looks for new and ended processes and threads if it is time to.
+    fn poll(&mut self) -> Result<(), HostError> {
+        let now_ns = clock::now_ns();
+        if now_ns < self.poll_due_ns {
+            return Ok(());
+        }
+        let before_ns = clock::thread_cpu_ns();
+        self.table.poll(now_ns).map_err(cannot_see)?;
+        for pid in self.table.pids(|role| role != Role::Other) {
+            self.table.read_tasks(pid, now_ns, Depth::Poll);
+        }
+        let cost_ns = clock::thread_cpu_ns() - before_ns;
+        if now_ns >= self.others_due_ns {
+            for pid in self.table.pids(|role| role == Role::Other) {
+                self.table.read_tasks(pid, now_ns, Depth::Poll);
+            }
+            let cost_ns = clock::thread_cpu_ns() - before_ns;
+            self.others_due_ns = clock::now_ns() + (self.poll_ns * OTHERS_EVERY).max(cost_ns * REST);
+        }
+        self.poll_due_ns = clock::now_ns() + self.poll_ns.max(cost_ns * REST);
+        Ok(())
+    }
+
+    /// How long every cgroup of the CPU controller that has processes was throttled since the last call.
+    fn throttled_in_window(&mut self) -> Result<BTreeMap<String, u64>, ReadError> {
+        let Some(tree) = self.cgroups.with_controller("cpu") else { return Ok(BTreeMap::new()) };
+        let mut paths = BTreeSet::new();
+        for process in self.table.processes.values() {
+            for path in process.membership.in_tree(tree).into_iter().flat_map(ancestors) {
+                if !paths.contains(path) {
+                    paths.insert(path.to_owned());
+                }
+            }
+        }
+        let mut gained = BTreeMap::new();
+        let mut totals = BTreeMap::new();
+        for path in paths {
+            let Some(now) = self.cgroups.throttling(tree, &path)? else { continue };
+            let before_ns = self.throttled.get(&path).copied().unwrap_or(now.throttled_ns);
+            gained.insert(path.clone(), now.throttled_ns.saturating_sub(before_ns));
+            totals.insert(path, now.throttled_ns);
+        }
+        self.throttled = totals;
+        Ok(gained)
+    }
+
+    /// The CPUs' part of a window.
+    fn cpu_times(&mut self, now: &CpuStat, window_ns: u64) -> Vec<CpuTime> {
+        let time = |(&cpu, clock): (&CpuId, &cpustat::CpuClock)| {
+            let fresh = || (Meter::starting_at(clock.idle_ns), Meter::starting_at(clock.busy_ns()));
+            let (idle, busy) = self.cpu_meters.entry(cpu).or_insert_with(fresh);
+            let busy_ns = busy.take_ns(clock.busy_ns(), window_ns);
+            let idle_ns = idle.take_ns(clock.idle_ns, window_ns - busy_ns);
+            CpuTime { cpu, idle_ns, busy_ns, unknown_ns: window_ns - busy_ns - idle_ns }
+        };
+        now.cpus.iter().map(time).collect()
+    }
+
+    /// The tenant of a process's tasks.
+    fn tenant(&mut self, pid: u32, role: Role) -> TenantId {
+        match (role, self.subject, self.io) {
+            (Role::Subject, Some(subject), _) => subject,
+            (Role::SubjectIo, _, Some(io)) => io,
+            _ => {
+                let name = self.table.tenant(pid).expect("the table holds every process that is observed");
+                self.tenants.number(name)
+            }
+        }
+    }
+
+    /// CPU time of the subject's tasks that lived between two polls, found in this window: what its family's accounts
+    /// hold beyond what was seen, less what the accounts' ticks cannot resolve.
+    fn newly_unseen_ns(&mut self) -> u64 {
+        let members = self.table.pids(|role| role == Role::Subject).len() as u64;
+        let blur_ns = 2 * procfs::TICK_NS * (members + 1);
+        let seen_ns = self.subject_run_ns + blur_ns;
+        let unseen_ns = self.table.subject_cpu_ns().saturating_sub(seen_ns).max(self.unseen_ns);
+        let gained = unseen_ns - self.unseen_ns;
+        self.unseen_ns = unseen_ns;
+        gained
+    }
+
+    fn unavailable(&self, host_steal_known: bool) -> Vec<Unavailable> {
+        let needs = "schedstat does not tell; run as root, so that eBPF can be used";
+        let mut list: Vec<Unavailable> = [
+            ("culprits", "schedstat counts how long a task waited, not for whom; run as root, so that eBPF can be used"),
+            ("wake-ups, migrations, reasons of blocking, histograms, timeline", needs),
+            ("tasks that live between two polls", "/proc is polled; their CPU time alone shows in their parents' accounts"),
+            ("hardware counters", "the schedstat source does not read them"),
+        ]
+        .map(|(what, why)| Unavailable { what: what.into(), why: why.into() })
+        .into();
+        if !host_steal_known {
+            let why = "this is a virtual machine whose host has reported no steal since boot";
+            list.push(Unavailable { what: "host steal".into(), why: why.into() });
+        }
+        list
+    }
+}
+
+impl Host for SchedstatHost {
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn advance(&mut self, ns: u64) -> Result<(), HostError> {
+        let until_ns = clock::now_ns() + ns;
+        loop {
+            self.poll()?;
+            let now_ns = clock::now_ns();
+            if now_ns >= until_ns {
+                return Ok(());
+            }
+            let next_ns = until_ns.min(self.poll_due_ns.max(now_ns + 1));
+            std::thread::sleep(Duration::from_nanos(next_ns - now_ns));
+        }
+    }
+
+    fn observe(&mut self) -> Result<Observation, HostError> {
+        let (start_ns, end_ns) = (self.window_start_ns, clock::now_ns());
+        let window_ns = end_ns - start_ns;
+        let cpus = CpuStat::read(&self.root).map_err(cannot_see)?;
+        self.table.poll(end_ns).map_err(cannot_see)?;
+        for pid in self.table.pids(|_| true) {
+            self.table.look(pid, end_ns, false);
+            self.table.read_tasks(pid, end_ns, Depth::Full);
+        }
+        let throttled = self.throttled_in_window().map_err(cannot_see)?;
+        let cpu_tree = self.cgroups.with_controller("cpu").cloned();
+
+        let mut tasks = Vec::new();
+        let pids: Vec<u32> = self.table.processes.keys().copied().collect();
+        for pid in pids {
+            let role = self.table.processes[&pid].role;
+            let tenant = self.tenant(pid, role);
+            let io = self.io.unwrap_or(tenant);
+            let process = self.table.processes.get_mut(&pid).expect("its key was just read");
+            let path = cpu_tree.as_ref().and_then(|tree| process.membership.in_tree(tree));
+            let throttled_ns = path.map_or(0, |p| ancestors(p).filter_map(|a| throttled.get(a)).sum());
+            let replaced = std::mem::take(&mut process.replaced);
+            for (tid, mut task) in replaced {
+                tasks.push(observed(tid, &mut task, tenant, (start_ns, end_ns), throttled_ns));
+            }
+            for (&tid, task) in process.tasks.iter_mut().filter(|(_, t)| t.life != Life::Reported) {
+                tasks.push(observed(tid, task, tenant, (start_ns, end_ns), throttled_ns));
+            }
+            if role == Role::Subject && self.io.is_some() {
+                let Process { tasks: threads, .. } = &self.table.processes[&pid];
+                for seen in tasks.iter_mut().filter(|t| threads.contains_key(&t.id.0)) {
+                    if self.table.is_io(role, seen.id.0, &seen.name) {
+                        seen.tenant = io;
+                    }
+                }
+            }
+        }
+        tasks.sort_by_key(|t| t.id);
+        let subject = self.subject;
+        self.subject_run_ns += tasks
+            .iter()
+            .filter(|t| Some(t.tenant) == subject || Some(t.tenant) == self.io)
+            .map(|t| t.account.ledger.on_cpu_ns())
+            .sum::<u64>();
+        let loss = Loss { unknown_ns: self.newly_unseen_ns(), ..Loss::default() };
+        self.table.forget_ended();
+
+        let machine = cpus.machine_time(&self.cpus, self.is_virtual);
+        let by_tenant = by_tenant(&tasks);
+        let named: BTreeSet<TenantId> =
+            by_tenant.iter().map(|t| t.id).chain(self.subject).chain(self.io).collect();
+        let observation = Observation {
+            start_ns,
+            end_ns,
+            tenants: self.tenants.all().iter().filter(|t| named.contains(&t.id)).cloned().collect(),
+            cpus: self.cpu_times(&cpus, window_ns),
+            tasks,
+            by_tenant,
+            machine,
+            loss,
+            unavailable: self.unavailable(machine.host_steal_ns.is_some()),
+        };
+        self.cpus = cpus;
+        self.window_start_ns = end_ns;
+        Ok(observation)
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        let why = format!("the schedstat host only watches; it cannot turn {}", action.knob().name());
+        Outcome::Unsupported { why }
+    }
+
+    fn undo_all(&mut self) -> Result<(), HostError> {
+        Ok(())
+    }
+}
+
+/// One task's part of a window: its life in it, and where that went.
+fn observed(
+    tid: u32,
+    task: &mut Task,
+    tenant: TenantId,
+    (start_ns, end_ns): (u64, u64),
+    throttled_ns: u64,
+) -> TaskObservation {
+    let alive = task.life == Life::Alive;
+    let born_ns = task.born_ns.clamp(start_ns, end_ns);
+    let last_ns = if alive { end_ns } else { task.seen_ns.clamp(born_ns, end_ns) };
+    let lifetime_ns = last_ns - born_ns;
+    let compute_ns = task.run.take_ns(task.total.run_ns, lifetime_ns);
+    let waited_ns = task.wait.take_ns(task.total.wait_ns, lifetime_ns - compute_ns);
+    let throttled_ns = throttled_ns.min(waited_ns);
+    let parts = Parts {
+        compute_ns,
+        steal_ns: waited_ns - throttled_ns,
+        throttled_ns,
+        block_ns: lifetime_ns - compute_ns - waited_ns,
+        ..Parts::default()
+    };
+    let mut events = Events::default();
+    if let Some(now) = task.switches {
+        events.yields = Some(now.voluntary.saturating_sub(task.reported.voluntary));
+        events.preemptions = Some(now.involuntary.saturating_sub(task.reported.involuntary));
+        task.reported = now;
+    }
+    let account = Account {
+        ledger: Ledger::new(parts, lifetime_ns).expect("each part was taken from what the others left"),
+        culprits: Culprits::unknown(parts.steal_ns),
+        events,
+        ..Account::default()
+    };
+    TaskObservation {
+        id: TaskId(tid),
+        name: task.name.clone(),
+        tenant,
+        born_ns,
+        alive,
+        last_cpu: task.last_cpu.filter(|_| compute_ns > 0).map(CpuId),
+        account,
+    }
+}
+
+fn by_tenant(tasks: &[TaskObservation]) -> Vec<TenantObservation> {
+    let mut sums: BTreeMap<TenantId, TenantObservation> = BTreeMap::new();
+    for task in tasks {
+        let empty = || TenantObservation { id: task.tenant, tasks: 0, account: Account::default() };
+        let sum = sums.entry(task.tenant).or_insert_with(empty);
+        sum.account = if sum.tasks == 0 { task.account.clone() } else { sum.account.plus(&task.account) };
+        sum.tasks += 1;
+    }
+    sums.into_values().collect()
+}
+
+/// A cgroup's path and those above it, the root aside, which has no quota.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |p| p.rsplit_once('/').map(|(above, _)| above)).filter(|p| p.len() > 1)
+}
+
+fn cannot_see(e: ReadError) -> HostError {
+    HostError::Failed { what: "watching /proc".into(), why: e.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

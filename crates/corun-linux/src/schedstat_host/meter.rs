@@ -1,0 +1,61 @@
+//! Turning totals that lag into windows that sum.
+//!
+//! The kernel credits a wait when it ends and a running task's time at the scheduler's tick, so what a total gained
+//! during a window may belong to the window before, and may exceed the window. A [`Meter`] hands a total out window by
+//! window, never more than a window has room for; what does not fit is handed out later. So every window sums
+//! exactly, and over many windows nothing is lost or counted twice. It depends on nothing but its arguments.
+
+/// What has been handed out of a growing total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    given_ns: u64,
+}
+
+impl Meter {
+    /// Starts at `total_ns`: what came before is nobody's.
+    pub fn starting_at(total_ns: u64) -> Meter {
+        Meter { given_ns: total_ns }
+    }
+
+    /// Hands out what is new in `total_ns`, but at most `room_ns`.
+    pub fn take_ns(&mut self, total_ns: u64, room_ns: u64) -> u64 {
+        let taken = total_ns.saturating_sub(self.given_ns).min(room_ns);
+        self.given_ns += taken;
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_does_not_fit_is_handed_out_later() {
+        let mut meter = Meter::starting_at(100);
+        assert_eq!(meter.take_ns(150, 20), 20);
+        assert_eq!(meter.take_ns(150, 20), 20);
+        assert_eq!(meter.take_ns(160, 50), 20);
+        assert_eq!(meter.take_ns(90, 50), 0, "a total that went back gives nothing");
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_overflows_and_nothing_is_lost_or_doubled(
+            windows in proptest::collection::vec((0u64..1000, 0u64..1000), 1..50),
+            start in 0u64..1000,
+        ) {
+            let mut meter = Meter::starting_at(start);
+            let (mut total, mut given, mut owed) = (start, 0, 0u64);
+            for (gain, room) in windows {
+                total += gain;
+                owed += gain;
+                let taken = meter.take_ns(total, room);
+                prop_assert!(taken <= room && (taken == room || taken == owed));
+                owed -= taken;
+                given += taken;
+            }
+            prop_assert_eq!(given + owed, total - start);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Every visible process and thread, kept up to date by polling `/proc`.
+//!
+//! A poll lists `/proc`, looks at the processes that are new, and reads the threads of the subject; the threads of
+//! everybody else are read in rarer scans. A task that is not listed any more has ended where it was last seen.
+//!
+//! A start time comes in ticks of 10 ms; it is narrowed to lie after the poll that did not see the task yet, and early
+//! enough for the time that the task has already been running and waiting.
+
+use super::meter::Meter;
+use crate::cgroup::{self, Cgroups, Membership};
+use crate::naming::{self, TenantName};
+use crate::procfs::{self, Schedstat, Stat, Switches};
+use crate::root::{ReadError, Root};
+use crate::target::{self, Subject};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a process is to the subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Its tasks are the subject's; of a virtual machine, the vCPUs are, the others are its I/O.
+    Subject,
+    /// Its tasks do a virtual machine's I/O.
+    SubjectIo,
+    /// Everybody else.
+    Other,
+}
+
+/// Whether a thread lives, and whether its end was reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It lives.
+    Alive,
+    /// It ended in this window.
+    Ended,
+    /// It ended in an earlier window and is still listed: a zombie.
+    Reported,
+}
+
+/// One thread.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its comm.
+    pub name: String,
+    /// When it started, or the host did, on the host's clock.
+    pub born_ns: u64,
+    /// When it was last seen alive.
+    pub seen_ns: u64,
+    /// Whether it lives.
+    pub life: Life,
+    /// The CPU it last ran on.
+    pub last_cpu: Option<u32>,
+    /// Totals at the last sight.
+    pub total: Schedstat,
+    /// Handed out of the time on a CPU.
+    pub run: Meter,
+    /// Handed out of the time waiting.
+    pub wait: Meter,
+    /// Context switches at the last sight; `None` when they could not be read.
+    pub switches: Option<Switches>,
+    /// Context switches already reported.
+    pub reported: Switches,
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// What it is to the subject.
+    pub role: Role,
+    /// Its `stat` at the last full look.
+    pub stat: Stat,
+    /// Where it is in the cgroup trees.
+    pub membership: Membership,
+    /// CPU time of its own and of collected children that came before the host.
+    pub cpu_before_ns: u64,
+    /// When its threads were last listed.
+    pub listed_ns: u64,
+    /// Whether `/proc` no longer lists it.
+    pub gone: bool,
+    /// Its threads by TID, those included that ended in this window.
+    pub tasks: BTreeMap<u32, Task>,
+    /// Threads that ended in this window and whose TID another one has now.
+    pub replaced: Vec<(u32, Task)>,
+}
+
+/// All processes.
+#[derive(Debug)]
+pub struct ProcessTable {
+    root: Root,
+    subject: Subject,
+    tree: Option<cgroup::Tree>,
+    boot_ahead_ns: u64,
+    listed_ns: u64,
+    /// By PID.
+    pub processes: BTreeMap<u32, Process>,
+    /// Live processes of the subject's family.
+    family: BTreeSet<u32>,
+    /// Process groups that a member of the family led; who is born into one belongs to it.
+    groups: BTreeSet<u32>,
+    /// CPU time of subject processes that went away and whose parent is not the subject's, in nanoseconds.
+    departed_cpu_ns: u64,
+}
+
+impl ProcessTable {
+    /// Reads everything that is there. What tasks did before is nobody's.
+    ///
+    /// # Errors
+    /// [`ReadError`] when `/proc` cannot be read.
+    pub fn new(
+        root: &Root,
+        subject: Subject,
+        cgroups: &Cgroups,
+        boot_ahead_ns: u64,
+        now_ns: u64,
+    ) -> Result<ProcessTable, ReadError> {
+        let roots = match &subject {
+            Subject::Command { pid, .. } => vec![*pid],
+            Subject::Processes { roots, .. } => roots.clone(),
+            _ => Vec::new(),
+        };
+        let tree = match &subject {
+            Subject::Cgroup { mount, .. } => cgroups.trees().iter().find(|t| t.mount == *mount).cloned(),
+            _ => None,
+        };
+        let mut table = ProcessTable {
+            root: root.clone(),
+            subject,
+            tree,
+            boot_ahead_ns,
+            listed_ns: now_ns,
+            processes: BTreeMap::new(),
+            family: procfs::with_descendants(root, &roots)?.into_iter().collect(),
+            groups: BTreeSet::new(),
+            departed_cpu_ns: 0,
+        };
+        table.list(now_ns, true)?;
+        for pid in table.pids(|_| true) {
+            table.look(pid, now_ns, true);
+            table.read_tasks(pid, now_ns, Depth::First);
+        }
+        Ok(table)
+    }
+
+    /// The PIDs of live processes whose role is wanted.
+    pub fn pids(&self, wanted: impl Fn(Role) -> bool) -> Vec<u32> {
+        self.processes.iter().filter(|(_, p)| !p.gone && wanted(p.role)).map(|(pid, _)| *pid).collect()
+    }
+
+    /// Finds processes that are new or gone, without looking at the threads of those that are known.
+    ///
+    /// # Errors
+    /// [`ReadError`] when `/proc` cannot be read.
+    pub fn poll(&mut self, now_ns: u64) -> Result<(), ReadError> {
+        self.list(now_ns, false)
+    }
+
+    fn list(&mut self, now_ns: u64, first: bool) -> Result<(), ReadError> {
+        let pids = procfs::processes(&self.root)?;
+        for (pid, process) in &mut self.processes {
+            if !process.gone && pids.binary_search(pid).is_err() {
+                process.end();
+                // Its parent, if it is the subject's, has its CPU time now; else nobody here has.
+                if process.role == Role::Subject && !self.family.contains(&process.stat.ppid) {
+                    self.departed_cpu_ns += process.tree_cpu_ns();
+                }
+                self.family.remove(pid);
+            }
+        }
+        let is_new = |pid: &u32| self.processes.get(pid).is_none_or(|p| p.gone);
+        let fresh: Vec<u32> = pids.into_iter().filter(is_new).collect();
+        let mut found = Vec::new();
+        for pid in fresh {
+            let Ok(stat) = procfs::process_stat(&self.root, pid) else { continue };
+            let membership = Membership::read(&self.root, format!("/proc/{pid}")).unwrap_or_default();
+            found.push((pid, stat, membership));
+        }
+        // A child may have a lower PID than its parent, so the family is complete when nobody joins any more.
+        while let Some(at) = found.iter().position(|(pid, stat, _)| self.joins(*pid, stat)) {
+            self.family.insert(found[at].0);
+        }
+        let led = found.iter().filter(|(pid, stat, _)| stat.pgid == *pid && self.family.contains(pid));
+        self.groups.extend(led.map(|(pid, ..)| *pid));
+        for (pid, stat, membership) in found {
+            let process = Process {
+                role: self.role(pid, &membership),
+                cpu_before_ns: if first { stat.cpu_ns + stat.children_cpu_ns } else { 0 },
+                stat,
+                membership,
+                listed_ns: self.listed_ns,
+                gone: false,
+                tasks: BTreeMap::new(),
+                replaced: Vec::new(),
+            };
+            if let Some(old) = self.processes.insert(pid, process) {
+                let new = self.processes.get_mut(&pid).expect("just put there");
+                new.replaced = old.replaced;
+                new.replaced.extend(old.tasks);
+            }
+            if !first {
+                self.read_tasks(pid, now_ns, Depth::New);
+            }
+        }
+        self.listed_ns = now_ns;
+        Ok(())
+    }
+
+    /// Whether a new process belongs to the subject's family and is not known to yet.
+    fn joins(&self, pid: u32, stat: &Stat) -> bool {
+        matches!(self.subject, Subject::Command { .. } | Subject::Processes { .. })
+            && !self.family.contains(&pid)
+            && (self.family.contains(&stat.ppid) || self.groups.contains(&stat.pgid))
+    }
+
+    fn role(&self, pid: u32, membership: &Membership) -> Role {
+        let is_subject = match &self.subject {
+            Subject::Command { .. } | Subject::Processes { .. } => self.family.contains(&pid),
+            Subject::Cgroup { path, .. } => self
+                .tree
+                .as_ref()
+                .and_then(|tree| membership.in_tree(tree))
+                .is_some_and(|p| cgroup::is_within(p, path)),
+            Subject::Vm { pid: vm, io, .. } if *vm != pid && io.contains(&pid) => return Role::SubjectIo,
+            Subject::Vm { pid: vm, .. } => *vm == pid,
+            Subject::All => false,
+        };
+        if is_subject {
+            Role::Subject
+        } else {
+            Role::Other
+        }
+    }
+
+    /// Takes a full look at one process: who it is now, and where in the cgroup trees.
+    pub fn look(&mut self, pid: u32, now_ns: u64, first: bool) {
+        let Ok(stat) = procfs::process_stat(&self.root, pid) else { return };
+        let membership = Membership::read(&self.root, format!("/proc/{pid}")).ok();
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if first {
+            process.listed_ns = now_ns;
+        }
+        process.stat = stat;
+        process.membership = membership.unwrap_or_default();
+        let role = match self.subject {
+            Subject::Cgroup { .. } => self.role(pid, &self.processes[&pid].membership),
+            _ => return,
+        };
+        self.processes.get_mut(&pid).expect("looked at above").role = role;
+    }
+
+    /// Reads the threads of one process.
+    pub fn read_tasks(&mut self, pid: u32, now_ns: u64, depth: Depth) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Ok(tids) = procfs::tasks(&self.root, pid) else {
+            process.end();
+            return;
+        };
+        process.tasks.retain(|tid, task| {
+            let listed = tids.binary_search(tid).is_ok();
+            if !listed && task.life == Life::Alive {
+                task.life = Life::Ended;
+            }
+            listed || task.life == Life::Ended
+        });
+        for tid in tids {
+            let Ok(total) = procfs::schedstat(&self.root, pid, tid) else { continue };
+            // Totals that went back, or that moved after the end, are another task's under the same number.
+            let known = process.tasks.get(&tid).filter(|t| match t.life {
+                Life::Alive => total.run_ns >= t.total.run_ns && total.slices >= t.total.slices,
+                Life::Ended | Life::Reported => total == t.total,
+            });
+            if known.is_none() {
+                let first = depth == Depth::First;
+                let Ok(stat) = procfs::task_stat(&self.root, pid, tid) else { continue };
+                let switches = procfs::switches(&self.root, pid, tid).ok();
+                let started_ns = stat.start_ns.saturating_sub(self.boot_ahead_ns);
+                let born_ns = born_ns(started_ns, process.listed_ns, now_ns, total);
+                let task = Task {
+                    born_ns: if first { now_ns } else { born_ns },
+                    seen_ns: now_ns,
+                    life: if stat.is_dead() && first { Life::Reported } else { Life::Alive },
+                    last_cpu: Some(stat.last_cpu),
+                    name: stat.comm,
+                    total,
+                    run: Meter::starting_at(if first { total.run_ns } else { 0 }),
+                    wait: Meter::starting_at(if first { total.wait_ns } else { 0 }),
+                    switches,
+                    reported: switches.filter(|_| first).unwrap_or_default(),
+                };
+                if let Some(old) = process.tasks.insert(tid, task).filter(|old| old.life != Life::Reported) {
+                    process.replaced.push((tid, Task { life: Life::Ended, ..old }));
+                }
+            }
+            let Some(task) = process.tasks.get_mut(&tid) else { continue };
+            if task.life != Life::Alive {
+                continue;
+            }
+            task.total = total;
+            task.seen_ns = now_ns;
+            task.switches = procfs::switches(&self.root, pid, tid).ok().or(task.switches);
+            if depth == Depth::Full {
+                if let Ok(stat) = procfs::task_stat(&self.root, pid, tid) {
+                    task.life = if stat.is_dead() { Life::Ended } else { Life::Alive };
+                    task.name = stat.comm;
+                    task.last_cpu = Some(stat.last_cpu);
+                }
+            }
+        }
+        process.listed_ns = now_ns;
+    }
+
+    /// The tenant that a process outside the subject belongs to.
+    pub fn tenant(&self, pid: u32) -> Option<TenantName> {
+        let process = self.processes.get(&pid)?;
+        let stat = &process.stat;
+        if stat.is_kernel {
+            return Some(naming::of_kernel_thread(&stat.comm));
+        }
+        Some(process.membership.tenant().unwrap_or_else(|| {
+            let leader = self.processes.get(&stat.pgid).map_or(&stat.comm, |leader| &leader.stat.comm);
+            naming::of_process_group(stat.pgid, leader)
+        }))
+    }
+
+    /// Whether a thread of a subject process is I/O: of a virtual machine, all but the vCPUs are.
+    pub fn is_io(&self, role: Role, tid: u32, name: &str) -> bool {
+        match (&self.subject, role) {
+            (_, Role::SubjectIo) => true,
+            (Subject::Vm { vcpus, .. }, Role::Subject) => !vcpus.contains(&tid) && !target::is_vcpu(name),
+            _ => false,
+        }
+    }
+
+    /// CPU time that the subject's family has used since the host started, by the accounts of its processes: those
+    /// that live, and the children they collected, however short they lived.
+    pub fn subject_cpu_ns(&self) -> u64 {
+        let live = self.processes.values().filter(|p| p.role == Role::Subject && !p.gone);
+        self.departed_cpu_ns + live.map(Process::tree_cpu_ns).sum::<u64>()
+    }
+
+    /// Whether any task of the subject still lives.
+    pub fn subject_lives(&self) -> bool {
+        let lives = |p: &Process| !p.gone && p.tasks.values().any(|t| t.life == Life::Alive);
+        self.processes.values().any(|p| p.role == Role::Subject && lives(p))
+    }
+
+    /// Forgets what has ended, after it was reported.
+    pub fn forget_ended(&mut self) {
+        self.processes.retain(|_, p| !p.gone);
+        let groups: BTreeSet<u32> = self.processes.values().map(|p| p.stat.pgid).collect();
+        self.groups.retain(|g| groups.contains(g));
+        for process in self.processes.values_mut() {
+            process.replaced.clear();
+            for task in process.tasks.values_mut().filter(|t| t.life == Life::Ended) {
+                task.life = Life::Reported;
+            }
+        }
+    }
+}
+
+/// How closely to read tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// All that is there when the host starts: what they did before is nobody's.
+    First,
+    /// A process that has just appeared.
+    New,
+    /// Only what a poll needs.
+    Poll,
+    /// Names, CPUs and states too.
+    Full,
+}
+
+impl Process {
+    fn end(&mut self) {
+        self.gone = true;
+        self.tasks.retain(|_, task| task.life != Life::Reported);
+        for task in self.tasks.values_mut() {
+            task.life = Life::Ended;
+        }
+    }
+
+    fn tree_cpu_ns(&self) -> u64 {
+        (self.stat.cpu_ns + self.stat.children_cpu_ns).saturating_sub(self.cpu_before_ns)
+    }
+}
+
+/// When a task that was not there at `before_ns` and is at `now_ns` was born.
+fn born_ns(started_ns: u64, before_ns: u64, now_ns: u64, total: Schedstat) -> u64 {
+    let latest = now_ns.saturating_sub(total.run_ns + total.wait_ns);
+    started_ns.min(latest).clamp(before_ns.min(now_ns), now_ns)
+}

@@ -1,0 +1,153 @@
+//! The host on this machine, with work of known shape; ratios have wide margins, other programs run here too.
+
+use super::*;
+use crate::launch::Held;
+use std::process::Command;
+
+fn watch(subject: Subject) -> SchedstatHost {
+    SchedstatHost::new(Options { poll_ns: 5_000_000, ..Options::new(subject) }).unwrap()
+}
+
+/// A shell script as subject, held until the host watches it.
+fn scripted(script: &str) -> (SchedstatHost, crate::launch::Running) {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    let held = Held::start(command).unwrap();
+    let host = watch(Subject::command(held.pid(), "sh"));
+    (host, held.release().unwrap())
+}
+
+fn sum<T: Default + std::ops::AddAssign>(of: impl Iterator<Item = T>) -> T {
+    of.fold(T::default(), |mut a, b| {
+        a += b;
+        a
+    })
+}
+
+fn subject_account(host: &SchedstatHost, seen: &Observation) -> Account {
+    let id = host.subject().unwrap();
+    seen.by_tenant.iter().find(|t| t.id == id).map(|t| t.account.clone()).unwrap_or_default()
+}
+
+/// Watches until the subject has ended, in windows of 50 ms; checks every one.
+fn watch_to_the_end(host: &mut SchedstatHost, running: &crate::launch::Running) -> Vec<Observation> {
+    let mut seen = Vec::new();
+    loop {
+        let ended = running.has_ended();
+        host.advance(if ended { 0 } else { 50_000_000 }).unwrap();
+        let window = host.observe().unwrap();
+        window.check().unwrap();
+        seen.push(window);
+        if ended {
+            return seen;
+        }
+    }
+}
+
+#[test]
+fn passes_the_conformance_suite() {
+    let busy = std::thread::spawn(|| {
+        let until = std::time::Instant::now() + Duration::from_millis(1500);
+        while std::time::Instant::now() < until {}
+    });
+    let me = Subject::Processes { roots: vec![std::process::id()], name: "tests".into() };
+    corun_model::conformance::host(|| Box::new(watch(me.clone()))).unwrap();
+    busy.join().unwrap();
+}
+
+#[test]
+fn a_sleeper_blocks_and_a_spinner_computes_or_waits() {
+    let (mut host, running) = scripted("sleep 0.3");
+    let seen = watch_to_the_end(&mut host, &running);
+    let total =
+        |part: fn(&Parts) -> u64| sum(seen.iter().map(|o| part(subject_account(&host, o).ledger.parts())));
+    assert!(total(|p| p.block_ns) > 10 * total(|p| p.compute_ns + p.steal_ns), "{seen:?}");
+    running.wait().unwrap();
+
+    let (mut host, running) = scripted("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done");
+    let seen = watch_to_the_end(&mut host, &running);
+    let total =
+        |part: fn(&Parts) -> u64| sum(seen.iter().map(|o| part(subject_account(&host, o).ledger.parts())));
+    assert!(total(|p| p.block_ns) < total(|p| p.compute_ns + p.steal_ns), "{seen:?}");
+    assert_eq!(total(|p| p.throttled_ns), 0);
+    running.wait().unwrap();
+}
+
+#[test]
+fn children_of_the_subject_are_the_subjects_and_everybody_else_is_not() {
+    let (mut host, running) = scripted("sleep 0.3 & sh -c 'sleep 0.3; true' & wait");
+    let seen = watch_to_the_end(&mut host, &running);
+    let subject = host.subject().unwrap();
+    let names: BTreeSet<&str> =
+        seen.iter().flat_map(|o| &o.tasks).filter(|t| t.tenant == subject).map(|t| t.name.as_str()).collect();
+    assert!(names.contains("sh") && names.contains("sleep"), "{names:?}");
+    let mine = seen.iter().flat_map(|o| &o.tasks).find(|t| t.id.0 == std::process::id()).unwrap();
+    assert_ne!(mine.tenant, subject);
+    let sleepers: BTreeSet<TaskId> = seen
+        .iter()
+        .flat_map(|o| &o.tasks)
+        .filter(|t| t.tenant == subject && t.name == "sleep")
+        .map(|t| t.id)
+        .collect();
+    assert_eq!(sleepers.len(), 2, "each sleeper once");
+    assert!(!host.subject_lives());
+    running.wait().unwrap();
+}
+
+#[test]
+fn processes_that_live_between_two_polls_show_in_the_loss() {
+    // Each `true` lives for about a millisecond, and no poll comes before the end.
+    let mut command = Command::new("sh");
+    command.args(["-c", "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i+1)); done"]);
+    let held = Held::start(command).unwrap();
+    let options = Options { poll_ns: 60_000_000_000, ..Options::new(Subject::command(held.pid(), "sh")) };
+    let mut host = SchedstatHost::new(options).unwrap();
+    let running = held.release().unwrap();
+    while !running.ended_within(Duration::from_secs(60)) {}
+    let seen = host.observe().unwrap();
+    seen.check().unwrap();
+    let shell_ns = subject_account(&host, &seen).ledger.on_cpu_ns();
+    let all_ns = host.table.subject_cpu_ns();
+    assert!(seen.loss.unknown_ns > 0, "shell {shell_ns} ns, family {all_ns} ns");
+    assert!(shell_ns + seen.loss.unknown_ns <= all_ns);
+    running.wait().unwrap();
+}
+
+#[test]
+fn waits_show_as_steal_that_is_charged_to_nobody() {
+    let mut command = Command::new("sh");
+    // Both loops on CPU 0: each waits for the other about half of the time.
+    command.args(["-c", "taskset -pc 0 $$ >/dev/null; f() { i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; }; f & f & wait"]);
+    let held = Held::start(command).unwrap();
+    let mut host = watch(Subject::command(held.pid(), "sh"));
+    let running = held.release().unwrap();
+    let seen = watch_to_the_end(&mut host, &running);
+    let steal_ns: u64 = sum(seen.iter().map(|o| subject_account(&host, o).ledger.parts().steal_ns));
+    let compute_ns: u64 = sum(seen.iter().map(|o| subject_account(&host, o).ledger.on_cpu_ns()));
+    assert!(steal_ns > compute_ns / 4, "steal {steal_ns} ns, compute {compute_ns} ns");
+    for o in &seen {
+        let culprits = &subject_account(&host, o).culprits;
+        assert!(culprits.shares().is_empty());
+    }
+    assert!(seen[0].unavailable.iter().any(|u| u.what == "culprits"));
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_kernel_without_schedstat_is_refused_with_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |dir: &tempfile::TempDir| {
+        let options = Options { root: Root::new(dir.path()), ..Options::new(Subject::All) };
+        SchedstatHost::new(options).unwrap_err().to_string()
+    };
+    assert!(refused(&dir).starts_with("this kernel keeps no `schedstat`"));
+    std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+    std::fs::write(dir.path().join("proc/self/schedstat"), "0 0 0\n").unwrap();
+    assert!(refused(&dir).contains("sysctl kernel.task_delayacct=1"));
+}
+
+#[test]
+fn the_quota_of_every_cgroup_above_a_task_counts_but_the_roots() {
+    assert_eq!(ancestors("/a/b").collect::<Vec<_>>(), ["/a/b", "/a"]);
+    assert_eq!(ancestors("/").count(), 0);
+}
