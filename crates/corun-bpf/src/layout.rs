@@ -52,7 +52,7 @@ pub mod group {
     pub const SOFTIRQ: u32 = 3;
     /// `kworker`.
     pub const WORKQUEUE: u32 = 4;
-    /// The first group that is found by cgroup and process group.
+    /// The first group that is found by cgroup, process group and command.
     pub const FIRST: u32 = 5;
 }
 
@@ -180,10 +180,10 @@ pub struct CpuAcc {
     pub unknown_ns: u64,
 }
 
-/// A CPU's record.
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Debug)]
-pub struct CpuRec {
+/// A CPU's record, without its log.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuHead {
     /// Odd while a handler writes.
     pub seq: u32,
     /// Who runs; [`NO_TID`] before the first switch.
@@ -207,11 +207,17 @@ pub struct CpuRec {
     /// Occupancies ever written; the newest is open.
     pub head: u32,
     pad: [u32; 11],
-    /// The newest occupancies, a ring.
+}
+
+/// A CPU's record.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub(crate) struct CpuRec {
+    pub head: CpuHead,
     pub log: [Occupancy; OCCUPANTS],
 }
 
-/// What makes a group.
+/// What makes a group: a command of a process group in a cgroup.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupKey {
@@ -220,6 +226,8 @@ pub struct GroupKey {
     /// Process group.
     pub pgid: u32,
     pad: u32,
+    /// Name of the process, NUL-padded.
+    pub comm: [u8; 16],
 }
 
 /// A group.
@@ -242,8 +250,6 @@ pub struct GroupRec {
     pub dead_waits: [u64; BUCKETS],
     /// Lengths of stretches on a CPU.
     pub dead_stretches: [u64; BUCKETS],
-    /// Name of the first member.
-    pub comm: [u8; 16],
 }
 
 /// Victim and culprit group of steal that did not fit into a task's record.

@@ -50,16 +50,19 @@ impl<T: Copy> Mapping<T> {
         unsafe { self.at(i).read_volatile() }
     }
 
-    /// A copy of value `i` that no writer touched meanwhile. `T` must begin with a `u32` that is odd while a
-    /// writer is at work and grows with every write. A writer holds it for under a microsecond, so the wait is
-    /// bounded in practice; after many tries the last copy is returned.
-    pub(crate) fn read_settled(&self, i: usize) -> T {
+    /// A copy of the beginning of value `i` (or all of it) that no writer touched meanwhile. It must begin with a
+    /// `u32` that is odd while a writer is at work and grows with every write. A writer holds it for under a
+    /// microsecond, so the wait is bounded in practice; after many tries the last copy is returned.
+    pub(crate) fn read_settled<P: Copy>(&self, i: usize) -> P {
+        const { assert!(size_of::<P>() <= size_of::<T>()) };
+        // SAFETY: `P` is a prefix of the value, plain data like it.
+        let read = || unsafe { self.at(i).cast::<P>().read_volatile() };
         // SAFETY: the first field is an aligned `u32` inside the mapping, written by the kernel side only.
         let seq = unsafe { AtomicU32::from_ptr(self.at(i).cast()) };
-        let mut copy = self.read(i);
+        let mut copy = read();
         for _ in 0..10_000 {
             let before = seq.load(Ordering::Acquire);
-            copy = self.read(i);
+            copy = read();
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && seq.load(Ordering::Relaxed) == before {
                 break;

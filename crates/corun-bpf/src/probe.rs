@@ -1,7 +1,7 @@
 //! Loading the probe and reading what it has seen.
 
-use crate::layout::{group, NO_TID, STICKY};
-use crate::layout::{Acc, CpuRec, Ended, GroupRec, Pair, Place, TaskRec, TraceEvent};
+use crate::layout::{group, NO_TID, OCCUPANTS, STICKY};
+use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, Pair, Place, TaskRec, TraceEvent};
 use crate::mapping::Mapping;
 use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -92,8 +92,11 @@ pub struct Probe {
     tasks: Mapping<TaskRec>,
     cpus: Mapping<CpuRec>,
     groups: Mapping<GroupRec>,
+    slots: Mapping<u32>,
     cpu_count: usize,
     max_groups: u32,
+    max_tasks: u32,
+    tid_max: u32,
     ended: Rc<RefCell<Vec<Ended>>>,
     traced: Rc<RefCell<Vec<TraceEvent>>>,
     rings: RingBuffer<'static>,
@@ -149,8 +152,9 @@ impl Probe {
         let tasks = Mapping::<TaskRec>::new(skel.maps.tasks.as_fd(), config.max_tasks as usize)?;
         let cpus = Mapping::<CpuRec>::new(skel.maps.cpus.as_fd(), cpu_count)?;
         let groups = Mapping::<GroupRec>::new(skel.maps.groups.as_fd(), config.max_groups as usize)?;
+        let slots = Mapping::<u32>::new(skel.maps.slot_of_tid.as_fd(), config.tid_max as usize + 1)?;
         for cpu in 0..cpu_count {
-            cpus.word(cpu, offset_of!(CpuRec, tid)).store(NO_TID, Ordering::Relaxed);
+            cpus.word(cpu, offset_of!(CpuHead, tid)).store(NO_TID, Ordering::Relaxed);
         }
 
         let ended = Rc::new(RefCell::new(Vec::new()));
@@ -167,13 +171,15 @@ impl Probe {
         let rings = rings.build().map_err(step("opening the rings"))?;
 
         skel.attach().map_err(step("attaching the probe"))?;
-        let max_groups = config.max_groups;
         let probe = Probe {
             tasks,
             cpus,
             groups,
+            slots,
             cpu_count,
-            max_groups,
+            max_groups: config.max_groups,
+            max_tasks: config.max_tasks,
+            tid_max: config.tid_max,
             ended,
             traced,
             rings,
@@ -226,25 +232,37 @@ impl Probe {
 
     /// A settled copy of every record in use.
     pub fn tasks(&self) -> impl Iterator<Item = TaskRec> + '_ {
-        let used = self.counter(&self.data().next_slot).load(Ordering::Acquire).min(self.tasks_len());
+        let used = self.counter(&self.data().next_slot).load(Ordering::Acquire).min(self.max_tasks);
+        let in_use = |i: usize| self.tasks.word(i, offset_of!(TaskRec, tid)).load(Ordering::Relaxed) != 0;
         (1..used as usize)
-            .filter(|&i| self.tasks.word(i, offset_of!(TaskRec, tid)).load(Ordering::Relaxed) != 0)
-            .map(|i| self.tasks.read_settled(i))
+            .filter(move |&i| in_use(i))
+            .map(|i| self.tasks.read_settled::<TaskRec>(i))
             .filter(|t| t.tid != 0)
     }
 
-    fn tasks_len(&self) -> u32 {
-        self.skel.maps.rodata_data.expect("the probe has constants").max_tasks
+    /// A settled copy of every CPU's record, by CPU number.
+    pub fn cpus(&self) -> Vec<CpuHead> {
+        (0..self.cpu_count).map(|i| self.cpus.read_settled(i)).collect()
     }
 
-    /// A settled copy of every CPU's record, by CPU number.
-    pub fn cpus(&self) -> Vec<Box<CpuRec>> {
-        (0..self.cpu_count).map(|i| Box::new(self.cpus.read_settled(i))).collect()
+    /// Who has held a CPU, oldest first, as far back as its log reaches. Each occupancy ends where the next
+    /// begins; the last one is open.
+    pub fn occupancies(&self, cpu: usize) -> Vec<Occupancy> {
+        if cpu >= self.cpu_count {
+            return Vec::new();
+        }
+        let head = |settled: CpuHead| settled.head as usize;
+        let before = head(self.cpus.read_settled(cpu));
+        let log = self.cpus.read(cpu).log;
+        // What was written meanwhile has overwritten the oldest entries.
+        let after = head(self.cpus.read_settled(cpu));
+        let oldest = after.saturating_sub(OCCUPANTS - 1).min(before);
+        (oldest..before).map(|i| log[i % OCCUPANTS]).collect()
     }
 
     /// Switches seen so far, over all CPUs.
     pub fn switches(&self) -> u64 {
-        (0..self.cpu_count).map(|i| self.cpus.read(i).switches).sum()
+        self.cpus().iter().map(|c| c.switches).sum()
     }
 
     /// Every group seen so far, by number; the fixed ones first.
@@ -262,16 +280,17 @@ impl Probe {
     /// Puts a task into `group`, and all that it starts from now on. False when the probe does not know it.
     pub fn assign(&self, tid: u32, group: u32) -> bool {
         debug_assert!(group >= group::FIRST);
-        let used = self.counter(&self.data().next_slot).load(Ordering::Acquire).min(self.tasks_len());
-        let field = |i, offset| self.tasks.word(i, offset);
-        for i in 1..used as usize {
-            if field(i, offset_of!(TaskRec, tid)).load(Ordering::Relaxed) == tid {
-                field(i, offset_of!(TaskRec, group)).store(group, Ordering::Relaxed);
-                field(i, offset_of!(TaskRec, flags)).fetch_or(STICKY, Ordering::Release);
-                return true;
-            }
+        if tid >= self.tid_max {
+            return false;
         }
-        false
+        let slot = self.slots.word(tid as usize, 0).load(Ordering::Acquire);
+        if slot == 0 || slot >= self.max_tasks {
+            return false;
+        }
+        let field = |offset| self.tasks.word(slot as usize, offset);
+        field(offset_of!(TaskRec, group)).store(group, Ordering::Relaxed);
+        field(offset_of!(TaskRec, flags)).fetch_or(STICKY, Ordering::Release);
+        field(offset_of!(TaskRec, tid)).load(Ordering::Relaxed) == tid
     }
 
     /// Hands over the tasks that ended since the last call.

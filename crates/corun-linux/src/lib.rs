@@ -22,6 +22,7 @@ pub mod cpustat;
 pub mod interrupt;
 pub mod launch;
 pub mod naming;
+pub mod probe;
 pub mod procfs;
 pub mod root;
 pub mod schedstat_host;

@@ -190,6 +190,80 @@ impl Observation {
         self.tenants.iter().find(|t| t.id == id)
     }
 
+    /// Adds the window that follows this one, so that both become one. What either cannot see, the sum cannot.
+    ///
+    /// # Panics
+    /// When `next` does not begin where this ends: the sum would have a hole in it.
+    pub fn extend(&mut self, next: &Observation) {
+        assert_eq!(self.end_ns, next.start_ns, "windows must follow each other");
+        self.end_ns = next.end_ns;
+        self.tenants.clone_from(&next.tenants);
+        let going_on = self.extend_tasks(next);
+        for t in &next.by_tenant {
+            match self.by_tenant.binary_search_by_key(&t.id, |x| x.id) {
+                Ok(i) => {
+                    self.by_tenant[i].account = self.by_tenant[i].account.plus(&t.account);
+                    self.by_tenant[i].tasks +=
+                        t.tasks - going_on.get(&t.id).copied().unwrap_or(0).min(t.tasks);
+                }
+                Err(i) => self.by_tenant.insert(i, t.clone()),
+            }
+        }
+        for c in &next.cpus {
+            match self.cpus.iter_mut().find(|x| x.cpu == c.cpu) {
+                Some(x) => {
+                    x.idle_ns += c.idle_ns;
+                    x.busy_ns += c.busy_ns;
+                    x.unknown_ns += c.unknown_ns;
+                }
+                None => self.cpus.push(*c),
+            }
+        }
+        let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        self.machine = MachineTime {
+            host_steal_ns: add(self.machine.host_steal_ns, next.machine.host_steal_ns),
+            irq_ns: add(self.machine.irq_ns, next.machine.irq_ns),
+            softirq_ns: add(self.machine.softirq_ns, next.machine.softirq_ns),
+        };
+        self.loss.events += next.loss.events;
+        self.loss.unknown_ns += next.loss.unknown_ns;
+        self.loss.untracked_tasks += next.loss.untracked_tasks;
+        self.loss.unlisted_tasks += next.loss.unlisted_tasks;
+        for u in &next.unavailable {
+            if !self.unavailable.contains(u) {
+                self.unavailable.push(u.clone());
+            }
+        }
+    }
+
+    /// A task goes on from one window to the next when it was alive at the end of the first and was there at the
+    /// beginning of the second; otherwise it is another task, whatever its number. Returns how many went on, by tenant.
+    fn extend_tasks(&mut self, next: &Observation) -> std::collections::BTreeMap<TenantId, u64> {
+        let mut going_on = std::collections::BTreeMap::new();
+        let mut living: std::collections::BTreeMap<TaskId, usize> =
+            self.tasks.iter().enumerate().filter(|(_, t)| t.alive).map(|(i, t)| (t.id, i)).collect();
+        for t in &next.tasks {
+            match living.remove(&t.id).filter(|_| t.born_ns <= next.start_ns) {
+                Some(i) => {
+                    let known = &mut self.tasks[i];
+                    known.account = known.account.plus(&t.account);
+                    known.alive = t.alive;
+                    known.name.clone_from(&t.name);
+                    known.last_cpu = t.last_cpu.or(known.last_cpu);
+                    known.tenant = t.tenant;
+                    *going_on.entry(t.tenant).or_default() += 1;
+                }
+                None => self.tasks.push(t.clone()),
+            }
+        }
+        // Whoever is not in the next window ended exactly at the edge between the two.
+        for i in living.into_values() {
+            self.tasks[i].alive = false;
+        }
+        self.tasks.sort_by_key(|t| (t.id, t.born_ns));
+        going_on
+    }
+
     /// Checks everything that must hold of any observation on any host: time is conserved for every task and
     /// CPU, lifetimes lie in the window, tenants are the sums of their tasks and are all named.
     ///
@@ -237,5 +311,77 @@ impl Observation {
         } else {
             Err(wrong)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Parts;
+    use crate::tenant::TenantKind;
+
+    fn task(id: u32, born_ns: u64, compute_ns: u64, alive: bool) -> TaskObservation {
+        let parts = Parts { compute_ns, ..Parts::default() };
+        let ledger = Ledger::new(parts, compute_ns).unwrap();
+        TaskObservation {
+            id: TaskId(id),
+            name: format!("t{id}"),
+            tenant: TenantId(0),
+            born_ns,
+            alive,
+            last_cpu: None,
+            account: Account { ledger, ..Account::default() },
+        }
+    }
+
+    fn window(start_ns: u64, end_ns: u64, tasks: Vec<TaskObservation>) -> Observation {
+        let account = tasks.iter().fold(Account::default(), |a, t| a.plus(&t.account));
+        let name = || "x".to_string();
+        Observation {
+            start_ns,
+            end_ns,
+            tenants: vec![Tenant { id: TenantId(0), kind: TenantKind::Command, key: name(), name: name() }],
+            by_tenant: vec![TenantObservation { id: TenantId(0), tasks: tasks.len() as u64, account }],
+            tasks,
+            ..Observation::default()
+        }
+    }
+
+    #[test]
+    fn two_windows_become_one_and_time_stays_conserved() {
+        let mut a = window(100, 200, vec![task(1, 100, 100, true), task(2, 150, 50, true)]);
+        a.extend(&window(
+            200,
+            300,
+            vec![task(1, 200, 100, true), task(2, 200, 30, false), task(3, 250, 50, true)],
+        ));
+        a.check().unwrap();
+        let lived: Vec<u64> = a.tasks.iter().map(|t| t.account.ledger.total_ns()).collect();
+        assert_eq!(lived, [200, 80, 50]);
+        assert_eq!(a.by_tenant[0].tasks, 3);
+    }
+
+    #[test]
+    fn a_reused_number_is_another_task() {
+        let mut a = window(100, 200, vec![task(1, 100, 60, false)]);
+        a.extend(&window(200, 300, vec![task(1, 220, 80, true)]));
+        a.check().unwrap();
+        assert_eq!(a.tasks.len(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "windows must follow each other")]
+    fn windows_with_a_hole_between_them_are_not_summed() {
+        window(0, 10, vec![]).extend(&window(11, 20, vec![]));
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        let mut o = window(0, 100, vec![task(1, 0, 90, true)]);
+        assert!(o.check().unwrap_err()[0].contains("lived 90 ns of at most 100 ns"));
+        o.tasks[0].alive = false;
+        o.check().unwrap();
+        o.tenants.clear();
+        assert!(o.check().is_err());
     }
 }

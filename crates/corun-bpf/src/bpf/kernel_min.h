@@ -77,6 +77,7 @@ struct task_struct {
 	int tgid;
 	struct css_set *cgroups;
 	struct signal_struct *signal;
+	struct task_struct *group_leader;
 	char comm[16];
 };
 

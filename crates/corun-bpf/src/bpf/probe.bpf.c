@@ -3,7 +3,7 @@
  * The probe: where every nanosecond of every task went, and who held the CPU while it waited.
  *
  * Hooks      tp_btf sched_switch, sched_wakeup, sched_wakeup_new, sched_migrate_task, sched_process_exec,
- *            cgroup_attach_task; iter/task once, after attaching. Nothing else: no fentry, no kprobe.
+ *            task_rename, cgroup_attach_task; iter/task once, after attaching. Nothing else: no fentry, no kprobe.
  * Kernel     5.18 or newer (four arguments of sched_switch), BTF, bpf_loop.
  *
  * Method
@@ -118,7 +118,7 @@ static __always_inline struct task_rec *task_rec(u32 tid)
 	return bpf_map_lookup_elem(&tasks, slot);
 }
 
-/* The group of a task: kernel threads by sort, others by cgroup and process group. */
+/* The group of a task: kernel threads by sort, others by cgroup, process group and command. */
 static __noinline u32 resolve_group(struct task_struct *p)
 {
 	struct group_key key = {};
@@ -137,6 +137,7 @@ static __noinline u32 resolve_group(struct task_struct *p)
 	}
 	key.cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
 	key.pgid = BPF_CORE_READ(p, signal, pids[PIDTYPE_PGID], numbers[0].nr);
+	bpf_probe_read_kernel_str(key.comm, sizeof(key.comm), &BPF_CORE_READ(p, group_leader)->comm);
 	known = bpf_map_lookup_elem(&group_of_key, &key);
 	if (known)
 		return *known;
@@ -147,7 +148,6 @@ static __noinline u32 resolve_group(struct task_struct *p)
 		return GROUP_UNKNOWN;
 	}
 	g->tid = BPF_CORE_READ(p, pid);
-	bpf_probe_read_kernel(g->comm, sizeof(g->comm), &p->comm);
 	g->key = key;
 	if (bpf_map_update_elem(&group_of_key, &key, &index, BPF_NOEXIST_)) {
 		known = bpf_map_lookup_elem(&group_of_key, &key); /* another CPU was faster, or the table is full */
@@ -438,7 +438,9 @@ static __always_inline void first_event(struct task_rec *t, u32 was)
 static __always_inline void enter(struct task_rec *t, u32 state, u64 now)
 {
 	t->state = state;
-	t->since_ns = t->began_ns = now;
+	t->began_ns = now;
+	if (now > t->since_ns) /* never back: the intervals must partition the task's life */
+		t->since_ns = now;
 }
 
 /* What kind of sleep: by the system call it is in, I/O when it cannot be interrupted. */
@@ -521,7 +523,6 @@ static __noinline void bury(struct task_struct *p, struct task_rec *t, u64 now)
 	u32 tid = t->tid, slot, *home;
 	struct ended *e;
 
-	bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
 	e = bpf_ringbuf_reserve(&ended, sizeof(*e), 0);
 	if (e) {
 		e->end_ns = now;
@@ -784,11 +785,17 @@ static __always_inline void regroup(struct task_struct *p)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *p)
 {
+	regroup(p);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
+{
 	struct task_rec *t = task_rec(p->pid);
 
 	if (t)
-		bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
-	regroup(p);
+		bpf_probe_read_kernel(t->comm, sizeof(t->comm), comm);
 	return 0;
 }
 

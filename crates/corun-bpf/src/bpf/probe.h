@@ -29,7 +29,7 @@ enum state {
 	STATES,
 };
 
-/* Groups with fixed numbers; others are found by (cgroup, process group). */
+/* Groups with fixed numbers; others are found by cgroup, process group and command. */
 enum group {
 	GROUP_UNKNOWN, /* whoever ran was not seen */
 	GROUP_IDLE,
@@ -118,10 +118,12 @@ struct cpu_rec {
 	struct occupancy log[OCCUPANTS];
 } __attribute__((aligned(64)));
 
+/* A command of a process group in a cgroup: the finest tenant there can be. User space merges them. */
 struct group_key {
 	u64 cgroup;
 	u32 pgid;
 	u32 pad;
+	char comm[16]; /* of the process, not the thread */
 };
 
 /* A group, and the sums of its tasks whose last record found no room in the ring. */
@@ -134,7 +136,6 @@ struct group_rec {
 	u64 dead_events[7]; /* yields, preemptions, wakeups, migrations */
 	u64 dead_waits[BUCKETS];
 	u64 dead_stretches[BUCKETS];
-	char comm[16];
 };
 
 /* Steal of `victim`'s tasks that did not fit into their own records. */

@@ -1,0 +1,322 @@
+//! From the probe's records to exact sums at a window's edge, and from two sums to an account.
+//!
+//! A record's intervals partition the task's life, so its sums up to an edge are: the copy that the probe made there
+//! when an event came later, or else the sums so far plus the open interval up to the edge. The difference of
+//! the sums at two edges is what the window holds, exactly.
+
+use super::occupants::{self, Charges};
+use corun_bpf::layout::{state, Acc, GroupRec, Occupancy, TaskRec, BUCKETS};
+use corun_model::events::Migrations;
+use corun_model::ledger::{BlockReasons, Parts};
+use corun_model::{Events, Histogram};
+use std::collections::BTreeMap;
+
+/// A task's sums from its first instant up to some edge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    ns: [u64; state::STATES],
+    yields: u64,
+    preemptions: u64,
+    wakeups: u64,
+    migrations: [u64; 4],
+    unattributed_ns: u64,
+    others_ns: u64,
+    culprits: BTreeMap<u32, u64>,
+    waits: Histogram,
+    stretches: Histogram,
+}
+
+/// The share of a window: what [`Sums::since`] gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    /// The ledger's parts.
+    pub parts: Parts,
+    /// The block part by reason.
+    pub block: BlockReasons,
+    /// Switches, wake-ups, migrations.
+    pub events: Events,
+    /// Steal by culprit group.
+    pub culprits: Charges,
+    /// Steal by groups too many for the record.
+    pub others_ns: u64,
+    /// Steal by nobody known.
+    pub unattributed_ns: u64,
+    /// Lengths of waits.
+    pub waits: Histogram,
+    /// Lengths of stretches on a CPU.
+    pub stretches: Histogram,
+    /// Nanoseconds that had to be moved because an event came later than its clock (a paused virtual CPU).
+    pub moved_ns: u64,
+}
+
+fn histogram(counts: &[u32; BUCKETS]) -> Histogram {
+    Histogram { counts: std::array::from_fn(|i| u64::from(counts[i])) }
+}
+
+impl Sums {
+    fn of(acc: &Acc, rec: &TaskRec) -> Sums {
+        Sums {
+            ns: acc.ns,
+            yields: acc.yields.into(),
+            preemptions: acc.preemptions.into(),
+            wakeups: acc.wakeups.into(),
+            migrations: acc.migrations.map(u64::from),
+            unattributed_ns: acc.unattributed_ns,
+            others_ns: acc.others_ns,
+            culprits: acc.culprits.iter().filter(|c| c.ns > 0).map(|c| (c.group, c.ns)).collect(),
+            waits: histogram(&rec.waits),
+            stretches: histogram(&rec.stretches),
+        }
+    }
+
+    /// The sums of a living task up to `edge_ns`, which has passed. `log` gives the occupancies of a CPU.
+    pub(super) fn at(rec: &TaskRec, edge_ns: u64, log: impl Fn(u32) -> Vec<Occupancy>) -> Sums {
+        if rec.edge_ns == edge_ns {
+            return Sums::of(&rec.snap, rec);
+        }
+        let mut sums = Sums::of(&rec.cur, rec);
+        let Some(open_ns) = edge_ns.checked_sub(rec.since_ns) else { return sums };
+        let state = match rec.state as usize {
+            state::NEVER => rec.guess as usize,
+            state => state,
+        };
+        sums.ns[if state < state::STATES { state } else { state::UNKNOWN }] += open_ns;
+        if state == state::WAIT {
+            let (charges, rest) = occupants::charge(&log(rec.cpu), rec.since_ns, edge_ns);
+            for (group, ns) in charges {
+                *sums.culprits.entry(group).or_default() += ns;
+            }
+            sums.unattributed_ns += rest;
+        }
+        sums
+    }
+
+    /// The sums of an ended task over its whole life.
+    pub(super) fn at_end(rec: &TaskRec) -> Sums {
+        Sums::of(&rec.cur, rec)
+    }
+
+    /// The sums of an ended task up to an edge before its end.
+    pub(super) fn at_edge_before_end(rec: &TaskRec, edge_ns: u64) -> Option<Sums> {
+        (rec.edge_ns == edge_ns).then(|| Sums::of(&rec.snap, rec))
+    }
+
+    /// The sums of a group's ended tasks whose own records were lost. Their culprits are in the table of pairs.
+    pub(super) fn of_unlisted(group: &GroupRec) -> Sums {
+        Sums {
+            ns: group.dead_ns,
+            yields: group.dead_events[0],
+            preemptions: group.dead_events[1],
+            wakeups: group.dead_events[2],
+            migrations: std::array::from_fn(|i| group.dead_events[3 + i]),
+            unattributed_ns: group.dead_unattributed_ns,
+            others_ns: group.dead_ns[state::WAIT].saturating_sub(group.dead_unattributed_ns),
+            culprits: BTreeMap::new(),
+            waits: Histogram { counts: group.dead_waits },
+            stretches: Histogram { counts: group.dead_stretches },
+        }
+    }
+
+    /// The sum of two, field by field; culprits that are known on one side only stay known.
+    pub(super) fn add(&mut self, o: &Sums) {
+        let add = |a: &mut [u64], b: &[u64]| a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        add(&mut self.ns, &o.ns);
+        add(&mut self.migrations, &o.migrations);
+        add(&mut self.waits.counts, &o.waits.counts);
+        add(&mut self.stretches.counts, &o.stretches.counts);
+        self.yields += o.yields;
+        self.preemptions += o.preemptions;
+        self.wakeups += o.wakeups;
+        self.unattributed_ns += o.unattributed_ns;
+        self.others_ns += o.others_ns;
+        for (group, ns) in &o.culprits {
+            *self.culprits.entry(*group).or_default() += ns;
+        }
+    }
+
+    /// Forgets who the culprits were; the time stays, under `others`.
+    pub(super) fn forget_culprits(&mut self) {
+        self.others_ns += std::mem::take(&mut self.culprits).values().sum::<u64>();
+    }
+
+    /// All the time in these sums, in nanoseconds.
+    pub(super) fn total_ns(&self) -> u64 {
+        self.ns.iter().sum()
+    }
+
+    /// What came to these sums since `base`, an earlier reading of the same task.
+    pub(super) fn since(&self, base: &Sums) -> Share {
+        let mut moved_ns = 0;
+        let mut ns: [i128; state::STATES] =
+            std::array::from_fn(|i| i128::from(self.ns[i]) - i128::from(base.ns[i]));
+        let mut steal: BTreeMap<u32, i128> = self.culprits.iter().map(|(&g, &ns)| (g, ns.into())).collect();
+        for (&g, &ns) in &base.culprits {
+            *steal.entry(g).or_default() -= i128::from(ns);
+        }
+        let mut loose = [
+            i128::from(self.others_ns) - i128::from(base.others_ns),
+            i128::from(self.unattributed_ns) - i128::from(base.unattributed_ns),
+        ];
+        moved_ns += settle(ns.iter_mut());
+        moved_ns += settle(loose.iter_mut().chain(steal.values_mut()));
+        // The culprits explain the steal, unless one of the two had to be settled on its own.
+        let explained: i128 = loose.iter().sum::<i128>() + steal.values().sum::<i128>();
+        let missing = ns[state::WAIT] - explained;
+        if missing != 0 {
+            moved_ns += missing.unsigned_abs() as u64;
+            loose[1] += missing;
+            moved_ns += settle(loose.iter_mut().chain(steal.values_mut()));
+        }
+        let part = |i: usize| ns[i] as u64;
+        let less = |a: u64, b: u64| Some(a.saturating_sub(b));
+        let histogram = |a: &Histogram, b: &Histogram| Histogram {
+            counts: std::array::from_fn(|i| a.counts[i].saturating_sub(b.counts[i])),
+        };
+        let block = BlockReasons {
+            futex_ns: part(state::BLOCK_FUTEX),
+            io_ns: part(state::BLOCK_IO),
+            sleep_ns: part(state::BLOCK_SLEEP),
+            poll_ns: part(state::BLOCK_POLL),
+            pipe_ns: part(state::BLOCK_PIPE),
+            child_ns: part(state::BLOCK_CHILD),
+            other_ns: part(state::BLOCK_OTHER),
+        };
+        Share {
+            parts: Parts {
+                compute_ns: part(state::RUN),
+                spin_ns: None,
+                block_ns: block.sum_ns(),
+                steal_ns: part(state::WAIT),
+                throttled_ns: part(state::THROTTLED),
+                parked_ns: 0,
+                unknown_ns: part(state::UNKNOWN) + part(state::NEVER),
+            },
+            block,
+            events: Events {
+                yields: less(self.yields, base.yields),
+                preemptions: less(self.preemptions, base.preemptions),
+                wakeups: less(self.wakeups, base.wakeups),
+                migrations: Some(Migrations {
+                    same_core: self.migrations[0].saturating_sub(base.migrations[0]),
+                    same_llc: self.migrations[1].saturating_sub(base.migrations[1]),
+                    same_socket: self.migrations[2].saturating_sub(base.migrations[2]),
+                    other_socket: self.migrations[3].saturating_sub(base.migrations[3]),
+                }),
+            },
+            culprits: steal.into_iter().filter(|&(_, ns)| ns > 0).map(|(g, ns)| (g, ns as u64)).collect(),
+            others_ns: loose[0] as u64,
+            unattributed_ns: loose[1] as u64,
+            waits: histogram(&self.waits, &base.waits),
+            stretches: histogram(&self.stretches, &base.stretches),
+            moved_ns,
+        }
+    }
+}
+
+/// Makes every part non-negative without changing their sum (as far as it is not negative itself): a negative part
+/// is taken out of the largest ones. Returns how much was moved; 0 unless a handler was held up across an edge.
+fn settle<'a>(parts: impl Iterator<Item = &'a mut i128>) -> u64 {
+    let mut parts: Vec<&mut i128> = parts.collect();
+    let mut debt: i128 = 0;
+    for p in parts.iter_mut().filter(|p| ***p < 0) {
+        debt -= **p;
+        **p = 0;
+    }
+    let moved = debt as u64;
+    while debt > 0 {
+        let Some(largest) = parts.iter_mut().max_by_key(|p| ***p).filter(|p| ***p > 0) else { break };
+        let taken = debt.min(**largest);
+        **largest -= taken;
+        debt -= taken;
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_bpf::layout::Culprit;
+
+    fn rec(state: usize, since_ns: u64) -> TaskRec {
+        let mut rec = TaskRec { tid: 1, state: state as u32, since_ns, ..TaskRec::default() };
+        rec.cur.ns[state::RUN] = 100;
+        rec.cur.ns[state::WAIT] = 50;
+        rec.cur.culprits[0] = Culprit::new(7, 50);
+        rec
+    }
+
+    fn nobody(_: u32) -> Vec<Occupancy> {
+        Vec::new()
+    }
+
+    #[test]
+    fn an_open_interval_reaches_to_the_edge() {
+        let sums = Sums::at(&rec(state::RUN, 1000), 1300, nobody);
+        assert_eq!((sums.ns[state::RUN], sums.total_ns()), (400, 450));
+    }
+
+    #[test]
+    fn an_open_wait_is_charged_to_the_occupants_so_far() {
+        let log = |_| vec![Occupancy::new(0, 7), Occupancy::new(1100, 8), Occupancy::new(1200, 9)];
+        let sums = Sums::at(&rec(state::WAIT, 1000), 1150, log);
+        assert_eq!(sums.culprits, BTreeMap::from([(7, 150), (8, 50)]));
+        let share = sums.since(&Sums::default());
+        assert_eq!((share.parts.steal_ns, share.unattributed_ns), (200, 0));
+    }
+
+    #[test]
+    fn a_record_that_saw_the_edge_answers_with_its_copy() {
+        let mut r = rec(state::RUN, 2000);
+        r.edge_ns = 1300;
+        r.snap.ns[state::RUN] = 77;
+        assert_eq!(Sums::at(&r, 1300, nobody).ns[state::RUN], 77);
+    }
+
+    #[test]
+    fn a_task_without_events_did_what_it_did_at_the_start() {
+        let mut r = rec(state::NEVER, 1000);
+        r.cur = Acc::default();
+        r.guess = state::BLOCK_POLL as u32;
+        assert_eq!(Sums::at(&r, 1300, nobody).ns[state::BLOCK_POLL], 300);
+        r.guess = 99;
+        assert_eq!(
+            Sums::at(&r, 1300, nobody).ns[state::UNKNOWN],
+            300,
+            "a guess that makes no sense is no guess"
+        );
+    }
+
+    #[test]
+    fn shares_sum_to_the_time_between_two_edges() {
+        let first = Sums::at(&rec(state::RUN, 1000), 1300, nobody);
+        let second = Sums::at(&rec(state::RUN, 1000), 1700, nobody);
+        let share = second.since(&first);
+        assert_eq!((share.parts.compute_ns, share.parts.sum_ns(), share.moved_ns), (400, 400, 0));
+    }
+
+    #[test]
+    fn a_late_event_moves_time_but_loses_none() {
+        let mut base = Sums::default();
+        base.ns[state::RUN] = 500;
+        let mut now = Sums::default();
+        now.ns[state::RUN] = 480;
+        now.ns[state::BLOCK_IO] = 620;
+        let share = now.since(&base);
+        assert_eq!((share.parts.sum_ns(), share.parts.compute_ns, share.moved_ns), (600, 0, 20));
+    }
+
+    #[test]
+    fn culprits_always_explain_the_steal() {
+        let mut base = Sums::default();
+        base.ns[state::WAIT] = 100;
+        base.culprits.insert(7, 100);
+        let mut now = Sums::default();
+        now.ns[state::WAIT] = 160;
+        now.culprits.insert(7, 90);
+        now.culprits.insert(8, 70);
+        let share = now.since(&base);
+        let explained =
+            share.culprits.iter().map(|c| c.1).sum::<u64>() + share.others_ns + share.unattributed_ns;
+        assert_eq!((share.parts.steal_ns, explained), (60, 60));
+    }
+}

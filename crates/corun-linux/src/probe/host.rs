@@ -1,0 +1,625 @@
+//! `LiveHost`: this machine as a [`Host`], through the probe.
+//!
+//! A window is closed like this: announce an edge a moment ahead, wait until it has passed, read every task's
+//! record, then the tasks that ended, then the CPUs. What a task did up to the edge follows exactly from its record
+//! (`accounts`); the difference to the previous edge is the window's.
+//!
+//! Tasks that ended come through a ring. Should that be full, the probe adds their sums to their group instead:
+//! the tenant's account still holds every nanosecond and only the line of the task itself is lost (and counted).
+
+use super::accounts::{Share, Sums};
+use super::syscalls;
+use super::tenancy::Tenancy;
+use super::traces::Traces;
+use crate::cgroup::Cgroups;
+use crate::clock::now_ns;
+use crate::cpustat::{self, CpuStat};
+use crate::procfs;
+use crate::root::Root;
+use crate::target::Subject;
+use crate::topology;
+use corun_bpf::layout::{comm, state, CpuAcc, CpuHead, Ended, Occupancy, Pair, Place, TaskRec, NO_TID};
+use corun_bpf::{layout, Config, Losses, Probe, ProbeError};
+use corun_model::culprit::Share as CulpritShare;
+use corun_model::observation::{
+    Account, CpuTime, Loss, MachineTime, TaskObservation, TenantObservation, Unavailable,
+};
+use corun_model::trace::{Trace, TraceTask};
+use corun_model::{
+    Action, CpuId, Culprits, Host, HostError, Ledger, Machine, Observation, Outcome, TaskId, Tenant, TenantId,
+};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+use thiserror::Error;
+
+/// How far ahead an edge is announced: longer than any handler can sit between reading the clock and the edge.
+const AHEAD: Duration = Duration::from_micros(200);
+/// How long after the edge the records are read: handlers that began before it have finished.
+const SETTLE: Duration = Duration::from_micros(500);
+/// How often the rings are emptied and new groups named while time passes.
+const POLL: Duration = Duration::from_millis(20);
+
+/// What to watch and how closely.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// Whom the report is about.
+    pub subject: Subject,
+    /// Bytes for switches and wake-ups between two polls, a power of two; 0: no trace.
+    pub trace_bytes: u32,
+    /// Tasks that can be followed at a time; `None`: four times those there are, at least 16,384.
+    pub max_tasks: Option<u32>,
+    /// Bytes for ended tasks between two polls, a power of two.
+    pub ended_bytes: u32,
+}
+
+impl LiveOptions {
+    /// The usual: no trace, room for everybody.
+    pub fn new(subject: Subject) -> LiveOptions {
+        LiveOptions { subject, trace_bytes: 0, max_tasks: None, ended_bytes: 16 << 20 }
+    }
+}
+
+/// The live host could not be set up.
+#[derive(Debug, Error)]
+pub enum LiveError {
+    /// The machine could not be read.
+    #[error(transparent)]
+    Read(#[from] crate::ReadError),
+    /// Its shape could not be read.
+    #[error(transparent)]
+    Topology(#[from] topology::TopologyError),
+    /// The probe could not be started.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The table of groups is full before anything began.
+    #[error("the probe's table of tenants is full")]
+    NoGroup,
+}
+
+/// What is remembered of a task from the previous edge.
+struct Base {
+    sums: Sums,
+    group: u32,
+}
+
+/// This machine, watched by the probe.
+pub struct LiveHost {
+    probe: Probe,
+    root: Root,
+    machine: Machine,
+    subject: Subject,
+    subject_tenant: Option<TenantId>,
+    tenancy: Tenancy,
+    edge_ns: u64,
+    bases: HashMap<u32, Base>,
+    pending: Vec<Ended>,
+    unlisted: BTreeMap<u32, (u32, Sums)>,
+    pairs: BTreeMap<Pair, u64>,
+    cpu_sums: Vec<CpuAcc>,
+    cpu_stat: Option<CpuStat>,
+    is_virtual: bool,
+    losses: Losses,
+    traces: Traces,
+    wants_trace: bool,
+    group_of_subject: Option<u32>,
+}
+
+impl LiveHost {
+    /// Starts watching. The first window begins when this returns.
+    ///
+    /// # Errors
+    /// [`LiveError`]; nothing stays behind.
+    pub fn start(root: &Root, options: LiveOptions) -> Result<LiveHost, LiveError> {
+        let machine = topology::read_machine(root)?;
+        let probe = Probe::start(&config(root, &machine, &options), now_ns)?;
+        let mut tenancy = Tenancy::new(root);
+        let mut group_of_subject = None;
+        let mut subject_tenant = tenancy.watch_cgroup(&options.subject);
+        if let (None, Some(name)) = (subject_tenant, options.subject.tenant()) {
+            let group = probe.new_group().ok_or(LiveError::NoGroup)?;
+            subject_tenant = Some(tenancy.assign(group, name));
+            group_of_subject = Some(group);
+        }
+        let is_virtual = cpustat::is_virtual(root);
+        let mut host = LiveHost {
+            probe,
+            root: root.clone(),
+            machine,
+            subject: options.subject,
+            subject_tenant,
+            tenancy,
+            edge_ns: 0,
+            bases: HashMap::new(),
+            pending: Vec::new(),
+            unlisted: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            cpu_sums: Vec::new(),
+            cpu_stat: None,
+            is_virtual,
+            losses: Losses::default(),
+            traces: Traces::default(),
+            wants_trace: options.trace_bytes > 0,
+            group_of_subject,
+        };
+        host.assign_subject()?;
+        host.observe_window();
+        host.traces.take(0);
+        Ok(host)
+    }
+
+    /// The subject's tenant; `None` when everybody is watched alike.
+    pub fn subject(&self) -> Option<TenantId> {
+        self.subject_tenant
+    }
+
+    /// Switches and wake-ups since the last call, as far as a trace was asked for.
+    pub fn take_trace(&mut self) -> Trace {
+        let lost = self.probe.losses().trace_events;
+        self.traces.take(lost)
+    }
+
+    /// Switches seen so far, over all CPUs.
+    pub fn switches(&self) -> u64 {
+        self.probe.switches()
+    }
+
+    /// What the probe's programs cost so far by the kernel's count: runs and nanoseconds in all. Counts only while
+    /// somebody holds [`Probe::count_costs`].
+    pub fn probe_cost(&self) -> (u64, u64) {
+        self.probe.costs().iter().fold((0, 0), |(runs, ns), c| (runs + c.runs, ns + c.ns))
+    }
+
+    /// Whether every task of the subject has ended.
+    pub fn subject_ended(&self) -> bool {
+        match (self.group_of_subject, &self.subject) {
+            (Some(group), _) => !self.probe.tasks().any(|t| t.group == group),
+            _ => false,
+        }
+    }
+
+    /// Puts the subject's tasks into their group, with all that they start from now on. Repeated until a pass
+    /// finds nobody new, since a task may fork between being listed and being assigned.
+    fn assign_subject(&mut self) -> Result<(), LiveError> {
+        let Some(group) = self.group_of_subject else { return Ok(()) };
+        if let (Subject::Vm { vcpus, io, .. }, Some(io_name)) = (&self.subject, self.subject.io_tenant()) {
+            let io_group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
+            self.tenancy.assign(io_group, io_name);
+            for (tids, group) in [(vcpus, group), (io, io_group)] {
+                for &tid in tids {
+                    self.probe.assign(tid, group);
+                }
+            }
+            return Ok(());
+        }
+        let mut known = 0;
+        for _ in 0..5 {
+            let pids = self.subject_pids()?;
+            let tids: Vec<u32> =
+                pids.iter().flat_map(|&pid| procfs::tasks(&self.root, pid).unwrap_or_default()).collect();
+            for &tid in &tids {
+                self.probe.assign(tid, group);
+            }
+            if tids.len() == known {
+                break;
+            }
+            known = tids.len();
+        }
+        Ok(())
+    }
+
+    fn subject_pids(&self) -> Result<Vec<u32>, LiveError> {
+        Ok(match &self.subject {
+            Subject::Command { pid, .. } => procfs::with_descendants(&self.root, &[*pid])?,
+            Subject::Processes { roots, .. } => procfs::with_descendants(&self.root, roots)?,
+            Subject::Cgroup { mount, path, .. } => {
+                let cgroups = Cgroups::discover(&self.root)?;
+                let tree = cgroups.trees().iter().find(|t| t.mount == *mount);
+                tree.map_or(Ok(Vec::new()), |tree| cgroups.processes(tree, path))?
+            }
+            Subject::Vm { .. } | Subject::All => Vec::new(),
+        })
+    }
+
+    /// Empties the rings and names new groups, so that neither overflows nor is forgotten.
+    fn poll(&mut self) {
+        self.pending.extend(self.probe.drain_ended());
+        self.traces.add(&self.probe.drain_trace());
+        self.tenancy.learn(&self.probe.groups());
+    }
+
+    /// Closes the window at an edge a moment from now and says what was in it.
+    fn observe_window(&mut self) -> Observation {
+        let start_ns = self.edge_ns;
+        let edge_ns = now_ns() + AHEAD.as_nanos() as u64;
+        self.probe.set_edge(edge_ns);
+        std::thread::sleep(AHEAD + SETTLE);
+        while now_ns() < edge_ns + SETTLE.as_nanos() as u64 {
+            std::hint::spin_loop();
+        }
+        let tasks: Vec<TaskRec> = self.probe.tasks().filter(|t| t.born_ns < edge_ns).collect();
+        self.poll();
+        let cpus = self.probe.cpus();
+        let at_start = running_since_start(&cpus, &tasks);
+
+        let mut window = Window::new(start_ns, edge_ns);
+        let mut bases = HashMap::with_capacity(tasks.len());
+        let logs = Logs::new(&self.probe, &at_start, cpus.len());
+        for rec in &tasks {
+            let sums = Sums::at(rec, edge_ns, |cpu| logs.of(cpu));
+            self.add_task(&mut window, rec, &sums, edge_ns, true);
+            bases.insert(rec.serial, Base { sums, group: rec.group });
+        }
+        let (ended, later): (Vec<Ended>, Vec<Ended>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|e| e.end_ns <= edge_ns);
+        for e in &ended {
+            self.add_task(&mut window, &e.rec, &Sums::at_end(&e.rec), e.end_ns, false);
+            self.bases.remove(&e.rec.serial);
+        }
+        for e in &later {
+            // Read before it ended, or else known from the copy that the probe made at the edge.
+            if let Some(sums) = Sums::at_edge_before_end(&e.rec, edge_ns).filter(|_| e.rec.born_ns < edge_ns)
+            {
+                if !bases.contains_key(&e.rec.serial) {
+                    self.add_task(&mut window, &e.rec, &sums, edge_ns, true);
+                    bases.insert(e.rec.serial, Base { sums, group: e.rec.group });
+                }
+            }
+        }
+        self.pending = later;
+        let previous = std::mem::replace(&mut self.bases, bases);
+        self.add_unlisted(&mut window, previous);
+        self.add_cpus(&mut window, &cpus, &at_start);
+        self.edge_ns = edge_ns;
+        let seen = self.finish(window);
+        if self.wants_trace {
+            for rec in tasks.iter().chain(ended.iter().map(|e| &e.rec)) {
+                let tenant = self.tenancy.of(rec.group);
+                let task = TraceTask { name: comm(&rec.comm), process: rec.tgid, tenant };
+                self.traces.name(TaskId(rec.tid), task);
+            }
+        }
+        seen
+    }
+
+    /// Adds one task's part of the window: what its sums up to `until_ns` have more than at the previous edge.
+    fn add_task(&self, window: &mut Window, rec: &TaskRec, sums: &Sums, until_ns: u64, alive: bool) {
+        let nothing = Sums::default();
+        let base = self.bases.get(&rec.serial).map_or(&nothing, |b| &b.sums);
+        let born_ns = rec.born_ns.max(window.start_ns);
+        let is_new = rec.flags & layout::NEWBORN != 0 || window.start_ns <= self.probe.start_ns();
+        if !self.bases.contains_key(&rec.serial) && !is_new {
+            // It found no room when the probe took stock, and its record knows nothing of this window.
+            window.loss.untracked_tasks += 1;
+            return;
+        }
+        let lifetime_ns = until_ns.saturating_sub(born_ns);
+        if lifetime_ns == 0 {
+            return;
+        }
+        let mut share = sums.since(base);
+        // Every interval of the record lies inside the lifetime; should they ever disagree, say so.
+        let sum_ns = share.parts.sum_ns();
+        if sum_ns < lifetime_ns {
+            share.parts.unknown_ns += lifetime_ns - sum_ns;
+        } else if sum_ns > lifetime_ns {
+            window.loss.events += 1;
+            return;
+        }
+        if share.moved_ns > 0 {
+            window.loss.events += 1;
+        }
+        let Some(account) = self.account(&share, lifetime_ns) else {
+            window.loss.events += 1;
+            return;
+        };
+        let tenant = self.tenancy.of(rec.group);
+        window.loss.unknown_ns += share.parts.unknown_ns;
+        window.add_to_tenant(tenant, 1, &account, share.others_ns);
+        window.tasks.push(TaskObservation {
+            id: TaskId(rec.tid),
+            name: comm(&rec.comm),
+            tenant,
+            born_ns,
+            alive,
+            last_cpu: (rec.ran != 0).then_some(CpuId(rec.cpu)),
+            account,
+        });
+    }
+
+    /// The account of a share; `None` when it does not sum, which would be a bug.
+    fn account(&self, share: &Share, total_ns: u64) -> Option<Account> {
+        let mut shares: Vec<CulpritShare> = share
+            .culprits
+            .iter()
+            .map(|&(group, steal_ns)| CulpritShare { tenant: self.tenancy.of(group), steal_ns })
+            .collect();
+        shares.push(CulpritShare { tenant: self.tenancy.others(), steal_ns: share.others_ns });
+        Some(Account {
+            ledger: Ledger::new(share.parts, total_ns).ok()?,
+            block: Some(share.block),
+            events: share.events,
+            counters: None,
+            culprits: Culprits::new(shares, share.unattributed_ns, share.parts.steal_ns).ok()?,
+            waits: Some(share.waits.clone()),
+            stretches: Some(share.stretches.clone()),
+        })
+    }
+
+    /// Adds the tasks whose records found no room in the ring: their sums are in their groups. What the previous
+    /// windows had of them is known from `previous`, the bases of tasks that are neither alive nor listed as ended.
+    fn add_unlisted(&mut self, window: &mut Window, previous: HashMap<u32, Base>) {
+        let mut gone: BTreeMap<u32, Sums> = BTreeMap::new();
+        for (serial, base) in previous {
+            if !self.bases.contains_key(&serial) && !self.pending.iter().any(|e| e.rec.serial == serial) {
+                gone.entry(base.group).or_default().add(&base.sums);
+            }
+        }
+        for (number, rec) in self.probe.groups().iter().enumerate().filter(|(_, rec)| rec.unlisted > 0) {
+            let number = number as u32;
+            let sums = Sums::of_unlisted(rec);
+            let (count, mut base) = self.unlisted.remove(&number).unwrap_or_default();
+            let tasks = rec.unlisted - count;
+            if tasks > 0 {
+                let mut before = gone.remove(&number).unwrap_or_default();
+                before.forget_culprits();
+                base.add(&before);
+                let share = sums.since(&base);
+                if let Some(account) = self.account(&share, share.parts.sum_ns()) {
+                    window.loss.unlisted_tasks += u64::from(tasks);
+                    window.loss.unknown_ns += share.parts.unknown_ns;
+                    let tenant = self.tenancy.of(number);
+                    window.add_to_tenant(tenant, u64::from(tasks), &account, share.others_ns);
+                }
+            }
+            self.unlisted.insert(number, (rec.unlisted, sums));
+        }
+    }
+
+    fn add_cpus(&mut self, window: &mut Window, cpus: &[CpuHead], at_start: &BTreeMap<u32, u32>) {
+        let mut sums = Vec::with_capacity(cpus.len());
+        for (i, c) in cpus.iter().enumerate() {
+            let mut at = c.cur;
+            if c.edge_ns == window.end_ns {
+                at = c.snap;
+            } else {
+                let since_ns = if c.tid == NO_TID { self.probe.start_ns() } else { c.since_ns };
+                let open_ns = window.end_ns.saturating_sub(since_ns);
+                match (c.tid, at_start.get(&(i as u32))) {
+                    (0, _) | (NO_TID, None) => at.idle_ns += open_ns,
+                    _ => at.busy_ns += open_ns,
+                }
+            }
+            sums.push(at);
+        }
+        for cpu in self.machine.cpus() {
+            let i = cpu.id.0 as usize;
+            let Some(now) = sums.get(i) else { continue };
+            let base = self.cpu_sums.get(i).copied().unwrap_or_default();
+            let window_ns = window.end_ns - window.start_ns;
+            let idle_ns = now.idle_ns.saturating_sub(base.idle_ns).min(window_ns);
+            let busy_ns = now.busy_ns.saturating_sub(base.busy_ns).min(window_ns - idle_ns);
+            window.cpus.push(CpuTime {
+                cpu: cpu.id,
+                idle_ns,
+                busy_ns,
+                unknown_ns: window_ns - idle_ns - busy_ns,
+            });
+        }
+        self.cpu_sums = sums;
+    }
+
+    /// Resolves what did not fit into the tasks' records, names everybody and closes the window.
+    fn finish(&mut self, mut window: Window) -> Observation {
+        let pairs: BTreeMap<Pair, u64> = self.probe.overflow_steal().into_iter().collect();
+        let mut beyond: BTreeMap<TenantId, BTreeMap<TenantId, u64>> = BTreeMap::new();
+        for (pair, ns) in &pairs {
+            let ns = ns - self.pairs.get(pair).copied().unwrap_or(0);
+            if ns > 0 {
+                let victim = beyond.entry(self.tenancy.of(pair.victim)).or_default();
+                *victim.entry(self.tenancy.of(pair.culprit)).or_default() += ns;
+            }
+        }
+        self.pairs = pairs;
+        let others = self.tenancy.others();
+        for t in window.by_tenant.values_mut() {
+            if let (Some(by_culprit), true) = (beyond.get(&t.id), t.others_ns > 0) {
+                t.account.culprits = spread(&t.account.culprits, others, t.others_ns, by_culprit);
+            }
+        }
+        let losses = self.probe.losses();
+        window.loss.untracked_tasks += losses.untracked_tasks - self.losses.untracked_tasks;
+        window.loss.events += losses.groups - self.losses.groups;
+        self.losses = losses;
+        window.tasks.sort_by_key(|t| (t.id, t.born_ns));
+        Observation {
+            start_ns: window.start_ns,
+            end_ns: window.end_ns,
+            tenants: self.tenancy.tenants().to_vec(),
+            tasks: window.tasks,
+            by_tenant: window
+                .by_tenant
+                .into_values()
+                .map(|t| TenantObservation { id: t.id, tasks: t.tasks, account: t.account })
+                .collect(),
+            cpus: window.cpus,
+            machine: self.machine_time(),
+            loss: window.loss,
+            unavailable: vec![Unavailable {
+                what: "spin".into(),
+                why: "the probe sees that a task runs, not what it runs; spinning is part of compute".into(),
+            }],
+        }
+    }
+
+    fn machine_time(&mut self) -> MachineTime {
+        let Ok(now) = CpuStat::read(&self.root) else { return MachineTime::default() };
+        let before = self.cpu_stat.replace(now.clone());
+        before.map_or_else(MachineTime::default, |before| now.machine_time(&before, self.is_virtual))
+    }
+
+    /// Every tenant met so far.
+    pub fn tenants(&self) -> &[Tenant] {
+        self.tenancy.tenants()
+    }
+}
+
+/// Replaces `others` (of `others_ns`) among the culprits by the tenants that they were. The table of pairs is read a
+/// moment after the edge, so it may hold slightly more: shares are given out until `others_ns` is used up.
+fn spread(
+    culprits: &Culprits,
+    others: TenantId,
+    others_ns: u64,
+    by_culprit: &BTreeMap<TenantId, u64>,
+) -> Culprits {
+    let mut left_ns = others_ns;
+    let mut shares: Vec<CulpritShare> =
+        culprits.shares().iter().copied().filter(|s| s.tenant != others).collect();
+    for (&tenant, &ns) in by_culprit {
+        let steal_ns = ns.min(left_ns);
+        left_ns -= steal_ns;
+        shares.push(CulpritShare { tenant, steal_ns });
+    }
+    shares.push(CulpritShare { tenant: others, steal_ns: culprits.of_ns(others) - (others_ns - left_ns) });
+    Culprits::new(shares, culprits.unattributed_ns(), culprits.total_ns())
+        .unwrap_or_else(|_| culprits.clone())
+}
+
+/// An observation under construction.
+struct Window {
+    start_ns: u64,
+    end_ns: u64,
+    tasks: Vec<TaskObservation>,
+    by_tenant: BTreeMap<TenantId, TenantSum>,
+    cpus: Vec<CpuTime>,
+    loss: Loss,
+}
+
+struct TenantSum {
+    id: TenantId,
+    tasks: u64,
+    others_ns: u64,
+    account: Account,
+}
+
+impl Window {
+    fn new(start_ns: u64, end_ns: u64) -> Window {
+        Window {
+            start_ns,
+            end_ns,
+            tasks: Vec::new(),
+            by_tenant: BTreeMap::new(),
+            cpus: Vec::new(),
+            loss: Loss::default(),
+        }
+    }
+
+    fn add_to_tenant(&mut self, id: TenantId, tasks: u64, account: &Account, others_ns: u64) {
+        let empty = || TenantSum { id, tasks: 0, others_ns: 0, account: Account::default() };
+        let t = self.by_tenant.entry(id).or_insert_with(empty);
+        t.tasks += tasks;
+        t.others_ns += others_ns;
+        t.account = t.account.plus(account);
+    }
+}
+
+/// On CPUs that have not switched since the probe started: the group of the task that has been running there all
+/// the time. A CPU that is not listed was idle.
+fn running_since_start(cpus: &[CpuHead], tasks: &[TaskRec]) -> BTreeMap<u32, u32> {
+    tasks
+        .iter()
+        .filter(|t| t.state as usize == state::NEVER && t.guess as usize == state::RUN)
+        .filter(|t| cpus.get(t.cpu as usize).is_some_and(|c| c.tid == NO_TID))
+        .map(|t| (t.cpu, t.group))
+        .collect()
+}
+
+/// The CPUs' logs of occupants, each read once and only if somebody waits there.
+struct Logs<'a> {
+    probe: &'a Probe,
+    at_start: &'a BTreeMap<u32, u32>,
+    logs: Vec<OnceCell<Vec<Occupancy>>>,
+}
+
+impl<'a> Logs<'a> {
+    fn new(probe: &'a Probe, at_start: &'a BTreeMap<u32, u32>, cpus: usize) -> Logs<'a> {
+        Logs { probe, at_start, logs: vec![OnceCell::new(); cpus] }
+    }
+
+    fn of(&self, cpu: u32) -> Vec<Occupancy> {
+        let Some(cell) = self.logs.get(cpu as usize) else { return Vec::new() };
+        let read = || match self.probe.occupancies(cpu as usize) {
+            log if log.is_empty() => {
+                let group = self.at_start.get(&cpu).copied().unwrap_or(layout::group::IDLE);
+                vec![Occupancy::new(0, group)]
+            }
+            log => log,
+        };
+        cell.get_or_init(read).clone()
+    }
+}
+
+impl Host for LiveHost {
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn advance(&mut self, ns: u64) -> Result<(), HostError> {
+        let end_ns = now_ns() + ns;
+        loop {
+            self.poll();
+            let left = Duration::from_nanos(end_ns.saturating_sub(now_ns()));
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(POLL));
+        }
+    }
+
+    fn observe(&mut self) -> Result<Observation, HostError> {
+        if matches!(self.subject, Subject::Cgroup { v2_id: None, .. }) {
+            // A v1 cgroup is followed by its list of processes: no event tells that one was moved into it.
+            let _ = self.assign_subject();
+        }
+        Ok(self.observe_window())
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        Outcome::Unsupported {
+            why: format!("this host only observes; it does not turn {}", action.knob().name()),
+        }
+    }
+
+    fn undo_all(&mut self) -> Result<(), HostError> {
+        Ok(())
+    }
+}
+
+fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> Config {
+    let number = |file: &str| root.read(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    let tid_max = number("/proc/sys/kernel/pid_max").unwrap_or(1 << 22);
+    let threads = root
+        .read("/proc/loadavg")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(3)?.split_once('/')?.1.parse::<u32>().ok())
+        .unwrap_or(0);
+    let last_cpu = machine.cpus().last().map_or(0, |c| c.id.0);
+    let mut places = vec![Place::default(); last_cpu as usize + 1];
+    for c in machine.cpus() {
+        places[c.id.0 as usize] = Place::new(c.core, c.llc, c.socket);
+    }
+    Config {
+        tid_max,
+        max_tasks: options.max_tasks.unwrap_or((4 * threads).clamp(1 << 14, 1 << 20)),
+        max_groups: 1 << 13,
+        trace_bytes: options.trace_bytes,
+        ended_bytes: options.ended_bytes,
+        want_quota: Cgroups::discover(root).and_then(|c| c.any_quota()).unwrap_or(true),
+        block_state_of_syscall: syscalls::block_states(),
+        places,
+    }
+}

@@ -1,0 +1,21 @@
+//! The live host: this machine, seen through eBPF.
+//!
+//! `corun-bpf` delivers raw records; here they become observations.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | `accounts` | a record and a window edge → exact sums; two sums → an [`Account`](corun_model::observation::Account). Pure. |
+//! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
+//! | `tenancy` | groups of the probe → tenants as people know them |
+//! | `syscalls` | which system call means which kind of blocking |
+//! | `traces` | the probe's events → a [`Trace`](corun_model::Trace) |
+//! | `host` | [`LiveHost`]: windows, subjects, [`Host`](corun_model::Host) |
+
+mod accounts;
+mod host;
+mod occupants;
+mod syscalls;
+mod tenancy;
+mod traces;
+
+pub use host::{LiveError, LiveHost, LiveOptions};

@@ -1,0 +1,48 @@
+//! The probe's switches and wake-ups as a [`Trace`].
+
+use corun_bpf::layout::TraceEvent;
+use corun_model::trace::{self, Left, Trace, TraceKind, TraceTask};
+use corun_model::{CpuId, TaskId};
+use std::collections::BTreeMap;
+
+/// Collects events until the trace is taken.
+#[derive(Default)]
+pub(super) struct Traces {
+    events: Vec<trace::TraceEvent>,
+    tasks: BTreeMap<TaskId, TraceTask>,
+}
+
+impl Traces {
+    pub(super) fn add(&mut self, events: &[TraceEvent]) {
+        let some = |tid: u32| (tid != 0).then_some(TaskId(tid));
+        self.events.extend(events.iter().map(|e| trace::TraceEvent {
+            t_ns: e.t_ns,
+            cpu: CpuId(e.cpu),
+            kind: match e.kind {
+                0 => TraceKind::Switch {
+                    prev: some(e.prev),
+                    left: match e.left {
+                        0 => Left::Runnable,
+                        1 => Left::Blocked,
+                        2 => Left::BlockedUninterruptible,
+                        _ => Left::Ended,
+                    },
+                    next: some(e.next),
+                },
+                _ => TraceKind::Wakeup { task: TaskId(e.next) },
+            },
+        }));
+    }
+
+    /// What a task is called; the newest name wins.
+    pub(super) fn name(&mut self, id: TaskId, task: TraceTask) {
+        self.tasks.insert(id, task);
+    }
+
+    /// Everything so far, in the order of time.
+    pub(super) fn take(&mut self, lost: u64) -> Trace {
+        let mut events = std::mem::take(&mut self.events);
+        events.sort_by_key(|e| (e.t_ns, e.cpu));
+        Trace { events, tasks: self.tasks.clone(), lost }
+    }
+}
