@@ -107,6 +107,13 @@ pub fn answer(report: &ProfileReport) -> Answer {
     if !notable(lost.total_ns()) {
         return alone(undisturbed(&lost, compute_ns));
     }
+    if is_all(report) {
+        let share = percent(lost.total_ns(), compute_ns);
+        return Answer {
+            verdict: format!("All tasks together waited {share} % as long as they ran"),
+            causes: causes(report, &lost, compute_ns),
+        };
+    }
     let slower = format!("{} % slower than its own compute", percent(lost.total_ns(), compute_ns));
     let by_itself = !notable(lost.stolen_ns() + lost.unattributed_ns);
     Answer {
@@ -117,6 +124,11 @@ pub fn answer(report: &ProfileReport) -> Answer {
         },
         causes: causes(report, &lost, compute_ns),
     }
+}
+
+/// Whether every tenant together is asked about: then nobody is a neighbour.
+fn is_all(report: &ProfileReport) -> bool {
+    report.subject.tenant.kind == "all"
 }
 
 fn capital(text: &str) -> String {
@@ -152,8 +164,9 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
     let pc = |ns| percent(ns, base_ns);
     let blind = lost.stolen.is_empty() && lost.own_ns == 0 && lost.idle_ns == 0;
     let unattributed = if blind { "waiting for a CPU; who held it is not known" } else { "taken by unknown" };
+    let stolen = if is_all(report) { "for a CPU that was held" } else { "stolen" };
     let mut causes = [
-        (lost.stolen_ns(), format!("stolen ({})", culprits(&lost.stolen, base_ns))),
+        (lost.stolen_ns(), format!("{stolen} ({})", culprits(&lost.stolen, base_ns))),
         (lost.own_ns, own(report)),
         (lost.idle_ns, "waking up on an idle CPU".to_owned()),
         (lost.unattributed_ns, unattributed.to_owned()),

@@ -52,16 +52,18 @@ pub fn name(text: &str, width: usize) -> String {
     clean.into_iter().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
-/// Breaks text into lines of at most `width` characters, at spaces; a longer word gets a line of its own.
+/// Breaks text into lines of at most `width` characters, at spaces; a longer word gets a line of its own, and a
+/// number keeps its percent sign.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
+    for word in text.replace(" %", "\u{a0}%").split(' ') {
+        let word = word.replace('\u{a0}', " ");
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines
@@ -94,6 +96,7 @@ mod tests {
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
         assert_eq!(wrap("a-long-word b", 3), ["a-long-word", "b"]);
         assert_eq!(wrap("", 3), [""]);
+        assert_eq!(wrap("at 50 % of it", 6), ["at", "50 %", "of it"]);
     }
 
     #[test]

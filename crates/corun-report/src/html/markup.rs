@@ -20,6 +20,11 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// The same, with numbers that stay with their percent sign.
+pub fn sentence(text: &str) -> String {
+    escape(text).replace(" %", "\u{a0}%")
+}
+
 /// JSON for a `<script>` element: no string in it can end the element.
 pub fn script_json(json: &str) -> String {
     json.replace('<', "\\u003c")

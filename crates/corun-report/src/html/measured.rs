@@ -119,7 +119,7 @@ pub fn counts(report: &ProfileReport) -> String {
     if rows.is_empty() {
         return "<p class=\"lead\">This source counts no events.</p>\n".to_owned();
     }
-    format!("<table>{rows}</table>\n")
+    format!("<table class=\"counts\">{rows}</table>\n")
 }
 
 fn hardware(c: &Counters) -> [(&'static str, &'static str, Option<u64>); 13] {

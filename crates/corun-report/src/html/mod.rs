@@ -17,7 +17,7 @@ use crate::json;
 use crate::profile::schema::{Histogram, ProfileReport};
 use crate::words::{bound, count, percent};
 use corun_model::duration::human_ns;
-use markup::{escape, script_json};
+use markup::{escape, script_json, sentence};
 use tenants::Tenants;
 
 /// The whole page.
@@ -51,11 +51,11 @@ fn head(report: &ProfileReport) -> String {
     let answer = answer::answer(report);
     let causes = match answer.causes.as_slice() {
         [] => String::new(),
-        causes => format!("<p class=\"causes\">{}.</p>\n", escape(&causes.join(", "))),
+        causes => format!("<p class=\"causes\">{}.</p>\n", sentence(&causes.join(", "))),
     };
     let cautions: String = answer::cautions(report)
         .iter()
-        .map(|caution| format!("<p class=\"caution\">{}</p>\n", escape(caution)))
+        .map(|caution| format!("<p class=\"caution\">{}</p>\n", sentence(caution)))
         .collect();
     let date = report.date.as_ref().map_or_else(String::new, |date| format!(", {}", escape(date)));
     format!(
@@ -66,7 +66,7 @@ fn head(report: &ProfileReport) -> String {
             crate::Host::Sim => "on a modelled machine",
         },
         escape(&report.target),
-        escape(&answer.verdict),
+        sentence(&answer.verdict),
         tiles(report)
     )
 }
@@ -85,7 +85,7 @@ fn tiles(report: &ProfileReport) -> String {
     );
     [
         ("lost, against its own compute", slower, "stolen, throttled, parked, spinning".to_owned()),
-        ("waited for a CPU", human_ns(a.ledger.steal_ns), waited_for(&lost, a.ledger.steal_ns)),
+        ("waited for a CPU", human_ns(a.ledger.steal_ns), waited_for(report, &lost)),
         ("99 % of its waits", wait, "the rest took longer".to_owned()),
         ("window", human_ns(report.window_ns), format!("on {}, {idle}", count(report.cpus, "CPU"))),
     ]
@@ -100,9 +100,13 @@ fn tiles(report: &ProfileReport) -> String {
         + "</div>\n"
 }
 
-fn waited_for(lost: &Lost, steal_ns: u64) -> String {
+fn waited_for(report: &ProfileReport, lost: &Lost) -> String {
+    let steal_ns = report.subject.account.ledger.steal_ns;
     if steal_ns == 0 {
         return "nobody was in its way".to_owned();
+    }
+    if report.subject.tenant.kind == "all" {
+        return "summed over all tasks".to_owned();
     }
     if lost.stolen.is_empty() && lost.own_ns + lost.idle_ns == 0 {
         return "for whom is not known".to_owned();
@@ -136,7 +140,7 @@ fn over_time(report: &ProfileReport, tenants: &Tenants) -> String {
         return String::new();
     }
     let pictures = format!(
-        "<h3>What its tasks did</h3>\n{}<h3>Who held the CPUs</h3>\n{}",
+        "<figure><h3>What its tasks did</h3>\n{}</figure><figure><h3>Who held the CPUs</h3>\n{}</figure>",
         timeline::subject(report),
         timeline::holders(report, tenants)
     );

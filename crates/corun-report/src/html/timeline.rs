@@ -130,7 +130,8 @@ fn stack(
     for tick in ticks(report.window_ns as f64 / 1e9) {
         let at = x((tick * 1e9) as u64);
         d.line("axis", (at, HEIGHT), (at, HEIGHT + 4.0));
-        d.text("", "middle", (at, HEIGHT + 19.0), &format!("{tick} s"));
+        let anchor = if at > WIDTH - 20.0 { "end" } else { "middle" };
+        d.text("", anchor, (at, HEIGHT + 19.0), &format!("{tick} s"));
     }
     d.text("strong", "start", (LEFT, -4.0), unit);
     for (s, title) in slots.iter().zip(titles) {

@@ -138,6 +138,37 @@ fn all_tenants_together_are_a_subject_without_neighbours_of_its_own() {
     assert!(seen.tenants.iter().any(|t| t.kind == TenantKind::Idle));
 }
 
+/// Every field name in a value, however deep.
+fn names(value: &Value, found: &mut std::collections::BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
+            found.insert(name.clone());
+            names(field, found);
+        }),
+        Value::Array(items) => items.iter().for_each(|item| names(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_is_explained_in_the_documentation() {
+    let slots = timeline();
+    let mut seen = whole(&slots);
+    seen.by_tenant[0].account.counters = Some(corun_model::Counters::default());
+    let report = ProfileReport::new(&meta(), &seen, SUBJECT, &slots);
+    let mut found = std::collections::BTreeSet::new();
+    names(&serde_json::to_value(&report).unwrap(), &mut found);
+    assert!(found.len() > 80, "{found:?}");
+    let documented = include_str!("../../../../docs/json.md");
+    let explained = |name: &String| {
+        [format!("`{name}`"), format!(".{name}`"), format!("\"{name}\"")]
+            .iter()
+            .any(|n| documented.contains(n))
+    };
+    let missing: Vec<&String> = found.iter().filter(|name| !explained(name)).collect();
+    assert!(missing.is_empty(), "docs/json.md does not explain {missing:?}");
+}
+
 prop_compose! {
     fn did()(
         compute_ns in 0u64..200_000_000,

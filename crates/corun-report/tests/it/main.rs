@@ -6,10 +6,12 @@
 //! | `contract` | the JSON schema: names, nulls, sums, reading back |
 //! | `sentences` | the headline in every situation worth a sentence of its own |
 //! | `screen` | the terminal report, as snapshots |
+//! | `page` | the HTML report |
 //! | `timeline` | the Perfetto trace, decoded again |
 
 mod contract;
 mod example;
+mod page;
 mod screen;
 mod sentences;
 mod timeline;

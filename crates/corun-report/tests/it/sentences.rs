@@ -3,7 +3,7 @@
 use crate::example::{alone, meta, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
 use corun_model::observation::Account;
 use corun_model::{Culprits, Observation, TenantId};
-use corun_report::{answer, ProfileMeta, ProfileReport, Source};
+use corun_report::{answer, ProfileMeta, ProfileReport, Source, Subject};
 
 const MS: u64 = 1_000_000;
 
@@ -91,6 +91,15 @@ fn measured_spinning_counts_as_lost_and_unmeasured_does_not() {
     assert_eq!(
         said(&alone(&did)),
         "No neighbour took its CPU; it is 25 % slower than its own compute: 25 % spinning."
+    );
+}
+
+#[test]
+fn all_tenants_together_have_no_neighbours_but_still_wait() {
+    let seen = alone(&Did { stolen: vec![(POSTGRES, 100 * MS)], ..busy(500) });
+    assert_eq!(
+        answer::headline(&ProfileReport::new(&meta(), &seen, Subject::All, &[])),
+        "All tasks together waited 20 % as long as they ran: 20 % for a CPU that was held (postgresql.service 20)."
     );
 }
 
