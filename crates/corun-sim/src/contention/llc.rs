@@ -22,7 +22,7 @@
 //! lines in one domain only.
 
 /// How far a resident share may move before its task's rate is evaluated again.
-const STEP: f64 = 1.0 / 16.0;
+const STEP: f64 = 1.0 / 32.0;
 /// Re-evaluations of a domain are at least this far apart, in nanoseconds.
 const MIN_STEP_NS: f64 = 50_000.0;
 /// Where the survival product is scaled up again.
@@ -151,7 +151,7 @@ impl Domain {
             let missing = (1.0 - m.share()).max(1e-3);
             let rate = m.reuse / (m.working_set * missing) + eviction;
             let to_rest = if rate > 0.0 { speed.abs() / rate } else { 0.0 };
-            if to_rest > STEP {
+            if to_rest > STEP * 0.5 {
                 first = first.min(STEP / speed.abs());
             }
         }
