@@ -131,7 +131,7 @@ pub fn culprits(report: &ProfileReport, tenants: &Tenants) -> String {
         .map(|c| {
             let what = match (c.own, c.tenant.kind.as_str()) {
                 (true, _) => "its own tasks",
-                (_, "idle") => "nobody: the CPU was waking up",
+                (_, "idle") => "nobody, CPU waking up",
                 (_, kind) => kind,
             };
             let title = tenants.busiest(c.tenant.id);
@@ -152,7 +152,7 @@ pub fn culprits(report: &ProfileReport, tenants: &Tenants) -> String {
         rows.push_str(&culprit_row(&who, "", REST, rest_ns, (steal_ns, largest_ns), ""));
     }
     if a.unattributed_ns > 0 {
-        let what = "not resolved: who held the CPU is not known";
+        let what = "not resolved";
         rows.push_str(&culprit_row(
             "unattributed",
             what,

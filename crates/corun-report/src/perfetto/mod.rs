@@ -29,15 +29,24 @@ const GROUP_TRACK: u64 = 1;
 
 /// Writes a trace; `timeline` gives the counters (and the tenants their names) and may be empty.
 pub fn encode(trace: &Trace, timeline: &[Observation], subject: impl Into<Subject>) -> Vec<u8> {
-    let mut packet = vec![TracePacket {
+    let mut out = Vec::new();
+    let first = TracePacket {
         process_tree: Some(process_tree(trace, timeline)),
-        trusted_packet_sequence_id: Some(SEQUENCE),
         sequence_flags: Some(proto::SEQ_INCREMENTAL_STATE_CLEARED),
         ..TracePacket::default()
-    }];
-    packet.extend(kernel_events(trace));
-    packet.extend(counters(timeline, subject.into()));
-    proto::Trace { packet }.encode_to_vec()
+    };
+    append(first, &mut out);
+    kernel_events(trace, &mut out);
+    for packet in counters(timeline, subject.into()) {
+        append(packet, &mut out);
+    }
+    out
+}
+
+/// Appends one packet. A trace is its packets one after another, so only one of them is ever held decoded.
+fn append(packet: TracePacket, out: &mut Vec<u8>) {
+    let packet = TracePacket { trusted_packet_sequence_id: Some(SEQUENCE), ..packet };
+    out.extend(proto::Trace { packet: vec![packet] }.encode_to_vec());
 }
 
 fn process_tree(trace: &Trace, timeline: &[Observation]) -> proto::ProcessTree {
@@ -75,27 +84,21 @@ fn number(id: u32) -> i32 {
     i32::try_from(id).unwrap_or(i32::MAX)
 }
 
-fn kernel_events(trace: &Trace) -> Vec<TracePacket> {
-    let mut by_cpu: BTreeMap<CpuId, Vec<FtraceEvent>> = BTreeMap::new();
+fn kernel_events(trace: &Trace, out: &mut Vec<u8>) {
+    let mut by_cpu: BTreeMap<CpuId, Vec<&TraceEvent>> = BTreeMap::new();
     for event in &trace.events {
-        by_cpu.entry(event.cpu).or_default().push(kernel_event(event, trace));
+        by_cpu.entry(event.cpu).or_default().push(event);
     }
-    let mut packets = Vec::new();
     for (cpu, events) in by_cpu {
         for part in events.chunks(EVENTS_PER_PACKET) {
             let bundle = FtraceEventBundle {
                 cpu: Some(cpu.0),
-                event: part.to_vec(),
+                event: part.iter().map(|e| kernel_event(e, trace)).collect(),
                 lost_events: (trace.lost > 0).then_some(true),
             };
-            packets.push(TracePacket {
-                ftrace_events: Some(bundle),
-                trusted_packet_sequence_id: Some(SEQUENCE),
-                ..TracePacket::default()
-            });
+            append(TracePacket { ftrace_events: Some(bundle), ..TracePacket::default() }, out);
         }
     }
-    packets
 }
 
 fn kernel_event(event: &TraceEvent, trace: &Trace) -> FtraceEvent {
@@ -197,7 +200,6 @@ fn track(uuid: u64, name: String, parent: Option<u64>) -> TracePacket {
             parent_uuid: parent,
             counter,
         }),
-        trusted_packet_sequence_id: Some(SEQUENCE),
         ..TracePacket::default()
     }
 }
@@ -205,7 +207,6 @@ fn track(uuid: u64, name: String, parent: Option<u64>) -> TracePacket {
 fn point(track: u64, at_ns: u64, percent: f64) -> TracePacket {
     TracePacket {
         timestamp: Some(at_ns),
-        trusted_packet_sequence_id: Some(SEQUENCE),
         track_event: Some(proto::TrackEvent {
             r#type: Some(proto::TYPE_COUNTER),
             track_uuid: Some(track),

@@ -1,7 +1,7 @@
 //! A profile report: what is asked of the caller, how it is put together, and what must hold of it.
 
 pub(crate) mod assemble;
-pub mod check;
+mod check;
 pub mod schema;
 
 pub use schema::{Host, ProfileReport, SelfCost, Source, SCHEMA};
@@ -31,6 +31,24 @@ pub struct ProfileMeta {
     pub trace_lost: Option<u64>,
     /// Sentences a reader must see: "interrupted after 3.2 s; this is what was seen until then".
     pub notes: Vec<String>,
+}
+
+impl ProfileMeta {
+    /// What is known before anything was measured; the rest starts as unknown, and the caller fills in what it knows.
+    pub fn new(host: Host, source: Source, target: impl Into<String>, machine: &Machine) -> ProfileMeta {
+        ProfileMeta {
+            host,
+            source,
+            target: target.into(),
+            machine: describe(machine),
+            cpus: machine.cpu_count() as u64,
+            date: None,
+            exit_status: None,
+            self_cost: SelfCost::default(),
+            trace_lost: None,
+            notes: Vec::new(),
+        }
+    }
 }
 
 /// Whose time is explained.

@@ -2,7 +2,7 @@
 //!
 //! Names are a contract: fields are added, never renamed or given another meaning; `docs/json.md` explains each.
 //! Times are integer nanoseconds. `None` is written as `null` and means *unknown*, never zero (invariant 7).
-//! Every structure reads back what it writes, so tools and tests can check a file with [`super::check`].
+//! Every structure reads back what it writes, so tools and tests can check a file with [`ProfileReport::check`].
 
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +105,7 @@ pub struct Section {
     #[serde(default)]
     pub key: String,
     /// How many tasks it had.
-    #[serde(rename = "task_count", default)]
+    #[serde(default)]
     pub task_count: u64,
     /// Where their time went, summed.
     #[serde(flatten)]

@@ -1,7 +1,7 @@
 //! The terminal report: one screen, the answer first.
 //!
 //! A pure function of the report and the [`Style`]; nothing is read from the environment while rendering. Names
-//! are cleaned of control characters before they get here or as they are printed ([`words::name`]).
+//! are cleaned of control characters before they get here or as they are printed.
 
 mod bar;
 mod footer;

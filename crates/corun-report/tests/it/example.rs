@@ -10,7 +10,8 @@ use corun_model::observation::{
     Account, CpuTime, Loss, MachineTime, TaskObservation, TenantObservation, Unavailable,
 };
 use corun_model::{
-    CpuId, Culprits, Events, Histogram, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind,
+    CpuId, Culprits, Events, Histogram, Ledger, Machine, Observation, Parts, TaskId, Tenant, TenantId,
+    TenantKind,
 };
 use corun_report::{Host, ProfileMeta, SelfCost, Source};
 
@@ -256,17 +257,11 @@ pub fn whole(slots: &[Observation]) -> Observation {
 }
 
 pub fn meta() -> ProfileMeta {
+    let machine = Machine::synthetic(1, 1, 2, 1);
     ProfileMeta {
-        host: Host::Live,
-        source: Source::Ebpf,
-        target: "./streamcluster 10 20 128 16384 -t 4".to_owned(),
-        machine: "example machine: 2 CPUs on 2 cores, 1 LLC domain, 1 socket, 1 NUMA node".to_owned(),
-        cpus: 2,
-        date: None,
         exit_status: Some(0),
         self_cost: SelfCost { cpu_ns: Some(21_000_000), ns_per_switch: Some(98), layout: None },
-        trace_lost: None,
-        notes: Vec::new(),
+        ..ProfileMeta::new(Host::Live, Source::Ebpf, "./streamcluster 10 20 128 16384 -t 4", &machine)
     }
 }
 
