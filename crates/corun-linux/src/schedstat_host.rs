@@ -14,7 +14,8 @@
 //!   per process, and is reported as [`Loss::unknown_ns`]. A task that ended is accounted until it was last seen;
 //! - a daemon that forks twice between two polls leaves the subject's family unseen.
 //!
-//! Polling costs at most about 2 % of one CPU: after a poll that took `c` of CPU time the next waits for 50 `c`.
+//! Polling costs at most about 2 % of one CPU, half of it for the subject and half for the others: after a poll that
+//! took `c` of CPU time the next one waits for 100 `c`.
 
 mod meter;
 mod process_table;
@@ -45,7 +46,7 @@ pub const POLL_NS: u64 = 15_000_000;
 const OTHERS_EVERY: u64 = 8;
 
 /// After a poll, rest for this many times the CPU time that it took.
-const REST: u64 = 50;
+const REST: u64 = 100;
 
 /// What to watch, and how.
 #[derive(Clone, Debug)]

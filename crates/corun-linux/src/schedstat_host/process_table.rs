@@ -51,6 +51,8 @@ pub struct Task {
     pub last_cpu: Option<u32>,
     /// Totals at the last sight.
     pub total: Schedstat,
+    /// Totals when its name, CPU and state were read.
+    pub described_at: Schedstat,
     /// Handed out of the time on a CPU.
     pub run: Meter,
     /// Handed out of the time waiting.
@@ -280,6 +282,7 @@ impl ProcessTable {
                     last_cpu: Some(stat.last_cpu),
                     name: stat.comm,
                     total,
+                    described_at: total,
                     run: Meter::starting_at(if first { total.run_ns } else { 0 }),
                     wait: Meter::starting_at(if first { total.wait_ns } else { 0 }),
                     switches,
@@ -288,19 +291,24 @@ impl ProcessTable {
                 if let Some(old) = process.tasks.insert(tid, task).filter(|old| old.life != Life::Reported) {
                     process.replaced.push((tid, Task { life: Life::Ended, ..old }));
                 }
+                continue;
             }
             let Some(task) = process.tasks.get_mut(&tid) else { continue };
             if task.life != Life::Alive {
                 continue;
             }
+            // Who did not run since did not switch, end or rename itself either, so most tasks cost one read.
+            if task.total != total {
+                task.switches = procfs::switches(&self.root, pid, tid).ok().or(task.switches);
+            }
             task.total = total;
             task.seen_ns = now_ns;
-            task.switches = procfs::switches(&self.root, pid, tid).ok().or(task.switches);
-            if depth == Depth::Full {
+            if depth == Depth::Full && task.described_at != total {
                 if let Ok(stat) = procfs::task_stat(&self.root, pid, tid) {
                     task.life = if stat.is_dead() { Life::Ended } else { Life::Alive };
                     task.name = stat.comm;
                     task.last_cpu = Some(stat.last_cpu);
+                    task.described_at = total;
                 }
             }
         }
