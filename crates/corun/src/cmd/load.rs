@@ -1,12 +1,207 @@
-//! `corun load`.
+//! `corun load`: from flags or a workload file to a program, and from its report to terminal and JSON.
 
+mod flags;
+
+use crate::cli::Usage;
+use anyhow::Context;
+use clap::Subcommand;
+use corun_load::{Options, Progress, Report, Stop};
+use corun_model::workload::{Interference, MicroKind, Parallel, Pattern, Program, Workload};
+use corun_report::output::write_file;
+use flags::{Bursts, Crew, MicroFlags, Ns, ParallelFlags, RandomBursts};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  corun load persistent --threads 2 --cpus 0,1          one endless loop on each of two CPUs
+  corun load periodic --demand 0.3 --duration 10s       10 ms busy, 23 ms idle, for ten seconds
+  corun load parallel --sync barrier --wait spin --grain 500us --iterations 2000
+  corun load hubench --duration 5s --json report.json
+  corun load workloads/barrier-block.toml               any of these, or a real command, from a file
+
+Ctrl-C or SIGTERM ends a load, and its report is still printed. Two runs do the same work if they have the
+same seed and --loops-per-ms: give a co-run the pace that the report of its solo run names.";
 
 /// Make interference, or run a parallel program with known behaviour
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Args {
+    /// A workload file that describes any of the kinds, or a real command
+    #[arg(value_name = "FILE.toml")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
+    #[command(subcommand)]
+    kind: Option<Kind>,
+}
+
+/// How to run it and where to report.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Run and report")]
+struct How {
+    /// End after this time, such as 10s [default: when its iterations are done, or by Ctrl-C]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Ns>,
+    /// The pace of the work, as an earlier report names it [default: measured at start-up]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    loops_per_ms: Option<u64>,
+    /// Write the report as JSON (schema corun.load/1) too; `-` is standard output, instead of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Tell the progress as JSON lines (schema corun.load.progress/1)
+    #[arg(long)]
+    progress_json: bool,
+    /// Tell no progress
+    #[arg(long, short, conflicts_with = "progress_json")]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// Interference that never pauses: a while(1) loop (PACT'16 §2.4)
+    Persistent {
+        #[command(flatten)]
+        crew: Crew,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Interference with fixed busy and idle intervals (PACT'16 §2.4)
+    Periodic {
+        #[command(flatten)]
+        bursts: Bursts,
+        #[command(flatten)]
+        crew: Crew,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Interference with random busy intervals and matching idle ones (PACT'16 §2.4)
+    Intermittent {
+        #[command(flatten)]
+        bursts: RandomBursts,
+        #[command(flatten)]
+        crew: Crew,
+        #[command(flatten)]
+        how: How,
+    },
+    /// A parallel program: barrier, lock, pipeline, queue or independent threads
+    Parallel {
+        #[command(flatten)]
+        program: Box<ParallelFlags>,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Pairs of threads that increment shared counters in turn (ATC'16 §5.1)
+    Hubench {
+        #[command(flatten)]
+        program: MicroFlags,
+        #[command(flatten)]
+        how: How,
+    },
+    /// As hubench, with private computation that hides the latency of sharing (ATC'16 §5.1)
+    Lubench {
+        #[command(flatten)]
+        program: MicroFlags,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Threads that stream through private memory larger than the last-level cache (ATC'16 §5.1)
+    Membench {
+        #[command(flatten)]
+        program: MicroFlags,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Register arithmetic only
+    Cpu {
+        #[command(flatten)]
+        program: MicroFlags,
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+impl Args {
+    fn resolve(self) -> anyhow::Result<(Program, How)> {
+        Ok(match self.kind {
+            None => {
+                let file = self.file.ok_or_else(|| Usage("name a kind of load or a workload file".into()))?;
+                (read(&file)?, self.how)
+            }
+            Some(Kind::Persistent { crew, how }) => {
+                (crew.interference(Interference { pattern: Pattern::Persistent, ..Default::default() }), how)
+            }
+            Some(Kind::Periodic { bursts, crew, how }) => (crew.interference(bursts.interference()), how),
+            Some(Kind::Intermittent { bursts, crew, how }) => (crew.interference(bursts.interference()), how),
+            Some(Kind::Parallel { program, how }) => (Program::Parallel(Parallel::from(*program)), how),
+            Some(Kind::Hubench { program, how }) => (program.micro(MicroKind::Hubench), how),
+            Some(Kind::Lubench { program, how }) => (program.micro(MicroKind::Lubench), how),
+            Some(Kind::Membench { program, how }) => (program.micro(MicroKind::Membench), how),
+            Some(Kind::Cpu { program, how }) => (program.micro(MicroKind::Cpu), how),
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Program, Usage> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let hint = match file.extension() {
+            Some(_) => "",
+            None => {
+                "; a kind of load is one of persistent, periodic, intermittent, parallel, hubench, lubench, \
+                     membench, cpu"
+            }
+        };
+        Usage(format!("cannot read {name}: {error}{hint}"))
+    })?;
+    let workload = Workload::parse(&name.to_string(), &text).map_err(|bad| Usage(bad.to_string()))?;
+    Ok(workload.program)
+}
 
 /// Runs the verb.
-pub fn run(_: Args) -> anyhow::Result<ExitCode> {
-    Err(crate::cli::Usage("not built yet".into()).into())
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (program, how) = args.resolve()?;
+    let options = Options {
+        loops_per_ms: how.loops_per_ms,
+        limit_ns: how.duration.map(|d| d.0),
+        progress_every_ns: (!how.quiet).then_some(1_000_000_000),
+    };
+    let tell = |progress: &Progress| match how.progress_json {
+        true => eprintln!("{}", serde_json::to_string(progress).expect("numbers and text")),
+        false => eprintln!("{progress}"),
+    };
+    let report = corun_load::run(&program, &options, Stop::on_signals(), tell).map_err(|error| {
+        if error.is_usage() {
+            anyhow::Error::new(Usage(error.to_string()))
+        } else {
+            anyhow::Error::new(error)
+        }
+    })?;
+    write(&report, how.json.as_deref())?;
+    Ok(exit_code(&report))
+}
+
+fn write(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
+    let stdout = Path::new("-");
+    if json != Some(stdout) {
+        write_file(stdout, report.to_string().as_bytes())?;
+    }
+    if let Some(path) = json {
+        let mut text = serde_json::to_string_pretty(report).context("cannot write the report as JSON")?;
+        text.push('\n');
+        write_file(path, text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// 0, unless a command failed by itself.
+fn exit_code(report: &Report) -> ExitCode {
+    let failed = |c: &corun_load::report::CommandReport| c.exit_code != Some(0);
+    match &report.command {
+        Some(command) if report.ended == corun_load::Ended::Completed && failed(command) => {
+            eprintln!("corun: the command failed; its report says how");
+            ExitCode::from(1)
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }

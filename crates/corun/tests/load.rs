@@ -1,0 +1,104 @@
+//! `corun load` as a user meets it: exit codes, one-sentence errors, reports, and Ctrl-C.
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+fn load(arguments: &str) -> Output {
+    Command::new(cargo_bin("corun")).arg("load").args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn refusal(arguments: &str) -> String {
+    let output = load(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments}: {}", text(&output.stderr));
+    assert!(output.stdout.is_empty());
+    text(&output.stderr)
+}
+
+const BARRIER: &str = "parallel --iterations 20 --loops-per-ms 1000";
+
+#[test]
+fn a_report_is_text_or_json_or_both() {
+    let human = text(&load(BARRIER).stdout);
+    assert!(human.starts_with("barrier, 2 threads, blocking, grain 1.00 ms\n  20 rounds in "), "{human}");
+
+    let json: Value = serde_json::from_slice(&load(&format!("{BARRIER} --json -")).stdout).unwrap();
+    assert_eq!((&json["schema"], &json["iterations"]), (&"corun.load/1".into(), &20.into()));
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let both = load(&format!("{BARRIER} --json {}", file.path().display()));
+    assert!(text(&both.stdout).contains("20 rounds"));
+    let json: Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+    assert_eq!(json["threads"][1]["name"], "barrier-1");
+}
+
+#[test]
+fn bad_input_is_one_sentence_and_exit_code_2() {
+    assert_eq!(refusal("parallel --threads 0"), "corun: threads is 0; a program needs at least 1\n");
+    assert_eq!(
+        refusal("hubench --threads 3"),
+        "corun: threads is 3; hubench and lubench share in pairs, give an even number\n"
+    );
+    assert!(refusal("cpu --cpus 8191").starts_with("corun: CPU 8191 is not one this process may use; choose"));
+    assert!(refusal("periodic --demand 1.5").contains("demand is 1.5; it is a share between 0 and 1"));
+    assert!(refusal("parallel --grain 10").contains("`10` is not a time with its unit"));
+    assert!(refusal("persistant").contains("a kind of load is one of persistent, periodic,"));
+    assert!(refusal("no/such.toml").starts_with("corun: cannot read no/such.toml: No such file"));
+    assert!(refusal("cpu --loops-per-ms 0 --iterations 1").contains("--loops-per-ms"));
+}
+
+#[test]
+fn a_bad_workload_file_is_named_with_its_line() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "schema = \"corun.workload/1\"\nname = \"x\"\n[program]\nkind = \"parallel\"\nthreads = 0\n";
+    std::fs::write(file.path(), text).unwrap();
+    let path = file.path().display().to_string();
+    assert_eq!(refusal(&path), format!("corun: {path}:5: threads is 0; a program needs at least 1\n"));
+}
+
+#[test]
+fn a_workload_file_runs_and_a_time_limit_ends_it() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/periodic.toml");
+    let output = load(&format!("{file} --duration 50ms --json -"));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["ended"], &json["demand_asked"]), (&"time-up".into(), &0.5.into()));
+}
+
+#[test]
+fn a_command_that_fails_is_exit_code_1_and_its_output_is_not_the_report() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "schema = \"corun.workload/1\"\nname = \"x\"\n[program]\nkind = \"command\"\n\
+                argv = [\"sh\", \"-c\", \"echo noise; exit 7\"]\n";
+    std::fs::write(file.path(), text).unwrap();
+    let output = load(&format!("{} --json -", file.path().display()));
+    assert_eq!(output.status.code(), Some(1));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["command"]["exit_code"], 7);
+}
+
+#[test]
+fn progress_comes_as_json_lines_and_a_signal_ends_the_run_with_its_report() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let mut child = Command::new(cargo_bin("corun"))
+            .args(["load", "intermittent", "--progress-json", "--json", "-"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let progress: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(progress["schema"], "corun.load.progress/1");
+        // SAFETY: the child has not been waited for, so the number is still its own.
+        unsafe { libc::kill(child.id() as i32, signal) };
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["ended"], "stopped");
+    }
+}
