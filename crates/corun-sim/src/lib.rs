@@ -2,13 +2,18 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`machine_file`] | machine files: shape, sizes, latencies, costs, power |
-//! | [`contention`] | how fast each running task progresses, and its counters |
+//! | [`engine`] | time, CPUs, tasks, and everything that happens to them |
+//! | [`program`] | what threads do |
 //! | [`sched`] | the schedulers under it, one file each |
+//! | [`contention`] | how fast each running task progresses, and its counters |
+//! | [`machine_file`] | machine files: shape, sizes, latencies, costs, power |
+//! | [`checker`] | what must hold at any instant |
 //! | [`streams`] | named seeded generators |
 
+pub mod checker;
 pub mod contention;
-mod cpu_set;
+pub mod cpu_set;
+pub mod engine;
 pub mod machine_file;
 pub mod program;
 pub mod sched;

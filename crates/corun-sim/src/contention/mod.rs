@@ -38,7 +38,7 @@ pub mod tally;
 pub mod tolerance;
 
 #[cfg(test)]
-mod calibration;
+mod incremental;
 
 pub use energy::Energy;
 pub use system::System;

@@ -56,6 +56,7 @@ pub struct System {
     unplanned: Vec<u32>,
     /// Used by [`Self::solve_nodes`] only; kept for its memory.
     demands: Vec<Demand>,
+    evaluations: u64,
 }
 
 /// A CPU.
@@ -145,6 +146,7 @@ impl System {
             regrouped: Vec::new(),
             unplanned: Vec::new(),
             demands: Vec::new(),
+            evaluations: 0,
             model: model.clone(),
             numa,
         }
@@ -170,6 +172,10 @@ impl System {
     pub fn set(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) {
         let before = self.slots[cpu as usize].running;
         if before == running {
+            // Nothing changes, but the engine may take it for a start, at `ONE`.
+            if std::mem::replace(&mut self.slots[cpu as usize].progress, ONE) != ONE {
+                self.mark(cpu);
+            }
             return;
         }
         self.settle(now_ns, cpu);
@@ -230,6 +236,11 @@ impl System {
     /// fills, and rates move by themselves.
     pub fn next_ns(&self) -> Option<u64> {
         (self.next_ns != u64::MAX).then_some(self.next_ns)
+    }
+
+    /// How many CPUs were evaluated so far: the work done, in a unit that does not depend on the machine.
+    pub fn evaluations(&self) -> u64 {
+        self.evaluations
     }
 
     /// A task's counters since it started, settled up to `now_ns`; `None` for a task that never ran.
@@ -443,7 +454,7 @@ impl System {
             let wait = node.memory.wait(&self.demands);
             let moved = (wait - node.wait).abs();
             (node.wait, node.solved) = (wait, node.wanted);
-            if moved > node.memory.busy / 16.0 {
+            if moved > (node.memory.busy / 16.0).max(wait / 64.0) {
                 for i in 0..self.nodes[n].users.len() {
                     self.mark(self.nodes[n].users[i]);
                 }
@@ -454,11 +465,13 @@ impl System {
     /// Puts the parts together: the rate, the counters' rates and the insertions into the cache.
     fn finish(&mut self, now_ns: u64, cpu: u32) -> Option<CpuRate> {
         self.settle(now_ns, cpu);
+        self.evaluations += 1;
         let slot = &mut self.slots[cpu as usize];
         slot.dirty = false;
         let r = slot.running?;
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
-        let cpi = slot.memory.cpi(self.nodes[slot.home as usize].wait);
+        let queued = slot.in_node != NOWHERE;
+        let cpi = slot.memory.cpi(if queued { self.nodes[slot.home as usize].wait } else { 0.0 });
         let instructions = self.model.ghz / cpi;
         let dram = instructions * slot.memory.misses;
         slot.rates = Rates {

@@ -49,17 +49,23 @@ pub struct Cursor {
     round: u64,
     state: u8,
     item: Option<u64>,
+    grains: u64,
 }
 
 impl Cursor {
     /// At the beginning of the plan.
     pub fn new(thread: u32) -> Cursor {
-        Cursor { thread, phase: 0, round: 0, state: 0, item: None }
+        Cursor { thread, phase: 0, round: 0, state: 0, item: None, grains: 0 }
     }
 
     /// Which phase the thread is in.
     pub fn phase(&self) -> usize {
         self.phase
+    }
+
+    /// How many grains the thread has begun, the present one included.
+    pub fn grains(&self) -> u64 {
+        self.grains
     }
 
     /// What came of a [`Step::Take`]: an item, or `None` when there will be no more.
@@ -112,7 +118,7 @@ impl Cursor {
         }
         let Some(busy_ns) = i.busy_ns(self.thread, self.round) else { return Step::Work(u64::MAX) };
         if self.state == 0 {
-            self.state = 1;
+            (self.state, self.grains) = (1, self.grains + 1);
             return Step::Work(busy_ns);
         }
         shared.iterations += 1;
@@ -135,7 +141,7 @@ impl Cursor {
             if self.round == rounds || self.round > 0 && shared.over {
                 return Step::Next;
             }
-            self.state = 1;
+            (self.state, self.grains) = (1, self.grains + 1);
             return Step::Work(if shared.cut { 0 } else { grain_ns(self.round) });
         }
         (self.state, self.round) = (0, self.round + 1);
@@ -155,7 +161,7 @@ impl Cursor {
             0 if self.round == rounds || shared.cut => Step::Next,
             0 => {
                 let (inside_ns, grain_ns) = inside_ns();
-                self.state = 1;
+                (self.state, self.grains) = (1, self.grains + 1);
                 Step::Work(grain_ns - inside_ns)
             }
             1 if shared.cut => Step::Next,
@@ -194,7 +200,7 @@ impl Cursor {
             }
             1 => match self.item {
                 Some(item) => {
-                    self.state = 2;
+                    (self.state, self.grains) = (2, self.grains + 1);
                     Step::Work(if shared.cut { 0 } else { p.grain_ns(stage, item) })
                 }
                 None if last => Step::Next,
@@ -227,6 +233,7 @@ impl Cursor {
             return Step::Next;
         }
         shared.taken[self.phase] += 1;
+        self.grains += 1;
         Step::Work(p.grain_ns(0, grain))
     }
 
@@ -238,6 +245,7 @@ impl Cursor {
             return Step::Next;
         }
         self.round += 1;
+        self.grains += 1;
         Step::Work(p.grain_ns(self.thread, self.round - 1))
     }
 }

@@ -52,8 +52,6 @@ pub struct Phase {
     pub object: usize,
     /// The barrier at which all threads of the program meet before the next phase.
     pub join: Option<usize>,
-    /// The character of its work, by its place in [`Plan::characters`].
-    pub character: usize,
     /// Wall time it lasts; `None`: until its work is done.
     pub duration_ns: Option<u64>,
 }
@@ -67,8 +65,10 @@ pub struct Plan {
     pub phases: Vec<Phase>,
     /// Its synchronisation objects.
     pub objects: Vec<Object>,
-    /// Its characters.
+    /// Its characters: the program's own, then those of its stretches.
     pub characters: Vec<Character>,
+    /// Grains of each stretch that has a character of its own; each thread goes through them again and again.
+    pub stretches: Vec<u64>,
     /// Threads it has in all.
     pub threads: u32,
     /// CPUs its threads are pinned to, round robin; empty: not pinned.
@@ -87,11 +87,14 @@ impl Plan {
     /// # Errors
     /// One sentence: the model does not know what this program does.
     pub fn of(workload: &Workload, model: &MachineModel, reseed: u64) -> Result<Plan, String> {
+        let workload = &workload.for_machine(&model.machine.name);
+        let own = std::iter::once(&workload.character);
         let mut plan = Plan {
             name: workload.name.clone(),
             phases: Vec::new(),
             objects: Vec::new(),
-            characters: vec![workload.character.clone()],
+            characters: own.chain(workload.phase.iter().map(|p| &p.character)).cloned().collect(),
+            stretches: workload.phase.iter().map(|p| p.rounds).collect(),
             threads: 0,
             cpus: Vec::new(),
             in_pairs: false,
@@ -198,7 +201,7 @@ impl Plan {
             },
         }
         self.threads = self.threads.max(threads);
-        self.phases.push(Phase { rhythm, threads, waiting, object, join: None, character: 0, duration_ns });
+        self.phases.push(Phase { rhythm, threads, waiting, object, join: None, duration_ns });
     }
 
     /// Where there are several phases, all threads of the program meet between them, asleep.
@@ -207,6 +210,24 @@ impl Plan {
             self.phases[i - 1].join = Some(self.objects.len());
             self.objects.push(Object::Barrier(self.threads));
         }
+    }
+
+    /// The character of a thread's `grain`-th grain, by its place in `characters`.
+    pub fn character_at(&self, grain: u64) -> usize {
+        let all: u64 = self.stretches.iter().sum();
+        let Some(mut left) = grain.checked_rem(all) else { return 0 };
+        for (i, &rounds) in self.stretches.iter().enumerate() {
+            match left.checked_sub(rounds) {
+                Some(rest) => left = rest,
+                None => return i + 1,
+            }
+        }
+        unreachable!("the remainder lies in some stretch")
+    }
+
+    /// Whether an object is the barrier between two phases.
+    pub fn is_join(&self, object: usize) -> bool {
+        self.phases.iter().any(|p| p.join == Some(object))
     }
 
     /// Whether its threads ever wait for each other by spinning.

@@ -96,8 +96,8 @@ pub trait Scheduler {
     /// A task became runnable: queues it and returns where.
     fn wake(&mut self, now_ns: u64, task: TaskIx, how: Wake, fx: &mut Effects) -> CpuIx;
 
-    /// The task that runs on `cpu` blocked, ended or was parked.
-    fn block(&mut self, now_ns: u64, cpu: CpuIx);
+    /// The task that runs on `cpu` blocked, was parked, or ended (`for_good`).
+    fn block(&mut self, now_ns: u64, cpu: CpuIx, for_good: bool);
 
     /// A waiting task leaves its queue without having run (parked, ended, or its affinity changed).
     fn remove(&mut self, now_ns: u64, task: TaskIx);

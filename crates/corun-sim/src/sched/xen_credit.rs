@@ -254,7 +254,7 @@ impl Scheduler for XenCredit {
         cpu
     }
 
-    fn block(&mut self, now_ns: u64, cpu: CpuIx) {
+    fn block(&mut self, now_ns: u64, cpu: CpuIx, _: bool) {
         self.burn(now_ns, cpu);
         self.pcpus[cpu].curr = None;
     }

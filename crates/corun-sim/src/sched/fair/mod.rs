@@ -450,9 +450,9 @@ impl<D: Discipline> Scheduler for Fair<D> {
         cpu
     }
 
-    fn block(&mut self, now_ns: u64, cpu: CpuIx) {
+    fn block(&mut self, now_ns: u64, cpu: CpuIx, for_good: bool) {
         let task = self.q.cpus[cpu].curr.expect("a task runs where one blocks");
-        self.dequeue(now_ns, task, true, true);
+        self.dequeue(now_ns, task, true, !for_good);
     }
 
     fn remove(&mut self, now_ns: u64, task: TaskIx) {

@@ -1,0 +1,33 @@
+//! Progress: no runnable task waits without end. Schedulers here are fair or share credits, so a wait far beyond
+//! any slice times any sensible number of competitors means that a scenario's weights starve somebody.
+
+use crate::engine::Fault;
+use corun_model::duration::human_ns;
+
+/// A wait of this length is starvation.
+pub const STARVED_NS: u64 = 60_000_000_000;
+
+/// Checks one waiting task.
+///
+/// # Errors
+/// Who starves.
+pub fn progress(task: &str, tenant: &str, wait_since_ns: u64, now_ns: u64) -> Result<(), Fault> {
+    if now_ns - wait_since_ns <= STARVED_NS {
+        return Ok(());
+    }
+    Err(Fault::Scenario(format!(
+        "the scenario starves {task} of {tenant}: runnable since {} without running; give it more weight or more CPUs",
+        human_ns(now_ns - wait_since_ns)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_in_the_run_queue_is_starvation() {
+        assert!(progress("t", "x", 5, STARVED_NS).is_ok());
+        assert!(progress("t", "x", 5, STARVED_NS + 6).unwrap_err().to_string().contains("starves t of x"));
+    }
+}

@@ -1,0 +1,245 @@
+//! Where every nanosecond of a task goes, and who held the CPU while it waited.
+//!
+//! Culprits are exact: every CPU keeps a log of which tenant occupied it since when, and a waiting task is charged
+//! by walking that log over its wait. Idle CPU time within a wait (idle exit, interrupt, switch) goes to the idle
+//! tenant. Cost: a wait walks as many entries as the CPU changed tenants during it.
+
+use crate::sched::CpuIx;
+use corun_model::culprit::Share;
+use corun_model::events::Migrations;
+use corun_model::ledger::{BlockReasons, Ledger, Parts};
+use corun_model::observation::Account;
+use corun_model::{Counters, Culprits, Distance, Events, Histogram, TenantId};
+
+/// Why a task is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It waits for another thread.
+    Futex,
+    /// It sleeps for a time.
+    Sleep,
+    /// A vCPU without a runnable thread.
+    Halt,
+}
+
+/// What a task did in the present window.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Useful time on a CPU.
+    pub compute_ns: u64,
+    /// Waiting on a CPU.
+    pub spin_ns: u64,
+    /// Off the CPU by its own wish, by reason.
+    pub block: BlockReasons,
+    /// Runnable but not running.
+    pub steal_ns: u64,
+    /// Stopped by its tenant's parking.
+    pub parked_ns: u64,
+    /// Voluntary switches.
+    pub yields: u64,
+    /// Involuntary switches.
+    pub preemptions: u64,
+    /// Times it was made runnable.
+    pub wakeups: u64,
+    /// Moves between CPUs.
+    pub migrations: Migrations,
+    /// Lengths of waits.
+    pub waits: Histogram,
+    /// Lengths of stretches on a CPU.
+    pub stretches: Histogram,
+    /// Who held the CPU during its waits: tenant and time, by tenant.
+    culprits: Vec<(u32, u64)>,
+}
+
+impl Tally {
+    /// Counts blocked time.
+    pub fn block(&mut self, reason: Reason, ns: u64) {
+        match reason {
+            Reason::Futex => self.block.futex_ns += ns,
+            Reason::Sleep => self.block.sleep_ns += ns,
+            Reason::Halt => self.block.other_ns += ns,
+        }
+    }
+
+    /// Counts a move; staying is none.
+    pub fn migrate(&mut self, distance: Distance) {
+        self.migrations.count(distance);
+    }
+
+    /// All time counted so far.
+    pub fn total_ns(&self) -> u64 {
+        self.compute_ns + self.spin_ns + self.block.sum_ns() + self.steal_ns + self.parked_ns
+    }
+
+    /// The same as an account; `counters` are those of the window.
+    ///
+    /// # Panics
+    /// Never: what was charged to culprits is what was counted as steal.
+    pub fn account(&self, counters: Option<Counters>) -> Account {
+        let parts = Parts {
+            compute_ns: self.compute_ns,
+            spin_ns: Some(self.spin_ns),
+            block_ns: self.block.sum_ns(),
+            steal_ns: self.steal_ns,
+            parked_ns: self.parked_ns,
+            ..Parts::default()
+        };
+        let shares = self.culprits.iter().map(|&(t, steal_ns)| Share { tenant: TenantId(t), steal_ns });
+        Account {
+            ledger: Ledger::new(parts, self.total_ns()).expect("the total is the sum of the parts"),
+            block: Some(self.block),
+            events: Events {
+                yields: Some(self.yields),
+                preemptions: Some(self.preemptions),
+                wakeups: Some(self.wakeups),
+                migrations: Some(self.migrations),
+            },
+            counters,
+            culprits: Culprits::new(shares, 0, self.steal_ns)
+                .expect("every wait was charged as it was counted"),
+            waits: Some(self.waits.clone()),
+            stretches: Some(self.stretches.clone()),
+        }
+    }
+
+    fn charge(&mut self, tenant: u32, ns: u64) {
+        self.steal_ns += ns;
+        match self.culprits.binary_search_by_key(&tenant, |c| c.0) {
+            Ok(i) => self.culprits[i].1 += ns,
+            Err(i) => self.culprits.insert(i, (tenant, ns)),
+        }
+    }
+}
+
+/// Which tenant occupied a CPU since when.
+#[derive(Clone, Debug, Default)]
+pub struct Occupancy {
+    log: Vec<(u64, u32)>,
+    /// Entries dropped from the front of the log.
+    dropped: u64,
+}
+
+/// The log is pruned beyond this many entries.
+pub const LOG_LIMIT: usize = 4096;
+
+impl Occupancy {
+    /// From `now_ns` on the CPU is a tenant's.
+    pub fn enter(&mut self, now_ns: u64, tenant: u32) {
+        match self.log.last_mut() {
+            Some(last) if last.1 == tenant => {}
+            Some(last) if last.0 == now_ns => last.1 = tenant,
+            _ => self.log.push((now_ns, tenant)),
+        }
+    }
+
+    /// Where a wait that begins now begins in the log.
+    pub fn mark(&self) -> u64 {
+        self.dropped + (self.log.len() as u64).saturating_sub(1)
+    }
+
+    /// Charges a wait from `since_ns` to `now_ns` that began at `mark`.
+    pub fn charge(&self, mark: u64, since_ns: u64, now_ns: u64, to: &mut Tally) {
+        let mut from_ns = since_ns;
+        let mut at = (mark - self.dropped) as usize;
+        while from_ns < now_ns {
+            let tenant = self.log[at].1;
+            let until_ns = self.log.get(at + 1).map_or(now_ns, |next| next.0).min(now_ns);
+            if until_ns > from_ns {
+                to.charge(tenant, until_ns - from_ns);
+                from_ns = until_ns;
+            }
+            at += 1;
+        }
+    }
+
+    /// Whether the log has grown beyond its limit; then every wait on this CPU must be charged and re-marked.
+    pub fn is_long(&self) -> bool {
+        self.log.len() > LOG_LIMIT
+    }
+
+    /// Forgets all but the present occupant.
+    pub fn prune(&mut self) {
+        let gone = self.log.len().saturating_sub(1);
+        self.log.drain(..gone);
+        self.dropped += gone as u64;
+    }
+}
+
+/// Migration distances between the CPUs of one machine, by index.
+#[derive(Clone, Debug)]
+pub struct Distances {
+    cpus: Vec<corun_model::machine::Cpu>,
+}
+
+impl Distances {
+    /// Those of a machine.
+    pub fn of(machine: &corun_model::Machine) -> Distances {
+        Distances { cpus: machine.cpus().to_vec() }
+    }
+
+    /// How far apart two CPUs are.
+    pub fn between(&self, a: CpuIx, b: CpuIx) -> Distance {
+        let (x, y) = (&self.cpus[a], &self.cpus[b]);
+        match () {
+            () if a == b => Distance::SameCpu,
+            () if x.core == y.core => Distance::SameCore,
+            () if x.llc == y.llc => Distance::SameLlc,
+            () if x.socket == y.socket => Distance::SameSocket,
+            () => Distance::OtherSocket,
+        }
+    }
+}
+
+/// What `later` has beyond `earlier`, field by field; what either lacks, the difference lacks.
+pub fn counters_between(later: &Counters, earlier: &Counters) -> Counters {
+    let sub = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_sub(b?));
+    Counters {
+        cycles: sub(later.cycles, earlier.cycles),
+        instructions: sub(later.instructions, earlier.instructions),
+        branches: sub(later.branches, earlier.branches),
+        branch_misses: sub(later.branch_misses, earlier.branch_misses),
+        l2_misses: sub(later.l2_misses, earlier.l2_misses),
+        llc_references: sub(later.llc_references, earlier.llc_references),
+        llc_misses: sub(later.llc_misses, earlier.llc_misses),
+        offcore_stall_cycles: sub(later.offcore_stall_cycles, earlier.offcore_stall_cycles),
+        l2_stall_cycles: sub(later.l2_stall_cycles, earlier.l2_stall_cycles),
+        coherence_intra: sub(later.coherence_intra, earlier.coherence_intra),
+        coherence_inter: sub(later.coherence_inter, earlier.coherence_inter),
+        remote_dram: sub(later.remote_dram, earlier.remote_dram),
+        dram_bytes: sub(later.dram_bytes, earlier.dram_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_charged_to_who_held_the_cpu_and_for_how_long() {
+        let mut o = Occupancy::default();
+        o.enter(0, 9);
+        o.enter(10, 1);
+        let mark = o.mark();
+        o.enter(20, 2);
+        o.enter(25, 2);
+        o.enter(40, 1);
+        let mut t = Tally::default();
+        o.charge(mark, 15, 50, &mut t);
+        let a = t.account(None);
+        assert_eq!(a.culprits.of_ns(TenantId(1)), 5 + 10);
+        assert_eq!(a.culprits.of_ns(TenantId(2)), 20);
+        assert_eq!(a.ledger.parts().steal_ns, 35);
+    }
+
+    #[test]
+    fn pruning_keeps_the_marks_of_waits_that_begin_afterwards() {
+        let mut o = Occupancy::default();
+        (0..10).for_each(|i| o.enter(i * 10, i as u32));
+        o.prune();
+        let mark = o.mark();
+        o.enter(200, 3);
+        let mut t = Tally::default();
+        o.charge(mark, 150, 210, &mut t);
+        assert_eq!(t.account(None).culprits.of_ns(TenantId(9)), 50);
+    }
+}

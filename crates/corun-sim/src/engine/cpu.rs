@@ -1,0 +1,382 @@
+//! What a CPU does: settling the past, arming the next moment, switching from task to task.
+
+use super::account::Reason;
+use super::{task_id, Doing, Engine, Pending, State};
+use crate::checker;
+use crate::contention::{Running, ONE};
+use crate::sched::{CpuIx, TaskIx};
+use corun_model::trace::{Left, TraceKind};
+
+/// Fixed-point bits of [`ONE`].
+pub(super) const BITS: u32 = ONE.trailing_zeros();
+
+impl Engine {
+    /// Counts what a CPU did since it was settled last.
+    pub(super) fn settle(&mut self, cpu: CpuIx) {
+        let c = &mut self.cpus[cpu];
+        let dt = self.now_ns - c.since_ns;
+        if dt == 0 {
+            return;
+        }
+        c.since_ns = self.now_ns;
+        let Some(task) = c.curr else {
+            c.idle_ns += dt;
+            return;
+        };
+        c.busy_ns += dt;
+        let t = &mut self.tasks[task];
+        t.since_ns = self.now_ns;
+        let tenant = &mut self.tenants[t.tenant];
+        if let (Some(guest), Some(vcpu)) = (&mut tenant.guest, t.vcpu) {
+            guest.ran(vcpu, dt);
+        }
+        let Some(thread) = t.thread else {
+            t.tally.compute_ns += dt;
+            return;
+        };
+        let thread = &mut self.threads[thread];
+        let overhead = dt.min(thread.overhead_ns);
+        thread.overhead_ns -= overhead;
+        let rest = dt - overhead;
+        match thread.doing {
+            Doing::Spin(_) => {
+                t.tally.compute_ns += overhead;
+                t.tally.spin_ns += rest;
+            }
+            Doing::Work => {
+                t.tally.compute_ns += dt;
+                let done = rest.saturating_mul(u64::from(c.rate));
+                if thread.work != u64::MAX {
+                    tenant.work_done += u128::from(done.min(thread.work));
+                    thread.work = thread.work.saturating_sub(done);
+                } else {
+                    tenant.work_done += u128::from(done);
+                }
+            }
+            _ => t.tally.compute_ns += dt,
+        }
+    }
+
+    /// Tells the contention models what a CPU runs, if that changed.
+    pub(super) fn tell(&mut self, cpu: CpuIx) {
+        let running = self.cpus[cpu].curr.and_then(|task| {
+            let thread = &self.threads[self.tasks[task].thread?];
+            let tenant = &self.tenants[thread.tenant];
+            let pair = if tenant.setup.plan.in_pairs { thread.index / 2 } else { 0 };
+            Some(Running {
+                task: task as u32,
+                program: tenant.program + pair,
+                character: thread.character,
+                spinning: matches!(thread.doing, Doing::Spin(_)),
+            })
+        });
+        let c = &mut self.cpus[cpu];
+        if c.told != running {
+            c.told = running;
+            c.rate = ONE;
+            self.contention.set(self.now_ns, cpu as u32, running);
+            self.stirred = true;
+        }
+    }
+
+    /// Arms the moment at which a CPU's present activity ends.
+    pub(super) fn arm(&mut self, cpu: CpuIx) {
+        let c = &self.cpus[cpu];
+        let end_ns = c.curr.and_then(|task| {
+            let t = &self.tasks[task];
+            let thread = &self.threads[t.thread?];
+            let begin_ns = self.now_ns + thread.overhead_ns;
+            let own = match thread.doing {
+                Doing::Work if thread.work == u64::MAX => None,
+                Doing::Work if c.rate == ONE => Some(begin_ns + (thread.work + u64::from(ONE) - 1 >> BITS)),
+                Doing::Work => Some(begin_ns + thread.work.div_ceil(u64::from(c.rate))),
+                Doing::Spin(until) => until.map(|u| u.max(begin_ns)),
+                Doing::Ready | Doing::Sinking => Some(begin_ns),
+                Doing::Asleep | Doing::Ended => None,
+            };
+            let guest = self.tenants[t.tenant].guest.as_ref().zip(t.vcpu);
+            let rotation =
+                guest.and_then(|(g, v)| g.slice_left(v, self.guest_slice_ns)).map(|left| self.now_ns + left);
+            own.into_iter().chain(rotation).min()
+        });
+        let step = c.step;
+        match end_ns {
+            Some(at_ns) => self.timers.arm(step, at_ns),
+            None => self.timers.disarm(step),
+        }
+    }
+
+    /// A CPU's activity ended: carries out what follows until something takes time again.
+    pub(super) fn step(&mut self, cpu: CpuIx) {
+        self.settle(cpu);
+        while let Some(task) = self.cpus[cpu].curr {
+            self.rotate_guest(task);
+            let Some(thread) = self.tasks[task].thread else { break };
+            let t = &mut self.threads[thread];
+            if t.overhead_ns > 0 {
+                break;
+            }
+            match t.doing {
+                Doing::Work if t.work > 0 => break,
+                Doing::Work => t.doing = Doing::Ready,
+                Doing::Ready => self.advance(thread, cpu),
+                Doing::Spin(Some(until)) if until <= self.now_ns => {
+                    t.doing = Doing::Sinking;
+                    t.overhead_ns += self.model.costs.block_ns;
+                }
+                Doing::Spin(_) => break,
+                Doing::Sinking => self.fall_asleep(thread, cpu),
+                Doing::Asleep | Doing::Ended => break,
+            }
+        }
+        self.soil(cpu);
+    }
+
+    /// A thread that comes to a CPU looks whether its wait is over.
+    pub(super) fn resume(&mut self, task: TaskIx) {
+        let Some(thread) = self.tasks[task].thread else { return };
+        let t = &self.threads[thread];
+        if matches!(t.doing, Doing::Spin(_)) && self.has_moved(thread) {
+            self.threads[thread].doing = Doing::Ready;
+        }
+    }
+
+    /// A CPU chooses whom to run.
+    pub(super) fn switch(&mut self, cpu: CpuIx) {
+        self.settle(cpu);
+        let prev = self.cpus[cpu].curr;
+        let still = prev.filter(|&t| self.tasks[t].state == State::Running);
+        let pick = self.sched.pick(self.now_ns, cpu, &mut self.fx);
+        self.absorb_moves();
+        let (resched, slice, delay) = (self.cpus[cpu].resched, self.cpus[cpu].slice, self.cpus[cpu].delay);
+        self.timers.disarm(resched);
+        match pick.until_ns {
+            Some(at_ns) => self.timers.arm(slice, at_ns),
+            None => self.timers.disarm(slice),
+        }
+        if pick.task == still && pick.task.is_some() {
+            self.soil(cpu);
+            return;
+        }
+        self.timers.disarm(delay);
+        if let Some(prev) = still {
+            self.tasks[prev].tally.preemptions += 1;
+            self.off_cpu(prev, cpu, State::Waiting);
+            self.begin_wait(prev, cpu);
+        }
+        if prev != pick.task {
+            let left = match prev.map(|t| self.tasks[t].state) {
+                Some(State::Ended) => Left::Ended,
+                Some(State::Blocked(_)) => Left::Blocked,
+                _ => Left::Runnable,
+            };
+            self.note_switch(cpu, prev, left, pick.task);
+        }
+        self.cpus[cpu].curr = pick.task;
+        match pick.task {
+            Some(task) => self.on_cpu(task, cpu),
+            None => {
+                self.busy.remove(cpu);
+                let idle = self.tenants.len() as u32;
+                self.cpus[cpu].occupancy.enter(self.now_ns, idle);
+            }
+        }
+        self.soil(cpu);
+    }
+
+    fn note_switch(&mut self, cpu: CpuIx, prev: Option<TaskIx>, left: Left, next: Option<TaskIx>) {
+        self.totals.switches += 1;
+        if self.trace.is_some() {
+            self.record(cpu, TraceKind::Switch { prev: prev.map(task_id), left, next: next.map(task_id) });
+        }
+    }
+
+    /// A task gets the CPU.
+    fn on_cpu(&mut self, task: TaskIx, cpu: CpuIx) {
+        self.end_wait(task);
+        let t = &mut self.tasks[task];
+        if t.state != State::Waiting || t.cpu != cpu {
+            let what =
+                format!("task {} runs on CPU index {cpu} from state {:?} on {}", t.name, t.state, t.cpu);
+            self.fail(checker::bug("dispatch", what));
+            return;
+        }
+        t.state = State::Running;
+        t.ran = true;
+        if let Err(fault) = checker::affinity(t.affinity.as_deref(), cpu, &t.name) {
+            self.fail(fault);
+        }
+        let (tenant, thread) = (self.tasks[task].tenant, self.tasks[task].thread);
+        self.cpus[cpu].switched_in_ns = self.now_ns;
+        self.cpus[cpu].occupancy.enter(self.now_ns, tenant as u32);
+        if self.cpus[cpu].occupancy.is_long() {
+            self.prune(cpu);
+        }
+        if self.busy.is_empty() {
+            self.arm_tick();
+        }
+        self.busy.insert(cpu);
+        match thread {
+            Some(thread) => self.threads[thread].overhead_ns += self.model.costs.switch_ns,
+            None => self.dispatch_guest(task),
+        }
+        self.resume(task);
+    }
+
+    /// A task loses the CPU (it is settled already).
+    fn off_cpu(&mut self, task: TaskIx, cpu: CpuIx, state: State) {
+        let stretch_ns = self.now_ns - self.cpus[cpu].switched_in_ns;
+        let t = &mut self.tasks[task];
+        t.tally.stretches.record(stretch_ns);
+        t.state = state;
+        t.since_ns = self.now_ns;
+    }
+
+    /// The running task of a CPU blocks, ends or is parked, and the CPU goes on with another.
+    pub(super) fn leave(&mut self, cpu: CpuIx, state: State) {
+        self.settle(cpu);
+        let task = self.cpus[cpu].curr.expect("a task runs where one leaves");
+        self.sched.block(self.now_ns, cpu, state == State::Ended);
+        let tally = &mut self.tasks[task].tally;
+        match state {
+            State::Parked => tally.preemptions += 1,
+            _ => tally.yields += 1,
+        }
+        self.off_cpu(task, cpu, state);
+        self.switch(cpu);
+    }
+
+    pub(super) fn begin_wait(&mut self, task: TaskIx, cpu: CpuIx) {
+        let mark = self.cpus[cpu].occupancy.mark();
+        let t = &mut self.tasks[task];
+        (t.cpu, t.since_ns, t.wait_since_ns, t.wait_mark) = (cpu, self.now_ns, self.now_ns, mark);
+    }
+
+    /// Charges a waiting task's wait so far.
+    pub(super) fn charge_wait(&mut self, task: TaskIx) {
+        let t = &mut self.tasks[task];
+        let occupancy = &self.cpus[t.cpu].occupancy;
+        occupancy.charge(t.wait_mark, t.since_ns, self.now_ns, &mut t.tally);
+        t.since_ns = self.now_ns;
+        t.wait_mark = occupancy.mark();
+    }
+
+    fn end_wait(&mut self, task: TaskIx) {
+        self.charge_wait(task);
+        let t = &mut self.tasks[task];
+        t.tally.waits.record(self.now_ns - t.wait_since_ns);
+    }
+
+    fn prune(&mut self, cpu: CpuIx) {
+        for task in 0..self.tasks.len() {
+            if self.tasks[task].state == State::Waiting && self.tasks[task].cpu == cpu {
+                self.charge_wait(task);
+            }
+        }
+        self.cpus[cpu].occupancy.prune();
+        let mark = self.cpus[cpu].occupancy.mark();
+        for t in self.tasks.iter_mut().filter(|t| t.state == State::Waiting && t.cpu == cpu) {
+            t.wait_mark = mark;
+        }
+    }
+
+    /// A task becomes runnable.
+    pub(super) fn wake_task(&mut self, task: TaskIx, how: crate::sched::Wake) {
+        let now_ns = self.now_ns;
+        let t = &mut self.tasks[task];
+        match t.state {
+            State::Blocked(reason) => t.tally.block(reason, now_ns - t.since_ns),
+            State::Parked => t.tally.parked_ns += now_ns - t.since_ns,
+            State::Unborn => t.born_ns = now_ns,
+            state => {
+                let what = format!("task {} woke up in state {state:?}", t.name);
+                return self.fail(checker::bug("wake-up", what));
+            }
+        }
+        t.since_ns = now_ns;
+        if self.tenants[t.tenant].parked {
+            t.state = State::Parked;
+            return;
+        }
+        t.state = State::Waiting;
+        t.tally.wakeups += 1;
+        self.totals.wakeups += 1;
+        let before = t.cpu;
+        let fresh = !t.ran;
+        let cpu = self.sched.wake(now_ns, task, how, &mut self.fx);
+        if !fresh {
+            let distance = self.distances.between(before, cpu);
+            self.tasks[task].tally.migrate(distance);
+        }
+        self.begin_wait(task, cpu);
+        if self.trace.is_some() {
+            self.record(cpu, TraceKind::Wakeup { task: task_id(task) });
+        }
+    }
+
+    /// Takes over which waiting tasks the scheduler moved.
+    fn absorb_moves(&mut self) {
+        for i in 0..self.fx.moved.len() {
+            let m = self.fx.moved[i];
+            self.charge_wait(m.task);
+            let distance = self.distances.between(self.tasks[m.task].cpu, m.to);
+            let mark = self.cpus[m.to].occupancy.mark();
+            let t = &mut self.tasks[m.task];
+            t.tally.migrate(distance);
+            (t.cpu, t.wait_mark) = (m.to, mark);
+        }
+        self.fx.moved.clear();
+    }
+
+    /// Carries out what the scheduler wants done.
+    pub(super) fn absorb(&mut self) {
+        self.absorb_moves();
+        let mut next = 0;
+        while let Some(&r) = self.fx.resched.get(next) {
+            next += 1;
+            let c = &self.cpus[r.cpu];
+            let (resched, delay) = (c.resched, c.delay);
+            if c.curr.is_none() {
+                if !self.timers.is_armed(resched) {
+                    self.timers.arm(resched, self.now_ns + self.model.costs.idle_exit_ns);
+                }
+                continue;
+            }
+            let delay_ns = r.by.map_or(0, |t| self.tasks[t].preempt_delay_ns);
+            if delay_ns > 0 {
+                if !self.timers.is_armed(delay) {
+                    self.timers.arm(delay, self.now_ns + delay_ns);
+                }
+            } else if r.by.is_some() && self.acting != Some(r.cpu) {
+                if !self.timers.is_armed(resched) {
+                    self.timers.arm(resched, self.now_ns + self.model.costs.preempt_ns);
+                }
+            } else {
+                self.switch(r.cpu);
+            }
+        }
+        self.fx.resched.clear();
+    }
+
+    /// A thread on its way to sleep sleeps, unless what it waits for has happened meanwhile.
+    fn fall_asleep(&mut self, thread: super::ThreadIx, cpu: CpuIx) {
+        let reason = match self.threads[thread].pending {
+            Pending::Until(at_ns) if at_ns > self.now_ns => {
+                self.timers.arm(self.threads[thread].wake, at_ns);
+                Reason::Sleep
+            }
+            Pending::Until(_) => {
+                self.threads[thread].pending = Pending::Nothing;
+                self.threads[thread].doing = Doing::Ready;
+                return;
+            }
+            _ if self.has_moved(thread) => {
+                self.threads[thread].doing = Doing::Ready;
+                return;
+            }
+            _ => Reason::Futex,
+        };
+        self.threads[thread].doing = Doing::Asleep;
+        self.thread_leaves(thread, cpu, State::Blocked(reason));
+    }
+}

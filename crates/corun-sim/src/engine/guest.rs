@@ -1,0 +1,108 @@
+//! The guest inside a VM: which of its threads each vCPU runs.
+//!
+//! Method: a queue per vCPU, a slice after which a thread goes to the queue's end, wake-ups to a halted vCPU if
+//! there is one and else to the thread's previous vCPU, and a vCPU that runs dry pulls from the longest queue
+//! before it halts. The guest does not know that its vCPUs are themselves preempted: a thread that holds a lock
+//! on a vCPU without a CPU keeps it, and others spin or sleep for it. Lock-holder preemption is that, not a rule.
+//!
+//! Limits: no weights and no wake-up preemption inside the guest; the papers' guests have a thread per vCPU,
+//! where neither plays a part.
+
+use super::{Doing, Engine, State, ThreadIx};
+use crate::sched::{CpuIx, TaskIx, Wake};
+use std::collections::VecDeque;
+
+/// A guest's run queues.
+#[derive(Clone, Debug)]
+pub(super) struct Guest {
+    vcpus: Vec<Vcpu>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Vcpu {
+    queue: VecDeque<ThreadIx>,
+    /// How long its thread has run since it was dispatched.
+    used_ns: u64,
+}
+
+impl Guest {
+    pub fn new(vcpus: usize) -> Guest {
+        Guest { vcpus: vec![Vcpu::default(); vcpus] }
+    }
+
+    /// A vCPU's thread has run.
+    pub fn ran(&mut self, vcpu: usize, ns: u64) {
+        self.vcpus[vcpu].used_ns += ns;
+    }
+
+    /// What is left of the slice of a vCPU's thread; `None` when nobody else wants the vCPU.
+    pub fn slice_left(&self, vcpu: usize, slice_ns: u64) -> Option<u64> {
+        let v = &self.vcpus[vcpu];
+        (!v.queue.is_empty()).then(|| slice_ns.saturating_sub(v.used_ns))
+    }
+
+    /// The next thread for a vCPU: from its own queue, or from the longest one.
+    fn take(&mut self, vcpu: usize) -> Option<ThreadIx> {
+        self.vcpus[vcpu].used_ns = 0;
+        if let Some(thread) = self.vcpus[vcpu].queue.pop_front() {
+            return Some(thread);
+        }
+        let longest = (0..self.vcpus.len()).max_by_key(|&v| (self.vcpus[v].queue.len(), usize::MAX - v))?;
+        self.vcpus[longest].queue.pop_front()
+    }
+}
+
+impl Engine {
+    /// A vCPU without a thread gets one, if there is one.
+    pub(super) fn dispatch_guest(&mut self, task: TaskIx) {
+        let (tenant, vcpu) = (self.tasks[task].tenant, self.tasks[task].vcpu.expect("a vCPU"));
+        if self.tasks[task].thread.is_some() {
+            return;
+        }
+        let guest = self.tenants[tenant].guest.as_mut().expect("a VM has a guest");
+        let Some(thread) = guest.take(vcpu) else { return };
+        self.tasks[task].thread = Some(thread);
+        self.threads[thread].task = task;
+        self.threads[thread].overhead_ns += self.model.costs.switch_ns;
+    }
+
+    /// A vCPU whose thread has used up its slice goes on with the next in its queue.
+    pub(super) fn rotate_guest(&mut self, task: TaskIx) {
+        let Some(vcpu) = self.tasks[task].vcpu else { return };
+        let slice_ns = self.guest_slice_ns;
+        let Some(guest) = &mut self.tenants[self.tasks[task].tenant].guest else { return };
+        if guest.slice_left(vcpu, slice_ns) != Some(0) {
+            return;
+        }
+        if let Some(thread) = self.tasks[task].thread.take() {
+            guest.vcpus[vcpu].queue.push_back(thread);
+        }
+        self.dispatch_guest(task);
+        self.resume(task);
+    }
+
+    /// A guest's thread becomes runnable.
+    pub(super) fn wake_in_guest(&mut self, thread: ThreadIx, cpu: CpuIx) {
+        let tenant = self.threads[thread].tenant;
+        let (first, n) = (self.tenants[tenant].first_task, self.tenants[tenant].tasks);
+        let halted = |task: TaskIx| matches!(self.tasks[task].state, State::Blocked(_) | State::Unborn);
+        let home = self.threads[thread].task;
+        let chosen =
+            if halted(home) { home } else { (first..first + n).find(|&t| halted(t)).unwrap_or(home) };
+        let vcpu = self.tasks[chosen].vcpu.expect("a vCPU");
+        self.threads[thread].task = chosen;
+        self.threads[thread].doing = Doing::Ready;
+        let guest = self.tenants[tenant].guest.as_mut().expect("a VM has a guest");
+        guest.vcpus[vcpu].queue.push_back(thread);
+        match self.tasks[chosen].state {
+            State::Unborn => self.wake_task(chosen, Wake::Fresh),
+            State::Blocked(_) => self.wake_task(chosen, Wake::From(cpu)),
+            State::Running => {
+                let cpu = self.tasks[chosen].cpu;
+                self.settle(cpu);
+                self.soil(cpu);
+            }
+            _ => {}
+        }
+    }
+}

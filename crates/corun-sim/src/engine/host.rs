@@ -1,0 +1,138 @@
+//! The engine as a host: the five knobs, each remembered so that it can be undone.
+//!
+//! `slice` is as exact as the scheduler beneath: rounded up to the tick under EEVDF and CFS, exact under Xen.
+//! `preempt_delay` is exact under all: a timer per CPU, as PACT'16 §5.1 adds one to Xen.
+
+use super::{Engine, Fault, State};
+use crate::cpu_set::CpuSet;
+use crate::sched::{CpuIx, TaskIx};
+use corun_model::{Action, CpuId, Host, HostError, Machine, Observation, Outcome, TaskId};
+use std::rc::Rc;
+
+fn refused(why: impl Into<String>) -> Outcome {
+    Outcome::Refused { why: why.into() }
+}
+
+impl Engine {
+    fn find_task(&self, id: TaskId) -> Result<TaskIx, Outcome> {
+        let ix = (id.0 as usize).wrapping_sub(1);
+        match self.tasks.get(ix).map(|t| t.state) {
+            Some(State::Ended) => Err(refused(format!("task {id} has ended"))),
+            Some(_) => Ok(ix),
+            None => Err(refused(format!("there is no task {id}"))),
+        }
+    }
+
+    fn find_cpus(&self, cpus: &[CpuId]) -> Result<CpuSet, Outcome> {
+        if cpus.is_empty() {
+            return Err(refused("a task needs at least one CPU"));
+        }
+        let place = |id: &CpuId| self.cpus.iter().position(|c| c.id == *id).ok_or(*id);
+        let found: Result<Vec<CpuIx>, CpuId> = cpus.iter().map(place).collect();
+        found
+            .map(|members| CpuSet::of(self.cpus.len(), members))
+            .map_err(|id| refused(format!("the machine has no CPU {}", id.0)))
+    }
+
+    fn carry_out(&mut self, action: &Action) -> Result<(), Outcome> {
+        match action {
+            Action::Slice { task, min_ns, max_ns } => {
+                let ix = self.find_task(*task)?;
+                if *min_ns == 0 || min_ns > max_ns {
+                    return Err(refused(format!("a slice from {min_ns} to {max_ns} ns makes no sense")));
+                }
+                self.sched.set_slice(ix, Some((*min_ns, *max_ns)));
+            }
+            Action::PreemptDelay { task, delay_ns } => {
+                let ix = self.find_task(*task)?;
+                self.tasks[ix].preempt_delay_ns = *delay_ns;
+            }
+            Action::Cpus { task, cpus } => {
+                let ix = self.find_task(*task)?;
+                let set = self.find_cpus(cpus)?;
+                self.confine(ix, Some(Rc::new(set)));
+            }
+            Action::Park { tenant } | Action::Unpark { tenant } => {
+                let ix = tenant.0 as usize;
+                let Some(run) = self.tenants.get(ix) else {
+                    return Err(refused(format!("there is no tenant {} that could be parked", tenant.0)));
+                };
+                match (matches!(action, Action::Park { .. }), run.parked) {
+                    (true, false) => self.park(ix),
+                    (false, true) => self.unpark(ix),
+                    _ => {}
+                }
+            }
+            Action::Weight { tenant, weight } => {
+                let Some(run) = self.tenants.get(tenant.0 as usize) else {
+                    return Err(refused(format!("there is no tenant {} that could be weighed", tenant.0)));
+                };
+                if !(1..=10_000).contains(weight) {
+                    return Err(refused(format!("weight {weight} is not between 1 and 10000")));
+                }
+                let Some(group) = run.setup.group else {
+                    let why = "this tenant shares no group of its own that could have a weight".into();
+                    return Err(Outcome::Unsupported { why });
+                };
+                self.sched.set_weight(self.now_ns, group, *weight);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<Fault> for HostError {
+    fn from(fault: Fault) -> HostError {
+        HostError::Failed { what: "the modelled machine stopped".into(), why: fault.to_string() }
+    }
+}
+
+impl Host for Engine {
+    fn machine(&self) -> &Machine {
+        &self.model.machine
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn advance(&mut self, ns: u64) -> Result<(), HostError> {
+        Ok(self.run_until(self.now_ns + ns)?)
+    }
+
+    fn observe(&mut self) -> Result<Observation, HostError> {
+        let seen = Engine::observe(self);
+        match self.take_fault() {
+            Some(fault) => Err(fault.into()),
+            None => Ok(seen),
+        }
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        match self.carry_out(action) {
+            Ok(()) => Outcome::Done,
+            Err(outcome) => outcome,
+        }
+    }
+
+    fn undo_all(&mut self) -> Result<(), HostError> {
+        for ix in 0..self.tasks.len() {
+            let t = &mut self.tasks[ix];
+            t.preempt_delay_ns = 0;
+            let (slice_ns, home) = (t.slice_ns, t.home_affinity.clone());
+            self.sched.set_slice(ix, slice_ns);
+            if self.tasks[ix].affinity != home {
+                self.confine(ix, home);
+            }
+        }
+        for ix in 0..self.tenants.len() {
+            if self.tenants[ix].parked {
+                self.unpark(ix);
+            }
+            if let Some(group) = self.tenants[ix].setup.group {
+                self.sched.set_weight(self.now_ns, group, self.weights[group]);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,688 @@
+//! The engine: integer nanoseconds, events in order of (time, sequence), and everything that happens between them.
+//!
+//! The world is tenants, each with a program whose threads run on tasks: a task is a thread, or a vCPU on which a
+//! guest schedules threads. A CPU runs one task; what it executes changes only at events. Between two events a
+//! thread's work advances at the rate that the contention models give its CPU, so nothing happens per
+//! nanosecond and the cost of a run is its number of events.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | [`timers`] | the queue of events |
+//! | [`cpu`] | executing: settling what a CPU did, arming what it does next, switching |
+//! | [`thread`] | a thread's steps, and its waiting |
+//! | [`sync`] | barriers, locks, queues |
+//! | [`guest`] | the guest scheduler inside a VM |
+//! | [`life`] | tenants start, end, are parked |
+//! | [`account`] | ledgers and culprits |
+//! | [`window`], [`host`] | observations; the five knobs |
+//!
+//! Invariants: no clock, thread, float or hash order takes part in a decision; at any instant every task is in
+//! exactly one state, and its time is counted exactly once (see [`checker`](crate::checker)).
+
+pub mod account;
+mod cpu;
+mod guest;
+mod host;
+mod life;
+mod sync;
+mod thread;
+pub mod timers;
+mod window;
+
+use crate::contention::{CharacterId, CpuRate, Running, System, ONE};
+use crate::cpu_set::CpuSet;
+use crate::machine_file::MachineModel;
+use crate::program::{Cursor, Plan, Shared};
+use crate::sched::{CpuIx, Effects, Scheduler, TaskIx, TaskParams};
+use account::{Distances, Occupancy, Reason, Tally};
+use corun_model::trace::{Trace, TraceTask};
+use corun_model::{CpuId, TaskId, Tenant, TenantId, TenantKind};
+use guest::Guest;
+use std::rc::Rc;
+use timers::Timers;
+
+pub use life::Completion;
+pub use window::Progress;
+
+use sync::SyncObject;
+
+type ThreadIx = usize;
+type TenantIx = usize;
+
+/// One tenant as the engine needs it.
+#[derive(Clone, Debug)]
+pub struct TenantSetup {
+    /// Its name.
+    pub name: String,
+    /// What it runs.
+    pub plan: Rc<Plan>,
+    /// When it starts.
+    pub start_ns: u64,
+    /// It starts again whenever it ends.
+    pub repeat: bool,
+    /// Nobody waits for its end.
+    pub background: bool,
+    /// It runs in a VM with this many vCPUs.
+    pub vcpus: Option<u32>,
+    /// The scheduler's group.
+    pub group: Option<usize>,
+    /// CPUs that its tasks are pinned to, one each, round robin; empty: as `affinity` says.
+    pub pins: Vec<CpuIx>,
+    /// CPUs that all its tasks may use; `None`: any.
+    pub affinity: Option<Rc<CpuSet>>,
+    /// SCHED_BATCH.
+    pub batch: bool,
+    /// Slices of its tasks: shortest and longest, in nanoseconds.
+    pub slice_ns: Option<(u64, u64)>,
+}
+
+/// What the engine is made from.
+pub struct Setup {
+    /// The machine.
+    pub model: Rc<MachineModel>,
+    /// The scheduler, with its groups added and no task yet.
+    pub scheduler: Box<dyn Scheduler>,
+    /// Weights of the scheduler's groups, as they were added.
+    pub weights: Vec<u32>,
+    /// The tenants.
+    pub tenants: Vec<TenantSetup>,
+    /// Length of a guest's slice.
+    pub guest_slice_ns: u64,
+    /// Events a trace may hold; 0: no trace.
+    pub trace_limit: usize,
+}
+
+/// The engine cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The scenario cannot go on: a deadlock, say. One sentence.
+    #[error("{0}")]
+    Scenario(String),
+    /// A checker fired: the engine is wrong. What it found.
+    #[error("checker {checker}: {what}")]
+    Bug {
+        /// Which checker.
+        checker: &'static str,
+        /// What it found.
+        what: String,
+    },
+}
+
+/// What a slot of the timers is for.
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    Tick,
+    Contention,
+    /// A CPU's present activity ends.
+    Step(CpuIx),
+    /// A CPU comes to reschedule.
+    Resched(CpuIx),
+    /// A CPU's slice ends (schedulers that keep slices by timer).
+    Slice(CpuIx),
+    /// A delayed preemption is due.
+    Delay(CpuIx),
+    /// A thread's sleep ends.
+    Wake(ThreadIx),
+    /// A tenant starts.
+    Start(TenantIx),
+    /// The time of a tenant's phase is up.
+    Cut(TenantIx),
+}
+
+#[derive(Debug)]
+struct Cpu {
+    id: CpuId,
+    curr: Option<TaskIx>,
+    /// Everything it did is settled up to here.
+    since_ns: u64,
+    /// Progress of its thread.
+    rate: u32,
+    /// What the contention models believe it runs.
+    told: Option<Running>,
+    step: u32,
+    resched: u32,
+    slice: u32,
+    delay: u32,
+    switched_in_ns: u64,
+    busy_ns: u64,
+    idle_ns: u64,
+    occupancy: Occupancy,
+    /// It must be armed again before time passes.
+    dirty: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unborn,
+    Running,
+    Waiting,
+    Blocked(Reason),
+    /// Runnable, but its tenant is parked.
+    Parked,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Task {
+    tenant: TenantIx,
+    name: String,
+    state: State,
+    /// Its time is counted up to here.
+    since_ns: u64,
+    born_ns: u64,
+    /// The CPU it runs or waits on, or was on last.
+    cpu: CpuIx,
+    ran: bool,
+    /// Its thread; of a vCPU, the one that it runs now.
+    thread: Option<ThreadIx>,
+    /// Its place among its VM's vCPUs.
+    vcpu: Option<usize>,
+    wait_since_ns: u64,
+    wait_mark: u64,
+    tally: Tally,
+    counters: corun_model::Counters,
+    affinity: Option<Rc<CpuSet>>,
+    home_affinity: Option<Rc<CpuSet>>,
+    slice_ns: Option<(u64, u64)>,
+    preempt_delay_ns: u64,
+}
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// Its next step is due.
+    Ready,
+    /// It computes.
+    Work,
+    /// It waits on the CPU, until a wall time if it will sleep then.
+    Spin(Option<u64>),
+    /// It is on its way to sleep.
+    Sinking,
+    /// It sleeps.
+    Asleep,
+    /// It is done.
+    Ended,
+}
+
+/// What a waiting thread tries again when something has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    Nothing,
+    /// A barrier whose count must have moved on.
+    Meet(usize),
+    Acquire(usize),
+    Put(usize, u64),
+    Take(usize),
+    /// Sleeps until this time.
+    Until(u64),
+}
+
+impl Pending {
+    /// The object whose events it waits for.
+    fn object(self) -> Option<usize> {
+        match self {
+            Pending::Meet(o) | Pending::Acquire(o) | Pending::Put(o, _) | Pending::Take(o) => Some(o),
+            Pending::Nothing | Pending::Until(_) => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Thread {
+    tenant: TenantIx,
+    index: u32,
+    cursor: Cursor,
+    /// Its task (native), or its VM's vCPU that it runs or waits on.
+    task: TaskIx,
+    doing: Doing,
+    /// Work left, in nanoseconds of solo run time × 2^20; `u64::MAX`: endless.
+    work: u64,
+    /// Kernel time to be spent before anything else.
+    overhead_ns: u64,
+    pending: Pending,
+    /// The event count of the object it waits for, when it began to wait.
+    seen: u64,
+    character: CharacterId,
+    wake: u32,
+}
+
+#[derive(Debug)]
+struct TenantRun {
+    setup: TenantSetup,
+    /// The first of its tasks and threads; each kind is numbered in a row.
+    first_task: TaskIx,
+    tasks: usize,
+    first_thread: ThreadIx,
+    threads: usize,
+    guest: Option<Guest>,
+    objects: Vec<SyncObject>,
+    characters: Vec<CharacterId>,
+    /// The contention models' number of its first sharing group.
+    program: u32,
+    shared: Shared,
+    live_threads: usize,
+    started: bool,
+    parked: bool,
+    started_ns: u64,
+    phase: usize,
+    /// Work done, in nanoseconds of solo run time × 2^20.
+    work_done: u128,
+    completions: Vec<Completion>,
+    cut: u32,
+}
+
+/// Totals of a run: what happened and how much of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events taken from the queue.
+    pub events: u64,
+    /// Ticks of single CPUs.
+    pub ticks: u64,
+    /// Context switches.
+    pub switches: u64,
+    /// Wake-ups.
+    pub wakeups: u64,
+}
+
+/// The modelled machine in motion.
+pub struct Engine {
+    now_ns: u64,
+    model: Rc<MachineModel>,
+    timers: Timers,
+    slots: Vec<Slot>,
+    tick: u32,
+    contend: u32,
+    sched: Box<dyn Scheduler>,
+    contention: System,
+    cpus: Vec<Cpu>,
+    busy: CpuSet,
+    tasks: Vec<Task>,
+    threads: Vec<Thread>,
+    tenants: Vec<TenantRun>,
+    tenant_names: Vec<Tenant>,
+    distances: Distances,
+    weights: Vec<u32>,
+    guest_slice_ns: u64,
+    /// What a spinner needs to notice that its wait is over: one transfer of a line.
+    notice_ns: u64,
+    fx: Effects,
+    rates: Vec<CpuRate>,
+    dirty: Vec<CpuIx>,
+    stirred: bool,
+    /// The CPU that acts in the present event.
+    acting: Option<CpuIx>,
+    window_ns: u64,
+    unfinished: usize,
+    trace: Option<Trace>,
+    trace_limit: usize,
+    totals: Totals,
+    fault: Option<Fault>,
+    /// Check conservation at every event, not only at every observation.
+    pub paranoid: bool,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("now_ns", &self.now_ns).field("totals", &self.totals).finish()
+    }
+}
+
+impl Engine {
+    /// A machine at time 0 with its tenants about to start.
+    pub fn new(setup: Setup) -> Engine {
+        let Setup { model, scheduler, weights, tenants, guest_slice_ns, trace_limit } = setup;
+        let mut timers = Timers::default();
+        let mut slots = Vec::new();
+        let mut slot = |timers: &mut Timers, what: Slot| {
+            slots.push(what);
+            timers.add_slot()
+        };
+        let tick = slot(&mut timers, Slot::Tick);
+        let contend = slot(&mut timers, Slot::Contention);
+        let idle = tenants.len() as u32;
+        let cpus: Vec<Cpu> = model
+            .machine
+            .cpus()
+            .iter()
+            .enumerate()
+            .map(|(i, cpu)| {
+                let mut occupancy = Occupancy::default();
+                occupancy.enter(0, idle);
+                Cpu {
+                    id: cpu.id,
+                    curr: None,
+                    since_ns: 0,
+                    rate: ONE,
+                    told: None,
+                    step: slot(&mut timers, Slot::Step(i)),
+                    resched: slot(&mut timers, Slot::Resched(i)),
+                    slice: slot(&mut timers, Slot::Slice(i)),
+                    delay: slot(&mut timers, Slot::Delay(i)),
+                    switched_in_ns: 0,
+                    busy_ns: 0,
+                    idle_ns: 0,
+                    occupancy,
+                    dirty: false,
+                }
+            })
+            .collect();
+        drop(slot);
+        let mut engine = Engine {
+            now_ns: 0,
+            timers,
+            slots,
+            tick,
+            contend,
+            contention: System::new(&model),
+            busy: CpuSet::empty(cpus.len()),
+            distances: Distances::of(&model.machine),
+            notice_ns: model.latency.transfer_fixed_ns + model.latency.transfer_llc_ns,
+            model,
+            sched: scheduler,
+            cpus,
+            tasks: Vec::new(),
+            threads: Vec::new(),
+            tenants: Vec::new(),
+            tenant_names: Vec::new(),
+            weights,
+            guest_slice_ns,
+            fx: Effects::default(),
+            rates: Vec::new(),
+            dirty: Vec::new(),
+            stirred: false,
+            acting: None,
+            window_ns: 0,
+            unfinished: tenants.iter().filter(|t| !t.background).count(),
+            trace: (trace_limit > 0).then(Trace::default),
+            trace_limit,
+            totals: Totals::default(),
+            fault: None,
+            paranoid: cfg!(test),
+        };
+        tenants.into_iter().for_each(|t| engine.add_tenant(t));
+        engine.tenant_names.push(Tenant {
+            id: TenantId(idle),
+            kind: TenantKind::Idle,
+            key: "idle".into(),
+            name: "idle".into(),
+        });
+        engine
+    }
+
+    fn add_slot(&mut self, what: Slot) -> u32 {
+        self.slots.push(what);
+        self.timers.add_slot()
+    }
+
+    fn add_tenant(&mut self, setup: TenantSetup) {
+        let ix = self.tenants.len();
+        let plan = setup.plan.clone();
+        let (first_task, first_thread) = (self.tasks.len(), self.threads.len());
+        let threads = plan.threads as usize;
+        let tasks = setup.vcpus.map_or(threads, |n| n as usize);
+        for i in 0..tasks {
+            let pin = (!setup.pins.is_empty()).then(|| setup.pins[i % setup.pins.len()]);
+            let affinity = match pin {
+                Some(cpu) => Some(Rc::new(CpuSet::of(self.cpus.len(), [cpu]))),
+                None => setup.affinity.clone(),
+            };
+            let name = match setup.vcpus {
+                Some(_) => format!("vcpu-{i}"),
+                None => format!("{}-{i}", plan.thread_name),
+            };
+            self.sched.add_task(&TaskParams {
+                group: setup.group,
+                weight: 1024,
+                batch: setup.batch,
+                slice_ns: setup.slice_ns,
+                affinity: affinity.clone(),
+            });
+            self.tasks.push(Task {
+                tenant: ix,
+                name,
+                state: State::Unborn,
+                since_ns: 0,
+                born_ns: 0,
+                cpu: 0,
+                ran: false,
+                thread: setup.vcpus.is_none().then_some(first_thread + i),
+                vcpu: setup.vcpus.is_some().then_some(i),
+                wait_since_ns: 0,
+                wait_mark: 0,
+                tally: Tally::default(),
+                counters: corun_model::Counters::default(),
+                home_affinity: affinity.clone(),
+                affinity,
+                slice_ns: setup.slice_ns,
+                preempt_delay_ns: 0,
+            });
+        }
+        let characters: Vec<CharacterId> =
+            plan.characters.iter().map(|c| self.contention.character(c)).collect();
+        for i in 0..threads {
+            let wake = self.add_slot(Slot::Wake(first_thread + i));
+            self.threads.push(Thread {
+                tenant: ix,
+                index: i as u32,
+                cursor: Cursor::new(i as u32),
+                task: first_task + i % tasks,
+                doing: Doing::Ready,
+                work: 0,
+                overhead_ns: 0,
+                pending: Pending::Nothing,
+                seen: 0,
+                character: characters[0],
+                wake,
+            });
+        }
+        let start = self.add_slot(Slot::Start(ix));
+        let cut = self.add_slot(Slot::Cut(ix));
+        self.timers.arm(start, setup.start_ns);
+        // Sharing groups are numbered in a row over all tenants; a program that shares in pairs has one per pair.
+        let program = self
+            .tenants
+            .last()
+            .map_or(0, |t| t.program + if t.setup.plan.in_pairs { t.threads.div_ceil(2) as u32 } else { 1 });
+        self.tenant_names.push(Tenant {
+            id: TenantId(ix as u32),
+            kind: if setup.vcpus.is_some() { TenantKind::Vm } else { TenantKind::Command },
+            key: format!("sim/{}", setup.name),
+            name: setup.name.clone(),
+        });
+        self.tenants.push(TenantRun {
+            first_task,
+            tasks,
+            first_thread,
+            threads,
+            guest: setup.vcpus.map(|n| Guest::new(n as usize)),
+            objects: plan.objects.iter().map(|&o| SyncObject::new(o)).collect(),
+            characters,
+            program,
+            shared: Shared { taken: vec![0; plan.phases.len()], ..Shared::default() },
+            live_threads: 0,
+            started: false,
+            parked: false,
+            started_ns: 0,
+            phase: 0,
+            work_done: 0,
+            completions: Vec::new(),
+            cut,
+            setup,
+        });
+    }
+
+    /// The clock.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// The machine.
+    pub fn model(&self) -> &MachineModel {
+        &self.model
+    }
+
+    /// What happened so far, in numbers.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Whether every tenant that has an end and is not background has reached it once.
+    pub fn is_finished(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    /// Runs until `until_ns`.
+    ///
+    /// # Errors
+    /// [`Fault`] when the scenario cannot go on or a checker fires.
+    pub fn run_until(&mut self, until_ns: u64) -> Result<(), Fault> {
+        while let Some((at_ns, slot)) = self.timers.pop(until_ns) {
+            self.event(at_ns, slot)?;
+        }
+        self.now_ns = self.now_ns.max(until_ns);
+        Ok(())
+    }
+
+    /// Runs until every tenant that has an end has reached it, at most until `horizon_ns`; `false` when the horizon
+    /// came first.
+    ///
+    /// # Errors
+    /// [`Fault`], among them a deadlock: nothing will ever happen again.
+    pub fn run_to_end(&mut self, horizon_ns: u64) -> Result<bool, Fault> {
+        while !self.is_finished() {
+            match self.timers.pop(horizon_ns) {
+                Some((at_ns, slot)) => self.event(at_ns, slot)?,
+                None if self.timers.next_ns().is_some() => {
+                    self.now_ns = self.now_ns.max(horizon_ns);
+                    return Ok(false);
+                }
+                None => return Err(Fault::Scenario(self.describe_deadlock())),
+            }
+        }
+        Ok(true)
+    }
+
+    fn event(&mut self, at_ns: u64, slot: u32) -> Result<(), Fault> {
+        debug_assert!(at_ns >= self.now_ns, "time goes back");
+        self.now_ns = at_ns;
+        self.totals.events += 1;
+        self.acting = None;
+        match self.slots[slot as usize] {
+            Slot::Tick => self.tick(),
+            Slot::Contention => self.stirred = true,
+            Slot::Step(cpu) => {
+                self.acting = Some(cpu);
+                self.step(cpu);
+            }
+            Slot::Resched(cpu) | Slot::Slice(cpu) | Slot::Delay(cpu) => {
+                self.acting = Some(cpu);
+                self.switch(cpu);
+            }
+            Slot::Wake(thread) => self.sleep_over(thread),
+            Slot::Start(tenant) => self.start_tenant(tenant),
+            Slot::Cut(tenant) => self.cut(tenant),
+        }
+        self.finish_instant();
+        if self.paranoid {
+            self.check_everything();
+        }
+        match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+
+    /// The tick of all busy CPUs; it stops when none is left and starts again with the first.
+    fn tick(&mut self) {
+        let mut from = 0;
+        while let Some(cpu) = self.busy.next(from) {
+            from = cpu + 1;
+            self.totals.ticks += 1;
+            self.acting = Some(cpu);
+            self.sched.tick(self.now_ns, cpu, &mut self.fx);
+            self.absorb();
+        }
+        self.acting = None;
+        self.sched.master_tick(self.now_ns, &mut self.fx);
+        self.absorb();
+        self.check_progress();
+        if !self.busy.is_empty() {
+            self.arm_tick();
+        }
+    }
+
+    /// Ticks fall on multiples of their distance on all CPUs.
+    fn arm_tick(&mut self) {
+        let period = self.sched.tick_ns();
+        self.timers.arm(self.tick, (self.now_ns / period + 1) * period);
+    }
+
+    /// Everything that must be done before time passes: reschedule, re-rate, arm.
+    fn finish_instant(&mut self) {
+        self.absorb();
+        for i in 0..self.dirty.len() {
+            self.tell(self.dirty[i]);
+        }
+        if std::mem::take(&mut self.stirred) {
+            let mut rates = std::mem::take(&mut self.rates);
+            self.contention.refresh(self.now_ns, &mut rates);
+            for rate in rates.drain(..) {
+                let cpu = rate.cpu as usize;
+                self.settle(cpu);
+                self.cpus[cpu].rate = rate.progress;
+                self.soil(cpu);
+            }
+            self.rates = rates;
+            match self.contention.next_ns() {
+                Some(at_ns) => self.timers.arm(self.contend, at_ns.max(self.now_ns + 1)),
+                None => self.timers.disarm(self.contend),
+            }
+        }
+        while let Some(cpu) = self.dirty.pop() {
+            self.cpus[cpu].dirty = false;
+            self.arm(cpu);
+        }
+    }
+
+    /// Notes that a CPU must be armed again.
+    fn soil(&mut self, cpu: CpuIx) {
+        if !std::mem::replace(&mut self.cpus[cpu].dirty, true) {
+            self.dirty.push(cpu);
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+
+    /// The trace so far, if one is kept.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
+
+    fn record(&mut self, cpu: CpuIx, kind: corun_model::trace::TraceKind) {
+        let Some(trace) = &mut self.trace else { return };
+        if trace.events.len() >= self.trace_limit {
+            trace.lost += 1;
+            return;
+        }
+        trace.events.push(corun_model::trace::TraceEvent { t_ns: self.now_ns, cpu: self.cpus[cpu].id, kind });
+    }
+
+    fn name_in_trace(&mut self, task: TaskIx) {
+        let t = &self.tasks[task];
+        let entry = TraceTask {
+            name: t.name.clone(),
+            process: t.tenant as u32 + 1,
+            tenant: TenantId(t.tenant as u32),
+        };
+        if let Some(trace) = &mut self.trace {
+            trace.tasks.insert(task_id(task), entry);
+        }
+    }
+}
+
+/// A task's number as observations have it.
+fn task_id(task: TaskIx) -> TaskId {
+    TaskId(task as u32 + 1)
+}

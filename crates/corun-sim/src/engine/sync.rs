@@ -1,0 +1,190 @@
+//! Barriers, locks and queues, over event counts as `corun load` builds them.
+//!
+//! Every object has a count of its events. Who must wait notes the count and waits for it to move, then tries
+//! again: nobody is handed anything, so a lock may be taken by whoever comes first (barging), as with a futex.
+//! An event is seen by every spinner that is on a CPU; of the sleepers it wakes one (locks, queues) or all
+//! (barriers). A spinner that is off its CPU sees it when it comes back.
+
+use super::{Doing, Engine, Pending, State, TenantIx, ThreadIx};
+use crate::program::Object;
+use crate::sched::CpuIx;
+use std::collections::VecDeque;
+
+/// One synchronisation object while its program runs.
+#[derive(Clone, Debug)]
+pub(super) struct SyncObject {
+    pub what: Object,
+    /// Events so far.
+    pub count: u64,
+    /// Threads that wait, in the order in which they came.
+    pub waiters: Vec<ThreadIx>,
+    arrived: u32,
+    holder: Option<ThreadIx>,
+    items: VecDeque<u64>,
+    producers: u32,
+}
+
+impl SyncObject {
+    pub fn new(what: Object) -> SyncObject {
+        let producers = if let Object::Queue { producers, .. } = what { producers } else { 0 };
+        SyncObject {
+            what,
+            count: 0,
+            waiters: Vec::new(),
+            arrived: 0,
+            holder: None,
+            items: VecDeque::new(),
+            producers,
+        }
+    }
+}
+
+/// What came of trying.
+pub(super) enum Tried {
+    /// Done; the object's event that this was, if it was one: whether it concerns all waiters.
+    Done(Option<Event>),
+    /// Not now.
+    Wait,
+}
+
+/// Something that waiters want to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    object: usize,
+    all: bool,
+}
+
+impl Engine {
+    /// Whether the object that a thread waits for has had an event since it began to wait.
+    pub(super) fn has_moved(&self, thread: ThreadIx) -> bool {
+        let t = &self.threads[thread];
+        t.pending.object().is_some_and(|o| self.tenants[t.tenant].objects[o].count != t.seen)
+    }
+
+    /// Tries what a thread has pending.
+    pub(super) fn attempt(&mut self, thread: ThreadIx) -> Tried {
+        let t = &self.threads[thread];
+        let (pending, seen) = (t.pending, t.seen);
+        let objects = &mut self.tenants[t.tenant].objects;
+        match pending {
+            Pending::Nothing => Tried::Done(None),
+            Pending::Until(at_ns) if at_ns <= self.now_ns => Tried::Done(None),
+            Pending::Until(_) => Tried::Wait,
+            Pending::Meet(o) if objects[o].count != seen => Tried::Done(None),
+            Pending::Meet(_) => Tried::Wait,
+            Pending::Acquire(o) => {
+                let lock = &mut objects[o];
+                if lock.holder.is_some() {
+                    return Tried::Wait;
+                }
+                lock.holder = Some(thread);
+                Tried::Done(None)
+            }
+            Pending::Put(o, item) => {
+                let queue = &mut objects[o];
+                let Object::Queue { depth, .. } = queue.what else { unreachable!("only queues take items") };
+                if queue.items.len() >= depth as usize {
+                    return Tried::Wait;
+                }
+                queue.items.push_back(item);
+                Tried::Done(Some(Event { object: o, all: false }))
+            }
+            Pending::Take(o) => {
+                let queue = &mut objects[o];
+                let item = queue.items.pop_front();
+                if item.is_none() && queue.producers > 0 {
+                    return Tried::Wait;
+                }
+                self.threads[thread].cursor.took(item);
+                Tried::Done(item.map(|_| Event { object: o, all: false }))
+            }
+        }
+    }
+
+    /// A thread arrives at a barrier; the last one opens it.
+    pub(super) fn meet(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) -> bool {
+        let tenant = self.threads[thread].tenant;
+        let run = &mut self.tenants[tenant];
+        let barrier = &mut run.objects[object];
+        let Object::Barrier(parties) = barrier.what else { unreachable!("threads meet at barriers") };
+        barrier.arrived += 1;
+        if barrier.arrived < parties {
+            return false;
+        }
+        barrier.arrived = 0;
+        if run.setup.plan.is_join(object) {
+            self.next_phase(tenant);
+        } else {
+            run.shared.over = run.shared.cut;
+        }
+        self.signal(tenant, Event { object, all: true }, cpu, thread);
+        true
+    }
+
+    /// A thread gives a lock back.
+    pub(super) fn release(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
+        let tenant = self.threads[thread].tenant;
+        self.tenants[tenant].objects[object].holder = None;
+        self.signal(tenant, Event { object, all: false }, cpu, thread);
+    }
+
+    /// A thread will put no more items into a queue.
+    pub(super) fn producer_leaves(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
+        let tenant = self.threads[thread].tenant;
+        self.tenants[tenant].objects[object].producers -= 1;
+        self.signal(tenant, Event { object, all: true }, cpu, thread);
+    }
+
+    /// An object had an event, made by `by` on `cpu`: spinners on a CPU try at once, sleepers are woken.
+    pub(super) fn signal(&mut self, tenant: TenantIx, event: Event, cpu: CpuIx, by: ThreadIx) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            self.tenants[tenant].objects[event.object].count += 1;
+            if self.tenants[tenant].objects[event.object].waiters.is_empty() {
+                continue;
+            }
+            let mut waiters = std::mem::take(&mut self.tenants[tenant].objects[event.object].waiters);
+            let mut may_wake = true;
+            waiters.retain(|&w| match self.threads[w].doing {
+                Doing::Spin(_) if self.runs(w) => match self.attempt(w) {
+                    Tried::Done(next) => {
+                        events.extend(next);
+                        self.notice(w);
+                        false
+                    }
+                    Tried::Wait => {
+                        self.wait_anew(w);
+                        true
+                    }
+                },
+                Doing::Asleep if may_wake => {
+                    may_wake = event.all;
+                    self.threads[w].doing = Doing::Ready;
+                    self.threads[by].overhead_ns += self.model.costs.wake_ns;
+                    self.wake_thread(w, cpu);
+                    false
+                }
+                _ => true,
+            });
+            // Whoever began to wait meanwhile (nobody can, but order would not suffer) stays behind the others.
+            let late = std::mem::replace(&mut self.tenants[tenant].objects[event.object].waiters, waiters);
+            self.tenants[tenant].objects[event.object].waiters.extend(late);
+        }
+    }
+
+    /// Whether a thread is executing now.
+    fn runs(&self, thread: ThreadIx) -> bool {
+        let task = &self.tasks[self.threads[thread].task];
+        task.state == State::Running && task.thread == Some(thread)
+    }
+
+    /// A spinner sees that its wait is over.
+    fn notice(&mut self, thread: ThreadIx) {
+        let cpu = self.tasks[self.threads[thread].task].cpu;
+        self.settle(cpu);
+        let t = &mut self.threads[thread];
+        (t.doing, t.pending) = (Doing::Ready, Pending::Nothing);
+        t.overhead_ns += self.notice_ns;
+        self.soil(cpu);
+    }
+}

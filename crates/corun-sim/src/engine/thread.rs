@@ -1,0 +1,153 @@
+//! A thread's steps one after the other, and how it waits.
+
+use super::sync::Tried;
+use super::{Doing, Engine, Pending, State, ThreadIx};
+use crate::program::{Step, Waiting};
+use crate::sched::{CpuIx, Wake};
+
+/// Work beyond this is taken as endless; 2^43 ns are 2.4 hours in one grain.
+const ENDLESS_NS: u64 = 1 << 43;
+
+impl Engine {
+    /// Carries out a thread's next step on `cpu`; its previous one is done.
+    pub(super) fn advance(&mut self, thread: ThreadIx, cpu: CpuIx) {
+        if self.threads[thread].pending != Pending::Nothing {
+            return self.try_pending(thread, cpu);
+        }
+        let tenant = self.threads[thread].tenant;
+        let plan = self.tenants[tenant].setup.plan.clone();
+        let t = &mut self.threads[thread];
+        let step = t.cursor.next(&plan, &mut self.tenants[tenant].shared);
+        match step {
+            Step::Work(ns) => {
+                t.doing = Doing::Work;
+                t.work = if ns >= ENDLESS_NS { u64::MAX } else { ns << super::cpu::BITS };
+                let grain = t.cursor.grains().saturating_sub(1);
+                t.character = self.tenants[tenant].characters[plan.character_at(grain)];
+            }
+            Step::Meet(object) => {
+                t.seen = self.tenants[tenant].objects[object].count;
+                if !self.meet(thread, object, cpu) {
+                    self.threads[thread].pending = Pending::Meet(object);
+                    self.wait(thread);
+                }
+            }
+            Step::Acquire(object) => {
+                t.pending = Pending::Acquire(object);
+                self.try_pending(thread, cpu);
+            }
+            Step::Put(object, item) => {
+                t.pending = Pending::Put(object, item);
+                self.try_pending(thread, cpu);
+            }
+            Step::Take(object) => {
+                t.pending = Pending::Take(object);
+                self.try_pending(thread, cpu);
+            }
+            Step::Release(object) => self.release(thread, object, cpu),
+            Step::Leave(object) => self.producer_leaves(thread, object, cpu),
+            Step::Sleep(ns) => {
+                t.pending = Pending::Until(self.now_ns + ns);
+                t.doing = Doing::Sinking;
+                t.overhead_ns += self.model.costs.block_ns;
+            }
+            Step::Next => {}
+            Step::End => self.thread_ends(thread, cpu),
+        }
+    }
+
+    fn try_pending(&mut self, thread: ThreadIx, cpu: CpuIx) {
+        match self.attempt(thread) {
+            Tried::Done(event) => {
+                let t = &mut self.threads[thread];
+                let (tenant, object) = (t.tenant, t.pending.object());
+                (t.doing, t.pending) = (Doing::Ready, Pending::Nothing);
+                if let Some(o) = object {
+                    self.tenants[tenant].objects[o].waiters.retain(|&w| w != thread);
+                }
+                if let Some(event) = event {
+                    self.signal(tenant, event, cpu, thread);
+                }
+            }
+            Tried::Wait => self.wait(thread),
+        }
+    }
+
+    /// A thread begins (or goes on) to wait for what it has pending.
+    fn wait(&mut self, thread: ThreadIx) {
+        let t = &self.threads[thread];
+        if let Some(o) = t.pending.object() {
+            let waiters = &mut self.tenants[t.tenant].objects[o].waiters;
+            if !waiters.contains(&thread) {
+                waiters.push(thread);
+            }
+        }
+        self.wait_anew(thread);
+        if self.threads[thread].doing == Doing::Sinking {
+            self.threads[thread].overhead_ns += self.model.costs.block_ns;
+        }
+    }
+
+    /// Starts a wait's account afresh: the count it waits to pass, and how long it may spin.
+    pub(super) fn wait_anew(&mut self, thread: ThreadIx) {
+        let t = &self.threads[thread];
+        let run = &self.tenants[t.tenant];
+        let Some(object) = t.pending.object() else { return };
+        let join = run.setup.plan.is_join(object);
+        let waiting = match (join, run.setup.plan.phases.get(t.cursor.phase())) {
+            (false, Some(phase)) => phase.waiting,
+            _ => Waiting::Block,
+        };
+        let seen = run.objects[object].count;
+        let t = &mut self.threads[thread];
+        if !matches!(t.pending, Pending::Meet(_)) {
+            t.seen = seen;
+        }
+        t.doing = match waiting {
+            Waiting::Spin => Doing::Spin(None),
+            Waiting::SpinThenBlock(ns) => Doing::Spin(Some(self.now_ns + ns)),
+            Waiting::Block => Doing::Sinking,
+        };
+    }
+
+    /// The thread that runs on `cpu` leaves it: a native task blocks or ends, a guest's vCPU goes on with another
+    /// thread or halts.
+    pub(super) fn thread_leaves(&mut self, thread: ThreadIx, cpu: CpuIx, state: State) {
+        let task = self.threads[thread].task;
+        if self.tasks[task].vcpu.is_none() {
+            self.leave(cpu, state);
+            return;
+        }
+        self.settle(cpu);
+        self.tasks[task].thread = None;
+        self.dispatch_guest(task);
+        if self.tasks[task].thread.is_none() {
+            self.leave(cpu, State::Blocked(super::Reason::Halt));
+        } else {
+            self.resume(task);
+            self.soil(cpu);
+        }
+    }
+
+    /// A sleeping thread becomes runnable, woken from `cpu`.
+    pub(super) fn wake_thread(&mut self, thread: ThreadIx, cpu: CpuIx) {
+        let task = self.threads[thread].task;
+        if self.tasks[task].vcpu.is_none() {
+            self.wake_task(task, Wake::From(cpu));
+        } else {
+            self.wake_in_guest(thread, cpu);
+        }
+    }
+
+    /// A thread's timed sleep is over. The timer fires on the CPU where it was set.
+    pub(super) fn sleep_over(&mut self, thread: ThreadIx) {
+        let t = &mut self.threads[thread];
+        if t.doing != Doing::Asleep {
+            return;
+        }
+        t.doing = Doing::Ready;
+        let cpu = self.tasks[t.task].cpu;
+        self.acting = Some(cpu);
+        self.wake_thread(thread, cpu);
+    }
+}

@@ -1,0 +1,194 @@
+//! Observations: what happened in a window, as any host reports it.
+
+use super::account::{counters_between, Tally};
+use super::{task_id, Completion, Engine, State};
+use crate::checker;
+use crate::contention::Energy;
+use corun_model::observation::{
+    CpuTime, Loss, MachineTime, Observation, TaskObservation, TenantObservation, Unavailable,
+};
+use corun_model::TenantId;
+
+/// How far a tenant has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Its name.
+    pub name: String,
+    /// Its runs from start to end.
+    pub completions: Vec<Completion>,
+    /// When its present run started; `None`: it has not started at all.
+    pub started_ns: Option<u64>,
+    /// Work it has done in all, in nanoseconds of solo run time.
+    pub work_ns: u64,
+    /// It never ends by itself.
+    pub endless: bool,
+}
+
+impl Engine {
+    /// Closes the window: what happened since the last one.
+    pub fn observe(&mut self) -> Observation {
+        for cpu in 0..self.cpus.len() {
+            self.settle(cpu);
+        }
+        for task in 0..self.tasks.len() {
+            self.count_until_now(task);
+        }
+        self.check_everything();
+        let (start_ns, end_ns) = (self.window_ns, self.now_ns);
+        let mut tasks = Vec::new();
+        let mut by_tenant: Vec<TenantObservation> = Vec::new();
+        for ix in 0..self.tasks.len() {
+            let tally = std::mem::take(&mut self.tasks[ix].tally);
+            if self.tasks[ix].state == State::Unborn
+                || self.tasks[ix].state == State::Ended && tally.total_ns() == 0
+            {
+                continue;
+            }
+            let counters = self.contention.counters(end_ns, ix as u32).map(|total| {
+                let t = &mut self.tasks[ix];
+                let earlier = std::mem::replace(&mut t.counters, total);
+                // A counter that did not exist before starts from zero.
+                if earlier == corun_model::Counters::default() {
+                    total
+                } else {
+                    counters_between(&total, &earlier)
+                }
+            });
+            let account = tally.account(counters);
+            let t = &self.tasks[ix];
+            let tenant = TenantId(t.tenant as u32);
+            match by_tenant.last_mut().filter(|o| o.id == tenant) {
+                Some(sum) => {
+                    sum.tasks += 1;
+                    sum.account = sum.account.plus(&account);
+                }
+                None => by_tenant.push(TenantObservation { id: tenant, tasks: 1, account: account.clone() }),
+            }
+            tasks.push(TaskObservation {
+                id: task_id(ix),
+                name: t.name.clone(),
+                tenant,
+                born_ns: t.born_ns.max(start_ns),
+                alive: t.state != State::Ended,
+                last_cpu: t.ran.then(|| self.cpus[t.cpu].id),
+                account,
+            });
+        }
+        let cpus = self
+            .cpus
+            .iter_mut()
+            .map(|c| {
+                c.occupancy.prune();
+                CpuTime {
+                    cpu: c.id,
+                    idle_ns: std::mem::take(&mut c.idle_ns),
+                    busy_ns: std::mem::take(&mut c.busy_ns),
+                    unknown_ns: 0,
+                }
+            })
+            .collect();
+        for ix in 0..self.tasks.len() {
+            if self.tasks[ix].state == State::Waiting {
+                self.tasks[ix].wait_mark = self.cpus[self.tasks[ix].cpu].occupancy.mark();
+            }
+        }
+        self.window_ns = end_ns;
+        Observation {
+            start_ns,
+            end_ns,
+            tenants: self.tenant_names.clone(),
+            tasks,
+            by_tenant,
+            cpus,
+            machine: MachineTime { host_steal_ns: Some(0), irq_ns: Some(0), softirq_ns: Some(0) },
+            loss: Loss::default(),
+            unavailable: Vec::<Unavailable>::new(),
+        }
+    }
+
+    /// How far each tenant has come.
+    pub fn progress(&mut self) -> Vec<Progress> {
+        (0..self.cpus.len()).for_each(|c| self.settle(c));
+        self.tenants
+            .iter()
+            .map(|t| Progress {
+                name: t.setup.name.clone(),
+                completions: t.completions.clone(),
+                started_ns: t.started.then_some(t.started_ns),
+                work_ns: (t.work_done >> super::cpu::BITS) as u64,
+                endless: t.setup.plan.endless,
+            })
+            .collect()
+    }
+
+    /// Energy used since the start; `None` when the machine file says nothing of power.
+    pub fn energy(&mut self) -> Option<Energy> {
+        self.contention.energy_uj(self.now_ns)
+    }
+
+    /// Runs the checkers over the whole state.
+    pub(super) fn check_everything(&mut self) {
+        let window = (self.window_ns, self.now_ns);
+        let cpus: Vec<(u64, u64)> = self
+            .cpus
+            .iter()
+            .map(|c| {
+                let rest = self.now_ns - c.since_ns;
+                let busy = if c.curr.is_some() { rest } else { 0 };
+                (c.busy_ns + busy, c.idle_ns + rest - busy)
+            })
+            .collect();
+        let mut found = cpus.iter().enumerate().find_map(|(i, &(busy_ns, idle_ns))| {
+            checker::conservation_of_cpu(i, window, busy_ns, idle_ns).err()
+        });
+        let mut on_cpu_ns = 0;
+        for (ix, t) in self.tasks.iter().enumerate() {
+            let open_ns = match t.state {
+                State::Unborn | State::Ended => 0,
+                _ => self.now_ns - t.since_ns,
+            };
+            let running = t.state == State::Running;
+            on_cpu_ns += on_cpu(&t.tally) + if running { open_ns } else { 0 };
+            let alive = !matches!(t.state, State::Unborn | State::Ended);
+            let counted_ns = t.tally.total_ns() + open_ns;
+            found = found.or_else(|| {
+                checker::conservation_of_task(&t.name, window, t.born_ns, alive, counted_ns).err()
+            });
+            let expected = matches!(t.state, State::Running | State::Waiting).then_some(t.cpu);
+            found = found.or_else(|| checker::queued_once(&t.name, expected, self.sched.queued_on(ix)).err());
+            if running && self.cpus[t.cpu].curr != Some(ix) {
+                found = found.or_else(|| {
+                    Some(checker::bug("occupancy", format!("task {} runs where another does", t.name)))
+                });
+            }
+        }
+        let busy_ns = cpus.iter().map(|c| c.0).sum();
+        found = found.or_else(|| checker::conservation_of_machine(on_cpu_ns, busy_ns).err());
+        if let Some(fault) = found {
+            self.fail(fault);
+        }
+    }
+
+    /// Looks for tasks that wait without end.
+    pub(super) fn check_progress(&mut self) {
+        if self.totals.events % 1024 != 0 {
+            return;
+        }
+        for t in self.tasks.iter().filter(|t| t.state == State::Waiting) {
+            if let Err(fault) =
+                checker::progress(&t.name, &self.tenants[t.tenant].setup.name, t.wait_since_ns, self.now_ns)
+            {
+                self.fault.get_or_insert(fault);
+            }
+        }
+    }
+
+    /// A fault that a checker found while the host was observed.
+    pub(super) fn take_fault(&mut self) -> Option<super::Fault> {
+        self.fault.take()
+    }
+}
+
+fn on_cpu(t: &Tally) -> u64 {
+    t.compute_ns + t.spin_ns
+}
