@@ -6,8 +6,9 @@
 //! tasks wait side by side, and a task that blocks on a stolen lock holder shows as blocked (`corun predict`
 //! untangles that).
 
-use crate::profile::schema::{Account, ProfileReport};
+use crate::profile::schema::{Account, Culprit, ProfileReport};
 use crate::words::{count, name, percent};
+use std::collections::BTreeMap;
 
 /// Below this share of compute (1 in 200) nothing is worth calling a disturbance.
 const NOTABLE: u64 = 200;
@@ -17,7 +18,7 @@ const NAMED: usize = 3;
 /// Where a subject's lost time went, each in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Taken by other tenants, largest first.
+    /// Taken by other tenants, largest first; tenants of one name (ten compilers) are one entry.
     pub stolen: Vec<(String, u64)>,
     /// Taken by its own other tasks.
     pub own_ns: u64,
@@ -36,16 +37,11 @@ pub struct Lost {
 impl Lost {
     /// Splits an account's lost time by cause.
     pub fn of(a: &Account) -> Lost {
-        let sum = |keep: fn(&crate::profile::schema::Culprit) -> bool| {
+        let sum = |keep: fn(&Culprit) -> bool| {
             a.culprits.iter().filter(|c| keep(c)).map(|c| c.steal_ns).sum::<u64>()
         };
         Lost {
-            stolen: a
-                .culprits
-                .iter()
-                .filter(|c| !c.own && c.tenant.kind != "idle")
-                .map(|c| (c.tenant.name.clone(), c.steal_ns))
-                .collect(),
+            stolen: by_name(a.culprits.iter().filter(|c| !c.own && c.tenant.kind != "idle")),
             own_ns: sum(|c| c.own),
             idle_ns: sum(|c| !c.own && c.tenant.kind == "idle"),
             unattributed_ns: a.unattributed_ns,
@@ -70,6 +66,14 @@ impl Lost {
             + self.parked_ns
             + self.spin_ns
     }
+}
+
+fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    culprits.for_each(|c| *sums.entry(&c.tenant.name).or_default() += c.steal_ns);
+    let mut sums: Vec<(String, u64)> = sums.into_iter().map(|(name, ns)| (name.to_owned(), ns)).collect();
+    sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    sums
 }
 
 /// The answer in two parts.

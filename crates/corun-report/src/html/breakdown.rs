@@ -136,7 +136,7 @@ pub fn culprits(report: &ProfileReport, tenants: &Tenants) -> String {
             };
             let title = tenants.busiest(c.tenant.id);
             culprit_row(
-                &c.tenant.name,
+                &tenants.name(c.tenant.id),
                 what,
                 tenants.class(c.tenant.id),
                 c.steal_ns,

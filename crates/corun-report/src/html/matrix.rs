@@ -1,14 +1,15 @@
 //! Who steals from whom: one row per victim, one column per culprit, darker is more.
 
 use super::markup::escape;
+use super::tenants::Tenants;
 use crate::profile::schema::{ProfileReport, Section};
-use crate::words::{count, percent};
+use crate::words::{count, name, percent};
 use corun_model::duration::human_ns;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Rows and columns at most; the rest is summed up, never left out.
-const LINES: usize = 10;
+const LINES: usize = 8;
 
 /// A column: a tenant, the sum of the small ones, or what nobody could resolve.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,13 +23,14 @@ struct Matrix<'a> {
     victims: Vec<&'a Section>,
     left_out: Vec<&'a Section>,
     columns: Vec<Column>,
-    names: BTreeMap<u32, &'a str>,
+    tenants: &'a Tenants<'a>,
+    culprits: usize,
 }
 
 /// The heat map; empty when nobody waited or no culprit is known.
-pub fn heat_map(report: &ProfileReport) -> String {
-    let m = Matrix::of(report);
-    if m.victims.is_empty() || m.names.is_empty() {
+pub fn heat_map(report: &ProfileReport, tenants: &Tenants) -> String {
+    let m = Matrix::of(report, tenants);
+    if m.victims.is_empty() || m.culprits == 0 {
         return String::new();
     }
     let largest_ns =
@@ -36,24 +38,22 @@ pub fn heat_map(report: &ProfileReport) -> String {
     let head: String = m.columns.iter().map(|c| m.column_head(*c)).collect();
     let rows: String = m.victims.iter().map(|v| m.row(v, largest_ns)).collect();
     format!(
-        "<div class=\"matrix\"><table><thead><tr><th class=\"row axis\">waited \u{2193} &nbsp; held the CPU \
-         \u{2192}</th>{head}<th class=\"axis\">all waits</th></tr></thead>{rows}</table></div>\n{}",
+        "<div class=\"matrix\"><table style=\"max-width:{}px\"><thead><tr><th class=\"row axis\">waited \u{2193} \u{a0} held CPU \u{2192}</th>{head}<th class=\"axis\">all waits</th></tr></thead>{rows}</table></div>\n{}",
+        190 + 108 * (m.columns.len() + 1),
         m.left_out_line()
     )
 }
 
 impl<'a> Matrix<'a> {
-    fn of(report: &'a ProfileReport) -> Matrix<'a> {
+    fn of(report: &'a ProfileReport, tenants: &'a Tenants) -> Matrix<'a> {
         let mut victims: Vec<&Section> =
             report.tenants.iter().filter(|t| t.account.ledger.steal_ns > 0).collect();
         let subject = report.subject.tenant.id;
         victims.sort_by_key(|t| (t.tenant.id != subject, Reverse(t.account.ledger.steal_ns), t.tenant.id));
         let left_out = victims.split_off(victims.len().min(LINES));
         let mut took: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut names = BTreeMap::new();
         for c in victims.iter().flat_map(|v| &v.account.culprits) {
             *took.entry(c.tenant.id).or_default() += c.steal_ns;
-            names.insert(c.tenant.id, c.tenant.name.as_str());
         }
         let mut ranked: Vec<(u32, u64)> = took.into_iter().collect();
         ranked.sort_by_key(|&(id, ns)| (Reverse(ns), id));
@@ -64,7 +64,7 @@ impl<'a> Matrix<'a> {
         if victims.iter().any(|v| v.account.unattributed_ns > 0) {
             columns.push(Column::Unattributed);
         }
-        Matrix { victims, left_out, columns, names }
+        Matrix { victims, left_out, columns, tenants, culprits: ranked.len() }
     }
 
     fn cell_ns(&self, victim: &Section, column: Column) -> u64 {
@@ -81,22 +81,23 @@ impl<'a> Matrix<'a> {
 
     fn column_name(&self, column: Column) -> String {
         match column {
-            Column::Tenant(id) => self.names[&id].to_owned(),
-            Column::Rest => format!("{} more", self.names.len() - LINES),
+            Column::Tenant(id) => self.tenants.name(id),
+            Column::Rest => format!("{} more", self.culprits - LINES),
             Column::Unattributed => "unattributed".to_owned(),
         }
     }
 
     fn column_head(&self, column: Column) -> String {
-        let name = escape(&self.column_name(column));
-        format!("<th title=\"{name}\">{name}</th>")
+        let whole = self.column_name(column);
+        format!("<th title=\"{}\">{}</th>", escape(&whole), escape(&name(&whole, 30)))
     }
 
     fn row(&self, victim: &Section, largest_ns: u64) -> String {
-        let name = escape(&victim.tenant.name);
+        let name = escape(&self.tenants.name(victim.tenant.id));
         let cells: String = self.columns.iter().map(|c| self.cell(victim, *c, largest_ns)).collect();
         format!(
-            "<tr><th class=\"row\" title=\"{name}\">{name}</th>{cells}<td class=\"sum\">{}</td></tr>\n",
+            "<tr><th class=\"row\" title=\"{name} {}\">{name}</th>{cells}<td class=\"sum\">{}</td></tr>\n",
+            escape(&victim.key),
             human_ns(victim.account.ledger.steal_ns)
         )
     }
@@ -111,7 +112,7 @@ impl<'a> Matrix<'a> {
         let own = column == Column::Tenant(victim.tenant.id);
         let title = format!(
             "{} waited {} while {} held the CPU: {} % of its waits",
-            victim.tenant.name,
+            self.tenants.name(victim.tenant.id),
             human_ns(ns),
             if own { "another task of its own".to_owned() } else { self.column_name(column) },
             percent(ns, victim.account.ledger.steal_ns)

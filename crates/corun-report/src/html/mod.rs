@@ -124,7 +124,7 @@ fn thieves(report: &ProfileReport, tenants: &Tenants) -> String {
         "Each wait of a runnable task is charged, nanosecond by nanosecond, to whoever held that CPU meanwhile.",
         &breakdown::culprits(report, tenants),
     );
-    let map = matrix::heat_map(report);
+    let map = matrix::heat_map(report, tenants);
     if !map.is_empty() {
         out.push_str(&section(
             "Who steals from whom",

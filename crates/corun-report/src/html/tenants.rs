@@ -14,7 +14,7 @@ pub const REST: &str = "rest";
 /// Names and colours of a report's tenants.
 pub struct Tenants<'a> {
     classes: BTreeMap<u32, &'static str>,
-    names: BTreeMap<u32, &'a str>,
+    names: BTreeMap<u32, String>,
     tasks: BTreeMap<u32, Vec<&'a OtherTask>>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Tenants<'a> {
         for t in &report.others {
             tasks.entry(t.tenant).or_default().push(t);
         }
-        Tenants { classes, names, tasks }
+        Tenants { classes, names: told_apart(&names), tasks }
     }
 
     /// The class of a tenant's colour.
@@ -52,9 +52,9 @@ impl<'a> Tenants<'a> {
         self.classes.get(&id).copied().unwrap_or(REST)
     }
 
-    /// A tenant's name; its number when nobody named it.
+    /// A tenant's name, with its number where two are called the same; only the number when nobody named it.
     pub fn name(&self, id: u32) -> String {
-        self.names.get(&id).map_or_else(|| format!("tenant {id}"), |name| (*name).to_owned())
+        self.names.get(&id).map_or_else(|| format!("tenant {id}"), String::clone)
     }
 
     /// The tenants with a colour of their own, the subject first.
@@ -75,5 +75,27 @@ impl<'a> Tenants<'a> {
             .map(|t| format!("{} {} %", t.name, percent(t.ledger.on_cpu_ns(), all_ns)))
             .collect();
         said.join(", ")
+    }
+}
+
+/// Names as they are, but two tenants of one name get their numbers behind it.
+fn told_apart(names: &BTreeMap<u32, &str>) -> BTreeMap<u32, String> {
+    let mut uses: BTreeMap<&str, u32> = BTreeMap::new();
+    names.values().for_each(|name| *uses.entry(name).or_default() += 1);
+    let called = |id: u32, name: &str| match uses[name] {
+        1 => name.to_owned(),
+        _ => format!("{name} #{id}"),
+    };
+    names.iter().map(|(&id, &name)| (id, called(id, name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_tenants_of_one_name_are_told_apart_by_their_numbers() {
+        let names = told_apart(&BTreeMap::from([(1, "sh"), (2, "postgres"), (7, "sh")]));
+        assert_eq!(names.values().collect::<Vec<_>>(), ["sh #1", "postgres", "sh #7"]);
     }
 }

@@ -151,7 +151,7 @@ fn culprits(report: &ProfileReport, style: &Style) -> String {
         bar::share(*ns, a.ledger.steal_ns, free.min(30), style)
     });
     let mut out = with_bars(&table, bars, style);
-    out.push_str(&more(rows.len(), CULPRITS, "more"));
+    out.push_str(&more(rows.len(), CULPRITS, "tenant"));
     out
 }
 
@@ -183,7 +183,7 @@ fn tasks(report: &ProfileReport, style: &Style) -> String {
     let free = style.width.saturating_sub(table_width(&table));
     let bars = report.tasks.iter().take(TASKS).map(|t| bar::ledger(&t.account.ledger, free.min(30), style));
     let mut out = with_bars(&table, bars, style);
-    out.push_str(&more(report.tasks.len(), TASKS, "more tasks that lost less"));
+    out.push_str(&more(report.tasks.len(), TASKS, "task"));
     out
 }
 
@@ -217,9 +217,9 @@ fn with_bars(table: &Table, bars: impl Iterator<Item = String>, style: &Style) -
     out
 }
 
-fn more(all: usize, shown: usize, what: &str) -> String {
+fn more(all: usize, shown: usize, one: &str) -> String {
     if all > shown {
-        format!("and {} {what}\n", all - shown)
+        format!("and {}\n", count((all - shown) as u64, &format!("more {one}")))
     } else {
         String::new()
     }

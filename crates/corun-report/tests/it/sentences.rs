@@ -104,6 +104,13 @@ fn all_tenants_together_have_no_neighbours_but_still_wait() {
 }
 
 #[test]
+fn tenants_of_one_name_are_one_culprit_in_the_sentence() {
+    let mut seen = alone(&Did { stolen: vec![(POSTGRES, 50 * MS), (COMPILER, 40 * MS)], ..busy(500) });
+    seen.tenants.iter_mut().for_each(|t| t.name = "cc1".to_owned());
+    assert_eq!(said(&seen), "18 % slower than its own compute: 18 % stolen (cc1 18).");
+}
+
+#[test]
 fn many_culprits_are_summed_up_behind_the_third() {
     let stolen =
         vec![(KERNEL, 20 * MS), (POSTGRES, 80 * MS), (COMPILER, 40 * MS), (crate::example::HOSTILE, 10 * MS)];
