@@ -12,6 +12,7 @@
 //! | [`target`] | what a user names (a PID, a cgroup, a VM, everything) as a [`Subject`](target::Subject) |
 //! | [`tenants`], [`clock`] | numbers for tenants; the clocks |
 //! | [`schedstat_host`] | the live host without privileges: the ledger from `schedstat` |
+//! | [`doctor`] | what can be seen and done here, and why not |
 //! | [`launch`] | a command held before its first instruction until a watcher is armed |
 //! | [`interrupt`] | Ctrl-C noted, so that a verb can print what it has |
 
@@ -19,6 +20,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod cpulist;
 pub mod cpustat;
+pub mod doctor;
 pub mod interrupt;
 pub mod launch;
 pub mod naming;

@@ -1,0 +1,167 @@
+//! What can be seen and done on this machine, and why not. Observe-only: nothing is changed, nothing stays open.
+//!
+//! Method: facts come from `/proc` and `/sys` under a root path, and from a few system calls that ask without
+//! changing anything ([`Probes`]); both are passed in, so that any machine can be examined in a test. Every answer
+//! that is not yes carries its reason and a remedy.
+//!
+//! Limit: that a mechanism is there does not prove that every use of it will be allowed (a security module may
+//! refuse one at any time); what a verb is refused later it reports itself.
+
+mod act;
+mod machine;
+mod probes;
+mod see;
+
+use crate::root::Root;
+pub use probes::Probes;
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// What can be seen.
+    See,
+    /// What can be done to co-runners.
+    Act,
+    /// What sort of machine this is.
+    Machine,
+}
+
+impl Part {
+    /// The name used in JSON and in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::See => "see",
+            Part::Act => "act",
+            Part::Machine => "machine",
+        }
+    }
+}
+
+/// Whether something can be seen or done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It can.
+    Yes,
+    /// It can, with the restriction that the finding names.
+    Partly,
+    /// It cannot.
+    No,
+    /// There is nothing to be able to: a fact that explains the other answers.
+    Fact,
+}
+
+impl Answer {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Answer::Yes => "yes",
+            Answer::Partly => "partly",
+            Answer::No => "no",
+            Answer::Fact => "fact",
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about.
+    pub part: Part,
+    /// What was looked for: "eBPF", "freezer".
+    pub what: &'static str,
+    /// Whether it can be used.
+    pub answer: Answer,
+    /// What was found; for a no, the reason.
+    pub found: String,
+    /// What would help; there for every no and every partly.
+    pub remedy: Option<String>,
+}
+
+/// Makes the findings of one part.
+struct Findings {
+    part: Part,
+    list: Vec<Finding>,
+}
+
+impl Findings {
+    fn of(part: Part) -> Findings {
+        Findings { part, list: Vec::new() }
+    }
+
+    fn add(&mut self, what: &'static str, answer: Answer, found: impl Into<String>, remedy: Option<String>) {
+        self.list.push(Finding { part: self.part, what, answer, found: found.into(), remedy });
+    }
+
+    fn yes(&mut self, what: &'static str, found: impl Into<String>) {
+        self.add(what, Answer::Yes, found, None);
+    }
+
+    fn fact(&mut self, what: &'static str, found: impl Into<String>) {
+        self.add(what, Answer::Fact, found, None);
+    }
+
+    fn partly(&mut self, what: &'static str, found: impl Into<String>, remedy: impl Into<String>) {
+        self.add(what, Answer::Partly, found, Some(remedy.into()));
+    }
+
+    fn no(&mut self, what: &'static str, found: impl Into<String>, remedy: impl Into<String>) {
+        self.add(what, Answer::No, found, Some(remedy.into()));
+    }
+}
+
+/// Examines a machine.
+pub fn examine(root: &Root, probes: &Probes) -> Vec<Finding> {
+    let who = Privileges::read(root);
+    let mut all = see::findings(root, probes, &who);
+    all.extend(act::findings(root, probes, &who));
+    all.extend(machine::findings(root, probes));
+    all
+}
+
+/// How `corun profile` would see on the machine with these findings, in one sentence.
+pub fn verdict(findings: &[Finding]) -> &'static str {
+    let can = |what: &str| findings.iter().any(|f| f.what == what && f.answer == Answer::Yes);
+    if can(see::EBPF) && can(see::BTF) && can(see::TRACING) {
+        "`corun profile` uses eBPF here: the exact ledger, and who took the stolen time"
+    } else if can(see::SCHEDSTAT) {
+        "`corun profile` uses schedstat here: the ledger, but not who took the stolen time"
+    } else {
+        "`corun profile` cannot see anything here: neither eBPF nor schedstat can be used"
+    }
+}
+
+/// What this process may do, from its effective capabilities.
+struct Privileges {
+    effective: u64,
+}
+
+impl Privileges {
+    const SYS_ADMIN: u32 = 21;
+    const SYS_NICE: u32 = 23;
+    const PERFMON: u32 = 38;
+    const BPF: u32 = 39;
+
+    fn read(root: &Root) -> Privileges {
+        let status = root.read("/proc/self/status").unwrap_or_default();
+        let hex = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+        let effective = hex.and_then(|h| u64::from_str_radix(h.trim(), 16).ok()).unwrap_or(0);
+        Privileges { effective }
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        self.effective >> capability & 1 == 1
+    }
+
+    /// The capability itself or `CAP_SYS_ADMIN`, which stands for the newer ones.
+    fn has_or_admin(&self, capability: u32) -> bool {
+        self.has(capability) || self.has(Privileges::SYS_ADMIN)
+    }
+}
+
+/// A one-line file's text, trimmed; `None` when it cannot be read.
+fn line(root: &Root, file: &str) -> Option<String> {
+    root.read(file).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! What can be done to co-runners: the five knobs, and the backends that can turn them.
+
+use super::probes::may_write;
+use super::{line, Finding, Findings, Part, Privileges, Probes};
+use crate::cgroup::{Cgroups, Tree};
+use crate::root::Root;
+use corun_model::duration::human_ns;
+use std::path::PathBuf;
+
+pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Finding> {
+    let mut f = Findings::of(Part::Act);
+    sched_ext(&mut f, root);
+    slices(&mut f, root, probes, who);
+    freezer(&mut f, root);
+    weights(&mut f, root);
+    affinity(&mut f, who);
+    real_time(&mut f, root, probes, who);
+    f.list
+}
+
+fn sched_ext(f: &mut Findings, root: &Root) {
+    const WHAT: &str = "sched_ext";
+    match line(root, "/sys/kernel/sched_ext/state").as_deref() {
+        Some("disabled") => f.yes(WHAT, "no scheduler is loaded, one can be"),
+        Some(state) => {
+            let name = line(root, "/sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "a scheduler".into());
+            f.partly(WHAT, format!("{name} is loaded already ({state})"), format!("stop {name} first"));
+        }
+        None => f.no(
+            WHAT,
+            format!("this kernel ({}) has no /sys/kernel/sched_ext", release(root)),
+            "use Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT; the stock backend works without",
+        ),
+    }
+}
+
+fn slices(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
+    const WHAT: &str = "slices (sched_setattr)";
+    match probes.slice_ns {
+        Ok(ns) if ns > 0 => {
+            let found = format!(
+                "per task; {} by default, and a running task is stopped at the {} tick only",
+                human_ns(ns),
+                human_ns(probes.tick_ns)
+            );
+            if who.has(Privileges::SYS_NICE) {
+                f.yes(WHAT, found);
+            } else {
+                f.partly(WHAT, format!("{found}; of this user's tasks only"), "run as root for all tasks");
+            }
+        }
+        Ok(_) => f.no(
+            WHAT,
+            format!("this kernel ({}) has no slice per task", release(root)),
+            "use Linux 6.12 or newer",
+        ),
+        Err(_) => {
+            f.no(WHAT, "sched_getattr is refused", "leave the container or seccomp filter that forbids it");
+        }
+    }
+}
+
+fn freezer(f: &mut Findings, root: &Root) {
+    const WHAT: &str = "freezer (park)";
+    let Ok(cgroups) = Cgroups::discover(root) else {
+        f.partly(WHAT, "/proc/self/mountinfo cannot be read; only SIGSTOP is left", "mount /proc");
+        return;
+    };
+    let v2 = cgroups.v2().and_then(|tree| Some((tree, file_below(&cgroups, tree, "cgroup.freeze")?)));
+    let v1 = cgroups.with_controller("freezer").filter(|t| !t.is_v2());
+    match (v2, v1) {
+        (Some((tree, file)), _) if may_write(root, &file) => {
+            f.yes(WHAT, format!("cgroup.freeze in the v2 tree at {}", tree.mount.display()));
+        }
+        (Some((tree, _)), _) => f.partly(
+            WHAT,
+            format!(
+                "cgroup.freeze at {} may not be written by this user; SIGSTOP is left",
+                tree.mount.display()
+            ),
+            "run as root",
+        ),
+        (None, Some(tree)) if may_write(root, &tree.mount) => {
+            f.yes(WHAT, format!("the v1 freezer at {}", tree.mount.display()));
+        }
+        (None, Some(tree)) => f.partly(
+            WHAT,
+            format!(
+                "the v1 freezer at {} may not be written by this user; SIGSTOP is left",
+                tree.mount.display()
+            ),
+            "run as root",
+        ),
+        (None, None) => f.partly(
+            WHAT,
+            "no cgroup can be frozen; SIGSTOP is left, which parents and debuggers notice",
+            "mount the cgroup v2 tree and put co-runners in cgroups below its root",
+        ),
+    }
+}
+
+/// A file that only cgroups below the root have, as the first of them has it.
+fn file_below(cgroups: &Cgroups, tree: &Tree, name: &str) -> Option<PathBuf> {
+    let nodes = cgroups.walk(tree).ok()?;
+    let mut files = nodes.iter().filter_map(|n| tree.folder(&n.path)).map(|folder| folder.join(name));
+    files.find(|file| cgroups.has(file))
+}
+
+fn weights(f: &mut Findings, root: &Root) {
+    const WHAT: &str = "weights (CPU controller)";
+    let Ok(cgroups) = Cgroups::discover(root) else {
+        f.partly(WHAT, "/proc/self/mountinfo cannot be read; only nice is left", "mount /proc");
+        return;
+    };
+    match cgroups.with_controller("cpu") {
+        Some(tree) if tree.is_v2() => {
+            f.yes(WHAT, format!("cpu.weight in the v2 tree at {}", tree.mount.display()))
+        }
+        Some(tree) => f.partly(
+            WHAT,
+            format!("the controller is in v1 ({}): cpu.shares instead of cpu.weight", tree.mount.display()),
+            "boot with systemd.unified_cgroup_hierarchy=1 (cgroup_no_v1=all) to have it in v2",
+        ),
+        None => f.partly(
+            WHAT,
+            "no cgroup tree has the CPU controller; nice is left",
+            "use a kernel with CONFIG_CGROUP_SCHED and mount cgroup v2",
+        ),
+    }
+    match cgroups.quotas() {
+        Ok(quotas) if quotas.is_empty() => f.fact("CPU quotas", "no cgroup has one: nothing is throttled"),
+        Ok(quotas) => f.fact(
+            "CPU quotas",
+            format!(
+                "{} cgroups have one, such as {}; throttling is shown apart from steal",
+                quotas.len(),
+                quotas[0].path
+            ),
+        ),
+        Err(e) => f.no("CPU quotas", e.to_string(), "run as root; throttling may otherwise look like steal"),
+    }
+}
+
+fn affinity(f: &mut Findings, who: &Privileges) {
+    const WHAT: &str = "affinity (sched_setaffinity)";
+    if who.has(Privileges::SYS_NICE) {
+        f.yes(WHAT, "of any task");
+    } else {
+        f.partly(WHAT, "of this user's tasks only", "run as root, or give corun CAP_SYS_NICE");
+    }
+}
+
+fn real_time(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
+    const WHAT: &str = "SCHED_FIFO for the controller";
+    let budget = line(root, "/proc/sys/kernel/sched_rt_runtime_us");
+    if budget.as_deref() == Some("0") {
+        let remedy = "`sysctl kernel.sched_rt_runtime_us=950000`";
+        f.no(WHAT, "the kernel gives real-time tasks no time (sched_rt_runtime_us is 0)", remedy);
+    } else if who.has(Privileges::SYS_NICE) {
+        f.yes(WHAT, "this user may set it, so thawing is not starved by the thawed");
+    } else if probes.rt_priority_max > 0 {
+        f.yes(WHAT, format!("RLIMIT_RTPRIO allows priorities up to {}", probes.rt_priority_max));
+    } else {
+        let remedy = "run as root, or raise RLIMIT_RTPRIO (`rtprio` in limits.conf)";
+        f.no(WHAT, "this user lacks CAP_SYS_NICE and RLIMIT_RTPRIO is 0", remedy);
+    }
+}
+
+fn release(root: &Root) -> String {
+    line(root, "/proc/sys/kernel/osrelease").unwrap_or_else(|| "of unknown version".into())
+}

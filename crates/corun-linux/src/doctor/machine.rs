@@ -1,0 +1,74 @@
+//! What sort of machine this is: facts that explain the other answers.
+
+use super::{line, Finding, Findings, Part, Probes};
+use crate::cpustat;
+use crate::root::Root;
+use crate::topology::{llc_bytes, read_machine};
+use corun_model::duration::human_ns;
+
+pub(super) fn findings(root: &Root, probes: &Probes) -> Vec<Finding> {
+    let mut f = Findings::of(Part::Machine);
+    topology(&mut f, root);
+    let below = if cpustat::is_virtual(root) { "a virtual machine" } else { "no hypervisor below" };
+    f.fact("virtualised", below);
+    kvm(&mut f, root);
+    scheduler(&mut f, root, probes);
+    autogroup(&mut f, root);
+    f.list
+}
+
+fn topology(f: &mut Findings, root: &Root) {
+    match read_machine(root) {
+        Ok(m) => {
+            let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+            let (cores, cpus) = (m.count(|c| c.core), m.cpu_count());
+            let size = llc_bytes(root, m.cpus()[0].id).ok().flatten();
+            let size = size.map_or(String::new(), |b| format!(" of {} MiB", b >> 20));
+            let shape = [
+                plural(m.count(|c| c.socket), "socket"),
+                format!("{}{size}", plural(m.count(|c| c.llc), "LLC domain")),
+                plural(cores, "core"),
+                format!("{}{}", plural(cpus, "CPU"), if cpus > cores { " (hyperthreads)" } else { "" }),
+                plural(m.count(|c| c.node), "NUMA node"),
+            ];
+            f.fact("topology", format!("{}: {}", m.name, shape.join(", ")));
+        }
+        Err(e) => f.no("topology", e.to_string(), "mount sysfs at /sys"),
+    }
+}
+
+fn kvm(f: &mut Findings, root: &Root) {
+    let path = std::path::Path::new("/dev/kvm");
+    if !root.has(path) {
+        f.fact("KVM", "no /dev/kvm: virtual machines run here by emulation only");
+    } else if super::probes::may_write(root, path) {
+        f.fact("KVM", "/dev/kvm can be used");
+    } else {
+        f.fact("KVM", "/dev/kvm is there, but not for this user (group kvm)");
+    }
+}
+
+fn scheduler(f: &mut Findings, root: &Root, probes: &Probes) {
+    let version = line(root, "/proc/sys/kernel/version").unwrap_or_default();
+    let release = line(root, "/proc/sys/kernel/osrelease").unwrap_or_default();
+    let model = match line(root, "/sys/kernel/debug/sched/preempt") {
+        // `none voluntary (full) lazy`: the one in brackets holds.
+        Some(modes) => modes.split(['(', ')']).nth(1).map(|mode| format!("preemption {mode}")),
+        None => version
+            .split_whitespace()
+            .find(|word| word.starts_with("PREEMPT"))
+            .map(|word| format!("{word} (the mode in force is told to root only, and not under lockdown)")),
+    };
+    let model = model.unwrap_or_else(|| "no preemption inside the kernel".into());
+    let hz = 1_000_000_000 / probes.tick_ns.max(1);
+    f.fact("kernel", format!("Linux {release}, tick {} (HZ={hz}), {model}", human_ns(probes.tick_ns)));
+}
+
+fn autogroup(f: &mut Findings, root: &Root) {
+    let found = match line(root, "/proc/sys/kernel/sched_autogroup_enabled").as_deref() {
+        Some("1") => "on: terminal sessions share CPUs evenly, however many tasks each has",
+        Some(_) => "off",
+        None => "not in this kernel",
+    };
+    f.fact("autogroup", found);
+}

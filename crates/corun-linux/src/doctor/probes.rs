@@ -1,0 +1,143 @@
+//! System calls that ask the kernel what it would do. Whatever they open they close again; nothing is changed.
+
+use crate::root::Root;
+use std::io;
+
+/// What the kernel answered; an error is its number (`ENOENT`…).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probes {
+    /// Making a BPF map of one entry (it goes away at once).
+    pub bpf: Result<(), i32>,
+    /// Opening a hardware cycle counter on this process, user mode only.
+    pub hardware_counter: Result<(), i32>,
+    /// Opening the software clock on this process, user mode only.
+    pub software_clock: Result<(), i32>,
+    /// The slice of this task in nanoseconds, as `sched_getattr` tells it; 0 on kernels that have none per task.
+    pub slice_ns: Result<u64, i32>,
+    /// The highest real-time priority that `RLIMIT_RTPRIO` allows.
+    pub rt_priority_max: u64,
+    /// The length of the scheduler's tick in nanoseconds: the resolution of the coarse clock.
+    pub tick_ns: u64,
+}
+
+impl Probes {
+    /// Asks this machine's kernel.
+    pub fn ask() -> Probes {
+        Probes {
+            bpf: bpf_map(),
+            hardware_counter: counter(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES),
+            software_clock: counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK),
+            slice_ns: slice_ns(),
+            rt_priority_max: rt_priority_max(),
+            tick_ns: tick_ns(),
+        }
+    }
+}
+
+/// Whether this process may write a file, going by its permissions alone.
+pub(super) fn may_write(root: &Root, file: &std::path::Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(root.path(file).as_os_str().as_bytes()) else { return false };
+    // SAFETY: the path is a C string that outlives the call; access opens nothing.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
+}
+
+const PERF_TYPE_HARDWARE: u32 = 0;
+const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
+const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
+
+/// `struct perf_event_attr` as of its first version, which every kernel accepts.
+#[repr(C)]
+#[derive(Default)]
+struct PerfEventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    bp_addr: u64,
+}
+
+/// Disabled, without kernel and hypervisor: bits 0, 5 and 6 of the flags.
+const DISABLED_USER_ONLY: u64 = 1 | 1 << 5 | 1 << 6;
+
+fn counter(kind: u32, config: u64) -> Result<(), i32> {
+    let attr = PerfEventAttr {
+        kind,
+        size: size_of::<PerfEventAttr>() as u32,
+        config,
+        flags: DISABLED_USER_ONLY,
+        ..PerfEventAttr::default()
+    };
+    // SAFETY: attr is a valid structure of the size it states; pid 0 is this process, CPU -1 any.
+    closed(unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, 0, -1, -1, 8) })
+}
+
+/// The part of `union bpf_attr` that makes a map.
+#[repr(C)]
+struct BpfMapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+}
+
+fn bpf_map() -> Result<(), i32> {
+    const BPF_MAP_CREATE: i32 = 0;
+    const BPF_MAP_TYPE_ARRAY: u32 = 2;
+    let attr = BpfMapCreate {
+        map_type: BPF_MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: 8,
+        max_entries: 1,
+        map_flags: 0,
+    };
+    // SAFETY: attr is a valid prefix of the union, of the size that is stated.
+    closed(unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &attr, size_of::<BpfMapCreate>()) })
+}
+
+/// Closes what a system call opened, or keeps its error.
+fn closed(fd: i64) -> Result<(), i32> {
+    if fd < 0 {
+        return Err(errno());
+    }
+    // SAFETY: the descriptor was just opened and is nobody else's.
+    unsafe { libc::close(fd as i32) };
+    Ok(())
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)
+}
+
+fn slice_ns() -> Result<u64, i32> {
+    // SAFETY: the kernel fills in at most the size that is stated; all-zero is a valid sched_attr.
+    unsafe {
+        let mut attr: libc::sched_attr = std::mem::zeroed();
+        let size = size_of::<libc::sched_attr>();
+        match libc::syscall(libc::SYS_sched_getattr, 0, &mut attr, size, 0) {
+            0 => Ok(attr.sched_runtime),
+            _ => Err(errno()),
+        }
+    }
+}
+
+fn rt_priority_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit fills the structure in.
+    unsafe { libc::getrlimit(libc::RLIMIT_RTPRIO, &mut limit) };
+    limit.rlim_cur
+}
+
+fn tick_ns() -> u64 {
+    let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_getres fills the structure in.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) };
+    resolution.tv_sec as u64 * 1_000_000_000 + resolution.tv_nsec as u64
+}

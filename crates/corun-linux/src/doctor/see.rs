@@ -1,0 +1,201 @@
+//! What can be seen: the four sources, and what they need.
+
+use super::{line, Finding, Findings, Part, Privileges, Probes};
+use crate::cpustat::{self, CpuStat};
+use crate::procfs;
+use crate::root::Root;
+use corun_model::duration::human_ns;
+
+pub(super) const EBPF: &str = "eBPF";
+pub(super) const BTF: &str = "kernel types (BTF)";
+pub(super) const TRACING: &str = "tracing programs";
+pub(super) const SCHEDSTAT: &str = "schedstat";
+
+pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Finding> {
+    let mut f = Findings::of(Part::See);
+    ebpf(&mut f, root, probes, who);
+    tracing(&mut f, root, who);
+    counters(&mut f, root, probes);
+    software_clock(&mut f, probes);
+    schedstat(&mut f, root);
+    pressure(&mut f, root);
+    host_steal(&mut f, root);
+    energy(&mut f, root);
+    f.list
+}
+
+fn ebpf(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
+    let as_root =
+        "run as root, or give corun CAP_BPF and CAP_PERFMON (`setcap cap_bpf,cap_perfmon+ep corun`)";
+    match probes.bpf {
+        Ok(()) if who.has_or_admin(Privileges::BPF) => {
+            f.yes(EBPF, "the bpf system call works and this user may use it")
+        }
+        Ok(()) => f.no(EBPF, "unprivileged BPF works, but tracing programs need more", as_root),
+        Err(libc::ENOSYS) => {
+            f.no(EBPF, "this kernel has no bpf system call", "use a kernel with CONFIG_BPF_SYSCALL")
+        }
+        Err(errno) => {
+            let setting = match line(root, "/proc/sys/kernel/unprivileged_bpf_disabled").as_deref() {
+                Some("1" | "2") => ", unprivileged BPF is switched off",
+                _ => "",
+            };
+            let remedy = if who.has_or_admin(Privileges::BPF) {
+                "leave the container or the seccomp filter that forbids bpf, or allow it there"
+            } else {
+                as_root
+            };
+            f.no(EBPF, format!("the bpf system call says {}{setting}", name_of(errno)), remedy);
+        }
+    }
+    match std::fs::metadata(root.path("/sys/kernel/btf/vmlinux")) {
+        Ok(file) => f.yes(BTF, format!("/sys/kernel/btf/vmlinux, {} KiB", file.len() / 1024)),
+        Err(_) => f.no(
+            BTF,
+            "there is no /sys/kernel/btf/vmlinux",
+            "use a kernel with CONFIG_DEBUG_INFO_BTF (those of Debian 12, RHEL 8 and newer have it)",
+        ),
+    }
+}
+
+fn tracing(f: &mut Findings, root: &Root, who: &Privileges) {
+    // `none [integrity] confidentiality`: the one in brackets holds. No file: no lockdown.
+    let lockdown = line(root, "/sys/kernel/security/lockdown");
+    let holds = |level: &str| lockdown.as_deref().is_some_and(|l| l.contains(&format!("[{level}]")));
+    let level = match &lockdown {
+        _ if holds("integrity") => "lockdown is at integrity, which allows them",
+        Some(_) => "lockdown is off",
+        None => "no lockdown is in the way",
+    };
+    if holds("confidentiality") {
+        let remedy = "boot with lockdown=integrity or without Secure Boot";
+        f.no(TRACING, "lockdown is at confidentiality: BPF may not read kernel memory", remedy);
+    } else if !who.has_or_admin(Privileges::PERFMON) {
+        let remedy = "run as root, or give corun CAP_BPF and CAP_PERFMON";
+        f.no(TRACING, "this user lacks CAP_PERFMON", remedy);
+    } else {
+        f.yes(TRACING, level);
+    }
+}
+
+fn counters(f: &mut Findings, root: &Root, probes: &Probes) {
+    const WHAT: &str = "hardware counters";
+    let paranoid = line(root, "/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|| "?".into());
+    match probes.hardware_counter {
+        Ok(()) => f.yes(WHAT, format!("cycles can be counted (perf_event_paranoid is {paranoid})")),
+        Err(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
+            let why = if cpustat::is_virtual(root) {
+                "this virtual machine was given no performance counters (perf_event_open says ENOENT)"
+            } else {
+                "this kernel drives no performance counters of this CPU (perf_event_open says ENOENT)"
+            };
+            f.no(WHAT, why, "use a metal instance or a VM with a virtual PMU; corun works without");
+        }
+        Err(errno @ (libc::EACCES | libc::EPERM)) => f.no(
+            WHAT,
+            format!("perf_event_open says {} (perf_event_paranoid is {paranoid})", name_of(errno)),
+            "`sysctl kernel.perf_event_paranoid=2` or lower, or run as root",
+        ),
+        Err(errno) => f.no(
+            WHAT,
+            format!("perf_event_open says {}", name_of(errno)),
+            "use a kernel with CONFIG_PERF_EVENTS; corun works without",
+        ),
+    }
+}
+
+fn software_clock(f: &mut Findings, probes: &Probes) {
+    const WHAT: &str = "software clock sampling";
+    match probes.software_clock {
+        Ok(()) => f.yes(WHAT, "instruction pointers can be sampled without a PMU"),
+        Err(errno @ (libc::EACCES | libc::EPERM)) => f.no(
+            WHAT,
+            format!("perf_event_open says {}", name_of(errno)),
+            "`sysctl kernel.perf_event_paranoid=2` or lower, or run as root",
+        ),
+        Err(errno) => f.no(
+            WHAT,
+            format!("perf_event_open says {}", name_of(errno)),
+            "use a kernel with CONFIG_PERF_EVENTS, and allow it in the container's seccomp filter",
+        ),
+    }
+}
+
+fn schedstat(f: &mut Findings, root: &Root) {
+    match procfs::schedstat_counts(root) {
+        Some(true) => f.yes(SCHEDSTAT, "every task's time on and waiting for a CPU, without root"),
+        Some(false) => {
+            f.no(SCHEDSTAT, "the kernel shows zeros", "`sysctl kernel.task_delayacct=1` switches it on");
+        }
+        None => {
+            f.no(SCHEDSTAT, "there is no /proc/self/schedstat", "use a kernel with CONFIG_SCHED_INFO");
+        }
+    }
+}
+
+fn pressure(f: &mut Findings, root: &Root) {
+    const WHAT: &str = "pressure (PSI)";
+    match line(root, "/proc/pressure/cpu") {
+        Some(text) => {
+            let average = text.lines().next().and_then(|l| l.split("avg10=").nth(1)?.split(' ').next());
+            f.yes(WHAT, format!("some task waited for a CPU {} % of the last 10 s", average.unwrap_or("?")));
+        }
+        None => f.no(WHAT, "there is no /proc/pressure", "boot with psi=1 on a kernel with CONFIG_PSI"),
+    }
+}
+
+fn host_steal(f: &mut Findings, root: &Root) {
+    const WHAT: &str = "host steal";
+    let Ok(stat) = CpuStat::read(root) else {
+        f.no(WHAT, "/proc/stat cannot be read", "mount /proc");
+        return;
+    };
+    let total = stat.total();
+    let stolen_ns = total.host_steal_ns;
+    match (cpustat::is_virtual(root), stolen_ns) {
+        (false, 0) => f.yes(WHAT, "none: this machine has no hypervisor below"),
+        (true, 0) => f.partly(
+            WHAT,
+            "none since boot: the host took nothing, or does not report it",
+            "ask the provider whether steal time is reported; corun counts it as unknown",
+        ),
+        (_, ns) => {
+            let percent = 100.0 * ns as f64 / (total.busy_ns() + total.idle_ns) as f64;
+            f.yes(
+                WHAT,
+                format!("the host took {} since boot ({percent:.2} % of all CPU time)", human_ns(ns)),
+            );
+        }
+    }
+}
+
+fn energy(f: &mut Findings, root: &Root) {
+    const WHAT: &str = "energy (RAPL)";
+    let zone = "/sys/class/powercap/intel-rapl:0/energy_uj";
+    let pmu = root.has("/sys/bus/event_source/devices/power");
+    match root.read(zone) {
+        Ok(_) => f.yes(WHAT, "powercap counts the package's energy"),
+        Err(e) if e.is_forbidden() => f.no(WHAT, "powercap is readable by root only", "run as root"),
+        Err(_) if pmu => f.yes(WHAT, "the perf power PMU counts the package's energy"),
+        Err(_) => f.no(
+            WHAT,
+            "neither powercap nor a perf power PMU is here",
+            "use a physical machine with an Intel or AMD CPU and its RAPL driver",
+        ),
+    }
+}
+
+/// An error's name, for the few that these system calls return.
+fn name_of(errno: i32) -> String {
+    let known = [
+        (libc::EPERM, "EPERM"),
+        (libc::EACCES, "EACCES"),
+        (libc::ENOENT, "ENOENT"),
+        (libc::ENOSYS, "ENOSYS"),
+        (libc::EINVAL, "EINVAL"),
+        (libc::EOPNOTSUPP, "EOPNOTSUPP"),
+        (libc::EMFILE, "EMFILE"),
+    ];
+    let found = known.iter().find(|(number, _)| *number == errno);
+    found.map_or_else(|| format!("error {errno}"), |(_, name)| (*name).to_owned())
+}

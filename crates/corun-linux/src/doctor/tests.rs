@@ -1,0 +1,179 @@
+//! Machines from none to all of it.
+
+use super::*;
+use std::fs;
+use tempfile::TempDir;
+
+struct Made(TempDir);
+
+impl Made {
+    fn new(files: &[(&str, &str)]) -> Made {
+        let made = Made(tempfile::tempdir().unwrap());
+        for (file, text) in files {
+            made.put(file, text);
+        }
+        made
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        let path = Root::new(self.0.path()).path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn examine(&self, probes: &Probes) -> Vec<Finding> {
+        examine(&Root::new(self.0.path()), probes)
+    }
+}
+
+const ALL: Probes = Probes {
+    bpf: Ok(()),
+    hardware_counter: Ok(()),
+    software_clock: Ok(()),
+    slice_ns: Ok(2_800_000),
+    rt_priority_max: 0,
+    tick_ns: 1_000_000,
+};
+
+const NONE: Probes = Probes {
+    bpf: Err(libc::EPERM),
+    hardware_counter: Err(libc::ENOENT),
+    software_clock: Err(libc::EACCES),
+    slice_ns: Ok(0),
+    rt_priority_max: 0,
+    tick_ns: 4_000_000,
+};
+
+/// A server with everything, seen by root.
+fn server() -> Made {
+    Made::new(&[
+        ("/proc/self/status", "Name:\tcorun\nCapEff:\t000001ffffffffff\n"),
+        ("/proc/self/schedstat", "100 200 3\n"),
+        ("/proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+        ("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
+        ("/sys/fs/cgroup/system.slice/cgroup.freeze", "0\n"),
+        ("/sys/fs/cgroup/system.slice/cpu.max", "max 100000\n"),
+        ("/proc/pressure/cpu", "some avg10=1.25 avg60=0.00 avg300=0.00 total=0\n"),
+        ("/proc/stat", "cpu0 10 0 0 90 0 0 0 0\n"),
+        ("/proc/cpuinfo", "processor\t: 0\nmodel name\t: X\nflags\t\t: fpu\n"),
+        ("/proc/sys/kernel/osrelease", "6.12.0\n"),
+        ("/proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC\n"),
+        ("/proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
+        ("/sys/kernel/debug/sched/preempt", "none voluntary (full) lazy\n"),
+        ("/sys/kernel/btf/vmlinux", "BTF"),
+        ("/sys/kernel/security/lockdown", "none [integrity] confidentiality\n"),
+        ("/sys/kernel/sched_ext/state", "disabled\n"),
+        ("/sys/class/powercap/intel-rapl:0/energy_uj", "5\n"),
+        ("/sys/devices/system/cpu/online", "0\n"),
+    ])
+}
+
+fn of<'a>(findings: &'a [Finding], what: &str) -> &'a Finding {
+    findings.iter().find(|f| f.what == what).unwrap_or_else(|| panic!("no finding on {what}"))
+}
+
+#[test]
+fn a_server_with_everything_can_do_everything() {
+    let findings = server().examine(&ALL);
+    for f in &findings {
+        assert!(matches!(f.answer, Answer::Yes | Answer::Fact), "{f:?}");
+    }
+    assert!(verdict(&findings).contains("uses eBPF"));
+    assert_eq!(of(&findings, "kernel").found, "Linux 6.12.0, tick 1.00 ms (HZ=1000), preemption full");
+    assert_eq!(of(&findings, "topology").found, "X: 1 socket, 1 LLC domain, 1 core, 1 CPU, 1 NUMA node");
+}
+
+#[test]
+fn an_empty_machine_can_do_nothing_and_says_why_and_what_would_help() {
+    let findings = Made::new(&[]).examine(&NONE);
+    assert!(verdict(&findings).contains("cannot see anything"));
+    let noes = findings.iter().filter(|f| f.answer == Answer::No).count();
+    assert!(noes >= 10, "{noes}");
+    assert!(findings.iter().all(|f| f.answer != Answer::Yes), "{findings:?}");
+}
+
+#[test]
+fn whatever_is_not_yes_has_a_reason_and_a_remedy() {
+    for findings in [Made::new(&[]).examine(&NONE), Made::new(&[]).examine(&ALL), server().examine(&NONE)] {
+        for f in findings {
+            let lacks = matches!(f.answer, Answer::No | Answer::Partly);
+            assert_eq!(f.remedy.is_some(), lacks, "{f:?}");
+            assert!(!f.found.is_empty() && f.remedy.as_deref() != Some(""), "{f:?}");
+        }
+    }
+}
+
+#[test]
+fn without_privileges_ebpf_is_told_from_a_kernel_without_it() {
+    let m = server();
+    m.put("/proc/self/status", "CapEff:\t0000000000000000\n");
+    m.put("/proc/sys/kernel/unprivileged_bpf_disabled", "2\n");
+    let findings = m.examine(&Probes { bpf: Err(libc::EPERM), ..ALL });
+    let ebpf = of(&findings, "eBPF");
+    assert_eq!(ebpf.found, "the bpf system call says EPERM, unprivileged BPF is switched off");
+    assert!(ebpf.remedy.as_deref().unwrap().starts_with("run as root"));
+    assert_eq!(of(&findings, "tracing programs").answer, Answer::No);
+    assert_eq!(of(&findings, "affinity (sched_setaffinity)").answer, Answer::Partly);
+    assert!(verdict(&findings).contains("uses schedstat"));
+    let findings = m.examine(&Probes { bpf: Err(libc::ENOSYS), ..ALL });
+    assert_eq!(of(&findings, "eBPF").found, "this kernel has no bpf system call");
+}
+
+#[test]
+fn lockdown_at_confidentiality_forbids_tracing() {
+    let m = server();
+    m.put("/sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
+    assert_eq!(of(&m.examine(&ALL), "tracing programs").answer, Answer::No);
+}
+
+#[test]
+fn a_virtual_machine_without_a_pmu_and_without_steal_is_told_so() {
+    let m = server();
+    m.put("/proc/cpuinfo", "processor\t: 0\nmodel name\t: X\nflags\t\t: fpu hypervisor\n");
+    let findings = m.examine(&NONE);
+    assert!(of(&findings, "hardware counters").found.starts_with("this virtual machine was given no"));
+    assert_eq!(of(&findings, "host steal").answer, Answer::Partly);
+    m.put("/proc/stat", "cpu0 10 0 0 85 0 0 0 5\n");
+    assert_eq!(
+        of(&m.examine(&NONE), "host steal").found,
+        "the host took 50.0 ms since boot (5.00 % of all CPU time)"
+    );
+}
+
+#[test]
+fn the_freezer_names_its_tree_and_falls_back_to_stop_signals() {
+    let m = server();
+    assert_eq!(
+        of(&m.examine(&ALL), "freezer (park)").found,
+        "cgroup.freeze in the v2 tree at /sys/fs/cgroup"
+    );
+    let v1 = "31 23 0:27 / /cg/freezer rw - cgroup cgroup rw,freezer\n32 23 0:28 / /cg/cpu rw - cgroup cgroup rw,cpu\n";
+    m.put("/proc/self/mountinfo", v1);
+    m.put("/cg/freezer/tasks", "");
+    m.put("/cg/cpu/bound/cpu.cfs_quota_us", "5000\n");
+    m.put("/cg/cpu/bound/cpu.cfs_period_us", "10000\n");
+    let findings = m.examine(&ALL);
+    assert_eq!(of(&findings, "freezer (park)").found, "the v1 freezer at /cg/freezer");
+    assert_eq!(of(&findings, "weights (CPU controller)").answer, Answer::Partly);
+    assert!(of(&findings, "CPU quotas").found.contains("such as /bound"));
+    m.put("/proc/self/mountinfo", "");
+    let findings = m.examine(&ALL);
+    assert!(of(&findings, "freezer (park)").found.contains("SIGSTOP is left"));
+    assert!(of(&findings, "weights (CPU controller)").found.contains("nice is left"));
+}
+
+#[test]
+fn a_loaded_scheduler_is_named() {
+    let m = server();
+    m.put("/sys/kernel/sched_ext/state", "enabled\n");
+    m.put("/sys/kernel/sched_ext/root/ops", "scx_lavd\n");
+    assert_eq!(of(&m.examine(&ALL), "sched_ext").remedy.as_deref(), Some("stop scx_lavd first"));
+}
+
+#[test]
+fn this_machine_can_be_examined_twice_with_the_same_answers() {
+    let answers = || -> Vec<(&str, Answer)> {
+        examine(&Root::new("/"), &Probes::ask()).into_iter().map(|f| (f.what, f.answer)).collect()
+    };
+    assert_eq!(answers(), answers());
+}
