@@ -106,6 +106,8 @@ struct Node {
 #[derive(Clone, Debug, Default)]
 struct Task {
     tally: Tally,
+    /// The CPU it runs on.
+    on: Option<u32>,
     /// Node of its memory, once it has computed.
     home: Option<u32>,
     left: Left,
@@ -187,10 +189,13 @@ impl System {
         }
         if let Some(r) = before {
             self.leave(now_ns, cpu, r);
+            let task = &mut self.tasks[r.task as usize];
+            task.on = task.on.filter(|on| *on != cpu);
         }
         let slot = &mut self.slots[cpu as usize];
         (slot.running, slot.progress) = (running, ONE);
         if let Some(r) = running {
+            self.task(r.task).on = Some(cpu);
             self.join(now_ns, cpu, r);
         }
         self.mark(cpu);
@@ -245,12 +250,10 @@ impl System {
 
     /// A task's counters since it started, settled up to `now_ns`; `None` for a task that never ran.
     pub fn counters(&mut self, now_ns: u64, task: u32) -> Option<Counters> {
-        let on = self.slots.iter().position(|s| s.running.is_some_and(|r| r.task == task));
-        if let Some(cpu) = on {
-            self.settle(now_ns, cpu as u32);
+        if let Some(cpu) = self.tasks.get(task as usize)?.on {
+            self.settle(now_ns, cpu);
         }
-        let tally = &self.tasks.get(task as usize)?.tally;
-        tally.counters(self.model.ghz)
+        self.tasks[task as usize].tally.counters(self.model.ghz)
     }
 
     /// Energy so far, per core and for the rest of each package; `None` when the machine file says nothing of power.
