@@ -34,6 +34,17 @@ fn main() {
         }
     };
     eprintln!("started in {:?}", t.elapsed());
+    let known: Vec<u32> = probe.tasks().map(|t| t.tid).collect();
+    for e in std::fs::read_dir("/proc").unwrap().flatten() {
+        if let Ok(pid) = e.file_name().to_string_lossy().parse::<u32>() {
+            for t in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+                let tid: u32 = t.file_name().to_string_lossy().parse().unwrap();
+                if !known.contains(&tid) {
+                    println!("missing {pid} {tid}");
+                }
+            }
+        }
+    }
     let held = stats.then(Probe::count_costs);
     let before = probe.costs();
     let switches = probe.switches();

@@ -58,10 +58,8 @@ pub mod group {
 
 /// Flag of a task: its group was assigned and its children inherit it.
 pub const STICKY: u32 = 1;
-/// Flag of a task: born after the probe was attached.
-pub const NEWBORN: u32 = 2;
 /// Flag of a task: a kernel thread.
-pub const KTHREAD: u32 = 4;
+pub const KTHREAD: u32 = 2;
 
 /// A group's share of a task's steal.
 #[repr(C)]
@@ -114,7 +112,7 @@ pub struct TaskRec {
     pub tid: u32,
     /// Its group.
     pub group: u32,
-    /// [`STICKY`], [`NEWBORN`], [`KTHREAD`].
+    /// [`STICKY`], [`KTHREAD`].
     pub flags: u32,
     /// Its [`state`].
     pub state: u32,
@@ -140,7 +138,7 @@ pub struct TaskRec {
     pub stretches: [u32; BUCKETS],
     /// Sums up to `edge_ns`.
     pub snap: Acc,
-    /// When it was born, or the probe attached.
+    /// When its account begins: its birth, or the start of the probe.
     pub born_ns: u64,
     /// Unique over the probe's life.
     pub serial: u32,

@@ -188,6 +188,7 @@ impl Probe {
         };
         probe.control_word(&probe.data().control.start_ns).store(clock(), Ordering::SeqCst);
         probe.take_stock()?;
+        probe.control_word(&probe.data().control.stocked).store(1, Ordering::SeqCst);
         Ok(probe)
     }
 

@@ -12,6 +12,8 @@
 //! | [`target`] | what a user names (a PID, a cgroup, a VM, everything) as a [`Subject`](target::Subject) |
 //! | [`tenants`], [`clock`] | numbers for tenants; the clocks |
 //! | [`schedstat_host`] | the live host without privileges: the ledger from `schedstat` |
+//! | [`probe`] | the live host through eBPF |
+//! | [`watcher`] | one or the other, whichever can be had |
 //! | [`doctor`] | what can be seen and done here, and why not |
 //! | [`launch`] | a command held before its first instruction until a watcher is armed |
 //! | [`interrupt`] | Ctrl-C noted, so that a verb can print what it has |
@@ -31,5 +33,6 @@ pub mod schedstat_host;
 pub mod target;
 pub mod tenants;
 pub mod topology;
+pub mod watcher;
 
 pub use root::{ReadError, Root};

@@ -20,6 +20,7 @@
 //! | [`counters`] | hardware events of a task; absent is not zero |
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
 //! | [`observation`] | what a host saw in one window |
+//! | [`recording`] | consecutive windows, summed and as a timeline |
 //! | [`action`] | the five knobs, actions and their outcomes |
 //! | [`host`], [`policy`] | the two traits |
 //! | [`conformance`] | one suite that every host and every policy must pass |
@@ -39,6 +40,7 @@ pub mod ledger;
 pub mod machine;
 pub mod observation;
 pub mod policy;
+pub mod recording;
 pub mod tenant;
 pub mod trace;
 pub mod workload;
@@ -53,5 +55,6 @@ pub use ledger::{Ledger, Parts};
 pub use machine::{CpuId, Distance, Machine};
 pub use observation::Observation;
 pub use policy::{Decision, Policy};
+pub use recording::Recording;
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};
 pub use trace::Trace;

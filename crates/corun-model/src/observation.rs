@@ -164,6 +164,9 @@ pub struct Loss {
     pub events: u64,
     /// Task time that fell into no category, in nanoseconds.
     pub unknown_ns: u64,
+    /// Task time that an earlier window put into one category and that turned out later to belong to another (the
+    /// kernel told of a switch late or not at all), in nanoseconds. It stays where it was first put.
+    pub revised_ns: u64,
     /// Tasks that could not be followed because the table of tasks was full.
     pub untracked_tasks: u64,
     /// Tasks that are in their tenant's sums but not listed one by one.
@@ -227,6 +230,7 @@ impl Observation {
         };
         self.loss.events += next.loss.events;
         self.loss.unknown_ns += next.loss.unknown_ns;
+        self.loss.revised_ns += next.loss.revised_ns;
         self.loss.untracked_tasks += next.loss.untracked_tasks;
         self.loss.unlisted_tasks += next.loss.unlisted_tasks;
         for u in &next.unavailable {

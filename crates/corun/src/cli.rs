@@ -17,6 +17,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Doctor(cmd::doctor::Args),
+    Profile(cmd::profile::Args),
     Load(cmd::load::Args),
 }
 
@@ -28,6 +30,8 @@ pub struct Usage(pub String);
 /// Runs the command line and returns the exit code.
 pub fn main() -> ExitCode {
     let done = match Cli::parse().verb {
+        Verb::Doctor(args) => cmd::doctor::run(args),
+        Verb::Profile(args) => cmd::profile::run(args),
         Verb::Load(args) => cmd::load::run(args),
     };
     done.unwrap_or_else(|error| {

@@ -26,7 +26,8 @@
  *
  * Limits
  *   - Some tasks' switches never reach the tracepoint (seen with threads of PID 1 in virtual machines). The next
- *     switch on that CPU betrays it (prev is not who was seen last) and the interval becomes UNKNOWN.
+ *     switch on that CPU betrays it (prev is not who was seen last) and the stretch between becomes UNKNOWN. A
+ *     wake-up that was not told of counts as blocked until the task runs.
  *   - Interrupts are part of the task they interrupt, as everywhere in the kernel's own accounts.
  *   - A throttled interval is taken to be the first part of the wait it lies in.
  *
@@ -179,7 +180,8 @@ static __noinline struct task_rec *new_task_rec(struct task_struct *p)
 	t->tgid = BPF_CORE_READ(p, tgid);
 	t->flags = BPF_CORE_READ(p, flags) & PF_KTHREAD ? KTHREAD : 0;
 	t->cpu = BPF_CORE_READ(p, thread_info.cpu);
-	t->since_ns = t->began_ns = t->born_ns = control.start_ns;
+	/* Whoever was not there when stock was taken is new, or hidden from it: its account begins now. */
+	t->since_ns = t->began_ns = t->born_ns = control.stocked ? bpf_ktime_get_ns() : control.start_ns;
 	t->group = resolve_group(p);
 	bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
 	if (__sync_val_compare_and_swap(home, 0, slot) != 0) { /* the task iterator and an event met */
@@ -429,6 +431,11 @@ static __always_inline void roll(struct task_rec *t, struct task_struct *p, u64 
 }
 
 /* The task's first event tells what it had been doing since the start. */
+static __always_inline u32 before_first_event(struct task_rec *t)
+{
+	return t->guess > NEVER && t->guess < STATES ? t->guess : BLOCK_OTHER;
+}
+
 static __always_inline void first_event(struct task_rec *t, u32 was)
 {
 	if (t->state == NEVER)
@@ -562,19 +569,40 @@ static __noinline void close_cpu_window(struct cpu_rec *c, u64 edge)
 	c->edge_ns = edge;
 }
 
-/* Someone other than the last one seen is leaving: what happened in between, nobody told. */
-static __noinline void surprise(struct cpu_rec *c, struct task_struct *prev, u64 now)
+/*
+ * Someone other than the last one seen is leaving. The one seen last left, and this one came, at an unknown moment
+ * since the last switch that was told of: for both, that stretch is UNKNOWN, and what they did before stands. What the
+ * one seen last does now, its next event will tell, as for a task without events.
+ */
+static __noinline void surprise(struct cpu_rec *c, u32 cpu, struct task_struct *p, struct task_rec *t, u64 now)
 {
 	struct task_rec *lost = c->tid ? task_rec(c->tid) : NULL;
+	u64 from = c->since_ns;
 
 	__sync_fetch_and_add(&losses.surprises, 1);
 	relabel(c, GROUP_UNKNOWN);
-	c->cur.unknown_ns += now - c->since_ns;
-	c->since_ns = now;
-	if (lost && lost->state == RUN) {
+	if (now > from) {
+		c->cur.unknown_ns += now - from;
+		c->since_ns = now;
+	}
+	if (lost && lost->state == RUN && lost->cpu == cpu) {
 		begin_write(lost);
 		lost->state = UNKNOWN;
+		account(lost, now);
+		lost->guess = BLOCK_OTHER;
+		enter(lost, NEVER, now);
 		end_write(lost);
+	}
+	if (t && t->state != RUN) {
+		begin_write(t);
+		first_event(t, before_first_event(t));
+		roll(t, p, from);
+		if (t->state == WAIT)
+			account_wait(t, p, cpu_rec(t->cpu), from);
+		else
+			account(t, from);
+		enter(t, UNKNOWN, from);
+		end_write(t);
 	}
 }
 
@@ -607,7 +635,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (c->edge_ns != control.edge_ns && now >= control.edge_ns)
 		close_cpu_window(c, control.edge_ns);
 	if (c->tid != prev_tid)
-		surprise(c, prev, now);
+		surprise(c, cpu, prev, t, now);
 	else if (t && t->group != c->group) /* user space assigned it to another group while it ran */
 		relabel(c, t->group);
 	account_cpu(c, now);
@@ -618,8 +646,6 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 		begin_write(t);
 		first_event(t, RUN);
-		if (t->state != RUN)
-			t->state = UNKNOWN;
 		roll(t, prev, now);
 		account(t, now);
 		t->stretches[bucket_of(now - t->began_ns)]++;
@@ -651,7 +677,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		if (t) {
 			begin_write(t);
 			first_event(t, WAIT);
-			if (t->state != WAIT)
+			if (t->state == RUN) /* its switch-out elsewhere was not told of */
 				t->state = UNKNOWN;
 			t->cpu = cpu;
 			roll(t, next, now);
@@ -698,7 +724,7 @@ int BPF_PROG(on_wakeup, struct task_struct *p)
 	if (!t || t->state == RUN || t->state == WAIT)
 		return 0;
 	begin_write(t);
-	first_event(t, t->guess >= BLOCK_FUTEX ? t->guess : BLOCK_OTHER);
+	first_event(t, before_first_event(t));
 	roll(t, p, now);
 	account(t, now);
 	becomes_runnable(p, t, now);
@@ -721,7 +747,6 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 	if (!t)
 		return 0;
 	begin_write(t);
-	t->flags |= NEWBORN;
 	t->born_ns = now;
 	if (from && (from->flags & STICKY)) {
 		t->flags |= STICKY;
@@ -752,8 +777,7 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 		return 0;
 	distance = a->core == b->core ? 0 : a->llc == b->llc ? 1 : a->socket == b->socket ? 2 : 3;
 	begin_write(t);
-	if (t->state == NEVER && p->on_rq)
-		t->state = WAIT;
+	first_event(t, p->on_rq ? WAIT : before_first_event(t));
 	roll(t, p, now);
 	if (t->state == WAIT) { /* what it waited so far, it waited on the old CPU */
 		account_wait(t, p, cpu_rec(from), now);

@@ -41,8 +41,7 @@ enum group {
 
 enum task_flags {
 	STICKY = 1, /* group was assigned by user space; children inherit it */
-	NEWBORN = 2, /* born after the probe was attached */
-	KTHREAD = 4,
+	KTHREAD = 2,
 };
 
 struct culprit {
@@ -82,7 +81,7 @@ struct task_rec {
 	u32 waits[BUCKETS];
 	u32 stretches[BUCKETS];
 	struct acc snap; /* `cur` as it was at `edge_ns` */
-	u64 born_ns;
+	u64 born_ns; /* its account begins here: its birth, or the start */
 	u32 serial; /* tells two users of one slot apart */
 	u32 tgid;
 	char comm[16];
@@ -157,6 +156,7 @@ struct control {
 	u64 start_ns; /* handlers do nothing before: nothing is known of that time */
 	u64 edge_ns; /* the newest window edge */
 	u64 stop_ns; /* handlers do nothing from here on */
+	u64 stocked; /* whether stock has been taken of the tasks that were there at the start */
 };
 
 /* Written by the probe. */

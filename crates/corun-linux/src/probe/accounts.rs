@@ -45,7 +45,7 @@ pub(super) struct Share {
     pub waits: Histogram,
     /// Lengths of stretches on a CPU.
     pub stretches: Histogram,
-    /// Nanoseconds that had to be moved because an event came later than its clock (a paused virtual CPU).
+    /// Nanoseconds that an earlier window put into another category than turned out later.
     pub moved_ns: u64,
 }
 
@@ -137,11 +137,6 @@ impl Sums {
     /// Forgets who the culprits were; the time stays, under `others`.
     pub(super) fn forget_culprits(&mut self) {
         self.others_ns += std::mem::take(&mut self.culprits).values().sum::<u64>();
-    }
-
-    /// All the time in these sums, in nanoseconds.
-    pub(super) fn total_ns(&self) -> u64 {
-        self.ns.iter().sum()
     }
 
     /// What came to these sums since `base`, an earlier reading of the same task.
@@ -252,7 +247,7 @@ mod tests {
     #[test]
     fn an_open_interval_reaches_to_the_edge() {
         let sums = Sums::at(&rec(state::RUN, 1000), 1300, nobody);
-        assert_eq!((sums.ns[state::RUN], sums.total_ns()), (400, 450));
+        assert_eq!((sums.ns[state::RUN], sums.ns.iter().sum::<u64>()), (400, 450));
     }
 
     #[test]

@@ -287,12 +287,6 @@ impl LiveHost {
         let nothing = Sums::default();
         let base = self.bases.get(&rec.serial).map_or(&nothing, |b| &b.sums);
         let born_ns = rec.born_ns.max(window.start_ns);
-        let is_new = rec.flags & layout::NEWBORN != 0 || window.start_ns <= self.probe.start_ns();
-        if !self.bases.contains_key(&rec.serial) && !is_new {
-            // It found no room when the probe took stock, and its record knows nothing of this window.
-            window.loss.untracked_tasks += 1;
-            return;
-        }
         let lifetime_ns = until_ns.saturating_sub(born_ns);
         if lifetime_ns == 0 {
             return;
@@ -306,9 +300,7 @@ impl LiveHost {
             window.loss.events += 1;
             return;
         }
-        if share.moved_ns > 0 {
-            window.loss.events += 1;
-        }
+        window.loss.revised_ns += share.moved_ns;
         let Some(account) = self.account(&share, lifetime_ns) else {
             window.loss.events += 1;
             return;

@@ -301,6 +301,7 @@ fn loss(meta: &ProfileMeta, seen: &Observation) -> schema::Loss {
     schema::Loss {
         events: seen.loss.events,
         unknown_ns: seen.loss.unknown_ns,
+        revised_ns: seen.loss.revised_ns,
         untracked_tasks: seen.loss.untracked_tasks,
         unlisted_tasks: seen.loss.unlisted_tasks,
         trace_events: meta.trace_lost,

@@ -393,6 +393,9 @@ pub struct Loss {
     pub events: u64,
     /// Task time that fell into no category.
     pub unknown_ns: u64,
+    /// Task time that a part of the window put into one category and that turned out later to belong to another.
+    #[serde(default)]
+    pub revised_ns: u64,
     /// Tasks that could not be followed.
     #[serde(default)]
     pub untracked_tasks: u64,

@@ -120,6 +120,9 @@ pub fn lost(report: &ProfileReport) -> String {
     if l.unknown_ns > 0 {
         said.push(format!("{} of task time", human_ns(l.unknown_ns)));
     }
+    if l.revised_ns > 0 {
+        said.push(format!("{} in the wrong category", human_ns(l.revised_ns)));
+    }
     if l.untracked_tasks > 0 {
         said.push(format!("{} not followed", count(l.untracked_tasks, "task")));
     }

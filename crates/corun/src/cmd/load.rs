@@ -20,8 +20,8 @@ Examples:
   corun load hubench --duration 5s --json report.json
   corun load workloads/barrier-block.toml               any of these, or a real command, from a file
 
-Ctrl-C or SIGTERM ends a load, and its report is still printed. Two runs do the same work if they have the
-same seed and --loops-per-ms: give a co-run the pace that the report of its solo run names.";
+Ctrl-C or SIGTERM ends a load; its report is still printed. Two runs do the same work if they have
+the same seed and --loops-per-ms: give a co-run the pace that the report of its solo run names.";
 
 /// Make interference, or run a parallel program with known behaviour
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use corun_load::affinity;
-use corun_model::duration::{human_bytes, human_ns, parse_bytes, parse_ns};
+use corun_model::duration::{parse_bytes, parse_ns};
 use corun_model::workload::{
     Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };
@@ -24,7 +24,7 @@ impl FromStr for Ns {
 
 impl Display for Ns {
     fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
-        f.write_str(&human_ns(self.0))
+        f.write_str(&as_typed(self.0, &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)]))
     }
 }
 
@@ -41,7 +41,15 @@ impl FromStr for Bytes {
 
 impl Display for Bytes {
     fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
-        f.write_str(&human_bytes(self.0))
+        f.write_str(&as_typed(self.0, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)]))
+    }
+}
+
+/// A value in the largest unit that divides it, as one would type it: `50us`, `64KiB`.
+fn as_typed(value: u64, units: &[(&str, u64)]) -> String {
+    match units.iter().find(|(_, scale)| value > 0 && value % scale == 0) {
+        Some((unit, scale)) => format!("{}{unit}", value / scale),
+        None => value.to_string(),
     }
 }
 
@@ -287,6 +295,13 @@ mod tests {
         );
         assert_eq!((program.spin, program.grain, program.footprint), (5_000, 500_000, 65_536));
         assert_eq!(program.cpus, [1, 0]);
+    }
+
+    #[test]
+    fn defaults_are_shown_as_one_would_type_them() {
+        let shown = [Ns(50_000), Ns(1_500_000), Ns(2_000_000_000), Ns(0), Ns(7)].map(|ns| ns.to_string());
+        assert_eq!(shown, ["50us", "1500us", "2s", "0", "7ns"]);
+        assert_eq!([Bytes(65_536), Bytes(0)].map(|b| b.to_string()), ["64KiB", "0"]);
     }
 
     #[test]

@@ -1,0 +1,156 @@
+//! A live host, whichever way it can see: eBPF where that is allowed, `schedstat` where not.
+
+use crate::probe::{LiveError, LiveHost, LiveOptions};
+use crate::root::Root;
+use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
+use crate::target::Subject;
+use corun_model::observation::Unavailable;
+use corun_model::{Action, Host, HostError, Machine, Observation, Outcome, TenantId, Trace};
+use thiserror::Error;
+
+/// How to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The probe: exact ledger, exact culprits. Needs root (or CAP_BPF and CAP_PERFMON).
+    Ebpf,
+    /// The kernel's own per-task sums: no privilege, no culprits.
+    Schedstat,
+}
+
+/// This machine, seen one way or the other.
+pub enum Watcher {
+    /// Through the probe.
+    Ebpf(Box<LiveHost>),
+    /// Through `schedstat`.
+    Schedstat(Box<SchedstatHost>),
+}
+
+/// The machine cannot be watched.
+#[derive(Debug, Error)]
+pub enum WatchError {
+    /// The probe was asked for by name and cannot be had.
+    #[error("eBPF cannot be used: {0}; `corun doctor` says why, `--source schedstat` does without")]
+    Ebpf(#[source] LiveError),
+    /// `schedstat` was asked for by name and cannot be had.
+    #[error(transparent)]
+    Schedstat(#[from] SchedstatError),
+    /// Neither way works.
+    #[error("this machine cannot be watched: eBPF: {ebpf}; schedstat: {schedstat}")]
+    Neither {
+        /// Why not with the probe.
+        ebpf: LiveError,
+        /// Why not without.
+        schedstat: SchedstatError,
+    },
+}
+
+impl Watcher {
+    /// Starts watching in the best way there is, or in the one asked for. The second result says what cannot be
+    /// seen because of the way that was taken.
+    ///
+    /// # Errors
+    /// [`WatchError`] when no way works.
+    pub fn start(
+        root: &Root,
+        options: LiveOptions,
+        wanted: Option<Source>,
+    ) -> Result<(Watcher, Vec<Unavailable>), WatchError> {
+        let subject = options.subject.clone();
+        let ebpf = match wanted {
+            Some(Source::Schedstat) => None,
+            _ => Some(LiveHost::start(root, options)),
+        };
+        match (ebpf, wanted) {
+            (Some(Ok(host)), _) => Ok((Watcher::Ebpf(Box::new(host)), Vec::new())),
+            (Some(Err(e)), Some(Source::Ebpf)) => Err(WatchError::Ebpf(e)),
+            (Some(Err(ebpf)), _) => match Watcher::schedstat(root, subject) {
+                Ok(host) => Ok((host, vec![no_culprits(&format!("eBPF cannot be used here: {ebpf}"))])),
+                Err(schedstat) => Err(WatchError::Neither { ebpf, schedstat }),
+            },
+            (None, _) => {
+                Ok((Watcher::schedstat(root, subject)?, vec![no_culprits("schedstat was asked for")]))
+            }
+        }
+    }
+
+    fn schedstat(root: &Root, subject: Subject) -> Result<Watcher, SchedstatError> {
+        let options = Options { root: root.clone(), ..Options::new(subject) };
+        Ok(Watcher::Schedstat(Box::new(SchedstatHost::new(options)?)))
+    }
+
+    /// The way that was taken.
+    pub fn source(&self) -> Source {
+        match self {
+            Watcher::Ebpf(_) => Source::Ebpf,
+            Watcher::Schedstat(_) => Source::Schedstat,
+        }
+    }
+
+    /// The subject's tenant; `None` when everybody is watched alike.
+    pub fn subject(&self) -> Option<TenantId> {
+        match self {
+            Watcher::Ebpf(host) => host.subject(),
+            Watcher::Schedstat(host) => host.subject(),
+        }
+    }
+
+    /// Whether any task of the subject is left.
+    pub fn subject_lives(&self) -> bool {
+        match self {
+            Watcher::Ebpf(host) => !host.subject_ended(),
+            Watcher::Schedstat(host) => host.subject_lives(),
+        }
+    }
+
+    /// Switches and wake-ups since the last call; empty without the probe.
+    pub fn take_trace(&mut self) -> Trace {
+        match self {
+            Watcher::Ebpf(host) => host.take_trace(),
+            Watcher::Schedstat(_) => Trace::default(),
+        }
+    }
+
+    fn host(&self) -> &dyn Host {
+        match self {
+            Watcher::Ebpf(host) => host.as_ref(),
+            Watcher::Schedstat(host) => host.as_ref(),
+        }
+    }
+
+    fn host_mut(&mut self) -> &mut dyn Host {
+        match self {
+            Watcher::Ebpf(host) => host.as_mut(),
+            Watcher::Schedstat(host) => host.as_mut(),
+        }
+    }
+}
+
+fn no_culprits(why: &str) -> Unavailable {
+    Unavailable { what: "culprits".into(), why: format!("{why}; who held the CPU is not known") }
+}
+
+impl Host for Watcher {
+    fn machine(&self) -> &Machine {
+        self.host().machine()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.host().now_ns()
+    }
+
+    fn advance(&mut self, ns: u64) -> Result<(), HostError> {
+        self.host_mut().advance(ns)
+    }
+
+    fn observe(&mut self) -> Result<Observation, HostError> {
+        self.host_mut().observe()
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        self.host_mut().apply(action)
+    }
+
+    fn undo_all(&mut self) -> Result<(), HostError> {
+        self.host_mut().undo_all()
+    }
+}

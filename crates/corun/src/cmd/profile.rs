@@ -1,0 +1,403 @@
+//! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
+
+use crate::cli::Usage;
+use anyhow::Context;
+use corun_linux::clock::process_cpu_ns;
+use corun_linux::interrupt::Interrupt;
+use corun_linux::launch::{self, Held, Running};
+use corun_linux::probe::LiveOptions;
+use corun_linux::target::{Subject, TargetError};
+use corun_linux::watcher::{Source, Watcher};
+use corun_linux::Root;
+use corun_model::duration::parse_ns;
+use corun_model::observation::Unavailable;
+use corun_model::{Host, Recording, Trace};
+use corun_report::output::write_file;
+use corun_report::progress::Progress;
+use corun_report::{describe, html, json, perfetto, terminal, ProfileMeta, ProfileReport, SelfCost};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  corun profile -- make -j4                          a command, followed from its first instruction
+  corun profile --html report.html -- ./solver in.dat
+  corun profile -p 1234 --for 10s --json report.json a process, with its threads and children
+  corun profile --cgroup nginx.service --for 30s     a container, unit, pod or Slurm step
+  corun profile --vm web1 --for 10s                  a virtual machine's vCPUs
+  corun profile --all --for 5s                       everybody: who steals from whom
+
+Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.";
+
+/// Show where a program's time went, and who took it
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Stop after this time, such as 10s [default: when the command ends, or at Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_ns)]
+    length_ns: Option<u64>,
+    /// Write the report as JSON (schema corun.profile/1); `-` is standard output, instead of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report as one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write every context switch as a trace for ui.perfetto.dev (needs eBPF)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
+    #[arg(long, value_enum, default_value = "auto")]
+    source: SourceFlag,
+    /// Tasks that can be followed at a time [default: four times those there are, at least 16384]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
+    max_tasks: Option<u32>,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Whom to watch: exactly one of these.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Target {
+    /// A running process, with all its threads and descendants; several with commas
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pid: Option<Vec<u32>>,
+    /// A cgroup: its path, the end of it, or the name of a unit, container, pod or Slurm step
+    #[arg(long, value_name = "NAME")]
+    cgroup: Option<String>,
+    /// A virtual machine: its name, or the PID of its QEMU
+    #[arg(long, value_name = "NAME")]
+    vm: Option<String>,
+    /// Everybody on the machine
+    #[arg(long)]
+    all: bool,
+    /// A command to run and watch
+    #[arg(last = true, value_name = "CMD")]
+    command: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SourceFlag {
+    Auto,
+    Ebpf,
+    Schedstat,
+}
+
+impl SourceFlag {
+    fn wanted(self) -> Option<Source> {
+        match self {
+            SourceFlag::Auto => None,
+            SourceFlag::Ebpf => Some(Source::Ebpf),
+            SourceFlag::Schedstat => Some(Source::Schedstat),
+        }
+    }
+}
+
+/// A subject, and the command that is held until the watcher is armed.
+struct Armed {
+    subject: Subject,
+    target: String,
+    held: Option<Held>,
+}
+
+/// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so some 30 M switches a second fit.
+const TRACE_BYTES: u32 = 16 << 20;
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.trace.is_some() && matches!(args.source, SourceFlag::Schedstat) {
+        return Err(Usage("--trace needs eBPF, schedstat has no switches; drop one of the two".into()).into());
+    }
+    let root = Root::new("/");
+    let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
+    let armed = arm(&root, args.target)?;
+    let options = LiveOptions {
+        trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
+        max_tasks: args.max_tasks,
+        ..LiveOptions::new(armed.subject)
+    };
+    let cost = Cost::start();
+    let (mut watcher, unavailable) = Watcher::start(&root, options, args.source.wanted())?;
+    let running = match armed.held.map(Held::release).transpose() {
+        Ok(running) => running,
+        Err(e) if e.is_usage() => return Err(Usage(e.to_string()).into()),
+        Err(e) => return Err(e.into()),
+    };
+    let progress = Progress::time("measuring", args.length_ns, args.quiet);
+    let mut watch = Watch {
+        watcher: &mut watcher,
+        running,
+        cost,
+        recording: Recording::default(),
+        trace: Trace::default(),
+    };
+    let ended = watch.until(args.length_ns, interrupt, &progress)?;
+    drop(progress);
+    let Watch { running, cost, recording, trace, .. } = watch;
+    let status = match (ended, running) {
+        (Ended::Command, Some(running)) => Some(running.wait().context("collecting the command")?),
+        _ => None,
+    };
+    let meta = meta(&watcher, armed.target, status, &cost, &ended, trace_lost(&args.trace, &trace));
+    let report = report(&watcher, &recording, &meta, unavailable)?;
+    let written = write(&report, &recording, &watcher, &trace, [&args.json, &args.html, &args.trace]);
+    written?;
+    Ok(status.map_or(ExitCode::SUCCESS, |s| ExitCode::from(launch::exit_code(s))))
+}
+
+fn arm(root: &Root, target: Target) -> anyhow::Result<Armed> {
+    let named = |subject: Result<Subject, TargetError>, target: String| match subject {
+        Ok(subject) => Ok(Armed { subject, target, held: None }),
+        Err(TargetError::Read(e)) => Err(anyhow::Error::from(e)),
+        Err(e) => Err(Usage(e.to_string()).into()),
+    };
+    match target {
+        Target { pid: Some(pids), .. } => {
+            let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+            named(Subject::processes(root, &pids), format!("pid {}", list.join(", ")))
+        }
+        Target { cgroup: Some(name), .. } => named(Subject::cgroup(root, &name), format!("cgroup {name}")),
+        Target { vm: Some(name), .. } => named(Subject::vm(root, &name), format!("vm {name}")),
+        Target { command: Some(argv), .. } => {
+            let (program, arguments) = argv.split_first().context("the command is empty")?;
+            let mut command = Command::new(program);
+            command.args(arguments);
+            let held = Held::start(command)?;
+            let subject = Subject::command(held.pid(), program);
+            Ok(Armed { subject, target: argv.join(" "), held: Some(held) })
+        }
+        Target { all: true, .. } => {
+            Ok(Armed { subject: Subject::All, target: "everybody".into(), held: None })
+        }
+        _ => Err(Usage("name whom to watch: -p PID, --cgroup, --vm, --all or -- CMD".into()).into()),
+    }
+}
+
+/// Why a measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Command,
+    TimeIsUp,
+    SubjectGone,
+    Interrupted,
+}
+
+/// A measurement under way.
+struct Watch<'a> {
+    watcher: &'a mut Watcher,
+    running: Option<Running>,
+    cost: Cost,
+    recording: Recording,
+    trace: Trace,
+}
+
+impl Watch<'_> {
+    /// Records windows until the command ends, the time is up, the subject is gone or a signal comes.
+    fn until(
+        &mut self,
+        length_ns: Option<u64>,
+        interrupt: Interrupt,
+        progress: &Progress,
+    ) -> anyhow::Result<Ended> {
+        let begin_ns = self.watcher.now_ns();
+        let end_ns = length_ns.map(|ns| begin_ns + ns);
+        let mut slot = Slot::default();
+        loop {
+            let ended = self.wait(slot.length, end_ns, interrupt)?;
+            let began = Instant::now();
+            let window = self.watcher.observe()?;
+            slot.learn(began.elapsed());
+            self.recording.push(window);
+            let more = self.watcher.take_trace();
+            self.trace.events.extend(more.events);
+            self.trace.tasks.extend(more.tasks);
+            self.trace.lost = more.lost;
+            self.cost.sample(self.watcher);
+            progress.elapsed(self.watcher.now_ns() - begin_ns);
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Lets one slot pass, or less if something ends the measurement.
+    fn wait(
+        &mut self,
+        slot: Duration,
+        end_ns: Option<u64>,
+        interrupt: Interrupt,
+    ) -> anyhow::Result<Option<Ended>> {
+        let slot_end_ns = self.watcher.now_ns() + slot.as_nanos() as u64;
+        loop {
+            let now_ns = self.watcher.now_ns();
+            let left_ns = slot_end_ns.min(end_ns.unwrap_or(u64::MAX)).saturating_sub(now_ns);
+            let piece = Duration::from_nanos(left_ns).min(Duration::from_millis(20));
+            match &self.running {
+                Some(running) if running.ended_within(piece) => return Ok(Some(Ended::Command)),
+                Some(_) => self.watcher.advance(0)?,
+                None => self.watcher.advance(piece.as_nanos() as u64)?,
+            }
+            if interrupt.came() {
+                // The terminal has sent it to the command too: let that end first, if it will.
+                let ended = self.running.as_ref().is_some_and(|r| r.ended_within(Duration::from_secs(1)));
+                return Ok(Some(if ended { Ended::Command } else { Ended::Interrupted }));
+            }
+            let now_ns = self.watcher.now_ns();
+            if end_ns.is_some_and(|end| now_ns >= end) {
+                return Ok(Some(Ended::TimeIsUp));
+            }
+            if self.running.is_none() && !self.watcher.subject_lives() {
+                return Ok(Some(Ended::SubjectGone));
+            }
+            if now_ns >= slot_end_ns {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// How long a slot of the timeline is: 100 ms, or longer where observing is expensive, so that it stays below 2 %
+/// of a CPU.
+struct Slot {
+    length: Duration,
+}
+
+impl Default for Slot {
+    fn default() -> Slot {
+        Slot { length: Duration::from_millis(100) }
+    }
+}
+
+impl Slot {
+    fn learn(&mut self, cost: Duration) {
+        // Some 0.7 ms of the cost is waiting for the edge to pass.
+        self.length = self.length.max(50 * cost.saturating_sub(Duration::from_millis(1)));
+    }
+}
+
+/// What measuring costs: corun's own CPU time, and the probe's by the kernel's count over the first half second
+/// (counting costs some itself, so it does not go on).
+struct Cost {
+    cpu_ns_before: u64,
+    counting: Option<std::os::fd::OwnedFd>,
+    began: Instant,
+    before: Option<(u64, u64)>,
+    ns_per_switch: Option<u64>,
+}
+
+impl Cost {
+    fn start() -> Cost {
+        Cost {
+            cpu_ns_before: process_cpu_ns(),
+            counting: corun_bpf::Probe::count_costs(),
+            began: Instant::now(),
+            before: None,
+            ns_per_switch: None,
+        }
+    }
+
+    fn sample(&mut self, watcher: &Watcher) {
+        let (Watcher::Ebpf(host), Some(_)) = (watcher, &self.counting) else { return };
+        let (ns, switches) = (host.probe_cost().1, host.switches());
+        let (ns_before, switches_before) = *self.before.get_or_insert((0, 0));
+        if switches > switches_before {
+            self.ns_per_switch = Some((ns - ns_before) / (switches - switches_before));
+        }
+        if self.began.elapsed() > Duration::from_millis(500) {
+            self.counting = None;
+        }
+    }
+}
+
+fn trace_lost(wanted: &Option<PathBuf>, trace: &Trace) -> Option<u64> {
+    wanted.as_ref().map(|_| trace.lost)
+}
+
+fn meta(
+    watcher: &Watcher,
+    target: String,
+    status: Option<ExitStatus>,
+    cost: &Cost,
+    ended: &Ended,
+    trace_lost: Option<u64>,
+) -> ProfileMeta {
+    let mut notes = Vec::new();
+    match ended {
+        Ended::Interrupted => notes.push("interrupted: this is what was seen until then".to_owned()),
+        Ended::SubjectGone => notes.push("the subject ended before the time was up".to_owned()),
+        Ended::Command | Ended::TimeIsUp => {}
+    }
+    ProfileMeta {
+        host: corun_report::Host::Live,
+        source: match watcher.source() {
+            Source::Ebpf => corun_report::Source::Ebpf,
+            Source::Schedstat => corun_report::Source::Schedstat,
+        },
+        target,
+        machine: describe(watcher.machine()),
+        cpus: watcher.machine().cpu_count() as u64,
+        date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string()),
+        exit_status: status.map(|s| i32::from(launch::exit_code(s))),
+        self_cost: SelfCost {
+            cpu_ns: Some(process_cpu_ns() - cost.cpu_ns_before),
+            ns_per_switch: cost.ns_per_switch,
+            layout: layout(),
+        },
+        trace_lost,
+        notes,
+    }
+}
+
+/// How processes are grouped for fair shares here: every share in the report depends on it.
+fn layout() -> Option<String> {
+    let autogroup = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?;
+    Some(match autogroup.trim() {
+        "1" => "autogroup on: sessions share the CPU equally, then the tasks in each".into(),
+        _ => "autogroup off: tasks share the CPU by weight, cgroups first".into(),
+    })
+}
+
+fn report(
+    watcher: &Watcher,
+    recording: &Recording,
+    meta: &ProfileMeta,
+    unavailable: Vec<Unavailable>,
+) -> anyhow::Result<ProfileReport> {
+    let mut whole = recording.whole().cloned().context("nothing was seen")?;
+    whole.unavailable.extend(unavailable);
+    let subject = watcher.subject().map_or(corun_report::Subject::All, corun_report::Subject::Tenant);
+    Ok(ProfileReport::new(meta, &whole, subject, recording.timeline()))
+}
+
+/// Writes what was asked for; the terminal comes last, so that it is there even when a file could not be written.
+fn write(
+    report: &ProfileReport,
+    recording: &Recording,
+    watcher: &Watcher,
+    trace: &Trace,
+    [json_file, html_file, trace_file]: [&Option<PathBuf>; 3],
+) -> anyhow::Result<()> {
+    let mut done = Ok(());
+    let mut file = |path: &Option<PathBuf>, bytes: &dyn Fn() -> Vec<u8>| {
+        if let (Some(path), Ok(())) = (path, &done) {
+            done = write_file(path, &bytes());
+        }
+    };
+    let subject = watcher.subject().map_or(corun_report::Subject::All, corun_report::Subject::Tenant);
+    file(json_file, &|| json::write(report).into_bytes());
+    file(html_file, &|| html::render(report).into_bytes());
+    file(trace_file, &|| perfetto::encode(trace, recording.timeline(), subject));
+    if json_file.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        print!("{}", terminal::render(report, &terminal::Style::of_stdout()));
+        for path in [json_file, html_file, trace_file].into_iter().flatten() {
+            if done.is_ok() {
+                println!("wrote {}", path.display());
+            }
+        }
+    }
+    done.map_err(anyhow::Error::from)
+}
