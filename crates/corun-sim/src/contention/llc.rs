@@ -139,7 +139,7 @@ impl Domain {
         (m.share() - m.evaluated).abs() >= STEP * 0.75
     }
 
-    /// When the first member's share will have moved by [`STEP`]; `u64::MAX` when none will.
+    /// When the first member's share will have moved noticeably (`STEP`); `u64::MAX` when none will.
     pub fn wake_ns(&self) -> u64 {
         let inserted: f64 = self.members.iter().map(|m| m.reuse + m.stream).sum();
         let full = self.filled >= self.capacity * 0.999;
