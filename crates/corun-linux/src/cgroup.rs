@@ -102,11 +102,6 @@ impl Cgroups {
         Ok(Cgroups { root: root.clone(), trees })
     }
 
-    /// Whether there is such a file in a tree, given its path on the machine.
-    pub fn has(&self, file: &Path) -> bool {
-        self.root.has(file)
-    }
-
     /// All trees, in the order of their mounts.
     pub fn trees(&self) -> &[Tree] {
         &self.trees

@@ -5,7 +5,6 @@ use super::{line, Finding, Findings, Part, Privileges, Probes};
 use crate::cgroup::{Cgroups, Tree};
 use crate::root::Root;
 use corun_model::duration::human_ns;
-use std::path::PathBuf;
 
 pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Finding> {
     let mut f = Findings::of(Part::Act);
@@ -66,44 +65,33 @@ fn freezer(f: &mut Findings, root: &Root) {
         f.partly(WHAT, "/proc/self/mountinfo cannot be read; only SIGSTOP is left", "mount /proc");
         return;
     };
-    let v2 = cgroups.v2().and_then(|tree| Some((tree, file_below(&cgroups, tree, "cgroup.freeze")?)));
     let v1 = cgroups.with_controller("freezer").filter(|t| !t.is_v2());
-    match (v2, v1) {
-        (Some((tree, file)), _) if may_write(root, &file) => {
-            f.yes(WHAT, format!("cgroup.freeze in the v2 tree at {}", tree.mount.display()));
+    let may = |tree: &Tree| may_write(root, &tree.mount);
+    match (cgroups.v2().filter(|_| has_v2_freezer(root)), v1) {
+        (Some(tree), _) if may(tree) => {
+            f.yes(WHAT, format!("cgroup.freeze below {} (v2)", tree.mount.display()));
         }
-        (Some((tree, _)), _) => f.partly(
-            WHAT,
-            format!(
-                "cgroup.freeze at {} may not be written by this user; SIGSTOP is left",
-                tree.mount.display()
-            ),
-            "run as root",
-        ),
-        (None, Some(tree)) if may_write(root, &tree.mount) => {
-            f.yes(WHAT, format!("the v1 freezer at {}", tree.mount.display()));
+        (_, Some(tree)) if may(tree) => {
+            f.yes(WHAT, format!("freezer.state below {} (v1)", tree.mount.display()));
         }
-        (None, Some(tree)) => f.partly(
+        (Some(tree), _) | (None, Some(tree)) => f.partly(
             WHAT,
-            format!(
-                "the v1 freezer at {} may not be written by this user; SIGSTOP is left",
-                tree.mount.display()
-            ),
+            format!("{} may not be written by this user; SIGSTOP is left", tree.mount.display()),
             "run as root",
         ),
         (None, None) => f.partly(
             WHAT,
             "no cgroup can be frozen; SIGSTOP is left, which parents and debuggers notice",
-            "mount the cgroup v2 tree and put co-runners in cgroups below its root",
+            "mount the cgroup v2 tree (Linux 5.2 or newer)",
         ),
     }
 }
 
-/// A file that only cgroups below the root have, as the first of them has it.
-fn file_below(cgroups: &Cgroups, tree: &Tree, name: &str) -> Option<PathBuf> {
-    let nodes = cgroups.walk(tree).ok()?;
-    let mut files = nodes.iter().filter_map(|n| tree.folder(&n.path)).map(|folder| folder.join(name));
-    files.find(|file| cgroups.has(file))
+/// Cgroups below the root of the v2 tree can be frozen since Linux 5.2; the root itself cannot.
+fn has_v2_freezer(root: &Root) -> bool {
+    let release = release(root);
+    let mut numbers = release.split(['.', '-']).map_while(|n| n.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 2)
 }
 
 fn weights(f: &mut Findings, root: &Root) {

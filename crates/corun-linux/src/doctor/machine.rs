@@ -57,7 +57,7 @@ fn scheduler(f: &mut Findings, root: &Root, probes: &Probes) {
         None => version
             .split_whitespace()
             .find(|word| word.starts_with("PREEMPT"))
-            .map(|word| format!("{word} (the mode in force is told to root only, and not under lockdown)")),
+            .map(|word| format!("{word} (which mode is in force cannot be read here)")),
     };
     let model = model.unwrap_or_else(|| "no preemption inside the kernel".into());
     let hz = 1_000_000_000 / probes.tick_ns.max(1);

@@ -51,7 +51,6 @@ fn server() -> Made {
         ("/proc/self/schedstat", "100 200 3\n"),
         ("/proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
         ("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
-        ("/sys/fs/cgroup/system.slice/cgroup.freeze", "0\n"),
         ("/sys/fs/cgroup/system.slice/cpu.max", "max 100000\n"),
         ("/proc/pressure/cpu", "some avg10=1.25 avg60=0.00 avg300=0.00 total=0\n"),
         ("/proc/stat", "cpu0 10 0 0 90 0 0 0 0\n"),
@@ -143,17 +142,14 @@ fn a_virtual_machine_without_a_pmu_and_without_steal_is_told_so() {
 #[test]
 fn the_freezer_names_its_tree_and_falls_back_to_stop_signals() {
     let m = server();
-    assert_eq!(
-        of(&m.examine(&ALL), "freezer (park)").found,
-        "cgroup.freeze in the v2 tree at /sys/fs/cgroup"
-    );
+    assert_eq!(of(&m.examine(&ALL), "freezer (park)").found, "cgroup.freeze below /sys/fs/cgroup (v2)");
     let v1 = "31 23 0:27 / /cg/freezer rw - cgroup cgroup rw,freezer\n32 23 0:28 / /cg/cpu rw - cgroup cgroup rw,cpu\n";
     m.put("/proc/self/mountinfo", v1);
     m.put("/cg/freezer/tasks", "");
     m.put("/cg/cpu/bound/cpu.cfs_quota_us", "5000\n");
     m.put("/cg/cpu/bound/cpu.cfs_period_us", "10000\n");
     let findings = m.examine(&ALL);
-    assert_eq!(of(&findings, "freezer (park)").found, "the v1 freezer at /cg/freezer");
+    assert_eq!(of(&findings, "freezer (park)").found, "freezer.state below /cg/freezer (v1)");
     assert_eq!(of(&findings, "weights (CPU controller)").answer, Answer::Partly);
     assert!(of(&findings, "CPU quotas").found.contains("such as /bound"));
     m.put("/proc/self/mountinfo", "");
