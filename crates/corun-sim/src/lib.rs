@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | [`scenario`] | scenario files: machine, scheduler, tenants, seeds |
 //! | [`engine`] | time, CPUs, tasks, and everything that happens to them |
 //! | [`program`] | what threads do |
 //! | [`sched`] | the schedulers under it, one file each |
@@ -16,5 +17,6 @@ pub mod cpu_set;
 pub mod engine;
 pub mod machine_file;
 pub mod program;
+pub mod scenario;
 pub mod sched;
 pub mod streams;

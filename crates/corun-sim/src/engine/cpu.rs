@@ -88,7 +88,7 @@ impl Engine {
             let begin_ns = self.now_ns + thread.overhead_ns;
             let own = match thread.doing {
                 Doing::Work if thread.work == u64::MAX => None,
-                Doing::Work if c.rate == ONE => Some(begin_ns + (thread.work + u64::from(ONE) - 1 >> BITS)),
+                Doing::Work if c.rate == ONE => Some(begin_ns + ((thread.work + u64::from(ONE) - 1) >> BITS)),
                 Doing::Work => Some(begin_ns + thread.work.div_ceil(u64::from(c.rate))),
                 Doing::Spin(until) => until.map(|u| u.max(begin_ns)),
                 Doing::Ready | Doing::Sinking => Some(begin_ns),

@@ -138,6 +138,9 @@ impl Engine {
         if first && !run.setup.background {
             self.unfinished -= 1;
         }
+        for next in self.tenants.iter().filter(|t| first && t.setup.after == Some(tenant)) {
+            self.timers.arm(next.start, next.setup.start_ns.max(self.now_ns));
+        }
     }
 
     /// A repeating program starts again: its last thread wakes the others.

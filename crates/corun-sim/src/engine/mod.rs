@@ -58,6 +58,8 @@ pub struct TenantSetup {
     pub plan: Rc<Plan>,
     /// When it starts.
     pub start_ns: u64,
+    /// It starts when this tenant has ended for the first time, or at `start_ns` if that is later.
+    pub after: Option<usize>,
     /// It starts again whenever it ends.
     pub repeat: bool,
     /// Nobody waits for its end.
@@ -268,6 +270,7 @@ struct TenantRun {
     /// Work done, in nanoseconds of solo run time × 2^20.
     work_done: u128,
     completions: Vec<Completion>,
+    start: u32,
     cut: u32,
 }
 
@@ -312,6 +315,7 @@ pub struct Engine {
     /// The CPU that acts in the present event.
     acting: Option<CpuIx>,
     window_ns: u64,
+    master_ticks: u64,
     unfinished: usize,
     trace: Option<Trace>,
     trace_limit: usize,
@@ -333,12 +337,12 @@ impl Engine {
         let Setup { model, scheduler, weights, tenants, guest_slice_ns, trace_limit } = setup;
         let mut timers = Timers::default();
         let mut slots = Vec::new();
-        let mut slot = |timers: &mut Timers, what: Slot| {
+        fn slot(timers: &mut Timers, slots: &mut Vec<Slot>, what: Slot) -> u32 {
             slots.push(what);
             timers.add_slot()
-        };
-        let tick = slot(&mut timers, Slot::Tick);
-        let contend = slot(&mut timers, Slot::Contention);
+        }
+        let tick = slot(&mut timers, &mut slots, Slot::Tick);
+        let contend = slot(&mut timers, &mut slots, Slot::Contention);
         let idle = tenants.len() as u32;
         let cpus: Vec<Cpu> = model
             .machine
@@ -354,10 +358,10 @@ impl Engine {
                     since_ns: 0,
                     rate: ONE,
                     told: None,
-                    step: slot(&mut timers, Slot::Step(i)),
-                    resched: slot(&mut timers, Slot::Resched(i)),
-                    slice: slot(&mut timers, Slot::Slice(i)),
-                    delay: slot(&mut timers, Slot::Delay(i)),
+                    step: slot(&mut timers, &mut slots, Slot::Step(i)),
+                    resched: slot(&mut timers, &mut slots, Slot::Resched(i)),
+                    slice: slot(&mut timers, &mut slots, Slot::Slice(i)),
+                    delay: slot(&mut timers, &mut slots, Slot::Delay(i)),
                     switched_in_ns: 0,
                     busy_ns: 0,
                     idle_ns: 0,
@@ -366,7 +370,6 @@ impl Engine {
                 }
             })
             .collect();
-        drop(slot);
         let mut engine = Engine {
             now_ns: 0,
             timers,
@@ -392,6 +395,7 @@ impl Engine {
             stirred: false,
             acting: None,
             window_ns: 0,
+            master_ticks: 0,
             unfinished: tenants.iter().filter(|t| !t.background).count(),
             trace: (trace_limit > 0).then(Trace::default),
             trace_limit,
@@ -477,7 +481,9 @@ impl Engine {
         }
         let start = self.add_slot(Slot::Start(ix));
         let cut = self.add_slot(Slot::Cut(ix));
-        self.timers.arm(start, setup.start_ns);
+        if setup.after.is_none() {
+            self.timers.arm(start, setup.start_ns);
+        }
         // Sharing groups are numbered in a row over all tenants; a program that shares in pairs has one per pair.
         let program = self
             .tenants
@@ -506,6 +512,7 @@ impl Engine {
             phase: 0,
             work_done: 0,
             completions: Vec::new(),
+            start,
             cut,
             setup,
         });

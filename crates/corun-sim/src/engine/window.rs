@@ -171,7 +171,10 @@ impl Engine {
 
     /// Looks for tasks that wait without end.
     pub(super) fn check_progress(&mut self) {
-        if self.totals.events % 1024 != 0 {
+        /// Ticks between two looks: starvation is a matter of minutes.
+        const EVERY: u64 = 256;
+        self.master_ticks += 1;
+        if self.master_ticks % EVERY != 0 {
             return;
         }
         for t in self.tasks.iter().filter(|t| t.state == State::Waiting) {

@@ -2,10 +2,10 @@
 //!
 //! A CPU pulls: it compares the groups of a domain, takes the busiest one if it is busier than its own by more
 //! than the domain tolerates, and moves waiting tasks of that group's busiest queue until the imbalance is gone.
-//! Groups are ranked as the kernel does (spare capacity, fully busy, imbalanced, overloaded); among overloaded
+//! Groups are ranked as the kernel does (spare capacity, fully busy, overloaded); among overloaded
 //! ones load decides, otherwise numbers of tasks do.
 //!
-//! Limits: no active balance (the kernel moves a running task only for asymmetric CPUs or after repeated
+//! Limits: a group that pinned tasks keep unbalanced is not ranked apart; no active balance (the kernel moves a running task only for asymmetric CPUs or after repeated
 //! failure); utilisation-based migration between caches is taken as one task.
 
 use super::queues::{Discipline, Place};
@@ -20,7 +20,6 @@ const SEARCH_NS: u64 = 150;
 enum GroupType {
     HasSpare,
     FullyBusy,
-    Imbalanced,
     Overloaded,
 }
 
@@ -66,7 +65,7 @@ impl<D: Discipline> Fair<D> {
             if self.q.cpus[cpu].avg_idle_ns < cost {
                 return false;
             }
-            if self.balance(now_ns, cpu, level, Idle::Newly, fx) > 0 {
+            if self.balance(now_ns, cpu, level, Idle::Newly, fx) > Some(0) {
                 return true;
             }
         }
@@ -122,22 +121,29 @@ impl<D: Discipline> Fair<D> {
             return 0;
         }
         state.balanced_ns[level] = now_ns;
-        let moved = self.balance(now_ns, cpu, level, idle, fx);
-        let state = &mut self.q.cpus[cpu];
-        state.interval_ns[level] =
-            if moved > 0 { least } else { (2 * state.interval_ns[level]).min(2 * least) };
-        moved
+        let found = self.balance(now_ns, cpu, level, idle, fx);
+        let interval = &mut self.q.cpus[cpu].interval_ns[level];
+        // Where all is balanced, look less often.
+        *interval = if found.is_some() { least } else { (2 * *interval).min(2 * least) };
+        found.unwrap_or(0)
     }
 
-    /// Pulls to `cpu` within one domain; returns how many tasks came.
-    fn balance(&mut self, now_ns: u64, cpu: CpuIx, level: usize, idle: Idle, fx: &mut Effects) -> u64 {
+    /// Pulls to `cpu` within one domain; returns how many tasks came, `None` where there was no imbalance.
+    fn balance(
+        &mut self,
+        now_ns: u64,
+        cpu: CpuIx,
+        level: usize,
+        idle: Idle,
+        fx: &mut Effects,
+    ) -> Option<u64> {
         let domain = self.domains.of_cpu[cpu][level];
         if idle != Idle::Newly && !self.should_balance(cpu, domain) {
-            return 0;
+            return None;
         }
         let Some((busiest_group, migrate)) = self.find_imbalance(now_ns, cpu, domain, idle) else {
             self.q.cpus[cpu].failed[level] = 0;
-            return 0;
+            return None;
         };
         let group = &self.domains.all[domain].groups[busiest_group];
         let busiest =
@@ -147,7 +153,7 @@ impl<D: Discipline> Fair<D> {
                     Migrate::Tasks(_) => (u64::from(self.q.rqs[c].runnable), usize::MAX - c),
                 }
             });
-        let Some(busiest) = busiest else { return 0 };
+        let busiest = busiest?;
         let moved = self.pull(now_ns, cpu, busiest, level, migrate, idle, fx);
         let failed = &mut self.q.cpus[cpu].failed[level];
         if moved > 0 {
@@ -155,7 +161,7 @@ impl<D: Discipline> Fair<D> {
         } else if idle != Idle::Newly {
             *failed += 1;
         }
-        moved
+        Some(moved)
     }
 
     /// Only one CPU of a group balances for it: the first idle one, or the first of all.

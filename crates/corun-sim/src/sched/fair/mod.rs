@@ -212,10 +212,13 @@ impl<D: Discipline> Fair<D> {
     /// Counts runnable tasks up the hierarchy.
     fn add_runnable(&mut self, now_ns: u64, leaf: u32, by: i32) {
         let cpu = self.q.rq(leaf).cpu;
-        self.q.rq_mut(leaf).runnable = self.q.rq(leaf).runnable.strict_add_signed(by);
+        let add = |rq: &mut queues::Rq| {
+            rq.runnable = rq.runnable.checked_add_signed(by).expect("a queue counts what is in it");
+        };
+        add(self.q.rq_mut(leaf));
         if leaf != cpu as u32 {
             self.q.touch_rq(now_ns, cpu as u32);
-            self.q.rqs[cpu].runnable = self.q.rqs[cpu].runnable.strict_add_signed(by);
+            add(&mut self.q.rqs[cpu]);
         }
         self.q.mark(cpu);
     }

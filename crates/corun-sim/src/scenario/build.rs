@@ -1,0 +1,115 @@
+//! From a scenario to an engine: for one seed, with all tenants or with one of them alone.
+
+use super::file::SchedulerKind;
+use super::{BadScenario, Scenario, TenantSpec};
+use crate::cpu_set::CpuSet;
+use crate::engine::{Engine, Setup, TenantSetup};
+use crate::program::Plan;
+use crate::sched::{Cfs, Eevdf, FairOptions, Scheduler, XenCredit};
+use crate::streams::Streams;
+use std::rc::Rc;
+
+/// Tasks and threads that a scenario may have in all.
+pub const MOST_TASKS: usize = 100_000;
+
+/// Who takes part in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cast {
+    /// Every tenant.
+    All,
+    /// This one, alone on the same machine under the same scheduler.
+    Solo(usize),
+}
+
+impl Scenario {
+    /// Makes the machine of one run. `trace_limit` is how many events its trace may hold; 0: none.
+    ///
+    /// # Errors
+    /// [`BadScenario`]: the model does not know what some program does.
+    pub fn engine(&self, seed: u64, cast: Cast, trace_limit: usize) -> Result<Engine, BadScenario> {
+        let model = Rc::new(self.machine.clone());
+        let streams = Streams::new(seed);
+        let mut scheduler = self.scheduler(&streams);
+        let mut sessions: Vec<&str> = Vec::new();
+        let mut weights = Vec::new();
+        let mut tenants = Vec::new();
+        let n = model.machine.cpu_count();
+        for (ix, t) in self.tenants.iter().enumerate() {
+            if matches!(cast, Cast::Solo(only) if only != ix) {
+                continue;
+            }
+            let plan = self.plan(t, seed)?;
+            let group = self.grouped().then(|| {
+                let found = t.session.as_ref().and_then(|s| sessions.iter().position(|known| known == s));
+                found.unwrap_or_else(|| {
+                    // A session of its own has a name that no file can write.
+                    sessions.push(t.session.as_deref().unwrap_or("\n"));
+                    scheduler.add_group(t.weight);
+                    weights.push(t.weight);
+                    weights.len() - 1
+                })
+            });
+            // Where in a tick a tenant starts is chance on a live machine; here the seed decides it.
+            let phase_ns =
+                streams.stream(&format!("start of {}", t.name)).between(0, scheduler.tick_ns() - 1);
+            let alone = matches!(cast, Cast::Solo(_));
+            tenants.push(TenantSetup {
+                name: t.name.clone(),
+                plan: Rc::new(plan),
+                start_ns: phase_ns + if alone { 0 } else { t.start_ns },
+                after: if alone { None } else { t.after },
+                repeat: t.repeat && !alone,
+                background: t.background && !alone,
+                vcpus: t.vcpus,
+                group,
+                pins: t.pins.clone(),
+                affinity: (!t.allowed.is_empty()).then(|| Rc::new(CpuSet::of(n, t.allowed.iter().copied()))),
+                batch: t.batch,
+                slice_ns: t.slice_ns,
+            });
+        }
+        let guest_slice_ns = self.scheduler.guest_slice.0;
+        Ok(Engine::new(Setup { model, scheduler, weights, tenants, guest_slice_ns, trace_limit }))
+    }
+
+    /// What a tenant runs, with the draws of this seed. Seed 1 draws what the workload's own seed says, which is
+    /// what the live load draws.
+    fn plan(&self, t: &TenantSpec, seed: u64) -> Result<Plan, BadScenario> {
+        Plan::of(&t.workload, &self.machine, seed.wrapping_sub(1)).map_err(|what| self.bad(t.line, what))
+    }
+
+    /// Whether tenants share CPU time as groups: always under Xen, where a group is a VM.
+    fn grouped(&self) -> bool {
+        self.scheduler.groups || self.scheduler.name == SchedulerKind::XenCredit
+    }
+
+    fn scheduler(&self, streams: &Streams) -> Box<dyn Scheduler> {
+        let machine = &self.machine.machine;
+        let tick_ns = self.scheduler.tick.map_or(self.machine.tick_ns, |t| t.0);
+        let opts = FairOptions { tick_ns, ..FairOptions::default() };
+        let slices = streams.stream("slices");
+        match self.scheduler.name {
+            SchedulerKind::Eevdf => {
+                let base = self.scheduler.base_slice.map(|t| t.0);
+                Box::new(Eevdf::new(machine, opts, base, slices))
+            }
+            SchedulerKind::Cfs => Box::new(Cfs::new(machine, opts, slices)),
+            SchedulerKind::XenCredit => Box::new(XenCredit::new(machine, slices)),
+        }
+    }
+
+    /// Refuses more tasks than the model is made for, and programs that it does not know.
+    pub(super) fn check_size(&self) -> Result<(), BadScenario> {
+        let mut tasks = 0;
+        for t in &self.tenants {
+            let plan = self.plan(t, 1)?;
+            tasks += plan.threads as usize + t.vcpus.unwrap_or(0) as usize;
+            if tasks > MOST_TASKS {
+                let what =
+                    format!("the scenario has more than {MOST_TASKS} tasks; take fewer or smaller tenants");
+                return Err(self.bad(t.line, what));
+            }
+        }
+        Ok(())
+    }
+}

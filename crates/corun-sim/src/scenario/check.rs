@@ -1,0 +1,358 @@
+//! From a scenario's text to a scenario: what it names is looked up, what types cannot say is checked, and every
+//! refusal names file, line and remedy.
+
+use super::file::{ScenarioFile, SchedulerKind, TenantFile, Time};
+use super::{BadScenario, Files, Lines, Scenario, TenantSpec};
+use crate::machine_file::{MachineModel, SHIPPED};
+use corun_model::workload::{line_at, Program, Workload};
+use corun_model::CpuId;
+use std::collections::BTreeSet;
+use toml::Spanned;
+
+/// Runs that do not end are given up after this long.
+const HORIZON_NS: u64 = 36_000_000_000_000;
+/// Bound on seeds, so that a typing slip does not ask for a billion runs.
+const MOST_SEEDS: usize = 10_000;
+
+struct Reader<'a> {
+    file: &'a str,
+    text: &'a str,
+    files: &'a dyn Files,
+}
+
+pub(super) fn resolve(file: &str, text: &str, files: &dyn Files) -> Result<Scenario, BadScenario> {
+    Reader { file, text, files }.scenario()
+}
+
+pub(super) fn on_machine(mut s: Scenario, name: &str, files: &dyn Files) -> Result<Scenario, BadScenario> {
+    let model = machine(name, files).map_err(|bad| match bad {
+        NoMachine::OfThatName(what) => BadScenario { file: "--machine".into(), line: 1, what },
+        NoMachine::InTheFile(bad) => bad,
+    })?;
+    for t in &s.tenants {
+        let most = t.pins.iter().chain(&t.allowed).max();
+        if let Some(&most) = most.filter(|&&m| m >= model.machine.cpu_count()) {
+            let what = format!(
+                "{} is bound to CPU {}, which {} lacks; it has {} CPUs",
+                t.name,
+                s.machine.machine.cpus()[most].id.0,
+                model.machine.name,
+                model.machine.cpu_count()
+            );
+            return Err(s.bad(t.line, what));
+        }
+    }
+    s.machine = model;
+    Ok(s)
+}
+
+/// Why a name leads to no machine.
+enum NoMachine {
+    OfThatName(String),
+    InTheFile(BadScenario),
+}
+
+fn machine(name: &str, files: &dyn Files) -> Result<MachineModel, NoMachine> {
+    if name == "host" {
+        return files.host().map_err(NoMachine::OfThatName);
+    }
+    if let Some(model) = MachineModel::shipped(name) {
+        return Ok(model);
+    }
+    if !name.ends_with(".toml") {
+        let known: Vec<&str> = SHIPPED.iter().map(|s| s.0).collect();
+        return Err(NoMachine::OfThatName(format!(
+            "there is no machine `{name}`; name one of {}, a machine file ending in .toml, or host",
+            known.join(", ")
+        )));
+    }
+    let (called, text) = files.read(name).map_err(NoMachine::OfThatName)?;
+    MachineModel::parse(&called, &text)
+        .map_err(|e| NoMachine::InTheFile(BadScenario { file: e.file, line: e.line, what: e.what }))
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.text[..at.min(self.text.len())].matches('\n').count() + 1
+    }
+
+    fn bad(&self, line: usize, what: impl Into<String>) -> BadScenario {
+        BadScenario { file: self.file.to_string(), line, what: what.into() }
+    }
+
+    fn at<T>(&self, value: &Spanned<T>, what: impl Into<String>) -> BadScenario {
+        self.bad(self.line(value.span().start), what)
+    }
+
+    fn scenario(&self) -> Result<Scenario, BadScenario> {
+        let read: ScenarioFile = toml::from_str(self.text).map_err(|e| {
+            let what = e.message().lines().collect::<Vec<_>>().join(" ");
+            let start = e.span().map_or(0, |s| s.start.min(self.text.len()));
+            self.bad(line_at(self.text, start, &what), what)
+        })?;
+        if read.schema.as_ref() != "corun.scenario/1" {
+            let what = format!("schema is `{}`, this corun reads `corun.scenario/1`", read.schema.as_ref());
+            return Err(self.at(&read.schema, what));
+        }
+        let model = machine(read.machine.as_ref(), self.files).map_err(|bad| match bad {
+            NoMachine::OfThatName(what) => self.at(&read.machine, what),
+            NoMachine::InTheFile(bad) => bad,
+        })?;
+        let seeds = read.seeds.as_ref();
+        if seeds.is_empty() || seeds.len() > MOST_SEEDS {
+            let what = format!("{} seeds are given; give 1 to {MOST_SEEDS}", seeds.len());
+            return Err(self.at(&read.seeds, what));
+        }
+        for (key, time) in [("duration", &read.duration), ("horizon", &read.horizon)] {
+            if let Some(time) = time.as_ref().filter(|t| t.as_ref() == &Time(0)) {
+                return Err(self.at(time, format!("{key} is 0; give a time such as 10s")));
+            }
+        }
+        let scheduler = read.scheduler.as_ref().map(|s| s.as_ref().clone()).unwrap_or_default();
+        if let Some(at) = &read.scheduler {
+            let zero = [scheduler.base_slice, scheduler.tick, Some(scheduler.guest_slice)]
+                .into_iter()
+                .flatten()
+                .any(|t| t.0 < 1_000);
+            if zero {
+                return Err(self.at(at, "a tick or slice below 1us makes no sense; give a longer one"));
+            }
+            if scheduler.name != SchedulerKind::Eevdf && scheduler.base_slice.is_some() {
+                return Err(self.at(at, "only eevdf has a base-slice; leave it out"));
+            }
+        }
+        if read.tenant.is_empty() {
+            return Err(self.bad(1, "a scenario needs at least one [[tenant]]"));
+        }
+        let mut tenants = Vec::new();
+        let mut names = BTreeSet::new();
+        for t in &read.tenant {
+            self.tenant(t, &model, &mut names, &mut tenants)?;
+        }
+        self.resolve_after(&read, &mut tenants)?;
+        let line_of = |time: &Option<Spanned<Time>>| time.as_ref().map_or(1, |t| self.line(t.span().start));
+        let name = read.name.clone().unwrap_or_else(|| {
+            let stem = self.file.rsplit('/').next().unwrap_or(self.file);
+            stem.trim_end_matches(".toml").to_string()
+        });
+        let scenario = Scenario {
+            name,
+            machine: model,
+            scheduler,
+            tenants,
+            seeds: seeds.clone(),
+            duration_ns: read.duration.as_ref().map(|t| t.as_ref().0),
+            horizon_ns: read.horizon.as_ref().map_or(HORIZON_NS, |t| t.as_ref().0),
+            file: self.file.to_string(),
+            lines: Lines { tenants: self.line(read.tenant[0].span().start), horizon: line_of(&read.horizon) },
+        };
+        if scenario.duration_ns.is_none() && scenario.tenants.iter().all(|t| t.background) {
+            let what = "no tenant ever ends (all are background); give a `duration`";
+            return Err(self.bad(scenario.lines.tenants, what));
+        }
+        scenario.check_size()?;
+        Ok(scenario)
+    }
+
+    fn tenant(
+        &self,
+        spanned: &Spanned<TenantFile>,
+        model: &MachineModel,
+        names: &mut BTreeSet<String>,
+        tenants: &mut Vec<TenantSpec>,
+    ) -> Result<(), BadScenario> {
+        let t = spanned.as_ref();
+        let mut workload = self.workload(spanned)?;
+        let line = self.line(spanned.span().start);
+        if let Some(threads) = &t.threads {
+            set_threads(&mut workload.program, *threads.as_ref()).map_err(|what| self.at(threads, what))?;
+            workload.program.check().map_err(|(_, what)| self.at(threads, what))?;
+            workload.on.clear();
+        }
+        let dense = |cpus: &Option<Spanned<Vec<u32>>>| -> Result<Vec<usize>, BadScenario> {
+            let Some(cpus) = cpus else { return Ok(Vec::new()) };
+            let place = |id: &u32| {
+                model.machine.cpus().iter().position(|c| c.id == CpuId(*id)).ok_or_else(|| {
+                    let what = format!(
+                        "{} has no CPU {id}; it has {}",
+                        model.machine.name,
+                        model.machine.cpu_count()
+                    );
+                    self.at(cpus, what)
+                })
+            };
+            cpus.as_ref().iter().map(place).collect()
+        };
+        let (mut pins, allowed) = (dense(&t.cpus)?, dense(&t.allowed)?);
+        if t.cpus.is_none() {
+            pins = self.own_pins(&workload, model, line)?;
+        }
+        let weight = t.weight.as_ref().map_or(100, |w| *w.as_ref());
+        if let Some(w) = t.weight.as_ref().filter(|w| !(1..=10_000).contains(w.as_ref())) {
+            return Err(self.at(w, format!("weight is {weight}; give 1 to 10000 (100 is the default)")));
+        }
+        let vcpus = t.vm.as_ref().map(|vm| vm.as_ref().vcpus);
+        if let Some(vm) = t.vm.as_ref().filter(|vm| vm.as_ref().vcpus == 0) {
+            return Err(self.at(vm, "vcpus is 0; a VM needs at least 1"));
+        }
+        let slice_ns = t.slice.as_ref().map(|s| s.as_ref().bounds_ns());
+        if let (Some(at), Some((low, high))) = (&t.slice, slice_ns) {
+            if low == 0 || low > high {
+                return Err(self.at(at, "a slice must be above 0, and its shortest at most its longest"));
+            }
+        }
+        let endless = is_endless(&workload.program);
+        let count = t.count.as_ref().map_or(1, |c| *c.as_ref());
+        if let Some(at) = t.count.as_ref().filter(|_| count == 0 || count as usize > super::MOST_TASKS) {
+            return Err(self.at(at, format!("count is {count}; give 1 to {}", super::MOST_TASKS)));
+        }
+        let base = t.name.as_ref().map_or_else(|| workload.name.clone(), |n| n.as_ref().clone());
+        for copy in 1..=count {
+            let mut name = if count == 1 { base.clone() } else { format!("{base}-{copy}") };
+            if !names.insert(name.clone()) {
+                if t.name.is_some() {
+                    return Err(self.bad(line, format!("two tenants are called `{name}`; rename one")));
+                }
+                let mut numbered = (2..).map(|n| format!("{name}-{n}"));
+                name = numbered.find(|n| names.insert(n.clone())).expect("some number is free");
+            }
+            tenants.push(TenantSpec {
+                name,
+                workload: workload.clone(),
+                line,
+                pins: pins.clone(),
+                allowed: allowed.clone(),
+                weight,
+                session: t.session.clone(),
+                vcpus,
+                start_ns: t.start.map_or(0, |s| s.0),
+                after: None,
+                repeat: t.repeat,
+                background: t.background.unwrap_or(t.repeat || endless),
+                batch: t.batch,
+                slice_ns,
+            });
+        }
+        Ok(())
+    }
+
+    fn workload(&self, spanned: &Spanned<TenantFile>) -> Result<Workload, BadScenario> {
+        let t = spanned.as_ref();
+        match (&t.workload, &t.program) {
+            (Some(path), None) => {
+                if let Some(character) = &t.character {
+                    return Err(
+                        self.at(character, "`character` goes with `program`; a workload file has its own")
+                    );
+                }
+                let (called, text) = self.files.read(path.as_ref()).map_err(|what| self.at(path, what))?;
+                Workload::parse(&called, &text).map_err(|e| BadScenario {
+                    file: e.file,
+                    line: e.line,
+                    what: e.what,
+                })
+            }
+            (None, Some(program)) => {
+                program.as_ref().check().map_err(|(_, what)| self.at(program, what))?;
+                let character = t.character.as_ref().map(|c| c.as_ref().clone()).unwrap_or_default();
+                if let Some(at) = &t.character {
+                    character.check().map_err(|(_, what)| self.at(at, what))?;
+                }
+                let name = t.name.as_ref().map_or("tenant", |n| n.as_ref());
+                Ok(Workload {
+                    schema: "corun.workload/1".into(),
+                    name: name.to_string(),
+                    about: String::new(),
+                    program: program.as_ref().clone(),
+                    character,
+                    phase: Vec::new(),
+                    on: Vec::new(),
+                })
+            }
+            (Some(_), Some(program)) => {
+                Err(self.at(program, "a tenant has either a `workload` file or a `program`, not both"))
+            }
+            (None, None) => {
+                let line = self.line(spanned.span().start);
+                Err(self.bad(line, "this tenant runs nothing; give it a `workload` file or a `program`"))
+            }
+        }
+    }
+
+    /// The CPUs that the workload itself pins its threads to.
+    fn own_pins(&self, w: &Workload, model: &MachineModel, line: usize) -> Result<Vec<usize>, BadScenario> {
+        let cpus = match &w.program {
+            Program::Interference(i) => &i.cpus,
+            Program::Parallel(p) => &p.cpus,
+            Program::Micro(m) => &m.cpus,
+            Program::Command(c) => match c.model.first() {
+                Some(p) => &p.cpus,
+                None => return Ok(Vec::new()),
+            },
+        };
+        let place = |id: &u32| {
+            model.machine.cpus().iter().position(|c| c.id == CpuId(*id)).ok_or_else(|| {
+                let what =
+                    format!("workload {} is pinned to CPU {id}, which {} lacks", w.name, model.machine.name);
+                self.bad(line, what)
+            })
+        };
+        cpus.iter().map(place).collect()
+    }
+
+    /// Looks up who starts after whom; nobody may wait for himself, however long the way round.
+    fn resolve_after(&self, read: &ScenarioFile, tenants: &mut [TenantSpec]) -> Result<(), BadScenario> {
+        for spanned in &read.tenant {
+            let Some(after) = &spanned.as_ref().after else { continue };
+            let line = self.line(spanned.span().start);
+            let Some(first) = tenants.iter().position(|t| t.name == *after.as_ref()) else {
+                let what = format!("there is no tenant `{}` to start after", after.as_ref());
+                return Err(self.at(after, what));
+            };
+            if is_endless(&tenants[first].workload.program) {
+                let what = format!("`{}` never ends, so nothing can start after it", after.as_ref());
+                return Err(self.at(after, what));
+            }
+            tenants.iter_mut().filter(|t| t.line == line).for_each(|t| t.after = Some(first));
+        }
+        for start in 0..tenants.len() {
+            let (mut at, mut way) = (start, vec![tenants[start].name.as_str()]);
+            while let Some(next) = tenants[at].after {
+                way.push(&tenants[next].name);
+                if next == start {
+                    let what =
+                        format!("the scenario deadlocks: {} wait for each other's end", way.join(" after "));
+                    return Err(self.bad(tenants[start].line, what));
+                }
+                if way.len() > tenants.len() {
+                    break;
+                }
+                at = next;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn set_threads(program: &mut Program, threads: u32) -> Result<(), String> {
+    match program {
+        Program::Interference(i) => i.threads = threads,
+        Program::Parallel(p) => p.threads = threads,
+        Program::Micro(m) => m.threads = threads,
+        Program::Command(_) => {
+            return Err("a command's threads are those of its model; change the workload".into())
+        }
+    }
+    Ok(())
+}
+
+/// Whether a program never ends by itself.
+fn is_endless(program: &Program) -> bool {
+    use corun_model::workload::Length;
+    match program {
+        Program::Interference(i) => i.duration == 0,
+        Program::Parallel(p) => p.length() == Length::Endless,
+        Program::Micro(m) => m.length() == Length::Endless,
+        Program::Command(c) => c.model.iter().any(|p| p.length() == Length::Endless),
+    }
+}

@@ -1,0 +1,153 @@
+//! Scenarios: a machine, a scheduler, tenants and seeds, read from a TOML file.
+//!
+//! ```toml
+//! schema  = "corun.scenario/1"
+//! machine = "pact16-xeon-e5620"      # a machine of the papers, a machine file, or "host"
+//! seeds   = [1, 2, 3]
+//!
+//! [scheduler]
+//! name = "xen-credit"
+//!
+//! [[tenant]]
+//! workload = "../workloads/papers/lu.toml"
+//! vm   = { vcpus = 4 }
+//! cpus = [0, 1, 2, 3]
+//!
+//! [[tenant]]
+//! name    = "loop"
+//! program = { kind = "interference", threads = 4 }
+//! vm   = { vcpus = 4 }
+//! cpus = [0, 1, 2, 3]
+//! ```
+//!
+//! [`file`] is the file's text; [`check`] what types cannot say; [`build`] makes engines of it. Reading other files
+//! (workloads, machines) is the caller's: a [`Files`] gives their text, so this crate opens none.
+
+mod build;
+mod check;
+mod file;
+
+pub use build::{Cast, MOST_TASKS};
+pub use file::{ScenarioFile, SchedulerFile, SchedulerKind};
+
+use crate::machine_file::MachineModel;
+use corun_model::workload::Workload;
+use thiserror::Error;
+
+/// Gives the text of files that a scenario names.
+pub trait Files {
+    /// The text of `path`, which is as the scenario wrote it; and the name to call it in errors.
+    ///
+    /// # Errors
+    /// One sentence: why it cannot be read.
+    fn read(&self, path: &str) -> Result<(String, String), String>;
+
+    /// The machine that the caller runs on, as a model.
+    ///
+    /// # Errors
+    /// One sentence: why there is none.
+    fn host(&self) -> Result<MachineModel, String>;
+}
+
+/// A scenario that cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{file}:{line}: {what}")]
+pub struct BadScenario {
+    /// The file at fault as named: the scenario's, or one that it names.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong and what to do, in one sentence.
+    pub what: String,
+}
+
+/// A scenario that was read and checked.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What people call it.
+    pub name: String,
+    /// The machine.
+    pub machine: MachineModel,
+    /// The scheduler and its options.
+    pub scheduler: SchedulerFile,
+    /// The tenants; copies are tenants of their own.
+    pub tenants: Vec<TenantSpec>,
+    /// Seeds, one run each.
+    pub seeds: Vec<u64>,
+    /// How long to run; `None`: until every tenant that has an end and is not background has ended.
+    pub duration_ns: Option<u64>,
+    /// When to give up.
+    pub horizon_ns: u64,
+    file: String,
+    lines: Lines,
+}
+
+/// Lines of the file that later errors point at.
+#[derive(Clone, Debug, Default)]
+struct Lines {
+    tenants: usize,
+    horizon: usize,
+}
+
+/// One tenant of a scenario.
+#[derive(Clone, Debug)]
+pub struct TenantSpec {
+    /// Its name, unique in the scenario.
+    pub name: String,
+    /// What it runs.
+    pub workload: Workload,
+    /// Line of the file where it begins.
+    pub line: usize,
+    /// CPUs to pin its tasks to, one each in turn, by dense index; empty: the workload's own, or not pinned.
+    pub pins: Vec<usize>,
+    /// CPUs that all its tasks may use, by dense index; empty: all.
+    pub allowed: Vec<usize>,
+    /// Its weight as `cpu.weight` (100).
+    pub weight: u32,
+    /// The session (scheduling group) it shares with others of the same name; `None`: one of its own.
+    pub session: Option<String>,
+    /// vCPUs of the VM it runs in; `None`: not in a VM.
+    pub vcpus: Option<u32>,
+    /// When it starts.
+    pub start_ns: u64,
+    /// The tenant whose first run must end before it starts, by place.
+    pub after: Option<usize>,
+    /// It starts again whenever it ends.
+    pub repeat: bool,
+    /// Nobody waits for its end.
+    pub background: bool,
+    /// SCHED_BATCH.
+    pub batch: bool,
+    /// Slices of its tasks, shortest and longest.
+    pub slice_ns: Option<(u64, u64)>,
+}
+
+impl Scenario {
+    /// Reads the text of a scenario file; `file` is named in errors.
+    ///
+    /// # Errors
+    /// [`BadScenario`] with file, line and remedy.
+    pub fn parse(file: &str, text: &str, files: &dyn Files) -> Result<Scenario, BadScenario> {
+        check::resolve(file, text, files)
+    }
+
+    /// The same scenario on another machine: a machine of the papers, a machine file or `host`.
+    ///
+    /// # Errors
+    /// [`BadScenario`]: no such machine, or a tenant names a CPU that it lacks.
+    pub fn on_machine(self, machine: &str, files: &dyn Files) -> Result<Scenario, BadScenario> {
+        check::on_machine(self, machine, files)
+    }
+
+    /// An error at the tenants.
+    fn bad(&self, line: usize, what: impl Into<String>) -> BadScenario {
+        BadScenario { file: self.file.clone(), line, what: what.into() }
+    }
+
+    /// An error of the run as a whole: a deadlock, a horizon passed.
+    pub fn failed(&self, what: impl Into<String>) -> BadScenario {
+        let what = what.into();
+        let line = if what.contains("horizon") { self.lines.horizon } else { self.lines.tenants };
+        self.bad(line, what)
+    }
+}

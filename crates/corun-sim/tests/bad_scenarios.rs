@@ -1,0 +1,95 @@
+//! Bad scenarios: one sentence with file, line and remedy.
+
+mod rig;
+
+use corun_sim::scenario::{Cast, Scenario};
+use rig::Repository;
+
+const GOOD: &str = r#"schema = "corun.scenario/1"
+machine = "atc16-haswell-80"
+seeds = [1, 2]
+
+[scheduler]
+name = "cfs"
+
+[[tenant]]
+name = "a"
+workload = "workloads/barrier-block.toml"
+
+[[tenant]]
+name = "b"
+program = { kind = "interference", threads = 2 }
+weight = 50
+"#;
+
+fn refusal(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    Scenario::parse("s.toml", &GOOD.replace(from, to), &Repository).unwrap_err().to_string()
+}
+
+#[test]
+fn a_good_scenario_is_read() {
+    let s = Scenario::parse("s.toml", GOOD, &Repository).unwrap();
+    assert_eq!((s.name.as_str(), s.machine.machine.cpu_count(), s.tenants.len()), ("s", 80, 2));
+    assert_eq!(s.tenants.iter().map(|t| t.background).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn every_refusal_names_file_line_and_remedy() {
+    let cases = [
+        ("atc16-haswell-80", "cray-1", "s.toml:2: there is no machine `cray-1`; name one of "),
+        ("\"atc16-haswell-80\"", "\"machines/none.toml\"", "s.toml:2: cannot read machines/none.toml"),
+        ("scenario/1", "scenario/9", "s.toml:1: schema is `corun.scenario/9`"),
+        ("[1, 2]", "[]", "s.toml:3: 0 seeds are given"),
+        ("\"cfs\"", "\"bfs\"", "s.toml:6: unknown variant `bfs`"),
+        ("threads = 2", "threads = 0", "s.toml:14: threads is 0; a program needs at least 1"),
+        ("threads = 2", "threads = 99999", "s.toml:14: threads is 99999; at most 10000 are allowed"),
+        ("weight = 50", "weight = 0", "s.toml:15: weight is 0; give 1 to 10000"),
+        ("weight = 50", "cpus = [80]", "s.toml:15: atc16-haswell-80 has no CPU 80; it has 80"),
+        ("weight = 50", "vm = { vcpus = 0 }", "s.toml:15: vcpus is 0; a VM needs at least 1"),
+        ("weight = 50", "count = 60000\nthreads = 2", "s.toml:12: the scenario has more than 100000 tasks"),
+        ("weight = 50", "after = \"nobody\"", "s.toml:15: there is no tenant `nobody` to start after"),
+        ("weight = 50", "wait = 50", "s.toml:15: unknown field `wait`"),
+        (
+            "weight = 50",
+            "workload = \"w.toml\"",
+            "s.toml:14: a tenant has either a `workload` file or a `program`",
+        ),
+        ("workloads/barrier-block.toml", "workloads/no.toml", "s.toml:10: cannot read workloads/no.toml"),
+        ("workloads/barrier-block.toml", "workloads/redis.toml", "s.toml:8: `"),
+        ("workload = \"workloads/barrier-block.toml\"\n", "", "s.toml:8: this tenant runs nothing"),
+        ("name = \"b\"", "name = \"a\"", "s.toml:12: two tenants are called `a`"),
+        ("seeds = [1, 2]", "duration = \"0\"", "s.toml:3: duration is 0"),
+        ("name = \"cfs\"", "name = \"cfs\"\nbase-slice = \"1ms\"", "s.toml:5: only eevdf has a base-slice"),
+    ];
+    for (from, to, expected) in cases {
+        let said = refusal(from, to);
+        assert!(said.starts_with(expected), "{from} -> {to}\n  said     {said}\n  expected {expected}");
+        assert_eq!(said.lines().count(), 1);
+    }
+}
+
+#[test]
+fn tenants_that_wait_for_each_others_end_deadlock() {
+    let said = refusal(
+        "workload = \"workloads/barrier-block.toml\"",
+        "workload = \"workloads/barrier-block.toml\"\nafter = \"c\"\n[[tenant]]\nname = \"c\"\nworkload = \"workloads/barrier-block.toml\"\nafter = \"a\"",
+    );
+    assert!(said.starts_with("s.toml:8: the scenario deadlocks: a after c after a"), "{said}");
+}
+
+#[test]
+fn a_scenario_in_which_nothing_ever_ends_needs_a_duration() {
+    let said =
+        refusal("workload = \"workloads/barrier-block.toml\"", "program = { kind = \"interference\" }");
+    assert!(said.contains("no tenant ever ends") && said.contains("give a `duration`"), "{said}");
+}
+
+#[test]
+fn a_tenant_without_weight_to_speak_of_starves_and_is_named() {
+    let body = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"a\"\nprogram = { kind = \"parallel\", threads = 1, sync = \"none\", iterations = 5 }\ncpus = [0]\n[[tenant]]\nname = \"b\"\nslice = \"200s\"\nprogram = { kind = \"interference\", cpus = [0], threads = 3 }\n";
+    let s = Scenario::parse("s.toml", body, &Repository).unwrap();
+    let mut e = s.engine(1, Cast::All, 0).unwrap();
+    let said = s.failed(e.run_to_end(s.horizon_ns).unwrap_err().to_string()).to_string();
+    assert!(said.starts_with("s.toml:5: the scenario starves"), "{said}");
+}
