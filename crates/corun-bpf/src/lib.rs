@@ -7,7 +7,7 @@ pub mod layout;
 mod mapping;
 mod probe;
 
-pub use probe::{Config, Losses, Probe, ProbeError, ProgramCost};
+pub use probe::{loaded_programs, Config, Losses, Probe, ProbeError, ProgramCost};
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skel {

@@ -393,3 +393,8 @@ impl Drop for ObjectStorage {
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
+
+/// Names of all BPF programs in the kernel right now, whoever loaded them; empty without the privilege to look.
+pub fn loaded_programs() -> Vec<String> {
+    libbpf_rs::query::ProgInfoIter::default().map(|p| p.name.to_string_lossy().into_owned()).collect()
+}

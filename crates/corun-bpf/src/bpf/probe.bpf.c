@@ -194,6 +194,22 @@ full:
 	return NULL;
 }
 
+/* Whoever had this tid before has ended, though nobody told. */
+static __always_inline void forget(u32 tid)
+{
+	u32 *home = bpf_map_lookup_elem(&slot_of_tid, &tid), slot;
+	struct task_rec *t;
+
+	if (!home || !*home)
+		return;
+	slot = *home;
+	*home = 0;
+	t = bpf_map_lookup_elem(&tasks, &slot);
+	if (t)
+		t->tid = 0;
+	bpf_map_push_elem(&free_slots, &slot, 0);
+}
+
 static __always_inline struct task_rec *task_rec_of(struct task_struct *p)
 {
 	struct task_rec *t = task_rec(p->pid);
@@ -527,7 +543,6 @@ static __noinline void fold_into_group(struct task_rec *t)
 /* The task ran for the last time: sends its record off and frees the slot. */
 static __noinline void bury(struct task_struct *p, struct task_rec *t, u64 now)
 {
-	u32 tid = t->tid, slot, *home;
 	struct ended *e;
 
 	e = bpf_ringbuf_reserve(&ended, sizeof(*e), 0);
@@ -538,13 +553,7 @@ static __noinline void bury(struct task_struct *p, struct task_rec *t, u64 now)
 	} else {
 		fold_into_group(t);
 	}
-	home = bpf_map_lookup_elem(&slot_of_tid, &tid);
-	if (!home)
-		return;
-	slot = *home;
-	*home = 0;
-	t->tid = 0;
-	bpf_map_push_elem(&free_slots, &slot, 0);
+	forget(t->tid);
 }
 
 static __always_inline void account_cpu(struct cpu_rec *c, u64 to)
@@ -742,12 +751,13 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 
 	if (!watching(now))
 		return 0;
+	forget(p->pid);
 	t = new_task_rec(p);
 	from = task_rec(parent->pid);
 	if (!t)
 		return 0;
 	begin_write(t);
-	t->born_ns = now;
+	t->born_ns = t->since_ns = now;
 	if (from && (from->flags & STICKY)) {
 		t->flags |= STICKY;
 		t->group = from->group;

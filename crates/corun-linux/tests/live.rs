@@ -1,0 +1,238 @@
+//! The live host on this machine: needs root and eBPF, and says so where it has not got them.
+
+mod witness;
+
+use corun_linux::probe::{LiveHost, LiveOptions};
+use corun_linux::target::Subject;
+use corun_linux::Root;
+use corun_model::observation::TenantObservation;
+use corun_model::{conformance, Host, Observation, TenantId};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use witness::Witness;
+
+/// The tests load two CPUs each: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A host that watches `subject`, or `None` with the reason printed.
+fn host(subject: Subject) -> Option<LiveHost> {
+    host_with(LiveOptions::new(subject))
+}
+
+fn host_with(options: LiveOptions) -> Option<LiveHost> {
+    match LiveHost::start(&Root::new("/"), options) {
+        Ok(host) => Some(host),
+        Err(e) => {
+            println!("skipped: no eBPF here: {e}");
+            None
+        }
+    }
+}
+
+fn processes(pids: &[u32]) -> Subject {
+    Subject::processes(&Root::new("/"), pids).unwrap()
+}
+
+fn see(host: &mut LiveHost, ms: u64) -> Observation {
+    host.advance(ms * 1_000_000).unwrap();
+    let seen = host.observe().unwrap();
+    seen.check().unwrap_or_else(|wrong| panic!("{}", wrong.join("\n")));
+    seen
+}
+
+fn tenant(seen: &Observation, id: TenantId) -> &TenantObservation {
+    seen.by_tenant.iter().find(|t| t.id == id).expect("the tenant was there")
+}
+
+#[test]
+fn the_live_host_passes_the_suite_that_the_modelled_one_passes() {
+    let _alone = alone();
+    if host(Subject::All).is_none() {
+        return;
+    }
+    let _busy = Witness::start(&[0]);
+    conformance::host(|| Box::new(host(Subject::All).expect("it could be made a moment ago"))).unwrap();
+}
+
+#[test]
+fn time_is_conserved_over_a_hundred_windows_of_every_sort() {
+    let _alone = alone();
+    let Some(mut host) = host(Subject::All) else { return };
+    let mut busy: Vec<Witness> = Vec::new();
+    let mut forks = None;
+    let mut lived_ns = 0;
+    for window in 0..120u64 {
+        match window % 12 {
+            0 => busy.clear(),
+            2 => busy.push(Witness::start(&[0])),
+            4 => busy.push(Witness::start(&[0, 1])),
+            // Processes that live for a millisecond, by the hundred.
+            6 => {
+                forks =
+                    Command::new("sh").args(["-c", "for i in $(seq 150); do /bin/true; done"]).spawn().ok()
+            }
+            8 => busy.push(Witness::start(&[1])),
+            10 => drop(forks.take().map(|mut c| c.wait())),
+            _ => {}
+        }
+        for w in &busy {
+            w.pin(&[(window % 2) as usize]);
+        }
+        let seen = see(&mut host, 1 + window * 7 % 40);
+        assert_eq!(
+            seen.loss.events + seen.loss.untracked_tasks + seen.loss.unlisted_tasks,
+            0,
+            "window {window}"
+        );
+        lived_ns += seen.tasks.iter().map(|t| t.account.ledger.total_ns()).sum::<u64>();
+    }
+    println!("120 windows, {lived_ns} ns of task time, 0 ns unaccounted for");
+}
+
+#[test]
+fn culprits_are_who_held_the_cpu_within_one_percent() {
+    let _alone = alone();
+    if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
+        println!("skipped: a migrating victim needs two CPUs");
+        return;
+    }
+    // Hogs of different weight on known CPUs; a victim that is moved between the CPUs, often while it waits.
+    let hogs: Vec<Witness> = [(0, 0), (0, 5), (1, 0), (1, 3), (1, 8)]
+        .iter()
+        .map(|&(cpu, nice)| {
+            let hog = Witness::start(&[cpu]);
+            hog.renice(nice);
+            hog
+        })
+        .collect();
+    let victim = Witness::start(&[0]);
+    let Some(mut host) = host(processes(&[victim.pid()])) else { return };
+    let _prompt = witness::Prompt::new();
+    let start_ns = host.observe().unwrap().end_ns;
+    let mut moves = vec![(start_ns, 0)];
+    for i in 1..80usize {
+        std::thread::sleep(std::time::Duration::from_millis(17 + (i * 13 % 29) as u64));
+        victim.pin(&[i % 2]);
+        moves.push((host.now_ns(), i % 2));
+    }
+    let seen = host.observe().unwrap();
+    seen.check().unwrap();
+
+    let subject = tenant(&seen, host.subject().unwrap());
+    let steal_ns = subject.account.ledger.parts().steal_ns;
+    let waits = victim.gaps_ns(seen.start_ns, seen.end_ns);
+    let mut worst = 0.0f64;
+    for hog in &hogs {
+        let key = format!("pgid:{}:", hog.pid());
+        let id = seen.tenants.iter().find(|t| t.key.starts_with(&key)).expect("every hog is a tenant").id;
+        let charged_ns = subject.account.culprits.of_ns(id);
+        let truth_ns = hog.overlap_ns(&waits, &moves);
+        let error = (charged_ns as f64 - truth_ns as f64).abs() / steal_ns as f64;
+        println!(
+            "{}: charged {charged_ns} ns, witnessed {truth_ns} ns, off by {:.3} % of the steal",
+            hog.name(),
+            error * 100.0
+        );
+        worst = worst.max(error);
+    }
+    let witnessed_ns: u64 = waits.iter().map(|(a, b)| b - a).sum();
+    println!("steal {steal_ns} ns, witnessed {witnessed_ns} ns; worst error {:.3} %", worst * 100.0);
+    assert!(worst <= 0.01, "a culprit is off by {:.2} % of the steal", worst * 100.0);
+    assert!(steal_ns > seen.window_ns() / 3, "the victim hardly waited: {steal_ns} ns");
+}
+
+#[test]
+fn a_full_ring_of_ended_tasks_costs_lines_but_no_time() {
+    let _alone = alone();
+    let Some(me) = Command::new("sh")
+        .args(["-c", "read go; for i in $(seq 400); do /bin/true; done"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .ok()
+    else {
+        return;
+    };
+    let mut me = me;
+    let options = LiveOptions { ended_bytes: 4096, ..LiveOptions::new(processes(&[me.id()])) };
+    let Some(mut host) = host_with(options) else { return };
+    drop(me.stdin.take());
+    me.wait().unwrap();
+    let seen = host.observe().unwrap();
+    seen.check().unwrap_or_else(|wrong| panic!("{}", wrong.join("\n")));
+    let subject = tenant(&seen, host.subject().unwrap());
+    assert!(seen.loss.unlisted_tasks > 50, "the ring was not full: {:?}", seen.loss);
+    assert!(subject.tasks > 390, "{} of 401 tasks counted", subject.tasks);
+    let listed_ns: u64 =
+        seen.tasks.iter().filter(|t| t.tenant == subject.id).map(|t| t.account.ledger.total_ns()).sum();
+    assert!(subject.account.ledger.total_ns() > listed_ns);
+}
+
+#[test]
+fn a_full_table_of_tasks_is_said_not_hidden() {
+    let _alone = alone();
+    let options = LiveOptions { max_tasks: Some(64), ..LiveOptions::new(Subject::All) };
+    let Some(mut host) = host_with(options) else { return };
+    let _busy = Witness::start(&[0]);
+    let seen = see(&mut host, 50);
+    assert!(seen.loss.untracked_tasks > 0, "{:?}", seen.loss);
+}
+
+#[test]
+fn a_command_is_followed_with_all_that_it_starts() {
+    let _alone = alone();
+    let mut command = Command::new("sh");
+    command.args(["-c", "(sleep 0.05; /bin/true) & sh -c 'exec sleep 0.1'; wait"]);
+    let held = corun_linux::launch::Held::start(command).unwrap();
+    let Some(mut host) = host(Subject::command(held.pid(), "sh")) else { return };
+    let running = held.release().unwrap();
+    running.wait().unwrap();
+    let seen = host.observe().unwrap();
+    seen.check().unwrap();
+    let subject = tenant(&seen, host.subject().unwrap());
+    assert!((4..=7).contains(&subject.tasks), "{} tasks", subject.tasks);
+    let block = subject.account.block.unwrap();
+    assert!(block.sleep_ns > 100_000_000, "two sleeps: {block:?}");
+    assert!(block.child_ns > 100_000_000, "the shell waited for them: {block:?}");
+    assert!(host.subject_ended());
+}
+
+#[test]
+fn a_quota_is_throttling_and_nobodys_fault() {
+    let _alone = alone();
+    let Some(cgroup) = witness::QuotaCgroup::new("corun-test-quota", 0.25) else {
+        println!("skipped: no cgroup with a CPU quota can be made here");
+        return;
+    };
+    let spinner = Witness::start(&[0]);
+    cgroup.add(spinner.pid());
+    let Some(mut host) = host(processes(&[spinner.pid()])) else { return };
+    let before_ns = cgroup.throttled_ns();
+    let seen = see(&mut host, 1500);
+    let parts = *tenant(&seen, host.subject().unwrap()).account.ledger.parts();
+    let by_kernel_ns = cgroup.throttled_ns() - before_ns;
+    println!("{parts:?}; the kernel says throttled for {by_kernel_ns} ns");
+    assert!(by_kernel_ns > seen.window_ns() / 10, "it was hardly throttled: {by_kernel_ns} ns");
+    // The kernel counts whole throttled spells, the window may cut the first and the last.
+    let off = parts.throttled_ns.abs_diff(by_kernel_ns);
+    assert!(off < by_kernel_ns / 10 + 80_000_000, "off by {off} ns: {parts:?}");
+}
+
+#[test]
+fn nothing_stays_in_the_kernel() {
+    let _alone = alone();
+    let Some(host) = host(Subject::All) else { return };
+    let ours = |name: &str| name.starts_with("on_switch") || name.starts_with("on_wakeup");
+    let count = || corun_bpf::loaded_programs().into_iter().filter(|n| ours(n)).count();
+    assert!(count() >= 2);
+    drop(host);
+    // Programs are freed a grace period after the last reference; other tests' are gone by then too.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while count() > 0 && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(count(), 0);
+}
