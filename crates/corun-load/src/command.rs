@@ -1,12 +1,15 @@
 //! A real command as a load: started without a shell, watched, ended with all its children.
 //!
 //! It runs in a process group of its own, with no input and with its output on standard error, so that standard
-//! output holds the report alone. To stop it corun sends SIGTERM to the group, and SIGKILL after two seconds.
-//! When the command has ended, what it left running in its group gets SIGTERM; if corun itself is killed, the
-//! kernel sends the command SIGTERM. Limits: CPU time is that of the command and the descendants it has waited
-//! for; a descendant that leaves the group lives on.
+//! output holds the report alone. To stop it corun sends SIGTERM to the group, and SIGKILL after two seconds; what
+//! an ended command has left running in its group is ended likewise. If corun itself is killed, the kernel sends
+//! the command SIGTERM.
+//!
+//! For the time of the run corun adopts the command's orphans (`PR_SET_CHILD_SUBREAPER`), so that the CPU time
+//! of all its descendants is counted, however it ends. Limits: a descendant that leaves the group (a daemon) lives
+//! on and is not counted; the children of a command whose corun was killed by SIGKILL live on too.
 
-use crate::clock::now_ns;
+use crate::clock::{now_ns, sleep_until};
 use crate::futex;
 use crate::progress::{per_second, share, Progress};
 use crate::report::{CommandReport, Report};
@@ -19,6 +22,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::Mutex;
 
 /// Between asking a command to end and ending it.
 const GRACE_NS: u64 = 2_000_000_000;
@@ -29,6 +33,7 @@ const GRACE_NS: u64 = 2_000_000_000;
 /// [`LoadError::Command`] if it does not start.
 pub fn run(command: &Command, limit_ns: Option<u64>, watch: &mut Watch) -> Result<Report, LoadError> {
     let begin_ns = now_ns();
+    let _adopting = Adopting::orphans();
     let pid =
         start(command).map_err(|error| LoadError::Command { program: command.argv[0].clone(), error })?;
     let (over, stop) = (AtomicU32::new(0), watch.stop);
@@ -52,8 +57,39 @@ pub fn run(command: &Command, limit_ns: Option<u64>, watch: &mut Watch) -> Resul
         watch.until(limit_ns, || over.load(SeqCst) == 1, end_it, progress)
     });
     let wall_ns = now_ns() - begin_ns;
-    signal_group(pid, libc::SIGTERM);
-    Ok(report(command, ended, wall_ns, reap(pid)))
+    Ok(report(command, ended, wall_ns, end_group(pid)))
+}
+
+/// Makes orphaned descendants the children of this process while any of these exists.
+struct Adopting;
+
+/// How many exist, and what the process's flag was before the first.
+static ADOPTING: Mutex<(u32, libc::c_int)> = Mutex::new((0, 0));
+
+impl Adopting {
+    fn orphans() -> Adopting {
+        let mut adopting = ADOPTING.lock().expect("nobody panics holding this");
+        if adopting.0 == 0 {
+            // SAFETY: the kernel writes one int, and then a flag of this process is set.
+            unsafe {
+                libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &mut adopting.1 as *mut libc::c_int);
+                libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+            }
+        }
+        adopting.0 += 1;
+        Adopting
+    }
+}
+
+impl Drop for Adopting {
+    fn drop(&mut self) {
+        let mut adopting = ADOPTING.lock().expect("nobody panics holding this");
+        adopting.0 -= 1;
+        if adopting.0 == 0 {
+            // SAFETY: sets a flag of this process.
+            unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, adopting.1) };
+        }
+    }
 }
 
 fn start(command: &Command) -> io::Result<i32> {
@@ -68,7 +104,7 @@ fn start(command: &Command) -> io::Result<i32> {
             _ => Err(io::Error::last_os_error()),
         })
     };
-    // Not waited for by the standard library, but by `reap`, which also learns what the command used.
+    // Not waited for by the standard library, but by `end_group`, which also learns what the command used.
     #[allow(clippy::zombie_processes)]
     child.spawn().map(|child| child.id() as i32)
 }
@@ -92,20 +128,53 @@ fn signal_group(pid: i32, signal: i32) {
     unsafe { libc::kill(-pid, signal) };
 }
 
-fn reap(pid: i32) -> (i32, libc::rusage) {
-    // SAFETY: all-zero is a valid `rusage`; the kernel writes one of it and one status.
-    unsafe {
-        let (mut status, mut usage) = (0, std::mem::zeroed());
-        while libc::wait4(pid, &mut status, 0, &mut usage) < 0
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
-        (status, usage)
+/// What became of a group: the leader's status, and what all members used.
+#[derive(Default)]
+struct Remains {
+    status: i32,
+    user_ns: u64,
+    system_ns: u64,
+    max_rss_bytes: u64,
+}
+
+/// Ends what is left of the group whose leader is over, and reaps all of it.
+fn end_group(pid: i32) -> Remains {
+    let mut remains = Remains::default();
+    let mut kill_ns = Some(now_ns() + GRACE_NS);
+    signal_group(pid, libc::SIGTERM);
+    loop {
+        // SAFETY: all-zero is a valid `rusage`; the kernel writes one of it and one status.
+        let (reaped, status, usage) = unsafe {
+            let (mut status, mut usage): (i32, libc::rusage) = (0, std::mem::zeroed());
+            (libc::wait4(-pid, &mut status, libc::WNOHANG, &mut usage), status, usage)
+        };
+        match reaped {
+            0 if kill_ns.is_some_and(|ns| now_ns() >= ns) => {
+                signal_group(pid, libc::SIGKILL);
+                kill_ns = None;
+            }
+            0 => sleep_until(now_ns() + 2_000_000),
+            1.. => remains.add(reaped == pid, status, &usage),
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return remains,
+        }
     }
 }
 
-fn report(command: &Command, ended: Ended, wall_ns: u64, (status, usage): (i32, libc::rusage)) -> Report {
-    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
-    let (user_ns, system_ns) = (ns(usage.ru_utime), ns(usage.ru_stime));
+impl Remains {
+    fn add(&mut self, is_leader: bool, status: i32, usage: &libc::rusage) {
+        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+        if is_leader {
+            self.status = status;
+        }
+        self.user_ns += ns(usage.ru_utime);
+        self.system_ns += ns(usage.ru_stime);
+        self.max_rss_bytes = self.max_rss_bytes.max(usage.ru_maxrss as u64 * 1024);
+    }
+}
+
+fn report(command: &Command, ended: Ended, wall_ns: u64, remains: Remains) -> Report {
+    let Remains { status, user_ns, system_ns, max_rss_bytes } = remains;
     let exit_code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
     let iterations = u64::from(ended == Ended::Completed && exit_code == Some(0));
     Report {
@@ -128,7 +197,7 @@ fn report(command: &Command, ended: Ended, wall_ns: u64, (status, usage): (i32, 
             signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
             user_ns,
             system_ns,
-            max_rss_bytes: usage.ru_maxrss as u64 * 1024,
+            max_rss_bytes,
         }),
     }
 }
@@ -189,15 +258,16 @@ mod tests {
         assert_eq!((report.ended, report.command.unwrap().signal), (Ended::TimeUp, Some(libc::SIGTERM)));
         let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
         std::fs::remove_file(&file).unwrap();
-        let is_alive = || {
-            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            stat.contains("(sleep) S")
-        };
-        let deadline_ns = now_ns() + 10_000_000_000;
-        while is_alive() && now_ns() < deadline_ns {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        assert!(!is_alive(), "the child of the command outlived it");
+        assert!(!std::path::Path::new(&format!("/proc/{child}")).exists(), "the child outlived the run");
+    }
+
+    #[test]
+    fn the_work_of_children_that_the_command_did_not_wait_for_is_counted() {
+        // The shell is ended before it can wait for the loop, and must not take its account with it.
+        let report = run_for("sh -c 'while :; do :; done' & wait", Some(400_000_000));
+        let used = report.command.unwrap();
+        assert_eq!(used.signal, Some(libc::SIGTERM));
+        assert!(used.user_ns + used.system_ns > 20_000_000, "{used:?}");
     }
 
     #[test]

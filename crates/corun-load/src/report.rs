@@ -28,7 +28,7 @@ pub struct Report {
     pub per_second: f64,
     /// From the start of the first thread to the end of the last, in nanoseconds; preparations are not in it.
     pub wall_ns: u64,
-    /// CPU time of all threads in nanoseconds; of a command, with the descendants that it has waited for.
+    /// CPU time of all threads in nanoseconds; of a command, with its descendants.
     pub cpu_ns: u64,
     /// Achieved demand: CPU time over wall time, the mean over the threads, or of the whole command.
     pub demand: f64,
