@@ -380,7 +380,11 @@ fn observed(
     let lifetime_ns = last_ns - born_ns;
     let compute_ns = task.run.take_ns(task.total.run_ns, lifetime_ns);
     let waited_ns = task.wait.take_ns(task.total.wait_ns, lifetime_ns - compute_ns);
-    let throttled_ns = throttled_ns.min(waited_ns);
+    // A stop is counted when it ends, the wait when the task runs again: that may be in the next window.
+    let stopped_ns = throttled_ns + task.throttled_left_ns;
+    let left_ns = stopped_ns.saturating_sub(waited_ns).min(throttled_ns);
+    task.throttled_left_ns = left_ns;
+    let throttled_ns = stopped_ns.min(waited_ns);
     let parts = Parts {
         compute_ns,
         steal_ns: waited_ns - throttled_ns,

@@ -83,11 +83,8 @@ fn time_is_conserved_over_a_hundred_windows_of_every_sort() {
             w.pin(&[(window % 2) as usize]);
         }
         let seen = see(&mut host, 1 + window * 7 % 40);
-        assert_eq!(
-            seen.loss.events + seen.loss.untracked_tasks + seen.loss.unlisted_tasks,
-            0,
-            "window {window}"
-        );
+        let lost = seen.loss.events + seen.loss.untracked_tasks + seen.loss.unlisted_tasks;
+        assert_eq!(lost, 0, "window {window}: {:?}", seen.loss);
         lived_ns += seen.tasks.iter().map(|t| t.account.ledger.total_ns()).sum::<u64>();
     }
     println!("120 windows, {lived_ns} ns of task time, 0 ns unaccounted for");

@@ -597,6 +597,7 @@ static __noinline void surprise(struct cpu_rec *c, u32 cpu, struct task_struct *
 	if (lost && lost->state == RUN && lost->cpu == cpu) {
 		begin_write(lost);
 		lost->state = UNKNOWN;
+		roll(lost, p, now);
 		account(lost, now);
 		lost->guess = BLOCK_OTHER;
 		enter(lost, NEVER, now);

@@ -57,6 +57,8 @@ pub struct Task {
     pub run: Meter,
     /// Handed out of the time waiting.
     pub wait: Meter,
+    /// How long its cgroups were throttled in the last window beyond what it waited, in nanoseconds.
+    pub throttled_left_ns: u64,
     /// Context switches at the last sight; `None` when they could not be read.
     pub switches: Option<Switches>,
     /// Context switches already reported.
@@ -285,6 +287,7 @@ impl ProcessTable {
                     described_at: total,
                     run: Meter::starting_at(if first { total.run_ns } else { 0 }),
                     wait: Meter::starting_at(if first { total.wait_ns } else { 0 }),
+                    throttled_left_ns: 0,
                     switches,
                     reported: switches.filter(|_| first).unwrap_or_default(),
                 };

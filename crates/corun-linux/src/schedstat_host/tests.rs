@@ -133,6 +133,62 @@ fn waits_show_as_steal_that_is_charged_to_nobody() {
     running.wait().unwrap();
 }
 
+/// A cgroup with a quota of 8 % of a CPU, removed again when it is dropped; `None` where none can be made.
+struct Bounded(std::path::PathBuf);
+
+impl Bounded {
+    fn make() -> Option<Bounded> {
+        let cgroups = Cgroups::discover(&Root::new("/")).unwrap();
+        let tree = cgroups.with_controller("cpu")?;
+        let made = Bounded(tree.mount.join(format!("corun-test-{}", std::process::id())));
+        std::fs::create_dir(&made.0).ok()?;
+        let set = |file: &str, text: &str| std::fs::write(made.0.join(file), text).ok();
+        if tree.is_v2() {
+            set("cpu.max", "8000 100000")?;
+        } else {
+            set("cpu.cfs_period_us", "100000").and(set("cpu.cfs_quota_us", "8000"))?;
+        }
+        Some(made)
+    }
+
+    fn throttled_ns(&self) -> u64 {
+        let cgroups = Cgroups::discover(&Root::new("/")).unwrap();
+        let path = format!("/{}", self.0.file_name().unwrap().to_string_lossy());
+        cgroups.throttling(cgroups.with_controller("cpu").unwrap(), &path).unwrap().unwrap().throttled_ns
+    }
+}
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_quota_is_not_blamed_on_a_neighbour() {
+    let Some(bounded) = Bounded::make() else {
+        eprintln!("skipped: no cgroup with a CPU quota can be made here (needs root and a CPU controller)");
+        return;
+    };
+    let script = "echo $$ > \"$0/cgroup.procs\"; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; sleep 0.2";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(&bounded.0);
+    let held = Held::start(command).unwrap();
+    let mut host = watch(Subject::command(held.pid(), "sh"));
+    let running = held.release().unwrap();
+    // The first window only finds out which cgroup the shell moved to.
+    host.advance(50_000_000).unwrap();
+    host.observe().unwrap();
+    let before_ns = bounded.throttled_ns();
+    let seen = watch_to_the_end(&mut host, &running);
+    let shells = seen.iter().filter_map(|o| o.tasks.iter().find(|t| t.id.0 == running.pid()));
+    let throttled_ns: u64 = sum(shells.map(|t| t.account.ledger.parts().throttled_ns));
+    let kernel_ns = bounded.throttled_ns();
+    assert!(throttled_ns <= kernel_ns, "{throttled_ns} of {kernel_ns} ns");
+    assert!(2 * throttled_ns >= kernel_ns - before_ns, "{throttled_ns} of {kernel_ns} - {before_ns} ns");
+    running.wait().unwrap();
+}
+
 #[test]
 fn a_kernel_without_schedstat_is_refused_with_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
