@@ -41,6 +41,10 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
+/* The hot path falls through; what is rare is moved out of its way. */
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
 #define ARRAY(NAME, VALUE, SIZE)                                                                              \
 	struct {                                                                                              \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                             \
@@ -275,7 +279,7 @@ static __noinline void charge_further(struct task_rec *t, u32 group, u64 ns)
 /* `group` held the CPU for `ns` of the task's wait. Slots fill from the front; a used slot has ns > 0. */
 static __always_inline void charge(struct task_rec *t, u32 group, u64 ns)
 {
-	if (t->cur.culprits[0].group == group && group != GROUP_UNKNOWN)
+	if (likely(t->cur.culprits[0].group == group && group != GROUP_UNKNOWN))
 		t->cur.culprits[0].ns += ns;
 	else if (ns)
 		charge_further(t, group, ns);
@@ -329,7 +333,7 @@ static __always_inline void charge_wait(struct task_rec *t, struct cpu_rec *c, u
 		t->cur.unattributed_ns += to_ns - from_ns;
 		return;
 	}
-	if (c->head && c->occupied_ns <= from_ns)
+	if (likely(c->head && c->occupied_ns <= from_ns))
 		charge(t, c->group, to_ns - from_ns);
 	else
 		charge_many(t, c, from_ns, to_ns);
@@ -365,7 +369,7 @@ static __always_inline u32 bucket_of(u64 ns)
 	u64 units = ns >> 10;
 	u32 b = 0;
 
-	if (units >> 24)
+	if (unlikely(units >> 24))
 		return BUCKETS - 1;
 	if (units >= 1 << 16) { b += 16; units >>= 16; }
 	if (units >= 1 << 8) { b += 8; units >>= 8; }
@@ -442,7 +446,7 @@ static __always_inline void roll(struct task_rec *t, struct task_struct *p, u64 
 {
 	u64 edge = control.edge_ns;
 
-	if (t->edge_ns != edge && now >= edge)
+	if (unlikely(t->edge_ns != edge && now >= edge))
 		close_window(t, p, edge);
 }
 
@@ -454,7 +458,7 @@ static __always_inline u32 before_first_event(struct task_rec *t)
 
 static __always_inline void first_event(struct task_rec *t, u32 was)
 {
-	if (t->state == NEVER)
+	if (unlikely(t->state == NEVER))
 		t->state = was;
 }
 
@@ -562,7 +566,7 @@ static __always_inline void account_cpu(struct cpu_rec *c, u64 to)
 
 	if (to <= from)
 		return;
-	if (c->tid == NO_TID)
+	if (unlikely(c->tid == NO_TID))
 		c->cur.unknown_ns += to - from;
 	else if (c->tid)
 		c->cur.busy_ns += to - from;
@@ -626,27 +630,27 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	struct task_rec *t;
 	u8 left = 0;
 
-	if (!c || !watching(now))
+	if (unlikely(!c || !watching(now)))
 		return 0;
 	*(volatile u32 *)&c->seq = c->seq + 1;
 	barrier();
-	if (c->tid == prev_tid) {
+	if (likely(c->tid == prev_tid)) {
 		u32 slot = c->slot;
 
 		t = slot ? bpf_map_lookup_elem(&tasks, &slot) : NULL;
 	} else {
 		t = prev_tid ? task_rec_of(prev) : NULL;
 	}
-	if (c->tid == NO_TID) { /* the first switch here: prev has been running since the start */
+	if (unlikely(c->tid == NO_TID)) { /* the first switch here: prev has been running since the start */
 		c->tid = prev_tid;
 		c->since_ns = control.start_ns;
 		occupy(c, 0, t ? t->group : prev_tid ? GROUP_UNKNOWN : GROUP_IDLE);
 	}
-	if (c->edge_ns != control.edge_ns && now >= control.edge_ns)
+	if (unlikely(c->edge_ns != control.edge_ns && now >= control.edge_ns))
 		close_cpu_window(c, control.edge_ns);
-	if (c->tid != prev_tid)
+	if (unlikely(c->tid != prev_tid))
 		surprise(c, cpu, prev, t, now);
-	else if (t && t->group != c->group) /* user space assigned it to another group while it ran */
+	else if (unlikely(t && t->group != c->group)) /* user space assigned it to another group while it ran */
 		relabel(c, t->group);
 	account_cpu(c, now);
 
@@ -674,7 +678,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		}
 		t->cpu = cpu;
 		end_write(t);
-		if (left == 3)
+		if (unlikely(left == 3))
 			bury(prev, t, now);
 	}
 
@@ -687,11 +691,11 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		if (t) {
 			begin_write(t);
 			first_event(t, WAIT);
-			if (t->state == RUN) /* its switch-out elsewhere was not told of */
+			if (unlikely(t->state == RUN)) /* its switch-out elsewhere was not told of */
 				t->state = UNKNOWN;
 			t->cpu = cpu;
 			roll(t, next, now);
-			if (t->state == WAIT)
+			if (likely(t->state == WAIT))
 				account_wait(t, next, c, now);
 			else
 				account(t, now);

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# What watching costs: `perf bench sched pipe` on one CPU, bare and under each tool, interleaved.
+#
+# Every round runs the bare benchmark twice and each tool once, in turn, so that a machine whose speed drifts
+# drifts under all of them; quoted are medians of the ratios within a round. The second bare run shows the noise.
+# Usage: bench/run.sh [ROUNDS [OPERATIONS]]      (7 rounds of 400,000 operations, two switches each)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+rounds=${1:-7}
+operations=${2:-400000}
+corun=${CORUN:-${CARGO_TARGET_DIR:-target}/release/corun}
+cpu=$(($(nproc) - 1))
+work=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+
+[ -x "$corun" ] || { echo "no $corun; run \`make build\` first" >&2; exit 2; }
+command -v perf >/dev/null || { echo "perf is not installed (Debian: linux-perf)" >&2; exit 2; }
+[ "$(id -u)" = 0 ] || { echo "the probe and its peers need root" >&2; exit 2; }
+
+pipe_seconds() {
+    taskset -c "$cpu" perf bench sched pipe -l "$operations" 2>/dev/null | awk '/Total time/ { print $3 }'
+}
+
+# under COMMAND...: the benchmark's seconds while COMMAND watches the machine.
+under() {
+    "$@" >"$work/tool.out" 2>&1 &
+    local tool=$!
+    sleep 0.7 # all of them have attached by then; corun counts its costs for half a second first
+    pipe_seconds
+    kill -INT "$tool" 2>/dev/null || true
+    wait "$tool" 2>/dev/null || true
+}
+
+tools=(corun)
+command -v runqlat >/dev/null && tools+=(runqlat)
+tools+=(perf-sched)
+run_tool() {
+    case $1 in
+    corun) under "$corun" profile --all --quiet --for 60s --json "$work/corun.json" ;;
+    runqlat) under runqlat 60 1 ;;
+    perf-sched) under perf sched record -a -o "$work/perf.data" ;;
+    esac
+}
+
+echo "perf bench sched pipe -l $operations on CPU $cpu, $rounds rounds"
+for ((round = 1; round <= rounds; round++)); do
+    bare=$(pipe_seconds)
+    line="$bare"
+    for tool in "${tools[@]}"; do line+=" $(run_tool "$tool")"; done
+    line+=" $(pipe_seconds)"
+    echo "$line" >>"$work/rounds"
+    echo "  round $round: bare, ${tools[*]}, bare again [s]: $line"
+done
+
+median() { sort -n | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
+n=$((${#tools[@]} + 2))
+echo
+printf '%-12s %8s %8s %8s\n' tool median lowest highest
+for ((i = 0; i < ${#tools[@]}; i++)); do
+    awk -v c=$((i + 2)) -v n="$n" '{ printf "%.4f\n", $c / (($1 + $n) / 2) }' "$work/rounds" | sort -n >"$work/ratios"
+    printf '%-12s %8.3f %8.3f %8.3f\n' "${tools[$i]}" "$(median <"$work/ratios")" \
+        "$(head -n 1 "$work/ratios")" "$(tail -n 1 "$work/ratios")"
+done
+awk -v n="$n" '{ printf "%.4f\n", $n / $1 }' "$work/rounds" | sort -n >"$work/ratios"
+printf '%-12s %8.3f %8.3f %8.3f\n' "bare again" "$(median <"$work/ratios")" "$(head -n 1 "$work/ratios")" "$(tail -n 1 "$work/ratios")"
+
+# What one switch costs by the kernel's own count of its BPF programs, under the same load.
+"$corun" profile --all --quiet --for 400ms --json "$work/warm.json" >/dev/null 2>&1 || true
+(taskset -c "$cpu" perf bench sched pipe -l "$operations" >/dev/null 2>&1 &)
+sleep 0.1
+"$corun" profile --all --quiet --for 400ms --json "$work/cost.json" >/dev/null
+echo
+echo "cost per switch by the kernel's BPF statistics: $(grep -o '"ns_per_switch": *[0-9]*' "$work/cost.json" | grep -o '[0-9]*$') ns"
+
+began=$(date +%s%N)
+"$corun" profile --all --quiet --for 1ms --json "$work/first.json" >/dev/null
+echo "from start to first sample and exit: $((($(date +%s%N) - began) / 1000000)) ms"

@@ -1,0 +1,233 @@
+//! `corun profile` as a user runs it: contract, exit codes, bad input, faults.
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::Value;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn corun(args: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("corun").unwrap();
+    command.arg("profile").args(args);
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    corun(args).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(output)))
+}
+
+/// One clear sentence on stderr, exit code 2, nothing on stdout.
+fn is_refused(args: &[&str], sentence: &str) {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+    assert!(stderr(&output).contains(sentence), "{args:?}: {}", stderr(&output));
+    assert!(output.stdout.is_empty());
+}
+
+fn ns(v: &Value, key: &str) -> u64 {
+    v[key].as_u64().unwrap_or_else(|| panic!("no {key} in {v}"))
+}
+
+/// What the contract promises of every ledger and its culprits.
+fn adds_up(account: &Value) {
+    let l = &account["ledger"];
+    let parts = ["compute_ns", "block_ns", "steal_ns", "throttled_ns", "parked_ns", "unknown_ns"];
+    let sum: u64 = parts.iter().map(|p| ns(l, p)).sum::<u64>() + l["spin_ns"].as_u64().unwrap_or(0);
+    assert_eq!(sum, ns(l, "total_ns"));
+    let culprits: u64 = account["culprits"].as_array().unwrap().iter().map(|c| ns(c, "steal_ns")).sum();
+    assert_eq!(culprits + ns(account, "unattributed_ns"), ns(l, "steal_ns"));
+}
+
+#[test]
+fn the_report_keeps_the_contract() {
+    let output = run(&[
+        "--json",
+        "-",
+        "--",
+        "sh",
+        "-c",
+        "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.05",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let r = report(&output);
+    assert_eq!((r["schema"].as_str(), r["host"].as_str()), (Some("corun.profile/1"), Some("live")));
+    assert!(["ebpf", "schedstat"].contains(&r["source"].as_str().unwrap()));
+    adds_up(&r["subject"]);
+    assert_eq!(r["subject"]["tenant"]["name"], "sh");
+    let tasks = r["tasks"].as_array().unwrap();
+    assert!(!tasks.is_empty());
+    for t in tasks {
+        adds_up(t);
+        assert_eq!(ns(&t["ledger"], "total_ns"), ns(t, "lifetime_ns"));
+        assert!(t["tid"].is_u64() && t["name"].is_string() && t["events"]["yields"].is_u64());
+    }
+    r["tenants"].as_array().unwrap().iter().for_each(adds_up);
+    assert_eq!(r["subject"]["ledger"]["spin_ns"], Value::Null, "nobody has measured it");
+    assert_eq!(r["subject"]["counters"], Value::Null);
+    for key in ["idle_ns", "busy_ns", "host_steal_ns"] {
+        assert!(r["machine"].get(key).is_some());
+    }
+    assert!(r["loss"]["events"].is_u64() && r["loss"]["unknown_ns"].is_u64());
+    assert!(r["self"].get("cpu_ns").is_some() && r["self"].get("ns_per_switch").is_some());
+    assert!(r["unavailable"].is_array());
+    assert!(ns(&r["subject"]["ledger"], "block_ns") > 40_000_000, "it slept: {}", r["subject"]["ledger"]);
+}
+
+#[test]
+fn the_exit_status_is_the_commands_own() {
+    assert_eq!(run(&["-q", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
+    assert_eq!(run(&["-q", "--", "sh", "-c", "kill -9 $$"]).status.code(), Some(137));
+    assert_eq!(run(&["-q", "--", "true"]).status.code(), Some(0));
+}
+
+#[test]
+fn bad_input_is_one_sentence_and_exit_code_2() {
+    is_refused(&["-p", "4194303"], "no process 4194303");
+    is_refused(&["--cgroup", "no-such-thing.service"], "no-such-thing.service");
+    is_refused(&["--vm", "no-such-vm"], "no virtual machine `no-such-vm`");
+    is_refused(&["--", "/no/such/program"], "/no/such/program");
+    is_refused(&["--", "/"], "/");
+    is_refused(&[], "--all");
+    is_refused(&["--all", "-p", "1"], "cannot be used with");
+    is_refused(&["--all", "--for", "10"], "such as 500us, 10ms or 2s");
+    is_refused(&["--trace", "x", "--source", "schedstat", "--all"], "--trace needs eBPF");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_still_shows_on_the_terminal() {
+    let output = run(&["-q", "--html", "/dev/full", "--", "true"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot write /dev/full"), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("corun profile: true"));
+}
+
+#[test]
+fn all_three_files_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (json, html, trace) = (path("r.json"), path("r.html"), path("r.perfetto"));
+    let mut args = vec!["-q", "--json", &json, "--html", &html];
+    if is_root() {
+        args.extend(["--trace", trace.as_str()]);
+    } else {
+        println!("skipped: a trace needs root");
+    }
+    args.extend(["--", "sh", "-c", "sleep 0.2 & wait"]);
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let r: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    adds_up(&r["subject"]);
+    assert!(r["timeline"].as_array().unwrap().len() >= 2, "a slot every 100 ms");
+    assert!(std::fs::read_to_string(&html).unwrap().contains("</html>"));
+    if is_root() && r["source"] == "ebpf" {
+        assert!(std::fs::metadata(&trace).unwrap().len() > 1000);
+    }
+}
+
+#[test]
+fn ctrl_c_shows_what_was_seen_until_then() {
+    let mut command = corun(&["-q", "--all", "--json", "-"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    signal(child.id(), libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let r = report(&output);
+    assert!(r["notes"].to_string().contains("interrupted"), "{}", r["notes"]);
+    r["tenants"].as_array().unwrap().iter().for_each(adds_up);
+}
+
+#[test]
+fn a_target_that_ends_mid_way_ends_the_measurement() {
+    let mut target = Command::new("sleep").arg("1").spawn().unwrap();
+    let pid = target.id().to_string();
+    let waiter = std::thread::spawn(move || target.wait());
+    let began = Instant::now();
+    let output = run(&["-q", "-p", &pid, "--for", "60s", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(began.elapsed() < Duration::from_secs(40), "it went on without a target");
+    assert!(report(&output)["notes"].to_string().contains("ended"));
+    waiter.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_target_that_forks_away_is_followed() {
+    if !is_root() {
+        println!("skipped: following every fork needs eBPF");
+        return;
+    }
+    let away = "(setsid sh -c 'sleep 0.3; exec sleep 0.2' &) ; exec sleep 0.8";
+    let r = report(&run(&["-q", "--json", "-", "--", "sh", "-c", away]));
+    if r["source"] != "ebpf" {
+        println!("skipped: no eBPF here");
+        return;
+    }
+    let sleepers = r["tasks"].as_array().unwrap().iter().filter(|t| t["name"] == "sleep").count();
+    assert!(sleepers >= 3, "{sleepers} sleepers");
+}
+
+#[test]
+fn without_root_the_ledger_is_there_and_the_culprits_are_said_to_be_missing() {
+    if !is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    // Somewhere that anybody may execute from.
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("corun");
+    std::fs::copy(assert_cmd::cargo::cargo_bin("corun"), &copy).unwrap();
+    open_to_all(folder.path());
+    open_to_all(&copy);
+    let mut command = Command::new(&copy);
+    command.args(["profile", "-q", "--json", "-", "--", "sh", "-c", "sleep 0.3"]).uid(65534).gid(65534);
+    let output = command.current_dir("/").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let r = report(&output);
+    assert_eq!(r["source"], "schedstat");
+    adds_up(&r["subject"]);
+    assert!(r["unavailable"].to_string().contains("culprits"), "{}", r["unavailable"]);
+}
+
+#[test]
+fn nothing_stays_in_the_kernel_when_corun_is_killed() {
+    if !is_root() {
+        println!("skipped: looking into the kernel needs root");
+        return;
+    }
+    for after_ms in [5, 60, 300, 900] {
+        let mut child = corun(&["-q", "--all"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(after_ms));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let ours = || corun_bpf::loaded_programs().iter().filter(|n| n.starts_with("on_switch")).count();
+    // Other tests of this file may have a probe of their own for a moment.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while ours() > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(ours(), 0);
+}
+
+fn is_root() -> bool {
+    // SAFETY: takes and changes nothing.
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn signal(pid: u32, signal: i32) {
+    // SAFETY: our own child, not yet waited for.
+    unsafe { libc::kill(pid as i32, signal) };
+}
+
+fn open_to_all(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
