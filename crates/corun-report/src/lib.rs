@@ -18,6 +18,7 @@ pub mod output;
 pub mod perfetto;
 pub mod profile;
 pub mod progress;
+pub mod sim;
 pub mod table;
 pub mod terminal;
 mod words;

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`scenario`] | scenario files: machine, scheduler, tenants, seeds |
+//! | [`experiment`], [`metrics`] | a scenario's runs over seeds, solo runs and baseline; what they are judged by |
 //! | [`engine`] | time, CPUs, tasks, and everything that happens to them |
 //! | [`program`] | what threads do |
 //! | [`sched`] | the schedulers under it, one file each |
@@ -15,7 +16,9 @@ pub mod checker;
 pub mod contention;
 pub mod cpu_set;
 pub mod engine;
+pub mod experiment;
 pub mod machine_file;
+pub mod metrics;
 pub mod program;
 pub mod scenario;
 pub mod sched;

@@ -22,6 +22,8 @@ pub struct Progress {
     pub work_ns: u64,
     /// It never ends by itself.
     pub endless: bool,
+    /// It ends after a time, not after an amount of work.
+    pub timed: bool,
 }
 
 impl Engine {
@@ -117,6 +119,7 @@ impl Engine {
                 started_ns: t.started.then_some(t.started_ns),
                 work_ns: (t.work_done >> super::cpu::BITS) as u64,
                 endless: t.setup.plan.endless,
+                timed: t.setup.plan.phases.iter().all(|p| p.duration_ns.is_some()),
             })
             .collect()
     }

@@ -1,0 +1,192 @@
+//! A modelled scenario's report: the wire schema `corun.sim/1` and its table for a terminal.
+//!
+//! Names are a contract, as in [`crate::profile::schema`]; `None` is written as `null` and means *unknown*, and
+//! [`SimReport::unavailable`] says why.
+
+use crate::profile::schema::{ProfileReport, Unavailable};
+use crate::table::Table;
+use corun_model::duration::human_ns;
+use serde::Serialize;
+
+/// Name and version of the schema, the first field of every report.
+pub const SCHEMA: &str = "corun.sim/1";
+
+/// What came of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SimReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of corun that wrote this.
+    pub corun: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The machine in one line.
+    pub machine: String,
+    /// Its number of CPUs.
+    pub cpus: u64,
+    /// The scheduler under it.
+    pub scheduler: String,
+    /// The scheduler that `relative_speedup` compares with.
+    pub baseline: Option<String>,
+    /// Seeds, one run each.
+    pub seeds: Vec<u64>,
+    /// Lengths of the runs with all tenants, in nanoseconds of modelled time.
+    pub length_ns: Estimate,
+    /// Per tenant.
+    pub tenants: Vec<SimTenant>,
+    /// Jain's fairness index over the tenants' slowdowns, 0..=1.
+    pub fairness: Option<Estimate>,
+    /// System throughput: solo progress of how many tenants the machine makes.
+    pub throughput: Option<Estimate>,
+    /// Harmonic mean of the tenants' speed-ups over the baseline.
+    pub relative_speedup: Option<Estimate>,
+    /// Geometric mean of the tenants' speed-ups over running alone (1 / slowdown).
+    pub speedup_mean: Option<f64>,
+    /// The least of them.
+    pub speedup_min: Option<f64>,
+    /// The largest of them.
+    pub speedup_max: Option<f64>,
+    /// Energy of a run in joules.
+    pub energy_j: Option<Estimate>,
+    /// What the model did for it, over all runs with all tenants.
+    pub work: SimWork,
+    /// Where the time of the first seed's run went.
+    pub profile: ProfileReport,
+    /// What is not known, and why.
+    pub unavailable: Vec<Unavailable>,
+}
+
+/// One tenant of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SimTenant {
+    /// Its name.
+    pub name: String,
+    /// Nobody waited for its end.
+    pub background: bool,
+    /// Runs from start to end that it made, over all seeds.
+    pub completed: u64,
+    /// Time alone on the machine, in nanoseconds; `None`: it does not end by itself.
+    pub solo_ns: Option<Estimate>,
+    /// Time beside the others; `None`: it did not end.
+    pub time_ns: Option<Estimate>,
+    /// Time, or inverse rate of work, relative to alone.
+    pub slowdown: Option<Estimate>,
+    /// The same under the baseline scheduler.
+    pub baseline_slowdown: Option<Estimate>,
+}
+
+/// A figure over the seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Half the width of the mean's 95 % interval; `None` from a single seed.
+    pub half_width: Option<f64>,
+    /// The least.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// Number of seeds.
+    pub n: u64,
+}
+
+/// What the model did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SimWork {
+    /// Events.
+    pub events: u64,
+    /// Context switches.
+    pub switches: u64,
+    /// Wake-ups.
+    pub wakeups: u64,
+}
+
+/// Writes a report, indented, with a newline at the end; the same report gives the same bytes.
+pub fn json(report: &SimReport) -> String {
+    let mut text = serde_json::to_string_pretty(report).expect("every field of a report is plain data");
+    text.push('\n');
+    text
+}
+
+/// The tenants' table and the figures of the whole, for a terminal.
+pub fn text(report: &SimReport) -> String {
+    let mut table = Table::new(&["tenant", ">runs", ">alone", ">here", ">slowdown", ">baseline"]);
+    for t in &report.tenants {
+        table.row([
+            if t.background { format!("{} (background)", t.name) } else { t.name.clone() },
+            t.completed.to_string(),
+            time(t.solo_ns),
+            time(t.time_ns),
+            times(t.slowdown),
+            times(t.baseline_slowdown),
+        ]);
+    }
+    let seeds = report.seeds.len();
+    let mut out = format!(
+        "corun sim: {} on {}, {}, {} seed{}\n\n{}\n",
+        report.scenario,
+        report.machine,
+        report.scheduler,
+        seeds,
+        if seeds == 1 { "" } else { "s" },
+        table.text()
+    );
+    let mut line = |what: &str, value: String| out.push_str(&format!("{what:<22}{value}\n"));
+    if let Some(f) = report.fairness {
+        line("fairness (Jain)", figure(f));
+    }
+    if let Some(t) = report.throughput {
+        line("system throughput", figure(t));
+    }
+    if let (Some(r), Some(b)) = (report.relative_speedup, &report.baseline) {
+        line("relative speed-up", format!("{} over {b}", figure(r)));
+    }
+    if let (Some(mean), Some(min), Some(max)) = (report.speedup_mean, report.speedup_min, report.speedup_max)
+    {
+        line("speed-up over alone", format!("{mean:.3} (geometric mean), {min:.3} to {max:.3}"));
+    }
+    if let Some(e) = report.energy_j {
+        line("energy", format!("{} J", figure(e)));
+    }
+    line("length", time(Some(report.length_ns)));
+    for u in &report.unavailable {
+        out.push_str(&format!("! {}: {}\n", u.what, u.why));
+    }
+    out
+}
+
+fn figure(e: Estimate) -> String {
+    match e.half_width {
+        Some(h) => format!("{:.3} ± {h:.3}", e.mean),
+        None => format!("{:.3}", e.mean),
+    }
+}
+
+fn times(e: Option<Estimate>) -> String {
+    match e {
+        None => "-".into(),
+        Some(Estimate { mean, half_width: Some(h), .. }) => format!("{mean:.2}x ± {h:.2}"),
+        Some(e) => format!("{:.2}x", e.mean),
+    }
+}
+
+fn time(e: Option<Estimate>) -> String {
+    e.map_or("-".into(), |e| human_ns(e.mean.round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_from_one_seed_has_no_interval_and_an_unknown_one_is_a_dash() {
+        let one = Estimate { mean: 2.0, half_width: None, min: 2.0, max: 2.0, n: 1 };
+        let three = Estimate { half_width: Some(0.125), n: 3, ..one };
+        assert_eq!(
+            (times(Some(one)), times(Some(three)), times(None)),
+            ("2.00x".into(), "2.00x ± 0.12".into(), "-".to_string())
+        );
+        assert_eq!(figure(three), "2.000 ± 0.125");
+        assert_eq!(time(Some(Estimate { mean: 1.5e9, ..one })), "1.50 s");
+    }
+}

@@ -1,0 +1,318 @@
+//! A scenario's runs: one per seed, the solo runs that slowdowns are measured against, and, where asked for, the
+//! same under a baseline scheduler; all side by side on the machine's own CPUs.
+//!
+//! A slowdown compares times where a tenant ended in both runs, and rates of work where it did not (a background
+//! loop, a run of fixed length). A tenant's solo run is made once per seed and serves all tenants that are alike.
+//! Runs do not know of each other, so results do not depend on how they were spread over CPUs.
+
+use crate::engine::{Fault, Progress, Totals};
+use crate::metrics::{self, Estimate, Speedups};
+use crate::scenario::{BadScenario, Cast, Scenario, SchedulerKind, TenantSpec};
+use corun_model::recording::Recording;
+use corun_model::trace::Trace;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// The first windows of a recording; they grow with the run.
+const WINDOW_NS: u64 = 10_000_000;
+/// A background tenant alone is watched for at most this long.
+const SOLO_NS: u64 = 10_000_000_000;
+
+/// An experiment cannot be finished.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Failure {
+    /// The scenario is at fault.
+    #[error("{0}")]
+    Scenario(#[from] BadScenario),
+    /// The engine is: a checker fired.
+    #[error("a checker of the modelled machine fired with seed {seed}: {what}")]
+    Bug {
+        /// The seed that leads there.
+        seed: u64,
+        /// Checker and finding.
+        what: String,
+    },
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its seed.
+    pub seed: u64,
+    /// How long it was.
+    pub end_ns: u64,
+    /// How far each tenant came.
+    pub progress: Vec<Progress>,
+    /// Energy used, in microjoules: cores and the rest of the packages; `None`: the machine file does not tell.
+    pub energy_uj: Option<u64>,
+    /// What happened, in numbers.
+    pub totals: Totals,
+    /// What was seen; only of the first seed's run with all tenants.
+    pub recording: Option<Recording>,
+    /// Who ran where; only where it was asked for.
+    pub trace: Option<Trace>,
+}
+
+/// What to do beside the runs that every scenario gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Also run under this scheduler and compare.
+    pub baseline: Option<SchedulerKind>,
+    /// Events that the trace of the first seed's run may hold; 0: none.
+    pub trace_limit: usize,
+}
+
+/// One tenant over all seeds.
+#[derive(Clone, Debug)]
+pub struct TenantOutcome {
+    /// Its name.
+    pub name: String,
+    /// Nobody waited for its end.
+    pub background: bool,
+    /// Runs that it ended, over all seeds.
+    pub completed: usize,
+    /// Time alone, in nanoseconds; `None`: it does not end by itself.
+    pub solo_ns: Option<Estimate>,
+    /// Time beside the others; `None`: it did not end.
+    pub time_ns: Option<Estimate>,
+    /// Slowdown; `None`: it made no progress in one of the runs.
+    pub slowdown: Option<Estimate>,
+    /// Slowdown per seed, in the order of the seeds.
+    pub slowdowns: Vec<Option<f64>>,
+    /// Slowdown under the baseline.
+    pub baseline: Option<Estimate>,
+}
+
+/// What came of a scenario.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Per seed: the run with all tenants.
+    pub runs: Vec<Run>,
+    /// Per tenant.
+    pub tenants: Vec<TenantOutcome>,
+    /// Jain's fairness over the tenants' slowdowns.
+    pub fairness: Option<Estimate>,
+    /// System throughput.
+    pub throughput: Option<Estimate>,
+    /// Relative speed-up against the baseline; `None` without one.
+    pub relative_speedup: Option<Estimate>,
+    /// Geometric-mean speed-up over solo with its extremes, per tenant means over seeds.
+    pub speedups: Option<Speedups>,
+    /// Energy of the whole run in joules.
+    pub energy_j: Option<Estimate>,
+}
+
+/// How many runs an experiment consists of: for a progress bar.
+pub fn runs(scenario: &Scenario, options: &Options) -> usize {
+    let per_seed = 1 + kinds(scenario).1 + usize::from(options.baseline.is_some());
+    per_seed * scenario.seeds.len()
+}
+
+/// Runs a scenario. `done` is called once per finished run, from any thread.
+///
+/// # Errors
+/// [`Failure`]; of several, that of the first run in the order of seeds.
+pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync)) -> Result<Outcome, Failure> {
+    let first = scenario.seeds[0];
+    let co_run = |scenario: &Scenario, seed: u64, record: bool, trace_limit: usize| {
+        let run = run(scenario, seed, Cast::All, record, trace_limit, None);
+        done();
+        run
+    };
+    let seeds = scenario.seeds.par_iter();
+    let runs: Vec<Run> = seeds
+        .map(|&seed| {
+            let is_first = seed == first;
+            co_run(scenario, seed, is_first, if is_first { options.trace_limit } else { 0 })
+        })
+        .collect::<Result<_, _>>()?;
+    let baseline: Vec<Run> = match options.baseline {
+        None => Vec::new(),
+        Some(kind) => {
+            let mut other = scenario.clone();
+            other.scheduler.name = kind;
+            let seeds = other.seeds.par_iter();
+            seeds.map(|&seed| co_run(&other, seed, false, 0)).collect::<Result<_, _>>()?
+        }
+    };
+    let (kind_of, kinds) = kinds(scenario);
+    let solo_jobs: Vec<(usize, usize)> =
+        (0..kinds).flat_map(|k| (0..scenario.seeds.len()).map(move |s| (k, s))).collect();
+    let solo: BTreeMap<(usize, usize), Run> = solo_jobs
+        .par_iter()
+        .map(|&(kind, s)| {
+            let tenant = kind_of.iter().position(|&k| k == kind).expect("every kind has a tenant");
+            let seed = scenario.seeds[s];
+            let run = run(scenario, seed, Cast::Solo(tenant), false, 0, Some(runs[s].end_ns));
+            done();
+            run.map(|r| ((kind, s), r))
+        })
+        .collect::<Result<_, _>>()?;
+    let slowdowns = |runs: &[Run]| -> Vec<Vec<Option<f64>>> {
+        (0..scenario.tenants.len())
+            .map(|t| {
+                let of_seed = |s: usize| {
+                    let alone = &solo[&(kind_of[t], s)];
+                    slowdown(&runs[s].progress[t], runs[s].end_ns, &alone.progress[0], alone.end_ns)
+                };
+                (0..runs.len()).map(of_seed).collect()
+            })
+            .collect()
+    };
+    let here = slowdowns(&runs);
+    let there = slowdowns(&baseline);
+    let over_seeds = |values: &[Option<f64>]| {
+        let all: Option<Vec<f64>> = values.iter().copied().collect();
+        all.and_then(|v| metrics::estimate(&v))
+    };
+    let tenants: Vec<TenantOutcome> = scenario
+        .tenants
+        .iter()
+        .enumerate()
+        .map(|(t, spec)| {
+            let times = |p: &Progress| mean_time_ns(p);
+            let solo_times: Vec<Option<f64>> =
+                (0..runs.len()).map(|s| times(&solo[&(kind_of[t], s)].progress[0])).collect();
+            let co_times: Vec<Option<f64>> = runs.iter().map(|r| times(&r.progress[t])).collect();
+            TenantOutcome {
+                name: spec.name.clone(),
+                background: spec.background,
+                completed: runs.iter().map(|r| r.progress[t].completions.len()).sum(),
+                solo_ns: over_seeds(&solo_times),
+                time_ns: over_seeds(&co_times),
+                slowdown: over_seeds(&here[t]),
+                slowdowns: here[t].clone(),
+                baseline: there.get(t).and_then(|v| over_seeds(v)),
+            }
+        })
+        .collect();
+    let per_seed = |f: &dyn Fn(&[f64]) -> Option<f64>| {
+        let values: Vec<Option<f64>> = (0..runs.len())
+            .map(|s| {
+                let all: Option<Vec<f64>> = here.iter().map(|t| t[s]).collect();
+                all.and_then(|v| f(&v))
+            })
+            .collect();
+        over_seeds(&values)
+    };
+    let relative: Vec<Option<f64>> = (0..baseline.len())
+        .map(|s| {
+            let pairs: Option<Vec<(f64, f64)>> =
+                here.iter().zip(&there).map(|(h, b)| Some((h[s]?, b[s]?))).collect();
+            pairs.and_then(|p| metrics::relative_speedup(&p))
+        })
+        .collect();
+    let means: Option<Vec<f64>> = tenants.iter().map(|t| t.slowdown.map(|s| s.mean)).collect();
+    let energy: Vec<Option<f64>> = runs.iter().map(|r| r.energy_uj.map(|uj| uj as f64 / 1e6)).collect();
+    Ok(Outcome {
+        fairness: per_seed(&metrics::fairness),
+        throughput: per_seed(&metrics::throughput),
+        relative_speedup: over_seeds(&relative),
+        speedups: means.and_then(|m| metrics::speedups(&m)),
+        energy_j: over_seeds(&energy),
+        runs,
+        tenants,
+    })
+}
+
+/// Which tenants are alike when alone: per tenant the number of its kind, and how many kinds there are.
+fn kinds(scenario: &Scenario) -> (Vec<usize>, usize) {
+    let mut firsts: Vec<&TenantSpec> = Vec::new();
+    let alike = |a: &TenantSpec, b: &TenantSpec| {
+        a.workload == b.workload
+            && (&a.pins, &a.allowed, a.vcpus) == (&b.pins, &b.allowed, b.vcpus)
+            && (a.batch, a.slice_ns) == (b.batch, b.slice_ns)
+    };
+    let kind_of = scenario.tenants.iter().map(|t| {
+        firsts.iter().position(|f| alike(f, t)).unwrap_or_else(|| {
+            firsts.push(t);
+            firsts.len() - 1
+        })
+    });
+    let kind_of: Vec<usize> = kind_of.collect();
+    (kind_of, firsts.len())
+}
+
+/// One run: to the end of what has one, for the scenario's duration, or for at most as long as `beside_ns` (how
+/// long the co-run was) where a tenant alone never ends.
+fn run(
+    scenario: &Scenario,
+    seed: u64,
+    cast: Cast,
+    record: bool,
+    trace_limit: usize,
+    beside_ns: Option<u64>,
+) -> Result<Run, Failure> {
+    let mut engine = scenario.engine(seed, cast, trace_limit)?;
+    let failure = |fault: Fault| match fault {
+        Fault::Scenario(what) => Failure::Scenario(scenario.failed(what)),
+        bug => Failure::Bug { seed, what: bug.to_string() },
+    };
+    let endless = engine.progress().iter().all(|p| p.endless);
+    let limit_ns = match (cast, endless) {
+        (Cast::Solo(_), true) => Some(beside_ns.unwrap_or(SOLO_NS).min(SOLO_NS)),
+        // Alone, a tenant may take its time even where the co-run is cut off.
+        (Cast::Solo(_), false) => None,
+        (Cast::All, _) => scenario.duration_ns,
+    };
+    let horizon_ns = limit_ns.unwrap_or(scenario.horizon_ns);
+    let mut recording = record.then(Recording::default);
+    loop {
+        let now_ns = engine.now_ns();
+        let window_ns = if record { WINDOW_NS.max(now_ns / 128) } else { horizon_ns };
+        let until_ns = horizon_ns.min(now_ns.saturating_add(window_ns));
+        let ended = match limit_ns {
+            Some(_) => engine.run_until(until_ns).map(|()| false),
+            None => engine.run_to_end(until_ns),
+        };
+        let ended = ended.map_err(failure)?;
+        if let Some(recording) = &mut recording {
+            let window = corun_model::Host::observe(&mut engine)
+                .map_err(|e| Failure::Bug { seed, what: e.to_string() })?;
+            recording.push(window);
+        }
+        if ended || engine.now_ns() >= horizon_ns {
+            break;
+        }
+    }
+    if limit_ns.is_none() && !engine.is_finished() {
+        let what = format!(
+            "the scenario has not ended at its horizon of {}; give a longer `horizon` or a `duration`",
+            corun_model::duration::human_ns(horizon_ns)
+        );
+        return Err(Failure::Scenario(scenario.failed(what)));
+    }
+    let energy_uj = engine.energy().map(|e| e.cores_uj.iter().chain(&e.packages_uj).sum());
+    Ok(Run {
+        seed,
+        end_ns: engine.now_ns(),
+        progress: engine.progress(),
+        energy_uj,
+        totals: engine.totals(),
+        recording,
+        trace: engine.trace().cloned(),
+    })
+}
+
+/// Mean time of a tenant's completed runs.
+fn mean_time_ns(p: &Progress) -> Option<f64> {
+    let n = p.completions.len();
+    let sum: f64 = p.completions.iter().map(|c| (c.end_ns - c.start_ns) as f64).sum();
+    (n > 0).then(|| sum / n as f64)
+}
+
+fn slowdown(co: &Progress, co_end_ns: u64, solo: &Progress, solo_end_ns: u64) -> Option<f64> {
+    // A program of fixed duration takes that time with whatever work: its rate says how it fared.
+    if let (Some(a), Some(b), false) = (mean_time_ns(co), mean_time_ns(solo), co.timed) {
+        return Some(a / b);
+    }
+    let rate = |p: &Progress, end_ns: u64| {
+        let until_ns =
+            p.completions.last().filter(|_| p.completions.len() == 1 && p.timed).map_or(end_ns, |c| c.end_ns);
+        let first_ns = p.completions.first().map(|c| c.start_ns).or(p.started_ns)?;
+        let active_ns = until_ns.saturating_sub(first_ns);
+        (active_ns > 0 && p.work_ns > 0).then(|| p.work_ns as f64 / active_ns as f64)
+    };
+    Some(rate(solo, solo_end_ns)? / rate(co, co_end_ns)?)
+}

@@ -1,0 +1,130 @@
+//! What a co-run is judged by: pure formulas.
+//!
+//! | figure | formula | source |
+//! | --- | --- | --- |
+//! | slowdown of tenant j | `S_j = T_co,j / T_solo,j` | |
+//! | fairness | Jain's index `(Σ S_j)² / (n Σ S_j²)` | Controlled Contention, eq. 1 |
+//! | system throughput | `Σ T_solo,j / T_co,j` | Controlled Contention, eq. 2 (Eyerman and Eeckhout, 2008) |
+//! | relative speed-up against a baseline | `n / Σ (T_co,j / T_base,j)`: harmonic mean of the speed-ups | Controlled Contention, eq. 3 |
+//! | geometric-mean speed-up, least, most | of `T_solo,j / T_co,j` | ATC'16 §5 |
+//! | interval | mean ± t × s / √n, 95 % | Student |
+//!
+//! Floating point enters here and nowhere before: no decision of the modelled machine depends on it.
+
+/// Jain's fairness index of some slowdowns: 1 is fair, 1/n is one tenant with everything. `None` without any.
+pub fn fairness(slowdowns: &[f64]) -> Option<f64> {
+    let sum: f64 = slowdowns.iter().sum();
+    let squares: f64 = slowdowns.iter().map(|s| s * s).sum();
+    (squares > 0.0).then(|| sum * sum / (slowdowns.len() as f64 * squares))
+}
+
+/// System throughput: how many tenants' worth of solo progress the machine makes. `None` without any.
+pub fn throughput(slowdowns: &[f64]) -> Option<f64> {
+    (!slowdowns.is_empty()).then(|| slowdowns.iter().map(|s| 1.0 / s).sum())
+}
+
+/// Relative speed-up against a baseline, of (slowdown here, slowdown under the baseline) pairs. Since both are
+/// relative to the same solo time, their quotient is that of the times. `None` without any.
+pub fn relative_speedup(pairs: &[(f64, f64)]) -> Option<f64> {
+    let sum: f64 = pairs.iter().map(|(here, baseline)| here / baseline).sum();
+    (sum > 0.0).then(|| pairs.len() as f64 / sum)
+}
+
+/// Geometric mean, least and most of some speed-ups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speedups {
+    /// Geometric mean.
+    pub mean: f64,
+    /// The tenant that fares worst.
+    pub min: f64,
+    /// The tenant that fares best.
+    pub max: f64,
+}
+
+/// The speed-ups that go with some slowdowns. `None` without any.
+pub fn speedups(slowdowns: &[f64]) -> Option<Speedups> {
+    let speedups = || slowdowns.iter().map(|s| 1.0 / s);
+    (!slowdowns.is_empty()).then(|| Speedups {
+        mean: (speedups().map(f64::ln).sum::<f64>() / slowdowns.len() as f64).exp(),
+        min: speedups().fold(f64::INFINITY, f64::min),
+        max: speedups().fold(f64::NEG_INFINITY, f64::max),
+    })
+}
+
+/// A figure over several seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Half the width of the 95 % interval of the mean; `None` from a single seed.
+    pub half_width: Option<f64>,
+    /// The least of all.
+    pub min: f64,
+    /// The most of all.
+    pub max: f64,
+    /// How many seeds.
+    pub n: usize,
+}
+
+/// The estimate from one value per seed. `None` without any.
+pub fn estimate(values: &[f64]) -> Option<Estimate> {
+    let n = values.len();
+    let mean = values.iter().sum::<f64>() / n as f64;
+    let half_width = (n > 1).then(|| {
+        let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1) as f64;
+        student_975(n - 1) * (variance / n as f64).sqrt()
+    });
+    (n > 0).then(|| Estimate {
+        mean,
+        half_width,
+        min: values.iter().copied().fold(f64::INFINITY, f64::min),
+        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        n,
+    })
+}
+
+/// The 0.975 quantile of Student's t distribution.
+fn student_975(degrees: usize) -> f64 {
+    use statrs::distribution::{ContinuousCDF, StudentsT};
+    StudentsT::new(0.0, 1.0, degrees as f64).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_slowdowns_are_fair_and_one_that_has_all_is_not() {
+        assert_eq!(fairness(&[2.0, 2.0, 2.0]), Some(1.0));
+        assert!((fairness(&[1e9, 1.0, 1.0, 1.0]).unwrap() - 0.25).abs() < 1e-6);
+        assert_eq!(fairness(&[]), None);
+    }
+
+    #[test]
+    fn throughput_counts_tenants_worth_of_progress() {
+        assert_eq!(throughput(&[2.0, 2.0]), Some(1.0));
+        assert_eq!(throughput(&[1.0, 4.0]), Some(1.25));
+    }
+
+    #[test]
+    fn relative_speedup_is_the_harmonic_mean_of_the_speedups() {
+        // Twice as fast and half as fast: speed-ups 2 and 0.5, whose harmonic mean is 0.8.
+        assert_eq!(relative_speedup(&[(1.0, 2.0), (2.0, 1.0)]), Some(0.8));
+        assert_eq!(relative_speedup(&[(3.0, 3.0)]), Some(1.0));
+    }
+
+    #[test]
+    fn speedups_have_a_geometric_mean_between_their_ends() {
+        let s = speedups(&[1.0, 4.0]).unwrap();
+        assert!((s.mean - 0.5).abs() < 1e-12 && s.min == 0.25 && s.max == 1.0);
+    }
+
+    #[test]
+    fn an_interval_needs_two_seeds_and_has_students_width() {
+        assert_eq!(estimate(&[3.0]).unwrap().half_width, None);
+        let e = estimate(&[1.0, 3.0]).unwrap();
+        // s = √2, n = 2, t(1) = 12.706.
+        assert!((e.half_width.unwrap() - 12.706).abs() < 0.01 && e.mean == 2.0);
+        assert_eq!(estimate(&[]), None);
+    }
+}
