@@ -106,7 +106,15 @@ fn a_report_that_cannot_be_written_still_shows_on_the_terminal() {
     let output = run(&["-q", "--html", "/dev/full", "--", "true"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("cannot write /dev/full"), "{}", stderr(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("corun profile: true"));
+    assert!(stderr(&output).contains("corun profile: true"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_commands_standard_output_stays_its_own() {
+    let output = run(&["-q", "--", "echo", "hello"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n");
+    let output = run(&["-q", "--all", "--for", "50ms"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("corun profile: everybody"));
 }
 
 #[test]

@@ -23,8 +23,16 @@ impl Style {
     /// What standard output and the environment ask for: colour only on a terminal and never with `NO_COLOR`,
     /// ASCII when the locale is not UTF-8, 100 columns when nothing says otherwise.
     pub fn of_stdout() -> Style {
-        let terminal = std::io::stdout().is_terminal();
-        let columns = console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+        Style::of(std::io::stdout().is_terminal(), &console::Term::stdout())
+    }
+
+    /// The same for standard error, where the report of a command goes: standard output is the command's.
+    pub fn of_stderr() -> Style {
+        Style::of(std::io::stderr().is_terminal(), &console::Term::stderr())
+    }
+
+    fn of(terminal: bool, term: &console::Term) -> Style {
+        let columns = term.size_checked().map(|(_, columns)| usize::from(columns));
         Style::from_environment(|key| std::env::var(key).ok(), terminal, columns)
     }
 

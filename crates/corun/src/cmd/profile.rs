@@ -28,7 +28,8 @@ Examples:
   corun profile --vm web1 --for 10s                  a virtual machine's vCPUs
   corun profile --all --for 5s                       everybody: who steals from whom
 
-Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.";
+Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
+After CMD the report goes to standard error: standard output is CMD's.";
 
 /// Show where a program's time went, and who took it
 #[derive(Debug, clap::Args)]
@@ -138,14 +139,26 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ended = watch.until(args.length_ns, interrupt, &progress)?;
     drop(progress);
     let Watch { running, cost, recording, trace, .. } = watch;
-    let status = match (ended, running) {
-        (Ended::Command, Some(running)) => Some(running.wait().context("collecting the command")?),
-        _ => None,
+    let is_command = running.is_some();
+    let (status, running) = match (ended, running) {
+        (Ended::Command, Some(running)) => (Some(running.wait().context("collecting the command")?), None),
+        (_, running) => (None, running),
     };
-    let meta = meta(&watcher, armed.target, status, &cost, &ended, trace_lost(&args.trace, &trace));
+    let meta = meta(&watcher, armed.target, status, &cost, ended, trace_lost(&args.trace, &trace));
     let report = report(&watcher, &recording, &meta, unavailable)?;
-    let written = write(&report, &recording, &watcher, &trace, [&args.json, &args.html, &args.trace]);
-    written?;
+    let trace_file = || perfetto::encode(&trace, recording.timeline(), subject(&watcher));
+    let files: [File; 3] = [
+        (&args.json, &|| json::write(&report).into_bytes()),
+        (&args.html, &|| html::render(&report).into_bytes()),
+        (&args.trace, &trace_file),
+    ];
+    write(&report, &files, is_command)?;
+    let status = match running {
+        // Measured for as long as was asked; the command goes on, and its status is still ours.
+        Some(running) if ended == Ended::TimeIsUp => Some(running.wait().context("collecting the command")?),
+        Some(_) => return Ok(ExitCode::from(128 + libc::SIGINT as u8)),
+        None => status,
+    };
     Ok(status.map_or(ExitCode::SUCCESS, |s| ExitCode::from(launch::exit_code(s))))
 }
 
@@ -322,7 +335,7 @@ fn meta(
     target: String,
     status: Option<ExitStatus>,
     cost: &Cost,
-    ended: &Ended,
+    ended: Ended,
     trace_lost: Option<u64>,
 ) -> ProfileMeta {
     let mut notes = Vec::new();
@@ -369,35 +382,33 @@ fn report(
 ) -> anyhow::Result<ProfileReport> {
     let mut whole = recording.whole().cloned().context("nothing was seen")?;
     whole.unavailable.extend(unavailable);
-    let subject = watcher.subject().map_or(corun_report::Subject::All, corun_report::Subject::Tenant);
-    Ok(ProfileReport::new(meta, &whole, subject, recording.timeline()))
+    Ok(ProfileReport::new(meta, &whole, subject(watcher), recording.timeline()))
 }
 
-/// Writes what was asked for; the terminal comes last, so that it is there even when a file could not be written.
-fn write(
-    report: &ProfileReport,
-    recording: &Recording,
-    watcher: &Watcher,
-    trace: &Trace,
-    [json_file, html_file, trace_file]: [&Option<PathBuf>; 3],
-) -> anyhow::Result<()> {
+fn subject(watcher: &Watcher) -> corun_report::Subject {
+    watcher.subject().map_or(corun_report::Subject::All, corun_report::Subject::Tenant)
+}
+
+/// Where a file was asked for, and what to write there.
+type File<'a> = (&'a Option<PathBuf>, &'a dyn Fn() -> Vec<u8>);
+
+/// Writes what was asked for and shows the report, on standard error after a command, whose standard output is its
+/// own. What goes to a terminal does not depend on whether the files could be written.
+fn write(report: &ProfileReport, files: &[File], after_command: bool) -> anyhow::Result<()> {
+    let wanted = || files.iter().filter_map(|(path, bytes)| Some((path.as_ref()?, bytes)));
     let mut done = Ok(());
-    let mut file = |path: &Option<PathBuf>, bytes: &dyn Fn() -> Vec<u8>| {
-        if let (Some(path), Ok(())) = (path, &done) {
-            done = write_file(path, &bytes());
+    let mut shown = String::new();
+    for (path, bytes) in wanted() {
+        match write_file(path, &bytes()) {
+            Ok(()) => shown.push_str(&format!("wrote {}\n", path.display())),
+            Err(e) => done = done.and(Err(e)),
         }
-    };
-    let subject = watcher.subject().map_or(corun_report::Subject::All, corun_report::Subject::Tenant);
-    file(json_file, &|| json::write(report).into_bytes());
-    file(html_file, &|| html::render(report).into_bytes());
-    file(trace_file, &|| perfetto::encode(trace, recording.timeline(), subject));
-    if json_file.as_ref().is_none_or(|path| path.as_os_str() != "-") {
-        print!("{}", terminal::render(report, &terminal::Style::of_stdout()));
-        for path in [json_file, html_file, trace_file].into_iter().flatten() {
-            if done.is_ok() {
-                println!("wrote {}", path.display());
-            }
-        }
+    }
+    let to_stdout = wanted().any(|(path, _)| path.as_os_str() == "-");
+    match (to_stdout, after_command) {
+        (true, _) => {}
+        (false, true) => eprint!("{}{shown}", terminal::render(report, &terminal::Style::of_stderr())),
+        (false, false) => print!("{}{shown}", terminal::render(report, &terminal::Style::of_stdout())),
     }
     done.map_err(anyhow::Error::from)
 }
