@@ -7,6 +7,8 @@ use corun_linux::target::Subject;
 use corun_linux::Root;
 use corun_model::observation::TenantObservation;
 use corun_model::{conformance, Host, Observation, TenantId};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use witness::Witness;
@@ -176,6 +178,67 @@ fn a_full_table_of_tasks_is_said_not_hidden() {
     let _busy = Witness::start(&[0]);
     let seen = see(&mut host, 50);
     assert!(seen.loss.untracked_tasks > 0, "{:?}", seen.loss);
+}
+
+/// Not a test: a process of the crowd below, with threads that sleep until standard input ends.
+#[test]
+fn a_member_of_the_crowd() {
+    if std::env::var_os("CORUN_TEST_CROWD").is_none() {
+        return;
+    }
+    for _ in 0..9 {
+        std::thread::Builder::new().stack_size(64 << 10).spawn(std::thread::park).unwrap();
+    }
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    std::process::exit(0);
+}
+
+#[test]
+fn ten_thousand_tasks_of_a_thousand_tenants_fit() {
+    let _alone = alone();
+    let Some(probe) = host(Subject::All) else { return };
+    drop(probe);
+    let me = std::env::current_exe().unwrap();
+    let mut crowd = Vec::new();
+    for _ in 0..1000 {
+        let mut member = Command::new(&me);
+        member.args(["--exact", "a_member_of_the_crowd", "--nocapture", "--test-threads", "1"]);
+        member.env("CORUN_TEST_CROWD", "1").process_group(0);
+        member.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        crowd.push(member.spawn().unwrap());
+    }
+    let threads = || {
+        std::fs::read_to_string("/proc/loadavg")
+            .unwrap()
+            .split(['/', ' '])
+            .nth(4)
+            .unwrap()
+            .parse::<u32>()
+            .unwrap()
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while threads() < 10_000 && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let mut host = host(Subject::All).unwrap();
+    let seen = see(&mut host, 300);
+    let began = std::time::Instant::now();
+    let again = see(&mut host, 0);
+    println!(
+        "{} tasks of {} tenants; observing took {:?}",
+        seen.tasks.len(),
+        seen.by_tenant.len(),
+        began.elapsed()
+    );
+    assert!(seen.tasks.len() >= 10_000, "{} tasks", seen.tasks.len());
+    assert!(seen.by_tenant.len() >= 1000, "{} tenants", seen.by_tenant.len());
+    for o in [&seen, &again] {
+        assert_eq!(o.loss.events + o.loss.untracked_tasks + o.loss.unlisted_tasks, 0, "{:?}", o.loss);
+    }
+    for mut member in crowd {
+        drop(member.stdin.take());
+        member.wait().unwrap();
+    }
 }
 
 #[test]
