@@ -30,7 +30,7 @@ pub enum Watcher {
 pub enum WatchError {
     /// The probe was asked for by name and cannot be had.
     #[error("eBPF cannot be used: {0}; `corun doctor` says why, `--source schedstat` does without")]
-    Ebpf(#[source] LiveError),
+    Ebpf(#[source] Box<LiveError>),
     /// `schedstat` was asked for by name and cannot be had.
     #[error(transparent)]
     Schedstat(#[from] SchedstatError),
@@ -38,7 +38,7 @@ pub enum WatchError {
     #[error("this machine cannot be watched: eBPF: {ebpf}; schedstat: {schedstat}")]
     Neither {
         /// Why not with the probe.
-        ebpf: LiveError,
+        ebpf: Box<LiveError>,
         /// Why not without.
         schedstat: SchedstatError,
     },
@@ -62,10 +62,10 @@ impl Watcher {
         };
         match (ebpf, wanted) {
             (Some(Ok(host)), _) => Ok((Watcher::Ebpf(Box::new(host)), Vec::new())),
-            (Some(Err(e)), Some(Source::Ebpf)) => Err(WatchError::Ebpf(e)),
+            (Some(Err(e)), Some(Source::Ebpf)) => Err(WatchError::Ebpf(Box::new(e))),
             (Some(Err(ebpf)), _) => match Watcher::schedstat(root, subject) {
                 Ok(host) => Ok((host, vec![no_culprits(&format!("eBPF cannot be used here: {ebpf}"))])),
-                Err(schedstat) => Err(WatchError::Neither { ebpf, schedstat }),
+                Err(schedstat) => Err(WatchError::Neither { ebpf: Box::new(ebpf), schedstat }),
             },
             (None, _) => {
                 Ok((Watcher::schedstat(root, subject)?, vec![no_culprits("schedstat was asked for")]))

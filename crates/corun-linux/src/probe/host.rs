@@ -8,9 +8,11 @@
 //! the tenant's account still holds every nanosecond and only the line of the task itself is lost (and counted).
 
 use super::accounts::{Share, Sums};
+use super::logs::{running_since_start, Logs};
 use super::syscalls;
 use super::tenancy::Tenancy;
 use super::traces::Traces;
+use super::window::{spread, Window};
 use crate::cgroup::Cgroups;
 use crate::clock::now_ns;
 use crate::cpustat::{self, CpuStat};
@@ -18,17 +20,16 @@ use crate::procfs;
 use crate::root::Root;
 use crate::target::Subject;
 use crate::topology;
-use corun_bpf::layout::{comm, state, CpuAcc, CpuHead, Ended, Occupancy, Pair, Place, TaskRec, NO_TID};
-use corun_bpf::{layout, Config, Losses, Probe, ProbeError};
+use corun_bpf::layout::{comm, CpuAcc, CpuHead, Ended, Pair, Place, TaskRec, NO_TID};
+use corun_bpf::{Config, Losses, Probe, ProbeError};
 use corun_model::culprit::Share as CulpritShare;
 use corun_model::observation::{
-    Account, CpuTime, Loss, MachineTime, TaskObservation, TenantObservation, Unavailable,
+    Account, CpuTime, MachineTime, TaskObservation, TenantObservation, Unavailable,
 };
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::{
     Action, CpuId, Culprits, Host, HostError, Ledger, Machine, Observation, Outcome, TaskId, Tenant, TenantId,
 };
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use thiserror::Error;
@@ -260,9 +261,9 @@ impl LiveHost {
             // Read before it ended, or else known from the copy that the probe made at the edge.
             if let Some(sums) = Sums::at_edge_before_end(&e.rec, edge_ns).filter(|_| e.rec.born_ns < edge_ns)
             {
-                if !bases.contains_key(&e.rec.serial) {
+                if let std::collections::hash_map::Entry::Vacant(unseen) = bases.entry(e.rec.serial) {
                     self.add_task(&mut window, &e.rec, &sums, edge_ns, true);
-                    bases.insert(e.rec.serial, Base { sums, group: e.rec.group });
+                    unseen.insert(Base { sums, group: e.rec.group });
                 }
             }
         }
@@ -437,10 +438,7 @@ impl LiveHost {
             cpus: window.cpus,
             machine: self.machine_time(),
             loss: window.loss,
-            unavailable: vec![Unavailable {
-                what: "spin".into(),
-                why: "the probe sees that a task runs, not what it runs; spinning is part of compute".into(),
-            }],
+            unavailable: unavailable(),
         }
     }
 
@@ -453,101 +451,6 @@ impl LiveHost {
     /// Every tenant met so far.
     pub fn tenants(&self) -> &[Tenant] {
         self.tenancy.tenants()
-    }
-}
-
-/// Replaces `others` (of `others_ns`) among the culprits by the tenants that they were. The table of pairs is read a
-/// moment after the edge, so it may hold slightly more: shares are given out until `others_ns` is used up.
-fn spread(
-    culprits: &Culprits,
-    others: TenantId,
-    others_ns: u64,
-    by_culprit: &BTreeMap<TenantId, u64>,
-) -> Culprits {
-    let mut left_ns = others_ns;
-    let mut shares: Vec<CulpritShare> =
-        culprits.shares().iter().copied().filter(|s| s.tenant != others).collect();
-    for (&tenant, &ns) in by_culprit {
-        let steal_ns = ns.min(left_ns);
-        left_ns -= steal_ns;
-        shares.push(CulpritShare { tenant, steal_ns });
-    }
-    shares.push(CulpritShare { tenant: others, steal_ns: culprits.of_ns(others) - (others_ns - left_ns) });
-    Culprits::new(shares, culprits.unattributed_ns(), culprits.total_ns())
-        .unwrap_or_else(|_| culprits.clone())
-}
-
-/// An observation under construction.
-struct Window {
-    start_ns: u64,
-    end_ns: u64,
-    tasks: Vec<TaskObservation>,
-    by_tenant: BTreeMap<TenantId, TenantSum>,
-    cpus: Vec<CpuTime>,
-    loss: Loss,
-}
-
-struct TenantSum {
-    id: TenantId,
-    tasks: u64,
-    others_ns: u64,
-    account: Account,
-}
-
-impl Window {
-    fn new(start_ns: u64, end_ns: u64) -> Window {
-        Window {
-            start_ns,
-            end_ns,
-            tasks: Vec::new(),
-            by_tenant: BTreeMap::new(),
-            cpus: Vec::new(),
-            loss: Loss::default(),
-        }
-    }
-
-    fn add_to_tenant(&mut self, id: TenantId, tasks: u64, account: &Account, others_ns: u64) {
-        let empty = || TenantSum { id, tasks: 0, others_ns: 0, account: Account::default() };
-        let t = self.by_tenant.entry(id).or_insert_with(empty);
-        t.tasks += tasks;
-        t.others_ns += others_ns;
-        t.account = t.account.plus(account);
-    }
-}
-
-/// On CPUs that have not switched since the probe started: the group of the task that has been running there all
-/// the time. A CPU that is not listed was idle.
-fn running_since_start(cpus: &[CpuHead], tasks: &[TaskRec]) -> BTreeMap<u32, u32> {
-    tasks
-        .iter()
-        .filter(|t| t.state as usize == state::NEVER && t.guess as usize == state::RUN)
-        .filter(|t| cpus.get(t.cpu as usize).is_some_and(|c| c.tid == NO_TID))
-        .map(|t| (t.cpu, t.group))
-        .collect()
-}
-
-/// The CPUs' logs of occupants, each read once and only if somebody waits there.
-struct Logs<'a> {
-    probe: &'a Probe,
-    at_start: &'a BTreeMap<u32, u32>,
-    logs: Vec<OnceCell<Vec<Occupancy>>>,
-}
-
-impl<'a> Logs<'a> {
-    fn new(probe: &'a Probe, at_start: &'a BTreeMap<u32, u32>, cpus: usize) -> Logs<'a> {
-        Logs { probe, at_start, logs: vec![OnceCell::new(); cpus] }
-    }
-
-    fn of(&self, cpu: u32) -> Vec<Occupancy> {
-        let Some(cell) = self.logs.get(cpu as usize) else { return Vec::new() };
-        let read = || match self.probe.occupancies(cpu as usize) {
-            log if log.is_empty() => {
-                let group = self.at_start.get(&cpu).copied().unwrap_or(layout::group::IDLE);
-                vec![Occupancy::new(0, group)]
-            }
-            log => log,
-        };
-        cell.get_or_init(read).clone()
     }
 }
 
@@ -589,6 +492,15 @@ impl Host for LiveHost {
     fn undo_all(&mut self) -> Result<(), HostError> {
         Ok(())
     }
+}
+
+/// What this host never sees.
+fn unavailable() -> Vec<Unavailable> {
+    let not_seen = |what: &str, why: &str| Unavailable { what: what.into(), why: why.into() };
+    vec![
+        not_seen("spin", "the probe sees that a task runs, not what it runs; spinning is part of compute"),
+        not_seen("hardware counters", "this version of corun does not read them"),
+    ]
 }
 
 fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> Config {

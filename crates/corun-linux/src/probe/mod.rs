@@ -6,6 +6,8 @@
 //! | --- | --- |
 //! | `accounts` | a record and a window edge → exact sums; two sums → an [`Account`](corun_model::observation::Account). Pure. |
 //! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
+//! | `logs` | the CPUs' logs, read once a window |
+//! | `window` | an observation under construction |
 //! | `tenancy` | groups of the probe → tenants as people know them |
 //! | `syscalls` | which system call means which kind of blocking |
 //! | `traces` | the probe's events → a [`Trace`](corun_model::Trace) |
@@ -13,9 +15,11 @@
 
 mod accounts;
 mod host;
+mod logs;
 mod occupants;
 mod syscalls;
 mod tenancy;
 mod traces;
+mod window;
 
 pub use host::{LiveError, LiveHost, LiveOptions};

@@ -1,0 +1,43 @@
+//! The CPUs' logs of occupants, for the waits that are still open when a window closes.
+
+use corun_bpf::layout::{self, state, CpuHead, Occupancy, TaskRec, NO_TID};
+use corun_bpf::Probe;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+/// On CPUs that have not switched since the probe started: the group of the task that has been running there all
+/// the time. A CPU that is not listed was idle.
+pub(super) fn running_since_start(cpus: &[CpuHead], tasks: &[TaskRec]) -> BTreeMap<u32, u32> {
+    tasks
+        .iter()
+        .filter(|t| t.state as usize == state::NEVER && t.guess as usize == state::RUN)
+        .filter(|t| cpus.get(t.cpu as usize).is_some_and(|c| c.tid == NO_TID))
+        .map(|t| (t.cpu, t.group))
+        .collect()
+}
+
+/// The CPUs' logs of occupants, each read once and only if somebody waits there.
+pub(super) struct Logs<'a> {
+    probe: &'a Probe,
+    at_start: &'a BTreeMap<u32, u32>,
+    logs: Vec<OnceCell<Vec<Occupancy>>>,
+}
+
+impl<'a> Logs<'a> {
+    pub(super) fn new(probe: &'a Probe, at_start: &'a BTreeMap<u32, u32>, cpus: usize) -> Logs<'a> {
+        Logs { probe, at_start, logs: vec![OnceCell::new(); cpus] }
+    }
+
+    /// Who has held a CPU, oldest first.
+    pub(super) fn of(&self, cpu: u32) -> Vec<Occupancy> {
+        let Some(cell) = self.logs.get(cpu as usize) else { return Vec::new() };
+        let read = || match self.probe.occupancies(cpu as usize) {
+            log if log.is_empty() => {
+                let group = self.at_start.get(&cpu).copied().unwrap_or(layout::group::IDLE);
+                vec![Occupancy::new(0, group)]
+            }
+            log => log,
+        };
+        cell.get_or_init(read).clone()
+    }
+}

@@ -1,0 +1,66 @@
+//! A window under construction: tasks and CPUs are added one by one, tenants are their sums.
+
+use corun_model::culprit::Share;
+use corun_model::observation::{Account, CpuTime, Loss, TaskObservation};
+use corun_model::{Culprits, TenantId};
+use std::collections::BTreeMap;
+
+/// An observation under construction.
+pub(super) struct Window {
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) tasks: Vec<TaskObservation>,
+    pub(super) by_tenant: BTreeMap<TenantId, TenantSum>,
+    pub(super) cpus: Vec<CpuTime>,
+    pub(super) loss: Loss,
+}
+
+/// A tenant's sums so far.
+pub(super) struct TenantSum {
+    pub(super) id: TenantId,
+    pub(super) tasks: u64,
+    pub(super) others_ns: u64,
+    pub(super) account: Account,
+}
+
+impl Window {
+    pub(super) fn new(start_ns: u64, end_ns: u64) -> Window {
+        Window {
+            start_ns,
+            end_ns,
+            tasks: Vec::new(),
+            by_tenant: BTreeMap::new(),
+            cpus: Vec::new(),
+            loss: Loss::default(),
+        }
+    }
+
+    /// Adds tasks to their tenant's sums; `others_ns` of their steal is still to be told apart.
+    pub(super) fn add_to_tenant(&mut self, id: TenantId, tasks: u64, account: &Account, others_ns: u64) {
+        let empty = || TenantSum { id, tasks: 0, others_ns: 0, account: Account::default() };
+        let t = self.by_tenant.entry(id).or_insert_with(empty);
+        t.tasks += tasks;
+        t.others_ns += others_ns;
+        t.account = t.account.plus(account);
+    }
+}
+
+/// Replaces `others` (of `others_ns`) among the culprits by the tenants that they were. The table of pairs is read a
+/// moment after the edge, so it may hold slightly more: shares are given out until `others_ns` is used up.
+pub(super) fn spread(
+    culprits: &Culprits,
+    others: TenantId,
+    others_ns: u64,
+    by_culprit: &BTreeMap<TenantId, u64>,
+) -> Culprits {
+    let mut left_ns = others_ns;
+    let mut shares: Vec<Share> = culprits.shares().iter().copied().filter(|s| s.tenant != others).collect();
+    for (&tenant, &ns) in by_culprit {
+        let steal_ns = ns.min(left_ns);
+        left_ns -= steal_ns;
+        shares.push(Share { tenant, steal_ns });
+    }
+    shares.push(Share { tenant: others, steal_ns: culprits.of_ns(others) - (others_ns - left_ns) });
+    Culprits::new(shares, culprits.unattributed_ns(), culprits.total_ns())
+        .unwrap_or_else(|_| culprits.clone())
+}
