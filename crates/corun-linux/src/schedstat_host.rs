@@ -8,8 +8,10 @@
 //!
 //! Limits:
 //! - nobody can be named as a culprit: all steal is unattributed;
-//! - the totals lag (a wait is counted when it ends, run time at the scheduler's tick); what does not fit into its
-//!   window is credited to the next (see `meter.rs`), so a window of a few ticks is coarse and a long one is not;
+//! - the totals lag (a wait is counted when it ends, run time at the scheduler's tick). A task that is runnable at the
+//!   end of a window and has not blocked since is credited with what is under way: with running if a tick could hide
+//!   it, else with waiting. What else does not fit into its window is credited to the next (see `meter.rs`). So a
+//!   window of a few ticks is coarse and a long one is not;
 //! - a task that lives between two polls is not seen. Its CPU time still shows in its parents' accounts, to a tick
 //!   per process, and is reported as [`Loss::unknown_ns`]. A task that ended is accounted until it was last seen;
 //! - a daemon that forks twice between two polls leaves the subject's family unseen.
@@ -41,6 +43,9 @@ use thiserror::Error;
 
 /// How often the subject is polled unless told otherwise.
 pub const POLL_NS: u64 = 15_000_000;
+
+/// The longest tick of the scheduler (HZ=100): a running task's time on the CPU lags by no more.
+const TICK_NS_MAX: u64 = 10_000_000;
 
 /// Everybody else is polled this many times more rarely.
 const OTHERS_EVERY: u64 = 8;
@@ -378,8 +383,19 @@ fn observed(
     let born_ns = task.born_ns.clamp(start_ns, end_ns);
     let last_ns = if alive { end_ns } else { task.seen_ns.clamp(born_ns, end_ns) };
     let lifetime_ns = last_ns - born_ns;
-    let compute_ns = task.run.take_ns(task.total.run_ns, lifetime_ns);
-    let waited_ns = task.wait.take_ns(task.total.wait_ns, lifetime_ns - compute_ns);
+    let mut compute_ns = task.run.take_ns(task.total.run_ns, lifetime_ns);
+    let mut waited_ns = task.wait.take_ns(task.total.wait_ns, lifetime_ns - compute_ns);
+    // What is under way now is in no total yet. The tick bounds how much of it can be running.
+    let left_ns = lifetime_ns - compute_ns - waited_ns;
+    let since_ns = end_ns.saturating_sub(task.blocked_by_ns);
+    let under_way_ns = if alive && task.runnable { left_ns.min(since_ns) } else { 0 };
+    if under_way_ns <= TICK_NS_MAX {
+        task.run.take_ahead(under_way_ns);
+        compute_ns += under_way_ns;
+    } else {
+        task.wait.take_ahead(under_way_ns);
+        waited_ns += under_way_ns;
+    }
     // A stop is counted when it ends, the wait when the task runs again: that may be in the next window.
     let stopped_ns = throttled_ns + task.throttled_left_ns;
     let left_ns = stopped_ns.saturating_sub(waited_ns).min(throttled_ns);

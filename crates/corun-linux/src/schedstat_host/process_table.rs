@@ -53,6 +53,10 @@ pub struct Task {
     pub total: Schedstat,
     /// Totals when its name, CPU and state were read.
     pub described_at: Schedstat,
+    /// Whether it was running or waiting for a CPU then.
+    pub runnable: bool,
+    /// It has not blocked since: when its voluntary switches were last seen to have moved.
+    pub blocked_by_ns: u64,
     /// Handed out of the time on a CPU.
     pub run: Meter,
     /// Handed out of the time waiting.
@@ -285,6 +289,8 @@ impl ProcessTable {
                     name: stat.comm,
                     total,
                     described_at: total,
+                    runnable: stat.state == 'R',
+                    blocked_by_ns: now_ns,
                     run: Meter::starting_at(if first { total.run_ns } else { 0 }),
                     wait: Meter::starting_at(if first { total.wait_ns } else { 0 }),
                     throttled_left_ns: 0,
@@ -302,13 +308,18 @@ impl ProcessTable {
             }
             // Who did not run since did not switch, end or rename itself either, so most tasks cost one read.
             if task.total != total {
-                task.switches = procfs::switches(&self.root, pid, tid).ok().or(task.switches);
+                let before = task.switches;
+                task.switches = procfs::switches(&self.root, pid, tid).ok().or(before);
+                if task.switches.map(|s| s.voluntary) != before.map(|s| s.voluntary) {
+                    task.blocked_by_ns = now_ns;
+                }
             }
             task.total = total;
             task.seen_ns = now_ns;
             if depth == Depth::Full && task.described_at != total {
                 if let Ok(stat) = procfs::task_stat(&self.root, pid, tid) {
                     task.life = if stat.is_dead() { Life::Ended } else { Life::Alive };
+                    task.runnable = stat.state == 'R';
                     task.name = stat.comm;
                     task.last_cpu = Some(stat.last_cpu);
                     task.described_at = total;
