@@ -1,0 +1,71 @@
+# corun's habits: every target first installs what it needs (apt for packages, cargo for crates) and skips what is there.
+# All it takes for granted is git and Rust from rustup.
+
+SHELL   := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+target := $(or $(CARGO_TARGET_DIR),target)
+corun  := $(target)/release/corun
+PREFIX ?= /usr/local
+
+# To compile and link: the BPF programs take clang, libbpf takes the rest.
+build_packages := gcc libc6-dev make pkg-config clang libelf-dev zlib1g-dev
+demo_packages  := $(build_packages) x264 pigz redis-server redis-tools
+test_packages  := $(build_packages) shellcheck
+bench_packages := $(build_packages) linux-perf
+
+.PHONY: help
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install all that any target needs
+	@scripts/need $(sort $(build_packages) $(demo_packages) $(test_packages) $(bench_packages))
+	@scripts/need-rust rustfmt clippy
+	@scripts/need-deny
+
+.PHONY: build
+build: ## compile corun
+	@scripts/need $(build_packages)
+	@scripts/need-rust
+	cargo build --release --locked --package corun
+
+.PHONY: demo
+demo: build ## real programs beside an interferer: who slows them down, by how much and why
+	@scripts/need $(demo_packages)
+	@demo/run.sh
+
+.PHONY: test
+test: ## everything that must hold before a change goes in
+	@scripts/need $(test_packages)
+	@scripts/need-rust rustfmt clippy
+	@scripts/test
+
+.PHONY: bench
+bench: build ## what watching costs, beside other tools
+	@scripts/need $(bench_packages)
+	@bench/run.sh
+
+.PHONY: man
+man: build ## the man pages, into out/man
+	$(corun) generate man out/man
+
+.PHONY: completions
+completions: build ## completions for bash, zsh and fish, into out/completions
+	$(corun) generate completions out/completions
+
+.PHONY: install
+install: man completions ## corun, its man pages and completions, below PREFIX (/usr/local)
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(corun)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 out/man/*.1
+	install -D -m 644 out/completions/corun.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/corun
+	install -D -m 644 out/completions/_corun $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_corun
+	install -D -m 644 out/completions/corun.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/corun.fish
+
+.PHONY: clean
+clean: ## remove what was built and measured here
+	cargo clean
+	rm -rf out

@@ -1,0 +1,215 @@
+#!/usr/bin/env bash
+# Real parallel programs, alone and beside an interferer: where their time went, and who took it.
+#
+# Each program runs once alone and once under `corun profile` while one endless loop per CPU runs beside it. The loops
+# have a session of their own, as a neighbour would: where autogroup is on, the kernel shares CPUs between sessions
+# first. All inputs are made here. Everything is kept in out/demo: per program the report as text, JSON, HTML and, with
+# eBPF, a timeline for Perfetto.
+#
+# Usage: demo/run.sh [PROGRAM...]     of: cg barrier x264 pigz gcc redis (all of them)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+corun=${CORUN:-${CARGO_TARGET_DIR:-target}/release/corun}
+out=out/demo
+cpus=$(nproc)
+threads=$((cpus < 16 ? cpus : 16))
+work=$(mktemp -d)
+loops=
+others=()
+
+[ -x "$corun" ] || { echo "no $corun; run \`make build\` first" >&2; exit 2; }
+
+# ---------------------------------------------------------------------------------------------- the interferer --
+
+# Called `neighbour`, so that nobody takes it for the profiler.
+start_loops() {
+    ln -sf "$(realpath "$corun")" "$work/neighbour"
+    setsid "$work/neighbour" load persistent --threads "$cpus" --quiet >/dev/null &
+    loops=$!
+    sleep 0.3 # they measure their pace first
+}
+
+stop_loops() {
+    [ -n "$loops" ] || return 0
+    kill "$loops" 2>/dev/null || true
+    wait "$loops" 2>/dev/null || true
+    loops=
+}
+
+clean_up() {
+    stop_loops
+    [ ${#others[@]} -eq 0 ] || kill "${others[@]}" 2>/dev/null || true
+    wait
+    rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# ------------------------------------------------------------------------------------------------- measuring --
+
+# How corun can see here, and the reports that this allows.
+how_to_see() {
+    local why
+    if why=$("$corun" profile --all --for 1ms --source ebpf --quiet --json "$work/probe.json" 2>&1 >/dev/null); then
+        trace=yes
+        echo "Seen through eBPF: the exact ledger, and who took the stolen time."
+    else
+        trace=
+        echo "Seen through schedstat: the ledger without culprits and without a timeline for Perfetto, because"
+        echo "  $why" | sed 's/corun: //' | fold -s -w 96
+        echo "For all of it, run this as root: sudo demo/run.sh"
+    fi
+}
+
+# profile NAME TARGET...: `corun profile TARGET` with all reports into out/demo/NAME.*
+profile() {
+    local name=$1
+    shift
+    local files=(--json "$out/$name.json" --html "$out/$name.html")
+    [ -z "$trace" ] || files+=(--trace "$out/$name.pftrace")
+    "$corun" profile --quiet "${files[@]}" "$@" >"$out/$name.txt" 2>&1 ||
+        { echo "demo: $name failed; $out/$name.txt says how" >&2; tail -n 5 "$out/$name.txt" >&2; exit 1; }
+}
+
+now_ms() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
+
+seconds() { awk -v ms="$1" 'BEGIN { printf "%.1f s", ms / 1000 }'; }
+
+heading() { printf '\n%s: %s\n' "$1" "$2"; }
+
+# tell NAME ALONE BESIDE RATIO: the answer of NAME's report, and a line for the summary.
+tell() {
+    echo "  alone $2, beside $cpus endless loops $3: $4 times as long."
+    # The report's answer is what stands between its first line and its first empty line.
+    awk 'NR > 1 && /^$/ { exit } NR > 1 { print "  " $0 }' "$out/$1.txt"
+    printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$work/summary"
+}
+
+# program NAME ABOUT COMMAND...: alone, then beside the loops.
+program() {
+    local name=$1 about=$2 start alone beside
+    shift 2
+    heading "$name" "$about"
+    start=$(now_ms)
+    "$@" >/dev/null 2>"$work/stderr" || { echo "demo: $name failed: $(tail -n 1 "$work/stderr")" >&2; exit 1; }
+    alone=$(($(now_ms) - start))
+    start_loops
+    profile "$name" -- "$@"
+    stop_loops
+    beside=$(sed -n 's/^ *"window_ns": \([0-9]*\)[0-9]\{6\},$/\1/p' "$out/$name.json" | head -n 1)
+    tell "$name" "$(seconds "$alone")" "$(seconds "$beside")" \
+        "$(awk -v a="$alone" -v b="$beside" 'BEGIN { printf "%.1f", b / a }')"
+}
+
+# ------------------------------------------------------------------------------------------------ the programs --
+
+run_cg() {
+    gcc -O2 -fopenmp -o "$work/cg" demo/cg.c -lm
+    export OMP_WAIT_POLICY=active OMP_NUM_THREADS=$threads
+    program cg "a conjugate-gradient solver in OpenMP; $threads threads that spin at every barrier" "$work/cg" 300 4
+}
+
+run_barrier() {
+    program barrier "a synthetic program; $threads threads, 1 ms of work, then a barrier at which they sleep" \
+        "$corun" load parallel --sync barrier --wait block --grain 1ms --iterations 1500 --threads "$threads" --quiet
+}
+
+run_x264() {
+    seq 99999999 | head -c $((80 * 1280 * 720 * 3 / 2)) >"$work/video.yuv"
+    program x264 "a video encoder; frame threads that sleep until the rows they need are there" \
+        x264 --quiet --no-progress --threads "$threads" --input-res 1280x720 --fps 25 -o "$work/video.264" \
+        "$work/video.yuv"
+    rm "$work/video.yuv"
+}
+
+run_pigz() {
+    seq 10000000 >"$work/numbers"
+    program pigz "a compressor; $threads threads fed and emptied through queues" \
+        pigz -p "$threads" -9 -k -f "$work/numbers"
+    rm "$work/numbers"
+}
+
+run_gcc() {
+    seq 1000 |
+        awk '{ print "int f" $1 "(int x) { int s = 0; for (int i = 0; i < x; i++) s += (i ^ " $1 ") % (x + 1); return s; }" }' \
+            >"$work/many.c"
+    program gcc "a compiler; one thread after the other, no synchronisation" \
+        gcc -O2 -c -o "$work/many.o" "$work/many.c"
+}
+
+run_redis() {
+    heading redis "a key-value server with 20 busy clients; profiled for 3 s as a running process"
+    local socket=$work/socket server rate_alone rate_beside
+    redis-server --port 0 --unixsocket "$socket" --dir "$work" --save '' >/dev/null &
+    server=$!
+    others+=("$server")
+    until redis-cli -s "$socket" ping >/dev/null 2>&1; do
+        kill -0 "$server" 2>/dev/null || { echo "demo: redis-server did not start" >&2; exit 1; }
+        sleep 0.05
+    done
+    redis-benchmark -s "$socket" -c 20 -t get -l -q >/dev/null &
+    others+=("$!")
+    sleep 0.5
+
+    local before start
+    served() { redis-cli -s "$socket" info stats | tr -d '\r' | sed -n 's/^total_commands_processed://p'; }
+    per_second() { echo $((($(served) - $1) * 1000 / ($(now_ms) - $2))); }
+    before=$(served) start=$(now_ms)
+    sleep 2
+    rate_alone=$(per_second "$before" "$start")
+    start_loops
+    before=$(served) start=$(now_ms)
+    profile redis -p "$server" --for 3s
+    rate_beside=$(per_second "$before" "$start")
+    stop_loops
+    kill "${others[@]}"
+    wait "${others[@]}" 2>/dev/null || true
+    others=()
+    tell redis "$rate_alone requests/s" "$rate_beside requests/s" \
+        "$(awk -v a="$rate_alone" -v b="$rate_beside" 'BEGIN { printf "%.1f", a / b }')"
+}
+
+# ------------------------------------------------------------------------------------------------------ the end --
+
+most_striking() { sort -t "$(printf '\t')" -k 4,4 -g -r "$work/summary" | head -n 1 | cut -f 1; }
+
+finish() {
+    local name
+    name=$(most_striking)
+    printf '\n%s\n\n' "The whole report of $name, which suffered most:"
+    cat "$out/$name.txt"
+
+    printf '\nHow much longer each took beside %s endless loops:\n\n' "$cpus"
+    sort -t "$(printf '\t')" -k 4,4 -g -r "$work/summary" |
+        awk -F '\t' '{ printf "  %-10s %5s times   (%s alone, %s beside)\n", $1, $4, $2, $3 }'
+
+    printf '\n%s\n' "All reports are in $out:"
+    printf '  %-28s %s\n' \
+        "$name.html" "pictures: open it in a browser, it needs no network" \
+        "$name.json" "every number, for scripts (docs/json.md says what each means)"
+    [ -z "$trace" ] || printf '  %-28s %s\n' "$name.pftrace" "every context switch: open it at https://ui.perfetto.dev"
+    cat <<END
+
+To go on:
+  $corun profile -- make -j$cpus              your own program
+  $corun profile --all --for 5s           everybody on this machine: who steals from whom
+  $corun doctor                           what can be seen and done here, and why not
+END
+}
+
+mkdir -p "$out"
+[ $# -gt 0 ] || set -- cg barrier x264 pigz gcc redis
+for name in "$@"; do
+    declare -F "run_$name" >/dev/null || { echo "demo: no program $name; choose from cg barrier x264 pigz gcc redis" >&2; exit 2; }
+done
+how_to_see
+case $(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev/null || echo none) in
+1) echo "Layout: programs in this session, loops in one of their own; autogroup is on, so the two get equal shares." ;;
+*) echo "Layout: programs in this session, loops in one of their own; no autogroup, so every task gets an equal share." ;;
+esac
+for name in "$@"; do
+    "run_$name"
+done
+finish
