@@ -112,7 +112,7 @@ impl Held {
         let joined = self.spawner.take().map(JoinHandle::join);
         match (joined, released) {
             (Some(Ok(Ok(child))), _) => Ok(Running { child }),
-            (Some(Ok(Err(source))), _) if source.kind() == io::ErrorKind::NotFound => {
+            (Some(Ok(Err(source))), _) if is_nowhere(&self.program, &source) => {
                 Err(LaunchError::NotFound { program: self.program.clone() })
             }
             (Some(Ok(Err(source))), _) => {
@@ -135,6 +135,17 @@ impl Drop for Held {
             let _ = child.wait();
         }
     }
+}
+
+/// Whether the program does not exist. Where a folder of `$PATH` may not be entered, the kernel's last word on a name
+/// that is in none of them is "permission denied".
+fn is_nowhere(program: &str, error: &io::Error) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let is_in = |folder: std::path::PathBuf| folder.join(program).exists();
+    error.kind() == io::ErrorKind::NotFound
+        || error.kind() == io::ErrorKind::PermissionDenied
+            && !program.contains('/')
+            && !std::env::split_paths(&folders).any(is_in)
 }
 
 /// What the child does before it is allowed to run.

@@ -21,6 +21,8 @@
 
 mod meter;
 mod process_table;
+mod task;
+mod window;
 
 use crate::cgroup::Cgroups;
 use crate::cpustat::{self, CpuStat};
@@ -30,22 +32,18 @@ use crate::tenants::Tenants;
 use crate::topology::{self, TopologyError};
 use crate::{clock, procfs};
 use corun_model::host::HostError;
-use corun_model::ledger::Parts;
-use corun_model::observation::{
-    Account, CpuTime, Loss, Observation, TaskObservation, TenantObservation, Unavailable,
-};
-use corun_model::{Action, CpuId, Culprits, Events, Host, Ledger, Machine, Outcome, TaskId, TenantId};
+use corun_model::observation::{CpuTime, Loss, Observation, Unavailable};
+use corun_model::{Action, CpuId, Host, Machine, Outcome, TenantId};
 use meter::Meter;
-use process_table::{Depth, Life, Process, ProcessTable, Role, Task};
+use process_table::{Depth, Process, ProcessTable, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use task::Life;
 use thiserror::Error;
+use window::{by_tenant, observed};
 
 /// How often the subject is polled unless told otherwise.
 pub const POLL_NS: u64 = 15_000_000;
-
-/// The longest tick of the scheduler (HZ=100): a running task's time on the CPU lags by no more.
-const TICK_NS_MAX: u64 = 10_000_000;
 
 /// Everybody else is polled this many times more rarely.
 const OTHERS_EVERY: u64 = 8;
@@ -369,77 +367,6 @@ impl Host for SchedstatHost {
     fn undo_all(&mut self) -> Result<(), HostError> {
         Ok(())
     }
-}
-
-/// One task's part of a window: its life in it, and where that went.
-fn observed(
-    tid: u32,
-    task: &mut Task,
-    tenant: TenantId,
-    (start_ns, end_ns): (u64, u64),
-    throttled_ns: u64,
-) -> TaskObservation {
-    let alive = task.life == Life::Alive;
-    let born_ns = task.born_ns.clamp(start_ns, end_ns);
-    let last_ns = if alive { end_ns } else { task.seen_ns.clamp(born_ns, end_ns) };
-    let lifetime_ns = last_ns - born_ns;
-    let mut compute_ns = task.run.take_ns(task.total.run_ns, lifetime_ns);
-    let mut waited_ns = task.wait.take_ns(task.total.wait_ns, lifetime_ns - compute_ns);
-    // What is under way now is in no total yet. The tick bounds how much of it can be running.
-    let left_ns = lifetime_ns - compute_ns - waited_ns;
-    let since_ns = end_ns.saturating_sub(task.blocked_by_ns);
-    let under_way_ns = if alive && task.runnable { left_ns.min(since_ns) } else { 0 };
-    if under_way_ns <= TICK_NS_MAX {
-        task.run.take_ahead(under_way_ns);
-        compute_ns += under_way_ns;
-    } else {
-        task.wait.take_ahead(under_way_ns);
-        waited_ns += under_way_ns;
-    }
-    // A stop is counted when it ends, the wait when the task runs again: that may be in the next window.
-    let stopped_ns = throttled_ns + task.throttled_left_ns;
-    let left_ns = stopped_ns.saturating_sub(waited_ns).min(throttled_ns);
-    task.throttled_left_ns = left_ns;
-    let throttled_ns = stopped_ns.min(waited_ns);
-    let parts = Parts {
-        compute_ns,
-        steal_ns: waited_ns - throttled_ns,
-        throttled_ns,
-        block_ns: lifetime_ns - compute_ns - waited_ns,
-        ..Parts::default()
-    };
-    let mut events = Events::default();
-    if let Some(now) = task.switches {
-        events.yields = Some(now.voluntary.saturating_sub(task.reported.voluntary));
-        events.preemptions = Some(now.involuntary.saturating_sub(task.reported.involuntary));
-        task.reported = now;
-    }
-    let account = Account {
-        ledger: Ledger::new(parts, lifetime_ns).expect("each part was taken from what the others left"),
-        culprits: Culprits::unknown(parts.steal_ns),
-        events,
-        ..Account::default()
-    };
-    TaskObservation {
-        id: TaskId(tid),
-        name: task.name.clone(),
-        tenant,
-        born_ns,
-        alive,
-        last_cpu: task.last_cpu.filter(|_| compute_ns > 0).map(CpuId),
-        account,
-    }
-}
-
-fn by_tenant(tasks: &[TaskObservation]) -> Vec<TenantObservation> {
-    let mut sums: BTreeMap<TenantId, TenantObservation> = BTreeMap::new();
-    for task in tasks {
-        let empty = || TenantObservation { id: task.tenant, tasks: 0, account: Account::default() };
-        let sum = sums.entry(task.tenant).or_insert_with(empty);
-        sum.account = if sum.tasks == 0 { task.account.clone() } else { sum.account.plus(&task.account) };
-        sum.tasks += 1;
-    }
-    sums.into_values().collect()
 }
 
 /// A cgroup's path and those above it, the root aside, which has no quota.

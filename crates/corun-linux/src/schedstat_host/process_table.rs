@@ -2,14 +2,12 @@
 //!
 //! A poll lists `/proc`, looks at the processes that are new, and reads the threads of the subject; the threads of
 //! everybody else are read in rarer scans. A task that is not listed any more has ended where it was last seen.
-//!
-//! A start time comes in ticks of 10 ms; it is narrowed to lie after the poll that did not see the task yet, and early
-//! enough for the time that the task has already been running and waiting.
 
 use super::meter::Meter;
+use super::task::{born_ns, Life, Task};
 use crate::cgroup::{self, Cgroups, Membership};
 use crate::naming::{self, TenantName};
-use crate::procfs::{self, Schedstat, Stat, Switches};
+use crate::procfs::{self, Stat};
 use crate::root::{ReadError, Root};
 use crate::target::{self, Subject};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,50 +21,6 @@ pub enum Role {
     SubjectIo,
     /// Everybody else.
     Other,
-}
-
-/// Whether a thread lives, and whether its end was reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// It lives.
-    Alive,
-    /// It ended in this window.
-    Ended,
-    /// It ended in an earlier window and is still listed: a zombie.
-    Reported,
-}
-
-/// One thread.
-#[derive(Clone, Debug)]
-pub struct Task {
-    /// Its comm.
-    pub name: String,
-    /// When it started, or the host did, on the host's clock.
-    pub born_ns: u64,
-    /// When it was last seen alive.
-    pub seen_ns: u64,
-    /// Whether it lives.
-    pub life: Life,
-    /// The CPU it last ran on.
-    pub last_cpu: Option<u32>,
-    /// Totals at the last sight.
-    pub total: Schedstat,
-    /// Totals when its name, CPU and state were read.
-    pub described_at: Schedstat,
-    /// Whether it was running or waiting for a CPU then.
-    pub runnable: bool,
-    /// It has not blocked since: when its voluntary switches were last seen to have moved.
-    pub blocked_by_ns: u64,
-    /// Handed out of the time on a CPU.
-    pub run: Meter,
-    /// Handed out of the time waiting.
-    pub wait: Meter,
-    /// How long its cgroups were throttled in the last window beyond what it waited, in nanoseconds.
-    pub throttled_left_ns: u64,
-    /// Context switches at the last sight; `None` when they could not be read.
-    pub switches: Option<Switches>,
-    /// Context switches already reported.
-    pub reported: Switches,
 }
 
 /// One process.
@@ -403,10 +357,4 @@ impl Process {
     fn tree_cpu_ns(&self) -> u64 {
         (self.stat.cpu_ns + self.stat.children_cpu_ns).saturating_sub(self.cpu_before_ns)
     }
-}
-
-/// When a task that was not there at `before_ns` and is at `now_ns` was born.
-fn born_ns(started_ns: u64, before_ns: u64, now_ns: u64, total: Schedstat) -> u64 {
-    let latest = now_ns.saturating_sub(total.run_ns + total.wait_ns);
-    started_ns.min(latest).clamp(before_ns.min(now_ns), now_ns)
 }

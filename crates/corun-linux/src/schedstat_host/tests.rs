@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::launch::Held;
+use corun_model::ledger::Parts;
+use corun_model::observation::Account;
+use corun_model::TaskId;
 use std::process::Command;
 
 fn watch(subject: Subject) -> SchedstatHost {
@@ -42,67 +45,6 @@ fn watch_to_the_end(host: &mut SchedstatHost, running: &crate::launch::Running) 
             return seen;
         }
     }
-}
-
-const MS: u64 = 1_000_000;
-
-/// A task that was there when the host started, at time 0.
-fn task(runnable: bool) -> Task {
-    Task {
-        name: "t".into(),
-        born_ns: 0,
-        seen_ns: 0,
-        life: Life::Alive,
-        last_cpu: Some(0),
-        total: procfs::Schedstat::default(),
-        described_at: procfs::Schedstat::default(),
-        runnable,
-        blocked_by_ns: 0,
-        run: Meter::default(),
-        wait: Meter::default(),
-        throttled_left_ns: 0,
-        switches: None,
-        reported: procfs::Switches::default(),
-    }
-}
-
-/// Compute, steal and block of a window in milliseconds, given the totals at its end.
-fn window(task: &mut Task, from_ms: u64, to_ms: u64, run_ms: u64, wait_ms: u64) -> (u64, u64, u64) {
-    task.total = procfs::Schedstat { run_ns: run_ms * MS, wait_ns: wait_ms * MS, slices: 1 };
-    let seen = observed(1, task, TenantId(0), (from_ms * MS, to_ms * MS), 0);
-    let p = *seen.account.ledger.parts();
-    (p.compute_ns / MS, p.steal_ns / MS, p.block_ns / MS)
-}
-
-#[test]
-fn a_wait_that_is_under_way_is_steal_and_is_not_counted_again_when_it_ends() {
-    let mut t = task(true);
-    assert_eq!(window(&mut t, 0, 100, 20, 0), (20, 80, 0));
-    assert_eq!(window(&mut t, 100, 200, 20, 0), (0, 100, 0));
-    assert_eq!(window(&mut t, 200, 300, 110, 190), (90, 10, 0));
-}
-
-#[test]
-fn a_spinners_time_since_the_last_tick_is_compute_and_is_not_counted_again() {
-    let mut t = task(true);
-    assert_eq!(window(&mut t, 0, 100, 96, 0), (100, 0, 0));
-    assert_eq!(window(&mut t, 100, 200, 199, 0), (100, 0, 0));
-}
-
-#[test]
-fn a_task_that_blocked_since_is_credited_only_with_what_came_after() {
-    let mut t = task(true);
-    t.blocked_by_ns = 70 * MS;
-    assert_eq!(window(&mut t, 0, 100, 10, 0), (10, 30, 60));
-    let mut t = task(false);
-    assert_eq!(window(&mut t, 0, 100, 10, 0), (10, 0, 90));
-}
-
-#[test]
-fn totals_that_exceed_their_window_are_credited_to_the_next() {
-    let mut t = task(false);
-    assert_eq!(window(&mut t, 0, 100, 30, 150), (30, 70, 0));
-    assert_eq!(window(&mut t, 100, 300, 30, 150), (0, 80, 120));
 }
 
 #[test]
