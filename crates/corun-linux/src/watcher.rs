@@ -64,12 +64,10 @@ impl Watcher {
             (Some(Ok(host)), _) => Ok((Watcher::Ebpf(Box::new(host)), Vec::new())),
             (Some(Err(e)), Some(Source::Ebpf)) => Err(WatchError::Ebpf(Box::new(e))),
             (Some(Err(ebpf)), _) => match Watcher::schedstat(root, subject) {
-                Ok(host) => Ok((host, vec![no_culprits(&format!("eBPF cannot be used here: {ebpf}"))])),
+                Ok(host) => Ok((host, vec![no_ebpf(&ebpf)])),
                 Err(schedstat) => Err(WatchError::Neither { ebpf: Box::new(ebpf), schedstat }),
             },
-            (None, _) => {
-                Ok((Watcher::schedstat(root, subject)?, vec![no_culprits("schedstat was asked for")]))
-            }
+            (None, _) => Ok((Watcher::schedstat(root, subject)?, Vec::new())),
         }
     }
 
@@ -125,8 +123,8 @@ impl Watcher {
     }
 }
 
-fn no_culprits(why: &str) -> Unavailable {
-    Unavailable { what: "culprits".into(), why: format!("{why}; who held the CPU is not known") }
+fn no_ebpf(why: &LiveError) -> Unavailable {
+    Unavailable { what: "eBPF".into(), why: format!("{why}; `corun doctor` says what would help") }
 }
 
 impl Host for Watcher {
