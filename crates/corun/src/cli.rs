@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 fine, 1 corun failed, 2 usage or bad input; `profile -- CMD` exits with CMD's own status.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 use crate::cmd;
@@ -20,6 +20,8 @@ enum Verb {
     Doctor(cmd::doctor::Args),
     Profile(cmd::profile::Args),
     Load(cmd::load::Args),
+    #[command(hide = true)]
+    Generate(cmd::generate::Args),
 }
 
 /// A mistake of the user's: one clear sentence, exit code 2.
@@ -33,6 +35,7 @@ pub fn main() -> ExitCode {
         Verb::Doctor(args) => cmd::doctor::run(args),
         Verb::Profile(args) => cmd::profile::run(args),
         Verb::Load(args) => cmd::load::run(args),
+        Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };
     done.unwrap_or_else(|error| {
         eprintln!("corun: {error:#}");

@@ -1,0 +1,109 @@
+//! `corun generate`: the man pages and the shell completions, from the very definition that parses the command line.
+//!
+//! Hidden from `--help`: it is for `make man`, `make completions`, `make install` and packagers. Nothing generated is
+//! kept in the repository, so nothing can be out of date.
+//!
+//! The text after a verb's options is, by custom here, a block headed `Examples:` and then paragraphs of what else to
+//! know. A man page needs to be told that the lines of the former are not to be filled.
+
+use crate::cli::Usage;
+use clap::builder::Resettable;
+use clap::Command;
+use clap_complete::Shell;
+use clap_mangen::roff::{roman, Roff};
+use clap_mangen::Man;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
+
+/// Write the man pages or the shell completions into a folder
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to write
+    what: What,
+    /// Where to; made if it is not there
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum What {
+    Man,
+    Completions,
+}
+
+/// Runs the verb on the definition of the whole command line.
+pub fn run(args: Args, mut command: Command) -> anyhow::Result<ExitCode> {
+    let folder = &args.folder;
+    std::fs::create_dir_all(folder)
+        .and_then(|()| match args.what {
+            What::Man => {
+                command.build();
+                let program = format!("corun {}", command.get_version().unwrap_or_default());
+                man_pages(&command, &program, folder)
+            }
+            What::Completions => completions(&mut command, folder),
+        })
+        .map_err(|error| Usage(format!("cannot write into {}: {error}", folder.display())))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn completions(command: &mut Command, folder: &Path) -> std::io::Result<()> {
+    SHELLS.iter().try_for_each(|&shell| clap_complete::generate_to(shell, command, "corun", folder).map(drop))
+}
+
+/// One page for `command` and one for each of its sub-commands, all the way down.
+fn man_pages(command: &Command, program: &str, folder: &Path) -> std::io::Result<()> {
+    for sub_command in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        man_pages(sub_command, program, folder)?;
+    }
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let man = Man::new(command.clone().after_help(Resettable::Reset)).source(program).manual("corun");
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    page.extend(after_options(&after).to_roff().into_bytes());
+    std::fs::write(folder.join(man.get_filename()), page)
+}
+
+/// The sections that a page ends with.
+fn after_options(text: &str) -> Roff {
+    let (examples, rest) = match text.strip_prefix("Examples:\n") {
+        Some(text) => text.split_once("\n\n").unwrap_or((text, "")),
+        None => ("", text),
+    };
+    let mut roff = Roff::new();
+    if !examples.is_empty() {
+        roff.control("SH", ["EXAMPLES"]).control("nf", []);
+        for line in examples.lines() {
+            roff.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
+        }
+        roff.control("fi", []);
+    }
+    if !rest.is_empty() {
+        roff.control("SH", ["NOTES"]);
+        for paragraph in rest.split("\n\n") {
+            roff.control("PP", []).text([roman(paragraph)]);
+        }
+    }
+    roff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_examples_stay_lines_and_other_text_is_filled() {
+        let page = after_options("Examples:\n  corun doctor   all of it\n  corun -V\n\nOne.\nTwo.").to_roff();
+        let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("no `{part}` in:\n{page}"));
+        assert!(at(".nf") < at("corun doctor   all of it\ncorun \\-V\n") && at("corun \\-V\n") < at(".fi"));
+        assert!(at(".fi") < at(".SH NOTES") && at(".SH NOTES") < at("One."));
+    }
+
+    #[test]
+    fn text_without_examples_makes_no_empty_section() {
+        assert!(!after_options("Only this.").to_roff().contains("EXAMPLES"));
+        assert!(!after_options("").to_roff().contains(".SH"));
+    }
+}
