@@ -8,6 +8,10 @@
 //! peers what is more urgent; a pCPU that has work queued wakes idle peers up. Source: `sched_credit.c` of
 //! Xen 4.0 and the documentation of its parameters.
 //!
+//! Slices begin when a pCPU schedules, so pCPUs that run nothing but busy vCPUs keep the phases that they happen
+//! to have (PACT'16 §3.4: "the asynchrony remains"). Here tenants start at once on all their pCPUs; each pCPU's
+//! first slice is therefore of random length, up to two slices, so that any phase of two competitors can come up.
+//!
 //! Limits: no caps, no soft affinity, no power-saving placement, no rate limit (it came with Xen 4.2); ticks of
 //! all pCPUs fall together; a task without a group is a domain of its own at the default weight.
 
@@ -68,6 +72,8 @@ pub struct XenCredit {
     waiting: CpuSet,
     ticks: u64,
     draws: Stream,
+    /// Per pCPU: it has not had its first slice, whose length is random (see above).
+    first: CpuSet,
 }
 
 impl XenCredit {
@@ -82,6 +88,7 @@ impl XenCredit {
             waiting: CpuSet::empty(n),
             ticks: 0,
             draws: slices,
+            first: CpuSet::full(n),
         }
     }
 
@@ -294,6 +301,10 @@ impl Scheduler for XenCredit {
         self.idle.remove(cpu);
         self.vcpus[task].cpu = cpu;
         let slice = match self.vcpus[task].slice_ns {
+            None if self.first.contains(cpu) => {
+                self.first.remove(cpu);
+                self.draws.between(1, 2 * SLICE_NS)
+            }
             None => SLICE_NS,
             Some((low, high)) => self.draws.between(low, high),
         };

@@ -1,0 +1,110 @@
+//! How many scheduling events the engine handles per second on one core, and how that cost grows with CPUs and
+//! tasks: `cargo bench -p corun-sim`.
+//!
+//! A scheduling event is one thing that the kernel's scheduler would have had to handle: a wake-up, a context switch
+//! or a tick of one CPU. The programs are groups of five threads that block at barriers and locks every few hundred
+//! microseconds, beside loops that sleep and wake: nearly every event ends in a scheduling decision. Two tables:
+//! programs without memory character, and programs with one, whose rates the contention models keep up to date.
+
+use corun_model::Machine;
+use corun_sim::machine_file::MachineModel;
+use corun_sim::scenario::{Cast, Files, Scenario};
+use std::time::Instant;
+
+struct Bench(Machine);
+
+impl Files for Bench {
+    fn read(&self, path: &str) -> Result<(String, String), String> {
+        Err(format!("the bench reads no files, not even {path}"))
+    }
+
+    fn host(&self) -> Result<MachineModel, String> {
+        Ok(MachineModel::of(self.0.clone()))
+    }
+}
+
+/// (sockets, LLCs per socket, cores, threads) and tasks.
+const SIZES: [((u32, u32, u32, u32), usize); 8] = [
+    ((1, 1, 2, 1), 10),
+    ((2, 1, 5, 2), 30),
+    ((4, 1, 10, 2), 100),
+    ((4, 1, 10, 2), 1_000),
+    ((4, 1, 10, 2), 10_000),
+    ((4, 4, 8, 2), 1_000),
+    ((8, 8, 8, 2), 1_000),
+    ((8, 8, 8, 2), 10_000),
+];
+
+fn scenario(machine: &Machine, tasks: usize, scheduler: &str, memory: bool) -> Scenario {
+    let character = if memory {
+        "character = { llc-refs-pki = 10.0, working-set = \"1MiB\", coherence-pki = 0.5 }\n"
+    } else {
+        ""
+    };
+    let (groups, loops) = (tasks * 4 / 5 / 5, tasks / 5);
+    let text = format!(
+        r#"schema = "corun.scenario/1"
+machine = "host"
+duration = "1h"
+[scheduler]
+name = "{scheduler}"
+[[tenant]]
+name = "barrier"
+count = {}
+program = {{ kind = "parallel", threads = 5, grain = "300us", imbalance = 0.5 }}
+{character}
+[[tenant]]
+name = "lock"
+count = {}
+program = {{ kind = "parallel", threads = 5, sync = "lock", grain = "200us", critical = 0.2, imbalance = 0.5 }}
+{character}
+[[tenant]]
+name = "loop"
+program = {{ kind = "interference", pattern = "intermittent", busy-min = "100us", busy-max = "1ms", threads = {loops} }}
+"#,
+        groups.div_ceil(2),
+        (groups / 2).max(1),
+    );
+    Scenario::parse("bench", &text, &Bench(machine.clone())).expect("the bench's scenario is sound")
+}
+
+fn main() {
+    // `cargo test` runs benches with --test: then one small size shows that this works.
+    let quick = std::env::args().any(|a| a == "--test");
+    for memory in [false, true] {
+        let what = if memory { "with memory character" } else { "without memory character" };
+        println!("\nprograms {what}\n");
+        println!(
+            "{:<12}{:>6}{:>8}{:>16}{:>14}{:>12}",
+            "scheduler", "CPUs", "tasks", "events/s", "ns/event", "x smallest"
+        );
+        for scheduler in ["eevdf", "cfs", "xen-credit"] {
+            let mut smallest = None;
+            for ((s, l, c, t), tasks) in SIZES.into_iter().take(if quick { 1 } else { SIZES.len() }) {
+                let machine = Machine::synthetic(s, l, c, t);
+                let scenario = scenario(&machine, tasks, scheduler, memory);
+                let mut engine = scenario.engine(1, Cast::All, 0).expect("the bench's scenario is sound");
+                let handled = |e: &corun_sim::engine::Engine| {
+                    let t = e.totals();
+                    t.wakeups + t.switches + t.ticks
+                };
+                engine.run_until(20_000_000).expect("no checker fires");
+                let (before, began) = (handled(&engine), Instant::now());
+                let wanted_s = if quick { 0.01 } else { 1.0 };
+                while began.elapsed().as_secs_f64() < wanted_s {
+                    let until_ns = engine.now_ns() + 2_000_000;
+                    engine.run_until(until_ns).expect("no checker fires");
+                }
+                let events = (handled(&engine) - before) as f64;
+                let ns = began.elapsed().as_nanos() as f64 / events;
+                let smallest = *smallest.get_or_insert(ns);
+                println!(
+                    "{scheduler:<12}{:>6}{tasks:>8}{:>16.0}{ns:>14.0}{:>12.2}",
+                    machine.cpu_count(),
+                    1e9 / ns,
+                    ns / smallest
+                );
+            }
+        }
+    }
+}
