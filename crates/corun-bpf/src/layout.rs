@@ -102,6 +102,16 @@ pub struct Acc {
     pub others_ns: u64,
 }
 
+/// How many waits for, and how many stretches on, a CPU were of one length.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    /// Waits.
+    pub waits: u32,
+    /// Stretches on a CPU.
+    pub stretches: u32,
+}
+
 /// A task's record.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,10 +142,8 @@ pub struct TaskRec {
     pub throttled_at: u64,
     /// Sums up to `since_ns`.
     pub cur: Acc,
-    /// Lengths of waits.
-    pub waits: [u32; BUCKETS],
-    /// Lengths of stretches on a CPU.
-    pub stretches: [u32; BUCKETS],
+    /// Lengths of waits and of stretches on a CPU.
+    pub lengths: [Lengths; BUCKETS],
     /// Sums up to `edge_ns`.
     pub snap: Acc,
     /// When its account begins: its birth, or the start of the probe.

@@ -536,8 +536,8 @@ static __noinline void fold_into_group(struct task_rec *t)
 	for (int i = 0; i < 4; i++)
 		__sync_fetch_and_add(&g->dead_events[3 + i], t->cur.migrations[i]);
 	for (int i = 0; i < BUCKETS; i++) {
-		__sync_fetch_and_add(&g->dead_waits[i], t->waits[i]);
-		__sync_fetch_and_add(&g->dead_stretches[i], t->stretches[i]);
+		__sync_fetch_and_add(&g->dead_waits[i], t->lengths[i].waits);
+		__sync_fetch_and_add(&g->dead_stretches[i], t->lengths[i].stretches);
 	}
 	for (int i = 0; i < CULPRITS; i++)
 		if (t->cur.culprits[i].ns)
@@ -662,7 +662,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		first_event(t, RUN);
 		roll(t, prev, now);
 		account(t, now);
-		t->stretches[bucket_of(now - t->began_ns)]++;
+		t->lengths[bucket_of(now - t->began_ns)].stretches++;
 		if (stays) {
 			if (!preempt && nr < 512 && block_state_of_syscall[nr] == RUN) /* sched_yield */
 				t->cur.yields++;
@@ -699,7 +699,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 				account_wait(t, next, c, now);
 			else
 				account(t, now);
-			t->waits[bucket_of(now - t->began_ns)]++;
+			t->lengths[bucket_of(now - t->began_ns)].waits++;
 			t->ran = 1;
 			enter(t, RUN, now);
 			end_write(t);

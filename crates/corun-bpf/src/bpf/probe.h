@@ -63,6 +63,12 @@ struct acc {
 	u64 others_ns;
 };
 
+/* How many waits for, and how many stretches on, a CPU were of one length. Side by side: one cache line of short ones. */
+struct lengths {
+	u32 waits;
+	u32 stretches;
+};
+
 /* The first cache line is what every event touches. */
 struct task_rec {
 	u32 seq; /* odd while a handler writes */
@@ -78,8 +84,7 @@ struct task_rec {
 	u64 edge_ns; /* window edge that `snap` was taken at */
 	u64 throttled_at; /* its run queue's throttle clock when the wait began */
 	struct acc cur;
-	u32 waits[BUCKETS];
-	u32 stretches[BUCKETS];
+	struct lengths lengths[BUCKETS];
 	struct acc snap; /* `cur` as it was at `edge_ns` */
 	u64 born_ns; /* its account begins here: its birth, or the start */
 	u32 serial; /* tells two users of one slot apart */

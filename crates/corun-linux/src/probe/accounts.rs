@@ -5,7 +5,7 @@
 //! the sums at two edges is what the window holds, exactly.
 
 use super::occupants::{self, Charges};
-use corun_bpf::layout::{state, Acc, GroupRec, Occupancy, TaskRec, BUCKETS};
+use corun_bpf::layout::{state, Acc, GroupRec, Lengths, Occupancy, TaskRec};
 use corun_model::events::Migrations;
 use corun_model::ledger::{BlockReasons, Parts};
 use corun_model::{Events, Histogram};
@@ -49,8 +49,8 @@ pub(super) struct Share {
     pub moved_ns: u64,
 }
 
-fn histogram(counts: &[u32; BUCKETS]) -> Histogram {
-    Histogram { counts: std::array::from_fn(|i| u64::from(counts[i])) }
+fn histogram(rec: &TaskRec, count: impl Fn(&Lengths) -> u32) -> Histogram {
+    Histogram { counts: std::array::from_fn(|i| count(&rec.lengths[i]).into()) }
 }
 
 impl Sums {
@@ -64,8 +64,8 @@ impl Sums {
             unattributed_ns: acc.unattributed_ns,
             others_ns: acc.others_ns,
             culprits: acc.culprits.iter().filter(|c| c.ns > 0).map(|c| (c.group, c.ns)).collect(),
-            waits: histogram(&rec.waits),
-            stretches: histogram(&rec.stretches),
+            waits: histogram(rec, |l| l.waits),
+            stretches: histogram(rec, |l| l.stretches),
         }
     }
 
