@@ -67,10 +67,12 @@ how_to_see() {
 profile() {
     local name=$1
     shift
-    local files=(--json "$out/$name.json" --html "$out/$name.html")
-    [ -z "$trace" ] || files+=(--trace "$out/$name.pftrace")
-    "$corun" profile --quiet "${files[@]}" "$@" >"$out/$name.txt" 2>&1 ||
-        { echo "demo: $name failed; $out/$name.txt says how" >&2; tail -n 5 "$out/$name.txt" >&2; exit 1; }
+    local watch=("$corun" profile --quiet --json "$out/$name.json" --html "$out/$name.html")
+    [ -z "$trace" ] || watch+=(--trace "$out/$name.pftrace")
+    case $1 in
+    --) "${watch[@]}" "$@" 2>"$out/$name.txt" >/dev/null ;; # what is on standard output is the command's own
+    *) "${watch[@]}" "$@" >"$out/$name.txt" 2>&1 ;;
+    esac || { echo "demo: $name failed; $out/$name.txt says how" >&2; tail -n 5 "$out/$name.txt" >&2; exit 1; }
 }
 
 now_ms() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
@@ -81,9 +83,9 @@ heading() { printf '\n%s: %s\n' "$1" "$2"; }
 
 # tell NAME ALONE BESIDE RATIO: the answer of NAME's report, and a line for the summary.
 tell() {
-    echo "  alone $2, beside $cpus endless loops $3: $4 times as long."
-    # The report's answer is what stands between its first line and its first empty line.
-    awk 'NR > 1 && /^$/ { exit } NR > 1 { print "  " $0 }' "$out/$1.txt"
+    echo "  alone $2, beside $cpus endless loops $3: slowed down $4 times."
+    # The answer stands between the report's first line and its first empty line.
+    awk 'answer && /^$/ { exit } answer { print "  " $0 } /^corun profile: / { answer = 1 }' "$out/$1.txt"
     printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$work/summary"
 }
 
@@ -117,7 +119,7 @@ run_barrier() {
 }
 
 run_x264() {
-    seq 99999999 | head -c $((80 * 1280 * 720 * 3 / 2)) >"$work/video.yuv"
+    head -c $((80 * 1280 * 720 * 3 / 2)) < <(seq 99999999) >"$work/video.yuv"
     program x264 "a video encoder; frame threads that sleep until the rows they need are there" \
         x264 --quiet --no-progress --threads "$threads" --input-res 1280x720 --fps 25 -o "$work/video.264" \
         "$work/video.yuv"
@@ -179,24 +181,22 @@ finish() {
     local name
     name=$(most_striking)
     printf '\n%s\n\n' "The whole report of $name, which suffered most:"
-    cat "$out/$name.txt"
+    sed -n '/^corun profile: /,$p' "$out/$name.txt"
 
-    printf '\nHow much longer each took beside %s endless loops:\n\n' "$cpus"
+    printf '\nWhat %s endless loops did to each:\n\n' "$cpus"
     sort -t "$(printf '\t')" -k 4,4 -g -r "$work/summary" |
-        awk -F '\t' '{ printf "  %-10s %5s times   (%s alone, %s beside)\n", $1, $4, $2, $3 }'
+        awk -F '\t' '{ printf "  %-8s slowed down %4s times   (%s alone, %s beside)\n", $1, $4, $2, $3 }'
 
     printf '\n%s\n' "All reports are in $out:"
     printf '  %-28s %s\n' \
         "$name.html" "pictures: open it in a browser, it needs no network" \
         "$name.json" "every number, for scripts (docs/json.md says what each means)"
     [ -z "$trace" ] || printf '  %-28s %s\n' "$name.pftrace" "every context switch: open it at https://ui.perfetto.dev"
-    cat <<END
-
-To go on:
-  $corun profile -- make -j$cpus              your own program
-  $corun profile --all --for 5s           everybody on this machine: who steals from whom
-  $corun doctor                           what can be seen and done here, and why not
-END
+    printf '\nTo go on:\n'
+    printf '  %-42s %s\n' \
+        "$corun profile -- make -j$cpus" "your own program" \
+        "$corun profile --all --for 5s" "everybody on this machine: who steals from whom" \
+        "$corun doctor" "what can be seen and done here, and why not"
 }
 
 mkdir -p "$out"
