@@ -1,0 +1,190 @@
+//! A cell of the matrix: one program beside one interferer, as text that both hosts read.
+
+use serde::{Deserialize, Serialize};
+
+/// Which half of the matrix a cell is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Half {
+    /// The model may be fitted on it.
+    Fit,
+    /// It is only ever predicted.
+    Unseen,
+}
+
+impl Half {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Half::Fit => "fit",
+            Half::Unseen => "unseen",
+        }
+    }
+}
+
+/// The program of a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// How its threads depend on each other.
+    pub sync: String,
+    /// What they do while they wait.
+    pub wait: String,
+    /// Work between two synchronisations, as people write it.
+    pub grain: String,
+    /// The same in nanoseconds.
+    pub grain_ns: u64,
+    /// Its threads.
+    pub threads: u32,
+    /// Iterations of every thread.
+    pub iterations: u64,
+}
+
+impl Subject {
+    /// What people call it.
+    pub fn name(&self) -> String {
+        format!("{}-{}-{}", self.sync, self.wait, self.grain)
+    }
+
+    /// Its program, as the lines of a TOML table.
+    fn program(&self) -> String {
+        format!(
+            "kind = \"parallel\"\nthreads = {}\nsync = \"{}\"\nwait = \"{}\"\ngrain = \"{}\"\niterations = {}\n",
+            self.threads, self.sync, self.wait, self.grain, self.iterations
+        )
+    }
+
+    /// Its workload file.
+    pub fn workload(&self) -> String {
+        workload(&self.name(), &self.program())
+    }
+}
+
+/// The interferer of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interferer {
+    /// When it is busy.
+    pub pattern: String,
+    /// Share of a CPU that each thread asks for; none for persistent.
+    pub demand: Option<f64>,
+    /// Its threads.
+    pub threads: u32,
+}
+
+impl Interferer {
+    /// What people call it: `periodic 30% x2`.
+    pub fn name(&self) -> String {
+        let demand = self.demand.map(|d| format!(" {:.0}%", d * 100.0)).unwrap_or_default();
+        format!("{}{demand} x{}", self.pattern, self.threads)
+    }
+
+    fn program(&self, seed: u64) -> String {
+        let demand = self.demand.map(|d| format!("demand = {d:?}\n")).unwrap_or_default();
+        format!(
+            "kind = \"interference\"\npattern = \"{}\"\n{demand}threads = {}\nseed = {seed}\n",
+            self.pattern, self.threads
+        )
+    }
+
+    /// Its workload file, with this seed of its random lengths.
+    pub fn workload(&self, seed: u64) -> String {
+        workload(&self.name(), &self.program(seed))
+    }
+}
+
+fn workload(name: &str, program: &str) -> String {
+    format!("schema = \"corun.workload/1\"\nname = \"{name}\"\n\n[program]\n{program}")
+}
+
+/// One program beside one interferer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Its name, unique in the matrix.
+    pub name: String,
+    /// The program.
+    pub subject: Subject,
+    /// The interferer.
+    pub interferer: Interferer,
+    /// Which half it is in.
+    pub half: Half,
+}
+
+impl Cell {
+    /// A cell of the unseen half.
+    pub fn new(subject: Subject, interferer: Interferer) -> Cell {
+        let name = format!("{} + {}", subject.name(), interferer.name());
+        Cell { name, subject, interferer, half: Half::Unseen }
+    }
+
+    /// What decides its half.
+    pub fn hash(&self) -> u64 {
+        fnv1a(self.name.as_bytes())
+    }
+
+    /// The scenario of this cell on this machine. `grouped`: the kernel groups by session, and each tenant is in one of
+    /// its own.
+    pub fn scenario(&self, grouped: bool) -> String {
+        format!(
+            "schema = \"corun.scenario/1\"\nname = \"{}\"\nmachine = \"host\"\n\n\
+             [scheduler]\ngroups = {grouped}\n\n\
+             [[tenant]]\nname = \"interferer\"\n[tenant.program]\n{}\n\
+             [[tenant]]\nname = \"subject\"\n[tenant.program]\n{}",
+            self.name,
+            self.interferer.program(1),
+            self.subject.program()
+        )
+    }
+
+    /// Whether its name has every one of some words.
+    pub fn matches(&self, words: &str) -> bool {
+        words.split_whitespace().all(|w| self.name.contains(w))
+    }
+}
+
+/// FNV-1a, 64 bits: the same on every machine and in every version.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::workload::{Program, Workload};
+
+    fn cell() -> Cell {
+        let subject = Subject {
+            sync: "lock".into(),
+            wait: "spin-then-block".into(),
+            grain: "10ms".into(),
+            grain_ns: 10_000_000,
+            threads: 2,
+            iterations: 45,
+        };
+        Cell::new(subject, Interferer { pattern: "periodic".into(), demand: Some(0.3), threads: 2 })
+    }
+
+    #[test]
+    fn both_workloads_are_well_formed_and_say_what_the_cell_says() {
+        let c = cell();
+        assert_eq!(c.name, "lock-spin-then-block-10ms + periodic 30% x2");
+        let Program::Parallel(p) = Workload::parse("s", &c.subject.workload()).unwrap().program else {
+            panic!()
+        };
+        assert_eq!((p.grain, p.iterations, p.threads), (10_000_000, 45, 2));
+        let Program::Interference(i) = Workload::parse("i", &c.interferer.workload(7)).unwrap().program
+        else {
+            panic!()
+        };
+        assert_eq!((i.demand, i.threads, i.seed), (0.3, 2, 7));
+    }
+
+    #[test]
+    fn a_filter_wants_every_word() {
+        assert!(cell().matches("lock periodic") && !cell().matches("lock persistent") && cell().matches(""));
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
+}

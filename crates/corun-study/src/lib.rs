@@ -1,0 +1,28 @@
+//! Studies: a matrix of experiments, its runs on the live and on the modelled machine, what came of them as tables,
+//! figures and dated records.
+//!
+//! ```text
+//! studies/*.toml ─▶ study ─▶ cell ─┬▶ live      real processes, watched by the probe ─┐
+//!                                  └▶ modelled  the same workloads on the model      ─┴▶ outcome ─▶ verdict
+//!                                                            text, figure, record ◀──────────────────┘
+//! ```
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`study`], [`cell`] | the study file, and the cells of its matrix with their workload texts |
+//! | [`session`] | a child process in a session of its own |
+//! | [`live`], [`modelled`] | a cell's runs on either host |
+//! | [`outcome`] | the result as it is written and read back (`corun.validate/1`) |
+//! | [`verdict`] | errors, per cell and overall |
+//! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
+
+pub mod cell;
+pub mod figure;
+pub mod live;
+pub mod modelled;
+pub mod outcome;
+pub mod record;
+pub mod session;
+pub mod study;
+pub mod text;
+pub mod verdict;

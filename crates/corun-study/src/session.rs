@@ -1,0 +1,111 @@
+//! A child process in a session of its own.
+//!
+//! With autogroup, the kernel's default on most distributions, each session is one scheduling group and gets its
+//! fair share as a whole. A study must not leave that to how it was started: every program and every interferer
+//! calls `setsid` before it executes, so each is one group, as the scenario says of the model. Where autogroup is
+//! off the sessions do no harm.
+//!
+//! Should the study die, the kernel sends its children SIGTERM. The signal comes when the *thread* that started
+//! the child ends, so children must be started by a thread that outlives them.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// A child that leads a session of its own; dropped, it is ended.
+#[derive(Debug)]
+pub struct Session {
+    child: Child,
+}
+
+impl Session {
+    /// Starts `command` with no input and no output.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn start(mut command: Command) -> io::Result<Session> {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // SAFETY: between fork and exec the closure makes two system calls and nothing else.
+        unsafe {
+            command.pre_exec(|| {
+                let done = libc::setsid() >= 0 && libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) == 0;
+                done.then_some(()).ok_or_else(io::Error::last_os_error)
+            })
+        };
+        Ok(Session { child: command.spawn()? })
+    }
+
+    /// Its PID, which is that of its first thread.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its status if it has ended.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Asks it to end, and ends it if it has not after two seconds.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn stop(&mut self) -> io::Result<ExitStatus> {
+        self.signal(libc::SIGTERM);
+        for _ in 0..1000 {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.signal(libc::SIGKILL);
+        self.child.wait()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: a system call without memory; the group is the child's own, and it is not collected yet.
+        unsafe { libc::kill(-(self.child.id() as i32), signal) };
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Ok(None) = self.ended() {
+            let _ = self.stop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Session {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Session::start(command).unwrap()
+    }
+
+    #[test]
+    fn a_child_leads_its_own_session_and_is_stopped_with_all_it_started() {
+        let mut session = shell("sleep 600 & wait");
+        let pid = session.pid() as i32;
+        // SAFETY: a system call without memory.
+        assert_eq!(unsafe { libc::getsid(pid) }, pid);
+        assert!(session.ended().unwrap().is_none());
+        session.stop().unwrap();
+        // SAFETY: a system call without memory. Signal 0 only asks whether the group is still there.
+        while unsafe { libc::kill(-pid, 0) } == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_dropped_child_is_ended() {
+        let pid = shell("sleep 600").pid();
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+}

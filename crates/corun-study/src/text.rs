@@ -1,0 +1,138 @@
+//! A study's result in words and tables, for a terminal or as Markdown.
+
+use crate::cell::Half;
+use crate::outcome::{CellOutcome, Outcome, CATEGORIES};
+use crate::verdict::{CategoryError, Summary};
+use corun_report::table::Table;
+
+/// The targets of the model on the half that it was not fitted on: median and 90th percentile of the error.
+pub const TARGETS: (f64, f64) = (0.05, 0.15);
+
+/// What is shown to people at the end of a run: all cells, then the errors overall.
+pub fn terminal(outcome: &Outcome, fit_only: bool) -> String {
+    let shown: Vec<&CellOutcome> = of_interest(&outcome.cells, fit_only);
+    format!(
+        "corun validate: {} ({}), on {}\n\n{}\n{}\n{}",
+        outcome.study,
+        outcome.part,
+        outcome.machine.shape,
+        cells(&shown).text(),
+        summaries(&of_halves(&outcome.summary, fit_only)).text(),
+        verdict(outcome, fit_only)
+    )
+}
+
+fn of_interest(cells: &[CellOutcome], fit_only: bool) -> Vec<&CellOutcome> {
+    cells.iter().filter(|c| !fit_only || c.cell.half == Half::Fit).collect()
+}
+
+fn of_halves(summaries: &[Summary], fit_only: bool) -> Vec<&Summary> {
+    summaries.iter().filter(|s| !fit_only || s.cells == Half::Fit.name()).collect()
+}
+
+/// The cells: slowdowns, their error, and the error of each category in points of task time.
+pub fn cells(cells: &[&CellOutcome]) -> Table {
+    let mut columns = vec!["program", "beside", "half", ">live", ">min", ">max", ">model", ">error"];
+    let categories = CATEGORIES.map(|c| format!(">{c}"));
+    columns.extend(categories.iter().map(String::as_str));
+    columns.push(">rejected");
+    let mut table = Table::new(&columns);
+    for c in cells {
+        let live = c.live.as_ref();
+        let slowdowns: Vec<f64> = live.map_or(Vec::new(), |l| l.runs.iter().map(|r| r.slowdown).collect());
+        let edge = |f: fn(f64, f64) -> f64| slowdowns.iter().copied().reduce(f);
+        let mut row = vec![
+            c.cell.subject.name(),
+            c.cell.interferer.name(),
+            c.cell.half.name().to_owned(),
+            times(live.and_then(|l| l.slowdown())),
+            times(edge(f64::min)),
+            times(edge(f64::max)),
+            times(c.modelled.as_ref().map(|m| m.slowdown)),
+            percent(c.error()),
+        ];
+        let ledger = c.ledger_errors();
+        row.extend((0..CATEGORIES.len()).map(|i| ledger.map_or("-".into(), |l| format!("{:+.1}", l[i]))));
+        row.push(live.map_or("-".into(), |l| l.rejected.to_string()));
+        table.row(row);
+    }
+    table
+}
+
+/// The errors over the halves.
+pub fn summaries(summaries: &[&Summary]) -> Table {
+    let mut columns = vec![">cells", ">median", ">p90", ">worst", ">bias", ">live again", ">p90 of it"];
+    columns.insert(0, "half");
+    let categories = CATEGORIES.map(|c| format!(">{c}"));
+    columns.extend(categories.iter().map(String::as_str));
+    let mut table = Table::new(&columns);
+    for s in summaries {
+        let absolute = |x: Option<f64>| x.map_or("-".into(), |x| format!("{:.1} %", x * 100.0));
+        let mut row = vec![
+            s.cells.clone(),
+            s.n.to_string(),
+            absolute(s.median),
+            absolute(s.p90),
+            absolute(s.worst),
+            percent(s.bias),
+            absolute(s.repeatability),
+            absolute(s.repeatability_p90),
+        ];
+        let of =
+            |errors: &[CategoryError], c: &str| errors.iter().find(|e| e.category == c).map(|e| e.points);
+        row.extend(CATEGORIES.iter().map(|c| match (of(&s.ledger_median, c), of(&s.ledger_p90, c)) {
+            (Some(median), Some(p90)) => format!("{median:.1}, {p90:.1}"),
+            _ => "-".into(),
+        }));
+        table.row(row);
+    }
+    table
+}
+
+/// What the columns mean, whether the targets were met, and what did not count.
+pub fn verdict(outcome: &Outcome, fit_only: bool) -> String {
+    let mut out = String::from(
+        "error: modelled slowdown over live one, less 1. Categories: error in points of task time (below: median, p90).\n\
+         live again: how far one live repetition is from the others of its cell, which no model can beat.\n",
+    );
+    let unseen = outcome.summary.iter().find(|s| s.cells == Half::Unseen.name() && !fit_only);
+    if let Some((median, p90)) = unseen.and_then(|s| Some((s.median?, s.p90?))) {
+        let met = |x: f64, target: f64| if x <= target { "met" } else { "not met" };
+        out += &format!(
+            "On the unseen half: median {:.1} % (target {:.0} %: {}), 90th percentile {:.1} % (target {:.0} %: {}).\n",
+            median * 100.0,
+            TARGETS.0 * 100.0,
+            met(median, TARGETS.0),
+            p90 * 100.0,
+            TARGETS.1 * 100.0,
+            met(p90, TARGETS.1)
+        );
+    }
+    let live = || outcome.cells.iter().filter_map(|c| c.live.as_ref());
+    let (made, rejected): (usize, u32) =
+        (live().map(|l| l.runs.len()).sum(), live().map(|l| l.rejected).sum());
+    let missing: u32 = live().map(|l| l.missing).sum();
+    let cut_off = live().flat_map(|l| &l.runs).filter(|r| r.cut_off).count();
+    out += &format!(
+        "{made} live co-runs count; {rejected} did not, because others used the machine; \
+         {missing} repetitions never got a quiet moment.\n"
+    );
+    if cut_off > 0 {
+        out += &format!(
+            "{cut_off} co-runs were cut off before their program ended: their slowdown is too small.\n"
+        );
+    }
+    if outcome.machine.source.as_deref() == Some("schedstat") {
+        out +=
+            "Ledgers are from schedstat, without eBPF: what a task did after the last look is not in them.\n";
+    }
+    out
+}
+
+fn times(x: Option<f64>) -> String {
+    x.map_or("-".into(), |x| format!("{x:.2}"))
+}
+
+fn percent(x: Option<f64>) -> String {
+    x.map_or("-".into(), |x| format!("{:+.1} %", x * 100.0))
+}
