@@ -49,6 +49,10 @@ bench: build ## what watching costs, beside other tools
 	@scripts/need $(bench_packages)
 	@bench/run.sh
 
+.PHONY: validate
+validate: build ## hold the modelled machine against this one (some 20 minutes; QUICK=1: two)
+	$(corun) validate $(if $(QUICK),--quick) --out out/validate
+
 .PHONY: man
 man: build ## the man pages, into out/man
 	$(corun) generate man out/man

@@ -20,6 +20,8 @@ enum Verb {
     Doctor(cmd::doctor::Args),
     Profile(cmd::profile::Args),
     Load(cmd::load::Args),
+    Sim(cmd::sim::Args),
+    Validate(cmd::validate::Args),
     #[command(hide = true)]
     Generate(cmd::generate::Args),
 }
@@ -35,6 +37,8 @@ pub fn main() -> ExitCode {
         Verb::Doctor(args) => cmd::doctor::run(args),
         Verb::Profile(args) => cmd::profile::run(args),
         Verb::Load(args) => cmd::load::run(args),
+        Verb::Sim(args) => cmd::sim::run(args),
+        Verb::Validate(args) => cmd::validate::run(args),
         Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };
     done.unwrap_or_else(|error| {

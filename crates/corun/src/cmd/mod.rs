@@ -4,3 +4,5 @@ pub mod doctor;
 pub mod generate;
 pub mod load;
 pub mod profile;
+pub mod sim;
+pub mod validate;

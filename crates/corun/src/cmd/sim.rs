@@ -1,0 +1,249 @@
+//! `corun sim`: a scenario on a modelled machine, judged against solo runs.
+
+use crate::cli::Usage;
+use anyhow::Context;
+use corun_linux::{topology, Root};
+use corun_model::Observation;
+use corun_report::output::write_file;
+use corun_report::profile::schema::Unavailable;
+use corun_report::progress::Progress;
+use corun_report::sim::{self, SimReport, SimTenant, SimWork};
+use corun_report::{describe, html, perfetto, terminal, ProfileMeta, ProfileReport, Subject};
+use corun_sim::experiment::{self, Failure, Options, Outcome};
+use corun_sim::machine_file::{MachineModel, Measured};
+use corun_sim::metrics::Estimate;
+use corun_sim::scenario::{Files, Scenario, SchedulerKind};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Exit code when a checker of the engine fires: corun itself is wrong.
+const BUG: u8 = 70;
+
+/// Events that a trace may hold: some 200 MiB as a Perfetto file.
+const TRACE_EVENTS: usize = 4_000_000;
+
+const EXAMPLES: &str = "\
+Examples:
+  corun sim scenarios/lu-beside-a-loop.toml                 slowdowns, fairness, where the time went
+  corun sim scenarios/lu-beside-a-loop.toml --seeds 10      the same with intervals
+  corun sim my.toml --machine host --scheduler eevdf        on a model of this machine
+  corun sim my.toml --baseline cfs --json out.json          how much better than under CFS
+  corun sim my.toml --html report.html --trace run.pftrace  a page, and a timeline for ui.perfetto.dev
+
+Exit status: 0 done; 2 the scenario is at fault; 70 the model is (the message says how to replay it).";
+
+/// Run programs on a modelled machine and compare with each of them alone
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Args {
+    /// The scenario: machine, scheduler, tenants, seeds
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+    /// Run this many seeds, from the scenario's first on
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000), conflicts_with = "seed")]
+    seeds: Option<u64>,
+    /// Run this seed only
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// Another machine: one of the papers', a machine file, or `host`
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+    /// Another scheduler: eevdf, cfs, xen-credit
+    #[arg(long, value_name = "NAME", value_parser = scheduler)]
+    scheduler: Option<SchedulerKind>,
+    /// Compare with the same scenario under this scheduler
+    #[arg(long, value_name = "NAME", value_parser = scheduler)]
+    baseline: Option<SchedulerKind>,
+    /// Write the report as JSON (schema corun.sim/1); `-` is standard output, instead of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the first seed's profile as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the first seed's timeline for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn scheduler(name: &str) -> Result<SchedulerKind, String> {
+    SchedulerKind::by_name(name).ok_or_else(|| "name one of eevdf, cfs, xen-credit".into())
+}
+
+/// The files that a scenario names, relative to its folder.
+struct Folder(PathBuf);
+
+impl Files for Folder {
+    fn read(&self, path: &str) -> Result<(String, String), String> {
+        let full = self.0.join(path);
+        let text = std::fs::read_to_string(&full).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("there is no file {}; paths are relative to the scenario's folder", full.display())
+            }
+            _ => format!("cannot read {}: {e}", full.display()),
+        })?;
+        Ok((full.display().to_string(), text))
+    }
+
+    fn host(&self) -> Result<MachineModel, String> {
+        let machine = topology::read_machine(&Root::new("/")).map_err(|e| e.to_string())?;
+        Ok(MachineModel::host(machine, &Measured::default()))
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let scenario = read(&args)?;
+    let options =
+        Options { baseline: args.baseline, trace_limit: if args.trace.is_some() { TRACE_EVENTS } else { 0 } };
+    let progress = Progress::count("simulating", experiment::runs(&scenario, &options) as u64, args.quiet);
+    let outcome = experiment::perform(&scenario, &options, &|| progress.step());
+    drop(progress);
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(Failure::Scenario(bad)) => return Err(Usage(bad.to_string()).into()),
+        Err(Failure::Bug { seed, what }) => {
+            eprintln!("corun: the modelled machine is wrong: {what}");
+            eprintln!(
+                "corun: scenario {}, seed {seed}; replay with: {}",
+                args.scenario.display(),
+                args.replay(seed)
+            );
+            return Ok(ExitCode::from(BUG));
+        }
+    };
+    let report = report(&scenario, &outcome, &args)?;
+    write(&report, &outcome, &args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &Args) -> anyhow::Result<Scenario> {
+    let path = &args.scenario;
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Usage(format!("cannot read {}: {e}", path.display())))?;
+    let folder = Folder(path.parent().unwrap_or(Path::new("")).to_path_buf());
+    let bad = |e: corun_sim::scenario::BadScenario| Usage(e.to_string());
+    let mut scenario = Scenario::parse(&path.display().to_string(), &text, &folder).map_err(bad)?;
+    if let Some(machine) = &args.machine {
+        scenario = scenario.on_machine(machine, &Folder(PathBuf::new())).map_err(bad)?;
+    }
+    if let Some(kind) = args.scheduler {
+        scenario.scheduler.name = kind;
+    }
+    let first = scenario.seeds[0];
+    match (args.seed, args.seeds) {
+        (Some(seed), _) => scenario.seeds = vec![seed],
+        (None, Some(n)) => scenario.seeds = (first..first.saturating_add(n)).collect(),
+        (None, None) => {}
+    }
+    Ok(scenario)
+}
+
+impl Args {
+    /// The command that leads to the same run again.
+    fn replay(&self, seed: u64) -> String {
+        let mut command = format!("corun sim {} --seed {seed}", self.scenario.display());
+        if let Some(machine) = &self.machine {
+            command += &format!(" --machine {machine}");
+        }
+        if let Some(kind) = self.scheduler {
+            command += &format!(" --scheduler {}", kind.name());
+        }
+        command
+    }
+}
+
+fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result<SimReport> {
+    let first = &outcome.runs[0];
+    let whole = recording(outcome)?.0;
+    let target = args.scenario.display().to_string();
+    let machine = &scenario.machine.machine;
+    let mut meta = ProfileMeta::new(corun_report::Host::Sim, corun_report::Source::Sim, target, machine);
+    meta.trace_lost = first.trace.as_ref().map(|t| t.lost);
+    let profile = ProfileReport::new(&meta, whole, Subject::All, recording(outcome)?.1);
+    let lengths: Vec<f64> = outcome.runs.iter().map(|r| r.end_ns as f64).collect();
+    let length_ns = corun_sim::metrics::estimate(&lengths).context("no run")?;
+    let mut unavailable = Vec::new();
+    let mut say = |what: &str, why: String| unavailable.push(Unavailable { what: what.into(), why });
+    if outcome.energy_j.is_none() {
+        say("energy", format!("the machine file of {} says nothing of power", machine.name));
+    }
+    if !scenario.machine.assumed.is_empty() {
+        let figures = scenario.machine.assumed.join(", ");
+        say("figures of the machine", format!("nobody measured {figures}; they have their defaults"));
+    }
+    for t in outcome.tenants.iter().filter(|t| t.slowdown.is_none()) {
+        say("slowdown", format!("{} made no progress in some run; give it longer", t.name));
+    }
+    let speedups = outcome.speedups;
+    let sum = |f: &dyn Fn(&corun_sim::engine::Totals) -> u64| outcome.runs.iter().map(|r| f(&r.totals)).sum();
+    Ok(SimReport {
+        schema: sim::SCHEMA.into(),
+        corun: env!("CARGO_PKG_VERSION").into(),
+        scenario: scenario.name.clone(),
+        machine: describe(machine),
+        cpus: machine.cpu_count() as u64,
+        scheduler: scenario.scheduler.name.name().into(),
+        baseline: args.baseline.map(|b| b.name().into()),
+        seeds: scenario.seeds.clone(),
+        length_ns: wire(length_ns),
+        tenants: outcome
+            .tenants
+            .iter()
+            .map(|t| SimTenant {
+                name: t.name.clone(),
+                background: t.background,
+                completed: t.completed as u64,
+                solo_ns: t.solo_ns.map(wire),
+                time_ns: t.time_ns.map(wire),
+                slowdown: t.slowdown.map(wire),
+                baseline_slowdown: t.baseline.map(wire),
+            })
+            .collect(),
+        fairness: outcome.fairness.map(wire),
+        throughput: outcome.throughput.map(wire),
+        relative_speedup: outcome.relative_speedup.map(wire),
+        speedup_mean: speedups.map(|s| s.mean),
+        speedup_min: speedups.map(|s| s.min),
+        speedup_max: speedups.map(|s| s.max),
+        energy_j: outcome.energy_j.map(wire),
+        work: SimWork {
+            events: sum(&|t| t.events),
+            switches: sum(&|t| t.switches),
+            wakeups: sum(&|t| t.wakeups),
+        },
+        profile,
+        unavailable,
+    })
+}
+
+fn recording(outcome: &Outcome) -> anyhow::Result<(&Observation, &[Observation])> {
+    let recording = outcome.runs[0].recording.as_ref().context("the first run was not recorded")?;
+    Ok((recording.whole().context("nothing was seen")?, recording.timeline()))
+}
+
+fn wire(e: Estimate) -> sim::Estimate {
+    sim::Estimate { mean: e.mean, half_width: e.half_width, min: e.min, max: e.max, n: e.n as u64 }
+}
+
+/// Writes what was asked for; the terminal comes last.
+fn write(report: &SimReport, outcome: &Outcome, args: &Args) -> anyhow::Result<()> {
+    if let Some(path) = &args.json {
+        write_file(path, sim::json(report).as_bytes())?;
+    }
+    if let Some(path) = &args.html {
+        write_file(path, html::render(&report.profile).as_bytes())?;
+    }
+    if let (Some(path), Some(trace)) = (&args.trace, &outcome.runs[0].trace) {
+        write_file(path, &perfetto::encode(trace, recording(outcome)?.1, Subject::All))?;
+    }
+    if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+        print!("{}\n{}", sim::text(report), terminal::render(&report.profile, &terminal::Style::of_stdout()));
+        for path in [&args.json, &args.html, &args.trace].into_iter().flatten() {
+            println!("wrote {}", path.display());
+        }
+    }
+    Ok(())
+}

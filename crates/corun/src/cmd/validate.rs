@@ -1,0 +1,232 @@
+//! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
+
+use crate::cli::Usage;
+use anyhow::Context;
+use corun_linux::probe::LiveOptions;
+use corun_linux::target::Subject;
+use corun_linux::watcher::{Source, Watcher};
+use corun_linux::{cpustat, topology, Root};
+use corun_report::describe;
+use corun_report::output::write_file;
+use corun_report::progress::Progress;
+use corun_sim::machine_file::{MachineModel, Measured};
+use corun_study::cell::{Cell, Half};
+use corun_study::outcome::{self, CellOutcome, Live, MachineNote, Outcome};
+use corun_study::study::{Study, VALIDATE};
+use corun_study::{live, modelled, record, text, verdict};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  corun validate --quick                       every program once, two repetitions: some two minutes
+  corun validate --out studies/runs/today      the whole published grid, some twenty minutes, kept as a record
+  corun validate --cells 'lock spin 1ms'       the cells whose names have all of these words
+  corun validate --live result.json --fit-only model the cells of a recorded run again, fit half only
+
+The machine should be quiet: a live run beside which others used more than a few percent of it is made again.
+With root the ledgers are exact (eBPF); without, they come from schedstat.";
+
+/// Hold the modelled machine against this one: slowdowns and ledgers, live and modelled
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A study file (schema corun.study/1) [default: the published grid]
+    #[arg(long, value_name = "FILE")]
+    study: Option<PathBuf>,
+    /// Every program once and two repetitions
+    #[arg(long)]
+    quick: bool,
+    /// Only the cells whose name has every one of these words
+    #[arg(long, value_name = "WORDS")]
+    cells: Option<String>,
+    /// Take the live results from an earlier run's JSON instead of running anything
+    #[arg(long, value_name = "FILE", conflicts_with = "live_only")]
+    live: Option<PathBuf>,
+    /// Run live only, model nothing
+    #[arg(long)]
+    live_only: bool,
+    /// Leave the unseen half out of everything: for work on the model
+    #[arg(long)]
+    fit_only: bool,
+    /// Write the result as JSON (schema corun.validate/1); `-` is standard output, instead of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep the run in this folder: tables, cells, machine, figure
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut study = read(args.study.as_deref())?;
+    if args.quick {
+        study.repetitions = study.repetitions.min(2);
+    }
+    let root = Root::new("/");
+    let machine = topology::read_machine(&root).context("reading the machine's shape")?;
+    let model = MachineModel::host(machine, &Measured::default());
+    let recorded = args.live.as_deref().map(recorded).transpose()?;
+    let cells = chosen(&args, &study, recorded.as_ref())?;
+    let (lives, mut note, date) = match &recorded {
+        Some(recorded) => {
+            let of =
+                |cell: &Cell| recorded.cells.iter().find(|c| c.cell == *cell).and_then(|c| c.live.clone());
+            (cells.iter().map(of).collect(), recorded.machine.clone(), recorded.date.clone())
+        }
+        None => run_live(&args, &study, &cells, &root, &model)?,
+    };
+    note.assumed = model.assumed.iter().map(|&a| a.to_owned()).collect();
+    let models = match args.live_only {
+        true => vec![None; cells.len()],
+        false => {
+            let progress = Progress::count("modelling", cells.len() as u64, args.quiet);
+            let all = modelled::run(&study, &cells, &model, note.grouped, &|| progress.step())?;
+            all.into_iter().map(Some).collect()
+        }
+    };
+    let cells: Vec<CellOutcome> = cells
+        .into_iter()
+        .zip(lives)
+        .zip(models)
+        .map(|((cell, live), modelled)| CellOutcome { cell, live, modelled })
+        .collect();
+    let outcome = Outcome {
+        schema: outcome::SCHEMA.into(),
+        corun: env!("CARGO_PKG_VERSION").into(),
+        date,
+        study: study.name.clone(),
+        part: part(&args),
+        machine: note,
+        summary: verdict::summaries(&cells),
+        cells,
+    };
+    write(&args, &outcome)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: Option<&Path>) -> anyhow::Result<Study> {
+    let (name, text) = match path {
+        None => ("studies/validate.toml".to_owned(), VALIDATE.to_owned()),
+        Some(path) => {
+            let name = path.display().to_string();
+            let text =
+                std::fs::read_to_string(path).map_err(|e| Usage(format!("cannot read {name}: {e}")))?;
+            (name, text)
+        }
+    };
+    Ok(Study::parse(&name, &text).map_err(|e| Usage(e.to_string()))?)
+}
+
+fn recorded(path: &Path) -> anyhow::Result<Outcome> {
+    let bad = |what: String| Usage(format!("cannot use {}: {what}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+    Ok(outcome::parse(&text).map_err(bad)?)
+}
+
+fn chosen(args: &Args, study: &Study, recorded: Option<&Outcome>) -> anyhow::Result<Vec<Cell>> {
+    let mut cells = if args.quick { study.quick_cells() } else { study.cells() };
+    if let Some(words) = &args.cells {
+        cells.retain(|c| c.matches(words));
+    }
+    if let Some(recorded) = recorded {
+        cells.retain(|c| recorded.cells.iter().any(|r| r.cell == *c && r.live.is_some()));
+    }
+    if args.fit_only {
+        cells.retain(|c| c.half == Half::Fit);
+    }
+    if cells.is_empty() {
+        return Err(Usage(
+            "no cell is left; --cells takes words of names such as `barrier-spin-1ms + persistent x2`".into(),
+        )
+        .into());
+    }
+    Ok(cells)
+}
+
+fn part(args: &Args) -> String {
+    let whole = if args.quick { "quick" } else { "whole grid" };
+    let filter = args.cells.as_ref().map(|w| format!(", cells `{w}`")).unwrap_or_default();
+    format!("{whole}{filter}{}", if args.fit_only { ", fit half" } else { "" })
+}
+
+type LiveResults = (Vec<Option<Live>>, MachineNote, Option<String>);
+
+fn run_live(
+    args: &Args,
+    study: &Study,
+    cells: &[Cell],
+    root: &Root,
+    model: &MachineModel,
+) -> anyhow::Result<LiveResults> {
+    let date = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
+    let loops_per_ms = live::pace();
+    let (mut watcher, _) = Watcher::start(root, LiveOptions::new(Subject::All), None)?;
+    let note = MachineNote {
+        shape: describe(&model.machine),
+        cpus: model.machine.cpu_count() as u64,
+        processor: processor(root),
+        kernel: root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        is_virtual: cpustat::is_virtual(root),
+        grouped: autogroup(root),
+        source: Some(match watcher.source() {
+            Source::Ebpf => "ebpf".into(),
+            Source::Schedstat => "schedstat".into(),
+        }),
+        loops_per_ms: Some(loops_per_ms),
+        assumed: Vec::new(),
+    };
+    let corun = std::env::current_exe().context("finding corun's own program file")?;
+    let progress = Progress::count("running live", live::Arm::runs(study, cells), args.quiet);
+    let mut arm = live::Arm::new(study, &corun, loops_per_ms, &mut watcher)?;
+    let lives = arm.run(cells, &mut |what| {
+        progress.step();
+        progress.say(what);
+    })?;
+    Ok((lives.into_iter().map(Some).collect(), note, Some(date)))
+}
+
+fn processor(root: &Root) -> String {
+    let text = root.read("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
+    name.map_or("unknown".into(), |(_, name)| name.trim().to_owned())
+}
+
+/// Whether sessions are scheduling groups.
+fn autogroup(root: &Root) -> bool {
+    root.read("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|on| on.trim() == "1")
+}
+
+fn write(args: &Args, outcome: &Outcome) -> anyhow::Result<()> {
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        for (name, text) in record::files(outcome, &command(args)) {
+            write_file(&folder.join(name), text.as_bytes())?;
+        }
+    }
+    if let Some(path) = &args.json {
+        write_file(path, outcome::json(outcome).as_bytes())?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) {
+        print!("{}", text::terminal(outcome, args.fit_only));
+    }
+    Ok(())
+}
+
+/// The command that makes the same record again.
+fn command(args: &Args) -> String {
+    let mut command = "corun validate".to_owned();
+    if let Some(study) = &args.study {
+        command += &format!(" --study {}", study.display());
+    }
+    if args.quick {
+        command += " --quick";
+    }
+    if let Some(words) = &args.cells {
+        command += &format!(" --cells '{words}'");
+    }
+    command
+}
