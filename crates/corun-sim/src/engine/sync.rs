@@ -137,8 +137,8 @@ impl Engine {
 
     /// An object had an event, made by `by` on `cpu`: spinners on a CPU try at once, sleepers are woken.
     pub(super) fn signal(&mut self, tenant: TenantIx, event: Event, cpu: CpuIx, by: ThreadIx) {
-        let mut events = vec![event];
-        while let Some(event) = events.pop() {
+        let (mut next, mut events) = (Some(event), Vec::new());
+        while let Some(event) = next.take().or_else(|| events.pop()) {
             self.tenants[tenant].objects[event.object].count += 1;
             if self.tenants[tenant].objects[event.object].waiters.is_empty() {
                 continue;
@@ -147,8 +147,8 @@ impl Engine {
             let mut may_wake = true;
             waiters.retain(|&w| match self.threads[w].doing {
                 Doing::Spin(_) if self.runs(w) => match self.attempt(w) {
-                    Tried::Done(next) => {
-                        events.extend(next);
+                    Tried::Done(more) => {
+                        events.extend(more);
                         self.notice(w);
                         false
                     }

@@ -61,6 +61,9 @@ impl<D: Discipline> Fair<D> {
         }
         for level in 0..self.domains.of_cpu[cpu].len() {
             let domain = self.domains.of_cpu[cpu][level];
+            if self.counts[domain].iter().all(|c| c.overloaded == 0) {
+                continue;
+            }
             let cost = SEARCH_NS * self.domains.all[domain].span.len() as u64;
             if self.q.cpus[cpu].avg_idle_ns < cost {
                 return false;
@@ -138,10 +141,10 @@ impl<D: Discipline> Fair<D> {
         fx: &mut Effects,
     ) -> Option<u64> {
         let domain = self.domains.of_cpu[cpu][level];
-        if idle != Idle::Newly && !self.should_balance(cpu, domain) {
+        if idle != Idle::Newly && !self.should_balance(cpu, level) {
             return None;
         }
-        let Some((busiest_group, migrate)) = self.find_imbalance(now_ns, cpu, domain, idle) else {
+        let Some((busiest_group, migrate)) = self.find_imbalance(cpu, level, idle) else {
             self.q.cpus[cpu].failed[level] = 0;
             return None;
         };
@@ -165,66 +168,74 @@ impl<D: Discipline> Fair<D> {
     }
 
     /// Only one CPU of a group balances for it: the first idle one, or the first of all.
-    fn should_balance(&self, cpu: CpuIx, domain: usize) -> bool {
-        let groups = &self.domains.all[domain].groups;
-        let group = groups.iter().find(|g| g.contains(&cpu)).expect("a CPU is in a group of its domain");
+    fn should_balance(&self, cpu: CpuIx, level: usize) -> bool {
+        let domain = self.domains.of_cpu[cpu][level];
+        let group = &self.domains.all[domain].groups[self.domains.group_of[cpu][level]];
         let idle = group.iter().copied().find(|&c| self.q.idle.contains(c));
         idle.unwrap_or(group[0]) == cpu
     }
 
-    fn stats(&mut self, now_ns: u64, domain: usize, index: usize) -> Stats {
-        let pct = self.domains.all[domain].imbalance_pct;
-        let (mut tasks, mut idle, mut load, mut util, mut runnable) = (0, 0, 0, 0, 0);
-        let n = self.domains.all[domain].groups[index].len();
-        for i in 0..n {
-            let cpu = self.domains.all[domain].groups[index][i];
-            self.q.touch_rq(now_ns, cpu as u32);
-            let rq = &self.q.rqs[cpu];
-            tasks += u64::from(rq.runnable);
-            idle += u64::from(self.q.idle.contains(cpu));
-            load += rq.avg.load;
-            util += rq.avg.util;
-            runnable += rq.avg.runnable;
+    /// How busy a group is. Numbers of tasks are at hand; loads are looked up only where they can matter, which is
+    /// where there is no CPU to spare.
+    fn stats(&self, domain: usize, index: usize) -> Stats {
+        let weight = self.domains.all[domain].groups[index].len() as u64;
+        let count = self.counts[domain][index];
+        let (tasks, idle) = (u64::from(count.tasks), u64::from(count.idle));
+        let mut stats = Stats { kind: GroupType::HasSpare, weight, tasks, idle, load: 0, index };
+        if tasks < weight {
+            return stats;
         }
-        let (weight, capacity) = (n as u64, n as u64 * CAPACITY);
+        let pct = self.domains.all[domain].imbalance_pct;
+        let (mut util, mut runnable) = (0, 0);
+        for i in 0..weight as usize {
+            // As the kernel: averages as they were when each CPU last had to do with its own.
+            let avg = &self.q.rqs[self.domains.all[domain].groups[index][i]].avg;
+            stats.load += avg.load;
+            util += avg.util;
+            runnable += avg.runnable;
+        }
+        let capacity = weight * CAPACITY;
         let overloaded = tasks > weight && (capacity * 100 < util * pct || capacity * pct < runnable * 100);
-        let has_capacity =
-            tasks < weight || (capacity * pct >= runnable * 100 && capacity * 100 > util * pct);
-        let kind = match (overloaded, has_capacity) {
+        let has_capacity = capacity * pct >= runnable * 100 && capacity * 100 > util * pct;
+        stats.kind = match (overloaded, has_capacity) {
             (true, _) => GroupType::Overloaded,
             (false, true) => GroupType::HasSpare,
             (false, false) => GroupType::FullyBusy,
         };
-        Stats { kind, weight, tasks, idle, load, index }
+        stats
     }
 
     /// The busiest group of a domain and what to take from it, if it is worth it.
-    fn find_imbalance(
-        &mut self,
-        now_ns: u64,
-        cpu: CpuIx,
-        domain: usize,
-        idle: Idle,
-    ) -> Option<(usize, Migrate)> {
-        let groups = self.domains.all[domain].groups.len();
-        let mut local = None;
+    fn find_imbalance(&self, cpu: CpuIx, level: usize, idle: Idle) -> Option<(usize, Migrate)> {
+        let domain = self.domains.of_cpu[cpu][level];
+        let home = self.domains.group_of[cpu][level];
+        let local = self.stats(domain, home);
         let mut busiest: Option<Stats> = None;
-        let (mut total_load, mut total_weight) = (0, 0);
-        for i in 0..groups {
-            let s = self.stats(now_ns, domain, i);
+        let mut total_load = local.load;
+        for i in (0..self.counts[domain].len()).filter(|&i| i != home) {
+            // A CPU with one task gives none away, so only loads that are compared make other groups matter.
+            if local.kind == GroupType::HasSpare && self.counts[domain][i].overloaded == 0 {
+                continue;
+            }
+            let s = self.stats(domain, i);
             total_load += s.load;
-            total_weight += s.weight;
-            if self.domains.all[domain].groups[i].contains(&cpu) {
-                local = Some(s);
-            } else if s.tasks > 0 && busiest.is_none_or(|b| is_busier(&s, &b)) {
+            if s.tasks > 0 && busiest.is_none_or(|b| is_busier(&s, &b)) {
                 busiest = Some(s);
             }
         }
-        let (local, busiest) = (local.expect("a CPU is in a group of its domain"), busiest?);
+        let busiest = busiest?;
         if local.kind > busiest.kind {
             return None;
         }
-        let average = total_load / total_weight;
+        if local.kind != GroupType::HasSpare {
+            // Loads decide, so those of groups with CPUs to spare count too.
+            for (count, group) in self.counts[domain].iter().zip(&self.domains.all[domain].groups) {
+                if (count.tasks as usize) < group.len() {
+                    total_load += group.iter().map(|&c| self.q.rqs[c].avg.load).sum::<u64>();
+                }
+            }
+        }
+        let average = total_load / self.domains.all[domain].span.len() as u64;
         let pct = self.domains.all[domain].imbalance_pct;
         if local.kind == GroupType::Overloaded
             && (local.avg_load() >= busiest.avg_load()

@@ -43,6 +43,8 @@ pub struct Domains {
     pub all: Vec<Domain>,
     /// Per CPU: its domains from the smallest to the largest.
     pub of_cpu: Vec<Vec<usize>>,
+    /// Per CPU: its group in each of those domains.
+    pub group_of: Vec<Vec<usize>>,
     /// Per CPU: the number of its LLC.
     pub llc_of: Vec<usize>,
     /// Per LLC: its CPUs.
@@ -98,9 +100,14 @@ impl Domains {
             cpus.iter().map(|c| llc_numbers.binary_search(&c.llc).expect("own LLC")).collect();
         let llcs =
             (0..llc_numbers.len()).map(|l| CpuSet::of(n, (0..n).filter(|&c| llc_of[c] == l))).collect();
+        let place = |d: &usize, cpu: CpuIx| {
+            all[*d].groups.iter().position(|g| g.contains(&cpu)).expect("a CPU is in a group of its domain")
+        };
+        let group_of =
+            of_cpu.iter().enumerate().map(|(cpu, ds)| ds.iter().map(|d| place(d, cpu)).collect()).collect();
         let siblings =
             (0..n).map(|a| (0..n).filter(|&b| a != b && cpus[a].core == cpus[b].core).collect()).collect();
-        Domains { all, of_cpu, llc_of, llcs, siblings }
+        Domains { all, of_cpu, group_of, llc_of, llcs, siblings }
     }
 }
 

@@ -55,7 +55,19 @@ pub struct Fair<D> {
     d: D,
     domains: Domains,
     opts: FairOptions,
-    jiffy: u64,
+    /// Per domain and group.
+    counts: Vec<Vec<GroupCount>>,
+}
+
+/// What a group of a domain holds, kept up to date so that balancing need not look at its CPUs.
+#[derive(Clone, Copy, Debug, Default)]
+struct GroupCount {
+    /// Tasks that can run.
+    tasks: u32,
+    /// Idle CPUs.
+    idle: u32,
+    /// CPUs with more than one task that can run.
+    overloaded: u32,
 }
 
 /// `1 + log2(CPUs)`, at most 8 CPUs counted: what Linux scales its granularities by.
@@ -68,7 +80,9 @@ impl<D: Discipline> Fair<D> {
     pub fn with(machine: &Machine, d: D, opts: FairOptions, slices: Stream) -> Fair<D> {
         let domains = Domains::of(machine);
         let levels: Vec<usize> = domains.of_cpu.iter().map(Vec::len).collect();
-        Fair { q: Queues::new(&levels, slices), d, domains, opts, jiffy: 0 }
+        let idle = |g: &Vec<CpuIx>| GroupCount { idle: g.len() as u32, ..GroupCount::default() };
+        let counts = domains.all.iter().map(|d| d.groups.iter().map(idle).collect()).collect();
+        Fair { q: Queues::new(&levels, slices), d, domains, opts, counts }
     }
 
     /// Accounts the running entity of a queue up to now.
@@ -220,7 +234,27 @@ impl<D: Discipline> Fair<D> {
             self.q.touch_rq(now_ns, cpu as u32);
             add(&mut self.q.rqs[cpu]);
         }
+        for (level, &domain) in self.domains.of_cpu[cpu].iter().enumerate() {
+            let count = &mut self.counts[domain][self.domains.group_of[cpu][level]];
+            count.tasks = count.tasks.wrapping_add_signed(by);
+        }
+        self.mark(cpu);
+    }
+
+    /// Notes whether a CPU is idle or overloaded, after its tasks changed.
+    fn mark(&mut self, cpu: CpuIx) {
+        let was = (self.q.idle.contains(cpu), self.q.overloaded.contains(cpu));
         self.q.mark(cpu);
+        let is = (self.q.idle.contains(cpu), self.q.overloaded.contains(cpu));
+        if was == is {
+            return;
+        }
+        let step = |was: bool, is: bool| i32::from(is) - i32::from(was);
+        for (level, &domain) in self.domains.of_cpu[cpu].iter().enumerate() {
+            let count = &mut self.counts[domain][self.domains.group_of[cpu][level]];
+            count.idle = count.idle.wrapping_add_signed(step(was.0, is.0));
+            count.overloaded = count.overloaded.wrapping_add_signed(step(was.1, is.1));
+        }
     }
 
     /// A task that joins another queue takes its load average along.
@@ -485,7 +519,7 @@ impl<D: Discipline> Scheduler for Fair<D> {
             _ => {}
         }
         self.q.cpus[cpu].curr = next;
-        self.q.mark(cpu);
+        self.mark(cpu);
         Pick { task: next, until_ns: None }
     }
 
@@ -513,7 +547,6 @@ impl<D: Discipline> Scheduler for Fair<D> {
     }
 
     fn master_tick(&mut self, now_ns: u64, fx: &mut Effects) {
-        self.jiffy += 1;
         self.nohz_idle(now_ns, fx);
     }
 

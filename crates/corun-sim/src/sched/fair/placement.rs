@@ -77,7 +77,7 @@ impl<D: Discipline> Fair<D> {
         }
         let pct = self.domains.of_cpu[this]
             .iter()
-            .find(|&&d| self.domains.all[d].span.contains(&prev))
+            .find(|d| self.domains.of_cpu[prev].contains(d))
             .map_or(100, |&d| self.domains.all[d].imbalance_pct);
         self.q.touch_rq(now_ns, this as u32);
         self.q.touch_rq(now_ns, prev as u32);
