@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Real parallel programs, alone and beside an interferer: where their time went, and who took it.
 #
-# Each program runs once alone and once under `corun profile` while one endless loop per CPU runs beside it. The loops
-# have a session of their own, as a neighbour would: where autogroup is on, the kernel shares CPUs between sessions
-# first. All inputs are made here. Everything is kept in out/demo: per program the report as text, JSON, HTML and, with
-# eBPF, a timeline for Perfetto.
+# Each program runs once alone and once under `corun profile` while an endless loop is pinned to each CPU. The loops have
+# a session of their own, as a neighbour would: where autogroup is on, the kernel shares CPUs between sessions first.
+# (Without the pinning it may put all loops on one CPU and the program on the others, or not, as it happens.)
+#
+# All inputs are made here. What is kept lies in out/demo: per program the report as text, JSON, HTML and, with eBPF, a
+# timeline for Perfetto.
 #
 # Usage: demo/run.sh [PROGRAM...]     of: cg barrier x264 pigz gcc redis (all of them)
 set -euo pipefail
@@ -13,8 +15,9 @@ cd "$(dirname "$0")/.."
 corun=${CORUN:-${CARGO_TARGET_DIR:-target}/release/corun}
 out=out/demo
 cpus=$(nproc)
+allowed=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
 threads=$((cpus < 16 ? cpus : 16))
-work=$(mktemp -d)
+work=$out/work
 loops=
 others=()
 
@@ -25,7 +28,7 @@ others=()
 # Called `neighbour`, so that nobody takes it for the profiler.
 start_loops() {
     ln -sf "$(realpath "$corun")" "$work/neighbour"
-    setsid "$work/neighbour" load persistent --threads "$cpus" --quiet >/dev/null &
+    setsid "$work/neighbour" load persistent --threads "$cpus" --cpus "$allowed" --quiet >/dev/null &
     loops=$!
     sleep 0.3 # they measure their pace first
 }
@@ -77,40 +80,44 @@ profile() {
 
 now_ms() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
 
-seconds() { awk -v ms="$1" 'BEGIN { printf "%.1f s", ms / 1000 }'; }
+seconds() { awk -v ns="$1" 'BEGIN { printf "%.1f s", ns / 1e9 }'; }
+
+# first_ns NAME FIELD: the first number of that name in NAME's JSON: the window's, or the subject's.
+first_ns() { sed -n "s/^ *\"$2\": \([0-9]*\),\{0,1\}$/\1/p" "$out/$1.json" | head -n 1; }
 
 heading() { printf '\n%s: %s\n' "$1" "$2"; }
 
-# tell NAME ALONE BESIDE RATIO: the answer of NAME's report, and a line for the summary.
+# tell NAME ALONE BESIDE RATIO [CPU]: the answer of NAME's report, and a line for the summary.
 tell() {
-    echo "  alone $2, beside $cpus endless loops $3: slowed down $4 times."
+    echo "  alone $2, beside the loops $3: slowed down $4 times."
     # The answer stands between the report's first line and its first empty line.
     awk 'answer && /^$/ { exit } answer { print "  " $0 } /^corun profile: / { answer = 1 }' "$out/$1.txt"
-    printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" >>"$work/summary"
+    printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "${5:-}" >>"$work/summary"
 }
 
 # program NAME ABOUT COMMAND...: alone, then beside the loops.
 program() {
-    local name=$1 about=$2 start alone beside
+    local name=$1 about=$2 alone cpu_alone beside ratio TIMEFORMAT='%R %U %S'
     shift 2
     heading "$name" "$about"
-    start=$(now_ms)
-    "$@" >/dev/null 2>"$work/stderr" || { echo "demo: $name failed: $(tail -n 1 "$work/stderr")" >&2; exit 1; }
-    alone=$(($(now_ms) - start))
+    { time "$@" >/dev/null 2>"$work/stderr"; } 2>"$work/time" ||
+        { echo "demo: $name failed: $(tail -n 1 "$work/stderr")" >&2; exit 1; }
+    read -r alone cpu_alone < <(awk '{ print $1 * 1e9, ($2 + $3) * 1e9 }' "$work/time")
     start_loops
     profile "$name" -- "$@"
     stop_loops
-    beside=$(sed -n 's/^ *"window_ns": \([0-9]*\)[0-9]\{6\},$/\1/p' "$out/$name.json" | head -n 1)
-    tell "$name" "$(seconds "$alone")" "$(seconds "$beside")" \
-        "$(awk -v a="$alone" -v b="$beside" 'BEGIN { printf "%.1f", b / a }')"
+    beside=$(first_ns "$name" window_ns)
+    ratio=$(awk -v a="$alone" -v b="$beside" 'BEGIN { printf "%.1f", b / a }')
+    tell "$name" "$(seconds "$alone")" "$(seconds "$beside")" "$ratio" \
+        "$(seconds "$cpu_alone") to $(seconds "$(first_ns "$name" compute_ns)")"
 }
 
 # ------------------------------------------------------------------------------------------------ the programs --
 
 run_cg() {
-    gcc -O2 -fopenmp -o "$work/cg" demo/cg.c -lm
+    gcc -O2 -fopenmp -o "$out/cg" demo/cg.c -lm
     export OMP_WAIT_POLICY=active OMP_NUM_THREADS=$threads
-    program cg "a conjugate-gradient solver in OpenMP; $threads threads that spin at every barrier" "$work/cg" 300 4
+    program cg "a conjugate-gradient solver in OpenMP; $threads threads that spin at every barrier" "$out/cg" 300 4
 }
 
 run_barrier() {
@@ -143,8 +150,8 @@ run_gcc() {
 
 run_redis() {
     heading redis "a key-value server with 20 busy clients; profiled for 3 s as a running process"
-    local socket=$work/socket server rate_alone rate_beside
-    redis-server --port 0 --unixsocket "$socket" --dir "$work" --save '' >/dev/null &
+    local socket=$PWD/$work/socket server rate_alone rate_beside
+    redis-server --port 0 --unixsocket "$socket" --dir "$PWD/$work" --save '' >/dev/null &
     server=$!
     others+=("$server")
     until redis-cli -s "$socket" ping >/dev/null 2>&1; do
@@ -183,31 +190,33 @@ finish() {
     printf '\n%s\n\n' "The whole report of $name, which suffered most:"
     sed -n '/^corun profile: /,$p' "$out/$name.txt"
 
-    printf '\nWhat %s endless loops did to each:\n\n' "$cpus"
-    sort -t "$(printf '\t')" -k 4,4 -g -r "$work/summary" |
-        awk -F '\t' '{ printf "  %-8s slowed down %4s times   (%s alone, %s beside)\n", $1, $4, $2, $3 }'
-
+    printf '\nWhat a loop on each of %s CPUs did to each:\n\n' "$cpus"
+    sort -t "$(printf '\t')" -k 4,4 -g -r "$work/summary" | awk -F '\t' '
+        BEGIN { printf "  %-8s %11s  %18s  %18s  %s\n", "", "slowed down", "alone", "beside", "its CPU time grew" }
+        { printf "  %-8s %5s times  %18s  %18s  %s\n", $1, $4, $2, $3, $5 ? "from " $5 : "-" }'
+    echo
+    echo "CPU time that grows is spinning, which still counts as compute in the reports, or colder caches."
     printf '\n%s\n' "All reports are in $out:"
     printf '  %-28s %s\n' \
         "$name.html" "pictures: open it in a browser, it needs no network" \
         "$name.json" "every number, for scripts (docs/json.md says what each means)"
     [ -z "$trace" ] || printf '  %-28s %s\n' "$name.pftrace" "every context switch: open it at https://ui.perfetto.dev"
     printf '\nTo go on:\n'
-    printf '  %-42s %s\n' \
+    printf '  %-46s %s\n' \
         "$corun profile -- make -j$cpus" "your own program" \
         "$corun profile --all --for 5s" "everybody on this machine: who steals from whom" \
         "$corun doctor" "what can be seen and done here, and why not"
 }
 
-mkdir -p "$out"
+rm -rf "$work" && mkdir -p "$work"
 [ $# -gt 0 ] || set -- cg barrier x264 pigz gcc redis
 for name in "$@"; do
     declare -F "run_$name" >/dev/null || { echo "demo: no program $name; choose from cg barrier x264 pigz gcc redis" >&2; exit 2; }
 done
 how_to_see
 case $(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev/null || echo none) in
-1) echo "Layout: programs in this session, loops in one of their own; autogroup is on, so the two get equal shares." ;;
-*) echo "Layout: programs in this session, loops in one of their own; no autogroup, so every task gets an equal share." ;;
+1) echo "Layout: a loop pinned to each CPU, in a session of their own; autogroup is on, so the two sessions get equal shares." ;;
+*) echo "Layout: a loop pinned to each CPU, in a session of their own; no autogroup, so every task gets an equal share." ;;
 esac
 for name in "$@"; do
     "run_$name"
