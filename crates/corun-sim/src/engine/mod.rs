@@ -18,6 +18,8 @@
 //!
 //! Invariants: no clock, thread, float or hash order takes part in a decision; at any instant every task is in
 //! exactly one state, and its time is counted exactly once (see [`checker`](crate::checker)).
+//!
+//! One file because the state that all the others work on is declared here whole, with the loop over its events.
 
 pub mod account;
 mod cpu;
