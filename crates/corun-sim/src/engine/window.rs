@@ -177,7 +177,7 @@ impl Engine {
         /// Ticks between two looks: starvation is a matter of minutes.
         const EVERY: u64 = 256;
         self.master_ticks += 1;
-        if self.master_ticks % EVERY != 0 {
+        if !self.master_ticks.is_multiple_of(EVERY) {
             return;
         }
         for t in self.tasks.iter().filter(|t| t.state == State::Waiting) {

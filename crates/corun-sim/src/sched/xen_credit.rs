@@ -330,7 +330,7 @@ impl Scheduler for XenCredit {
 
     fn master_tick(&mut self, _: u64, _: &mut Effects) {
         self.ticks += 1;
-        if self.ticks % TICKS_PER_ACCOUNT == 0 {
+        if self.ticks.is_multiple_of(TICKS_PER_ACCOUNT) {
             self.account();
         }
     }
