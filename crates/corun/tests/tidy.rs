@@ -1,0 +1,320 @@
+//! The habits of this repository that neither rustfmt nor clippy knows: each is a test, and each failure says where.
+//!
+//! They read the files as text, from the root of the checkout, and leave out what is built there.
+
+use corun_model::workload::Workload;
+use corun_sim::machine_file::MachineModel;
+use corun_sim::scenario::{Files, Scenario};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Files aim at 300 lines; above this they say why they are one file.
+const LONG: usize = 600;
+/// No file is longer than this.
+const TOO_LONG: usize = 1_000;
+/// How a long file says it, near its top.
+const REASON: &str = "One file because";
+/// Crates that touch no file, clock, thread or hash order.
+const PURE: [&str; 2] = ["corun-model", "corun-sim"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every file of the checkout with one of these endings, by its path from the root; all of them if none is named.
+fn files(endings: &[&str]) -> Vec<String> {
+    fn walk(root: &Path, below: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(root.join(below)).unwrap().flatten() {
+            let name = entry.file_name().into_string().expect("names are UTF-8");
+            let path = below.join(&name);
+            let is_built = name.starts_with("target") || name == "out";
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() && !is_built && name != ".git" => walk(root, &path, found),
+                kind if kind.is_file() => found.push(path.to_str().unwrap().to_owned()),
+                _ => {}
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root(), Path::new(""), &mut found);
+    found.retain(|file| endings.is_empty() || endings.iter().any(|ending| file.ends_with(ending)));
+    found.sort();
+    assert!(!found.is_empty(), "no file ends with one of {endings:?}");
+    found
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn crates() -> Vec<String> {
+    let folders = std::fs::read_dir(root().join("crates")).unwrap().flatten();
+    let mut names: Vec<String> = folders.map(|f| f.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Fails with one line per finding.
+#[track_caller]
+fn none(findings: impl IntoIterator<Item = String>) {
+    let findings: Vec<String> = findings.into_iter().collect();
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn long_files_say_why_they_are_one_file_and_none_is_too_long() {
+    none(files(&[".rs", ".c", ".h", ".js", ".css", ".md", "run", ".sh"]).into_iter().filter_map(|file| {
+        let text = read(&file);
+        let lines = text.lines().count();
+        let explained = text.lines().take(60).any(|line| line.contains(REASON));
+        match lines {
+            _ if lines > TOO_LONG => {
+                Some(format!("{file} has {lines} lines; more than {TOO_LONG} are too many"))
+            }
+            _ if lines > LONG && !explained => {
+                Some(format!("{file} has {lines} lines; split it, or say in its header: {REASON} …"))
+            }
+            _ => None,
+        }
+    }));
+}
+
+#[test]
+fn every_source_file_opens_with_what_it_is() {
+    none(files(&[".rs", ".c", ".h", "scripts/test", "scripts/need", ".sh"]).into_iter().filter_map(|file| {
+        let text = read(&file);
+        let mut lines = text.lines().filter(|line| !line.starts_with("#!") && !line.contains("SPDX"));
+        let opening = lines.next().unwrap_or_default();
+        let is_comment = ["//!", "/*", "# "].iter().any(|start| opening.starts_with(start));
+        (!is_comment).then(|| format!("{file} opens with `{opening}`"))
+    }));
+}
+
+#[test]
+fn no_file_is_named_after_nothing() {
+    let empty_names = ["utils", "util", "common", "types", "manager", "helpers", "misc"];
+    none(files(&[]).into_iter().filter(|file| {
+        Path::new(file).components().any(|part| {
+            let part = part.as_os_str().to_str().unwrap();
+            empty_names.contains(&part.split('.').next().unwrap())
+        })
+    }));
+}
+
+#[test]
+fn nothing_is_left_undone_and_no_path_of_one_machine_is_told() {
+    // Written in halves, so that this file does not contain them.
+    let words = [("TO", "DO"), ("FIX", "ME"), ("XX", "X "), ("/wo", "rk/"), ("/fa", "rm/")];
+    let words: Vec<String> = words.iter().map(|(a, b)| format!("{a}{b}")).collect();
+    let texts =
+        files(&[".rs", ".c", ".h", ".js", ".css", ".md", ".toml", ".sh", "run", "Makefile", "need", "test"]);
+    none(texts.iter().flat_map(|file| {
+        let text = read(file);
+        let found = words.iter().filter(|word| text.contains(word.as_str()));
+        found.map(|word| format!("{file} contains `{word}`")).collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn no_host_is_named_but_those_that_readers_are_sent_to() {
+    let known =
+        ["ui.perfetto.dev", "rustup.rs", "www.apache.org", "www.w3.org", "github.com", "keepachangelog.com"];
+    let is_ours = |file: &String| file != "Cargo.lock" && !file.starts_with("LICENSE");
+    none(files(&[]).iter().filter(|file| is_ours(file)).flat_map(|file| {
+        let bytes = std::fs::read(root().join(file)).unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let hosts = text.split("://").skip(1).map(|rest| {
+            rest.chars().take_while(|c| c.is_ascii_alphanumeric() || ".-".contains(*c)).collect::<String>()
+        });
+        let unknown = hosts.filter(|host| host.contains('.') && !known.contains(&host.as_str()));
+        unknown.map(|host| format!("{file} names {host}")).collect::<Vec<_>>()
+    }));
+}
+
+/// The targets of `[text](target)` in Markdown.
+fn links(text: &str) -> Vec<&str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect()
+}
+
+#[test]
+fn every_link_between_the_documents_leads_somewhere() {
+    none(files(&[".md"]).iter().flat_map(|file| {
+        let text = read(file);
+        let folder = root().join(Path::new(file).parent().unwrap());
+        let local = links(&text).into_iter().map(|link| link.split('#').next().unwrap());
+        let broken =
+            local.filter(|link| !link.is_empty() && !link.contains("://") && !folder.join(link).exists());
+        broken.map(|link| format!("{file} leads to {link}, which is not there")).collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn every_make_target_and_verb_that_the_documents_name_exists() {
+    let makefile = read("Makefile");
+    let help = Command::new(assert_cmd::cargo::cargo_bin("corun")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let word = |text: &str| -> String { text.chars().take_while(char::is_ascii_lowercase).collect() };
+    none(files(&[".md", ".sh"]).iter().flat_map(|file| {
+        let text = read(file);
+        let after = |mark: &str| {
+            text.split(mark).skip(1).map(word).filter(|w| !w.is_empty()).collect::<BTreeSet<_>>()
+        };
+        let targets =
+            after("`make ").into_iter().filter(|target| !makefile.contains(&format!("\n{target}: ")));
+        let verbs = after("`corun ").into_iter().filter(|verb| !help.contains(&format!("\n  {verb} ")));
+        let targets = targets.map(|target| format!("{file} names `make {target}`, which is not there"));
+        let verbs = verbs.map(|verb| format!("{file} names `corun {verb}`, which is not there"));
+        targets.chain(verbs.filter(|f| !f.contains("corun generate"))).collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn every_test_that_the_documents_name_exists() {
+    let sources: String = files(&[".rs"]).iter().map(|file| read(file)).collect();
+    let is_test_name = |word: &&str| {
+        word.matches('_').count() > 3 && word.chars().all(|c| c == '_' || c.is_ascii_lowercase())
+    };
+    let mut named = 0;
+    let mut missing = Vec::new();
+    for file in files(&[".md"]) {
+        for name in read(&file).split('`').filter(is_test_name) {
+            named += 1;
+            if !sources.contains(&format!("\n    fn {name}(")) && !sources.contains(&format!("\nfn {name}("))
+            {
+                missing.push(format!("{file} names {name}, which is not there"));
+            }
+        }
+    }
+    assert!(named > 10, "only {named} names of tests were found in the documents");
+    none(missing);
+}
+
+#[test]
+fn the_code_map_is_the_graph_of_dependencies() {
+    // A row of the map: | `corun-x` | what it is | the crates of corun that it may use |
+    let architecture = read("ARCHITECTURE.md");
+    let rows = architecture.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, name, _, uses, _] = cells[..] else { return None };
+        let name = name.strip_prefix('`')?.strip_suffix('`')?;
+        name.starts_with("corun").then(|| {
+            let uses = uses.split(['`', ',', ' ']).filter(|word| word.starts_with("corun"));
+            (name.to_owned(), uses.map(str::to_owned).collect::<BTreeSet<_>>())
+        })
+    });
+    let map: BTreeMap<String, BTreeSet<String>> = rows.collect();
+    let graph: BTreeMap<String, BTreeSet<String>> = crates()
+        .into_iter()
+        .map(|name| {
+            let manifest: toml::Table = read(&format!("crates/{name}/Cargo.toml")).parse().unwrap();
+            let uses = ["dependencies", "dev-dependencies", "build-dependencies"].iter();
+            let uses =
+                uses.filter_map(|section| manifest.get(*section)?.as_table()).flat_map(|table| table.keys());
+            let uses = uses.filter(|used| used.starts_with("corun")).cloned().collect();
+            (name, uses)
+        })
+        .collect();
+    assert_eq!(map, graph, "ARCHITECTURE.md (left) and the manifests (right) differ");
+}
+
+#[test]
+fn the_pure_crates_touch_no_file_clock_thread_or_hash_order() {
+    let words = [
+        "std::fs",
+        "std::env",
+        "std::net",
+        "std::process",
+        "std::thread",
+        "std::time",
+        "Instant",
+        "SystemTime",
+        "HashMap",
+        "HashSet",
+        "unsafe ",
+        "println!",
+        "libc::",
+    ];
+    none(
+        PURE.iter()
+            .flat_map(|name| {
+                files(&[".rs"]).into_iter().filter(move |f| f.starts_with(&format!("crates/{name}/src/")))
+            })
+            .flat_map(|file| {
+                let text = read(&file);
+                // Unit tests come last in a file and may do more.
+                let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+                let code: Vec<&str> =
+                    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+                let found = words.iter().filter(|word| code.iter().any(|line| line.contains(*word)));
+                found.map(|word| format!("{file} uses `{word}`")).collect::<Vec<_>>()
+            }),
+    );
+}
+
+#[test]
+fn what_runs_in_the_kernel_is_gpl() {
+    none(
+        files(&[".c", ".h"]).into_iter().filter(|file| file.starts_with("crates/corun-bpf/src/bpf/")).filter(
+            |file| {
+                let text = read(file);
+                let says_so = text.starts_with("// SPDX-License-Identifier: GPL-2.0")
+                    || text.starts_with("/* SPDX-License-Identifier: GPL-2.0");
+                let tells_the_kernel =
+                    !file.ends_with(".bpf.c") || text.contains("SEC(\"license\") = \"GPL\"");
+                !says_so || !tells_the_kernel
+            },
+        ),
+    );
+}
+
+/// Gives the files that a scenario names, from its folder.
+struct Folder(PathBuf);
+
+impl Files for Folder {
+    fn read(&self, path: &str) -> Result<(String, String), String> {
+        let text = std::fs::read_to_string(self.0.join(path)).map_err(|error| error.to_string())?;
+        Ok((path.to_owned(), text))
+    }
+
+    fn host(&self) -> Result<MachineModel, String> {
+        Err("a scenario of this repository runs anywhere, so it does not name the host".into())
+    }
+}
+
+#[test]
+fn every_machine_workload_and_scenario_can_be_read() {
+    none(files(&[".toml"]).into_iter().filter_map(|file| {
+        let text = read(&file);
+        let folder = Folder(root().join(Path::new(&file).parent().unwrap()));
+        let read = match file.split('/').next().unwrap() {
+            "machines" => MachineModel::parse(&file, &text).map(drop).map_err(|e| e.to_string()),
+            "workloads" => Workload::parse(&file, &text).map(drop).map_err(|e| e.to_string()),
+            "scenarios" => Scenario::parse(&file, &text, &folder).map(drop).map_err(|e| e.to_string()),
+            _ => Ok(()),
+        };
+        read.err()
+    }));
+}
+
+#[test]
+fn no_dependency_needs_a_newer_rust_than_is_declared() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--locked", "--offline", "--filter-platform", &platform])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let version =
+        |text: &str| -> Vec<u32> { text.split('.').take(2).map(|part| part.parse().unwrap()).collect() };
+    let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
+    let declared = workspace["workspace"]["package"]["rust-version"].as_str().unwrap();
+    none(metadata["packages"].as_array().unwrap().iter().filter_map(|package| {
+        let needed = package["rust_version"].as_str()?;
+        let is_newer = version(needed) > version(declared);
+        is_newer.then(|| format!("{} needs Rust {needed}, Cargo.toml says {declared}", package["name"]))
+    }));
+}
