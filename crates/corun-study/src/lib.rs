@@ -15,7 +15,9 @@
 //! | [`outcome`] | the result as it is written and read back (`corun.validate/1`) |
 //! | [`verdict`] | errors, per cell and overall |
 //! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
+//! | [`bars`] | bar charts, for figures redrawn from papers |
 
+pub mod bars;
 pub mod cell;
 pub mod figure;
 pub mod live;

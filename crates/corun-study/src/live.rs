@@ -10,7 +10,7 @@
 //! The ledger is that of the program's worker threads from their birth to their end, by the probe (or `schedstat`);
 //! what of their CPU time was spinning, which no scheduler can see, the program itself tells from its own clock.
 //!
-//! A run counts only if the machine was quiet: whatever CPU time went neither to the program nor to the interferer
+//! Each run waits until the machine looks quiet, and counts only if it then was: whatever CPU time went neither to the program nor to the interferer
 //! (other processes, the kernel's threads, this study, the hypervisor where it tells) must be below a share. Limits: a
 //! hypervisor that does not tell of what it takes is not noticed except by the solo runs around; the probe costs
 //! some 0.3 µs per context switch, in solo and co-runs alike.
@@ -19,7 +19,7 @@ use crate::cell::{fnv1a, Cell, Subject};
 use crate::outcome::{Live, LiveRun, Shares};
 use crate::session::Session;
 use crate::study::Study;
-use corun_linux::watcher::Watcher;
+use corun_linux::watcher::{Source, Watcher};
 use corun_load::kernel::Kernel;
 use corun_load::Calibration;
 use corun_model::workload::draw;
@@ -29,17 +29,20 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How long a co-run may be, relative to the length of its program alone.
 const MOST_SLOWDOWN: u64 = 60;
 /// Cells between two solo runs of their program.
 const GROUP: usize = 4;
-/// How often the watcher is let look while a program runs.
-const LOOK_NS: u64 = 20_000_000;
-/// What a run that did not count is followed by: others need time to finish.
+/// How long one look at the machine takes before a run.
+const LOOK_NS: u64 = 150_000_000;
+/// Between two such looks.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How often a watcher that must poll looks while a program runs. The probe need not, so with it nothing of the
+/// study's own runs beside a program: a task that wakes up for a moment makes the scheduler choose anew.
+const POLL: Duration = Duration::from_millis(20);
 
 /// The live runs cannot go on.
 #[derive(Debug, Error)]
@@ -179,6 +182,7 @@ impl<'a> Arm<'a> {
     ) -> Result<Tried, LiveError> {
         let mut rejected = 0;
         loop {
+            self.wait_for_quiet()?;
             let made = make(self)?;
             if made.foreign <= self.study.foreign {
                 return Ok(Tried { made: Some(made), rejected });
@@ -187,7 +191,22 @@ impl<'a> Arm<'a> {
             if rejected > self.study.retries {
                 return Ok(Tried { made: None, rejected });
             }
-            std::thread::sleep(PAUSE * rejected);
+        }
+    }
+
+    /// Returns when others leave the machine alone, or when patience ends.
+    fn wait_for_quiet(&mut self) -> Result<(), LiveError> {
+        let begin = Instant::now();
+        loop {
+            self.watcher.observe()?;
+            self.watcher.advance(LOOK_NS)?;
+            let seen = self.watcher.observe()?;
+            if taken_by_others(&seen, 0) <= self.study.foreign
+                || begin.elapsed().as_nanos() as u64 > self.study.patience
+            {
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -223,10 +242,11 @@ impl<'a> Arm<'a> {
         let limit_ns = MOST_SLOWDOWN * self.study.programs.work;
         self.watcher.observe()?;
         let mut session = self.start("subject", workload, Some(limit_ns))?;
+        let polls = self.watcher.source() == Source::Schedstat;
         let status = loop {
-            match session.ended() {
+            match session.ends_within(polls.then_some(POLL)) {
                 Ok(Some(status)) => break status,
-                Ok(None) => self.watcher.advance(LOOK_NS)?,
+                Ok(None) => self.watcher.advance(0)?,
                 Err(e) => return Err(failed(e.to_string())),
             }
         };
@@ -259,17 +279,20 @@ fn made(seen: &Observation, report: &LoadReport, subject: u32, interferer: Optio
         of.map(|t| t.account.ledger.on_cpu_ns()).sum()
     };
     let others = interferer.and_then(tenant_of);
-    let window_ns = seen.window_ns().max(1) as f64;
-    let busy_ns: u64 = seen.cpus.iter().map(|c| c.busy_ns).sum();
-    let own_ns = cpu_ns(tenant_of(subject)) + cpu_ns(others);
-    let taken_ns = busy_ns.saturating_sub(own_ns) + seen.machine.host_steal_ns.unwrap_or(0);
     Made {
         wall_ns: report.wall_ns,
         ledger: ledger.flatten(),
-        interferer_demand: cpu_ns(others) as f64 / window_ns,
-        foreign: taken_ns as f64 / (window_ns * seen.cpus.len().max(1) as f64),
+        interferer_demand: cpu_ns(others) as f64 / seen.window_ns().max(1) as f64,
+        foreign: taken_by_others(seen, cpu_ns(tenant_of(subject)) + cpu_ns(others)),
         cut_off: report.ended != "completed",
     }
+}
+
+/// Share of the machine's CPU time in a window that went to nobody of the study's, or that the hypervisor took.
+fn taken_by_others(seen: &Observation, own_ns: u64) -> f64 {
+    let busy_ns: u64 = seen.cpus.iter().map(|c| c.busy_ns).sum();
+    let taken_ns = busy_ns.saturating_sub(own_ns) + seen.machine.host_steal_ns.unwrap_or(0);
+    taken_ns as f64 / (seen.window_ns().max(1) as f64 * seen.cpus.len().max(1) as f64)
 }
 
 impl Live {

@@ -10,8 +10,8 @@ use crate::outcome::{Modelled, Shares};
 use crate::study::Study;
 use crate::verdict::median;
 use corun_model::workload::draw;
-use corun_model::{Host, TenantId};
-use corun_sim::engine::Fault;
+use corun_model::{Host, TenantId, Trace};
+use corun_sim::engine::{Engine, Fault};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Cast, Files, Scenario};
 use rayon::prelude::*;
@@ -90,8 +90,7 @@ fn cell_on(
     machine: &MachineModel,
     grouped: bool,
 ) -> Result<Modelled, ModelError> {
-    let scenario = Scenario::parse("cell", &cell.scenario(grouped), &Here(machine))
-        .map_err(|e| ModelError::Scenario { cell: cell.name.clone(), what: e.to_string() })?;
+    let scenario = parse(cell, machine, grouped)?;
     let (mut solos, mut runs) = (Vec::new(), Vec::new());
     for seed in 1..=u64::from(study.repetitions) {
         for phase in 0..u64::from(study.phases) {
@@ -111,6 +110,24 @@ fn cell_on(
     })
 }
 
+/// Who runs where in one run of a cell (seed 1), of at most `limit` events: to look into.
+///
+/// # Errors
+/// As [`run`].
+pub fn trace(
+    study: &Study,
+    cell: &Cell,
+    machine: &MachineModel,
+    grouped: bool,
+    phase: u64,
+    limit: usize,
+) -> Result<Trace, ModelError> {
+    let scenario = parse(cell, machine, grouped)?;
+    let (mut engine, _) = start(study, cell, &scenario, 1, phase, Cast::All, limit)?;
+    engine.run_to_end(scenario.horizon_ns).map_err(|e| scenario_error(cell, e.to_string()))?;
+    Ok(engine.trace().cloned().unwrap_or_default())
+}
+
 fn one(
     study: &Study,
     cell: &Cell,
@@ -119,20 +136,15 @@ fn one(
     phase: u64,
     alone: bool,
 ) -> Result<Run, ModelError> {
-    let bad = |what: String| ModelError::Scenario { cell: cell.name.clone(), what };
+    let bad = |what: String| scenario_error(cell, what);
     let fault = |fault: Fault| match fault {
         Fault::Scenario(what) => bad(what),
         bug => ModelError::Bug { cell: cell.name.clone(), seed, phase, what: bug.to_string() },
     };
-    let draw = |index: u64, below: u64| draw::bits(phase, fnv1a(cell.name.as_bytes()), index) % below.max(1);
-    let mut scenario = scenario.clone();
-    let first_ns = draw(0, machine_tick_ns(&scenario));
-    scenario.tenants[INTERFERER].start_ns = first_ns;
-    scenario.tenants[SUBJECT].start_ns = first_ns + study.lead + draw(1, study.spread);
     let (cast, subject) = if alone { (Cast::Solo(SUBJECT), 0) } else { (Cast::All, SUBJECT) };
-    let mut engine = scenario.engine(seed, cast, 0).map_err(|e| bad(e.to_string()))?;
+    let (mut engine, begin_ns) = start(study, cell, scenario, seed, phase, cast, 0)?;
     if !alone {
-        engine.run_until(scenario.tenants[SUBJECT].start_ns).map_err(fault)?;
+        engine.run_until(begin_ns).map_err(fault)?;
         engine.observe();
     }
     let ended = engine.run_to_end(scenario.horizon_ns).map_err(fault)?;
@@ -151,6 +163,35 @@ fn one(
         ledger: shares.ok_or_else(|| bad("its program did not run".into()))?,
         interferer_demand: interferer_ns as f64 / seen.window_ns().max(1) as f64,
     })
+}
+
+/// The machine before its first event, and when the program will start at the earliest.
+fn start(
+    study: &Study,
+    cell: &Cell,
+    scenario: &Scenario,
+    seed: u64,
+    phase: u64,
+    cast: Cast,
+    trace_limit: usize,
+) -> Result<(Engine, u64), ModelError> {
+    let draw = |index: u64, below: u64| draw::bits(phase, fnv1a(cell.name.as_bytes()), index) % below.max(1);
+    let mut scenario = scenario.clone();
+    let first_ns = draw(0, machine_tick_ns(&scenario));
+    let begin_ns = first_ns + study.lead + draw(1, study.spread);
+    scenario.tenants[INTERFERER].start_ns = first_ns;
+    scenario.tenants[SUBJECT].start_ns = begin_ns;
+    let engine = scenario.engine(seed, cast, trace_limit).map_err(|e| scenario_error(cell, e.to_string()))?;
+    Ok((engine, begin_ns))
+}
+
+fn parse(cell: &Cell, machine: &MachineModel, grouped: bool) -> Result<Scenario, ModelError> {
+    Scenario::parse("cell", &cell.scenario(grouped), &Here(machine))
+        .map_err(|e| scenario_error(cell, e.to_string()))
+}
+
+fn scenario_error(cell: &Cell, what: String) -> ModelError {
+    ModelError::Scenario { cell: cell.name.clone(), what }
 }
 
 fn machine_tick_ns(scenario: &Scenario) -> u64 {

@@ -9,6 +9,7 @@
 //! the child ends, so children must be started by a thread that outlives them.
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -47,6 +48,23 @@ impl Session {
     /// What the kernel says.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
+    }
+
+    /// Waits, asleep, until it ends or `timeout` is over (`None`: for as long as it takes); its status if it has ended.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn ends_within(&mut self, timeout: Option<Duration>) -> io::Result<Option<ExitStatus>> {
+        let Some(timeout) = timeout else { return self.child.wait().map(Some) };
+        // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns; poll gets one entry.
+        unsafe {
+            let pidfd = libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) as i32;
+            let _owned = (pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd));
+            let mut ends = libc::pollfd { fd: pidfd, events: libc::POLLIN, revents: 0 };
+            // Without a descriptor (an old kernel) poll ignores the entry and sleeps.
+            libc::poll(&mut ends, 1, timeout.as_millis().clamp(1, i32::MAX as u128) as i32);
+        }
+        self.ended()
     }
 
     /// Asks it to end, and ends it if it has not after two seconds.

@@ -30,6 +30,9 @@ pub struct Study {
     pub foreign: f64,
     /// How often a live run is made again.
     pub retries: u32,
+    /// How long a live run waits at most until the machine looks quiet, in nanoseconds.
+    #[serde(deserialize_with = "ns")]
+    pub patience: u64,
     /// How long the interferer runs before the program, in nanoseconds.
     #[serde(deserialize_with = "ns")]
     pub lead: u64,
@@ -266,8 +269,8 @@ mod tests {
         assert!(refusal("\"100us\"", "\"100\"").contains("`100` is not a time"));
         assert!(refusal("demand  = 0.3", "demand  = 1.3").contains("demand is 1.3; it is a share"));
         assert!(refusal("fnv1a-rank", "coin").contains("the only way is `fnv1a-rank`"));
-        assert!(refusal("foreign = 0.04", "foreign = 0").contains("foreign is 0"));
+        assert!(refusal("foreign  = 0.04", "foreign  = 0").contains("foreign is 0"));
         assert!(refusal("threads = [1, 2]", "threads = []").contains("an axis of the matrix is empty"));
-        assert!(refusal("retries = 4", "retry = 4").contains("unknown field `retry`"));
+        assert!(refusal("retries  = 4", "retry = 4").contains("unknown field `retry`"));
     }
 }
