@@ -225,7 +225,7 @@ impl Shape {
             return Err(("sockets", format!("this makes {count} CPUs; at most {MAX_CPUS} are allowed")));
         }
         let nodes = self.nodes_per_socket.unwrap_or(self.llcs_per_socket);
-        if self.llcs_per_socket % nodes != 0 {
+        if !self.llcs_per_socket.is_multiple_of(nodes) {
             let what = format!(
                 "nodes-per-socket is {nodes}, which does not divide the {} LLC domains of a socket",
                 self.llcs_per_socket
