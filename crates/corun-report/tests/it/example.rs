@@ -200,7 +200,7 @@ fn slot(index: u64, random: &mut Random) -> Observation {
                 (HOSTILE, if n == 0 { 3 * MS } else { 0 }),
             ],
             unattributed_ns: random.within(0, 40_000),
-            throttled_ns: if n == 3 && index % 8 == 0 { 20 * MS } else { 0 },
+            throttled_ns: if n == 3 && index.is_multiple_of(8) { 20 * MS } else { 0 },
             life_ns: SLOT_NS,
             ..Did::default()
         };

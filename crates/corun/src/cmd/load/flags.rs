@@ -47,7 +47,7 @@ impl Display for Bytes {
 
 /// A value in the largest unit that divides it, as one would type it: `50us`, `64KiB`.
 fn as_typed(value: u64, units: &[(&str, u64)]) -> String {
-    match units.iter().find(|(_, scale)| value > 0 && value % scale == 0) {
+    match units.iter().find(|(_, scale)| value > 0 && value.is_multiple_of(*scale)) {
         Some((unit, scale)) => format!("{}{unit}", value / scale),
         None => value.to_string(),
     }
