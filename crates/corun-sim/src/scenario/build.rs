@@ -49,9 +49,10 @@ impl Scenario {
                     weights.len() - 1
                 })
             });
-            // Where in a tick a tenant starts is chance on a live machine; here the seed decides it.
-            let phase_ns =
-                streams.stream(&format!("start of {}", t.name)).between(0, scheduler.tick_ns() - 1);
+            // Where in a tick a tenant starts is chance on a live machine; here the seed decides it, alike for those
+            // of one session.
+            let starter = t.session.as_ref().unwrap_or(&t.name);
+            let phase_ns = streams.stream(&format!("start of {starter}")).between(0, scheduler.tick_ns() - 1);
             let alone = matches!(cast, Cast::Solo(_));
             tenants.push(TenantSetup {
                 name: t.name.clone(),

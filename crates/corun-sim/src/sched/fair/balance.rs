@@ -152,7 +152,7 @@ impl<D: Discipline> Fair<D> {
         let busiest =
             group.iter().copied().filter(|&c| c != cpu && self.q.rqs[c].runnable > 1).max_by_key(|&c| {
                 match migrate {
-                    Migrate::Load(_) => (self.q.rqs[c].avg.load, usize::MAX - c),
+                    Migrate::Load(_) => (self.q.cpu_load(c), usize::MAX - c),
                     Migrate::Tasks(_) => (u64::from(self.q.rqs[c].runnable), usize::MAX - c),
                 }
             });
@@ -189,8 +189,9 @@ impl<D: Discipline> Fair<D> {
         let (mut util, mut runnable) = (0, 0);
         for i in 0..weight as usize {
             // As the kernel: averages as they were when each CPU last had to do with its own.
-            let avg = &self.q.rqs[self.domains.all[domain].groups[index][i]].avg;
-            stats.load += avg.load;
+            let cpu = self.domains.all[domain].groups[index][i];
+            let avg = &self.q.rqs[cpu].avg;
+            stats.load += self.q.cpu_load(cpu);
             util += avg.util;
             runnable += avg.runnable;
         }
@@ -231,7 +232,7 @@ impl<D: Discipline> Fair<D> {
             // Loads decide, so those of groups with CPUs to spare count too.
             for (count, group) in self.counts[domain].iter().zip(&self.domains.all[domain].groups) {
                 if (count.tasks as usize) < group.len() {
-                    total_load += group.iter().map(|&c| self.q.rqs[c].avg.load).sum::<u64>();
+                    total_load += group.iter().map(|&c| self.q.cpu_load(c)).sum::<u64>();
                 }
             }
         }

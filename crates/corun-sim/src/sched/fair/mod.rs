@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | [`queues`] | entities, queues, virtual time, group shares; the trait [`Discipline`](queues::Discipline) |
 //! | [`eevdf`], [`cfs`] | the two disciplines |
-//! | [`tree`], [`pelt`] | the augmented tree; the load averages |
+//! | [`tree`] | the augmented tree |
+//! | [`pelt`], [`load`] | decaying averages; the loads of entities, queues and groups made of them |
 //! | [`domains`] | spans of CPUs |
 //! | [`placement`] | where a waking or new task goes |
 //! | [`balance`] | newly-idle, nohz-idle and periodic balancing |
@@ -19,6 +20,7 @@ pub mod balance;
 pub mod cfs;
 pub mod domains;
 pub mod eevdf;
+pub mod load;
 pub mod pelt;
 pub mod placement;
 pub mod queues;
@@ -169,7 +171,10 @@ impl<D: Discipline> Fair<D> {
         }
         let group = self.q.tasks[task].group;
         let mut rq = self.q.rq_of(group, cpu, self.d.default_slice_ns());
-        self.move_load(now_ns, e, rq);
+        if why == Place::Initial {
+            self.q.init_load(now_ns, e, rq);
+        }
+        self.q.move_load(now_ns, e, rq);
         self.q.tasks[task].cpu = cpu;
         let (leaf, mut why) = (rq, why);
         loop {
@@ -257,22 +262,6 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// A task that joins another queue takes its load average along.
-    fn move_load(&mut self, now_ns: u64, e: u32, to: u32) {
-        let from = self.q.e(e).rq;
-        if from == to {
-            return;
-        }
-        self.q.touch(now_ns, e);
-        let avg = self.q.e(e).avg;
-        if from != NIL {
-            self.q.touch_rq(now_ns, from);
-            self.q.rq_mut(from).avg.detach(&avg);
-        }
-        self.q.touch_rq(now_ns, to);
-        self.q.rq_mut(to).avg.attach(&avg);
-    }
-
     /// Gives a group's entity on this CPU the weight that its load here deserves (`update_cfs_group`).
     fn reshare(&mut self, now_ns: u64, leaf: u32) {
         let e = self.q.rq(leaf).owner;
@@ -311,7 +300,7 @@ impl<D: Discipline> Fair<D> {
         if entity.rel_deadline {
             entity.deadline = scale(entity.deadline);
         }
-        entity.weight = weight;
+        self.q.reweigh_load(e, weight);
         if queued {
             self.d.place(&mut self.q, rq, e, Place::Reweighted);
             self.q.e_mut(e).on_rq = true;
@@ -454,7 +443,6 @@ impl<D: Discipline> Scheduler for Fair<D> {
         let slice = self.d.default_slice_ns();
         let entity = self.q.add_entity(params.weight * RESOLUTION, slice, task);
         self.q.e_mut(entity).custom = params.slice_ns;
-        self.q.e_mut(entity).avg.load = params.weight * RESOLUTION;
         self.q.renew_slice(entity, slice);
         self.q.tasks.push(TaskState {
             entity,

@@ -51,18 +51,9 @@ impl Avg {
         self.util = mix(self.util, util << 10);
     }
 
-    /// Takes over the clock of another average, so that what is moved there decays from now on.
-    pub fn attach(&mut self, moved: &Avg) {
-        self.load += moved.load;
-        self.runnable += moved.runnable;
-        self.util += moved.util;
-    }
-
-    /// Takes out what was moved away.
-    pub fn detach(&mut self, moved: &Avg) {
-        self.load = self.load.saturating_sub(moved.load);
-        self.runnable = self.runnable.saturating_sub(moved.runnable);
-        self.util = self.util.saturating_sub(moved.util);
+    /// Starts the clock: nothing before `now_ns` counts.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.stamp = now_ns >> 10;
     }
 }
 

@@ -81,10 +81,10 @@ impl<D: Discipline> Fair<D> {
             .map_or(100, |&d| self.domains.all[d].imbalance_pct);
         self.q.touch_rq(now_ns, this as u32);
         self.q.touch_rq(now_ns, prev as u32);
-        self.q.touch(now_ns, self.q.tasks[task].entity);
+        // The task's own average is that of when it fell asleep.
         let load = self.q.task_load(task);
-        let this_load = (self.q.rqs[this].avg.load + load) * 100;
-        let prev_load = self.q.rqs[prev].avg.load.saturating_sub(load) * (100 + (pct - 100) / 2);
+        let this_load = (self.q.cpu_load(this) + load) * 100;
+        let prev_load = self.q.cpu_load(prev).saturating_sub(load) * (100 + (pct - 100) / 2);
         if this_load < prev_load {
             this
         } else {

@@ -104,7 +104,7 @@ pub struct Entity {
     pub ran_ns: u64,
     /// `ran_ns` when it was picked.
     pub ran_at_pick_ns: u64,
-    /// Its load averages.
+    /// Its averages; `load` is the share of time for which it was queued, in units of [`NICE_0`].
     pub avg: Avg,
 }
 
@@ -135,8 +135,10 @@ pub struct Rq {
     sum_wv: i128,
     /// Its load averages.
     pub avg: Avg,
-    /// Its part of its group's load.
-    pub contrib: u64,
+    /// What it told its group of its load, and when.
+    pub told: u64,
+    /// See `told`.
+    pub told_ns: u64,
 }
 
 /// A group of tasks that shares CPU time.
@@ -409,49 +411,6 @@ impl Queues {
         self.e_mut(e).slice = slice;
     }
 
-    /// Brings a queue's load averages up to now.
-    pub fn touch_rq(&mut self, now_ns: u64, rq: u32) {
-        let q = self.rq_mut(rq);
-        let running = u64::from(q.curr != NIL);
-        q.avg.update(now_ns, q.weight, u64::from(q.runnable), running);
-        if q.group != NIL {
-            let (load, contrib, group) = (q.avg.load, q.contrib, q.group);
-            q.contrib = load;
-            let g = &mut self.groups[group as usize];
-            g.load = (g.load + load).saturating_sub(contrib);
-        }
-    }
-
-    /// Brings an entity's load averages up to now.
-    pub fn touch(&mut self, now_ns: u64, e: u32) {
-        let running = u64::from(self.e(e).rq != NIL && self.rq(self.e(e).rq).curr == e);
-        let e = self.e_mut(e);
-        let runnable = e.on_rq && !e.delayed;
-        let load = if runnable { e.weight } else { 0 };
-        e.avg.update(now_ns, load, u64::from(runnable), running);
-    }
-
-    /// The weight that a group's entity on one CPU should have.
-    pub fn group_share(&self, rq: u32) -> u64 {
-        let q = self.rq(rq);
-        let g = &self.groups[q.group as usize];
-        let load = q.weight.max(q.avg.load);
-        let total = (g.load + load).saturating_sub(q.contrib).max(load).max(1);
-        ((u128::from(g.shares) * u128::from(load) / u128::from(total)) as u64)
-            .clamp(2 * RESOLUTION, g.shares.max(2 * RESOLUTION))
-    }
-
-    /// A task's load as its CPU sees it (`task_h_load`).
-    pub fn task_load(&self, task: TaskIx) -> u64 {
-        let e = self.e(self.tasks[task].entity);
-        if e.rq == NIL || self.rq(e.rq).owner == NIL {
-            return e.avg.load;
-        }
-        let q = self.rq(e.rq);
-        let owner = self.e(q.owner);
-        (u128::from(e.avg.load) * u128::from(owner.avg.load) / u128::from(q.avg.load + 1)) as u64
-    }
-
     /// Marks whether a CPU is idle or overloaded after its number of runnable tasks changed.
     pub fn mark(&mut self, cpu: CpuIx) {
         let runnable = self.rqs[cpu].runnable;
@@ -483,7 +442,8 @@ impl Rq {
             sum_w: 0,
             sum_wv: 0,
             avg: Avg::default(),
-            contrib: 0,
+            told: 0,
+            told_ns: 0,
         }
     }
 }
