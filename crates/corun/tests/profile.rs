@@ -142,7 +142,15 @@ fn all_three_files_are_written() {
 
 #[test]
 fn ctrl_c_shows_what_was_seen_until_then() {
-    let mut command = corun(&["-q", "--all", "--json", "-"]);
+    let mut command = corun(&["-q", "--all", "--json", "-", "--for", "60s"]);
+    // A background job's SIGINT is ignored, and corun leaves it so: here it is wanted.
+    // SAFETY: signal() is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     signal(child.id(), libc::SIGINT);
