@@ -1,5 +1,6 @@
 //! A thread at work: how time becomes loops of its kernel, and how it is stopped.
 
+use crate::clock::{now_ns, sleep_until};
 use crate::kernel::Kernel;
 use crate::tally::Counter;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,6 +28,9 @@ impl Pace {
 
 /// Work between two looks at the stop flag: it bounds how long a thread goes on after it has been told to stop.
 const LOOK_EVERY_NS: u64 = 500_000;
+
+/// The longest sleep between two looks at the stop flag.
+const NAP_NS: u64 = 100_000_000;
 
 /// One thread at work: its kernel, its pace, and when to stop.
 #[derive(Debug)]
@@ -56,6 +60,18 @@ impl Hand<'_> {
             left -= now;
         }
         true
+    }
+
+    /// Sleeps for `ns` on an absolute timer, or until cut short.
+    pub fn idle(&self, ns: u64) {
+        let end_ns = now_ns().saturating_add(ns);
+        loop {
+            let now = now_ns();
+            if now >= end_ns || self.is_cut() {
+                return;
+            }
+            sleep_until(end_ns.min(now + NAP_NS));
+        }
     }
 
     /// True once all shall stop.

@@ -10,7 +10,7 @@
 //! Persistent interference is `while(1)`: it makes no system call at all. An iteration is a burst, and for
 //! persistent interference a millisecond of work.
 
-use crate::clock::{now_ns, sleep_until, thread_cpu_ns, want_exact_timers};
+use crate::clock::{thread_cpu_ns, want_exact_timers};
 use crate::crew::Crew;
 use crate::hand::{Hand, Pace};
 use crate::kernel::Kernel;
@@ -21,9 +21,6 @@ use corun_model::duration::human_ns;
 use corun_model::workload::{Interference, Length, Pattern};
 
 const MS: u64 = 1_000_000;
-
-/// The longest sleep between two looks at the stop flag.
-const NAP_NS: u64 = 100 * MS;
 
 /// A burst approaches its end by halves down to this, so that it ends on time however fast the CPU runs now.
 const LAST_STEP_NS: u64 = 10_000;
@@ -74,7 +71,7 @@ pub fn run(load: &Interference, pace: Pace, crew: &Crew, watch: &mut Watch) -> R
                 }
                 iterations.add(1);
                 if let Some(busy_ns) = load.busy_ns(number as u32, index) {
-                    idle(&hand, load.idle_ns(busy_ns));
+                    hand.idle(load.idle_ns(busy_ns));
                 }
             }
         }
@@ -92,17 +89,5 @@ fn burst(hand: &mut Hand, cpu_ns: u64) -> bool {
         if !hand.work((left_ns / 2).max(LAST_STEP_NS.min(left_ns))) {
             return false;
         }
-    }
-}
-
-/// Sleeps for `idle_ns`, or until cut short.
-fn idle(hand: &Hand, idle_ns: u64) {
-    let end_ns = now_ns().saturating_add(idle_ns);
-    loop {
-        let now = now_ns();
-        if now >= end_ns || hand.is_cut() {
-            return;
-        }
-        sleep_until(end_ns.min(now + NAP_NS));
     }
 }

@@ -1,5 +1,5 @@
 //! Parallel programs with known behaviour: threads that compute for a grain and then depend on each other through
-//! a barrier, a lock, a pipeline, a queue, or not at all.
+//! a barrier, a lock, a pipeline, a queue, each other's queues, or not at all.
 //!
 //! A grain is an amount of work, stated as the time it takes alone on an idle CPU (see [`crate::calibration`]); its
 //! length depends on seed, thread and index alone, so every run does the same work. Each program has one function
@@ -18,6 +18,8 @@ use crate::watch::{Ended, Watch};
 use crate::LoadError;
 use corun_model::duration::{human_bytes, human_ns};
 use corun_model::workload::{Length, Parallel, Sharing, Sync, Wait};
+use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What `program` looks like from outside.
@@ -39,6 +41,7 @@ pub fn plan(program: &Parallel) -> Plan {
             ("pipeline", "item", program.length(), (0..program.threads).map(stage).collect())
         }
         Sync::Queue => ("queue", "grain", program.length(), own("queue")),
+        Sync::Steal => ("work stealing", "grain", program.length(), own("steal")),
         Sync::None => ("independent threads", "grain", every, own("free")),
     };
     Plan {
@@ -65,6 +68,9 @@ fn describe(name: &str, p: &Parallel) -> String {
     what += &format!(", grain {}", human_ns(p.grain));
     if p.imbalance > 0.0 {
         what += &format!(" ± {:.0} %", p.imbalance * 100.0);
+    }
+    if p.io + p.sleep > 0 {
+        what += &format!(", idle for {} after each", human_ns(p.io + p.sleep));
     }
     if p.footprint > 0 {
         what += &format!(", {} each", human_bytes(p.footprint));
@@ -115,6 +121,7 @@ pub fn run(
         Sync::Lock => run.lock(watch),
         Sync::Pipeline => run.pipeline(watch),
         Sync::Queue => run.queue(watch),
+        Sync::Steal => run.steal(watch),
         Sync::None => run.none(watch),
     }
 }
@@ -141,6 +148,11 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The grain's work is done: now it waits for its device and sleeps.
+    fn rest(&self, hand: &Hand) {
+        hand.idle(self.program.io + self.program.sleep);
+    }
+
     /// All threads meet after every grain.
     fn barrier(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
         let barrier = Barrier::new(self.program.threads);
@@ -149,6 +161,7 @@ impl<'a> Run<'a> {
             move || {
                 for round in 0..self.iterations() {
                     hand.work(self.program.grain_ns(number as u32, round));
+                    self.rest(&hand);
                     if !barrier.wait(&waiter, || self.crew.is_cut()) {
                         return;
                     }
@@ -170,6 +183,7 @@ impl<'a> Run<'a> {
                     if !hand.work(grain_ns - inside_ns) {
                         return;
                     }
+                    self.rest(&hand);
                     let lock = &locks[((round + number as u64) % locks.len() as u64) as usize];
                     let held = lock.acquire(&waiter);
                     let whole = hand.work(inside_ns);
@@ -202,6 +216,7 @@ impl<'a> Run<'a> {
                 };
                 while let Some(item) = take(&hand) {
                     if hand.work(self.program.grain_ns(stage as u32, item)) {
+                        self.rest(&hand);
                         self.crew.tallies[number].iterations.add(1);
                     }
                     if let Some(queue) = sink {
@@ -231,6 +246,43 @@ impl<'a> Run<'a> {
                     if !hand.work(self.program.grain_ns(0, grain)) {
                         return;
                     }
+                    self.rest(&hand);
+                    self.crew.tallies[number].iterations.add(1);
+                }
+            }
+        })
+    }
+
+    /// Each thread takes grains from the front of its own queue, which a lock guards; who has run out takes them from
+    /// the back of the fullest.
+    fn steal(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
+        let own: Vec<Lock<Range<u64>>> =
+            (0..self.program.threads).map(|t| Lock::new(self.program.own_grains(t))).collect();
+        self.crew.run(watch, |number| {
+            let (mut hand, waiter, own) = (self.hand(number), self.waiter(number), &own);
+            let left = |queue: &Lock<Range<u64>>, waiter: &Waiter| {
+                let held = queue.acquire(waiter);
+                held.end - held.start
+            };
+            let take = move || {
+                if let Some(grain) = own[number].acquire(&waiter).next() {
+                    return Some(grain);
+                }
+                loop {
+                    let lengths = own.iter().enumerate().map(|(i, q)| (left(q, &waiter), Reverse(i)));
+                    let (most, Reverse(fullest)) = lengths.max()?;
+                    let stolen = own[fullest].acquire(&waiter).next_back();
+                    if stolen.is_some() || most == 0 {
+                        return stolen;
+                    }
+                }
+            };
+            move || {
+                while let Some(grain) = take() {
+                    if !hand.work(self.program.grain_ns(0, grain)) {
+                        return;
+                    }
+                    self.rest(&hand);
                     self.crew.tallies[number].iterations.add(1);
                 }
             }
@@ -246,6 +298,7 @@ impl<'a> Run<'a> {
                     if !hand.work(self.program.grain_ns(number as u32, round)) {
                         return;
                     }
+                    self.rest(&hand);
                     self.crew.tallies[number].iterations.add(1);
                 }
             }

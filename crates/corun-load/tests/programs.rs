@@ -91,10 +91,22 @@ fn every_item_passes_every_stage_of_a_pipeline_exactly_once() {
 #[test]
 fn every_grain_of_a_queue_is_taken_exactly_once_by_whomever() {
     for wait in WAITS {
-        let program = Parallel { threads: 3, iterations: 150, ..parallel(Sync::Queue, wait) };
-        let report = quick(&Program::Parallel(program.clone()));
-        let expected = (0..150).map(|i| as_worked(program.grain_ns(0, i))).sum::<u64>();
-        assert_eq!((report.iterations, work(&report.threads)), (150, expected));
+        for sync in [Sync::Queue, Sync::Steal] {
+            let program = Parallel { threads: 3, iterations: 150, ..parallel(sync, wait) };
+            let report = quick(&Program::Parallel(program.clone()));
+            let expected = (0..150).map(|i| as_worked(program.grain_ns(0, i))).sum::<u64>();
+            assert_eq!((report.iterations, work(&report.threads)), (150, expected));
+        }
+    }
+}
+
+#[test]
+fn a_grain_that_waits_for_a_device_and_sleeps_does_so_every_time() {
+    for sync in [Sync::Barrier, Sync::Lock, Sync::Pipeline, Sync::Queue, Sync::Steal, Sync::None] {
+        let idle = Parallel { threads: 2, iterations: 6, io: 2 * MS, sleep: MS, ..parallel(sync, Wait::Block) };
+        let report = quick(&Program::Parallel(idle));
+        // Two threads at most share the six grains, so one of them idled at least three times.
+        assert!(report.wall_ns >= 9 * MS, "{sync:?}: {} ns", report.wall_ns);
     }
 }
 
@@ -107,7 +119,7 @@ fn independent_threads_keep_no_account_of_waiting() {
 
 #[test]
 fn a_stop_ends_every_program_and_leaves_nobody_waiting() {
-    let syncs = [Sync::Barrier, Sync::Lock, Sync::Pipeline, Sync::Queue, Sync::None];
+    let syncs = [Sync::Barrier, Sync::Lock, Sync::Pipeline, Sync::Queue, Sync::Steal, Sync::None];
     let parallel = syncs.into_iter().flat_map(|sync| {
         WAITS.into_iter().map(move |wait| Program::Parallel(Parallel { threads: 4, ..parallel(sync, wait) }))
     });

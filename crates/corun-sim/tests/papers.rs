@@ -190,7 +190,7 @@ fn solo_seconds(model: &MachineModel, w: &Workload, p: &Parallel) -> f64 {
     let crowd = (threads / cpus.len() as f64).max(1.0);
     let round = match p.sync {
         Sync::Barrier => grain * crowd * (1.0 + p.imbalance * (threads - 1.0) / (threads + 1.0)),
-        Sync::Queue => grain * crowd / threads,
+        Sync::Queue | Sync::Steal => grain * crowd / threads,
         Sync::Pipeline => {
             let narrowest = f64::from(p.threads / p.stages);
             (grain * f64::from(p.stages) * crowd / threads).max(grain / narrowest)

@@ -96,6 +96,9 @@ pub enum Sync {
     Pipeline,
     /// Threads take grains from a shared queue; all are done when the queue is empty.
     Queue,
+    /// Each thread has a queue of its own with an equal part of the grains; who has run out steals the last grain of
+    /// the fullest queue (work stealing, PACT'16 §3.3 on raytrace and bodytrack).
+    Steal,
     /// Threads are independent.
     None,
 }
@@ -144,6 +147,13 @@ pub struct Parallel {
     pub grain: u64,
     /// Spread of the grains: each is drawn uniformly from grain × [1-imbalance, 1+imbalance], 0..=1 (0).
     pub imbalance: f64,
+    /// What each grain waits for a device, blocked, after its work and outside any lock (0). The modelled machine
+    /// counts it as I/O; live it is a timed sleep, since no device takes as long as it is told to.
+    #[serde(deserialize_with = "ns")]
+    pub io: u64,
+    /// How long the thread sleeps after each grain, after `io` and outside any lock (0).
+    #[serde(deserialize_with = "ns")]
+    pub sleep: u64,
     /// Lock: share of each grain that is inside the critical section, 0..=1 (0.1).
     pub critical: f64,
     /// Lock: number of locks, taken in turn by iteration number and thread (1).
@@ -152,7 +162,8 @@ pub struct Parallel {
     pub stages: u32,
     /// Pipeline: items that fit between two stages (4).
     pub queue_depth: u32,
-    /// Iterations of every thread (barrier, lock, none), items (pipeline) or grains in all (queue). 0: use `duration`.
+    /// Iterations of every thread (barrier, lock, none), items (pipeline) or grains in all (queue,
+    /// steal). 0: use `duration`.
     pub iterations: u64,
     /// How long to run when `iterations` is 0; both 0: until told to stop.
     #[serde(deserialize_with = "ns")]
@@ -180,6 +191,8 @@ impl Default for Parallel {
             spin: 50_000,
             grain: 1_000_000,
             imbalance: 0.0,
+            io: 0,
+            sleep: 0,
             critical: 0.1,
             locks: 1,
             stages: 2,
@@ -196,6 +209,14 @@ impl Default for Parallel {
 }
 
 impl Parallel {
+    /// Steal: the grains that are in a thread's own queue at the start, by their place among all. Without a number of
+    /// iterations nobody ever runs out.
+    pub fn own_grains(&self, thread: u32) -> std::ops::Range<u64> {
+        let all = if self.iterations == 0 { u64::MAX } else { self.iterations };
+        let from = |t: u32| (u128::from(all) * u128::from(t) / u128::from(self.threads.max(1))) as u64;
+        from(thread)..from(thread + 1)
+    }
+
     /// How the program ends.
     pub fn length(&self) -> Length {
         match (self.iterations, self.duration) {

@@ -18,6 +18,8 @@ pub enum Reason {
     Futex,
     /// It sleeps for a time.
     Sleep,
+    /// It waits for a device.
+    Io,
     /// A vCPU without a runnable thread.
     Halt,
 }
@@ -57,6 +59,7 @@ impl Tally {
         match reason {
             Reason::Futex => self.block.futex_ns += ns,
             Reason::Sleep => self.block.sleep_ns += ns,
+            Reason::Io => self.block.io_ns += ns,
             Reason::Halt => self.block.other_ns += ns,
         }
     }

@@ -361,11 +361,11 @@ impl Engine {
     /// A thread on its way to sleep sleeps, unless what it waits for has happened meanwhile.
     fn fall_asleep(&mut self, thread: super::ThreadIx, cpu: CpuIx) {
         let reason = match self.threads[thread].pending {
-            Pending::Until(at_ns) if at_ns > self.now_ns => {
+            Pending::Until(at_ns, reason) if at_ns > self.now_ns => {
                 self.timers.arm(self.threads[thread].wake, at_ns);
-                Reason::Sleep
+                reason
             }
-            Pending::Until(_) => {
+            Pending::Until(..) => {
                 self.threads[thread].pending = Pending::Nothing;
                 self.threads[thread].doing = Doing::Ready;
                 return;

@@ -93,12 +93,12 @@ impl Engine {
             let t = &mut self.threads[thread];
             match (t.doing, t.pending) {
                 (Doing::Work, _) => t.work = 0,
-                (Doing::Asleep, Pending::Until(_)) => {
-                    t.pending = Pending::Until(self.now_ns);
+                (Doing::Asleep, Pending::Until(_, reason)) => {
+                    t.pending = Pending::Until(self.now_ns, reason);
                     self.timers.disarm(t.wake);
                     self.sleep_over(thread);
                 }
-                (_, Pending::Until(_)) => t.pending = Pending::Until(self.now_ns),
+                (_, Pending::Until(_, reason)) => t.pending = Pending::Until(self.now_ns, reason),
                 _ => {}
             }
         }

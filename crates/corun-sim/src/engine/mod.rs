@@ -217,8 +217,8 @@ enum Pending {
     Acquire(usize),
     Put(usize, u64),
     Take(usize),
-    /// Sleeps until this time.
-    Until(u64),
+    /// Sleeps until this time, for this reason.
+    Until(u64, Reason),
 }
 
 impl Pending {
@@ -226,7 +226,7 @@ impl Pending {
     fn object(self) -> Option<usize> {
         match self {
             Pending::Meet(o) | Pending::Acquire(o) | Pending::Put(o, _) | Pending::Take(o) => Some(o),
-            Pending::Nothing | Pending::Until(_) => None,
+            Pending::Nothing | Pending::Until(..) => None,
         }
     }
 }

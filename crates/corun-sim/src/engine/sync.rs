@@ -68,8 +68,8 @@ impl Engine {
         let objects = &mut self.tenants[t.tenant].objects;
         match pending {
             Pending::Nothing => Tried::Done(None),
-            Pending::Until(at_ns) if at_ns <= self.now_ns => Tried::Done(None),
-            Pending::Until(_) => Tried::Wait,
+            Pending::Until(at_ns, _) if at_ns <= self.now_ns => Tried::Done(None),
+            Pending::Until(..) => Tried::Wait,
             Pending::Meet(o) if objects[o].count != seen => Tried::Done(None),
             Pending::Meet(_) => Tried::Wait,
             Pending::Acquire(o) => {

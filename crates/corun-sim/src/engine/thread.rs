@@ -1,7 +1,7 @@
 //! A thread's steps one after the other, and how it waits.
 
 use super::sync::Tried;
-use super::{Doing, Engine, Pending, State, ThreadIx};
+use super::{Doing, Engine, Pending, Reason, State, ThreadIx};
 use crate::program::{Step, Waiting};
 use crate::sched::{CpuIx, Wake};
 
@@ -46,14 +46,19 @@ impl Engine {
             }
             Step::Release(object) => self.release(thread, object, cpu),
             Step::Leave(object) => self.producer_leaves(thread, object, cpu),
-            Step::Sleep(ns) => {
-                t.pending = Pending::Until(self.now_ns + ns);
-                t.doing = Doing::Sinking;
-                t.overhead_ns += self.model.costs.block_ns;
-            }
+            Step::Sleep(ns) => self.sleep(thread, ns, Reason::Sleep),
+            Step::Io(ns) => self.sleep(thread, ns, Reason::Io),
             Step::Next => {}
             Step::End => self.thread_ends(thread, cpu),
         }
+    }
+
+    /// A thread goes to sleep for a time, on its own account or a device's.
+    fn sleep(&mut self, thread: ThreadIx, ns: u64, reason: Reason) {
+        let t = &mut self.threads[thread];
+        t.pending = Pending::Until(self.now_ns + ns, reason);
+        t.doing = Doing::Sinking;
+        t.overhead_ns += self.model.costs.block_ns;
     }
 
     fn try_pending(&mut self, thread: ThreadIx, cpu: CpuIx) {

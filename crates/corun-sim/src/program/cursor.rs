@@ -2,6 +2,8 @@
 
 use super::plan::{Phase, Plan, Rhythm};
 use corun_model::workload::{Interference, Length, Parallel, Sync};
+use std::cmp::Reverse;
+use std::ops::Range;
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum Step {
     Leave(usize),
     /// Sleeps.
     Sleep(u64),
+    /// Waits for a device.
+    Io(u64),
     /// Its phase is over for it (the engine has nothing to do but to ask again).
     Next,
     /// It is done.
@@ -33,12 +37,32 @@ pub enum Step {
 pub struct Shared {
     /// Per phase: the next grain or item to be taken.
     pub taken: Vec<u64>,
+    /// Work stealing, per phase: the grains left in each thread's own queue; empty before the phase's first step.
+    pub own: Vec<Vec<Range<u64>>>,
     /// The time of the current phase is up.
     pub cut: bool,
     /// What the last to arrive at a barrier decided: that was the last round.
     pub over: bool,
     /// Iterations done, counted as `corun load` counts them.
     pub iterations: u64,
+}
+
+impl Shared {
+    /// The next grain for a thread that steals: the first of its own, or else the last of the fullest queue.
+    fn steal(&mut self, phase: usize, p: &Parallel, thread: usize) -> Option<u64> {
+        if self.own.len() <= phase {
+            self.own.resize(phase + 1, Vec::new());
+        }
+        let own = &mut self.own[phase];
+        if own.is_empty() {
+            own.extend((0..p.threads).map(|t| p.own_grains(t)));
+        }
+        let mine = own[thread].next();
+        mine.or_else(|| {
+            let left = |r: &Range<u64>| r.end - r.start;
+            own.iter_mut().enumerate().max_by_key(|(i, r)| (left(r), Reverse(*i)))?.1.next_back()
+        })
+    }
 }
 
 /// One thread's place in its plan.
@@ -50,12 +74,15 @@ pub struct Cursor {
     state: u8,
     item: Option<u64>,
     grains: u64,
+    /// What the grain at hand still has to wait for after its work: a device, then a time.
+    io_ns: u64,
+    sleep_ns: u64,
 }
 
 impl Cursor {
     /// At the beginning of the plan.
     pub fn new(thread: u32) -> Cursor {
-        Cursor { thread, phase: 0, round: 0, state: 0, item: None, grains: 0 }
+        Cursor { thread, phase: 0, round: 0, state: 0, item: None, grains: 0, io_ns: 0, sleep_ns: 0 }
     }
 
     /// Which phase the thread is in.
@@ -76,7 +103,19 @@ impl Cursor {
     /// What the thread does next; the step before is done.
     pub fn next(&mut self, plan: &Plan, shared: &mut Shared) -> Step {
         let Some(phase) = plan.phases.get(self.phase) else { return Step::End };
+        match (std::mem::take(&mut self.io_ns), self.sleep_ns) {
+            (0, 0) => {}
+            (0, ns) => {
+                self.sleep_ns = 0;
+                return Step::Sleep(ns);
+            }
+            (ns, _) => return Step::Io(ns),
+        }
+        let begun = self.grains;
         let step = if self.thread < phase.threads { self.within(phase, shared) } else { Step::Next };
+        if let (Rhythm::Parallel(p), true) = (&phase.rhythm, self.grains > begun && !shared.cut) {
+            (self.io_ns, self.sleep_ns) = (p.io, p.sleep);
+        }
         if step != Step::Next {
             return step;
         }
@@ -106,6 +145,7 @@ impl Cursor {
                     Sync::Lock => self.lock(p, rounds, phase.object, shared),
                     Sync::Pipeline => self.pipeline(p, rounds, phase.object, shared),
                     Sync::Queue => self.queue(p, rounds, shared),
+                    Sync::Steal => self.steal(p, shared),
                     Sync::None => self.free(p, rounds, shared),
                 }
             }
@@ -237,6 +277,19 @@ impl Cursor {
         Step::Work(p.grain_ns(0, grain))
     }
 
+    fn steal(&mut self, p: &Parallel, shared: &mut Shared) -> Step {
+        if self.state == 1 {
+            shared.iterations += u64::from(!shared.cut);
+        }
+        self.state = 1;
+        if shared.cut {
+            return Step::Next;
+        }
+        let Some(grain) = shared.steal(self.phase, p, self.thread as usize) else { return Step::Next };
+        self.grains += 1;
+        Step::Work(p.grain_ns(0, grain))
+    }
+
     fn free(&mut self, p: &Parallel, rounds: u64, shared: &mut Shared) -> Step {
         if self.round > 0 {
             shared.iterations += u64::from(!shared.cut);
@@ -283,6 +336,33 @@ mod tests {
         let ms = Step::Work(1_000_000);
         assert_eq!(steps(&p, 0, 6), [ms, Step::Meet(0), ms, Step::Meet(0), Step::End, Step::End]);
         assert_eq!(p.objects, [super::super::Object::Barrier(2)]);
+    }
+
+    #[test]
+    fn a_grain_waits_for_its_device_and_sleeps_before_it_is_handed_on() {
+        let p = plan("kind = \"parallel\"\nthreads = 2\ngrain = \"1ms\"\nio = \"2ms\"\nsleep = \"3ms\"\niterations = 1\n");
+        let (work, io, sleep) = (Step::Work(1_000_000), Step::Io(2_000_000), Step::Sleep(3_000_000));
+        assert_eq!(steps(&p, 0, 5), [work, io, sleep, Step::Meet(0), Step::End]);
+    }
+
+    #[test]
+    fn a_lock_is_never_held_while_its_holder_waits_for_a_device() {
+        let p = plan("kind = \"parallel\"\nsync = \"lock\"\ncritical = 0.25\ngrain = \"1ms\"\nio = \"2ms\"\niterations = 1\n");
+        let (out, inside) = (Step::Work(750_000), Step::Work(250_000));
+        let expected = [out, Step::Io(2_000_000), Step::Acquire(0), inside, Step::Release(0), Step::End];
+        assert_eq!(steps(&p, 0, 6), expected);
+    }
+
+    #[test]
+    fn who_runs_out_of_grains_steals_the_last_of_the_fullest_queue_and_every_grain_is_done_once() {
+        let p = plan("kind = \"parallel\"\nsync = \"steal\"\nthreads = 3\ngrain = \"1ms\"\niterations = 7\n");
+        let Rhythm::Parallel(program) = &p.phases[0].rhythm else { panic!() };
+        let own: Vec<Range<u64>> = (0..3).map(|t| program.own_grains(t)).collect();
+        assert_eq!(own, [0..2, 2..4, 4..7]);
+        let mut shared = Shared { taken: vec![0], ..Shared::default() };
+        let taken: Vec<u64> = (0..7).map(|_| shared.steal(0, program, 0).unwrap()).collect();
+        assert_eq!(taken, [0, 1, 6, 3, 5, 2, 4]);
+        assert_eq!(shared.steal(0, program, 1), None);
     }
 
     #[test]

@@ -167,6 +167,7 @@ impl Plan {
             Sync::Lock => "lock",
             Sync::Pipeline => "stage",
             Sync::Queue => "queue",
+            Sync::Steal => "steal",
             Sync::None => "free",
         };
         let duration_ns = match p.length() {
@@ -197,7 +198,7 @@ impl Plan {
                     let queue = |s: u32| Object::Queue { depth, producers: producers(s - 1) };
                     self.objects.extend((1..p.stages).map(queue));
                 }
-                Sync::Queue | Sync::None => {}
+                Sync::Queue | Sync::Steal | Sync::None => {}
             },
         }
         self.threads = self.threads.max(threads);

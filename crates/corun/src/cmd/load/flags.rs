@@ -157,7 +157,7 @@ impl RandomBursts {
 pub struct ParallelFlags {
     /// How the threads depend on each other
     #[arg(long, default_value = "barrier",
-          value_parser = named::<Sync>(&["barrier", "lock", "pipeline", "queue", "none"]))]
+          value_parser = named::<Sync>(&["barrier", "lock", "pipeline", "queue", "steal", "none"]))]
     sync: Sync,
     /// What they do while they wait
     #[arg(long, default_value = "block",
@@ -175,9 +175,15 @@ pub struct ParallelFlags {
     /// Spread of the grains: each is drawn from grain × (1 ± this), 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = parallel().imbalance)]
     imbalance: f64,
-    /// Iterations of every thread (barrier, lock, none), items (pipeline) or grains in all (queue); 0: endless
+    /// Iterations of every thread (barrier, lock, none), items (pipeline) or grains in all (queue, steal); 0: endless
     #[arg(long, value_name = "N", default_value_t = parallel().iterations)]
     iterations: u64,
+    /// Idle time after each grain's work, as if it waited for a device
+    #[arg(long, value_name = "TIME", default_value_t = Ns(parallel().io))]
+    io: Ns,
+    /// Idle time after each grain's work, by the thread's own wish
+    #[arg(long, value_name = "TIME", default_value_t = Ns(parallel().sleep))]
+    sleep: Ns,
     /// Lock: share of each grain that is inside the critical section, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = parallel().critical)]
     critical: f64,
@@ -217,6 +223,8 @@ impl From<ParallelFlags> for Parallel {
             spin: flags.spin.0,
             grain: flags.grain.0,
             imbalance: flags.imbalance,
+            io: flags.io.0,
+            sleep: flags.sleep.0,
             critical: flags.critical,
             locks: flags.locks,
             stages: flags.stages,
