@@ -150,6 +150,15 @@ fn every_link_between_the_documents_leads_somewhere() {
 }
 
 #[test]
+fn the_index_of_the_documents_names_them_all() {
+    let index = read("docs/README.md");
+    let documents =
+        files(&[".md"]).into_iter().filter_map(|file| file.strip_prefix("docs/").map(str::to_owned));
+    let documents = documents.filter(|name| !name.contains('/') && name != "README.md");
+    none(documents.filter(|name| !links(&index).contains(&name.as_str())));
+}
+
+#[test]
 fn every_make_target_and_verb_that_the_documents_name_exists() {
     let makefile = read("Makefile");
     let help = Command::new(assert_cmd::cargo::cargo_bin("corun")).arg("--help").output().unwrap();
