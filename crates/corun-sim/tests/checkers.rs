@@ -90,7 +90,7 @@ fn fault_of(how: Breach) -> Fault {
         batch: false,
         slice_ns: None,
     };
-    let eevdf = Eevdf::new(&machine, FairOptions::default(), None, Streams::new(1).stream("slices"));
+    let eevdf = Eevdf::new(&machine, FairOptions::default(), None, &Streams::new(1));
     let mut engine = Engine::new(Setup {
         model,
         scheduler: Box::new(Broken(eevdf, how)),

@@ -87,15 +87,16 @@ impl Scenario {
     fn scheduler(&self, streams: &Streams) -> Box<dyn Scheduler> {
         let machine = &self.machine.machine;
         let tick_ns = self.scheduler.tick.map_or(self.machine.tick_ns, |t| t.0);
-        let opts = FairOptions { tick_ns, ..FairOptions::default() };
-        let slices = streams.stream("slices");
+        let defaults = FairOptions::default();
+        let newidle_ratio = self.scheduler.newidle_ratio.unwrap_or(defaults.newidle_ratio);
+        let opts = FairOptions { tick_ns, newidle_ratio, ..defaults };
         match self.scheduler.name {
             SchedulerKind::Eevdf => {
                 let base = self.scheduler.base_slice.map(|t| t.0);
-                Box::new(Eevdf::new(machine, opts, base, slices))
+                Box::new(Eevdf::new(machine, opts, base, streams))
             }
-            SchedulerKind::Cfs => Box::new(Cfs::new(machine, opts, slices)),
-            SchedulerKind::XenCredit => Box::new(XenCredit::new(machine, slices)),
+            SchedulerKind::Cfs => Box::new(Cfs::new(machine, opts, streams)),
+            SchedulerKind::XenCredit => Box::new(XenCredit::new(machine, streams.stream("slices"))),
         }
     }
 

@@ -120,6 +120,16 @@ impl Reader<'_> {
             if scheduler.name != SchedulerKind::Eevdf && scheduler.base_slice.is_some() {
                 return Err(self.at(at, "only eevdf has a base-slice; leave it out"));
             }
+            match scheduler.newidle_ratio {
+                Some(_) if scheduler.name != SchedulerKind::Eevdf => {
+                    return Err(self.at(at, "only eevdf has a newidle-ratio; leave it out"));
+                }
+                Some(ratio @ 1025..) => {
+                    let what = format!("newidle-ratio is {ratio}; give 0 to 1024 (of 1024 chances)");
+                    return Err(self.at(at, what));
+                }
+                _ => {}
+            }
         }
         if read.tenant.is_empty() {
             return Err(self.bad(1, "a scenario needs at least one [[tenant]]"));

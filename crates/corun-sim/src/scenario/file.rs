@@ -84,6 +84,9 @@ pub struct SchedulerFile {
     pub name: SchedulerKind,
     /// EEVDF: the base slice; absent: 0.7 ms × (1 + log2 CPUs).
     pub base_slice: Option<Time>,
+    /// EEVDF: of 1024 chances, how many a newly idle CPU takes to look for a task, until it has its own experience;
+    /// absent: 512, as a kernel boots.
+    pub newidle_ratio: Option<u32>,
     /// EEVDF, CFS: distance between ticks; absent: the machine's.
     pub tick: Option<Time>,
     /// EEVDF, CFS: sessions share CPU time as groups, as with autogroup or cgroups (true).
@@ -97,6 +100,7 @@ impl Default for SchedulerFile {
         SchedulerFile {
             name: SchedulerKind::Eevdf,
             base_slice: None,
+            newidle_ratio: None,
             tick: None,
             groups: true,
             guest_slice: Time(6_000_000),

@@ -1,21 +1,20 @@
-//! Load balancing: newly idle, nohz idle and periodic, after `sched_balance_rq` of Linux 6.x.
+//! Load balancing: periodic, of idle CPUs, and what newly idle ones do (see [`newidle`](super::newidle)), after
+//! `sched_balance_rq` of Linux 6.x.
 //!
 //! A CPU pulls: it compares the groups of a domain, takes the busiest one if it is busier than its own by more
 //! than the domain tolerates, and moves waiting tasks of that group's busiest queue until the imbalance is gone.
 //! Groups are ranked as the kernel does (spare capacity, fully busy, overloaded); among overloaded
 //! ones load decides, otherwise numbers of tasks do.
 //!
-//! Limits: a group that pinned tasks keep unbalanced is not ranked apart; no active balance (the kernel moves a running task only for asymmetric CPUs or after repeated
-//! failure); utilisation-based migration between caches is taken as one task.
+//! Limits: a group that pinned tasks keep unbalanced is not ranked apart; no active balance (the kernel moves a
+//! running task only for asymmetric CPUs or after repeated failure); utilisation-based migration between caches is
+//! taken as one task.
 
 use super::queues::{Discipline, Place};
 use super::Fair;
 use crate::sched::{CpuIx, Effects, Moved, TaskIx};
 
 const CAPACITY: u64 = 1024;
-/// What a newly idle CPU spends on looking at one CPU of a domain; the kernel measures it.
-const SEARCH_NS: u64 = 150;
-
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum GroupType {
     HasSpare,
@@ -46,48 +45,18 @@ enum Migrate {
     Tasks(u64),
 }
 
+/// On whose behalf a balance is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Idle {
+pub(super) enum Idle {
+    /// A busy CPU's.
     No,
+    /// An idle CPU's.
     Yes,
+    /// That of a CPU which has just run out of tasks.
     Newly,
 }
 
 impl<D: Discipline> Fair<D> {
-    /// A CPU ran out of tasks: tries to pull one before it idles.
-    pub(super) fn newly_idle(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> bool {
-        if self.q.overloaded.is_empty() {
-            return false;
-        }
-        for level in 0..self.domains.of_cpu[cpu].len() {
-            let domain = self.domains.of_cpu[cpu][level];
-            if self.counts[domain].iter().all(|c| c.overloaded == 0) {
-                continue;
-            }
-            let cost = SEARCH_NS * self.domains.all[domain].span.len() as u64;
-            if self.q.cpus[cpu].avg_idle_ns < cost {
-                return false;
-            }
-            if self.balance(now_ns, cpu, level, Idle::Newly, fx) > Some(0) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// A CPU stops being idle.
-    pub(super) fn leave_idle(&mut self, now_ns: u64, cpu: CpuIx) {
-        let state = &mut self.q.cpus[cpu];
-        let idle = now_ns - state.idle_since_ns;
-        // As the kernel's update_avg: an eighth of the difference, capped at twice the migration cost.
-        state.avg_idle_ns = if idle >= state.avg_idle_ns {
-            state.avg_idle_ns + (idle - state.avg_idle_ns) / 8
-        } else {
-            state.avg_idle_ns - (state.avg_idle_ns - idle) / 8
-        }
-        .min(2 * self.opts.migration_cost_ns);
-    }
-
     /// Balances the domains of a busy CPU whose interval is over.
     pub(super) fn periodic(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) {
         for level in 0..self.domains.of_cpu[cpu].len() {
@@ -132,7 +101,7 @@ impl<D: Discipline> Fair<D> {
     }
 
     /// Pulls to `cpu` within one domain; returns how many tasks came, `None` where there was no imbalance.
-    fn balance(
+    pub(super) fn balance(
         &mut self,
         now_ns: u64,
         cpu: CpuIx,
@@ -245,9 +214,10 @@ impl<D: Discipline> Fair<D> {
         {
             return None;
         }
-        // Linux prefers siblings where the child domain is not a NUMA node: it evens out numbers of tasks.
-        let surplus = sibling_imbalance(&busiest, &local);
-        let even_out = self.within_cache(domain) && local.kind == GroupType::HasSpare && surplus > 1;
+        // A busy CPU leaves it to an idle one to even out numbers of tasks.
+        let surplus = if idle == Idle::No { 0 } else { sibling_imbalance(&busiest, &local) };
+        let prefers_siblings = self.domains.all[domain].prefers_siblings;
+        let even_out = prefers_siblings && local.kind == GroupType::HasSpare && surplus > 1;
         if !even_out && busiest.kind != GroupType::Overloaded {
             let idle_enough = busiest.weight > 1 && local.idle <= busiest.idle + 1;
             if idle == Idle::No || idle_enough || busiest.tasks <= 1 {
@@ -258,7 +228,7 @@ impl<D: Discipline> Fair<D> {
             if busiest.kind > GroupType::FullyBusy && !self.within_cache(domain) {
                 return Some((busiest.index, Migrate::Tasks(1)));
             }
-            let imbalance = if busiest.weight == 1 || self.within_cache(domain) {
+            let imbalance = if busiest.weight == 1 || prefers_siblings {
                 surplus
             } else {
                 local.idle.saturating_sub(busiest.idle)
@@ -368,8 +338,12 @@ fn is_busier(a: &Stats, b: &Stats) -> bool {
 
 /// How many tasks the busiest group has beyond the local one (`sibling_imbalance`).
 fn sibling_imbalance(busiest: &Stats, local: &Stats) -> u64 {
+    if busiest.weight == local.weight {
+        return busiest.tasks.saturating_sub(local.tasks);
+    }
     let (a, b) = (busiest.tasks * local.weight, local.tasks * busiest.weight);
-    let surplus = a.saturating_sub(b) * 2 / (busiest.weight + local.weight);
+    let both = busiest.weight + local.weight;
+    let surplus = (2 * a.saturating_sub(b) + both) / both;
     if surplus <= 1 && local.tasks == 0 && busiest.tasks > 1 {
         2
     } else {

@@ -12,7 +12,7 @@
 use super::queues::{virtual_ns, Discipline, Entity, Place, Queues};
 use super::tree::NIL;
 use super::{granularity_factor, Fair, FairOptions};
-use crate::streams::Stream;
+use crate::streams::Streams;
 use corun_model::Machine;
 
 /// The CFS discipline.
@@ -28,14 +28,14 @@ pub type Cfs = Fair<CfsRules>;
 
 impl Cfs {
     /// CFS on a machine: latency 6 ms, granularity 0.75 ms, wake-up granularity 1 ms, each × (1 + log2 CPUs).
-    pub fn new(machine: &Machine, opts: FairOptions, slices: Stream) -> Cfs {
+    pub fn new(machine: &Machine, opts: FairOptions, streams: &Streams) -> Cfs {
         let factor = granularity_factor(machine.cpu_count());
         let rules = CfsRules {
             latency_ns: 6_000_000 * factor,
             min_granularity_ns: 750_000 * factor,
             wakeup_granularity_ns: 1_000_000 * factor,
         };
-        Fair::with(machine, rules, opts, slices)
+        Fair::with(machine, rules, opts, streams)
     }
 }
 
@@ -55,6 +55,7 @@ impl CfsRules {
 
 impl Discipline for CfsRules {
     const NAME: &'static str = "cfs";
+    const PROPORTIONAL_NEWIDLE: bool = false;
 
     fn key(&self, e: &Entity) -> i64 {
         e.vruntime

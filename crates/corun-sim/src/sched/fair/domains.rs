@@ -34,6 +34,9 @@ pub struct Domain {
     pub imbalance_pct: u64,
     /// Failed balances before a cache-hot task may be moved.
     pub cache_nice_tries: u32,
+    /// Its groups are domains below the NUMA node, over which tasks are spread evenly (`SD_PREFER_SIBLING`). Single
+    /// CPUs are no domains.
+    pub prefers_siblings: bool,
 }
 
 /// All domains of a machine.
@@ -83,6 +86,7 @@ impl Domains {
                 if groups.len() < 2 {
                     continue;
                 }
+                let child_level = child(span[0]).map(|d| all[d].level);
                 let (imbalance_pct, cache_nice_tries) = match level {
                     Level::Smt => (110, 0),
                     Level::Llc => (117, 1),
@@ -90,7 +94,8 @@ impl Domains {
                     Level::Numa => (125, 2),
                 };
                 span.iter().for_each(|&c| of_cpu[c].push(all.len()));
-                all.push(Domain { level, span, groups, imbalance_pct, cache_nice_tries });
+                let prefers_siblings = child_level.is_some_and(|l| l != Level::Numa);
+                all.push(Domain { level, span, groups, imbalance_pct, cache_nice_tries, prefers_siblings });
             }
         }
         let mut llc_numbers: Vec<u32> = cpus.iter().map(|c| c.llc).collect();

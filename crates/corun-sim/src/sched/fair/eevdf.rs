@@ -12,7 +12,7 @@
 use super::queues::{virtual_ns, Discipline, Entity, Place, Queues};
 use super::tree::NIL;
 use super::{granularity_factor, Fair, FairOptions};
-use crate::streams::Stream;
+use crate::streams::Streams;
 use corun_model::Machine;
 
 /// The EEVDF discipline.
@@ -27,9 +27,9 @@ pub type Eevdf = Fair<EevdfRules>;
 
 impl Eevdf {
     /// EEVDF on a machine. The base slice is `base_slice_ns`, or 0.7 ms × (1 + log2 CPUs) as Linux scales it.
-    pub fn new(machine: &Machine, opts: FairOptions, base_slice_ns: Option<u64>, slices: Stream) -> Eevdf {
+    pub fn new(machine: &Machine, opts: FairOptions, base_slice_ns: Option<u64>, streams: &Streams) -> Eevdf {
         let base_slice_ns = base_slice_ns.unwrap_or(700_000 * granularity_factor(machine.cpu_count()));
-        Fair::with(machine, EevdfRules { base_slice_ns, tick_ns: opts.tick_ns }, opts, slices)
+        Fair::with(machine, EevdfRules { base_slice_ns, tick_ns: opts.tick_ns }, opts, streams)
     }
 }
 
@@ -65,6 +65,7 @@ impl EevdfRules {
 
 impl Discipline for EevdfRules {
     const NAME: &'static str = "eevdf";
+    const PROPORTIONAL_NEWIDLE: bool = true;
 
     fn key(&self, e: &Entity) -> i64 {
         e.deadline

@@ -11,7 +11,8 @@
 //! | [`pelt`], [`load`] | decaying averages; the loads of entities, queues and groups made of them |
 //! | [`domains`] | spans of CPUs |
 //! | [`placement`] | where a waking or new task goes |
-//! | [`balance`] | newly-idle, nohz-idle and periodic balancing |
+//! | [`balance`] | moving tasks between CPUs: periodic, idle |
+//! | [`newidle`] | whether a CPU that has run out of tasks looks for some |
 //!
 //! Not modelled: bandwidth quotas, core scheduling, cpusets other than affinity, NUMA balancing, SCHED_IDLE,
 //! energy-aware placement, more than two levels of groups.
@@ -21,6 +22,7 @@ pub mod cfs;
 pub mod domains;
 pub mod eevdf;
 pub mod load;
+pub mod newidle;
 pub mod pelt;
 pub mod placement;
 pub mod queues;
@@ -28,7 +30,7 @@ pub mod tree;
 
 use super::{CpuIx, Effects, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
 use crate::cpu_set::CpuSet;
-use crate::streams::Stream;
+use crate::streams::Streams;
 use corun_model::Machine;
 use domains::Domains;
 use queues::{virtual_ns, Discipline, Group, Place, Queues, TaskState, NICE_0, RESOLUTION};
@@ -42,11 +44,14 @@ pub struct FairOptions {
     pub tick_ns: u64,
     /// A task that ran less than this ago is cache-hot and not moved lightly (`sched_migration_cost`, 500 µs).
     pub migration_cost_ns: u64,
+    /// Of 1024 chances, how many a newly idle CPU takes to look for a task, until it has its own experience (512, as a
+    /// kernel boots).
+    pub newidle_ratio: u32,
 }
 
 impl Default for FairOptions {
     fn default() -> FairOptions {
-        FairOptions { tick_ns: 4_000_000, migration_cost_ns: 500_000 }
+        FairOptions { tick_ns: 4_000_000, migration_cost_ns: 500_000, newidle_ratio: 512 }
     }
 }
 
@@ -78,13 +83,13 @@ fn granularity_factor(cpus: usize) -> u64 {
 }
 
 impl<D: Discipline> Fair<D> {
-    /// The scheduler of a machine; `slices` draws slices that are given as a range.
-    pub fn with(machine: &Machine, d: D, opts: FairOptions, slices: Stream) -> Fair<D> {
+    /// The scheduler of a machine; `streams` draw slices that are given as a range, and throw the kernel's own dice.
+    pub fn with(machine: &Machine, d: D, opts: FairOptions, streams: &Streams) -> Fair<D> {
         let domains = Domains::of(machine);
         let levels: Vec<usize> = domains.of_cpu.iter().map(Vec::len).collect();
         let idle = |g: &Vec<CpuIx>| GroupCount { idle: g.len() as u32, ..GroupCount::default() };
         let counts = domains.all.iter().map(|d| d.groups.iter().map(idle).collect()).collect();
-        Fair { q: Queues::new(&levels, slices), d, domains, opts, counts }
+        Fair { q: Queues::new(&levels, opts.newidle_ratio, streams), d, domains, opts, counts }
     }
 
     /// Accounts the running entity of a queue up to now.

@@ -5,11 +5,12 @@
 //! weight is the group's share split by the load that each CPU carries of it (`calc_group_shares`). Limit: two
 //! levels (CPU, group, task) instead of any depth.
 
+use super::newidle::Success;
 use super::pelt::Avg;
 use super::tree::{Nodes, NIL};
 use crate::cpu_set::CpuSet;
 use crate::sched::{CpuIx, TaskIx};
-use crate::streams::Stream;
+use crate::streams::{Stream, Streams};
 use std::rc::Rc;
 
 /// Weight of nice 0 in the schedulers' own resolution.
@@ -21,6 +22,9 @@ pub const RESOLUTION: u64 = NICE_0 / 1024;
 pub trait Discipline {
     /// Its name in scenarios.
     const NAME: &'static str;
+
+    /// Whether a newly idle CPU looks for tasks only as often as that has paid off.
+    const PROPORTIONAL_NEWIDLE: bool;
 
     /// What the queue is ordered by.
     fn key(&self, e: &Entity) -> i64;
@@ -199,6 +203,8 @@ pub struct CpuState {
     pub failed: Vec<u32>,
     /// Per domain: the interval between balances.
     pub interval_ns: Vec<u64>,
+    /// Per domain: how often looking for work when newly idle has paid.
+    pub newidle: Vec<Success>,
 }
 
 /// All entities and queues of a machine.
@@ -222,6 +228,8 @@ pub struct Queues {
     pub overloaded: CpuSet,
     /// Draws random slices.
     pub slices: Stream,
+    /// Decides whether a newly idle CPU looks for a task.
+    pub dice: Stream,
 }
 
 /// `ns` of running in virtual time.
@@ -235,7 +243,7 @@ pub fn virtual_ns(ns: u64, weight: u64) -> i64 {
 
 impl Queues {
     /// The queues of a machine with `cpus` CPUs, each in `domains[cpu]` domains.
-    pub fn new(domains: &[usize], slices: Stream) -> Queues {
+    pub fn new(domains: &[usize], newidle_ratio: u32, streams: &Streams) -> Queues {
         let n = domains.len();
         Queues {
             nodes: Nodes::default(),
@@ -248,6 +256,7 @@ impl Queues {
                     balanced_ns: vec![0; levels],
                     failed: vec![0; levels],
                     interval_ns: vec![0; levels],
+                    newidle: vec![Success::of(newidle_ratio); levels],
                     ..CpuState::default()
                 })
                 .collect(),
@@ -255,7 +264,8 @@ impl Queues {
             groups: Vec::new(),
             idle: CpuSet::full(n),
             overloaded: CpuSet::empty(n),
-            slices,
+            slices: streams.stream("slices"),
+            dice: streams.stream("newly idle"),
         }
     }
 
