@@ -56,7 +56,7 @@ impl Crew {
         watch: &mut Watch,
         prepare: impl Fn(usize) -> Job + Sync,
     ) -> Result<Ended, LoadError> {
-        let gate = Gate::default();
+        let gate = Gate::new(self.plan.threads.len());
         self.running.store(self.plan.threads.len(), SeqCst);
         thread::scope(|scope| {
             for (number, planned) in self.plan.threads.iter().enumerate() {
@@ -81,7 +81,7 @@ impl Crew {
                     break;
                 }
             }
-            gate.open(self.plan.threads.len())?;
+            gate.opened()?;
             Ok(watch.over(self))
         })
     }

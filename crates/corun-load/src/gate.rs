@@ -1,11 +1,13 @@
 //! The gate before a run: threads that are ready wait at it, and it opens for all or for none.
 
 use crate::LoadError;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Opens once all are ready, unless one of them fails.
-#[derive(Debug, Default)]
+/// Opens once all are ready, unless one of them fails. The last to be ready opens it, so that nobody else need get a
+/// CPU first.
+#[derive(Debug)]
 pub struct Gate {
+    all: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -19,15 +21,23 @@ struct State {
 }
 
 impl Gate {
+    /// A closed gate for `all` threads.
+    pub fn new(all: usize) -> Gate {
+        Gate { all, state: Mutex::default(), changed: Condvar::new() }
+    }
+
     /// Says that the calling thread is ready and waits; true if the gate has opened, false if the run is off.
     pub fn pass(&self) -> bool {
         let mut state = self.lock();
         state.ready += 1;
-        self.changed.notify_all();
-        while !state.opened && !state.failed {
-            state = self.changed.wait(state).expect("nobody panics holding the gate");
+        if state.ready == self.all && !state.failed {
+            state.opened = true;
+            // Who is woken should not find the lock taken.
+            drop(state);
+            self.changed.notify_all();
+            return true;
         }
-        state.opened
+        self.wait(state).opened
     }
 
     /// Calls the run off; the first reason counts.
@@ -35,27 +45,27 @@ impl Gate {
         let mut state = self.lock();
         state.failed = true;
         state.failure.get_or_insert(reason);
+        drop(state);
         self.changed.notify_all();
     }
 
-    /// Waits until `all` are ready and lets them go.
+    /// Waits until the gate has opened.
     ///
     /// # Errors
     /// The reason why the run is off.
-    pub fn open(&self, all: usize) -> Result<(), LoadError> {
-        let mut state = self.lock();
-        while state.ready < all && !state.failed {
-            state = self.changed.wait(state).expect("nobody panics holding the gate");
+    pub fn opened(&self) -> Result<(), LoadError> {
+        match self.wait(self.lock()).failure.take() {
+            Some(reason) => Err(reason),
+            None => Ok(()),
         }
-        if let Some(reason) = state.failure.take() {
-            return Err(reason);
-        }
-        state.opened = true;
-        self.changed.notify_all();
-        Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let closed = |state: &mut State| !state.opened && !state.failed;
+        self.changed.wait_while(state, closed).expect("nobody panics holding the gate")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics holding the gate")
     }
 }
@@ -74,16 +84,16 @@ mod tests {
 
     #[test]
     fn all_pass_once_all_are_ready() {
-        let gate = Gate::default();
-        assert_eq!(ready_threads(&gate, 3, || gate.open(3)), (3, true));
+        let gate = Gate::new(3);
+        assert_eq!(ready_threads(&gate, 3, || gate.opened()), (3, true));
     }
 
     #[test]
     fn none_passes_if_one_fails() {
-        let gate = Gate::default();
+        let gate = Gate::new(4);
         let fail = || {
             gate.abandon(LoadError::Affinity(std::io::Error::other("gone")));
-            gate.open(4)
+            gate.opened()
         };
         assert_eq!(ready_threads(&gate, 3, fail), (0, false));
     }
