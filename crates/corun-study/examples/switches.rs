@@ -9,7 +9,7 @@ use corun_linux::{topology, Root};
 use corun_model::trace::{Left, TraceKind};
 use corun_model::{Host, TaskId, Trace};
 use corun_sim::machine_file::{MachineModel, Measured};
-use corun_study::cell::Cell;
+use corun_study::cell::{Cell, Kernel};
 use corun_study::session::Session;
 use corun_study::study::{Study, VALIDATE};
 use corun_study::{live, modelled};
@@ -29,7 +29,17 @@ fn main() {
         let machine = topology::read_machine(&Root::new("/")).unwrap();
         let model = MachineModel::host(machine, &Measured::default());
         let phase = args.get(4).map_or(0, |p| p.parse().unwrap());
-        print(&modelled::trace(&study, &cell, &model, true, phase, 1 << 20).unwrap());
+        print(
+            &modelled::trace(
+                &study,
+                &cell,
+                &model,
+                &Kernel { grouped: true, newidle_ratio: 90 },
+                phase,
+                1 << 20,
+            )
+            .unwrap(),
+        );
     }
 }
 
@@ -45,6 +55,14 @@ fn live_trace(corun: &str, cell: &Cell) -> Trace {
     };
     let options = LiveOptions { trace_bytes: 16 << 20, ..LiveOptions::new(Subject::All) };
     let (mut watcher, _) = Watcher::start(&Root::new("/"), options, Some(Source::Ebpf)).unwrap();
+    loop {
+        watcher.observe().unwrap();
+        watcher.advance(300_000_000).unwrap();
+        let seen = watcher.observe().unwrap();
+        if seen.cpus.iter().map(|c| c.busy_ns).sum::<u64>() < 20_000_000 {
+            break;
+        }
+    }
     let interferer = start("interferer", &cell.interferer.workload(1));
     std::thread::sleep(std::time::Duration::from_nanos(study_lead()));
     let mut trace = Trace::default();

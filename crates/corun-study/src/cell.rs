@@ -2,6 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What the first thread of `corun load` computes before it starts the others: measured, executing included.
+const FIRST_THREAD: &str = "2ms";
+/// What each of the others computes before it is ready.
+const GETTING_READY: &str = "20us";
+
+/// How the kernel is set, as far as the model must be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Each session is a scheduling group of its own (autogroup).
+    pub grouped: bool,
+    /// Of 1024 chances, how many a newly idle CPU takes to look for a task.
+    pub newidle_ratio: u32,
+}
+
 /// Which half of the matrix a cell is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -47,8 +61,12 @@ impl Subject {
 
     /// Its program, as the lines of a TOML table.
     fn program(&self) -> String {
+        format!("kind = \"parallel\"\n{}", self.rhythm())
+    }
+
+    fn rhythm(&self) -> String {
         format!(
-            "kind = \"parallel\"\nthreads = {}\nsync = \"{}\"\nwait = \"{}\"\ngrain = \"{}\"\niterations = {}\n",
+            "threads = {}\nsync = \"{}\"\nwait = \"{}\"\ngrain = \"{}\"\niterations = {}\n",
             self.threads, self.sync, self.wait, self.grain, self.iterations
         )
     }
@@ -120,17 +138,32 @@ impl Cell {
         fnv1a(self.name.as_bytes())
     }
 
-    /// The scenario of this cell on this machine. `grouped`: the kernel groups by session, and each tenant is in one of
-    /// its own.
-    pub fn scenario(&self, grouped: bool) -> String {
+    /// The scenario of this cell on this machine. Each process is in a session of its own. Live, it has a first thread
+    /// that reads the workload, starts the others and then sleeps: its load, which fades over some 100 ms, takes part
+    /// in its group's shares, so it is modelled too. And the threads of a program meet at a gate, asleep, before its
+    /// time begins: that is the first phase, the program the last.
+    pub fn scenario(&self, kernel: &Kernel) -> String {
+        let first_thread = |of: &str| {
+            format!(
+                "[[tenant]]\nname = \"{of}'s first thread\"\nsession = \"{of}\"\nbackground = true\n[tenant.program]\n\
+                 kind = \"interference\"\npattern = \"periodic\"\nbusy = \"{FIRST_THREAD}\"\ndemand = 0.00001\n\n"
+            )
+        };
         format!(
             "schema = \"corun.scenario/1\"\nname = \"{}\"\nmachine = \"host\"\n\n\
-             [scheduler]\ngroups = {grouped}\n\n\
-             [[tenant]]\nname = \"interferer\"\n[tenant.program]\n{}\n\
-             [[tenant]]\nname = \"subject\"\n[tenant.program]\n{}",
+             [scheduler]\ngroups = {}\nnewidle-ratio = {}\n\n\
+             [[tenant]]\nname = \"interferer\"\nsession = \"interferer\"\n[tenant.program]\n{}\n\
+             [[tenant]]\nname = \"subject\"\nsession = \"subject\"\n[tenant.program]\nkind = \"command\"\nargv = [\"corun\"]\n\
+             [[tenant.program.model]]\nthreads = {}\nsync = \"none\"\ngrain = \"{GETTING_READY}\"\niterations = 1\n\
+             [[tenant.program.model]]\n{}\n{}{}",
             self.name,
+            kernel.grouped,
+            kernel.newidle_ratio,
             self.interferer.program(1),
-            self.subject.program()
+            self.subject.threads,
+            self.subject.rhythm(),
+            first_thread("interferer"),
+            first_thread("subject")
         )
     }
 

@@ -5,7 +5,7 @@
 //! other phases: of the tick, of the interferer, and of the moment at which the program starts. Live these are
 //! chance; the model draws them, so the same study gives the same result. Solo runs are made likewise.
 
-use crate::cell::{fnv1a, Cell};
+use crate::cell::{fnv1a, Cell, Kernel};
 use crate::outcome::{Modelled, Shares};
 use crate::study::Study;
 use crate::verdict::median;
@@ -19,6 +19,10 @@ use thiserror::Error;
 
 const INTERFERER: usize = 0;
 const SUBJECT: usize = 1;
+/// Behind the programs, in the same order, come the first threads of their processes.
+const FIRST_THREADS: usize = 2;
+/// How long after its first thread a process has its others.
+const OTHERS_AFTER_NS: u64 = 2_200_000;
 
 /// The model cannot run a cell.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -65,7 +69,7 @@ struct Run {
     interferer_demand: f64,
 }
 
-/// Runs every cell on `machine`, on all CPUs of the real one. `grouped`: sessions are scheduling groups. `done` is called once per cell, from any thread.
+/// Runs every cell on `machine`, on all CPUs of the real one. `done` is called once per cell, from any thread.
 ///
 /// # Errors
 /// [`ModelError`]; of several, that of the first cell.
@@ -73,11 +77,11 @@ pub fn run(
     study: &Study,
     cells: &[Cell],
     machine: &MachineModel,
-    grouped: bool,
+    kernel: &Kernel,
     done: &(dyn Fn() + Sync),
 ) -> Result<Vec<Modelled>, ModelError> {
     let of = |cell: &Cell| {
-        let modelled = cell_on(study, cell, machine, grouped);
+        let modelled = cell_on(study, cell, machine, kernel);
         done();
         modelled
     };
@@ -88,9 +92,9 @@ fn cell_on(
     study: &Study,
     cell: &Cell,
     machine: &MachineModel,
-    grouped: bool,
+    kernel: &Kernel,
 ) -> Result<Modelled, ModelError> {
-    let scenario = parse(cell, machine, grouped)?;
+    let scenario = parse(cell, machine, kernel)?;
     let (mut solos, mut runs) = (Vec::new(), Vec::new());
     for seed in 1..=u64::from(study.repetitions) {
         for phase in 0..u64::from(study.phases) {
@@ -118,11 +122,11 @@ pub fn trace(
     study: &Study,
     cell: &Cell,
     machine: &MachineModel,
-    grouped: bool,
+    kernel: &Kernel,
     phase: u64,
     limit: usize,
 ) -> Result<Trace, ModelError> {
-    let scenario = parse(cell, machine, grouped)?;
+    let scenario = parse(cell, machine, kernel)?;
     let (mut engine, _) = start(study, cell, &scenario, 1, phase, Cast::All, limit)?;
     engine.run_to_end(scenario.horizon_ns).map_err(|e| scenario_error(cell, e.to_string()))?;
     Ok(engine.trace().cloned().unwrap_or_default())
@@ -159,7 +163,7 @@ fn one(
     let shares = Shares::of(ledger.compute_ns, ledger.spin_ns.unwrap_or(0), ledger.block_ns, ledger.steal_ns);
     let interferer_ns = if alone { 0 } else { of(INTERFERER).map_or(0, |t| t.account.ledger.on_cpu_ns()) };
     Ok(Run {
-        wall_ns: run.end_ns - run.start_ns,
+        wall_ns: run.end_ns - run.last_phase_ns,
         ledger: shares.ok_or_else(|| bad("its program did not run".into()))?,
         interferer_demand: interferer_ns as f64 / seen.window_ns().max(1) as f64,
     })
@@ -179,14 +183,16 @@ fn start(
     let mut scenario = scenario.clone();
     let first_ns = draw(0, machine_tick_ns(&scenario));
     let begin_ns = first_ns + study.lead + draw(1, study.spread);
-    scenario.tenants[INTERFERER].start_ns = first_ns;
-    scenario.tenants[SUBJECT].start_ns = begin_ns;
+    for (process, start_ns) in [(INTERFERER, first_ns), (SUBJECT, begin_ns)] {
+        scenario.tenants[process].start_ns = start_ns + OTHERS_AFTER_NS;
+        scenario.tenants[process + FIRST_THREADS].start_ns = start_ns;
+    }
     let engine = scenario.engine(seed, cast, trace_limit).map_err(|e| scenario_error(cell, e.to_string()))?;
     Ok((engine, begin_ns))
 }
 
-fn parse(cell: &Cell, machine: &MachineModel, grouped: bool) -> Result<Scenario, ModelError> {
-    Scenario::parse("cell", &cell.scenario(grouped), &Here(machine))
+fn parse(cell: &Cell, machine: &MachineModel, kernel: &Kernel) -> Result<Scenario, ModelError> {
+    Scenario::parse("cell", &cell.scenario(kernel), &Here(machine))
         .map_err(|e| scenario_error(cell, e.to_string()))
 }
 
@@ -213,7 +219,8 @@ mod tests {
         let study = study();
         let machine = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
         let cells: Vec<Cell> = study.cells().into_iter().filter(|c| c.matches(filter)).collect();
-        let modelled = run(&study, &cells, &machine, true, &|| ()).unwrap();
+        let modelled =
+            run(&study, &cells, &machine, &Kernel { grouped: true, newidle_ratio: 512 }, &|| ()).unwrap();
         cells.into_iter().zip(modelled).collect()
     }
 

@@ -9,6 +9,8 @@ use crate::sched::{CpuIx, TaskIx, Wake};
 pub struct Completion {
     /// When it started.
     pub start_ns: u64,
+    /// When its last phase began; as `start_ns` where there is but one.
+    pub last_phase_ns: u64,
     /// When its last thread was done.
     pub end_ns: u64,
     /// Iterations it did, counted as `corun load` counts them.
@@ -49,7 +51,7 @@ impl Engine {
     fn begin_run(&mut self, tenant: TenantIx) {
         let now_ns = self.now_ns;
         let run = &mut self.tenants[tenant];
-        (run.started_ns, run.live_threads, run.phase) = (now_ns, run.threads, 0);
+        (run.started_ns, run.phase_ns, run.live_threads, run.phase) = (now_ns, now_ns, run.threads, 0);
         run.shared = Shared { taken: vec![0; run.setup.plan.phases.len()], ..Shared::default() };
         let plan = run.setup.plan.clone();
         for (object, &what) in run.objects.iter_mut().zip(&plan.objects) {
@@ -75,6 +77,7 @@ impl Engine {
     pub(super) fn next_phase(&mut self, tenant: TenantIx) {
         let run = &mut self.tenants[tenant];
         run.phase += 1;
+        run.phase_ns = self.now_ns;
         (run.shared.cut, run.shared.over) = (false, false);
         self.arm_cut(tenant);
     }
@@ -131,6 +134,7 @@ impl Engine {
         let first = run.completions.is_empty();
         run.completions.push(Completion {
             start_ns: run.started_ns,
+            last_phase_ns: run.phase_ns,
             end_ns: self.now_ns,
             iterations: run.shared.iterations,
         });

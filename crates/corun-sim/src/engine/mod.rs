@@ -269,6 +269,7 @@ struct TenantRun {
     parked: bool,
     started_ns: u64,
     phase: usize,
+    phase_ns: u64,
     /// Work done, in nanoseconds of solo run time × 2^20.
     work_done: u128,
     completions: Vec<Completion>,
@@ -512,6 +513,7 @@ impl Engine {
             parked: false,
             started_ns: 0,
             phase: 0,
+            phase_ns: 0,
             work_done: 0,
             completions: Vec::new(),
             start,

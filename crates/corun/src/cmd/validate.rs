@@ -10,7 +10,7 @@ use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::progress::Progress;
 use corun_sim::machine_file::{MachineModel, Measured};
-use corun_study::cell::{Cell, Half};
+use corun_study::cell::{Cell, Half, Kernel};
 use corun_study::outcome::{self, CellOutcome, Live, MachineNote, Outcome};
 use corun_study::study::{Study, VALIDATE};
 use corun_study::{live, modelled, record, text, verdict};
@@ -55,6 +55,9 @@ pub struct Args {
     /// Keep the run in this folder: tables, cells, machine, figure
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// temp
+    #[arg(long, default_value_t = 90)]
+    newidle: u32,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -84,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => vec![None; cells.len()],
         false => {
             let progress = Progress::count("modelling", cells.len() as u64, args.quiet);
-            let all = modelled::run(&study, &cells, &model, note.grouped, &|| progress.step())?;
+            let all = modelled::run(&study, &cells, &model, &Kernel { grouped: note.grouped, newidle_ratio: args.newidle }, &|| progress.step())?;
             all.into_iter().map(Some).collect()
         }
     };
