@@ -103,7 +103,8 @@ fn every_grain_of_a_queue_is_taken_exactly_once_by_whomever() {
 #[test]
 fn a_grain_that_waits_for_a_device_and_sleeps_does_so_every_time() {
     for sync in [Sync::Barrier, Sync::Lock, Sync::Pipeline, Sync::Queue, Sync::Steal, Sync::None] {
-        let idle = Parallel { threads: 2, iterations: 6, io: 2 * MS, sleep: MS, ..parallel(sync, Wait::Block) };
+        let idle =
+            Parallel { threads: 2, iterations: 6, io: 2 * MS, sleep: MS, ..parallel(sync, Wait::Block) };
         let report = quick(&Program::Parallel(idle));
         // Two threads at most share the six grains, so one of them idled at least three times.
         assert!(report.wall_ns >= 9 * MS, "{sync:?}: {} ns", report.wall_ns);
