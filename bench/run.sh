@@ -28,7 +28,7 @@ under() {
     local tool=$!
     sleep 0.7 # all of them have attached by then; corun counts its costs for half a second first
     pipe_seconds
-    kill -INT "$tool" 2>/dev/null || true
+    kill -TERM "$tool" 2>/dev/null || true # a background job ignores Ctrl-C
     wait "$tool" 2>/dev/null || true
 }
 
