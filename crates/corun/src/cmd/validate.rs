@@ -87,7 +87,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => vec![None; cells.len()],
         false => {
             let progress = Progress::count("modelling", cells.len() as u64, args.quiet);
-            let all = modelled::run(&study, &cells, &model, &Kernel { grouped: note.grouped, newidle_ratio: args.newidle }, &|| progress.step())?;
+            let all = modelled::run(
+                &study,
+                &cells,
+                &model,
+                &Kernel { grouped: note.grouped, newidle_ratio: args.newidle },
+                &|| progress.step(),
+            )?;
             all.into_iter().map(Some).collect()
         }
     };
