@@ -317,6 +317,6 @@ mod tests {
         let refusal = |line| parse::<ParallelFlags>(line).unwrap_err().to_string();
         assert!(refusal("--grain 5").contains("`5` is not a time with its unit, such as 500us"));
         assert!(refusal("--cpus 3-1").contains("`3-1` is not a list of CPUs such as 0-3,6"));
-        assert!(refusal("--sync spin").contains("barrier, lock, pipeline, queue, none"));
+        assert!(refusal("--sync spin").contains("barrier, lock, pipeline, queue, steal, none"));
     }
 }
