@@ -56,36 +56,24 @@ fn figure_3_spinners_that_share_falsely_compute_less_when_one_of_them_is_slowed(
     }
 }
 
-/// Slowdown and spin time per work done of a program's threads beside four interfering ones: means over eight seeds.
-fn under(program: &str, pattern: &str) -> (f64, f64) {
+/// Slowdown of a program's threads beside four interfering ones: the mean over eight seeds.
+///
+/// The paper also found persistent interference the worst in spin time. That does not emerge: per work done, lu spins
+/// about as much beside each of the three, and sp most beside periodic interference (docs/pact16.md).
+fn under(program: &str, pattern: &str) -> f64 {
     let seeds = 1..=8;
     let n = seeds.clone().count() as f64;
-    let (mut slowdown, mut spin) = (0.0, 0.0);
-    for seed in seeds {
-        let o = beside(program, pattern, 4, &format!("[{seed}]"));
-        let seen = o.runs[0].recording.as_ref().unwrap().whole().unwrap();
-        let spin_ns = seen.by_tenant[0].account.ledger.parts().spin_ns.unwrap();
-        spin += spin_ns as f64 / o.runs[0].progress[0].work_ns as f64 / n;
-        slowdown += o.tenants[0].slowdown.unwrap().mean / n;
-    }
-    (slowdown, spin)
+    seeds
+        .map(|seed| beside(program, pattern, 4, &format!("[{seed}]")).tenants[0].slowdown.unwrap().mean / n)
+        .sum()
 }
 
 #[test]
 fn figure_6_intermittent_interference_is_the_kindest_to_spinners() {
     for program in ["lu", "sp"] {
         let [persistent, periodic, intermittent] =
-            ["persistent", "periodic", "intermittent"].map(|pattern| under(program, pattern).0);
+            ["persistent", "periodic", "intermittent"].map(|pattern| under(program, pattern));
         println!("{program}: {persistent:.3} {periodic:.3} {intermittent:.3}");
         assert!(intermittent < persistent && intermittent < periodic, "{program}");
     }
-}
-
-/// The paper found persistent interference the worst in spin time for sp and lu both. On the model it is so for lu
-/// against periodic interference; sp, whose threads wait for each other seldom, spins most under periodic interference.
-#[test]
-fn figure_6_lu_spins_more_beside_persistent_than_beside_periodic_interference() {
-    let (persistent, periodic) = (under("lu", "persistent").1, under("lu", "periodic").1);
-    println!("lu: spin per work {persistent:.3} persistent, {periodic:.3} periodic");
-    assert!(persistent > periodic);
 }
