@@ -149,30 +149,34 @@ run_gcc() {
 }
 
 run_redis() {
-    heading redis "a key-value server with 20 busy clients; profiled for 3 s as a running process"
+    heading redis "a key-value server with 20 busy clients in another session; profiled for 3 s as it runs"
     local socket=$PWD/$work/socket server rate_alone rate_beside
-    redis-server --port 0 --unixsocket "$socket" --dir "$PWD/$work" --save '' >/dev/null &
+    setsid redis-server --port 0 --unixsocket "$socket" --dir "$PWD/$work" --save '' >/dev/null &
     server=$!
     others+=("$server")
     until redis-cli -s "$socket" ping >/dev/null 2>&1; do
         kill -0 "$server" 2>/dev/null || { echo "demo: redis-server did not start" >&2; exit 1; }
         sleep 0.05
     done
-    redis-benchmark -s "$socket" -c 20 -t get -l -q >/dev/null &
+    setsid redis-benchmark -s "$socket" -c 20 -t get -l -q >/dev/null &
     others+=("$!")
     sleep 0.5
 
-    local before start
+    # Requests a second since the given start and count; alone is measured before and after, as the rate drifts.
+    local before start rate_before
     served() { redis-cli -s "$socket" info stats | tr -d '\r' | sed -n 's/^total_commands_processed://p'; }
-    per_second() { echo $((($(served) - $1) * 1000 / ($(now_ms) - $2))); }
+    per_second() { echo $((($(served) - before) * 1000 / ($(now_ms) - start))); }
     before=$(served) start=$(now_ms)
-    sleep 2
-    rate_alone=$(per_second "$before" "$start")
+    sleep 1.5
+    rate_before=$(per_second)
     start_loops
     before=$(served) start=$(now_ms)
     profile redis -p "$server" --for 3s
-    rate_beside=$(per_second "$before" "$start")
+    rate_beside=$(per_second)
     stop_loops
+    before=$(served) start=$(now_ms)
+    sleep 1.5
+    rate_alone=$((($(per_second) + rate_before) / 2))
     kill "${others[@]}"
     wait "${others[@]}" 2>/dev/null || true
     others=()
