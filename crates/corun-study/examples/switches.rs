@@ -9,7 +9,7 @@ use corun_linux::{topology, Root};
 use corun_model::trace::{Left, TraceKind};
 use corun_model::{Host, TaskId, Trace};
 use corun_sim::machine_file::{MachineModel, Measured};
-use corun_study::cell::{Cell, Kernel};
+use corun_study::cell::{Cell, Setting};
 use corun_study::session::Session;
 use corun_study::study::{Study, VALIDATE};
 use corun_study::{live, modelled};
@@ -34,7 +34,7 @@ fn main() {
                 &study,
                 &cell,
                 &model,
-                &Kernel { grouped: true, newidle_ratio: 90 },
+                &Setting { grouped: true, newidle_ratio: 90, background: Vec::new() },
                 phase,
                 1 << 20,
             )

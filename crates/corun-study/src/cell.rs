@@ -7,13 +7,24 @@ const FIRST_THREAD: &str = "2ms";
 /// What each of the others computes before it is ready.
 const GETTING_READY: &str = "20us";
 
-/// How the kernel is set, as far as the model must be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kernel {
+/// The live machine as far as the model must be told of it beside its shape.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
     /// Each session is a scheduling group of its own (autogroup).
     pub grouped: bool,
     /// Of 1024 chances, how many a newly idle CPU takes to look for a task.
     pub newidle_ratio: u32,
+    /// What wakes up again and again even when nothing is run: kernel threads, services.
+    pub background: Vec<Recurrent>,
+}
+
+/// A task of the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recurrent {
+    /// Mean time from one wake-up to the next.
+    pub every_ns: u64,
+    /// Mean CPU time after each.
+    pub burst_ns: u64,
 }
 
 /// Which half of the matrix a cell is in.
@@ -142,23 +153,31 @@ impl Cell {
     /// that reads the workload, starts the others and then sleeps: its load, which fades over some 100 ms, takes part
     /// in its group's shares, so it is modelled too. And the threads of a program meet at a gate, asleep, before its
     /// time begins: that is the first phase, the program the last.
-    pub fn scenario(&self, kernel: &Kernel) -> String {
+    pub fn scenario(&self, setting: &Setting) -> String {
         let first_thread = |of: &str| {
             format!(
                 "[[tenant]]\nname = \"{of}'s first thread\"\nsession = \"{of}\"\nbackground = true\n[tenant.program]\n\
                  kind = \"interference\"\npattern = \"periodic\"\nbusy = \"{FIRST_THREAD}\"\ndemand = 0.00001\n\n"
             )
         };
+        let background: String = setting.background.iter().enumerate().map(|(i, r)| {
+            format!(
+                "[[tenant]]\nname = \"background {i}\"\n[tenant.program]\nkind = \"interference\"\npattern = \"periodic\"\n\
+                 busy = \"{}ns\"\ndemand = {:?}\n\n",
+                r.burst_ns,
+                r.burst_ns as f64 / r.every_ns as f64
+            )
+        }).collect();
         format!(
             "schema = \"corun.scenario/1\"\nname = \"{}\"\nmachine = \"host\"\n\n\
              [scheduler]\ngroups = {}\nnewidle-ratio = {}\n\n\
              [[tenant]]\nname = \"interferer\"\nsession = \"interferer\"\n[tenant.program]\n{}\n\
              [[tenant]]\nname = \"subject\"\nsession = \"subject\"\n[tenant.program]\nkind = \"command\"\nargv = [\"corun\"]\n\
              [[tenant.program.model]]\nthreads = {}\nsync = \"none\"\ngrain = \"{GETTING_READY}\"\niterations = 1\n\
-             [[tenant.program.model]]\n{}\n{}{}",
+             [[tenant.program.model]]\n{}\n{}{}{background}",
             self.name,
-            kernel.grouped,
-            kernel.newidle_ratio,
+            setting.grouped,
+            setting.newidle_ratio,
             self.interferer.program(1),
             self.subject.threads,
             self.subject.rhythm(),

@@ -12,6 +12,7 @@
 //! | [`study`], [`cell`] | the study file, and the cells of its matrix with their workload texts |
 //! | [`session`] | a child process in a session of its own |
 //! | [`live`], [`modelled`] | a cell's runs on either host |
+//! | [`fit`] | the one number that is fitted, on one half of the cells |
 //! | [`outcome`] | the result as it is written and read back (`corun.validate/1`) |
 //! | [`verdict`] | errors, per cell and overall |
 //! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
@@ -20,6 +21,7 @@
 pub mod bars;
 pub mod cell;
 pub mod figure;
+pub mod fit;
 pub mod live;
 pub mod modelled;
 pub mod outcome;

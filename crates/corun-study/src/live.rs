@@ -15,7 +15,7 @@
 //! hypervisor that does not tell of what it takes is not noticed except by the solo runs around; the probe costs
 //! some 0.3 µs per context switch, in solo and co-runs alike.
 
-use crate::cell::{fnv1a, Cell, Subject};
+use crate::cell::{fnv1a, Cell, Recurrent, Subject};
 use crate::outcome::{Live, LiveRun, Shares};
 use crate::session::Session;
 use crate::study::Study;
@@ -44,6 +44,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// study's own runs beside a program: a task that wakes up for a moment makes the scheduler choose anew.
 const POLL: Duration = Duration::from_millis(20);
 
+/// How long the machine is watched for its background.
+const BACKGROUND_NS: u64 = 5_000_000_000;
+/// Wake-ups in that time that make a task part of it.
+const BACKGROUND_WAKEUPS: u64 = 5;
+/// The longest mean burst of such a task.
+const BRIEF_NS: u64 = 2_000_000;
+/// Tasks of the background that are modelled, the most frequent first.
+const MOST_BACKGROUND: usize = 16;
+
 /// The live runs cannot go on.
 #[derive(Debug, Error)]
 pub enum LiveError {
@@ -71,6 +80,32 @@ pub enum LiveError {
 /// The pace of this machine: the fastest of several calibrations.
 pub fn pace() -> u64 {
     (0..5).map(|_| Calibration::measure(&mut Kernel::registers()).loops_per_ms).max().expect("five were made")
+}
+
+/// What wakes up again and again on a machine on which nothing is run, from [`BACKGROUND_NS`] of watching. Only what is
+/// brief counts: who computes for long is no background, and makes runs not count.
+///
+/// # Errors
+/// [`LiveError`] when the machine can no longer be watched.
+pub fn background(watcher: &mut Watcher) -> Result<Vec<Recurrent>, LiveError> {
+    watcher.observe()?;
+    watcher.advance(BACKGROUND_NS)?;
+    let seen = watcher.observe()?;
+    let own = seen.tasks.iter().find(|t| t.id == TaskId(std::process::id())).map(|t| t.tenant);
+    let mut all: Vec<Recurrent> = seen
+        .tasks
+        .iter()
+        .filter(|t| Some(t.tenant) != own)
+        .filter_map(|t| {
+            let wakeups = t.account.events.wakeups.filter(|&n| n >= BACKGROUND_WAKEUPS)?;
+            let burst_ns = t.account.ledger.on_cpu_ns() / wakeups;
+            let every_ns = seen.window_ns() / wakeups;
+            (1..=BRIEF_NS).contains(&burst_ns).then_some(Recurrent { every_ns, burst_ns })
+        })
+        .collect();
+    all.sort_by_key(|r| (r.every_ns, r.burst_ns));
+    all.truncate(MOST_BACKGROUND);
+    Ok(all)
 }
 
 /// What the study needs of a report of `corun load`.

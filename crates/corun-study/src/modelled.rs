@@ -1,11 +1,11 @@
-//! A study's runs on the modelled machine: the same two workloads, the interferer first, each in a session of its
-//! own, on the model of this machine.
+//! A study's runs on the modelled machine: the same two workloads, each process in a session of its own, on the model
+//! of this machine, beside the background that was measured on it.
 //!
 //! Every repetition is run several times, with the random lengths of the live repetition of that number and with
-//! other phases: of the tick, of the interferer, and of the moment at which the program starts. Live these are
-//! chance; the model draws them, so the same study gives the same result. Solo runs are made likewise.
+//! other phases: of the tick, of the interferer, of the background, and of the moment at which the program starts. Live
+//! these are chance; the model draws them, so the same study gives the same result. Solo runs are made likewise.
 
-use crate::cell::{fnv1a, Cell, Kernel};
+use crate::cell::{fnv1a, Cell, Setting};
 use crate::outcome::{Modelled, Shares};
 use crate::study::Study;
 use crate::verdict::median;
@@ -13,14 +13,10 @@ use corun_model::workload::draw;
 use corun_model::{Host, TenantId, Trace};
 use corun_sim::engine::{Engine, Fault};
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Files, Scenario};
+use corun_sim::scenario::{Cast, Files, Scenario, TenantSpec};
 use rayon::prelude::*;
 use thiserror::Error;
 
-const INTERFERER: usize = 0;
-const SUBJECT: usize = 1;
-/// Behind the programs, in the same order, come the first threads of their processes.
-const FIRST_THREADS: usize = 2;
 /// How long after its first thread a process has its others.
 const OTHERS_AFTER_NS: u64 = 2_200_000;
 
@@ -62,6 +58,22 @@ impl Files for Here<'_> {
     }
 }
 
+/// A cell ready to be run.
+struct Stage<'a> {
+    study: &'a Study,
+    cell: &'a Cell,
+    setting: &'a Setting,
+    scenario: Scenario,
+}
+
+/// Which run of a cell.
+#[derive(Clone, Copy)]
+struct Take {
+    seed: u64,
+    phase: u64,
+    alone: bool,
+}
+
 /// One run of the model.
 struct Run {
     wall_ns: u64,
@@ -69,7 +81,7 @@ struct Run {
     interferer_demand: f64,
 }
 
-/// Runs every cell on `machine`, on all CPUs of the real one. `done` is called once per cell, from any thread.
+/// Runs every cell on `machine`, on all CPUs of the real one; `done` is called once per cell, from any thread.
 ///
 /// # Errors
 /// [`ModelError`]; of several, that of the first cell.
@@ -77,41 +89,15 @@ pub fn run(
     study: &Study,
     cells: &[Cell],
     machine: &MachineModel,
-    kernel: &Kernel,
+    setting: &Setting,
     done: &(dyn Fn() + Sync),
 ) -> Result<Vec<Modelled>, ModelError> {
     let of = |cell: &Cell| {
-        let modelled = cell_on(study, cell, machine, kernel);
+        let modelled = Stage::new(study, cell, machine, setting)?.modelled();
         done();
         modelled
     };
     cells.par_iter().map(of).collect()
-}
-
-fn cell_on(
-    study: &Study,
-    cell: &Cell,
-    machine: &MachineModel,
-    kernel: &Kernel,
-) -> Result<Modelled, ModelError> {
-    let scenario = parse(cell, machine, kernel)?;
-    let (mut solos, mut runs) = (Vec::new(), Vec::new());
-    for seed in 1..=u64::from(study.repetitions) {
-        for phase in 0..u64::from(study.phases) {
-            solos.push(one(study, cell, &scenario, seed, phase, true)?);
-            runs.push(one(study, cell, &scenario, seed, phase, false)?);
-        }
-    }
-    let of = |runs: &[Run], f: fn(&Run) -> f64| runs.iter().map(f).collect::<Vec<_>>();
-    let solo_ns = median(&of(&solos, |r| r.wall_ns as f64)).expect("a run was made");
-    let slowdowns: Vec<f64> = of(&runs, |r| r.wall_ns as f64).iter().map(|w| w / solo_ns).collect();
-    Ok(Modelled {
-        solo_ns: solo_ns.round() as u64,
-        slowdown: median(&slowdowns).expect("a run was made"),
-        slowdowns,
-        ledger: Shares::mean(&runs.iter().map(|r| r.ledger).collect::<Vec<_>>()).expect("a run was made"),
-        interferer_demand: of(&runs, |r| r.interferer_demand).iter().sum::<f64>() / runs.len() as f64,
-    })
 }
 
 /// Who runs where in one run of a cell (seed 1), of at most `limit` events: to look into.
@@ -122,86 +108,114 @@ pub fn trace(
     study: &Study,
     cell: &Cell,
     machine: &MachineModel,
-    kernel: &Kernel,
+    setting: &Setting,
     phase: u64,
     limit: usize,
 ) -> Result<Trace, ModelError> {
-    let scenario = parse(cell, machine, kernel)?;
-    let (mut engine, _) = start(study, cell, &scenario, 1, phase, Cast::All, limit)?;
-    engine.run_to_end(scenario.horizon_ns).map_err(|e| scenario_error(cell, e.to_string()))?;
+    let stage = Stage::new(study, cell, machine, setting)?;
+    let take = Take { seed: 1, phase, alone: false };
+    let (mut engine, _) = stage.engine(take, limit)?;
+    engine.run_to_end(stage.scenario.horizon_ns).map_err(|f| stage.fault(take, f))?;
     Ok(engine.trace().cloned().unwrap_or_default())
 }
 
-fn one(
-    study: &Study,
-    cell: &Cell,
-    scenario: &Scenario,
-    seed: u64,
-    phase: u64,
-    alone: bool,
-) -> Result<Run, ModelError> {
-    let bad = |what: String| scenario_error(cell, what);
-    let fault = |fault: Fault| match fault {
-        Fault::Scenario(what) => bad(what),
-        bug => ModelError::Bug { cell: cell.name.clone(), seed, phase, what: bug.to_string() },
-    };
-    let (cast, subject) = if alone { (Cast::Solo(SUBJECT), 0) } else { (Cast::All, SUBJECT) };
-    let (mut engine, begin_ns) = start(study, cell, scenario, seed, phase, cast, 0)?;
-    if !alone {
+impl<'a> Stage<'a> {
+    fn new(
+        study: &'a Study,
+        cell: &'a Cell,
+        machine: &MachineModel,
+        setting: &'a Setting,
+    ) -> Result<Stage<'a>, ModelError> {
+        let scenario = Scenario::parse("cell", &cell.scenario(setting), &Here(machine))
+            .map_err(|e| ModelError::Scenario { cell: cell.name.clone(), what: e.to_string() })?;
+        Ok(Stage { study, cell, setting, scenario })
+    }
+
+    /// All takes of the cell.
+    fn modelled(&self) -> Result<Modelled, ModelError> {
+        let (mut solos, mut runs) = (Vec::new(), Vec::new());
+        for seed in 1..=u64::from(self.study.repetitions) {
+            for phase in 0..u64::from(self.study.phases) {
+                solos.push(self.run(Take { seed, phase, alone: true })?);
+                runs.push(self.run(Take { seed, phase, alone: false })?);
+            }
+        }
+        let of = |runs: &[Run], f: fn(&Run) -> f64| runs.iter().map(f).collect::<Vec<_>>();
+        let solo_ns = median(&of(&solos, |r| r.wall_ns as f64)).expect("a run was made");
+        let slowdowns: Vec<f64> = of(&runs, |r| r.wall_ns as f64).iter().map(|w| w / solo_ns).collect();
+        Ok(Modelled {
+            solo_ns: solo_ns.round() as u64,
+            slowdown: median(&slowdowns).expect("a run was made"),
+            slowdowns,
+            ledger: Shares::mean(&runs.iter().map(|r| r.ledger).collect::<Vec<_>>()).expect("a run was made"),
+            interferer_demand: of(&runs, |r| r.interferer_demand).iter().sum::<f64>() / runs.len() as f64,
+        })
+    }
+
+    fn run(&self, take: Take) -> Result<Run, ModelError> {
+        let fault = |f: Fault| self.fault(take, f);
+        let bad = |what: &str| self.bad(what.to_owned());
+        let (mut engine, begin_ns) = self.engine(take, 0)?;
+        // What came before the program does not belong to its window.
         engine.run_until(begin_ns).map_err(fault)?;
         engine.observe();
+        if !engine.run_to_end(self.scenario.horizon_ns).map_err(fault)? {
+            return Err(bad("it has not ended at the horizon"));
+        }
+        let seen = Host::observe(&mut engine).map_err(|e| self.bad(e.to_string()))?;
+        let progress = engine.progress();
+        let ledger_of = |name: &str| {
+            let tenant = progress.iter().position(|p| p.name == name)?;
+            let id = TenantId(tenant as u32);
+            seen.by_tenant.iter().find(|t| t.id == id).map(|t| t.account.ledger)
+        };
+        let subject = ledger_of("subject").ok_or_else(|| bad("its program did not run"))?;
+        let parts = subject.parts();
+        let shares = Shares::of(parts.compute_ns, parts.spin_ns.unwrap_or(0), parts.block_ns, parts.steal_ns);
+        let ended = progress.iter().find(|p| p.name == "subject").and_then(|p| p.completions.first());
+        let ended = ended.ok_or_else(|| bad("its program did not end"))?;
+        let interferer_ns = ledger_of("interferer").map_or(0, |l| l.on_cpu_ns());
+        Ok(Run {
+            wall_ns: ended.end_ns - ended.last_phase_ns,
+            ledger: shares.ok_or_else(|| bad("its program did not run"))?,
+            interferer_demand: interferer_ns as f64 / seen.window_ns().max(1) as f64,
+        })
     }
-    let ended = engine.run_to_end(scenario.horizon_ns).map_err(fault)?;
-    if !ended {
-        return Err(bad("it has not ended at the horizon".into()));
+
+    /// The machine before its first event, and when the program's process starts.
+    fn engine(&self, take: Take, trace_limit: usize) -> Result<(Engine, u64), ModelError> {
+        let name = fnv1a(self.cell.name.as_bytes());
+        let draw = |index: u64, below: u64| draw::bits(take.phase, name, index) % below.max(1);
+        let mut scenario = self.scenario.clone();
+        let tick_ns = scenario.scheduler.tick.map_or(scenario.machine.tick_ns, |t| t.0);
+        let first_ns = draw(0, tick_ns);
+        let begin_ns = first_ns + self.study.lead + draw(1, self.study.spread);
+        let mut start = |tenant: &mut TenantSpec| {
+            let process_ns = if tenant.name.starts_with("subject") { begin_ns } else { first_ns };
+            tenant.start_ns =
+                match tenant.name.strip_prefix("background ").and_then(|i| i.parse::<usize>().ok()) {
+                    Some(i) => draw(2 + i as u64, self.setting.background[i].every_ns),
+                    None if tenant.name.ends_with("first thread") => process_ns,
+                    None => process_ns + OTHERS_AFTER_NS,
+                };
+        };
+        scenario.tenants.retain(|t| !take.alone || !t.name.starts_with("interferer"));
+        scenario.tenants.iter_mut().for_each(&mut start);
+        let engine = scenario.engine(take.seed, Cast::All, trace_limit);
+        Ok((engine.map_err(|e| self.bad(e.to_string()))?, begin_ns))
     }
-    let seen = Host::observe(&mut engine).map_err(|e| bad(e.to_string()))?;
-    let progress = engine.progress();
-    let run = progress[subject].completions.first().ok_or_else(|| bad("its program did not end".into()))?;
-    let of = |tenant: usize| seen.by_tenant.iter().find(|t| t.id == TenantId(tenant as u32));
-    let ledger = of(subject).map(|t| *t.account.ledger.parts()).unwrap_or_default();
-    let shares = Shares::of(ledger.compute_ns, ledger.spin_ns.unwrap_or(0), ledger.block_ns, ledger.steal_ns);
-    let interferer_ns = if alone { 0 } else { of(INTERFERER).map_or(0, |t| t.account.ledger.on_cpu_ns()) };
-    Ok(Run {
-        wall_ns: run.end_ns - run.last_phase_ns,
-        ledger: shares.ok_or_else(|| bad("its program did not run".into()))?,
-        interferer_demand: interferer_ns as f64 / seen.window_ns().max(1) as f64,
-    })
-}
 
-/// The machine before its first event, and when the program will start at the earliest.
-fn start(
-    study: &Study,
-    cell: &Cell,
-    scenario: &Scenario,
-    seed: u64,
-    phase: u64,
-    cast: Cast,
-    trace_limit: usize,
-) -> Result<(Engine, u64), ModelError> {
-    let draw = |index: u64, below: u64| draw::bits(phase, fnv1a(cell.name.as_bytes()), index) % below.max(1);
-    let mut scenario = scenario.clone();
-    let first_ns = draw(0, machine_tick_ns(&scenario));
-    let begin_ns = first_ns + study.lead + draw(1, study.spread);
-    for (process, start_ns) in [(INTERFERER, first_ns), (SUBJECT, begin_ns)] {
-        scenario.tenants[process].start_ns = start_ns + OTHERS_AFTER_NS;
-        scenario.tenants[process + FIRST_THREADS].start_ns = start_ns;
+    fn bad(&self, what: String) -> ModelError {
+        ModelError::Scenario { cell: self.cell.name.clone(), what }
     }
-    let engine = scenario.engine(seed, cast, trace_limit).map_err(|e| scenario_error(cell, e.to_string()))?;
-    Ok((engine, begin_ns))
-}
 
-fn parse(cell: &Cell, machine: &MachineModel, kernel: &Kernel) -> Result<Scenario, ModelError> {
-    Scenario::parse("cell", &cell.scenario(kernel), &Here(machine))
-        .map_err(|e| scenario_error(cell, e.to_string()))
-}
-
-fn scenario_error(cell: &Cell, what: String) -> ModelError {
-    ModelError::Scenario { cell: cell.name.clone(), what }
-}
-
-fn machine_tick_ns(scenario: &Scenario) -> u64 {
-    scenario.scheduler.tick.map_or(scenario.machine.tick_ns, |t| t.0)
+    fn fault(&self, take: Take, fault: Fault) -> ModelError {
+        let Take { seed, phase, .. } = take;
+        match fault {
+            Fault::Scenario(what) => self.bad(what),
+            bug => ModelError::Bug { cell: self.cell.name.clone(), seed, phase, what: bug.to_string() },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -219,8 +233,14 @@ mod tests {
         let study = study();
         let machine = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
         let cells: Vec<Cell> = study.cells().into_iter().filter(|c| c.matches(filter)).collect();
-        let modelled =
-            run(&study, &cells, &machine, &Kernel { grouped: true, newidle_ratio: 512 }, &|| ()).unwrap();
+        let modelled = run(
+            &study,
+            &cells,
+            &machine,
+            &Setting { grouped: true, newidle_ratio: 512, background: Vec::new() },
+            &|| (),
+        )
+        .unwrap();
         cells.into_iter().zip(modelled).collect()
     }
 

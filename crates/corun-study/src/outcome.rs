@@ -2,7 +2,8 @@
 //!
 //! Times are integers in nanoseconds, shares are of task time unless said otherwise. What was not measured is null.
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Setting};
+use crate::fit::Tried;
 use crate::verdict::Summary;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub struct Outcome {
     pub part: String,
     /// Where.
     pub machine: MachineNote,
+    /// What the model's one fitted number was chosen from.
+    pub fitted: Vec<Tried>,
     /// The cells.
     pub cells: Vec<CellOutcome>,
     /// Errors overall.
@@ -43,8 +46,8 @@ pub struct MachineNote {
     pub kernel: String,
     /// Whether it is a virtual machine.
     pub is_virtual: bool,
-    /// Whether each session is a scheduling group of its own (autogroup).
-    pub grouped: bool,
+    /// What the model is told of it beside its shape.
+    pub setting: Setting,
     /// How the ledgers were measured: `ebpf` or `schedstat`.
     pub source: Option<String>,
     /// Loops that are a millisecond of work; the same for all runs.

@@ -39,7 +39,11 @@ fn readme(outcome: &Outcome, command: &str) -> String {
     out += &quoted("virtual machine", if m.is_virtual { "yes" } else { "no" });
     out += &quoted(
         "fair shares",
-        if m.grouped { "autogroup: each session is one group" } else { "no groups: all tasks share alike" },
+        if m.setting.grouped {
+            "autogroup: each session is one group"
+        } else {
+            "no groups: all tasks share alike"
+        },
     );
     out += &quoted("ledgers by", m.source.as_deref().unwrap_or("not run live"));
     if let Some(pace) = m.loops_per_ms {
@@ -126,11 +130,12 @@ mod tests {
                 processor: "p".into(),
                 kernel: "k".into(),
                 is_virtual: true,
-                grouped: true,
+                setting: crate::cell::Setting::default(),
                 source: None,
                 loops_per_ms: None,
                 assumed: vec![],
             },
+            fitted: Vec::new(),
             summary: summaries(&cells),
             cells,
         }

@@ -1,6 +1,7 @@
 //! A study's result in words and tables, for a terminal or as Markdown.
 
 use crate::cell::Half;
+use crate::fit;
 use crate::outcome::{CellOutcome, Outcome, CATEGORIES};
 use crate::verdict::{CategoryError, Summary};
 use corun_report::table::Table;
@@ -106,6 +107,14 @@ pub fn verdict(outcome: &Outcome, fit_only: bool) -> String {
             p90 * 100.0,
             TARGETS.1 * 100.0,
             met(p90, TARGETS.1)
+        );
+    }
+    if let Some(ratio) = fit::best(&outcome.fitted) {
+        let tried: Vec<String> =
+            outcome.fitted.iter().map(|t| format!("{}: {:.1} %", t.newidle_ratio, t.error * 100.0)).collect();
+        out += &format!(
+            "Fitted on the fit half: a newly idle CPU looks for a task {ratio} times in 1024 (mean error with {}).\n",
+            tried.join(", ")
         );
     }
     let live = || outcome.cells.iter().filter_map(|c| c.live.as_ref());

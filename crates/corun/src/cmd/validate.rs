@@ -10,10 +10,10 @@ use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::progress::Progress;
 use corun_sim::machine_file::{MachineModel, Measured};
-use corun_study::cell::{Cell, Half, Kernel};
+use corun_study::cell::{Cell, Half, Setting};
 use corun_study::outcome::{self, CellOutcome, Live, MachineNote, Outcome};
 use corun_study::study::{Study, VALIDATE};
-use corun_study::{live, modelled, record, text, verdict};
+use corun_study::{fit, live, modelled, record, text, verdict};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -55,9 +55,6 @@ pub struct Args {
     /// Keep the run in this folder: tables, cells, machine, figure
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// temp
-    #[arg(long, default_value_t = 90)]
-    newidle: u32,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -83,20 +80,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => run_live(&args, &study, &cells, &root, &model)?,
     };
     note.assumed = model.assumed.iter().map(|&a| a.to_owned()).collect();
-    let models = match args.live_only {
-        true => vec![None; cells.len()],
-        false => {
-            let progress = Progress::count("modelling", cells.len() as u64, args.quiet);
-            let all = modelled::run(
-                &study,
-                &cells,
-                &model,
-                &Kernel { grouped: note.grouped, newidle_ratio: args.newidle },
-                &|| progress.step(),
-            )?;
-            all.into_iter().map(Some).collect()
-        }
-    };
+    let mut fitted = Vec::new();
+    let mut models = vec![None; cells.len()];
+    if !args.live_only {
+        fitted = fit(&args, &study, &cells, &lives, &model, &note.setting)?;
+        note.setting.newidle_ratio = fit::best(&fitted).unwrap_or(note.setting.newidle_ratio);
+        let progress = Progress::count("modelling", cells.len() as u64, args.quiet);
+        let all = modelled::run(&study, &cells, &model, &note.setting, &|| progress.step())?;
+        models = all.into_iter().map(Some).collect();
+    }
     let cells: Vec<CellOutcome> = cells
         .into_iter()
         .zip(lives)
@@ -110,6 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         study: study.name.clone(),
         part: part(&args),
         machine: note,
+        fitted,
         summary: verdict::summaries(&cells),
         cells,
     };
@@ -162,6 +155,26 @@ fn part(args: &Args) -> String {
     format!("{whole}{filter}{}", if args.fit_only { ", fit half" } else { "" })
 }
 
+/// Tries the values of the number that is fitted, on the cells of the fit half that were run live.
+fn fit(
+    args: &Args,
+    study: &Study,
+    cells: &[Cell],
+    lives: &[Option<Live>],
+    model: &MachineModel,
+    setting: &Setting,
+) -> anyhow::Result<Vec<fit::Tried>> {
+    let slowdown = |live: &Option<Live>| live.as_ref().and_then(Live::slowdown);
+    let known: Vec<(Cell, f64)> = cells
+        .iter()
+        .zip(lives)
+        .filter_map(|(cell, live)| Some((cell.clone(), slowdown(live)?)))
+        .filter(|(cell, _)| cell.half == Half::Fit)
+        .collect();
+    let progress = Progress::count("fitting", (known.len() * fit::RATIOS.len()) as u64, args.quiet);
+    Ok(fit::newidle_ratio(study, &known, model, setting, &|| progress.step())?)
+}
+
 type LiveResults = (Vec<Option<Live>>, MachineNote, Option<String>);
 
 fn run_live(
@@ -174,13 +187,15 @@ fn run_live(
     let date = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
     let loops_per_ms = live::pace();
     let (mut watcher, _) = Watcher::start(root, LiveOptions::new(Subject::All), None)?;
+    let setting =
+        Setting { grouped: autogroup(root), newidle_ratio: 512, background: live::background(&mut watcher)? };
     let note = MachineNote {
         shape: describe(&model.machine),
         cpus: model.machine.cpu_count() as u64,
         processor: processor(root),
         kernel: root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
         is_virtual: cpustat::is_virtual(root),
-        grouped: autogroup(root),
+        setting,
         source: Some(match watcher.source() {
             Source::Ebpf => "ebpf".into(),
             Source::Schedstat => "schedstat".into(),
