@@ -18,6 +18,7 @@
 //! | [`culprit`] | who held the CPU while a task waited; refuses to exist unless it sums |
 //! | [`events`] | yields, preemptions, wake-ups, migrations by distance |
 //! | [`counters`] | hardware events of a task; absent is not zero |
+//! | [`spin`] | what a spin detector found: a time with its interval |
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
 //! | [`observation`] | what a host saw in one window |
 //! | [`recording`] | consecutive windows, summed and as a timeline |
@@ -41,6 +42,7 @@ pub mod machine;
 pub mod observation;
 pub mod policy;
 pub mod recording;
+pub mod spin;
 pub mod tenant;
 pub mod trace;
 pub mod workload;
@@ -56,5 +58,6 @@ pub use machine::{CpuId, Distance, Machine};
 pub use observation::Observation;
 pub use policy::{Decision, Policy};
 pub use recording::Recording;
+pub use spin::{SpinEstimate, SpinMethod};
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};
 pub use trace::Trace;

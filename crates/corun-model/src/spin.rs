@@ -1,0 +1,128 @@
+//! What a spin detector found: how much of a task's time on a CPU was only waiting. All detectors answer alike.
+//!
+//! A task spins while it runs but only asks, again and again, whether a lock, barrier or queue has changed (PACT'16
+//! §2.1). The kernel shows it as running; a detector splits that time. Whichever detector it was, the answer is a time
+//! with an interval, so that a reader can tell little spinning from little knowledge.
+
+use crate::observation::{Account, Observation};
+use crate::tenant::{TaskId, TenantId};
+use std::collections::BTreeMap;
+
+/// How spinning was told from useful work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpinMethod {
+    /// Branches per instruction and misprediction rate against sibling tasks (PACT'16 §2.1).
+    Counters,
+    /// Samples of the user's instruction pointer that stay in a loop which makes no progress.
+    Samples,
+    /// Exits of a virtual CPU at PAUSE instructions.
+    PauseExits,
+    /// The program, or the modelled machine, says so itself.
+    Told,
+}
+
+impl SpinMethod {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            SpinMethod::Counters => "counters",
+            SpinMethod::Samples => "samples",
+            SpinMethod::PauseExits => "pause_exits",
+            SpinMethod::Told => "told",
+        }
+    }
+}
+
+/// Spin time of one task in one window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpinEstimate {
+    /// The part of the time on a CPU that was observed at all, in nanoseconds; the rest is judged like it.
+    pub observed_ns: u64,
+    /// Best estimate, in nanoseconds of time on a CPU.
+    pub spin_ns: u64,
+    /// Lower end of the 95 % interval.
+    pub low_ns: u64,
+    /// Upper end of the 95 % interval.
+    pub high_ns: u64,
+    /// How it was found.
+    pub method: SpinMethod,
+}
+
+impl Observation {
+    /// Splits the time on a CPU of every task that has an estimate into compute and spin, and sums tenants anew. A
+    /// tenant of which any running task was not judged has no spin time of its own: an unknown is not a zero. The
+    /// estimate is clamped to what the task was on a CPU.
+    pub fn split_spin(&mut self, found: &BTreeMap<TaskId, SpinEstimate>) {
+        for task in &mut self.tasks {
+            if let Some(estimate) = found.get(&task.id) {
+                task.account.ledger = task.account.ledger.with_spin(estimate.spin_ns);
+            }
+        }
+        let mut judged: BTreeMap<TenantId, Option<u64>> = BTreeMap::new();
+        let mut listed_ns: BTreeMap<TenantId, u64> = BTreeMap::new();
+        for task in &self.tasks {
+            let ledger = &task.account.ledger;
+            if ledger.on_cpu_ns() == 0 {
+                continue;
+            }
+            let sum = judged.entry(task.tenant).or_insert(Some(0));
+            *sum = (*sum).and_then(|s| ledger.parts().spin_ns.map(|x| s + x));
+            *listed_ns.entry(task.tenant).or_default() += ledger.on_cpu_ns();
+        }
+        for tenant in &mut self.by_tenant {
+            let Account { ledger, .. } = &mut tenant.account;
+            let all_listed = listed_ns.get(&tenant.id) == Some(&ledger.on_cpu_ns());
+            if let (Some(Some(spin_ns)), true) = (judged.get(&tenant.id), all_listed) {
+                *ledger = ledger.with_spin(*spin_ns);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Ledger, Parts};
+    use crate::observation::{TaskObservation, TenantObservation};
+
+    fn window() -> Observation {
+        let task = |id: u32, compute_ns: u64| {
+            let ledger = Ledger::new(Parts { compute_ns, ..Parts::default() }, compute_ns).unwrap();
+            TaskObservation {
+                id: TaskId(id),
+                name: "t".into(),
+                tenant: TenantId(0),
+                born_ns: 0,
+                alive: true,
+                last_cpu: None,
+                account: Account { ledger, ..Account::default() },
+            }
+        };
+        let tasks = vec![task(1, 100), task(2, 60)];
+        let account = tasks.iter().fold(Account::default(), |a, t| a.plus(&t.account));
+        let by_tenant = vec![TenantObservation { id: TenantId(0), tasks: 2, account }];
+        Observation { tasks, by_tenant, end_ns: 100, ..Observation::default() }
+    }
+
+    fn estimate(spin_ns: u64) -> SpinEstimate {
+        let method = SpinMethod::Samples;
+        SpinEstimate { observed_ns: spin_ns, spin_ns, low_ns: spin_ns, high_ns: spin_ns, method }
+    }
+
+    #[test]
+    fn spin_is_taken_from_compute_and_time_stays_conserved() {
+        let mut seen = window();
+        seen.split_spin(&BTreeMap::from([(TaskId(1), estimate(30)), (TaskId(2), estimate(90))]));
+        let parts = seen.by_tenant[0].account.ledger.parts();
+        assert_eq!((parts.compute_ns, parts.spin_ns), (70, Some(90)), "clamped to the 60 ns that task 2 ran");
+        assert_eq!(seen.by_tenant[0].account.ledger.total_ns(), 160);
+    }
+
+    #[test]
+    fn a_tenant_with_a_task_that_was_not_judged_has_unknown_spin_not_zero() {
+        let mut seen = window();
+        seen.split_spin(&BTreeMap::from([(TaskId(1), estimate(30))]));
+        assert_eq!(seen.tasks[0].account.ledger.parts().spin_ns, Some(30));
+        assert_eq!(seen.by_tenant[0].account.ledger.parts().spin_ns, None);
+    }
+}
