@@ -14,10 +14,12 @@
 //! | [`schedstat_host`] | the live host without privileges: the ledger from `schedstat` |
 //! | [`probe`] | the live host through eBPF |
 //! | [`watcher`] | one or the other, whichever can be had |
+//! | [`backend`] | what carries the five knobs out: the trait that the stock and the sched_ext backend implement |
 //! | [`doctor`] | what can be seen and done here, and why not |
 //! | [`launch`] | a command held before its first instruction until a watcher is armed |
 //! | [`interrupt`] | Ctrl-C noted, so that a verb can print what it has |
 
+pub mod backend;
 pub mod cgroup;
 pub mod clock;
 pub mod cpulist;
