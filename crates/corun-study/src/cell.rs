@@ -154,42 +154,50 @@ impl Cell {
     /// in its group's shares, so it is modelled too. And the threads of a program meet at a gate, asleep, before its
     /// time begins: that is the first phase, the program the last.
     pub fn scenario(&self, setting: &Setting) -> String {
-        let first_thread = |of: &str| {
-            format!(
-                "[[tenant]]\nname = \"{of}'s first thread\"\nsession = \"{of}\"\nbackground = true\n[tenant.program]\n\
-                 kind = \"interference\"\npattern = \"periodic\"\nbusy = \"{FIRST_THREAD}\"\ndemand = 0.00001\n\n"
-            )
-        };
-        let background: String = setting.background.iter().enumerate().map(|(i, r)| {
-            format!(
-                "[[tenant]]\nname = \"background {i}\"\n[tenant.program]\nkind = \"interference\"\npattern = \"periodic\"\n\
-                 busy = \"{}ns\"\ndemand = {:?}\n\n",
-                r.burst_ns,
-                r.burst_ns as f64 / r.every_ns as f64
-            )
-        }).collect();
-        format!(
-            "schema = \"corun.scenario/1\"\nname = \"{}\"\nmachine = \"host\"\n\n\
-             [scheduler]\ngroups = {}\nnewidle-ratio = {}\n\n\
-             [[tenant]]\nname = \"interferer\"\nsession = \"interferer\"\n[tenant.program]\n{}\n\
-             [[tenant]]\nname = \"subject\"\nsession = \"subject\"\n[tenant.program]\nkind = \"command\"\nargv = [\"corun\"]\n\
-             [[tenant.program.model]]\nthreads = {}\nsync = \"none\"\ngrain = \"{GETTING_READY}\"\niterations = 1\n\
-             [[tenant.program.model]]\n{}\n{}{}{background}",
-            self.name,
-            setting.grouped,
-            setting.newidle_ratio,
-            self.interferer.program(1),
-            self.subject.threads,
-            self.subject.rhythm(),
-            first_thread("interferer"),
-            first_thread("subject")
-        )
+        let gate = format!(
+            "[[tenant.program.model]]\nthreads = {}\nsync = \"none\"\ngrain = \"{GETTING_READY}\"\niterations = 1\n",
+            self.subject.threads
+        );
+        let phases = format!("{gate}[[tenant.program.model]]\n{}", self.subject.rhythm());
+        scenario(&self.name, setting, &self.interferer, &phases) + &first_thread("subject")
     }
 
     /// Whether its name has every one of some words.
     pub fn matches(&self, words: &str) -> bool {
         words.split_whitespace().all(|w| self.name.contains(w))
     }
+}
+
+/// The first thread of a process of `corun load`: it starts the others and sleeps.
+fn first_thread(of: &str) -> String {
+    format!(
+        "[[tenant]]\nname = \"{of}'s first thread\"\nsession = \"{of}\"\nbackground = true\n[tenant.program]\n\
+         kind = \"interference\"\npattern = \"periodic\"\nbusy = \"{FIRST_THREAD}\"\ndemand = 0.00001\n\n"
+    )
+}
+
+/// A scenario on this machine: a program, given as the phases of its model, beside an interferer and the background.
+pub fn scenario(name: &str, setting: &Setting, interferer: &Interferer, phases: &str) -> String {
+    let recurrent = |(i, r): (usize, &Recurrent)| {
+        format!(
+            "[[tenant]]\nname = \"background {i}\"\n[tenant.program]\nkind = \"interference\"\npattern = \"periodic\"\n\
+             busy = \"{}ns\"\ndemand = {:?}\n\n",
+            r.burst_ns,
+            r.burst_ns as f64 / r.every_ns as f64
+        )
+    };
+    let background: String = setting.background.iter().enumerate().map(recurrent).collect();
+    format!(
+        "schema = \"corun.scenario/1\"\nname = \"{name}\"\nmachine = \"host\"\n\n\
+         [scheduler]\ngroups = {}\nnewidle-ratio = {}\n\n\
+         [[tenant]]\nname = \"interferer\"\nsession = \"interferer\"\n[tenant.program]\n{}\n\
+         [[tenant]]\nname = \"subject\"\nsession = \"subject\"\n[tenant.program]\nkind = \"command\"\nargv = [\"corun\"]\n\
+         {phases}\n{}{background}",
+        setting.grouped,
+        setting.newidle_ratio,
+        interferer.program(1),
+        first_thread("interferer"),
+    )
 }
 
 /// FNV-1a, 64 bits: the same on every machine and in every version.

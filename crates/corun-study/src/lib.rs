@@ -12,6 +12,7 @@
 //! | [`study`], [`cell`] | the study file, and the cells of its matrix with their workload texts |
 //! | [`session`] | a child process in a session of its own |
 //! | [`live`], [`modelled`] | a cell's runs on either host |
+//! | [`real`], [`solo_fit`] | real programs, and the workload fitted to what one did alone |
 //! | [`fit`] | the one number that is fitted, on one half of the cells |
 //! | [`outcome`] | the result as it is written and read back (`corun.validate/1`) |
 //! | [`verdict`] | errors, per cell and overall |
@@ -25,8 +26,10 @@ pub mod fit;
 pub mod live;
 pub mod modelled;
 pub mod outcome;
+pub mod real;
 pub mod record;
 pub mod session;
+pub mod solo_fit;
 pub mod study;
 pub mod text;
 pub mod verdict;

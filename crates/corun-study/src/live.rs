@@ -15,9 +15,11 @@
 //! hypervisor that does not tell of what it takes is not noticed except by the solo runs around; the probe costs
 //! some 0.3 µs per context switch, in solo and co-runs alike.
 
-use crate::cell::{fnv1a, Cell, Recurrent, Subject};
+use crate::cell::{fnv1a, Cell, Interferer, Recurrent, Subject};
 use crate::outcome::{Live, LiveRun, Shares};
+use crate::real::{Beside, RealOutcome, RealProgram};
 use crate::session::Session;
+use crate::solo_fit::SoloProfile;
 use crate::study::Study;
 use corun_linux::watcher::{Source, Watcher};
 use corun_load::kernel::Kernel;
@@ -28,7 +30,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -246,11 +248,130 @@ impl<'a> Arm<'a> {
     }
 
     fn co_run(&mut self, cell: &Cell, seed: u64) -> Result<Made, LiveError> {
-        let interferer = self.start("interferer", &cell.interferer.workload(seed), None)?;
-        // Any phase of the interferer is as likely as any other, but not left to chance.
-        let phase = draw::bits(seed, fnv1a(cell.name.as_bytes()), 0) % self.study.spread.max(1);
-        std::thread::sleep(Duration::from_nanos(self.study.lead + phase));
+        let interferer = self.interferer(&cell.interferer, &cell.name, seed)?;
         self.program(&cell.subject.workload(), Some(interferer))
+    }
+
+    /// Starts the interferer of the cell `name` and lets it run for its lead.
+    fn interferer(&self, interferer: &Interferer, name: &str, seed: u64) -> Result<Session, LiveError> {
+        let session = self.start("interferer", &interferer.workload(seed), None)?;
+        // Any phase of the interferer is as likely as any other, but not left to chance.
+        let phase = draw::bits(seed, fnv1a(name.as_bytes()), 0) % self.study.spread.max(1);
+        std::thread::sleep(Duration::from_nanos(self.study.lead + phase));
+        Ok(session)
+    }
+
+    /// How many runs [`Arm::real`] makes of a program if none is rejected.
+    pub fn real_runs(study: &Study) -> u64 {
+        let n = study.interferers().len();
+        1 + u64::from(study.repetitions) * (n + n.div_ceil(GROUP) + 1) as u64
+    }
+
+    /// Runs a real program alone, which is its profile, and then beside every interferer, between solo runs; `done` is
+    /// called after every run. A program that is not here, or never got a quiet moment for its profile, is skipped with
+    /// the reason.
+    ///
+    /// # Errors
+    /// [`LiveError`]; nothing of the study's own is left running.
+    pub fn real(
+        &mut self,
+        program: &RealProgram,
+        done: &mut dyn FnMut(&str),
+    ) -> Result<RealOutcome, LiveError> {
+        if let Err(why) = program.ready(self.folder.path()) {
+            return Ok(RealOutcome::skipped(program.clone(), why));
+        }
+        let mut profile = None;
+        self.until_quiet(|arm| {
+            let (made, seen) = arm.command(program, None)?;
+            profile = seen.and_then(|(seen, tenant)| SoloProfile::of(&seen, tenant, made.wall_ns));
+            Ok(made)
+        })?;
+        done(&program.name);
+        let Some(profile) = profile else {
+            return Ok(RealOutcome::skipped(program.clone(), "its threads could not be seen".into()));
+        };
+        let mut beside: Vec<Beside> = self.study.interferers().into_iter().map(Beside::new).collect();
+        for seed in 1..=u64::from(self.study.repetitions) {
+            let mut before = self.real_solo(program, done)?;
+            for group in beside.chunks_mut(GROUP) {
+                let mut tries = Vec::new();
+                for b in group.iter() {
+                    let name = program.beside(&b.interferer);
+                    tries.push(self.until_quiet(|arm| {
+                        let interferer = arm.interferer(&b.interferer, &name, seed)?;
+                        Ok(arm.command(program, Some(interferer))?.0)
+                    })?);
+                    done(&name);
+                }
+                let after = self.real_solo(program, done)?;
+                let around: Vec<u64> = [before, after].into_iter().flatten().collect();
+                for (b, tried) in group.iter_mut().zip(tries) {
+                    b.live.get_or_insert_default().add(seed, tried, &around);
+                }
+                before = after;
+            }
+        }
+        Ok(RealOutcome {
+            program: program.clone(),
+            profile: Some(profile),
+            skipped: None,
+            fitted: None,
+            beside,
+        })
+    }
+
+    fn real_solo(
+        &mut self,
+        program: &RealProgram,
+        done: &mut dyn FnMut(&str),
+    ) -> Result<Option<u64>, LiveError> {
+        let tried = self.until_quiet(|arm| Ok(arm.command(program, None)?.0))?;
+        done(&program.name);
+        Ok(tried.made.map(|m| m.wall_ns))
+    }
+
+    /// Runs a real program to its end, alone or beside an interferer that runs already, and closes the window around
+    /// it. Returned with the window is the program's tenant in it, if it was seen.
+    fn command(
+        &mut self,
+        program: &RealProgram,
+        interferer: Option<Session>,
+    ) -> Result<(Made, Option<(Observation, TenantId)>), LiveError> {
+        let failed = |how: String| LiveError::Failed { what: format!("`{}`", program.name), how };
+        self.watcher.observe()?;
+        let began = Instant::now();
+        let mut session = Session::start(program.command(self.folder.path()))
+            .map_err(|error| LiveError::Process { what: format!("`{}`", program.name), error })?;
+        let status = self.until_ended(&mut session)?;
+        let wall_ns = began.elapsed().as_nanos() as u64;
+        let seen = self.watcher.observe()?;
+        if !status.success() {
+            return Err(failed(status.to_string()));
+        }
+        let other = interferer.as_ref().map(Session::pid);
+        drop(interferer);
+        let tenant = tenant_of(&seen, session.pid());
+        let workers = tenant.map(|t| SoloProfile::workers(&seen, t)).unwrap_or_default();
+        let ledger: corun_model::Ledger = workers.iter().map(|t| t.account.ledger).sum();
+        let parts = ledger.parts();
+        let shares = Shares::of(parts.compute_ns, 0, parts.block_ns, parts.steal_ns);
+        let made =
+            Made { wall_ns, ledger: shares, cut_off: false, ..Made::around(&seen, session.pid(), other) };
+        Ok((made, tenant.map(|t| (seen, t))))
+    }
+
+    fn until_ended(&mut self, session: &mut Session) -> Result<ExitStatus, LiveError> {
+        let polls = self.watcher.source() == Source::Schedstat;
+        loop {
+            match session.ends_within(polls.then_some(POLL)) {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => self.watcher.advance(0)?,
+                Err(error) => {
+                    return Err(LiveError::Process { what: "a program of the study".into(), error })
+                }
+            }
+        }
     }
 
     fn start(&self, role: &str, workload: &str, limit_ns: Option<u64>) -> Result<Session, LiveError> {
@@ -277,14 +398,7 @@ impl<'a> Arm<'a> {
         let limit_ns = MOST_SLOWDOWN * self.study.programs.work;
         self.watcher.observe()?;
         let mut session = self.start("subject", workload, Some(limit_ns))?;
-        let polls = self.watcher.source() == Source::Schedstat;
-        let status = loop {
-            match session.ends_within(polls.then_some(POLL)) {
-                Ok(Some(status)) => break status,
-                Ok(None) => self.watcher.advance(0)?,
-                Err(e) => return Err(failed(e.to_string())),
-            }
-        };
+        let status = self.until_ended(&mut session)?;
         let seen = self.watcher.observe()?;
         if !status.success() {
             return Err(failed(status.to_string()));
@@ -308,18 +422,34 @@ fn made(seen: &Observation, report: &LoadReport, subject: u32, interferer: Optio
         let parts = ledger.parts();
         Shares::of(parts.compute_ns, parts.spin_ns.unwrap_or(0), parts.block_ns, parts.steal_ns)
     });
-    let tenant_of = |pid: u32| seen.tasks.iter().find(|t| t.id == TaskId(pid)).map(|t| t.tenant);
-    let cpu_ns = |tenant: Option<TenantId>| -> u64 {
-        let of = seen.by_tenant.iter().filter(|t| Some(t.id) == tenant);
-        of.map(|t| t.account.ledger.on_cpu_ns()).sum()
-    };
-    let others = interferer.and_then(tenant_of);
     Made {
         wall_ns: report.wall_ns,
         ledger: ledger.flatten(),
-        interferer_demand: cpu_ns(others) as f64 / seen.window_ns().max(1) as f64,
-        foreign: taken_by_others(seen, cpu_ns(tenant_of(subject)) + cpu_ns(others)),
         cut_off: report.ended != "completed",
+        ..Made::around(seen, subject, interferer)
+    }
+}
+
+fn tenant_of(seen: &Observation, pid: u32) -> Option<TenantId> {
+    seen.tasks.iter().find(|t| t.id == TaskId(pid)).map(|t| t.tenant)
+}
+
+impl Made {
+    /// What the others had in the window around a program: the interferer, and whoever else there was.
+    fn around(seen: &Observation, subject: u32, interferer: Option<u32>) -> Made {
+        let cpu_ns = |tenant: Option<TenantId>| -> u64 {
+            let of = seen.by_tenant.iter().filter(|t| Some(t.id) == tenant);
+            of.map(|t| t.account.ledger.on_cpu_ns()).sum()
+        };
+        let interferer_ns = cpu_ns(interferer.and_then(|pid| tenant_of(seen, pid)));
+        let subject_ns = cpu_ns(tenant_of(seen, subject));
+        Made {
+            wall_ns: seen.window_ns(),
+            ledger: None,
+            interferer_demand: interferer_ns as f64 / seen.window_ns().max(1) as f64,
+            foreign: taken_by_others(seen, subject_ns + interferer_ns),
+            cut_off: false,
+        }
     }
 }
 

@@ -59,26 +59,34 @@ impl Files for Here<'_> {
 }
 
 /// A cell ready to be run.
-struct Stage<'a> {
+pub struct Stage<'a> {
     study: &'a Study,
-    cell: &'a Cell,
+    name: String,
     setting: &'a Setting,
     scenario: Scenario,
 }
 
 /// Which run of a cell.
 #[derive(Clone, Copy)]
-struct Take {
-    seed: u64,
-    phase: u64,
-    alone: bool,
+pub struct Take {
+    /// Seed of the random lengths.
+    pub seed: u64,
+    /// Which phases of tick, interferer and background.
+    pub phase: u64,
+    /// Without the interferer.
+    pub alone: bool,
 }
 
 /// One run of the model.
-struct Run {
-    wall_ns: u64,
-    ledger: Shares,
-    interferer_demand: f64,
+pub struct Run {
+    /// Length of the program, in nanoseconds.
+    pub wall_ns: u64,
+    /// Where its task time went.
+    pub ledger: Shares,
+    /// How often its threads went off the CPU by their own wish.
+    pub yields: u64,
+    /// CPU time that the interferer got, as a share of one CPU.
+    pub interferer_demand: f64,
 }
 
 /// Runs every cell on `machine`, on all CPUs of the real one; `done` is called once per cell, from any thread.
@@ -93,7 +101,7 @@ pub fn run(
     done: &(dyn Fn() + Sync),
 ) -> Result<Vec<Modelled>, ModelError> {
     let of = |cell: &Cell| {
-        let modelled = Stage::new(study, cell, machine, setting)?.modelled();
+        let modelled = Stage::of_cell(study, cell, machine, setting)?.modelled();
         done();
         modelled
     };
@@ -112,7 +120,7 @@ pub fn trace(
     phase: u64,
     limit: usize,
 ) -> Result<Trace, ModelError> {
-    let stage = Stage::new(study, cell, machine, setting)?;
+    let stage = Stage::of_cell(study, cell, machine, setting)?;
     let take = Take { seed: 1, phase, alone: false };
     let (mut engine, _) = stage.engine(take, limit)?;
     engine.run_to_end(stage.scenario.horizon_ns).map_err(|f| stage.fault(take, f))?;
@@ -120,19 +128,36 @@ pub fn trace(
 }
 
 impl<'a> Stage<'a> {
-    fn new(
+    fn of_cell(
         study: &'a Study,
-        cell: &'a Cell,
+        cell: &Cell,
         machine: &MachineModel,
         setting: &'a Setting,
     ) -> Result<Stage<'a>, ModelError> {
-        let scenario = Scenario::parse("cell", &cell.scenario(setting), &Here(machine))
-            .map_err(|e| ModelError::Scenario { cell: cell.name.clone(), what: e.to_string() })?;
-        Ok(Stage { study, cell, setting, scenario })
+        Stage::new(study, &cell.name, &cell.scenario(setting), machine, setting)
+    }
+
+    /// A scenario made by [`crate::cell::scenario`] under the name of its cell.
+    ///
+    /// # Errors
+    /// [`ModelError`]: the scenario is at fault.
+    pub fn new(
+        study: &'a Study,
+        name: &str,
+        scenario: &str,
+        machine: &MachineModel,
+        setting: &'a Setting,
+    ) -> Result<Stage<'a>, ModelError> {
+        let scenario = Scenario::parse("cell", scenario, &Here(machine))
+            .map_err(|e| ModelError::Scenario { cell: name.to_owned(), what: e.to_string() })?;
+        Ok(Stage { study, name: name.to_owned(), setting, scenario })
     }
 
     /// All takes of the cell.
-    fn modelled(&self) -> Result<Modelled, ModelError> {
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub fn modelled(&self) -> Result<Modelled, ModelError> {
         let (mut solos, mut runs) = (Vec::new(), Vec::new());
         for seed in 1..=u64::from(self.study.repetitions) {
             for phase in 0..u64::from(self.study.phases) {
@@ -152,7 +177,11 @@ impl<'a> Stage<'a> {
         })
     }
 
-    fn run(&self, take: Take) -> Result<Run, ModelError> {
+    /// One take.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub fn run(&self, take: Take) -> Result<Run, ModelError> {
         let fault = |f: Fault| self.fault(take, f);
         let bad = |what: &str| self.bad(what.to_owned());
         let (mut engine, begin_ns) = self.engine(take, 0)?;
@@ -164,27 +193,28 @@ impl<'a> Stage<'a> {
         }
         let seen = Host::observe(&mut engine).map_err(|e| self.bad(e.to_string()))?;
         let progress = engine.progress();
-        let ledger_of = |name: &str| {
+        let account_of = |name: &str| {
             let tenant = progress.iter().position(|p| p.name == name)?;
             let id = TenantId(tenant as u32);
-            seen.by_tenant.iter().find(|t| t.id == id).map(|t| t.account.ledger)
+            seen.by_tenant.iter().find(|t| t.id == id).map(|t| &t.account)
         };
-        let subject = ledger_of("subject").ok_or_else(|| bad("its program did not run"))?;
-        let parts = subject.parts();
+        let subject = account_of("subject").ok_or_else(|| bad("its program did not run"))?;
+        let parts = subject.ledger.parts();
         let shares = Shares::of(parts.compute_ns, parts.spin_ns.unwrap_or(0), parts.block_ns, parts.steal_ns);
         let ended = progress.iter().find(|p| p.name == "subject").and_then(|p| p.completions.first());
         let ended = ended.ok_or_else(|| bad("its program did not end"))?;
-        let interferer_ns = ledger_of("interferer").map_or(0, |l| l.on_cpu_ns());
+        let interferer_ns = account_of("interferer").map_or(0, |a| a.ledger.on_cpu_ns());
         Ok(Run {
             wall_ns: ended.end_ns - ended.last_phase_ns,
             ledger: shares.ok_or_else(|| bad("its program did not run"))?,
+            yields: subject.events.yields.unwrap_or(0),
             interferer_demand: interferer_ns as f64 / seen.window_ns().max(1) as f64,
         })
     }
 
     /// The machine before its first event, and when the program's process starts.
     fn engine(&self, take: Take, trace_limit: usize) -> Result<(Engine, u64), ModelError> {
-        let name = fnv1a(self.cell.name.as_bytes());
+        let name = fnv1a(self.name.as_bytes());
         let draw = |index: u64, below: u64| draw::bits(take.phase, name, index) % below.max(1);
         let mut scenario = self.scenario.clone();
         let tick_ns = scenario.scheduler.tick.map_or(scenario.machine.tick_ns, |t| t.0);
@@ -206,14 +236,14 @@ impl<'a> Stage<'a> {
     }
 
     fn bad(&self, what: String) -> ModelError {
-        ModelError::Scenario { cell: self.cell.name.clone(), what }
+        ModelError::Scenario { cell: self.name.clone(), what }
     }
 
     fn fault(&self, take: Take, fault: Fault) -> ModelError {
         let Take { seed, phase, .. } = take;
         match fault {
             Fault::Scenario(what) => self.bad(what),
-            bug => ModelError::Bug { cell: self.cell.name.clone(), seed, phase, what: bug.to_string() },
+            bug => ModelError::Bug { cell: self.name.clone(), seed, phase, what: bug.to_string() },
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::cell::{Cell, Setting};
 use crate::fit::Tried;
+use crate::real::RealOutcome;
 use crate::verdict::Summary;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,9 @@ pub struct Outcome {
     pub fitted: Vec<Tried>,
     /// The cells.
     pub cells: Vec<CellOutcome>,
+    /// Real programs.
+    #[serde(default)]
+    pub real: Vec<RealOutcome>,
     /// Errors overall.
     pub summary: Vec<Summary>,
 }

@@ -12,11 +12,16 @@ pub fn files(outcome: &Outcome, command: &str) -> Vec<(&'static str, String)> {
     vec![
         ("README.md", readme(outcome, command)),
         ("summary.md", summary(outcome)),
-        ("cells.csv", csv(&outcome.cells)),
+        ("cells.csv", csv(&all_cells(outcome))),
         ("machine.json", machine(&outcome.machine)),
         ("result.json", json(outcome)),
-        ("scatter.svg", figure::scatter(&title, &outcome.cells)),
+        ("scatter.svg", figure::scatter(&title, &all_cells(outcome))),
     ]
+}
+
+/// The cells of the grid, then those of the real programs.
+fn all_cells(outcome: &Outcome) -> Vec<CellOutcome> {
+    outcome.cells.iter().cloned().chain(text::real_cells(outcome)).collect()
 }
 
 fn machine(note: &MachineNote) -> String {
@@ -57,8 +62,13 @@ fn readme(outcome: &Outcome, command: &str) -> String {
 fn summary(outcome: &Outcome) -> String {
     let mut out = format!("# Errors of the modelled machine: {}\n\n", outcome.study);
     out += &text::summaries(&outcome.summary.iter().collect::<Vec<_>>()).markdown();
-    let _ = write!(out, "\n{}\n## Cells\n\n", text::verdict(outcome, false));
-    out + &text::cells(&outcome.cells.iter().collect::<Vec<_>>()).markdown()
+    let _ = write!(out, "\n{}\n", text::verdict(outcome, false));
+    if let Some(table) = text::real_programs(&outcome.real) {
+        let _ =
+            write!(out, "## Real programs alone, and the workloads fitted to that\n\n{}\n", table.markdown());
+    }
+    let cells = all_cells(outcome);
+    out + "## Cells\n\n" + &text::cells(&cells.iter().collect::<Vec<_>>()).markdown()
 }
 
 /// One line per cell; what is unknown is empty.
@@ -136,8 +146,9 @@ mod tests {
                 assumed: vec![],
             },
             fitted: Vec::new(),
-            summary: summaries(&cells),
+            summary: summaries(&cells, &[]),
             cells,
+            real: Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! counts. Bad input is one sentence that names file, line and remedy.
 
 use crate::cell::{Cell, Half, Interferer, Subject};
+use crate::real::RealProgram;
 use corun_model::duration::parse_ns;
 use corun_model::workload::{line_at, line_of, Workload};
 use serde::{Deserialize, Deserializer};
@@ -47,6 +48,9 @@ pub struct Study {
     pub programs: Programs,
     /// The interferers.
     pub interferers: Interferers,
+    /// Real programs, each beside every interferer.
+    #[serde(default)]
+    pub real: Vec<RealProgram>,
 }
 
 /// Every combination is a program.
@@ -149,6 +153,9 @@ impl Study {
             if let Err(e) = Workload::parse("", &subject.workload()) {
                 return Err((key(&e.what).unwrap_or("sync"), e.what));
             }
+        }
+        if let Some(empty) = self.real.iter().find(|r| r.argv.is_empty() || r.name.is_empty()) {
+            return Err(("real", format!("real program `{}` has no name or no command", empty.name)));
         }
         for interferer in self.interferers() {
             if let Err(e) = Workload::parse("", &interferer.workload(1)) {

@@ -3,6 +3,7 @@
 use crate::cell::Half;
 use crate::fit;
 use crate::outcome::{CellOutcome, Outcome, CATEGORIES};
+use crate::real::RealOutcome;
 use crate::verdict::{CategoryError, Summary};
 use corun_report::table::Table;
 
@@ -11,16 +12,68 @@ pub const TARGETS: (f64, f64) = (0.05, 0.15);
 
 /// What is shown to people at the end of a run: all cells, then the errors overall.
 pub fn terminal(outcome: &Outcome, fit_only: bool) -> String {
-    let shown: Vec<&CellOutcome> = of_interest(&outcome.cells, fit_only);
+    let real = real_cells(outcome);
+    let shown: Vec<&CellOutcome> = of_interest(&outcome.cells, fit_only).into_iter().chain(&real).collect();
     format!(
-        "corun validate: {} ({}), on {}\n\n{}\n{}\n{}",
+        "corun validate: {} ({}), on {}\n\n{}\n{}{}\n{}",
         outcome.study,
         outcome.part,
         outcome.machine.shape,
         cells(&shown).text(),
+        real_programs(&outcome.real).map_or(String::new(), |t| t.text() + "\n"),
         summaries(&of_halves(&outcome.summary, fit_only)).text(),
         verdict(outcome, fit_only)
     )
+}
+
+/// The co-runs of the real programs, as cells.
+pub fn real_cells(outcome: &Outcome) -> Vec<CellOutcome> {
+    outcome.real.iter().flat_map(RealOutcome::cells).collect()
+}
+
+/// The real programs alone: what was measured, and the workload that imitates them. `None` without any.
+pub fn real_programs(all: &[RealOutcome]) -> Option<Table> {
+    let mut table = Table::new(&[
+        "real program",
+        ">threads",
+        ">alone",
+        ">modelled",
+        ">blocked",
+        ">modelled ",
+        ">blockings",
+        ">modelled  ",
+        "workload",
+    ]);
+    let ms = |ns: u64| format!("{:.0} ms", ns as f64 / 1e6);
+    for real in all {
+        let Some(p) = &real.profile else {
+            let why = real.skipped.as_deref().unwrap_or("");
+            let mut row = vec![real.program.name.clone()];
+            row.extend(std::iter::repeat_n("-".to_owned(), 7));
+            row.push(format!("skipped: {why}"));
+            table.row(row);
+            continue;
+        };
+        let f = real.fitted.as_ref();
+        let or_none = |x: Option<String>| x.unwrap_or_else(|| "-".into());
+        let workload = f.map(|f| {
+            let wanted =
+                |l: &&str| ["sync", "critical", "grain", "imbalance"].iter().any(|k| l.starts_with(k));
+            f.phase.lines().filter(wanted).map(|l| l.replace([' ', '"'], "")).collect::<Vec<_>>().join(" ")
+        });
+        table.row(vec![
+            real.program.name.clone(),
+            p.threads.to_string(),
+            ms(p.wall_ns),
+            or_none(f.map(|f| ms(f.wall_ns))),
+            format!("{:.1} %", p.block() * 100.0),
+            or_none(f.map(|f| format!("{:.1} %", f.block * 100.0))),
+            p.yields.to_string(),
+            or_none(f.map(|f| f.yields.to_string())),
+            or_none(workload),
+        ]);
+    }
+    (!all.is_empty()).then_some(table)
 }
 
 fn of_interest(cells: &[CellOutcome], fit_only: bool) -> Vec<&CellOutcome> {

@@ -9,6 +9,7 @@
 
 use crate::cell::Half;
 use crate::outcome::{CellOutcome, CATEGORIES};
+use crate::real::RealOutcome;
 use serde::{Deserialize, Serialize};
 
 /// A quantile by nearest rank, `q` in 0..=1; `None` of nothing.
@@ -87,15 +88,24 @@ pub struct CategoryError {
     pub points: f64,
 }
 
-/// Summaries of the fit half, of the unseen half, and of both.
-pub fn summaries(cells: &[CellOutcome]) -> Vec<Summary> {
+/// Summaries of the grid's fit half, of its unseen half, of both, and of the real programs; of those that there are.
+pub fn summaries(cells: &[CellOutcome], real: &[RealOutcome]) -> Vec<Summary> {
     let half = |h: Half| cells.iter().filter(move |c| c.cell.half == h).collect::<Vec<_>>();
-    vec![
-        summary(Half::Fit.name(), &half(Half::Fit)),
-        summary(Half::Unseen.name(), &half(Half::Unseen)),
-        summary("all", &cells.iter().collect::<Vec<_>>()),
-    ]
+    let real: Vec<CellOutcome> = real.iter().flat_map(RealOutcome::cells).collect();
+    let mut all = Vec::new();
+    if !cells.is_empty() {
+        all.push(summary(Half::Fit.name(), &half(Half::Fit)));
+        all.push(summary(Half::Unseen.name(), &half(Half::Unseen)));
+        all.push(summary("all", &cells.iter().collect::<Vec<_>>()));
+    }
+    if !real.is_empty() {
+        all.push(summary(REAL, &real.iter().collect::<Vec<_>>()));
+    }
+    all
 }
+
+/// The summary of the real programs, all of them unseen.
+pub const REAL: &str = "real programs";
 
 /// The errors over some cells.
 pub fn summary(name: &str, cells: &[&CellOutcome]) -> Summary {
@@ -169,7 +179,7 @@ mod tests {
         let cells = [cell(&[2.0, 2.1, 9.0], 2.31, Half::Fit), cell(&[2.0], 1.0, Half::Unseen)];
         let close = |x: Option<f64>, y: f64| (x.unwrap() - y).abs() < 1e-9;
         assert!(close(cells[0].error(), 0.1));
-        let [fit, unseen, all] = summaries(&cells).try_into().unwrap();
+        let [fit, unseen, all] = summaries(&cells, &[]).try_into().unwrap();
         assert!(close(fit.median, 0.1) && close(unseen.median, 0.5) && close(unseen.bias, -0.5));
         assert_eq!((fit.n, unseen.n, all.n), (1, 1, 2));
         let steal = fit.ledger_median.iter().find(|c| c.category == "steal").unwrap();

@@ -2,6 +2,8 @@
 
 mod cli;
 mod cmd;
+mod course;
+mod target;
 
 use std::process::ExitCode;
 

@@ -12,6 +12,7 @@ use corun_report::progress::Progress;
 use corun_sim::machine_file::{MachineModel, Measured};
 use corun_study::cell::{Cell, Half, Setting};
 use corun_study::outcome::{self, CellOutcome, Live, MachineNote, Outcome};
+use corun_study::real::RealOutcome;
 use corun_study::study::{Study, VALIDATE};
 use corun_study::{fit, live, modelled, record, text, verdict};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,9 @@ pub struct Args {
     /// Every program once and two repetitions
     #[arg(long)]
     quick: bool,
+    /// Only this part: the synthetic grid, or the real programs
+    #[arg(long, value_enum, value_name = "PART", default_value = "all")]
+    only: Part,
     /// Only the cells whose name has every one of these words
     #[arg(long, value_name = "WORDS")]
     cells: Option<String>,
@@ -60,9 +64,21 @@ pub struct Args {
     quiet: bool,
 }
 
+/// Which part of a study to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    All,
+    Grid,
+    Real,
+}
+
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut study = read(args.study.as_deref())?;
+    // Words and halves are of the grid.
+    if args.only == Part::Grid || args.quick || args.fit_only || args.cells.is_some() {
+        study.real.clear();
+    }
     if args.quick {
         study.repetitions = study.repetitions.min(2);
     }
@@ -71,11 +87,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = MachineModel::host(machine, &Measured::default());
     let recorded = args.live.as_deref().map(recorded).transpose()?;
     let cells = chosen(&args, &study, recorded.as_ref())?;
-    let (lives, mut note, date) = match &recorded {
+    let LiveResults { lives, mut real, mut note, date } = match &recorded {
         Some(recorded) => {
             let of =
                 |cell: &Cell| recorded.cells.iter().find(|c| c.cell == *cell).and_then(|c| c.live.clone());
-            (cells.iter().map(of).collect(), recorded.machine.clone(), recorded.date.clone())
+            LiveResults {
+                lives: cells.iter().map(of).collect(),
+                real: recorded.real.clone(),
+                note: recorded.machine.clone(),
+                date: recorded.date.clone(),
+            }
         }
         None => run_live(&args, &study, &cells, &root, &model)?,
     };
@@ -88,6 +109,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let progress = Progress::count("modelling", cells.len() as u64, args.quiet);
         let all = modelled::run(&study, &cells, &model, &note.setting, &|| progress.step())?;
         models = all.into_iter().map(Some).collect();
+        let progress = Progress::count("fitting real programs", real.len() as u64, args.quiet);
+        for program in &mut real {
+            program.model(&study, &model, &note.setting)?;
+            progress.step();
+        }
     }
     let cells: Vec<CellOutcome> = cells
         .into_iter()
@@ -103,8 +129,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         part: part(&args),
         machine: note,
         fitted,
-        summary: verdict::summaries(&cells),
+        summary: verdict::summaries(&cells, &real),
         cells,
+        real,
     };
     write(&args, &outcome)?;
     Ok(ExitCode::SUCCESS)
@@ -130,6 +157,9 @@ fn recorded(path: &Path) -> anyhow::Result<Outcome> {
 }
 
 fn chosen(args: &Args, study: &Study, recorded: Option<&Outcome>) -> anyhow::Result<Vec<Cell>> {
+    if args.only == Part::Real {
+        return Ok(Vec::new());
+    }
     let mut cells = if args.quick { study.quick_cells() } else { study.cells() };
     if let Some(words) = &args.cells {
         cells.retain(|c| c.matches(words));
@@ -150,7 +180,12 @@ fn chosen(args: &Args, study: &Study, recorded: Option<&Outcome>) -> anyhow::Res
 }
 
 fn part(args: &Args) -> String {
-    let whole = if args.quick { "quick" } else { "whole grid" };
+    let whole = match (args.only, args.quick) {
+        (Part::Real, _) => "real programs",
+        (_, true) => "quick",
+        (Part::Grid, _) => "whole grid",
+        (Part::All, _) => "whole grid and real programs",
+    };
     let filter = args.cells.as_ref().map(|w| format!(", cells `{w}`")).unwrap_or_default();
     format!("{whole}{filter}{}", if args.fit_only { ", fit half" } else { "" })
 }
@@ -175,7 +210,13 @@ fn fit(
     Ok(fit::newidle_ratio(study, &known, model, setting, &|| progress.step())?)
 }
 
-type LiveResults = (Vec<Option<Live>>, MachineNote, Option<String>);
+/// What was measured, now or in an earlier run.
+struct LiveResults {
+    lives: Vec<Option<Live>>,
+    real: Vec<RealOutcome>,
+    note: MachineNote,
+    date: Option<String>,
+}
 
 fn run_live(
     args: &Args,
@@ -204,13 +245,16 @@ fn run_live(
         assumed: Vec::new(),
     };
     let corun = std::env::current_exe().context("finding corun's own program file")?;
-    let progress = Progress::count("running live", live::Arm::runs(study, cells), args.quiet);
-    let mut arm = live::Arm::new(study, &corun, loops_per_ms, &mut watcher)?;
-    let lives = arm.run(cells, &mut |what| {
+    let runs = live::Arm::runs(study, cells) + study.real.len() as u64 * live::Arm::real_runs(study);
+    let progress = Progress::count("running live", runs, args.quiet);
+    let mut done = |what: &str| {
         progress.step();
         progress.say(what);
-    })?;
-    Ok((lives.into_iter().map(Some).collect(), note, Some(date)))
+    };
+    let mut arm = live::Arm::new(study, &corun, loops_per_ms, &mut watcher)?;
+    let lives = arm.run(cells, &mut done)?;
+    let real: Result<Vec<RealOutcome>, _> = study.real.iter().map(|p| arm.real(p, &mut done)).collect();
+    Ok(LiveResults { lives: lives.into_iter().map(Some).collect(), real: real?, note, date: Some(date) })
 }
 
 fn processor(root: &Root) -> String {
@@ -248,6 +292,11 @@ fn command(args: &Args) -> String {
     }
     if args.quick {
         command += " --quick";
+    }
+    match args.only {
+        Part::All => {}
+        Part::Grid => command += " --only grid",
+        Part::Real => command += " --only real",
     }
     if let Some(words) = &args.cells {
         command += &format!(" --cells '{words}'");

@@ -1,0 +1,69 @@
+//! The course of a measurement: slots of time, one after the other, until the command ends, the time is up, the
+//! subject is gone or a signal comes.
+
+use corun_linux::interrupt::Interrupt;
+use corun_linux::launch::Running;
+use corun_linux::watcher::Watcher;
+use corun_model::Host;
+use std::time::Duration;
+
+/// How long one look for an end may wait.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Why a measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The command that was started.
+    Command,
+    /// `--for` is over.
+    TimeIsUp,
+    /// What was watched is no longer there.
+    SubjectGone,
+    /// Ctrl-C or SIGTERM.
+    Interrupted,
+}
+
+/// A measurement under way.
+pub struct Course {
+    /// The command that was started, if one was.
+    pub running: Option<Running>,
+    /// When the measurement ends by itself, on the watcher's clock.
+    pub end_ns: Option<u64>,
+    /// Ctrl-C and SIGTERM.
+    pub interrupt: Interrupt,
+}
+
+impl Course {
+    /// Lets one slot pass, or less if something ends the measurement.
+    ///
+    /// # Errors
+    /// When the watcher no longer works.
+    pub fn wait(&self, watcher: &mut Watcher, slot: Duration) -> anyhow::Result<Option<Ended>> {
+        let slot_end_ns = watcher.now_ns() + slot.as_nanos() as u64;
+        loop {
+            let now_ns = watcher.now_ns();
+            let left_ns = slot_end_ns.min(self.end_ns.unwrap_or(u64::MAX)).saturating_sub(now_ns);
+            let piece = Duration::from_nanos(left_ns).min(LOOK);
+            match &self.running {
+                Some(running) if running.ended_within(piece) => return Ok(Some(Ended::Command)),
+                Some(_) => watcher.advance(0)?,
+                None => watcher.advance(piece.as_nanos() as u64)?,
+            }
+            if self.interrupt.came() {
+                // The terminal has sent it to the command too: let that end first, if it will.
+                let ended = self.running.as_ref().is_some_and(|r| r.ended_within(Duration::from_secs(1)));
+                return Ok(Some(if ended { Ended::Command } else { Ended::Interrupted }));
+            }
+            let now_ns = watcher.now_ns();
+            if self.end_ns.is_some_and(|end| now_ns >= end) {
+                return Ok(Some(Ended::TimeIsUp));
+            }
+            if self.running.is_none() && !watcher.subject_lives() {
+                return Ok(Some(Ended::SubjectGone));
+            }
+            if now_ns >= slot_end_ns {
+                return Ok(None);
+            }
+        }
+    }
+}

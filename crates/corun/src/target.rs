@@ -1,0 +1,92 @@
+//! Whom to watch, as a user names it on the command line: the same flags for every verb that watches.
+
+use crate::cli::Usage;
+use anyhow::Context;
+use corun_linux::launch::Held;
+use corun_linux::target::{Subject, TargetError};
+use corun_linux::watcher::Source;
+use corun_linux::Root;
+use std::process::Command;
+
+/// Whom to watch: exactly one of these.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Target {
+    /// A running process, with all its threads and descendants; several with commas
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pid: Option<Vec<u32>>,
+    /// A cgroup: its path, the end of it, or the name of a unit, container, pod or Slurm step
+    #[arg(long, value_name = "NAME")]
+    cgroup: Option<String>,
+    /// A virtual machine: its name, or the PID of its QEMU
+    #[arg(long, value_name = "NAME")]
+    vm: Option<String>,
+    /// Everybody on the machine
+    #[arg(long)]
+    all: bool,
+    /// A command to run and watch
+    #[arg(last = true, value_name = "CMD")]
+    command: Option<Vec<String>>,
+}
+
+/// A subject, and the command that is held until the watcher is armed.
+pub struct Armed {
+    /// Whom.
+    pub subject: Subject,
+    /// As the user named it.
+    pub target: String,
+    /// The command, not yet begun.
+    pub held: Option<Held>,
+}
+
+impl Target {
+    /// Finds the subject; a command is started, but held before its first instruction.
+    pub fn arm(self, root: &Root) -> anyhow::Result<Armed> {
+        let named = |subject: Result<Subject, TargetError>, target: String| match subject {
+            Ok(subject) => Ok(Armed { subject, target, held: None }),
+            Err(TargetError::Read(e)) => Err(anyhow::Error::from(e)),
+            Err(e) => Err(Usage(e.to_string()).into()),
+        };
+        match self {
+            Target { pid: Some(pids), .. } => {
+                let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+                named(Subject::processes(root, &pids), format!("pid {}", list.join(", ")))
+            }
+            Target { cgroup: Some(name), .. } => {
+                named(Subject::cgroup(root, &name), format!("cgroup {name}"))
+            }
+            Target { vm: Some(name), .. } => named(Subject::vm(root, &name), format!("vm {name}")),
+            Target { command: Some(argv), .. } => {
+                let (program, arguments) = argv.split_first().context("the command is empty")?;
+                let mut command = Command::new(program);
+                command.args(arguments);
+                let held = Held::start(command)?;
+                let subject = Subject::command(held.pid(), program);
+                Ok(Armed { subject, target: argv.join(" "), held: Some(held) })
+            }
+            Target { all: true, .. } => {
+                Ok(Armed { subject: Subject::All, target: "everybody".into(), held: None })
+            }
+            _ => Err(Usage("name whom to watch: -p PID, --cgroup, --vm, --all or -- CMD".into()).into()),
+        }
+    }
+}
+
+/// How to see.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum SourceFlag {
+    Auto,
+    Ebpf,
+    Schedstat,
+}
+
+impl SourceFlag {
+    /// The source that was asked for; `None`: the best there is.
+    pub fn wanted(self) -> Option<Source> {
+        match self {
+            SourceFlag::Auto => None,
+            SourceFlag::Ebpf => Some(Source::Ebpf),
+            SourceFlag::Schedstat => Some(Source::Schedstat),
+        }
+    }
+}
