@@ -190,6 +190,7 @@ fn report(command: &Command, ended: Ended, wall_ns: u64, remains: Remains) -> Re
         demand_asked: None,
         calibration: None,
         waiting: None,
+        held: None,
         threads: Vec::new(),
         command: Some(CommandReport {
             argv: command.argv.clone(),

@@ -43,6 +43,9 @@ pub enum LoadError {
         /// What the system said.
         error: io::Error,
     },
+    /// The victim of calibrated interference cannot be watched any more.
+    #[error("{0}")]
+    Sensor(String),
     /// The kernel will not tell or set CPU affinity.
     #[error("cannot read or set the CPUs of a thread: {0}")]
     Affinity(io::Error),

@@ -79,7 +79,7 @@ pub fn run(load: &Interference, pace: Pace, crew: &Crew, watch: &mut Watch) -> R
 }
 
 /// Computes for `cpu_ns` of the thread's CPU time; false if cut short.
-fn burst(hand: &mut Hand, cpu_ns: u64) -> bool {
+pub(crate) fn burst(hand: &mut Hand, cpu_ns: u64) -> bool {
     let end_ns = thread_cpu_ns() + cpu_ns;
     loop {
         let left_ns = end_ns.saturating_sub(thread_cpu_ns());

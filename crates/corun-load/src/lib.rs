@@ -14,6 +14,8 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`interference`] | persistent, periodic, intermittent (PACT'16 §2.4) |
+//! | [`hold`] | calibrated interference, that holds a steal or a slowdown of a victim, closed loop |
+//! | [`goal`], [`sensor`], [`controller`], [`holding`] | its goal, its sight, its decision, its account: all pure |
 //! | [`parallel`] | barrier, lock, pipeline, queue, independent threads |
 //! | [`micro`] | hubench, lubench, membench, cpu (ATC'16 §5.1) |
 //! | [`command`] | a real command |
@@ -33,12 +35,16 @@ pub mod barrier;
 pub mod calibration;
 pub mod clock;
 pub mod command;
+pub mod controller;
 pub mod crew;
 pub mod error;
 pub mod eventcount;
 pub mod futex;
 pub mod gate;
+pub mod goal;
 pub mod hand;
+pub mod hold;
+pub mod holding;
 pub mod interference;
 pub mod kernel;
 pub mod lock;
@@ -49,6 +55,7 @@ pub mod plan;
 pub mod progress;
 pub mod queue;
 pub mod report;
+pub mod sensor;
 pub mod stop;
 pub mod tally;
 pub mod text;
@@ -57,8 +64,11 @@ pub mod watch;
 
 pub use calibration::Calibration;
 pub use error::LoadError;
+pub use goal::Goal;
+pub use hold::Hold;
 pub use progress::Progress;
 pub use report::Report;
+pub use sensor::{Sample, Sensor};
 pub use stop::Stop;
 pub use watch::Ended;
 

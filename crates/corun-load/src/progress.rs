@@ -1,6 +1,7 @@
 //! What a run tells while it runs: the difference of two snapshots of what its threads have counted.
 
 use crate::crew::Crew;
+use crate::hold::Holding;
 use corun_model::workload::Length;
 use serde::Serialize;
 
@@ -22,6 +23,8 @@ pub struct Progress {
     pub demand: Option<f64>,
     /// How much of the run is done, 0..=1; `None` if nobody can know.
     pub done: Option<f64>,
+    /// What calibrated interference holds; null for all other programs.
+    pub holding: Option<Holding>,
     /// The threads, in order.
     pub threads: Vec<ThreadProgress>,
 }
@@ -94,6 +97,7 @@ impl Progress {
             per_second: counting().map(|t| t.per_second).sum(),
             demand: Some(threads.iter().map(|t| t.demand).sum::<f64>() / threads.len() as f64),
             done: done(plan.length, iterations, wall_ns, limit_ns),
+            holding: None,
             threads,
         }
     }
@@ -108,6 +112,7 @@ impl Progress {
             per_second: 0.0,
             demand: None,
             done: done(Length::Endless, 0, wall_ns, limit_ns),
+            holding: None,
             threads: Vec::new(),
         }
     }

@@ -6,6 +6,7 @@
 
 use crate::calibration::Calibration;
 use crate::crew::Crew;
+use crate::holding::Held;
 use crate::progress::{per_second, share};
 use crate::tally::{Start, Tally, Used};
 use crate::watch::Ended;
@@ -38,6 +39,8 @@ pub struct Report {
     pub calibration: Option<Calibration>,
     /// What waiting cost all threads together; null where no account is kept.
     pub waiting: Option<Waiting>,
+    /// What calibrated interference held; null for all other programs.
+    pub held: Option<Held>,
     /// The threads, in order; none for a command, whose threads are its own.
     pub threads: Vec<ThreadReport>,
     /// How the command ended; null for all other programs.
@@ -149,6 +152,7 @@ impl Report {
             demand_asked: plan.demand,
             calibration,
             waiting: plan.waits.then(|| threads.iter().filter_map(|t| t.waiting).sum()),
+            held: None,
             threads,
             command: None,
         }

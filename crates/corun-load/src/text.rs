@@ -16,6 +16,7 @@ impl Display for Report {
             Ended::Completed => "completed",
             Ended::TimeUp => "time is up",
             Ended::Stopped => "stopped",
+            Ended::VictimEnded => "the victim has ended",
         };
         writeln!(f, "{}", self.what)?;
         writeln!(
@@ -29,6 +30,9 @@ impl Display for Report {
         match self.demand_asked {
             Some(asked) => writeln!(f, " of {} asked for", percent(asked))?,
             None => writeln!(f)?,
+        }
+        if let Some(held) = &self.held {
+            write!(f, "{held}")?;
         }
         if let Some(c) = self.calibration {
             let source = match (c.source, c.spread) {
@@ -106,6 +110,9 @@ impl Display for Progress {
         write!(f, "{:>7}", human_ns(self.wall_ns))?;
         if let Some(done) = self.done {
             write!(f, " {:>4.0} %", done * 100.0)?;
+        }
+        if let Some(holding) = &self.holding {
+            return write!(f, "  {holding}");
         }
         let Some(demand) = self.demand else { return Ok(()) };
         write!(
@@ -188,6 +195,7 @@ mod tests {
             demand_asked: None,
             calibration: Some(crate::calibration::Calibration::given(62_500)),
             waiting: Some(waiting),
+            held: None,
             threads: (0..2).map(thread).collect(),
             command: None,
         }

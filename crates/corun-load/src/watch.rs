@@ -18,6 +18,8 @@ pub enum Ended {
     TimeUp,
     /// It was asked to stop.
     Stopped,
+    /// Whom it disturbed has ended.
+    VictimEnded,
 }
 
 /// Who watches over a run, and by what rules.

@@ -271,7 +271,7 @@ fn the_json_report_keeps_its_names() {
     assert_eq!((&json["ended"], &json["calibration"]["source"]), (&"completed".into(), &"given".into()));
     assert_eq!(
         keys(&json),
-        "calibration command cpu_ns demand demand_asked ended iterations per_second schema threads unit waiting wall_ns what"
+        "calibration command cpu_ns demand demand_asked ended held iterations per_second schema threads unit waiting wall_ns what"
     );
     assert_eq!(
         keys(&json["threads"][0]),

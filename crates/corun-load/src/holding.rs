@@ -1,0 +1,259 @@
+//! What calibrated interference achieved: kept while it runs, told in the end. Pure.
+//!
+//! The controller works on short windows; people and papers speak of seconds. So windows are summed to seconds, and the
+//! spread and the time in band are those of seconds. The mean is that of the whole time, not the mean of seconds.
+//! The goal counts as settled with the first second in the band, and what came before is the settling time; should no
+//! second have been in the band, everything after [`GRACE_NS`] is told instead.
+
+use crate::goal::{Goal, Measure};
+use crate::sensor::{Gauge, Sample};
+use corun_model::duration::human_ns;
+use serde::Serialize;
+use std::fmt::{Display, Formatter};
+
+/// What one point of the spread is: a second.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The time after which a goal that was never reached is told as missed.
+pub const GRACE_NS: u64 = 5 * SECOND_NS;
+
+/// What was held, or not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Held {
+    /// Whether the numbers below are shares of steal or slowdowns.
+    pub measure: Measure,
+    /// What was asked for.
+    pub target: f64,
+    /// What counts as held.
+    pub band: (f64, f64),
+    /// Over all the time after settling; null if the victim never told.
+    pub mean: Option<f64>,
+    /// 5 % of the seconds were below this.
+    pub p5: Option<f64>,
+    /// 5 % of the seconds were above this.
+    pub p95: Option<f64>,
+    /// Share of the seconds that were in the band.
+    pub in_band: Option<f64>,
+    /// Time until the first second in the band had begun, in nanoseconds; null if there was none.
+    pub settled_ns: Option<u64>,
+    /// Whether the mean is in the band.
+    pub held: bool,
+    /// Share of every CPU that the interference asked for, the mean after settling.
+    pub demand: f64,
+    /// The victim before the interference began; null where only steal counts.
+    pub baseline: Option<Baseline>,
+    /// By what the victim was seen: `ebpf`, `schedstat`.
+    pub source: &'static str,
+    /// Why the goal could not be held; null if it could.
+    pub limit: Option<String>,
+}
+
+/// The victim before the interference began.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Baseline {
+    /// How long it was watched, in nanoseconds.
+    pub window_ns: u64,
+    /// CPUs' worth of useful work.
+    pub rate: f64,
+    /// Share of steal, by others; null if it did not want a CPU.
+    pub steal: Option<f64>,
+    /// Whether spinning was told from computing.
+    pub spin_known: bool,
+}
+
+/// A second that has passed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Second {
+    begin_ns: u64,
+    lost: f64,
+}
+
+/// Keeps account.
+#[derive(Clone, Debug)]
+pub struct Account {
+    source: &'static str,
+    goal: Goal,
+    gauge: Gauge,
+    passed_ns: u64,
+    open: Sample,
+    seconds: Vec<Second>,
+    /// Sums of windows and of demand × time, from the beginning of every second on.
+    windows: Vec<(u64, Sample, f64)>,
+}
+
+impl Account {
+    /// Nothing yet, of what `source` will see.
+    pub fn new(source: &'static str, goal: Goal, gauge: Gauge) -> Account {
+        let (seconds, windows) = (Vec::new(), Vec::new());
+        Account { source, goal, gauge, passed_ns: 0, open: Sample::default(), seconds, windows }
+    }
+
+    /// Takes a window in which `demand` was asked for. When it completes a second, the value of that.
+    pub fn add(&mut self, sample: &Sample, demand: f64) -> Option<f64> {
+        let begin_ns = self.passed_ns - self.open.window_ns;
+        if self.open.window_ns == 0 {
+            self.windows.push((begin_ns, Sample::default(), 0.0));
+        }
+        let last = self.windows.last_mut().expect("one was pushed when the second began");
+        last.1 = last.1.plus(sample);
+        last.2 += demand * sample.window_ns as f64;
+        self.passed_ns += sample.window_ns;
+        self.open = self.open.plus(sample);
+        // A window may end a little early: a second that lacks less than half a window is one.
+        if self.open.window_ns + sample.window_ns / 2 < SECOND_NS {
+            return None;
+        }
+        let lost = self.gauge.lost(&std::mem::take(&mut self.open))?;
+        self.seconds.push(Second { begin_ns, lost });
+        Some(self.goal.measure().of_lost(lost))
+    }
+
+    /// The time since the beginning.
+    pub fn passed_ns(&self) -> u64 {
+        self.passed_ns
+    }
+
+    /// Whether the last second was in the band; `None` before there was one.
+    pub fn is_held(&self) -> Option<bool> {
+        self.seconds.last().map(|s| self.goal.is_held_by(s.lost))
+    }
+
+    /// What came of it. `limit` says why no more could be done.
+    pub fn told(&self, baseline: Option<Baseline>, limit: Option<String>) -> Held {
+        let settled_ns = self.seconds.iter().find(|s| self.goal.is_held_by(s.lost)).map(|s| s.begin_ns);
+        let from_ns = settled_ns.unwrap_or(GRACE_NS.min(self.passed_ns.saturating_sub(SECOND_NS)));
+        let after = self.windows.iter().filter(|(begin_ns, ..)| *begin_ns >= from_ns);
+        let (whole, pressed) =
+            after.fold((Sample::default(), 0.0), |(sum, d), (_, s, demand)| (sum.plus(s), d + demand));
+        let measure = self.goal.measure();
+        let mut values: Vec<f64> =
+            self.seconds.iter().filter(|s| s.begin_ns >= from_ns).map(|s| s.lost).collect();
+        values.sort_by(f64::total_cmp);
+        let inside = values.iter().filter(|lost| self.goal.is_held_by(**lost)).count();
+        let mean = self.gauge.lost(&whole);
+        let held = mean.is_some_and(|lost| self.goal.is_held_by(lost));
+        Held {
+            measure,
+            target: self.goal.value(),
+            band: self.goal.band(),
+            mean: mean.map(|lost| measure.of_lost(lost)),
+            p5: quantile(&values, 0.05).map(|lost| measure.of_lost(lost)),
+            p95: quantile(&values, 0.95).map(|lost| measure.of_lost(lost)),
+            in_band: (!values.is_empty()).then(|| inside as f64 / values.len() as f64),
+            settled_ns,
+            held,
+            demand: pressed / (whole.window_ns as f64).max(1.0),
+            baseline,
+            source: self.source,
+            limit: limit.filter(|_| !held),
+        }
+    }
+}
+
+/// The value below which a `share` of sorted `values` lies, between two of them in proportion.
+fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let place = share * values.len().checked_sub(1)? as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    Some(values[below] + (values[above] - values[below]) * place.fract())
+}
+
+impl Display for Held {
+    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
+        let text = |value: Option<f64>| value.map_or("unknown".into(), |v| self.measure.text(v));
+        let name = match self.measure {
+            Measure::Steal => "steal",
+            Measure::Slowdown => "slowdown",
+        };
+        let verdict = if self.held { "held" } else { "NOT held" };
+        writeln!(
+            f,
+            "  {name} {} of {} asked for: {verdict}; 90 % of seconds {} to {}",
+            text(self.mean),
+            text(Some(self.target)),
+            text(self.p5),
+            text(self.p95)
+        )?;
+        let (low, high) = (text(Some(self.band.0)), text(Some(self.band.1)));
+        let settled = self.settled_ns.map_or("never".into(), |ns| format!("after {}", human_ns(ns)));
+        let in_band = self.in_band.map_or("unknown".into(), |share| format!("{:.0} %", share * 100.0));
+        writeln!(
+            f,
+            "  in {low} to {high} for the first time {settled}, then {in_band} of the time; asked for {:.0} % of each CPU; seen through {}",
+            self.demand * 100.0,
+            self.source
+        )?;
+        if let Some(b) = self.baseline {
+            let steal =
+                b.steal.map_or(String::new(), |s| format!(", of which others took {:.1} %", s * 100.0));
+            let spin = if b.spin_known { "" } else { "; spinning counts as progress" };
+            let window = human_ns(b.window_ns);
+            writeln!(f, "  baseline {:.2} CPUs over {window}{steal}{spin}", b.rate)?;
+        }
+        match &self.limit {
+            Some(limit) => writeln!(f, "  {limit}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn window(steal: f64) -> Sample {
+        let wait_ns = (steal * 200.0 * MS as f64) as u64;
+        Sample { window_ns: 200 * MS, run_ns: 200 * MS - wait_ns, spin_ns: None, wait_ns, alive: true }
+    }
+
+    fn account(steals: &[f64]) -> Account {
+        let mut account = Account::new("test", Goal::Steal(0.25), Gauge::Steal);
+        for steal in steals {
+            account.add(&window(*steal), 0.3);
+        }
+        account
+    }
+
+    #[test]
+    fn what_came_before_the_first_good_second_is_settling() {
+        let steals = [[0.1; 5], [0.24; 5], [0.26; 5], [0.40; 5]].concat();
+        let held = account(&steals).told(None, None);
+        assert_eq!((held.settled_ns, held.held, held.limit.clone()), (Some(1_000 * MS), false, None));
+        assert!((held.mean.unwrap() - 0.3).abs() < 1e-9 && (held.in_band.unwrap() - 2.0 / 3.0).abs() < 1e-9);
+        assert!((held.p5.unwrap() - 0.242).abs() < 1e-9 && (held.p95.unwrap() - 0.386).abs() < 1e-9);
+        assert!((held.demand - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_goal_that_was_held_has_no_limit_whatever_was_feared() {
+        let held = account(&[0.25; 10]).told(None, Some("fair share".into()));
+        assert!(held.held && held.limit.is_none() && held.settled_ns == Some(0));
+    }
+
+    #[test]
+    fn a_goal_that_was_never_reached_is_told_from_the_end_of_the_grace() {
+        let steals = [[0.0; 25], [0.15; 25]].concat();
+        let held = account(&steals).told(None, Some("fair share".into()));
+        assert!((held.mean.unwrap() - 0.15).abs() < 1e-9, "{held:?}");
+        assert_eq!(
+            (held.settled_ns, held.in_band, held.limit.as_deref()),
+            (None, Some(0.0), Some("fair share"))
+        );
+        assert!(held.to_string().contains("steal 15.0 % of 25.0 % asked for: NOT held"), "{held}");
+    }
+
+    #[test]
+    fn seconds_are_told_as_they_complete() {
+        let mut account = Account::new("test", Goal::Slowdown(2.0), Gauge::Rate { solo: 2.0 });
+        let told: Vec<Option<f64>> = (0..10).map(|_| account.add(&window(0.0), 0.5)).collect();
+        assert_eq!(told.iter().flatten().copied().collect::<Vec<_>>(), [2.0, 2.0]);
+        assert_eq!((told[4].is_some(), account.is_held()), (true, Some(true)));
+    }
+
+    #[test]
+    fn without_a_single_second_nothing_is_claimed() {
+        let held = account(&[]).told(None, None);
+        assert_eq!((held.mean, held.p5, held.in_band, held.held), (None, None, None, false));
+    }
+}

@@ -1,0 +1,140 @@
+//! How a victim fares: what a watcher saw of it in a window, and the share of its progress that it lost.
+//!
+//! Method. Steal is counted by the kernel, so [`Gauge::Steal`] needs nothing else. A slowdown needs to know what the
+//! victim would do alone: [`Gauge::Rate`] remembers how much it computed per second before the interference began,
+//! and compares. What it computes is its time on a CPU less what of that was found to be spinning.
+//!
+//! Limits of the rate. It takes the victim to have a given amount to compute, at the pace of the baseline: a program
+//! with phases that ask for less CPU looks slowed, one that serves requests as they come does not slow down at all as
+//! long as it keeps up. Where nobody tells spinning from computing, a victim that spins while it waits for its own
+//! threads looks less slowed than it is. What others did to it during the baseline is part of the baseline.
+
+/// What a watcher saw of the victim in one window, summed over its tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Length of the window in nanoseconds.
+    pub window_ns: u64,
+    /// Time on a CPU in nanoseconds, spinning included.
+    pub run_ns: u64,
+    /// The part of it that was spinning; `None`: nobody told them apart.
+    pub spin_ns: Option<u64>,
+    /// Time in the run queue in nanoseconds.
+    pub wait_ns: u64,
+    /// Whether any task of the victim was left at the end.
+    pub alive: bool,
+}
+
+/// Whoever watches the victim. On a live machine that is its ledger; tests have modelled ones.
+pub trait Sensor {
+    /// By what it sees, as corun's reports call it: `ebpf`, `schedstat`.
+    fn source(&self) -> &'static str;
+
+    /// Lets `ns` nanoseconds pass and tells what the victim did in them.
+    ///
+    /// # Errors
+    /// One sentence: the victim can no longer be watched.
+    fn window(&mut self, ns: u64) -> Result<Sample, String>;
+}
+
+/// Below this share of one CPU wanted, a window tells nothing of steal.
+const LEAST_WANTED: f64 = 0.002;
+
+/// From a window to the share of its progress that the victim lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gauge {
+    /// The share of the time in which it wanted a CPU that it did not have one.
+    Steal,
+    /// What it computed, against what it computed in the same time alone.
+    Rate {
+        /// CPU time of useful work per time, alone: 2.0 is two CPUs' worth.
+        solo: f64,
+    },
+}
+
+impl Gauge {
+    /// The share of its progress that the victim lost in a window, below 0 if it did more than alone; `None` if the
+    /// window does not tell.
+    pub fn lost(self, sample: &Sample) -> Option<f64> {
+        let window_ns = sample.window_ns as f64;
+        match self {
+            Gauge::Steal => {
+                let wanted_ns = (sample.run_ns + sample.wait_ns) as f64;
+                (wanted_ns > LEAST_WANTED * window_ns).then(|| sample.wait_ns as f64 / wanted_ns)
+            }
+            Gauge::Rate { solo } => (window_ns > 0.0).then(|| 1.0 - sample.rate() / solo),
+        }
+    }
+}
+
+impl Sample {
+    /// CPU time of useful work per time.
+    pub fn rate(&self) -> f64 {
+        let useful_ns = self.run_ns.saturating_sub(self.spin_ns.unwrap_or(0));
+        useful_ns as f64 / (self.window_ns as f64).max(1.0)
+    }
+
+    /// This window and the one that follows it. Spinning that one of them does not know, both do not.
+    #[must_use]
+    pub fn plus(&self, next: &Sample) -> Sample {
+        let spin_ns = match (self.window_ns, self.spin_ns, next.spin_ns) {
+            (0, _, spin_ns) => spin_ns,
+            (_, Some(a), Some(b)) => Some(a + b),
+            _ => None,
+        };
+        Sample {
+            window_ns: self.window_ns + next.window_ns,
+            run_ns: self.run_ns + next.run_ns,
+            spin_ns,
+            wait_ns: self.wait_ns + next.wait_ns,
+            alive: next.alive,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn sample(run_ms: u64, wait_ms: u64, spin_ms: Option<u64>) -> Sample {
+        let ns = |ms: u64| ms * 1_000_000;
+        Sample {
+            window_ns: SECOND,
+            run_ns: ns(run_ms),
+            spin_ns: spin_ms.map(ns),
+            wait_ns: ns(wait_ms),
+            alive: true,
+        }
+    }
+
+    fn near(lost: Option<f64>, expected: f64) -> bool {
+        lost.is_some_and(|lost| (lost - expected).abs() < 1e-9)
+    }
+
+    #[test]
+    fn steal_is_the_wait_of_the_time_in_which_it_wanted_a_cpu() {
+        assert!(near(Gauge::Steal.lost(&sample(1500, 500, None)), 0.25));
+        assert_eq!(Gauge::Steal.lost(&sample(1, 0, None)), None, "a victim that sleeps tells nothing");
+    }
+
+    #[test]
+    fn a_slowdown_is_what_it_no_longer_computes() {
+        let alone = Gauge::Rate { solo: sample(1800, 0, None).rate() };
+        assert!(near(alone.lost(&sample(1200, 300, None)), 1.0 / 3.0));
+        assert!(near(alone.lost(&sample(0, 1000, None)), 1.0), "a victim that gets nothing has lost all");
+        let computing = Gauge::Rate { solo: sample(1800, 0, Some(300)).rate() };
+        assert!(near(computing.lost(&sample(1800, 0, Some(800))), 1.0 / 3.0), "spinning is no progress");
+    }
+
+    #[test]
+    fn windows_add_up_and_an_unknown_is_not_a_zero() {
+        let sum = sample(100, 10, Some(5)).plus(&sample(200, 20, Some(6)));
+        assert_eq!(
+            (sum.window_ns, sum.run_ns, sum.wait_ns, sum.spin_ns),
+            (2 * SECOND, 300_000_000, 30_000_000, Some(11_000_000))
+        );
+        assert_eq!(sum.plus(&sample(1, 1, None)).spin_ns, None);
+        assert_eq!(Sample::default().plus(&sample(1, 1, Some(1))).spin_ns, Some(1_000_000));
+    }
+}
