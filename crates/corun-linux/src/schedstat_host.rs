@@ -60,12 +60,14 @@ pub struct Options {
     pub subject: Subject,
     /// How often to look for new threads and children, in nanoseconds; rarer where a poll is expensive.
     pub poll_ns: u64,
+    /// Account for everybody else too. Without, a window costs only what the subject's own tasks cost to read.
+    pub others: bool,
 }
 
 impl Options {
-    /// This machine, polled every [`POLL_NS`].
+    /// This machine with everybody on it, polled every [`POLL_NS`].
     pub fn new(subject: Subject) -> Options {
-        Options { root: Root::new("/"), subject, poll_ns: POLL_NS }
+        Options { root: Root::new("/"), subject, poll_ns: POLL_NS, others: true }
     }
 }
 
@@ -97,6 +99,7 @@ pub struct SchedstatHost {
     tenants: Tenants,
     subject: Option<TenantId>,
     io: Option<TenantId>,
+    others: bool,
     window_start_ns: u64,
     poll_ns: u64,
     poll_due_ns: u64,
@@ -115,7 +118,7 @@ impl SchedstatHost {
     /// # Errors
     /// [`SchedstatError`] when this kernel does not count what is needed.
     pub fn new(options: Options) -> Result<SchedstatHost, SchedstatError> {
-        let Options { root, subject, poll_ns } = options;
+        let Options { root, subject, poll_ns, others } = options;
         match procfs::schedstat_counts(&root) {
             None => return Err(SchedstatError::Absent),
             Some(false) => return Err(SchedstatError::Off),
@@ -141,6 +144,7 @@ impl SchedstatHost {
             tenants,
             subject: subject_id,
             io,
+            others,
             window_start_ns: now_ns,
             poll_ns,
             poll_due_ns: now_ns + poll_ns,
@@ -170,6 +174,11 @@ impl SchedstatHost {
         self.table.subject_lives()
     }
 
+    /// Whether tasks of processes with this role are accounted for.
+    fn accounts(&self, role: Role) -> bool {
+        self.others || role != Role::Other
+    }
+
     /// Looks for new and ended processes and threads if it is time to.
     fn poll(&mut self) -> Result<(), HostError> {
         let now_ns = clock::now_ns();
@@ -182,7 +191,7 @@ impl SchedstatHost {
             self.table.read_tasks(pid, now_ns, Depth::Poll);
         }
         let cost_ns = clock::thread_cpu_ns() - before_ns;
-        if now_ns >= self.others_due_ns {
+        if self.others && now_ns >= self.others_due_ns {
             for pid in self.table.pids(|role| role == Role::Other) {
                 self.table.read_tasks(pid, now_ns, Depth::Poll);
             }
@@ -297,7 +306,7 @@ impl Host for SchedstatHost {
         let window_ns = end_ns - start_ns;
         let cpus = CpuStat::read(&self.root).map_err(cannot_see)?;
         self.table.poll(end_ns).map_err(cannot_see)?;
-        for pid in self.table.pids(|_| true) {
+        for pid in self.table.pids(|role| self.accounts(role)) {
             self.table.look(pid, end_ns, false);
             self.table.read_tasks(pid, end_ns, Depth::Full);
         }
@@ -305,8 +314,8 @@ impl Host for SchedstatHost {
         let cpu_tree = self.cgroups.with_controller("cpu").cloned();
 
         let mut tasks = Vec::new();
-        let pids: Vec<u32> = self.table.processes.keys().copied().collect();
-        for pid in pids {
+        let known = self.table.processes.iter().filter(|(_, p)| self.accounts(p.role));
+        for pid in known.map(|(pid, _)| *pid).collect::<Vec<_>>() {
             let role = self.table.processes[&pid].role;
             let tenant = self.tenant(pid, role);
             let io = self.io.unwrap_or(tenant);

@@ -210,3 +210,20 @@ fn the_quota_of_every_cgroup_above_a_task_counts_but_the_roots() {
     assert_eq!(ancestors("/a/b").collect::<Vec<_>>(), ["/a/b", "/a"]);
     assert_eq!(ancestors("/").count(), 0);
 }
+
+#[test]
+fn without_the_others_the_subject_alone_is_there_and_its_windows_still_sum() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 0.1 & i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; wait"]);
+    let held = Held::start(command).unwrap();
+    let subject = Subject::command(held.pid(), "sh");
+    let alone = Options { poll_ns: 5_000_000, others: false, ..Options::new(subject) };
+    let mut host = SchedstatHost::new(alone).unwrap();
+    let running = held.release().unwrap();
+    let seen = watch_to_the_end(&mut host, &running);
+    let subject = host.subject().unwrap();
+    assert!(seen.iter().flat_map(|o| &o.tasks).all(|t| t.tenant == subject), "{seen:?}");
+    assert!(seen.iter().any(|o| o.tasks.iter().any(|t| t.name == "sleep")), "its children are its own");
+    assert!(sum(seen.iter().map(|o| subject_account(&host, o).ledger.on_cpu_ns())) > 0);
+    running.wait().unwrap();
+}
