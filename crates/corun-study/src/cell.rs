@@ -67,7 +67,8 @@ pub struct Subject {
 impl Subject {
     /// What people call it.
     pub fn name(&self) -> String {
-        format!("{}-{}-{}", self.sync, self.wait, self.grain)
+        let words = [self.sync.as_str(), &self.wait, &self.grain];
+        words.into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join("-")
     }
 
     /// Its program, as the lines of a TOML table.

@@ -129,12 +129,12 @@ impl RealOutcome {
         Ok(())
     }
 
-    /// Its co-runs as cells, for the tables that all cells are in.
+    /// Its co-runs as cells, for the tables that all cells are in: the subject has the program's name and no rhythm.
     pub fn cells(&self) -> Vec<CellOutcome> {
         let subject = || Subject {
             sync: self.program.name.clone(),
-            wait: "real".into(),
-            grain: "fitted".into(),
+            wait: String::new(),
+            grain: String::new(),
             grain_ns: 0,
             threads: self.profile.as_ref().map_or(0, |p| p.threads),
             iterations: 0,

@@ -2,9 +2,9 @@
 
 use crate::cell::Half;
 use crate::fit;
-use crate::outcome::{CellOutcome, Outcome, CATEGORIES};
+use crate::outcome::{CellOutcome, Live, Outcome, CATEGORIES};
 use crate::real::RealOutcome;
-use crate::verdict::{CategoryError, Summary};
+use crate::verdict::{CategoryError, Summary, REAL};
 use corun_report::table::Table;
 
 /// The targets of the model on the half that it was not fitted on: median and 90th percentile of the error.
@@ -170,11 +170,21 @@ pub fn verdict(outcome: &Outcome, fit_only: bool) -> String {
             tried.join(", ")
         );
     }
-    let live = || outcome.cells.iter().filter_map(|c| c.live.as_ref());
+    if let Some((median, p90)) =
+        outcome.summary.iter().find(|s| s.cells == REAL).and_then(|s| Some((s.median?, s.p90?)))
+    {
+        out += &format!(
+            "On the real programs: median {:.1} %, 90th percentile {:.1} %; none of their co-runs had a part in the fit.\n",
+            median * 100.0,
+            p90 * 100.0
+        );
+    }
+    let real = outcome.real.iter().flat_map(|r| r.beside.iter().filter_map(|b| b.live.as_ref()));
+    let live: Vec<&Live> = outcome.cells.iter().filter_map(|c| c.live.as_ref()).chain(real).collect();
     let (made, rejected): (usize, u32) =
-        (live().map(|l| l.runs.len()).sum(), live().map(|l| l.rejected).sum());
-    let missing: u32 = live().map(|l| l.missing).sum();
-    let cut_off = live().flat_map(|l| &l.runs).filter(|r| r.cut_off).count();
+        (live.iter().map(|l| l.runs.len()).sum(), live.iter().map(|l| l.rejected).sum());
+    let missing: u32 = live.iter().map(|l| l.missing).sum();
+    let cut_off = live.iter().flat_map(|l| &l.runs).filter(|r| r.cut_off).count();
     out += &format!(
         "{made} live co-runs count; {rejected} did not, because others used the machine; \
          {missing} repetitions never got a quiet moment.\n"
