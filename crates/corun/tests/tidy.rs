@@ -16,7 +16,7 @@ const TOO_LONG: usize = 1_000;
 /// How a long file says it, near its top.
 const REASON: &str = "One file because";
 /// Crates that touch no file, clock, thread or hash order.
-const PURE: [&str; 2] = ["corun-model", "corun-sim"];
+const PURE: [&str; 3] = ["corun-model", "corun-predict", "corun-sim"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -1,0 +1,40 @@
+//! Simpler predictors, fed with the same windows, to be compared with.
+//!
+//! CPI and MPKI are those of PACT'16 §4: the metric beside co-runners by the metric alone, over all tasks. They do not see
+//! that a program can spin or wait instead of working. CPU share sees what the scheduler gave but not what was done with
+//! it; run-queue latency sees waiting for a CPU but not what that delays.
+
+use crate::estimate::Baselines;
+use crate::useful_work::{Spent, Window};
+
+/// The baselines with dedicated windows, or with `None` from shared ones alone.
+pub fn baselines(dedicated: Option<&Window>, shared: &Window) -> Baselines {
+    let beside = shared.total();
+    let queueing = |s: &Spent| {
+        let ran_ns = s.life_ns - s.stolen_ns - s.queued_ns - s.other_ns;
+        (ran_ns > 0.0).then(|| s.life_ns / ran_ns)
+    };
+    let Some(dedicated) = dedicated else {
+        let wanted_ns = beside.on_cpu_ns() + beside.stolen_ns + beside.queued_ns;
+        return Baselines {
+            cpu_share: (beside.on_cpu_ns() > 0.0).then(|| wanted_ns / beside.on_cpu_ns()),
+            runq_latency: queueing(&beside),
+            ..Baselines::default()
+        };
+    };
+    let alone = dedicated.total();
+    let ratio = |beside: Option<f64>, alone: Option<f64>| {
+        let (beside, alone) = (beside?, alone?);
+        (alone > 0.0 && beside > 0.0).then(|| beside / alone)
+    };
+    let per = |a: Option<f64>, b: Option<f64>| a.zip(b).filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b);
+    let cpi = |s: &Spent| per(s.cycles, s.instructions);
+    let mpki = |s: &Spent| per(s.misses, s.instructions);
+    let cpus = |s: &Spent, w: &Window| Some(s.on_cpu_ns() / w.wall_ns);
+    Baselines {
+        cpi: ratio(cpi(&beside), cpi(&alone)),
+        mpki: ratio(mpki(&beside), mpki(&alone)),
+        cpu_share: ratio(cpus(&alone, dedicated), cpus(&beside, shared)),
+        runq_latency: ratio(queueing(&beside), queueing(&alone)),
+    }
+}

@@ -1,0 +1,141 @@
+//! What the predictor answers: plain data that serialises to `corun.predict/1`.
+
+use serde::Serialize;
+
+/// How a window was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Label {
+    /// Every co-runner was parked for all of it.
+    Dedicated,
+    /// Co-runners ran, or might have.
+    Shared,
+}
+
+/// How an estimate was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Useful work in dedicated windows against useful work in shared ones (PACT'16 §4).
+    Dedicated,
+    /// From shared windows alone: the subject's own ledger, with a wider interval.
+    Ledger,
+}
+
+/// How a program gives work to its tasks, in OpenMP's and the paper's words. It matters only for tasks that do not wait
+/// for each other: of those nobody can tell from outside whether a slow one's work is taken over by the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Assignment {
+    /// Whoever is free takes the next piece (work stealing, a shared queue): all tasks' useful work counts together.
+    #[default]
+    Dynamic,
+    /// Each task has its part from the beginning, so the program ends with the slowest.
+    Static,
+}
+
+/// A slowdown against running alone, with its interval and its parts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Time beside the co-runners by time alone for the same work: 1 is undisturbed, 2 takes twice as long.
+    pub slowdown: f64,
+    /// Low and high end of the interval.
+    pub interval: [f64; 2],
+    /// How often the interval should hold the slowdown that a whole run shows, 0..1.
+    pub confidence: f64,
+    /// Where the slowdown comes from; the parts sum to `slowdown - 1`.
+    pub parts: Parts,
+    /// Who took the time, most first.
+    pub culprits: Vec<Culprit>,
+    /// What simpler predictors say of the same windows.
+    pub baselines: Baselines,
+    /// The windows that this rests on, merged where they were many, oldest first.
+    pub windows: Vec<WindowSummary>,
+    /// What could not be known, with the reason.
+    pub unavailable: Vec<Unavailable>,
+    /// How it was made.
+    pub method: Method,
+    /// The slowdown of the slowest task, where tasks do not wait for each other and fare differently: what the program
+    /// will suffer if its work was dealt out at the beginning. `None`: the tasks are bound together or alike.
+    pub slowest_task: Option<f64>,
+    /// Whether the program's behaviour changed; the estimate rests on what came after the last change.
+    pub phases: usize,
+}
+
+/// What makes up `slowdown - 1`. A part may be negative: a program may wait less for siblings beside co-runners.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Parts {
+    /// Waiting for CPUs that others held.
+    pub steal: f64,
+    /// Waiting for siblings, spinning or blocked, and switching.
+    pub sync: f64,
+    /// Memory stalls; `None`: no counters.
+    pub memory: Option<f64>,
+    /// Anything else: waits for devices, another number of tasks.
+    pub other: f64,
+}
+
+/// A co-runner that took time from the subject.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Culprit {
+    /// Its name; `None`: steal that could not be charged to anyone.
+    pub tenant: Option<String>,
+    /// What sort of tenant it is, as in the profile's JSON.
+    pub kind: String,
+    /// Time it held CPUs that the subject waited for, in nanoseconds, summed over the subject's tasks.
+    pub steal_ns: u64,
+    /// Its share of all steal, 0..=1.
+    pub share: f64,
+}
+
+/// Other predictors, fed with the same windows. Each is a slowdown; `None`: it cannot say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Baselines {
+    /// Cycles per instruction, beside co-runners by alone.
+    pub cpi: Option<f64>,
+    /// Misses of the last-level cache per thousand instructions, beside co-runners by alone.
+    pub mpki: Option<f64>,
+    /// CPU time alone by CPU time beside co-runners; without dedicated windows, CPU time asked for by CPU time got.
+    pub cpu_share: Option<f64>,
+    /// Lifetime by lifetime without waiting for a CPU.
+    pub runq_latency: Option<f64>,
+}
+
+/// One window, or several merged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WindowSummary {
+    /// Start on the host's clock.
+    pub start_ns: u64,
+    /// End on the host's clock.
+    pub end_ns: u64,
+    /// How it was taken.
+    pub label: Label,
+    /// Useful work per wall time: how many CPUs' worth of progress.
+    pub useful_cpus: f64,
+    /// Slowdown in it; `None` for dedicated windows and where the subject did nothing.
+    pub slowdown: Option<f64>,
+}
+
+/// Something that could not be known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Unavailable {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Why there is no estimate yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CannotTell {
+    /// One clause: what is missing, and what would help.
+    pub why: String,
+}
+
+impl std::fmt::Display for CannotTell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot tell yet: {}", self.why)
+    }
+}
+
+impl std::error::Error for CannotTell {}

@@ -1,0 +1,79 @@
+//! Intervals from sub-windows: the delete-one jackknife on the logarithm of the slowdown.
+//!
+//! Method: consecutive windows are merged into at most [`BATCHES`] batches of about equal length, long against the
+//! scheduler's slices, so that batches hardly depend on each other (batch means). The estimate is made anew without each
+//! batch; the spread of these gives a standard error that is right for ratios, too, and needs no random numbers
+//! (Quenouille 1949, Tukey 1958). The logarithm makes twice as slow and half as slow equally far from 1. Errors of
+//! dedicated and shared windows add in squares; Student's t with the fewer degrees of freedom gives the width.
+//!
+//! To this comes what no sub-window shows: that the method itself is not exact and that the rest of a run is not like its
+//! beginning. That error, as a standard deviation of the logarithm, is the caller's; how often intervals hold the
+//! outcome is measured on modelled runs (`docs/predict.md`).
+
+use crate::useful_work::Window;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Most batches.
+pub const BATCHES: usize = 16;
+/// Fewest batches from which a spread is computed.
+pub const FEWEST: usize = 3;
+
+/// How far an estimate may be off: standard error of its logarithm, and the degrees of freedom behind it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Standard error of the logarithm.
+    pub error: f64,
+    /// Degrees of freedom.
+    pub degrees: usize,
+}
+
+/// Merges windows into at most [`BATCHES`] batches of about equal wall time, in their order.
+pub fn batches<'a>(windows: impl Iterator<Item = &'a Window> + Clone) -> Vec<Window> {
+    let whole_ns: f64 = windows.clone().map(|w| w.wall_ns).sum();
+    let target_ns = whole_ns / BATCHES as f64;
+    let mut found: Vec<Window> = Vec::new();
+    let mut passed_ns = 0.0;
+    for window in windows {
+        let place = ((passed_ns + window.wall_ns / 2.0) / target_ns) as usize;
+        passed_ns += window.wall_ns;
+        let is_next = found.is_empty() || place >= found.len() && found.len() < BATCHES;
+        if is_next {
+            found.push(window.clone());
+        } else if let Some(last) = found.last_mut() {
+            last.add(window);
+        }
+    }
+    found
+}
+
+/// The jackknife spread of the logarithm of `value` over batches. `None`: too few batches, or no value without one.
+pub fn jackknife(batches: &[Window], value: impl Fn(&Window) -> Option<f64>) -> Option<Spread> {
+    let n = batches.len();
+    if n < FEWEST {
+        return None;
+    }
+    let logs: Option<Vec<f64>> = (0..n)
+        .map(|out| {
+            let rest = batches.iter().enumerate().filter(|(i, _)| *i != out).map(|(_, w)| w);
+            value(&Window::sum(rest)).filter(|v| *v > 0.0).map(f64::ln)
+        })
+        .collect();
+    let logs = logs?;
+    let mean = logs.iter().sum::<f64>() / n as f64;
+    let squares = logs.iter().map(|l| (l - mean) * (l - mean)).sum::<f64>();
+    Some(Spread { error: (squares * (n - 1) as f64 / n as f64).sqrt(), degrees: n - 1 })
+}
+
+/// The interval of this confidence around a slowdown: sampling errors, and the method's own.
+pub fn interval(slowdown: f64, sampling: &[Spread], method_error: f64, confidence: f64) -> [f64; 2] {
+    let error = sampling.iter().map(|s| s.error * s.error).sum::<f64>().sqrt();
+    let degrees = sampling.iter().map(|s| s.degrees).min().unwrap_or(1);
+    let half = (quantile(degrees, confidence) * error).hypot(quantile(1_000, confidence) * method_error);
+    [slowdown * (-half).exp(), slowdown * half.exp()]
+}
+
+/// How many standard errors to either side hold this share of Student's t distribution.
+fn quantile(degrees: usize, confidence: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees as f64)
+        .map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + confidence.clamp(0.0, 0.999_999) / 2.0))
+}

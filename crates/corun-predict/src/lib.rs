@@ -1,0 +1,25 @@
+//! How much slower a program is than it would be alone, while it runs.
+//!
+//! ```text
+//! Observation ──▶ useful_work ──┬─ dedicated windows: useful work alone / beside ──┐
+//! (per window)    (what of it   │                                                  ├─▶ Estimate: slowdown, interval,
+//!                  was useful)  └─ shared windows only: the ledger alone ──────────┘   parts, culprits, baselines
+//! ```
+//!
+//! This crate is pure: it opens no file, reads no clock, starts no thread, draws no random number and never iterates in
+//! hash order. It sees only observations, so it cannot tell a live machine from a modelled one.
+
+pub mod alone;
+pub mod baselines;
+pub mod coupling;
+pub mod dedicated;
+pub mod estimate;
+pub mod interval;
+pub mod phases;
+pub mod predictor;
+pub mod useful_work;
+pub mod verdict;
+
+pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
+pub use predictor::{Options, PhaseChange, Predictor};
+pub use verdict::{Judge, Ruling, Verdict, MAX_DISTURBANCE};

@@ -1,0 +1,360 @@
+//! Useful work: what of a window brought the program forward (PACT'16 §4).
+//!
+//! ```text
+//! useful = t_total - t_steal - t_sync - t_mem
+//! ```
+//!
+//! Method: [`Spent`] sorts a task's ledger by what would become of it if the task's program had the machine to itself.
+//! Steal goes away if a co-runner took it; steal by the kernel, by an idle CPU (wake-up latency) and, as far as
+//! co-runners did not take the other CPUs, by siblings would be there alone too. Waiting for siblings (spinning, a futex,
+//! a pipe) may go away, since a sibling may be late only because it was stolen from; I/O, sleep and polls stay.
+//! `t_mem` is the share of cycles stalled beyond the core, of the time on a CPU; without counters it is unknown and stays
+//! inside useful work. The cost of context switches is inferred as in the paper: over the tasks of one program, which
+//! have equal work, what remains after steal and memory grows with how often a task blocked, by one switch's cost.
+//!
+//! Limits: that regression needs tasks with equal work that block differently often; otherwise it says why it cannot
+//! tell, and the cost (microseconds per blocking) stays inside useful work.
+
+use corun_model::observation::{Account, TaskObservation};
+use corun_model::{Observation, TaskId, TenantId, TenantKind};
+use std::collections::BTreeMap;
+
+/// Where a task's time went, from the predictor's point of view, in nanoseconds (sums over windows, as floats).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Lifetime, without what corun itself stopped and what nobody saw.
+    pub life_ns: f64,
+    /// On a CPU, not known to spin, memory stalls included.
+    pub compute_ns: f64,
+    /// Of that, stalled on memory beyond the core; `None`: no counters.
+    pub memory_ns: Option<f64>,
+    /// Spinning.
+    pub spin_ns: f64,
+    /// Time on a CPU of which nobody said whether it was spinning.
+    pub unjudged_ns: f64,
+    /// Blocked where a sibling may wake it: futex, pipe, or for an unknown reason.
+    pub sibling_ns: f64,
+    /// Blocked by its own wish: devices, timers, polls, children.
+    pub own_ns: f64,
+    /// Waiting for a CPU that a co-runner (or nobody knows who) held.
+    pub stolen_ns: f64,
+    /// Waiting for a CPU that a sibling held.
+    pub queued_ns: f64,
+    /// Waiting for a CPU that was idle or the kernel's, or stopped by its own quota: as it would be alone.
+    pub other_ns: f64,
+    /// Times it blocked; `None`: the source cannot tell.
+    pub blockings: Option<f64>,
+    /// Wake-ups and preemptions: how often it had to wait for a CPU; `None`: the source cannot tell.
+    pub queueings: Option<f64>,
+    /// Cycles, instructions, misses of the last-level cache; `None`: no counters.
+    pub cycles: Option<f64>,
+    /// Instructions retired.
+    pub instructions: Option<f64>,
+    /// Misses of the last-level cache.
+    pub misses: Option<f64>,
+    /// Time in which it was not stolen but, going by how much each was stolen, a sibling was: the most that it can
+    /// have waited for siblings because of co-runners.
+    pub beside_stolen_ns: f64,
+}
+
+impl Spent {
+    /// Sorts an account. `subject` is the tenant itself, `kind` tells what sort of tenant a culprit is.
+    pub fn of(account: &Account, subject: TenantId, kind: &dyn Fn(TenantId) -> TenantKind) -> Spent {
+        let parts = account.ledger.parts();
+        let on_cpu_ns = account.ledger.on_cpu_ns() as f64;
+        let (mut stolen, mut queued, mut idle) = (account.culprits.unattributed_ns(), 0, 0);
+        for share in account.culprits.shares() {
+            match kind(share.tenant) {
+                _ if share.tenant == subject => queued += share.steal_ns,
+                TenantKind::Idle | TenantKind::Kernel => idle += share.steal_ns,
+                _ => stolen += share.steal_ns,
+            }
+        }
+        let own = account.block.map_or(0, |b| b.io_ns + b.sleep_ns + b.poll_ns + b.child_ns);
+        let counters = account.counters;
+        let count = |get: fn(&corun_model::Counters) -> Option<u64>| match &counters {
+            Some(c) => get(c).map(|n| n as f64),
+            // A task that never ran has no counts because there is nothing to count.
+            None => (on_cpu_ns == 0.0).then_some(0.0),
+        };
+        let (cycles, stalls) = (count(|c| c.cycles), count(|c| c.offcore_stall_cycles));
+        let memory_ns = cycles.zip(stalls).map(|(cycles, stalls)| {
+            if cycles > 0.0 {
+                (on_cpu_ns * stalls / cycles).min(parts.compute_ns as f64)
+            } else {
+                0.0
+            }
+        });
+        let events = &account.events;
+        Spent {
+            life_ns: (account.ledger.total_ns() - parts.parked_ns - parts.unknown_ns) as f64,
+            compute_ns: parts.compute_ns as f64,
+            memory_ns,
+            spin_ns: parts.spin_ns.unwrap_or(0) as f64,
+            unjudged_ns: if parts.spin_ns.is_none() { on_cpu_ns } else { 0.0 },
+            sibling_ns: (parts.block_ns - own.min(parts.block_ns)) as f64,
+            own_ns: own as f64,
+            stolen_ns: stolen as f64,
+            queued_ns: queued as f64,
+            other_ns: (idle + parts.throttled_ns) as f64,
+            blockings: events.yields.map(|n| n as f64),
+            queueings: events.wakeups.zip(events.preemptions).map(|(w, p)| (w + p) as f64),
+            cycles,
+            instructions: count(|c| c.instructions),
+            misses: count(|c| c.llc_misses),
+            beside_stolen_ns: 0.0,
+        }
+    }
+
+    /// The field-wise sum; what either side does not know, the sum does not.
+    pub fn add(&mut self, o: &Spent) {
+        if self.life_ns == 0.0 {
+            *self = *o;
+            return;
+        }
+        if o.life_ns == 0.0 {
+            return;
+        }
+        let add = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
+        *self = Spent {
+            life_ns: self.life_ns + o.life_ns,
+            compute_ns: self.compute_ns + o.compute_ns,
+            memory_ns: add(self.memory_ns, o.memory_ns),
+            spin_ns: self.spin_ns + o.spin_ns,
+            unjudged_ns: self.unjudged_ns + o.unjudged_ns,
+            sibling_ns: self.sibling_ns + o.sibling_ns,
+            own_ns: self.own_ns + o.own_ns,
+            stolen_ns: self.stolen_ns + o.stolen_ns,
+            queued_ns: self.queued_ns + o.queued_ns,
+            other_ns: self.other_ns + o.other_ns,
+            blockings: add(self.blockings, o.blockings),
+            queueings: add(self.queueings, o.queueings),
+            cycles: add(self.cycles, o.cycles),
+            instructions: add(self.instructions, o.instructions),
+            misses: add(self.misses, o.misses),
+            beside_stolen_ns: self.beside_stolen_ns + o.beside_stolen_ns,
+        };
+    }
+
+    /// Time on a CPU.
+    pub fn on_cpu_ns(&self) -> f64 {
+        self.compute_ns + self.spin_ns
+    }
+
+    /// Time waiting for siblings, on a CPU or off it.
+    pub fn waiting_ns(&self) -> f64 {
+        self.spin_ns + self.sibling_ns
+    }
+
+    /// Useful work: compute without memory stalls (where they are known) and without `switch_ns` per blocking.
+    pub fn useful_ns(&self, switch_ns: f64) -> f64 {
+        let switches = self.blockings.unwrap_or(0.0) * switch_ns;
+        (self.compute_ns - self.memory_ns.unwrap_or(0.0) - switches).max(0.0)
+    }
+}
+
+/// A window of the subject: its tasks, sorted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// Start on the host's clock.
+    pub start_ns: u64,
+    /// End on the host's clock.
+    pub end_ns: u64,
+    /// Wall time that it covers; less than from start to end where windows with others between them were merged.
+    pub wall_ns: f64,
+    /// The subject's tasks.
+    pub tasks: BTreeMap<TaskId, Spent>,
+    /// Tasks too short-lived to be listed, together.
+    pub unlisted: Spent,
+    /// Time that co-runners had CPUs, summed over CPUs.
+    pub corunners_ns: f64,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Steal by co-runner, with `None` for what could not be charged to anyone.
+    pub culprits: BTreeMap<Option<TenantId>, f64>,
+}
+
+impl Window {
+    /// The subject's part of an observation.
+    pub fn of(seen: &Observation, subject: TenantId) -> Window {
+        let kinds: BTreeMap<TenantId, TenantKind> = seen.tenants.iter().map(|t| (t.id, t.kind)).collect();
+        let kind = |id: TenantId| kinds.get(&id).copied().unwrap_or(TenantKind::Others);
+        let is_corunner =
+            |id: TenantId| id != subject && !matches!(kind(id), TenantKind::Idle | TenantKind::Kernel);
+        let mut window = Window {
+            start_ns: seen.start_ns,
+            end_ns: seen.end_ns,
+            wall_ns: seen.window_ns() as f64,
+            cpus: seen.cpus.len(),
+            ..Window::default()
+        };
+        for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
+            let TaskObservation { id, account, .. } = task;
+            window.tasks.entry(*id).or_default().add(&Spent::of(account, subject, &kind));
+        }
+        if let Some(all) = seen.by_tenant.iter().find(|t| t.id == subject) {
+            window.unlisted = without(&Spent::of(&all.account, subject, &kind), window.tasks.values());
+            let culprits = &all.account.culprits;
+            for share in culprits.shares().iter().filter(|s| is_corunner(s.tenant)) {
+                *window.culprits.entry(Some(share.tenant)).or_default() += share.steal_ns as f64;
+            }
+            if culprits.unattributed_ns() > 0 {
+                window.culprits.insert(None, culprits.unattributed_ns() as f64);
+            }
+        }
+        let others = seen.by_tenant.iter().filter(|t| is_corunner(t.id));
+        window.corunners_ns = others.map(|t| t.account.ledger.on_cpu_ns() as f64).sum();
+        window.see_siblings();
+        window
+    }
+
+    /// Finds for each task what co-runners took from it and from its siblings.
+    ///
+    /// Siblings that queue behind each other could have had the CPUs that co-runners used in the meantime: that much of
+    /// their queueing is stolen, too. Tasks are displaced one at a time, as far as one can tell, so while one of them
+    /// queues the others do not. Of other steals it is not known when they were; those of different tasks are taken to
+    /// fall independently of each other, which assumes the less the shorter the windows are.
+    fn see_siblings(&mut self) {
+        let wall_ns = self.wall_ns.max(1.0);
+        let queued_ns: f64 = self.all().map(|s| s.queued_ns).sum();
+        let displaced = if queued_ns > 0.0 { (self.corunners_ns / queued_ns).min(1.0) } else { 0.0 };
+        // The product over the siblings is that over all tasks without the task's own factor, which may be zero.
+        let free = |s: &Spent| (1.0 - s.stolen_ns / wall_ns).clamp(0.0, 1.0);
+        let (mut product, mut zeros) = (1.0, 0);
+        for f in self.tasks.values().map(free) {
+            match f > 0.0 {
+                true => product *= f,
+                false => zeros += 1,
+            }
+        }
+        for s in self.tasks.values_mut() {
+            let own = free(s);
+            let others_free = match (own > 0.0, zeros) {
+                (true, 0) => product / own,
+                (false, 1) => product,
+                _ => 0.0,
+            };
+            let displaced_ns = displaced * s.queued_ns;
+            let others_displaced_ns = (displaced * queued_ns - displaced_ns).max(0.0);
+            s.queued_ns -= displaced_ns;
+            s.stolen_ns += displaced_ns;
+            let there_ns = (s.life_ns - s.stolen_ns).max(0.0);
+            s.beside_stolen_ns = (there_ns * (1.0 - others_free) + others_displaced_ns).min(there_ns);
+        }
+    }
+
+    /// Adds another window of the same subject.
+    pub fn add(&mut self, o: &Window) {
+        if self.wall_ns == 0.0 {
+            *self = o.clone();
+            return;
+        }
+        self.start_ns = self.start_ns.min(o.start_ns);
+        self.end_ns = self.end_ns.max(o.end_ns);
+        self.wall_ns += o.wall_ns;
+        o.tasks.iter().for_each(|(id, s)| self.tasks.entry(*id).or_default().add(s));
+        self.unlisted.add(&o.unlisted);
+        self.corunners_ns += o.corunners_ns;
+        self.cpus = self.cpus.max(o.cpus);
+        o.culprits.iter().for_each(|(id, ns)| *self.culprits.entry(*id).or_default() += ns);
+    }
+
+    /// The sum of windows.
+    pub fn sum<'a>(windows: impl IntoIterator<Item = &'a Window>) -> Window {
+        windows.into_iter().fold(Window::default(), |mut all, w| {
+            all.add(w);
+            all
+        })
+    }
+
+    /// Every task, the unlisted together as one.
+    pub fn all(&self) -> impl Iterator<Item = &Spent> {
+        let unlisted = (self.unlisted.life_ns > 0.0).then_some(&self.unlisted);
+        self.tasks.values().chain(unlisted)
+    }
+
+    /// The sum over all tasks.
+    pub fn total(&self) -> Spent {
+        self.all().fold(Spent::default(), |mut sum, s| {
+            sum.add(s);
+            sum
+        })
+    }
+}
+
+/// What is in `all` but not in `listed`: the tasks that were too many or too short-lived for a line of their own.
+fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
+    let mut sum = Spent::default();
+    listed.for_each(|s| sum.add(s));
+    let less = |a: f64, b: f64| (a - b).max(0.0);
+    let less_some = |a: Option<f64>, b: Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => Some(less(a, b)),
+        (a, None) if sum.life_ns == 0.0 => a,
+        _ => None,
+    };
+    let rest = Spent {
+        life_ns: less(all.life_ns, sum.life_ns),
+        compute_ns: less(all.compute_ns, sum.compute_ns),
+        memory_ns: less_some(all.memory_ns, sum.memory_ns),
+        spin_ns: less(all.spin_ns, sum.spin_ns),
+        unjudged_ns: less(all.unjudged_ns, sum.unjudged_ns),
+        sibling_ns: less(all.sibling_ns, sum.sibling_ns),
+        own_ns: less(all.own_ns, sum.own_ns),
+        stolen_ns: less(all.stolen_ns, sum.stolen_ns),
+        queued_ns: less(all.queued_ns, sum.queued_ns),
+        other_ns: less(all.other_ns, sum.other_ns),
+        blockings: less_some(all.blockings, sum.blockings),
+        queueings: less_some(all.queueings, sum.queueings),
+        cycles: less_some(all.cycles, sum.cycles),
+        instructions: less_some(all.instructions, sum.instructions),
+        misses: less_some(all.misses, sum.misses),
+        beside_stolen_ns: 0.0,
+    };
+    if rest.life_ns > 0.0 {
+        rest
+    } else {
+        Spent::default()
+    }
+}
+
+/// Tasks with less than this share of the busiest task's compute time take no part in the regression.
+const WORKERS: f64 = 0.1;
+/// The remaining times of tasks with equal work lie this close together, as a share of their mean.
+const EQUAL: f64 = 0.2;
+/// A context switch costs less than this, in nanoseconds; a larger slope is unequal work, not switches.
+const DEAREST_NS: f64 = 100_000.0;
+
+/// The cost of one blocking (sleep and wake-up), in nanoseconds, inferred from the tasks of a window.
+///
+/// # Errors
+/// One clause: why it cannot be inferred.
+pub fn switch_cost_ns(window: &Window) -> Result<f64, &'static str> {
+    let most = window.tasks.values().map(|s| s.compute_ns).fold(0.0, f64::max);
+    let workers: Vec<&Spent> = window.tasks.values().filter(|s| s.compute_ns > WORKERS * most).collect();
+    if workers.len() < 3 {
+        return Err("it takes three tasks to compare");
+    }
+    let points: Option<Vec<(f64, f64)>> =
+        workers.iter().map(|s| Some((s.blockings?, s.compute_ns - s.memory_ns.unwrap_or(0.0)))).collect();
+    let points = points.ok_or("the number of blockings is not known")?;
+    let n = points.len() as f64;
+    let mean = |get: fn(&(f64, f64)) -> f64| points.iter().map(get).sum::<f64>() / n;
+    let (mean_k, mean_t) = (mean(|p| p.0), mean(|p| p.1));
+    let apart = points.iter().map(|p| (p.1 - mean_t).abs()).fold(0.0, f64::max);
+    if apart > EQUAL * mean_t {
+        return Err("the tasks' work differs too much to be called equal");
+    }
+    let var = points.iter().map(|p| (p.0 - mean_k).powi(2)).sum::<f64>();
+    if var.sqrt() < 0.05 * mean_k.max(1.0) * n.sqrt() {
+        return Err("all tasks block about equally often");
+    }
+    let slope = points.iter().map(|p| (p.0 - mean_k) * (p.1 - mean_t)).sum::<f64>() / var;
+    let residual = points.iter().map(|p| (p.1 - mean_t - slope * (p.0 - mean_k)).powi(2)).sum::<f64>();
+    let error = (residual / (n - 2.0) / var).sqrt();
+    match slope {
+        s if s <= 0.0 || s > DEAREST_NS || s < 2.0 * error => {
+            Err("what remains of the tasks' time does not grow with how often they block")
+        }
+        s => Ok(s),
+    }
+}
