@@ -12,6 +12,11 @@ pub trait Policy {
     /// The knobs it may turn; a host that lacks one of them can say so before anything starts.
     fn knobs(&self) -> &'static [Knob];
 
+    /// How often it wants to decide, in nanoseconds, where nobody says otherwise.
+    fn epoch_ns(&self) -> u64 {
+        100_000_000
+    }
+
     /// What to do, given the last epoch. Actions already in force need not be repeated.
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision>;
 }

@@ -1,3 +1,37 @@
 //! Scheduling policies: pure, one file each, named as in the papers; and the decisions that the kernel makes for them.
+//!
+//! Once an epoch a policy is given what a host observed and answers with turns of the five knobs, each with its reason. It
+//! cannot tell a live machine from a modelled one.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`registry`], [`options`], [`scope`] | every policy by name; its options; whom it may touch |
+//! | [`observe`], [`auto`], [`gang`], [`paired_gang`], [`controlled_contention`], [`delayed_preemption`], [`differential`], [`dedicated`] | the policies |
+//! | [`slots`], [`parking`], [`dc_search`] | separation in time; who is stopped; the degree of contention, found online |
+//! | [`census`], [`settled`], [`fair`] | what each tenant wants and got; what is settled for each task; fair shares |
+//! | [`decisions`] | what is decided at a context switch: the C header that the kernel compiles too |
+//!
+//! Absences: no file, clock, thread or hash order; nothing unsafe but the calls in [`decisions`].
 
+pub mod auto;
+pub mod census;
+pub mod controlled_contention;
+pub mod dc_search;
 pub mod decisions;
+pub mod dedicated;
+pub mod delayed_preemption;
+pub mod differential;
+pub mod fair;
+pub mod gang;
+pub mod observe;
+pub mod options;
+pub mod paired_gang;
+pub mod parking;
+pub mod registry;
+pub mod scope;
+pub mod settled;
+pub mod slots;
+
+pub use options::{Kind, OptionSpec, Options};
+pub use registry::{by_name, entry, Entry, ALL};
+pub use scope::Scope;

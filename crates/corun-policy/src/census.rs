@@ -1,0 +1,151 @@
+//! What a policy knows of each tenant: how many of its tasks want a CPU, and what came of it in the last window.
+//!
+//! A task's **demand** is the part of its time for which it would run if nobody else were there: on-CPU time over
+//! on-CPU plus blocked time. Time that was stolen, throttled or parked tells nothing of what it wants, so it is left
+//! out, and a task that waits for others all day is not mistaken for an idle one. A tenant's **weight** is the number of
+//! its tasks whose demand reaches a threshold: Controlled Contention §III.A, where it is 20 % of a CPU.
+//!
+//! Demand is averaged over the last few hundred milliseconds that told something; windows in which the policy itself
+//! had parked the tenant tell nothing. A new task counts once it has been seen for 2 ms.
+
+use crate::scope::Scope;
+use corun_model::{Observation, TaskId, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A task must have been seen for this long before it is judged.
+const ENOUGH_NS: u64 = 2_000_000;
+/// The memory of a task's demand: older time counts half beyond this.
+const MEMORY_NS: u64 = 200_000_000;
+
+/// One tenant, now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantUse {
+    /// Which.
+    pub id: TenantId,
+    /// Its living tasks.
+    pub tasks: u32,
+    /// Its CPU-bound tasks.
+    pub weight: u64,
+    /// CPUs that it wants, in thousandths: the sum of its tasks' demands.
+    pub demand_milli: u64,
+    /// On a CPU in the last window, all tasks together, without what is known to be spinning.
+    pub useful_ns: u64,
+    /// On a CPU in the last window, all tasks together.
+    pub on_cpu_ns: u64,
+    /// Runnable but not running in the last window.
+    pub steal_ns: u64,
+    /// Blocked in the last window, by tasks that also ran in it.
+    pub block_ns: u64,
+    /// Part of `block_ns` in which it waited for the outside (devices, sockets, timers) and not for its own threads;
+    /// `None`: the host cannot tell.
+    pub outside_ns: Option<u64>,
+    /// Wake-ups in the last window; `None`: the host cannot tell.
+    pub wakeups: Option<u64>,
+    /// Whether spinning is known and left out of `useful_ns`.
+    pub spin_known: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    id: TaskId,
+    on_ns: u64,
+    basis_ns: u64,
+}
+
+impl Memory {
+    fn add(&mut self, on_ns: u64, basis_ns: u64) {
+        self.on_ns += on_ns;
+        self.basis_ns += basis_ns;
+        while self.basis_ns > 2 * MEMORY_NS {
+            self.on_ns /= 2;
+            self.basis_ns /= 2;
+        }
+    }
+
+    /// Demand in thousandths of a CPU; `None` while it has not been seen for long enough.
+    fn demand_milli(&self) -> Option<u64> {
+        (self.basis_ns >= ENOUGH_NS).then(|| self.on_ns * 1_000 / self.basis_ns)
+    }
+}
+
+/// Follows tenants from window to window.
+#[derive(Clone, Debug)]
+pub struct Census {
+    scope: Scope,
+    threshold_milli: u64,
+    /// In the order of ids, as observations have them.
+    tasks: Vec<Memory>,
+}
+
+impl Census {
+    /// Counts tenants in `scope`; a task is CPU-bound from `threshold_percent` of a CPU.
+    pub fn new(scope: Scope, threshold_percent: u64) -> Census {
+        Census { scope, threshold_milli: threshold_percent * 10, tasks: Vec::new() }
+    }
+
+    /// The tenants that have a living task, in the order of their ids; `parked` were parked during the window.
+    pub fn take(&mut self, seen: &Observation, parked: &BTreeSet<TenantId>) -> Vec<TenantUse> {
+        let mut place = BTreeMap::new();
+        let mut uses: Vec<TenantUse> = Vec::new();
+        let mut covered: Vec<TenantId> =
+            seen.tenants.iter().filter(|t| self.scope.covers(t)).map(|t| t.id).collect();
+        covered.sort_unstable();
+        for id in covered {
+            place.insert(id, uses.len());
+            uses.push(TenantUse {
+                id,
+                tasks: 0,
+                weight: 0,
+                demand_milli: 0,
+                useful_ns: 0,
+                on_cpu_ns: 0,
+                steal_ns: 0,
+                block_ns: 0,
+                outside_ns: Some(0),
+                wakeups: Some(0),
+                spin_known: true,
+            });
+        }
+        let mut kept = Vec::with_capacity(seen.tasks.len());
+        let mut old = self.tasks.iter().peekable();
+        for t in &seen.tasks {
+            let Some(&at) = place.get(&t.tenant) else { continue };
+            let parts = t.account.ledger.parts();
+            let on_ns = t.account.ledger.on_cpu_ns();
+            let u = &mut uses[at];
+            u.on_cpu_ns += on_ns;
+            u.useful_ns += parts.compute_ns;
+            u.steal_ns += parts.steal_ns;
+            if on_ns > 0 {
+                u.spin_known &= parts.spin_ns.is_some();
+                u.block_ns += parts.block_ns;
+                let outside = t.account.block.map(|b| b.sum_ns() - b.futex_ns - b.other_ns);
+                u.outside_ns = u.outside_ns.zip(outside).map(|(a, b)| a + b);
+            }
+            u.wakeups = u.wakeups.zip(t.account.events.wakeups).map(|(a, b)| a + b);
+            if !t.alive {
+                continue;
+            }
+            while old.next_if(|m| m.id < t.id).is_some() {}
+            let known = old.next_if(|m| m.id == t.id && t.born_ns <= seen.start_ns).copied();
+            let mut memory = known.unwrap_or(Memory { id: t.id, on_ns: 0, basis_ns: 0 });
+            if !parked.contains(&t.tenant) {
+                memory.add(on_ns, on_ns + parts.block_ns);
+            }
+            kept.push(memory);
+            u.tasks += 1;
+            if let Some(demand) = memory.demand_milli() {
+                u.weight += u64::from(demand >= self.threshold_milli);
+                u.demand_milli += demand;
+            }
+        }
+        self.tasks = kept;
+        uses.retain(|u| u.tasks > 0);
+        uses
+    }
+}
+
+/// What people call a tenant.
+pub fn name(seen: &Observation, id: TenantId) -> &str {
+    seen.tenant(id).map_or("a tenant", |t| t.name.as_str())
+}

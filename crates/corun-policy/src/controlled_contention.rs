@@ -1,0 +1,121 @@
+//! `controlled_contention` (CC): as much contention as pays. Controlled Contention §III.
+//!
+//! A tenant's weight is the number of its tasks that want 20 % of a CPU or more. In each slot, tenants run together as
+//! long as their weights sum to no more than the **degree of contention** (DC): the lookup starts with the tenant that
+//! was given the fewest slots and takes along whoever still fits. A low DC is gang scheduling, a high one is the kernel's
+//! default. Tenants without CPU-bound tasks weigh nothing and are never parked. One that is heavier than the DC runs
+//! alone. Counters, ageing, backfill and newcomers: `slots.rs`. `--dc auto`: `dc_search.rs`.
+//!
+//! The demand that weights are made of is what a task would use if nobody stood in its way (`census.rs`), where the paper
+//! takes its present CPU usage: beside many others, a task that wants a whole CPU may be given less than 20 % of one.
+
+use crate::census::Census;
+use crate::dc_search::DcSearch;
+use crate::gang::{epoch_of, SLOT};
+use crate::options::{Kind, OptionSpec, Values};
+use crate::slots::{Member, Slots};
+use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
+
+pub(crate) const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "dc",
+        default: "cpus",
+        kind: Kind::Whole { least: 1, most: 100_000, unit: "CPU-bound tasks" },
+        words: &["cpus", "auto"],
+        about: "the degree of contention; cpus: one per CPU; auto: found online",
+    },
+    SLOT,
+    OptionSpec {
+        name: "cpu-bound",
+        default: "20",
+        kind: Kind::Whole { least: 1, most: 100, unit: "percent of a CPU" },
+        words: &[],
+        about: "from this demand on a task counts as CPU-bound",
+    },
+    OptionSpec {
+        name: "ageing",
+        default: "16",
+        kind: Kind::Whole { least: 1, most: 100_000, unit: "slots" },
+        words: &[],
+        about: "after so many slots the counters are halved",
+    },
+];
+
+/// How the DC is found.
+#[derive(Debug)]
+enum Dc {
+    Fixed(u64),
+    Cpus,
+    Auto(DcSearch),
+}
+
+/// Controlled Contention.
+#[derive(Debug)]
+pub struct ControlledContention {
+    census: Census,
+    slots: Slots,
+    dc: Dc,
+    epoch_ns: u64,
+}
+
+impl ControlledContention {
+    pub(crate) fn new(values: &Values) -> ControlledContention {
+        let number = |name| values.number(name).expect("no words");
+        let slot_ns = number("slot");
+        ControlledContention {
+            census: Census::new(values.scope.clone(), number("cpu-bound")),
+            slots: Slots::new(slot_ns, number("ageing")),
+            dc: match (values.number("dc"), values.word("dc")) {
+                (Some(dc), _) => Dc::Fixed(dc),
+                (None, Some("auto")) => Dc::Auto(DcSearch::new(slot_ns)),
+                (None, _) => Dc::Cpus,
+            },
+            epoch_ns: epoch_of(slot_ns),
+        }
+    }
+}
+
+/// Who runs together: in the order of their turn, each that still fits under the DC. The first always runs.
+pub(crate) fn fitting(queue: &[Member], dc: u64) -> Vec<TenantId> {
+    let mut sum = 0;
+    let fits = |m: &&Member| {
+        let first = sum == 0;
+        let fits = first || sum + m.weight <= dc;
+        if fits {
+            sum += m.weight;
+        }
+        fits
+    };
+    queue.iter().filter(fits).map(|m| m.id).collect()
+}
+
+impl Policy for ControlledContention {
+    fn name(&self) -> &'static str {
+        "controlled_contention"
+    }
+
+    fn knobs(&self) -> &'static [Knob] {
+        &[Knob::Park]
+    }
+
+    fn epoch_ns(&self) -> u64 {
+        self.epoch_ns
+    }
+
+    fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
+        let uses = self.census.take(seen, self.slots.parked());
+        let heavy = uses.iter().filter(|u| u.weight > 0);
+        let members: Vec<Member> =
+            heavy.map(|u| Member { id: u.id, weight: u.weight, demand_milli: u.demand_milli }).collect();
+        let cpus = machine.cpu_count() as u64;
+        let (dc, found) = match &mut self.dc {
+            Dc::Fixed(dc) => (*dc, String::new()),
+            Dc::Cpus => (cpus, String::new()),
+            Dc::Auto(search) => search.step(cpus, seen, &uses),
+        };
+        let largest = members.iter().map(|m| m.weight).max().unwrap_or(0);
+        let alone = if largest > dc { "; who is heavier runs alone" } else { "" };
+        let rule = format!("weights up to DC {dc}{found}{alone}");
+        self.slots.turn(seen, &members, &rule, |queue| fitting(queue, dc))
+    }
+}

@@ -1,0 +1,115 @@
+//! `dedicated`: from time to time, one tenant has the machine for itself. The dedicated window of PACT'16 §4.
+//!
+//! In a dedicated window every other tenant in scope is parked, so what the subject does in it is what it would do
+//! alone: the measurement that predictions are calibrated on. Between windows nothing is touched. Without a `subject`,
+//! every tenant with CPU-bound tasks gets a window in turn.
+//!
+//! Limits: parking costs the others the window's part of their time (`window` of `every`); caches are still cold at its
+//! beginning.
+
+use crate::census::Census;
+use crate::options::{Kind, OptionSpec, Values};
+use crate::parking::Parking;
+use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
+
+pub(crate) const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "subject",
+        default: "each",
+        kind: Kind::Name,
+        words: &["each"],
+        about: "who gets the windows; each: every tenant with CPU-bound tasks in turn",
+    },
+    OptionSpec {
+        name: "window",
+        default: "50ms",
+        kind: Kind::Time { least_ns: 1_000_000, most_ns: 10_000_000_000 },
+        words: &[],
+        about: "length of a window",
+    },
+    OptionSpec {
+        name: "every",
+        default: "2s",
+        kind: Kind::Time { least_ns: 10_000_000, most_ns: 3_600_000_000_000 },
+        words: &[],
+        about: "from the beginning of one window to that of the next",
+    },
+];
+
+/// Dedicated windows.
+#[derive(Debug)]
+pub struct Dedicated {
+    census: Census,
+    parking: Parking,
+    /// `None`: each in turn.
+    subject: Option<String>,
+    window_ns: u64,
+    every_ns: u64,
+    next_ns: Option<u64>,
+    /// Who has the machine, and until when.
+    open: Option<(TenantId, u64)>,
+    last: Option<TenantId>,
+}
+
+impl Dedicated {
+    pub(crate) fn new(values: &Values) -> Result<Dedicated, String> {
+        let time = |name| values.number(name).expect("no words");
+        let (window_ns, every_ns) = (time("window"), time("every"));
+        if window_ns >= every_ns {
+            return Err("dedicated: `window` must be shorter than `every`, or the others never run".into());
+        }
+        Ok(Dedicated {
+            census: Census::new(values.scope.clone(), 20),
+            parking: Parking::default(),
+            subject: values.name("subject"),
+            window_ns,
+            every_ns,
+            next_ns: None,
+            open: None,
+            last: None,
+        })
+    }
+}
+
+impl Policy for Dedicated {
+    fn name(&self) -> &'static str {
+        "dedicated"
+    }
+
+    fn knobs(&self) -> &'static [Knob] {
+        &[Knob::Park]
+    }
+
+    fn epoch_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    fn decide(&mut self, _: &Machine, seen: &Observation) -> Vec<Decision> {
+        let uses = self.census.take(seen, self.parking.parked());
+        // Windows open and close at the epoch nearest to when they are due.
+        let now_ns = seen.end_ns + seen.window_ns() / 2;
+        if let Some((subject, until_ns)) = self.open {
+            if now_ns < until_ns && uses.iter().any(|u| u.id == subject) {
+                return Vec::new();
+            }
+            self.open = None;
+            return self.parking.release(seen, "the dedicated window is over");
+        }
+        let next_ns = *self.next_ns.get_or_insert(seen.end_ns + self.every_ns);
+        if now_ns < next_ns {
+            return Vec::new();
+        }
+        self.next_ns = Some(seen.end_ns + self.every_ns);
+        let mut subjects = uses.iter().filter(|u| match &self.subject {
+            Some(name) => seen.tenant(u.id).is_some_and(|t| t.name == *name || t.key == *name),
+            None => u.weight > 0,
+        });
+        let after = subjects.clone().find(|u| Some(u.id) > self.last);
+        let Some(subject) = after.or_else(|| subjects.next()).map(|u| u.id) else { return Vec::new() };
+        self.last = Some(subject);
+        self.open = Some((subject, seen.end_ns + self.window_ns));
+        let others = uses.iter().map(|u| u.id).filter(|&id| id != subject).collect();
+        let why = format!("a dedicated window of {}", crate::census::name(seen, subject));
+        self.parking.change(seen, others, &why, &why)
+    }
+}

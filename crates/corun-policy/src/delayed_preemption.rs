@@ -1,0 +1,200 @@
+//! `delayed_preemption`: a waking task waits before it may take a CPU. PACT'16 §5.1, equations 1 and 2.
+//!
+//! Static: every task's wake-ups are delayed by the same time (the paper tries 2 ms and 8 ms), in the hope that the
+//! running task yields of its own accord meanwhile. Adaptive: each task has its own delay, which follows its **lag**
+//!
+//! ```text
+//! lag   = (t_comp - t_fair) / (t_comp + t_idle)        (1)
+//! delay = delay + lag × (delay + 10 us)                (2)
+//! ```
+//!
+//! where `t_idle` is synchronisation and steal, so that `t_comp + t_idle` is the time that it lived unparked. Whoever
+//! had more than its fair share waits longer, whoever had less, shorter; the 10 µs let a delay of zero grow again.
+//!
+//! The paper does not say how `t_fair` is found. Here: the CPUs that the tasks in scope were seen on in the last second
+//! are split among tenants by max-min fairness (a tenant wants one CPU per task that wanted to run), and a tenant's part
+//! evenly among those tasks. Spinning counts as synchronisation where it is known, and as computing where not.
+//!
+//! Limits: the delay is kept below `most`, beyond which slices decide anyway; programs that wait busily gain nothing
+//! (§6 says so). A change of less than an eighth is not worth an action.
+
+use crate::fair;
+use crate::options::{Kind, OptionSpec, Values};
+use crate::scope::Scope;
+use crate::settled::{covered, Settled};
+use corun_model::duration::human_ns;
+use corun_model::observation::TaskObservation;
+use corun_model::{Action, CpuId, Decision, Knob, Machine, Observation, Policy, TenantId};
+use std::collections::BTreeMap;
+
+/// Equation 2's term "to ensure non-zero changes".
+const FLOOR_NS: i64 = 10_000;
+/// How long a CPU on which a task in scope was seen counts as theirs.
+const SEEN_NS: u64 = 1_000_000_000;
+/// Lags are in millionths.
+const UNIT: i64 = 1_000_000;
+
+pub(crate) const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "delay",
+        default: "adaptive",
+        kind: Kind::Time { least_ns: 0, most_ns: 1_000_000_000 },
+        words: &["adaptive"],
+        about: "how long a waking task waits for the running one to yield; adaptive: by its lag",
+    },
+    OptionSpec {
+        name: "most",
+        default: "30ms",
+        kind: Kind::Time { least_ns: 10_000, most_ns: 1_000_000_000 },
+        words: &[],
+        about: "no adaptive delay grows longer",
+    },
+    OptionSpec {
+        name: "epoch",
+        default: "30ms",
+        kind: Kind::Time { least_ns: 1_000_000, most_ns: 10_000_000_000 },
+        words: &[],
+        about: "how often adaptive delays follow the lag",
+    },
+];
+
+/// Delays preemption at wake-up.
+#[derive(Debug)]
+pub struct DelayedPreemption {
+    scope: Scope,
+    /// `None`: adaptive.
+    fixed_ns: Option<u64>,
+    most_ns: u64,
+    epoch_ns: u64,
+    delays: Settled<Delay>,
+    /// When each CPU was last seen to run a task in scope.
+    cpus: BTreeMap<CpuId, u64>,
+}
+
+/// What equation 2 says now, and what the host was told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delay {
+    now_ns: u64,
+    told_ns: u64,
+}
+
+impl DelayedPreemption {
+    pub(crate) fn new(values: &Values) -> DelayedPreemption {
+        DelayedPreemption {
+            scope: values.scope.clone(),
+            fixed_ns: values.number("delay"),
+            most_ns: values.number("most").expect("no words"),
+            epoch_ns: values.number("epoch").expect("no words"),
+            delays: Settled::default(),
+            cpus: BTreeMap::new(),
+        }
+    }
+
+    /// The fair part of each tenant's tasks that wanted to run, in nanoseconds of the last window.
+    fn fair_ns(&mut self, seen: &Observation) -> BTreeMap<TenantId, u64> {
+        let covered = covered(seen, &self.scope);
+        let mut wanting: BTreeMap<TenantId, u64> = BTreeMap::new();
+        for task in seen.tasks.iter().filter(|t| covered.contains(&t.tenant)) {
+            let ledger = &task.account.ledger;
+            if ledger.on_cpu_ns() + ledger.parts().steal_ns > 0 {
+                *wanting.entry(task.tenant).or_default() += 1;
+                if let Some(cpu) = task.last_cpu {
+                    self.cpus.insert(cpu, seen.end_ns);
+                }
+            }
+        }
+        self.cpus.retain(|_, at_ns| *at_ns + SEEN_NS > seen.end_ns);
+        let window_ns = seen.window_ns();
+        let wants: Vec<u64> = wanting.values().map(|tasks| tasks * window_ns).collect();
+        let parts = fair::shares(self.cpus.len() as u64 * window_ns, &wants);
+        wanting.iter().zip(parts).map(|((id, tasks), part)| (*id, part / tasks)).collect()
+    }
+}
+
+/// Equation 1, in millionths; `None` for a task that did not live in the window, or only parked.
+fn lag(task: &TaskObservation, fair_ns: u64) -> Option<i64> {
+    let parts = task.account.ledger.parts();
+    let idle_ns = parts.block_ns + parts.steal_ns + parts.spin_ns.unwrap_or(0);
+    let lived_ns = (parts.compute_ns + idle_ns) as i64;
+    (lived_ns > 0).then(|| (parts.compute_ns as i64 - fair_ns as i64) * UNIT / lived_ns)
+}
+
+/// Equation 2.
+fn follow(delay_ns: u64, lag: i64, most_ns: u64) -> u64 {
+    let delay = delay_ns as i64;
+    (delay + lag * (delay + FLOOR_NS) / UNIT).clamp(0, most_ns as i64) as u64
+}
+
+impl Policy for DelayedPreemption {
+    fn name(&self) -> &'static str {
+        "delayed_preemption"
+    }
+
+    fn knobs(&self) -> &'static [Knob] {
+        &[Knob::PreemptDelay]
+    }
+
+    fn epoch_ns(&self) -> u64 {
+        self.epoch_ns
+    }
+
+    fn decide(&mut self, _: &Machine, seen: &Observation) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        if let Some(delay_ns) = self.fixed_ns {
+            self.delays.follow(seen, &self.scope, |task, known| {
+                if known.is_none() {
+                    decisions.push(Decision {
+                        action: Action::PreemptDelay { task: task.id, delay_ns },
+                        because: format!("a new task: its wake-ups wait for {}", human_ns(delay_ns)),
+                    });
+                }
+                Delay::default()
+            });
+            return decisions;
+        }
+        let fair_ns = self.fair_ns(seen);
+        let most_ns = self.most_ns;
+        self.delays.follow(seen, &self.scope, |task, known| {
+            let mut delay = known.unwrap_or_default();
+            let Some(lag) = fair_ns.get(&task.tenant).and_then(|&fair| lag(task, fair)) else { return delay };
+            delay.now_ns = follow(delay.now_ns, lag, most_ns);
+            let off_ns = delay.now_ns.abs_diff(delay.told_ns);
+            if off_ns > 0 && (off_ns * 8 >= delay.told_ns || delay.now_ns == 0) {
+                delay.told_ns = delay.now_ns;
+                decisions.push(Decision {
+                    action: Action::PreemptDelay { task: task.id, delay_ns: delay.now_ns },
+                    because: format!("lag {:+.2} of its fair share", lag as f64 / UNIT as f64),
+                });
+            }
+            delay
+        });
+        decisions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn equation_2_grows_from_zero_and_falls_back_to_it() {
+        assert_eq!(follow(0, UNIT / 2, 30_000_000), 5_000, "half of the 10 us");
+        assert_eq!(follow(2_000_000, UNIT / 10, 30_000_000), 2_201_000);
+        assert_eq!(follow(2_000_000, -UNIT, 30_000_000), 0);
+        assert_eq!(follow(29_000_000, UNIT / 2, 30_000_000), 30_000_000);
+        let grown = (0..60).fold(0, |delay, _| follow(delay, UNIT / 5, 30_000_000));
+        assert!(
+            grown > 8_000_000,
+            "{grown}: 60 epochs at a lag of 0.2 lead beyond the paper's longest delay"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_sign_of_the_lag_is_the_sign_of_the_change(delay in 0u64..30_000_000, lag in -UNIT..UNIT) {
+            let next = follow(delay, lag, 30_000_000);
+            prop_assert!(lag >= 0 && next >= delay || lag < 0 && next <= delay);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `differential`: different slices on every CPU. PACT'16 §5.2.
+//!
+//! Each time a CPU dispatches a task, the slice is drawn at random from [10 ms, 30 ms]; the mean is the same on every
+//! CPU, but the CPUs of a parallel program proceed at different paces. Threads that no longer run side by side press
+//! less on the memory they share. The drawing is `corun_slice_ns` of `include/decisions.h`; this file only asks for it,
+//! once per task.
+//!
+//! Limits: only as fine as the scheduler beneath keeps slices (rounded up to the tick under Linux's own); the
+//! paper itself finds that tightly coupled CPU-bound programs lose by it.
+
+use crate::options::{Kind, OptionSpec, Values};
+use crate::scope::Scope;
+use crate::settled::Settled;
+use corun_model::{duration::human_ns, Action, Decision, Knob, Machine, Observation, Policy};
+
+const BOUND: Kind = Kind::Time { least_ns: 100_000, most_ns: 100_000_000 };
+
+pub(crate) const OPTIONS: &[OptionSpec] = &[
+    OptionSpec { name: "shortest", default: "10ms", kind: BOUND, words: &[], about: "the shortest slice" },
+    OptionSpec { name: "longest", default: "30ms", kind: BOUND, words: &[], about: "the longest slice" },
+];
+
+/// Random slices for every task.
+#[derive(Debug)]
+pub struct Differential {
+    scope: Scope,
+    shortest_ns: u64,
+    longest_ns: u64,
+    done: Settled<()>,
+}
+
+impl Differential {
+    pub(crate) fn new(values: &Values) -> Result<Differential, String> {
+        let bound = |name| values.number(name).expect("bounds have no words");
+        let (shortest_ns, longest_ns) = (bound("shortest"), bound("longest"));
+        if shortest_ns > longest_ns {
+            return Err(format!(
+                "differential: `shortest` is {}, above `longest`, which is {}; exchange them",
+                human_ns(shortest_ns),
+                human_ns(longest_ns)
+            ));
+        }
+        Ok(Differential { scope: values.scope.clone(), shortest_ns, longest_ns, done: Settled::default() })
+    }
+}
+
+impl Policy for Differential {
+    fn name(&self) -> &'static str {
+        "differential"
+    }
+
+    fn knobs(&self) -> &'static [Knob] {
+        &[Knob::Slice]
+    }
+
+    fn decide(&mut self, _: &Machine, seen: &Observation) -> Vec<Decision> {
+        let (min_ns, max_ns) = (self.shortest_ns, self.longest_ns);
+        let mut decisions = Vec::new();
+        self.done.follow(seen, &self.scope, |task, known| {
+            if known.is_none() {
+                decisions.push(Decision {
+                    action: Action::Slice { task: task.id, min_ns, max_ns },
+                    because: "a new task: its slices shall differ from CPU to CPU".into(),
+                });
+            }
+        });
+        decisions
+    }
+}

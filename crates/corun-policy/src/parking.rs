@@ -1,0 +1,45 @@
+//! Who is parked: turns "these shall be stopped now" into the park and unpark actions that are still missing.
+
+use crate::census;
+use corun_model::{Action, Decision, Observation, TenantId};
+use std::collections::BTreeSet;
+
+/// The tenants that a policy has parked.
+#[derive(Clone, Debug, Default)]
+pub struct Parking {
+    parked: BTreeSet<TenantId>,
+}
+
+impl Parking {
+    /// Those that are parked.
+    pub fn parked(&self) -> &BTreeSet<TenantId> {
+        &self.parked
+    }
+
+    /// Parks exactly `stop`; whoever is new in it is parked before anybody is let go, so that no two sides overlap.
+    /// `stops` and `runs` say why.
+    pub fn change(
+        &mut self,
+        seen: &Observation,
+        stop: BTreeSet<TenantId>,
+        stops: &str,
+        runs: &str,
+    ) -> Vec<Decision> {
+        let because = |why: &str, id: &TenantId| format!("{}: {why}", census::name(seen, *id));
+        let park = stop
+            .difference(&self.parked)
+            .map(|&tenant| Decision { action: Action::Park { tenant }, because: because(stops, &tenant) });
+        let unpark = self
+            .parked
+            .difference(&stop)
+            .map(|&tenant| Decision { action: Action::Unpark { tenant }, because: because(runs, &tenant) });
+        let decisions = park.chain(unpark).collect();
+        self.parked = stop;
+        decisions
+    }
+
+    /// Lets everybody go.
+    pub fn release(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
+        self.change(seen, BTreeSet::new(), why, why)
+    }
+}

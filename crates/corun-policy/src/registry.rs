@@ -1,0 +1,115 @@
+//! Every policy: name, options, knobs and where it comes from; and how one is made from its name.
+
+use crate::options::{OptionSpec, Options, Values};
+use crate::{
+    auto, controlled_contention, dedicated, delayed_preemption, differential, gang, observe, paired_gang,
+};
+use corun_model::{Knob, Policy};
+
+/// One policy as people choose it.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name, as in the papers.
+    pub name: &'static str,
+    /// What it does, in one clause.
+    pub about: &'static str,
+    /// Where it is described.
+    pub source: &'static str,
+    /// The knobs that it turns.
+    pub knobs: &'static [Knob],
+    /// Its options.
+    pub options: &'static [OptionSpec],
+    make: fn(&Values) -> Result<Box<dyn Policy>, String>,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// All policies, in the order in which they are listed.
+pub const ALL: &[Entry] = &[
+    Entry {
+        name: "observe",
+        about: "does nothing",
+        source: "the default",
+        knobs: &[],
+        options: &[],
+        make: |_| Ok(Box::new(observe::Observe)),
+    },
+    Entry {
+        name: "auto",
+        about: "separates tenants in time when that is seen to help, and leaves the others alone",
+        source: "corun",
+        knobs: &[Knob::Park],
+        options: auto::OPTIONS,
+        make: |v| Ok(Box::new(auto::Auto::new(v))),
+    },
+    Entry {
+        name: "gang",
+        about: "one tenant at a time",
+        source: "Feitelson and Rudolph 1992; Controlled Contention II",
+        knobs: &[Knob::Park],
+        options: gang::OPTIONS,
+        make: |v| Ok(Box::new(gang::Gang::new(v))),
+    },
+    Entry {
+        name: "paired_gang",
+        about: "two tenants at a time where their demands fit",
+        source: "Wiseman and Feitelson 2003; Controlled Contention VII",
+        knobs: &[Knob::Park],
+        options: paired_gang::OPTIONS,
+        make: |v| Ok(Box::new(paired_gang::PairedGang::new(v))),
+    },
+    Entry {
+        name: "controlled_contention",
+        about: "as many tenants at a time as their CPU-bound tasks allow",
+        source: "Controlled Contention III",
+        knobs: &[Knob::Park],
+        options: controlled_contention::OPTIONS,
+        make: |v| Ok(Box::new(controlled_contention::ControlledContention::new(v))),
+    },
+    Entry {
+        name: "delayed_preemption",
+        about: "a waking task waits before it may take a CPU",
+        source: "PACT'16 5.1, equations 1 and 2",
+        knobs: &[Knob::PreemptDelay],
+        options: delayed_preemption::OPTIONS,
+        make: |v| Ok(Box::new(delayed_preemption::DelayedPreemption::new(v))),
+    },
+    Entry {
+        name: "differential",
+        about: "random slices, different on every CPU",
+        source: "PACT'16 5.2",
+        knobs: &[Knob::Slice],
+        options: differential::OPTIONS,
+        make: |v| Ok(Box::new(differential::Differential::new(v)?)),
+    },
+    Entry {
+        name: "dedicated",
+        about: "from time to time one tenant has the machine for itself",
+        source: "PACT'16 4",
+        knobs: &[Knob::Park],
+        options: dedicated::OPTIONS,
+        make: |v| Ok(Box::new(dedicated::Dedicated::new(v)?)),
+    },
+];
+
+/// The policy of this name, with `-` as good as `_`.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    let name = name.replace('-', "_");
+    ALL.iter().find(|e| e.name == name)
+}
+
+/// Makes a policy.
+///
+/// # Errors
+/// One sentence that names the policy, option or value that does not exist, and what does.
+pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Policy>, String> {
+    let entry = entry(name).ok_or_else(|| {
+        let known: Vec<&str> = ALL.iter().map(|e| e.name).collect();
+        format!("there is no policy `{name}`; name one of {}", known.join(", "))
+    })?;
+    (entry.make)(&options.values(entry.name, entry.options)?)
+}

@@ -1,0 +1,58 @@
+//! Whom a policy may touch. A host refuses protected tenants too; a policy that knows them plans around them.
+
+use corun_model::Tenant;
+use std::collections::BTreeSet;
+
+/// Tenants that a policy may touch, by name or key. Kernel tasks and idle are never among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    only: Option<BTreeSet<String>>,
+    protected: BTreeSet<String>,
+}
+
+impl Scope {
+    /// Every tenant that can be controlled.
+    pub fn everyone() -> Scope {
+        Scope::default()
+    }
+
+    /// Only these, by name or key.
+    #[must_use]
+    pub fn only(mut self, tenants: impl IntoIterator<Item = impl Into<String>>) -> Scope {
+        self.only = Some(tenants.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// None of these, by name or key; wins over [`only`](Scope::only).
+    #[must_use]
+    pub fn protect(mut self, tenants: impl IntoIterator<Item = impl Into<String>>) -> Scope {
+        self.protected.extend(tenants.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether a tenant may be touched.
+    pub fn covers(&self, tenant: &Tenant) -> bool {
+        let named = |set: &BTreeSet<String>| set.contains(&tenant.name) || set.contains(&tenant.key);
+        tenant.kind.is_controllable() && !named(&self.protected) && self.only.as_ref().is_none_or(named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::{TenantId, TenantKind};
+
+    fn tenant(name: &str, kind: TenantKind) -> Tenant {
+        Tenant { id: TenantId(0), kind, key: format!("key/{name}"), name: name.into() }
+    }
+
+    #[test]
+    fn protection_wins_and_the_kernel_is_never_touched() {
+        let scope = Scope::everyone().only(["a", "key/b", "kernel"]).protect(["key/a"]);
+        assert!(!scope.covers(&tenant("a", TenantKind::Command)));
+        assert!(scope.covers(&tenant("b", TenantKind::Command)));
+        assert!(!scope.covers(&tenant("c", TenantKind::Command)));
+        assert!(!scope.covers(&tenant("kernel", TenantKind::Kernel)));
+        assert!(Scope::everyone().covers(&tenant("c", TenantKind::Pod)));
+    }
+}

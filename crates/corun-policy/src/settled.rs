@@ -1,0 +1,46 @@
+//! What a policy has settled for each task, followed from window to window: tasks come, go, and their numbers are used
+//! again.
+
+use crate::scope::Scope;
+use corun_model::observation::TaskObservation;
+use corun_model::{Observation, TaskId, TenantId};
+use std::collections::BTreeSet;
+
+/// One value per living task in scope.
+#[derive(Clone, Debug)]
+pub struct Settled<T> {
+    /// In the order of ids, as observations have them.
+    tasks: Vec<(TaskId, T)>,
+}
+
+impl<T> Default for Settled<T> {
+    fn default() -> Settled<T> {
+        Settled { tasks: Vec::new() }
+    }
+}
+
+/// The tenants of an observation that a scope covers.
+pub fn covered(seen: &Observation, scope: &Scope) -> BTreeSet<TenantId> {
+    seen.tenants.iter().filter(|t| scope.covers(t)).map(|t| t.id).collect()
+}
+
+impl<T: Copy> Settled<T> {
+    /// Calls `decide` for every living task in scope, with what is settled for it (`None`: it is new), and keeps what it
+    /// returns; forgets the others.
+    pub fn follow(
+        &mut self,
+        seen: &Observation,
+        scope: &Scope,
+        mut decide: impl FnMut(&TaskObservation, Option<T>) -> T,
+    ) {
+        let covered = covered(seen, scope);
+        let mut old = std::mem::take(&mut self.tasks).into_iter().peekable();
+        let mut kept = Vec::with_capacity(seen.tasks.len());
+        for task in seen.tasks.iter().filter(|t| t.alive && covered.contains(&t.tenant)) {
+            while old.next_if(|o| o.0 < task.id).is_some() {}
+            let known = old.next_if(|o| o.0 == task.id && task.born_ns <= seen.start_ns).map(|o| o.1);
+            kept.push((task.id, decide(task, known)));
+        }
+        self.tasks = kept;
+    }
+}

@@ -1,0 +1,226 @@
+//! What holds of every policy: the conformance suite, protection, options and their refusals.
+
+mod toy;
+
+use corun_model::{conformance, Action, Policy, TenantId, TenantKind};
+use corun_policy::{by_name, Kind, Options, Scope, ALL};
+use proptest::prelude::*;
+use toy::{who, Toy, Who};
+
+/// A machine with everything on it, some of it protected.
+fn everything() -> Toy {
+    let kernel = Who { kind: TenantKind::Kernel, ..who("kernel", 3, 300) };
+    Toy::new(
+        4,
+        vec![
+            kernel,
+            who("sshd", 2, 400),
+            who("loop", 4, 1_000),
+            who("solver", 4, 900),
+            who("server", 2, 100),
+            who("build", 3, 800),
+        ],
+    )
+}
+
+fn every_policy(options: &Options) -> Vec<Box<dyn Policy>> {
+    ALL.iter().map(|e| by_name(e.name, options).unwrap()).collect()
+}
+
+#[test]
+fn every_policy_passes_the_conformance_suite() {
+    for entry in ALL {
+        let mut toy = everything();
+        let seen: Vec<_> = (0..60)
+            .map(|i| {
+                let other = TenantId(5);
+                if i == 20 {
+                    toy.present.remove(&other);
+                }
+                if i == 40 {
+                    toy.present.insert(other);
+                }
+                toy.window(by_name(entry.name, &Options::new()).unwrap().epoch_ns())
+            })
+            .collect();
+        conformance::policy(|| by_name(entry.name, &Options::new()).unwrap(), &toy.machine, &seen)
+            .unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
+#[test]
+fn what_the_registry_says_of_a_policy_is_what_the_policy_says() {
+    for entry in ALL {
+        let policy = by_name(entry.name, &Options::new()).unwrap();
+        assert_eq!((policy.name(), policy.knobs()), (entry.name, entry.knobs));
+        assert!(policy.epoch_ns() >= 500_000, "{}", entry.name);
+        for option in entry.options {
+            assert!(!option.range().is_empty() && !option.unit().is_empty() && !option.about.is_empty());
+        }
+    }
+}
+
+#[test]
+fn every_option_takes_its_own_bounds_and_refuses_what_lies_beyond() {
+    for entry in ALL {
+        for option in entry.options {
+            let set =
+                |value: String| by_name(entry.name, &Options::new().set(option.name, value)).map(|_| ());
+            match option.kind {
+                Kind::Time { least_ns, most_ns } => {
+                    let beyond = set(format!("{}ns", most_ns + 1)).unwrap_err();
+                    assert!(beyond.contains(option.name) && beyond.contains(entry.name), "{beyond}");
+                    if least_ns > 0 {
+                        assert!(set(format!("{}ns", least_ns - 1)).is_err());
+                    }
+                }
+                Kind::Whole { least, most, .. } => {
+                    assert!(set(least.to_string()).is_ok() && set(most.to_string()).is_ok());
+                    assert!(set((most + 1).to_string()).is_err() && set("x".into()).is_err());
+                }
+                Kind::Flag => assert!(set("true".into()).is_ok() && set("maybe".into()).is_err()),
+                Kind::Name => assert!(set(String::new()).is_err()),
+            }
+            for word in option.words {
+                assert!(set((*word).into()).is_ok(), "{} {} {word}", entry.name, option.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_refused_in_one_sentence_that_names_what_does() {
+    let unknown = by_name("gnag", &Options::new()).err().unwrap();
+    assert!(unknown.contains("`gnag`") && unknown.contains("paired_gang"), "{unknown}");
+    let option = by_name("gang", &Options::new().set("dc", "48")).err().unwrap();
+    assert!(option.contains("`dc`") && option.contains("slot"), "{option}");
+    let none = by_name("observe", &Options::new().set("slot", "1s")).err().unwrap();
+    assert!(none.contains("no options"), "{none}");
+    let swapped = by_name("differential", &Options::new().set("shortest", "31ms")).err().unwrap();
+    assert!(swapped.contains("above"), "{swapped}");
+    assert!(by_name("delayed-preemption", &Options::new().set("delay", "2ms")).is_ok());
+}
+
+#[test]
+fn a_gang_runs_one_tenant_at_a_time_and_gives_each_its_turn() {
+    let mut toy =
+        Toy::new(4, vec![who("a", 4, 1_000), who("b", 2, 1_000), who("c", 1, 500), who("hardly", 3, 2)]);
+    let mut gang = by_name("gang", &Options::new()).unwrap();
+    toy.epoch(gang.as_mut());
+    let mut turns = std::collections::BTreeMap::<String, u32>::new();
+    for _ in 0..59 {
+        toy.epoch(gang.as_mut());
+        let runs = toy.running();
+        assert_eq!((runs.len(), runs[1]), (2, "hardly"), "{runs:?}");
+        *turns.entry(runs[0].to_owned()).or_default() += 1;
+    }
+    assert!(turns.len() == 3 && turns.values().all(|n| (18..=21).contains(n)), "{turns:?}");
+}
+
+#[test]
+fn slices_and_static_delays_are_set_once_for_each_task_and_for_new_ones() {
+    for (name, tasks) in [("differential", 4), ("delayed_preemption", 4)] {
+        let mut toy = Toy::new(4, vec![who("a", 4, 1_000), who("b", 3, 1_000)]);
+        let late = toy.id("b");
+        toy.present.remove(&late);
+        let options =
+            if name == "differential" { Options::new() } else { Options::new().set("delay", "8ms") };
+        let mut policy = by_name(name, &options).unwrap();
+        assert_eq!(toy.epoch(policy.as_mut()).len(), tasks);
+        assert!(toy.epoch(policy.as_mut()).is_empty());
+        toy.present.insert(late);
+        assert_eq!(toy.epoch(policy.as_mut()).len(), 3);
+    }
+}
+
+#[test]
+fn an_adaptive_delay_grows_for_who_has_more_than_its_share_and_not_for_who_has_less() {
+    // The toy splits evenly, so a tenant that wants little has less than an even part of what is fair to all tasks.
+    let mut toy = Toy::new(4, vec![who("all", 4, 1_000), who("little", 4, 300)]);
+    let mut policy = by_name("delayed_preemption", &Options::new()).unwrap();
+    let mut delays = std::collections::BTreeMap::new();
+    for _ in 0..40 {
+        for d in toy.epoch(policy.as_mut()) {
+            let Action::PreemptDelay { task, delay_ns } = d.action else { panic!("{d:?}") };
+            assert!(d.because.starts_with("lag "), "{d:?}");
+            delays.insert(task.0 / 1_000, delay_ns);
+        }
+    }
+    assert!(delays[&0] > 1_000_000, "{delays:?}");
+    assert!(!delays.contains_key(&1), "{delays:?}");
+}
+
+#[test]
+fn a_dedicated_window_belongs_to_one_tenant_and_closes_again() {
+    let mut toy = everything();
+    let options = Options::new().set("subject", "solver").set("window", "50ms").set("every", "500ms");
+    let mut policy = by_name("dedicated", &options.scope(Scope::everyone().protect(["sshd"]))).unwrap();
+    let mut alone = 0;
+    for _ in 0..100 {
+        toy.epoch(policy.as_mut());
+        match toy.running().join(" ").as_str() {
+            "kernel sshd solver" => alone += 1,
+            all => assert_eq!(all, "kernel sshd loop solver server build"),
+        }
+    }
+    assert!((8..=10).contains(&alone), "{alone} of 100 epochs of 50 ms, one in ten");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_policy_touches_what_is_protected_or_out_of_scope(
+        cpus in 1u32..8,
+        crowd in proptest::collection::vec((1u32..6, 1u64..=1_000), 2..7),
+        protected in proptest::collection::btree_set(0usize..7, 0..4),
+        only in proptest::option::of(proptest::collection::btree_set(0usize..7, 1..5)),
+    ) {
+        let tenants: Vec<Who> =
+            crowd.iter().enumerate().map(|(i, &(tasks, demand))| who(&format!("t{i}"), tasks, demand)).collect();
+        let names = |set: &std::collections::BTreeSet<usize>| set.iter().map(|i| format!("t{i}")).collect::<Vec<_>>();
+        let mut scope = Scope::everyone().protect(names(&protected));
+        if let Some(only) = &only {
+            scope = scope.only(names(only));
+        }
+        let allowed = |tenant: TenantId| {
+            let i = tenant.0 as usize;
+            !protected.contains(&i) && only.as_ref().is_none_or(|o| o.contains(&i))
+        };
+        for mut policy in every_policy(&Options::new().scope(scope)) {
+            let mut toy = Toy::new(cpus, tenants.clone());
+            for _ in 0..60 {
+                for d in toy.epoch(policy.as_mut()) {
+                    let touched = match d.action {
+                        Action::Park { tenant } | Action::Unpark { tenant } | Action::Weight { tenant, .. } => tenant,
+                        Action::Slice { task, .. } | Action::PreemptDelay { task, .. } | Action::Cpus { task, .. } => {
+                            TenantId(task.0 / 1_000)
+                        }
+                    };
+                    prop_assert!(allowed(touched), "{} touched {touched:?}: {}", policy.name(), d.because);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn under_every_policy_that_parks_everybody_gets_on(
+        cpus in 1u32..8, crowd in proptest::collection::vec((1u32..6, 1u64..=1_000), 2..7)
+    ) {
+        let tenants: Vec<Who> =
+            crowd.iter().enumerate().map(|(i, &(tasks, demand))| who(&format!("t{i}"), tasks, demand)).collect();
+        for mut policy in every_policy(&Options::new()) {
+            let mut toy = Toy::new(cpus, tenants.clone());
+            for _ in 0..400 {
+                toy.epoch(policy.as_mut());
+            }
+            for (i, t) in tenants.iter().enumerate() {
+                // Alone in one of as many slots as there are tenants.
+                let cpus_milli = (u64::from(t.tasks) * t.demand_milli).min(u64::from(cpus) * 1_000);
+                let least = toy.now_ns * cpus_milli / 1_000 / tenants.len() as u64;
+                let got = toy.got_ns.get(&TenantId(i as u32)).copied().unwrap_or(0);
+                prop_assert!(got * 10 >= least * 8, "{}: t{i} got {got} of {least}", policy.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A machine as simple as can be: what tenants want is split fairly among those that are not parked.
+#![allow(dead_code)]
+
+use corun_model::ledger::BlockReasons;
+use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
+use corun_model::{
+    Action, CpuId, Culprits, Decision, Events, Ledger, Machine, Observation, Parts, Policy, TaskId, Tenant,
+    TenantId, TenantKind,
+};
+use corun_policy::fair;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub const MS: u64 = 1_000_000;
+
+/// Tasks that are all alike.
+#[derive(Clone, Debug)]
+pub struct Who {
+    pub name: String,
+    pub kind: TenantKind,
+    pub tasks: u32,
+    /// What each of its tasks wants, in thousandths of a CPU.
+    pub demand_milli: u64,
+}
+
+pub fn who(name: &str, tasks: u32, demand_milli: u64) -> Who {
+    Who { name: name.into(), kind: TenantKind::Command, tasks, demand_milli }
+}
+
+/// The machine in motion.
+pub struct Toy {
+    pub machine: Machine,
+    pub tenants: Vec<Who>,
+    /// Those that are there.
+    pub present: BTreeSet<TenantId>,
+    pub parked: BTreeSet<TenantId>,
+    pub now_ns: u64,
+    /// CPU time that each tenant got.
+    pub got_ns: BTreeMap<TenantId, u64>,
+}
+
+impl Toy {
+    pub fn new(cpus: u32, tenants: Vec<Who>) -> Toy {
+        let present = (0..tenants.len() as u32).map(TenantId).collect();
+        let machine = Machine::synthetic(1, 1, cpus, 1);
+        Toy { machine, tenants, present, parked: BTreeSet::new(), now_ns: 0, got_ns: BTreeMap::new() }
+    }
+
+    pub fn id(&self, name: &str) -> TenantId {
+        TenantId(self.tenants.iter().position(|t| t.name == name).expect("a tenant of the test") as u32)
+    }
+
+    /// Those that are there and not parked, by name.
+    pub fn running(&self) -> Vec<&str> {
+        let runs = self.present.iter().filter(|id| !self.parked.contains(id));
+        runs.map(|id| self.tenants[id.0 as usize].name.as_str()).collect()
+    }
+
+    /// Lets a window pass.
+    pub fn window(&mut self, ns: u64) -> Observation {
+        let runs: Vec<TenantId> =
+            self.present.iter().copied().filter(|id| !self.parked.contains(id)).collect();
+        let wants: Vec<u64> = runs
+            .iter()
+            .map(|id| &self.tenants[id.0 as usize])
+            .map(|t| u64::from(t.tasks) * t.demand_milli * ns / 1_000)
+            .collect();
+        let parts = fair::shares(self.machine.cpu_count() as u64 * ns, &wants);
+        let got: BTreeMap<TenantId, u64> = runs.iter().copied().zip(parts).collect();
+        let (start_ns, end_ns) = (self.now_ns, self.now_ns + ns);
+        let mut tasks = Vec::new();
+        let mut by_tenant = Vec::new();
+        for &id in &self.present {
+            let t = &self.tenants[id.0 as usize];
+            let mut sum = Account::default();
+            for i in 0..t.tasks {
+                let parts = if self.parked.contains(&id) {
+                    Parts { parked_ns: ns, spin_ns: Some(0), ..Parts::default() }
+                } else {
+                    // A task blocks after having run, so one that is held up blocks less.
+                    let on = (got[&id] / u64::from(t.tasks)).min(ns);
+                    let block_ns = (on * (1_000 - t.demand_milli) / t.demand_milli).min(ns - on);
+                    *self.got_ns.entry(id).or_default() += on;
+                    Parts {
+                        compute_ns: on,
+                        spin_ns: Some(0),
+                        steal_ns: ns - on - block_ns,
+                        block_ns,
+                        ..Parts::default()
+                    }
+                };
+                let account = Account {
+                    ledger: Ledger::new(parts, ns).unwrap(),
+                    block: Some(BlockReasons { futex_ns: parts.block_ns, ..BlockReasons::default() }),
+                    events: Events::none(),
+                    culprits: Culprits::unknown(parts.steal_ns),
+                    ..Account::default()
+                };
+                sum = sum.plus(&account);
+                tasks.push(TaskObservation {
+                    id: TaskId(id.0 * 1_000 + i + 1),
+                    name: t.name.clone(),
+                    tenant: id,
+                    born_ns: start_ns,
+                    alive: true,
+                    last_cpu: Some(CpuId((id.0 * 7 + i) % self.machine.cpu_count() as u32)),
+                    account,
+                });
+            }
+            by_tenant.push(TenantObservation { id, tasks: u64::from(t.tasks), account: sum });
+        }
+        self.now_ns = end_ns;
+        let named = self.tenants.iter().enumerate().map(|(i, t)| Tenant {
+            id: TenantId(i as u32),
+            kind: t.kind,
+            key: format!("toy/{}", t.name),
+            name: t.name.clone(),
+        });
+        let cpus =
+            self.machine.cpus().iter().map(|c| CpuTime { cpu: c.id, idle_ns: 0, busy_ns: ns, unknown_ns: 0 });
+        let seen = Observation {
+            start_ns,
+            end_ns,
+            tenants: named.collect(),
+            tasks,
+            by_tenant,
+            cpus: cpus.collect(),
+            ..Observation::default()
+        };
+        seen.check().unwrap();
+        seen
+    }
+
+    /// One epoch under a policy: a window, then what it decides, carried out.
+    pub fn epoch(&mut self, policy: &mut dyn Policy) -> Vec<Decision> {
+        let seen = self.window(policy.epoch_ns());
+        let decisions = policy.decide(&self.machine, &seen);
+        self.carry_out(&decisions);
+        decisions
+    }
+
+    /// Parks and unparks; the other knobs turn nothing here.
+    pub fn carry_out(&mut self, decisions: &[Decision]) {
+        for d in decisions {
+            match d.action {
+                Action::Park { tenant } => assert!(self.parked.insert(tenant), "parked twice: {d:?}"),
+                Action::Unpark { tenant } => assert!(self.parked.remove(&tenant), "was not parked: {d:?}"),
+                _ => {}
+            }
+        }
+    }
+}
