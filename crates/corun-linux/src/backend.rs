@@ -1,14 +1,14 @@
 //! A backend: what carries the five knobs out on this machine.
 //!
-//! There are two. The stock backend (`stock`) uses what every kernel from 5.15 on has: the freezer, affinity,
+//! There are two. The stock backend ([`crate::stock`]) uses what every kernel from 5.15 on has: the freezer, affinity,
 //! `sched_setattr`, weights. The sched_ext backend loads a scheduler of its own. A policy knows neither; a live host
-//! (`steered`) owns one of them and hands actions to it.
+//! ([`crate::steered`]) owns one of them and hands actions to it.
 //!
 //! A backend learns who is who from observations, since an action names a tenant or task only by its number there.
 //! Whatever it changes it must be able to change back: [`Backend::undo_all`] when all goes well, and by its own means
 //! (a supervisor process, a program that the kernel unloads) when the controller is killed.
 
-use corun_model::{Action, HostError, Knob, Observation, Outcome};
+use corun_model::{Action, HostError, Knob, Observation, Outcome, TenantId};
 
 /// The knobs, in the order in which they are listed.
 pub const KNOBS: [Knob; 5] = [Knob::Park, Knob::Slice, Knob::PreemptDelay, Knob::Cpus, Knob::Weight];
@@ -32,6 +32,15 @@ pub trait Backend {
 
     /// Takes note of tenants and tasks; called with every observation before the actions that it leads to.
     fn learn(&mut self, seen: &Observation);
+
+    /// Does for a tenant what takes milliseconds, so that parking it later takes microseconds. Nothing of it is stopped.
+    ///
+    /// # Errors
+    /// The outcome that parking it would have.
+    fn prepare(&mut self, tenant: TenantId) -> Result<(), Outcome> {
+        let _ = tenant;
+        Ok(())
+    }
 
     /// Turns one knob.
     fn apply(&mut self, action: &Action) -> Outcome;

@@ -15,6 +15,12 @@
 //! | [`probe`] | the live host through eBPF |
 //! | [`watcher`] | one or the other, whichever can be had |
 //! | [`backend`] | what carries the five knobs out: the trait that the stock and the sched_ext backend implement |
+//! | [`stock`] | the stock backend: freezer, signals, slices, weights, affinity |
+//! | [`freezer`], [`sched`] | the cgroup freezer and transient cgroups; the scheduler's system calls |
+//! | [`protected`] | who may never be parked or changed, and why |
+//! | [`supervisor`] | the journal of changes and the process that restores them when the controller cannot |
+//! | [`steered`], [`parked`] | a watcher and a backend as one host; parked time told from blocked time |
+//! | [`dedicated`] | windows in which every co-runner is parked, within a budget |
 //! | [`doctor`] | what can be seen and done here, and why not |
 //! | [`launch`] | a command held before its first instruction until a watcher is armed |
 //! | [`interrupt`] | Ctrl-C noted, so that a verb can print what it has |
@@ -24,14 +30,22 @@ pub mod cgroup;
 pub mod clock;
 pub mod cpulist;
 pub mod cpustat;
+pub mod dedicated;
 pub mod doctor;
+pub mod freezer;
 pub mod interrupt;
 pub mod launch;
 pub mod naming;
+pub mod parked;
 pub mod probe;
 pub mod procfs;
+pub mod protected;
 pub mod root;
+pub mod sched;
 pub mod schedstat_host;
+pub mod steered;
+pub mod stock;
+pub mod supervisor;
 pub mod target;
 pub mod tenants;
 pub mod topology;

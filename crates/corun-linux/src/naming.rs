@@ -9,9 +9,12 @@
 //! (`session-3.scope`, a terminal's or tmux's scope). Their processes are tenants by process group instead, as a
 //! shell makes one for every pipeline.
 //!
+//! A transient cgroup that corun made to park somebody in is looked through: its processes belong to where they were.
+//!
 //! Limits: a path holds ids, not the names that people gave (`web-0`, `my-container`); looking those up needs the
 //! runtime's socket and is not done here.
 
+use crate::freezer;
 use corun_model::TenantKind;
 
 /// What a tenant is called, before a host gives it a number.
@@ -37,7 +40,8 @@ impl TenantName {
 /// `path` is as in `/proc/PID/cgroup`; leading `/..` (seen from inside a cgroup namespace) is ignored.
 pub fn of_cgroup(path: &str) -> Option<TenantName> {
     let path = path.trim_end_matches(" (deleted)");
-    let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty() && *s != "." && *s != "..").collect();
+    let is_telling = |s: &&str| !["", ".", ".."].contains(s) && !s.starts_with(freezer::TRANSIENT_PREFIX);
+    let segments: Vec<&str> = path.split('/').filter(is_telling).collect();
     pod(&segments)
         .or_else(|| slurm_step(&segments))
         .or_else(|| container(&segments))

@@ -70,6 +70,21 @@ impl Culprits {
         Culprits { shares, unattributed_ns }
     }
 
+    /// The culprits of `steal_ns`, a part of this steal of which nobody knows whose it is: everybody's share in
+    /// proportion, rounded down; what rounding leaves is unattributed. More than there is changes nothing.
+    #[must_use]
+    pub fn scaled_to(&self, steal_ns: u64) -> Culprits {
+        let total_ns = self.total_ns();
+        if steal_ns >= total_ns {
+            return self.clone();
+        }
+        let scaled = |ns: u64| (u128::from(ns) * u128::from(steal_ns) / u128::from(total_ns)) as u64;
+        let shares: Vec<Share> =
+            self.shares.iter().map(|s| Share { steal_ns: scaled(s.steal_ns), ..*s }).collect();
+        let given_ns: u64 = shares.iter().map(|s| s.steal_ns).sum();
+        Culprits::merge(shares, steal_ns - given_ns)
+    }
+
     /// The shares, largest first.
     pub fn shares(&self) -> &[Share] {
         &self.shares
@@ -121,6 +136,15 @@ mod tests {
         assert_eq!(c.shares(), [share(1, 7), share(2, 5)]);
         assert_eq!(c.of_ns(TenantId(2)), 5);
         assert_eq!(c.of_ns(TenantId(9)), 0);
+    }
+
+    #[test]
+    fn a_part_of_a_steal_is_blamed_in_proportion() {
+        let all = Culprits::new([share(1, 60), share(2, 30)], 10, 100).unwrap();
+        let part = all.scaled_to(51);
+        assert_eq!((part.shares(), part.unattributed_ns()), (&[share(1, 30), share(2, 15)][..], 6));
+        assert_eq!(all.scaled_to(200), all);
+        assert_eq!(all.scaled_to(0), Culprits::unknown(0));
     }
 
     #[test]

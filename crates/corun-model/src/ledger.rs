@@ -124,6 +124,26 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// The same ledger with `parked_ns` of its block found to be corun's own doing (clamped to what there is).
+    #[must_use]
+    pub fn with_parked_block(&self, parked_ns: u64) -> Ledger {
+        let moved_ns = parked_ns.min(self.parts.block_ns);
+        let block_ns = self.parts.block_ns - moved_ns;
+        let parts = Parts { block_ns, parked_ns: self.parts.parked_ns + moved_ns, ..self.parts };
+        Ledger { parts, total_ns: self.total_ns }
+    }
+
+    /// The same ledger with `parked_ns` of its steal found to be corun's own doing (clamped to what there is).
+    #[must_use]
+    pub fn with_parked_steal(&self, parked_ns: u64) -> Ledger {
+        let moved_ns = parked_ns.min(self.parts.steal_ns);
+        let steal_ns = self.parts.steal_ns - moved_ns;
+        let parts = Parts { steal_ns, parked_ns: self.parts.parked_ns + moved_ns, ..self.parts };
+        Ledger { parts, total_ns: self.total_ns }
+    }
+}
+
 impl std::iter::Sum for Ledger {
     fn sum<I: Iterator<Item = Ledger>>(iter: I) -> Ledger {
         iter.fold(Ledger::default(), |a, b| a.plus(&b))
@@ -166,6 +186,31 @@ impl BlockReasons {
             ("child", self.child_ns),
             ("other", self.other_ns),
         ]
+    }
+
+    /// The same reasons with `ns` less in all: of "other" first, since that is what an interrupted task's block reads,
+    /// then of the largest.
+    #[must_use]
+    pub fn less(&self, ns: u64) -> BlockReasons {
+        let mut left = *self;
+        let mut to_take = ns;
+        let mut take = |from: &mut u64| {
+            let taken = to_take.min(*from);
+            *from -= taken;
+            to_take -= taken;
+        };
+        take(&mut left.other_ns);
+        let mut rest = [
+            &mut left.futex_ns,
+            &mut left.io_ns,
+            &mut left.sleep_ns,
+            &mut left.poll_ns,
+            &mut left.pipe_ns,
+            &mut left.child_ns,
+        ];
+        rest.sort_by_key(|ns| std::cmp::Reverse(**ns));
+        rest.into_iter().for_each(take);
+        left
     }
 
     /// The field-wise sum.
@@ -223,6 +268,24 @@ mod tests {
             let b = a.with_spin(spin);
             prop_assert_eq!(b.parts().sum_ns(), a.total_ns());
             prop_assert_eq!(b.on_cpu_ns(), a.on_cpu_ns());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parking_moves_time_but_makes_none(a in parts(), parked in 0u64..1 << 52) {
+            let a = Ledger::new(a, a.sum_ns()).unwrap();
+            for b in [a.with_parked_block(parked), a.with_parked_steal(parked)] {
+                prop_assert_eq!(b.parts().sum_ns(), a.total_ns());
+                prop_assert!(b.parts().parked_ns - a.parts().parked_ns <= parked);
+            }
+        }
+
+        #[test]
+        fn block_reasons_lose_exactly_what_is_taken(ns in proptest::array::uniform7(0u64..1000), taken in 0u64..9000) {
+            let [futex_ns, io_ns, sleep_ns, poll_ns, pipe_ns, child_ns, other_ns] = ns;
+            let a = BlockReasons { futex_ns, io_ns, sleep_ns, poll_ns, pipe_ns, child_ns, other_ns };
+            prop_assert_eq!(a.less(taken).sum_ns(), a.sum_ns().saturating_sub(taken));
         }
     }
 

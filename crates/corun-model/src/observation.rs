@@ -111,6 +111,21 @@ impl Account {
         }
     }
 
+    /// The same account with up to `parked_ns` of its block found to be corun's own parking.
+    #[must_use]
+    pub fn with_parked_block(&self, parked_ns: u64) -> Account {
+        let ledger = self.ledger.with_parked_block(parked_ns);
+        let moved_ns = self.ledger.parts().block_ns - ledger.parts().block_ns;
+        Account { ledger, block: self.block.map(|b| b.less(moved_ns)), ..self.clone() }
+    }
+
+    /// The same account with up to `parked_ns` of its steal found to be corun's own parking, and so nobody's fault.
+    #[must_use]
+    pub fn with_parked_steal(&self, parked_ns: u64) -> Account {
+        let ledger = self.ledger.with_parked_steal(parked_ns);
+        Account { ledger, culprits: self.culprits.scaled_to(ledger.parts().steal_ns), ..self.clone() }
+    }
+
     /// Checks what must hold for every account: culprits explain the steal, block reasons explain the block.
     ///
     /// # Errors

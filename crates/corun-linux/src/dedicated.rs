@@ -1,0 +1,300 @@
+//! Dedicated windows: a short time in which every co-runner is parked, so that the subject shows what it is alone.
+//!
+//! PACT'16 §2.3 takes the other vCPUs off the run queues for a pre-defined period and asks for it again when the
+//! program changes phase. Here one window is: close the window under way; make ready to park whoever had a CPU or
+//! wanted one since the host was made; park them; close the sliver that took; wait; close the dedicated window; let
+//! everybody run. The end comes early when the subject ends, and everybody is unparked whatever fails.
+//!
+//! What it costs the co-runners is bounded by a **budget**: in any period of `over_ns`, they are parked for at most
+//! `per_mille` of it. Protected tenants go on, as do those that have not run since the host was made; what ran in a
+//! dedicated window although it should not have is measured and said (`leaked_ns`, `not_parked`). What becomes of the
+//! parked tenants' fair share is explained in [`crate::stock`]'s `parking`.
+
+use crate::steered::SteeredHost;
+use corun_model::duration::human_ns;
+use corun_model::{Action, Host, HostError, Observation, Outcome, TenantId, TenantKind};
+use std::collections::VecDeque;
+use thiserror::Error;
+
+/// How often the subject is looked after inside a window.
+const LOOK_NS: u64 = 5_000_000;
+
+/// What parking, observing twice and unparking add to a window at most, on a machine that is not overloaded.
+const AROUND_NS: u64 = 4_000_000;
+
+/// How much of co-runners' time dedicated windows may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Thousandths of the time in which co-runners may be parked: 1..=1000.
+    pub per_mille: u32,
+    /// In any period of this length, in nanoseconds.
+    pub over_ns: u64,
+}
+
+impl Default for Budget {
+    /// 2 % of any 10 s.
+    fn default() -> Budget {
+        Budget { per_mille: 20, over_ns: 10_000_000_000 }
+    }
+}
+
+impl Budget {
+    /// How long co-runners may be parked in any period, in nanoseconds.
+    pub fn allowance_ns(&self) -> u64 {
+        (u128::from(self.over_ns) * u128::from(self.per_mille) / 1000) as u64
+    }
+}
+
+/// A dedicated window is not possible.
+#[derive(Debug, Error)]
+pub enum DedicatedError {
+    /// It can never be within the budget.
+    #[error(
+        "a dedicated window of {} never fits into a budget of {} in any {}; make it shorter, or the budget larger",
+        human_ns(*window_ns), human_ns(budget.allowance_ns()), human_ns(budget.over_ns)
+    )]
+    NeverFits {
+        /// The window's length.
+        window_ns: u64,
+        /// The budget.
+        budget: Budget,
+    },
+    /// It would exceed the budget now.
+    #[error("the budget allows the next dedicated window in {}", human_ns(*in_ns))]
+    TooSoon {
+        /// When it will not.
+        in_ns: u64,
+    },
+    /// Nobody is the subject, so nobody would run.
+    #[error("a dedicated window needs a subject: a command, a PID, a cgroup or a VM")]
+    NoSubject,
+    /// The host cannot go on; everybody is unparked.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// What a dedicated window showed.
+#[derive(Clone, Debug)]
+pub struct DedicatedWindow {
+    /// The window that was under way, up to when everybody was parked.
+    pub before: Observation,
+    /// The dedicated window.
+    pub dedicated: Observation,
+    /// Who was parked.
+    pub parked: Vec<TenantId>,
+    /// Who was not although it might disturb, and why.
+    pub not_parked: Vec<(TenantId, String)>,
+    /// How long co-runners were parked, everything included, in nanoseconds.
+    pub parked_ns: u64,
+    /// CPU time in the dedicated window of tenants that were parked, in nanoseconds: 0 when parking held.
+    pub leaked_ns: u64,
+    /// Whether the subject ended inside it, so that it is shorter than asked for.
+    pub subject_ended: bool,
+}
+
+/// Opens dedicated windows within a budget.
+#[derive(Clone, Debug)]
+pub struct Dedicated {
+    window_ns: u64,
+    budget: Budget,
+    /// When co-runners were parked, no longer ago than the budget reaches.
+    spent: VecDeque<(u64, u64)>,
+}
+
+impl Dedicated {
+    /// Windows of `window_ns` each.
+    ///
+    /// # Errors
+    /// [`DedicatedError::NeverFits`].
+    pub fn new(window_ns: u64, budget: Budget) -> Result<Dedicated, DedicatedError> {
+        if window_ns + AROUND_NS > budget.allowance_ns() {
+            return Err(DedicatedError::NeverFits { window_ns, budget });
+        }
+        Ok(Dedicated { window_ns, budget, spent: VecDeque::new() })
+    }
+
+    /// The length of a window in nanoseconds.
+    pub fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    /// In how many nanoseconds the budget allows the next window; 0: now.
+    pub fn due_in_ns(&self, now_ns: u64) -> u64 {
+        let allowance_ns = self.budget.allowance_ns();
+        let needed_ns = self.window_ns + AROUND_NS;
+        // The period that ends with the new window reaches back to here; as time passes, old windows leave it.
+        let spent_since = |from_ns: u64| -> u64 {
+            self.spent.iter().map(|&(start, end)| end.saturating_sub(start.max(from_ns))).sum()
+        };
+        let back = |at_ns: u64| (at_ns + needed_ns).saturating_sub(self.budget.over_ns);
+        let fits = |at_ns: u64| spent_since(back(at_ns)) + needed_ns <= allowance_ns;
+        if fits(now_ns) {
+            return 0;
+        }
+        let (mut too_soon, mut fine) = (now_ns, now_ns + self.budget.over_ns);
+        while fine - too_soon > 1 {
+            let middle = too_soon + (fine - too_soon) / 2;
+            match fits(middle) {
+                true => fine = middle,
+                false => too_soon = middle,
+            }
+        }
+        fine - now_ns
+    }
+
+    /// Notes that co-runners were parked.
+    fn spend(&mut self, start_ns: u64, end_ns: u64) {
+        self.spent.push_back((start_ns, end_ns));
+        let reach_ns = end_ns.saturating_sub(self.budget.over_ns);
+        while self.spent.front().is_some_and(|(_, end)| *end < reach_ns) {
+            self.spent.pop_front();
+        }
+    }
+
+    /// Opens one window. Everybody runs when this returns, also with an error.
+    ///
+    /// # Errors
+    /// [`DedicatedError`].
+    pub fn run(&mut self, host: &mut SteeredHost) -> Result<DedicatedWindow, DedicatedError> {
+        let subject = host.subject().ok_or(DedicatedError::NoSubject)?;
+        let in_ns = self.due_in_ns(host.now_ns());
+        if in_ns > 0 {
+            return Err(DedicatedError::TooSoon { in_ns });
+        }
+        let mut before = host.observe()?;
+        let (ready, not_parked) = co_runners(host, &before, subject);
+        let start_ns = host.now_ns();
+        let opened = self.open(host, &mut before, ready, not_parked);
+        for tenant in host.parked() {
+            host.apply(&Action::Unpark { tenant });
+        }
+        let end_ns = host.now_ns();
+        self.spend(start_ns, end_ns);
+        let opened = opened?;
+        Ok(DedicatedWindow { before, parked_ns: end_ns - start_ns, ..opened })
+    }
+
+    /// The part of a window in which somebody may be parked.
+    fn open(
+        &self,
+        host: &mut SteeredHost,
+        before: &mut Observation,
+        ready: Vec<TenantId>,
+        mut not_parked: Vec<(TenantId, String)>,
+    ) -> Result<DedicatedWindow, HostError> {
+        let mut parked = Vec::new();
+        for tenant in ready {
+            match host.apply(&Action::Park { tenant }) {
+                Outcome::Done => parked.push(tenant),
+                Outcome::Unsupported { why } | Outcome::Refused { why } => not_parked.push((tenant, why)),
+            }
+        }
+        before.extend(&host.observe()?);
+        let until_ns = host.now_ns() + self.window_ns;
+        let mut left_ns = self.window_ns;
+        while left_ns > 0 && host.subject_lives() {
+            host.advance(left_ns.min(LOOK_NS))?;
+            left_ns = until_ns.saturating_sub(host.now_ns());
+        }
+        let dedicated = host.observe()?;
+        let leaked = dedicated.by_tenant.iter().filter(|t| parked.contains(&t.id));
+        Ok(DedicatedWindow {
+            leaked_ns: leaked.map(|t| t.account.ledger.on_cpu_ns()).sum(),
+            subject_ended: !host.subject_lives(),
+            before: Observation::default(),
+            dedicated,
+            parked,
+            not_parked,
+            parked_ns: 0,
+        })
+    }
+}
+
+/// Tenants that are now ready to be parked, and those that cannot be, with the reason.
+fn co_runners(
+    host: &mut SteeredHost,
+    seen: &Observation,
+    subject: TenantId,
+) -> (Vec<TenantId>, Vec<(TenantId, String)>) {
+    let name = seen.tenant(subject).map(|t| format!("vm-io:{}", t.name));
+    let here: Vec<TenantId> = seen
+        .by_tenant
+        .iter()
+        .map(|t| t.id)
+        .filter(|id| *id != subject && host.active().contains(id))
+        .filter(|id| {
+            seen.tenant(*id).is_some_and(|t| {
+                // A VM's own I/O threads are part of what it is alone; the kernel's and nobody's time is not theirs.
+                t.kind.is_controllable() && (t.kind != TenantKind::VmIo || Some(&t.key) != name.as_ref())
+            })
+        })
+        .collect();
+    let (mut ready, mut not) = (Vec::new(), Vec::new());
+    for tenant in here {
+        match host.prepare(tenant) {
+            Ok(()) => ready.push(tenant),
+            Err(Outcome::Refused { why } | Outcome::Unsupported { why }) => not.push((tenant, why)),
+            Err(Outcome::Done) => {}
+        }
+    }
+    (ready, not)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_window_that_can_never_be_within_the_budget_is_refused() {
+        let e = Dedicated::new(300 * MS, Budget::default()).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "a dedicated window of 300 ms never fits into a budget of 200 ms in any 10.0 s; make it shorter, or the \
+             budget larger"
+        );
+        Dedicated::new(100 * MS, Budget::default()).unwrap();
+    }
+
+    #[test]
+    fn the_budget_says_when_the_next_window_may_be() {
+        let mut d = Dedicated::new(96 * MS, Budget::default()).unwrap();
+        assert_eq!(d.due_in_ns(0), 0);
+        d.spend(0, 100 * MS);
+        assert_eq!(d.due_in_ns(100 * MS), 0);
+        d.spend(100 * MS, 200 * MS);
+        // 100 ms have to leave the ten seconds: the first window is over at 10.1 s, when the next must be, too.
+        assert_eq!(d.due_in_ns(200 * MS), 9_800 * MS);
+    }
+
+    proptest! {
+        #[test]
+        fn no_period_exceeds_the_budget(
+            window_ms in 1u64..190,
+            waits in proptest::collection::vec(0u64..3_000, 1..40),
+            at in 0usize..40,
+        ) {
+            let budget = Budget::default();
+            let mut d = Dedicated::new(window_ms * MS, budget).unwrap();
+            let mut now = 50_000 * MS;
+            let mut all = Vec::new();
+            for wait in waits {
+                now += wait * MS + d.due_in_ns(now + wait * MS);
+                let end = now + window_ms * MS + AROUND_NS;
+                d.spend(now, end);
+                all.push((now, end));
+                now = end;
+            }
+            // The worst periods end with a window.
+            let (_, end) = all[at % all.len()];
+            let from = end - budget.over_ns;
+            let spent: u64 = all
+                .iter()
+                .map(|(s, e)| (*e).min(end).saturating_sub((*s).max(from)))
+                .sum();
+            prop_assert!(spent <= budget.allowance_ns(), "{} ms in 10 s", spent / MS);
+        }
+    }
+}

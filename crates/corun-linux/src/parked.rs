@@ -1,0 +1,188 @@
+//! Who was parked when, and the parked time in an observation.
+//!
+//! A watcher sees that a parked task does not run; it cannot know that corun is why. Here its parked time is moved from
+//! where the watcher put it (block, for tasks that a freezer put to sleep) to the ledger's `parked` part: the overlap
+//! of the tenant's parked intervals with the task's life in the window, at most as much as there is in that part. The
+//! ledger stays conserved, being only re-labelled.
+//!
+//! Error: an interval begins when the write that parks has returned and ends when the one that unparks is begun. A task
+//! that is on a CPU then needs some tens of microseconds to stop, one that waits keeps its wait until it gets to the
+//! trap; this much of its block, if it has that much, is called parked too. A task that would have slept anyway is
+//! parked while its tenant is. With [`ParkedTasks::Queued`], where steal cannot be told from being held back, all its
+//! steal up to the overlap is called parked. Tasks too short-lived to be listed keep what they have.
+
+use crate::backend::ParkedTasks;
+use corun_model::observation::{Account, TaskObservation};
+use corun_model::{Observation, TenantId};
+use std::collections::BTreeMap;
+
+/// Who was parked when: closed intervals, and those still open.
+#[derive(Clone, Debug, Default)]
+pub struct ParkLog {
+    closed: BTreeMap<TenantId, Vec<(u64, u64)>>,
+    open: BTreeMap<TenantId, u64>,
+}
+
+impl ParkLog {
+    /// A tenant is parked from now on.
+    pub fn begin(&mut self, tenant: TenantId, now_ns: u64) {
+        self.open.entry(tenant).or_insert(now_ns);
+    }
+
+    /// A tenant runs again from now on.
+    pub fn end(&mut self, tenant: TenantId, now_ns: u64) {
+        if let Some(start_ns) = self.open.remove(&tenant) {
+            self.closed.entry(tenant).or_default().push((start_ns, now_ns.max(start_ns)));
+        }
+    }
+
+    /// Everybody runs again from now on.
+    pub fn end_all(&mut self, now_ns: u64) {
+        let open: Vec<TenantId> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|tenant| self.end(tenant, now_ns));
+    }
+
+    /// Who is parked.
+    pub fn parked(&self) -> impl Iterator<Item = TenantId> + '_ {
+        self.open.keys().copied()
+    }
+
+    /// How long a tenant was parked between two times, in nanoseconds.
+    pub fn parked_ns(&self, tenant: TenantId, from_ns: u64, to_ns: u64) -> u64 {
+        let closed = self.closed.get(&tenant).into_iter().flatten().copied();
+        let open = self.open.get(&tenant).map(|&start_ns| (start_ns, u64::MAX));
+        closed.chain(open).map(|(start, end)| end.min(to_ns).saturating_sub(start.max(from_ns))).sum()
+    }
+
+    /// Forgets what no later window can overlap.
+    fn forget_before(&mut self, ns: u64) {
+        self.closed.retain(|_, intervals| {
+            intervals.retain(|(_, end_ns)| *end_ns > ns);
+            !intervals.is_empty()
+        });
+    }
+
+    /// Moves parked time to where it belongs in an observation, and forgets what lies before its end.
+    pub fn relabel(&mut self, seen: &mut Observation, tasks_are: ParkedTasks) {
+        let mut moved: BTreeMap<TenantId, u64> = BTreeMap::new();
+        for task in &mut seen.tasks {
+            let overlap_ns = self.overlap_ns(task, seen.start_ns);
+            if overlap_ns > 0 {
+                let before_ns = task.account.ledger.parts().parked_ns;
+                task.account = relabelled(&task.account, overlap_ns, tasks_are);
+                *moved.entry(task.tenant).or_default() += task.account.ledger.parts().parked_ns - before_ns;
+            }
+        }
+        for tenant in &mut seen.by_tenant {
+            if let Some(&moved_ns) = moved.get(&tenant.id) {
+                tenant.account = relabelled(&tenant.account, moved_ns, tasks_are);
+            }
+        }
+        self.forget_before(seen.end_ns);
+    }
+
+    fn overlap_ns(&self, task: &TaskObservation, window_start_ns: u64) -> u64 {
+        let born_ns = task.born_ns.max(window_start_ns);
+        self.parked_ns(task.tenant, born_ns, born_ns + task.account.ledger.total_ns())
+    }
+}
+
+fn relabelled(account: &Account, parked_ns: u64, tasks_are: ParkedTasks) -> Account {
+    match tasks_are {
+        ParkedTasks::Asleep => account.with_parked_block(parked_ns),
+        ParkedTasks::Queued => account.with_parked_steal(parked_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::ledger::{BlockReasons, Parts};
+    use corun_model::observation::TenantObservation;
+    use corun_model::{Culprits, Ledger, TaskId, Tenant, TenantKind};
+    use proptest::prelude::*;
+
+    const TENANT: TenantId = TenantId(3);
+
+    /// A window with one task that blocked, waited and ran as long as is said.
+    fn window(start_ns: u64, block_ns: u64, steal_ns: u64, compute_ns: u64) -> Observation {
+        let total_ns = block_ns + steal_ns + compute_ns;
+        let parts = Parts { block_ns, steal_ns, compute_ns, ..Parts::default() };
+        let account = Account {
+            ledger: Ledger::new(parts, total_ns).unwrap(),
+            block: Some(BlockReasons { futex_ns: block_ns, ..BlockReasons::default() }),
+            culprits: Culprits::unknown(steal_ns),
+            ..Account::default()
+        };
+        Observation {
+            start_ns,
+            end_ns: start_ns + total_ns,
+            tenants: vec![Tenant {
+                id: TENANT,
+                kind: TenantKind::Command,
+                key: "pgid:1".into(),
+                name: "x".into(),
+            }],
+            tasks: vec![TaskObservation {
+                id: TaskId(1),
+                name: "x".into(),
+                tenant: TENANT,
+                born_ns: start_ns,
+                alive: true,
+                last_cpu: None,
+                account: account.clone(),
+            }],
+            by_tenant: vec![TenantObservation { id: TENANT, tasks: 1, account }],
+            ..Observation::default()
+        }
+    }
+
+    #[test]
+    fn only_the_overlap_is_parked() {
+        let mut log = ParkLog::default();
+        log.begin(TENANT, 50);
+        log.end(TENANT, 130);
+        log.begin(TENANT, 180);
+        let mut seen = window(100, 60, 0, 40);
+        log.relabel(&mut seen, ParkedTasks::Asleep);
+        seen.check().unwrap();
+        let parts = *seen.by_tenant[0].account.ledger.parts();
+        assert_eq!((parts.parked_ns, parts.block_ns, parts.compute_ns), (50, 10, 40));
+        let mut next = window(200, 100, 0, 0);
+        log.end(TENANT, 220);
+        log.relabel(&mut next, ParkedTasks::Asleep);
+        assert_eq!(next.tasks[0].account.ledger.parts().parked_ns, 20);
+    }
+
+    #[test]
+    fn who_is_held_back_on_the_run_queue_blames_nobody() {
+        let mut log = ParkLog::default();
+        log.begin(TENANT, 0);
+        let mut seen = window(0, 10, 80, 10);
+        log.relabel(&mut seen, ParkedTasks::Queued);
+        seen.check().unwrap();
+        let parts = *seen.tasks[0].account.ledger.parts();
+        assert_eq!((parts.parked_ns, parts.steal_ns, parts.block_ns), (80, 0, 10));
+    }
+
+    proptest! {
+        #[test]
+        fn relabelling_conserves_time(
+            parks in proptest::collection::vec((0u64..500, 0u64..100), 0..6),
+            (block, steal, compute) in (0u64..200, 0u64..200, 0u64..200),
+        ) {
+            for how in [ParkedTasks::Asleep, ParkedTasks::Queued] {
+                let mut log = ParkLog::default();
+                let mut t = 0;
+                for (wait, length) in &parks {
+                    log.begin(TENANT, t + wait);
+                    log.end(TENANT, t + wait + length);
+                    t += wait + length;
+                }
+                let mut seen = window(100, block, steal, compute);
+                log.relabel(&mut seen, how);
+                prop_assert!(seen.check().is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Who may never be parked, re-sliced, pinned or re-weighted, and why.
+//!
+//! - the first process, kernel threads;
+//! - corun itself, its supervisor, and whoever they descend from: the shell and the terminal, or sshd and login, that
+//!   it was started from;
+//! - those that keep sessions, devices and logs going: stop one of these and the next person who wants to log in, or
+//!   to stop corun, waits;
+//! - what the user names with `--protect`: a tenant's name or key, a process's name or PID.
+//!
+//! A tenant with one protected process is protected as a whole: it can't be stopped in part.
+
+use crate::procfs;
+use crate::root::Root;
+use corun_model::{Tenant, TenantKind};
+use std::collections::BTreeSet;
+
+/// Names of processes that keep sessions, devices or logs going; a `*` at the end stands for anything.
+const KEEPERS: &[&str] = &[
+    "systemd*",
+    "(sd-pam)",
+    "init",
+    "runit*",
+    "s6-*",
+    "dbus-*",
+    "dbus",
+    "polkitd",
+    "sshd*",
+    "login",
+    "agetty",
+    "getty",
+    "elogind*",
+    "udevd",
+    "eudev",
+    "rsyslogd",
+    "syslog*",
+    "journald",
+    "auditd",
+    "NetworkManager",
+    "dhclient",
+    "dhcpcd",
+    "wpa_supplicant",
+    "chronyd",
+    "watchdogd",
+    "watchdog",
+    "multipathd",
+    "iscsid",
+    "lvmetad",
+    "dmeventd",
+    "mdadm",
+    "Xorg",
+    "Xwayland",
+    "gdm*",
+    "sddm*",
+    "lightdm*",
+    "gnome-shell",
+    "kwin_*",
+    "plasmashell",
+    "sway",
+    "weston",
+    "tmux: *",
+    "tmux",
+    "screen",
+    "SCREEN",
+    "mosh-server",
+    "containerd",
+    "dockerd",
+    "containerd-shim*",
+    "conmon",
+    "crio",
+    "kubelet",
+    "libvirtd",
+    "virtqemud",
+    "slurmd",
+    "slurmstepd",
+];
+
+/// Whom to leave alone.
+#[derive(Clone, Debug)]
+pub struct Protection {
+    root: Root,
+    /// corun and those it descends from.
+    own: BTreeSet<u32>,
+    /// What the user named.
+    named: Vec<String>,
+}
+
+impl Protection {
+    /// Protects this process and its ancestors as they are now, and whatever `named` names.
+    pub fn new(root: &Root, named: &[String]) -> Protection {
+        let mut own = BTreeSet::from([1]);
+        let mut pid = std::process::id();
+        while pid > 1 && own.insert(pid) {
+            pid = procfs::process_stat(root, pid).map_or(0, |s| s.ppid);
+        }
+        Protection { root: root.clone(), own, named: named.to_vec() }
+    }
+
+    /// Protects one more process of corun's.
+    pub fn add(&mut self, pid: u32) {
+        self.own.insert(pid);
+    }
+
+    /// Why a tenant may not be touched, going by its kind and name; `None` when nothing speaks against it.
+    pub fn of_tenant(&self, tenant: &Tenant) -> Option<String> {
+        let name = &tenant.name;
+        if !tenant.kind.is_controllable() {
+            return Some(format!("{name} is protected: {}", why_not_controllable(tenant.kind)));
+        }
+        if self.named.iter().any(|n| n == name || *n == tenant.key) {
+            return Some(format!("{name} is protected: --protect names it"));
+        }
+        let is_session = ["user@", "systemd-", "dbus", "ssh", "getty@", "serial-getty@"];
+        if tenant.kind == TenantKind::Unit && is_session.iter().any(|unit| name.starts_with(unit)) {
+            return Some(format!("{name} is protected: it keeps sessions going"));
+        }
+        None
+    }
+
+    /// Why a process may not be touched; `None` when nothing speaks against it, or it has gone.
+    pub fn of_process(&self, pid: u32) -> Option<String> {
+        let stat = procfs::process_stat(&self.root, pid).ok()?;
+        let who = format!("{} (PID {pid})", stat.comm);
+        if pid == 1 {
+            return Some(format!("{who} is protected: it is the first process"));
+        }
+        if stat.is_kernel {
+            return Some(format!("{who} is protected: it is the kernel's"));
+        }
+        if self.own.contains(&pid) {
+            return Some(format!("{who} is protected: corun is it or was started from it"));
+        }
+        if KEEPERS.iter().any(|k| matches(k, &stat.comm)) {
+            return Some(format!("{who} is protected: it keeps sessions, devices or logs going"));
+        }
+        if self.named.iter().any(|n| *n == stat.comm || n.parse() == Ok(pid)) {
+            return Some(format!("{who} is protected: --protect names it"));
+        }
+        None
+    }
+}
+
+fn why_not_controllable(kind: TenantKind) -> &'static str {
+    match kind {
+        TenantKind::Kernel => "it is the kernel's",
+        TenantKind::Idle => "it is nobody",
+        _ => "it is several tenants that can't be told apart",
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::TenantId;
+
+    fn tenant(kind: TenantKind, name: &str) -> Tenant {
+        Tenant { id: TenantId(1), kind, key: format!("key:{name}"), name: name.into() }
+    }
+
+    #[test]
+    fn the_first_process_the_kernel_and_oneself_are_protected() {
+        let protection = Protection::new(&Root::new("/"), &[]);
+        let me = std::process::id();
+        assert!(protection.of_process(1).unwrap().ends_with("it is the first process"));
+        assert!(protection.of_process(me).unwrap().ends_with("corun is it or was started from it"));
+        // SAFETY: getppid cannot fail.
+        let parent = unsafe { libc::getppid() } as u32;
+        assert!(protection.of_process(parent).is_some());
+        let kernel = protection.of_tenant(&tenant(TenantKind::Kernel, "kernel")).unwrap();
+        assert_eq!(kernel, "kernel is protected: it is the kernel's");
+    }
+
+    #[test]
+    fn what_the_user_names_is_protected_and_others_are_not() {
+        let named = ["build".to_owned(), "key:web".to_owned()];
+        let protection = Protection::new(&Root::new("/"), &named);
+        let of = |kind, name| protection.of_tenant(&tenant(kind, name));
+        assert_eq!(of(TenantKind::Command, "build").unwrap(), "build is protected: --protect names it");
+        assert!(of(TenantKind::Container, "web").is_some());
+        assert!(of(TenantKind::Container, "db").is_none());
+        assert!(of(TenantKind::Unit, "nginx.service").is_none());
+        assert!(of(TenantKind::Unit, "systemd-logind.service").is_some());
+    }
+
+    #[test]
+    fn session_keepers_are_known_by_their_names() {
+        assert!(KEEPERS.iter().any(|k| matches(k, "systemd-logind")));
+        assert!(KEEPERS.iter().any(|k| matches(k, "sshd-session")));
+        assert!(!KEEPERS.iter().any(|k| matches(k, "initdb")));
+    }
+}

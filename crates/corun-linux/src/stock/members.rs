@@ -1,0 +1,144 @@
+//! Who belongs to a tenant, from the last observation to the processes that live now.
+//!
+//! An observation names a tenant's tasks as they were at its end. Between then and an action tasks end, numbers are
+//! used again and processes fork. So a task that is younger than the observation is not taken for the one that was
+//! seen, and a process that nobody has seen yet belongs to its parent's tenant while it is still what `fork` made it:
+//! of the same name, in the same process group.
+
+use crate::clock;
+use crate::procfs::{self, Stat, TICK_NS};
+use crate::root::Root;
+use crate::supervisor::undo::Task;
+use corun_model::{Observation, TaskId, Tenant, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A process of a tenant.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) task: Task,
+    pub(super) comm: String,
+    /// Whether it is stopped by somebody else's signal.
+    pub(super) stopped: bool,
+}
+
+impl Process {
+    fn new(pid: u32, stat: &Stat) -> Process {
+        Process {
+            task: Task { tid: pid, start_ns: stat.start_ns, pid, pgid: stat.pgid },
+            comm: stat.comm.clone(),
+            stopped: matches!(stat.state, 'T' | 't'),
+        }
+    }
+}
+
+/// Tenants and tasks of the last observation.
+#[derive(Debug)]
+pub(super) struct Members {
+    root: Root,
+    tenants: BTreeMap<TenantId, Tenant>,
+    tasks: BTreeMap<TaskId, TenantId>,
+    /// When they were learnt, after boot.
+    learnt_ns: u64,
+    /// The process of each task, as far as somebody asked.
+    process_of: BTreeMap<u32, u32>,
+}
+
+impl Members {
+    pub(super) fn new(root: &Root) -> Members {
+        Members {
+            root: root.clone(),
+            tenants: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            learnt_ns: 0,
+            process_of: BTreeMap::new(),
+        }
+    }
+
+    /// Takes an observation in and returns the tenants that have tasks which the one before did not have.
+    pub(super) fn learn(&mut self, seen: &Observation) -> BTreeSet<TenantId> {
+        self.tenants = seen.tenants.iter().map(|t| (t.id, t.clone())).collect();
+        let before = std::mem::take(&mut self.tasks);
+        self.tasks = seen.tasks.iter().filter(|t| t.alive).map(|t| (t.id, t.tenant)).collect();
+        self.learnt_ns = clock::now_ns() + clock::boot_ahead_ns();
+        self.process_of.retain(|tid, _| self.tasks.contains_key(&TaskId(*tid)));
+        self.tasks.iter().filter(|(id, of)| before.get(id) != Some(of)).map(|(_, of)| *of).collect()
+    }
+
+    pub(super) fn tenant(&self, id: TenantId) -> Option<&Tenant> {
+        self.tenants.get(&id)
+    }
+
+    pub(super) fn tenant_of(&self, task: TaskId) -> Option<TenantId> {
+        self.tasks.get(&task).copied()
+    }
+
+    /// The tasks of a tenant, by TID.
+    pub(super) fn tasks_of(&self, tenant: TenantId) -> impl Iterator<Item = u32> + '_ {
+        self.tasks.iter().filter(move |(_, of)| **of == tenant).map(|(id, _)| id.0)
+    }
+
+    /// A task that was seen and still lives.
+    pub(super) fn task(&mut self, tid: u32) -> Option<Task> {
+        let pid = self.process(tid)?;
+        let stat = procfs::process_stat(&self.root, tid).ok().filter(|s| !s.is_dead())?;
+        (stat.start_ns <= self.learnt_ns + TICK_NS).then_some(Task {
+            tid,
+            start_ns: stat.start_ns,
+            pid,
+            pgid: stat.pgid,
+        })
+    }
+
+    fn process(&mut self, tid: u32) -> Option<u32> {
+        if let Some(pid) = self.process_of.get(&tid) {
+            return Some(*pid);
+        }
+        let status = self.root.read(format!("/proc/{tid}/status")).ok()?;
+        let pid = status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok())?;
+        self.process_of.insert(tid, pid);
+        Some(pid)
+    }
+
+    /// The processes of a tenant that live now, forks since the last observation included.
+    pub(super) fn processes_of(&mut self, tenant: TenantId) -> Vec<Process> {
+        let tids: Vec<u32> = self.tasks_of(tenant).collect();
+        let pids: BTreeSet<u32> = tids.iter().filter_map(|&tid| self.process(tid)).collect();
+        let live = |pid: u32| procfs::process_stat(&self.root, pid).ok().filter(|s| !s.is_dead());
+        let mut found: BTreeMap<u32, Process> = pids
+            .into_iter()
+            .filter_map(|pid| live(pid).map(|s| (pid, Process::new(pid, &s))))
+            .filter(|(_, p)| p.task.start_ns <= self.learnt_ns + TICK_NS)
+            .collect();
+        let unseen: Vec<(u32, Stat)> = procfs::processes(&self.root)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|pid| !found.contains_key(pid) && !self.tasks.contains_key(&TaskId(*pid)))
+            .filter_map(|pid| live(pid).map(|s| (pid, s)))
+            .collect();
+        // A child may have a lower PID than its parent: until nobody joins any more.
+        loop {
+            let before = found.len();
+            for (pid, stat) in &unseen {
+                let born_to = found.get(&stat.ppid);
+                if born_to.is_some_and(|p| p.task.pgid == stat.pgid && p.comm == stat.comm) {
+                    found.entry(*pid).or_insert_with(|| Process::new(*pid, stat));
+                }
+            }
+            if found.len() == before {
+                return found.into_values().collect();
+            }
+        }
+    }
+
+    /// Another tenant that this process has tasks of; `None` when nobody knows of one.
+    pub(super) fn other_tenant_of(&mut self, pid: u32, tenant: TenantId) -> Option<&Tenant> {
+        let tids = procfs::tasks(&self.root, pid).ok()?;
+        let mine = self.tenants.get(&tenant)?;
+        let other = tids.iter().filter_map(|tid| self.tasks.get(&TaskId(*tid))).find(|of| {
+            // A virtual machine's vCPUs and its I/O threads are two tenants in one process.
+            let same_vm = |t: &Tenant| t.key.replace("vm-io:", "vm:") == mine.key.replace("vm-io:", "vm:");
+            **of != tenant && !self.tenants.get(of).is_some_and(same_vm)
+        })?;
+        self.tenants.get(other)
+    }
+}

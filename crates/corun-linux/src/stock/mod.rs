@@ -1,0 +1,408 @@
+//! The stock backend: the five knobs with what every kernel from 5.15 on has. No sched_ext, no module, no BPF.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | `members` | who belongs to a tenant now |
+//! | `parking` | park, unpark: the freezer, transient cgroups, signals |
+//! | `tasks` | slice, preempt_delay, cpus, nice |
+//! | `weights` | cpu.weight, cpu.shares, autogroups, nice |
+//! | `refusal` | why not |
+//! | here | [`StockBackend`]: which action goes where, who is protected, undo |
+//!
+//! The backend turns nothing before a supervisor watches over it ([`crate::supervisor`]), which it starts with its first
+//! action. While somebody is parked its thread is SCHED_FIFO: a controller that competes with 128 thawed spinners was
+//! measured to need 450 ms for the next write. What it does then is bounded: a write per cgroup or a signal per
+//! process, and an observation.
+
+mod members;
+mod parking;
+mod refusal;
+mod tasks;
+mod weights;
+
+use crate::backend::{Backend, KnobSupport, ParkedTasks, Support};
+use crate::cgroup::Cgroups;
+use crate::cpulist;
+use crate::protected::Protection;
+use crate::root::Root;
+use crate::sched::{self, Attributes};
+use crate::supervisor::{self, restoring, Supervised};
+use corun_model::duration::human_ns;
+use corun_model::{Action, CpuId, HostError, Knob, Observation, Outcome, TaskId, Tenant, TenantId};
+use members::Members;
+use parking::{Means, Parkings};
+use refusal::Refusal;
+use std::os::unix::ffi::OsStrExt;
+use tasks::Tasks;
+
+/// The controller's priority while somebody is parked: the lowest that is above everybody fair.
+const PRIORITY: u32 = 1;
+
+/// Whose tenants may be touched at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everybody who is not protected.
+    All,
+    /// Tenants that have one of these names or keys (`nginx.service`, `pgid:1234`), or a process with one of these PIDs.
+    Only(Vec<String>),
+}
+
+/// What the stock backend may do, and with whom.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whose tenants may be touched.
+    pub scope: Scope,
+    /// Names, keys or PIDs that may not be (`--protect`).
+    pub protect: Vec<String>,
+    /// Whether the controller may be real-time while somebody is parked; without, thawing many spinners takes long.
+    pub real_time: bool,
+    /// The journal and the supervisor.
+    pub supervisor: supervisor::Options,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            scope: Scope::All,
+            protect: Vec::new(),
+            real_time: true,
+            supervisor: supervisor::Options::default(),
+        }
+    }
+}
+
+/// The stock backend. Dropped, it restores everything.
+#[derive(Debug)]
+pub struct StockBackend {
+    root: Root,
+    options: Options,
+    protection: Protection,
+    online: Vec<CpuId>,
+    members: Members,
+    parkings: Parkings,
+    tasks: Tasks,
+    weights: weights::Changed,
+    supervised: Option<Supervised>,
+    /// What this thread was before it became real-time.
+    fair: Option<Attributes>,
+    /// Why it is not real-time where it should be.
+    not_real_time: Option<String>,
+    /// Why everything has been restored and nothing can be changed any more.
+    lost: Option<String>,
+}
+
+impl StockBackend {
+    /// A backend that has changed nothing yet.
+    pub fn new(root: &Root, options: Options) -> StockBackend {
+        let online = root.read("/sys/devices/system/cpu/online").ok().and_then(|t| cpulist::parse(&t));
+        StockBackend {
+            root: root.clone(),
+            protection: Protection::new(root, &options.protect),
+            options,
+            online: online.unwrap_or_default(),
+            members: Members::new(root),
+            parkings: Parkings::new(root),
+            tasks: Tasks::default(),
+            weights: weights::Changed::default(),
+            supervised: None,
+            fair: None,
+            not_real_time: None,
+            lost: None,
+        }
+    }
+
+    /// Starts the supervisor now rather than with the first action.
+    ///
+    /// # Errors
+    /// [`HostError::Failed`] when another controller runs, or the supervisor cannot be started.
+    pub fn arm(&mut self) -> Result<(), HostError> {
+        self.start_supervisor().map(|_| ()).map_err(|refusal| match refusal {
+            Refusal::Unsupported(why) | Refusal::Refused(why) => {
+                HostError::Failed { what: "controlling this machine".into(), why }
+            }
+        })
+    }
+
+    /// The supervisor's PID, once it runs.
+    pub fn supervisor_pid(&self) -> Option<u32> {
+        self.supervised.as_ref().map(Supervised::pid)
+    }
+
+    /// Changes of an earlier controller, killed together with its supervisor, that this one restored first.
+    pub fn restored_at_start(&self) -> usize {
+        self.supervised.as_ref().map_or(0, |s| s.restored().undone)
+    }
+
+    /// Whether the controller competes with those it thaws, and why; `None` while it does not.
+    pub fn not_real_time(&self) -> Option<&str> {
+        self.not_real_time.as_deref()
+    }
+
+    fn start_supervisor(&mut self) -> Result<&mut Supervised, Refusal> {
+        if let Some(why) = &self.lost {
+            return Err(Refusal::Refused(why.clone()));
+        }
+        if self.supervised.is_none() {
+            let started = Supervised::start(&self.root, &self.options.supervisor)?;
+            self.protection.add(started.pid());
+            // A page fault while somebody is parked may wait for whoever is parked.
+            let _ = sched::lock_memory();
+            self.supervised = Some(started);
+        }
+        Ok(self.supervised.as_mut().expect("it was just started"))
+    }
+
+    /// Checks that a tenant may be touched.
+    fn may_touch(&mut self, id: TenantId) -> Result<(), Refusal> {
+        let Some(tenant) = self.members.tenant(id).cloned() else {
+            return Err(Refusal::Refused(format!("no tenant {} is known", id.0)));
+        };
+        if let Some(why) = self.protection.of_tenant(&tenant) {
+            return Err(Refusal::Refused(why));
+        }
+        if !self.is_in_scope(&tenant) {
+            let why = format!("{} is not among the tenants that may be controlled", tenant.name);
+            return Err(Refusal::Refused(why));
+        }
+        Ok(())
+    }
+
+    fn is_in_scope(&mut self, tenant: &Tenant) -> bool {
+        let Scope::Only(wanted) = &self.options.scope else { return true };
+        let key = |w: &String| {
+            tenant.key.strip_prefix(w.as_str()).is_some_and(|r| r.is_empty() || r.starts_with(':'))
+        };
+        if wanted.iter().any(|w| *w == tenant.name || key(w)) {
+            return true;
+        }
+        let pids: Vec<u32> = wanted.iter().filter_map(|w| w.parse().ok()).collect();
+        !pids.is_empty() && self.members.processes_of(tenant.id).iter().any(|p| pids.contains(&p.task.pid))
+    }
+
+    /// Does something to a tenant that may be touched.
+    fn on_tenant(
+        &mut self,
+        id: TenantId,
+        act: impl FnOnce(&mut Parkings, &mut Tasks, &mut weights::Changed, &mut Means) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        self.may_touch(id)?;
+        self.start_supervisor()?;
+        let Some(supervised) = self.supervised.as_mut() else { return Ok(()) };
+        let mut means =
+            Means { root: &self.root, members: &mut self.members, protection: &self.protection, supervised };
+        act(&mut self.parkings, &mut self.tasks, &mut self.weights, &mut means)
+    }
+
+    /// Does something to a task that may be touched.
+    fn on_task(
+        &mut self,
+        id: TaskId,
+        act: impl FnOnce(&mut Tasks, &Root, &mut Supervised, &supervisor::undo::Task) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let gone = || Refusal::Refused(format!("no task {id} is known"));
+        let tenant = self.members.tenant_of(id).ok_or_else(gone)?;
+        self.may_touch(tenant)?;
+        let task = self.members.task(id.0).ok_or_else(gone)?;
+        if let Some(why) = self.protection.of_process(task.pid) {
+            return Err(Refusal::Refused(why));
+        }
+        self.start_supervisor()?;
+        let Some(supervised) = self.supervised.as_mut() else { return Ok(()) };
+        act(&mut self.tasks, &self.root, supervised, &task)
+    }
+
+    fn try_apply(&mut self, action: &Action) -> Result<(), Refusal> {
+        match action {
+            Action::Park { tenant } => {
+                self.be_real_time();
+                self.on_tenant(*tenant, |parkings, _, _, means| parkings.park(*tenant, means))
+            }
+            Action::Unpark { tenant } if self.members.tenant(*tenant).is_none() => {
+                Err(Refusal::Refused(format!("no tenant {} is known", tenant.0)))
+            }
+            Action::Unpark { tenant } if !self.parkings.is_parked(*tenant) => Ok(()),
+            Action::Unpark { tenant } => {
+                self.on_tenant(*tenant, |parkings, _, _, means| parkings.unpark(*tenant, means))
+            }
+            Action::Weight { tenant, weight } => self.on_tenant(*tenant, |_, tasks, changed, means| {
+                weights::set(*tenant, *weight, tasks, changed, means)
+            }),
+            Action::Slice { task, min_ns, max_ns } => self.on_task(*task, |tasks, root, supervised, task| {
+                tasks.slice(root, supervised, task, *min_ns, *max_ns)
+            }),
+            Action::PreemptDelay { task, delay_ns } => self
+                .on_task(*task, |tasks, root, supervised, task| {
+                    tasks.preempt_delay(root, supervised, task, *delay_ns)
+                }),
+            Action::Cpus { cpus, .. } if cpus.is_empty() => {
+                Err(Refusal::Refused("a task needs at least one CPU".into()))
+            }
+            Action::Cpus { task, cpus } => {
+                let online = self.online.clone();
+                self.on_task(*task, |tasks, root, supervised, task| {
+                    tasks.cpus(root, supervised, task, cpus, &online)
+                })
+            }
+        }
+    }
+
+    /// Becomes real-time, if it is not yet and may.
+    fn be_real_time(&mut self) {
+        if self.fair.is_some() || self.not_real_time.is_some() || !self.options.real_time {
+            return;
+        }
+        match sched::attributes(0) {
+            Ok(now) if now.is_fair() => match sched::become_fifo(PRIORITY) {
+                Ok(()) => self.fair = Some(now),
+                Err(e) => self.not_real_time = Some(format!("SCHED_FIFO: {e}; run as root")),
+            },
+            // Whoever made it real-time knows why.
+            _ => {}
+        }
+    }
+
+    /// Becomes what it was.
+    fn be_fair(&mut self) {
+        if let Some(before) = self.fair.take() {
+            let own = before.slice_ns != supervisor::undo::default_slice_ns();
+            let slice_ns = if own { before.slice_ns } else { 0 };
+            let _ = sched::set_attributes(0, &Attributes { slice_ns, ..before });
+        }
+    }
+
+    /// Restores after the supervisor was lost; nothing more is changed from then on.
+    fn give_up(&mut self, why: String) -> HostError {
+        self.lost = Some(why.clone());
+        match self.undo_all() {
+            Ok(()) => HostError::Failed { what: "controlling this machine".into(), why },
+            Err(e) => e,
+        }
+    }
+}
+
+impl Backend for StockBackend {
+    fn name(&self) -> &'static str {
+        "stock"
+    }
+
+    fn support(&self) -> Vec<KnobSupport> {
+        let yes = |knob, how: String| KnobSupport { knob, support: Support::Yes { how } };
+        let no = |knob, why: &str| KnobSupport { knob, support: Support::No { why: why.into() } };
+        let cgroups = Cgroups::discover(&self.root).ok();
+        let writable = |path: &std::path::Path| {
+            let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+            // SAFETY: the path is a C string that outlives the call; access opens nothing.
+            unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
+        };
+        let freezer = cgroups.as_ref().and_then(|c| c.v2()).filter(|t| writable(&t.mount));
+        let slice = match supervisor::undo::default_slice_ns() {
+            0 => no(Knob::Slice, "this kernel has no slice per task; use Linux 6.12 or newer"),
+            _ => yes(
+                Knob::Slice,
+                format!(
+                    "sched_setattr, 0.1 to 100 ms; a running task is stopped at the {} tick only, and a range is \
+                     drawn from once an epoch",
+                    human_ns(sched::tick_ns())
+                ),
+            ),
+        };
+        vec![
+            match freezer {
+                Some(tree) => yes(Knob::Park, format!("cgroup.freeze below {}", tree.mount.display())),
+                None => yes(
+                    Knob::Park,
+                    "SIGSTOP and SIGCONT, as no cgroup can be made: of processes that may be signalled and are not \
+                     in a terminal's foreground"
+                        .into(),
+                ),
+            },
+            slice,
+            yes(Knob::PreemptDelay, "SCHED_BATCH: the task never preempts at wake-up, whatever the delay".into()),
+            yes(Knob::Cpus, "sched_setaffinity".into()),
+            match cgroups.as_ref().and_then(|c| c.with_controller("cpu")) {
+                Some(tree) if tree.is_v2() => yes(Knob::Weight, "cpu.weight, or nice where there is no cgroup".into()),
+                Some(_) => yes(Knob::Weight, "cpu.shares, or nice where there is no cgroup".into()),
+                None => yes(Knob::Weight, "nice".into()),
+            },
+        ]
+    }
+
+    fn parked_tasks(&self) -> ParkedTasks {
+        ParkedTasks::Asleep
+    }
+
+    fn learn(&mut self, seen: &Observation) {
+        for tenant in self.members.learn(seen) {
+            self.parkings.has_grown(tenant);
+            if self.parkings.is_parked(tenant) {
+                // Refused, it is not parked any more, which the next observation shows.
+                let _ = self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means));
+            }
+        }
+        self.tasks.redraw();
+    }
+
+    fn prepare(&mut self, tenant: TenantId) -> Result<(), Outcome> {
+        self.on_tenant(tenant, |parkings, _, _, means| parkings.prepare(tenant, means)).map_err(Outcome::from)
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        let done = self.try_apply(action);
+        if !self.parkings.any_parked() {
+            self.be_fair();
+        }
+        done.map_or_else(Outcome::from, |()| Outcome::Done)
+    }
+
+    fn undo_all(&mut self) -> Result<(), HostError> {
+        let Some(mut supervised) = self.supervised.take() else {
+            self.be_fair();
+            return Ok(());
+        };
+        let restored = supervised.restore(&self.root);
+        self.parkings.clear();
+        self.tasks.clear();
+        self.weights.clear();
+        self.be_fair();
+        let failed = match restored {
+            Ok(restored) => restored.failed,
+            Err(e) => {
+                let why = format!("{e}; `corun control --restore` tries again");
+                return Err(HostError::NotUndone { what: "the journal's changes".into(), why });
+            }
+        };
+        if self.lost.is_none() {
+            self.supervised = Some(supervised);
+        } else {
+            let _ = supervised.finish(&self.root);
+        }
+        match restoring::complaint(&failed) {
+            None => Ok(()),
+            Some((what, why)) => Err(HostError::NotUndone { what, why }),
+        }
+    }
+
+    fn beat(&mut self) -> Result<(), HostError> {
+        if let Some(why) = &self.lost {
+            return Err(HostError::Failed { what: "controlling this machine".into(), why: why.clone() });
+        }
+        let Some(supervised) = &mut self.supervised else { return Ok(()) };
+        if let Err(e) = supervised.beat() {
+            return Err(self.give_up(e.to_string()));
+        }
+        for tenant in self.parkings.by_signals() {
+            let _ = self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for StockBackend {
+    fn drop(&mut self) {
+        if let Some(supervised) = self.supervised.take() {
+            // What cannot be undone stays in the journal, for the supervisor and for `--restore`.
+            let _ = supervised.finish(&self.root);
+        }
+        self.be_fair();
+    }
+}

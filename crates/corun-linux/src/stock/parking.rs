@@ -1,0 +1,324 @@
+//! Parking: stopping a tenant so that nothing of it runs, and nobody but it can tell.
+//!
+//! Three ways, the best that its processes allow:
+//! 1. **Its own cgroup** is frozen, where the tenant is one of the v2 tree (a container, unit, pod, Slurm step) and
+//!    nobody else is in it. One write; forks are born frozen.
+//! 2. **A transient cgroup** below the one that its processes are in (a command among others in a session, a subject
+//!    given by PIDs), made for it, frozen, and dissolved in the end. Chosen over signals because a frozen process
+//!    tells nobody: a stopped one sends its parent SIGCHLD, a shell takes the terminal away from it, `sudo` stops
+//!    itself, launchers report it; and a signal per process races with forks. Processes are moved once, at the first
+//!    park, not at each. What the tenant starts from then on is born into the transient cgroup and is parked with it,
+//!    also when it becomes a command of another name.
+//! 3. **SIGSTOP and SIGCONT** to each process, where no cgroup can be made: no v2 tree, no permission, or the children
+//!    of the cgroup would have controllers of their own. Looked through again until nobody new is found. Refused for
+//!    the foreground job of a terminal, which its shell would take for suspended.
+//!
+//! A cgroup that was frozen before, and a process that was stopped before, are left as they are.
+//!
+//! What the kernel does with the share of who was parked: a frozen task goes to sleep, and sleep gives no credit. Since
+//! Linux 6.12 a task that is put aside keeps its **lag** (what it was owed or had too much, bounded by about a slice)
+//! and gets it back when it wakes; before, its virtual run time was set close to the run queue's. So after a window
+//! everybody competes as before it, and nobody makes up for the time parked: those that ran meanwhile have gained it
+//! once and for all, which is what the budget of dedicated windows bounds. PACT'16 §2.3 gets the same by not debiting
+//! credits during its dedicated mode.
+
+use super::members::{Members, Process};
+use super::refusal::Refusal;
+use crate::cgroup::{Cgroups, Membership, Tree};
+use crate::freezer;
+use crate::naming;
+use crate::protected::Protection;
+use crate::root::Root;
+use crate::supervisor::journal::Entry;
+use crate::supervisor::undo::{send, Task, Undo};
+use crate::supervisor::Supervised;
+use corun_model::TenantId;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How a tenant is, or can be, stopped.
+#[derive(Debug, Default)]
+struct Parking {
+    parked: bool,
+    /// Whether its processes have to be looked through before the next park.
+    stale: bool,
+    /// Its own cgroups; without an entry, one that somebody else has frozen.
+    own: BTreeMap<PathBuf, Option<Entry>>,
+    /// Its transient cgroups, by the cgroup they are in.
+    transient: BTreeMap<PathBuf, (PathBuf, Entry)>,
+    /// Processes to be stopped by signal: whether they are, by us.
+    signalled: BTreeMap<Task, Option<Entry>>,
+}
+
+/// What parking needs of its backend.
+pub(super) struct Means<'a> {
+    pub(super) root: &'a Root,
+    pub(super) members: &'a mut Members,
+    pub(super) protection: &'a Protection,
+    pub(super) supervised: &'a mut Supervised,
+}
+
+/// Everybody who was ever parked.
+#[derive(Debug, Default)]
+pub(super) struct Parkings {
+    tenants: BTreeMap<TenantId, Parking>,
+    /// Transient cgroups made so far.
+    made: u64,
+    cgroups: Option<Cgroups>,
+}
+
+impl Parkings {
+    pub(super) fn new(root: &Root) -> Parkings {
+        Parkings { cgroups: Cgroups::discover(root).ok(), ..Parkings::default() }
+    }
+
+    fn v2(&self) -> Option<&Tree> {
+        self.cgroups.as_ref()?.v2()
+    }
+
+    pub(super) fn any_parked(&self) -> bool {
+        self.tenants.values().any(|p| p.parked)
+    }
+
+    pub(super) fn is_parked(&self, tenant: TenantId) -> bool {
+        self.tenants.get(&tenant).is_some_and(|p| p.parked)
+    }
+
+    /// Tenants whose stopping is by signals and so has to be repeated for what forked.
+    pub(super) fn by_signals(&self) -> Vec<TenantId> {
+        let signals = |p: &&Parking| p.parked && !p.signalled.is_empty();
+        self.tenants.iter().filter(|(_, p)| signals(p)).map(|(id, _)| *id).collect()
+    }
+
+    /// Says that a tenant has tasks that were not there before.
+    pub(super) fn has_grown(&mut self, tenant: TenantId) {
+        if let Some(p) = self.tenants.get_mut(&tenant) {
+            p.stale = true;
+        }
+    }
+
+    /// Forgets everybody, all having been restored.
+    pub(super) fn clear(&mut self) {
+        self.tenants.clear();
+    }
+
+    /// Makes ready to stop a tenant without stopping it: what takes milliseconds is done here.
+    pub(super) fn prepare(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
+        let ready = self.tenants.get(&tenant).is_some_and(|p| !p.stale && p.signalled.is_empty());
+        if ready {
+            return Ok(());
+        }
+        let processes = means.members.processes_of(tenant);
+        if processes.is_empty() {
+            return Err(Refusal::Refused("no process of it is left".into()));
+        }
+        if let Some(why) = processes.iter().find_map(|p| means.protection.of_process(p.task.pid)) {
+            return Err(Refusal::Refused(why));
+        }
+        let mut parking = self.tenants.remove(&tenant).unwrap_or_default();
+        parking.signalled.retain(|task, stopped| {
+            stopped.is_some() || processes.iter().any(|p| p.task == *task && !p.stopped)
+        });
+        let done = processes.iter().try_for_each(|p| self.hold(tenant, p, &mut parking, means));
+        parking.stale = done.is_err();
+        self.tenants.insert(tenant, parking);
+        done
+    }
+
+    /// Finds the way to stop one process of a tenant.
+    fn hold(
+        &mut self,
+        tenant: TenantId,
+        process: &Process,
+        parking: &mut Parking,
+        means: &mut Means,
+    ) -> Result<(), Refusal> {
+        let pid = process.task.pid;
+        let Ok(membership) = Membership::read(means.root, format!("/proc/{pid}")) else { return Ok(()) };
+        let folder = self.v2().zip(membership.v2()).and_then(|(tree, path)| tree.folder(path));
+        let Some(folder) = folder else { return by_signal(process, parking, means.root) };
+        let held = |parking: &Parking| {
+            parking.signalled.contains_key(&process.task)
+                || parking.own.keys().any(|own| folder.starts_with(own))
+                || parking.transient.values().any(|(t, _)| folder.starts_with(t))
+        };
+        if held(parking) {
+            return Ok(());
+        }
+        let key = means.members.tenant(tenant).map(|t| t.key.clone()).unwrap_or_default();
+        if let Some(own) = self.own_cgroup(tenant, &key, membership.v2().unwrap_or("/"), means) {
+            parking.own.insert(own, None);
+            return Ok(());
+        }
+        // One that is in another tenant's transient cgroup goes beside that, not into it.
+        let transient = folder.ancestors().find(|f| freezer::is_transient(f)).and_then(Path::parent);
+        let parent = transient.unwrap_or(&folder).to_owned();
+        match self.enclose(&parent, pid, parking, means)? {
+            Ok(()) => Ok(()),
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            Err(_) => by_signal(process, parking, means.root),
+        }
+    }
+
+    /// The outermost cgroup that is the tenant's, when nobody else has a process in it.
+    fn own_cgroup(&self, tenant: TenantId, key: &str, path: &str, means: &mut Means) -> Option<PathBuf> {
+        let (cgroups, tree) = (self.cgroups.as_ref()?, self.v2()?);
+        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+        let is_own = |path: &&str| {
+            path.len() > 1
+                && (key.strip_prefix("cgroup:") == Some(*path)
+                    || naming::of_cgroup(path).is_some_and(|t| t.key == key))
+        };
+        let own = ends.map(|end| &path[..end]).find(is_own)?;
+        let pids = cgroups.processes(tree, own).ok()?;
+        let is_alien = |pid: &u32| {
+            means.protection.of_process(*pid).is_some()
+                || means.members.other_tenant_of(*pid, tenant).is_some()
+        };
+        let folder = tree.folder(own)?;
+        (!pids.iter().any(is_alien) && freezer::is_frozen(&folder).is_ok()).then_some(folder)
+    }
+
+    /// Moves a process into the tenant's transient cgroup below `parent`. The inner error is the kernel's.
+    fn enclose(
+        &mut self,
+        parent: &Path,
+        pid: u32,
+        parking: &mut Parking,
+        means: &mut Means,
+    ) -> Result<io::Result<()>, Refusal> {
+        if let Some((folder, _)) = parking.transient.get(parent) {
+            return Ok(freezer::move_into(folder, pid));
+        }
+        if !freezer::may_have_transient_child(parent) {
+            return Ok(Err(io::ErrorKind::Unsupported.into()));
+        }
+        self.made += 1;
+        let folder = freezer::transient_child(parent, self.made);
+        let undo = Undo::Dissolve(folder.clone());
+        let make = || {
+            std::fs::create_dir(&folder)?;
+            freezer::move_into(&folder, pid).inspect_err(|_| {
+                let _ = std::fs::remove_dir(&folder);
+            })
+        };
+        match means.supervised.change(means.root, None, &undo, make)? {
+            Ok((entry, ())) => {
+                parking.transient.insert(parent.to_owned(), (folder, entry));
+                Ok(Ok(()))
+            }
+            Err(e) => Ok(Err(e)),
+        }
+    }
+
+    /// Stops a tenant.
+    pub(super) fn park(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
+        // Signals reach who was there; who forked meanwhile is found by looking again.
+        for _ in 0..10 {
+            self.prepare(tenant, means)?;
+            let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
+            parking.parked = true;
+            let stopped = match stop(parking, means) {
+                Ok(stopped) => stopped,
+                Err(refusal) => {
+                    let _ = self.unpark(tenant, means);
+                    return Err(refusal);
+                }
+            };
+            if stopped == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a tenant run.
+    pub(super) fn unpark(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
+        let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
+        parking.parked = false;
+        let mut failed = None;
+        let mut note = |done: io::Result<()>, whom: &str| {
+            if let Err(e) = done {
+                if !matches!(e.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) {
+                    failed.get_or_insert(Refusal::by_kernel(whom, &e));
+                }
+            }
+        };
+        for (folder, _) in parking.transient.values() {
+            note(freezer::set_frozen(folder, false), &folder.display().to_string());
+        }
+        for (folder, entry) in &mut parking.own {
+            if let Some(entry) = entry.take() {
+                note(freezer::set_frozen(folder, false), &folder.display().to_string());
+                note(means.supervised.undone(entry), "the journal");
+            }
+        }
+        for (task, entry) in &mut parking.signalled {
+            if let Some(entry) = entry.take() {
+                note(send(means.root, task, libc::SIGCONT), &format!("process {}", task.pid));
+                note(means.supervised.undone(entry), "the journal");
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Stops what runs of a tenant; returns how many processes were stopped by signals.
+fn stop(parking: &mut Parking, means: &mut Means) -> Result<usize, Refusal> {
+    for (folder, _) in parking.transient.values() {
+        means.supervised.beat()?;
+        freezer::set_frozen(folder, true)
+            .map_err(|e| Refusal::by_kernel(&folder.display().to_string(), &e))?;
+    }
+    for (folder, entry) in parking.own.iter_mut().filter(|(_, entry)| entry.is_none()) {
+        if freezer::is_frozen(folder).unwrap_or(true) {
+            continue;
+        }
+        let undo = Undo::Thaw(folder.clone());
+        let make = || freezer::set_frozen(folder, true);
+        let made = means.supervised.change(means.root, None, &undo, make)?;
+        let (made, ()) = made.map_err(|e| Refusal::by_kernel(&folder.display().to_string(), &e))?;
+        *entry = Some(made);
+    }
+    let mut stopped = 0;
+    for (task, entry) in parking.signalled.iter_mut().filter(|(_, entry)| entry.is_none()) {
+        let undo = Undo::Continue(*task);
+        let make = || send(means.root, task, libc::SIGSTOP);
+        match means.supervised.change(means.root, None, &undo, make)? {
+            Ok((made, ())) => {
+                *entry = Some(made);
+                stopped += 1;
+            }
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(e) => return Err(Refusal::by_kernel(&format!("process {}", task.pid), &e)),
+        }
+    }
+    parking.signalled.retain(|_, entry| entry.is_some());
+    Ok(stopped)
+}
+
+/// Notes a process to be stopped by signals, unless it is stopped already or a shell would misunderstand.
+fn by_signal(process: &Process, parking: &mut Parking, root: &Root) -> Result<(), Refusal> {
+    if process.stopped || parking.signalled.contains_key(&process.task) {
+        return Ok(());
+    }
+    if is_in_foreground(root, &process.task) {
+        return Err(Refusal::Refused(format!(
+            "{} (PID {}) is the foreground job of a terminal and cannot be frozen here; a stop signal would hand the \
+             terminal back to its shell",
+            process.comm, process.task.pid
+        )));
+    }
+    parking.signalled.insert(process.task, None);
+    Ok(())
+}
+
+/// Whether a process is in the foreground process group of its terminal.
+fn is_in_foreground(root: &Root, task: &Task) -> bool {
+    let stat = root.read(format!("/proc/{}/stat", task.pid)).unwrap_or_default();
+    // proc(5): fields 7 and 8 are the terminal and its foreground process group; the state is field 3.
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, after)| after).split_ascii_whitespace().skip(4);
+    let terminal = fields.next().is_some_and(|tty| tty != "0");
+    terminal && fields.next() == Some(&task.pgid.to_string())
+}

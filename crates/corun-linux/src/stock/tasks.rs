@@ -1,0 +1,244 @@
+//! The knobs of single tasks: slice, wake-up preemption, CPUs, and nice as the stand-in for weights.
+//!
+//! What becomes of a **slice**: `sched_setattr` keeps 0.1 to 100 ms; a running task is only stopped at the scheduler's
+//! tick, so a run is as long as the slice rounded up to ticks, and of two tasks the shorter slice governs; what a
+//! short slice always gives is an early turn after waking. A range is drawn from anew at every observation, once an
+//! epoch, not at every switch: no kernel interface does that. **Delayed preemption** is SCHED_BATCH: such a task
+//! never preempts when it wakes, but waits for its turn, whatever delay was asked for.
+
+use super::refusal::Refusal;
+use crate::cpulist;
+use crate::root::Root;
+use crate::sched::{self, Attributes, SLICE_MAX_NS, SLICE_MIN_NS};
+use crate::supervisor::journal::Entry;
+use crate::supervisor::undo::{default_slice_ns, Aspect, Task, Undo};
+use crate::supervisor::Supervised;
+use corun_model::duration::human_ns;
+use corun_model::CpuId;
+use std::collections::BTreeMap;
+use std::io;
+
+/// A change of a task, told apart by what is undone and, where a child is known by it, what was set.
+type Key = (u32, u64, &'static str, String);
+
+/// A slice drawn from a range.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    task: Task,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+/// Every task that was changed.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    changes: BTreeMap<Key, (Entry, Aspect)>,
+    ranges: BTreeMap<u32, Range>,
+    draws: u64,
+}
+
+impl Tasks {
+    pub(super) fn clear(&mut self) {
+        self.changes.clear();
+        self.ranges.clear();
+    }
+
+    /// What an aspect of a task was before corun changed it first.
+    fn first<'a>(&'a self, task: &Task, aspect: &'static str) -> Option<&'a Aspect> {
+        let from = (task.tid, task.start_ns, aspect, String::new());
+        let (key, (_, was)) = self.changes.range(from..).next()?;
+        ((key.0, key.1, key.2) == (task.tid, task.start_ns, aspect)).then_some(was)
+    }
+
+    /// Makes a change and remembers it.
+    fn change(
+        &mut self,
+        root: &Root,
+        supervised: &mut Supervised,
+        task: &Task,
+        (name, set): (&'static str, String),
+        aspect: Aspect,
+        make: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), Refusal> {
+        let key = (task.tid, task.start_ns, name, set);
+        let known = self.changes.get(&key).map(|(entry, _)| *entry);
+        let undo = Undo::Task(*task, aspect.clone());
+        match supervised.change(root, known, &undo, make)? {
+            Ok((entry, ())) => {
+                self.changes.insert(key, (entry, aspect));
+                Ok(())
+            }
+            Err(e) => Err(Refusal::by_kernel(&format!("task {}", task.tid), &e)),
+        }
+    }
+
+    /// Sets a slice, or draws one.
+    pub(super) fn slice(
+        &mut self,
+        root: &Root,
+        supervised: &mut Supervised,
+        task: &Task,
+        min_ns: u64,
+        max_ns: u64,
+    ) -> Result<(), Refusal> {
+        if min_ns > max_ns || min_ns < SLICE_MIN_NS || max_ns > SLICE_MAX_NS {
+            return Err(Refusal::Refused(format!(
+                "slices are {} to {} long, not {} to {}",
+                human_ns(SLICE_MIN_NS),
+                human_ns(SLICE_MAX_NS),
+                human_ns(min_ns),
+                human_ns(max_ns)
+            )));
+        }
+        let now = fair(task)?;
+        if now.slice_ns == 0 {
+            return Err(Refusal::Unsupported(
+                "this kernel has no slice per task; use Linux 6.12 or newer".into(),
+            ));
+        }
+        let own_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
+        let was = self.first(task, "slice").cloned().unwrap_or(Aspect::Slice { was_ns: own_ns });
+        self.draws += 1;
+        let slice_ns = draw(min_ns, max_ns, task.tid, self.draws);
+        let make = || sched::set_attributes(task.tid, &Attributes { slice_ns, ..now });
+        self.change(root, supervised, task, ("slice", String::new()), was, make)?;
+        match min_ns == max_ns {
+            true => self.ranges.remove(&task.tid),
+            false => self.ranges.insert(task.tid, Range { task: *task, min_ns, max_ns }),
+        };
+        Ok(())
+    }
+
+    /// Draws a new slice for every task that has a range; those that have gone are forgotten.
+    pub(super) fn redraw(&mut self) {
+        let draws = &mut self.draws;
+        self.ranges.retain(|_, r| {
+            *draws += 1;
+            let slice_ns = draw(r.min_ns, r.max_ns, r.task.tid, *draws);
+            fair(&r.task)
+                .is_ok_and(|now| sched::set_attributes(r.task.tid, &Attributes { slice_ns, ..now }).is_ok())
+        });
+    }
+
+    /// Makes a task wait for its turn when it wakes (SCHED_BATCH), or lets it preempt again.
+    pub(super) fn preempt_delay(
+        &mut self,
+        root: &Root,
+        supervised: &mut Supervised,
+        task: &Task,
+        delay_ns: u64,
+    ) -> Result<(), Refusal> {
+        let now = fair(task)?;
+        let batch = libc::SCHED_BATCH as u32;
+        let slice_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
+        let was = self.first(task, "batch").cloned();
+        if delay_ns == 0 {
+            let key = (task.tid, task.start_ns, "batch", String::new());
+            if let (Some(Aspect::Batch { was }), Some((entry, _))) = (was, self.changes.get(&key)) {
+                sched::set_attributes(task.tid, &Attributes { policy: was, slice_ns, ..now })
+                    .map_err(|e| Refusal::by_kernel(&format!("task {}", task.tid), &e))?;
+                supervised.undone(*entry).map_err(|e| Refusal::by_kernel("the journal", &e))?;
+            }
+            return Ok(());
+        }
+        if now.policy == libc::SCHED_IDLE as u32 {
+            return Err(Refusal::Refused(format!("task {} is SCHED_IDLE and preempts nobody", task.tid)));
+        }
+        if now.policy == batch && was.is_none() {
+            // Its own wish; nothing to change and nothing to undo.
+            return Ok(());
+        }
+        let was = was.unwrap_or(Aspect::Batch { was: now.policy });
+        let make = || sched::set_attributes(task.tid, &Attributes { policy: batch, slice_ns, ..now });
+        self.change(root, supervised, task, ("batch", String::new()), was, make)
+    }
+
+    /// Confines a task to some CPUs.
+    pub(super) fn cpus(
+        &mut self,
+        root: &Root,
+        supervised: &mut Supervised,
+        task: &Task,
+        cpus: &[CpuId],
+        online: &[CpuId],
+    ) -> Result<(), Refusal> {
+        let mut cpus = cpus.to_vec();
+        cpus.sort();
+        cpus.dedup();
+        let list = cpulist::format(&cpus);
+        if let Some(absent) = cpus.iter().find(|c| !online.contains(c)) {
+            return Err(Refusal::Refused(format!(
+                "CPU {} is not there; online are {}",
+                absent.0,
+                cpulist::format(online)
+            )));
+        }
+        let whom = format!("task {}", task.tid);
+        let now = sched::affinity(task.tid).map_err(|e| Refusal::by_kernel(&whom, &e))?;
+        let was = match self.first(task, "cpus") {
+            Some(Aspect::Cpus { was, .. }) => was.clone(),
+            _ => (now != online).then_some(now),
+        };
+        let aspect = Aspect::Cpus { was, set: cpus.clone() };
+        let make = || sched::set_affinity(task.tid, Some(&cpus));
+        self.change(root, supervised, task, ("cpus", list), aspect, make)
+    }
+
+    /// Sets a task's nice value to `by` more than it was before corun first changed it; returns whether it did.
+    pub(super) fn nice(
+        &mut self,
+        root: &Root,
+        supervised: &mut Supervised,
+        task: &Task,
+        by: i32,
+    ) -> Result<bool, Refusal> {
+        let Ok(now) = fair(task) else { return Ok(false) };
+        let was = match self.first(task, "nice") {
+            Some(Aspect::Nice { was, .. }) => *was,
+            _ => now.nice,
+        };
+        let set = (was + by).clamp(-20, 19);
+        let slice_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
+        let make = || sched::set_attributes(task.tid, &Attributes { nice: set, slice_ns, ..now });
+        let name = ("nice", set.to_string());
+        self.change(root, supervised, task, name, Aspect::Nice { was, set }, make).map(|()| true)
+    }
+}
+
+/// The attributes of a task of the fair scheduler.
+fn fair(task: &Task) -> Result<Attributes, Refusal> {
+    let now =
+        sched::attributes(task.tid).map_err(|e| Refusal::by_kernel(&format!("task {}", task.tid), &e))?;
+    if now.is_fair() {
+        Ok(now)
+    } else {
+        Err(Refusal::Refused(format!(
+            "task {} is real-time: the fair scheduler's knobs don't apply",
+            task.tid
+        )))
+    }
+}
+
+/// A length between two bounds, both included, that depends on nothing but its arguments (SplitMix64).
+fn draw(min_ns: u64, max_ns: u64, tid: u32, count: u64) -> u64 {
+    let mut z = (u64::from(tid) << 32 ^ count).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    min_ns + (z ^ z >> 31) % (max_ns - min_ns + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_are_spread_evenly_between_their_bounds() {
+        let (min, max) = (10_000_000, 30_000_000);
+        let drawn: Vec<u64> = (0..10_000).map(|n| draw(min, max, 7, n)).collect();
+        assert!(drawn.iter().all(|d| (min..=max).contains(d)));
+        let mean = drawn.iter().sum::<u64>() / 10_000;
+        // The mean of 10,000 uniform draws has a standard deviation of 58 µs: 20 ms ± 0.4 ms is seven of them.
+        assert!(mean.abs_diff(20_000_000) < 400_000, "{mean}");
+        assert_eq!(draw(5, 5, 1, 1), 5);
+    }
+}

@@ -1,0 +1,160 @@
+//! Weights: a tenant's share of contended CPU time.
+//!
+//! Where the tenant is a cgroup of its own in the tree that has the CPU controller, the cgroup's weight is set:
+//! `cpu.weight` (v2), or `cpu.shares` (v1; 1024 is what 100 is in v2). Elsewhere nice is the stand-in, 25 % per step as
+//! the kernel's table has it, relative to what each task had. Nice compares tasks of one and the same group only. With
+//! autogroups every session is a group: then the nice value of the autogroup is set, for a tenant that has its sessions
+//! to itself, and a tenant that shares one is refused, since its nice value would say nothing to other sessions.
+
+use super::members::Process;
+use super::parking::Means;
+use super::refusal::Refusal;
+use super::tasks::Tasks;
+use crate::cgroup::{Cgroups, Membership};
+use crate::freezer::write_file;
+use crate::naming;
+use crate::procfs;
+use crate::root::Root;
+use crate::supervisor::undo::Undo;
+use corun_model::TenantId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The share that a weight means relative to the default, as a step of nice.
+pub(super) fn nice_of(weight: u32) -> i32 {
+    // Each step of nice is a factor of 1.25.
+    ((100.0 / f64::from(weight)).ln() / 1.25f64.ln()).round() as i32
+}
+
+/// Files whose former value is remembered already.
+pub(super) type Changed = BTreeMap<PathBuf, ()>;
+
+/// Sets a tenant's weight.
+pub(super) fn set(
+    tenant: TenantId,
+    weight: u32,
+    tasks: &mut Tasks,
+    changed: &mut Changed,
+    means: &mut Means,
+) -> Result<(), Refusal> {
+    if !(1..=10_000).contains(&weight) {
+        return Err(Refusal::Refused(format!("a weight is 1 to 10000, not {weight}")));
+    }
+    let processes = means.members.processes_of(tenant);
+    if processes.is_empty() {
+        return Err(Refusal::Refused("no process of it is left".into()));
+    }
+    if let Some(why) = processes.iter().find_map(|p| means.protection.of_process(p.task.pid)) {
+        return Err(Refusal::Refused(why));
+    }
+    let mut left = Vec::new();
+    for process in processes {
+        match own_file(tenant, &process, weight, means) {
+            Some((path, value)) => set_file(path, &value, changed, means)?,
+            None => left.push(process),
+        }
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    let in_autogroup = |p: &Process| means.root.has(format!("/proc/{}/autogroup", p.task.pid));
+    if autogroups_are_on(means.root) && left.iter().any(in_autogroup) {
+        return set_autogroups(&left, weight, changed, means);
+    }
+    let by = nice_of(weight);
+    for process in &left {
+        for tid in procfs::tasks(means.root, process.task.pid).unwrap_or_default() {
+            if let Some(task) = means.members.task(tid) {
+                tasks.nice(means.root, means.supervised, &task, by)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file that holds the weight of the tenant's own cgroup, and what to write to it.
+fn own_file(
+    tenant: TenantId,
+    process: &Process,
+    weight: u32,
+    means: &mut Means,
+) -> Option<(PathBuf, String)> {
+    let cgroups = Cgroups::discover(means.root).ok()?;
+    let tree = cgroups.with_controller("cpu")?;
+    let membership = Membership::read(means.root, format!("/proc/{}", process.task.pid)).ok()?;
+    let path = membership.in_tree(tree)?;
+    let key = means.members.tenant(tenant)?.key.clone();
+    let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+    let is_own = |path: &&str| naming::of_cgroup(path).is_some_and(|t| t.key == key);
+    let own = ends.map(|end| &path[..end]).find(is_own)?;
+    let pids = cgroups.processes(tree, own).ok()?;
+    if pids.iter().any(|pid| means.members.other_tenant_of(*pid, tenant).is_some()) {
+        return None;
+    }
+    let folder = tree.folder(own)?;
+    let (file, value) = match tree.is_v2() {
+        true => ("cpu.weight", u64::from(weight)),
+        false => ("cpu.shares", (u64::from(weight) * 1024 / 100).clamp(2, 262_144)),
+    };
+    let file = folder.join(file);
+    file.exists().then(|| (file, value.to_string()))
+}
+
+fn set_file(path: PathBuf, value: &str, changed: &mut Changed, means: &mut Means) -> Result<(), Refusal> {
+    let whom = path.display().to_string();
+    let refused = |e: &std::io::Error| Refusal::by_kernel(&whom, e);
+    if changed.contains_key(&path) {
+        means.supervised.beat()?;
+        return write_file(&path, value).map_err(|e| refused(&e));
+    }
+    let was = std::fs::read_to_string(&path).map_err(|e| refused(&e))?;
+    // An autogroup's file reads `/autogroup-12 nice 0` and is written the number alone.
+    let was = was.split_ascii_whitespace().last().unwrap_or_default().to_owned();
+    let undo = Undo::File { path: path.clone(), was };
+    let make = || write_file(&path, value);
+    means.supervised.change(means.root, None, &undo, make)?.map_err(|e| refused(&e))?;
+    changed.insert(path, ());
+    Ok(())
+}
+
+fn autogroups_are_on(root: &Root) -> bool {
+    root.value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "a switch").is_ok_and(|on| on != 0)
+}
+
+/// Sets the nice value of the sessions that the processes are in, if nobody else is in them.
+fn set_autogroups(
+    processes: &[Process],
+    weight: u32,
+    changed: &mut Changed,
+    means: &mut Means,
+) -> Result<(), Refusal> {
+    let sid = |pid: u32| procfs::process_stat(means.root, pid).ok().map(|s| s.sid);
+    let mine: BTreeSet<u32> = processes.iter().map(|p| p.task.pid).collect();
+    let sessions: BTreeMap<u32, u32> = mine.iter().filter_map(|&pid| Some((sid(pid)?, pid))).collect();
+    for pid in procfs::processes(means.root).unwrap_or_default() {
+        let Ok(stat) = procfs::process_stat(means.root, pid) else { continue };
+        if sessions.contains_key(&stat.sid) && !mine.contains(&pid) && !stat.is_dead() {
+            return Err(Refusal::Unsupported(format!(
+                "it has no cgroup of its own and shares its session with {} (PID {pid}); start it with `setsid`, or \
+                 switch autogroups off (`sysctl kernel.sched_autogroup_enabled=0`) so that nice counts",
+                stat.comm
+            )));
+        }
+    }
+    for pid in sessions.values() {
+        let value = nice_of(weight).clamp(-20, 19).to_string();
+        set_file(PathBuf::from(format!("/proc/{pid}/autogroup")), &value, changed, means)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nice_of;
+
+    #[test]
+    fn a_step_of_nice_is_a_quarter_of_the_share() {
+        assert_eq!([100, 125, 80, 1, 10_000].map(nice_of), [0, -1, 1, 21, -21]);
+        assert_eq!((1..=10_000).map(nice_of).max(), Some(21));
+    }
+}

@@ -1,0 +1,354 @@
+//! Undo that survives the controller: a journal of changes and a process that restores them when the controller cannot.
+//!
+//! Before its first change a controller starts a **supervisor**: this very program again, in a session of its own,
+//! real-time, with its memory locked, that does nothing but wait. Every change is in the journal before it is made.
+//! The supervisor restores everything when
+//! - the controller dies, in whatever way: its end of a socket closes and its pidfd becomes readable;
+//! - the controller hangs while something is in force: no heartbeat for the length of the **lease**;
+//! - the supervisor itself is told to stop (SIGTERM).
+//!
+//! In the last two cases it closes its end of the socket first, so that a controller that wakes up finds out at its
+//! next heartbeat, with which every change begins and ends, and undoes what it did meanwhile; and it restores again
+//! when the controller has ended.
+//!
+//! When the supervisor dies the controller finds out in the same way, restores everything itself and stops. When both
+//! die at once the journal is still there: the next controller restores first, and `corun control --restore` does
+//! nothing else. The journal is locked as long as either lives.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | `undo` | one change as a line, and how it is undone |
+//! | `journal` | the file |
+//! | `restoring` | undoing all of it, inheritors included |
+//! | `process` | the supervisor's own loop |
+//! | here | the controller's end |
+//!
+//! Limit: who kills a whole control group or container kills both at once; then the journal has to do.
+
+pub mod journal;
+mod process;
+pub mod restoring;
+pub mod undo;
+
+pub use process::main;
+
+use crate::cgroup::Cgroups;
+use crate::root::Root;
+use journal::{Entry, Journal, JournalError};
+use restoring::Restored;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use undo::Undo;
+
+/// How long a controller may be silent while something is in force.
+pub const LEASE: Duration = Duration::from_secs(2);
+
+/// How long a supervisor may take to start or to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the controller says: it is well; everything is undone.
+const BEAT: u8 = b'.';
+const DONE: u8 = b'q';
+/// What the supervisor says: it watches.
+const READY: u8 = b'r';
+
+/// Where the journal is and how the supervisor is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The journal's folder.
+    pub folder: PathBuf,
+    /// How long the controller may be silent while something is in force.
+    pub lease: Duration,
+    /// The program whose `main` passes its further arguments to [`main`].
+    pub program: PathBuf,
+    /// What makes it do so.
+    pub args: Vec<OsString>,
+}
+
+impl Default for Options {
+    /// This program's hidden verb `supervise`.
+    fn default() -> Options {
+        Options {
+            folder: journal::default_folder(),
+            lease: LEASE,
+            program: PathBuf::from("/proc/self/exe"),
+            args: vec!["supervise".into()],
+        }
+    }
+}
+
+/// There is no supervisor, so nothing may be changed.
+#[derive(Debug, Error)]
+pub enum SuperviseError {
+    /// There is no journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// It could not be started.
+    #[error("cannot start the supervisor: {0}")]
+    Start(#[source] io::Error),
+    /// It has ended or given up on this controller.
+    #[error("the supervisor has {0}; everything it knew of is restored")]
+    Lost(&'static str),
+    /// The journal could not be written.
+    #[error("cannot write the journal: {0}")]
+    Write(#[source] io::Error),
+}
+
+/// A running supervisor and the journal that it shares with this controller.
+#[derive(Debug)]
+pub struct Supervised {
+    journal: Journal,
+    socket: OwnedFd,
+    child: Child,
+    restored: Restored,
+}
+
+impl Supervised {
+    /// Restores what a controller that was killed together with its supervisor left behind, then starts a supervisor.
+    ///
+    /// # Errors
+    /// [`SuperviseError`]; nothing was changed.
+    pub fn start(root: &Root, options: &Options) -> Result<Supervised, SuperviseError> {
+        let mut journal = Journal::open(&options.folder)?;
+        let left = journal.contents().map_err(SuperviseError::Write)?;
+        let restored = restoring::restore(root, &left);
+        journal.begin(root).map_err(SuperviseError::Write)?;
+        for (undo, _) in &restored.failed {
+            journal.add(undo).map_err(SuperviseError::Write)?;
+        }
+        let (socket, child) = match spawn(&journal, options) {
+            Ok(started) => started,
+            Err(e) => {
+                if restored.failed.is_empty() {
+                    journal.remove();
+                }
+                return Err(SuperviseError::Start(e));
+            }
+        };
+        Ok(Supervised { journal, socket, child, restored })
+    }
+
+    /// The supervisor's PID.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What an earlier controller had left behind and this one restored first.
+    pub fn restored(&self) -> &Restored {
+        &self.restored
+    }
+
+    /// Says that the controller is well.
+    ///
+    /// # Errors
+    /// [`SuperviseError::Lost`] when nobody listens any more.
+    pub fn beat(&mut self) -> Result<(), SuperviseError> {
+        match say(&self.socket, BEAT) {
+            Ok(()) => Ok(()),
+            // Nobody has read for thousands of beats: it is stopped, but it is there.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(_) => Err(SuperviseError::Lost(match self.child.try_wait() {
+                Ok(Some(_)) => "ended",
+                _ => "given up on this controller, which was silent for too long",
+            })),
+        }
+    }
+
+    /// Makes one change: writes down what undoes it, makes it, and makes sure that somebody still watches. `known` is
+    /// its entry when the same change was in force before.
+    ///
+    /// # Errors
+    /// The change's own error in the inner result; in the outer one why it was not made, or was undone again.
+    pub fn change<T>(
+        &mut self,
+        root: &Root,
+        known: Option<Entry>,
+        undo: &Undo,
+        make: impl FnOnce() -> io::Result<T>,
+    ) -> Result<io::Result<(Entry, T)>, SuperviseError> {
+        self.beat()?;
+        let entry = match known {
+            Some(entry) => self.journal.set(entry, true).map(|()| entry),
+            None => self.journal.add(undo),
+        }
+        .map_err(SuperviseError::Write)?;
+        let made = match make() {
+            Ok(made) => made,
+            Err(e) => {
+                self.journal.set(entry, false).map_err(SuperviseError::Write)?;
+                return Ok(Err(e));
+            }
+        };
+        if let Err(lost) = self.beat() {
+            let _ = undo.perform(root);
+            return Err(lost);
+        }
+        Ok(Ok((entry, made)))
+    }
+
+    /// Notes that a change is undone.
+    ///
+    /// # Errors
+    /// What the kernel says of the journal.
+    pub fn undone(&mut self, entry: Entry) -> io::Result<()> {
+        self.journal.set(entry, false)
+    }
+
+    /// Undoes everything that is in force, and marks it.
+    ///
+    /// # Errors
+    /// What the kernel says of the journal.
+    pub fn restore(&mut self, root: &Root) -> io::Result<Restored> {
+        let restored = restoring::restore(root, &self.journal.contents()?);
+        self.journal.begin(root)?;
+        for (undo, _) in &restored.failed {
+            self.journal.add(undo)?;
+        }
+        Ok(restored)
+    }
+
+    /// Restores everything, tells the supervisor to end and waits for it.
+    ///
+    /// # Errors
+    /// What the kernel says of the journal; then the supervisor restores, too.
+    pub fn finish(mut self, root: &Root) -> io::Result<Restored> {
+        let restored = self.restore(root)?;
+        let told = say(&self.socket, DONE);
+        if told.is_err() && matches!(self.child.try_wait(), Ok(None)) {
+            // It has given up on this controller, and cleans up when that has ended.
+            return Ok(restored);
+        }
+        let until = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if told.is_err() && restored.failed.is_empty() {
+            // It was gone before and could not clean up.
+            self.journal.remove();
+        }
+        Ok(restored)
+    }
+}
+
+/// Undoes what a controller left behind that was killed together with its supervisor: `corun control --restore`.
+/// Transient cgroups that no journal mentions any more are dissolved as well.
+///
+/// # Errors
+/// [`JournalError::Held`] while a controller or a supervisor lives.
+pub fn restore(root: &Root, folder: &std::path::Path) -> Result<Restored, SuperviseError> {
+    let journal = Journal::open(folder)?;
+    let mut restored = restoring::restore(root, &journal.contents().map_err(SuperviseError::Write)?);
+    let tree = Cgroups::discover(root).ok().and_then(|c| c.v2().map(|t| t.mount.clone()));
+    for stray in tree.iter().flat_map(|mount| restoring::stray_transients(mount)) {
+        // Whose maker lives belongs to a controller with a journal elsewhere.
+        if maker(&stray).is_some_and(|pid| root.has(format!("/proc/{pid}"))) {
+            continue;
+        }
+        let undo = Undo::Dissolve(stray);
+        match undo.perform(root) {
+            Ok(()) => restored.undone += 1,
+            Err(e) => restored.failed.push((undo, e.to_string())),
+        }
+    }
+    if restored.failed.is_empty() {
+        journal.remove();
+    }
+    Ok(restored)
+}
+
+/// The PID in a transient cgroup's name.
+fn maker(folder: &std::path::Path) -> Option<u32> {
+    let name = folder.file_name()?.to_str()?.strip_prefix(crate::freezer::TRANSIENT_PREFIX)?;
+    name.split('.').next()?.parse().ok()
+}
+
+fn spawn(journal: &Journal, options: &Options) -> io::Result<(OwnedFd, Child)> {
+    let (ours, theirs) = socket_pair()?;
+    let lock = journal.descriptor()?;
+    let inherited = [theirs.as_raw_fd(), lock.as_raw_fd()];
+    let mut command = Command::new(&options.program);
+    command
+        .args(&options.args)
+        .args([theirs.as_raw_fd().to_string(), lock.as_raw_fd().to_string()])
+        .args([std::process::id().to_string(), options.lease.as_millis().to_string()])
+        .arg(journal.path())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // SAFETY: the closure runs between fork and exec and makes system calls only, on descriptors that this process
+    // keeps open until `spawn` has returned.
+    unsafe {
+        command.pre_exec(move || {
+            libc::setsid();
+            for fd in inherited {
+                if libc::fcntl(fd, libc::F_SETFD, 0) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        });
+    }
+    let mut child = command.spawn()?;
+    drop((theirs, lock));
+    match wait_for(&ours, PATIENCE) {
+        Ok(READY) => Ok((ours, child)),
+        other => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(other.err().unwrap_or_else(|| io::Error::other("it does not answer")))
+        }
+    }
+}
+
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: socketpair fills the two descriptors in; on success they are open and owned by nobody else.
+    unsafe {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        if libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// Sends one byte, without waiting and without a signal when nobody is there.
+fn say(socket: &OwnedFd, byte: u8) -> io::Result<()> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: send reads the one byte that it is told of.
+    match unsafe { libc::send(socket.as_raw_fd(), (&raw const byte).cast(), 1, flags) } {
+        1 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// One byte; an error when the other end closes or `patience` is over.
+fn wait_for(socket: &OwnedFd, patience: Duration) -> io::Result<u8> {
+    let mut ready = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut byte = 0u8;
+    // SAFETY: poll gets one valid entry, recv writes at most the one byte that it is told of.
+    let got = unsafe {
+        match libc::poll(&mut ready, 1, patience.as_millis() as i32) {
+            0 => return Err(io::ErrorKind::TimedOut.into()),
+            n if n < 0 => return Err(io::Error::last_os_error()),
+            _ => libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT),
+        }
+    };
+    match got {
+        1 => Ok(byte),
+        0 => Err(io::Error::other("it ended before it was ready")),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

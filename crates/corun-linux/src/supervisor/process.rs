@@ -1,0 +1,205 @@
+//! The supervisor's own process: it waits for the controller to end, to fall silent, or for a signal, and restores.
+
+use super::journal::Journal;
+use super::{restoring, say, BEAT, DONE, READY};
+use crate::root::Root;
+use crate::sched;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Above the controller's priority, so that one that loops cannot keep its supervisor from taking over.
+const PRIORITY: u32 = 2;
+
+/// What came while it waited.
+enum Event {
+    /// A heartbeat.
+    Beat,
+    /// Everything is undone, so is the supervisor's task.
+    Done,
+    /// The controller has ended.
+    Ended,
+    /// Nothing, for the length of the lease.
+    Silence,
+    /// This process was asked to stop.
+    Signal,
+}
+
+/// Runs the supervisor. `args`: descriptors of the socket and the journal, the controller's PID, the lease in
+/// milliseconds, the journal's path; [`super::Supervised::start`] passes them. Returns when there is nothing to watch
+/// over any more.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match Supervisor::new(&args.into_iter().collect::<Vec<_>>()) {
+        Ok(supervisor) => supervisor.run(),
+        Err(e) => {
+            eprintln!("corun supervise: {e}; it is started by corun, not by hand");
+            ExitCode::from(2)
+        }
+    }
+}
+
+struct Supervisor {
+    socket: OwnedFd,
+    /// Readable when the controller has ended; `None` when it had already.
+    controller: Option<OwnedFd>,
+    signals: OwnedFd,
+    lease: Duration,
+    journal: Journal,
+    root: Root,
+}
+
+impl Supervisor {
+    fn new(args: &[OsString]) -> io::Result<Supervisor> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "it takes five arguments");
+        let [socket, journal, controller, lease, path] = args else { return Err(wrong()) };
+        let number = |arg: &OsString| arg.to_str()?.parse::<u32>().ok();
+        let number = |arg| number(arg).ok_or_else(wrong);
+        let (socket, journal) = (inherited(number(socket)? as RawFd)?, inherited(number(journal)? as RawFd)?);
+        let journal = Journal::inherited(journal, PathBuf::from(path));
+        let signals = stop_signals()?;
+        // Both are a matter of speed, not of correctness; without the right to them it is an ordinary process.
+        let _ = sched::lock_memory();
+        let _ = sched::become_fifo(PRIORITY);
+        let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+        // Asked for now, not when somebody waits to be thawed: it starts a thread.
+        super::undo::default_slice_ns();
+        Ok(Supervisor {
+            socket,
+            controller: pidfd(number(controller)?),
+            signals,
+            lease: Duration::from_millis(number(lease)?.into()),
+            journal,
+            root: Root::new("/"),
+        })
+    }
+
+    fn run(self) -> ExitCode {
+        if say(&self.socket, READY).is_err() {
+            return self.end();
+        }
+        let mut heard = Instant::now();
+        loop {
+            match self.wait(heard + self.lease) {
+                Event::Beat => heard = Instant::now(),
+                Event::Done | Event::Ended => return self.end(),
+                Event::Silence if self.nothing_in_force() => heard = Instant::now(),
+                Event::Silence | Event::Signal => return self.take_over(),
+            }
+        }
+    }
+
+    /// Restores what is left, if anything is, and takes the journal away unless something could not be restored.
+    fn end(&self) -> ExitCode {
+        match self.journal.contents().map(|c| restoring::restore(&self.root, &c)) {
+            Ok(restored) if restored.failed.is_empty() => {
+                self.journal.remove();
+                ExitCode::SUCCESS
+            }
+            _ => ExitCode::FAILURE,
+        }
+    }
+
+    /// Restores while the controller lives: it finds the socket closed before it can make another change that lasts.
+    fn take_over(&self) -> ExitCode {
+        // SAFETY: shutdown takes an open socket.
+        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Ok(contents) = self.journal.contents() {
+            restoring::restore(&self.root, &contents);
+        }
+        if let Some(controller) = &self.controller {
+            wait_readable(&[controller.as_raw_fd()], None);
+        }
+        self.end()
+    }
+
+    fn nothing_in_force(&self) -> bool {
+        self.journal.contents().is_ok_and(|c| c.in_force.is_empty())
+    }
+
+    fn wait(&self, until: Instant) -> Event {
+        let Some(controller) = &self.controller else { return Event::Ended };
+        let fds = [self.socket.as_raw_fd(), controller.as_raw_fd(), self.signals.as_raw_fd()];
+        match wait_readable(&fds, Some(until)) {
+            None => Event::Silence,
+            Some(1) => Event::Ended,
+            Some(2) => Event::Signal,
+            Some(_) => {
+                let mut bytes = [0u8; 1];
+                // SAFETY: recv writes at most the one byte that it is told of.
+                let got = unsafe {
+                    libc::recv(self.socket.as_raw_fd(), bytes.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT)
+                };
+                match (got, bytes[0]) {
+                    (1, DONE) => Event::Done,
+                    (1, BEAT) => Event::Beat,
+                    (0, _) => Event::Ended,
+                    _ => Event::Beat,
+                }
+            }
+        }
+    }
+}
+
+/// Waits until one of the descriptors can be read or has hung up: which; `None` when the time is over.
+fn wait_readable(fds: &[RawFd], until: Option<Instant>) -> Option<usize> {
+    let mut waits: Vec<libc::pollfd> =
+        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    loop {
+        let ms = until.map_or(-1, |until| {
+            until.saturating_duration_since(Instant::now()).as_millis().min(i32::MAX as u128 - 1) as i32 + 1
+        });
+        // SAFETY: poll gets as many valid entries as it is told of.
+        let ready = unsafe { libc::poll(waits.as_mut_ptr(), waits.len() as libc::nfds_t, ms) };
+        match ready {
+            0 => return None,
+            n if n < 0 => {}
+            _ => return waits.iter().position(|w| w.revents != 0),
+        }
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return None;
+        }
+    }
+}
+
+/// A descriptor that was passed on by the controller: made this process's own again.
+fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl fails on a number that is no open descriptor; one that is open was passed for this process to own.
+    unsafe {
+        if fd < 3 || libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) != 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a descriptor is not open"));
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+fn pidfd(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns; getppid cannot fail.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        let fd = (fd >= 0).then(|| OwnedFd::from_raw_fd(fd));
+        // Had the controller ended before, somebody else could have its PID; but then this process has a new parent.
+        fd.filter(|_| libc::getppid() as u32 == pid)
+    }
+}
+
+/// Blocks what would end this process and makes it readable instead.
+fn stop_signals() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised before it is used, and signalfd returns a descriptor that nobody else owns.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+            libc::sigaddset(&mut set, signal);
+        }
+        if libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! One change, written down as what undoes it: a line of the journal, and the deed.
+//!
+//! A line names the task by its TID and start time, so that another task with the same number later is left alone.
+//! Everything is safe to be done twice, and done to something that has gone it is done.
+
+use crate::root::Root;
+use crate::sched::{self, Attributes};
+use crate::{cpulist, freezer, procfs};
+use corun_model::CpuId;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+
+/// What undoes one change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Undo {
+    /// Thaws a cgroup that was not frozen before.
+    Thaw(PathBuf),
+    /// Thaws a transient cgroup, gives its processes back and removes it.
+    Dissolve(PathBuf),
+    /// Continues a process that was not stopped before.
+    Continue(Task),
+    /// Gives a task back what it had.
+    Task(Task, Aspect),
+    /// Writes a control file's former value back.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What it held.
+        was: String,
+    },
+}
+
+/// A task and its relations, which tell who inherited from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Task {
+    /// The task.
+    pub tid: u32,
+    /// When it started, after boot, to a tick.
+    pub start_ns: u64,
+    /// Its process.
+    pub pid: u32,
+    /// Its process group.
+    pub pgid: u32,
+}
+
+/// What was changed of a task.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Aspect {
+    /// Its slice; 0 was the kernel's default.
+    Slice {
+        /// What it was, in nanoseconds.
+        was_ns: u64,
+    },
+    /// Its policy became SCHED_BATCH.
+    Batch {
+        /// What it was.
+        was: u32,
+    },
+    /// Its nice value.
+    Nice {
+        /// What it was.
+        was: i32,
+        /// What it became.
+        set: i32,
+    },
+    /// Its CPUs.
+    Cpus {
+        /// What they were; `None` for all there were.
+        was: Option<Vec<CpuId>>,
+        /// What they became.
+        set: Vec<CpuId>,
+    },
+}
+
+impl Undo {
+    /// Undoes the change.
+    ///
+    /// # Errors
+    /// What the kernel says, unless it says that the target has gone.
+    pub fn perform(&self, root: &Root) -> io::Result<()> {
+        let done = match self {
+            Undo::Thaw(folder) => freezer::set_frozen(folder, false),
+            Undo::Dissolve(folder) => freezer::dissolve(folder),
+            Undo::Continue(task) => send(root, task, libc::SIGCONT),
+            Undo::Task(task, aspect) if is_still(root, task) => aspect.restore(task.tid),
+            Undo::Task(..) => Ok(()),
+            Undo::File { path, was } => freezer::write_file(path, was),
+        };
+        match done {
+            Err(e) if is_gone(&e) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The part of undoing that lets somebody run again, for what has one: done for all before anything else is.
+    ///
+    /// # Errors
+    /// What the kernel says, unless it says that the target has gone.
+    pub fn release(&self, root: &Root) -> io::Result<()> {
+        match self {
+            Undo::Dissolve(folder) => Undo::Thaw(folder.clone()).perform(root),
+            Undo::Thaw(_) | Undo::Continue(_) => self.perform(root),
+            Undo::Task(..) | Undo::File { .. } => Ok(()),
+        }
+    }
+}
+
+impl Aspect {
+    /// Gives a task back what this aspect was.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn restore(&self, tid: u32) -> io::Result<()> {
+        if let Aspect::Cpus { was, .. } = self {
+            return sched::set_affinity(tid, was.as_deref());
+        }
+        let now = sched::attributes(tid)?;
+        // The slice that is read is also a task's that has none of its own; written back it must be none again.
+        let own = |a: &Attributes| if a.slice_ns == default_slice_ns() { 0 } else { a.slice_ns };
+        let now = Attributes { slice_ns: own(&now), ..now };
+        let then = match *self {
+            Aspect::Slice { was_ns } => Attributes { slice_ns: was_ns, ..now },
+            Aspect::Batch { was } => Attributes { policy: was, ..now },
+            Aspect::Nice { was, .. } => Attributes { nice: was, ..now },
+            Aspect::Cpus { .. } => now,
+        };
+        sched::set_attributes(tid, &then)
+    }
+
+    /// Whether a task that is born to the changed one, and itself unchanged, shows that it inherited the change.
+    pub fn is_inherited_by(&self, tid: u32) -> bool {
+        let attributes = || sched::attributes(tid).ok().filter(Attributes::is_fair);
+        match self {
+            // Hardly a program sets its own slice, so one that is not the kernel's is inherited.
+            Aspect::Slice { was_ns } => {
+                attributes().is_some_and(|a| a.slice_ns != default_slice_ns() && a.slice_ns != *was_ns)
+            }
+            Aspect::Batch { was } => {
+                attributes().is_some_and(|a| a.policy == libc::SCHED_BATCH as u32 && a.policy != *was)
+            }
+            Aspect::Nice { was, set } => attributes().is_some_and(|a| a.nice == *set && set != was),
+            Aspect::Cpus { set, .. } => sched::affinity(tid).is_ok_and(|cpus| cpus == *set),
+        }
+    }
+}
+
+/// The slice of a task that was given none: asked of a thread that is born for it, as others may have one of theirs.
+pub fn default_slice_ns() -> u64 {
+    use std::sync::OnceLock;
+    static DEFAULT: OnceLock<u64> = OnceLock::new();
+    *DEFAULT.get_or_init(|| {
+        let ask = || {
+            let plain = Attributes {
+                policy: libc::SCHED_OTHER as u32,
+                flags: 0,
+                nice: sched::attributes(0).map_or(0, |a| a.nice),
+                priority: 0,
+                slice_ns: 0,
+            };
+            // Refused, it has inherited what its parent has, which is as good a guess as there is.
+            let _ = sched::set_attributes(0, &plain);
+            sched::attributes(0).map_or(0, |a| a.slice_ns)
+        };
+        std::thread::spawn(ask).join().unwrap_or(0)
+    })
+}
+
+/// Whether the task is still the one that was changed.
+pub fn is_still(root: &Root, task: &Task) -> bool {
+    procfs::process_stat(root, task.tid).is_ok_and(|s| s.start_ns == task.start_ns && !s.is_dead())
+}
+
+/// Sends a signal to a process, to no other that has its number by now.
+///
+/// # Errors
+/// What the kernel says: `ESRCH` when it has gone, `EPERM` when it is somebody else's.
+pub fn send(root: &Root, task: &Task, signal: i32) -> io::Result<()> {
+    // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns; pidfd_send_signal takes
+    // it, a number, no siginfo and no flags.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, task.pid, 0) as i32;
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let fd = OwnedFd::from_raw_fd(fd);
+        if !is_still(root, &Task { tid: task.pid, ..*task }) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        let none = std::ptr::null::<libc::siginfo_t>();
+        match libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal, none, 0) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+fn is_gone(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::NotFound || matches!(e.raw_os_error(), Some(libc::ESRCH | libc::ENODEV))
+}
+
+impl fmt::Display for Undo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |cpus: &Option<Vec<CpuId>>| cpus.as_deref().map_or("all".to_owned(), cpulist::format);
+        match self {
+            Undo::Thaw(folder) => write!(f, "thaw {}", folder.display()),
+            Undo::Dissolve(folder) => write!(f, "dissolve {}", folder.display()),
+            Undo::Continue(task) => write!(f, "continue {task}"),
+            Undo::Task(task, Aspect::Slice { was_ns }) => write!(f, "slice {task} {was_ns}"),
+            Undo::Task(task, Aspect::Batch { was }) => write!(f, "batch {task} {was}"),
+            Undo::Task(task, Aspect::Nice { was, set }) => write!(f, "nice {task} {was} {set}"),
+            Undo::Task(task, Aspect::Cpus { was, set }) => {
+                write!(f, "cpus {task} {} {}", list(was), cpulist::format(set))
+            }
+            Undo::File { path, was } => write!(f, "file {was} {}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.tid, self.start_ns, self.pid, self.pgid)
+    }
+}
+
+impl Undo {
+    /// Reads what [`Display`](fmt::Display) wrote; `None` for anything else, a line cut short included.
+    pub fn parse(line: &str) -> Option<Undo> {
+        let (verb, rest) = line.split_once(' ')?;
+        let folder = || rest.starts_with('/').then(|| PathBuf::from(rest));
+        match verb {
+            "thaw" => return folder().map(Undo::Thaw),
+            "dissolve" => return folder().map(Undo::Dissolve),
+            "file" => {
+                let (was, path) = rest.split_once(' ')?;
+                let path = path.starts_with('/').then(|| PathBuf::from(path))?;
+                return Some(Undo::File { path, was: was.to_owned() });
+            }
+            _ => {}
+        }
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let small = |at: usize| u32::try_from(number(at)?).ok();
+        let signed = |at: usize| fields.get(at)?.parse::<i32>().ok();
+        let cpus = |at: usize| match *fields.get(at)? {
+            "all" => Some(None),
+            list => cpulist::parse(list).filter(|c| !c.is_empty()).map(Some),
+        };
+        let task = Task { tid: small(0)?, start_ns: number(1)?, pid: small(2)?, pgid: small(3)? };
+        let (undo, length) = match verb {
+            "continue" => (Undo::Continue(task), 4),
+            "slice" => (Undo::Task(task, Aspect::Slice { was_ns: number(4)? }), 5),
+            "batch" => (Undo::Task(task, Aspect::Batch { was: small(4)? }), 5),
+            "nice" => (Undo::Task(task, Aspect::Nice { was: signed(4)?, set: signed(5)? }), 6),
+            "cpus" => (Undo::Task(task, Aspect::Cpus { was: cpus(4)?, set: cpus(5)?? }), 6),
+            _ => return None,
+        };
+        (fields.len() == length).then_some(undo)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn task() -> impl Strategy<Value = Task> {
+        (1u32.., 0u64.., 1u32.., 0u32..).prop_map(|(tid, start_ns, pid, pgid)| Task {
+            tid,
+            start_ns,
+            pid,
+            pgid,
+        })
+    }
+
+    fn cpus() -> impl Strategy<Value = Vec<CpuId>> {
+        proptest::collection::btree_set(0u32..4096, 1..20)
+            .prop_map(|s| s.into_iter().map(CpuId).collect::<Vec<_>>())
+    }
+
+    fn undo() -> impl Strategy<Value = Undo> {
+        let path = || "(/[^/\\n]{1,12}){1,4}".prop_map(PathBuf::from);
+        let aspect = prop_oneof![
+            (0u64..1 << 40).prop_map(|was_ns| Aspect::Slice { was_ns }),
+            (0u32..7).prop_map(|was| Aspect::Batch { was }),
+            (-20i32..20, -20i32..20).prop_map(|(was, set)| Aspect::Nice { was, set }),
+            (proptest::option::of(cpus()), cpus()).prop_map(|(was, set)| Aspect::Cpus { was, set }),
+        ];
+        prop_oneof![
+            path().prop_map(Undo::Thaw),
+            path().prop_map(Undo::Dissolve),
+            task().prop_map(Undo::Continue),
+            (task(), aspect).prop_map(|(t, a)| Undo::Task(t, a)),
+            (path(), "[0-9a-z]{1,8}").prop_map(|(path, was)| Undo::File { path, was }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_says_all_of_it(u in undo()) {
+            prop_assert_eq!(Undo::parse(&u.to_string()), Some(u));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[a-z]{0,9} ?[ 0-9/,a-z-]{0,40}") {
+            let _ = Undo::parse(&text);
+        }
+    }
+
+    #[test]
+    fn a_task_that_took_over_the_number_is_left_alone() {
+        let root = Root::new("/");
+        let pid = std::process::id();
+        let other = Task { tid: pid, start_ns: 1, pid, pgid: 0 };
+        let e = send(&root, &other, libc::SIGKILL).unwrap_err();
+        assert_eq!(e.raw_os_error(), Some(libc::ESRCH));
+        Undo::Task(other, Aspect::Nice { was: 19, set: 0 }).perform(&root).unwrap();
+        assert!(sched::attributes(pid).unwrap().nice < 19);
+    }
+
+    #[test]
+    fn what_has_gone_needs_no_undoing() {
+        let root = Root::new("/");
+        Undo::Thaw(PathBuf::from("/nowhere/at/all")).perform(&root).unwrap();
+        Undo::Dissolve(PathBuf::from("/nowhere/corun-park.1.1")).perform(&root).unwrap();
+    }
+}
