@@ -10,6 +10,7 @@
 //! | [`procfs`], [`cpustat`] | processes and threads; what the CPUs did |
 //! | [`naming`] | a tenant's kind and name, from its cgroup path, process group or kernel thread |
 //! | [`target`] | what a user names (a PID, a cgroup, a VM, everything) as a [`Subject`](target::Subject) |
+//! | [`counters`] | hardware counters of tasks: live, or recorded |
 //! | [`tenants`], [`clock`] | numbers for tenants; the clocks |
 //! | [`schedstat_host`] | the live host without privileges: the ledger from `schedstat` |
 //! | [`probe`] | the live host through eBPF |
@@ -28,6 +29,7 @@
 pub mod backend;
 pub mod cgroup;
 pub mod clock;
+pub mod counters;
 pub mod cpulist;
 pub mod cpustat;
 pub mod dedicated;

@@ -1,4 +1,97 @@
 //! Hardware events of a task in a window. A counter that is absent is `None`, never zero (invariant 7).
+//!
+//! A host that knows its tasks' counters puts them into the observation itself, as the modelled machine does. Where
+//! counting is a matter of its own (it costs something, and may be switched off), a [`CounterSource`] fills in the
+//! observation that the host made.
+
+use crate::observation::Observation;
+use crate::tenant::TaskId;
+
+/// Where the counters of tasks come from, beside the host: the live machine's, or a recording of them.
+///
+/// One window of a host, one [`read`](CounterSource::read), right after the host's `observe`. Who stands above sees an
+/// observation with or without counters and cannot tell the source.
+pub trait CounterSource {
+    /// Counts these tasks from now on. Tasks that show up in a window are found by `read` itself; this is for those
+    /// known earlier, such as a command that has not yet executed its first instruction.
+    fn follow(&mut self, tasks: &[TaskId]);
+
+    /// Fills in the counters of the window that has just ended, for tasks and tenants, and says in `unavailable` what
+    /// cannot be counted and why. What is unknown stays `None`.
+    fn read(&mut self, seen: &mut Observation);
+}
+
+/// The source of a host that fills in the counters itself, as the modelled machine does: adds nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FromHost;
+
+impl CounterSource for FromHost {
+    fn follow(&mut self, _tasks: &[TaskId]) {}
+
+    fn read(&mut self, _seen: &mut Observation) {}
+}
+
+/// One of the fields of [`Counters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "each is the field of Counters of the same name")]
+pub enum Counter {
+    Cycles,
+    Instructions,
+    Branches,
+    BranchMisses,
+    L2Misses,
+    LlcReferences,
+    LlcMisses,
+    OffcoreStallCycles,
+    L2StallCycles,
+    CoherenceIntra,
+    CoherenceInter,
+    RemoteDram,
+    DramBytes,
+}
+
+impl Counter {
+    /// Every counter, in the order of the fields.
+    pub const ALL: [Counter; 13] = [
+        Counter::Cycles,
+        Counter::Instructions,
+        Counter::Branches,
+        Counter::BranchMisses,
+        Counter::L2Misses,
+        Counter::LlcReferences,
+        Counter::LlcMisses,
+        Counter::OffcoreStallCycles,
+        Counter::L2StallCycles,
+        Counter::CoherenceIntra,
+        Counter::CoherenceInter,
+        Counter::RemoteDram,
+        Counter::DramBytes,
+    ];
+
+    /// The field's name, which JSON uses too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Counter::Cycles => "cycles",
+            Counter::Instructions => "instructions",
+            Counter::Branches => "branches",
+            Counter::BranchMisses => "branch_misses",
+            Counter::L2Misses => "l2_misses",
+            Counter::LlcReferences => "llc_references",
+            Counter::LlcMisses => "llc_misses",
+            Counter::OffcoreStallCycles => "offcore_stall_cycles",
+            Counter::L2StallCycles => "l2_stall_cycles",
+            Counter::CoherenceIntra => "coherence_intra",
+            Counter::CoherenceInter => "coherence_inter",
+            Counter::RemoteDram => "remote_dram",
+            Counter::DramBytes => "dram_bytes",
+        }
+    }
+
+    /// The counter of this name.
+    pub fn from_name(name: &str) -> Option<Counter> {
+        Counter::ALL.into_iter().find(|c| c.name() == name)
+    }
+}
 
 /// Hardware events, in the units of their names. All counts are for user and kernel mode of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,6 +125,35 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// One counter's value.
+    pub fn get(&self, counter: Counter) -> Option<u64> {
+        let mut copy = *self;
+        *copy.field(counter)
+    }
+
+    /// Sets one counter; `None` is "not counted".
+    pub fn set(&mut self, counter: Counter, value: Option<u64>) {
+        *self.field(counter) = value;
+    }
+
+    fn field(&mut self, counter: Counter) -> &mut Option<u64> {
+        match counter {
+            Counter::Cycles => &mut self.cycles,
+            Counter::Instructions => &mut self.instructions,
+            Counter::Branches => &mut self.branches,
+            Counter::BranchMisses => &mut self.branch_misses,
+            Counter::L2Misses => &mut self.l2_misses,
+            Counter::LlcReferences => &mut self.llc_references,
+            Counter::LlcMisses => &mut self.llc_misses,
+            Counter::OffcoreStallCycles => &mut self.offcore_stall_cycles,
+            Counter::L2StallCycles => &mut self.l2_stall_cycles,
+            Counter::CoherenceIntra => &mut self.coherence_intra,
+            Counter::CoherenceInter => &mut self.coherence_inter,
+            Counter::RemoteDram => &mut self.remote_dram,
+            Counter::DramBytes => &mut self.dram_bytes,
+        }
+    }
+
     /// Instructions per cycle; `None` without both counters or without cycles.
     pub fn ipc(&self) -> Option<f64> {
         let cycles = self.cycles?;
@@ -69,5 +191,33 @@ impl Counters {
             remote_dram: add(self.remote_dram, o.remote_dram),
             dram_bytes: add(self.dram_bytes, o.dram_bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_a_field_and_a_name_of_its_own() {
+        let mut counters = Counters::default();
+        for (n, counter) in Counter::ALL.into_iter().enumerate() {
+            assert_eq!(Counter::from_name(counter.name()), Some(counter));
+            assert_eq!(counters.get(counter), None);
+            counters.set(counter, Some(n as u64));
+        }
+        for (n, counter) in Counter::ALL.into_iter().enumerate() {
+            assert_eq!(counters.get(counter), Some(n as u64), "{counter:?} shares a field");
+        }
+        assert_eq!(Counter::from_name("stalls"), None);
+    }
+
+    #[test]
+    fn a_sum_lacks_what_either_side_lacks() {
+        let mut a = Counters { cycles: Some(5), ..Counters::default() };
+        let b = Counters { cycles: Some(7), llc_misses: Some(1), ..Counters::default() };
+        assert_eq!((a.plus(&b).cycles, a.plus(&b).llc_misses), (Some(12), None));
+        a.set(Counter::LlcMisses, Some(2));
+        assert_eq!(a.plus(&b).llc_misses, Some(3));
     }
 }

@@ -48,7 +48,7 @@ pub mod trace;
 pub mod workload;
 
 pub use action::{Action, Knob, Outcome};
-pub use counters::Counters;
+pub use counters::{Counter, CounterSource, Counters};
 pub use culprit::Culprits;
 pub use events::Events;
 pub use histogram::Histogram;

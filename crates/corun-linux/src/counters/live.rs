@@ -1,0 +1,361 @@
+//! Counters of this machine's tasks, through perf events.
+//!
+//! Method: the [`Plan`]'s groups are opened for every task that is followed, on whichever CPU it runs; the kernel saves
+//! and restores them when it switches. Corun reads each group once a window and takes the difference: nothing happens
+//! at a switch but what the kernel does itself. What this costs is measured in `docs/counters.md`.
+//!
+//! Tasks are found in the observations: who ran in a window without being followed is followed from its end on, the
+//! busiest first, until there are [`Options::files_max`] files. Whether a task was followed all the time it ran is
+//! checked, not assumed: the kernel says for how long a group was enabled, and that has to be the ledger's time on a CPU,
+//! to [`SLACK_NS`] or a tenth. A task for which it is not has no counters in that window. A tenant's counters are the sum
+//! over its tasks, scaled to its whole time on a CPU when the tasks counted had at least nine tenths of it, else unknown.
+//!
+//! Where tasks come and go faster than windows (a compiler run), [`Grain::Tree`] counts a tenant as a whole: its first
+//! tasks are followed together with all that they create, and no task is told from another.
+//!
+//! Limits: the counters of a window begin and end when they are read, up to some milliseconds after the window's edge;
+//! nothing is counted twice or missed by that. A task that corun may not look at has none.
+
+use super::perf_event::{Group, Manner, Whose};
+use super::plan::{Plan, Theme};
+use super::reading::{times, Reading};
+use super::refusal::{self, Refusal};
+use crate::root::Root;
+use corun_model::observation::{Observation, Unavailable};
+use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Enabled time and time on a CPU may differ by this much, since they are not read at one instant.
+const SLACK_NS: u64 = 1_000_000;
+
+/// What is counted as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// Every task by itself.
+    Task,
+    /// One tenant as a whole: the tasks given at the start and whatever they create.
+    Tree(TenantId),
+}
+
+/// What to count, of whom.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where `/proc` and `/sys` hang.
+    pub root: Root,
+    /// Whose tasks are followed; `None`: everybody's.
+    pub of: Option<TenantId>,
+    /// What is counted. The fewer, the less often groups have to take turns.
+    pub themes: Vec<Theme>,
+    /// What is counted as one.
+    pub grain: Grain,
+    /// How many files may be open for counting; one per task and event.
+    pub files_max: usize,
+}
+
+impl Options {
+    /// Everything of every task of this tenant (or of everybody), with at most half the files this process may open.
+    pub fn new(of: Option<TenantId>) -> Options {
+        Options {
+            root: Root::new("/"),
+            of,
+            themes: Theme::ALL.to_vec(),
+            grain: Grain::Task,
+            files_max: files_allowed() / 2,
+        }
+    }
+}
+
+/// How exact the counters of the last window are, where groups had to take turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// The share of the tasks' time in which the group that was counted least was counted, 0 to 1.
+    pub counted_share: f64,
+    /// The relative standard error of that group's sum over all tasks (see [`super::reading`]). For one task with a
+    /// share `s` of the time it is larger by `1/√s`.
+    pub relative_error: f64,
+}
+
+/// This machine's counters. Dropped, nothing is counted any more.
+#[derive(Debug)]
+pub struct LivePerf {
+    options: Options,
+    plan: Plan,
+    turn_ns: u64,
+    followed: BTreeMap<TaskId, Followed>,
+    /// Tasks that corun may not look at.
+    forbidden: BTreeSet<TaskId>,
+    said: BTreeSet<Unavailable>,
+    precision: Option<Precision>,
+}
+
+/// A task whose groups are open.
+#[derive(Debug)]
+struct Followed {
+    groups: Vec<Group>,
+    last: Vec<Vec<Reading>>,
+    /// Whether an observation has listed it yet.
+    listed: bool,
+}
+
+impl LivePerf {
+    /// Finds out what can be counted here. Nobody is followed yet.
+    ///
+    /// # Errors
+    /// [`Refusal`] when nothing at all can be counted.
+    pub fn start(options: Options) -> Result<LivePerf, Refusal> {
+        let plan = Plan::make(&options.root, &options.themes, &accepted)?;
+        let turn_ms = options.root.value(
+            "/sys/bus/event_source/devices/cpu/perf_event_mux_interval_ms",
+            "a number of milliseconds",
+        );
+        let said = plan.refused.iter().cloned().collect();
+        Ok(LivePerf {
+            options,
+            plan,
+            turn_ns: turn_ms.unwrap_or(4u64) * 1_000_000,
+            followed: BTreeMap::new(),
+            forbidden: BTreeSet::new(),
+            said,
+            precision: None,
+        })
+    }
+
+    /// What is counted, and how.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How many tasks are followed.
+    pub fn followed(&self) -> usize {
+        self.followed.len()
+    }
+
+    /// How exact the last window was; `None` before the first one and when nobody ran.
+    pub fn precision(&self) -> Option<Precision> {
+        self.precision
+    }
+
+    fn manner(&self) -> Manner {
+        Manner { kernel: self.plan.kernel, inherit: self.options.grain != Grain::Task }
+    }
+
+    /// Follows one more task; false when no more can be followed.
+    fn begin(&mut self, task: TaskId) -> bool {
+        if self.followed.contains_key(&task) || self.forbidden.contains(&task) {
+            return true;
+        }
+        let full = (self.followed.len() + 1) * self.plan.events() > self.options.files_max;
+        let open = |events: &Vec<_>| Group::open(events, Whose::Task(task.0), self.manner());
+        let opened = if full { Err(libc::EMFILE) } else { self.plan.groups.iter().map(open).collect() };
+        match opened {
+            Ok(groups) => {
+                let groups: Vec<Group> = groups;
+                let last = self.plan.groups.iter().map(|g| vec![Reading::default(); g.len()]).collect();
+                self.followed.insert(task, Followed { groups, last, listed: false });
+                true
+            }
+            Err(libc::ESRCH) => true,
+            Err(errno @ (libc::EMFILE | libc::ENFILE)) => {
+                let why = format!(
+                    "counting takes {} files a task, and no more may be opened ({}); raise `ulimit -n`, or watch fewer tasks",
+                    self.plan.events(),
+                    refusal::name_of(errno)
+                );
+                self.say("counters of the less busy tasks", why);
+                false
+            }
+            Err(errno) => {
+                self.forbidden.insert(task);
+                let why = refusal::of_errno(&self.options.root, errno).sentence();
+                self.say("counters of some tasks", why);
+                true
+            }
+        }
+    }
+
+    fn say(&mut self, what: &str, why: String) {
+        self.said.insert(Unavailable { what: what.to_owned(), why });
+    }
+
+    /// What every followed task counted since the last time.
+    fn read_all(&mut self) -> BTreeMap<TaskId, Window> {
+        let mut sums: Vec<Reading> = vec![Reading::default(); self.plan.groups.len()];
+        let mut windows = BTreeMap::new();
+        for (&task, followed) in &mut self.followed {
+            let Some(read) = followed.window() else { continue };
+            for (sum, first) in sums.iter_mut().zip(read.iter().filter_map(|g| g.first())) {
+                sum.enabled_ns += first.enabled_ns;
+                sum.running_ns += first.running_ns;
+            }
+            let enabled_ns = read.first().and_then(|g| g.first()).map_or(0, |r| r.enabled_ns);
+            windows.insert(task, Window { counters: self.plan.counters(&read), enabled_ns });
+        }
+        let least = sums.iter().filter_map(|s| Some((s.counted_share()?, s)));
+        let least = least.min_by(|a, b| a.0.total_cmp(&b.0));
+        self.precision = least.map(|(counted_share, sum)| Precision {
+            counted_share,
+            relative_error: sum.relative_error(self.turn_ns),
+        });
+        if self.precision.is_some_and(|p| p.counted_share < 0.999) {
+            let why = "this CPU has fewer counters than are wanted, so groups of them take turns; their counts are \
+                       scaled to the whole time";
+            self.say("exact counters", why.to_owned());
+        }
+        windows
+    }
+
+    fn fill_tasks(&mut self, seen: &mut Observation) {
+        let windows = self.read_all();
+        let nothing = self.plan.counters(
+            &self.plan.groups.iter().map(|g| vec![Reading::default(); g.len()]).collect::<Vec<_>>(),
+        );
+        let mut covered: BTreeMap<TenantId, (Counters, u64)> = BTreeMap::new();
+        let (mut alive, mut to_follow, mut missed) = (BTreeSet::new(), Vec::new(), false);
+        let ids: Vec<TaskId> = seen.tasks.iter().map(|t| t.id).collect();
+        for (n, task) in seen.tasks.iter_mut().enumerate() {
+            if self.options.of.is_some_and(|of| of != task.tenant) {
+                continue;
+            }
+            // Two tasks of one number in one window cannot be told apart by it.
+            let twins = n > 0 && ids[n - 1] == task.id || ids.get(n + 1) == Some(&task.id);
+            let on_cpu_ns = task.account.ledger.on_cpu_ns();
+            let counters = match windows.get(&task.id).filter(|_| !twins) {
+                _ if on_cpu_ns == 0 => Some(nothing),
+                Some(window) => window.covers(on_cpu_ns).then_some(window.counters),
+                None => None,
+            };
+            task.account.counters = counters;
+            missed |= counters.is_none();
+            if let Some(counters) = counters {
+                let sum = covered.entry(task.tenant).or_insert((nothing, 0));
+                *sum = (sum.0.plus(&counters), sum.1 + on_cpu_ns);
+            }
+            if task.alive {
+                alive.insert(task.id);
+                if on_cpu_ns > 0 && !self.followed.contains_key(&task.id) {
+                    to_follow.push((on_cpu_ns, task.id));
+                }
+            }
+            if let Some(followed) = self.followed.get_mut(&task.id) {
+                followed.listed = true;
+            }
+        }
+        for tenant in &mut seen.by_tenant {
+            if self.options.of.is_none_or(|of| of == tenant.id) {
+                let on_cpu_ns = tenant.account.ledger.on_cpu_ns();
+                let (counters, counted_ns) = covered.get(&tenant.id).copied().unwrap_or((nothing, 0));
+                tenant.account.counters = whole(counters, counted_ns, on_cpu_ns);
+            }
+        }
+        if missed {
+            let why = "a task is counted from the end of the window in which it first ran; short windows, or counting \
+                       the command as a whole, miss less";
+            self.say("counters of tasks that have just begun", why.to_owned());
+        }
+        self.followed.retain(|task, f| alive.contains(task) || !f.listed);
+        self.forbidden.retain(|task| alive.contains(task));
+        to_follow.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, task) in to_follow {
+            if !self.begin(task) {
+                break;
+            }
+        }
+    }
+
+    fn fill_tree(&mut self, seen: &mut Observation, of: TenantId) {
+        let windows = self.read_all();
+        let Some(tenant) = seen.by_tenant.iter_mut().find(|t| t.id == of) else { return };
+        let sums = windows.values().map(|w| (w.counters, w.enabled_ns));
+        let sum = sums.reduce(|a, b| (a.0.plus(&b.0), a.1 + b.1));
+        let on_cpu_ns = tenant.account.ledger.on_cpu_ns();
+        let counted = sum.and_then(|(counters, enabled_ns)| whole(counters, enabled_ns, on_cpu_ns));
+        tenant.account.counters = counted;
+        self.say(
+            "counters of single tasks",
+            "the command is counted as a whole, with all the tasks that it creates".into(),
+        );
+        if counted.is_none() {
+            let why = "tasks that the followed ones did not create had more than a tenth of the time";
+            self.say("counters of a tenant that took in other tasks", why.into());
+        }
+    }
+}
+
+impl CounterSource for LivePerf {
+    fn follow(&mut self, tasks: &[TaskId]) {
+        for &task in tasks {
+            if !self.begin(task) {
+                break;
+            }
+        }
+    }
+
+    fn read(&mut self, seen: &mut Observation) {
+        match self.options.grain {
+            Grain::Task => self.fill_tasks(seen),
+            Grain::Tree(of) => self.fill_tree(seen, of),
+        }
+        let new = self.said.iter().filter(|u| !seen.unavailable.contains(u));
+        let new: Vec<Unavailable> = new.cloned().collect();
+        seen.unavailable.extend(new);
+    }
+}
+
+/// What a task counted in a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Window {
+    counters: Counters,
+    /// How long it ran while followed.
+    enabled_ns: u64,
+}
+
+impl Window {
+    /// Whether the task was followed (nearly) all the time that it ran.
+    fn covers(&self, on_cpu_ns: u64) -> bool {
+        on_cpu_ns.saturating_sub(self.enabled_ns) <= (on_cpu_ns / 10).max(SLACK_NS)
+    }
+}
+
+impl Followed {
+    /// What was counted since the last time; `None` when it cannot be read.
+    fn window(&mut self) -> Option<Vec<Vec<Reading>>> {
+        let now: Vec<Vec<Reading>> = self.groups.iter().map(|g| g.read().ok()).collect::<Option<_>>()?;
+        let since = |(now, last): (&Vec<Reading>, &Vec<Reading>)| -> Vec<Reading> {
+            now.iter().zip(last).map(|(now, last)| now.since(last)).collect()
+        };
+        let window = now.iter().zip(&self.last).map(since).collect();
+        self.last = now;
+        Some(window)
+    }
+}
+
+/// Counters of a part, scaled to the whole when the part is nine tenths of it.
+fn whole(counters: Counters, part_ns: u64, whole_ns: u64) -> Option<Counters> {
+    if part_ns >= whole_ns {
+        return Some(counters);
+    }
+    if whole_ns - part_ns > whole_ns / 10 && whole_ns - part_ns > SLACK_NS || part_ns == 0 {
+        return None;
+    }
+    let mut scaled = Counters::default();
+    for counter in Counter::ALL {
+        scaled.set(counter, counters.get(counter).map(|n| times(n, whole_ns, part_ns)));
+    }
+    Some(scaled)
+}
+
+/// Whether the kernel counts these events together, found out on this thread.
+pub fn accepted(events: &[super::perf_event::Event], manner: Manner) -> Result<(), i32> {
+    Group::open(events, Whose::Mine, manner).map(drop)
+}
+
+/// The soft limit of open files.
+fn files_allowed() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit fills the structure in.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! What will be counted here, and in which groups: the event table, held against what the kernel accepts.
+//!
+//! Method: every event that the wanted counters need is offered to the kernel once, on corun's own thread; what it
+//! refuses is said and left out. What is compared with each other (a [`Theme`]) goes into one group, as far as the CPU
+//! has counters for it: a theme joins the last group when the kernel accepts both together, else it begins a new one,
+//! and one that is too large by itself is split. An event that several counters need is counted once.
+//!
+//! A CPU without a table still has its pace counted, by the kernel's own names for these four events.
+
+use super::format::{core_pmu, Format};
+use super::identity;
+use super::perf_event::{Event, Manner};
+use super::reading::{times, Reading};
+use super::refusal::{self, Refusal};
+use super::table::{Entry, Table};
+use crate::root::Root;
+use corun_model::observation::Unavailable;
+use corun_model::{Counter, Counters};
+use std::collections::BTreeMap;
+
+/// Counters that are compared with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Theme {
+    /// Cycles, instructions, branches and their misses: speed, and spinning.
+    Pace,
+    /// Stalls, coherence and remote memory: what the waiting was for.
+    Stalls,
+    /// Misses of L2 and last-level cache, memory traffic.
+    Cache,
+}
+
+impl Theme {
+    /// All of them.
+    pub const ALL: [Theme; 3] = [Theme::Pace, Theme::Stalls, Theme::Cache];
+
+    /// Its counters.
+    pub fn counters(self) -> &'static [Counter] {
+        match self {
+            Theme::Pace => {
+                &[Counter::Cycles, Counter::Instructions, Counter::Branches, Counter::BranchMisses]
+            }
+            Theme::Stalls => &[
+                Counter::OffcoreStallCycles,
+                Counter::L2StallCycles,
+                Counter::CoherenceInter,
+                Counter::CoherenceIntra,
+                Counter::RemoteDram,
+            ],
+            Theme::Cache => {
+                &[Counter::LlcMisses, Counter::LlcReferences, Counter::L2Misses, Counter::DramBytes]
+            }
+        }
+    }
+}
+
+/// Would the kernel count these events together? An error is its number.
+pub type Ask<'a> = &'a dyn Fn(&[Event], Manner) -> Result<(), i32>;
+
+/// What is counted, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The micro-architecture whose table is used; `None`: the kernel's own names for the pace.
+    pub table: Option<String>,
+    /// Events that are counted together.
+    pub groups: Vec<Vec<Event>>,
+    /// How each counter is made of them.
+    pub counters: BTreeMap<Counter, Count>,
+    /// Whether the kernel's share is counted too.
+    pub kernel: bool,
+    /// What cannot be counted here, and why.
+    pub refused: Vec<Unavailable>,
+}
+
+/// How a counter is made of counted events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Group and place in it of every event of the sum.
+    places: Vec<(usize, usize)>,
+    times: u64,
+    /// The vendor's names of the events.
+    pub names: Vec<String>,
+    /// Where this differs from what the counter means.
+    pub note: Option<String>,
+}
+
+impl Plan {
+    /// Makes a plan for this machine.
+    ///
+    /// # Errors
+    /// [`Refusal`] when nothing at all can be counted.
+    pub fn make(root: &Root, themes: &[Theme], ask: Ask) -> Result<Plan, Refusal> {
+        let (table, mut entries, lacking) = known(root);
+        let cycles = entries.get(&Counter::Cycles).map(|e| e.events.clone()).unwrap_or_default();
+        let kernel = accepts_kernel(ask, &cycles).map_err(|errno| refusal::of_errno(root, errno))?;
+        let manner = Manner { kernel, inherit: false };
+        let mut refused = Refused::default();
+        let mut plan = Plan { table, groups: vec![], counters: BTreeMap::new(), kernel, refused: vec![] };
+        for theme in themes {
+            let mut wanted = Vec::new();
+            for &counter in theme.counters() {
+                let Some(entry) = entries.remove(&counter) else {
+                    refused.add(counter, &lacking);
+                    continue;
+                };
+                match entry.events.iter().find_map(|&e| ask(&[e], manner).err()) {
+                    Some(errno) => refused.add(counter, &refusal::of_errno(root, errno).sentence()),
+                    None => wanted.push((counter, entry)),
+                }
+            }
+            plan.place(&wanted, ask, manner);
+        }
+        plan.refused = refused.lines();
+        if !kernel {
+            let why = "this user may count only its own work in user mode; `sysctl kernel.perf_event_paranoid=1` or \
+                       lower, or run as root";
+            plan.refused.push(Unavailable { what: "hardware events in the kernel".into(), why: why.into() });
+        }
+        Ok(plan)
+    }
+
+    /// How many events are counted: as many files are open per task.
+    pub fn events(&self) -> usize {
+        self.groups.iter().map(Vec::len).sum()
+    }
+
+    /// The counters, from what was read of every group; one whose group was never counted is `None`.
+    pub fn counters(&self, read: &[Vec<Reading>]) -> Counters {
+        let mut counters = Counters::default();
+        for (&counter, count) in &self.counters {
+            let of = |&(group, place): &(usize, usize)| read.get(group)?.get(place)?.scaled();
+            let sum = count.places.iter().map(of).try_fold(0u64, |sum, n| Some(sum.saturating_add(n?)));
+            counters.set(counter, sum.map(|n| times(n, count.times, 1)));
+        }
+        counters
+    }
+
+    /// Puts a theme's events into groups.
+    fn place(&mut self, wanted: &[(Counter, Encoded)], ask: Ask, manner: Manner) {
+        let mut new: Vec<Event> = Vec::new();
+        for event in wanted.iter().flat_map(|(_, entry)| &entry.events) {
+            if !new.contains(event) && self.find(event).is_none() {
+                new.push(*event);
+            }
+        }
+        let together = |group: &[Event], more: &[Event]| ask(&[group, more].concat(), manner).is_ok();
+        match self.groups.last_mut() {
+            Some(last) if together(last, &new) => last.extend(new),
+            _ => {
+                let mut group: Vec<Event> = Vec::new();
+                for event in new {
+                    if !group.is_empty() && !together(&group, &[event]) {
+                        self.groups.push(std::mem::take(&mut group));
+                    }
+                    group.push(event);
+                }
+                self.groups.extend((!group.is_empty()).then_some(group));
+            }
+        }
+        for (counter, Encoded { events, entry }) in wanted {
+            let count = Count {
+                places: events.iter().filter_map(|e| self.find(e)).collect(),
+                times: entry.times,
+                names: entry.sum.iter().map(|e| e.name.clone()).collect(),
+                note: entry.note.clone(),
+            };
+            self.counters.insert(*counter, count);
+        }
+    }
+
+    fn find(&self, event: &Event) -> Option<(usize, usize)> {
+        let mut groups = self.groups.iter().enumerate();
+        groups.find_map(|(group, events)| Some((group, events.iter().position(|e| e == event)?)))
+    }
+}
+
+/// An entry of the table and its events as the kernel takes them.
+struct Encoded {
+    events: Vec<Event>,
+    entry: Entry,
+}
+
+/// What is known of this CPU: its table's name, what it can count, and why it cannot count the rest.
+fn known(root: &Root) -> (Option<String>, BTreeMap<Counter, Encoded>, String) {
+    let identity = identity::of_machine(root);
+    let table = match identity.as_deref().map(Table::of) {
+        Some(Ok(Some(table))) => Ok(table),
+        Some(Ok(None)) => Err(format!("corun has no event table for `{}`", identity.unwrap_or_default())),
+        Some(Err(e)) => Err(e.to_string()),
+        None => Err("neither /proc/cpuinfo nor sysfs says which CPU this is".into()),
+    };
+    let format = core_pmu(root).and_then(|pmu| Format::read(root, &pmu).map_err(|e| e.to_string()));
+    match (table, format) {
+        (Ok(table), Ok(format)) => {
+            let lacking =
+                format!("this CPU ({}) has no such event, or only for all tasks together", table.name);
+            let encode = |(counter, entry): (Counter, Entry)| {
+                let events = entry.sum.iter().map(|e| format.encode(&e.terms).ok()).collect::<Option<_>>()?;
+                Some((counter, Encoded { events, entry }))
+            };
+            (Some(table.name), table.entries.into_iter().filter_map(encode).collect(), lacking)
+        }
+        (Err(why), _) | (_, Err(why)) => (None, generic(), why),
+    }
+}
+
+/// The kernel's own names: the same four events on every CPU that it drives.
+fn generic() -> BTreeMap<Counter, Encoded> {
+    const HARDWARE: u32 = 0;
+    let known = [
+        (Counter::Cycles, 0, "cpu-cycles"),
+        (Counter::Instructions, 1, "instructions"),
+        (Counter::Branches, 4, "branch-instructions"),
+        (Counter::BranchMisses, 5, "branch-misses"),
+    ];
+    let entry = |(counter, config, name): (Counter, u64, &str)| {
+        let event = Event { kind: HARDWARE, config, ..Event::default() };
+        let named = super::table::VendorEvent { name: name.into(), terms: String::new() };
+        (counter, Encoded { events: vec![event], entry: Entry { sum: vec![named], times: 1, note: None } })
+    };
+    known.into_iter().map(entry).collect()
+}
+
+/// Whether the kernel's share may be counted too; an error when not even the user's may.
+fn accepts_kernel(ask: Ask, cycles: &[Event]) -> Result<bool, i32> {
+    match ask(cycles, Manner { kernel: true, inherit: false }) {
+        Ok(()) => Ok(true),
+        Err(libc::EACCES | libc::EPERM) => {
+            ask(cycles, Manner { kernel: false, inherit: false }).map(|()| false)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Refused counters, those with the same reason in one line.
+#[derive(Default)]
+struct Refused(Vec<(String, Vec<&'static str>)>);
+
+impl Refused {
+    fn add(&mut self, counter: Counter, why: &str) {
+        match self.0.iter_mut().find(|(known, _)| known == why) {
+            Some((_, counters)) => counters.push(counter.name()),
+            None => self.0.push((why.to_owned(), vec![counter.name()])),
+        }
+    }
+
+    fn lines(self) -> Vec<Unavailable> {
+        self.0.into_iter().map(|(why, counters)| Unavailable { what: counters.join(", "), why }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Plans against kernels that accept everything, little, or nothing.
+
+use super::*;
+use crate::counters::fixture::{self, Machine};
+use crate::counters::perf_event::Event;
+
+/// A kernel with so many counters per CPU.
+fn kernel_with(counters: usize) -> impl Fn(&[Event], Manner) -> Result<(), i32> {
+    move |events, _| if events.len() <= counters { Ok(()) } else { Err(libc::EINVAL) }
+}
+
+fn plan(machine: Machine, ask: Ask) -> Plan {
+    let (_dir, root) = fixture::root(machine);
+    Plan::make(&root, &Theme::ALL, ask).unwrap()
+}
+
+#[test]
+fn six_counters_hold_all_of_zen_5_in_two_groups() {
+    let plan = plan(Machine::Amd, &kernel_with(6));
+    assert_eq!(plan.table.as_deref(), Some("amdzen5"));
+    let sizes: Vec<usize> = plan.groups.iter().map(Vec::len).collect();
+    assert_eq!(sizes, [4, 6]);
+    assert_eq!(plan.counters.len(), 13, "events that several counters need are counted once");
+    assert_eq!(plan.refused, []);
+}
+
+#[test]
+fn four_counters_hold_no_group_of_more_than_four_and_lose_no_counter() {
+    for machine in [Machine::Intel, Machine::Amd, Machine::Arm] {
+        let (few, many) = (plan(machine, &kernel_with(4)), plan(machine, &kernel_with(40)));
+        assert!(few.groups.iter().all(|g| (1..=4).contains(&g.len())), "{:?}", few.groups);
+        assert_eq!(many.groups.len(), 1);
+        assert_eq!(few.events(), many.events());
+        assert!(few.counters.keys().eq(many.counters.keys()));
+        assert!(few.groups[0].len() == 4 && few.counters[&Counter::Cycles].places == [(0, 0)]);
+    }
+}
+
+#[test]
+fn a_counter_that_the_cpu_lacks_is_said_with_the_reason() {
+    let plan = plan(Machine::Arm, &kernel_with(6));
+    let lacking = plan.refused.iter().find(|u| u.what.contains("coherence_inter")).unwrap();
+    assert_eq!(lacking.what, "coherence_inter, coherence_intra");
+    assert!(lacking.why.starts_with("this CPU (neoverse-v1) has no such event"), "{}", lacking.why);
+}
+
+#[test]
+fn an_event_that_the_kernel_refuses_takes_only_its_counters_with_it() {
+    // The off-core response of this hypervisor is missing: events with a second word.
+    let ask = |events: &[Event], _: Manner| match events {
+        [Event { config: 0x05a3_05a3 | 0x0500_05a3, .. }] => Err(libc::EOPNOTSUPP),
+        _ => Ok(()),
+    };
+    let plan = plan(Machine::Intel, &ask);
+    let gone = &plan.refused[0];
+    assert_eq!(gone.what, "offcore_stall_cycles, l2_stall_cycles");
+    assert!(gone.why.contains("EOPNOTSUPP"), "{}", gone.why);
+    assert!(!plan.counters.contains_key(&Counter::L2StallCycles));
+    assert!(plan.counters.contains_key(&Counter::CoherenceInter));
+}
+
+#[test]
+fn without_any_counter_there_is_no_plan_but_a_reason() {
+    let (_dir, root) = fixture::root(Machine::Amd);
+    let none = Plan::make(&root, &Theme::ALL, &|_, _| Err(libc::ENOENT)).unwrap_err();
+    assert!(none.why.contains("ENOENT") && !none.remedy.is_empty());
+    let forbidden = Plan::make(&root, &Theme::ALL, &|_, _| Err(libc::EACCES)).unwrap_err();
+    assert!(forbidden.remedy.contains("perf_event_paranoid"), "{}", forbidden.remedy);
+}
+
+#[test]
+fn where_only_user_mode_may_be_counted_that_is_counted_and_said() {
+    let ask = |_: &[Event], manner: Manner| if manner.kernel { Err(libc::EACCES) } else { Ok(()) };
+    let plan = plan(Machine::Amd, &ask);
+    assert!(!plan.kernel);
+    assert_eq!(plan.counters.len(), 13);
+    assert_eq!(plan.refused[0].what, "hardware events in the kernel");
+}
+
+#[test]
+fn an_unknown_cpu_has_its_pace_counted_by_the_kernels_own_names() {
+    let cpuinfo = "vendor_id\t: GenuineIntel\ncpu family\t: 15\nmodel\t\t: 4\nstepping\t: 1\n";
+    let (_dir, root) = fixture::with(&[
+        ("/proc/cpuinfo", cpuinfo),
+        ("/sys/bus/event_source/devices/cpu/type", "4\n"),
+        ("/sys/bus/event_source/devices/cpu/format/event", "config:0-7\n"),
+    ]);
+    let plan = Plan::make(&root, &Theme::ALL, &kernel_with(4)).unwrap();
+    assert_eq!((plan.table.as_deref(), plan.groups.len(), plan.counters.len()), (None, 1, 4));
+    assert!(plan.groups[0].iter().all(|e| e.kind == 0));
+    assert_eq!(plan.refused[0].why, "corun has no event table for `GenuineIntel-15-4-1`");
+}
+
+#[test]
+fn counters_are_sums_of_scaled_events_and_unknown_when_one_was_never_counted() {
+    let plan = plan(Machine::Amd, &kernel_with(6));
+    let mut read: Vec<Vec<Reading>> = plan
+        .groups
+        .iter()
+        .map(|g| vec![Reading { value: 10, enabled_ns: 100, running_ns: 50 }; g.len()])
+        .collect();
+    let counted = plan.counters(&read);
+    assert_eq!(counted.cycles, Some(20));
+    assert_eq!(counted.llc_misses, Some(80), "the sum of four events");
+    assert_eq!(counted.dram_bytes, Some(40 * 64), "two events, 64 bytes each");
+    for reading in &mut read[1] {
+        *reading = Reading { value: 0, enabled_ns: 100, running_ns: 0 };
+    }
+    let half = plan.counters(&read);
+    assert_eq!((half.cycles, half.llc_misses, half.dram_bytes), (Some(20), None, None));
+}
