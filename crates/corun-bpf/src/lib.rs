@@ -7,7 +7,7 @@ pub mod layout;
 mod mapping;
 mod probe;
 
-pub use probe::{loaded_programs, Config, Losses, Probe, ProbeError, ProgramCost};
+pub use probe::{loaded_programs, programs_of, Config, Losses, Probe, ProbeError, ProgramCost};
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skel {

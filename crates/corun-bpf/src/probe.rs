@@ -7,6 +7,7 @@ use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::mem::{offset_of, size_of, MaybeUninit};
 use std::os::fd::AsFd;
@@ -45,20 +46,29 @@ pub struct Config {
 #[derive(Debug, Error)]
 pub enum ProbeError {
     /// The kernel (or the missing privilege) refused a step.
-    #[error("{step}: {source}")]
+    #[error("{step}: {why}")]
     Step {
         /// What was tried.
         step: &'static str,
-        /// What came back.
-        source: libbpf_rs::Error,
+        /// What came back. Not a `source`: the sentence says it already.
+        why: libbpf_rs::Error,
     },
     /// A table could not be mapped into memory.
-    #[error("mapping the probe's tables: {0}")]
-    Map(#[from] std::io::Error),
+    #[error("mapping the probe's tables: {why}")]
+    Map {
+        /// What came back.
+        why: std::io::Error,
+    },
+}
+
+impl From<std::io::Error> for ProbeError {
+    fn from(why: std::io::Error) -> ProbeError {
+        ProbeError::Map { why }
+    }
 }
 
 fn step(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> ProbeError {
-    move |source| ProbeError::Step { step, source }
+    move |why| ProbeError::Step { step, why }
 }
 
 /// What the probe could not keep.
@@ -394,7 +404,14 @@ impl Drop for ObjectStorage {
     }
 }
 
-/// Names of all BPF programs in the kernel right now, whoever loaded them; empty without the privilege to look.
-pub fn loaded_programs() -> Vec<String> {
-    libbpf_rs::query::ProgInfoIter::default().map(|p| p.name.to_string_lossy().into_owned()).collect()
+/// Ids of all BPF programs in the kernel right now, whoever loaded them; empty without the privilege to look.
+pub fn loaded_programs() -> BTreeSet<u32> {
+    libbpf_rs::query::ProgInfoIter::default().map(|p| p.id).collect()
+}
+
+/// Ids of the BPF programs that a process holds open, by its descriptors; empty when it cannot be looked into.
+pub fn programs_of(pid: u32) -> BTreeSet<u32> {
+    let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return BTreeSet::new() };
+    let id = |text: String| text.lines().find_map(|l| l.strip_prefix("prog_id:")?.trim().parse().ok());
+    descriptors.flatten().filter_map(|d| id(std::fs::read_to_string(d.path()).ok()?)).collect()
 }

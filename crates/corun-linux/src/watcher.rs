@@ -30,7 +30,7 @@ pub enum Watcher {
 pub enum WatchError {
     /// The probe was asked for by name and cannot be had.
     #[error("eBPF cannot be used: {0}; `corun doctor` says why, `--source schedstat` does without")]
-    Ebpf(#[source] Box<LiveError>),
+    Ebpf(Box<LiveError>),
     /// `schedstat` was asked for by name and cannot be had.
     #[error(transparent)]
     Schedstat(#[from] SchedstatError),

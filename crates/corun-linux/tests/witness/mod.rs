@@ -1,14 +1,15 @@
 //! Processes that witness their own time on a CPU: ground truth that owes nothing to the kernel's accounts.
 //!
-//! A witness spins on the clock; whenever two readings are further apart than any interrupt takes, it was off the CPU
-//! in between. It keeps its stretches in memory shared with the test.
+//! A witness spins on the clock; whenever two readings are apart, it asks how often it has been switched out: more
+//! often than before means that it was off the CPU in between, and otherwise it was interrupted there, or the machine
+//! below it was (which the probe counts as its own time too). It keeps its stretches in memory shared with the test.
 
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Longer gaps between two readings of the clock mean that something else ran.
-const GAP_NS: u64 = 12_000;
+/// Longer gaps between two readings of the clock are asked about: nothing can run in between in less.
+const GAP_NS: u64 = 1_000;
 /// Stretches a witness can keep.
 const ROOM: usize = 1 << 18;
 
@@ -160,19 +161,42 @@ impl Drop for Witness {
 /// Spins and writes down when it ran, for ever.
 fn testify(shared: &Shared) -> ! {
     let mut at = 0;
+    let mut counted = switches();
     let mut last = now_ns();
     shared.stretches[0][0].store(last, Ordering::Relaxed);
     shared.written.store(1, Ordering::Release);
     loop {
-        let now = now_ns();
+        let mut now = now_ns();
         if now - last > GAP_NS && at + 1 < ROOM {
-            at += 1;
-            shared.stretches[at][0].store(now, Ordering::Relaxed);
-            shared.stretches[at][1].store(now, Ordering::Relaxed);
-            shared.written.store(at as u64 + 1, Ordering::Release);
+            // A reading of the clock between two equal counts: what happens after it, the next round will see.
+            let mut seen = switches();
+            loop {
+                now = now_ns();
+                let before = std::mem::replace(&mut seen, switches());
+                if seen == before {
+                    break;
+                }
+            }
+            if seen != counted {
+                counted = seen;
+                at += 1;
+                shared.stretches[at][0].store(now, Ordering::Relaxed);
+                shared.stretches[at][1].store(now, Ordering::Relaxed);
+                shared.written.store(at as u64 + 1, Ordering::Release);
+            }
         }
         shared.stretches[at][1].store(now, Ordering::Relaxed);
         last = now;
+    }
+}
+
+/// How often the calling thread has been switched out.
+fn switches() -> i64 {
+    // SAFETY: plain data, filled by the call.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage.ru_nvcsw + usage.ru_nivcsw
     }
 }
 
