@@ -204,6 +204,10 @@ pub struct CpuHead {
     pub since_ns: u64,
     /// The edge `snap` was taken at.
     pub edge_ns: u64,
+    /// By how much the monotonic clock was ahead of the run queue's.
+    pub lead_ns: u64,
+    /// When that was measured.
+    pub lead_at_ns: u64,
     /// Switches.
     pub switches: u64,
     /// Sums up to `since_ns`.
@@ -212,7 +216,7 @@ pub struct CpuHead {
     pub snap: CpuAcc,
     /// Occupancies ever written; the newest is open.
     pub head: u32,
-    pad: [u32; 11],
+    pad: [u32; 3],
 }
 
 /// A CPU's record.

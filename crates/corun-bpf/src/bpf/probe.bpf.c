@@ -33,7 +33,9 @@
  *
  * One file because it is one BPF object: every handler inlines the same functions over the same maps.
  *
- * Cost       see `make bench`; one switch and one wake-up together are 6 map look-ups and no atomics.
+ * Cost       see `make bench`. One switch and one wake-up together are 7 map look-ups, one reading of the clock and
+ *            no atomics. What is rare stands apart; each function's stack stays under 64 bytes, from which on the
+ *            kernel gives it one outside of the cache.
  */
 #include "kernel_min.h"
 #include <bpf/bpf_helpers.h>
@@ -42,10 +44,6 @@
 #include "probe.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-/* The hot path falls through; what is rare is moved out of its way. */
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
 
 #define ARRAY(NAME, VALUE, SIZE)                                                                              \
 	struct {                                                                                              \
@@ -270,8 +268,11 @@ static __noinline void charge_further(struct task_rec *t, u32 group, u64 ns)
 	}
 	for (int i = 0; i < CULPRITS; i++) {
 		if (c[i].group == group || !c[i].ns) {
-			c[i].group = group;
-			c[i].ns += ns;
+			struct culprit found = { .ns = c[i].ns + ns, .group = group };
+
+			/* It is likely to be the next one too, and that is looked for in front. */
+			c[i] = c[0];
+			c[0] = found;
 			return;
 		}
 	}
@@ -335,18 +336,18 @@ static __always_inline void charge_wait(struct task_rec *t, struct cpu_rec *c, u
 		t->cur.unattributed_ns += to_ns - from_ns;
 		return;
 	}
-	if (likely(c->head && c->occupied_ns <= from_ns))
+	if (likely(c->occupied_ns <= from_ns))
 		charge(t, c->group, to_ns - from_ns);
 	else
 		charge_many(t, c, from_ns, to_ns);
 }
 
-/* From now on `group` holds the CPU. */
+/* From now on `group` holds the CPU. Before its first occupancy that was GROUP_UNKNOWN. */
 static __always_inline void occupy(struct cpu_rec *c, u64 now, u32 group)
 {
 	struct occupancy *o;
 
-	if (c->group == group && c->head)
+	if (c->group == group)
 		return;
 	o = &c->log[c->head & (OCCUPANTS - 1)];
 	o->start_ns = now;
@@ -357,8 +358,10 @@ static __always_inline void occupy(struct cpu_rec *c, u64 now, u32 group)
 }
 
 /* It was `group` that has held the CPU since the newest occupancy began. */
-static __always_inline void relabel(struct cpu_rec *c, u32 group)
+static __noinline void relabel(struct cpu_rec *c, u32 group)
 {
+	if (!c->head)
+		return occupy(c, 0, group);
 	c->log[(c->head - 1) & (OCCUPANTS - 1)].group = group;
 	c->group = group;
 }
@@ -371,6 +374,8 @@ static __always_inline u32 bucket_of(u64 ns)
 	u64 units = ns >> 10;
 	u32 b = 0;
 
+	if (likely(!units))
+		return 0;
 	if (unlikely(units >> 24))
 		return BUCKETS - 1;
 	if (units >= 1 << 16) { b += 16; units >>= 16; }
@@ -419,7 +424,7 @@ static __always_inline void account_wait(struct task_rec *t, struct task_struct 
 }
 
 /* Adds [since, to), spent in any state but WAIT, to the sums. */
-static __always_inline void account(struct task_rec *t, u64 to)
+static __noinline void account(struct task_rec *t, u64 to)
 {
 	u64 from = t->since_ns;
 	u32 state = t->state;
@@ -429,6 +434,19 @@ static __always_inline void account(struct task_rec *t, u64 to)
 	t->since_ns = to;
 	if (state < STATES)
 		t->cur.ns[state] += to - from;
+}
+
+/* The same for a task that is in all likelihood in `state`. */
+static __always_inline void account_likely(struct task_rec *t, u32 state, u64 to)
+{
+	u64 from = t->since_ns;
+
+	if (unlikely(t->state != state)) {
+		account(t, to);
+	} else if (likely(to > from)) {
+		t->since_ns = to;
+		t->cur.ns[state] += to - from;
+	}
 }
 
 static __noinline void close_window(struct task_rec *t, struct task_struct *p, u64 edge)
@@ -464,15 +482,14 @@ static __always_inline void first_event(struct task_rec *t, u32 was)
 		t->state = was;
 }
 
+/* What was before `now` has been accounted for. */
 static __always_inline void enter(struct task_rec *t, u32 state, u64 now)
 {
 	t->state = state;
 	t->began_ns = now;
-	if (now > t->since_ns) /* never back: the intervals must partition the task's life */
-		t->since_ns = now;
 }
 
-/* What kind of sleep: by the system call it is in, I/O when it cannot be interrupted. */
+/* The system call that a task is in. */
 static __always_inline u32 syscall_of(struct task_struct *p)
 {
 	void *regs = (void *)bpf_task_pt_regs(p);
@@ -486,18 +503,51 @@ static __always_inline u32 syscall_of(struct task_struct *p)
 	return NO_TID;
 }
 
-static __always_inline u32 block_state(struct task_struct *p, u32 nr, u32 prev_state)
+/* By what the system call is for (any state from user space's table); I/O when it cannot be interrupted. */
+static __always_inline u32 block_state(u32 of_syscall, u32 prev_state)
 {
-	u32 state = nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER;
+	u32 state = of_syscall;
 
-	if (state < BLOCK_FUTEX || state > BLOCK_OTHER)
+	if (unlikely(state < BLOCK_FUTEX || state > BLOCK_OTHER))
 		state = BLOCK_OTHER;
 	if ((prev_state & TASK_UNINTERRUPTIBLE) && (state == BLOCK_PIPE || state == BLOCK_OTHER))
 		state = BLOCK_IO;
 	return state;
 }
 
+/*
+ * The time of a wake-up. Reading the clock is the dearest part of one, and the run queue's own clock has been read for it
+ * under the same lock: that, and by how much the monotonic clock is ahead of it, give the time. The two run at one
+ * rate but for NTP's at most 500 ppm, so that after 2^20 ns the lead is measured anew.
+ */
+static __always_inline u64 wakeup_time(struct task_struct *p)
+{
+	struct cfs_rq *q;
+	struct cpu_rec *c = cpu_rec(p->thread_info.cpu);
+	u64 clock, now;
+
+	if (!c || !bpf_core_field_exists(q->rq))
+		return bpf_ktime_get_ns();
+	q = p->se.cfs_rq;
+	clock = q ? q->rq->clock : 0;
+	now = clock + c->lead_ns;
+	if (unlikely(now - c->lead_at_ns > 1 << 20)) {
+		now = bpf_ktime_get_ns();
+		c->lead_ns = now - clock;
+		c->lead_at_ns = now;
+	}
+	return now;
+}
+
 /* ------------------------------------------------------------------------------------------- events -- */
+
+/* The arguments of sched_switch. */
+struct switch_args {
+	u64 preempt;
+	struct task_struct *prev;
+	struct task_struct *next;
+	u64 prev_state;
+};
 
 static __always_inline void emit(u64 now, u32 cpu, u8 kind, u8 left, u32 prev, u32 next)
 {
@@ -622,99 +672,141 @@ static __noinline void surprise(struct cpu_rec *c, u32 cpu, struct task_struct *
 	}
 }
 
+static __always_inline void roll_cpu(struct cpu_rec *c, u64 now)
+{
+	if (unlikely(c->edge_ns != control.edge_ns && now >= control.edge_ns))
+		close_cpu_window(c, control.edge_ns);
+}
+
+/* The record of who leaves, when it is not the one seen last: the first switch here, or one that was not told of. */
+static __noinline struct task_rec *leaver(struct cpu_rec *c, struct task_struct *prev, u64 now)
+{
+	u32 tid = prev->pid, cpu = bpf_get_smp_processor_id();
+	struct task_rec *t = tid ? task_rec_of(prev) : NULL;
+
+	if (c->tid == NO_TID) { /* prev has been running since the start */
+		c->tid = tid;
+		c->since_ns = control.start_ns;
+		occupy(c, 0, t ? t->group : tid ? GROUP_UNKNOWN : GROUP_IDLE);
+	}
+	roll_cpu(c, now);
+	if (c->tid != tid)
+		surprise(c, cpu, prev, t, now);
+	if (t)
+		t->cpu = cpu;
+	return t;
+}
+
+/* Someone leaves the CPU; how, as in a trace_event. Not inlined, so that the stack of each part stays small. */
+static __noinline u32 leave(struct switch_args *args, struct cpu_rec *c, struct task_rec *t, u64 now)
+{
+	struct task_struct *prev = args->prev;
+	u32 prev_state = args->prev_state, nr, state, left;
+
+	if (unlikely(t->group != c->group)) /* user space assigned it to another group while it ran */
+		relabel(c, t->group);
+	begin_write(t);
+	first_event(t, RUN);
+	roll(t, prev, now);
+	account_likely(t, RUN, now);
+	t->lengths[bucket_of(now - t->began_ns)].stretches++;
+	nr = t->flags & KTHREAD ? NO_TID : syscall_of(prev);
+	state = nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER;
+	if (args->preempt || !prev_state) {
+		if (!args->preempt && state == RUN) /* sched_yield */
+			t->cur.yields++;
+		else
+			t->cur.preemptions++;
+		if (want_quota)
+			t->throttled_at = throttle_clock(prev);
+		enter(t, WAIT, now);
+		end_write(t);
+		return 0;
+	}
+	left = prev_state & TASK_DEAD ? 3 : prev_state & TASK_UNINTERRUPTIBLE ? 2 : 1;
+	t->cur.yields++;
+	enter(t, block_state(state, prev_state), now);
+	end_write(t);
+	if (unlikely(left == 3))
+		bury(prev, t, now);
+	return left;
+}
+
+/* What is rare in one that comes: its first event, or that its switch-out or wake-up was not told of. */
+static __noinline void arrive_from(struct task_rec *t, struct task_struct *next, struct cpu_rec *c, u64 now)
+{
+	first_event(t, WAIT);
+	if (t->state == RUN) /* its switch-out elsewhere was not told of */
+		t->state = UNKNOWN;
+	roll(t, next, now);
+	if (t->state == WAIT)
+		account_wait(t, next, c, now);
+	else
+		account(t, now);
+}
+
+/* Someone comes onto the CPU; its group. */
+static __noinline u32 arrive(struct switch_args *args, struct cpu_rec *c, u64 now)
+{
+	struct task_struct *next = args->next;
+	u32 tid = next->pid, *slot;
+	struct task_rec *t;
+
+	c->tid = tid;
+	c->slot = 0;
+	if (!tid)
+		return GROUP_IDLE;
+	slot = bpf_map_lookup_elem(&slot_of_tid, &tid);
+	t = slot && *slot ? bpf_map_lookup_elem(&tasks, slot) : new_task_rec(next);
+	if (!t)
+		return GROUP_UNKNOWN;
+	begin_write(t);
+	t->cpu = bpf_get_smp_processor_id();
+	if (likely(t->state == WAIT)) {
+		roll(t, next, now);
+		account_wait(t, next, c, now);
+	} else {
+		arrive_from(t, next, c, now);
+	}
+	t->lengths[bucket_of(now - t->began_ns)].waits++;
+	t->ran = 1;
+	enter(t, RUN, now);
+	end_write(t);
+	c->slot = slot ? *slot : 0;
+	return t->group;
+}
+
 SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+int on_switch(struct switch_args *args)
 {
 	u64 now = bpf_ktime_get_ns();
-	u32 cpu = bpf_get_smp_processor_id();
-	u32 prev_tid = prev->pid, next_tid = next->pid, next_group = GROUP_IDLE;
-	struct cpu_rec *c = cpu_rec(cpu);
-	struct task_rec *t;
-	u8 left = 0;
+	struct cpu_rec *c = cpu_rec(bpf_get_smp_processor_id());
+	struct task_struct *prev = args->prev;
+	struct task_rec *t = NULL;
+	u32 left = 0;
 
 	if (unlikely(!c || !watching(now)))
 		return 0;
 	*(volatile u32 *)&c->seq = c->seq + 1;
 	barrier();
-	if (likely(c->tid == prev_tid)) {
+	if (likely(c->tid == prev->pid)) {
 		u32 slot = c->slot;
 
-		t = slot ? bpf_map_lookup_elem(&tasks, &slot) : NULL;
+		if (slot)
+			t = bpf_map_lookup_elem(&tasks, &slot);
+		roll_cpu(c, now);
 	} else {
-		t = prev_tid ? task_rec_of(prev) : NULL;
+		t = leaver(c, prev, now);
 	}
-	if (unlikely(c->tid == NO_TID)) { /* the first switch here: prev has been running since the start */
-		c->tid = prev_tid;
-		c->since_ns = control.start_ns;
-		occupy(c, 0, t ? t->group : prev_tid ? GROUP_UNKNOWN : GROUP_IDLE);
-	}
-	if (unlikely(c->edge_ns != control.edge_ns && now >= control.edge_ns))
-		close_cpu_window(c, control.edge_ns);
-	if (unlikely(c->tid != prev_tid))
-		surprise(c, cpu, prev, t, now);
-	else if (unlikely(t && t->group != c->group)) /* user space assigned it to another group while it ran */
-		relabel(c, t->group);
 	account_cpu(c, now);
-
-	if (t) {
-		u32 nr = t->flags & KTHREAD ? NO_TID : syscall_of(prev);
-		bool stays = preempt || prev_state == 0;
-
-		begin_write(t);
-		first_event(t, RUN);
-		roll(t, prev, now);
-		account(t, now);
-		t->lengths[bucket_of(now - t->began_ns)].stretches++;
-		if (stays) {
-			if (!preempt && nr < 512 && block_state_of_syscall[nr] == RUN) /* sched_yield */
-				t->cur.yields++;
-			else
-				t->cur.preemptions++;
-			if (want_quota)
-				t->throttled_at = throttle_clock(prev);
-			enter(t, WAIT, now);
-		} else {
-			t->cur.yields++;
-			enter(t, block_state(prev, nr, prev_state), now);
-			left = prev_state & TASK_DEAD ? 3 : prev_state & TASK_UNINTERRUPTIBLE ? 2 : 1;
-		}
-		t->cpu = cpu;
-		end_write(t);
-		if (unlikely(left == 3))
-			bury(prev, t, now);
-	}
-
-	c->slot = 0;
-	if (next_tid) {
-		u32 *slot = bpf_map_lookup_elem(&slot_of_tid, &next_tid);
-
-		t = slot && *slot ? bpf_map_lookup_elem(&tasks, slot) : new_task_rec(next);
-		next_group = GROUP_UNKNOWN;
-		if (t) {
-			begin_write(t);
-			first_event(t, WAIT);
-			if (unlikely(t->state == RUN)) /* its switch-out elsewhere was not told of */
-				t->state = UNKNOWN;
-			t->cpu = cpu;
-			roll(t, next, now);
-			if (likely(t->state == WAIT))
-				account_wait(t, next, c, now);
-			else
-				account(t, now);
-			t->lengths[bucket_of(now - t->began_ns)].waits++;
-			t->ran = 1;
-			enter(t, RUN, now);
-			end_write(t);
-			next_group = t->group;
-			c->slot = slot ? *slot : 0;
-		}
-	}
-	c->tid = next_tid;
+	if (t)
+		left = leave(args, c, t, now);
+	occupy(c, now, arrive(args, c, now));
 	c->switches++;
-	occupy(c, now, next_group);
 	barrier();
 	*(volatile u32 *)&c->seq = c->seq + 1;
-	emit(now, cpu, TRACE_SWITCH, left, prev_tid, next_tid);
+	if (want_trace)
+		emit(now, bpf_get_smp_processor_id(), TRACE_SWITCH, left, prev->pid, c->tid);
 	return 0;
 }
 
@@ -730,14 +822,18 @@ static __always_inline void becomes_runnable(struct task_struct *p, struct task_
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct *p)
 {
-	u64 now = bpf_ktime_get_ns();
-	struct task_rec *t;
+	struct task_rec *t = task_rec(p->pid);
+	u64 now;
 
+	/* A task that is running or queued can be woken too: then nothing changes. */
+	if (t && (t->state == RUN || t->state == WAIT))
+		return 0;
+	now = t && t->state != NEVER ? wakeup_time(p) : bpf_ktime_get_ns(); /* the former needs one that is off the CPU */
 	if (!watching(now))
 		return 0;
-	t = task_rec_of(p);
-	/* A task that is running or queued can be woken too: then nothing changes. */
-	if (!t || t->state == RUN || t->state == WAIT)
+	if (!t)
+		t = new_task_rec(p);
+	if (!t)
 		return 0;
 	begin_write(t);
 	first_event(t, before_first_event(t));
@@ -853,7 +949,7 @@ int take_stock(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	struct task_rec *t;
-	u32 state;
+	u32 state, nr;
 
 	if (!p || !p->pid)
 		return 0;
@@ -861,11 +957,12 @@ int take_stock(struct bpf_iter__task *ctx)
 	if (!t)
 		return 0;
 	state = p->__state;
+	nr = t->flags & KTHREAD ? NO_TID : syscall_of(p);
 	if (p->on_cpu)
 		t->guess = RUN;
 	else if (p->on_rq && !(bpf_core_field_exists(p->se.sched_delayed) && p->se.sched_delayed))
 		t->guess = WAIT;
 	else
-		t->guess = block_state(p, t->flags & KTHREAD ? NO_TID : syscall_of(p), state);
+		t->guess = block_state(nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER, state);
 	return 0;
 }

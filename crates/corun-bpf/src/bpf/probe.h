@@ -105,7 +105,7 @@ struct cpu_acc {
 	u64 unknown_ns;
 };
 
-/* The first cache line is what a switch within one group touches. */
+/* Two cache lines, and the log: a switch within one group touches the first and the sums. */
 struct cpu_rec {
 	u32 seq;
 	u32 tid; /* who runs, as far as seen; NO_TID before the first switch */
@@ -114,11 +114,13 @@ struct cpu_rec {
 	u64 occupied_ns; /* start of the newest occupancy */
 	u64 since_ns;
 	u64 edge_ns;
+	u64 lead_ns; /* by how much the monotonic clock was ahead of the run queue's */
+	u64 lead_at_ns; /* when that was measured */
 	u64 switches;
 	struct cpu_acc cur;
 	struct cpu_acc snap;
 	u32 head; /* occupancies ever written; the newest is open */
-	u32 pad[11];
+	u32 pad[3];
 	struct occupancy log[OCCUPANTS];
 } __attribute__((aligned(64)));
 
