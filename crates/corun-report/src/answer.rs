@@ -2,9 +2,9 @@
 //!
 //! The measure is time lost over compute: `(steal + throttled + parked + spin) / compute`, spin only where it was
 //! measured. It says how much longer the subject's work took than the CPU time it got. Blocked time is left out
-//! of it: a server that waits for requests is not slow. It is only a bound on the slowdown of the whole program:
-//! tasks wait side by side, and a task that blocks on a stolen lock holder shows as blocked (`corun predict`
-//! untangles that).
+//! of it: a server that waits for requests is not slow. Where spinning was not measured it is inside compute, so the
+//! measure is a lower bound, and the sentence says so. Nor is it the slowdown of the whole program: tasks wait side by
+//! side, and a task that blocks on a stolen lock holder shows as blocked (`corun predict` untangles that).
 
 use crate::profile::schema::{Account, Culprit, ProfileReport};
 use crate::words::{count, name, percent};
@@ -79,7 +79,7 @@ fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<(String, u64)
 /// The answer in two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How much slower, or that it is not: "31 % slower than its own compute".
+    /// How much slower, or that it is not: "At least 31 % slower than its own compute, spinning not counted".
     pub verdict: String,
     /// By what and by whom, largest first, each in percent of compute: "24 % stolen (postgres 20, cc1 4.0)".
     pub causes: Vec<String>,
@@ -118,7 +118,7 @@ pub fn answer(report: &ProfileReport) -> Answer {
             causes: causes(report, &lost, compute_ns),
         };
     }
-    let slower = format!("{} % slower than its own compute", percent(lost.total_ns(), compute_ns));
+    let slower = slower(percent(lost.total_ns(), compute_ns), account.ledger.spin_ns.is_some());
     let by_itself = !notable(lost.stolen_ns() + lost.unattributed_ns);
     Answer {
         verdict: if by_itself {
@@ -133,6 +133,14 @@ pub fn answer(report: &ProfileReport) -> Answer {
 /// Whether every tenant together is asked about: then nobody is a neighbour.
 fn is_all(report: &ProfileReport) -> bool {
     report.subject.tenant.kind == "all"
+}
+
+fn slower(share: String, is_spin_known: bool) -> String {
+    if is_spin_known {
+        format!("{share} % slower than its own compute")
+    } else {
+        format!("at least {share} % slower than its own compute, spinning not counted")
+    }
 }
 
 fn capital(text: &str) -> String {

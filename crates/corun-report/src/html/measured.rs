@@ -2,7 +2,7 @@
 
 use super::markup::escape;
 use crate::profile::schema::{Counters, Host, ProfileReport, Source};
-use crate::terminal::lost;
+use crate::terminal::{lost, probe_cost};
 use crate::words::{count, percent, thousands};
 use corun_model::duration::human_ns;
 
@@ -82,8 +82,7 @@ fn machine_time(report: &ProfileReport) -> String {
 fn cost(report: &ProfileReport) -> String {
     let own = &report.own;
     let cpu = own.cpu_ns.map(|ns| format!("{} of CPU time for corun itself", human_ns(ns)));
-    let probes = own.ns_per_switch.map(|ns| format!("{ns} ns per context switch in the kernel"));
-    match (cpu, probes) {
+    match (cpu, probe_cost(own)) {
         (None, None) => "not measured".to_owned(),
         (cpu, probes) => cpu.into_iter().chain(probes).collect::<Vec<String>>().join(", "),
     }

@@ -36,7 +36,7 @@ pub fn render(report: &ProfileReport) -> String {
         title = escape(&report.target),
         css = include_str!("page.css"),
         js = include_str!("page.js"),
-        json = script_json(&json::write_compact(&embedded(report))),
+        json = script_json(&json::write_compact(&report.listing_at_most(EMBEDDED))),
         body = body.concat(),
         measured = how(report),
     )
@@ -44,22 +44,6 @@ pub fn render(report: &ProfileReport) -> String {
 
 /// Most tasks of either list that the page carries along; a page of tens of megabytes opens nowhere.
 const EMBEDDED: usize = 1000;
-
-/// The report as it is embedded: whole, but for tasks beyond the [`EMBEDDED`] that come first. Those are in the sums
-/// and counted as not listed.
-fn embedded(report: &ProfileReport) -> std::borrow::Cow<'_, ProfileReport> {
-    let beyond = |n: usize| n.saturating_sub(EMBEDDED) as u64;
-    let left_out = beyond(report.tasks.len()) + beyond(report.others.len());
-    if left_out == 0 {
-        return std::borrow::Cow::Borrowed(report);
-    }
-    let mut short = report.clone();
-    short.tasks.truncate(EMBEDDED);
-    short.others.truncate(EMBEDDED);
-    short.loss.unlisted_tasks += left_out;
-    short.notes.push(format!("embedded without {}; --json has all", count(left_out, "task")));
-    std::borrow::Cow::Owned(short)
-}
 
 fn section(title: &str, lead: &str, content: &str) -> String {
     let lead = if lead.is_empty() { String::new() } else { format!("<p class=\"lead\">{lead}</p>\n") };

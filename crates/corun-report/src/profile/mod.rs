@@ -6,7 +6,9 @@ pub mod schema;
 
 pub use schema::{Host, ProfileReport, SelfCost, Source, SCHEMA};
 
+use crate::words::count;
 use corun_model::{Machine, Observation, TenantId};
+use std::borrow::Cow;
 
 /// What a report needs to know that an observation does not tell.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +80,32 @@ impl ProfileReport {
         timeline: &[Observation],
     ) -> ProfileReport {
         assemble::report(meta, seen, subject.into(), timeline)
+    }
+
+    /// The report with at most `most` tasks in either list: those with the most time on a CPU or lost. The others are
+    /// still in the sums, and counted as unlisted.
+    pub fn listing_at_most(&self, most: usize) -> Cow<'_, ProfileReport> {
+        let beyond = |n: usize| n.saturating_sub(most) as u64;
+        let left_out = beyond(self.tasks.len()) + beyond(self.others.len());
+        if left_out == 0 {
+            return Cow::Borrowed(self);
+        }
+        let stirred_ns = |t: &schema::Task| {
+            let l = &t.account.ledger;
+            l.total_ns.saturating_sub(l.block_ns.saturating_add(l.unknown_ns))
+        };
+        let mut by_time: Vec<usize> = (0..self.tasks.len()).collect();
+        by_time.sort_by_key(|&i| std::cmp::Reverse(stirred_ns(&self.tasks[i])));
+        let mut kept = by_time[..most.min(by_time.len())].to_vec();
+        kept.sort_unstable();
+        Cow::Owned(ProfileReport {
+            tasks: kept.into_iter().map(|i| self.tasks[i].clone()).collect(),
+            others: self.others[..most.min(self.others.len())].to_vec(),
+            loss: schema::Loss { unlisted_tasks: self.loss.unlisted_tasks + left_out, ..self.loss },
+            notes: [self.notes.as_slice(), &[format!("{} not listed one by one", count(left_out, "task"))]]
+                .concat(),
+            ..self.clone()
+        })
     }
 
     /// Parts of the window that were idle over all CPUs, 0..=1; `None` when the source does not tell.

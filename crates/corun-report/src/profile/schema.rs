@@ -412,8 +412,15 @@ pub struct Loss {
 pub struct SelfCost {
     /// CPU time of corun itself in the window.
     pub cpu_ns: Option<u64>,
-    /// Mean cost of the probes per context switch.
+    /// Mean cost of the probes per context switch. Where switches are rare it tells of cold caches, not of a cost
+    /// that anybody feels: `probe_ppm` tells that.
     pub ns_per_switch: Option<u64>,
+    /// The probes' part of all CPUs' time, in parts per million.
+    #[serde(default)]
+    pub probe_ppm: Option<u64>,
+    /// Context switches a second, over all CPUs, while the cost of the probes was counted.
+    #[serde(default)]
+    pub switches_per_s: Option<u64>,
     /// How the command was placed (session, cgroup), when that matters for what the kernel gave it.
     #[serde(default)]
     pub layout: Option<String>,

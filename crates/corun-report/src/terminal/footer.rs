@@ -1,7 +1,7 @@
 //! The lower part of the screen: distributions, and how all of this was measured.
 
 use super::Style;
-use crate::profile::schema::{Histogram, Host, ProfileReport, Source};
+use crate::profile::schema::{Histogram, Host, ProfileReport, SelfCost, Source};
 use crate::words::{bound, count, name, percent, thousands, wrap};
 use corun_model::duration::human_ns;
 
@@ -98,9 +98,7 @@ pub fn how(report: &ProfileReport) -> String {
     if let Some(ns) = report.own.cpu_ns {
         said.push(format!("corun used {} of CPU", human_ns(ns)));
     }
-    if let Some(ns) = report.own.ns_per_switch {
-        said.push(format!("{ns} ns per switch"));
-    }
+    said.extend(probe_cost(&report.own));
     if let Some(layout) = &report.own.layout {
         said.push(name(layout, 200));
     }
@@ -110,18 +108,36 @@ pub fn how(report: &ProfileReport) -> String {
     said.join("; ")
 }
 
+/// From so many switches a second on, the cost of one means something: below, its caches are cold each time.
+const OFTEN_PER_S: u64 = 20_000;
+
+/// What the probes cost: their share of the CPUs' time, and per switch where there are many.
+pub fn probe_cost(own: &SelfCost) -> Option<String> {
+    let per_switch = own.ns_per_switch.filter(|_| own.switches_per_s.is_none_or(|n| n >= OFTEN_PER_S));
+    let per_switch = per_switch.map(|ns| format!("{ns} ns per switch"));
+    let share = own.probe_ppm.map(|ppm| format!("the probe {} % of all CPUs' time", percent(ppm, 1_000_000)));
+    match (share, per_switch) {
+        (Some(share), Some(per_switch)) => Some(format!("{share} ({per_switch})")),
+        (share, per_switch) => share.or(per_switch),
+    }
+}
+
 /// What was lost, or that nothing was.
 pub fn lost(report: &ProfileReport) -> String {
     let l = &report.loss;
+    let task_ns = report.tenants.iter().fold(0, |sum: u64, t| sum.saturating_add(t.account.ledger.total_ns));
     let mut said = Vec::new();
     if l.events > 0 {
         said.push(count(l.events, "event"));
     }
     if l.unknown_ns > 0 {
-        said.push(format!("{} of task time", human_ns(l.unknown_ns)));
+        said.push(format!("{} % of task time", percent(l.unknown_ns, task_ns)));
     }
     if l.revised_ns > 0 {
-        said.push(format!("{} in the wrong category", human_ns(l.revised_ns)));
+        said.push(format!(
+            "{} % of task time in the wrong category for a while",
+            percent(l.revised_ns, task_ns)
+        ));
     }
     if l.untracked_tasks > 0 {
         said.push(format!("{} not followed", count(l.untracked_tasks, "task")));
@@ -132,7 +148,7 @@ pub fn lost(report: &ProfileReport) -> String {
     let mut out =
         if said.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", said.join(", ")) };
     if l.unlisted_tasks > 0 {
-        out.push_str(&format!("; {} only in the sums", count(l.unlisted_tasks, "short-lived task")));
+        out.push_str(&format!("; {} only in the sums", count(l.unlisted_tasks, "task")));
     }
     out
 }

@@ -7,7 +7,7 @@ mod bar;
 mod footer;
 mod style;
 
-pub(crate) use footer::lost;
+pub(crate) use footer::{lost, probe_cost};
 pub use style::Style;
 
 use crate::answer;
@@ -21,7 +21,7 @@ use corun_model::duration::human_ns;
 const CULPRITS: usize = 5;
 const TASKS: usize = 6;
 
-/// The report as text for a terminal, at most some 35 lines.
+/// The report as text for a terminal, at most some 36 lines.
 pub fn render(report: &ProfileReport, style: &Style) -> String {
     let parts = [
         head(report, style),

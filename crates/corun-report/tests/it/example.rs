@@ -260,7 +260,13 @@ pub fn meta() -> ProfileMeta {
     let machine = Machine::synthetic(1, 1, 2, 1);
     ProfileMeta {
         exit_status: Some(0),
-        self_cost: SelfCost { cpu_ns: Some(21_000_000), ns_per_switch: Some(98), layout: None },
+        self_cost: SelfCost {
+            cpu_ns: Some(21_000_000),
+            ns_per_switch: Some(98),
+            probe_ppm: Some(2_400),
+            switches_per_s: Some(49_000),
+            layout: None,
+        },
         ..ProfileMeta::new(Host::Live, Source::Ebpf, "./streamcluster 10 20 128 16384 -t 4", &machine)
     }
 }

@@ -14,7 +14,7 @@ fn example() -> ProfileReport {
 fn a_disturbed_program_fits_on_one_screen() {
     for width in [80, 100] {
         let screen = render(&example(), &Style::plain(width));
-        assert!(screen.lines().count() <= 35, "{screen}");
+        assert!(screen.lines().count() <= 36, "{screen}");
         for line in screen.lines() {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }
@@ -87,4 +87,34 @@ fn a_wait_longer_than_the_histogram_is_at_least_that_long() {
     let screen = render(&ProfileReport::new(&meta(), &seen, SUBJECT, &[]), &Style::plain(100));
     assert!(screen.contains("p50 at least 8.59 s"), "{screen}");
     assert!(screen.contains("; 5 longer"), "{screen}");
+}
+
+#[test]
+fn what_a_switch_costs_is_said_only_where_there_are_many() {
+    let mut report = example();
+    assert!(
+        render(&report, &Style::plain(200)).contains("the probe 0.2 % of all CPUs' time (98 ns per switch)")
+    );
+    (report.own.ns_per_switch, report.own.switches_per_s) = (Some(1_010), Some(900));
+    let screen = render(&report, &Style::plain(200));
+    assert!(screen.contains("the probe 0.2 % of all CPUs' time;") && !screen.contains("1010 ns"), "{screen}");
+}
+
+#[test]
+fn what_is_lost_is_a_share_of_the_time_there_was() {
+    let mut report = example();
+    report.loss.unknown_ns = report.tenants.iter().map(|t| t.account.ledger.total_ns).sum::<u64>() / 50;
+    assert!(render(&report, &Style::plain(200)).contains("lost: 2.0 % of task time"));
+}
+
+#[test]
+fn a_short_list_keeps_the_tasks_with_the_most_time_and_counts_the_others() {
+    let report = example();
+    let short = report.listing_at_most(4);
+    let names = |r: &ProfileReport| r.tasks.iter().map(|t| t.tid).collect::<Vec<u32>>();
+    assert_eq!(names(&short), [4103, 4100, 4101, 4102], "the sleeper is left out, the order stays");
+    let left_out = report.tasks.len() - 4 + report.others.len().saturating_sub(4);
+    assert_eq!(short.loss.unlisted_tasks, report.loss.unlisted_tasks + left_out as u64);
+    assert_eq!(short.tenants, report.tenants);
+    assert_eq!(*report.listing_at_most(1_000), report);
 }

@@ -1,12 +1,13 @@
 //! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
 
 use crate::cli::Usage;
+use crate::course::{Course, Ended};
+use crate::target::{SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::clock::process_cpu_ns;
 use corun_linux::interrupt::Interrupt;
-use corun_linux::launch::{self, Held, Running};
+use corun_linux::launch::{self, Held};
 use corun_linux::probe::LiveOptions;
-use corun_linux::target::{Subject, TargetError};
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
@@ -16,7 +17,7 @@ use corun_report::output::write_file;
 use corun_report::progress::Progress;
 use corun_report::{describe, html, json, perfetto, terminal, ProfileMeta, ProfileReport, SelfCost};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -55,54 +56,12 @@ pub struct Args {
     /// Tasks that can be followed at a time [default: four times those there are, at least 16384]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     max_tasks: Option<u32>,
+    /// Tasks listed one by one in the JSON, those with the most time; the others are in their tenants' sums
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    tasks: usize,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
-}
-
-/// Whom to watch: exactly one of these.
-#[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
-struct Target {
-    /// A running process, with all its threads and descendants; several with commas
-    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
-    pid: Option<Vec<u32>>,
-    /// A cgroup: its path, the end of it, or the name of a unit, container, pod or Slurm step
-    #[arg(long, value_name = "NAME")]
-    cgroup: Option<String>,
-    /// A virtual machine: its name, or the PID of its QEMU
-    #[arg(long, value_name = "NAME")]
-    vm: Option<String>,
-    /// Everybody on the machine
-    #[arg(long)]
-    all: bool,
-    /// A command to run and watch
-    #[arg(last = true, value_name = "CMD")]
-    command: Option<Vec<String>>,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum SourceFlag {
-    Auto,
-    Ebpf,
-    Schedstat,
-}
-
-impl SourceFlag {
-    fn wanted(self) -> Option<Source> {
-        match self {
-            SourceFlag::Auto => None,
-            SourceFlag::Ebpf => Some(Source::Ebpf),
-            SourceFlag::Schedstat => Some(Source::Schedstat),
-        }
-    }
-}
-
-/// A subject, and the command that is held until the watcher is armed.
-struct Armed {
-    subject: Subject,
-    target: String,
-    held: Option<Held>,
 }
 
 /// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so some 30 M switches a second fit.
@@ -115,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
-    let armed = arm(&root, args.target)?;
+    let armed = args.target.arm(&root)?;
     let options = LiveOptions {
         trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
         max_tasks: args.max_tasks,
@@ -129,16 +88,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Err(e) => return Err(e.into()),
     };
     let progress = Progress::time("measuring", args.length_ns, args.quiet);
+    let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let mut watch = Watch {
         watcher: &mut watcher,
-        running,
+        course: Course { running, end_ns, interrupt },
         cost,
         recording: Recording::default(),
         trace: Trace::default(),
     };
-    let ended = watch.until(args.length_ns, interrupt, &progress)?;
+    let ended = watch.until_the_end(&progress)?;
     drop(progress);
-    let Watch { running, cost, recording, trace, .. } = watch;
+    let Watch { course: Course { running, .. }, cost, recording, trace, .. } = watch;
     let is_command = running.is_some();
     let (status, running) = match (ended, running) {
         (Ended::Command, Some(running)) => (Some(running.wait().context("collecting the command")?), None),
@@ -148,7 +108,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let report = report(&watcher, &recording, &meta, unavailable)?;
     let trace_file = || perfetto::encode(&trace, recording.timeline(), subject(&watcher));
     let files: [File; 3] = [
-        (&args.json, &|| json::write(&report).into_bytes()),
+        (&args.json, &|| json::write(&report.listing_at_most(args.tasks)).into_bytes()),
         (&args.html, &|| html::render(&report).into_bytes()),
         (&args.trace, &trace_file),
     ];
@@ -162,47 +122,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(status.map_or(ExitCode::SUCCESS, |s| ExitCode::from(launch::exit_code(s))))
 }
 
-fn arm(root: &Root, target: Target) -> anyhow::Result<Armed> {
-    let named = |subject: Result<Subject, TargetError>, target: String| match subject {
-        Ok(subject) => Ok(Armed { subject, target, held: None }),
-        Err(TargetError::Read(e)) => Err(anyhow::Error::from(e)),
-        Err(e) => Err(Usage(e.to_string()).into()),
-    };
-    match target {
-        Target { pid: Some(pids), .. } => {
-            let list: Vec<String> = pids.iter().map(u32::to_string).collect();
-            named(Subject::processes(root, &pids), format!("pid {}", list.join(", ")))
-        }
-        Target { cgroup: Some(name), .. } => named(Subject::cgroup(root, &name), format!("cgroup {name}")),
-        Target { vm: Some(name), .. } => named(Subject::vm(root, &name), format!("vm {name}")),
-        Target { command: Some(argv), .. } => {
-            let (program, arguments) = argv.split_first().context("the command is empty")?;
-            let mut command = Command::new(program);
-            command.args(arguments);
-            let held = Held::start(command)?;
-            let subject = Subject::command(held.pid(), program);
-            Ok(Armed { subject, target: argv.join(" "), held: Some(held) })
-        }
-        Target { all: true, .. } => {
-            Ok(Armed { subject: Subject::All, target: "everybody".into(), held: None })
-        }
-        _ => Err(Usage("name whom to watch: -p PID, --cgroup, --vm, --all or -- CMD".into()).into()),
-    }
-}
-
-/// Why a measurement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    Command,
-    TimeIsUp,
-    SubjectGone,
-    Interrupted,
-}
-
 /// A measurement under way.
 struct Watch<'a> {
     watcher: &'a mut Watcher,
-    running: Option<Running>,
+    course: Course,
     cost: Cost,
     recording: Recording,
     trace: Trace,
@@ -210,17 +133,11 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Records windows until the command ends, the time is up, the subject is gone or a signal comes.
-    fn until(
-        &mut self,
-        length_ns: Option<u64>,
-        interrupt: Interrupt,
-        progress: &Progress,
-    ) -> anyhow::Result<Ended> {
+    fn until_the_end(&mut self, progress: &Progress) -> anyhow::Result<Ended> {
         let begin_ns = self.watcher.now_ns();
-        let end_ns = length_ns.map(|ns| begin_ns + ns);
         let mut slot = Slot::default();
         loop {
-            let ended = self.wait(slot.length, end_ns, interrupt)?;
+            let ended = self.course.wait(self.watcher, slot.length)?;
             let began = Instant::now();
             let window = self.watcher.observe()?;
             slot.learn(began.elapsed());
@@ -229,45 +146,11 @@ impl Watch<'_> {
             self.trace.events.extend(more.events);
             self.trace.tasks.extend(more.tasks);
             self.trace.lost = more.lost;
-            self.cost.sample(self.watcher);
-            progress.elapsed(self.watcher.now_ns() - begin_ns);
+            let elapsed_ns = self.watcher.now_ns() - begin_ns;
+            self.cost.sample(self.watcher, Duration::from_nanos(elapsed_ns));
+            progress.elapsed(elapsed_ns);
             if let Some(ended) = ended {
                 return Ok(ended);
-            }
-        }
-    }
-
-    /// Lets one slot pass, or less if something ends the measurement.
-    fn wait(
-        &mut self,
-        slot: Duration,
-        end_ns: Option<u64>,
-        interrupt: Interrupt,
-    ) -> anyhow::Result<Option<Ended>> {
-        let slot_end_ns = self.watcher.now_ns() + slot.as_nanos() as u64;
-        loop {
-            let now_ns = self.watcher.now_ns();
-            let left_ns = slot_end_ns.min(end_ns.unwrap_or(u64::MAX)).saturating_sub(now_ns);
-            let piece = Duration::from_nanos(left_ns).min(Duration::from_millis(20));
-            match &self.running {
-                Some(running) if running.ended_within(piece) => return Ok(Some(Ended::Command)),
-                Some(_) => self.watcher.advance(0)?,
-                None => self.watcher.advance(piece.as_nanos() as u64)?,
-            }
-            if interrupt.came() {
-                // The terminal has sent it to the command too: let that end first, if it will.
-                let ended = self.running.as_ref().is_some_and(|r| r.ended_within(Duration::from_secs(1)));
-                return Ok(Some(if ended { Ended::Command } else { Ended::Interrupted }));
-            }
-            let now_ns = self.watcher.now_ns();
-            if end_ns.is_some_and(|end| now_ns >= end) {
-                return Ok(Some(Ended::TimeIsUp));
-            }
-            if self.running.is_none() && !self.watcher.subject_lives() {
-                return Ok(Some(Ended::SubjectGone));
-            }
-            if now_ns >= slot_end_ns {
-                return Ok(None);
             }
         }
     }
@@ -297,30 +180,45 @@ impl Slot {
 struct Cost {
     cpu_ns_before: u64,
     counting: Option<std::os::fd::OwnedFd>,
-    began: Instant,
-    before: Option<(u64, u64)>,
-    ns_per_switch: Option<u64>,
+    probe: Option<ProbeCost>,
+}
+
+/// What the probe has cost while that was counted.
+#[derive(Clone, Copy)]
+struct ProbeCost {
+    ns: u64,
+    switches: u64,
+    counted_for: Duration,
+}
+
+impl ProbeCost {
+    fn ns_per_switch(&self) -> Option<u64> {
+        self.ns.checked_div(self.switches)
+    }
+
+    /// Of the time of `cpus` CPUs.
+    fn ppm(&self, cpus: u64) -> Option<u64> {
+        let all_ns = self.counted_for.as_nanos() * u128::from(cpus);
+        (u128::from(self.ns) * 1_000_000).checked_div(all_ns).and_then(|ppm| ppm.try_into().ok())
+    }
+
+    fn switches_per_s(&self) -> Option<u64> {
+        let per_s = (u128::from(self.switches) * 1_000_000_000).checked_div(self.counted_for.as_nanos())?;
+        per_s.try_into().ok()
+    }
 }
 
 impl Cost {
     fn start() -> Cost {
-        Cost {
-            cpu_ns_before: process_cpu_ns(),
-            counting: corun_bpf::Probe::count_costs(),
-            began: Instant::now(),
-            before: None,
-            ns_per_switch: None,
-        }
+        Cost { cpu_ns_before: process_cpu_ns(), counting: corun_bpf::Probe::count_costs(), probe: None }
     }
 
-    fn sample(&mut self, watcher: &Watcher) {
+    /// Reads the count, `counted_for` after the watcher was armed.
+    fn sample(&mut self, watcher: &Watcher, counted_for: Duration) {
         let (Watcher::Ebpf(host), Some(_)) = (watcher, &self.counting) else { return };
         let (ns, switches) = (host.probe_cost().1, host.switches());
-        let (ns_before, switches_before) = *self.before.get_or_insert((0, 0));
-        if switches > switches_before {
-            self.ns_per_switch = Some((ns - ns_before) / (switches - switches_before));
-        }
-        if self.began.elapsed() > Duration::from_millis(500) {
+        self.probe = Some(ProbeCost { ns, switches, counted_for });
+        if counted_for > Duration::from_millis(500) {
             self.counting = None;
         }
     }
@@ -338,6 +236,7 @@ fn meta(
     ended: Ended,
     trace_lost: Option<u64>,
 ) -> ProfileMeta {
+    let cpus = watcher.machine().cpu_count() as u64;
     let mut notes = Vec::new();
     match ended {
         Ended::Interrupted => notes.push("interrupted: this is what was seen until then".to_owned()),
@@ -352,12 +251,14 @@ fn meta(
         },
         target,
         machine: describe(watcher.machine()),
-        cpus: watcher.machine().cpu_count() as u64,
+        cpus,
         date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string()),
         exit_status: status.map(|s| i32::from(launch::exit_code(s))),
         self_cost: SelfCost {
             cpu_ns: Some(process_cpu_ns() - cost.cpu_ns_before),
-            ns_per_switch: cost.ns_per_switch,
+            ns_per_switch: cost.probe.and_then(|c| c.ns_per_switch()),
+            probe_ppm: cost.probe.and_then(|c| c.ppm(cpus)),
+            switches_per_s: cost.probe.and_then(|c| c.switches_per_s()),
             layout: layout(),
         },
         trace_lost,
