@@ -2,25 +2,29 @@
 //!
 //! Method. Of a task's life, the time stolen by co-runners would not have been there. Nor would the part of its waiting
 //! for siblings that they caused by stealing from a sibling. Call the first `x` and the second `v`, as shares of its
-//! life: alone the task would have come as far in `1 - x - v` of the time. Tasks that are bound together (barriers, locks,
-//! pipelines) all have the same `x + v`, independent ones have their own; weighting each with its compute time is right
-//! for both: a task that computes nothing decides nothing, and the program's work is the sum over its tasks.
+//! life: alone the task would have come as far in `1 - x - v` of the time, and the program's slowdown is
 //!
 //! ```text
 //! slowdown = Σ compute_i / (1 - x_i - v_i)  /  Σ compute_i
 //! ```
 //!
-//! `v` cannot be read off a ledger, but it is bounded twice: by how long the task waited at all, and by how long a sibling
-//! was stolen from while it was not itself (every nanosecond taken from a sibling delays a waiting task by one at most).
-//! The smaller of the two is `v` when the tasks are tightly bound. Whether they are, the windows show: waiting that
-//! siblings' steal causes comes and goes with it, waiting of a program's own (a pool without requests, a contended lock)
-//! does not. That is the **coupling**, 0 to 1, a regression over windows; see [`coupling`].
+//! weighted with compute time because a task that computes nothing decides nothing. `v` cannot be read off a ledger, but
+//! it is bounded three times, and the least of the bounds is what the tasks of a program that waits only for itself have:
 //!
-//! Threads that queue behind a sibling would do so alone as well, unless co-runners held the other CPUs in the meantime.
-//! And however little is taken away, no program computes on more CPUs than there are.
+//! 1. It is no longer than the task waited at all, less the waiting that the program has of its own. That shows in
+//!    **quiet** windows, in which nothing was stolen ([`own_waiting`]); where there are none it is taken to be nothing.
+//! 2. It is no longer than a sibling was stolen from while the task was not: every nanosecond taken from a sibling delays
+//!    a waiting task by one at most.
+//! 3. Tasks that are bound together (barriers, locks, pipelines) all lose the same `x + v`. So a task loses no more than
+//!    the one for which the first two bounds leave least: in a pipeline, that of the critical stage, which never waits.
 //!
-//! Limits: memory contention is not seen (its parts say `None`); a wait for a device that a co-runner keeps busy counts as
-//! the program's own; within a window, steals of different tasks are taken to fall independently of each other.
+//! Threads that queue behind a sibling count as stolen from as far as co-runners held CPUs in the meantime. And however
+//! little is taken away, no program computes on more CPUs than there are.
+//!
+//! Limits: a program that waits much on its own (a lock that is always taken, a pool without requests) and is never
+//! left in peace looks more slowed than it is; the interval reaches down towards the other extreme, no induced waiting at
+//! all. Memory contention is not seen. A wait for a device that a co-runner keeps busy counts as the program's own.
+//! Within a window, steals of different tasks are taken to fall independently of each other.
 
 use crate::useful_work::{Spent, Window};
 
@@ -35,23 +39,29 @@ pub struct Alone {
     pub sync: f64,
     /// The slowdown of the slowest task that has a fair part of the work.
     pub slowest: f64,
-    /// Share of the tasks' lives spent waiting for siblings.
-    pub waiting: f64,
 }
 
 /// A task is one of the workers when it computes at least this share of what the busiest does.
 pub const WORKER: f64 = 0.25;
 
-/// The slowdown of a window, given how tightly the tasks are bound. `None`: the subject computed nothing in it.
-pub fn from_ledger(window: &Window, coupling: f64) -> Option<Alone> {
+/// The slowdown of a window; `own_waiting` is how long the program waits for its own reasons per time computing, 0 when
+/// that is not known, infinite when all its waiting is its own. `None`: the subject computed nothing.
+pub fn from_ledger(window: &Window, own_waiting: f64) -> Option<Alone> {
     let total = window.total();
     if total.compute_ns <= 0.0 {
         return None;
     }
     let most = window.all().map(|s| s.compute_ns).fold(0.0, f64::max);
+    let lost = |s: &Spent| {
+        let waiting_ns = (s.waiting_ns() - own_waiting * s.compute_ns).max(0.0);
+        (s.stolen_ns + waiting_ns.min(s.beside_stolen_ns)) / s.life_ns
+    };
+    let workers = || window.all().filter(|s| s.compute_ns > 0.0 && s.compute_ns >= WORKER * most);
+    let common = workers().map(lost).fold(f64::INFINITY, f64::min);
     let (mut slowdown, mut steal, mut sync, mut slowest) = (0.0, 0.0, 0.0, 1.0f64);
     for s in window.all().filter(|s| s.compute_ns > 0.0) {
-        let (x, v) = (s.stolen_ns / s.life_ns, coupling * induced_ns(s) / s.life_ns);
+        let x = s.stolen_ns / s.life_ns;
+        let v = common.clamp(x, lost(s).max(x)) - x;
         let (weight, left) = (s.compute_ns / total.compute_ns, (1.0 - x - v).max(s.compute_ns / s.life_ns));
         slowdown += weight / left;
         steal += weight * x / left;
@@ -60,7 +70,6 @@ pub fn from_ledger(window: &Window, coupling: f64) -> Option<Alone> {
             slowest = slowest.max(1.0 / left);
         }
     }
-    // However little is taken away, a program does not compute on more CPUs than the machine has.
     let useful_cpus = total.compute_ns / window.wall_ns;
     let at_most = (window.cpus as f64 / useful_cpus).max(1.0);
     if window.cpus > 0 && slowdown > at_most {
@@ -68,11 +77,26 @@ pub fn from_ledger(window: &Window, coupling: f64) -> Option<Alone> {
         (slowdown, steal, sync) = (at_most, steal * scale, sync * scale);
         slowest = slowest.min(at_most);
     }
-    let waiting = total.waiting_ns() / total.life_ns;
-    Some(Alone { slowdown, steal, sync, slowest, waiting })
+    Some(Alone { slowdown, steal, sync, slowest })
 }
 
-/// The most that a task can have waited for siblings because of co-runners.
-fn induced_ns(s: &Spent) -> f64 {
-    s.waiting_ns().min(s.beside_stolen_ns)
+/// Of a task's time, what may be stolen in a quiet window.
+const QUIET: f64 = 0.01;
+/// Share of windows that must be quiet before they say anything of the rest.
+const ENOUGH: f64 = 0.1;
+
+/// How long the program waits of its own per time computing: from windows in which, as in those before them, nothing was
+/// stolen. 0 when there are too few of them to tell.
+pub fn own_waiting(windows: &[Window]) -> f64 {
+    let quiet: Vec<bool> = windows
+        .iter()
+        .map(|w| w.all().all(|s| s.stolen_ns <= QUIET * w.wall_ns) && w.total().compute_ns > 0.0)
+        .collect();
+    let settled = quiet.windows(2).zip(&windows[1.min(windows.len())..]).filter(|(q, _)| q[0] && q[1]);
+    let found: Vec<&Window> = settled.map(|(_, w)| w).collect();
+    if (found.len() as f64) < ENOUGH * windows.len() as f64 || found.is_empty() {
+        return 0.0;
+    }
+    let all = Window::sum(found).total();
+    all.waiting_ns() / all.compute_ns
 }

@@ -11,7 +11,6 @@
 
 pub mod alone;
 pub mod baselines;
-pub mod coupling;
 pub mod dedicated;
 pub mod estimate;
 pub mod interval;
@@ -21,5 +20,6 @@ pub mod useful_work;
 pub mod verdict;
 
 pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
-pub use predictor::{Options, PhaseChange, Predictor};
+pub use phases::PhaseChange;
+pub use predictor::{Options, Predictor};
 pub use verdict::{Judge, Ruling, Verdict, MAX_DISTURBANCE};

@@ -1,17 +1,17 @@
 //! The predictor: windows in, an estimate out, or why there is none yet.
 //!
 //! It keeps what it needs of each window, at most [`SLOTS`] of them: when there are more, neighbours are merged two by
-//! two. After a change of phase it forgets what came before and, where dedicated windows are in use, asks for a new one.
+//! two. After a change of phase, where dedicated windows are in use, it asks for a new one; when that comes, it forgets what
+//! was before the change. Until then, and without dedicated windows, all windows count: a ledger needs no reference.
 
 use crate::alone::{self, Alone};
 use crate::baselines::baselines;
-use crate::coupling::Coupling;
 use crate::dedicated;
 use crate::estimate::{
     Assignment, CannotTell, Culprit, Estimate, Label, Method, Parts, Unavailable, WindowSummary,
 };
 use crate::interval::{batches, interval, jackknife, FEWEST};
-use crate::phases::Phases;
+use crate::phases::{PhaseChange, Phases};
 use crate::useful_work::{switch_cost_ns, Window};
 use corun_model::{Observation, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,15 +45,6 @@ impl Default for Options {
     }
 }
 
-/// Something the predictor found out at a window, for whoever feeds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PhaseChange {
-    /// When the new behaviour had shown itself, on the host's clock.
-    pub at_ns: u64,
-    /// What changed, with its numbers, in one clause.
-    pub because: String,
-}
-
 /// Predicts the slowdown of one subject.
 #[derive(Clone, Debug)]
 pub struct Predictor {
@@ -65,6 +56,8 @@ pub struct Predictor {
     unavailable: BTreeSet<Unavailable>,
     phases: Phases,
     changes: usize,
+    /// The phase has changed since the last dedicated window; how many shared windows there were before that.
+    outdated: Option<usize>,
     /// Dedicated windows were seen at some time, so they may be asked for.
     uses_dedicated: bool,
 }
@@ -93,6 +86,11 @@ impl Series {
         self.in_last = 1;
     }
 
+    /// Forgets the first so many windows, but keeps the last.
+    fn forget(&mut self, n: usize) {
+        self.windows.drain(..n.min(self.windows.len().saturating_sub(1)));
+    }
+
     fn wall_ns(&self) -> f64 {
         self.windows.iter().map(|w| w.wall_ns).sum()
     }
@@ -110,6 +108,7 @@ impl Predictor {
             unavailable: BTreeSet::new(),
             phases: Phases::default(),
             changes: 0,
+            outdated: None,
             uses_dedicated: false,
         }
     }
@@ -128,14 +127,17 @@ impl Predictor {
         }
         if label == Label::Dedicated {
             self.uses_dedicated = true;
+            if let Some(before) = self.outdated.take() {
+                self.dedicated = Series::default();
+                self.shared.forget(before);
+            }
             self.dedicated.push(window);
             return None;
         }
         let change = self.phases.push(&window);
         if change.is_some() {
             self.changes += 1;
-            self.dedicated = Series::default();
-            self.shared = Series::default();
+            self.outdated = Some(self.shared.windows.len());
         }
         self.shared.push(window);
         change
@@ -143,10 +145,10 @@ impl Predictor {
 
     /// Why a dedicated window should be taken now; `None`: none is needed, or none has ever been taken.
     pub fn wants_dedicated(&self) -> Option<&'static str> {
-        match (self.uses_dedicated, self.dedicated.windows.len()) {
-            (false, _) => None,
-            (true, 0) => Some("the program's behaviour changed"),
-            (true, n) if n < FEWEST => Some("there are too few dedicated windows for an interval"),
+        match (self.uses_dedicated, self.outdated, self.dedicated.windows.len()) {
+            (false, ..) => None,
+            (true, Some(_), _) => Some("the program's behaviour changed"),
+            (true, None, n) if n < FEWEST => Some("there are too few dedicated windows for an interval"),
             _ => None,
         }
     }
@@ -218,17 +220,17 @@ impl Predictor {
     }
 
     fn by_ledger(&self, shared: &Window) -> Result<Estimate, CannotTell> {
-        let coupling = Coupling::unknown().value;
-        let found = alone::from_ledger(shared, coupling)
+        let own = alone::own_waiting(&self.shared.windows);
+        let found = alone::from_ledger(shared, own)
             .ok_or(CannotTell { why: "the program has not run yet; it only waited".into() })?;
         let is_static = self.options.assignment == Assignment::Static && self.apart(shared);
         let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
         let slowdown = value(found);
-        let of = |w: &Window| alone::from_ledger(w, coupling).map(value);
+        let of = |w: &Window| alone::from_ledger(w, own).map(value);
         let spread = jackknife(&batches(self.shared.windows.iter()), of)
             .ok_or(CannotTell { why: "there are too few windows for an interval".into() })?;
         // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
-        let unbound = alone::from_ledger(shared, 0.0).map_or(slowdown, value);
+        let unbound = alone::from_ledger(shared, f64::INFINITY).map_or(slowdown, value);
         let method_error = LEDGER_ERROR.hypot(BOUND_SHARE * (slowdown / unbound).ln());
         let interval = interval(slowdown, &[spread], method_error, self.options.confidence);
         let scale = if found.slowdown > 1.0 { (slowdown - 1.0) / (found.slowdown - 1.0) } else { 1.0 };
