@@ -4,6 +4,7 @@
 //! Observation ──▶ ProfileReport ──┬▶ json      the contract of `--json`, read back and checked
 //!  (+ ProfileMeta, timeline)      ├▶ terminal  one screen, the answer first
 //!                                 └▶ html      one self-contained file
+//! Estimate ──────────────────────▶ predict   one line, JSON, a page
 //! Trace (+ timeline) ─────────────▶ perfetto   a timeline for ui.perfetto.dev
 //! ```
 //!
@@ -16,11 +17,13 @@ pub mod html;
 pub mod json;
 pub mod output;
 pub mod perfetto;
+pub mod predict;
 pub mod profile;
 pub mod progress;
 pub mod sim;
 pub mod table;
 pub mod terminal;
+pub mod verify;
 mod words;
 
 pub use profile::{describe, Host, ProfileMeta, ProfileReport, SelfCost, Source, Subject};

@@ -25,6 +25,11 @@ impl Progress {
         Progress::new(label, "{prefix} {bar:30} {pos} of {len}, {eta} left {msg}", Some(total), quiet)
     }
 
+    /// One line that is written anew whenever there is something new to say.
+    pub fn line(quiet: bool) -> Progress {
+        Progress::new("", "{wide_msg}", None, quiet)
+    }
+
     fn new(label: &str, template: &str, total: Option<u64>, quiet: bool) -> Progress {
         let target = if quiet || !std::io::stderr().is_terminal() {
             ProgressDrawTarget::hidden()

@@ -7,6 +7,7 @@ use crate::profile::schema::{ProfileReport, Unavailable};
 use crate::table::Table;
 use corun_model::duration::human_ns;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Name and version of the schema, the first field of every report.
 pub const SCHEMA: &str = "corun.sim/1";
@@ -26,6 +27,8 @@ pub struct SimReport {
     pub cpus: u64,
     /// The scheduler under it.
     pub scheduler: String,
+    /// The policy above it, in all runs but those alone and of the baseline; `None`: nobody controlled anything.
+    pub policy: Option<SimPolicy>,
     /// The scheduler that `relative_speedup` compares with.
     pub baseline: Option<String>,
     /// Seeds, one run each.
@@ -54,6 +57,38 @@ pub struct SimReport {
     pub profile: ProfileReport,
     /// What is not known, and why.
     pub unavailable: Vec<Unavailable>,
+}
+
+/// The policy of a scenario and what it did, over all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SimPolicy {
+    /// Its name.
+    pub name: String,
+    /// The options that were given, as text.
+    pub options: BTreeMap<String, String>,
+    /// How often it decided, in nanoseconds.
+    pub epoch_ns: u64,
+    /// Epochs.
+    pub epochs: u64,
+    /// Decisions.
+    pub decisions: u64,
+    /// Decisions that were not carried out, by reason.
+    pub not_done: BTreeMap<String, u64>,
+    /// The first decisions of the first seed's run.
+    pub first: Vec<SimDecision>,
+}
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SimDecision {
+    /// When, on the modelled machine's clock in nanoseconds.
+    pub t_ns: u64,
+    /// The knob.
+    pub knob: String,
+    /// What was done with it.
+    pub action: String,
+    /// Why.
+    pub because: String,
 }
 
 /// One tenant of a scenario.
@@ -123,10 +158,11 @@ pub fn text(report: &SimReport) -> String {
     }
     let seeds = report.seeds.len();
     let mut out = format!(
-        "corun sim: {} on {}, {}, {} seed{}\n\n{}\n",
+        "corun sim: {} on {}, {}{}, {} seed{}\n\n{}\n",
         report.scenario,
         report.machine,
         report.scheduler,
+        report.policy.as_ref().map_or(String::new(), |p| format!(" under {}", p.name)),
         seeds,
         if seeds == 1 { "" } else { "s" },
         table.text()
@@ -149,6 +185,15 @@ pub fn text(report: &SimReport) -> String {
         line("energy", format!("{} J", figure(e)));
     }
     line("length", time(Some(report.length_ns)));
+    if let Some(p) = &report.policy {
+        line(
+            "policy",
+            format!("{} decisions in {} epochs of {}", p.decisions, p.epochs, human_ns(p.epoch_ns)),
+        );
+        for (why, count) in &p.not_done {
+            line("", format!("{count} not carried out: {why}"));
+        }
+    }
     for u in &report.unavailable {
         out.push_str(&format!("! {}: {}\n", u.what, u.why));
     }

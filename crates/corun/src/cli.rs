@@ -1,6 +1,7 @@
 //! The command line: one sub-command per verb, exit codes, and how errors are said.
 //!
-//! Exit codes: 0 fine, 1 corun failed, 2 usage or bad input; `profile -- CMD` exits with CMD's own status.
+//! Exit codes: 0 fine, 1 corun failed, 2 usage or bad input; `profile -- CMD` and `predict -- CMD` exit
+//! with CMD's own status, `verify -- CMD` with 3 when the run was disturbed.
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ pub struct Cli {
 enum Verb {
     Doctor(cmd::doctor::Args),
     Profile(cmd::profile::Args),
+    Predict(cmd::predict::Args),
+    Verify(cmd::verify::Args),
     Load(cmd::load::Args),
     Sim(cmd::sim::Args),
     Validate(cmd::validate::Args),
@@ -36,6 +39,8 @@ pub fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Doctor(args) => cmd::doctor::run(args),
         Verb::Profile(args) => cmd::profile::run(args),
+        Verb::Predict(args) => cmd::predict::run(args),
+        Verb::Verify(args) => cmd::verify::run(args),
         Verb::Load(args) => cmd::load::run(args),
         Verb::Sim(args) => cmd::sim::run(args),
         Verb::Validate(args) => cmd::validate::run(args),

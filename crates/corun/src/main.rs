@@ -3,6 +3,7 @@
 mod cli;
 mod cmd;
 mod course;
+mod insight;
 mod target;
 
 use std::process::ExitCode;

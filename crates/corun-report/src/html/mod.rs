@@ -6,9 +6,10 @@
 
 mod breakdown;
 mod distribution;
-mod markup;
+pub(crate) mod markup;
 mod matrix;
 mod measured;
+pub(crate) mod scale;
 mod tenants;
 mod timeline;
 

@@ -1,6 +1,7 @@
 //! The window over time: what the subject did, and who held the CPUs.
 
 use super::markup::{class, escape, key, Drawing};
+use super::scale::ticks;
 use super::tenants::{Tenants, REST};
 use crate::category::{parts, Category};
 use crate::profile::schema::{ProfileReport, Slot};
@@ -154,25 +155,4 @@ fn outline(
     let mut points = steps(top);
     points.extend(steps(base).into_iter().rev());
     points
-}
-
-/// Round numbers from 0 to `highest`, four to eight of them.
-fn ticks(highest: f64) -> Vec<f64> {
-    let rough = highest / 5.0;
-    let power = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|s| s * power).find(|s| *s >= rough).unwrap_or(rough);
-    let digits = 10f64.powf((-step.log10().floor()).max(0.0));
-    (0..=(highest / step + 1e-9) as usize).map(|i| (i as f64 * step * digits).round() / digits).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ticks;
-
-    #[test]
-    fn ticks_are_round_and_start_at_zero() {
-        assert_eq!(ticks(10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        assert_eq!(ticks(2.0), [0.0, 0.5, 1.0, 1.5, 2.0]);
-        assert_eq!(ticks(0.5), [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]);
-    }
 }

@@ -3,6 +3,8 @@
 pub mod doctor;
 pub mod generate;
 pub mod load;
+pub mod predict;
 pub mod profile;
 pub mod sim;
 pub mod validate;
+pub mod verify;

@@ -1,0 +1,134 @@
+//! A prediction in one line, and in a few.
+
+use super::PredictReport;
+use crate::words::{name, wrap};
+use corun_model::duration::human_ns;
+use corun_predict::estimate::Method;
+use std::fmt::Write;
+
+/// Below this, a part of the slowdown is not worth a word.
+const SMALL: f64 = 0.005;
+/// A culprit with less is not worth a line.
+const LEAST: f64 = 0.001;
+/// A culprit with at least this share is the main one.
+const MAIN: f64 = 0.5;
+
+/// The whole answer in one line, without a newline: `1.93× slower than alone (1.86-2.01): steal 0.61, …`.
+pub fn line(report: &PredictReport) -> String {
+    let (Some(slowdown), Some([low, high])) = (report.slowdown, report.interval) else {
+        return format!("cannot tell yet: {}", report.cannot_tell.as_deref().unwrap_or("nothing was seen"));
+    };
+    let mut out = if high < 1.0 + SMALL {
+        format!("as fast as alone ({low:.2}-{high:.2})")
+    } else {
+        format!("{slowdown:.2}× slower than alone ({low:.2}-{high:.2})")
+    };
+    let parts = report.parts.unwrap_or_default();
+    let named = [
+        ("steal", Some(parts.steal)),
+        ("waiting for siblings", Some(parts.sync)),
+        ("memory", parts.memory),
+        ("other", Some(parts.other)),
+    ];
+    let said: Vec<String> = named
+        .into_iter()
+        .filter_map(|(what, part)| Some((what, part.filter(|p| p.abs() >= SMALL)?)))
+        .map(|(what, part)| format!("{what} {part:.2}"))
+        .collect();
+    if !said.is_empty() {
+        let _ = write!(out, ": {}", said.join(", "));
+    }
+    if let Some(c) = report.culprits.first() {
+        let who = c
+            .tenant
+            .as_deref()
+            .map_or("nobody who could be named".to_owned(), |t| format!("`{}`", name(t, 32)));
+        let _ = write!(out, "; {} {who}", if c.share >= MAIN { "mainly from" } else { "most from" });
+    }
+    out
+}
+
+/// The last estimate for a terminal: the line, who took the time, what simpler predictors say, what is not known.
+pub fn summary(report: &PredictReport) -> String {
+    let mut out = format!(
+        "corun predict: {}, {} on {}\n\n",
+        name(&report.target, 60),
+        human_ns(report.elapsed_ns),
+        report.machine
+    );
+    for l in wrap(&line(report), 100) {
+        let _ = writeln!(out, "{l}");
+    }
+    out.push('\n');
+    let mut row = |what: &str, value: String| {
+        let _ = writeln!(out, "  {what:<22}{value}");
+    };
+    if let Some(method) = report.method {
+        row(
+            "method",
+            match method {
+                Method::Dedicated => "dedicated windows against shared ones".into(),
+                Method::Ledger => "its ledger alone; `--dedicated` would narrow the interval".into(),
+            },
+        );
+    }
+    if let Some(slowest) = report.slowest_task {
+        row("its slowest task", format!("{slowest:.2}×, which counts if work was dealt out at the start"));
+    }
+    for c in report.culprits.iter().take(5).filter(|c| c.share >= LEAST) {
+        let who = c.tenant.as_deref().map_or("not known".to_owned(), |t| name(t, 40));
+        row("taken by", format!("{:>5.1} %  {who} ({})", c.share * 100.0, human_ns(c.steal_ns)));
+    }
+    let b = &report.baselines;
+    let simpler =
+        [("CPU share", b.cpu_share), ("run queue", b.runq_latency), ("CPI", b.cpi), ("MPKI", b.mpki)];
+    let said: Vec<String> =
+        simpler.iter().filter_map(|(what, x)| Some(format!("{what} {:.2}×", (*x)?))).collect();
+    if !said.is_empty() {
+        row("simpler predictors", said.join(", "));
+    }
+    for u in &report.unavailable {
+        for (i, l) in wrap(&format!("{}: {}", u.what, u.why), 96).into_iter().enumerate() {
+            let _ = writeln!(out, "{} {l}", if i == 0 { "!" } else { " " });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example::{estimate, report};
+    use super::*;
+    use corun_predict::estimate::CannotTell;
+
+    #[test]
+    fn the_line_says_how_much_why_and_from_whom() {
+        assert_eq!(
+            line(&report(Ok(estimate()))),
+            "1.93× slower than alone (1.86-2.01): steal 0.61, waiting for siblings 0.27, memory 0.05; \
+             mainly from `ffmpeg`"
+        );
+    }
+
+    #[test]
+    fn an_undisturbed_program_is_as_fast_as_alone() {
+        let mut e = estimate();
+        (e.slowdown, e.interval) = (1.0, [1.0, 1.002]);
+        e.parts = Default::default();
+        e.culprits.clear();
+        assert_eq!(line(&report(Ok(e))), "as fast as alone (1.00-1.00)");
+    }
+
+    #[test]
+    fn when_nothing_can_be_told_the_line_says_why() {
+        let r = report(Err(CannotTell { why: "it sleeps".into() }));
+        assert_eq!(line(&r), "cannot tell yet: it sleeps");
+    }
+
+    #[test]
+    fn a_tenants_name_cannot_steer_the_terminal() {
+        let mut e = estimate();
+        e.culprits[0].tenant = Some("a\x1b[2J".into());
+        assert!(!summary(&report(Ok(e))).contains('\x1b'));
+    }
+}

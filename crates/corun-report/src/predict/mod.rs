@@ -1,0 +1,196 @@
+//! What `corun predict` says: the wire schema `corun.predict/1`, one line for a terminal, and a page.
+//!
+//! Names are a contract, as in [`crate::profile::schema`]: fields may be added, `None` is written as `null` and means
+//! *unknown*, and [`PredictReport::unavailable`] or [`PredictReport::cannot_tell`] says why.
+
+mod line;
+mod page;
+
+use corun_predict::estimate::{
+    Baselines, CannotTell, Culprit, Estimate, Method, Parts, Unavailable, WindowSummary,
+};
+use serde::Serialize;
+
+pub use line::{line, summary};
+pub use page::render;
+
+/// Name and version of the schema, the first field of every report.
+pub const SCHEMA: &str = "corun.predict/1";
+
+/// Where a prediction was made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PredictMeta {
+    /// What the user named.
+    pub target: String,
+    /// The machine in one line.
+    pub machine: String,
+    /// When it began, for people; `None` on a modelled machine.
+    pub date: Option<String>,
+    /// How the ledger was seen: `ebpf`, `schedstat` or `sim`.
+    pub source: String,
+    /// How spinning was told from computing: `samples`, `counters`; `None`: not told.
+    pub spin: Option<String>,
+}
+
+/// An estimate, or why there is none yet.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PredictReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of corun that wrote this.
+    pub corun: &'static str,
+    /// What the user named.
+    pub target: String,
+    /// The machine in one line.
+    pub machine: String,
+    /// When it began, for people.
+    pub date: Option<String>,
+    /// How the ledger was seen.
+    pub source: String,
+    /// How spinning was told from computing.
+    pub spin: Option<String>,
+    /// What telling it cost, as a share of one CPU.
+    pub spin_cost: Option<f64>,
+    /// Time since the beginning, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Time beside the co-runners by time alone; 1 is undisturbed.
+    pub slowdown: Option<f64>,
+    /// Low and high end of the interval.
+    pub interval: Option<[f64; 2]>,
+    /// How often the interval should hold what the whole run shows, 0..1.
+    pub confidence: Option<f64>,
+    /// Where the slowdown comes from; they sum to `slowdown - 1`.
+    pub parts: Option<Parts>,
+    /// Who took the time, most first.
+    pub culprits: Vec<Culprit>,
+    /// What simpler predictors say of the same windows.
+    pub baselines: Baselines,
+    /// The windows it rests on.
+    pub windows: Vec<WindowSummary>,
+    /// What could not be known, with the reason.
+    pub unavailable: Vec<Unavailable>,
+    /// `dedicated` or `ledger`.
+    pub method: Option<Method>,
+    /// Slowdown of the slowest task, where tasks fare differently.
+    pub slowest_task: Option<f64>,
+    /// Why there is no estimate yet.
+    pub cannot_tell: Option<String>,
+}
+
+impl PredictReport {
+    /// A report at `elapsed_ns` after the beginning.
+    pub fn new(
+        meta: &PredictMeta,
+        elapsed_ns: u64,
+        estimate: &Result<Estimate, CannotTell>,
+        unavailable: &[Unavailable],
+    ) -> PredictReport {
+        let known = estimate.as_ref().ok();
+        let mut missing: Vec<Unavailable> = known.map_or(Vec::new(), |e| e.unavailable.clone());
+        missing.extend(unavailable.iter().filter(|u| !missing.contains(u)).cloned().collect::<Vec<_>>());
+        PredictReport {
+            schema: SCHEMA,
+            corun: env!("CARGO_PKG_VERSION"),
+            target: meta.target.clone(),
+            machine: meta.machine.clone(),
+            date: meta.date.clone(),
+            source: meta.source.clone(),
+            spin: meta.spin.clone(),
+            spin_cost: None,
+            elapsed_ns,
+            slowdown: known.map(|e| e.slowdown),
+            interval: known.map(|e| e.interval),
+            confidence: known.map(|e| e.confidence),
+            parts: known.map(|e| e.parts),
+            culprits: known.map_or(Vec::new(), |e| e.culprits.clone()),
+            baselines: known.map(|e| e.baselines).unwrap_or_default(),
+            windows: known.map_or(Vec::new(), |e| e.windows.clone()),
+            unavailable: missing,
+            method: known.map(|e| e.method),
+            slowest_task: known.and_then(|e| e.slowest_task),
+            cannot_tell: estimate.as_ref().err().map(|e| e.why.clone()),
+        }
+    }
+
+    /// Indented JSON with a newline at the end.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("every field is plain data") + "\n"
+    }
+
+    /// JSON on one line, with a newline at the end.
+    pub fn json_line(&self) -> String {
+        serde_json::to_string(self).expect("every field is plain data") + "\n"
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod example {
+    use super::*;
+    use corun_predict::estimate::Label;
+
+    /// A program that a video encoder slows down to half its speed.
+    pub fn estimate() -> Estimate {
+        Estimate {
+            slowdown: 1.93,
+            interval: [1.86, 2.01],
+            confidence: 0.95,
+            parts: Parts { steal: 0.61, sync: 0.27, memory: Some(0.05), other: 0.0 },
+            culprits: vec![Culprit {
+                tenant: Some("ffmpeg".into()),
+                kind: "command".into(),
+                steal_ns: 900_000_000,
+                share: 0.9,
+            }],
+            baselines: Baselines { cpu_share: Some(1.6), ..Baselines::default() },
+            windows: vec![WindowSummary {
+                start_ns: 0,
+                end_ns: 1_000_000_000,
+                label: Label::Shared,
+                useful_cpus: 1.1,
+                slowdown: Some(1.93),
+            }],
+            unavailable: vec![Unavailable { what: "counters".into(), why: "not asked for".into() }],
+            method: Method::Ledger,
+            slowest_task: None,
+            phases: 0,
+        }
+    }
+
+    pub fn report(estimate: Result<Estimate, CannotTell>) -> PredictReport {
+        let meta = PredictMeta {
+            target: "./solver <in>".into(),
+            machine: "2 CPUs".into(),
+            date: None,
+            source: "ebpf".into(),
+            spin: Some("samples".into()),
+        };
+        PredictReport::new(&meta, 1_000_000_000, &estimate, &[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_has_the_fields_of_the_contract() {
+        let value: serde_json::Value =
+            serde_json::from_str(&example::report(Ok(example::estimate())).json()).unwrap();
+        assert_eq!(value["schema"], "corun.predict/1");
+        assert_eq!(value["interval"], serde_json::json!([1.86, 2.01]));
+        assert_eq!(value["parts"]["memory"], 0.05);
+        assert_eq!(value["baselines"]["cpi"], serde_json::Value::Null);
+        for key in ["slowdown", "confidence", "culprits", "windows", "unavailable"] {
+            assert!(value.get(key).is_some_and(|v| !v.is_null()), "{key}");
+        }
+    }
+
+    #[test]
+    fn no_estimate_yet_is_null_with_the_reason_and_not_a_number() {
+        let report = example::report(Err(CannotTell { why: "it has not run for a second".into() }));
+        let value: serde_json::Value = serde_json::from_str(&report.json_line()).unwrap();
+        assert_eq!(value["slowdown"], serde_json::Value::Null);
+        assert_eq!(value["cannot_tell"], "it has not run for a second");
+        assert_eq!(report.json_line().lines().count(), 1);
+    }
+}

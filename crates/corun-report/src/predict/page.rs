@@ -1,0 +1,179 @@
+//! A prediction as one self-contained page: the slowdown over time with its interval, its parts, and who it came from.
+
+use super::{line, PredictReport};
+use crate::html::markup::{escape, script_json, sentence, Drawing};
+use crate::html::scale::ticks;
+use corun_model::duration::human_ns;
+use std::fmt::Write;
+
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 220.0;
+const LEFT: f64 = 44.0;
+const BELOW: f64 = 24.0;
+
+/// The page of a prediction: its reports in the order in which they were made.
+pub fn render(history: &[PredictReport]) -> String {
+    let Some(last) = history.last() else { return String::new() };
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>corun: {title}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n{head}{time}{parts}{culprits}\
+         {how}</main>\n<script type=\"application/json\" id=\"corun-predict\">{json}</script>\n</body>\n</html>\n",
+        title = escape(&last.target),
+        css = include_str!("../html/page.css"),
+        head = head(last),
+        time = section(
+            "Slowdown over time",
+            "Every estimate as it was made, with its interval; 1 is as fast as alone.",
+            &over_time(history)
+        ),
+        parts = parts(last),
+        culprits = culprits(last),
+        how = how(last),
+        json = script_json(&last.json_line()),
+    )
+}
+
+fn section(title: &str, lead: &str, content: &str) -> String {
+    format!("<section>\n<h2>{title}</h2>\n<p class=\"lead\">{lead}</p>\n{content}</section>\n")
+}
+
+fn head(last: &PredictReport) -> String {
+    let date = last.date.as_ref().map_or_else(String::new, |d| format!(", {}", escape(d)));
+    format!(
+        "<header>\n<p class=\"brand\"><b>corun predict</b>, {}{date}</p>\n<p class=\"target\">{}</p>\n<h1>{}</h1>\n</header>\n",
+        escape(&last.machine),
+        escape(&last.target),
+        sentence(&line(last))
+    )
+}
+
+/// The estimates as a line in a band.
+fn over_time(history: &[PredictReport]) -> String {
+    let known: Vec<(f64, f64, [f64; 2])> =
+        history.iter().filter_map(|r| Some((r.elapsed_ns as f64 / 1e9, r.slowdown?, r.interval?))).collect();
+    let Some(&(end_s, ..)) = known.last() else {
+        return "<p class=\"lead\">There was no estimate.</p>\n".to_owned();
+    };
+    // A first, wide interval must not flatten all that comes after it.
+    let highest = known.iter().map(|k| k.1).fold(1.0, f64::max) * 1.5;
+    let x = |s: f64| LEFT + (WIDTH - LEFT) * s / end_s.max(1e-9);
+    let y = |v: f64| HEIGHT - (HEIGHT - 8.0) * (v / highest).clamp(0.0, 1.0);
+    let mut d = Drawing::default();
+    for tick in ticks(highest) {
+        d.line("grid", (LEFT, y(tick)), (WIDTH, y(tick)));
+        d.text("", "end", (LEFT - 8.0, y(tick) + 4.5), &format!("{tick}"));
+    }
+    let mut band: Vec<(f64, f64)> = known.iter().map(|(s, _, [low, _])| (x(*s), y(*low))).collect();
+    band.extend(known.iter().rev().map(|(s, _, [_, high])| (x(*s), y(*high))));
+    d.shape("block", &band);
+    for pair in known.windows(2) {
+        d.line("estimate", (x(pair[0].0), y(pair[0].1)), (x(pair[1].0), y(pair[1].1)));
+    }
+    d.line("axis", (LEFT, y(1.0)), (WIDTH, y(1.0)));
+    for tick in ticks(end_s) {
+        let anchor = if x(tick) > WIDTH - 20.0 { "end" } else { "middle" };
+        d.text("", anchor, (x(tick), HEIGHT + 19.0), &format!("{tick} s"));
+    }
+    let step = (WIDTH - LEFT) / known.len() as f64;
+    for (s, v, [low, high]) in &known {
+        let title = format!("{s:.1} s: {v:.2}× ({low:.2}-{high:.2})");
+        d.rect("hover", (x(*s) - step, 8.0), (step, HEIGHT - 8.0), &title);
+    }
+    d.finish(WIDTH, HEIGHT + BELOW, "The slowdown over time with its interval")
+}
+
+fn parts(last: &PredictReport) -> String {
+    let (Some(parts), Some(slowdown)) = (last.parts, last.slowdown) else { return String::new() };
+    let row = |what: &str, value: Option<f64>, means: &str| {
+        let value = value.map_or("not known".to_owned(), |v| format!("{v:+.2}"));
+        format!("<tr><td>{what}</td><td class=\"n\">{value}</td><td><small>{means}</small></td></tr>\n")
+    };
+    let rows = [
+        row("steal", Some(parts.steal), "waiting for CPUs that others held"),
+        row("waiting for siblings", Some(parts.sync), "spinning or blocked because a sibling was late"),
+        row("memory", parts.memory, "stalls beyond the core"),
+        row("other", Some(parts.other), "devices, another number of tasks"),
+    ];
+    let lead = format!("They sum to {:+.2}, the slowdown less 1.", slowdown - 1.0);
+    section("Its parts", &lead, &format!("<table class=\"counts\">\n{}</table>\n", rows.concat()))
+}
+
+fn culprits(last: &PredictReport) -> String {
+    if last.culprits.is_empty() {
+        return String::new();
+    }
+    let mut rows = String::new();
+    for c in &last.culprits {
+        let who = c.tenant.as_deref().unwrap_or("not known");
+        let _ = writeln!(
+            rows,
+            "<tr><td class=\"name\">{}</td><td><small>{}</small></td><td class=\"n\">{:.1}\u{a0}%</td>\
+             <td class=\"n\">{}</td></tr>",
+            escape(who),
+            escape(&c.kind),
+            c.share * 100.0,
+            human_ns(c.steal_ns)
+        );
+    }
+    section(
+        "Who took the time",
+        "Summed over its tasks.",
+        &format!("<table class=\"counts\">\n{rows}</table>\n"),
+    )
+}
+
+fn how(last: &PredictReport) -> String {
+    let b = &last.baselines;
+    let simpler =
+        [("CPU share", b.cpu_share), ("run-queue latency", b.runq_latency), ("CPI", b.cpi), ("MPKI", b.mpki)];
+    let mut rows = String::new();
+    for (what, x) in simpler {
+        let value = x.map_or("cannot say".to_owned(), |x| format!("{x:.2}×"));
+        let _ = writeln!(rows, "<tr><td>{what}</td><td class=\"n\">{value}</td></tr>");
+    }
+    let missing: String = last
+        .unavailable
+        .iter()
+        .map(|u| format!("<p class=\"caution\">{}: {}</p>\n", escape(&u.what), sentence(&u.why)))
+        .collect();
+    let seen = format!(
+        "The ledger was seen by {}; spinning was {}.",
+        escape(&last.source),
+        last.spin.as_deref().map_or("not told from computing".into(), |s| format!("told by {}", escape(s)))
+    );
+    section(
+        "What simpler predictors say, and what is not known",
+        &seen,
+        &format!(
+            "<table class=\"counts\">\n{rows}</table>\n{missing}<footer>corun {}, schema {}. Nothing on this page was \
+             loaded from anywhere.</footer>\n",
+            escape(last.corun),
+            escape(last.schema)
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example::{estimate, report};
+    use super::*;
+    use corun_predict::estimate::CannotTell;
+
+    #[test]
+    fn the_page_has_the_answer_the_curve_and_the_last_estimate_and_escapes_names() {
+        let history = [report(Ok(estimate())), report(Ok(estimate()))];
+        let page = render(&history);
+        assert!(page.contains("1.93× slower than alone"));
+        assert!(page.contains("<svg") && page.contains("class=\"estimate\""));
+        assert!(page.contains("./solver &lt;in&gt;") && !page.contains("./solver <in>"));
+        assert!(page.contains("corun.predict/1"));
+    }
+
+    #[test]
+    fn a_prediction_without_an_estimate_is_a_page_too() {
+        let page = render(&[report(Err(CannotTell { why: "it ended at once".into() }))]);
+        assert!(page.contains("There was no estimate") && page.contains("it ended at once"));
+    }
+}

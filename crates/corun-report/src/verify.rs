@@ -1,0 +1,259 @@
+//! What `corun verify` says: the wire schema `corun.verify/1`, a few lines for people, and JUnit for continuous
+//! integration.
+
+use crate::words::{name, percent, wrap};
+use corun_model::duration::human_ns;
+use corun_predict::estimate::{Culprit, Unavailable};
+use corun_predict::verdict::{Disturbance, Ruling, Verdict};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Name and version of the schema, the first field of every report.
+pub const SCHEMA: &str = "corun.verify/1";
+
+/// The verdict on a command, of its last try.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VerifyReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of corun that wrote this.
+    pub corun: &'static str,
+    /// The command.
+    pub command: String,
+    /// When the last try began, for people.
+    pub date: Option<String>,
+    /// The machine in one line.
+    pub machine: String,
+    /// How the ledger was seen: `ebpf` or `schedstat`.
+    pub source: String,
+    /// The command's exit status, as a shell has it.
+    pub exit_status: i32,
+    /// `clean` or `disturbed`.
+    pub verdict: Ruling,
+    /// Share of the wall time that would not have been needed undisturbed, 0..1.
+    pub disturbance: f64,
+    /// What was allowed.
+    pub max_disturbance: f64,
+    /// How long it took.
+    pub wall_ns: u64,
+    /// How long it would have taken undisturbed.
+    pub undisturbed_ns: u64,
+    /// Who took the time, most first.
+    pub culprits: Vec<Culprit>,
+    /// When it was disturbed by more than was allowed.
+    pub intervals: Vec<Disturbance>,
+    /// Every try, the last one last.
+    pub tries: Vec<Try>,
+    /// What could not be known, with the reason.
+    pub unavailable: Vec<Unavailable>,
+}
+
+/// One try.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Try {
+    /// What was said of it.
+    pub verdict: Ruling,
+    /// Share of its wall time.
+    pub disturbance: f64,
+    /// How long it took.
+    pub wall_ns: u64,
+}
+
+/// Where and what was run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VerifyMeta {
+    /// The command.
+    pub command: String,
+    /// When it began, for people.
+    pub date: Option<String>,
+    /// The machine in one line.
+    pub machine: String,
+    /// `ebpf` or `schedstat`.
+    pub source: String,
+    /// The command's exit status.
+    pub exit_status: i32,
+}
+
+impl VerifyReport {
+    /// The report of a last try; `before` are the earlier ones.
+    pub fn new(
+        meta: VerifyMeta,
+        verdict: Verdict,
+        before: &[Try],
+        unavailable: &[Unavailable],
+    ) -> VerifyReport {
+        let mut missing = verdict.unavailable;
+        missing.extend(unavailable.iter().filter(|u| !missing.contains(u)).cloned().collect::<Vec<_>>());
+        let last =
+            Try { verdict: verdict.verdict, disturbance: verdict.disturbance, wall_ns: verdict.wall_ns };
+        VerifyReport {
+            schema: SCHEMA,
+            corun: env!("CARGO_PKG_VERSION"),
+            command: meta.command,
+            date: meta.date,
+            machine: meta.machine,
+            source: meta.source,
+            exit_status: meta.exit_status,
+            verdict: verdict.verdict,
+            disturbance: verdict.disturbance,
+            max_disturbance: verdict.max_disturbance,
+            wall_ns: verdict.wall_ns,
+            undisturbed_ns: verdict.undisturbed_ns,
+            culprits: verdict.culprits,
+            intervals: verdict.intervals,
+            tries: before.iter().copied().chain([last]).collect(),
+            unavailable: missing,
+        }
+    }
+
+    /// Indented JSON with a newline at the end.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("every field is plain data") + "\n"
+    }
+
+    /// The verdict in one sentence.
+    pub fn sentence(&self) -> String {
+        let share = |x: f64| percent((x * 1e9) as u64, 1_000_000_000);
+        let took = format!(
+            "{} % of {} would not have been needed undisturbed",
+            share(self.disturbance),
+            human_ns(self.wall_ns)
+        );
+        match self.verdict {
+            Ruling::Clean => format!("clean: {took} (allowed: {} %)", share(self.max_disturbance)),
+            Ruling::Disturbed => {
+                let who = self.culprits.iter().find_map(|c| c.tenant.as_deref());
+                let who = who.map_or(String::new(), |w| format!(", mostly by `{}`", name(w, 40)));
+                format!(
+                    "disturbed{who}: {took} (allowed: {} %); alone it would have taken {}",
+                    share(self.max_disturbance),
+                    human_ns(self.undisturbed_ns)
+                )
+            }
+        }
+    }
+
+    /// A few lines for a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for l in wrap(&format!("corun verify: {}", self.sentence()), 100) {
+            let _ = writeln!(out, "{l}");
+        }
+        if self.verdict == Ruling::Disturbed {
+            for i in self.intervals.iter().take(5) {
+                let who = i.culprit.as_deref().map_or("not known".to_owned(), |c| name(c, 40));
+                let _ = writeln!(
+                    out,
+                    "  {} to {}: {:.0} %, {who}",
+                    human_ns(i.start_ns),
+                    human_ns(i.end_ns),
+                    i.disturbance * 100.0
+                );
+            }
+            if self.intervals.len() > 5 {
+                let _ = writeln!(out, "  and {} more", self.intervals.len() - 5);
+            }
+        }
+        if self.tries.len() > 1 {
+            let all: Vec<String> =
+                self.tries.iter().map(|t| format!("{:.1} %", t.disturbance * 100.0)).collect();
+            let _ = writeln!(out, "  tries: {}", all.join(", "));
+        }
+        for u in &self.unavailable {
+            for l in wrap(&format!("! {}: {}", u.what, u.why), 100) {
+                let _ = writeln!(out, "{l}");
+            }
+        }
+        out
+    }
+
+    /// JUnit XML: one test case, which fails when the run was disturbed.
+    pub fn junit(&self) -> String {
+        let status = match self.verdict {
+            Ruling::Clean => TestCaseStatus::success(),
+            Ruling::Disturbed => {
+                let mut failed = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                failed.set_message(self.sentence()).set_description(self.text());
+                failed
+            }
+        };
+        let mut case = TestCase::new(name(&self.command, 200), status);
+        case.set_classname("corun.verify").set_time(Duration::from_nanos(self.wall_ns));
+        let mut suite = TestSuite::new("corun verify");
+        suite.add_test_case(case);
+        let mut report = Report::new("corun");
+        report.add_test_suite(suite);
+        report.to_string().expect("names without control characters are XML")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(verdict: Ruling) -> VerifyReport {
+        let disturbance = if verdict == Ruling::Clean { 0.004 } else { 0.12 };
+        let culprits = vec![Culprit {
+            tenant: Some("ffmpeg <1>".into()),
+            kind: "command".into(),
+            steal_ns: 480_000_000,
+            share: 1.0,
+        }];
+        let intervals = vec![Disturbance {
+            start_ns: 0,
+            end_ns: 1_000_000_000,
+            disturbance: 0.48,
+            culprit: Some("ffmpeg <1>".into()),
+        }];
+        let verdict = Verdict {
+            verdict,
+            disturbance,
+            max_disturbance: 0.02,
+            wall_ns: 4_000_000_000,
+            undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
+            culprits,
+            intervals,
+            unavailable: vec![],
+        };
+        let before = [Try { verdict: Ruling::Disturbed, disturbance: 0.3, wall_ns: 5_000_000_000 }];
+        let meta = VerifyMeta { command: "./bench --all".into(), ..VerifyMeta::default() };
+        VerifyReport::new(meta, verdict, &before, &[])
+    }
+
+    #[test]
+    fn a_clean_run_is_said_in_one_sentence() {
+        assert_eq!(
+            report(Ruling::Clean).sentence(),
+            "clean: 0.4 % of 4.00 s would not have been needed undisturbed (allowed: 2.0 %)"
+        );
+    }
+
+    #[test]
+    fn a_disturbed_run_says_by_whom_by_how_much_when_and_how_long_it_would_have_taken() {
+        let text = report(Ruling::Disturbed).text();
+        for said in ["disturbed, mostly by `ffmpeg <1>`", "12 % of 4.00 s", "3.52 s", "0 ns to 1.00 s: 48 %"]
+        {
+            assert!(text.replace('\n', " ").contains(said), "{said} in {text}");
+        }
+        assert!(text.contains("tries: 30.0 %, 12.0 %"), "{text}");
+    }
+
+    #[test]
+    fn the_json_has_the_fields_of_the_contract() {
+        let value: serde_json::Value = serde_json::from_str(&report(Ruling::Disturbed).json()).unwrap();
+        assert_eq!(value["schema"], "corun.verify/1");
+        assert_eq!(value["verdict"], "disturbed");
+        for key in ["disturbance", "wall_ns", "undisturbed_ns", "culprits", "intervals"] {
+            assert!(value.get(key).is_some_and(|v| !v.is_null()), "{key}");
+        }
+    }
+
+    #[test]
+    fn junit_fails_the_case_of_a_disturbed_run_only() {
+        let xml = report(Ruling::Disturbed).junit();
+        assert!(xml.contains("failures=\"1\"") && xml.contains("ffmpeg &lt;1&gt;"), "{xml}");
+        assert!(report(Ruling::Clean).junit().contains("failures=\"0\""));
+    }
+}

@@ -1,0 +1,216 @@
+//! `corun predict`: how much slower is a program than it would be alone, said while it runs.
+
+use crate::cli::Usage;
+use crate::course::{Course, Ended};
+use crate::insight::Insight;
+use crate::target::{SourceFlag, Target};
+use anyhow::Context;
+use corun_linux::interrupt::Interrupt;
+use corun_linux::launch::{self, Held};
+use corun_linux::target::Subject;
+use corun_linux::watcher::Source;
+use corun_linux::Root;
+use corun_model::duration::parse_ns;
+use corun_model::{Host, TaskId};
+use corun_predict::estimate::{Assignment, Label, Unavailable};
+use corun_predict::predictor::{Options, Predictor};
+use corun_report::describe;
+use corun_report::output::write_file;
+use corun_report::predict::{line, render, summary, PredictMeta, PredictReport};
+use corun_report::progress::Progress;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  corun predict -- ./solver in.dat                   a command: one line, kept up to date while it runs
+  corun predict -p 1234 --for 30s                    a process, with its threads and children
+  corun predict --cgroup web.service --for 1m --json out.json
+  corun predict --vm web1 --for 30s --html page.html the slowdown over time, with its interval
+  corun predict -p 1234 --json-lines | jq .slowdown  every estimate as it is made
+
+The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes twice as long. Without `--dedicated`
+nothing is touched, and what the program would do alone is derived from its ledger.
+
+Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
+After CMD the answer goes to standard error: standard output is CMD's.";
+
+/// How often an estimate is made.
+const ESTIMATE_NS: u64 = 500_000_000;
+/// The length of a window.
+const SLOT: Duration = Duration::from_millis(100);
+
+/// Say how much slower a program is than it would be alone, and why, while it runs
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Stop after this time, such as 30s [default: when the command ends, or at Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_ns)]
+    length_ns: Option<u64>,
+    /// Write the last estimate as JSON (schema corun.predict/1); `-` is standard output, instead of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write every estimate to standard output as one line of JSON
+    #[arg(long, conflicts_with = "json")]
+    json_lines: bool,
+    /// Write a page with the slowdown over time
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// The program's work was dealt out to its threads at the start: it ends with the slowest of them
+    #[arg(long)]
+    static_work: bool,
+    /// How often the interval should hold what the whole run shows
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = confidence)]
+    confidence: f64,
+    /// Do not sample where the program's threads are to tell spinning from computing
+    #[arg(long)]
+    no_spin: bool,
+    /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
+    #[arg(long, value_enum, default_value = "auto")]
+    source: SourceFlag,
+    /// Show nothing while it runs
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn confidence(text: &str) -> Result<f64, String> {
+    let x: f64 = text.parse().map_err(|_| format!("`{text}` is not a number; give a share such as 0.95"))?;
+    if x > 0.0 && x < 1.0 {
+        Ok(x)
+    } else {
+        Err(format!("{text} is not between 0 and 1; give a share such as 0.95"))
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let root = Root::new("/");
+    let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
+    let armed = args.target.arm(&root)?;
+    if matches!(armed.subject, Subject::All) {
+        return Err(Usage(
+            "`--all` has no one to predict for; name a program with -p, --cgroup, --vm or -- CMD".into(),
+        )
+        .into());
+    }
+    let first: Vec<TaskId> = armed.held.iter().map(|h| TaskId(h.pid())).collect();
+    let mut insight = Insight::start(&root, armed.subject, &first, args.source.wanted(), !args.no_spin)?;
+    let meta = PredictMeta {
+        target: armed.target,
+        machine: describe(insight.watcher.machine()),
+        date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string()),
+        source: source_name(insight.watcher.source()).into(),
+        spin: insight.spin(),
+    };
+    let running = match armed.held.map(Held::release).transpose() {
+        Ok(running) => running,
+        Err(e) if e.is_usage() => return Err(Usage(e.to_string()).into()),
+        Err(e) => return Err(e.into()),
+    };
+    let after_command = running.is_some();
+    let begin_ns = insight.watcher.now_ns();
+    let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
+    let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
+    let options = Options { confidence: args.confidence, assignment, ..Options::default() };
+    let mut predictor = Predictor::new(insight.subject(), options);
+    let mut said = Said { meta, begin_ns, history: Vec::new(), json_lines: args.json_lines };
+    let ended = {
+        let progress = Progress::line(args.quiet || args.json_lines);
+        let mut next_ns = begin_ns + ESTIMATE_NS;
+        loop {
+            let ended = course.wait(&mut insight.watcher, SLOT)?;
+            let seen = insight.observe()?;
+            let now_ns = seen.end_ns;
+            predictor.push(&seen, Label::Shared);
+            if ended.is_some() || now_ns >= next_ns {
+                next_ns = now_ns + ESTIMATE_NS;
+                progress.say(&said.estimate(&predictor, now_ns, &insight)?);
+            }
+            if let Some(ended) = ended {
+                break ended;
+            }
+        }
+    };
+    let Course { running, .. } = course;
+    let status = match (ended, running) {
+        (Ended::Interrupted, Some(_)) => None,
+        (_, Some(running)) => Some(running.wait().context("collecting the command")?),
+        (_, None) => None,
+    };
+    said.write(&args.json, &args.html, after_command)?;
+    Ok(match (ended, status) {
+        (_, Some(status)) => ExitCode::from(launch::exit_code(status)),
+        (Ended::Interrupted, None) if after_command => ExitCode::from(128 + libc::SIGINT as u8),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// The estimates so far.
+struct Said {
+    meta: PredictMeta,
+    begin_ns: u64,
+    history: Vec<PredictReport>,
+    json_lines: bool,
+}
+
+impl Said {
+    fn estimate(&mut self, predictor: &Predictor, now_ns: u64, insight: &Insight) -> anyhow::Result<String> {
+        let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
+        let missing = unavailable(insight);
+        let mut report = PredictReport::new(&self.meta, elapsed_ns, &predictor.estimate(), &missing);
+        report.spin_cost = insight.spin_cost();
+        if self.json_lines {
+            let mut out = std::io::stdout().lock();
+            out.write_all(report.json_line().as_bytes())
+                .and_then(|()| out.flush())
+                .context("writing a line")?;
+        }
+        let text = line(&report);
+        self.history.push(report);
+        Ok(text)
+    }
+
+    fn write(
+        &self,
+        json: &Option<PathBuf>,
+        html: &Option<PathBuf>,
+        after_command: bool,
+    ) -> anyhow::Result<()> {
+        let last = self.history.last().context("nothing was seen")?;
+        let mut shown = summary(last);
+        if let Some(path) = html {
+            write_file(path, render(&self.history).as_bytes())?;
+            shown.push_str(&format!("wrote {}\n", path.display()));
+        }
+        if let Some(path) = json {
+            write_file(path, last.json().as_bytes())?;
+            shown.push_str(&format!("wrote {}\n", path.display()));
+        }
+        let stdout_is_taken = self.json_lines || json.as_deref() == Some(Path::new("-"));
+        match (stdout_is_taken, after_command) {
+            (true, _) => {}
+            (false, true) => eprint!("{shown}"),
+            (false, false) => print!("{shown}"),
+        }
+        Ok(())
+    }
+}
+
+/// What cannot be seen here, as the predictor has it.
+pub fn unavailable(insight: &Insight) -> Vec<Unavailable> {
+    let of =
+        |u: &corun_model::observation::Unavailable| Unavailable { what: u.what.clone(), why: u.why.clone() };
+    insight.unavailable.iter().map(of).collect()
+}
+
+/// The name of a source in JSON.
+pub fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Ebpf => "ebpf",
+        Source::Schedstat => "schedstat",
+    }
+}

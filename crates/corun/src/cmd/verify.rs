@@ -1,0 +1,166 @@
+//! `corun verify -- CMD`: run a benchmark and say whether others disturbed it.
+
+use super::predict::{source_name, unavailable};
+use crate::cli::Usage;
+use crate::course::{Course, Ended};
+use crate::insight::Insight;
+use crate::target::SourceFlag;
+use anyhow::Context;
+use corun_linux::interrupt::Interrupt;
+use corun_linux::launch::{self, Held};
+use corun_linux::target::Subject;
+use corun_linux::Root;
+use corun_model::{Host, TaskId};
+use corun_predict::verdict::{Judge, Ruling};
+use corun_report::describe;
+use corun_report::output::write_file;
+use corun_report::verify::{Try, VerifyMeta, VerifyReport};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  corun verify -- ./bench                            exit 0: nobody disturbed it; 3: somebody did
+  corun verify --max-disturbance 5% -- make bench    allow others to cost it 5 % of its time
+  corun verify --retries 3 -- ./bench                run it again until a run is clean, at most three times
+  corun verify --junit verify.xml --json verify.json -- cargo bench
+
+Exit status: 0 the (last) run was clean, 3 it was disturbed; where CMD failed, CMD's own status. 2 is bad usage, 1 a
+failure of corun's own. What corun says goes to standard error: standard output is CMD's.";
+
+/// The exit status of a disturbed run.
+const DISTURBED: u8 = 3;
+/// The length of a window: closing one costs about a millisecond of CPU time, which must not be what disturbs the run.
+const SLOT: Duration = Duration::from_millis(250);
+
+/// Run a benchmark and say whether others disturbed it, by how much, when and who
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Share of the run's time that others may cost it, such as 2% or 0.02
+    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
+    max_disturbance: f64,
+    /// Run the command again when it was disturbed, at most this often
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
+    /// Write the verdict as JSON (schema corun.verify/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the verdict as JUnit XML: a disturbed run is a failure
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Do not sample where the program's threads are to tell spinning from computing
+    #[arg(long)]
+    no_spin: bool,
+    /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
+    #[arg(long, value_enum, default_value = "auto")]
+    source: SourceFlag,
+    /// Say nothing
+    #[arg(long, short)]
+    quiet: bool,
+    /// The command to run
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// `2%` or `0.02`.
+fn share(text: &str) -> Result<f64, String> {
+    let bad = || format!("`{text}` is not a share of time; give one such as 2% or 0.02");
+    let x: f64 = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map_err(|_| bad())? / 100.0,
+        None => text.parse().map_err(|_| bad())?,
+    };
+    if (0.0..=1.0).contains(&x) {
+        Ok(x)
+    } else {
+        Err(format!("{text} is not between 0 and 100 %; give a share such as 2%"))
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.json.as_deref() == Some(Path::new("-")) || args.junit.as_deref() == Some(Path::new("-")) {
+        return Err(
+            Usage("standard output is the command's; name a file for --json and --junit".into()).into()
+        );
+    }
+    let root = Root::new("/");
+    let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
+    let mut before: Vec<Try> = Vec::new();
+    let (report, interrupted) = loop {
+        let (report, interrupted) = once(&root, &args, interrupt, &before)?;
+        let again = report.verdict == Ruling::Disturbed && report.exit_status == 0 && !interrupted;
+        if !again || before.len() as u32 >= args.retries {
+            break (report, interrupted);
+        }
+        if !args.quiet {
+            eprintln!("corun verify: {}; running it again", report.sentence());
+        }
+        before.clone_from(&report.tries);
+    };
+    if !args.quiet {
+        eprint!("{}", report.text());
+    }
+    if let Some(path) = &args.json {
+        write_file(path, report.json().as_bytes())?;
+    }
+    if let Some(path) = &args.junit {
+        write_file(path, report.junit().as_bytes())?;
+    }
+    Ok(match (report.exit_status, report.verdict) {
+        (0, Ruling::Clean) => ExitCode::SUCCESS,
+        (0, Ruling::Disturbed) => ExitCode::from(DISTURBED),
+        _ if interrupted => ExitCode::from(128 + libc::SIGINT as u8),
+        (status, _) => ExitCode::from(status as u8),
+    })
+}
+
+/// One try. The second value: whether it was interrupted.
+fn once(
+    root: &Root,
+    args: &Args,
+    interrupt: Interrupt,
+    before: &[Try],
+) -> anyhow::Result<(VerifyReport, bool)> {
+    let (program, arguments) = args.command.split_first().context("the command is empty")?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let held = Held::start(command)?;
+    let subject = Subject::command(held.pid(), program);
+    let first = [TaskId(held.pid())];
+    let mut insight = Insight::start(root, subject, &first, args.source.wanted(), !args.no_spin)?;
+    let date = Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string());
+    // What came before the command began is not its run.
+    insight.observe()?;
+    let begin_ns = insight.watcher.now_ns();
+    let running = match held.release() {
+        Ok(running) => running,
+        Err(e) if e.is_usage() => return Err(Usage(e.to_string()).into()),
+        Err(e) => return Err(e.into()),
+    };
+    let course = Course { running: Some(running), end_ns: None, interrupt };
+    let mut judge = Judge::new(insight.subject(), args.max_disturbance);
+    let (ended, end_ns) = loop {
+        let ended = course.wait(&mut insight.watcher, SLOT)?;
+        let now_ns = insight.watcher.now_ns();
+        judge.push(&insight.observe()?);
+        if let Some(ended) = ended {
+            break (ended, now_ns);
+        }
+    };
+    let interrupted = ended == Ended::Interrupted;
+    let status = match course.running {
+        Some(running) if !interrupted => Some(running.wait().context("collecting the command")?),
+        _ => None,
+    };
+    let meta = VerifyMeta {
+        command: args.command.join(" "),
+        date,
+        machine: describe(insight.watcher.machine()),
+        source: source_name(insight.watcher.source()).into(),
+        exit_status: status.map_or(128 + libc::SIGINT, |s| i32::from(launch::exit_code(s))),
+    };
+    let verdict = judge.verdict(Some(end_ns - begin_ns));
+    Ok((VerifyReport::new(meta, verdict, before, &unavailable(&insight)), interrupted))
+}
