@@ -12,6 +12,9 @@ use crate::LoadError;
 use serde::Serialize;
 use std::fmt::{Display, Formatter};
 
+/// Less than this is lost in what a program does by itself.
+const LEAST_LOST: f64 = 0.01;
+
 /// More than this no scheduler class for ordinary programs can be made to take from another.
 const MOST_LOST: f64 = 0.95;
 
@@ -58,10 +61,10 @@ impl Goal {
     /// # Errors
     /// [`LoadError::Program`]: one sentence with what can.
     pub fn check(self) -> Result<(), LoadError> {
-        let good = (0.01..=MOST_LOST).contains(&self.lost());
+        let good = (LEAST_LOST - 1e-9..=MOST_LOST + 1e-9).contains(&self.lost());
         let what = match self {
             Goal::Steal(share) => {
-                format!("a steal of {:.4} % cannot be held; ask for 1 % to 95 %", share * 100.0)
+                format!("a steal of {} cannot be held; ask for 1 % to 95 %", trimmed(share * 100.0, " %"))
             }
             Goal::Slowdown(times) => format!("a slowdown of {times} cannot be held; ask for 1.02 to 20"),
         };

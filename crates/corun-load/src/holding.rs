@@ -131,6 +131,8 @@ impl Account {
         values.sort_by(f64::total_cmp);
         let inside = values.iter().filter(|lost| self.goal.is_held_by(**lost)).count();
         let mean = self.gauge.lost(&whole);
+        let idle = "the victim wanted no CPU all the while, so there was nothing to take from it";
+        let limit = if mean.is_none() && whole.window_ns > 0 { Some(idle.into()) } else { limit };
         let held = mean.is_some_and(|lost| self.goal.is_held_by(lost));
         Held {
             measure,
@@ -241,6 +243,15 @@ mod tests {
             (None, Some(0.0), Some("fair share"))
         );
         assert!(held.to_string().contains("steal 15.0 % of 25.0 % asked for: NOT held"), "{held}");
+    }
+
+    #[test]
+    fn a_victim_that_sleeps_cannot_be_stolen_from() {
+        let mut account = account(&[]);
+        let asleep = Sample { window_ns: 200 * MS, alive: true, ..Sample::default() };
+        assert!((0..10).all(|_| account.add(&asleep, 1.0).is_none()));
+        let held = account.told(None, None);
+        assert!(held.mean.is_none() && held.limit.unwrap().contains("wanted no CPU"));
     }
 
     #[test]

@@ -1,16 +1,19 @@
-//! `corun load`: from flags or a workload file to a program, and from its report to terminal and JSON.
+//! `corun load`: from flags or a workload file to a program, and from its report to terminal and JSON. With a target,
+//! the program is interference that a victim's ledger steers.
 
 mod flags;
+mod victim;
 
 use crate::cli::Usage;
 use anyhow::Context;
 use clap::Subcommand;
-use corun_load::{Options, Progress, Report, Stop};
+use corun_load::{Goal, Hold, Options, Progress, Report, Stop};
 use corun_model::workload::{Interference, MicroKind, Parallel, Pattern, Program, Workload};
 use corun_report::output::write_file;
-use flags::{Bursts, Crew, MicroFlags, Ns, ParallelFlags, RandomBursts};
+use flags::{Bursts, Crew, MicroFlags, Ns, ParallelFlags, RandomBursts, TargetFlags};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use victim::Victim;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,9 +22,18 @@ Examples:
   corun load parallel --sync barrier --wait spin --grain 500us --iterations 2000
   corun load hubench --duration 5s --json report.json
   corun load workloads/barrier-block.toml               any of these, or a real command, from a file
+  corun load --target-steal 25% --victim 4711           press on a process until it waits 25 % of the time
+  corun load --target-slowdown 1.5 --victim 4711 --duration 60s
 
 Ctrl-C or SIGTERM ends a load; its report is still printed. Two runs do the same work if they have
-the same seed and --loops-per-ms: give a co-run the pace that the report of its solo run names.";
+the same seed and --loops-per-ms: give a co-run the pace that the report of its solo run names.
+
+A target is held in closed loop: five times a second the demand of periodic (or intermittent) bursts on
+all CPUs that the victim may use (or --cpus of the kind) is adjusted to what the victim's ledger shows.
+Steal is the victim's wait in the run queue ÷ (wait + time on a CPU), whoever took it. Slowdown is its
+CPU rate before the interference ÷ its rate now: right for a program with a given amount to compute, misled by
+phases, by work that comes from outside, and by spinning. Fair share bounds both: a victim that never
+blocks loses at most half to one thread of equal weight. Exit status 1 if the target was not held.";
 
 /// Make interference, or run a parallel program with known behaviour
 #[derive(Debug, clap::Args)]
@@ -55,6 +67,8 @@ struct How {
     /// Tell no progress
     #[arg(long, short, conflicts_with = "progress_json")]
     quiet: bool,
+    #[command(flatten)]
+    target: TargetFlags,
 }
 
 #[derive(Debug, Subcommand)]
@@ -125,8 +139,12 @@ impl Args {
     fn resolve(self) -> anyhow::Result<(Program, How)> {
         Ok(match self.kind {
             None => {
-                let file = self.file.ok_or_else(|| Usage("name a kind of load or a workload file".into()))?;
-                (read(&file)?, self.how)
+                let program = match self.file {
+                    Some(file) => read(&file)?,
+                    None if self.how.target.victim.is_some() => Program::Interference(calibrated()),
+                    None => return Err(Usage("name a kind of load or a workload file".into()).into()),
+                };
+                (program, self.how)
             }
             Some(Kind::Persistent { crew, how }) => {
                 (crew.interference(Interference { pattern: Pattern::Persistent, ..Default::default() }), how)
@@ -140,6 +158,11 @@ impl Args {
             Some(Kind::Cpu { program, how }) => (program.micro(MicroKind::Cpu), how),
         })
     }
+}
+
+/// What presses on a victim unless a kind is named.
+fn calibrated() -> Interference {
+    Interference { pattern: Pattern::Periodic, ..Interference::default() }
 }
 
 fn read(file: &Path) -> Result<Program, Usage> {
@@ -170,7 +193,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => eprintln!("{}", serde_json::to_string(progress).expect("numbers and text")),
         false => eprintln!("{progress}"),
     };
-    let report = corun_load::run(&program, &options, Stop::on_signals(), tell).map_err(|error| {
+    let stop = Stop::on_signals();
+    let report = match how.target.goal().map_err(Usage)? {
+        None => corun_load::run(&program, &options, stop, tell),
+        Some((goal, pid)) => {
+            let mut victim = Victim::watch(pid)?;
+            let hold = Hold {
+                goal,
+                baseline_ns: how.target.baseline_ns(),
+                load: pressing(program, goal, victim.cpus())?,
+            };
+            corun_load::hold::run(&hold, &mut victim, &options, stop, tell)
+        }
+    };
+    let report = report.map_err(|error| {
         if error.is_usage() {
             anyhow::Error::new(Usage(error.to_string()))
         } else {
@@ -179,6 +215,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     write(&report, how.json.as_deref())?;
     Ok(exit_code(&report))
+}
+
+/// The interference of `program`, on the CPUs of the victim and with the threads that the goal needs.
+fn pressing(program: Program, goal: Goal, victims_cpus: &[u32]) -> Result<Interference, Usage> {
+    let Program::Interference(load) = program else {
+        let what = "only interference can hold a target: periodic, intermittent, or name no kind";
+        return Err(Usage(what.into()));
+    };
+    let cpus = if load.cpus.is_empty() { victims_cpus.to_vec() } else { load.cpus };
+    let needed = goal.threads_per_cpu().saturating_mul(cpus.len() as u32);
+    Ok(Interference { threads: load.threads.max(needed), cpus, ..load })
 }
 
 fn write(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
@@ -194,12 +241,16 @@ fn write(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 0, unless a command failed by itself.
+/// 0, unless a command failed by itself or a target was not held.
 fn exit_code(report: &Report) -> ExitCode {
     let failed = |c: &corun_load::report::CommandReport| c.exit_code != Some(0);
     match &report.command {
         Some(command) if report.ended == corun_load::Ended::Completed && failed(command) => {
             eprintln!("corun: the command failed; its report says how");
+            ExitCode::from(1)
+        }
+        _ if report.held.as_ref().is_some_and(|h| !h.held) => {
+            eprintln!("corun: the target was not held; the report says how far it was");
             ExitCode::from(1)
         }
         _ => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! The flags of the kinds of load, and the programs they make. Every default is that of the workload type.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use corun_load::affinity;
+use corun_load::{affinity, Goal};
 use corun_model::duration::{parse_bytes, parse_ns};
 use corun_model::workload::{
     Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
@@ -149,6 +149,67 @@ impl RandomBursts {
             seed: self.seed,
             ..interference()
         }
+    }
+}
+
+/// A share on the command line: `25%` or `0.25`.
+#[derive(Clone, Copy, Debug)]
+pub struct Share(f64);
+
+impl FromStr for Share {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Share, String> {
+        let (number, whole) = match text.trim().strip_suffix('%') {
+            Some(percent) => (percent.trim_end(), 100.0),
+            None => (text.trim(), 1.0),
+        };
+        let share =
+            number.parse::<f64>().map_err(|_| format!("`{text}` is not a share such as 25% or 0.25"))?;
+        Ok(Share(share / whole))
+    }
+}
+
+/// What interference shall hold, and of whom.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Calibrated interference")]
+pub struct TargetFlags {
+    /// Hold this share of steal, such as 25%: of the time in which the victim's tasks want a CPU, they wait for one
+    #[arg(long, value_name = "SHARE", conflicts_with = "target_slowdown")]
+    target_steal: Option<Share>,
+    /// Hold this slowdown, such as 1.5: how many times longer the victim takes than without the interference
+    #[arg(long, value_name = "TIMES")]
+    target_slowdown: Option<f64>,
+    /// Whom to slow down: a process, with its threads and descendants
+    #[arg(long, value_name = "PID")]
+    pub victim: Option<u32>,
+    /// How long to watch the victim first, to know its CPU rate without the interference [default: 2s]; 0: tell its
+    /// slowdown from its steal alone
+    #[arg(long, value_name = "TIME")]
+    baseline: Option<Ns>,
+}
+
+impl TargetFlags {
+    /// What to hold, of which process; `None`: nothing.
+    ///
+    /// # Errors
+    /// One sentence when a flag lacks its partner.
+    pub fn goal(&self) -> Result<Option<(Goal, u32)>, String> {
+        let steal = self.target_steal.map(|s| Goal::Steal(s.0));
+        let slowdown = self.target_slowdown.map(Goal::Slowdown);
+        match (steal.or(slowdown), self.victim) {
+            (Some(goal), Some(pid)) => Ok(Some((goal, pid))),
+            (Some(_), None) => Err("a target needs a victim: --victim PID".into()),
+            (None, Some(_)) => {
+                Err("--victim needs a target: --target-steal 25% or --target-slowdown 1.5".into())
+            }
+            (None, None) if self.baseline.is_some() => Err("--baseline needs --target-slowdown".into()),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// How long to watch the victim first, in nanoseconds.
+    pub fn baseline_ns(&self) -> u64 {
+        self.baseline.map_or(2_000_000_000, |b| b.0)
     }
 }
 
@@ -310,6 +371,23 @@ mod tests {
         let shown = [Ns(50_000), Ns(1_500_000), Ns(2_000_000_000), Ns(0), Ns(7)].map(|ns| ns.to_string());
         assert_eq!(shown, ["50us", "1500us", "2s", "0", "7ns"]);
         assert_eq!([Bytes(65_536), Bytes(0)].map(|b| b.to_string()), ["64KiB", "0"]);
+    }
+
+    #[test]
+    fn a_target_and_its_victim_come_together() {
+        let goal = |line| parse::<TargetFlags>(line).unwrap().goal();
+        assert_eq!(goal(""), Ok(None));
+        assert_eq!(goal("--target-steal 25% --victim 7"), Ok(Some((Goal::Steal(0.25), 7))));
+        assert_eq!(goal("--target-steal 0.25 --victim 7"), Ok(Some((Goal::Steal(0.25), 7))));
+        assert_eq!(goal("--target-slowdown 1.5 --victim 7"), Ok(Some((Goal::Slowdown(1.5), 7))));
+        assert!(goal("--target-slowdown 1.5").unwrap_err().contains("--victim PID"));
+        assert!(goal("--victim 7").unwrap_err().contains("--target-steal"));
+        assert!(goal("--baseline 1s").unwrap_err().contains("--target-slowdown"));
+        assert!(parse::<TargetFlags>("--target-steal half --victim 7")
+            .unwrap_err()
+            .to_string()
+            .contains("such as 25%"));
+        assert!(parse::<TargetFlags>("--target-steal 25% --target-slowdown 2 --victim 7").is_err());
     }
 
     #[test]

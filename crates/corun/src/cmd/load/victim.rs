@@ -1,0 +1,98 @@
+//! The victim of calibrated interference on this machine: its ledger as the sensor, the CPUs that it may use, and what
+//! a user can get wrong.
+//!
+//! The ledger comes from the probe where that is allowed and else from the victim's own `schedstat` files, whose
+//! windows are a tick of the scheduler less exact.
+
+use crate::cli::Usage;
+use corun_linux::probe::LiveOptions;
+use corun_linux::schedstat_host::{Options, SchedstatHost};
+use corun_linux::target::Subject;
+use corun_linux::watcher::{Source, Watcher};
+use corun_linux::{cpulist, Root};
+use corun_load::{affinity, Sample, Sensor};
+use corun_model::{Host, TenantId};
+use std::collections::BTreeSet;
+
+/// A process, with its threads and descendants, that is watched.
+pub struct Victim {
+    watcher: Watcher,
+    tenant: TenantId,
+    allowed: Vec<u32>,
+}
+
+impl Victim {
+    /// Begins to watch process `pid`.
+    ///
+    /// # Errors
+    /// [`Usage`] when there is no such process or it cannot be a victim; else why it cannot be watched.
+    pub fn watch(pid: u32) -> anyhow::Result<Victim> {
+        let root = Root::new("/");
+        if pid == std::process::id() {
+            return Err(
+                Usage("the victim is corun itself; name the PID of the program to slow down".into()).into()
+            );
+        }
+        let subject = Subject::processes(&root, &[pid])
+            .map_err(|e| Usage(e.to_string().replace("-p ", "--victim ")))?;
+        let allowed = usable_cpus(&root, pid)?;
+        let exact = Watcher::start(&root, LiveOptions::new(subject.clone()), Some(Source::Ebpf));
+        let watcher = match exact {
+            Ok((watcher, _)) => watcher,
+            Err(_) => Watcher::Schedstat(Box::new(SchedstatHost::new(Options {
+                others: false,
+                ..Options::new(subject)
+            })?)),
+        };
+        let tenant = watcher.subject().expect("processes are a subject");
+        Ok(Victim { watcher, tenant, allowed })
+    }
+
+    /// The CPUs on which both the victim and this process may run.
+    pub fn cpus(&self) -> &[u32] {
+        &self.allowed
+    }
+}
+
+/// The CPUs that any thread of `pid` may use, as far as this process may use them too.
+fn usable_cpus(root: &Root, pid: u32) -> anyhow::Result<Vec<u32>> {
+    let own = affinity::allowed_cpus()?;
+    let mut cpus = BTreeSet::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let status = root.read_if_there(task?.path().join("status"))?.unwrap_or_default();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        cpus.extend(list.and_then(cpulist::parse).unwrap_or_default().iter().map(|cpu| cpu.0));
+    }
+    let usable: Vec<u32> = own.into_iter().filter(|cpu| cpus.contains(cpu)).collect();
+    if usable.is_empty() {
+        let cpus = affinity::list(&cpus.into_iter().collect::<Vec<_>>());
+        let what = format!(
+            "the victim runs on CPUs {cpus}, none of which this process may use; `taskset` gives it some"
+        );
+        return Err(Usage(what).into());
+    }
+    Ok(usable)
+}
+
+impl Sensor for Victim {
+    fn source(&self) -> &'static str {
+        match self.watcher.source() {
+            Source::Ebpf => "ebpf",
+            Source::Schedstat => "schedstat",
+        }
+    }
+
+    fn window(&mut self, ns: u64) -> Result<Sample, String> {
+        self.watcher.advance(ns).map_err(|e| e.to_string())?;
+        let seen = self.watcher.observe().map_err(|e| e.to_string())?;
+        let ledger = seen.by_tenant.iter().find(|t| t.id == self.tenant).map(|t| t.account.ledger);
+        let ledger = ledger.unwrap_or_default();
+        Ok(Sample {
+            window_ns: seen.window_ns(),
+            run_ns: ledger.on_cpu_ns(),
+            spin_ns: ledger.parts().spin_ns,
+            wait_ns: ledger.parts().steal_ns,
+            alive: self.watcher.subject_lives(),
+        })
+    }
+}
