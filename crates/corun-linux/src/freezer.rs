@@ -13,6 +13,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How the names of transient cgroups begin; [`crate::naming`] looks through them.
 pub const TRANSIENT_PREFIX: &str = "corun-park.";
@@ -89,21 +90,22 @@ pub fn dissolve(folder: &Path) -> io::Result<()> {
     let Some(parent) = folder.parent().filter(|_| is_transient(folder)) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a transient cgroup of corun's"));
     };
-    // Whoever forks while the list is read leaves a child behind, which the next pass finds.
-    for _ in 0..100 {
-        let pids = processes_in(folder)?;
-        if pids.is_empty() {
-            break;
-        }
-        for pid in pids {
+    // Whoever forks while the list is read leaves a child behind, and whoever is just ending is in no list but still
+    // in the cgroup for a moment: both are found by looking again.
+    let mut refused = io::Error::from_raw_os_error(libc::EBUSY);
+    for _ in 0..200 {
+        for pid in processes_in(folder)? {
             match move_into(parent, pid) {
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 other => other?,
             }
         }
+        match fs::remove_dir(folder) {
+            Err(e) if gone(&e) => return Ok(()),
+            Err(e) => refused = e,
+            Ok(()) => return Ok(()),
+        }
+        std::thread::sleep(Duration::from_micros(500));
     }
-    match fs::remove_dir(folder) {
-        Err(e) if gone(&e) => Ok(()),
-        other => other,
-    }
+    Err(refused)
 }

@@ -128,8 +128,15 @@ pub fn become_fifo(priority: u32) -> io::Result<()> {
 /// Keeps this process's memory from being paged out as it is used: a page fault may wait for whoever is parked.
 ///
 /// # Errors
-/// What the kernel says: `ENOMEM` or `EPERM` beyond RLIMIT_MEMLOCK.
+/// `EPERM` where locked memory is limited: what does not fit any more would fail to be allocated later.
 pub fn lock_memory() -> io::Result<()> {
+    const CAP_IPC_LOCK: u32 = 14;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let effective =
+        status.lines().find_map(|l| u64::from_str_radix(l.strip_prefix("CapEff:")?.trim(), 16).ok());
+    if effective.unwrap_or(0) >> CAP_IPC_LOCK & 1 == 0 {
+        return Err(io::Error::from_raw_os_error(libc::EPERM));
+    }
     // SAFETY: mlockall takes flags only. On-fault: what is mapped and not used stays unpopulated.
     ok(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) }.into())
 }

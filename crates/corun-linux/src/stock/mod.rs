@@ -32,6 +32,7 @@ use corun_model::{Action, CpuId, HostError, Knob, Observation, Outcome, TaskId, 
 use members::Members;
 use parking::{Means, Parkings};
 use refusal::Refusal;
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use tasks::Tasks;
 
@@ -79,6 +80,8 @@ pub struct StockBackend {
     protection: Protection,
     online: Vec<CpuId>,
     members: Members,
+    /// Whether a tenant is in scope, as far as somebody asked since it last grew.
+    in_scope: BTreeMap<TenantId, bool>,
     parkings: Parkings,
     tasks: Tasks,
     weights: weights::Changed,
@@ -101,6 +104,7 @@ impl StockBackend {
             options,
             online: online.unwrap_or_default(),
             members: Members::new(root),
+            in_scope: BTreeMap::new(),
             parkings: Parkings::new(root),
             tasks: Tasks::default(),
             weights: weights::Changed::default(),
@@ -160,7 +164,10 @@ impl StockBackend {
         if let Some(why) = self.protection.of_tenant(&tenant) {
             return Err(Refusal::Refused(why));
         }
-        if !self.is_in_scope(&tenant) {
+        let known = self.in_scope.get(&id).copied();
+        let in_scope = known.unwrap_or_else(|| self.is_in_scope(&tenant));
+        self.in_scope.insert(id, in_scope);
+        if !in_scope {
             let why = format!("{} is not among the tenants that may be controlled", tenant.name);
             return Err(Refusal::Refused(why));
         }
@@ -186,6 +193,13 @@ impl StockBackend {
         act: impl FnOnce(&mut Parkings, &mut Tasks, &mut weights::Changed, &mut Means) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         self.may_touch(id)?;
+        self.with_means(act)
+    }
+
+    fn with_means(
+        &mut self,
+        act: impl FnOnce(&mut Parkings, &mut Tasks, &mut weights::Changed, &mut Means) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         self.start_supervisor()?;
         let Some(supervised) = self.supervised.as_mut() else { return Ok(()) };
         let mut means =
@@ -222,7 +236,7 @@ impl StockBackend {
             }
             Action::Unpark { tenant } if !self.parkings.is_parked(*tenant) => Ok(()),
             Action::Unpark { tenant } => {
-                self.on_tenant(*tenant, |parkings, _, _, means| parkings.unpark(*tenant, means))
+                self.with_means(|parkings, _, _, means| parkings.unpark(*tenant, means))
             }
             Action::Weight { tenant, weight } => self.on_tenant(*tenant, |_, tasks, changed, means| {
                 weights::set(*tenant, *weight, tasks, changed, means)
@@ -334,6 +348,7 @@ impl Backend for StockBackend {
     fn learn(&mut self, seen: &Observation) {
         for tenant in self.members.learn(seen) {
             self.parkings.has_grown(tenant);
+            self.in_scope.remove(&tenant);
             if self.parkings.is_parked(tenant) {
                 // Refused, it is not parked any more, which the next observation shows.
                 let _ = self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means));

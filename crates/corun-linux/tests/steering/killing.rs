@@ -1,0 +1,229 @@
+//! What happens to the parked when the controller or its supervisor dies, hangs, or both die.
+
+use super::actors::{self, eventually, state_of, transients_of, Act, Actors};
+use super::{alone, is_root, PATIENCE};
+use corun_linux::{supervisor, Root};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A controller that opens window after window.
+struct Controller {
+    child: Child,
+    supervisor: i32,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Controller {
+    fn start(folder: &Path, subject: &Actors, others: &Actors, lease_ms: u32) -> Controller {
+        let list = |a: &Actors| a.pids().iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let environment = [
+            ("FOLDER", folder.display().to_string()),
+            ("SUBJECT", list(subject)),
+            ("OTHERS", list(others)),
+            ("LEASE_MS", lease_ms.to_string()),
+        ];
+        let mut child = actors::start("controller", &environment);
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut supervisor = 0;
+        let mut line = String::new();
+        while !line.contains("steers") {
+            line.clear();
+            if said.read_line(&mut line).unwrap() == 0 {
+                let mut why = String::new();
+                let _ = child.stderr.take().unwrap().read_to_string(&mut why);
+                panic!("the controller did not start: {why}");
+            }
+            if let Some((_, pid)) = line.split_once("supervisor ") {
+                supervisor = pid.trim().parse().unwrap();
+            }
+        }
+        Controller { child, supervisor, said }
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: a signal to a process that this test started.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}
+
+/// How often to kill: 20 times in a test run, as often as `CORUN_KILLS` says in a study.
+fn kills() -> u64 {
+    std::env::var("CORUN_KILLS").map_or(20, |n| n.parse().unwrap())
+}
+
+/// A number below `n` that differs from round to round.
+fn any_below(n: u64, round: u64) -> u64 {
+    (round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % n
+}
+
+/// Kills `rounds` times at any instant of the first 160 ms, which is about two windows, and returns the longest and the median
+/// time until everything was as before.
+fn kill_again_and_again(rounds: u64, whom: impl Fn(&mut Controller)) -> (Duration, Duration) {
+    let subject = Actors::spinning(1);
+    let others = Actors::start(&[Act::Spin, Act::Spin, Act::Fork], false);
+    let before = state_of(&others.pids());
+    let mut times = Vec::new();
+    let mut parked = 0;
+    for round in 0..rounds {
+        let folder = tempfile::tempdir().unwrap();
+        let mut controller = Controller::start(folder.path(), &subject, &others, 2000);
+        std::thread::sleep(Duration::from_micros(any_below(160_000, round)));
+        let pid = controller.child.id();
+        parked += u32::from(others.stand_still(Duration::from_micros(50)));
+        let start = Instant::now();
+        whom(&mut controller);
+        let is_as_before = || {
+            others.run(Duration::from_millis(100))
+                && state_of(&others.pids()) == before
+                && transients_of(pid).is_empty()
+        };
+        assert!(eventually(PATIENCE, is_as_before), "round {round}: {:?}", state_of(&others.pids()));
+        times.push(start.elapsed());
+        assert!(eventually(PATIENCE, || !folder.path().join("corun").exists()), "the journal is gone");
+    }
+    times.sort();
+    let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
+    println!(
+        "{rounds} kills, {parked} of them while all stood still: all restored, after {} ms at the median and {} ms at worst",
+        median.as_millis(),
+        worst.as_millis()
+    );
+    (worst, median)
+}
+
+#[test]
+fn a_controller_that_is_killed_leaves_nothing_parked_pinned_or_moved() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let (_, median) = kill_again_and_again(kills(), |controller| {
+        controller.child.kill().unwrap();
+        controller.child.wait().unwrap();
+    });
+    assert!(median < Duration::from_secs(1), "{median:?}");
+}
+
+#[test]
+fn a_supervisor_that_is_killed_leaves_nothing_parked_pinned_or_moved() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let (_, median) = kill_again_and_again(kills(), |controller| {
+        signal(controller.supervisor, libc::SIGKILL);
+        let mut said = String::new();
+        controller.said.read_to_string(&mut said).unwrap();
+        assert!(said.contains("the supervisor has"), "{said}");
+        assert_eq!(controller.child.wait().unwrap().code(), Some(3));
+    });
+    assert!(median < Duration::from_secs(1), "{median:?}");
+}
+
+#[test]
+fn when_both_are_killed_restoring_cleans_up() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let subject = Actors::spinning(1);
+    let others = Actors::start(&[Act::Spin, Act::Fork], false);
+    let before = state_of(&others.pids());
+    for _ in 0..5 {
+        let mut controller = Controller::start(folder.path(), &subject, &others, 2000);
+        // Held, neither can act on the other's death before it dies itself.
+        signal(controller.supervisor, libc::SIGSTOP);
+        assert!(eventually(PATIENCE, || others.stand_still(Duration::from_millis(2))));
+        signal(controller.pid(), libc::SIGSTOP);
+        let again = supervisor::restore(&Root::new("/"), &folder.path().join("corun")).unwrap_err();
+        assert!(again.to_string().contains("already controls this machine"), "{again}");
+        signal(controller.supervisor, libc::SIGKILL);
+        controller.child.kill().unwrap();
+        controller.child.wait().unwrap();
+        assert_ne!(state_of(&others.pids()), before);
+        let restore = || supervisor::restore(&Root::new("/"), &folder.path().join("corun"));
+        // The killed supervisor lets go of the lock when it has gone.
+        assert!(eventually(PATIENCE, || match restore() {
+            Ok(restored) => restored.undone > 0 && restored.failed.is_empty(),
+            Err(_) => false,
+        }));
+        assert!(others.run(PATIENCE));
+        assert_eq!(state_of(&others.pids()), before);
+        assert!(transients_of(controller.child.id()).is_empty());
+    }
+}
+
+#[test]
+fn a_controller_that_hangs_loses_its_lease_and_finds_out() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let subject = Actors::spinning(1);
+    let others = Actors::start(&[Act::Spin, Act::Fork], false);
+    let before = state_of(&others.pids());
+    let mut controller = Controller::start(folder.path(), &subject, &others, 300);
+    assert!(eventually(PATIENCE, || others.stand_still(Duration::from_millis(2))));
+    signal(controller.pid(), libc::SIGSTOP);
+    assert!(
+        eventually(PATIENCE, || others.run(Duration::from_millis(100)) && state_of(&others.pids()) == before)
+    );
+    signal(controller.pid(), libc::SIGCONT);
+    let mut said = String::new();
+    controller.said.read_to_string(&mut said).unwrap();
+    assert!(said.contains("given up on this controller, which was silent for too long"), "{said}");
+    assert_eq!(controller.child.wait().unwrap().code(), Some(3));
+    assert!(others.run(PATIENCE));
+    assert!(eventually(PATIENCE, || state_of(&others.pids()) == before));
+}
+
+#[test]
+fn without_rights_own_processes_are_stopped_by_signals_and_others_are_refused() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).unwrap();
+    let roots = Actors::spinning(1);
+    let environment =
+        [("FOLDER", folder.path().display().to_string()), ("OTHERS", roots.pids()[0].to_string())];
+    let played = actors::start("nobody", &environment).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&played.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&played.stderr));
+    if said.is_empty() {
+        println!("skipped: this program cannot be started by another user");
+        return;
+    }
+    for expected in [
+        "may not be changed by this user (Operation not permitted (os error 1)); run as root",
+        "own: Done",
+        "own stand still: true",
+        "stopped: Done",
+        "unparked: true",
+        "own run: true",
+        "undone: Ok(())",
+        "stopped stand still: true",
+        "stopped run: true",
+        "park: Yes { how: \"SIGSTOP and SIGCONT",
+    ] {
+        assert!(said.contains(expected), "no `{expected}`");
+    }
+    assert!(!said.contains("run: false"));
+    assert!(roots.run(PATIENCE));
+}
