@@ -1,15 +1,29 @@
 //! corun's BPF programs and the thin layer that loads them: the only crate that needs clang and libbpf.
 //!
 //! [`Probe`] loads `bpf/probe.bpf.c` and hands out its records as they are; what they mean for a ledger is
-//! decided in `corun-linux`. The BPF C is GPL-2.0, as the kernel asks; the rest is Apache-2.0 OR MIT.
+//! decided in `corun-linux`. [`Scheduler`] loads `bpf/sched.bpf.c`; which knobs it turns is decided there, too. The BPF C is GPL-2.0, as the kernel asks; the rest is Apache-2.0 OR MIT.
 
+mod farewell;
 pub mod layout;
 mod mapping;
 mod probe;
+mod scheduler;
+mod storage;
 
 pub use probe::{loaded_programs, programs_of, Config, Losses, Probe, ProbeError, ProgramCost};
+
+pub use farewell::{Ending, Farewell};
+pub use scheduler::{
+    Cell, CpuStats, Scheduler, SchedulerConfig, SchedulerError, SchedulerLosses, TaskKnobs, PARK_LIMIT_NS,
+    ROOT_CELL,
+};
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
+}
+
+#[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod sched_skel {
+    include!(concat!(env!("OUT_DIR"), "/sched.skel.rs"));
 }

@@ -1,0 +1,68 @@
+//! The scheduler's knobs, on a kernel that has sched_ext: run in the test guest by `scripts/test-guest`.
+//!
+//! A scheduler for the whole machine is nothing to load in passing, so outside the guest every test here says that it was
+//! skipped. What is judged is what the guest's kernel counts (CPU time, stretches), in proportions and counts, never
+//! seconds: the guest is emulated, and its own machine may take its CPUs away at any time.
+
+mod hog;
+mod knobs;
+mod leaving;
+mod serving;
+mod shares;
+
+use corun_bpf::{Scheduler, SchedulerConfig, TaskKnobs};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// One scheduler at a time; the lock of whoever has it. `None`, with the reason said, outside the guest.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ONE: Mutex<()> = Mutex::new(());
+    if std::env::var_os("CORUN_GUEST").is_none() {
+        println!("skipped: the scheduler is tested in the test guest only (make test-guest)");
+        return None;
+    }
+    Some(ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+fn config() -> SchedulerConfig {
+    let cpus = std::thread::available_parallelism().expect("the guest tells its CPUs").get();
+    SchedulerConfig::new(vec![0; cpus])
+}
+
+/// The scheduler with its lease held for the next minutes.
+fn started(config: &SchedulerConfig) -> Scheduler {
+    let scheduler = Scheduler::start(config).unwrap_or_else(|e| panic!("{e}"));
+    scheduler.renew_lease(u64::MAX / 2);
+    scheduler
+}
+
+/// A cell of its own under the root, with these tasks in it.
+fn cell_of(scheduler: &Scheduler, weight: u32, tids: &[u32]) -> u32 {
+    let cell = scheduler.new_cell(corun_bpf::ROOT_CELL, weight).expect("there is a free cell");
+    for &tid in tids {
+        scheduler
+            .set_task(tid, &TaskKnobs { cell: Some(cell), ..TaskKnobs::default() })
+            .expect("there is room");
+    }
+    scheduler.announce();
+    cell
+}
+
+/// What a cell's tasks have run so far, in nanoseconds.
+fn ran_ns(scheduler: &Scheduler, cell: u32) -> u64 {
+    scheduler.cells().iter().find(|c| c.id == cell).expect("the cell is in use").ran_ns
+}
+
+pub(crate) fn wait_ms(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+/// What the kernel says of sched_ext: `enabled`, `disabled`.
+fn state() -> String {
+    std::fs::read_to_string("/sys/kernel/sched_ext/state").expect("the guest has sched_ext").trim().to_owned()
+}
+
+fn assert_near(what: &str, is: f64, should_be: f64, by: f64) {
+    println!("{what}: {is:.3} (should be {should_be:.3})");
+    assert!((is - should_be).abs() <= by, "{what}: {is:.3}, not {should_be:.3} ± {by}");
+}

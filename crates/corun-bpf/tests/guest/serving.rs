@@ -1,0 +1,63 @@
+//! Who is always served: the kernel's threads, those that die, those that wake up.
+
+use crate::hog::Hog;
+use crate::{alone, cell_of, config, started, wait_ms};
+use corun_bpf::TaskKnobs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[test]
+fn kernel_threads_are_served_beside_hogs_with_long_slices() {
+    let Some(_alone) = alone() else { return };
+    let scheduler = started(&config());
+    let cpus = scheduler.cpus().len();
+    let hogs: Vec<Hog> = (0..cpus * 3).map(|i| Hog::on(Some(i % cpus))).collect();
+    for hog in &hogs {
+        let knobs = TaskKnobs { slice_ns: Some((100_000_000, 100_000_000)), ..TaskKnobs::default() };
+        scheduler.set_task(hog.tid, &knobs).expect("there is room");
+    }
+    scheduler.announce();
+    wait_ms(200);
+    let before: u64 = scheduler.cpus().iter().map(|c| c.kernel).sum();
+    for _ in 0..10 {
+        // Needs a grace period, for which the kernel's threads must run on every CPU.
+        // SAFETY: takes plain numbers only.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) }, 0, "membarrier");
+        wait_ms(50);
+    }
+    let served: u64 = scheduler.cpus().iter().map(|c| c.kernel).sum::<u64>() - before;
+    println!("{served} wake-ups of bound kernel threads");
+    assert!(served > 0);
+    let log = Command::new("dmesg").output().expect("the guest has dmesg");
+    let log = String::from_utf8_lossy(&log.stdout);
+    for complaint in
+        ["blocked for more than", "soft lockup", "rcu_sched self-detected", "rcu_preempt detected stalls"]
+    {
+        assert!(!log.contains(complaint), "the kernel complains: {complaint}");
+    }
+    assert!(scheduler.farewell().is_none());
+}
+
+#[test]
+fn hundreds_of_tasks_come_and_go_while_cells_are_parked_and_unparked() {
+    let Some(_alone) = alone() else { return };
+    let scheduler = started(&config());
+    let hog = Hog::on(None);
+    let cell = cell_of(&scheduler, 100, &[hog.tid]);
+    let until = Instant::now() + Duration::from_secs(4);
+    let mut born = 0;
+    while Instant::now() < until {
+        scheduler.park(cell, true).expect("it can be parked");
+        let children: Vec<_> = (0..8).map(|_| std::thread::spawn(|| wait_ms(1))).collect();
+        born += children.len();
+        scheduler.park(cell, false).expect("it can be unparked");
+        for child in children {
+            child.join().expect("a child ends");
+        }
+        assert!(Command::new("true").status().expect("the guest has true").success());
+    }
+    println!("{born} threads");
+    let farewell = scheduler.farewell();
+    assert!(farewell.is_none(), "{}", farewell.unwrap());
+    assert_eq!(scheduler.losses(), corun_bpf::SchedulerLosses::default());
+}

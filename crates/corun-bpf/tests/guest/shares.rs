@@ -1,0 +1,148 @@
+//! Weights: of cells, of cgroups over two levels, of nice values.
+
+use crate::hog::Hog;
+use crate::{alone, assert_near, cell_of, config, ran_ns, started, wait_ms};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+#[test]
+fn cells_get_what_their_weights_promise() {
+    let Some(_alone) = alone() else { return };
+    let scheduler = started(&config());
+    let hogs: Vec<Hog> = (0..6).map(|_| Hog::on(None)).collect();
+    // The lighter cell has more tasks: it must not profit from that.
+    let heavy = cell_of(&scheduler, 300, &[hogs[0].tid, hogs[1].tid]);
+    let light = cell_of(&scheduler, 100, &[hogs[2].tid, hogs[3].tid, hogs[4].tid, hogs[5].tid]);
+    let share = |ms| {
+        let before = [heavy, light].map(|c| ran_ns(&scheduler, c));
+        wait_ms(ms);
+        let [h, l] = [(0, heavy), (1, light)].map(|(i, c)| (ran_ns(&scheduler, c) - before[i]) as f64);
+        h / (h + l)
+    };
+    wait_ms(200);
+    assert_near("share of the heavy cell", share(2_500), 0.75, 0.03);
+    scheduler.set_weight(heavy, 50).expect("it has a weight");
+    wait_ms(200);
+    assert_near("share of the cell made light", share(2_500), 1.0 / 3.0, 0.03);
+}
+
+/// Removes its cgroup when dropped.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(path: &str, weight: u32) -> Cgroup {
+        let path = PathBuf::from("/sys/fs/cgroup").join(path);
+        fs::create_dir(&path).expect("the guest's root may make cgroups");
+        fs::write(path.join("cpu.weight"), weight.to_string()).expect("the cpu controller is on");
+        Cgroup(path)
+    }
+
+    fn usage_us(&self) -> f64 {
+        let stat = fs::read_to_string(self.0.join("cpu.stat")).expect("every cgroup has one");
+        let line = stat.lines().find_map(|l| l.strip_prefix("usage_usec ")).expect("it tells the usage");
+        line.parse().expect("a number")
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Its processes have been killed; the last of them may not be gone yet.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            wait_ms(10);
+        }
+    }
+}
+
+/// A process that computes in a cgroup, on CPU 0, until it is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn within(cgroup: &Cgroup, nice: i32) -> Busy {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]).stdout(Stdio::null());
+        let members = cgroup.0.join("cgroup.procs");
+        // SAFETY: runs between fork and exec of a test that has no other thread writing files; the calls take plain
+        // numbers and a set on the stack.
+        unsafe {
+            command.pre_exec(move || {
+                libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+                crate::hog::pin(0);
+                fs::write(&members, "0")
+            });
+        }
+        Busy(command.spawn().expect("the guest has a shell"))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Shares of the time of `of`, over the next `ms`.
+fn shares(of: &[&Cgroup], ms: u64) -> Vec<f64> {
+    let before: Vec<f64> = of.iter().map(|c| c.usage_us()).collect();
+    wait_ms(ms);
+    let used: Vec<f64> = of.iter().zip(before).map(|(c, b)| c.usage_us() - b).collect();
+    let sum: f64 = used.iter().sum();
+    used.iter().map(|u| u / sum).collect()
+}
+
+#[test]
+fn cgroups_get_what_cpu_weight_promises_over_two_levels_as_they_do_without_us() {
+    let Some(_alone) = alone() else { return };
+    let outer = [Cgroup::new("a", 300), Cgroup::new("b", 100)];
+    fs::write("/sys/fs/cgroup/a/cgroup.subtree_control", "+cpu")
+        .expect("the cpu controller can be passed on");
+    let inner = [Cgroup::new("a/x", 100), Cgroup::new("a/y", 200)];
+    let of = [&inner[0], &inner[1], &outer[1]];
+    // One, two and three processes: the share is the cgroup's, whatever their number.
+    let busy: Vec<Busy> = [0, 1, 1, 2, 2, 2].into_iter().map(|i: usize| Busy::within(of[i], 0)).collect();
+    wait_ms(300);
+    let kernels = shares(&of, 2_500);
+    let scheduler = started(&config());
+    wait_ms(300);
+    let ours = shares(&of, 2_500);
+    println!("a/x, a/y, b: the kernel's {kernels:.3?}, ours {ours:.3?}");
+    for (i, (share, promised)) in ours.iter().zip([0.25, 0.5, 0.25]).enumerate() {
+        assert_near(&format!("cgroup {i}"), *share, promised, 0.03);
+    }
+    // A weight that changes while we schedule.
+    fs::write("/sys/fs/cgroup/b/cpu.weight", "900").expect("the weight can be changed");
+    wait_ms(200);
+    assert_near("b at 900 of 1200", shares(&of, 2_000)[2], 0.75, 0.03);
+    assert!(scheduler.farewell().is_none());
+    drop(busy);
+    drop(inner);
+}
+
+#[test]
+fn within_a_cgroup_nice_values_weigh_as_they_do_without_us() {
+    let Some(_alone) = alone() else { return };
+    let cgroup = Cgroup::new("n", 100);
+    let busy = [Busy::within(&cgroup, 0), Busy::within(&cgroup, 5)];
+    let share = || {
+        let ran = |b: &Busy| crate::hog::counted(b.0.id()).ran_ns;
+        let before = busy.each_ref().map(ran);
+        wait_ms(2_500);
+        let [a, b] = [0, 1].map(|i| (ran(&busy[i]) - before[i]) as f64);
+        a / (a + b)
+    };
+    wait_ms(300);
+    let kernels = share();
+    let scheduler = started(&config());
+    wait_ms(300);
+    let ours = share();
+    println!("nice 0 beside nice 5: the kernel's {kernels:.3}, ours {ours:.3}");
+    // 1024 to 335.
+    assert_near("the nicer one's neighbour", ours, 1024.0 / 1359.0, 0.04);
+    drop(busy);
+    drop(scheduler);
+}
