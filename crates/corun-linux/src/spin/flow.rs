@@ -1,0 +1,189 @@
+//! The ways on from a sample: the code as a graph, followed until something makes progress.
+//!
+//! Decoding starts at the sampled instruction, so it is aligned, and everything a loop consists of can be reached from
+//! any of its instructions. A call is followed into the function, with the return address as context, so that a loop
+//! which asks through functions is one graph; a return goes back to where it was called from. The sampled function's
+//! own return leads to a caller only when that caller's address is given; where to find the address in the stack is
+//! what [`Flow::outer_return`] says: pushes and pops are followed to the return, so neither frame pointers nor debug
+//! information are needed.
+//!
+//! Limits: indirect jumps, and indirect calls but those through a constant address (shared libraries), end the way; so
+//! do [`NODES_MAX`] instructions and [`DEPTH_MAX`] nested calls. What is known of the stack at an instruction is what
+//! held on the first way there.
+
+use super::frame::{FoundBy, Frame};
+use super::memory::Memory;
+use super::sample::Sample;
+use super::step::{Effect, Step};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The most instructions that are looked at: a loop that only waits is far smaller.
+const NODES_MAX: usize = 400;
+
+/// The most calls inside each other.
+const DEPTH_MAX: usize = 6;
+
+/// An instruction's place in the graph and its successors.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it does.
+    pub step: Step,
+    /// What comes next, if it is in the graph.
+    pub falls_to: Option<usize>,
+    /// Where a branch goes, if that is in the graph.
+    pub jumps_to: Option<usize>,
+}
+
+impl Node {
+    /// Its successors.
+    pub fn next(&self) -> impl Iterator<Item = usize> + '_ {
+        self.falls_to.into_iter().chain(self.jumps_to)
+    }
+}
+
+/// The code reachable from a sample without progress. The first node is the sampled instruction.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// The instructions.
+    pub nodes: Vec<Node>,
+    /// Where the address lies to which the outermost function known returns.
+    pub outer_return: Option<ReturnSlot>,
+}
+
+/// Where a return address lies in the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReturnSlot {
+    /// So many bytes above the stack pointer.
+    AboveStackPointer(u64),
+    /// So many bytes above the frame pointer.
+    AboveFramePointer(u64),
+    /// At this address, found for this one sample.
+    At(u64),
+}
+
+impl ReturnSlot {
+    /// The return address, if the sampled piece of stack reaches there.
+    pub fn address(self, sample: &Sample) -> Option<u64> {
+        sample.stack_word(match self {
+            ReturnSlot::AboveStackPointer(bytes) => sample.sp().wrapping_add(bytes),
+            ReturnSlot::AboveFramePointer(bytes) => sample.bp().wrapping_add(bytes),
+            ReturnSlot::At(address) => address,
+        })
+    }
+}
+
+type Context = Vec<u64>;
+
+/// Follows the code from `sample`; `callers` are the return addresses of the functions around it, outermost first.
+/// `None` when the sampled instruction itself cannot be read.
+pub fn follow(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<Flow> {
+    let mut walk = Walk {
+        memory,
+        sample,
+        factory: InstructionInfoFactory::new(),
+        flow: Flow::default(),
+        found: BTreeMap::new(),
+        to_do: VecDeque::new(),
+    };
+    walk.reach(sample.ip, callers.to_vec(), Frame::of(sample));
+    while let Some((node, context, frame)) = walk.to_do.pop_front() {
+        walk.go_on(node, &context, frame);
+    }
+    (!walk.flow.nodes.is_empty()).then_some(walk.flow)
+}
+
+struct Walk<'a> {
+    memory: &'a mut dyn Memory,
+    sample: &'a Sample,
+    factory: InstructionInfoFactory,
+    flow: Flow,
+    found: BTreeMap<(Context, u64), usize>,
+    to_do: VecDeque<(usize, Context, Frame)>,
+}
+
+impl Walk<'_> {
+    /// The node of the instruction at `ip`, new or known; `None` where nothing can be decoded or there are too many.
+    fn reach(&mut self, ip: u64, context: Context, frame: Frame) -> Option<usize> {
+        if let Some(&node) = self.found.get(&(context.clone(), ip)) {
+            return Some(node);
+        }
+        if self.flow.nodes.len() >= NODES_MAX {
+            return None;
+        }
+        let instruction = self.decode(ip)?;
+        let step = Step::of(instruction, &frame.known, &mut self.factory);
+        let node = self.flow.nodes.len();
+        self.flow.nodes.push(Node { step, falls_to: None, jumps_to: None });
+        self.found.insert((context.clone(), ip), node);
+        self.to_do.push_back((node, context, frame));
+        Some(node)
+    }
+
+    fn decode(&mut self, ip: u64) -> Option<Instruction> {
+        let mut bytes = [0; 15];
+        let had = self.memory.read(ip, &mut bytes);
+        let instruction = Decoder::with_ip(64, &bytes[..had], ip, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
+    }
+
+    /// Finds what follows `node`.
+    fn go_on(&mut self, node: usize, context: &Context, before: Frame) {
+        let instruction = self.flow.nodes[node].step.instruction;
+        if self.flow.nodes[node].step.effect == Effect::Progress {
+            return;
+        }
+        let after = before.after(&self.flow.nodes[node].step, self.sample);
+        let beyond = instruction.next_ip();
+        match instruction.flow_control() {
+            _ if instruction.mnemonic() == Mnemonic::Syscall => {
+                self.flow.nodes[node].falls_to = self.reach(beyond, context.clone(), after);
+            }
+            FlowControl::Next => {
+                self.flow.nodes[node].falls_to = self.reach(beyond, context.clone(), after);
+            }
+            FlowControl::ConditionalBranch => {
+                let target = instruction.near_branch_target();
+                self.flow.nodes[node].falls_to = self.reach(beyond, context.clone(), after);
+                self.flow.nodes[node].jumps_to = self.reach(target, context.clone(), after);
+            }
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
+                if let Some(target) = self.target(&instruction) {
+                    self.flow.nodes[node].jumps_to = self.reach(target, context.clone(), after);
+                }
+            }
+            FlowControl::Call | FlowControl::IndirectCall if context.len() < DEPTH_MAX => {
+                if let Some(target) = self.target(&instruction) {
+                    let mut inside = context.clone();
+                    inside.push(beyond);
+                    self.flow.nodes[node].jumps_to = self.reach(target, inside, after);
+                }
+            }
+            FlowControl::Return => self.go_back(node, context, before, after),
+            _ => {}
+        }
+    }
+
+    fn go_back(&mut self, node: usize, context: &Context, before: Frame, after: Frame) {
+        if let Some((&caller, outside)) = context.split_last() {
+            self.flow.nodes[node].jumps_to = self.reach(caller, outside.to_vec(), after);
+        } else if let (None, Some(sp)) = (self.flow.outer_return, before.known.sp) {
+            self.flow.outer_return = Some(match before.found_by {
+                FoundBy::Stack => ReturnSlot::AboveStackPointer(sp.wrapping_sub(self.sample.sp())),
+                FoundBy::Frame => ReturnSlot::AboveFramePointer(sp.wrapping_sub(self.sample.bp())),
+                FoundBy::SavedFrame => ReturnSlot::At(sp),
+            });
+        }
+    }
+
+    /// Where a jump or call goes, if that can be known: directly, or through a pointer at a constant address.
+    fn target(&mut self, instruction: &Instruction) -> Option<u64> {
+        match instruction.op0_kind() {
+            OpKind::NearBranch64 => Some(instruction.near_branch_target()),
+            OpKind::Memory if instruction.is_ip_rel_memory_operand() => {
+                self.memory.pointer(instruction.ip_rel_memory_address())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Judging samples, and remembering the verdicts: programs spend their time in few places.
+//!
+//! A sample is judged in the function it fell into; when that can return without having made progress, in its caller,
+//! and so on for a few frames. Verdicts are kept by address and forgotten after [`MEMORY_NS`], since a JIT compiler may
+//! put other code in the same place, and at once when a process executes another program.
+
+use super::flow::{self, ReturnSlot};
+use super::frame;
+use super::memory::{Memory, ProcessMemory};
+use super::outcome::{self, Outcome};
+use super::sample::Sample;
+use super::tally::LoopId;
+use super::wait_loop::{self, WaitLoop};
+use crate::root::Root;
+use std::collections::{BTreeMap, HashMap};
+
+/// Callers that are asked whether they wait.
+const CALLERS_MAX: usize = 4;
+
+/// How long a verdict holds, in nanoseconds.
+const MEMORY_NS: u64 = 10_000_000_000;
+
+/// What a sample did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It worked.
+    Useful,
+    /// It was in a loop that can wait.
+    Waiting(LoopId, Outcome),
+    /// Its code could not be read.
+    Unreadable,
+}
+
+enum Known {
+    Useful,
+    Waits(WaitLoop),
+    /// Not in this function, but perhaps in its caller.
+    Ask(ReturnSlot, HashMap<u64, Known>),
+}
+
+/// What is known of one process.
+struct Process {
+    memory: ProcessMemory,
+    since_ns: u64,
+    /// By instruction, whether it was in the kernel, and which registers point into the stack.
+    verdicts: HashMap<(u64, bool, u16), Known>,
+}
+
+/// The judge of all samples.
+pub struct Judge {
+    root: Root,
+    processes: BTreeMap<u32, Process>,
+    /// Processes whose memory may not be read, with what the kernel said.
+    refused: BTreeMap<u32, String>,
+}
+
+impl Judge {
+    /// A judge who reads memory under `root`.
+    pub fn new(root: &Root) -> Judge {
+        Judge { root: root.clone(), processes: BTreeMap::new(), refused: BTreeMap::new() }
+    }
+
+    /// Why the memory of some process could not be read, and how many there are.
+    pub fn refused(&self) -> Option<(usize, &str)> {
+        Some((self.refused.len(), self.refused.values().next()?))
+    }
+
+    /// A process runs other code now, or has ended.
+    pub fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+        self.refused.remove(&pid);
+    }
+
+    /// Forgets everything older than a while, seen from `now_ns`.
+    pub fn forget_old(&mut self, now_ns: u64) {
+        self.processes.retain(|_, p| now_ns.saturating_sub(p.since_ns) < MEMORY_NS);
+    }
+
+    /// What `sample` did.
+    pub fn judge(&mut self, sample: &Sample, now_ns: u64) -> Verdict {
+        if self.refused.contains_key(&sample.pid) {
+            return Verdict::Unreadable;
+        }
+        let process = match self.processes.entry(sample.pid) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(new) => {
+                match ProcessMemory::open(&self.root, sample.pid) {
+                    Ok(memory) => new.insert(Process { memory, since_ns: now_ns, verdicts: HashMap::new() }),
+                    Err(e) => {
+                        self.refused.insert(sample.pid, e.to_string());
+                        return Verdict::Unreadable;
+                    }
+                }
+            }
+        };
+        process.judge(sample)
+    }
+}
+
+impl Process {
+    fn judge(&mut self, sample: &Sample) -> Verdict {
+        let in_call = sample.in_kernel && follows_system_call(&mut self.memory, sample.ip);
+        if in_call && !follows_yield(&mut self.memory, sample.ip) {
+            return Verdict::Useful;
+        }
+        let key = (sample.ip, in_call, frame::pointing(sample));
+        let mut callers = Vec::new();
+        if !self.verdicts.contains_key(&key) {
+            let Some(known) = analyse(&mut self.memory, sample, &callers) else { return Verdict::Unreadable };
+            self.verdicts.insert(key, known);
+        }
+        let mut known = self.verdicts.get_mut(&key).expect("put there if it was not");
+        loop {
+            match known {
+                Known::Useful => return Verdict::Useful,
+                Known::Waits(wait) => {
+                    let mut registers = sample.registers;
+                    if in_call {
+                        // The kernel has yet to put the result there; a yield never fails.
+                        registers[0] = 0;
+                    }
+                    let id = LoopId { pid: sample.pid, at: wait.at, pauses: wait.pauses() };
+                    return Verdict::Waiting(id, outcome::of(wait, sample, &registers));
+                }
+                Known::Ask(slot, by_caller) => {
+                    let Some(caller) = slot.address(sample) else { return Verdict::Useful };
+                    callers.insert(0, caller);
+                    let asked = by_caller.entry(caller);
+                    let single = matches!(slot, ReturnSlot::At(_));
+                    known = match asked {
+                        std::collections::hash_map::Entry::Occupied(known) if !single => known.into_mut(),
+                        entry => {
+                            let found = analyse(&mut self.memory, sample, &callers).unwrap_or(Known::Useful);
+                            entry.insert_entry(found).into_mut()
+                        }
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Judges one sample with the callers known so far, outermost first; `None` when its code cannot be read.
+fn analyse(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<Known> {
+    let flow = flow::follow(memory, sample, callers)?;
+    if let Some(wait) = wait_loop::around(&flow) {
+        return Some(Known::Waits(wait));
+    }
+    Some(match flow.outer_return {
+        Some(slot) if callers.len() < CALLERS_MAX => Known::Ask(slot, HashMap::new()),
+        _ => Known::Useful,
+    })
+}
+
+/// `SYSCALL`.
+const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
+
+/// `MOV EAX, imm32`, as every C library and runtime loads the number of a call.
+const LOAD_NUMBER: u8 = 0xb8;
+
+fn follows_system_call(memory: &mut dyn Memory, ip: u64) -> bool {
+    let mut bytes = [0; 2];
+    memory.read(ip.wrapping_sub(2), &mut bytes) == 2 && bytes == SYSTEM_CALL
+}
+
+fn follows_yield(memory: &mut dyn Memory, ip: u64) -> bool {
+    let mut bytes = [0; 5];
+    let number = (libc::SYS_sched_yield as u32).to_le_bytes();
+    memory.read(ip.wrapping_sub(7), &mut bytes) == 5 && bytes[0] == LOAD_NUMBER && bytes[1..] == number
+}

@@ -1,0 +1,40 @@
+//! Spin detection without hardware counters: samples of the user's instruction pointer, and the code they fall into.
+//!
+//! The kernel shows a task that spins as running (PACT'16 §2.1). Here a task is interrupted by its own clock every
+//! 1.6 ms of its time on a CPU; a sample spins when the code around it is a loop that only waits, and the registers do
+//! not say that it is about to leave. The share of such samples is the share of time.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | `event` | perf events, one ring per CPU |
+//! | `record`, `sample` | what the kernel writes there. Pure. |
+//! | `followed` | which tasks are sampled: those asked for and what they start |
+//! | `memory` | code of a running process |
+//! | `step`, `frame`, `flow` | instructions, the stack, the graph of ways on from a sample. Pure. |
+//! | `chains`, `wait_loop`, `outcome` | is it a loop that only waits, and does this sample stay in it? Pure. |
+//! | `judge` | one sample's verdict, remembered |
+//! | `tally` | verdicts → [`SpinEstimate`]. Pure. |
+//! | `sampler` | [`SpinSampler`]: all of it, in a thread of its own |
+//! | `pause_exits` | virtual CPUs that spin, by their exits at PAUSE |
+//!
+//! Limits: x86-64 programs of 64 bits. What `wait_loop` and `flow` cannot follow counts as useful, so spinning is
+//! rather missed than invented. Guests are not looked into: for them see `pause_exits`.
+//!
+//! [`SpinEstimate`]: corun_model::spin::SpinEstimate
+
+mod chains;
+mod event;
+mod flow;
+mod followed;
+mod frame;
+mod judge;
+mod memory;
+mod outcome;
+mod record;
+mod sample;
+mod sampler;
+mod step;
+mod tally;
+mod wait_loop;
+
+pub use sampler::{SpinCost, SpinError, SpinOptions, SpinSampler};

@@ -1,0 +1,370 @@
+//! The spin detector at work: a thread that empties the rings and judges, and the rate that keeps it cheap.
+
+use super::event::{Event, Ring, PERIOD_NS_MIN};
+use super::followed::{Attached, Followed};
+use super::judge::{Judge, Verdict};
+use super::record::Record;
+use super::tally::{self, Counted, Tally};
+use crate::clock;
+use crate::cpulist;
+use crate::root::{ReadError, Root};
+use corun_model::observation::{TaskObservation, Unavailable};
+use corun_model::spin::SpinEstimate;
+use corun_model::{Observation, TaskId, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thiserror::Error;
+
+/// What one sample costs the interrupted CPU in the kernel, in nanoseconds: timer interrupt, registers, 512 bytes of
+/// stack. Measured on 6.18 in a virtual machine; on bare metal it is less.
+const SAMPLE_NS: u64 = 3_000;
+
+/// How often the rings are emptied: they hold a second of samples.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// How often the rate is looked at, in nanoseconds.
+const RATE_NS: u64 = 1_000_000_000;
+
+/// The longest period, in nanoseconds: below ten samples a second there is nothing to tell.
+const PERIOD_NS_MAX: u64 = 100_000_000;
+
+/// From one rate to the next: the golden ratio, so that no period is a round multiple of another.
+const STEP: (u64, u64) = (1618, 1000);
+
+/// How to sample.
+#[derive(Clone, Debug)]
+pub struct SpinOptions {
+    /// The share of one CPU that sampling and judging may cost.
+    pub cost_max: f64,
+    /// The shortest time on a CPU between two samples of a task, in nanoseconds.
+    pub period_ns_min: u64,
+    /// File descriptors that may be used; `None`: half of what the process may open.
+    pub descriptors: Option<usize>,
+}
+
+impl Default for SpinOptions {
+    fn default() -> SpinOptions {
+        SpinOptions { cost_max: 0.01, period_ns_min: PERIOD_NS_MIN, descriptors: None }
+    }
+}
+
+/// Spinning cannot be detected by samples here.
+#[derive(Debug, Error)]
+pub enum SpinError {
+    /// The code of this architecture cannot be judged.
+    #[error("only x86-64 code can be judged, this machine is {0}")]
+    Architecture(&'static str),
+    /// Perf events are not to be had.
+    #[error("perf events are refused ({0}); run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 2 or less")]
+    Refused(#[source] io::Error),
+    /// Another failure of the kernel's interface.
+    #[error("perf events cannot be used: {0}")]
+    Failed(#[source] io::Error),
+    /// The CPUs cannot be listed.
+    #[error(transparent)]
+    Cpus(#[from] ReadError),
+}
+
+impl SpinError {
+    /// The same, for a report.
+    pub fn unavailable(&self) -> Unavailable {
+        Unavailable { what: "spin time from samples".into(), why: self.to_string() }
+    }
+
+    fn of(e: io::Error) -> SpinError {
+        match e.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => SpinError::Refused(e),
+            _ => SpinError::Failed(e),
+        }
+    }
+}
+
+/// What the detector has cost and lost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SpinCost {
+    /// Samples taken.
+    pub samples: u64,
+    /// Of these, samples whose code could not be read or judged.
+    pub unjudged: u64,
+    /// Records that found no room.
+    pub lost: u64,
+    /// CPU time of reading and judging, in nanoseconds.
+    pub own_ns: u64,
+    /// CPU time of taking the samples in the kernel, in nanoseconds: their number times what one costs.
+    pub kernel_ns: u64,
+    /// How long it has been at work, in nanoseconds.
+    pub wall_ns: u64,
+    /// The present time between two samples of a task, in nanoseconds of its time on a CPU.
+    pub period_ns: u64,
+}
+
+impl SpinCost {
+    /// The share of one CPU that it took.
+    pub fn share(&self) -> f64 {
+        if self.wall_ns == 0 {
+            return 0.0;
+        }
+        (self.own_ns + self.kernel_ns) as f64 / self.wall_ns as f64
+    }
+}
+
+struct State {
+    rings: Vec<(u32, Ring)>,
+    followed: Followed,
+    judge: Judge,
+    tallies: BTreeMap<u32, Tally>,
+    cost: SpinCost,
+    started_ns: u64,
+    /// Cost and time when the rate was last looked at.
+    rated: SpinCost,
+    options: SpinOptions,
+    attached: Attached,
+    stop: bool,
+}
+
+/// Samples tasks and tells how much of their time was spinning.
+pub struct SpinSampler {
+    shared: Arc<(Mutex<State>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+    root: Root,
+    with_kernel: bool,
+    /// Tenants of which a task was sampled in some window.
+    tenants: BTreeSet<TenantId>,
+}
+
+impl SpinSampler {
+    /// Opens the rings; nobody is sampled yet.
+    ///
+    /// # Errors
+    /// [`SpinError`] where this machine does not let or cannot.
+    pub fn start(root: &Root, options: SpinOptions) -> Result<SpinSampler, SpinError> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(SpinError::Architecture(std::env::consts::ARCH));
+        }
+        let online = root.read("/sys/devices/system/cpu/online")?;
+        let cpus = cpulist::parse(&online)
+            .ok_or_else(|| root.unexpected("/sys/devices/system/cpu/online", &online, cpulist::WANTED))?;
+        let rings = cpus
+            .into_iter()
+            .map(|cpu| Ok((cpu.0, Ring::of(cpu.0)?)))
+            .collect::<io::Result<Vec<(u32, Ring)>>>()
+            .map_err(SpinError::of)?;
+        let with_kernel = may_sample_kernel(&rings)?;
+        let period_ns = options.period_ns_min.max(1);
+        let descriptors = options.descriptors.unwrap_or_else(half_of_descriptors);
+        let started_ns = clock::now_ns();
+        let state = State {
+            followed: Followed::new(descriptors, rings.len(), period_ns, with_kernel),
+            rings,
+            judge: Judge::new(root),
+            tallies: BTreeMap::new(),
+            cost: SpinCost { period_ns, ..SpinCost::default() },
+            started_ns,
+            rated: SpinCost::default(),
+            options,
+            attached: Attached::default(),
+            stop: false,
+        };
+        let shared = Arc::new((Mutex::new(state), Condvar::new()));
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("corun-spin".into())
+            .spawn(move || run(&of_thread))
+            .map_err(SpinError::Failed)?;
+        let tenants = BTreeSet::new();
+        Ok(SpinSampler { shared, thread: Some(thread), root: root.clone(), with_kernel, tenants })
+    }
+
+    /// Samples `tasks` from now on, and whatever they start. To be called again with all tasks of the subject whenever
+    /// some may have joined that were not started by those followed.
+    pub fn follow(&mut self, tasks: &[TaskId]) -> Attached {
+        let root = self.root.clone();
+        let tasks: Vec<u32> = tasks.iter().map(|t| t.0).collect();
+        let mut state = self.state();
+        let State { followed, rings, .. } = &mut *state;
+        let attached = followed.follow(&tasks, rings, |tid| root.has(format!("/proc/{tid}")));
+        state.attached = attached;
+        attached
+    }
+
+    /// Spin time in the window that `seen` observed, for every task of a tenant that was sampled. What has been found
+    /// is handed out once: the next call answers for the time since this one.
+    pub fn collect(&mut self, seen: &Observation) -> BTreeMap<TaskId, SpinEstimate> {
+        let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.drain();
+        let tallies = std::mem::take(&mut state.tallies);
+        let sampled = |t: &&TaskObservation| tallies.contains_key(&t.id.0) || state.followed.covers(t.id.0);
+        self.tenants.extend(seen.tasks.iter().filter(sampled).map(|t| t.tenant));
+        drop(state);
+        estimates(seen, &tallies, &self.tenants)
+    }
+
+    /// What it has cost so far.
+    pub fn cost(&self) -> SpinCost {
+        self.state().cost
+    }
+
+    /// What cannot be told, and why.
+    pub fn unavailable(&self) -> Vec<Unavailable> {
+        let state = self.state();
+        let mut missing = Vec::new();
+        let mut say = |what: &str, why: String| missing.push(Unavailable { what: what.into(), why });
+        if !self.with_kernel {
+            let why =
+                "kernel time may not be sampled; run as root or set kernel.perf_event_paranoid to 1 or less";
+            say("spinning inside sched_yield", why.into());
+        }
+        if let Some((processes, why)) = state.judge.refused() {
+            say("spin time of some processes", format!("the code of {processes} cannot be read: {why}"));
+        }
+        let Attached { forbidden, waiting, .. } = state.attached;
+        if forbidden > 0 {
+            say("spin time of some tasks", format!("{forbidden} may not be watched; run as root"));
+        }
+        if waiting > 0 {
+            let why = format!("{waiting} wait for their turn: too few file descriptors (`ulimit -n`)");
+            say("continuous sampling of all tasks", why);
+        }
+        if state.cost.lost > 0 {
+            say("some samples", format!("{} found no room in the rings", state.cost.lost));
+        }
+        missing
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SpinSampler {
+    fn drop(&mut self) {
+        self.state().stop = true;
+        self.shared.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &(Mutex<State>, Condvar)) {
+    let (state, wake) = shared;
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    while !state.stop {
+        state.drain();
+        state.keep_cheap();
+        state = wake.wait_timeout(state, DRAIN).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// Whether time in the kernel may be sampled as well; the first try says whether anything may.
+fn may_sample_kernel(rings: &[(u32, Ring)]) -> Result<bool, SpinError> {
+    let Some((cpu, ring)) = rings.first() else { return Ok(false) };
+    // Task 0 is the calling thread itself; the event goes away at once.
+    match Event::sampling(0, *cpu, PERIOD_NS_MAX, true, ring) {
+        Ok(_) => Ok(true),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+            Event::sampling(0, *cpu, PERIOD_NS_MAX, false, ring).map(|_| false).map_err(SpinError::of)
+        }
+        Err(e) => Err(SpinError::of(e)),
+    }
+}
+
+fn half_of_descriptors() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives the call.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    if known {
+        (limit.rlim_cur / 2).min(1 << 16) as usize
+    } else {
+        512
+    }
+}
+
+impl State {
+    fn drain(&mut self) {
+        let began_ns = clock::thread_cpu_ns();
+        let now_ns = clock::now_ns();
+        let State { rings, followed, judge, tallies, cost, .. } = self;
+        for (_, ring) in rings {
+            ring.drain(|bytes| match Record::parse(bytes) {
+                Some(Record::Sample(sample)) => {
+                    cost.samples += 1;
+                    let tally = tallies.entry(sample.tid).or_default();
+                    match judge.judge(&sample, now_ns) {
+                        Verdict::Useful => tally.useful(sample.period_ns),
+                        Verdict::Waiting(id, outcome) => tally.waiting(id, outcome, sample.period_ns),
+                        Verdict::Unreadable => {
+                            cost.unjudged += 1;
+                            tally.unjudged();
+                        }
+                    }
+                }
+                Some(Record::Opaque { tid, .. }) => {
+                    cost.samples += 1;
+                    cost.unjudged += 1;
+                    tallies.entry(tid).or_default().unjudged();
+                }
+                Some(Record::Born { parent, tid }) => followed.born(parent, tid),
+                Some(Record::Ended { tid }) => followed.end(tid),
+                Some(Record::Executed { pid }) => judge.forget(pid),
+                Some(Record::Lost { records }) => cost.lost += records,
+                None => {}
+            });
+        }
+        judge.forget_old(now_ns);
+        cost.wall_ns = now_ns - self.started_ns;
+        cost.kernel_ns = cost.samples * SAMPLE_NS;
+        cost.own_ns += clock::thread_cpu_ns() - began_ns;
+    }
+
+    /// Samples less often when it costs too much, and more often when there is room.
+    fn keep_cheap(&mut self) {
+        let (now, before) = (self.cost, self.rated);
+        let wall_ns = now.wall_ns - before.wall_ns;
+        if wall_ns < RATE_NS {
+            return;
+        }
+        self.rated = now;
+        let spent_ns = now.own_ns + now.kernel_ns - before.own_ns - before.kernel_ns;
+        let share = spent_ns as f64 / wall_ns as f64 / self.options.cost_max;
+        let period_ns = if share > 0.8 {
+            (now.period_ns * STEP.0 / STEP.1).min(PERIOD_NS_MAX)
+        } else if share < 0.3 {
+            (now.period_ns * STEP.1 / STEP.0).max(self.options.period_ns_min)
+        } else {
+            return;
+        };
+        if period_ns != now.period_ns {
+            self.cost.period_ns = period_ns;
+            self.followed.change_period(period_ns, &mut self.rings);
+        }
+    }
+}
+
+/// Spin time of every task of `seen` whose tenant is `sampled`.
+fn estimates(
+    seen: &Observation,
+    tallies: &BTreeMap<u32, Tally>,
+    sampled: &BTreeSet<TenantId>,
+) -> BTreeMap<TaskId, SpinEstimate> {
+    let staying = tally::staying(tallies.values());
+    let counted: BTreeMap<TaskId, Counted> =
+        tallies.iter().map(|(tid, tally)| (TaskId(*tid), Counted::of(tally, &staying))).collect();
+    let mut of_tenant: BTreeMap<TenantId, Counted> =
+        sampled.iter().map(|tenant| (*tenant, Counted::default())).collect();
+    for task in &seen.tasks {
+        if let (Some(sum), Some(own)) = (of_tenant.get_mut(&task.tenant), counted.get(&task.id)) {
+            *sum = sum.plus(*own);
+        }
+    }
+    let estimate = |task: &TaskObservation| {
+        let on_cpu_ns = task.account.ledger.on_cpu_ns();
+        let siblings = of_tenant.get(&task.tenant)?;
+        let own = counted.get(&task.id).and_then(|c| c.estimate(on_cpu_ns));
+        own.or_else(|| siblings.estimate_of_sibling(on_cpu_ns))
+    };
+    seen.tasks.iter().filter_map(|task| Some((task.id, estimate(task)?))).collect()
+}

@@ -1,0 +1,242 @@
+//! From judged samples to spin time with an interval. Pure.
+//!
+//! Samples fall evenly on a task's time on a CPU, so the part of them that spins is the part of the time that does; the
+//! interval is Wilson's, which stays inside 0 to 1 and keeps its width at either end. Samples that could not be judged
+//! may have been either and widen the interval on both sides.
+
+use super::outcome::Outcome;
+use corun_model::spin::{SpinEstimate, SpinMethod};
+use std::collections::BTreeMap;
+
+/// The two-sided 95 % quantile of the normal distribution.
+const Z: f64 = 1.959_964;
+
+/// A loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LoopId {
+    /// Its process.
+    pub pid: u32,
+    /// Its lowest address.
+    pub at: u64,
+    /// Whether it pauses when it waits.
+    pub pauses: bool,
+}
+
+/// How samples in one loop went on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    stays: u64,
+    leaves: u64,
+    open: u64,
+    paused: u64,
+}
+
+/// A task's samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    useful: u64,
+    waits: BTreeMap<LoopId, Outcomes>,
+    unjudged: u64,
+    sampled_ns: u64,
+}
+
+impl Tally {
+    /// A sample that worked.
+    pub fn useful(&mut self, period_ns: u64) {
+        self.useful += 1;
+        self.sampled_ns += period_ns;
+    }
+
+    /// A sample whose code could not be read.
+    pub fn unjudged(&mut self) {
+        self.unjudged += 1;
+    }
+
+    /// A sample in a loop that can wait.
+    pub fn waiting(&mut self, id: LoopId, outcome: Outcome, period_ns: u64) {
+        let outcomes = self.waits.entry(id).or_default();
+        match outcome {
+            Outcome::Stays => outcomes.stays += 1,
+            Outcome::Leaves => outcomes.leaves += 1,
+            Outcome::Open => outcomes.open += 1,
+            Outcome::Paused => outcomes.paused += 1,
+        }
+        self.sampled_ns += period_ns;
+    }
+}
+
+/// How many of the samples that have yet to look will stay, by loop: as many as of those that have looked. Where none
+/// has, a loop that pauses was passed and not waited in unless somebody is found behind the PAUSE: it takes longer than
+/// the rest of its loop.
+pub fn staying<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> BTreeMap<LoopId, f64> {
+    let mut sums: BTreeMap<LoopId, Outcomes> = BTreeMap::new();
+    for (id, outcomes) in tallies.into_iter().flat_map(|t| &t.waits) {
+        let sum = sums.entry(*id).or_default();
+        sum.stays += outcomes.stays;
+        sum.leaves += outcomes.leaves;
+        sum.paused += outcomes.paused;
+    }
+    let share = |id: LoopId, o: Outcomes| match o.stays + o.leaves {
+        0 if id.pauses && o.paused == 0 => 0.0,
+        0 => 1.0,
+        decided => o.stays as f64 / decided as f64,
+    };
+    sums.into_iter().map(|(id, sum)| (id, share(id, sum))).collect()
+}
+
+/// What samples say of a time on a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counted {
+    spinning: f64,
+    judged: u64,
+    unjudged: u64,
+    sampled_ns: u64,
+}
+
+impl Counted {
+    /// A task's samples, counted.
+    pub fn of(tally: &Tally, staying: &BTreeMap<LoopId, f64>) -> Counted {
+        let waits = || tally.waits.iter();
+        let share = |id| staying.get(id).copied().unwrap_or(1.0);
+        let spins = waits().map(|(id, o)| o.stays as f64 + (o.open + o.paused) as f64 * share(id));
+        Counted {
+            spinning: spins.sum(),
+            judged: tally.useful + waits().map(|(_, o)| o.stays + o.leaves + o.open + o.paused).sum::<u64>(),
+            unjudged: tally.unjudged,
+            sampled_ns: tally.sampled_ns,
+        }
+    }
+
+    /// The samples of two tasks together.
+    #[must_use]
+    pub fn plus(self, other: Counted) -> Counted {
+        Counted {
+            spinning: self.spinning + other.spinning,
+            judged: self.judged + other.judged,
+            unjudged: self.unjudged + other.unjudged,
+            sampled_ns: self.sampled_ns + other.sampled_ns,
+        }
+    }
+
+    /// Whether any sample was judged.
+    pub fn is_known(self) -> bool {
+        self.judged > 0
+    }
+
+    /// Spin time of a task that was on a CPU for `on_cpu_ns`; `None` when no sample of it was judged.
+    pub fn estimate(self, on_cpu_ns: u64) -> Option<SpinEstimate> {
+        if !self.is_known() {
+            return None;
+        }
+        let (low, high) = wilson(self.spinning, self.judged as f64);
+        let judged = self.judged as f64 / (self.judged + self.unjudged) as f64;
+        let part = |share: f64| ((share * on_cpu_ns as f64).round() as u64).min(on_cpu_ns);
+        let spin_ns = part(self.spinning / self.judged as f64);
+        Some(SpinEstimate {
+            observed_ns: self.sampled_ns.min(on_cpu_ns),
+            spin_ns,
+            low_ns: part(low * judged).min(spin_ns),
+            high_ns: part(high * judged + (1.0 - judged)).max(spin_ns),
+            method: SpinMethod::Samples,
+        })
+    }
+
+    /// Spin time of a task of which there is no sample, beside siblings that these are of. The best guess is that it
+    /// does as they do; if there are none of them either, nothing has run long enough to be seen, and the guess is
+    /// none. All that is certain is that it lies between nothing and everything. `None` when there were samples and not
+    /// one could be judged.
+    pub fn estimate_of_sibling(self, on_cpu_ns: u64) -> Option<SpinEstimate> {
+        let (low_ns, high_ns, method) = (0, on_cpu_ns, SpinMethod::Samples);
+        let spin_ns = match self.estimate(on_cpu_ns) {
+            Some(like) => like.spin_ns,
+            None if self.unjudged == 0 => 0,
+            None => return None,
+        };
+        Some(SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, method })
+    }
+}
+
+/// Wilson's 95 % interval of a share, `hits` of `all`.
+fn wilson(hits: f64, all: f64) -> (f64, f64) {
+    let p = hits / all;
+    let z2 = Z * Z / all;
+    let middle = (p + z2 / 2.0) / (1.0 + z2);
+    let half = Z / (1.0 + z2) * (p * (1.0 - p) / all + z2 / (4.0 * all)).sqrt();
+    ((middle - half).max(0.0), (middle + half).min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(useful: u64, stays: u64, leaves: u64, open: u64) -> Tally {
+        let id = LoopId { pid: 1, at: 0x1000, pauses: false };
+        let waits = BTreeMap::from([(id, Outcomes { stays, leaves, open, paused: 0 })]);
+        Tally { useful, waits, unjudged: 0, sampled_ns: (useful + stays + leaves + open) * 1_000_000 }
+    }
+
+    fn share(tally: &Tally) -> f64 {
+        let counted = Counted::of(tally, &staying([tally]));
+        counted.estimate(1_000_000_000).unwrap().spin_ns as f64 / 1e9
+    }
+
+    #[test]
+    fn the_interval_is_wilsons() {
+        let (low, high) = wilson(10.0, 100.0);
+        assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");
+        let (low, high) = wilson(0.0, 50.0);
+        assert!(low == 0.0 && (high - 0.0713).abs() < 1e-4, "none of fifty is not a certain nothing: {high}");
+    }
+
+    #[test]
+    fn samples_that_have_yet_to_look_are_shared_out_as_those_that_looked() {
+        assert_eq!(share(&tally(0, 30, 10, 60)), 0.75);
+        assert_eq!(share(&tally(50, 0, 20, 30)), 0.0, "a lock that was always free");
+        assert_eq!(share(&tally(50, 0, 0, 50)), 0.5, "nothing contradicts");
+    }
+
+    #[test]
+    fn a_loop_that_pauses_is_waited_in_only_if_somebody_is_found_at_the_pause() {
+        let id = LoopId { pid: 1, at: 0x1000, pauses: true };
+        let of = |outcomes: &[Outcome]| {
+            let mut tally = Tally::default();
+            outcomes.iter().for_each(|o| tally.waiting(id, *o, 1000));
+            share(&tally)
+        };
+        use Outcome::{Leaves, Open, Paused, Stays};
+        assert_eq!(of(&[Open, Open]), 0.0);
+        assert_eq!(of(&[Open, Paused]), 1.0);
+        assert_eq!(of(&[Paused, Leaves]), 0.0, "the registers are better evidence");
+        assert_eq!(of(&[Paused, Stays]), 1.0);
+    }
+
+    #[test]
+    fn what_siblings_saw_of_a_loop_counts_for_a_task_that_saw_little_of_it() {
+        let (much, little) = (tally(0, 99, 1, 0), tally(0, 0, 0, 10));
+        let known = staying([&much, &little]);
+        let counted = Counted::of(&little, &known);
+        assert_eq!(counted.estimate(100_000).unwrap().spin_ns, 99_000);
+    }
+
+    #[test]
+    fn what_could_not_be_judged_widens_the_interval_on_both_sides() {
+        let mut t = tally(500, 500, 0, 0);
+        let sure = Counted::of(&t, &BTreeMap::new()).estimate(1_000_000).unwrap();
+        t.unjudged = 1000;
+        let unsure = Counted::of(&t, &BTreeMap::new()).estimate(1_000_000).unwrap();
+        assert_eq!((sure.spin_ns, unsure.spin_ns), (500_000, 500_000));
+        assert!(sure.low_ns > 460_000 && sure.high_ns < 540_000);
+        assert!(unsure.low_ns < 240_000 && unsure.high_ns > 760_000);
+    }
+
+    #[test]
+    fn without_a_sample_there_is_no_estimate_and_a_siblings_is_worth_nothing_certain() {
+        let none = Counted::of(&Tally { unjudged: 9, ..Tally::default() }, &BTreeMap::new());
+        assert_eq!((none.estimate(1000), none.estimate_of_sibling(1000)), (None, None));
+        let sibling = Counted::of(&tally(50, 50, 0, 0), &BTreeMap::new()).estimate_of_sibling(1000).unwrap();
+        assert_eq!(
+            (sibling.observed_ns, sibling.spin_ns, sibling.low_ns, sibling.high_ns),
+            (0, 500, 0, 1000)
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Is the sampled instruction part of a loop that only waits?
+//!
+//! A task spins while there is a way from the sampled instruction back to itself that makes no progress, and that would
+//! be taken again and again unless somebody else changed memory. In steps:
+//!
+//! 1. Take out every instruction that makes progress by itself (`step.rs`). If no way leads back, it is no wait.
+//! 2. If every way back passes a PAUSE or a `sched_yield`, it is a wait: compilers never emit either unasked.
+//! 3. Take out what shows progress only over iterations (`chains.rs`): a value that is computed on, an address that
+//!    moves, a retry that ends by itself. Begin again, until nothing changes.
+//! 4. What is left is a wait if it can end through what it reads from memory at an address that stays.
+//!
+//! This is the software form of what spin detectors in hardware ask (no change of state from one backward branch to the
+//! next), and of the "spinning read loop" of race detectors. Counters of iterations and back-off may change.
+//!
+//! Limits: a loop that waits and stores outside its stack (statistics, a queue of helpers' work it polls), or that asks
+//! through a function pointer, is taken for useful. A loop that counts in a register until a flag is set
+//! (`while (!stop) n++;`) cannot be told from one that waits for the flag, and is taken for a wait.
+
+use super::chains::Chains;
+use super::flow::Flow;
+use super::step::Effect;
+use iced_x86::Instruction;
+
+/// A loop that only waits, as much of it as the outcome of a sample needs. The first turn is the sampled instruction.
+#[derive(Clone, Debug)]
+pub struct WaitLoop {
+    /// Its lowest address: what samples in the same loop have in common.
+    pub at: u64,
+    /// Its instructions.
+    pub turns: Vec<Turn>,
+}
+
+impl WaitLoop {
+    /// Whether it pauses while it waits.
+    pub fn pauses(&self) -> bool {
+        self.turns.iter().any(|t| t.pauses)
+    }
+}
+
+/// One instruction of a loop that waits, and what comes next within the loop.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// The instruction.
+    pub instruction: Instruction,
+    /// Whether it waits a moment.
+    pub pauses: bool,
+    /// What comes next; `None` where that is outside.
+    pub falls_to: Option<usize>,
+    /// Where the jump goes; `None` where that is outside.
+    pub jumps_to: Option<usize>,
+}
+
+/// The loop that waits around the first instruction of `flow`, if there is one.
+pub fn around(flow: &Flow) -> Option<WaitLoop> {
+    let mut open: Vec<bool> = flow.nodes.iter().map(|n| n.step.effect != Effect::Progress).collect();
+    loop {
+        let inside = ring(flow, &open)?;
+        let unpaused: Vec<bool> =
+            (0..open.len()).map(|n| inside[n] && flow.nodes[n].step.effect != Effect::Pause).collect();
+        if ring(flow, &unpaused).is_none() {
+            return Some(turns(flow, &inside));
+        }
+        let chains = Chains::new(flow, &inside);
+        let progress = chains.progress();
+        if progress.is_empty() {
+            return chains.asks_memory().then(|| turns(flow, &inside));
+        }
+        for node in progress {
+            open[node] = false;
+        }
+    }
+}
+
+/// Everything on a way from the first node back to it through `open` nodes; `None` when there is no such way.
+fn ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
+    if !*open.first()? {
+        return None;
+    }
+    let n = flow.nodes.len();
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); n];
+    for node in (0..n).filter(|&node| open[node]) {
+        for next in flow.nodes[node].next().filter(|&next| open[next]) {
+            before[next].push(node);
+        }
+    }
+    let leads_back = reach(n, |node| before[node].clone());
+    let reached = reach(n, |node| {
+        let next = flow.nodes[node].next();
+        next.filter(|&next| open[next]).collect()
+    });
+    reached[0].then(|| (0..n).map(|node| reached[node] && leads_back[node]).collect())
+}
+
+/// Everything that can be reached from the first node, itself only if a way leads back.
+fn reach(n: usize, next: impl Fn(usize) -> Vec<usize>) -> Vec<bool> {
+    let mut seen = vec![false; n];
+    let mut to_do = next(0);
+    while let Some(node) = to_do.pop() {
+        if !std::mem::replace(&mut seen[node], true) {
+            to_do.extend(next(node));
+        }
+    }
+    seen
+}
+
+fn turns(flow: &Flow, inside: &[bool]) -> WaitLoop {
+    let mut renumbered = vec![None; inside.len()];
+    for (new, node) in (0..inside.len()).filter(|&n| inside[n]).enumerate() {
+        renumbered[node] = Some(new);
+    }
+    let members = flow.nodes.iter().zip(inside).filter(|(_, inside)| **inside).map(|(node, _)| node);
+    let turns: Vec<Turn> = members
+        .map(|node| Turn {
+            instruction: node.step.instruction,
+            pauses: node.step.effect == Effect::Pause,
+            falls_to: node.falls_to.and_then(|n| renumbered[n]),
+            jumps_to: node.jumps_to.and_then(|n| renumbered[n]),
+        })
+        .collect();
+    WaitLoop { at: turns.iter().map(|t| t.instruction.ip()).min().unwrap_or_default(), turns }
+}
