@@ -8,7 +8,8 @@
 //! 2. **Try**, when tenants compete for more CPUs than there are and one of them gets less than its fair share: slots,
 //!    chosen as in Controlled Contention with one CPU-bound task per CPU, for four rotations.
 //! 3. **Keep** the slots if somebody gets more useful time than before and nobody is worse off: everybody keeps what it
-//!    had, or its fair share, whichever is less, but for 5 %. Where nobody can tell spinning, CPU time shows no gain for a
+//!    had, or its fair share, whichever is less, but for 5 %. (Fair: an equal part of the CPUs, or the part by which
+//!    everybody would be slowed down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a
 //!    program that waits busily; slots are then also kept when they cost nobody anything and such a program may be there:
 //!    several tasks that hardly ever block and are often stolen from.
 //! 4. Otherwise **revert**. Whoever fell below is left alone from then on, and the rest is tried without it.
@@ -113,7 +114,7 @@ impl Did {
     }
 }
 
-/// What is remembered of a tenant that was tried.
+/// What is remembered of a tenant that was thought of.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tried {
     /// It fell below what it is entitled to: it is left alone until then.
@@ -194,26 +195,29 @@ impl Auto {
     /// After the watch: is there somebody whom slots might help?
     fn weigh(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse], watched_ns: u64) -> Vec<Decision> {
         let candidates = self.candidates(uses, seen.end_ns);
+        for u in uses.iter().filter(|u| u.weight > 0) {
+            self.tried.entry(u.id).or_default();
+        }
         let wants: Vec<u64> = uses.iter().map(|u| (u.weight * 1_000).max(u.demand_milli)).collect();
-        let fair = fair::shares(cpus * 1_000, &wants);
+        let shares = fair::shares(cpus * 1_000, &wants);
+        let all: u64 = wants.iter().sum();
         self.shared.clear();
         self.hidden = false;
         let (mut weight, mut suffers) = (0, false);
-        for (u, fair_milli) in uses.iter().zip(fair).filter(|(u, _)| candidates.contains(&u.id)) {
+        for (i, u) in uses.iter().enumerate().filter(|(_, u)| candidates.contains(&u.id)) {
             let Some(did) = self.did.get(&u.id) else { continue };
             let milli = self.useful(did) * 1_000 / watched_ns.max(1);
-            self.shared.insert(u.id, (milli, fair_milli));
+            // Slots slow everybody down alike, so by them a tenant's part is that of what it wants.
+            let part_milli = wants[i] * (cpus * 1_000).min(all) / all.max(1);
+            self.shared.insert(u.id, (milli, shares[i].min(part_milli)));
             weight += u.weight;
             self.hidden |= did.may_spin(u.weight)
                 || !self.use_spin && Did { spin_known: false, ..*did }.may_spin(u.weight);
-            suffers |= u.weight >= 2 && milli * 100 < fair_milli * (100 - TOLERANCE_PERCENT);
+            suffers |= u.weight >= 2 && milli * 100 < shares[i] * (100 - TOLERANCE_PERCENT);
         }
         if candidates.len() < 2 || weight <= cpus || !(suffers || self.hidden) {
             self.begin(Phase::Watch);
             return Vec::new();
-        }
-        for &id in &candidates {
-            self.tried.entry(id).or_default();
         }
         self.members = candidates;
         self.why = "tried: somebody has less than its fair share".into();

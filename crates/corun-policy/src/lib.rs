@@ -9,6 +9,7 @@
 //! | [`observe`], [`auto`], [`gang`], [`paired_gang`], [`controlled_contention`], [`delayed_preemption`], [`differential`], [`dedicated`] | the policies |
 //! | [`slots`], [`parking`], [`dc_search`] | separation in time; who is stopped; the degree of contention, found online |
 //! | [`census`], [`settled`], [`fair`] | what each tenant wants and got; what is settled for each task; fair shares |
+//! | [`guard`] | does a policy help? |
 //! | [`decisions`] | what is decided at a context switch: the C header that the kernel compiles too |
 //!
 //! Absences: no file, clock, thread or hash order; nothing unsafe but the calls in [`decisions`].
@@ -23,6 +24,7 @@ pub mod delayed_preemption;
 pub mod differential;
 pub mod fair;
 pub mod gang;
+pub mod guard;
 pub mod observe;
 pub mod options;
 pub mod paired_gang;

@@ -5,6 +5,7 @@
 //! loop, a run of fixed length). A tenant's solo run is made once per seed and serves all tenants that are alike.
 //! Runs do not know of each other, so results do not depend on how they were spread over CPUs.
 
+use crate::control::{Control, Controller};
 use crate::engine::{Fault, Progress, Totals};
 use crate::metrics::{self, Estimate, Speedups};
 use crate::scenario::{BadScenario, Cast, Scenario, SchedulerKind, TenantSpec};
@@ -50,6 +51,8 @@ pub struct Run {
     pub totals: Totals,
     /// What was seen; only of the first seed's run with all tenants.
     pub recording: Option<Recording>,
+    /// What its policy did; `None`: nobody controlled anything.
+    pub control: Option<Control>,
     /// Who ran where; only where it was asked for.
     pub trace: Option<Trace>,
 }
@@ -57,7 +60,7 @@ pub struct Run {
 /// What to do beside the runs that every scenario gets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Also run under this scheduler and compare.
+    /// Also run under this scheduler, without the policy, and compare.
     pub baseline: Option<SchedulerKind>,
     /// Events that the trace of the first seed's run may hold; 0: none.
     pub trace_limit: usize,
@@ -132,6 +135,7 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
         Some(kind) => {
             let mut other = scenario.clone();
             other.scheduler.name = kind;
+            other.policy = None;
             let seeds = other.seeds.par_iter();
             seeds.map(|&seed| co_run(&other, seed, false, 0)).collect::<Result<_, _>>()?
         }
@@ -216,6 +220,15 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
     })
 }
 
+/// Only the runs with all tenants, one per seed: for a matrix of scenarios that shares its solo runs.
+///
+/// # Errors
+/// [`Failure`]; of several, that of the first run in the order of seeds.
+pub fn co_runs(scenario: &Scenario) -> Result<Vec<Run>, Failure> {
+    let one = |&seed: &u64| run(scenario, seed, Cast::All, false, 0, None);
+    scenario.seeds.par_iter().map(one).collect()
+}
+
 /// Which tenants are alike when alone: per tenant the number of its kind, and how many kinds there are.
 fn kinds(scenario: &Scenario) -> (Vec<usize>, usize) {
     let mut firsts: Vec<&TenantSpec> = Vec::new();
@@ -258,19 +271,30 @@ fn run(
     };
     let horizon_ns = limit_ns.unwrap_or(scenario.horizon_ns);
     let mut recording = record.then(Recording::default);
+    let policy = scenario.policy.as_ref().filter(|_| cast == Cast::All);
+    let mut controller = policy.map(Controller::new);
     loop {
         let now_ns = engine.now_ns();
-        let window_ns = if record { WINDOW_NS.max(now_ns / 128) } else { horizon_ns };
+        let window_ns = match &controller {
+            Some(controller) => controller.epoch_ns(),
+            None if record => WINDOW_NS.max(now_ns / 128),
+            None => horizon_ns,
+        };
         let until_ns = horizon_ns.min(now_ns.saturating_add(window_ns));
         let ended = match limit_ns {
             Some(_) => engine.run_until(until_ns).map(|()| false),
             None => engine.run_to_end(until_ns),
         };
         let ended = ended.map_err(failure)?;
-        if let Some(recording) = &mut recording {
+        if controller.is_some() || recording.is_some() {
             let window = corun_model::Host::observe(&mut engine)
                 .map_err(|e| Failure::Bug { seed, what: e.to_string() })?;
-            recording.push(window);
+            if let Some(controller) = &mut controller {
+                controller.epoch(&mut engine, &window);
+            }
+            if let Some(recording) = &mut recording {
+                recording.push(window);
+            }
         }
         if ended || engine.now_ns() >= horizon_ns {
             break;
@@ -291,6 +315,7 @@ fn run(
         energy_uj,
         totals: engine.totals(),
         recording,
+        control: controller.map(Controller::finish),
         trace: engine.trace().cloned(),
     })
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`scenario`] | scenario files: machine, scheduler, tenants, seeds |
 //! | [`experiment`], [`metrics`] | a scenario's runs over seeds, solo runs and baseline; what they are judged by |
+//! | [`control`] | a run under a policy: epochs of observing, deciding, applying |
 //! | [`engine`] | time, CPUs, tasks, and everything that happens to them |
 //! | [`program`] | what threads do |
 //! | [`sched`] | the schedulers under it, one file each |
@@ -14,6 +15,7 @@
 
 pub mod checker;
 pub mod contention;
+pub mod control;
 pub mod cpu_set;
 pub mod engine;
 pub mod experiment;

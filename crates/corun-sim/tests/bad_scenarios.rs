@@ -87,9 +87,9 @@ fn a_scenario_in_which_nothing_ever_ends_needs_a_duration() {
 
 #[test]
 fn a_tenant_without_weight_to_speak_of_starves_and_is_named() {
-    let body = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"a\"\nprogram = { kind = \"parallel\", threads = 1, sync = \"none\", iterations = 5 }\ncpus = [0]\n[[tenant]]\nname = \"b\"\nslice = \"200s\"\nprogram = { kind = \"interference\", cpus = [0], threads = 3 }\n";
+    let body = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[[tenant]]\nname = \"a\"\nweight = 1\nprogram = { kind = \"parallel\", threads = 1, sync = \"none\", grain = \"10ms\", iterations = 50 }\ncpus = [0]\n[[tenant]]\nname = \"b\"\ncount = 8\nweight = 10000\nprogram = { kind = \"interference\", cpus = [0] }\n";
     let s = Scenario::parse("s.toml", body, &Repository).unwrap();
     let mut e = s.engine(1, Cast::All, 0).unwrap();
     let said = s.failed(e.run_to_end(s.horizon_ns).unwrap_err().to_string()).to_string();
-    assert!(said.starts_with("s.toml:5: the scenario starves"), "{said}");
+    assert!(said.starts_with("s.toml:3: the scenario starves"), "{said}");
 }

@@ -89,3 +89,16 @@ fn a_guest_shares_a_vcpu_among_its_threads() {
     let end_ns = e.now_ns();
     assert!((600 * MS..640 * MS).contains(&end_ns), "{end_ns}");
 }
+
+#[test]
+fn a_vcpu_whose_thread_was_taken_by_another_halts_instead_of_burning_its_cpu() {
+    // Stages of unequal steps on as many vCPUs: threads wake up and are pulled to other vCPUs all the time.
+    let mut e = engine(
+        "machine = \"pact16-xeon-e5620\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"a\"\nvm = { vcpus = 4 }\ncpus = [0, 1, 2, 3]\nprogram = { kind = \"parallel\", threads = 4, sync = \"pipeline\", wait = \"block\", grain = \"40ms\", imbalance = 0.5, stages = 4, queue-depth = 2, iterations = 200 }\n",
+    );
+    assert!(e.run_to_end(100_000 * MS).unwrap());
+    let work_ns = e.progress()[0].work_ns as f64;
+    let seen = e.observe();
+    let compute_ns = tenant(&seen, "a").account.ledger.parts().compute_ns as f64;
+    assert!(compute_ns / work_ns < 1.1, "{compute_ns} ns on a CPU for {work_ns} ns of work");
+}

@@ -6,6 +6,10 @@ use crate::checker;
 use crate::contention::{Running, ONE};
 use crate::sched::{CpuIx, TaskIx};
 use corun_model::trace::{Left, TraceKind};
+use corun_policy::decisions;
+
+/// Parking has no lease here: whoever controls the modelled machine cannot die before it.
+const FOREVER_NS: u64 = i64::MAX as u64;
 
 /// Fixed-point bits of [`ONE`].
 pub(super) const BITS: u32 = ONE.trailing_zeros();
@@ -84,7 +88,9 @@ impl Engine {
         let c = &self.cpus[cpu];
         let end_ns = c.curr.and_then(|task| {
             let t = &self.tasks[task];
-            let thread = &self.threads[t.thread?];
+            // A vCPU that was woken for a thread which another one took halts at once.
+            let Some(thread) = t.thread else { return Some(self.now_ns) };
+            let thread = &self.threads[thread];
             let begin_ns = self.now_ns + thread.overhead_ns;
             let own = match thread.doing {
                 Doing::Work if thread.work == u64::MAX => None,
@@ -111,7 +117,10 @@ impl Engine {
         self.settle(cpu);
         while let Some(task) = self.cpus[cpu].curr {
             self.rotate_guest(task);
-            let Some(thread) = self.tasks[task].thread else { break };
+            let Some(thread) = self.tasks[task].thread else {
+                self.leave(cpu, State::Blocked(Reason::Halt));
+                continue;
+            };
             let t = &mut self.threads[thread];
             if t.overhead_ns > 0 {
                 break;
@@ -294,7 +303,8 @@ impl Engine {
             }
         }
         t.since_ns = now_ns;
-        if self.tenants[t.tenant].parked {
+        let parked_until_ns = self.tenants[t.tenant].parked.then_some(FOREVER_NS);
+        if !decisions::may_run(now_ns, parked_until_ns, false) {
             t.state = State::Parked;
             return;
         }
@@ -344,8 +354,10 @@ impl Engine {
             }
             let delay_ns = r.by.map_or(0, |t| self.tasks[t].preempt_delay_ns);
             if delay_ns > 0 {
-                if !self.timers.is_armed(delay) {
-                    self.timers.arm(delay, self.now_ns + delay_ns);
+                let armed_ns = self.timers.due_ns(delay);
+                let due_ns = decisions::preempt_due_ns(self.now_ns, delay_ns, armed_ns);
+                if armed_ns != Some(due_ns) {
+                    self.timers.arm(delay, due_ns);
                 }
             } else if r.by.is_some() && self.acting != Some(r.cpu) {
                 if !self.timers.is_armed(resched) {

@@ -563,7 +563,8 @@ impl Engine {
         while !self.is_finished() {
             match self.timers.pop(horizon_ns) {
                 Some((at_ns, slot)) => self.event(at_ns, slot)?,
-                None if self.timers.next_ns().is_some() => {
+                // Whoever is parked waits for the one who parked it, not for an event.
+                None if self.timers.next_ns().is_some() || self.tenants.iter().any(|t| t.parked) => {
                     self.now_ns = self.now_ns.max(horizon_ns);
                     return Ok(false);
                 }

@@ -66,6 +66,11 @@ impl Timers {
         self.place[slot as usize] != 0
     }
 
+    /// When a slot is due; `None` when it is not armed.
+    pub fn due_ns(&self, slot: u32) -> Option<u64> {
+        (self.place[slot as usize] as usize).checked_sub(1).map(|at| self.heap[at].at_ns)
+    }
+
     /// When the next timer fires.
     pub fn next_ns(&self) -> Option<u64> {
         self.heap.first().map(|e| e.at_ns)

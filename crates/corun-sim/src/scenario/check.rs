@@ -1,8 +1,8 @@
 //! From a scenario's text to a scenario: what it names is looked up, what types cannot say is checked, and every
 //! refusal names file, line and remedy.
 
-use super::file::{ScenarioFile, SchedulerKind, TenantFile, Time};
-use super::{BadScenario, Files, Lines, Scenario, TenantSpec};
+use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
+use super::{BadScenario, Files, Lines, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::workload::{line_at, Program, Workload};
 use corun_model::CpuId;
@@ -134,6 +134,7 @@ impl Reader<'_> {
         if read.tenant.is_empty() {
             return Err(self.bad(1, "a scenario needs at least one [[tenant]]"));
         }
+        let policy = read.policy.as_ref().map(|p| self.policy(p)).transpose()?;
         let mut tenants = Vec::new();
         let mut names = BTreeSet::new();
         for t in &read.tenant {
@@ -149,6 +150,7 @@ impl Reader<'_> {
             name,
             machine: model,
             scheduler,
+            policy,
             tenants,
             seeds: seeds.clone(),
             duration_ns: read.duration.as_ref().map(|t| t.as_ref().0),
@@ -162,6 +164,18 @@ impl Reader<'_> {
         }
         scenario.check_size()?;
         Ok(scenario)
+    }
+
+    fn policy(&self, spanned: &Spanned<PolicyFile>) -> Result<PolicySpec, BadScenario> {
+        let p = spanned.as_ref();
+        let mut scope = corun_policy::Scope::everyone().protect(&p.protect);
+        if let Some(only) = &p.tenants {
+            scope = scope.only(only);
+        }
+        let given = p.options.iter();
+        let options = given
+            .fold(corun_policy::Options::new().scope(scope), |o, (name, value)| o.set(name, value.text()));
+        PolicySpec::new(&p.name, options, p.epoch.map(|t| t.0)).map_err(|what| self.at(spanned, what))
     }
 
     fn tenant(

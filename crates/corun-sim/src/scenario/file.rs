@@ -3,6 +3,7 @@
 use corun_model::duration::parse_ns;
 use corun_model::workload::{Character, Program};
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use toml::Spanned;
 
 /// A scenario file.
@@ -30,6 +31,9 @@ pub struct ScenarioFile {
     /// The scheduler under it.
     #[serde(default)]
     pub scheduler: Option<Spanned<SchedulerFile>>,
+    /// The policy that schedules the tenants from above; absent: none.
+    #[serde(default)]
+    pub policy: Option<Spanned<PolicyFile>>,
     /// The tenants.
     #[serde(default)]
     pub tenant: Vec<Spanned<TenantFile>>,
@@ -104,6 +108,47 @@ impl Default for SchedulerFile {
             tick: None,
             groups: true,
             guest_slice: Time(6_000_000),
+        }
+    }
+}
+
+/// A policy and its options.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PolicyFile {
+    /// Which.
+    pub name: String,
+    /// How often it decides; absent: as often as it wants.
+    pub epoch: Option<Time>,
+    /// Its options, as `corun policies` lists them.
+    #[serde(default)]
+    pub options: BTreeMap<String, OptionFile>,
+    /// Tenants that it may touch; absent: all.
+    pub tenants: Option<Vec<String>>,
+    /// Tenants that it may not touch.
+    #[serde(default)]
+    pub protect: Vec<String>,
+}
+
+/// An option's value as people write it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum OptionFile {
+    /// A number.
+    Whole(u64),
+    /// True or false.
+    Flag(bool),
+    /// Anything else.
+    Text(String),
+}
+
+impl OptionFile {
+    /// As it would stand on a command line.
+    pub fn text(&self) -> String {
+        match self {
+            OptionFile::Whole(n) => n.to_string(),
+            OptionFile::Flag(yes) => yes.to_string(),
+            OptionFile::Text(text) => text.clone(),
         }
     }
 }

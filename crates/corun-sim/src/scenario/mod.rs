@@ -8,6 +8,10 @@
 //! [scheduler]
 //! name = "xen-credit"
 //!
+//! [policy]                            # optional: what `corun control` would do there
+//! name    = "controlled_contention"
+//! options = { dc = 4 }
+//!
 //! [[tenant]]
 //! workload = "../workloads/papers/lu.toml"
 //! vm   = { vcpus = 4 }
@@ -28,7 +32,7 @@ mod check;
 mod file;
 
 pub use build::{Cast, MOST_TASKS};
-pub use file::{ScenarioFile, SchedulerFile, SchedulerKind};
+pub use file::{PolicyFile, ScenarioFile, SchedulerFile, SchedulerKind};
 
 use crate::machine_file::MachineModel;
 use corun_model::workload::Workload;
@@ -70,6 +74,8 @@ pub struct Scenario {
     pub machine: MachineModel,
     /// The scheduler and its options.
     pub scheduler: SchedulerFile,
+    /// The policy above it; `None`: nobody controls anything.
+    pub policy: Option<PolicySpec>,
     /// The tenants; copies are tenants of their own.
     pub tenants: Vec<TenantSpec>,
     /// Seeds, one run each.
@@ -87,6 +93,35 @@ pub struct Scenario {
 struct Lines {
     tenants: usize,
     horizon: usize,
+}
+
+/// A policy of a scenario, known to exist and to like its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicySpec {
+    /// Its name.
+    pub name: &'static str,
+    /// What it was given.
+    pub options: corun_policy::Options,
+    /// How often it decides, in nanoseconds.
+    pub epoch_ns: u64,
+}
+
+impl PolicySpec {
+    /// The policy of this name; `epoch_ns` instead of its own where given.
+    ///
+    /// # Errors
+    /// One sentence: no such policy, option or value.
+    pub fn new(
+        name: &str,
+        options: corun_policy::Options,
+        epoch_ns: Option<u64>,
+    ) -> Result<PolicySpec, String> {
+        let made = corun_policy::by_name(name, &options)?;
+        if epoch_ns.is_some_and(|ns| ns < 100_000) {
+            return Err("an epoch below 100us makes no sense; give a longer one".into());
+        }
+        Ok(PolicySpec { name: made.name(), options, epoch_ns: epoch_ns.unwrap_or(made.epoch_ns()) })
+    }
 }
 
 /// One tenant of a scenario.

@@ -11,6 +11,7 @@ use super::tree::{Nodes, NIL};
 use crate::cpu_set::CpuSet;
 use crate::sched::{CpuIx, TaskIx};
 use crate::streams::{Stream, Streams};
+use corun_policy::decisions;
 use std::rc::Rc;
 
 /// Weight of nice 0 in the schedulers' own resolution.
@@ -415,8 +416,7 @@ impl Queues {
         let slice = match self.e(e).custom {
             None if self.e(e).my_rq != NIL => return,
             None => default,
-            Some((low, high)) if low == high => low,
-            Some((low, high)) => self.slices.between(low, high),
+            own => decisions::slice_ns(own, default, self.slices.between(0, u64::from(u32::MAX)) as u32),
         };
         self.e_mut(e).slice = slice;
     }

@@ -1,0 +1,261 @@
+//! The guard: does a policy help? Short periods with and without it alternate, and what it gains is measured.
+//!
+//! Method: a period's value for a tenant is its useful CPU time per time (on a CPU and not known to spin). A pair is a
+//! period without the policy and the one with it that follows; its gain is the geometric mean over tenants of with by
+//! without, so that one tenant cannot gain at another's cost unnoticed. After [`PAIRS`] pairs the policy is kept when the
+//! mean gain is above [`LEAST_GAIN`] and most pairs agree, and given up otherwise. What was kept is measured again after a
+//! while that doubles each time.
+//!
+//! Limits: useful time is as good as the host's knowledge of spinning; a program that changes faster than a period is
+//! judged by chance; a gain in latency alone is not seen.
+
+use corun_model::{Observation, Tenant, TenantId};
+use std::collections::BTreeMap;
+
+/// Pairs of periods for a finding.
+pub const PAIRS: usize = 3;
+/// What a policy must gain to be kept.
+pub const LEAST_GAIN: f64 = 0.01;
+/// Tenants below this share of one CPU, in thousandths, say nothing.
+const LEAST_PER_MILLE: u64 = 20;
+/// How long a finding holds at first, in periods.
+const HOLD: u64 = 20;
+
+/// What the guard wants for the next epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The policy decides.
+    With,
+    /// Everything is as without it.
+    Without,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Finding {
+    /// Not enough was seen.
+    Measuring {
+        /// Complete pairs so far.
+        pairs: usize,
+    },
+    /// It helps: the mean gain, 0.2 is a fifth more useful time.
+    Helps {
+        /// The mean gain.
+        gain: f64,
+    },
+    /// It does not; it is given up for good.
+    DoesNotHelp {
+        /// The mean gain.
+        gain: f64,
+    },
+}
+
+/// Watches over a policy.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    period_ns: u64,
+    wish: Wish,
+    spent_ns: u64,
+    useful: BTreeMap<TenantId, u64>,
+    without: Option<BTreeMap<TenantId, f64>>,
+    gains: Vec<f64>,
+    finding: Finding,
+    hold: u64,
+    held_ns: u64,
+}
+
+impl Guard {
+    /// A guard whose periods have this length, in nanoseconds: long against the policy's epochs and slots.
+    pub fn new(period_ns: u64) -> Guard {
+        Guard {
+            period_ns: period_ns.max(1),
+            wish: Wish::Without,
+            spent_ns: 0,
+            useful: BTreeMap::new(),
+            without: None,
+            gains: Vec::new(),
+            finding: Finding::Measuring { pairs: 0 },
+            hold: HOLD,
+            held_ns: 0,
+        }
+    }
+
+    /// What it wants now.
+    pub fn wish(&self) -> Wish {
+        self.wish
+    }
+
+    /// What it has found.
+    pub fn finding(&self) -> Finding {
+        self.finding
+    }
+
+    /// Takes an epoch that was spent as it wished; `counts` says which tenants are of interest.
+    pub fn push(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Wish {
+        if let Finding::DoesNotHelp { .. } = self.finding {
+            return Wish::Without;
+        }
+        if let Finding::Helps { .. } = self.finding {
+            self.held_ns += seen.window_ns();
+            if self.held_ns >= self.hold * self.period_ns {
+                self.hold *= 2;
+                self.begin_again();
+            }
+            return self.wish;
+        }
+        self.spent_ns += seen.window_ns();
+        for t in &seen.by_tenant {
+            if seen.tenant(t.id).is_some_and(&counts) {
+                *self.useful.entry(t.id).or_default() += t.account.ledger.parts().compute_ns;
+            }
+        }
+        if self.spent_ns >= self.period_ns {
+            self.close();
+        }
+        self.wish
+    }
+
+    fn begin_again(&mut self) {
+        self.held_ns = 0;
+        self.gains.clear();
+        self.without = None;
+        self.finding = Finding::Measuring { pairs: 0 };
+        self.next(Wish::Without);
+    }
+
+    fn next(&mut self, wish: Wish) {
+        self.wish = wish;
+        self.spent_ns = 0;
+        self.useful.clear();
+    }
+
+    fn close(&mut self) {
+        let spent_ns = self.spent_ns as f64;
+        let rates: BTreeMap<TenantId, f64> =
+            self.useful.iter().map(|(id, ns)| (*id, *ns as f64 / spent_ns)).collect();
+        match self.without.take() {
+            None => {
+                self.without = Some(rates);
+                self.next(Wish::With);
+            }
+            Some(without) => {
+                // A pair in which nobody competed says nothing, and takes no place.
+                self.gains.extend(gain(&without, &rates));
+                self.judge();
+            }
+        }
+    }
+
+    fn judge(&mut self) {
+        let n = self.gains.len();
+        if n < PAIRS {
+            self.finding = Finding::Measuring { pairs: n };
+            self.next(Wish::Without);
+            return;
+        }
+        let mean = (self.gains.iter().map(|g| g.ln_1p()).sum::<f64>() / n as f64).exp() - 1.0;
+        let agree = self.gains.iter().filter(|g| **g > 0.0).count();
+        if mean > LEAST_GAIN && agree * 2 > n {
+            self.finding = Finding::Helps { gain: mean };
+            self.next(Wish::With);
+        } else {
+            self.finding = Finding::DoesNotHelp { gain: mean };
+            self.next(Wish::Without);
+        }
+    }
+}
+
+/// Geometric mean of with by without, less 1, over the tenants that are in both; `None` without any.
+fn gain(without: &BTreeMap<TenantId, f64>, with: &BTreeMap<TenantId, f64>) -> Option<f64> {
+    let least = LEAST_PER_MILLE as f64 / 1000.0;
+    let logs: Vec<f64> = without
+        .iter()
+        .filter_map(|(id, before)| Some((*before, *with.get(id)?)))
+        .filter(|(before, after)| before.max(*after) >= least && before.min(*after) > 0.0)
+        .map(|(before, after)| (after / before).ln())
+        .collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp() - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::ledger::Parts;
+    use corun_model::observation::{Account, TenantObservation};
+    use corun_model::{Ledger, TenantKind};
+
+    const EPOCH_NS: u64 = 100;
+
+    /// An epoch in which tenants computed so much.
+    fn epoch(compute_ns: &[u64]) -> Observation {
+        let tenant = |i: usize| Tenant {
+            id: TenantId(i as u32),
+            kind: TenantKind::Command,
+            key: format!("k{i}"),
+            name: format!("t{i}"),
+        };
+        let account = |ns: u64| Account {
+            ledger: Ledger::new(Parts { compute_ns: ns, ..Parts::default() }, ns).unwrap(),
+            ..Account::default()
+        };
+        Observation {
+            start_ns: 0,
+            end_ns: EPOCH_NS,
+            tenants: (0..compute_ns.len()).map(tenant).collect(),
+            by_tenant: compute_ns
+                .iter()
+                .enumerate()
+                .map(|(i, ns)| TenantObservation { id: TenantId(i as u32), tasks: 1, account: account(*ns) })
+                .collect(),
+            ..Observation::default()
+        }
+    }
+
+    /// Runs the guard on a machine that gives this with and that without the policy.
+    fn run(without: &[u64], with: &[u64], epochs: usize) -> Guard {
+        let mut guard = Guard::new(5 * EPOCH_NS);
+        for _ in 0..epochs {
+            let seen = epoch(if guard.wish() == Wish::With { with } else { without });
+            guard.push(&seen, |_| true);
+        }
+        guard
+    }
+
+    #[test]
+    fn a_policy_that_gives_everybody_more_useful_time_is_kept() {
+        let guard = run(&[40, 40], &[60, 50], 30);
+        let Finding::Helps { gain } = guard.finding() else { panic!("{:?}", guard.finding()) };
+        assert!((gain - (1.5f64 * 1.25).sqrt() + 1.0).abs() < 1e-9, "{gain}");
+        assert_eq!(guard.wish(), Wish::With);
+    }
+
+    #[test]
+    fn a_policy_that_only_moves_time_from_one_to_another_is_given_up_for_good() {
+        let guard = run(&[50, 50], &[90, 10], 300);
+        assert!(matches!(guard.finding(), Finding::DoesNotHelp { gain } if gain < 0.0));
+        assert_eq!(guard.wish(), Wish::Without);
+    }
+
+    #[test]
+    fn it_measures_with_and_without_in_turn_before_it_finds() {
+        let guard = run(&[40, 40], &[60, 50], 11);
+        assert_eq!(guard.finding(), Finding::Measuring { pairs: 1 });
+    }
+
+    #[test]
+    fn what_was_kept_is_measured_again() {
+        let mut guard = run(&[40], &[60], 30);
+        let holds = HOLD * 5;
+        let wishes: Vec<Wish> = (0..holds).map(|_| guard.push(&epoch(&[60]), |_| true)).collect();
+        assert!(wishes.contains(&Wish::Without));
+    }
+
+    #[test]
+    fn tenants_that_do_not_count_and_idle_ones_say_nothing() {
+        let mut guard = Guard::new(EPOCH_NS);
+        for _ in 0..20 {
+            guard.push(&epoch(&[1, 1]), |t| t.name == "t0");
+        }
+        assert_eq!(guard.finding(), Finding::Measuring { pairs: 0 });
+    }
+}
