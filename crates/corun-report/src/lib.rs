@@ -13,6 +13,7 @@
 
 pub mod answer;
 pub mod category;
+pub mod control;
 pub mod html;
 pub mod json;
 pub mod output;

@@ -22,9 +22,13 @@ enum Verb {
     Profile(cmd::profile::Args),
     Predict(cmd::predict::Args),
     Verify(cmd::verify::Args),
+    Control(cmd::control::Args),
+    Policies(cmd::policies::Args),
     Load(cmd::load::Args),
     Sim(cmd::sim::Args),
     Validate(cmd::validate::Args),
+    #[command(hide = true)]
+    Supervise(cmd::supervise::Args),
     #[command(hide = true)]
     Generate(cmd::generate::Args),
 }
@@ -41,9 +45,12 @@ pub fn main() -> ExitCode {
         Verb::Profile(args) => cmd::profile::run(args),
         Verb::Predict(args) => cmd::predict::run(args),
         Verb::Verify(args) => cmd::verify::run(args),
+        Verb::Control(args) => cmd::control::run(args),
+        Verb::Policies(args) => cmd::policies::run(args),
         Verb::Load(args) => cmd::load::run(args),
         Verb::Sim(args) => cmd::sim::run(args),
         Verb::Validate(args) => cmd::validate::run(args),
+        Verb::Supervise(args) => cmd::supervise::run(args),
         Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };
     done.unwrap_or_else(|error| {

@@ -3,6 +3,7 @@
 
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::Running;
+use corun_linux::steered::SteeredHost;
 use corun_linux::watcher::Watcher;
 use corun_model::Host;
 use std::time::Duration;
@@ -23,6 +24,24 @@ pub enum Ended {
     Interrupted,
 }
 
+/// A live host that knows whether its subject is still there.
+pub trait Watched: Host {
+    /// Whether any task of the subject is left.
+    fn lives(&self) -> bool;
+}
+
+impl Watched for Watcher {
+    fn lives(&self) -> bool {
+        self.subject_lives()
+    }
+}
+
+impl Watched for SteeredHost {
+    fn lives(&self) -> bool {
+        self.subject_lives()
+    }
+}
+
 /// A measurement under way.
 pub struct Course {
     /// The command that was started, if one was.
@@ -37,28 +56,28 @@ impl Course {
     /// Lets one slot pass, or less if something ends the measurement.
     ///
     /// # Errors
-    /// When the watcher no longer works.
-    pub fn wait(&self, watcher: &mut Watcher, slot: Duration) -> anyhow::Result<Option<Ended>> {
-        let slot_end_ns = watcher.now_ns() + slot.as_nanos() as u64;
+    /// When the host no longer works.
+    pub fn wait(&self, host: &mut impl Watched, slot: Duration) -> anyhow::Result<Option<Ended>> {
+        let slot_end_ns = host.now_ns() + slot.as_nanos() as u64;
         loop {
-            let now_ns = watcher.now_ns();
+            let now_ns = host.now_ns();
             let left_ns = slot_end_ns.min(self.end_ns.unwrap_or(u64::MAX)).saturating_sub(now_ns);
             let piece = Duration::from_nanos(left_ns).min(LOOK);
             match &self.running {
                 Some(running) if running.ended_within(piece) => return Ok(Some(Ended::Command)),
-                Some(_) => watcher.advance(0)?,
-                None => watcher.advance(piece.as_nanos() as u64)?,
+                Some(_) => host.advance(0)?,
+                None => host.advance(piece.as_nanos() as u64)?,
             }
             if self.interrupt.came() {
                 // The terminal has sent it to the command too: let that end first, if it will.
                 let ended = self.running.as_ref().is_some_and(|r| r.ended_within(Duration::from_secs(1)));
                 return Ok(Some(if ended { Ended::Command } else { Ended::Interrupted }));
             }
-            let now_ns = watcher.now_ns();
+            let now_ns = host.now_ns();
             if self.end_ns.is_some_and(|end| now_ns >= end) {
                 return Ok(Some(Ended::TimeIsUp));
             }
-            if self.running.is_none() && !watcher.subject_lives() {
+            if self.running.is_none() && !host.lives() {
                 return Ok(Some(Ended::SubjectGone));
             }
             if now_ns >= slot_end_ns {

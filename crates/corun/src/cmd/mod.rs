@@ -1,10 +1,13 @@
 //! The verbs, one file each: `Args` is what the user may write, `run` is the glue to the libraries.
 
+pub mod control;
 pub mod doctor;
 pub mod generate;
 pub mod load;
+pub mod policies;
 pub mod predict;
 pub mod profile;
 pub mod sim;
+pub mod supervise;
 pub mod validate;
 pub mod verify;

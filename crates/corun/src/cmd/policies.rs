@@ -1,0 +1,125 @@
+//! `corun policies`: every policy with its options, its knobs, and which backends here can carry it out.
+
+use corun_linux::backend::{Backend, KnobSupport, Support};
+use corun_linux::stock::{self, StockBackend};
+use corun_linux::Root;
+use corun_model::Knob;
+use corun_policy::{Entry, ALL};
+use corun_report::table::Table;
+use serde::Serialize;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  corun policies
+  corun policies --json | jq '.policies[] | select(.name == \"gang\")'";
+
+/// List the scheduling policies: options, knobs, and what this machine can carry out
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Print JSON (schema corun.policies/1)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Listing {
+    schema: &'static str,
+    corun: &'static str,
+    policies: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    about: &'static str,
+    source: &'static str,
+    knobs: Vec<&'static str>,
+    options: Vec<ListedOption>,
+    backends: Vec<ListedBackend>,
+}
+
+#[derive(Serialize)]
+struct ListedOption {
+    name: &'static str,
+    default: &'static str,
+    unit: &'static str,
+    range: String,
+    about: &'static str,
+}
+
+#[derive(Serialize)]
+struct ListedBackend {
+    name: &'static str,
+    can: bool,
+    /// Per knob: how it is turned, or why not.
+    knobs: Vec<ListedKnob>,
+}
+
+#[derive(Serialize)]
+struct ListedKnob {
+    knob: &'static str,
+    can: bool,
+    how: String,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let support = StockBackend::new(&Root::new("/"), stock::Options::default()).support();
+    let policies: Vec<Listed> = ALL.iter().map(|entry| listed(entry, &support)).collect();
+    if args.json {
+        let listing = Listing { schema: "corun.policies/1", corun: env!("CARGO_PKG_VERSION"), policies };
+        println!("{}", serde_json::to_string_pretty(&listing)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["policy", "what it does", "knobs", "here", "from"]);
+    for p in &policies {
+        let here: Vec<String> = p
+            .backends
+            .iter()
+            .map(|b| if b.can { b.name.to_owned() } else { format!("not by {}", b.name) })
+            .collect();
+        table.row([p.name.into(), p.about.into(), p.knobs.join(", "), here.join(", "), p.source.into()]);
+    }
+    println!("{}", table.text());
+    let mut table = Table::new(&["policy", "option", "default", "takes", "what it does"]);
+    for p in &policies {
+        for o in &p.options {
+            table.row([p.name.into(), o.name.into(), o.default.into(), o.range.clone(), o.about.into()]);
+        }
+    }
+    println!("{}", table.text());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn listed(entry: &Entry, support: &[KnobSupport]) -> Listed {
+    let of = |knob: &Knob| {
+        let found = support.iter().find(|s| s.knob == *knob);
+        let (can, how) = match found.map(|s| &s.support) {
+            Some(Support::Yes { how }) => (true, how.clone()),
+            Some(Support::No { why }) => (false, why.clone()),
+            None => (false, "this backend does not know the knob".to_owned()),
+        };
+        ListedKnob { knob: knob.name(), can, how }
+    };
+    let knobs: Vec<ListedKnob> = entry.knobs.iter().map(of).collect();
+    Listed {
+        name: entry.name,
+        about: entry.about,
+        source: entry.source,
+        knobs: entry.knobs.iter().map(|k| k.name()).collect(),
+        options: entry
+            .options
+            .iter()
+            .map(|o| ListedOption {
+                name: o.name,
+                default: o.default,
+                unit: o.unit(),
+                range: o.range(),
+                about: o.about,
+            })
+            .collect(),
+        backends: vec![ListedBackend { name: "stock", can: knobs.iter().all(|k| k.can), knobs }],
+    }
+}
