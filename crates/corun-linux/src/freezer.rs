@@ -1,6 +1,9 @@
-//! The cgroup v2 freezer, and transient cgroups to freeze what has no cgroup of its own.
+//! The cgroup freezer, and transient cgroups to freeze what has no cgroup of its own.
 //!
-//! Writing `cgroup.freeze` stops a cgroup with all that is below it and all that is born there; nobody but who looks
+//! The v2 tree has it in every cgroup but the root (`cgroup.freeze`). Where only v1 is mounted, its freezer hierarchy
+//! does the same (`freezer.state`), but its frozen tasks can't even be killed before they are thawed.
+//!
+//! Writing to it stops a cgroup with all that is below it and all that is born there; nobody but who looks
 //! at `cgroup.events` can tell, parents and terminals included. When the write returns, every task of it has been sent
 //! to the trap on its way to user space: those that run get there within tens of microseconds, those that wait or
 //! sleep execute no user code before. `cgroup.events` says so later than it is so; nobody waits for it here.
@@ -10,10 +13,16 @@
 //! a transient cgroup has none: being in it changes nobody's CPU share, memory or limits, only that it can be
 //! frozen. The first move of a process takes the kernel some 12 ms (an RCU grace period), each further one 10 µs.
 
+use crate::cgroup::{Cgroups, Tree};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The tree whose cgroups can be frozen, v2 before v1.
+pub fn tree(cgroups: &Cgroups) -> Option<&Tree> {
+    cgroups.v2().or_else(|| cgroups.with_controller("freezer"))
+}
 
 /// How the names of transient cgroups begin; [`crate::naming`] looks through them.
 pub const TRANSIENT_PREFIX: &str = "corun-park.";
@@ -31,7 +40,13 @@ pub fn write_file(path: &Path, value: &str) -> io::Result<()> {
 /// # Errors
 /// `NotFound` when there is no such cgroup, or it has no freezer (the root, Linux before 5.2).
 pub fn is_frozen(folder: &Path) -> io::Result<bool> {
-    Ok(fs::read_to_string(folder.join("cgroup.freeze"))?.trim() == "1")
+    let state = match fs::read_to_string(folder.join("cgroup.freeze")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            fs::read_to_string(folder.join("freezer.self_freezing"))?
+        }
+        other => other?,
+    };
+    Ok(state.trim() == "1")
 }
 
 /// Freezes or thaws a cgroup.
@@ -39,7 +54,12 @@ pub fn is_frozen(folder: &Path) -> io::Result<bool> {
 /// # Errors
 /// What the kernel says: `EACCES` without the right to write there.
 pub fn set_frozen(folder: &Path, frozen: bool) -> io::Result<()> {
-    write_file(&folder.join("cgroup.freeze"), if frozen { "1" } else { "0" })
+    match write_file(&folder.join("cgroup.freeze"), if frozen { "1" } else { "0" }) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            write_file(&folder.join("freezer.state"), if frozen { "FROZEN" } else { "THAWED" })
+        }
+        other => other,
+    }
 }
 
 /// The processes of a cgroup itself, not of those below.
@@ -60,11 +80,13 @@ pub fn move_into(folder: &Path, pid: u32) -> io::Result<()> {
 
 /// Whether a child of this cgroup would have the same controllers as the cgroup itself, and so change nothing.
 pub fn may_have_transient_child(folder: &Path) -> bool {
+    // Each v1 hierarchy has its controllers everywhere, and that of the freezer has no other.
+    let is_v1 = !folder.join("cgroup.controllers").exists() && folder.join("tasks").exists();
     let none_for_children =
         fs::read_to_string(folder.join("cgroup.subtree_control")).is_ok_and(|c| c.trim().is_empty());
     // The root has no type: it is a domain.
     let is_domain = fs::read_to_string(folder.join("cgroup.type")).map_or(true, |t| t.trim() == "domain");
-    none_for_children && is_domain
+    is_v1 || none_for_children && is_domain
 }
 
 /// The name of this process's `number`th transient cgroup below `parent`.
@@ -83,13 +105,13 @@ pub fn is_transient(folder: &Path) -> bool {
 /// The first thing that the kernel refuses.
 pub fn dissolve(folder: &Path) -> io::Result<()> {
     let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    let Some(parent) = folder.parent().filter(|_| is_transient(folder)) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a transient cgroup of corun's"));
+    };
     match set_frozen(folder, false) {
         Err(e) if gone(&e) => return Ok(()),
         other => other?,
     }
-    let Some(parent) = folder.parent().filter(|_| is_transient(folder)) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a transient cgroup of corun's"));
-    };
     // Whoever forks while the list is read leaves a child behind, and whoever is just ending is in no list but still
     // in the cgroup for a moment: both are found by looking again.
     let mut refused = io::Error::from_raw_os_error(libc::EBUSY);
@@ -108,4 +130,47 @@ pub fn dissolve(folder: &Path) -> io::Result<()> {
         std::thread::sleep(Duration::from_micros(500));
     }
     Err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Root;
+
+    fn may_freeze(folder: &Path) -> bool {
+        std::fs::create_dir(folder).and_then(|()| std::fs::remove_dir(folder)).is_ok()
+    }
+
+    #[test]
+    fn either_generation_freezes_a_process_in_a_transient_cgroup_and_gives_it_back() {
+        let cgroups = Cgroups::discover(&Root::new("/")).unwrap();
+        let mounts = [cgroups.v2(), cgroups.with_controller("freezer")];
+        for mount in mounts.into_iter().flatten().map(|t| t.mount.clone()) {
+            let folder = transient_child(&mount, 1_000_000);
+            if !may_have_transient_child(&mount) || !may_freeze(&folder) {
+                println!("skipped: no transient cgroup can be made below {}", mount.display());
+                continue;
+            }
+            std::fs::create_dir(&folder).unwrap();
+            let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            move_into(&folder, sleeper.id()).unwrap();
+            set_frozen(&folder, true).unwrap();
+            assert!(is_frozen(&folder).unwrap());
+            assert_eq!(processes_in(&folder).unwrap(), [sleeper.id()]);
+            dissolve(&folder).unwrap();
+            assert!(!folder.exists());
+            assert!(processes_in(&mount).unwrap().contains(&sleeper.id()));
+            sleeper.kill().unwrap();
+            sleeper.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn only_a_transient_cgroup_is_dissolved() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("cgroup.freeze"), "1").unwrap();
+        let e = dissolve(dir.path()).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::InvalidInput);
+        assert!(dir.path().exists());
+    }
 }

@@ -1,6 +1,7 @@
 //! System calls that ask the kernel what it would do. Whatever they open they close again; nothing is changed.
 
 use crate::root::Root;
+use crate::sched;
 use std::io;
 
 /// What the kernel answered; an error is its number (`ENOENT`…).
@@ -29,7 +30,7 @@ impl Probes {
             software_clock: counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK),
             slice_ns: slice_ns(),
             rt_priority_max: rt_priority_max(),
-            tick_ns: tick_ns(),
+            tick_ns: sched::tick_ns(),
         }
     }
 }
@@ -117,15 +118,7 @@ fn errno() -> i32 {
 }
 
 fn slice_ns() -> Result<u64, i32> {
-    // SAFETY: the kernel fills in at most the size that is stated; all-zero is a valid sched_attr.
-    unsafe {
-        let mut attr: libc::sched_attr = std::mem::zeroed();
-        let size = size_of::<libc::sched_attr>();
-        match libc::syscall(libc::SYS_sched_getattr, 0, &mut attr, size, 0) {
-            0 => Ok(attr.sched_runtime),
-            _ => Err(errno()),
-        }
-    }
+    sched::attributes(0).map(|a| a.slice_ns).map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL))
 }
 
 fn rt_priority_max() -> u64 {
@@ -133,11 +126,4 @@ fn rt_priority_max() -> u64 {
     // SAFETY: getrlimit fills the structure in.
     unsafe { libc::getrlimit(libc::RLIMIT_RTPRIO, &mut limit) };
     limit.rlim_cur
-}
-
-fn tick_ns() -> u64 {
-    let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_getres fills the structure in.
-    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) };
-    resolution.tv_sec as u64 * 1_000_000_000 + resolution.tv_nsec as u64
 }

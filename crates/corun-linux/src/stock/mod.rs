@@ -23,6 +23,7 @@ mod weights;
 use crate::backend::{Backend, KnobSupport, ParkedTasks, Support};
 use crate::cgroup::Cgroups;
 use crate::cpulist;
+use crate::freezer;
 use crate::protected::Protection;
 use crate::root::Root;
 use crate::sched::{self, Attributes};
@@ -207,12 +208,8 @@ impl StockBackend {
         act(&mut self.parkings, &mut self.tasks, &mut self.weights, &mut means)
     }
 
-    /// Does something to a task that may be touched.
-    fn on_task(
-        &mut self,
-        id: TaskId,
-        act: impl FnOnce(&mut Tasks, &Root, &mut Supervised, &supervisor::undo::Task) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    /// A task that was seen, lives and may be touched.
+    fn known_task(&mut self, id: TaskId) -> Result<supervisor::undo::Task, Refusal> {
         let gone = || Refusal::Refused(format!("no task {id} is known"));
         let tenant = self.members.tenant_of(id).ok_or_else(gone)?;
         self.may_touch(tenant)?;
@@ -220,6 +217,16 @@ impl StockBackend {
         if let Some(why) = self.protection.of_process(task.pid) {
             return Err(Refusal::Refused(why));
         }
+        Ok(task)
+    }
+
+    /// Does something to a task that may be touched.
+    fn on_task(
+        &mut self,
+        id: TaskId,
+        act: impl FnOnce(&mut Tasks, &Root, &mut Supervised, &supervisor::undo::Task) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let task = self.known_task(id)?;
         self.start_supervisor()?;
         let Some(supervised) = self.supervised.as_mut() else { return Ok(()) };
         act(&mut self.tasks, &self.root, supervised, &task)
@@ -261,7 +268,7 @@ impl StockBackend {
     }
 
     /// Becomes real-time, if it is not yet and may.
-    fn be_real_time(&mut self) {
+    pub(crate) fn be_real_time(&mut self) {
         if self.fair.is_some() || self.not_real_time.is_some() || !self.options.real_time {
             return;
         }
@@ -308,7 +315,7 @@ impl Backend for StockBackend {
             // SAFETY: the path is a C string that outlives the call; access opens nothing.
             unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
         };
-        let freezer = cgroups.as_ref().and_then(|c| c.v2()).filter(|t| writable(&t.mount));
+        let freezer = cgroups.as_ref().and_then(freezer::tree).filter(|t| writable(&t.mount));
         let slice = match supervisor::undo::default_slice_ns() {
             0 => no(Knob::Slice, "this kernel has no slice per task; use Linux 6.12 or newer"),
             _ => yes(
@@ -322,7 +329,10 @@ impl Backend for StockBackend {
         };
         vec![
             match freezer {
-                Some(tree) => yes(Knob::Park, format!("cgroup.freeze below {}", tree.mount.display())),
+                Some(tree) => {
+                    let file = if tree.is_v2() { "cgroup.freeze" } else { "freezer.state" };
+                    yes(Knob::Park, format!("{file} below {}", tree.mount.display()))
+                }
                 None => yes(
                     Knob::Park,
                     "SIGSTOP and SIGCONT, as no cgroup can be made: of processes that may be signalled and are not \
@@ -374,6 +384,8 @@ impl Backend for StockBackend {
             self.be_fair();
             return Ok(());
         };
+        // Also when nobody is parked: what is changed should not wait for whoever it slows down.
+        self.be_real_time();
         let restored = supervised.restore(&self.root);
         self.parkings.clear();
         self.tasks.clear();

@@ -1,7 +1,7 @@
 //! Parking: stopping a tenant so that nothing of it runs, and nobody but it can tell.
 //!
 //! Three ways, the best that its processes allow:
-//! 1. **Its own cgroup** is frozen, where the tenant is one of the v2 tree (a container, unit, pod, Slurm step) and
+//! 1. **Its own cgroup** is frozen, where the tenant is one of the freezer's tree (a container, unit, pod, Slurm step) and
 //!    nobody else is in it. One write; forks are born frozen.
 //! 2. **A transient cgroup** below the one that its processes are in (a command among others in a session, a subject
 //!    given by PIDs), made for it, frozen, and dissolved in the end. Chosen over signals because a frozen process
@@ -9,7 +9,7 @@
 //!    itself, launchers report it; and a signal per process races with forks. Processes are moved once, at the first
 //!    park, not at each. What the tenant starts from then on is born into the transient cgroup and is parked with it,
 //!    also when it becomes a command of another name.
-//! 3. **SIGSTOP and SIGCONT** to each process, where no cgroup can be made: no v2 tree, no permission, or the children
+//! 3. **SIGSTOP and SIGCONT** to each process, where no cgroup can be made: no tree, no permission, or the children
 //!    of the cgroup would have controllers of their own. Looked through again until nobody new is found. Refused for
 //!    the foreground job of a terminal, which its shell would take for suspended.
 //!
@@ -73,8 +73,8 @@ impl Parkings {
         Parkings { cgroups: Cgroups::discover(root).ok(), ..Parkings::default() }
     }
 
-    fn v2(&self) -> Option<&Tree> {
-        self.cgroups.as_ref()?.v2()
+    fn tree(&self) -> Option<&Tree> {
+        freezer::tree(self.cgroups.as_ref()?)
     }
 
     pub(super) fn any_parked(&self) -> bool {
@@ -136,7 +136,8 @@ impl Parkings {
     ) -> Result<(), Refusal> {
         let pid = process.task.pid;
         let Ok(membership) = Membership::read(means.root, format!("/proc/{pid}")) else { return Ok(()) };
-        let folder = self.v2().zip(membership.v2()).and_then(|(tree, path)| tree.folder(path));
+        let path = self.tree().and_then(|tree| membership.in_tree(tree));
+        let folder = self.tree().zip(path).and_then(|(tree, path)| tree.folder(path));
         let Some(folder) = folder else { return by_signal(process, parking, means.root) };
         let held = |parking: &Parking| {
             parking.signalled.contains_key(&process.task)
@@ -147,7 +148,7 @@ impl Parkings {
             return Ok(());
         }
         let key = means.members.tenant(tenant).map(|t| t.key.clone()).unwrap_or_default();
-        if let Some(own) = self.own_cgroup(tenant, &key, membership.v2().unwrap_or("/"), means) {
+        if let Some(own) = self.own_cgroup(tenant, &key, path.unwrap_or("/"), means) {
             parking.own.insert(own, None);
             return Ok(());
         }
@@ -163,7 +164,7 @@ impl Parkings {
 
     /// The outermost cgroup that is the tenant's, when nobody else has a process in it.
     fn own_cgroup(&self, tenant: TenantId, key: &str, path: &str, means: &mut Means) -> Option<PathBuf> {
-        let (cgroups, tree) = (self.cgroups.as_ref()?, self.v2()?);
+        let (cgroups, tree) = (self.cgroups.as_ref()?, self.tree()?);
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         let is_own = |path: &&str| {
             path.len() > 1

@@ -249,7 +249,8 @@ impl Supervised {
 pub fn restore(root: &Root, folder: &std::path::Path) -> Result<Restored, SuperviseError> {
     let journal = Journal::open(folder)?;
     let mut restored = restoring::restore(root, &journal.contents().map_err(SuperviseError::Write)?);
-    let tree = Cgroups::discover(root).ok().and_then(|c| c.v2().map(|t| t.mount.clone()));
+    let cgroups = Cgroups::discover(root).ok();
+    let tree = cgroups.as_ref().and_then(crate::freezer::tree).map(|t| t.mount.clone());
     for stray in tree.iter().flat_map(|mount| restoring::stray_transients(mount)) {
         // Whose maker lives belongs to a controller with a journal elsewhere.
         if maker(&stray).is_some_and(|pid| root.has(format!("/proc/{pid}"))) {

@@ -88,7 +88,7 @@ pub fn complaint(failed: &[(Undo, String)]) -> Option<(String, String)> {
     };
     let by_hand = match undo {
         Undo::Thaw(folder) | Undo::Dissolve(folder) => {
-            format!("; `echo 0 > {}` thaws it", folder.join("cgroup.freeze").display())
+            format!("; `echo 0 > {}/cgroup.freeze` thaws it", folder.display())
         }
         Undo::Continue(task) => format!("; `kill -CONT {}` continues it", task.pid),
         Undo::Task(task, Aspect::Cpus { .. }) => format!("; `taskset -p` shows the CPUs of {}", task.tid),
