@@ -13,6 +13,7 @@ mod storage;
 pub use probe::{loaded_programs, programs_of, Config, Losses, Probe, ProbeError, ProgramCost};
 
 pub use farewell::{Ending, Farewell};
+pub use libbpf_rs::ErrorKind;
 pub use scheduler::{
     Cell, CpuStats, Scheduler, SchedulerConfig, SchedulerError, SchedulerLosses, TaskKnobs, PARK_LIMIT_NS,
     ROOT_CELL,

@@ -92,7 +92,7 @@ pub struct TaskKnobs {
     pub preempt_delay_ns: u64,
     /// The cell it belongs to; `None`: that of its cgroup.
     pub cell: Option<u32>,
-    /// Whether it is served even while its cell is parked.
+    /// Whether it is never parked: it belongs to the root then, whatever its cell.
     pub is_protected: bool,
 }
 
@@ -281,7 +281,8 @@ impl Scheduler {
         self.call(&self.skel.progs.cell_weight, args, "the root has no weight").map(|_| ())
     }
 
-    /// Parks a cell or lets it run again. It stays parked as long as the [lease](Scheduler::renew_lease) holds and at
+    /// Parks a cell with all that lies within it, or lets them run again. It stays parked as long as the
+    /// [lease](Scheduler::renew_lease) holds and at
     /// most for the limit in [`SchedulerConfig`].
     ///
     /// # Errors

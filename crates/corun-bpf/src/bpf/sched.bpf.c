@@ -26,7 +26,7 @@
  *
  * Always served: kernel threads that are bound to a CPU take it when they wake up; those that go on beyond a slice then
  * wait their turn like everybody. Tasks that are exiting or may not migrate are run by the kernel itself, at once.
- * Protected tasks wait in the root's queues while their cell is parked.
+ * These, the kernel's other threads and protected tasks belong to the root, which is never parked.
  *
  * Limits
  *   - A parked task may hold a lock inside the kernel, and others wait for it; the freezer would let it leave the kernel
@@ -115,7 +115,7 @@ s32 BPF_PROG(corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fla
 		return prev_cpu;
 	read_knobs(p, t);
 	/* An idle CPU that is found counts as taken: don't look for a task that may not run. */
-	if (!corun_may_run(bpf_ktime_get_ns(), parked_until_ns(cell_at(t->cell)), exempt(p, t)))
+	if (!corun_may_run(bpf_ktime_get_ns(), parked_until_ns(cell_at(t->cell)), 0))
 		return prev_cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (idle) {
@@ -150,12 +150,8 @@ void BPF_PROG(corun_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	now = bpf_ktime_get_ns();
 	cell = t->cell;
-	may_run = corun_may_run(now, parked_until_ns(cell_at(cell)), 0);
-	if (!may_run && exempt(p, t)) {
-		cell = 0;
-		may_run = true;
-	}
 	c = cell_at(cell);
+	may_run = corun_may_run(now, parked_until_ns(c), 0);
 	share = task_share(p);
 	vtime = corun_vtime_join(SCX(p).dsq_vtime, c->task_vtime, default_slice_ns, share);
 	catch_up(c, default_slice_ns, share_of(cell));
@@ -218,7 +214,7 @@ void BPF_PROG(corun_dispatch, s32 cpu, struct task_struct *prev)
 			read_knobs(prev, t);
 			settle(prev, t);
 			own_vtime = cell_at(t->cell)->vtime;
-			if (!corun_may_run(now, parked_until_ns(cell_at(t->cell)), exempt(prev, t)))
+			if (!corun_may_run(now, parked_until_ns(cell_at(t->cell)), 0))
 				t = NULL;
 		}
 	}
@@ -275,7 +271,7 @@ void BPF_PROG(corun_running, struct task_struct *p)
 	begin_slice(p, t, cpu, SCX(p).slice);
 	r->cell = t->cell;
 	/* It was on its way when its cell was parked. */
-	if (!corun_may_run(r->started_ns, parked_until_ns(c), exempt(p, t)))
+	if (!corun_may_run(r->started_ns, parked_until_ns(c), 0))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -347,7 +343,8 @@ s32 BPF_PROG(corun_init_task, struct task_struct *p, struct scx_init_task_args *
 
 	if (!t)
 		return -12; /* ENOMEM */
-	t->cgroup_cell = bpf_core_field_exists(args->cgroup) && args->cgroup ? cell_of(args->cgroup) : 0;
+	if (!(p->flags & PF_KTHREAD) && bpf_core_field_exists(args->cgroup) && args->cgroup)
+		t->cgroup_cell = cell_of(args->cgroup);
 	t->cell = t->cgroup_cell;
 	if (!args->fork)
 		return 0;
@@ -359,8 +356,7 @@ s32 BPF_PROG(corun_init_task, struct task_struct *p, struct scx_init_task_args *
 	t->delay_ns = parent->delay_ns;
 	t->flags = parent->flags;
 	t->generation = parent->generation;
-	if (t->flags & OWN_CELL)
-		t->cell = parent->cell;
+	t->cell = home_of(t, parent->cell);
 	return 0;
 }
 

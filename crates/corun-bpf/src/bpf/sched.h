@@ -65,7 +65,7 @@ struct cpu {
 
 enum knob_flags {
 	OWN_CELL = 1, /* `cell` holds, whatever the task's cgroup */
-	PROTECTED = 2, /* never parked */
+	PROTECTED = 2, /* belongs to the root, and so is never parked */
 };
 
 /* What user space has set for a task; a task without an entry keeps what it inherited. */

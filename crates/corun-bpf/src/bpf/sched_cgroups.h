@@ -105,10 +105,10 @@ void BPF_PROG(corun_cgroup_move, struct task_struct *p, struct cgroup *from, str
 	struct task *t = task_of(p);
 	u64 from_vtime;
 
-	if (!t)
+	if (!t || (p->flags & PF_KTHREAD))
 		return;
 	t->cgroup_cell = cell_of(to);
-	if (t->flags & OWN_CELL)
+	if (t->flags & (OWN_CELL | PROTECTED))
 		return;
 	from_vtime = cell_at(t->cell)->task_vtime;
 	move_to_cell(t, t->cgroup_cell);
@@ -156,24 +156,44 @@ int cell_weight(struct cell_args *args)
 	return 0;
 }
 
+static __always_inline bool is_within(u32 i, u32 ancestor)
+{
+	u32 level;
+
+	bpf_for(level, 0, DEPTH + 1) {
+		if (i == ancestor)
+			return true;
+		if (!i)
+			return false;
+		i = cell_at(i)->parent;
+	}
+	return false;
+}
+
+/* Parks a cell with all that lies within, or lets them run again. */
 SEC("syscall")
 int cell_park(struct cell_args *args)
 {
-	struct cell *c = cell_at(args->cell);
-	u32 n = scx_bpf_nr_cpu_ids(), i;
+	u32 n = scx_bpf_nr_cpu_ids(), used = cells_used, cell = args->cell, i;
+	u64 now = bpf_ktime_get_ns(), since = args->parked ? now : 0;
 
-	if (args->cell == 0 || args->cell >= CELLS)
+	if (cell == 0 || cell >= CELLS)
 		return 1;
-	if (!args->parked) {
-		c->parked_since_ns = 0;
+	bpf_for(i, 1, used) {
+		struct cell *c = cell_at(i);
+
+		if (!c->used || !is_within(i, cell))
+			continue;
+		if (!since || !c->parked_since_ns)
+			c->parked_since_ns = since;
+	}
+	if (!since) {
 		kick_idle();
 		check_leases_in(SOON_NS);
 		return 0;
 	}
-	if (!c->parked_since_ns)
-		c->parked_since_ns = bpf_ktime_get_ns();
 	bpf_for(i, 0, n)
-		if (cpu_at(i)->cell == args->cell)
+		if (cpu_at(i)->cell < CELLS && cell_at(cpu_at(i)->cell)->parked_since_ns)
 			scx_bpf_kick_cpu(i, SCX_KICK_PREEMPT);
 	check_leases_in(LEASE_CHECK_NS);
 	return 0;

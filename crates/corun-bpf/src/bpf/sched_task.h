@@ -61,11 +61,6 @@ static __always_inline u64 runtime_of(struct task_struct *p)
 	return ((struct task_struct___scx *)p)->se.sum_exec_runtime;
 }
 
-static __always_inline bool exempt(struct task_struct *p, struct task *t)
-{
-	return (p->flags & PF_KTHREAD) || (t->flags & PROTECTED);
-}
-
 static __always_inline void move_to_cell(struct task *t, u32 cell)
 {
 	u32 from = t->cell;
@@ -77,6 +72,15 @@ static __always_inline void move_to_cell(struct task *t, u32 cell)
 		join(cell, t->weight);
 		leave(from, t->weight);
 	}
+}
+
+/*
+ * The cell a task belongs to: `own` if it has one, else its cgroup's. Protected tasks belong to the root, as the kernel's
+ * threads do: it is never parked, so nothing of theirs ever waits in a queue that nobody looks at.
+ */
+static __always_inline u32 home_of(struct task *t, u32 own)
+{
+	return t->flags & PROTECTED ? 0 : t->flags & OWN_CELL ? own : t->cgroup_cell;
 }
 
 /* Takes over what user space has set for a task since it was here last. */
@@ -96,7 +100,7 @@ static __always_inline void read_knobs(struct task_struct *p, struct task *t)
 	t->slice_max_ns = k->slice_max_ns;
 	t->delay_ns = k->delay_ns;
 	t->flags = k->flags;
-	cell = k->flags & OWN_CELL ? k->cell : t->cgroup_cell;
+	cell = home_of(t, k->cell);
 	if (cell != t->cell) {
 		u64 from = cell_at(t->cell)->task_vtime, to = cell_at(cell)->task_vtime;
 

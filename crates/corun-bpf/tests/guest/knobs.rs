@@ -1,7 +1,7 @@
 //! Slice, preempt_delay, park.
 
 use crate::hog::{pin, tid, Hog};
-use crate::{alone, assert_near, cell_of, config, ran_ns, started, wait_ms};
+use crate::{alone, cell_of, config, judge, near, ran_ns, started, wait_ms};
 use corun_bpf::{Scheduler, TaskKnobs};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -26,11 +26,14 @@ fn a_fixed_slice_is_as_long_as_it_says_below_and_above_the_tick() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
     for ms in [2, 10, 25] {
-        let both = mean_stretches_ms(&scheduler, [(ms * 1_000_000, ms * 1_000_000); 2], 1_500);
-        for (i, mean_ms) in both.into_iter().enumerate() {
+        judge(|| {
+            let both = mean_stretches_ms(&scheduler, [(ms * 1_000_000, ms * 1_000_000); 2], 1_000);
             // A stretch is cut short by whatever else runs on the CPU, hence the room below.
-            assert_near(&format!("slice of {ms} ms, hog {i}"), mean_ms, ms as f64, ms as f64 * 0.2 + 0.3);
-        }
+            let hog = |i: usize| {
+                near(&format!("slice of {ms} ms, hog {i}"), both[i], ms as f64, ms as f64 * 0.2 + 0.3)
+            };
+            hog(0).and(hog(1))
+        });
     }
     assert!(scheduler.farewell().is_none());
 }
@@ -63,17 +66,19 @@ fn random_slices_lie_between_their_bounds_and_have_their_mean() {
         let of = s.cells().into_iter().filter(|c| cells.contains(&c.id)).map(|c| c.lengths);
         of.fold(vec![0; 16], |sum, l| sum.iter().zip(l).map(|(a, b)| a + b).collect())
     };
-    let (before, from) = (lengths(&scheduler), hogs[0].counted());
-    wait_ms(4_000);
-    let seen: Vec<u64> = lengths(&scheduler).iter().zip(before).map(|(a, b)| a - b).collect();
-    let mean_ms = hogs[0].counted().since(from).mean_ns() / 1e6;
-    // Buckets end at 2^(i+6) µs: 8 is 8.2 to 16.4 ms, 9 is 16.4 to 32.8 ms.
-    let (inside, all) = (seen[8] + seen[9], seen.iter().sum::<u64>());
-    println!("stretches by length: {seen:?}, mean {mean_ms:.1} ms");
-    assert!(all > 100, "{seen:?}");
-    assert!(inside * 10 >= all * 9, "{seen:?}");
-    // 30 % of a uniform draw from [10, 30] lie below 16.4.
-    assert!(seen[8] * 10 > all && seen[9] * 10 > all * 4, "{seen:?}");
+    judge(|| {
+        let (before, from) = (lengths(&scheduler), hogs[0].counted());
+        wait_ms(3_000);
+        let seen: Vec<u64> = lengths(&scheduler).iter().zip(before).map(|(a, b)| a - b).collect();
+        let mean_ms = hogs[0].counted().since(from).mean_ns() / 1e6;
+        println!("stretches by length: {seen:?}");
+        // Buckets end at 2^(i+6) µs: 8 is 8.2 to 16.4 ms, where 32 % of a uniform draw from [10, 30] lie; 9 is 16.4 to
+        // 32.8 ms.
+        let all = seen.iter().sum::<u64>() as f64;
+        near("mean in ms", mean_ms, 20.0, 3.0)
+            .and(near("part below 16.4 ms", seen[8] as f64 / all, 0.32, 0.16))
+            .and(near("part within the bounds", (seen[8] + seen[9]) as f64 / all, 0.97, 0.07))
+    });
 }
 
 /// How long a thread on CPU 0 waits for the CPU after its sleep ends, beside a hog, at the median: in µs.
@@ -88,7 +93,7 @@ fn median_lateness_us(scheduler: &Scheduler, delay_ns: u64) -> f64 {
         pin(0);
         tell.send(tid()).expect("the test waits for it");
         start.recv().expect("the test starts it");
-        let mut late: Vec<Duration> = (0..30)
+        let mut late: Vec<Duration> = (0..20)
             .map(|_| {
                 let wanted = Duration::from_millis(30);
                 let began = Instant::now();
@@ -110,12 +115,18 @@ fn median_lateness_us(scheduler: &Scheduler, delay_ns: u64) -> f64 {
 fn a_preemption_delay_puts_the_wake_up_off_by_as_much() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
-    let [now, late, later] = [0, 8_000_000, 20_000_000].map(|ns| median_lateness_us(&scheduler, ns));
-    println!("lateness: {now:.0} µs without, {late:.0} µs with 8 ms, {later:.0} µs with 20 ms of delay");
-    assert_near("8 ms of delay, in ms more than none", (late - now) / 1e3, 8.0, 2.0);
-    assert_near("20 ms of delay, in ms more than none", (later - now) / 1e3, 20.0, 4.0);
+    judge(|| {
+        let [now, late, later] =
+            [0, 8_000_000, 20_000_000].map(|ns| median_lateness_us(&scheduler, ns) / 1e3);
+        near("lateness in ms without delay", now, 0.0, 1.0).and(near("with 8 ms", late, 8.0, 1.5)).and(near(
+            "with 20 ms",
+            later,
+            20.0,
+            2.0,
+        ))
+    });
     let cpus = scheduler.cpus();
-    assert!(cpus[0].preempts_now > 20 && cpus[0].preempts_late > 30, "{:?}", cpus[0]);
+    assert!(cpus[0].preempts_now > 10 && cpus[0].preempts_late > 20, "{:?}", cpus[0]);
 }
 
 #[test]
@@ -153,7 +164,7 @@ fn without_a_renewed_lease_nobody_stays_parked() {
     scheduler.park(cell, true).expect("it can be parked");
     wait_ms(100);
     let still = ran_ns(&scheduler, cell);
-    wait_ms(1_500);
+    wait_ms(800);
     assert!(ran_ns(&scheduler, cell) > still, "its lease was over");
     let after = scheduler.cells().into_iter().find(|c| c.id == cell).expect("the cell is in use");
     assert_eq!((after.is_parked, after.expired_parks), (false, 1));

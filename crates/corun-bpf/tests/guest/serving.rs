@@ -44,7 +44,7 @@ fn hundreds_of_tasks_come_and_go_while_cells_are_parked_and_unparked() {
     let scheduler = started(&config());
     let hog = Hog::on(None);
     let cell = cell_of(&scheduler, 100, &[hog.tid]);
-    let until = Instant::now() + Duration::from_secs(4);
+    let until = Instant::now() + Duration::from_secs(2);
     let mut born = 0;
     while Instant::now() < until {
         scheduler.park(cell, true).expect("it can be parked");
