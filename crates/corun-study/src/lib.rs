@@ -10,6 +10,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`study`], [`cell`] | the study file, and the cells of its matrix with their workload texts |
+//! | [`programs`], [`pairs`] | the programs and interferers of the live studies, ready to run, and a study of pairs of them |
 //! | [`session`] | a child process in a session of its own |
 //! | [`live`], [`modelled`] | a cell's runs on either host |
 //! | [`real`], [`solo_fit`] | real programs, and the workload fitted to what one did alone |
@@ -26,6 +27,8 @@ pub mod fit;
 pub mod live;
 pub mod modelled;
 pub mod outcome;
+pub mod pairs;
+pub mod programs;
 pub mod real;
 pub mod record;
 pub mod session;

@@ -1,0 +1,175 @@
+//! A study of pairs (`corun.pairs/1`, such as `studies/predict.toml`): which programs of the catalogue run beside which
+//! interferers, how often, and when a run counts. Bad input is one sentence that names file, line and remedy.
+
+use crate::programs::{Catalogue, Interferer, Program};
+use crate::study::BadStudy;
+use corun_model::duration::parse_ns;
+use corun_model::workload::{draw, line_at, line_of};
+use serde::{Deserialize, Deserializer};
+
+/// The study of predictions that corun brings along.
+pub const PREDICT: &str = include_str!("../../../studies/predict.toml");
+
+/// A study as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Pairs {
+    schema: String,
+    /// What people call it.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// Runs of every pair.
+    pub repetitions: u32,
+    /// The last prediction before this share of a co-run has passed is the one that counts.
+    pub predict_by: f64,
+    /// Share of the machine's CPU time that others may take in a run that counts.
+    pub foreign: f64,
+    /// How long a run waits at most until the machine looks quiet, in nanoseconds.
+    #[serde(deserialize_with = "ns")]
+    pub patience: u64,
+    /// How often a run is made again.
+    pub retries: u32,
+    /// How long the interferer runs before the program, in nanoseconds.
+    #[serde(deserialize_with = "ns")]
+    pub lead: u64,
+    /// How much longer at most, in nanoseconds.
+    #[serde(deserialize_with = "ns")]
+    pub spread: u64,
+    /// A co-run that takes this many times as long as the program alone is cut off.
+    pub most_slowdown: f64,
+    /// Names of programs.
+    programs: Vec<String>,
+    /// Names of interferers.
+    interferers: Vec<String>,
+}
+
+fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+impl Pairs {
+    /// Reads a study's text, whose programs and interferers are those of `catalogue`; `file` is only named in errors.
+    ///
+    /// # Errors
+    /// [`BadStudy`] with file, line and remedy.
+    pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<Pairs, BadStudy> {
+        let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
+        let pairs: Pairs = toml::from_str(text).map_err(|e| {
+            let what = e.message().lines().collect::<Vec<_>>().join(" ");
+            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
+        })?;
+        pairs.check(catalogue).map_err(|(key, what)| at(line_of(text, key), what))?;
+        Ok(pairs)
+    }
+
+    fn check(&self, catalogue: &Catalogue) -> Result<(), (&'static str, String)> {
+        let share = |x: f64| x > 0.0 && x <= 1.0;
+        let refuse = |key, what: String| Err((key, what));
+        if self.schema != "corun.pairs/1" {
+            return refuse(
+                "schema",
+                format!("schema is `{}`, this corun reads `corun.pairs/1`", self.schema),
+            );
+        }
+        if !(1..=1000).contains(&self.repetitions) {
+            return refuse("repetitions", format!("repetitions is {}; give 1 to 1000", self.repetitions));
+        }
+        if !share(self.predict_by) {
+            return refuse(
+                "predict-by",
+                format!("predict-by is {}; give a share above 0, up to 1", self.predict_by),
+            );
+        }
+        if !share(self.foreign) {
+            return refuse("foreign", format!("foreign is {}; give a share above 0, up to 1", self.foreign));
+        }
+        if !(self.most_slowdown >= 1.0 && self.most_slowdown <= 1000.0) {
+            return refuse(
+                "most-slowdown",
+                format!("most-slowdown is {}; give 1 to 1000", self.most_slowdown),
+            );
+        }
+        if let Some(name) = self.programs.iter().find(|name| catalogue.program(name).is_none()) {
+            return refuse(
+                "programs",
+                format!("no program `{name}` in programs.toml; add it or choose another"),
+            );
+        }
+        if let Some(name) = self.interferers.iter().find(|name| catalogue.interferer(name).is_none()) {
+            return refuse(
+                "interferers",
+                format!("no interferer `{name}` in programs.toml; add it or choose another"),
+            );
+        }
+        if self.programs.is_empty() || self.interferers.is_empty() {
+            return refuse("programs", "a study needs at least one program and one interferer".into());
+        }
+        Ok(())
+    }
+
+    /// Its programs, in its order.
+    pub fn programs<'c>(&self, catalogue: &'c Catalogue) -> Vec<&'c Program> {
+        self.programs.iter().filter_map(|name| catalogue.program(name)).collect()
+    }
+
+    /// Its interferers, in its order.
+    pub fn interferers<'c>(&self, catalogue: &'c Catalogue) -> Vec<&'c Interferer> {
+        self.interferers.iter().filter_map(|name| catalogue.interferer(name)).collect()
+    }
+
+    /// How long the interferer runs before the program in the `index`-th run of a repetition: any phase of the
+    /// interferer is as likely as any other, but not left to chance.
+    pub fn lead_ns(&self, repetition: u64, index: u64) -> u64 {
+        self.lead + draw::bits(repetition, 0, index) % self.spread.max(1)
+    }
+
+    /// The order of `n` things in a repetition, another in each, so that a machine whose speed drifts favours none.
+    pub fn order(&self, repetition: u64, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by_key(|&i| draw::bits(repetition, 1, i as u64));
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Pairs, BadStudy> {
+        Pairs::parse("p.toml", text, &Catalogue::own())
+    }
+
+    #[test]
+    fn the_study_of_predictions_has_real_and_known_programs_and_five_interferers() {
+        let (own, pairs) = (Catalogue::own(), read(PREDICT).unwrap());
+        let real = pairs.programs(&own).iter().filter(|p| p.kind == crate::programs::Kind::Real).count();
+        assert!(pairs.programs(&own).len() >= 12 && real >= 6);
+        assert!(pairs.interferers(&own).len() >= 5);
+    }
+
+    #[test]
+    fn bad_input_is_named_with_its_line_and_the_remedy() {
+        let refusal = |from: &str, to: &str| read(&PREDICT.replace(from, to)).unwrap_err().to_string();
+        assert!(refusal("\"gcc\"", "\"clang\"").contains("no program `clang` in programs.toml"));
+        assert!(refusal("\"gcc-again\"", "\"gcc\"").contains("no interferer `gcc`"));
+        assert!(refusal("predict-by = 0.33", "predict-by = 33").contains("predict-by is 33; give a share"));
+        assert!(refusal("retries  = 3", "retry = 3").contains("unknown field `retry`"));
+        let line = PREDICT.lines().position(|l| l.starts_with("foreign")).unwrap() + 1;
+        assert!(
+            refusal("foreign  = 0.04", "foreign = 0.0").starts_with(&format!("p.toml:{line}: foreign is 0"))
+        );
+    }
+
+    #[test]
+    fn every_repetition_has_an_order_and_leads_of_its_own() {
+        let pairs = read(PREDICT).unwrap();
+        let mut sorted = pairs.order(1, 17);
+        assert!(sorted != pairs.order(2, 17) && sorted == pairs.order(1, 17));
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..17).collect::<Vec<_>>());
+        let leads: Vec<u64> = (0..20).map(|i| pairs.lead_ns(1, i)).collect();
+        assert!(leads.iter().all(|ns| (pairs.lead..pairs.lead + pairs.spread).contains(ns)));
+        assert!(leads.iter().max() > leads.iter().min());
+    }
+}
