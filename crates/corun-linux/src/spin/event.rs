@@ -1,4 +1,4 @@
-//! Perf events that sample a task by its own clock, and the rings that they write to.
+//! Perf events that sample a task by its own clock, and the rings that they write to; and events that only count.
 //!
 //! The event is the software task clock: a timer that runs while the task does, so a task that is off the CPU costs and
 //! says nothing, and a task gets samples in proportion to its time on a CPU. Each event is bound to a task **and** a
@@ -36,10 +36,10 @@ fn software(config: u32) -> bindings::perf_event_attr {
     attr
 }
 
-fn open(attr: &mut bindings::perf_event_attr, task: i32, cpu: u32) -> io::Result<Event> {
+fn open(attr: &mut bindings::perf_event_attr, task: i32, cpu: i32) -> io::Result<Event> {
     let flags = bindings::PERF_FLAG_FD_CLOEXEC as libc::c_ulong;
     // SAFETY: the attributes outlive the call, and a descriptor that is returned is nobody else's.
-    let fd = unsafe { perf_event_open(attr, task, cpu as i32, -1, flags) };
+    let fd = unsafe { perf_event_open(attr, task, cpu, -1, flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -76,13 +76,45 @@ impl Event {
         attr.set_comm_exec(1);
         attr.set_exclude_hv(1);
         attr.set_exclude_kernel(u64::from(!with_kernel));
-        let event = open(&mut attr, task as i32, cpu)?;
+        let event = open(&mut attr, task as i32, cpu as i32)?;
         // SAFETY: both descriptors are open perf events.
         let set = unsafe { ioctls::SET_OUTPUT(event.0.as_raw_fd(), ring.event.0.as_raw_fd()) };
         if set < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(event)
+    }
+
+    /// Counts a tracepoint in `task` (0 is the caller), wherever it runs, where `filter` holds.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn counting(task: u32, tracepoint: u64, filter: &std::ffi::CStr) -> io::Result<Event> {
+        let mut attr = software(0);
+        attr.type_ = bindings::PERF_TYPE_TRACEPOINT;
+        attr.config = tracepoint;
+        let event = open(&mut attr, task as i32, -1)?;
+        // SAFETY: the descriptor is an open perf event; the kernel only reads the text.
+        let set = unsafe { ioctls::SET_FILTER(event.0.as_raw_fd(), filter.as_ptr().cast_mut()) };
+        if set < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(event)
+    }
+
+    /// How often what it counts has happened.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn count(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        // SAFETY: eight bytes are there to be written to.
+        let read = unsafe { libc::read(self.0.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        if read == 8 {
+            Ok(u64::from_le_bytes(bytes))
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 }
 
@@ -105,7 +137,7 @@ impl Ring {
         let mut attr = software(bindings::PERF_COUNT_SW_DUMMY);
         attr.set_exclude_kernel(1);
         attr.set_exclude_hv(1);
-        let event = open(&mut attr, 0, cpu)?;
+        let event = open(&mut attr, 0, cpu as i32)?;
         // SAFETY: no pointers.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;

@@ -30,11 +30,15 @@ mod frame;
 mod judge;
 mod memory;
 mod outcome;
+pub mod pause_exits;
 mod record;
 mod sample;
 mod sampler;
 mod step;
 mod tally;
 mod wait_loop;
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod examples;
 
 pub use sampler::{SpinCost, SpinError, SpinOptions, SpinSampler};

@@ -74,7 +74,7 @@ impl SpinError {
         Unavailable { what: "spin time from samples".into(), why: self.to_string() }
     }
 
-    fn of(e: io::Error) -> SpinError {
+    pub(super) fn of(e: io::Error) -> SpinError {
         match e.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => SpinError::Refused(e),
             _ => SpinError::Failed(e),
