@@ -16,17 +16,25 @@
 //! Limits: the counters of a window begin and end when they are read, up to some milliseconds after the window's edge;
 //! nothing is counted twice or missed by that. A task that corun may not look at has none.
 
+use super::cost::SwitchCost;
 use super::perf_event::{Group, Manner, Whose};
 use super::plan::{Plan, Theme};
 use super::reading::{times, Reading};
 use super::refusal::{self, Refusal};
 use crate::root::Root;
-use corun_model::observation::{Observation, Unavailable};
+use corun_model::duration::human_ns;
+use corun_model::observation::{Account, Observation, Unavailable};
 use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What hosts call the counters where they have none.
+const COUNTERS: &str = "hardware counters";
+
 /// Enabled time and time on a CPU may differ by this much, since they are not read at one instant.
 const SLACK_NS: u64 = 1_000_000;
+
+/// Counting that takes more than this share of the tasks' time is said.
+const OWN_COST: f64 = 0.01;
 
 /// What is counted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +94,8 @@ pub struct LivePerf {
     forbidden: BTreeSet<TaskId>,
     said: BTreeSet<Unavailable>,
     precision: Option<Precision>,
+    switch: Option<SwitchCost>,
+    own_cost: Option<f64>,
 }
 
 /// A task whose groups are open.
@@ -98,7 +108,8 @@ struct Followed {
 }
 
 impl LivePerf {
-    /// Finds out what can be counted here. Nobody is followed yet.
+    /// Finds out what can be counted here, and what a switch costs more then (some milliseconds). Nobody is followed
+    /// yet.
     ///
     /// # Errors
     /// [`Refusal`] when nothing at all can be counted.
@@ -109,6 +120,7 @@ impl LivePerf {
             "a number of milliseconds",
         );
         let said = plan.refused.iter().cloned().collect();
+        let switch = SwitchCost::measure(&plan).ok();
         Ok(LivePerf {
             options,
             plan,
@@ -117,6 +129,8 @@ impl LivePerf {
             forbidden: BTreeSet::new(),
             said,
             precision: None,
+            switch,
+            own_cost: None,
         })
     }
 
@@ -133,6 +147,17 @@ impl LivePerf {
     /// How exact the last window was; `None` before the first one and when nobody ran.
     pub fn precision(&self) -> Option<Precision> {
         self.precision
+    }
+
+    /// What a switch between counted tasks costs here, measured at the start; `None` when that failed.
+    pub fn switch_cost(&self) -> Option<SwitchCost> {
+        self.switch
+    }
+
+    /// The share of the counted tasks' time on a CPU that counting itself took in the last window, 0 to 1: their
+    /// switches times what one costs more. `None` where switches or their cost are unknown.
+    pub fn own_cost(&self) -> Option<f64> {
+        self.own_cost
     }
 
     fn manner(&self) -> Manner {
@@ -295,9 +320,37 @@ impl CounterSource for LivePerf {
             Grain::Task => self.fill_tasks(seen),
             Grain::Tree(of) => self.fill_tree(seen, of),
         }
+        // Hosts say that they do not read them; this does.
+        seen.unavailable.retain(|u| u.what != COUNTERS);
+        self.reckon(seen);
         let new = self.said.iter().filter(|u| !seen.unavailable.contains(u));
         let new: Vec<Unavailable> = new.cloned().collect();
         seen.unavailable.extend(new);
+    }
+}
+
+impl LivePerf {
+    /// What counting took of the tenants that were counted.
+    fn reckon(&mut self, seen: &Observation) {
+        let counted = seen.by_tenant.iter().filter(|t| t.account.counters.is_some()).map(|t| &t.account);
+        let (mut switches, mut on_cpu_ns) = (Some(0), 0);
+        for Account { events, ledger, .. } in counted {
+            let both =
+                events.yields.zip(events.preemptions).map(|(yields, preemptions)| yields + preemptions);
+            switches = switches.zip(both).map(|(sum, n)| sum + n);
+            on_cpu_ns += ledger.on_cpu_ns();
+        }
+        let added = switches.zip(self.switch).filter(|_| on_cpu_ns > 0);
+        self.own_cost = added.map(|(n, cost)| (n * cost.added_ns()) as f64 / on_cpu_ns as f64);
+        if let (Some(cost), true) = (self.switch, self.own_cost > Some(OWN_COST)) {
+            let why = format!(
+                "counting makes a switch dearer by {} here, which is more than {:.0} % of these tasks' time on a CPU; \
+                 count less, or nothing",
+                human_ns(cost.added_ns()),
+                OWN_COST * 100.0
+            );
+            self.say("an undisturbed run", why);
+        }
     }
 }
 

@@ -7,12 +7,14 @@
 //! | [`perf_event`], [`reading`] | the system call; groups that take turns |
 //! | [`plan`], [`refusal`] | what will be counted here, and why not the rest |
 //! | [`live`] | this machine's tasks as a [`CounterSource`](corun_model::CounterSource) |
+//! | [`cost`] | what a context switch costs more |
 //! | [`recorded`] | the same, written down and read back |
 //!
 //! The modelled machine needs no source: it puts counters into its observations itself
 //! ([`FromHost`](corun_model::counters::FromHost)). Off unless asked for, since the kernel has to save and restore the
-//! counters of a followed task at every switch; `docs/counters.md` says what that costs.
+//! counters of a followed task at every switch, which in a virtual machine is dear; `docs/counters.md` has numbers.
 
+pub mod cost;
 pub mod format;
 pub mod identity;
 pub mod live;
@@ -26,6 +28,7 @@ pub mod table;
 #[cfg(test)]
 mod fixture;
 
+pub use cost::SwitchCost;
 pub use live::{Grain, LivePerf, Options, Precision};
 pub use plan::{Plan, Theme};
 pub use recorded::{Recorder, Recording};

@@ -1,16 +1,18 @@
 //! System calls that ask the kernel what it would do. Whatever they open they close again; nothing is changed.
 
+use crate::counters::live::accepted;
+use crate::counters::perf_event::{Event, Manner};
 use crate::root::Root;
 use crate::sched;
 use std::io;
 
 /// What the kernel answered; an error is its number (`ENOENT`…).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Probes {
     /// Making a BPF map of one entry (it goes away at once).
     pub bpf: Result<(), i32>,
-    /// Opening a hardware cycle counter on this process, user mode only.
-    pub hardware_counter: Result<(), i32>,
+    /// Opening these events together on this thread (they are closed at once).
+    pub counting: fn(&[Event], Manner) -> Result<(), i32>,
     /// Opening the software clock on this process, user mode only.
     pub software_clock: Result<(), i32>,
     /// The slice of this task in nanoseconds, as `sched_getattr` tells it; 0 on kernels that have none per task.
@@ -26,8 +28,8 @@ impl Probes {
     pub fn ask() -> Probes {
         Probes {
             bpf: bpf_map(),
-            hardware_counter: counter(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES),
-            software_clock: counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK),
+            counting: accepted,
+            software_clock: accepted(&[CPU_CLOCK], Manner { kernel: false, inherit: false }),
             slice_ns: slice_ns(),
             rt_priority_max: rt_priority_max(),
             tick_ns: sched::tick_ns(),
@@ -43,41 +45,8 @@ pub(super) fn may_write(root: &Root, file: &std::path::Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
 }
 
-const PERF_TYPE_HARDWARE: u32 = 0;
-const PERF_TYPE_SOFTWARE: u32 = 1;
-const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
-const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
-
-/// `struct perf_event_attr` as of its first version, which every kernel accepts.
-#[repr(C)]
-#[derive(Default)]
-struct PerfEventAttr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    bp_addr: u64,
-}
-
-/// Disabled, without kernel and hypervisor: bits 0, 5 and 6 of the flags.
-const DISABLED_USER_ONLY: u64 = 1 | 1 << 5 | 1 << 6;
-
-fn counter(kind: u32, config: u64) -> Result<(), i32> {
-    let attr = PerfEventAttr {
-        kind,
-        size: size_of::<PerfEventAttr>() as u32,
-        config,
-        flags: DISABLED_USER_ONLY,
-        ..PerfEventAttr::default()
-    };
-    // SAFETY: attr is a valid structure of the size it states; pid 0 is this process, CPU -1 any.
-    closed(unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, 0, -1, -1, 8) })
-}
+/// `PERF_COUNT_SW_CPU_CLOCK` of `PERF_TYPE_SOFTWARE`.
+const CPU_CLOCK: Event = Event { kind: 1, config: 0, config1: 0, config2: 0 };
 
 /// The part of `union bpf_attr` that makes a map.
 #[repr(C)]

@@ -1,6 +1,8 @@
 //! What can be seen: the four sources, and what they need.
 
 use super::{line, Finding, Findings, Part, Privileges, Probes};
+use crate::counters::refusal::name_of;
+use crate::counters::{Plan, Theme};
 use crate::cpustat::{self, CpuStat};
 use crate::procfs;
 use crate::root::Root;
@@ -80,27 +82,22 @@ fn tracing(f: &mut Findings, root: &Root, who: &Privileges) {
 
 fn counters(f: &mut Findings, root: &Root, probes: &Probes) {
     const WHAT: &str = "hardware counters";
-    let paranoid = line(root, "/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|| "?".into());
-    match probes.hardware_counter {
-        Ok(()) => f.yes(WHAT, format!("cycles can be counted (perf_event_paranoid is {paranoid})")),
-        Err(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            let why = if cpustat::is_virtual(root) {
-                "this virtual machine was given no performance counters (perf_event_open says ENOENT)"
-            } else {
-                "this kernel drives no performance counters of this CPU (perf_event_open says ENOENT)"
-            };
-            f.no(WHAT, why, "use a metal instance or a VM with a virtual PMU; corun works without");
+    let plan = match Plan::make(root, &Theme::ALL, &probes.counting) {
+        Ok(plan) => plan,
+        Err(refusal) => return f.no(WHAT, refusal.why, refusal.remedy),
+    };
+    let cpu = plan.table.as_deref().unwrap_or("a CPU without an event table");
+    let turns = match plan.groups.len() {
+        1 => String::new(),
+        n => format!(", in {n} groups that take turns"),
+    };
+    match plan.refused.first() {
+        None => f.yes(WHAT, format!("all {} of {cpu}{turns}", plan.counters.len())),
+        Some(first) => {
+            let names: Vec<&str> = plan.counters.keys().map(|c| c.name()).collect();
+            let found = format!("{} of {cpu}{turns}; not {}: {}", names.join(", "), first.what, first.why);
+            f.partly(WHAT, found, "corun does without what is missing; a physical machine may have more");
         }
-        Err(errno @ (libc::EACCES | libc::EPERM)) => f.no(
-            WHAT,
-            format!("perf_event_open says {} (perf_event_paranoid is {paranoid})", name_of(errno)),
-            "`sysctl kernel.perf_event_paranoid=2` or lower, or run as root",
-        ),
-        Err(errno) => f.no(
-            WHAT,
-            format!("perf_event_open says {}", name_of(errno)),
-            "use a kernel with CONFIG_PERF_EVENTS; corun works without",
-        ),
     }
 }
 
@@ -183,19 +180,4 @@ fn energy(f: &mut Findings, root: &Root) {
             "use a physical machine with an Intel or AMD CPU and its RAPL driver",
         ),
     }
-}
-
-/// An error's name, for the few that these system calls return.
-fn name_of(errno: i32) -> String {
-    let known = [
-        (libc::EPERM, "EPERM"),
-        (libc::EACCES, "EACCES"),
-        (libc::ENOENT, "ENOENT"),
-        (libc::ENOSYS, "ENOSYS"),
-        (libc::EINVAL, "EINVAL"),
-        (libc::EOPNOTSUPP, "EOPNOTSUPP"),
-        (libc::EMFILE, "EMFILE"),
-    ];
-    let found = known.iter().find(|(number, _)| *number == errno);
-    found.map_or_else(|| format!("error {errno}"), |(_, name)| (*name).to_owned())
 }

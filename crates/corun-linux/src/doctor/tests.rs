@@ -28,7 +28,7 @@ impl Made {
 
 const ALL: Probes = Probes {
     bpf: Ok(()),
-    hardware_counter: Ok(()),
+    counting: |_, _| Ok(()),
     software_clock: Ok(()),
     slice_ns: Ok(2_800_000),
     rt_priority_max: 0,
@@ -37,12 +37,16 @@ const ALL: Probes = Probes {
 
 const NONE: Probes = Probes {
     bpf: Err(libc::EPERM),
-    hardware_counter: Err(libc::ENOENT),
+    counting: |_, _| Err(libc::ENOENT),
     software_clock: Err(libc::EACCES),
     slice_ns: Ok(0),
     rt_priority_max: 0,
     tick_ns: 4_000_000,
 };
+
+/// A Zen 5, which has an event for every counter.
+const CPU: &str = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: X\nstepping\t: 1\n\
+                   flags\t\t: fpu\n";
 
 /// A server with everything, seen by root.
 fn server() -> Made {
@@ -54,7 +58,10 @@ fn server() -> Made {
         ("/sys/fs/cgroup/system.slice/cpu.max", "max 100000\n"),
         ("/proc/pressure/cpu", "some avg10=1.25 avg60=0.00 avg300=0.00 total=0\n"),
         ("/proc/stat", "cpu0 10 0 0 90 0 0 0 0\n"),
-        ("/proc/cpuinfo", "processor\t: 0\nmodel name\t: X\nflags\t\t: fpu\n"),
+        ("/proc/cpuinfo", CPU),
+        ("/sys/bus/event_source/devices/cpu/type", "4\n"),
+        ("/sys/bus/event_source/devices/cpu/format/event", "config:0-7,32-35\n"),
+        ("/sys/bus/event_source/devices/cpu/format/umask", "config:8-15\n"),
         ("/proc/sys/kernel/osrelease", "6.12.0\n"),
         ("/proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC\n"),
         ("/proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
@@ -137,6 +144,28 @@ fn a_virtual_machine_without_a_pmu_and_without_steal_is_told_so() {
         of(&m.examine(&NONE), "host steal").found,
         "the host took 50.0 ms since boot (5.00 % of all CPU time)"
     );
+}
+
+#[test]
+fn which_events_can_be_counted_is_said_and_why_not_the_others() {
+    let m = server();
+    assert_eq!(of(&m.examine(&ALL), "hardware counters").found, "all 13 of amdzen5");
+    let six = Probes { counting: |e, _| if e.len() > 6 { Err(libc::EINVAL) } else { Ok(()) }, ..ALL };
+    let found = &of(&m.examine(&six), "hardware counters").found.clone();
+    assert_eq!(found, "all 13 of amdzen5, in 2 groups that take turns");
+    m.put("/proc/cpuinfo", &CPU.replace("26", "23").replace("2\nmodel name", "1\nmodel name"));
+    let findings = m.examine(&ALL);
+    let zen_1 = of(&findings, "hardware counters");
+    assert_eq!(zen_1.answer, Answer::Partly);
+    assert!(zen_1.found.starts_with("cycles, instructions, branches, branch_misses"), "{}", zen_1.found);
+    assert!(zen_1.found.contains("not offcore_stall_cycles, l2_stall_cycles"), "{}", zen_1.found);
+    let user_only = Probes { counting: |_, m| if m.kernel { Err(libc::EACCES) } else { Ok(()) }, ..ALL };
+    assert_eq!(of(&server().examine(&user_only), "hardware counters").answer, Answer::Partly);
+    let none = Probes { counting: |_, _| Err(libc::EACCES), ..ALL };
+    m.put("/proc/sys/kernel/perf_event_paranoid", "4\n");
+    let forbidden = of(&m.examine(&none), "hardware counters").clone();
+    assert_eq!(forbidden.found, "perf_event_open says EACCES (perf_event_paranoid is 4)");
+    assert!(forbidden.remedy.unwrap().contains("sysctl kernel.perf_event_paranoid=2"));
 }
 
 #[test]

@@ -210,6 +210,29 @@ fn nobody_is_followed_whom_nobody_may_look_at_and_who_is_gone_is_no_error() {
 }
 
 #[test]
+fn counting_that_costs_too_much_is_said_with_what_it_costs() {
+    let Some(mut perf) = live(&[Theme::Pace], Grain::Task) else { return };
+    perf.switch = Some(SwitchCost { bare_ns: 1_000, counted_ns: 34_000 });
+    let worker = Worker::start();
+    perf.follow(&[worker.tid]);
+    let mut said = Vec::new();
+    for switches in [1, 1_000_000] {
+        let ns = worker.compute(20_000_000);
+        let mut seen = window(&[(worker.tid, ns, true)]);
+        let events = &mut seen.by_tenant[0].account.events;
+        (events.yields, events.preemptions) = (Some(switches), Some(0));
+        perf.read(&mut seen);
+        let cost = perf.own_cost().unwrap();
+        assert!((cost / (switches as f64 * 33_000.0 / ns as f64) - 1.0).abs() < 0.01, "{cost}");
+        said.push(
+            seen.unavailable.iter().any(|u| u.what == "an undisturbed run" && u.why.contains("33.0 µs")),
+        );
+    }
+    assert_eq!(said, [false, true]);
+    worker.end();
+}
+
+#[test]
 fn two_tasks_of_one_number_in_one_window_have_no_counters() {
     let Some(mut perf) = live(&[Theme::Pace], Grain::Task) else { return };
     let worker = Worker::start();
