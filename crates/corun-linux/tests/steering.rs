@@ -145,6 +145,45 @@ fn thawing_sixty_four_spinners_does_not_keep_a_real_time_controller_waiting() {
 }
 
 #[test]
+fn after_windows_the_parked_have_the_fair_share_that_they_had_before() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let pair = Actors::spinning(2);
+    let cpu = *sched::affinity(0).unwrap().last().unwrap();
+    for pid in pair.pids() {
+        sched::set_affinity(pid, Some(&[cpu])).unwrap();
+    }
+    let mut backend = backend(folder.path(), &pair.pids()[..1]);
+    backend.learn(&seen(&[&pair.pids()[..1]]));
+    let share = || {
+        let before = pair.counts();
+        std::thread::sleep(Duration::from_millis(100));
+        let ran: Vec<u64> = pair.counts().iter().zip(before).map(|(now, was)| now - was).collect();
+        ran[0] as f64 / (ran[0] + ran[1]) as f64
+    };
+    let mean = |shares: Vec<f64>| shares.iter().sum::<f64>() / shares.len() as f64;
+    let untouched = mean((0..10).map(|_| share()).collect());
+    let after = mean(
+        (0..10)
+            .map(|_| {
+                park(&mut backend);
+                std::thread::sleep(Duration::from_millis(50));
+                unpark(&mut backend);
+                share()
+            })
+            .collect(),
+    );
+    println!(
+        "share of one of two: {untouched:.3} untouched, {after:.3} in the 100 ms after each of 10 windows"
+    );
+    // To make up for 50 ms in the 100 ms that follow, it would have to be 0.75; punished, it would be far below half.
+    assert!((after - untouched).abs() < 0.12, "{after} against {untouched}");
+}
+
+#[test]
 fn a_tenant_gets_everything_back() {
     if !is_root() {
         return;

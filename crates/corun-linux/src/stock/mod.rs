@@ -238,13 +238,13 @@ impl StockBackend {
                 self.be_real_time();
                 self.on_tenant(*tenant, |parkings, _, _, means| parkings.park(*tenant, means))
             }
+            Action::Unpark { tenant } if self.parkings.is_parked(*tenant) => {
+                self.with_means(|parkings, _, _, means| parkings.unpark(*tenant, means))
+            }
             Action::Unpark { tenant } if self.members.tenant(*tenant).is_none() => {
                 Err(Refusal::Refused(format!("no tenant {} is known", tenant.0)))
             }
-            Action::Unpark { tenant } if !self.parkings.is_parked(*tenant) => Ok(()),
-            Action::Unpark { tenant } => {
-                self.with_means(|parkings, _, _, means| parkings.unpark(*tenant, means))
-            }
+            Action::Unpark { .. } => Ok(()),
             Action::Weight { tenant, weight } => self.on_tenant(*tenant, |_, tasks, changed, means| {
                 weights::set(*tenant, *weight, tasks, changed, means)
             }),

@@ -15,12 +15,13 @@
 //!
 //! A cgroup that was frozen before, and a process that was stopped before, are left as they are.
 //!
-//! What the kernel does with the share of who was parked: a frozen task goes to sleep, and sleep gives no credit. Since
-//! Linux 6.12 a task that is put aside keeps its **lag** (what it was owed or had too much, bounded by about a slice)
-//! and gets it back when it wakes; before, its virtual run time was set close to the run queue's. So after a window
-//! everybody competes as before it, and nobody makes up for the time parked: those that ran meanwhile have gained it
-//! once and for all, which is what the budget of dedicated windows bounds. PACT'16 §2.3 gets the same by not debiting
-//! credits during its dedicated mode.
+//! What the kernel does with the share of who was parked: a frozen task goes to sleep, and sleep earns no credit. Since
+//! Linux 6.6 (EEVDF) a task that leaves the run queue keeps its **lag**, what it was owed or had too much, bounded by
+//! about two slices, and is placed with it when it comes back; before (CFS), it was placed no further back than half a
+//! scheduling period. So after a window everybody competes as before it, and nobody makes up for the time parked: those
+//! that ran meanwhile have gained it once and for all, which is what the budget of dedicated windows bounds. PACT'16 §2.3
+//! gets the same by not debiting credits in its dedicated mode. The test
+//! `after_windows_the_parked_have_the_fair_share_that_they_had_before` measures it.
 
 use super::members::{Members, Process};
 use super::refusal::Refusal;

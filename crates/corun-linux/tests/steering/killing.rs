@@ -2,7 +2,7 @@
 
 use super::actors::{self, eventually, state_of, transients_of, Act, Actors};
 use super::{alone, is_root, PATIENCE};
-use corun_linux::{supervisor, Root};
+use corun_linux::{freezer, supervisor, Root};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Child;
@@ -85,22 +85,28 @@ fn kill_again_and_again(rounds: u64, whom: impl Fn(&mut Controller)) -> Duration
         parked += u32::from(others.stand_still(Duration::from_micros(50)));
         let start = Instant::now();
         whom(&mut controller);
+        let no_frozen = || transients_of(pid).iter().all(|t| !freezer::is_frozen(t).unwrap_or(false));
+        assert!(eventually(PATIENCE, no_frozen), "round {round}: somebody is frozen");
+        let thawed = start.elapsed();
         assert!(others.run(PATIENCE), "round {round}: somebody stands still");
         let runs = start.elapsed();
         let is_as_before = || state_of(&others.pids()) == before && transients_of(pid).is_empty();
         assert!(eventually(PATIENCE, is_as_before), "round {round}: {:?}", state_of(&others.pids()));
-        times.push((start.elapsed(), runs));
+        times.push((start.elapsed(), runs, thawed));
         assert!(eventually(PATIENCE, || !folder.path().join("corun").exists()), "the journal is gone");
     }
     times.sort();
-    let ((median, _), (worst, _)) = (times[rounds as usize / 2], times[rounds as usize - 1]);
-    let slowest = times.iter().map(|(_, runs)| *runs).max().unwrap_or_default();
+    let worst = |of: fn(&(Duration, Duration, Duration)) -> Duration| {
+        times.iter().map(of).max().unwrap_or_default().as_millis()
+    };
+    let median = times[rounds as usize / 2].0;
     println!(
-        "{rounds} kills, {parked} of them while all stood still: all run again after {} ms at worst and all is restored \
-         after {} ms at the median and {} ms at worst",
-        slowest.as_millis(),
-        median.as_millis(),
-        worst.as_millis()
+        "{rounds} kills, {parked} of them while all stood still; at worst nobody is frozen after {} ms, all had their turn \
+         on a CPU after {} ms, everything is as before after {} ms (median {} ms)",
+        worst(|t| t.2),
+        worst(|t| t.1),
+        worst(|t| t.0),
+        median.as_millis()
     );
     median
 }
