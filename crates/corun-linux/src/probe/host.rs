@@ -9,6 +9,7 @@
 
 use super::accounts::{Share, Sums};
 use super::logs::{running_since_start, Logs};
+use super::quotas::Quotas;
 use super::syscalls;
 use super::tenancy::Tenancy;
 use super::traces::Traces;
@@ -104,6 +105,7 @@ pub struct LiveHost {
     traces: Traces,
     wants_trace: bool,
     group_of_subject: Option<u32>,
+    quotas: Quotas,
 }
 
 impl LiveHost {
@@ -113,7 +115,8 @@ impl LiveHost {
     /// [`LiveError`]; nothing stays behind.
     pub fn start(root: &Root, options: LiveOptions) -> Result<LiveHost, LiveError> {
         let machine = topology::read_machine(root)?;
-        let probe = Probe::start(&config(root, &machine, &options), now_ns)?;
+        let config = config(root, &machine, &options);
+        let probe = Probe::start(&config, now_ns)?;
         let mut tenancy = Tenancy::new(root);
         let mut group_of_subject = None;
         let mut subject_tenant = tenancy.watch_cgroup(&options.subject);
@@ -142,6 +145,7 @@ impl LiveHost {
             traces: Traces::default(),
             wants_trace: options.trace_bytes > 0,
             group_of_subject,
+            quotas: Quotas::new(config.want_quota),
         };
         host.assign_subject()?;
         host.observe_window();
@@ -232,8 +236,7 @@ impl LiveHost {
     /// Closes the window at an edge a moment from now and says what was in it.
     fn observe_window(&mut self) -> Observation {
         let start_ns = self.edge_ns;
-        let edge_ns = now_ns() + AHEAD.as_nanos() as u64;
-        self.probe.set_edge(edge_ns);
+        let edge_ns = self.announce_edge();
         std::thread::sleep(AHEAD + SETTLE);
         while now_ns() < edge_ns + SETTLE.as_nanos() as u64 {
             std::hint::spin_loop();
@@ -281,6 +284,18 @@ impl LiveHost {
             }
         }
         seen
+    }
+
+    /// Announces an edge that still lies in the future when it has been announced: on a busy machine this thread may lose
+    /// its CPU before. An edge that came too late for some does no harm to the one after it.
+    fn announce_edge(&self) -> u64 {
+        loop {
+            let edge_ns = now_ns() + AHEAD.as_nanos() as u64;
+            self.probe.set_edge(edge_ns);
+            if now_ns() < edge_ns {
+                return edge_ns;
+            }
+        }
     }
 
     /// Adds one task's part of the window: what its sums up to `until_ns` have more than at the previous edge.
@@ -438,7 +453,7 @@ impl LiveHost {
             cpus: window.cpus,
             machine: self.machine_time(),
             loss: window.loss,
-            unavailable: unavailable(),
+            unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
         }
     }
 

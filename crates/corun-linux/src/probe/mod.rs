@@ -7,6 +7,7 @@
 //! | `accounts` | a record and a window edge → exact sums; two sums → an [`Account`](corun_model::observation::Account). Pure. |
 //! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
 //! | `logs` | the CPUs' logs, read once a window |
+//! | `quotas` | CPU quotas that are set while the probe watches |
 //! | `window` | an observation under construction |
 //! | `tenancy` | groups of the probe → tenants as people know them |
 //! | `syscalls` | which system call means which kind of blocking |
@@ -17,6 +18,7 @@ mod accounts;
 mod host;
 mod logs;
 mod occupants;
+mod quotas;
 mod syscalls;
 mod tenancy;
 mod traces;
