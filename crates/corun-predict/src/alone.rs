@@ -100,3 +100,67 @@ pub fn own_waiting(windows: &[Window]) -> f64 {
     let all = Window::sum(found).total();
     all.waiting_ns() / all.compute_ns
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::TaskId;
+
+    const LIFE_NS: f64 = 100.0;
+
+    /// A task by its shares, in percent: computing, waiting for siblings, stolen, beside a stolen sibling.
+    fn task(compute_ns: f64, sibling_ns: f64, stolen_ns: f64, beside_stolen_ns: f64) -> Spent {
+        Spent { life_ns: LIFE_NS, compute_ns, sibling_ns, stolen_ns, beside_stolen_ns, ..Spent::default() }
+    }
+
+    fn slowdown(tasks: &[Spent]) -> Alone {
+        let tasks = tasks.iter().enumerate().map(|(i, s)| (TaskId(i as u32), *s)).collect();
+        from_ledger(&Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() }, 0.0).unwrap()
+    }
+
+    #[test]
+    fn threads_that_wait_at_a_barrier_for_a_stolen_one_lose_what_it_loses() {
+        let straggler = task(50.0, 0.0, 50.0, 0.0);
+        let waiting = task(50.0, 50.0, 0.0, 50.0);
+        let found = slowdown(&[straggler, waiting, waiting]);
+        assert!((found.slowdown - 2.0).abs() < 1e-9);
+        assert!((found.steal - 1.0 / 3.0).abs() < 1e-9 && (found.sync - 2.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn independent_threads_lose_on_average_but_the_slowest_loses_most() {
+        let found = slowdown(&[task(50.0, 0.0, 50.0, 0.0), task(100.0, 0.0, 0.0, 50.0)]);
+        assert!((found.slowdown - 4.0 / 3.0).abs() < 1e-9, "{found:?}");
+        assert!((found.slowest - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_stage_that_waits_anyway_does_not_add_to_what_the_critical_stage_loses() {
+        let critical = task(80.0, 0.0, 20.0, 10.0);
+        let idle_half = task(40.0, 50.0, 10.0, 20.0);
+        assert!((slowdown(&[critical, idle_half]).slowdown - 1.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nobody_is_slowed_beyond_the_cpus_there_are() {
+        let tasks = [(TaskId(0), task(90.0, 0.0, 10.0, 0.0)), (TaskId(1), task(90.0, 0.0, 10.0, 0.0))].into();
+        let window = Window { wall_ns: LIFE_NS, tasks, cpus: 1, ..Window::default() };
+        assert_eq!(from_ledger(&window, 0.0).unwrap().slowdown, 1.0);
+    }
+
+    #[test]
+    fn waiting_in_quiet_windows_is_the_programs_own() {
+        let window = |start_ns, s| Window {
+            start_ns,
+            end_ns: start_ns + 100,
+            wall_ns: LIFE_NS,
+            tasks: [(TaskId(0), s)].into(),
+            ..Window::default()
+        };
+        let mut windows: Vec<Window> =
+            (0..8).map(|i| window(i * 100, task(40.0, 20.0, 40.0, 20.0))).collect();
+        assert_eq!(own_waiting(&windows), 0.0, "no window is quiet");
+        windows.extend((8..12).map(|i| window(i * 100, task(50.0, 50.0, 0.0, 0.0))));
+        assert_eq!(own_waiting(&windows), 1.0);
+    }
+}

@@ -77,3 +77,48 @@ fn quantile(degrees: usize, confidence: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees as f64)
         .map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + confidence.clamp(0.0, 0.999_999) / 2.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::useful_work::Spent;
+    use corun_model::TaskId;
+
+    fn window(start_ns: u64, compute_ns: f64) -> Window {
+        let spent = Spent { life_ns: 10.0, compute_ns, ..Spent::default() };
+        let tasks = [(TaskId(1), spent)].into();
+        Window { start_ns, end_ns: start_ns + 10, wall_ns: 10.0, tasks, ..Window::default() }
+    }
+
+    #[test]
+    fn batches_are_few_equal_and_lose_nothing() {
+        let windows: Vec<Window> = (0..100).map(|i| window(i * 10, 5.0)).collect();
+        let found = batches(windows.iter());
+        assert_eq!(found.len(), BATCHES);
+        assert_eq!(found.iter().map(|w| w.wall_ns).sum::<f64>(), 1_000.0);
+        assert!(found.iter().all(|w| (60.0..=70.0).contains(&w.wall_ns)));
+        assert_eq!(batches(windows[..4].iter()).len(), 4);
+    }
+
+    #[test]
+    fn the_jackknife_of_a_mean_is_its_standard_error() {
+        let values = [1.0, 2.0, 4.0, 5.0];
+        let windows: Vec<Window> = values.iter().map(|v| window(0, *v)).collect();
+        // The logarithm of exp(mean) is the mean.
+        let spread = jackknife(&windows, |w| Some((w.total().compute_ns / w.wall_ns).exp())).unwrap();
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        assert!((spread.error - (variance / n).sqrt() / 10.0).abs() < 1e-12);
+        assert_eq!(spread.degrees, 3);
+        assert_eq!(jackknife(&windows[..2], |_| Some(1.0)), None);
+    }
+
+    #[test]
+    fn an_interval_is_as_wide_as_students_t_and_the_methods_own_error_say() {
+        let [low, high] = interval(2.0, &[Spread { error: 0.01, degrees: 3 }], 0.0, 0.95);
+        assert!((high / 2.0).ln() - 3.182 * 0.01 < 1e-4 && (low * high - 4.0).abs() < 1e-9);
+        let wider = interval(2.0, &[Spread { error: 0.01, degrees: 3 }], 0.05, 0.95);
+        assert!(wider[0] < low && wider[1] > high);
+    }
+}

@@ -16,6 +16,7 @@ pub mod estimate;
 pub mod interval;
 pub mod phases;
 pub mod predictor;
+pub mod spin;
 pub mod useful_work;
 pub mod verdict;
 

@@ -358,3 +358,104 @@ pub fn switch_cost_ns(window: &Window) -> Result<f64, &'static str> {
         s => Ok(s),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::culprit::Share;
+    use corun_model::ledger::{BlockReasons, Ledger, Parts};
+    use corun_model::{Counters, Culprits, Events};
+
+    const KERNEL: TenantId = TenantId(8);
+
+    fn kind(id: TenantId) -> TenantKind {
+        if id == KERNEL {
+            TenantKind::Kernel
+        } else {
+            TenantKind::Command
+        }
+    }
+
+    fn account() -> Account {
+        let parts =
+            Parts { compute_ns: 400, spin_ns: Some(100), block_ns: 200, steal_ns: 300, ..Parts::default() };
+        let share = |tenant, steal_ns| Share { tenant, steal_ns };
+        let shares = [share(TenantId(0), 50), share(TenantId(1), 200), share(KERNEL, 20)];
+        Account {
+            ledger: Ledger::new(parts, 1_000).unwrap(),
+            block: Some(BlockReasons { futex_ns: 120, io_ns: 80, ..BlockReasons::default() }),
+            events: Events { yields: Some(4), ..Events::none() },
+            counters: Some(Counters {
+                cycles: Some(1_000),
+                offcore_stall_cycles: Some(200),
+                ..Counters::default()
+            }),
+            culprits: Culprits::new(shares, 30, 300).unwrap(),
+            ..Account::default()
+        }
+    }
+
+    #[test]
+    fn every_nanosecond_of_a_ledger_is_sorted_once() {
+        let s = Spent::of(&account(), TenantId(0), &kind);
+        assert_eq!(
+            (s.stolen_ns, s.queued_ns, s.other_ns),
+            (230.0, 50.0, 20.0),
+            "unattributed counts as stolen"
+        );
+        assert_eq!((s.sibling_ns, s.own_ns), (120.0, 80.0));
+        let sum = s.compute_ns + s.spin_ns + s.sibling_ns + s.own_ns + s.stolen_ns + s.queued_ns + s.other_ns;
+        assert_eq!(sum, s.life_ns);
+    }
+
+    #[test]
+    fn useful_work_is_compute_without_memory_stalls_and_switches() {
+        let s = Spent::of(&account(), TenantId(0), &kind);
+        // A fifth of 500 ns on a CPU was stalled; four blockings of 5 ns.
+        assert_eq!(s.useful_ns(5.0), 400.0 - 100.0 - 20.0);
+        let blind = Account { counters: None, ..account() };
+        let s = Spent::of(&blind, TenantId(0), &kind);
+        assert_eq!((s.memory_ns, s.useful_ns(0.0)), (None, 400.0));
+    }
+
+    #[test]
+    fn the_cost_of_a_switch_is_inferred_where_equal_tasks_block_differently_often() {
+        let task = |id: u32, blockings: f64| {
+            let compute_ns = 1e9 + 4_000.0 * blockings;
+            (TaskId(id), Spent { life_ns: 2e9, compute_ns, blockings: Some(blockings), ..Spent::default() })
+        };
+        let window =
+            |tasks: Vec<(TaskId, Spent)>| Window { tasks: tasks.into_iter().collect(), ..Window::default() };
+        let cost = switch_cost_ns(&window(vec![task(1, 100.0), task(2, 2_000.0), task(3, 9_000.0)])).unwrap();
+        assert!((cost - 4_000.0).abs() < 1.0, "{cost}");
+        let alike = switch_cost_ns(&window(vec![task(1, 100.0), task(2, 100.0), task(3, 100.0)]));
+        assert_eq!(alike, Err("all tasks block about equally often"));
+        assert!(switch_cost_ns(&window(vec![task(1, 100.0)])).is_err());
+        let mut unequal = task(3, 9_000.0);
+        unequal.1.compute_ns *= 2.0;
+        assert!(switch_cost_ns(&window(vec![task(1, 100.0), task(2, 2_000.0), unequal])).is_err());
+    }
+
+    #[test]
+    fn a_task_is_beside_a_stolen_sibling_while_it_is_not_stolen_from_itself() {
+        let spent = |stolen_ns| Spent { life_ns: 100.0, stolen_ns, ..Spent::default() };
+        let tasks = [(TaskId(1), spent(50.0)), (TaskId(2), spent(20.0))].into();
+        let mut window = Window { wall_ns: 100.0, tasks, ..Window::default() };
+        window.see_siblings();
+        assert!((window.tasks[&TaskId(1)].beside_stolen_ns - 50.0 * 0.2).abs() < 1e-9);
+        assert!((window.tasks[&TaskId(2)].beside_stolen_ns - 80.0 * 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn queueing_behind_siblings_is_stolen_as_far_as_corunners_had_cpus() {
+        let spent = |queued_ns| Spent { life_ns: 100.0, queued_ns, ..Spent::default() };
+        let tasks = || [(TaskId(1), spent(40.0)), (TaskId(2), spent(0.0))].into();
+        let mut alone = Window { wall_ns: 100.0, tasks: tasks(), ..Window::default() };
+        alone.see_siblings();
+        assert_eq!(alone.tasks[&TaskId(1)].stolen_ns, 0.0);
+        let mut beside = Window { wall_ns: 100.0, tasks: tasks(), corunners_ns: 90.0, ..Window::default() };
+        beside.see_siblings();
+        assert_eq!(beside.tasks[&TaskId(1)].stolen_ns, 40.0);
+        assert_eq!(beside.tasks[&TaskId(2)].beside_stolen_ns, 40.0);
+    }
+}

@@ -1,0 +1,54 @@
+//! How well the predictor does on the modelled machine: `cargo run --release -p corun-predict --example accuracy [CPUS] [WINDOW_MS]`.
+//!
+//! Every synthetic program beside every interferer, with dedicated windows and from the ledger alone: mean error per kind
+//! of program and per interferer, and how many intervals hold the outcome. The tables in docs/prediction.md are these.
+
+#[path = "../tests/rig/mod.rs"]
+mod rig;
+
+use rayon::prelude::*;
+use rig::{interferers, outcome, programs, synthetic, Outcome, Sampling};
+use std::collections::BTreeMap;
+
+fn main() {
+    let argument = |n: usize, default: u64| {
+        std::env::args()
+            .nth(n)
+            .map_or(default, |a| a.parse().expect("a number of CPUs, then of milliseconds"))
+    };
+    let (cpus, window_ns) = (argument(1, 2) as u32, argument(2, 10) * 1_000_000);
+    let cases: Vec<(String, String, String)> = programs(cpus)
+        .into_iter()
+        .flat_map(|(name, program)| {
+            interferers(cpus).into_iter().map(move |i| (name.clone(), program.clone(), i))
+        })
+        .collect();
+    for dedicated in [true, false] {
+        let how = Sampling { window_ns, dedicated };
+        let found: Vec<Outcome> =
+            cases.par_iter().map(|(_, p, i)| outcome(&synthetic(cpus, p, i), 1, how)).collect();
+        let mut rows: BTreeMap<&str, Vec<&Outcome>> = BTreeMap::new();
+        for ((name, _, interferer), outcome) in cases.iter().zip(&found) {
+            let kind = name.split(" / ").next().expect("a name has a kind");
+            for row in ["all", kind, interferer] {
+                rows.entry(row).or_default().push(outcome);
+            }
+        }
+        let how = if dedicated { "with dedicated windows" } else { "from the ledger alone" };
+        println!("{cpus} CPUs, windows of {} ms, {how}", window_ns / 1_000_000);
+        println!("{:<44} {:>5} {:>7} {:>7} {:>8}", "", "cases", "MAPE", "worst", "covered");
+        for (row, of) in rows {
+            let n = of.len() as f64;
+            let mape = of.iter().map(|o| o.error()).sum::<f64>() / n;
+            let worst = of.iter().map(|o| o.error()).fold(0.0, f64::max);
+            let covered = of.iter().filter(|o| o.is_covered()).count() as f64 / n;
+            println!(
+                "{row:<44} {n:>5} {:>6.1} % {:>5.0} % {:>6.0} %",
+                mape * 100.0,
+                worst * 100.0,
+                covered * 100.0
+            );
+        }
+        println!();
+    }
+}

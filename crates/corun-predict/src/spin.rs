@@ -1,0 +1,226 @@
+//! Spinning told from work by hardware counters (PACT'16 §2.1, after Rao and Zhou, PPoPP 2014).
+//!
+//! Method: a loop that only asks whether a lock or barrier has moved is a handful of instructions long, one of them a branch
+//! that always goes the same way. So while a task spins it retires many branches per instruction and mispredicts
+//! hardly any, **compared with sibling tasks that compute**. Each task's window is taken as a mixture of two kinds of
+//! instructions. The computing kind is known from the windows of all siblings with the fewest branches per instruction;
+//! the spinning kind from those with the most, which are believed only if they are unlike the computing kind in both
+//! respects: at least [`DENSER`] times the branches per instruction, at least [`DENSE`] in absolute terms, and at most
+//! [`STEADIER`] times the mispredictions per branch. Where no window is so, nobody spins, which is an answer, too. The
+//! share of spinning instructions follows from a task's branches per instruction, and time from the cycles that such
+//! instructions take.
+//!
+//! The thresholds: a test-and-branch loop has one branch in two to five instructions (0.2 to 0.5), whatever compiler and
+//! lock; programs that compute have 0.05 to 0.2, with one or more in a hundred mispredicted, where a loop mispredicts once
+//! per wait. A tight numeric loop may be as steady, but has few branches per instruction.
+//!
+//! Limits: tasks that all spin all the time have no sibling to be compared with; a window that is never wholly spent
+//! spinning makes the spinning kind look less dense than it is, so spin is overstated, which the interval allows for.
+
+use corun_model::{Observation, SpinEstimate, SpinMethod, TaskId, TenantId};
+use std::collections::BTreeMap;
+
+/// Branches per instruction of a spin loop, at least.
+pub const DENSE: f64 = 0.2;
+/// And at least this many times those of siblings that compute.
+pub const DENSER: f64 = 1.5;
+/// Mispredictions per branch of a spin loop, at most this share of those of siblings that compute.
+pub const STEADIER: f64 = 0.5;
+/// Branches per instruction that no spin loop exceeds: every second instruction.
+const DENSEST: f64 = 0.5;
+/// Fewest instructions of a task in a window from which rates are read.
+const FEWEST: f64 = 10_000.0;
+/// Windows of tasks that are remembered for comparison.
+const MEMORY: usize = 4_096;
+
+/// What one task did in one window, as rates.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    /// Branches per instruction.
+    density: f64,
+    /// Mispredictions per branch.
+    mispredicts: f64,
+    /// Cycles per instruction.
+    cpi: f64,
+    instructions: f64,
+    cycles: f64,
+}
+
+/// Tells spinning from computing for the tasks of one tenant, window after window.
+#[derive(Clone, Debug)]
+pub struct SpinByCounters {
+    subject: TenantId,
+    seen: Vec<Rates>,
+    next: usize,
+}
+
+/// The two kinds of instructions that a tenant's tasks retire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Kinds {
+    computing_density: f64,
+    spinning_density: f64,
+    spinning_cpi: f64,
+}
+
+impl SpinByCounters {
+    /// A detector for this tenant's tasks.
+    pub fn new(subject: TenantId) -> SpinByCounters {
+        SpinByCounters { subject, seen: Vec::new(), next: 0 }
+    }
+
+    /// Spin time of each task in this window, compared with its siblings in this and earlier windows. `None`: there are
+    /// no counters of branches, mispredictions, instructions and cycles. A task that was not on a CPU is not listed.
+    pub fn estimate(&mut self, seen: &Observation) -> Option<BTreeMap<TaskId, SpinEstimate>> {
+        let tasks = || seen.tasks.iter().filter(|t| t.tenant == self.subject);
+        let ran = || tasks().filter(|t| t.account.ledger.on_cpu_ns() > 0);
+        let rates: BTreeMap<TaskId, Option<Rates>> =
+            ran().map(|t| Some((t.id, rates(t.account.counters.as_ref()?)?))).collect::<Option<_>>()?;
+        for r in rates.values().flatten() {
+            if self.seen.len() < MEMORY {
+                self.seen.push(*r);
+            } else {
+                self.seen[self.next] = *r;
+                self.next = (self.next + 1) % MEMORY;
+            }
+        }
+        let kinds = self.kinds();
+        let mut found = BTreeMap::new();
+        for task in ran() {
+            let on_cpu_ns = task.account.ledger.on_cpu_ns();
+            let (share, low, high) = match (kinds, rates.get(&task.id).copied().flatten()) {
+                (Some(kinds), Some(r)) => kinds.shares(&r),
+                _ => (0.0, 0.0, 0.0),
+            };
+            let of = |share: f64| (on_cpu_ns as f64 * share) as u64;
+            let method = SpinMethod::Counters;
+            let observed_ns = if rates[&task.id].is_some() { on_cpu_ns } else { 0 };
+            let (spin_ns, low_ns, high_ns) = (of(share), of(low), of(high));
+            found.insert(task.id, SpinEstimate { observed_ns, spin_ns, low_ns, high_ns, method });
+        }
+        Some(found)
+    }
+
+    /// The two kinds; `None`: nobody spins, as far as can be told.
+    fn kinds(&self) -> Option<Kinds> {
+        let mut sorted: Vec<&Rates> = self.seen.iter().collect();
+        sorted.sort_by(|a, b| a.density.total_cmp(&b.density));
+        // A twentieth from either end, so that one odd window decides nothing.
+        let edge = sorted.len() / 20;
+        let (computing, spinning) = (sorted.get(edge)?, sorted.get(sorted.len() - 1 - edge)?);
+        let spins = spinning.density >= DENSE
+            && spinning.density >= DENSER * computing.density
+            && spinning.mispredicts <= STEADIER * computing.mispredicts;
+        spins.then(|| Kinds {
+            computing_density: computing.density,
+            spinning_density: spinning.density,
+            spinning_cpi: spinning.cpi,
+        })
+    }
+}
+
+impl Kinds {
+    /// Share of a task's cycles spent spinning: best estimate, low, high.
+    fn shares(&self, r: &Rates) -> (f64, f64, f64) {
+        let share = |densest: f64| {
+            let above = (r.density - self.computing_density) / (densest - self.computing_density);
+            (r.instructions * above.clamp(0.0, 1.0) * self.spinning_cpi / r.cycles).clamp(0.0, 1.0)
+        };
+        let best = share(self.spinning_density);
+        // The densest window may not have been spent spinning altogether.
+        let low = share(DENSEST.max(self.spinning_density));
+        // A tenth of the distance between the kinds is within the spread of windows that only compute.
+        (best, low.min(best), (best * 1.1 + 0.01).min(1.0))
+    }
+}
+
+/// The rates of a task; `None` in the outer sense when a counter is absent, in the inner when too little ran.
+fn rates(c: &corun_model::Counters) -> Option<Option<Rates>> {
+    let (branches, misses) = (c.branches? as f64, c.branch_misses? as f64);
+    let (instructions, cycles) = (c.instructions? as f64, c.cycles? as f64);
+    Some((instructions >= FEWEST && branches > 0.0 && cycles > 0.0).then(|| Rates {
+        density: branches / instructions,
+        mispredicts: misses / branches,
+        cpi: cycles / instructions,
+        instructions,
+        cycles,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::ledger::{Ledger, Parts};
+    use corun_model::observation::{Account, TaskObservation};
+    use corun_model::Counters;
+
+    const MS: u64 = 1_000_000;
+
+    /// A task that ran for 100 ms of which it spun a share, at 1 GHz.
+    fn task(id: u32, spin: f64, density: f64, mispredicts: f64) -> TaskObservation {
+        let on_cpu_ns = 100 * MS;
+        let spinning = on_cpu_ns as f64 * spin;
+        // Computing retires 2 instructions a cycle, spinning 1 with 0.4 branches.
+        let computing = (on_cpu_ns as f64 - spinning) * 2.0;
+        let branches = computing * density + spinning * 0.4;
+        let counters = Counters {
+            cycles: Some(on_cpu_ns),
+            instructions: Some((computing + spinning) as u64),
+            branches: Some(branches as u64),
+            branch_misses: Some((computing * density * mispredicts + spinning * 0.4 * 1e-4) as u64),
+            ..Counters::default()
+        };
+        let ledger =
+            Ledger::new(Parts { compute_ns: on_cpu_ns, ..Parts::default() }, on_cpu_ns).expect("sums");
+        TaskObservation {
+            id: TaskId(id),
+            name: "t".into(),
+            tenant: TenantId(0),
+            born_ns: 0,
+            alive: true,
+            last_cpu: None,
+            account: Account { ledger, counters: Some(counters), ..Account::default() },
+        }
+    }
+
+    fn window(tasks: Vec<TaskObservation>) -> Observation {
+        Observation { end_ns: 100 * MS, tasks, ..Observation::default() }
+    }
+
+    fn found(tasks: Vec<TaskObservation>) -> Vec<f64> {
+        let mut detector = SpinByCounters::new(TenantId(0));
+        let estimates = detector.estimate(&window(tasks)).expect("counters are there");
+        estimates.values().map(|e| e.spin_ns as f64 / (100 * MS) as f64).collect()
+    }
+
+    #[test]
+    fn a_spinning_task_is_told_from_siblings_that_compute() {
+        let spin = found(vec![task(1, 0.0, 0.1, 0.01), task(2, 1.0, 0.1, 0.01), task(3, 0.3, 0.1, 0.01)]);
+        assert!(spin[0] < 0.01 && spin[1] > 0.95, "{spin:?}");
+        assert!((spin[2] - 0.3).abs() < 0.05, "{spin:?}");
+    }
+
+    #[test]
+    fn a_tight_numeric_loop_is_not_spinning() {
+        // As steady as a spin loop, but with few branches per instruction.
+        let spin = found(vec![task(1, 0.0, 0.1, 0.01), task(2, 0.0, 0.12, 1e-5)]);
+        assert_eq!(spin, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn many_branches_that_are_mispredicted_are_a_search_not_a_spin() {
+        let spin = found(vec![task(1, 0.0, 0.1, 0.01), task(2, 0.0, 0.3, 0.05)]);
+        assert_eq!(spin, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn siblings_that_are_alike_do_not_spin() {
+        assert_eq!(found(vec![task(1, 0.0, 0.15, 0.01), task(2, 0.0, 0.16, 0.01)]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn without_counters_there_is_no_answer_rather_than_zero() {
+        let mut blind = task(1, 0.5, 0.1, 0.01);
+        blind.account.counters = None;
+        assert_eq!(SpinByCounters::new(TenantId(0)).estimate(&window(vec![blind])), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! The predictor on the modelled machine, where the truth is known.
+
+mod rig;
+
+use corun_model::{Action, Host, TenantId};
+use corun_predict::spin::SpinByCounters;
+use corun_predict::{Judge, Label, Method, Options, Predictor, Ruling, MAX_DISTURBANCE};
+use corun_sim::scenario::Cast;
+use rayon::prelude::*;
+use rig::{
+    interferers, observe, outcome, pact16, programs, scenario, synthetic, Outcome, Sampling, CORUNNER,
+    SUBJECT,
+};
+
+const MS: u64 = 1_000_000;
+const DEDICATED: Sampling = Sampling { window_ns: 100 * MS, dedicated: true };
+const SHARED: Sampling = Sampling { window_ns: 10 * MS, dedicated: false };
+
+fn mape(outcomes: &[Outcome]) -> f64 {
+    outcomes.iter().map(Outcome::error).sum::<f64>() / outcomes.len() as f64
+}
+
+#[test]
+fn useful_work_is_closer_than_cpi_and_mpki_beside_each_interferer_of_the_paper() {
+    // PACT'16 figure 8: spinning, blocking, stealing and independent programs.
+    for program in ["lu", "streamcluster", "raytrace", "blackscholes"] {
+        for (loops, threads) in [(true, 1), (true, 4), (false, 1), (false, 4)] {
+            let o = outcome(&pact16(program, loops, threads), 1, DEDICATED);
+            assert_eq!(o.estimate.method, Method::Dedicated);
+            let b = &o.estimate.baselines;
+            let error =
+                |x: Option<f64>| (x.expect("the modelled machine has counters") / o.truth - 1.0).abs();
+            let (cpi, mpki) = (error(b.cpi), error(b.mpki));
+            assert!(
+                o.error() < cpi && o.error() < mpki,
+                "{program} {loops} {threads}: {} {cpi} {mpki}",
+                o.error()
+            );
+        }
+    }
+}
+
+#[test]
+fn without_dedicated_windows_the_error_stays_below_eight_percent_on_average() {
+    let cases: Vec<(String, String)> = programs(2)
+        .into_iter()
+        .flat_map(|(_, program)| interferers(2).into_iter().map(move |i| (program.clone(), i)))
+        .step_by(7)
+        .collect();
+    let found: Vec<Outcome> =
+        cases.par_iter().map(|(p, i)| outcome(&synthetic(2, p, i), 1, SHARED)).collect();
+    assert!(found.len() > 70 && found.iter().all(|o| o.estimate.method == Method::Ledger));
+    assert!(mape(&found) < 0.08, "{}", mape(&found));
+    // A predictor that always says "undisturbed" is far off, so the cases are not trivial.
+    let idle = found.iter().map(|o| 1.0 - 1.0 / o.truth).sum::<f64>() / found.len() as f64;
+    assert!(idle > 0.3, "{idle}");
+}
+
+#[test]
+fn intervals_hold_the_outcome_about_as_often_as_they_say() {
+    let cases: Vec<(String, String)> = programs(4)
+        .into_iter()
+        .flat_map(|(_, program)| interferers(4).into_iter().map(move |i| (program.clone(), i)))
+        .step_by(9)
+        .collect();
+    let how = Sampling { window_ns: 10 * MS, dedicated: true };
+    let found: Vec<Outcome> = cases.par_iter().map(|(p, i)| outcome(&synthetic(4, p, i), 2, how)).collect();
+    let covered = found.iter().filter(|o| o.is_covered()).count() as f64 / found.len() as f64;
+    assert!(covered >= 0.85, "{covered} of {}", found.len());
+    let widths = found.iter().map(|o| o.estimate.interval[1] / o.estimate.interval[0] - 1.0);
+    let width = widths.sum::<f64>() / found.len() as f64;
+    assert!(width < 0.5, "intervals that are {width} wide would hold anything");
+}
+
+#[test]
+fn the_parts_of_a_slowdown_sum_to_it() {
+    for how in [DEDICATED, SHARED] {
+        let o = outcome(&pact16("sp", true, 4), 1, how);
+        let p = &o.estimate.parts;
+        let sum = 1.0 + p.steal + p.sync + p.memory.unwrap_or(0.0) + p.other;
+        assert!((sum - o.estimate.slowdown).abs() < 1e-9, "{p:?}");
+        assert_eq!(o.estimate.culprits[0].tenant.as_deref(), Some("co-runner"));
+    }
+}
+
+#[test]
+fn the_same_windows_give_the_same_bytes() {
+    let json = || {
+        let o = outcome(&pact16("canneal", false, 4), 3, DEDICATED);
+        serde_json::to_string(&o.estimate).unwrap()
+    };
+    let first = json();
+    assert_eq!(first, json());
+    for key in
+        ["slowdown", "interval", "confidence", "parts", "culprits", "baselines", "windows", "unavailable"]
+    {
+        assert!(first.contains(&format!("\"{key}\":")), "{key}");
+    }
+}
+
+#[test]
+fn what_cannot_be_told_yet_is_said_with_the_reason() {
+    let mut engine = pact16("lu", true, 4).engine(1, Cast::All, 0).unwrap();
+    let mut nobody = Predictor::new(TenantId(77), Options::default());
+    let mut early = Predictor::new(SUBJECT, Options::default());
+    let why = |p: &Predictor| p.estimate().unwrap_err().to_string();
+    assert_eq!(why(&early), "cannot tell yet: the program had no task in a shared window");
+    let seen = observe(&mut engine, 100 * MS);
+    let _ = (nobody.push(&seen, Label::Shared), early.push(&seen, Label::Shared));
+    assert_eq!(why(&nobody), "cannot tell yet: the program had no task in a shared window");
+    assert!(why(&early).contains("it takes 500ms of shared windows"), "{}", why(&early));
+    for _ in 0..10 {
+        let _ = early.push(&observe(&mut engine, 100 * MS), Label::Shared);
+    }
+    let estimate = early.estimate().unwrap();
+    assert_eq!(estimate.method, Method::Ledger);
+    assert!(estimate.unavailable.iter().any(|u| u.what == "dedicated windows"), "{:?}", estimate.unavailable);
+    assert_eq!(estimate.baselines.cpi, None, "CPI alone is not known without a dedicated window");
+}
+
+#[test]
+fn a_change_of_phase_asks_for_a_new_dedicated_window_and_a_steady_program_does_not() {
+    let program = |phases: &str| {
+        scenario(
+            2,
+            &format!(
+                "[[tenant]]\nname = \"subject\"\n{phases}\n[[tenant]]\nname = \"noise\"\n\
+                 program = {{ kind = \"interference\", pattern = \"intermittent\", threads = 2 }}\n"
+            ),
+        )
+    };
+    let changes = |phases: &str| {
+        let mut engine = program(phases).engine(1, Cast::All, 0).unwrap();
+        let mut predictor = Predictor::new(SUBJECT, Options::default());
+        engine.apply(&Action::Park { tenant: CORUNNER });
+        for _ in 0..5 {
+            assert!(predictor.push(&observe(&mut engine, 100 * MS), Label::Dedicated).is_none());
+        }
+        engine.apply(&Action::Unpark { tenant: CORUNNER });
+        let found: Vec<_> = (0..200)
+            .filter_map(|_| predictor.push(&observe(&mut engine, 100 * MS), Label::Shared))
+            .map(|c| c.because)
+            .collect();
+        (found, predictor.wants_dedicated())
+    };
+    let parallel = |grain: &str| {
+        format!("program = {{ kind = \"parallel\", threads = 2, grain = \"{grain}\", iterations = 100000 }}")
+    };
+    assert_eq!(changes(&parallel("5ms")), (vec![], None));
+    // The same work, blocking fifty times as often from some time on.
+    let two = "program = { kind = \"command\", argv = [\"x\"], model = [ \
+               { threads = 2, grain = \"25ms\", iterations = 200 }, \
+               { threads = 2, grain = \"500us\", iterations = 100000 } ] }";
+    let (found, wants) = changes(two);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("blockings per millisecond"), "{found:?}");
+    assert_eq!(wants, Some("the program's behaviour changed"));
+}
+
+#[test]
+fn counters_tell_spinning_within_five_points_and_never_where_nobody_spins() {
+    // Beside loops threads of lu and sp spin long; streamcluster and swaptions never do.
+    for (program, spins) in [("lu", true), ("sp", true), ("streamcluster", false), ("swaptions", false)] {
+        let mut engine = pact16(program, true, 4).engine(1, Cast::All, 0).unwrap();
+        let mut detector = SpinByCounters::new(SUBJECT);
+        let (mut told_ns, mut found_ns, mut on_cpu_ns) = (0, 0, 0);
+        for _ in 0..2_000 {
+            let seen = observe(&mut engine, 5 * MS);
+            let found = detector.estimate(&seen).expect("the modelled machine has counters");
+            for task in seen.tasks.iter().filter(|t| t.tenant == SUBJECT) {
+                told_ns += task.account.ledger.parts().spin_ns.expect("the modelled machine tells");
+                on_cpu_ns += task.account.ledger.on_cpu_ns();
+                found_ns += found.get(&task.id).map_or(0, |e| e.spin_ns);
+            }
+        }
+        let share = |ns: u64| ns as f64 / on_cpu_ns as f64;
+        let off = (share(found_ns) - share(told_ns)).abs();
+        assert!(
+            off < if spins { 0.05 } else { 0.01 },
+            "{program}: {} of {}",
+            share(found_ns),
+            share(told_ns)
+        );
+        assert_eq!(told_ns > 0, spins, "{program}");
+    }
+}
+
+/// The verdict on a run of a program beside something.
+fn verdict(program: &str, noise: &str) -> corun_predict::Verdict {
+    let s = scenario(
+        2,
+        &format!(
+            "[[tenant]]\nname = \"subject\"\nprogram = {{ kind = \"parallel\", {program} }}\n\
+             [[tenant]]\nname = \"noise\"\nprogram = {{ kind = \"interference\", {noise} }}\n"
+        ),
+    );
+    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+    while engine.progress()[0].completions.is_empty() {
+        judge.push(&observe(&mut engine, 10 * MS));
+    }
+    let run = engine.progress()[0].completions[0];
+    judge.verdict(Some(run.end_ns - run.start_ns))
+}
+
+const BARRIERS: &str = "threads = 2, grain = \"2ms\", imbalance = 0.2, iterations = 1000";
+
+#[test]
+fn a_run_is_clean_beside_the_background_of_an_idle_machine_however_often_it_wakes() {
+    for (busy_ms, demand) in [("100us", 0.01), ("1ms", 0.01), ("50us", 0.002)] {
+        let noise = format!("pattern = \"periodic\", busy = \"{busy_ms}\", demand = {demand}");
+        let v = verdict(BARRIERS, &noise);
+        assert_eq!(v.verdict, Ruling::Clean, "{busy_ms} {demand}: {v:?}");
+    }
+}
+
+#[test]
+fn a_disturbed_run_is_caught_with_culprit_time_and_extent() {
+    for (noise, at_least) in [
+        ("pattern = \"persistent\", threads = 1", 0.3),
+        ("pattern = \"periodic\", threads = 2, busy = \"10ms\", demand = 0.2", 0.1),
+    ] {
+        let v = verdict(BARRIERS, noise);
+        assert_eq!(v.verdict, Ruling::Disturbed, "{noise}");
+        assert!(v.disturbance > at_least, "{noise}: {}", v.disturbance);
+        assert_eq!(v.culprits[0].tenant.as_deref(), Some("noise"));
+        assert!(!v.intervals.is_empty() && v.intervals[0].culprit.as_deref() == Some("noise"));
+        assert!(v.undisturbed_ns < v.wall_ns);
+    }
+}
+
+#[test]
+fn the_undisturbed_time_is_about_what_the_program_takes_alone() {
+    let noise = "pattern = \"intermittent\", threads = 2";
+    let v = verdict(BARRIERS, noise);
+    let alone_ns = rig::time_ns(&synthetic(2, BARRIERS, noise), 1, Cast::Solo(0)) as f64;
+    let off = v.undisturbed_ns as f64 / alone_ns - 1.0;
+    assert!(off.abs() < 0.15, "{off}");
+}

@@ -1,0 +1,198 @@
+//! What tests and examples of the predictor share: runs on the modelled machine, where the truth is known.
+//!
+//! A **case** is a program beside an interferer. Its truth is the time of the whole run beside the interferer by that of
+//! a run alone; the prediction comes from the first third of another run with the same seed, so that taking dedicated
+//! windows does not touch the truth.
+#![allow(dead_code)]
+
+use corun_model::workload::{Program, Sync};
+use corun_model::{Action, Host, Machine, Observation, TenantId};
+use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor};
+use corun_sim::engine::Engine;
+use corun_sim::machine_file::MachineModel;
+use corun_sim::scenario::{Cast, Files, Scenario};
+
+/// The program that is predicted.
+pub const SUBJECT: TenantId = TenantId(0);
+/// Whom it shares the machine with.
+pub const CORUNNER: TenantId = TenantId(1);
+const MS: u64 = 1_000_000;
+
+/// The repository's files; `host` is a machine of so many CPUs.
+pub struct Repository(pub u32);
+
+impl Files for Repository {
+    fn read(&self, path: &str) -> Result<(String, String), String> {
+        let full = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        std::fs::read_to_string(&full).map(|text| (path.to_owned(), text)).map_err(|e| format!("{path}: {e}"))
+    }
+
+    fn host(&self) -> Result<MachineModel, String> {
+        Ok(MachineModel::of(Machine::synthetic(1, 1, self.0, 1)))
+    }
+}
+
+/// A scenario from its text without the schema, on a machine of so many CPUs unless it names one.
+pub fn scenario(cpus: u32, body: &str) -> Scenario {
+    let machine = if body.contains("machine =") { "" } else { "machine = \"host\"\n" };
+    let text = format!("schema = \"corun.scenario/1\"\n{machine}{body}");
+    Scenario::parse("test.toml", &text, &Repository(cpus)).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// A synthetic program of 6 s alone beside an interferer, as two sessions on a Linux machine.
+pub fn synthetic(cpus: u32, program: &str, interferer: &str) -> Scenario {
+    scenario(
+        cpus,
+        &format!(
+            "[[tenant]]\nname = \"subject\"\nprogram = {{ kind = \"parallel\", {program} }}\n\
+             [[tenant]]\nname = \"noise\"\nprogram = {{ kind = \"interference\", {interferer} }}\n"
+        ),
+    )
+}
+
+/// A program of the papers beside `threads` loops (or, `loops` false, beside streamcluster), as in PACT'16 §4.
+pub fn pact16(program: &str, loops: bool, threads: u32) -> Scenario {
+    let cores = if threads == 1 { "[0]" } else { "[0, 1, 2, 3]" };
+    let what = if loops {
+        format!("program = {{ kind = \"interference\", threads = {threads} }}")
+    } else {
+        format!("workload = \"workloads/papers/streamcluster.toml\"\nthreads = {threads}\nrepeat = true")
+    };
+    scenario(
+        4,
+        &format!(
+            "machine = \"pact16-xeon-e5620\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"subject\"\n\
+             workload = \"workloads/papers/{program}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n\
+             [[tenant]]\nname = \"co-runner\"\n{what}\nvm = {{ vcpus = {threads} }}\ncpus = {cores}\n"
+        ),
+    )
+}
+
+/// How long the subject's first run takes, in nanoseconds.
+pub fn time_ns(scenario: &Scenario, seed: u64, cast: Cast) -> u64 {
+    let mut engine = scenario.engine(seed, cast, 0).unwrap();
+    assert!(engine.run_to_end(100_000_000 * MS).unwrap(), "the run has an end");
+    let run = engine.progress()[0].completions[0];
+    run.end_ns - run.start_ns
+}
+
+/// Lets time pass and says what happened.
+pub fn observe(engine: &mut Engine, ns: u64) -> Observation {
+    engine.advance(ns).unwrap();
+    Host::observe(engine).unwrap()
+}
+
+/// How windows are taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// Length of a window in nanoseconds.
+    pub window_ns: u64,
+    /// Park the co-runner for the first part.
+    pub dedicated: bool,
+}
+
+/// Feeds a predictor from the first third of a run of `run_ns`: half of it dedicated, if so, but no more than a sixth of
+/// what the program takes alone, then shared windows.
+pub fn predict(
+    scenario: &Scenario,
+    seed: u64,
+    run_ns: u64,
+    alone_ns: u64,
+    how: Sampling,
+) -> Result<Estimate, CannotTell> {
+    let statically =
+        matches!(&scenario.tenants[0].workload.program, Program::Parallel(p) if p.sync == Sync::None);
+    let assignment = if statically { Assignment::Static } else { Assignment::Dynamic };
+    let mut predictor = Predictor::new(SUBJECT, Options { assignment, ..Options::default() });
+    let mut engine = scenario.engine(seed, Cast::All, 0).unwrap();
+    let settle_ns = (run_ns / 40).min(200 * MS);
+    observe(&mut engine, settle_ns);
+    if how.dedicated {
+        engine.apply(&Action::Park { tenant: CORUNNER });
+        observe(&mut engine, settle_ns);
+        let until_ns = engine.now_ns() + (run_ns / 6).min(alone_ns / 6);
+        while engine.now_ns() < until_ns {
+            let _ = predictor.push(&observe(&mut engine, how.window_ns), Label::Dedicated);
+        }
+        engine.apply(&Action::Unpark { tenant: CORUNNER });
+        observe(&mut engine, settle_ns);
+    }
+    while engine.now_ns() < run_ns / 3 {
+        let _ = predictor.push(&observe(&mut engine, how.window_ns), Label::Shared);
+    }
+    predictor.estimate()
+}
+
+/// The truth of a case and what was predicted.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Time beside the co-runner by time alone.
+    pub truth: f64,
+    /// The estimate.
+    pub estimate: Estimate,
+}
+
+impl Outcome {
+    /// Relative error of the slowdown, at least 0.
+    pub fn error(&self) -> f64 {
+        (self.estimate.slowdown / self.truth - 1.0).abs()
+    }
+
+    /// Whether the interval holds the truth.
+    pub fn is_covered(&self) -> bool {
+        (self.estimate.interval[0]..=self.estimate.interval[1]).contains(&self.truth)
+    }
+}
+
+/// Runs a case.
+pub fn outcome(scenario: &Scenario, seed: u64, how: Sampling) -> Outcome {
+    let co_ns = time_ns(scenario, seed, Cast::All);
+    let alone_ns = time_ns(scenario, seed, Cast::Solo(0));
+    let truth = co_ns as f64 / alone_ns as f64;
+    let estimate =
+        predict(scenario, seed, co_ns, alone_ns, how).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
+    Outcome { truth, estimate }
+}
+
+/// The synthetic programs: every way to depend on each other and to wait, three grains, even and uneven.
+pub fn programs(cpus: u32) -> Vec<(String, String)> {
+    let kinds = [
+        ("barrier", "sync = \"barrier\"", 1.0, true),
+        ("barrier, sleeping", "sync = \"barrier\", sleep = \"GRAIN\"", 0.5, true),
+        ("lock", "sync = \"lock\", critical = 0.2", 1.0, true),
+        ("lock, always taken", "sync = \"lock\", critical = 0.6", 1.0, true),
+        ("lock, devices", "sync = \"lock\", critical = 0.1, io = \"GRAIN\"", 0.5, true),
+        ("pipeline", "sync = \"pipeline\", stages = CPUS", 1.0, true),
+        ("pipeline, uneven", "sync = \"pipeline\", stages = FEWER", 1.0, true),
+        ("queue", "sync = \"queue\"", f64::from(cpus), false),
+        ("work stealing", "sync = \"steal\"", f64::from(cpus), false),
+        ("independent", "sync = \"none\"", 1.0, false),
+    ];
+    let mut found = Vec::new();
+    for (name, sync, length, waits) in kinds {
+        for wait in ["spin", "block", "spin-then-block"].iter().filter(|w| waits || **w == "block") {
+            for grain_us in [300u64, 3_000, 30_000] {
+                for imbalance in [0.0, 0.3] {
+                    let iterations = (6e6 / grain_us as f64 * length) as u64;
+                    let sync = sync
+                        .replace("GRAIN", &format!("{grain_us}us"))
+                        .replace("CPUS", &cpus.to_string())
+                        .replace("FEWER", &(cpus - 1).max(2).to_string());
+                    let program = format!(
+                        "threads = {cpus}, {sync}, wait = \"{wait}\", grain = \"{grain_us}us\", \
+                         imbalance = {imbalance}, iterations = {iterations}"
+                    );
+                    found.push((format!("{name} / {wait} / {grain_us} us / {imbalance}"), program));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The interferers: one and as many as there are CPUs, steady, regular and irregular.
+pub fn interferers(cpus: u32) -> Vec<String> {
+    let one = std::iter::once(("persistent", 1));
+    let many = ["persistent", "periodic", "intermittent"].map(|p| (p, cpus));
+    one.chain(many).map(|(p, n)| format!("pattern = \"{p}\", threads = {n}")).collect()
+}
