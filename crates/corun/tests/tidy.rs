@@ -16,7 +16,9 @@ const TOO_LONG: usize = 1_000;
 /// How a long file says it, near its top.
 const REASON: &str = "One file because";
 /// Crates that touch no file, clock, thread or hash order.
-const PURE: [&str; 3] = ["corun-model", "corun-predict", "corun-sim"];
+const PURE: [&str; 4] = ["corun-model", "corun-predict", "corun-sim", "corun-policy"];
+/// The one file of them that calls C: pure functions of numbers.
+const CALLS_C: &str = "crates/corun-policy/src/decisions.rs";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -247,7 +249,9 @@ fn the_pure_crates_touch_no_file_clock_thread_or_hash_order() {
     none(
         PURE.iter()
             .flat_map(|name| {
-                files(&[".rs"]).into_iter().filter(move |f| f.starts_with(&format!("crates/{name}/src/")))
+                files(&[".rs"])
+                    .into_iter()
+                    .filter(move |f| f.starts_with(&format!("crates/{name}/src/")) && f != CALLS_C)
             })
             .flat_map(|file| {
                 let text = read(&file);
