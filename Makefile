@@ -19,7 +19,7 @@ bench_packages := $(build_packages) linux-perf
 
 .PHONY: help
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install all that any target needs
@@ -43,6 +43,12 @@ test: ## everything that must hold before a change goes in
 	@scripts/need $(test_packages)
 	@scripts/need-rust rustfmt clippy
 	@scripts/test
+
+.PHONY: test-guest
+test-guest: ## the tests that need a kernel with sched_ext, on two of Debian's in a virtual machine
+	@scripts/need $(build_packages)
+	@scripts/need-rust
+	@scripts/test-guest
 
 .PHONY: bench
 bench: build ## what watching costs, beside other tools

@@ -17,6 +17,7 @@
 //! | [`watcher`] | one or the other, whichever can be had |
 //! | [`backend`] | what carries the five knobs out: the trait that the stock and the sched_ext backend implement |
 //! | [`spin`] | spin time from samples of the instruction pointer |
+//! | [`scx`] | the sched_ext backend: a scheduler of our own with the five knobs |
 //! | [`stock`] | the stock backend: freezer, signals, slices, weights, affinity |
 //! | [`freezer`], [`sched`] | the cgroup freezer and transient cgroups; the scheduler's system calls |
 //! | [`protected`] | who may never be parked or changed, and why |
@@ -46,6 +47,7 @@ pub mod protected;
 pub mod root;
 pub mod sched;
 pub mod schedstat_host;
+pub mod scx;
 pub mod spin;
 pub mod steered;
 pub mod stock;

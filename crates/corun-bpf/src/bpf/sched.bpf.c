@@ -340,6 +340,9 @@ SEC("struct_ops.s/corun_init_task")
 s32 BPF_PROG(corun_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE), *parent;
+	struct task_struct *by;
+	struct knob *k;
+	u32 parent_tid;
 
 	if (!t)
 		return -12; /* ENOMEM */
@@ -348,15 +351,21 @@ s32 BPF_PROG(corun_init_task, struct task_struct *p, struct scx_init_task_args *
 	t->cell = t->cgroup_cell;
 	if (!args->fork)
 		return 0;
-	parent = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), 0, 0);
-	if (!parent)
-		return 0;
-	t->slice_min_ns = parent->slice_min_ns;
-	t->slice_max_ns = parent->slice_max_ns;
-	t->delay_ns = parent->delay_ns;
-	t->flags = parent->flags;
-	t->generation = parent->generation;
-	t->cell = home_of(t, parent->cell);
+	/* What has been set for the parent holds for the child, even if the parent itself has not got to reading it. */
+	by = bpf_get_current_task_btf();
+	parent_tid = by->pid;
+	k = bpf_map_lookup_elem(&knobs, &parent_tid);
+	parent = bpf_task_storage_get(&tasks, by, 0, 0);
+	if (k) {
+		take_knobs(t, k);
+		t->cell = home_of(t, k->cell);
+	} else if (parent) {
+		t->slice_min_ns = parent->slice_min_ns;
+		t->slice_max_ns = parent->slice_max_ns;
+		t->delay_ns = parent->delay_ns;
+		t->flags = parent->flags;
+		t->cell = home_of(t, parent->cell);
+	}
 	return 0;
 }
 

@@ -83,6 +83,14 @@ static __always_inline u32 home_of(struct task *t, u32 own)
 	return t->flags & PROTECTED ? 0 : t->flags & OWN_CELL ? own : t->cgroup_cell;
 }
 
+static __always_inline void take_knobs(struct task *t, struct knob *k)
+{
+	t->slice_min_ns = k->slice_min_ns;
+	t->slice_max_ns = k->slice_max_ns;
+	t->delay_ns = k->delay_ns;
+	t->flags = k->flags;
+}
+
 /* Takes over what user space has set for a task since it was here last. */
 static __always_inline void read_knobs(struct task_struct *p, struct task *t)
 {
@@ -96,10 +104,7 @@ static __always_inline void read_knobs(struct task_struct *p, struct task *t)
 	k = bpf_map_lookup_elem(&knobs, &tid);
 	if (!k)
 		return;
-	t->slice_min_ns = k->slice_min_ns;
-	t->slice_max_ns = k->slice_max_ns;
-	t->delay_ns = k->delay_ns;
-	t->flags = k->flags;
+	take_knobs(t, k);
 	cell = home_of(t, k->cell);
 	if (cell != t->cell) {
 		u64 from = cell_at(t->cell)->task_vtime, to = cell_at(cell)->task_vtime;

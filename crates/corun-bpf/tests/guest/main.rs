@@ -1,7 +1,7 @@
 //! The scheduler's knobs, on a kernel that has sched_ext: run in the test guest by `scripts/test-guest`.
 //!
-//! A scheduler for the whole machine is nothing to load in passing, so outside the guest every test here says that it was
-//! skipped. What is judged is what the guest's kernel counts (CPU time, stretches), in proportions and counts, never
+//! A scheduler for the whole machine is nothing to load in passing, so outside the guest every test here does nothing but
+//! say so. What is judged is what the guest's kernel counts (CPU time, stretches), in proportions and counts, never
 //! seconds: the guest is emulated, and its own machine may take its CPUs away at any time.
 
 mod hog;
@@ -14,11 +14,11 @@ use corun_bpf::{Scheduler, SchedulerConfig, TaskKnobs};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// One scheduler at a time; the lock of whoever has it. `None`, with the reason said, outside the guest.
+/// One scheduler at a time; the lock of whoever has it. `None`, which is said, outside the guest.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     if std::env::var_os("CORUN_GUEST").is_none() {
-        println!("skipped: the scheduler is tested in the test guest only (make test-guest)");
+        println!("not here: the scheduler is tested in the test guest (make test-guest)");
         return None;
     }
     Some(ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner))

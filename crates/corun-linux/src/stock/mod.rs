@@ -175,6 +175,27 @@ impl StockBackend {
         Ok(())
     }
 
+    /// Checks that a tenant may be touched, for another backend.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn allows_tenant(&mut self, id: TenantId) -> Result<(), Outcome> {
+        self.may_touch(id).map_err(Outcome::from)
+    }
+
+    /// The processes of a tenant that live now, forks since the last observation included.
+    pub(crate) fn processes_now(&mut self, id: TenantId) -> Vec<u32> {
+        self.members.processes_of(id).iter().map(|p| p.task.pid).collect()
+    }
+
+    /// Checks that a task may be touched, for another backend.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn allows_task(&mut self, id: TaskId) -> Result<(), Outcome> {
+        self.known_task(id).map(|_| ()).map_err(Outcome::from)
+    }
+
     fn is_in_scope(&mut self, tenant: &Tenant) -> bool {
         let Scope::Only(wanted) = &self.options.scope else { return true };
         let key = |w: &String| {

@@ -1,0 +1,393 @@
+//! The sched_ext backend: a scheduler of our own for the whole machine, with the five knobs built in.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | `support` | whether it can be loaded here, and why not |
+//! | `placement` | which cell of the scheduler is a tenant's |
+//! | here | [`ScxBackend`]: which action turns what |
+//!
+//! What is in force lives in the scheduler, and the kernel unloads that with this process, however it ends: nothing has
+//! to be put back. CPU sets are the exception: they are the kernel's own affinity, set and restored by the stock backend
+//! within, which also knows who may be touched, and whose supervisor keeps two controllers apart.
+//!
+//! Limits: a park ends by itself when this process is silent for [`LEASE_NS`], and after 20 s in any event. A parked task
+//! may hold a lock of the kernel that others wait for; the stock backend's freezer lets it leave the kernel first.
+
+mod placement;
+pub mod support;
+
+use crate::backend::{Backend, KnobSupport, ParkedTasks, Support};
+use crate::cgroup::{Cgroups, Membership};
+use crate::clock;
+use crate::procfs;
+use crate::root::Root;
+use crate::sched::{SLICE_MAX_NS, SLICE_MIN_NS};
+use crate::stock::{Options, StockBackend};
+use crate::topology;
+use corun_bpf::{Scheduler, SchedulerConfig, TaskKnobs, ROOT_CELL};
+use corun_model::duration::human_ns;
+use corun_model::{Action, HostError, Knob, Observation, Outcome, TaskId, TenantId, TenantKind};
+use placement::{place, Placement};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How long the controller may be silent while somebody is parked.
+pub const LEASE_NS: u64 = 2_000_000_000;
+
+/// A tenant's cell.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    cell: u32,
+    /// Whether the cell was made for the tenant, and its tasks must be put into it.
+    is_own: bool,
+}
+
+/// A tenant and its tasks, as last observed.
+#[derive(Clone, Debug)]
+struct Known {
+    kind: TenantKind,
+    tasks: BTreeSet<TaskId>,
+}
+
+/// The sched_ext backend. Dropped, it restores everything.
+pub struct ScxBackend {
+    root: Root,
+    scheduler: Option<Scheduler>,
+    stock: StockBackend,
+    tenants: BTreeMap<TenantId, Known>,
+    tenant_of: BTreeMap<TaskId, TenantId>,
+    places: BTreeMap<TenantId, Place>,
+    knobs: BTreeMap<TaskId, TaskKnobs>,
+    parked: BTreeSet<TenantId>,
+    /// Why the scheduler left and nothing can be changed any more.
+    lost: Option<String>,
+}
+
+impl ScxBackend {
+    /// Loads the scheduler: from here on it schedules the machine, fairly, until it is told otherwise.
+    ///
+    /// # Errors
+    /// One sentence: no sched_ext, another scheduler or controller, no privilege. Nothing is changed then.
+    pub fn start(root: &Root, options: Options) -> Result<ScxBackend, HostError> {
+        let mut backend = ScxBackend {
+            root: root.clone(),
+            scheduler: None,
+            stock: StockBackend::new(root, options),
+            tenants: BTreeMap::new(),
+            tenant_of: BTreeMap::new(),
+            places: BTreeMap::new(),
+            knobs: BTreeMap::new(),
+            parked: BTreeSet::new(),
+            lost: None,
+        };
+        backend.load()?;
+        Ok(backend)
+    }
+
+    /// The scheduler, for its statistics; `None` after everything was undone.
+    pub fn scheduler(&self) -> Option<&Scheduler> {
+        self.scheduler.as_ref()
+    }
+
+    fn load(&mut self) -> Result<(), HostError> {
+        let failed = |why: String| HostError::Failed { what: "controlling this machine".into(), why };
+        support::check(&self.root).map_err(failed)?;
+        // One controller at a time; it also restores what an earlier one left behind.
+        self.stock.arm()?;
+        let scheduler = self
+            .llc_of_cpu()
+            .and_then(|llcs| Scheduler::start(&SchedulerConfig::new(llcs)).map_err(|e| support::explain(&e)));
+        match scheduler {
+            Ok(scheduler) => self.scheduler = Some(scheduler),
+            Err(why) => {
+                self.stock.undo_all()?;
+                return Err(failed(why));
+            }
+        }
+        // Whoever ends parks must not wait for whoever is parked.
+        let own = [Some(std::process::id()), self.stock.supervisor_pid()];
+        for pid in own.into_iter().flatten() {
+            self.set(TaskId(pid), |knobs| knobs.is_protected = true).map_err(failed)?;
+        }
+        self.renew();
+        Ok(())
+    }
+
+    /// The last-level cache of each CPU, by CPU number; CPUs that are offline count to the first.
+    fn llc_of_cpu(&self) -> Result<Vec<u8>, String> {
+        let machine = topology::read_machine(&self.root).map_err(|e| e.to_string())?;
+        let most = machine.cpus().iter().map(|c| c.id.0 as usize).max().unwrap_or(0);
+        let mut llcs = vec![0; most + 1];
+        for cpu in machine.cpus() {
+            llcs[cpu.id.0 as usize] = u8::try_from(cpu.llc)
+                .map_err(|_| format!("this machine has more than 255 last-level caches: {}", cpu.llc))?;
+        }
+        Ok(llcs)
+    }
+
+    fn renew(&self) {
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.renew_lease(clock::now_ns() + LEASE_NS);
+        }
+    }
+
+    /// Changes what is set for a task.
+    fn set(&mut self, task: TaskId, change: impl FnOnce(&mut TaskKnobs)) -> Result<(), String> {
+        let Some(scheduler) = &self.scheduler else { return Ok(()) };
+        let mut knobs = self.knobs.get(&task).copied().unwrap_or_default();
+        // A child of a task in a cell of its own was born into that cell, whether or not somebody has seen it.
+        if knobs.cell.is_none() {
+            let place = self.tenant_of.get(&task).and_then(|tenant| self.places.get(tenant));
+            knobs.cell = place.filter(|p| p.is_own).map(|p| p.cell);
+        }
+        change(&mut knobs);
+        scheduler.set_task(task.0, &knobs).map_err(|e| e.to_string())?;
+        scheduler.announce();
+        self.knobs.insert(task, knobs);
+        Ok(())
+    }
+
+    /// The cell in which a task is by its cgroup.
+    fn cgroup_cell(&self, cgroups: &Cgroups, task: TaskId) -> u32 {
+        let cell = || {
+            let scheduler = self.scheduler.as_ref()?;
+            let tree = cgroups.with_controller("cpu")?;
+            let membership = Membership::read(&self.root, format!("/proc/{task}")).ok()?;
+            let mut path = membership.in_tree(tree)?;
+            // A cgroup without a cell counts to the nearest one above that has one.
+            loop {
+                let id = cgroups.id(tree, path).ok();
+                if let Some(cell) = id.and_then(|id| scheduler.cell_of_cgroup(id)) {
+                    return Some(cell);
+                }
+                path = path.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())?;
+            }
+        };
+        cell().unwrap_or(ROOT_CELL)
+    }
+
+    /// A tenant's cell; made, and filled, when it has none yet.
+    fn place_of(&mut self, tenant: TenantId) -> Result<u32, String> {
+        if let Some(place) = self.places.get(&tenant) {
+            return Ok(place.cell);
+        }
+        let (Some(known), Some(scheduler)) = (self.tenants.get(&tenant).cloned(), &self.scheduler) else {
+            return Err(format!("no tenant {} is known", tenant.0));
+        };
+        let cgroups = Cgroups::discover(&self.root).map_err(|e| e.to_string())?;
+        let parents = scheduler.cells().iter().map(|c| (c.id, c.parent)).collect();
+        let cells: Vec<u32> = known.tasks.iter().map(|&task| self.cgroup_cell(&cgroups, task)).collect();
+        let place = match place(known.kind, cells, &parents) {
+            Placement::Is(cell) => Place { cell, is_own: false },
+            Placement::Within(parent) => {
+                let cell = scheduler.new_cell(parent, 100).map_err(|e| e.to_string())?;
+                Place { cell, is_own: true }
+            }
+        };
+        self.places.insert(tenant, place);
+        if place.is_own {
+            self.fill(tenant, place.cell)?;
+            // From now on children are born into the cell; those born since the observation are not in it yet.
+            for pid in self.stock.processes_now(tenant) {
+                for tid in procfs::tasks(&self.root, pid).unwrap_or_default() {
+                    if self.knobs.get(&TaskId(tid)).and_then(|k| k.cell) != Some(place.cell) {
+                        self.set(TaskId(tid), |knobs| knobs.cell = Some(place.cell))?;
+                    }
+                }
+            }
+        }
+        Ok(place.cell)
+    }
+
+    /// Puts those tasks of a tenant that are not there yet into its own cell.
+    fn fill(&mut self, tenant: TenantId, cell: u32) -> Result<(), String> {
+        let tasks = self.tenants.get(&tenant).map(|known| known.tasks.clone()).unwrap_or_default();
+        for task in tasks {
+            if self.knobs.get(&task).and_then(|k| k.cell) != Some(cell) {
+                self.set(task, |knobs| knobs.cell = Some(cell))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns a knob of a tenant that may be touched.
+    fn on_tenant(
+        &mut self,
+        tenant: TenantId,
+        turn: impl FnOnce(&Scheduler, u32) -> Result<(), corun_bpf::SchedulerError>,
+    ) -> Result<(), Outcome> {
+        self.stock.allows_tenant(tenant)?;
+        let refused = |why| Outcome::Refused { why };
+        let cell = self.place_of(tenant).map_err(refused)?;
+        let Some(scheduler) = &self.scheduler else { return Ok(()) };
+        turn(scheduler, cell).map_err(|e| refused(e.to_string()))
+    }
+
+    /// Turns a knob of a task that may be touched.
+    fn on_task(&mut self, task: TaskId, turn: impl FnOnce(&mut TaskKnobs)) -> Result<(), Outcome> {
+        self.stock.allows_task(task)?;
+        self.set(task, turn).map_err(|why| Outcome::Refused { why })
+    }
+
+    fn try_apply(&mut self, action: &Action) -> Result<(), Outcome> {
+        if let Some(why) = &self.lost {
+            return Err(Outcome::Refused { why: why.clone() });
+        }
+        if self.scheduler.is_none() {
+            self.load().map_err(|e| Outcome::Refused { why: e.to_string() })?;
+        }
+        match action {
+            Action::Park { tenant } => {
+                self.stock.be_real_time();
+                self.renew();
+                self.on_tenant(*tenant, |scheduler, cell| scheduler.park(cell, true))?;
+                self.parked.insert(*tenant);
+                Ok(())
+            }
+            Action::Unpark { tenant } if self.parked.contains(tenant) => {
+                if let (Some(place), Some(scheduler)) = (self.places.get(tenant), &self.scheduler) {
+                    scheduler.park(place.cell, false).map_err(|e| Outcome::Refused { why: e.to_string() })?;
+                }
+                self.parked.remove(tenant);
+                Ok(())
+            }
+            Action::Unpark { tenant } if self.tenants.contains_key(tenant) => Ok(()),
+            Action::Unpark { tenant } => {
+                Err(Outcome::Refused { why: format!("no tenant {} is known", tenant.0) })
+            }
+            Action::Weight { weight, .. } if !(1..=10_000).contains(weight) => {
+                Err(Outcome::Refused { why: format!("weights are 1 to 10000, not {weight}") })
+            }
+            Action::Weight { tenant, weight } => {
+                self.on_tenant(*tenant, |scheduler, cell| scheduler.set_weight(cell, *weight))
+            }
+            Action::Slice { min_ns, max_ns, .. }
+                if min_ns > max_ns || *min_ns < SLICE_MIN_NS || *max_ns > SLICE_MAX_NS =>
+            {
+                let bounds = [SLICE_MIN_NS, SLICE_MAX_NS, *min_ns, *max_ns].map(human_ns);
+                let [least, most, min, max] = bounds;
+                Err(Outcome::Refused {
+                    why: format!("slices are {least} to {most} long, not {min} to {max}"),
+                })
+            }
+            Action::Slice { task, min_ns, max_ns } => {
+                self.on_task(*task, |knobs| knobs.slice_ns = Some((*min_ns, *max_ns)))
+            }
+            Action::PreemptDelay { task, delay_ns } => {
+                self.on_task(*task, |knobs| knobs.preempt_delay_ns = *delay_ns)
+            }
+            Action::Cpus { .. } => match self.stock.apply(action) {
+                Outcome::Done => Ok(()),
+                other => Err(other),
+            },
+        }
+    }
+
+    /// Gives back the cells of tenants that have no tasks any more.
+    fn forget_gone(&mut self) {
+        let (tenants, parked) = (&self.tenants, &mut self.parked);
+        let Some(scheduler) = &self.scheduler else { return };
+        self.places.retain(|tenant, place| {
+            let is_gone = tenants.get(tenant).is_none_or(|known| known.tasks.is_empty());
+            // A cell with a task that nobody has seen yet stays.
+            let is_forgotten = is_gone && (!place.is_own || scheduler.free_cell(place.cell).is_ok());
+            if is_forgotten {
+                parked.remove(tenant);
+            }
+            !is_forgotten
+        });
+    }
+
+    /// Unloads the scheduler; nothing of what was set is in force after that.
+    fn unload(&mut self) {
+        self.scheduler = None;
+        self.places.clear();
+        self.knobs.clear();
+        self.parked.clear();
+    }
+}
+
+impl Backend for ScxBackend {
+    fn name(&self) -> &'static str {
+        "sched_ext"
+    }
+
+    fn support(&self) -> Vec<KnobSupport> {
+        let yes = |knob, how: &str| KnobSupport { knob, support: Support::Yes { how: how.into() } };
+        let mut all = vec![
+            yes(Knob::Park, "not dispatched, without freezing; for at most 20 s at a time"),
+            yes(
+                Knob::Slice,
+                "ended by a timer of its own, not by the tick; a range is drawn from at every dispatch",
+            ),
+            yes(Knob::PreemptDelay, "a timer per CPU"),
+        ];
+        all.extend(self.stock.support().into_iter().filter(|s| s.knob == Knob::Cpus));
+        all.push(yes(Knob::Weight, "fair shares over all levels of cgroups, and of commands within them"));
+        all
+    }
+
+    fn parked_tasks(&self) -> ParkedTasks {
+        ParkedTasks::Queued
+    }
+
+    fn learn(&mut self, seen: &Observation) {
+        self.stock.learn(seen);
+        let kinds = seen.tenants.iter().map(|t| (t.id, Known { kind: t.kind, tasks: BTreeSet::new() }));
+        self.tenants = kinds.collect();
+        self.tenant_of = seen.tasks.iter().filter(|t| t.alive).map(|t| (t.id, t.tenant)).collect();
+        for (task, tenant) in &self.tenant_of {
+            if let Some(known) = self.tenants.get_mut(tenant) {
+                known.tasks.insert(*task);
+            }
+        }
+        let own = [Some(std::process::id()), self.stock.supervisor_pid()].map(|pid| pid.map(TaskId));
+        let tenant_of = &self.tenant_of;
+        self.knobs.retain(|task, _| tenant_of.contains_key(task) || own.contains(&Some(*task)));
+        self.forget_gone();
+        let own_cells: Vec<(TenantId, u32)> =
+            self.places.iter().filter(|(_, p)| p.is_own).map(|(id, p)| (*id, p.cell)).collect();
+        for (tenant, cell) in own_cells {
+            // A task that is gone by now is refused, which is as well.
+            let _ = self.fill(tenant, cell);
+        }
+    }
+
+    fn prepare(&mut self, tenant: TenantId) -> Result<(), Outcome> {
+        self.on_tenant(tenant, |_, _| Ok(()))
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        match self.try_apply(action) {
+            Ok(()) => Outcome::Done,
+            Err(outcome) => outcome,
+        }
+    }
+
+    fn undo_all(&mut self) -> Result<(), HostError> {
+        self.unload();
+        self.stock.undo_all()
+    }
+
+    fn beat(&mut self) -> Result<(), HostError> {
+        let stock = self.stock.beat();
+        let farewell = self.scheduler.as_ref().and_then(Scheduler::farewell);
+        let why = match (stock, farewell) {
+            (Ok(()), None) => {
+                self.renew();
+                return Ok(());
+            }
+            (Err(e), _) => e.to_string(),
+            (Ok(()), Some(farewell)) => farewell.to_string(),
+        };
+        self.lost = Some(why.clone());
+        self.undo_all()?;
+        Err(HostError::Failed { what: "controlling this machine".into(), why })
+    }
+}
+
+impl Drop for ScxBackend {
+    fn drop(&mut self) {
+        // The stock backend restores when it is dropped; nobody is left to be told.
+        self.unload();
+    }
+}

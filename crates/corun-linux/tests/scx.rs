@@ -1,0 +1,190 @@
+//! The sched_ext backend, on a kernel that has sched_ext: run in the test guest by `scripts/test-guest`.
+
+#[path = "steering/actors.rs"]
+#[allow(dead_code)]
+mod actors;
+
+use actors::{eventually, options, seen, Act, Actors};
+use corun_linux::backend::{Backend, Support, KNOBS};
+use corun_linux::probe::LiveOptions;
+use corun_linux::scx::{support, ScxBackend};
+use corun_linux::steered::SteeredHost;
+use corun_linux::target::Subject;
+use corun_linux::watcher::{Source, Watcher};
+use corun_linux::{sched, supervisor, Root};
+use corun_model::{conformance, Action, CpuId, Host, Outcome, TaskId, TenantId};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const ONE: TenantId = TenantId(1);
+const OTHER: TenantId = TenantId(2);
+
+/// One scheduler at a time. `None`, with the reason said, outside the guest.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    if std::env::var_os("CORUN_GUEST").is_none() {
+        println!("not here: the sched_ext backend is tested in the test guest (make test-guest)");
+        return None;
+    }
+    Some(ALONE.lock().unwrap_or_else(|e| e.into_inner()))
+}
+
+/// Not a test: this program as the supervisor, where the backend starts it as one.
+#[test]
+fn another_part() {
+    if std::env::var(actors::PART).as_deref() == Ok("supervisor") {
+        let args: Vec<_> = std::env::args_os().collect();
+        let code = supervisor::main(args[args.len() - 5..].to_vec());
+        std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
+    }
+}
+
+fn backend(folder: &tempfile::TempDir, pids: &[u32]) -> ScxBackend {
+    ScxBackend::start(&Root::new("/"), options(folder.path(), pids)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn state() -> String {
+    std::fs::read_to_string("/sys/kernel/sched_ext/state").unwrap().trim().to_owned()
+}
+
+#[test]
+fn the_host_it_steers_passes_the_suite_that_every_other_passes() {
+    let Some(_alone) = alone() else { return };
+    let _busy = Actors::spinning(1);
+    for source in [Source::Schedstat, Source::Ebpf] {
+        let watcher = || Watcher::start(&Root::new("/"), LiveOptions::new(Subject::All), Some(source));
+        if let Err(e) = watcher() {
+            println!("skipped: {e}");
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let make = || {
+            let (watcher, _) = watcher().expect("it could be made a moment ago");
+            Box::new(SteeredHost::new(watcher, Box::new(backend(&folder, &[])))) as Box<dyn Host>
+        };
+        conformance::host(make).unwrap();
+        assert_eq!(state(), "disabled");
+    }
+}
+
+#[test]
+fn a_parked_tenant_stands_still_beside_one_that_runs_forks_included() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let one = Actors::start(&[Act::Spin, Act::Spin, Act::Fork], false);
+    let other = Actors::spinning(1);
+    let mut backend = backend(&folder, &[one.pids(), other.pids()].concat());
+    backend.learn(&seen(&[&one.pids(), &other.pids()]));
+    for round in 0..5 {
+        assert_eq!(backend.apply(&Action::Park { tenant: ONE }), Outcome::Done);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(one.stand_still(Duration::from_millis(100)), "round {round}");
+        assert!(other.run(PATIENCE), "round {round}");
+        backend.beat().unwrap();
+        assert_eq!(backend.apply(&Action::Unpark { tenant: ONE }), Outcome::Done);
+        assert!(one.run(PATIENCE), "round {round}");
+    }
+    assert_eq!(backend.apply(&Action::Park { tenant: ONE }), Outcome::Done);
+    backend.undo_all().unwrap();
+    assert_eq!(state(), "disabled");
+    assert!(one.run(PATIENCE));
+}
+
+#[test]
+fn every_knob_is_turned_and_afterwards_nothing_is_left_of_it() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let one = Actors::spinning(2);
+    let other = Actors::spinning(2);
+    let before = actors::state_of(&one.pids());
+    let mut backend = backend(&folder, &[one.pids(), other.pids()].concat());
+    assert!(KNOBS
+        .iter()
+        .all(|k| backend.support().iter().any(|s| s.knob == *k && matches!(s.support, Support::Yes { .. }))));
+    backend.learn(&seen(&[&one.pids(), &other.pids()]));
+    let task = TaskId(one.pids()[0]);
+    for action in [
+        Action::Slice { task, min_ns: 10_000_000, max_ns: 30_000_000 },
+        Action::PreemptDelay { task, delay_ns: 8_000_000 },
+        Action::Cpus { task, cpus: vec![CpuId(1)] },
+        Action::Weight { tenant: ONE, weight: 300 },
+        Action::Weight { tenant: OTHER, weight: 100 },
+    ] {
+        assert_eq!(backend.apply(&action), Outcome::Done, "{action:?}");
+    }
+    assert_eq!(sched::affinity(task.0).unwrap(), [CpuId(1)]);
+    // Their cells are the two that user space made.
+    let ran = |backend: &ScxBackend| -> Vec<u64> {
+        let cells = backend.scheduler().unwrap().cells();
+        cells.iter().filter(|c| c.id != 0 && c.cgroup.is_none()).map(|c| c.ran_ns).collect()
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    let from = ran(&backend);
+    std::thread::sleep(Duration::from_millis(2_000));
+    let shares: Vec<u64> = ran(&backend).iter().zip(from).map(|(now, was)| now - was).collect();
+    println!("CPU time at weights 300 and 100: {shares:?}");
+    // Far from a half each; the scheduler's own tests say how near to three quarters.
+    assert!(shares.len() == 2 && shares[0] * 10 > (shares[0] + shares[1]) * 6, "{shares:?}");
+    backend.undo_all().unwrap();
+    assert_eq!(actors::state_of(&one.pids()), before);
+    assert_eq!(state(), "disabled");
+}
+
+#[test]
+fn strangers_and_nonsense_are_refused_with_the_reason() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let one = Actors::spinning(1);
+    let mut backend = backend(&folder, &one.pids());
+    let me = std::process::id();
+    backend.learn(&seen(&[&one.pids(), &[me]]));
+    let task = TaskId(one.pids()[0]);
+    for (action, why) in [
+        (Action::Park { tenant: TenantId(9) }, "no tenant 9 is known"),
+        (Action::Unpark { tenant: TenantId(9) }, "no tenant 9 is known"),
+        (Action::Park { tenant: OTHER }, "is"),
+        (Action::Weight { tenant: ONE, weight: 0 }, "weights are 1 to 10000, not 0"),
+        (Action::Slice { task, min_ns: 9_000_000, max_ns: 1_000_000 }, "slices are"),
+        (Action::Slice { task: TaskId(me), min_ns: 1_000_000, max_ns: 1_000_000 }, "is"),
+        (Action::Cpus { task, cpus: vec![] }, "a task needs at least one CPU"),
+    ] {
+        match backend.apply(&action) {
+            Outcome::Refused { why: said } => assert!(said.contains(why), "{action:?}: {said}"),
+            other => panic!("{action:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn thrown_out_it_says_why_restores_and_turns_nothing_any_more() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let one = Actors::spinning(1);
+    let mut backend = backend(&folder, &one.pids());
+    backend.learn(&seen(&[&one.pids()]));
+    backend.beat().unwrap();
+    std::fs::write("/proc/sysrq-trigger", "S").unwrap();
+    assert!(eventually(PATIENCE, || state() == "disabled"));
+    let said = backend.beat().unwrap_err().to_string();
+    assert!(said.contains("SysRq-S"), "{said}");
+    match backend.apply(&Action::Park { tenant: ONE }) {
+        Outcome::Refused { why } => assert!(why.contains("SysRq-S"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(one.run(PATIENCE));
+}
+
+#[test]
+fn a_second_controller_is_refused_and_the_first_goes_on() {
+    let Some(_alone) = alone() else { return };
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut first = backend(&folders[0], &[]);
+    // Its journal lies elsewhere, so it is the scheduler that it runs into.
+    let said = ScxBackend::start(&Root::new("/"), options(folders[1].path(), &[])).map(|_| ()).unwrap_err();
+    let said = said.to_string();
+    assert!(said.contains("the scheduler corun") && said.contains("is loaded already (enabled)"), "{said}");
+    first.beat().unwrap();
+    assert_eq!(state(), "enabled");
+    assert!(support::check(&Root::new("/")).is_err());
+}
