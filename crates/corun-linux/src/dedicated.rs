@@ -156,15 +156,29 @@ impl Dedicated {
     /// # Errors
     /// [`DedicatedError`].
     pub fn run(&mut self, host: &mut SteeredHost) -> Result<DedicatedWindow, DedicatedError> {
+        self.run_and_tell(host, &mut |_| ())
+    }
+
+    /// The same; `told` is called with every observation right after it was made, for what else is known of just that
+    /// time (spinning, counters). Co-runners are parked meanwhile, so it must be quick.
+    ///
+    /// # Errors
+    /// [`DedicatedError`].
+    pub fn run_and_tell(
+        &mut self,
+        host: &mut SteeredHost,
+        told: &mut dyn FnMut(&mut Observation),
+    ) -> Result<DedicatedWindow, DedicatedError> {
         let subject = host.subject().ok_or(DedicatedError::NoSubject)?;
         let in_ns = self.due_in_ns(host.now_ns());
         if in_ns > 0 {
             return Err(DedicatedError::TooSoon { in_ns });
         }
         let mut before = host.observe()?;
+        told(&mut before);
         let (ready, not_parked) = co_runners(host, &before, subject);
         let start_ns = host.now_ns();
-        let opened = self.open(host, &mut before, ready, not_parked);
+        let opened = self.open(host, &mut before, ready, not_parked, told);
         for tenant in host.parked() {
             host.apply(&Action::Unpark { tenant });
         }
@@ -181,6 +195,7 @@ impl Dedicated {
         before: &mut Observation,
         ready: Vec<TenantId>,
         mut not_parked: Vec<(TenantId, String)>,
+        told: &mut dyn FnMut(&mut Observation),
     ) -> Result<DedicatedWindow, HostError> {
         let mut parked = Vec::new();
         for tenant in ready {
@@ -189,14 +204,17 @@ impl Dedicated {
                 Outcome::Unsupported { why } | Outcome::Refused { why } => not_parked.push((tenant, why)),
             }
         }
-        before.extend(&host.observe()?);
+        let mut sliver = host.observe()?;
+        told(&mut sliver);
+        before.extend(&sliver);
         let until_ns = host.now_ns() + self.window_ns;
         let mut left_ns = self.window_ns;
         while left_ns > 0 && host.subject_lives() {
             host.advance(left_ns.min(LOOK_NS))?;
             left_ns = until_ns.saturating_sub(host.now_ns());
         }
-        let dedicated = host.observe()?;
+        let mut dedicated = host.observe()?;
+        told(&mut dedicated);
         let leaked = dedicated.by_tenant.iter().filter(|t| parked.contains(&t.id));
         Ok(DedicatedWindow {
             leaked_ns: leaked.map(|t| t.account.ledger.on_cpu_ns()).sum(),

@@ -18,6 +18,7 @@
 //! | [`outcome`] | the result as it is written and read back (`corun.validate/1`) |
 //! | [`verdict`] | errors, per cell and overall |
 //! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
+//! | [`predicting`], [`predicting_text`] | how good predictions are, live |
 //! | [`bars`] | bar charts, for figures redrawn from papers |
 
 pub mod bars;
@@ -28,6 +29,8 @@ pub mod live;
 pub mod modelled;
 pub mod outcome;
 pub mod pairs;
+pub mod predicting;
+pub mod predicting_text;
 pub mod programs;
 pub mod real;
 pub mod record;

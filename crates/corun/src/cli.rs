@@ -27,6 +27,7 @@ enum Verb {
     Load(cmd::load::Args),
     Sim(cmd::sim::Args),
     Validate(cmd::validate::Args),
+    Study(cmd::study::Args),
     #[command(hide = true)]
     Supervise(cmd::supervise::Args),
     #[command(hide = true)]
@@ -50,6 +51,7 @@ pub fn main() -> ExitCode {
         Verb::Load(args) => cmd::load::run(args),
         Verb::Sim(args) => cmd::sim::run(args),
         Verb::Validate(args) => cmd::validate::run(args),
+        Verb::Study(args) => cmd::study::run(args),
         Verb::Supervise(args) => cmd::supervise::run(args),
         Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };

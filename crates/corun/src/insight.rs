@@ -1,39 +1,63 @@
 //! What a verb that predicts sees: the watcher's observations, with spinning told from computing where this machine
-//! lets.
+//! lets; and, where they were asked for, dedicated windows.
 
+use crate::cli::Usage;
+use crate::course::{Course, Ended};
+use corun_linux::dedicated::{Dedicated, DedicatedError, DedicatedWindow};
 use corun_linux::probe::LiveOptions;
 use corun_linux::spin::{SpinOptions, SpinSampler};
+use corun_linux::steered::SteeredHost;
+use corun_linux::stock::{self, StockBackend};
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::observation::Unavailable;
 use corun_model::{Host, Observation, TaskId, TenantId};
+use std::time::Duration;
 
 /// A watcher and a spin detector of one subject.
 pub struct Insight {
-    /// The watcher.
-    pub watcher: Watcher,
+    eyes: Eyes,
     spin: Option<SpinSampler>,
     subject: TenantId,
     /// What cannot be seen here, and why.
     pub unavailable: Vec<Unavailable>,
 }
 
+/// Who looks, and whether co-runners may be parked.
+enum Eyes {
+    Watching(Box<Watcher>),
+    Parking(Box<SteeredHost>, Dedicated),
+}
+
+/// What to look with.
+pub struct Wanted {
+    /// The source that was asked for; `None`: the best there is.
+    pub source: Option<Source>,
+    /// Tell spinning from computing.
+    pub spin: bool,
+    /// Dedicated windows, and who may not be parked.
+    pub dedicated: Option<(Dedicated, Vec<String>)>,
+}
+
 impl Insight {
     /// Begins to watch. `first` are tasks that are there already, such as a command that is held.
     ///
     /// # Errors
-    /// When the machine cannot be watched at all.
-    pub fn start(
-        root: &Root,
-        subject: Subject,
-        first: &[TaskId],
-        source: Option<Source>,
-        judge_spin: bool,
-    ) -> anyhow::Result<Insight> {
-        let (watcher, mut unavailable) = Watcher::start(root, LiveOptions::new(subject), source)?;
+    /// When the machine cannot be watched at all, or co-runners are to be parked and cannot be.
+    pub fn start(root: &Root, subject: Subject, first: &[TaskId], wanted: Wanted) -> anyhow::Result<Insight> {
+        let (watcher, mut unavailable) = Watcher::start(root, LiveOptions::new(subject), wanted.source)?;
         let subject = watcher.subject().expect("a verb that predicts has one subject");
-        let spin = match judge_spin.then(|| SpinSampler::start(root, SpinOptions::default())) {
+        let eyes = match wanted.dedicated {
+            None => Eyes::Watching(Box::new(watcher)),
+            Some((dedicated, protect)) => {
+                let mut backend =
+                    StockBackend::new(root, stock::Options { protect, ..stock::Options::default() });
+                backend.arm().map_err(|e| Usage(e.to_string()))?;
+                Eyes::Parking(Box::new(SteeredHost::new(watcher, Box::new(backend))), dedicated)
+            }
+        };
+        let spin = match wanted.spin.then(|| SpinSampler::start(root, SpinOptions::default())) {
             None => None,
             Some(Ok(mut sampler)) => {
                 sampler.follow(first);
@@ -44,7 +68,20 @@ impl Insight {
                 None
             }
         };
-        Ok(Insight { watcher, spin, subject, unavailable })
+        Ok(Insight { eyes, spin, subject, unavailable })
+    }
+
+    /// What it sees through.
+    pub fn watcher(&self) -> &Watcher {
+        match &self.eyes {
+            Eyes::Watching(watcher) => watcher,
+            Eyes::Parking(host, _) => host.watcher(),
+        }
+    }
+
+    /// The host's clock.
+    pub fn now_ns(&self) -> u64 {
+        self.watcher().now_ns()
     }
 
     /// The tenant that is watched.
@@ -62,19 +99,62 @@ impl Insight {
         self.spin.as_ref().map(|s| s.cost().share())
     }
 
+    /// Lets a slot pass, or less if something ends the measurement.
+    ///
+    /// # Errors
+    /// When the machine can no longer be watched.
+    pub fn wait(&mut self, course: &Course, slot: Duration) -> anyhow::Result<Option<Ended>> {
+        match &mut self.eyes {
+            Eyes::Watching(watcher) => course.wait(watcher.as_mut(), slot),
+            Eyes::Parking(host, _) => course.wait(host.as_mut(), slot),
+        }
+    }
+
     /// Closes the window.
     ///
     /// # Errors
     /// When the machine can no longer be watched.
     pub fn observe(&mut self) -> anyhow::Result<Observation> {
-        let mut seen = self.watcher.observe()?;
-        if let Some(sampler) = &mut self.spin {
-            seen.split_spin(&sampler.collect(&seen));
-            seen.unavailable.retain(|u| u.what != "spin");
-            let living: Vec<TaskId> =
-                seen.tasks.iter().filter(|t| t.alive && t.tenant == self.subject).map(|t| t.id).collect();
-            sampler.follow(&living);
-        }
+        let mut seen = match &mut self.eyes {
+            Eyes::Watching(watcher) => watcher.observe()?,
+            Eyes::Parking(host, _) => host.observe()?,
+        };
+        split(&mut self.spin, self.subject, &mut seen);
         Ok(seen)
     }
+
+    /// Opens a dedicated window, if they were asked for and the budget allows one now; nobody is parked afterwards.
+    ///
+    /// # Errors
+    /// When the machine can no longer be watched or steered; everybody runs then.
+    pub fn dedicated(&mut self) -> anyhow::Result<Option<DedicatedWindow>> {
+        let Eyes::Parking(host, dedicated) = &mut self.eyes else { return Ok(None) };
+        let (spin, subject) = (&mut self.spin, self.subject);
+        match dedicated.run_and_tell(host, &mut |seen| split(spin, subject, seen)) {
+            Ok(window) => Ok(Some(window)),
+            Err(DedicatedError::TooSoon { .. }) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Restores whatever was changed.
+    ///
+    /// # Errors
+    /// Naming what stayed changed.
+    pub fn finish(&mut self) -> anyhow::Result<()> {
+        match &mut self.eyes {
+            Eyes::Watching(_) => Ok(()),
+            Eyes::Parking(host, _) => Ok(host.undo_all()?),
+        }
+    }
+}
+
+/// Tells spinning from computing in a window that has just been closed.
+fn split(spin: &mut Option<SpinSampler>, subject: TenantId, seen: &mut Observation) {
+    let Some(sampler) = spin else { return };
+    seen.split_spin(&sampler.collect(seen));
+    seen.unavailable.retain(|u| u.what != "spin");
+    let living: Vec<TaskId> =
+        seen.tasks.iter().filter(|t| t.alive && t.tenant == subject).map(|t| t.id).collect();
+    sampler.follow(&living);
 }

@@ -73,6 +73,8 @@ pub struct PredictReport {
     pub method: Option<Method>,
     /// Slowdown of the slowest task, where tasks fare differently.
     pub slowest_task: Option<f64>,
+    /// Beside an estimate from dedicated windows: the slowdown from the ledger alone, of the same run.
+    pub without_dedicated: Option<f64>,
     /// Why there is no estimate yet.
     pub cannot_tell: Option<String>,
 }
@@ -108,6 +110,7 @@ impl PredictReport {
             unavailable: missing,
             method: known.map(|e| e.method),
             slowest_task: known.and_then(|e| e.slowest_task),
+            without_dedicated: None,
             cannot_tell: estimate.as_ref().err().map(|e| e.why.clone()),
         }
     }

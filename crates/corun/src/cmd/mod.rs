@@ -8,6 +8,7 @@ pub mod policies;
 pub mod predict;
 pub mod profile;
 pub mod sim;
+pub mod study;
 pub mod supervise;
 pub mod validate;
 pub mod verify;

@@ -2,22 +2,24 @@
 
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
-use crate::insight::Insight;
+use crate::insight::{Insight, Wanted};
 use crate::target::{SourceFlag, Target};
 use anyhow::Context;
+use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow};
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{self, Held};
 use corun_linux::target::Subject;
 use corun_linux::watcher::Source;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
-use corun_model::{Host, TaskId};
+use corun_model::{Host as _, Observation, TaskId};
 use corun_predict::estimate::{Assignment, Label, Unavailable};
 use corun_predict::predictor::{Options, Predictor};
 use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::predict::{line, render, summary, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,6 +44,13 @@ const ESTIMATE_NS: u64 = 500_000_000;
 /// The length of a window.
 const SLOT: Duration = Duration::from_millis(100);
 
+/// When the first dedicated window may be.
+const FIRST_NS: u64 = 300_000_000;
+/// So many come [`SOON_NS`] after each other, the others after [`LATER_NS`].
+const FEW: usize = 4;
+const SOON_NS: u64 = 150_000_000;
+const LATER_NS: u64 = 2_000_000_000;
+
 /// Say how much slower a program is than it would be alone, and why, while it runs
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -60,6 +69,18 @@ pub struct Args {
     /// Write a page with the slowdown over time
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Park all co-runners for short windows, to see what the program does alone: more exact, but it touches others
+    #[arg(long)]
+    dedicated: bool,
+    /// Length of a dedicated window
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = parse_ns, requires = "dedicated")]
+    window: u64,
+    /// Share of the co-runners' time that dedicated windows may take, in any 10 s
+    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = super::verify::share, requires = "dedicated")]
+    budget: f64,
+    /// A tenant that may not be parked, by name or PID
+    #[arg(long, value_name = "NAME", requires = "dedicated")]
+    protect: Vec<String>,
     /// The program's work was dealt out to its threads at the start: it ends with the slowest of them
     #[arg(long)]
     static_work: bool,
@@ -90,6 +111,7 @@ fn confidence(text: &str) -> Result<f64, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
+    let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
     let armed = args.target.arm(&root)?;
     if matches!(armed.subject, Subject::All) {
         return Err(Usage(
@@ -98,43 +120,53 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .into());
     }
     let first: Vec<TaskId> = armed.held.iter().map(|h| TaskId(h.pid())).collect();
-    let mut insight = Insight::start(&root, armed.subject, &first, args.source.wanted(), !args.no_spin)?;
+    let wanted = Wanted { source: args.source.wanted(), spin: !args.no_spin, dedicated };
+    let mut insight = Insight::start(&root, armed.subject, &first, wanted)?;
     let meta = PredictMeta {
         target: armed.target,
-        machine: describe(insight.watcher.machine()),
+        machine: describe(insight.watcher().machine()),
         date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string()),
-        source: source_name(insight.watcher.source()).into(),
+        source: source_name(insight.watcher().source()).into(),
         spin: insight.spin(),
     };
+    let begin_ns = insight.now_ns();
     let running = match armed.held.map(Held::release).transpose() {
         Ok(running) => running,
         Err(e) if e.is_usage() => return Err(Usage(e.to_string()).into()),
         Err(e) => return Err(e.into()),
     };
     let after_command = running.is_some();
-    let begin_ns = insight.watcher.now_ns();
     let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { confidence: args.confidence, assignment, ..Options::default() };
-    let mut predictor = Predictor::new(insight.subject(), options);
+    let mut predictors = Predictors::new(&insight, options, args.dedicated);
     let mut said = Said { meta, begin_ns, history: Vec::new(), json_lines: args.json_lines };
     let ended = {
         let progress = Progress::line(args.quiet || args.json_lines);
         let mut next_ns = begin_ns + ESTIMATE_NS;
         loop {
-            let ended = course.wait(&mut insight.watcher, SLOT)?;
+            let ended = insight.wait(&course, SLOT)?;
             let seen = insight.observe()?;
-            let now_ns = seen.end_ns;
-            predictor.push(&seen, Label::Shared);
+            let mut now_ns = seen.end_ns;
+            predictors.push(&seen, Label::Shared);
+            if ended.is_none() && predictors.are_due(begin_ns, now_ns) {
+                if let Some(window) = insight.dedicated()? {
+                    predictors.push(&window.before, Label::Shared);
+                    predictors.push(&window.dedicated, Label::Dedicated);
+                    predictors.note(&window);
+                    now_ns = window.dedicated.end_ns;
+                }
+            }
             if ended.is_some() || now_ns >= next_ns {
                 next_ns = now_ns + ESTIMATE_NS;
-                progress.say(&said.estimate(&predictor, now_ns, &insight)?);
+                progress.say(&said.estimate(&predictors, now_ns, &insight)?);
             }
             if let Some(ended) = ended {
                 break ended;
             }
         }
     };
+    insight.finish()?;
     let Course { running, .. } = course;
     let status = match (ended, running) {
         (Ended::Interrupted, Some(_)) => None,
@@ -149,6 +181,65 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+fn dedicated(args: &Args) -> anyhow::Result<(Dedicated, Vec<String>)> {
+    let budget = Budget { per_mille: (args.budget * 1000.0).round() as u32, ..Budget::default() };
+    let dedicated = Dedicated::new(args.window, budget).map_err(|e| Usage(e.to_string()))?;
+    Ok((dedicated, args.protect.clone()))
+}
+
+/// The predictor and, beside one that knows dedicated windows, one that does not.
+struct Predictors {
+    main: Predictor,
+    ledger: Option<Predictor>,
+    taken: Vec<u64>,
+    /// Who could not be parked although it ran, with the reason.
+    not_parked: BTreeMap<String, String>,
+}
+
+impl Predictors {
+    fn new(insight: &Insight, options: Options, dedicated: bool) -> Predictors {
+        let one = || Predictor::new(insight.subject(), options);
+        Predictors {
+            main: one(),
+            ledger: dedicated.then(one),
+            taken: Vec::new(),
+            not_parked: BTreeMap::new(),
+        }
+    }
+
+    fn push(&mut self, seen: &Observation, label: Label) {
+        self.main.push(seen, label);
+        if let (Label::Shared, Some(ledger)) = (label, &mut self.ledger) {
+            ledger.push(seen, label);
+        }
+    }
+
+    /// Whether a dedicated window would help now: a few soon, then some from time to time, and at once when the
+    /// program's behaviour has changed. The budget is not considered here.
+    fn are_due(&self, begin_ns: u64, now_ns: u64) -> bool {
+        let Some(last_ns) = self.taken.last() else { return now_ns - begin_ns >= FIRST_NS };
+        let soon = self.taken.len() < FEW || self.main.wants_dedicated().is_some();
+        now_ns - last_ns >= if soon { SOON_NS } else { LATER_NS }
+    }
+
+    fn note(&mut self, window: &DedicatedWindow) {
+        self.taken.push(window.dedicated.end_ns);
+        for (tenant, why) in &window.not_parked {
+            let name =
+                window.dedicated.tenant(*tenant).map_or_else(|| tenant.0.to_string(), |t| t.name.clone());
+            self.not_parked.insert(name, why.clone());
+        }
+    }
+
+    fn missing(&self) -> Vec<Unavailable> {
+        let of = |(name, why): (&String, &String)| Unavailable {
+            what: format!("dedicated windows without {name}"),
+            why: why.clone(),
+        };
+        self.not_parked.iter().map(of).collect()
+    }
+}
+
 /// The estimates so far.
 struct Said {
     meta: PredictMeta,
@@ -158,10 +249,13 @@ struct Said {
 }
 
 impl Said {
-    fn estimate(&mut self, predictor: &Predictor, now_ns: u64, insight: &Insight) -> anyhow::Result<String> {
+    fn estimate(&mut self, predictors: &Predictors, now_ns: u64, insight: &Insight) -> anyhow::Result<String> {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
-        let missing = unavailable(insight);
-        let mut report = PredictReport::new(&self.meta, elapsed_ns, &predictor.estimate(), &missing);
+        let mut missing = unavailable(insight);
+        missing.extend(predictors.missing());
+        let mut report = PredictReport::new(&self.meta, elapsed_ns, &predictors.main.estimate(), &missing);
+        report.without_dedicated =
+            predictors.ledger.as_ref().and_then(|p| p.estimate().ok()).map(|e| e.slowdown);
         report.spin_cost = insight.spin_cost();
         if self.json_lines {
             let mut out = std::io::stdout().lock();

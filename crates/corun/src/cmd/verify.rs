@@ -3,14 +3,14 @@
 use super::predict::{source_name, unavailable};
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
-use crate::insight::Insight;
+use crate::insight::{Insight, Wanted};
 use crate::target::SourceFlag;
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{self, Held};
 use corun_linux::target::Subject;
 use corun_linux::Root;
-use corun_model::{Host, TaskId};
+use corun_model::{Host as _, TaskId};
 use corun_predict::verdict::{Judge, Ruling};
 use corun_report::describe;
 use corun_report::output::write_file;
@@ -65,7 +65,7 @@ pub struct Args {
 }
 
 /// `2%` or `0.02`.
-fn share(text: &str) -> Result<f64, String> {
+pub fn share(text: &str) -> Result<f64, String> {
     let bad = || format!("`{text}` is not a share of time; give one such as 2% or 0.02");
     let x: f64 = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map_err(|_| bad())? / 100.0,
@@ -129,11 +129,12 @@ fn once(
     let held = Held::start(command)?;
     let subject = Subject::command(held.pid(), program);
     let first = [TaskId(held.pid())];
-    let mut insight = Insight::start(root, subject, &first, args.source.wanted(), !args.no_spin)?;
+    let wanted = Wanted { source: args.source.wanted(), spin: !args.no_spin, dedicated: None };
+    let mut insight = Insight::start(root, subject, &first, wanted)?;
     let date = Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string());
     // What came before the command began is not its run.
     insight.observe()?;
-    let begin_ns = insight.watcher.now_ns();
+    let begin_ns = insight.now_ns();
     let running = match held.release() {
         Ok(running) => running,
         Err(e) if e.is_usage() => return Err(Usage(e.to_string()).into()),
@@ -142,8 +143,8 @@ fn once(
     let course = Course { running: Some(running), end_ns: None, interrupt };
     let mut judge = Judge::new(insight.subject(), args.max_disturbance);
     let (ended, end_ns) = loop {
-        let ended = course.wait(&mut insight.watcher, SLOT)?;
-        let now_ns = insight.watcher.now_ns();
+        let ended = insight.wait(&course, SLOT)?;
+        let now_ns = insight.now_ns();
         judge.push(&insight.observe()?);
         if let Some(ended) = ended {
             break (ended, now_ns);
@@ -157,8 +158,8 @@ fn once(
     let meta = VerifyMeta {
         command: args.command.join(" "),
         date,
-        machine: describe(insight.watcher.machine()),
-        source: source_name(insight.watcher.source()).into(),
+        machine: describe(insight.watcher().machine()),
+        source: source_name(insight.watcher().source()).into(),
         exit_status: status.map_or(128 + libc::SIGINT, |s| i32::from(launch::exit_code(s))),
     };
     let verdict = judge.verdict(Some(end_ns - begin_ns));

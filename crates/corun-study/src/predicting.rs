@@ -1,0 +1,459 @@
+//! The study of predictions (`corun.predict-study/1`): how good is a prediction made in the first third of a run?
+//!
+//! Method. Every program runs beside every interferer under `corun predict --dedicated --json-lines`, between runs of the
+//! same program alone, watched in the same way so that watching does not make a difference. The prediction that counts
+//! is the last one made before a share of the co-run had passed (`predict-by`); the slowdown it is held against is the
+//! length of the whole co-run by the mean of the runs alone around it. All predictors see the same co-run: useful work
+//! from dedicated windows, the ledger alone, CPU share, run-queue latency.
+//!
+//! Limits: `foreign` is judged before a run only; what others take while it runs is part of the error.
+
+use crate::programs::{Catalogue, Interferer, Program, Recipe, Stage};
+use crate::study::BadStudy;
+use crate::verdict::median;
+use corun_model::duration::parse_ns;
+use corun_model::workload::line_at;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The study that corun brings along.
+pub const PREDICT: &str = include_str!("../../../studies/predict.toml");
+
+/// The schema of its result.
+pub const SCHEMA: &str = "corun.predict-study-result/1";
+
+/// Co-runs between two runs alone.
+const GROUP: usize = 3;
+
+/// The predictors, by their names in tables.
+pub const PREDICTORS: [&str; 4] = ["useful work", "ledger alone", "CPU share", "run queue"];
+
+/// A study as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PredictStudy {
+    schema: String,
+    /// What people call it.
+    pub name: String,
+    /// What it shows.
+    #[serde(default)]
+    pub about: String,
+    /// Co-runs of every pair.
+    pub repetitions: u32,
+    /// The prediction that counts is the last one before this share of the co-run, 0..1.
+    pub predict_by: f64,
+    /// Share of the machine's CPU time that others may take before a run begins.
+    pub foreign: f64,
+    /// How long a run waits for that at most, in nanoseconds.
+    #[serde(deserialize_with = "ns")]
+    pub patience: u64,
+    /// How often a run that failed is made again.
+    pub retries: u32,
+    /// How long the interferer runs before the program, in nanoseconds.
+    #[serde(deserialize_with = "ns")]
+    pub lead: u64,
+    /// How much longer at most.
+    #[serde(deserialize_with = "ns")]
+    pub spread: u64,
+    /// A co-run is cut off after so many times its program's length alone.
+    pub most_slowdown: u32,
+    /// Names of programs.
+    pub programs: Vec<String>,
+    /// Names of interferers.
+    pub interferers: Vec<String>,
+}
+
+/// One co-run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CoRun {
+    /// The program.
+    pub program: String,
+    /// The interferer.
+    pub interferer: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// Length of the co-run, in nanoseconds.
+    pub wall_ns: u64,
+    /// Mean length of the runs alone around it.
+    pub solo_ns: u64,
+    /// `wall_ns / solo_ns`.
+    pub slowdown: f64,
+    /// When the prediction was made, from the program's start.
+    pub predicted_at_ns: Option<u64>,
+    /// How it was made: `dedicated` or `ledger`.
+    pub method: Option<String>,
+    /// What each of [`PREDICTORS`] said; `None`: nothing by then.
+    pub predicted: [Option<f64>; 4],
+    /// The interval of the first that spoke.
+    pub interval: Option<[f64; 2]>,
+    /// Whether it was cut off, so that its slowdown is too small.
+    pub cut_off: bool,
+}
+
+/// A run alone, and what was predicted for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Solo {
+    /// The program.
+    pub program: String,
+    /// Its length in nanoseconds.
+    pub wall_ns: u64,
+    /// The last prediction: 1 is right.
+    pub predicted: Option<f64>,
+}
+
+/// What came of a study.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PredictOutcome {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of corun.
+    pub corun: String,
+    /// When it began, for people.
+    pub date: Option<String>,
+    /// The machine, in one line.
+    pub machine: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// How fair shares are grouped.
+    pub shares: String,
+    /// All co-runs that were made.
+    pub runs: Vec<CoRun>,
+    /// All runs alone.
+    pub solos: Vec<Solo>,
+    /// What could not be run, with the reason.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// The fields of `corun.predict/1` that the study reads.
+#[derive(Clone, Debug, Deserialize)]
+struct Line {
+    elapsed_ns: u64,
+    slowdown: Option<f64>,
+    interval: Option<[f64; 2]>,
+    method: Option<String>,
+    without_dedicated: Option<f64>,
+    baselines: Baselines,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Baselines {
+    cpu_share: Option<f64>,
+    runq_latency: Option<f64>,
+}
+
+fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+impl PredictStudy {
+    /// Reads a study's text; `file` is only named in errors.
+    ///
+    /// # Errors
+    /// [`BadStudy`] with file, line and remedy.
+    pub fn parse(file: &str, text: &str, known: &Catalogue) -> Result<PredictStudy, BadStudy> {
+        let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
+        let study: PredictStudy = toml::from_str(text).map_err(|e| {
+            let what = e.message().lines().collect::<Vec<_>>().join(" ");
+            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
+        })?;
+        if study.schema != "corun.predict-study/1" {
+            return Err(at(
+                1,
+                format!("schema is `{}`, this corun reads `corun.predict-study/1`", study.schema),
+            ));
+        }
+        let line =
+            |word: &str| text.lines().position(|l| l.contains(&format!("\"{word}\""))).map_or(1, |n| n + 1);
+        if let Some(name) = study.programs.iter().find(|n| known.program(n).is_none()) {
+            return Err(at(
+                line(name),
+                format!("there is no program `{name}`; studies/programs.toml has them"),
+            ));
+        }
+        if let Some(name) = study.interferers.iter().find(|n| known.interferer(n).is_none()) {
+            return Err(at(
+                line(name),
+                format!("there is no interferer `{name}`; studies/programs.toml has them"),
+            ));
+        }
+        if !(study.predict_by > 0.0 && study.predict_by <= 1.0) {
+            return Err(at(1, format!("predict-by is {}; give a share above 0, up to 1", study.predict_by)));
+        }
+        Ok(study)
+    }
+}
+
+/// Everything that the runs of a study share.
+pub struct Lab<'a> {
+    study: &'a PredictStudy,
+    known: &'a Catalogue,
+    stage: &'a Stage,
+    corun: PathBuf,
+    folder: PathBuf,
+    /// How busy others are, 0..1: asked before every run.
+    foreign: &'a mut dyn FnMut() -> f64,
+}
+
+impl<'a> Lab<'a> {
+    /// Runs in `folder`, with the program file of corun itself; `foreign` tells how busy the machine is.
+    pub fn new(
+        study: &'a PredictStudy,
+        known: &'a Catalogue,
+        stage: &'a Stage,
+        corun: &Path,
+        folder: &Path,
+        foreign: &'a mut dyn FnMut() -> f64,
+    ) -> Lab<'a> {
+        Lab { study, known, stage, corun: corun.to_owned(), folder: folder.to_owned(), foreign }
+    }
+
+    /// How many runs [`Lab::run`] makes when nothing is skipped: for a progress bar.
+    pub fn runs(study: &PredictStudy) -> u64 {
+        let n = study.interferers.len();
+        u64::from(study.repetitions) * study.programs.len() as u64 * (n + n.div_ceil(GROUP) + 1) as u64
+    }
+
+    /// Makes all runs; `done` is called after each.
+    pub fn run(&mut self, outcome: &mut PredictOutcome, done: &mut dyn FnMut(&str)) {
+        let mut interferers: Vec<&Interferer> = Vec::new();
+        for name in &self.study.interferers {
+            let interferer = self.known.interferer(name).expect("it was checked when the study was read");
+            match self.stage.prepare(&interferer.recipe) {
+                Ok(()) => interferers.push(interferer),
+                Err(why) => outcome.skipped.push((name.clone(), why)),
+            }
+        }
+        for repetition in 1..=self.study.repetitions {
+            for name in &self.study.programs {
+                let program = self.known.program(name).expect("it was checked when the study was read");
+                if let Err(why) = self.stage.prepare(&program.recipe) {
+                    if repetition == 1 {
+                        outcome.skipped.push((name.clone(), why));
+                    }
+                    continue;
+                }
+                self.program(program, &interferers, repetition, outcome, done);
+            }
+        }
+    }
+
+    fn program(
+        &mut self,
+        program: &Program,
+        interferers: &[&Interferer],
+        repetition: u32,
+        outcome: &mut PredictOutcome,
+        done: &mut dyn FnMut(&str),
+    ) {
+        let mut before = self.solo(program, outcome, done);
+        for group in interferers.chunks(GROUP) {
+            let made: Vec<CoRun> = group
+                .iter()
+                .filter_map(|i| {
+                    let run = self.co_run(program, i, repetition);
+                    done(&format!("{} + {}", program.name, i.name));
+                    run
+                })
+                .collect();
+            let after = self.solo(program, outcome, done);
+            let around: Vec<u64> = [before, after].into_iter().flatten().collect();
+            if !around.is_empty() {
+                let solo_ns = around.iter().sum::<u64>() / around.len() as u64;
+                outcome.runs.extend(made.into_iter().map(|r| CoRun {
+                    solo_ns,
+                    slowdown: r.wall_ns as f64 / solo_ns as f64,
+                    ..r
+                }));
+            }
+            before = after;
+        }
+    }
+
+    fn solo(
+        &mut self,
+        program: &Program,
+        outcome: &mut PredictOutcome,
+        done: &mut dyn FnMut(&str),
+    ) -> Option<u64> {
+        let (lines, _) = self.tried(program, None)?;
+        done(&program.name);
+        let last = lines.last()?;
+        let predicted = lines.iter().rev().find_map(|l| l.slowdown);
+        outcome.solos.push(Solo { program: program.name.clone(), wall_ns: last.elapsed_ns, predicted });
+        Some(last.elapsed_ns)
+    }
+
+    fn co_run(&mut self, program: &Program, interferer: &Interferer, repetition: u32) -> Option<CoRun> {
+        let (lines, cut_off) = self.tried(program, Some((interferer, repetition)))?;
+        let wall_ns = lines.last()?.elapsed_ns;
+        let by_ns = (wall_ns as f64 * self.study.predict_by) as u64;
+        let in_time = lines.iter().rev().find(|l| l.elapsed_ns <= by_ns && l.slowdown.is_some());
+        let predicted = |l: &Line| {
+            let by_dedicated = l.method.as_deref() == Some("dedicated");
+            let ledger = if by_dedicated { l.without_dedicated } else { l.slowdown };
+            let useful = l.slowdown.filter(|_| by_dedicated);
+            [useful, ledger, l.baselines.cpu_share, l.baselines.runq_latency]
+        };
+        Some(CoRun {
+            program: program.name.clone(),
+            interferer: interferer.name.clone(),
+            repetition,
+            wall_ns,
+            solo_ns: 0,
+            slowdown: 0.0,
+            predicted_at_ns: in_time.map(|l| l.elapsed_ns),
+            method: in_time.and_then(|l| l.method.clone()),
+            predicted: in_time.map_or([None; 4], predicted),
+            interval: in_time.and_then(|l| l.interval),
+            cut_off,
+        })
+    }
+
+    fn tried(&mut self, program: &Program, beside: Option<(&Interferer, u32)>) -> Option<(Vec<Line>, bool)> {
+        (0..=self.study.retries).find_map(|_| {
+            self.wait_for_quiet();
+            self.once(program, beside).filter(|(lines, _)| !lines.is_empty())
+        })
+    }
+
+    fn wait_for_quiet(&mut self) {
+        let begin = Instant::now();
+        while (self.foreign)() > self.study.foreign
+            && (begin.elapsed().as_nanos() as u64) < self.study.patience
+        {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// Runs a program once; its estimates, and whether it was cut off.
+    fn once(&self, program: &Program, beside: Option<(&Interferer, u32)>) -> Option<(Vec<Line>, bool)> {
+        let interferer = match beside {
+            Some((interferer, repetition)) => {
+                let running = self.stage.start(&interferer.recipe).ok()?;
+                // Another phase of the interferer in each repetition, but not left to chance.
+                let more_ns =
+                    self.study.spread * u64::from(repetition - 1) / u64::from(self.study.repetitions);
+                std::thread::sleep(Duration::from_nanos(self.study.lead + more_ns));
+                Some(running)
+            }
+            None => None,
+        };
+        let lines = self.folder.join("estimates.jsonl");
+        let mut argv: Vec<String> =
+            ["sh", "-c", "exec \"$0\" \"$@\" > \"$ESTIMATES\""].map(String::from).to_vec();
+        argv.push(self.corun.display().to_string());
+        argv.extend(["predict", "--json-lines", "--dedicated", "--quiet", "--"].map(String::from));
+        argv.extend(["sh", "-c", "exec \"$@\" > /dev/null", "sh"].map(String::from));
+        argv.extend(program.recipe.argv.iter().cloned());
+        let mut env = program.recipe.env.clone();
+        env.insert("ESTIMATES".into(), lines.display().to_string());
+        let watched = Recipe { argv, env, ..Recipe::default() };
+        let mut running = self.stage.start(&watched).ok()?;
+        let limit = Duration::from_nanos(program.solo * u64::from(self.study.most_slowdown));
+        let ended = running.ends_within(limit).ok()?;
+        drop(running);
+        drop(interferer);
+        let text = std::fs::read_to_string(&lines).ok()?;
+        let _ = std::fs::remove_file(&lines);
+        let parsed = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+        match ended {
+            Some(status) if !status.success() => None,
+            ended => Some((parsed, ended.is_none())),
+        }
+    }
+}
+
+/// How good one predictor was over some co-runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quality {
+    /// Co-runs that it predicted.
+    pub n: usize,
+    /// Mean absolute percentage error, 0..
+    pub mape: f64,
+    /// Its median.
+    pub median: f64,
+    /// Mean signed error: above 0, the prediction is too slow.
+    pub bias: f64,
+}
+
+impl PredictOutcome {
+    /// How good predictor `which` of [`PREDICTORS`] was on the co-runs that `wanted` picks; cut-off runs do not count.
+    pub fn quality(&self, which: usize, wanted: impl Fn(&CoRun) -> bool) -> Option<Quality> {
+        let errors: Vec<f64> = self
+            .runs
+            .iter()
+            .filter(|r| !r.cut_off && wanted(r))
+            .filter_map(|r| Some(r.predicted[which]? / r.slowdown - 1.0))
+            .collect();
+        let absolute: Vec<f64> = errors.iter().map(|e| e.abs()).collect();
+        let n = errors.len();
+        (n > 0).then(|| Quality {
+            n,
+            mape: absolute.iter().sum::<f64>() / n as f64,
+            median: median(&absolute).unwrap_or(0.0),
+            bias: errors.iter().sum::<f64>() / n as f64,
+        })
+    }
+
+    /// Co-runs whose interval holds their slowdown, and co-runs with an interval.
+    pub fn coverage(&self) -> (usize, usize) {
+        let with: Vec<(&CoRun, [f64; 2])> =
+            self.runs.iter().filter(|r| !r.cut_off).filter_map(|r| Some((r, r.interval?))).collect();
+        let held = with.iter().filter(|(r, [low, high])| (*low..=*high).contains(&r.slowdown)).count();
+        (held, with.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(slowdown: f64, predicted: [Option<f64>; 4], interval: Option<[f64; 2]>) -> CoRun {
+        CoRun {
+            program: "p".into(),
+            interferer: "i".into(),
+            repetition: 1,
+            wall_ns: 1,
+            solo_ns: 1,
+            slowdown,
+            predicted_at_ns: None,
+            method: None,
+            predicted,
+            interval,
+            cut_off: false,
+        }
+    }
+
+    #[test]
+    fn the_shipped_study_has_what_it_takes() {
+        let known = Catalogue::own();
+        let study = PredictStudy::parse("predict.toml", PREDICT, &known).unwrap();
+        assert!(study.programs.len() >= 12 && study.interferers.len() >= 5);
+        assert!((study.predict_by - 0.33).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_study_that_names_what_is_not_there_is_refused_with_its_line() {
+        let known = Catalogue::own();
+        let refusal = |from: &str, to: &str| {
+            PredictStudy::parse("s.toml", &PREDICT.replace(from, to), &known).unwrap_err().to_string()
+        };
+        assert!(refusal("\"pigz\"", "\"pigs\"").contains("there is no program `pigs`"));
+        assert!(refusal("\"persistent-1\"", "\"insistent\"").contains("there is no interferer `insistent`"));
+        assert!(refusal("predict-by = 0.33", "predict-by = 3").contains("predict-by is 3"));
+    }
+
+    #[test]
+    fn errors_and_coverage_leave_out_what_was_not_predicted_or_cut_off() {
+        let mut outcome = PredictOutcome::default();
+        outcome.runs.push(run(2.0, [Some(2.2), None, Some(1.0), None], Some([1.9, 2.3])));
+        outcome.runs.push(run(4.0, [Some(3.6), None, None, None], Some([3.0, 3.9])));
+        outcome.runs.push(CoRun { cut_off: true, ..run(9.0, [Some(1.0); 4], Some([1.0, 1.1])) });
+        let q = outcome.quality(0, |_| true).unwrap();
+        assert!(q.n == 2 && (q.mape - 0.1).abs() < 1e-9 && q.bias.abs() < 1e-9);
+        assert_eq!(outcome.quality(1, |_| true), None);
+        assert_eq!(outcome.quality(2, |_| true).unwrap().n, 1);
+        assert_eq!(outcome.coverage(), (1, 2));
+    }
+}
