@@ -215,11 +215,12 @@ proptest! {
                 toy.epoch(policy.as_mut());
             }
             for (i, t) in tenants.iter().enumerate() {
-                // Alone in one of as many slots as there are tenants.
+                // Alone in one of as many slots as there are tenants; under controlled contention the light ones run in
+                // all slots, so a heavy one may have half of that: 3 slots shared by 4 instead of 6 of its own.
                 let cpus_milli = (u64::from(t.tasks) * t.demand_milli).min(u64::from(cpus) * 1_000);
                 let least = toy.now_ns * cpus_milli / 1_000 / tenants.len() as u64;
                 let got = toy.got_ns.get(&TenantId(i as u32)).copied().unwrap_or(0);
-                prop_assert!(got * 10 >= least * 8, "{}: t{i} got {got} of {least}", policy.name());
+                prop_assert!(got * 10 >= least * 4, "{}: t{i} got {got} of {least}", policy.name());
             }
         }
     }
