@@ -10,6 +10,9 @@ use rayon::prelude::*;
 use rig::{interferers, outcome, programs, synthetic, Outcome, Sampling};
 use std::collections::BTreeMap;
 
+/// Cases that are printed one by one.
+const WORST: usize = 8;
+
 fn main() {
     let argument = |n: usize, default: u64| {
         std::env::args()
@@ -47,6 +50,17 @@ fn main() {
                 mape * 100.0,
                 worst * 100.0,
                 covered * 100.0
+            );
+        }
+        let mut worst: Vec<_> = cases.iter().zip(&found).collect();
+        worst.sort_by(|a, b| b.1.error().total_cmp(&a.1.error()));
+        println!("worst:");
+        for ((name, _, interferer), o) in worst.into_iter().take(WORST) {
+            let e = &o.estimate;
+            let [low, high] = e.interval;
+            println!(
+                "  {name} beside {interferer}: {:.2}, not {:.2} ({low:.2}-{high:.2})",
+                o.truth, e.slowdown
             );
         }
         println!();

@@ -21,12 +21,12 @@ pub const SLOTS: usize = 1_024;
 /// Most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
 /// The method's own error with dedicated windows, as a standard deviation of the logarithm: how unlike its beginning the
-/// rest of a run is. Set so that intervals hold the outcome as often as they say on modelled runs (`docs/predict.md`).
+/// rest of a run is. Set so that intervals hold the outcome as often as they say on modelled runs (`docs/prediction.md`).
 const DEDICATED_ERROR: f64 = 0.02;
 /// The same without them, for programs whose tasks do not wait for each other.
 const LEDGER_ERROR: f64 = 0.03;
 /// And for those that do: this share of the distance between the two bounds on induced waiting.
-const BOUND_SHARE: f64 = 0.25;
+const BOUND_SHARE: f64 = 0.35;
 
 /// What to assume, and how sure to be.
 #[derive(Clone, Copy, Debug, PartialEq)]

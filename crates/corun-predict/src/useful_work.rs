@@ -170,7 +170,7 @@ pub struct Window {
     pub corunners_ns: f64,
     /// CPUs of the machine.
     pub cpus: usize,
-    /// Steal by co-runner, with `None` for what could not be charged to anyone.
+    /// Steal by co-runner, displacement included, with `None` for what could not be charged to anyone.
     pub culprits: BTreeMap<Option<TenantId>, f64>,
 }
 
@@ -202,9 +202,20 @@ impl Window {
                 window.culprits.insert(None, culprits.unattributed_ns() as f64);
             }
         }
-        let others = seen.by_tenant.iter().filter(|t| is_corunner(t.id));
-        window.corunners_ns = others.map(|t| t.account.ledger.on_cpu_ns() as f64).sum();
+        let corunners: Vec<(TenantId, f64)> = seen
+            .by_tenant
+            .iter()
+            .filter(|t| is_corunner(t.id))
+            .map(|t| (t.id, t.account.ledger.on_cpu_ns() as f64))
+            .collect();
+        window.corunners_ns = corunners.iter().map(|c| c.1).sum();
+        let stolen_ns: f64 = window.all().map(|s| s.stolen_ns).sum();
         window.see_siblings();
+        // Displacement is charged to co-runners by how long they had CPUs.
+        let displaced_ns = window.all().map(|s| s.stolen_ns).sum::<f64>() - stolen_ns;
+        for (id, ns) in corunners.into_iter().filter(|c| displaced_ns > 0.0 && c.1 > 0.0) {
+            *window.culprits.entry(Some(id)).or_default() += displaced_ns * ns / window.corunners_ns;
+        }
         window
     }
 

@@ -108,7 +108,7 @@ fn what_cannot_be_told_yet_is_said_with_the_reason() {
     let seen = observe(&mut engine, 100 * MS);
     let _ = (nobody.push(&seen, Label::Shared), early.push(&seen, Label::Shared));
     assert_eq!(why(&nobody), "cannot tell yet: the program had no task in a shared window");
-    assert!(why(&early).contains("it takes 500ms of shared windows"), "{}", why(&early));
+    assert!(why(&early).contains("it takes 500 ms of shared windows"), "{}", why(&early));
     for _ in 0..10 {
         let _ = early.push(&observe(&mut engine, 100 * MS), Label::Shared);
     }
