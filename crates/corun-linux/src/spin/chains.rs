@@ -14,6 +14,8 @@ pub struct Chains<'a> {
     inside: &'a [bool],
     /// For each node, who wrote what it reads.
     from: Vec<Vec<(usize, Place)>>,
+    /// For each node, everybody whose result may have come to it; empty outside.
+    sources: Vec<Vec<bool>>,
     /// For each node, how the value that comes round through it changes; `None` when none comes round.
     round: Vec<Option<Carry>>,
 }
@@ -22,11 +24,15 @@ impl<'a> Chains<'a> {
     /// Links the nodes that are `inside`.
     pub fn new(flow: &'a Flow, inside: &'a [bool]) -> Chains<'a> {
         let n = flow.nodes.len();
-        let mut chains = Chains { flow, inside, from: vec![Vec::new(); n], round: vec![None; n] };
+        let (from, sources) = (vec![Vec::new(); n], vec![Vec::new(); n]);
+        let mut chains = Chains { flow, inside, from, sources, round: vec![None; n] };
         for writer in chains.members() {
             for &place in &flow.nodes[writer].step.defines {
                 chains.link(writer, place);
             }
+        }
+        for node in chains.members() {
+            chains.sources[node] = chains.all_sources(node);
         }
         for node in chains.members() {
             chains.round[node] = chains.comes_round(node);
@@ -55,25 +61,23 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Everybody whose result may have come to `node` through the places that `through` admits at the node itself.
-    fn sources(&self, node: usize, through: impl Fn(Place) -> bool) -> Vec<usize> {
+    /// Everybody whose result may have come to `node`, itself if it comes round.
+    fn all_sources(&self, node: usize) -> Vec<bool> {
         let mut seen = vec![false; self.inside.len()];
-        let mut to_do: Vec<usize> =
-            self.from[node].iter().filter(|(_, p)| through(*p)).map(|(writer, _)| *writer).collect();
+        let mut to_do: Vec<usize> = self.from[node].iter().map(|(writer, _)| *writer).collect();
         while let Some(writer) = to_do.pop() {
             if !std::mem::replace(&mut seen[writer], true) {
                 to_do.extend(self.from[writer].iter().map(|(w, _)| *w));
             }
         }
-        (0..seen.len()).filter(|&n| seen[n]).collect()
+        seen
     }
 
     fn comes_round(&self, node: usize) -> Option<Carry> {
-        let sources = self.sources(node, |_| true);
-        if !sources.contains(&node) {
+        if !self.sources[node][node] {
             return None;
         }
-        let ring = sources.into_iter().filter(|&s| s == node || self.sources(s, |_| true).contains(&node));
+        let ring = (0..self.inside.len()).filter(|&s| self.sources[node][s] && self.sources[s][node]);
         let carries: Vec<Carry> = ring.map(|s| self.flow.nodes[s].step.carry).collect();
         Some(if carries.contains(&Carry::Compute) {
             Carry::Compute
@@ -82,6 +86,14 @@ impl<'a> Chains<'a> {
         } else {
             Carry::Copy
         })
+    }
+
+    /// Everybody whose result may have come to `node` through its `places`.
+    fn sources_through(&self, node: usize, places: &[Place]) -> Vec<usize> {
+        let direct: Vec<usize> =
+            self.from[node].iter().filter(|(_, p)| places.contains(p)).map(|(w, _)| *w).collect();
+        let through = |n: usize| direct.iter().any(|&d| d == n || self.sources[d][n]);
+        (0..self.inside.len()).filter(|&n| through(n)).collect()
     }
 
     fn changes(&self, node: usize) -> bool {
@@ -93,7 +105,7 @@ impl<'a> Chains<'a> {
     pub fn progress(&self) -> Vec<usize> {
         let moves = |node: usize| {
             let step = &self.flow.nodes[node].step;
-            let moved = || self.sources(node, |p| step.address_uses.contains(&p));
+            let moved = || self.sources_through(node, &step.address_uses);
             step.load.is_some() && moved().into_iter().any(|s| self.changes(s))
         };
         let computes = |node: usize| {
@@ -112,9 +124,9 @@ impl<'a> Chains<'a> {
     /// Whether a way out depends on memory that others may write to, and not on anything that changes by itself.
     pub fn asks_memory(&self) -> bool {
         self.members().into_iter().filter(|&n| self.is_exit(n)).any(|exit| {
-            let sources = self.sources(exit, |_| true);
-            let asks = sources.iter().any(|&s| self.flow.nodes[s].step.load.is_some());
-            asks && !sources.iter().any(|&s| self.changes(s))
+            let sources = || (0..self.inside.len()).filter(|&s| self.sources[exit][s]);
+            let asks = sources().any(|s| self.flow.nodes[s].step.load.is_some());
+            asks && !sources().any(|s| self.changes(s))
         })
     }
 

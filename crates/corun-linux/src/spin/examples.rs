@@ -206,7 +206,7 @@ fn stack_and_frame_pointers_are_followed() {
     let mut frame = Frame::of(&sample(address("question")));
     let start = frame.known.sp;
     for node in &flow.nodes[..2] {
-        frame = frame.after(&node.step, &sample(0));
+        frame = frame.after(&node.step, &sample(0), |_| None);
     }
     assert_eq!(frame.known.sp, start.map(|sp| sp - 8), "after one push");
 }

@@ -7,14 +7,14 @@
 //! what [`Flow::outer_return`] says: pushes and pops are followed to the return, so neither frame pointers nor debug
 //! information are needed.
 //!
-//! Limits: indirect jumps, and indirect calls but those through a constant address (shared libraries), end the way; so
-//! do [`NODES_MAX`] instructions and [`DEPTH_MAX`] nested calls. What is known of the stack at an instruction is what
+//! Limits: indirect jumps and calls, but those through a pointer in a fixed place (shared libraries, the vDSO), end the
+//! way; so do [`NODES_MAX`] instructions and [`DEPTH_MAX`] nested calls. What is known of the stack at an instruction is what
 //! held on the first way there.
 
 use super::frame::{FoundBy, Frame};
 use super::memory::Memory;
 use super::sample::Sample;
-use super::step::{Effect, Step};
+use super::step::{number, Effect, Step};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -133,7 +133,8 @@ impl Walk<'_> {
         if self.flow.nodes[node].step.effect == Effect::Progress {
             return;
         }
-        let after = before.after(&self.flow.nodes[node].step, self.sample);
+        let memory = &mut *self.memory;
+        let after = before.after(&self.flow.nodes[node].step, self.sample, |at| memory.pointer(at));
         let beyond = instruction.next_ip();
         match instruction.flow_control() {
             _ if instruction.mnemonic() == Mnemonic::Syscall => {
@@ -148,12 +149,12 @@ impl Walk<'_> {
                 self.flow.nodes[node].jumps_to = self.reach(target, context.clone(), after);
             }
             FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
-                if let Some(target) = self.target(&instruction) {
+                if let Some(target) = self.target(&instruction, &before) {
                     self.flow.nodes[node].jumps_to = self.reach(target, context.clone(), after);
                 }
             }
             FlowControl::Call | FlowControl::IndirectCall if context.len() < DEPTH_MAX => {
-                if let Some(target) = self.target(&instruction) {
+                if let Some(target) = self.target(&instruction, &before) {
                     let mut inside = context.clone();
                     inside.push(beyond);
                     self.flow.nodes[node].jumps_to = self.reach(target, inside, after);
@@ -176,13 +177,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Where a jump or call goes, if that can be known: directly, or through a pointer at a constant address.
-    fn target(&mut self, instruction: &Instruction) -> Option<u64> {
+    /// Where a jump or call goes, if that can be known: directly, or through a pointer in a fixed place.
+    fn target(&mut self, instruction: &Instruction, before: &Frame) -> Option<u64> {
         match instruction.op0_kind() {
             OpKind::NearBranch64 => Some(instruction.near_branch_target()),
             OpKind::Memory if instruction.is_ip_rel_memory_operand() => {
                 self.memory.pointer(instruction.ip_rel_memory_address())
             }
+            OpKind::Register => before.known.values[usize::from(number(instruction.op0_register())?)],
             _ => None,
         }
     }

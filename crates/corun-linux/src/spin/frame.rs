@@ -42,13 +42,13 @@ impl Frame {
             sp: Some(sample.sp()),
             bp: Some(sample.bp()).filter(|&bp| is_near(bp, sample)),
             to_stack: pointing(sample),
-            ax: None,
+            values: [None; 16],
         };
         Frame { known, found_by: FoundBy::Stack }
     }
 
-    /// What is known after `step`.
-    pub fn after(self, step: &Step, sample: &Sample) -> Frame {
+    /// What is known after `step`; `pointer` reads memory.
+    pub fn after(self, step: &Step, sample: &Sample, pointer: impl FnOnce(u64) -> Option<u64>) -> Frame {
         let instruction = &step.instruction;
         let before = self.known;
         let mut frame = self;
@@ -58,9 +58,7 @@ impl Frame {
         for place in &step.defines {
             let Place::Register(n) = place else { continue };
             known.to_stack &= !(1 << n);
-            if *n == 0 {
-                known.ax = None;
-            }
+            known.values[usize::from(*n)] = None;
         }
         let saved = |at: Option<u64>| sample.stack_word(at?).filter(|&bp| is_near(bp, sample));
         let (target, from) = (operand(instruction, 0), operand(instruction, 1));
@@ -94,8 +92,10 @@ impl Frame {
                 if number(from).is_some_and(|n| before.to_stack & (1 << n) != 0) {
                     known.point(to);
                 }
-                if number(to) == Some(0) {
-                    known.ax = instruction.try_immediate(1).ok();
+                if let Some(n) = number(to) {
+                    let constant = instruction.try_immediate(1).ok();
+                    known.values[usize::from(n)] =
+                        constant.or_else(|| fixed_place(instruction, &before).and_then(pointer));
                 }
             }
             _ => {}
@@ -133,6 +133,19 @@ fn operand(instruction: &Instruction, n: u32) -> Register {
     } else {
         Register::None
     }
+}
+
+/// The address of a load, where that is fixed: in the program, or in what a pointer there leads to.
+fn fixed_place(instruction: &Instruction, known: &Known) -> Option<u64> {
+    if instruction.op1_kind() != OpKind::Memory || instruction.segment_prefix() != Register::None {
+        return None;
+    }
+    if instruction.is_ip_rel_memory_operand() {
+        return Some(instruction.ip_rel_memory_address());
+    }
+    let base = known.values[usize::from(number(instruction.memory_base())?)]?;
+    (instruction.memory_index() == Register::None)
+        .then_some(base.wrapping_add(instruction.memory_displacement64()))
 }
 
 /// What a `LEA` computes, where that is in the own stack.

@@ -20,6 +20,9 @@ const CALLERS_MAX: usize = 4;
 /// How long a verdict holds, in nanoseconds.
 const MEMORY_NS: u64 = 10_000_000_000;
 
+/// A handle on a process's memory that finds no code and is older than this, in nanoseconds, is opened anew.
+const STALE_NS: u64 = 50_000_000;
+
 /// What a sample did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -93,7 +96,12 @@ impl Judge {
                 }
             }
         };
-        process.judge(sample)
+        let verdict = process.judge(sample);
+        if verdict == Verdict::Unreadable && now_ns.saturating_sub(process.since_ns) > STALE_NS {
+            // The handle may be that of the program it ran before.
+            self.processes.remove(&sample.pid);
+        }
+        verdict
     }
 }
 

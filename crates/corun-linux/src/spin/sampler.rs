@@ -25,6 +25,10 @@ const SAMPLE_NS: u64 = 3_000;
 /// How often the rings are emptied: they hold a second of samples.
 const DRAIN: Duration = Duration::from_millis(100);
 
+/// The most CPU time that judging may take each time the rings are emptied, in nanoseconds: in a program that is new
+/// to it, a detector must not become the disturbance. Samples beyond are not judged, and counted.
+const JUDGING_NS_MAX: u64 = 20_000_000;
+
 /// How often the rate is looked at, in nanoseconds.
 const RATE_NS: u64 = 1_000_000_000;
 
@@ -293,6 +297,11 @@ impl State {
                 Some(Record::Sample(sample)) => {
                     cost.samples += 1;
                     let tally = tallies.entry(sample.tid).or_default();
+                    if clock::thread_cpu_ns() - began_ns > JUDGING_NS_MAX {
+                        cost.unjudged += 1;
+                        tally.unjudged();
+                        return;
+                    }
                     match judge.judge(&sample, now_ns) {
                         Verdict::Useful => tally.useful(sample.period_ns),
                         Verdict::Waiting(id, outcome) => tally.waiting(id, outcome, sample.period_ns),

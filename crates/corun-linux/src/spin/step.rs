@@ -65,8 +65,8 @@ pub struct Known {
     pub bp: Option<u64>,
     /// Bit n: register n points into the own stack.
     pub to_stack: u16,
-    /// `EAX`, where a constant was put there: the number of a system call.
-    pub ax: Option<u64>,
+    /// What registers hold that got a constant or a pointer from a fixed place: numbers of system calls, functions.
+    pub values: [Option<u64>; 16],
 }
 
 /// One instruction with its effects.
@@ -204,7 +204,7 @@ fn slot(memory: &UsedMemory, known: &Known) -> Option<u64> {
 fn effect(instruction: &Instruction, known: &Known) -> Effect {
     match instruction.mnemonic() {
         Mnemonic::Pause | Mnemonic::Umwait | Mnemonic::Tpause | Mnemonic::Mwaitx => Effect::Pause,
-        Mnemonic::Syscall if known.ax == Some(libc::SYS_sched_yield as u64) => Effect::Pause,
+        Mnemonic::Syscall if known.values[0] == Some(libc::SYS_sched_yield as u64) => Effect::Pause,
         Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Int | Mnemonic::Cpuid => Effect::Progress,
         Mnemonic::Rdrand | Mnemonic::Rdseed => Effect::Progress,
         _ if instruction.is_string_instruction() => Effect::Progress,
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use iced_x86::{Decoder, DecoderOptions};
 
-    const STACK: Known = Known { sp: Some(0x1000), bp: Some(0x1040), to_stack: 0, ax: None };
+    const STACK: Known = Known { sp: Some(0x1000), bp: Some(0x1040), to_stack: 0, values: [None; 16] };
 
     fn step(bytes: &[u8], known: &Known) -> Step {
         let instruction = Decoder::with_ip(64, bytes, 0x40_0000, DecoderOptions::NONE).decode();
@@ -282,7 +282,8 @@ mod tests {
     #[test]
     fn pause_and_sched_yield_are_pauses() {
         assert_eq!(effect_of(&[0xf3, 0x90]), Effect::Pause);
-        let yields = Known { ax: Some(libc::SYS_sched_yield as u64), ..STACK };
+        let mut yields = STACK;
+        yields.values[0] = Some(libc::SYS_sched_yield as u64);
         assert_eq!(step(&[0x0f, 0x05], &yields).effect, Effect::Pause);
     }
 
