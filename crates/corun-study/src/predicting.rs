@@ -343,7 +343,12 @@ impl<'a> Lab<'a> {
         let mut argv: Vec<String> =
             ["sh", "-c", "exec \"$0\" \"$@\" > \"$ESTIMATES\""].map(String::from).to_vec();
         argv.push(self.corun.display().to_string());
-        argv.extend(["predict", "--json-lines", "--dedicated", "--quiet", "--"].map(String::from));
+        // Nobody but the interferer is parked; alone there is nobody to park.
+        argv.extend(["predict", "--json-lines", "--quiet"].map(String::from));
+        if let Some(interferer) = &interferer {
+            argv.extend(["--dedicated".into(), "--park".into(), format!("pgid:{}", interferer.pid())]);
+        }
+        argv.push("--".into());
         argv.extend(["sh", "-c", "exec \"$@\" > /dev/null", "sh"].map(String::from));
         argv.extend(program.recipe.argv.iter().cloned());
         let mut env = program.recipe.env.clone();

@@ -36,8 +36,18 @@ pub struct Wanted {
     pub source: Option<Source>,
     /// Tell spinning from computing.
     pub spin: bool,
-    /// Dedicated windows, and who may not be parked.
-    pub dedicated: Option<(Dedicated, Vec<String>)>,
+    /// Dedicated windows.
+    pub dedicated: Option<Parking>,
+}
+
+/// Dedicated windows, and whom they may park.
+pub struct Parking {
+    /// Their length and budget.
+    pub windows: Dedicated,
+    /// Only these tenants, by name, key or PID; empty: everybody who is not protected.
+    pub only: Vec<String>,
+    /// None of these.
+    pub protect: Vec<String>,
 }
 
 impl Insight {
@@ -50,11 +60,12 @@ impl Insight {
         let subject = watcher.subject().expect("a verb that predicts has one subject");
         let eyes = match wanted.dedicated {
             None => Eyes::Watching(Box::new(watcher)),
-            Some((dedicated, protect)) => {
-                let mut backend =
-                    StockBackend::new(root, stock::Options { protect, ..stock::Options::default() });
+            Some(Parking { windows, only, protect }) => {
+                let scope = if only.is_empty() { stock::Scope::All } else { stock::Scope::Only(only) };
+                let options = stock::Options { scope, protect, ..stock::Options::default() };
+                let mut backend = StockBackend::new(root, options);
                 backend.arm().map_err(|e| Usage(e.to_string()))?;
-                Eyes::Parking(Box::new(SteeredHost::new(watcher, Box::new(backend))), dedicated)
+                Eyes::Parking(Box::new(SteeredHost::new(watcher, Box::new(backend))), windows)
             }
         };
         let spin = match wanted.spin.then(|| SpinSampler::start(root, SpinOptions::default())) {

@@ -197,7 +197,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let report = match how.target.goal().map_err(Usage)? {
         None => corun_load::run(&program, &options, stop, tell),
         Some((goal, pid)) => {
-            let mut victim = Victim::watch(pid)?;
+            let mut victim = Victim::watch(pid, matches!(goal, Goal::Slowdown(_)))?;
             let hold = Hold {
                 goal,
                 baseline_ns: how.target.baseline_ns(),

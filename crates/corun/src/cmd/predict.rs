@@ -2,7 +2,7 @@
 
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
-use crate::insight::{Insight, Wanted};
+use crate::insight::{Insight, Parking, Wanted};
 use crate::target::{SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow};
@@ -12,7 +12,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::Source;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
-use corun_model::{Host as _, Observation, TaskId};
+use corun_model::{Host as _, Observation, TaskId, TenantId};
 use corun_predict::estimate::{Assignment, Label, Unavailable};
 use corun_predict::predictor::{Options, Predictor};
 use corun_report::describe;
@@ -42,7 +42,7 @@ After CMD the answer goes to standard error: standard output is CMD's.";
 /// How often an estimate is made.
 const ESTIMATE_NS: u64 = 500_000_000;
 /// The length of a window.
-const SLOT: Duration = Duration::from_millis(100);
+const SLOT: Duration = Duration::from_millis(200);
 
 /// When the first dedicated window may be.
 const FIRST_NS: u64 = 300_000_000;
@@ -50,6 +50,8 @@ const FIRST_NS: u64 = 300_000_000;
 const FEW: usize = 4;
 const SOON_NS: u64 = 150_000_000;
 const LATER_NS: u64 = 2_000_000_000;
+/// What others may take of the machine in a dedicated window that counts.
+const OTHERS: f64 = 0.05;
 
 /// Say how much slower a program is than it would be alone, and why, while it runs
 #[derive(Debug, clap::Args)]
@@ -78,6 +80,9 @@ pub struct Args {
     /// Share of the co-runners' time that dedicated windows may take, in any 10 s
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = super::verify::share, requires = "dedicated")]
     budget: f64,
+    /// Only this tenant may be parked, by name or PID; repeat it for more [default: everybody who is not protected]
+    #[arg(long, value_name = "NAME", requires = "dedicated")]
+    park: Vec<String>,
     /// A tenant that may not be parked, by name or PID
     #[arg(long, value_name = "NAME", requires = "dedicated")]
     protect: Vec<String>,
@@ -152,8 +157,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if ended.is_none() && predictors.are_due(begin_ns, now_ns) {
                 if let Some(window) = insight.dedicated()? {
                     predictors.push(&window.before, Label::Shared);
-                    predictors.push(&window.dedicated, Label::Dedicated);
-                    predictors.note(&window);
+                    if predictors.note(&window) {
+                        predictors.push(&window.dedicated, Label::Dedicated);
+                    }
                     now_ns = window.dedicated.end_ns;
                 }
             }
@@ -181,14 +187,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn dedicated(args: &Args) -> anyhow::Result<(Dedicated, Vec<String>)> {
+fn dedicated(args: &Args) -> anyhow::Result<Parking> {
     let budget = Budget { per_mille: (args.budget * 1000.0).round() as u32, ..Budget::default() };
-    let dedicated = Dedicated::new(args.window, budget).map_err(|e| Usage(e.to_string()))?;
-    Ok((dedicated, args.protect.clone()))
+    let windows = Dedicated::new(args.window, budget).map_err(|e| Usage(e.to_string()))?;
+    Ok(Parking { windows, only: args.park.clone(), protect: args.protect.clone() })
 }
 
 /// The predictor and, beside one that knows dedicated windows, one that does not.
 struct Predictors {
+    subject: TenantId,
     main: Predictor,
     ledger: Option<Predictor>,
     taken: Vec<u64>,
@@ -200,6 +207,7 @@ impl Predictors {
     fn new(insight: &Insight, options: Options, dedicated: bool) -> Predictors {
         let one = || Predictor::new(insight.subject(), options);
         Predictors {
+            subject: insight.subject(),
             main: one(),
             ledger: dedicated.then(one),
             taken: Vec::new(),
@@ -222,13 +230,21 @@ impl Predictors {
         now_ns - last_ns >= if soon { SOON_NS } else { LATER_NS }
     }
 
-    fn note(&mut self, window: &DedicatedWindow) {
-        self.taken.push(window.dedicated.end_ns);
+    /// Notes a dedicated window. Returns whether it was one: whoever could not be parked must hardly have run in it.
+    fn note(&mut self, window: &DedicatedWindow) -> bool {
+        let seen = &window.dedicated;
+        self.taken.push(seen.end_ns);
         for (tenant, why) in &window.not_parked {
-            let name =
-                window.dedicated.tenant(*tenant).map_or_else(|| tenant.0.to_string(), |t| t.name.clone());
+            let name = seen.tenant(*tenant).map_or_else(|| tenant.0.to_string(), |t| t.name.clone());
             self.not_parked.insert(name, why.clone());
         }
+        let others_ns: u64 = seen
+            .by_tenant
+            .iter()
+            .filter(|t| t.id != self.subject && seen.tenant(t.id).is_some_and(|t| t.kind.is_controllable()))
+            .map(|t| t.account.ledger.on_cpu_ns())
+            .sum();
+        others_ns as f64 <= OTHERS * seen.window_ns() as f64 * seen.cpus.len() as f64
     }
 
     fn missing(&self) -> Vec<Unavailable> {
@@ -249,7 +265,12 @@ struct Said {
 }
 
 impl Said {
-    fn estimate(&mut self, predictors: &Predictors, now_ns: u64, insight: &Insight) -> anyhow::Result<String> {
+    fn estimate(
+        &mut self,
+        predictors: &Predictors,
+        now_ns: u64,
+        insight: &Insight,
+    ) -> anyhow::Result<String> {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
         let mut missing = unavailable(insight);
         missing.extend(predictors.missing());

@@ -7,12 +7,13 @@ use corun_model::Observation;
 use corun_report::output::write_file;
 use corun_report::profile::schema::Unavailable;
 use corun_report::progress::Progress;
-use corun_report::sim::{self, SimReport, SimTenant, SimWork};
+use corun_report::sim::{self, SimDecision, SimPolicy, SimReport, SimTenant, SimWork};
 use corun_report::{describe, html, perfetto, terminal, ProfileMeta, ProfileReport, Subject};
 use corun_sim::experiment::{self, Failure, Options, Outcome};
 use corun_sim::machine_file::{MachineModel, Measured};
 use corun_sim::metrics::Estimate;
 use corun_sim::scenario::{Files, Scenario, SchedulerKind};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -51,7 +52,7 @@ pub struct Args {
     /// Another scheduler: eevdf, cfs, xen-credit
     #[arg(long, value_name = "NAME", value_parser = scheduler)]
     scheduler: Option<SchedulerKind>,
-    /// Compare with the same scenario under this scheduler
+    /// Compare with the same scenario under this scheduler, without its policy
     #[arg(long, value_name = "NAME", value_parser = scheduler)]
     baseline: Option<SchedulerKind>,
     /// Write the report as JSON (schema corun.sim/1); `-` is standard output, instead of the text
@@ -186,6 +187,7 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
         machine: describe(machine),
         cpus: machine.cpu_count() as u64,
         scheduler: scenario.scheduler.name.name().into(),
+        policy: policy(scenario, outcome),
         baseline: args.baseline.map(|b| b.name().into()),
         seeds: scenario.seeds.clone(),
         length_ns: wire(length_ns),
@@ -216,6 +218,30 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
         },
         profile,
         unavailable,
+    })
+}
+
+fn policy(scenario: &Scenario, outcome: &Outcome) -> Option<SimPolicy> {
+    let spec = scenario.policy.as_ref()?;
+    let runs: Vec<_> = outcome.runs.iter().filter_map(|r| r.control.as_ref()).collect();
+    let mut not_done = BTreeMap::new();
+    for (why, count) in runs.iter().flat_map(|c| &c.not_done) {
+        *not_done.entry(why.clone()).or_default() += count;
+    }
+    let decision = |(t_ns, d): &(u64, corun_model::Decision)| SimDecision {
+        t_ns: *t_ns,
+        knob: d.action.knob().name().into(),
+        action: format!("{:?}", d.action),
+        because: d.because.clone(),
+    };
+    Some(SimPolicy {
+        name: spec.name.into(),
+        options: spec.options.given().map(|(name, value)| (name.into(), value.into())).collect(),
+        epoch_ns: spec.epoch_ns,
+        epochs: runs.iter().map(|c| c.epochs).sum(),
+        decisions: runs.iter().map(|c| c.decisions).sum(),
+        not_done,
+        first: runs.first().map_or(Vec::new(), |c| c.first.iter().map(decision).collect()),
     })
 }
 
