@@ -39,9 +39,9 @@ pub struct Pairs {
     /// A co-run that takes this many times as long as the program alone is cut off.
     pub most_slowdown: f64,
     /// Names of programs.
-    programs: Vec<String>,
+    pub programs: Vec<String>,
     /// Names of interferers.
-    interferers: Vec<String>,
+    pub interferers: Vec<String>,
 }
 
 fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {

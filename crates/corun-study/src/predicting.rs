@@ -1,4 +1,4 @@
-//! The study of predictions (`corun.predict-study/1`): how good is a prediction made in the first third of a run?
+//! The study of predictions (`studies/predict.toml`): how good is a prediction made in the first third of a run?
 //!
 //! Method. Every program runs beside every interferer under `corun predict --dedicated --json-lines`, between runs of the
 //! same program alone, watched in the same way so that watching does not make a difference. The prediction that counts
@@ -8,17 +8,12 @@
 //!
 //! Limits: `foreign` is judged before a run only; what others take while it runs is part of the error.
 
+use crate::pairs::Pairs;
 use crate::programs::{Catalogue, Interferer, Program, Recipe, Stage};
-use crate::study::BadStudy;
 use crate::verdict::median;
-use corun_model::duration::parse_ns;
-use corun_model::workload::line_at;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// The study that corun brings along.
-pub const PREDICT: &str = include_str!("../../../studies/predict.toml");
 
 /// The schema of its result.
 pub const SCHEMA: &str = "corun.predict-study-result/1";
@@ -28,41 +23,6 @@ const GROUP: usize = 3;
 
 /// The predictors, by their names in tables.
 pub const PREDICTORS: [&str; 4] = ["useful work", "ledger alone", "CPU share", "run queue"];
-
-/// A study as written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct PredictStudy {
-    schema: String,
-    /// What people call it.
-    pub name: String,
-    /// What it shows.
-    #[serde(default)]
-    pub about: String,
-    /// Co-runs of every pair.
-    pub repetitions: u32,
-    /// The prediction that counts is the last one before this share of the co-run, 0..1.
-    pub predict_by: f64,
-    /// Share of the machine's CPU time that others may take before a run begins.
-    pub foreign: f64,
-    /// How long a run waits for that at most, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
-    pub patience: u64,
-    /// How often a run that failed is made again.
-    pub retries: u32,
-    /// How long the interferer runs before the program, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
-    pub lead: u64,
-    /// How much longer at most.
-    #[serde(deserialize_with = "ns")]
-    pub spread: u64,
-    /// A co-run is cut off after so many times its program's length alone.
-    pub most_slowdown: u32,
-    /// Names of programs.
-    pub programs: Vec<String>,
-    /// Names of interferers.
-    pub interferers: Vec<String>,
-}
 
 /// One co-run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -142,51 +102,9 @@ struct Baselines {
     runq_latency: Option<f64>,
 }
 
-fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
-}
-
-impl PredictStudy {
-    /// Reads a study's text; `file` is only named in errors.
-    ///
-    /// # Errors
-    /// [`BadStudy`] with file, line and remedy.
-    pub fn parse(file: &str, text: &str, known: &Catalogue) -> Result<PredictStudy, BadStudy> {
-        let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let study: PredictStudy = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
-        })?;
-        if study.schema != "corun.predict-study/1" {
-            return Err(at(
-                1,
-                format!("schema is `{}`, this corun reads `corun.predict-study/1`", study.schema),
-            ));
-        }
-        let line =
-            |word: &str| text.lines().position(|l| l.contains(&format!("\"{word}\""))).map_or(1, |n| n + 1);
-        if let Some(name) = study.programs.iter().find(|n| known.program(n).is_none()) {
-            return Err(at(
-                line(name),
-                format!("there is no program `{name}`; studies/programs.toml has them"),
-            ));
-        }
-        if let Some(name) = study.interferers.iter().find(|n| known.interferer(n).is_none()) {
-            return Err(at(
-                line(name),
-                format!("there is no interferer `{name}`; studies/programs.toml has them"),
-            ));
-        }
-        if !(study.predict_by > 0.0 && study.predict_by <= 1.0) {
-            return Err(at(1, format!("predict-by is {}; give a share above 0, up to 1", study.predict_by)));
-        }
-        Ok(study)
-    }
-}
-
 /// Everything that the runs of a study share.
 pub struct Lab<'a> {
-    study: &'a PredictStudy,
+    study: &'a Pairs,
     known: &'a Catalogue,
     stage: &'a Stage,
     corun: PathBuf,
@@ -198,7 +116,7 @@ pub struct Lab<'a> {
 impl<'a> Lab<'a> {
     /// Runs in `folder`, with the program file of corun itself; `foreign` tells how busy the machine is.
     pub fn new(
-        study: &'a PredictStudy,
+        study: &'a Pairs,
         known: &'a Catalogue,
         stage: &'a Stage,
         corun: &Path,
@@ -209,7 +127,7 @@ impl<'a> Lab<'a> {
     }
 
     /// How many runs [`Lab::run`] makes when nothing is skipped: for a progress bar.
-    pub fn runs(study: &PredictStudy) -> u64 {
+    pub fn runs(study: &Pairs) -> u64 {
         let n = study.interferers.len();
         u64::from(study.repetitions) * study.programs.len() as u64 * (n + n.div_ceil(GROUP) + 1) as u64
     }
@@ -355,7 +273,7 @@ impl<'a> Lab<'a> {
         env.insert("ESTIMATES".into(), lines.display().to_string());
         let watched = Recipe { argv, env, ..Recipe::default() };
         let mut running = self.stage.start(&watched).ok()?;
-        let limit = Duration::from_nanos(program.solo * u64::from(self.study.most_slowdown));
+        let limit = Duration::from_nanos((program.solo as f64 * self.study.most_slowdown) as u64);
         let ended = running.ends_within(limit).ok()?;
         drop(running);
         drop(interferer);
@@ -428,25 +346,6 @@ mod tests {
             interval,
             cut_off: false,
         }
-    }
-
-    #[test]
-    fn the_shipped_study_has_what_it_takes() {
-        let known = Catalogue::own();
-        let study = PredictStudy::parse("predict.toml", PREDICT, &known).unwrap();
-        assert!(study.programs.len() >= 12 && study.interferers.len() >= 5);
-        assert!((study.predict_by - 0.33).abs() < 0.01);
-    }
-
-    #[test]
-    fn a_study_that_names_what_is_not_there_is_refused_with_its_line() {
-        let known = Catalogue::own();
-        let refusal = |from: &str, to: &str| {
-            PredictStudy::parse("s.toml", &PREDICT.replace(from, to), &known).unwrap_err().to_string()
-        };
-        assert!(refusal("\"pigz\"", "\"pigs\"").contains("there is no program `pigs`"));
-        assert!(refusal("\"persistent-1\"", "\"insistent\"").contains("there is no interferer `insistent`"));
-        assert!(refusal("predict-by = 0.33", "predict-by = 3").contains("predict-by is 3"));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use corun_linux::{topology, Root};
 use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::progress::Progress;
-use corun_study::predicting::{Lab, PredictOutcome, PredictStudy, PREDICT, SCHEMA};
+use corun_study::pairs::{Pairs, PREDICT};
+use corun_study::predicting::{Lab, PredictOutcome, SCHEMA};
 use corun_study::predicting_text::{files, text};
 use corun_study::programs::{Catalogue, Stage};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   corun study predict --out studies/runs/today      how good are predictions made in the first third of a run?
   corun study predict --programs x264,cg-active --repetitions 1
-  corun study my-study.toml                         a study file of your own (schema corun.predict-study/1)
+  corun study my-study.toml                         a study file of your own (schema corun.pairs/1)
 
 The machine should be quiet. Programs that are not installed are skipped, with the package that has them.";
 
@@ -100,7 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(path: &Path, known: &Catalogue) -> anyhow::Result<PredictStudy> {
+fn read(path: &Path, known: &Catalogue) -> anyhow::Result<Pairs> {
     let (name, text) = if path == Path::new("predict") {
         ("studies/predict.toml".to_owned(), PREDICT.to_owned())
     } else {
@@ -109,7 +110,7 @@ fn read(path: &Path, known: &Catalogue) -> anyhow::Result<PredictStudy> {
             .map_err(|e| Usage(format!("cannot read {name}: {e}; name `predict` or a study file")))?;
         (name, text)
     };
-    Ok(PredictStudy::parse(&name, &text, known).map_err(|e| Usage(e.to_string()))?)
+    Ok(Pairs::parse(&name, &text, known).map_err(|e| Usage(e.to_string()))?)
 }
 
 /// Share of the machine's CPU time that is in use now.
