@@ -14,7 +14,8 @@
 //! 1. It is no longer than the task waited at all, less the waiting that the program has of its own. That shows in
 //!    **quiet** windows, in which nothing was stolen ([`own_waiting`]); where there are none it is taken to be nothing.
 //! 2. It is no longer than a sibling was stolen from while the task was not: every nanosecond taken from a sibling delays
-//!    a waiting task by one at most.
+//!    a waiting task by one at most. Where steals of the tasks rise and fall together from window to window, they fall on
+//!    the same moments also within windows, and leave less ([`Hints::overlap`]).
 //! 3. Tasks that are bound together (barriers, locks, pipelines) all lose the same `x + v`. So a task loses no more than
 //!    the one for which the first two bounds leave least: in a pipeline, that of the critical stage, which never waits.
 //!
@@ -24,9 +25,10 @@
 //! Limits: a program that waits much on its own (a lock that is always taken, a pool without requests) and is never
 //! left in peace looks more slowed than it is; the interval reaches down towards the other extreme, no induced waiting at
 //! all. Memory contention is not seen. A wait for a device that a co-runner keeps busy counts as the program's own.
-//! Within a window, steals of different tasks are taken to fall independently of each other.
+//! Within a window, steals of different tasks are taken to fall as they do between windows.
 
 use crate::useful_work::{Spent, Window};
+use corun_model::TaskId;
 
 /// What the ledger says of running alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,17 +46,37 @@ pub struct Alone {
 /// A task is one of the workers when it computes at least this share of what the busiest does.
 pub const WORKER: f64 = 0.25;
 
-/// The slowdown of a window; `own_waiting` is how long the program waits for its own reasons per time computing, 0 when
-/// that is not known, infinite when all its waiting is its own. `None`: the subject computed nothing.
-pub fn from_ledger(window: &Window, own_waiting: f64) -> Option<Alone> {
+/// What a row of windows tells that their sum does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hints {
+    /// How long the program waits for its own reasons per time computing; 0 when that is not known.
+    pub own_waiting: f64,
+    /// How far the tasks are stolen from at the same moments, 0..=1; 0: independently of each other.
+    pub overlap: f64,
+}
+
+impl Hints {
+    /// The other extreme: all the program's waiting is its own.
+    pub fn all_its_own() -> Hints {
+        Hints { own_waiting: f64::INFINITY, overlap: 0.0 }
+    }
+
+    /// What these windows, which follow each other, tell.
+    pub fn of(windows: &[Window]) -> Hints {
+        Hints { own_waiting: own_waiting(windows), overlap: overlap(windows) }
+    }
+}
+
+/// The slowdown of a window. `None`: the subject computed nothing.
+pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
     let total = window.total();
     if total.compute_ns <= 0.0 {
         return None;
     }
     let most = window.all().map(|s| s.compute_ns).fold(0.0, f64::max);
     let lost = |s: &Spent| {
-        let waiting_ns = (s.waiting_ns() - own_waiting * s.compute_ns).max(0.0);
-        (s.stolen_ns + waiting_ns.min(s.beside_stolen_ns)) / s.life_ns
+        let waiting_ns = (s.waiting_ns() - hints.own_waiting * s.compute_ns).max(0.0);
+        (s.stolen_ns + waiting_ns.min(s.beside_stolen_ns * (1.0 - hints.overlap))) / s.life_ns
     };
     let workers = || window.all().filter(|s| s.compute_ns > 0.0 && s.compute_ns >= WORKER * most);
     let common = workers().map(lost).fold(f64::INFINITY, f64::min);
@@ -87,7 +109,7 @@ const ENOUGH: f64 = 0.1;
 
 /// How long the program waits of its own per time computing: from windows in which, as in those before them, nothing was
 /// stolen. 0 when there are too few of them to tell.
-pub fn own_waiting(windows: &[Window]) -> f64 {
+fn own_waiting(windows: &[Window]) -> f64 {
     let quiet: Vec<bool> = windows
         .iter()
         .map(|w| w.all().all(|s| s.stolen_ns <= QUIET * w.wall_ns) && w.total().compute_ns > 0.0)
@@ -101,10 +123,39 @@ pub fn own_waiting(windows: &[Window]) -> f64 {
     all.waiting_ns() / all.compute_ns
 }
 
+/// Fewest changes from window to window that a correlation is taken of.
+const FEWEST: usize = 24;
+
+/// The correlation between the tasks' steals, 0..=1, of their changes from one window to the next: what goes up and
+/// down together over long times (an interferer that comes and goes) shows in the windows as it is.
+fn overlap(windows: &[Window]) -> f64 {
+    let mut ids: Vec<TaskId> = windows.iter().flat_map(|w| w.tasks.keys().copied()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let share = |w: &Window, id: &TaskId| w.tasks.get(id).map_or(0.0, |s| s.stolen_ns / w.wall_ns);
+    let (mut of_sum, mut of_each) = (0.0, vec![0.0; ids.len()]);
+    for pair in windows.windows(2) {
+        let mut all = 0.0;
+        for (variance, id) in of_each.iter_mut().zip(&ids) {
+            let change = share(&pair[1], id) - share(&pair[0], id);
+            *variance += change * change;
+            all += change;
+        }
+        of_sum += all * all;
+    }
+    // (Σ sd)² = Σ var + Σ sd sd over pairs; the variance of the sum is Σ var + Σ cov over pairs.
+    let variances: f64 = of_each.iter().sum();
+    let deviations: f64 = of_each.iter().map(|v| v.sqrt()).sum();
+    let pairs = deviations * deviations - variances;
+    if windows.len() <= FEWEST || pairs <= 1e-3 * variances {
+        return 0.0;
+    }
+    ((of_sum - variances) / pairs).clamp(0.0, 1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::TaskId;
 
     const LIFE_NS: f64 = 100.0;
 
@@ -115,7 +166,8 @@ mod tests {
 
     fn slowdown(tasks: &[Spent]) -> Alone {
         let tasks = tasks.iter().enumerate().map(|(i, s)| (TaskId(i as u32), *s)).collect();
-        from_ledger(&Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() }, 0.0).unwrap()
+        from_ledger(&Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() }, Hints::default())
+            .unwrap()
     }
 
     #[test]
@@ -145,7 +197,7 @@ mod tests {
     fn nobody_is_slowed_beyond_the_cpus_there_are() {
         let tasks = [(TaskId(0), task(90.0, 0.0, 10.0, 0.0)), (TaskId(1), task(90.0, 0.0, 10.0, 0.0))].into();
         let window = Window { wall_ns: LIFE_NS, tasks, cpus: 1, ..Window::default() };
-        assert_eq!(from_ledger(&window, 0.0).unwrap().slowdown, 1.0);
+        assert_eq!(from_ledger(&window, Hints::default()).unwrap().slowdown, 1.0);
     }
 
     #[test]
@@ -162,5 +214,21 @@ mod tests {
         assert_eq!(own_waiting(&windows), 0.0, "no window is quiet");
         windows.extend((8..12).map(|i| window(i * 100, task(50.0, 50.0, 0.0, 0.0))));
         assert_eq!(own_waiting(&windows), 1.0);
+    }
+
+    #[test]
+    fn steals_that_come_and_go_together_overlap_and_others_do_not() {
+        let windows = |of: fn(u64) -> [f64; 2]| -> Vec<Window> {
+            (0..100)
+                .map(|i| {
+                    let [a, b] = of(i).map(|stolen_ns| Spent { stolen_ns, ..task(0.0, 0.0, 0.0, 0.0) });
+                    let tasks = [(TaskId(0), a), (TaskId(1), b)].into();
+                    Window { wall_ns: LIFE_NS, tasks, ..Window::default() }
+                })
+                .collect()
+        };
+        assert!((overlap(&windows(|i| [40.0 + 20.0 * (i % 3) as f64; 2])) - 1.0).abs() < 1e-9);
+        assert!(overlap(&windows(|i| [(i * i % 7) as f64, (i * 5 % 11) as f64])) < 0.2);
+        assert_eq!(overlap(&windows(|_| [50.0, 50.0])), 0.0, "steady steal tells nothing");
     }
 }

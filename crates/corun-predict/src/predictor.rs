@@ -4,7 +4,7 @@
 //! two. After a change of phase, where dedicated windows are in use, it asks for a new one; when that comes, it forgets what
 //! was before the change. Until then, and without dedicated windows, all windows count: a ledger needs no reference.
 
-use crate::alone::{self, Alone};
+use crate::alone::{self, Alone, Hints};
 use crate::baselines::baselines;
 use crate::dedicated;
 use crate::estimate::{
@@ -220,17 +220,17 @@ impl Predictor {
     }
 
     fn by_ledger(&self, shared: &Window) -> Result<Estimate, CannotTell> {
-        let own = alone::own_waiting(&self.shared.windows);
-        let found = alone::from_ledger(shared, own)
+        let hints = Hints::of(&self.shared.windows);
+        let found = alone::from_ledger(shared, hints)
             .ok_or(CannotTell { why: "the program has not run yet; it only waited".into() })?;
         let is_static = self.options.assignment == Assignment::Static && self.apart(shared);
         let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
         let slowdown = value(found);
-        let of = |w: &Window| alone::from_ledger(w, own).map(value);
+        let of = |w: &Window| alone::from_ledger(w, hints).map(value);
         let spread = jackknife(&batches(self.shared.windows.iter()), of)
             .ok_or(CannotTell { why: "there are too few windows for an interval".into() })?;
         // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
-        let unbound = alone::from_ledger(shared, f64::INFINITY).map_or(slowdown, value);
+        let unbound = alone::from_ledger(shared, Hints::all_its_own()).map_or(slowdown, value);
         let method_error = LEDGER_ERROR.hypot(BOUND_SHARE * (slowdown / unbound).ln());
         let interval = interval(slowdown, &[spread], method_error, self.options.confidence);
         let scale = if found.slowdown > 1.0 { (slowdown - 1.0) / (found.slowdown - 1.0) } else { 1.0 };

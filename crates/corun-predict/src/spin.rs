@@ -110,7 +110,7 @@ impl SpinByCounters {
         let spins = spinning.density >= DENSE
             && spinning.density >= DENSER * computing.density
             && spinning.mispredicts <= STEADIER * computing.mispredicts;
-        spins.then(|| Kinds {
+        spins.then_some(Kinds {
             computing_density: computing.density,
             spinning_density: spinning.density,
             spinning_cpi: spinning.cpi,

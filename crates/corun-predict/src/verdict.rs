@@ -154,5 +154,5 @@ impl Judge {
 
 /// Share of a window that would not have been needed undisturbed.
 fn lost(window: &Window) -> f64 {
-    alone::from_ledger(window, 0.0).map_or(0.0, |a| 1.0 - 1.0 / a.slowdown.max(1.0))
+    alone::from_ledger(window, alone::Hints::default()).map_or(0.0, |a| 1.0 - 1.0 / a.slowdown.max(1.0))
 }
