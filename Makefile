@@ -16,6 +16,7 @@ build_packages := gcc libc6-dev make pkg-config clang libelf-dev zlib1g-dev
 demo_packages  := $(build_packages) x264 pigz redis-server redis-tools
 test_packages  := $(build_packages) shellcheck
 bench_packages := $(build_packages) linux-perf
+study_packages := x264 pigz squashfs-tools zstd stockfish make gcc libgomp1
 
 .PHONY: help
 help: ## what can be made
@@ -58,6 +59,11 @@ bench: build ## what watching costs, beside other tools
 .PHONY: validate
 validate: build ## hold the modelled machine against this one (some 20 minutes; QUICK=1: two)
 	$(corun) validate $(if $(QUICK),--quick) --out out/validate
+
+.PHONY: study-predict
+study-predict: build ## how good predictions are that are made in the first third of a run (some 40 minutes)
+	@scripts/need $(build_packages) $(study_packages)
+	$(corun) study predict --out out/study-predict
 
 .PHONY: man
 man: build ## the man pages, into out/man
