@@ -4,6 +4,7 @@
 //! say so. What is judged is what the guest's kernel counts (CPU time, stretches), in proportions and counts, never
 //! seconds: the guest is emulated, and its own machine may take its CPUs away at any time.
 
+mod cost;
 mod hog;
 mod knobs;
 mod leaving;

@@ -1,0 +1,101 @@
+//! What the scheduler costs beside the kernel's own: turn and turn about in one boot, as ratios of medians.
+//!
+//! The promise (10 % of a wake-up on an idle machine, 10 % of hackbench) is about real machines. Emulated, a wake-up is
+//! mostly the emulator's interrupts, and one run differs from the next by more than that; so what is asserted here is only
+//! that nothing is badly wrong, and the ratios are printed.
+
+use crate::{alone, config, judge, started, wait_ms};
+use corun_bpf::Scheduler;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
+use std::time::Instant;
+
+const ROUNDS: usize = 5;
+
+fn pipe() -> (File, File) {
+    let mut ends = [0; 2];
+    // SAFETY: pipe fills in two descriptors, which nobody else owns.
+    unsafe {
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
+    }
+}
+
+/// The median time from a write into a pipe to its reader's first instruction, on an idle machine, in µs.
+fn wake_up_us() -> f64 {
+    let (mut reader, mut writer) = pipe();
+    let woken = std::thread::spawn(move || {
+        let mut took = Vec::new();
+        let mut sent = [0u8; 8];
+        while reader.read_exact(&mut sent).is_ok() {
+            took.push(crate::knobs::monotonic_ns() - u64::from_ne_bytes(sent));
+        }
+        took.sort();
+        took[took.len() / 2] as f64 / 1e3
+    });
+    for _ in 0..200 {
+        wait_ms(1);
+        writer.write_all(&crate::knobs::monotonic_ns().to_ne_bytes()).expect("the reader reads");
+    }
+    drop(writer);
+    woken.join().expect("the reader ends")
+}
+
+/// Groups of senders and receivers that exchange messages through pipes, as hackbench does: ms for all of them.
+fn messaging_ms() -> f64 {
+    let began = Instant::now();
+    let mut threads = Vec::new();
+    for _ in 0..4 {
+        let (mut from, to) = pipe();
+        for _ in 0..5 {
+            let mut to = to.try_clone().expect("there are descriptors left");
+            threads.push(std::thread::spawn(move || {
+                for _ in 0..400 {
+                    to.write_all(&[0; 100]).expect("the receiver reads");
+                }
+            }));
+        }
+        drop(to);
+        threads.push(std::thread::spawn(move || {
+            let mut message = [0; 100];
+            while from.read_exact(&mut message).is_ok() {}
+        }));
+    }
+    for thread in threads {
+        thread.join().expect("everybody ends");
+    }
+    began.elapsed().as_secs_f64() * 1e3
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
+#[test]
+fn beside_the_kernels_own_it_costs_little() {
+    let Some(_alone) = alone() else { return };
+    judge(|| {
+        let mut of = [const { Vec::new() }; 4];
+        for _ in 0..ROUNDS {
+            of[0].push(wake_up_us());
+            of[1].push(messaging_ms());
+            let scheduler: Scheduler = started(&config());
+            wait_ms(50);
+            of[2].push(wake_up_us());
+            of[3].push(messaging_ms());
+            assert!(scheduler.farewell().is_none());
+        }
+        let [wake, messages, our_wake, our_messages] = of.map(median);
+        println!("wake-up: {wake:.1} µs, ours {our_wake:.1} µs, ratio {:.2}", our_wake / wake);
+        println!(
+            "messaging: {messages:.0} ms, ours {our_messages:.0} ms, ratio {:.2}",
+            our_messages / messages
+        );
+        match our_wake / wake < 2.0 && our_messages / messages < 2.0 {
+            true => Ok(()),
+            false => Err("it costs more than the same again".into()),
+        }
+    });
+}
