@@ -150,7 +150,7 @@ pub fn run(
         None => Calibration::measure(&mut Kernel::registers()),
     };
     let baseline = baseline(hold, sensor, stop)?;
-    let gauge = baseline.map_or(Gauge::Steal, |b| Gauge::Rate { solo: b.rate });
+    let gauge = baseline.map_or(Gauge::Steal, |b| Gauge::Rate { solo: b.rate, useful: b.spin_known });
     let (crew, demand) = (Crew::new(hold.plan()), AtomicU64::new(0));
     let steering =
         Steering { hold, gauge, baseline, crew: &crew, demand: &demand, limit_ns: options.limit_ns };
@@ -187,7 +187,8 @@ fn baseline(hold: &Hold, sensor: &mut dyn Sensor, stop: &Stop) -> Result<Option<
             return Err(LoadError::Sensor("the victim ended before the interference began".into()));
         }
     }
-    let rate = seen.rate();
+    let spin_known = seen.spin_ns.is_some();
+    let rate = seen.rate(spin_known).unwrap_or(0.0);
     if rate < LEAST_RATE && !stop.is_requested() {
         let what = format!(
             "the victim used {:.1} % of a CPU in {} before the interference began; a slowdown cannot be told from \
@@ -198,7 +199,7 @@ fn baseline(hold: &Hold, sensor: &mut dyn Sensor, stop: &Stop) -> Result<Option<
         return Err(LoadError::Program { key: "victim", what });
     }
     let steal = Gauge::Steal.lost(&seen);
-    Ok(Some(Baseline { window_ns: seen.window_ns, rate, steal, spin_known: seen.spin_ns.is_some() }))
+    Ok(Some(Baseline { window_ns: seen.window_ns, rate, steal, spin_known }))
 }
 
 /// The threads: bursts at the beginning of every cycle, by the demand of the moment.

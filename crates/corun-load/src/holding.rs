@@ -53,7 +53,7 @@ pub struct Held {
 pub struct Baseline {
     /// How long it was watched, in nanoseconds.
     pub window_ns: u64,
-    /// CPUs' worth of useful work.
+    /// How many CPUs it kept busy, with useful work where that was told from spinning.
     pub rate: f64,
     /// Share of steal, by others; null if it did not want a CPU.
     pub steal: Option<f64>,
@@ -108,6 +108,16 @@ impl Account {
         Some(self.goal.measure().of_lost(lost))
     }
 
+    /// Why no second told anything.
+    fn untold(&self) -> &'static str {
+        match self.gauge {
+            Gauge::Steal => "the victim wanted no CPU all the while, so there was nothing to take from it",
+            Gauge::Rate { .. } => {
+                "the victim's spinning could not be told from computing all the while; hold a steal, or give --baseline 0"
+            }
+        }
+    }
+
     /// The time since the beginning.
     pub fn passed_ns(&self) -> u64 {
         self.passed_ns
@@ -122,7 +132,8 @@ impl Account {
     pub fn told(&self, baseline: Option<Baseline>, limit: Option<String>) -> Held {
         let settled_ns = self.seconds.iter().find(|s| self.goal.is_held_by(s.lost)).map(|s| s.begin_ns);
         let from_ns = settled_ns.unwrap_or(GRACE_NS.min(self.passed_ns.saturating_sub(SECOND_NS)));
-        let after = self.windows.iter().filter(|(begin_ns, ..)| *begin_ns >= from_ns);
+        let tells = |sample: &Sample| self.gauge.lost(sample).is_some();
+        let after = self.windows.iter().filter(|(begin_ns, sample, _)| *begin_ns >= from_ns && tells(sample));
         let (whole, pressed) =
             after.fold((Sample::default(), 0.0), |(sum, d), (_, s, demand)| (sum.plus(s), d + demand));
         let measure = self.goal.measure();
@@ -131,8 +142,7 @@ impl Account {
         values.sort_by(f64::total_cmp);
         let inside = values.iter().filter(|lost| self.goal.is_held_by(**lost)).count();
         let mean = self.gauge.lost(&whole);
-        let idle = "the victim wanted no CPU all the while, so there was nothing to take from it";
-        let limit = if mean.is_none() && whole.window_ns > 0 { Some(idle.into()) } else { limit };
+        let limit = if values.is_empty() && self.passed_ns > 0 { Some(self.untold().into()) } else { limit };
         let held = mean.is_some_and(|lost| self.goal.is_held_by(lost));
         Held {
             measure,
@@ -187,7 +197,7 @@ impl Display for Held {
         if let Some(b) = self.baseline {
             let steal =
                 b.steal.map_or(String::new(), |s| format!(", of which others took {:.1} %", s * 100.0));
-            let spin = if b.spin_known { "" } else { "; spinning counts as progress" };
+            let spin = if b.spin_known { ", spinning left out" } else { "; spinning counts as progress" };
             let window = human_ns(b.window_ns);
             writeln!(f, "  baseline {:.2} CPUs over {window}{steal}{spin}", b.rate)?;
         }
@@ -256,7 +266,7 @@ mod tests {
 
     #[test]
     fn seconds_are_told_as_they_complete() {
-        let mut account = Account::new("test", Goal::Slowdown(2.0), Gauge::Rate { solo: 2.0 });
+        let mut account = Account::new("test", Goal::Slowdown(2.0), Gauge::Rate { solo: 2.0, useful: false });
         let told: Vec<Option<f64>> = (0..10).map(|_| account.add(&window(0.0), 0.5)).collect();
         assert_eq!(told.iter().flatten().copied().collect::<Vec<_>>(), [2.0, 2.0]);
         assert_eq!((told[4].is_some(), account.is_held()), (true, Some(true)));

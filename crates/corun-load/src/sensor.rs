@@ -46,8 +46,10 @@ pub enum Gauge {
     Steal,
     /// What it computed, against what it computed in the same time alone.
     Rate {
-        /// CPU time of useful work per time, alone: 2.0 is two CPUs' worth.
+        /// CPU time per time, alone: 2.0 is two CPUs' worth.
         solo: f64,
+        /// Whether that was useful work, without spinning; then windows that cannot tell them apart tell nothing.
+        useful: bool,
     },
 }
 
@@ -61,16 +63,18 @@ impl Gauge {
                 let wanted_ns = (sample.run_ns + sample.wait_ns) as f64;
                 (wanted_ns > LEAST_WANTED * window_ns).then(|| sample.wait_ns as f64 / wanted_ns)
             }
-            Gauge::Rate { solo } => (window_ns > 0.0).then(|| 1.0 - sample.rate() / solo),
+            Gauge::Rate { solo, useful } => {
+                sample.rate(useful).filter(|_| window_ns > 0.0).map(|rate| 1.0 - rate / solo)
+            }
         }
     }
 }
 
 impl Sample {
-    /// CPU time of useful work per time.
-    pub fn rate(&self) -> f64 {
-        let useful_ns = self.run_ns.saturating_sub(self.spin_ns.unwrap_or(0));
-        useful_ns as f64 / (self.window_ns as f64).max(1.0)
+    /// CPU time per time, without spinning if only `useful` work counts; `None`: nobody told them apart.
+    pub fn rate(&self, useful: bool) -> Option<f64> {
+        let spin_ns = if useful { self.spin_ns? } else { 0 };
+        Some(self.run_ns.saturating_sub(spin_ns) as f64 / (self.window_ns as f64).max(1.0))
     }
 
     /// This window and the one that follows it. Spinning that one of them does not know, both do not.
@@ -120,11 +124,13 @@ mod tests {
 
     #[test]
     fn a_slowdown_is_what_it_no_longer_computes() {
-        let alone = Gauge::Rate { solo: sample(1800, 0, None).rate() };
+        let alone = Gauge::Rate { solo: 1.8, useful: false };
         assert!(near(alone.lost(&sample(1200, 300, None)), 1.0 / 3.0));
         assert!(near(alone.lost(&sample(0, 1000, None)), 1.0), "a victim that gets nothing has lost all");
-        let computing = Gauge::Rate { solo: sample(1800, 0, Some(300)).rate() };
+        let computing = Gauge::Rate { solo: sample(1800, 0, Some(300)).rate(true).unwrap(), useful: true };
         assert!(near(computing.lost(&sample(1800, 0, Some(800))), 1.0 / 3.0), "spinning is no progress");
+        assert_eq!(computing.lost(&sample(1800, 0, None)), None, "what is unknown is not compared");
+        assert!(near(alone.lost(&sample(1800, 0, Some(800))), 0.0), "nor is more known than before");
     }
 
     #[test]
