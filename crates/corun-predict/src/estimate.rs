@@ -58,7 +58,7 @@ pub struct Estimate {
     /// The slowdown of the slowest task, where tasks do not wait for each other and fare differently: what the program
     /// will suffer if its work was dealt out at the beginning. `None`: the tasks are bound together or alike.
     pub slowest_task: Option<f64>,
-    /// Whether the program's behaviour changed; the estimate rests on what came after the last change.
+    /// Phases of the program so far: 1 until its behaviour changed for the first time.
     pub phases: usize,
 }
 

@@ -8,6 +8,18 @@
 //!
 //! This crate is pure: it opens no file, reads no clock, starts no thread, draws no random number and never iterates in
 //! hash order. It sees only observations, so it cannot tell a live machine from a modelled one.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`predictor`] | windows in, an [`Estimate`] out, or why there is none yet |
+//! | [`useful_work`] | a window's time, sorted by what would become of it alone |
+//! | [`dedicated`], [`alone`] | the two ways to a slowdown |
+//! | [`interval`] | how sure it is: the jackknife over batches of windows |
+//! | [`baselines`] | simpler predictors, to be compared with |
+//! | [`phases`] | when a program's behaviour changed |
+//! | [`spin`] | spinning told from computing by hardware counters |
+//! | [`verdict`] | was a run disturbed? by how much, when, by whom |
+//! | [`estimate`] | the answers, as plain data that serialises |
 
 pub mod alone;
 pub mod baselines;
