@@ -5,7 +5,7 @@ use super::frame::Frame;
 use super::memory::ProcessMemory;
 use super::outcome::{self, Outcome};
 use super::sample::Sample;
-use super::wait_loop::{self, WaitLoop};
+use super::wait_loop::{self, Around, WaitLoop};
 use crate::root::Root;
 
 /// A number of functions, none of which is ever run: `name => "code"`.
@@ -131,7 +131,10 @@ fn memory() -> ProcessMemory {
 }
 
 fn judged(ip: u64) -> Option<WaitLoop> {
-    wait_loop::around(&flow::follow(&mut memory(), &sample(ip), &[]).unwrap())
+    match wait_loop::around(&flow::follow(&mut memory(), &sample(ip), &[]).unwrap()) {
+        Around::Wait(wait) => Some(wait),
+        Around::Returns | Around::Work => None,
+    }
 }
 
 /// The addresses of the instructions of an example up to its first return.
@@ -197,7 +200,7 @@ fn the_way_back_to_the_caller_is_found_through_pushes() {
     let caller = instructions("asking")[1];
     inside.stack[8..16].copy_from_slice(&caller.to_le_bytes());
     let flow = flow::follow(&mut memory(), &inside, &[]).unwrap();
-    assert_eq!(flow.outer_return.unwrap().address(&inside), Some(caller));
+    assert_eq!(flow.outer_return.unwrap().1.address(&inside), Some(caller));
 }
 
 #[test]

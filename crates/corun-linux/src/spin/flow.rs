@@ -16,7 +16,8 @@ use super::memory::Memory;
 use super::sample::Sample;
 use super::step::{number, Effect, Step};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// The most instructions that are looked at: a loop that only waits is far smaller.
 const NODES_MAX: usize = 400;
@@ -47,8 +48,8 @@ impl Node {
 pub struct Flow {
     /// The instructions.
     pub nodes: Vec<Node>,
-    /// Where the address lies to which the outermost function known returns.
-    pub outer_return: Option<ReturnSlot>,
+    /// Where the address lies to which the outermost function known returns, and the node that returns.
+    pub outer_return: Option<(usize, ReturnSlot)>,
 }
 
 /// Where a return address lies in the stack.
@@ -84,10 +85,13 @@ pub fn follow(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Opti
         factory: InstructionInfoFactory::new(),
         flow: Flow::default(),
         found: BTreeMap::new(),
-        to_do: VecDeque::new(),
+        anchors: callers.iter().copied().chain([sample.ip]).collect(),
+        ways: Vec::new(),
+        to_do: BinaryHeap::new(),
     };
     walk.reach(sample.ip, callers.to_vec(), Frame::of(sample));
-    while let Some((node, context, frame)) = walk.to_do.pop_front() {
+    while let Some(Reverse((_, node))) = walk.to_do.pop() {
+        let (context, frame) = walk.ways[node].clone();
         walk.go_on(node, &context, frame);
     }
     (!walk.flow.nodes.is_empty()).then_some(walk.flow)
@@ -99,7 +103,13 @@ struct Walk<'a> {
     factory: InstructionInfoFactory,
     flow: Flow,
     found: BTreeMap<(Context, u64), usize>,
-    to_do: VecDeque<(usize, Context, Frame)>,
+    /// The sampled instruction and the return addresses around it.
+    anchors: Vec<u64>,
+    /// How each node was reached.
+    ways: Vec<(Context, Frame)>,
+    /// Nodes whose successors are to be found, those nearest to an anchor first: a loop closes before the code behind
+    /// its ways out is looked at.
+    to_do: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 impl Walk<'_> {
@@ -116,7 +126,9 @@ impl Walk<'_> {
         let node = self.flow.nodes.len();
         self.flow.nodes.push(Node { step, falls_to: None, jumps_to: None });
         self.found.insert((context.clone(), ip), node);
-        self.to_do.push_back((node, context, frame));
+        self.ways.push((context, frame));
+        let distance = self.anchors.iter().map(|a| a.abs_diff(ip)).min();
+        self.to_do.push(Reverse((distance.unwrap_or(0), node)));
         Some(node)
     }
 
@@ -169,11 +181,12 @@ impl Walk<'_> {
         if let Some((&caller, outside)) = context.split_last() {
             self.flow.nodes[node].jumps_to = self.reach(caller, outside.to_vec(), after);
         } else if let (None, Some(sp)) = (self.flow.outer_return, before.known.sp) {
-            self.flow.outer_return = Some(match before.found_by {
+            let slot = match before.found_by {
                 FoundBy::Stack => ReturnSlot::AboveStackPointer(sp.wrapping_sub(self.sample.sp())),
                 FoundBy::Frame => ReturnSlot::AboveFramePointer(sp.wrapping_sub(self.sample.bp())),
                 FoundBy::SavedFrame => ReturnSlot::At(sp),
-            });
+            };
+            self.flow.outer_return = Some((node, slot));
         }
     }
 

@@ -10,7 +10,7 @@ use super::memory::{Memory, ProcessMemory};
 use super::outcome::{self, Outcome};
 use super::sample::Sample;
 use super::tally::LoopId;
-use super::wait_loop::{self, WaitLoop};
+use super::wait_loop::{self, Around, WaitLoop};
 use crate::root::Root;
 use std::collections::{BTreeMap, HashMap};
 
@@ -151,11 +151,9 @@ impl Process {
 /// Judges one sample with the callers known so far, outermost first; `None` when its code cannot be read.
 fn analyse(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<Known> {
     let flow = flow::follow(memory, sample, callers)?;
-    if let Some(wait) = wait_loop::around(&flow) {
-        return Some(Known::Waits(wait));
-    }
-    Some(match flow.outer_return {
-        Some(slot) if callers.len() < CALLERS_MAX => Known::Ask(slot, HashMap::new()),
+    Some(match (wait_loop::around(&flow), flow.outer_return) {
+        (Around::Wait(wait), _) => Known::Waits(wait),
+        (Around::Returns, Some((_, slot))) if callers.len() < CALLERS_MAX => Known::Ask(slot, HashMap::new()),
         _ => Known::Useful,
     })
 }

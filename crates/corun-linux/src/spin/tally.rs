@@ -65,10 +65,20 @@ impl Tally {
     }
 }
 
-/// How many of the samples that have yet to look will stay, by loop: as many as of those that have looked. Where none
-/// has, a loop that pauses was passed and not waited in unless somebody is found behind the PAUSE: it takes longer than
-/// the rest of its loop.
-pub fn staying<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> BTreeMap<LoopId, f64> {
+/// What is expected of samples in a loop that have yet to look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Staying {
+    /// The part that stays, of those anywhere.
+    open: f64,
+    /// The part that stays, of those behind a PAUSE.
+    paused: f64,
+}
+
+/// How many of the samples that have yet to look will stay, by loop: as many as of those that have looked. Those behind
+/// a PAUSE count as having looked, unless as many are about to leave: who waits leaves once after many a PAUSE, but a
+/// compiler may have put the PAUSE before the first look. Where none has looked, a loop that pauses was passed and not
+/// waited in: a PAUSE takes longer than the rest of its loop.
+pub fn staying<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> BTreeMap<LoopId, Staying> {
     let mut sums: BTreeMap<LoopId, Outcomes> = BTreeMap::new();
     for (id, outcomes) in tallies.into_iter().flat_map(|t| &t.waits) {
         let sum = sums.entry(*id).or_default();
@@ -76,12 +86,17 @@ pub fn staying<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> BTreeMap<Loo
         sum.leaves += outcomes.leaves;
         sum.paused += outcomes.paused;
     }
-    let share = |id: LoopId, o: Outcomes| match o.stays + o.leaves {
-        0 if id.pauses && o.paused == 0 => 0.0,
-        0 => 1.0,
-        decided => o.stays as f64 / decided as f64,
+    let expected = |id: LoopId, o: Outcomes| {
+        let waits = o.paused > 2 * o.leaves;
+        let stay = o.stays + if waits { o.paused } else { 0 };
+        let open = match stay + o.leaves {
+            0 if id.pauses => 0.0,
+            0 => 1.0,
+            decided => stay as f64 / decided as f64,
+        };
+        Staying { open, paused: if waits { 1.0 } else { open } }
     };
-    sums.into_iter().map(|(id, sum)| (id, share(id, sum))).collect()
+    sums.into_iter().map(|(id, sum)| (id, expected(id, sum))).collect()
 }
 
 /// What samples say of a time on a CPU.
@@ -95,10 +110,12 @@ pub struct Counted {
 
 impl Counted {
     /// A task's samples, counted.
-    pub fn of(tally: &Tally, staying: &BTreeMap<LoopId, f64>) -> Counted {
+    pub fn of(tally: &Tally, staying: &BTreeMap<LoopId, Staying>) -> Counted {
         let waits = || tally.waits.iter();
-        let share = |id| staying.get(id).copied().unwrap_or(1.0);
-        let spins = waits().map(|(id, o)| o.stays as f64 + (o.open + o.paused) as f64 * share(id));
+        let spins = waits().map(|(id, o)| {
+            let expected = staying.get(id).copied().unwrap_or(Staying { open: 1.0, paused: 1.0 });
+            o.stays as f64 + o.open as f64 * expected.open + o.paused as f64 * expected.paused
+        });
         Counted {
             spinning: spins.sum(),
             judged: tally.useful + waits().map(|(_, o)| o.stays + o.leaves + o.open + o.paused).sum::<u64>(),

@@ -13,7 +13,8 @@
 //! next), and of the "spinning read loop" of race detectors. Counters of iterations and back-off may change.
 //!
 //! Limits: a loop that waits and stores outside its stack (statistics, a queue of helpers' work it polls), or that asks
-//! through a function pointer, is taken for useful. A loop that counts in a register until a flag is set
+//! through a function pointer or many small functions (unoptimised C++ or Rust), is taken for useful; of one that reads
+//! the clock in every turn, only a part is found. A loop that counts in a register until a flag is set
 //! (`while (!stop) n++;`) cannot be told from one that waits for the flag, and is taken for a wait.
 
 use super::chains::Chains;
@@ -50,25 +51,49 @@ pub struct Turn {
     pub jumps_to: Option<usize>,
 }
 
-/// The loop that waits around the first instruction of `flow`, if there is one.
-pub fn around(flow: &Flow) -> Option<WaitLoop> {
+/// What the code around a sample is.
+#[derive(Clone, Debug)]
+pub enum Around {
+    /// A loop that waits.
+    Wait(WaitLoop),
+    /// Not in itself, but it can return without having made progress: the caller may wait.
+    Returns,
+    /// Code that gets on.
+    Work,
+}
+
+/// Judges the first instruction of `flow`.
+pub fn around(flow: &Flow) -> Around {
     let mut open: Vec<bool> = flow.nodes.iter().map(|n| n.step.effect != Effect::Progress).collect();
-    loop {
-        let inside = ring(flow, &open)?;
+    while let Some(inside) = ring(flow, &open) {
         let unpaused: Vec<bool> =
             (0..open.len()).map(|n| inside[n] && flow.nodes[n].step.effect != Effect::Pause).collect();
         if ring(flow, &unpaused).is_none() {
-            return Some(turns(flow, &inside));
+            return Around::Wait(turns(flow, &inside));
         }
         let chains = Chains::new(flow, &inside);
         let progress = chains.progress();
         if progress.is_empty() {
-            return chains.asks_memory().then(|| turns(flow, &inside));
+            if chains.asks_memory() {
+                return Around::Wait(turns(flow, &inside));
+            }
+            break;
         }
         for node in progress {
             open[node] = false;
         }
     }
+    let returns = |&(node, _): &(usize, _)| open[0] && (node == 0 || ahead(flow, &open)[node]);
+    if flow.outer_return.as_ref().is_some_and(returns) {
+        Around::Returns
+    } else {
+        Around::Work
+    }
+}
+
+/// Everything that can be reached from the first node through `open` nodes, itself only if a way leads back.
+fn ahead(flow: &Flow, open: &[bool]) -> Vec<bool> {
+    reach(flow.nodes.len(), |node| flow.nodes[node].next().filter(|&next| open[next]).collect())
 }
 
 /// Everything on a way from the first node back to it through `open` nodes; `None` when there is no such way.
@@ -84,10 +109,7 @@ fn ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
         }
     }
     let leads_back = reach(n, |node| before[node].clone());
-    let reached = reach(n, |node| {
-        let next = flow.nodes[node].next();
-        next.filter(|&next| open[next]).collect()
-    });
+    let reached = ahead(flow, open);
     reached[0].then(|| (0..n).map(|node| reached[node] && leads_back[node]).collect())
 }
 
