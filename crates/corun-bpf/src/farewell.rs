@@ -32,7 +32,7 @@ pub enum Ending {
 
 impl Farewell {
     /// From what the kernel hands to a scheduler that leaves.
-    pub(crate) fn new(kind: u32, _code: i64, reason: &[u8], message: &[u8]) -> Farewell {
+    pub(crate) fn new(kind: u32, reason: &[u8], message: &[u8]) -> Farewell {
         let why = match kind {
             0..=65 => Ending::Unloaded,
             66 | 68..=1023 => Ending::TakenOut,
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_stall_names_the_task_that_the_kernel_named() {
-        let stall = Farewell::new(1026, 0, b"runnable task stall", b"hog[77] failed to run for 1.2s");
+        let stall = Farewell::new(1026, b"runnable task stall", b"hog[77] failed to run for 1.2s");
         assert!(stall.is_failure());
         assert_eq!(
             stall.to_string(),
@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn being_asked_to_leave_is_no_failure() {
         for kind in [64, 65, 66, 67, 68] {
-            assert!(!Farewell::new(kind, 0, b"", b"").is_failure(), "{kind}");
+            assert!(!Farewell::new(kind, b"", b"").is_failure(), "{kind}");
         }
-        assert_eq!(Farewell::new(64, 0, b"", b"").to_string(), "corun's scheduler was unloaded");
+        assert_eq!(Farewell::new(64, b"", b"").to_string(), "corun's scheduler was unloaded");
     }
 
     #[test]
     fn an_error_of_a_kind_yet_unknown_is_an_error() {
-        assert_eq!(Farewell::new(1999, 0, b"", b"").why, Ending::Error);
+        assert_eq!(Farewell::new(1999, b"", b"").why, Ending::Error);
     }
 }

@@ -218,8 +218,7 @@ impl Scheduler {
     pub fn farewell(&self) -> Option<Farewell> {
         // SAFETY: a mapped, aligned field; the kernel writes `kind` last.
         let said = unsafe { std::ptr::from_ref(&self.bss().farewell).read_volatile() };
-        (said.kind != 0)
-            .then(|| Farewell::new(said.kind, said.code, &bytes(&said.reason), &bytes(&said.message)))
+        (said.kind != 0).then(|| Farewell::new(said.kind as u32, &bytes(&said.reason), &bytes(&said.message)))
     }
 
     /// Sets a task's knobs; they take effect after the next [`announce`](Scheduler::announce).

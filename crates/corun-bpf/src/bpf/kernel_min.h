@@ -70,8 +70,9 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
-	int on_cpu;
-	int on_rq;
+	/* Bytes since Linux 7.3. Unsigned, because libbpf adapts the width of a load only then. */
+	unsigned int on_cpu;
+	unsigned int on_rq;
 	struct sched_entity se;
 	int pid;
 	int tgid;

@@ -426,7 +426,6 @@ void BPF_PROG(corun_exit, struct scx_exit_info *info)
 {
 	bpf_probe_read_kernel_str(farewell.reason, sizeof(farewell.reason), info->reason);
 	bpf_probe_read_kernel_str(farewell.message, sizeof(farewell.message), info->msg);
-	farewell.code = info->exit_code;
 	farewell.kind = info->kind;
 }
 

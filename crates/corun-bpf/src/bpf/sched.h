@@ -85,9 +85,7 @@ struct control {
 
 /* Why the scheduler left the kernel. */
 struct farewell {
-	u32 kind; /* 0: it is still there */
-	u32 pad;
-	s64 code;
+	u64 kind; /* 0: it is still there */
 	char reason[128];
 	char message[1024];
 };

@@ -85,7 +85,6 @@ enum scx_exit_kind {
 
 struct scx_exit_info {
 	enum scx_exit_kind kind;
-	s64 exit_code;
 	const char *reason;
 	char *msg;
 };
