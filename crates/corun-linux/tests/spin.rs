@@ -1,0 +1,287 @@
+//! The spin detector against programs that know how long they spun, and against programs that never do.
+//!
+//! What they say is CPU time read from the thread's own clock, so it holds on a busy machine too; what differs is the
+//! luck of the samples. A detector may therefore be off by 5 points and by twice its own interval.
+
+use corun_linux::launch::Held;
+use corun_linux::schedstat_host::{Options, SchedstatHost};
+use corun_linux::spin::{SpinCost, SpinOptions, SpinSampler};
+use corun_linux::target::Subject;
+use corun_linux::Root;
+use corun_load::stop::Stop;
+use corun_model::workload::{Length, Parallel, Program, Sync, Wait};
+use corun_model::{Host, TaskId};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+
+/// The tests load two CPUs each: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What was found of one task over the whole run.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    name: String,
+    on_cpu_ns: u64,
+    spin_ns: u64,
+    uncertain_ns: f64,
+    unknown_ns: u64,
+}
+
+impl Found {
+    fn share(&self) -> f64 {
+        self.spin_ns as f64 / (self.on_cpu_ns - self.unknown_ns).max(1) as f64
+    }
+}
+
+/// A sampler, or `None` with the reason printed.
+fn sampler() -> Option<SpinSampler> {
+    match SpinSampler::start(&Root::new("/"), SpinOptions::default()) {
+        Ok(sampler) => Some(sampler),
+        Err(e) => {
+            eprintln!("skipped: {e}");
+            None
+        }
+    }
+}
+
+/// Watches `subject` until `over`, and sums what was found by task.
+fn watch(
+    mut sampler: SpinSampler,
+    mut host: SchedstatHost,
+    mut over: impl FnMut(&SchedstatHost) -> bool,
+) -> (BTreeMap<u32, Found>, SpinCost) {
+    let subject = host.subject();
+    let mut all: BTreeMap<u32, Found> = BTreeMap::new();
+    loop {
+        let last = over(&host);
+        host.advance(100_000_000).unwrap();
+        let seen = host.observe().unwrap();
+        let found = sampler.collect(&seen);
+        for task in seen.tasks.iter().filter(|t| Some(t.tenant) == subject) {
+            let sum = all.entry(task.id.0).or_default();
+            let on_cpu_ns = task.account.ledger.on_cpu_ns();
+            sum.name.clone_from(&task.name);
+            sum.on_cpu_ns += on_cpu_ns;
+            match found.get(&task.id) {
+                Some(e) => {
+                    assert!(e.low_ns <= e.spin_ns && e.spin_ns <= e.high_ns && e.high_ns <= on_cpu_ns);
+                    sum.spin_ns += e.spin_ns;
+                    // Independent windows: their variances add.
+                    sum.uncertain_ns = sum.uncertain_ns.hypot((e.high_ns - e.low_ns) as f64);
+                }
+                None => sum.unknown_ns += on_cpu_ns,
+            }
+        }
+        if last {
+            return (all, sampler.cost());
+        }
+    }
+}
+
+/// Runs a command under the detector; returns what it printed as well.
+fn run(mut command: Command) -> Option<(BTreeMap<u32, Found>, SpinCost, String)> {
+    let mut sampler = sampler()?;
+    let name = command.get_program().to_string_lossy().into_owned();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    command.stdout(writer);
+    let held = Held::start(command).unwrap();
+    sampler.follow(&[TaskId(held.pid())]);
+    let root = Root::new("/");
+    let subject = Subject::command(held.pid(), &name);
+    let host = SchedstatHost::new(Options { root, ..Options::new(subject) }).unwrap();
+    let running = held.release().unwrap();
+    let (found, cost) = watch(sampler, host, |host| !host.subject_lives());
+    assert!(running.wait().unwrap().success());
+    let mut printed = String::new();
+    reader.read_to_string(&mut printed).unwrap();
+    Some((found, cost, printed))
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/spin").join(name)
+}
+
+/// Compiles with a tool; `false` with the reason printed where it is missing or fails.
+fn built(tool: &str, args: &[&str]) -> bool {
+    let status = Command::new(tool).args(args).env("GO111MODULE", "off").stderr(Stdio::null()).status();
+    let built = status.is_ok_and(|s| s.success());
+    if !built {
+        eprintln!("skipped: `{tool} {}` cannot be run here", args.join(" "));
+    }
+    built
+}
+
+fn compiled(dir: &Path, name: &str, level: &str) -> Option<Command> {
+    let (from, to) = (source(&format!("{name}.c")), dir.join(format!("{name}{level}")));
+    let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
+    built("cc", &[level, "-pthread", "-fopenmp", &from, "-o", &to]).then(|| Command::new(&*to))
+}
+
+/// Compares with the lines `TID NAME CPU_NS SPIN_NS` that the program printed; a TID of 0 is found by name.
+fn compare(what: &str, found: &BTreeMap<u32, Found>, printed: &str) {
+    let mut compared = 0;
+    for line in printed.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [tid, name, cpu_ns, spin_ns] = words[..] else { panic!("{what} printed `{line}`") };
+        let mut tasks = found.iter();
+        let (_, task) = tasks
+            .find(|(id, f)| if tid == "0" { f.name == name } else { id.to_string() == tid })
+            .unwrap_or_else(|| panic!("{what}: no task {tid} {name} in {found:?}"));
+        let truth = spin_ns.parse::<f64>().unwrap() / cpu_ns.parse::<f64>().unwrap();
+        check(&format!("{what}, {name}"), task, truth);
+        compared += 1;
+    }
+    assert_eq!(compared, 2, "{what} has two threads");
+}
+
+fn check(what: &str, task: &Found, truth: f64) {
+    let allowed = 0.05 + task.uncertain_ns / task.on_cpu_ns.max(1) as f64;
+    eprintln!("{what}: {:.1} %, truly {:.1} %", 100.0 * task.share(), 100.0 * truth);
+    // A compiler at work in the program makes code faster than it is judged.
+    assert!(task.unknown_ns * 20 <= task.on_cpu_ns, "{what}: {task:?}");
+    assert!(
+        (task.share() - truth).abs() <= allowed,
+        "{what}: {:.3}, truly {truth:.3}: {task:?}",
+        task.share()
+    );
+}
+
+#[test]
+fn c_programs_that_spin_are_found_to_spin_as_long_as_they_say() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    for (level, rounds) in [("-O2", "600"), ("-O0", "250")] {
+        let Some(program) = compiled(dir.path(), "waits", level) else { return };
+        for kind in ["spinlock", "futexlock", "flag", "yield", "omp"] {
+            let mut command = Command::new(program.get_program());
+            command.args([kind, rounds]).env("OMP_WAIT_POLICY", "active");
+            let Some((found, _, printed)) = run(command) else { return };
+            compare(&format!("{kind} {level}"), &found, &printed);
+        }
+    }
+}
+
+/// The clock is read through the C library and the vDSO, and samples inside them are not all led back to the loop.
+#[test]
+fn a_wait_that_reads_the_clock_in_every_turn_is_found_in_part_and_never_overstated() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut command) = compiled(dir.path(), "waits", "-O2") else { return };
+    command.args(["clock", "600"]);
+    let Some((found, _, printed)) = run(command) else { return };
+    for line in printed.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let truth = words[3].parse::<f64>().unwrap() / words[2].parse::<f64>().unwrap();
+        let task = &found[&words[0].parse().unwrap()];
+        eprintln!("clock, {}: {:.1} %, truly {:.1} %", words[1], 100.0 * task.share(), 100.0 * truth);
+        assert!(task.share() <= truth + 0.05 + task.uncertain_ns / task.on_cpu_ns as f64, "{task:?}");
+        assert!(truth < 0.2 || task.spin_ns > 0, "{task:?}");
+    }
+}
+
+#[test]
+fn a_go_program_and_a_java_program_are_found_to_spin_as_long_as_they_say() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let to = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    if built("go", &["build", "-o", &to("waits"), &source("waits.go").to_string_lossy()]) {
+        let mut command = Command::new(to("waits"));
+        command.arg("600");
+        let Some((found, _, printed)) = run(command) else { return };
+        compare("go", &found, &printed);
+    }
+    if built("javac", &["-d", &to(""), &source("Waits.java").to_string_lossy()]) {
+        let mut command = Command::new("java");
+        command.args(["-cp", &to(""), "Waits", "600"]);
+        let Some((found, _, printed)) = run(command) else { return };
+        compare("java", &found, &printed);
+    }
+}
+
+#[test]
+fn programs_that_never_spin_are_not_found_to() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    for level in ["-O0", "-O2", "-O3"] {
+        let Some(mut command) = compiled(dir.path(), "useful", level) else { return };
+        command.arg("100");
+        let Some((found, cost, _)) = run(command) else { return };
+        let (spin_ns, on_cpu_ns) = found.values().fold((0, 0), |(s, c), f| (s + f.spin_ns, c + f.on_cpu_ns));
+        eprintln!(
+            "{level}: {:.2} % over {} threads; {cost:?}",
+            100.0 * spin_ns as f64 / on_cpu_ns as f64,
+            found.len()
+        );
+        assert!(found.len() > 25, "every kernel has a thread: {found:?}");
+        assert!(cost.samples - cost.unjudged > 200, "most of it was not judged: {cost:?}");
+        assert!(spin_ns * 100 < on_cpu_ns, "{level}: {found:?}");
+        for kernel in found.values().filter(|f| f.on_cpu_ns > 50_000_000) {
+            // A thread has some sixty samples: one or two that are wrong say little about one kernel alone.
+            assert!(kernel.share() < 0.05, "{level}: {kernel:?}");
+        }
+    }
+}
+
+#[test]
+fn programs_of_corun_load_are_found_to_spin_as_long_as_they_say() {
+    if cfg!(debug_assertions) {
+        eprintln!("skipped: corun-load is built without optimisation here, and its wait is a maze of calls (try --release)");
+        return;
+    }
+    let _alone = alone();
+    for (wait, sync) in [
+        (Wait::Spin, Sync::Barrier),
+        (Wait::Spin, Sync::Lock),
+        (Wait::SpinThenBlock, Sync::Barrier),
+        (Wait::Block, Sync::Barrier),
+    ] {
+        let Some(mut sampler) = sampler() else { return };
+        let program = Program::Parallel(Parallel {
+            threads: 2,
+            sync,
+            wait,
+            spin: 300_000,
+            grain: 1_000_000,
+            imbalance: 0.5,
+            iterations: 400,
+            duration: 0,
+            ..Parallel::default()
+        });
+        let Program::Parallel(p) = &program else { unreachable!() };
+        assert!(matches!(p.length(), Length::Iterations(_)), "a fixed length");
+        let pid = std::process::id();
+        let root = Root::new("/");
+        let subject = Subject::processes(&root, &[pid]).unwrap();
+        let load = std::thread::spawn(move || {
+            corun_load::run(&program, &corun_load::Options::default(), &Stop::default(), |_| ()).unwrap()
+        });
+        let host = SchedstatHost::new(Options { root: root.clone(), ..Options::new(subject) }).unwrap();
+        let tasks = corun_linux::procfs::tasks(&root, pid).unwrap();
+        sampler.follow(&tasks.into_iter().map(TaskId).collect::<Vec<_>>());
+        let (found, _) = watch(sampler, host, |_| load.is_finished());
+        for thread in load.join().unwrap().threads {
+            let truth = thread.waiting.unwrap().spin_ns as f64 / thread.cpu_ns as f64;
+            check(&format!("{sync:?} {wait:?}"), &found[&(thread.tid as u32)], truth);
+        }
+    }
+}
+
+#[test]
+fn sampling_two_busy_threads_costs_less_than_a_hundredth_of_a_cpu() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut command) = compiled(dir.path(), "waits", "-O2") else { return };
+    command.args(["spinlock", "3000"]);
+    let Some((_, cost, _)) = run(command) else { return };
+    eprintln!("{:.2} % of a CPU: {cost:?}", 100.0 * cost.share());
+    assert!(cost.samples > 500 && cost.unjudged * 20 < cost.samples, "{cost:?}");
+    // The first second, before the rate has been looked at, may cost more where everything runs unoptimised.
+    assert!(cost.share() < 0.02, "{cost:?}");
+}
