@@ -20,7 +20,7 @@ study_packages := x264 pigz squashfs-tools zstd stockfish make gcc libgomp1
 
 .PHONY: help
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install all that any target needs

@@ -165,7 +165,8 @@ fn every_make_target_and_verb_that_the_documents_name_exists() {
     let makefile = read("Makefile");
     let help = Command::new(assert_cmd::cargo::cargo_bin("corun")).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let word = |text: &str| -> String { text.chars().take_while(char::is_ascii_lowercase).collect() };
+    let word =
+        |text: &str| -> String { text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect() };
     none(files(&[".md", ".sh"]).iter().flat_map(|file| {
         let text = read(file);
         let after = |mark: &str| {
