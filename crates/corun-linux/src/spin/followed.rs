@@ -108,10 +108,12 @@ impl Followed {
         Ok(())
     }
 
-    /// A covered task started another.
+    /// A task that has events started another, which has them too. The record of its own birth may lie in another ring
+    /// and be read later: its root is then taken to be the latest.
     pub fn born(&mut self, parent: u32, tid: u32) {
-        if let Some(&root) = self.covered.get(&parent) {
-            self.covered.insert(tid, root);
+        let root = self.covered.get(&parent).or_else(|| self.roots.keys().next_back());
+        if let Some(&root) = root {
+            self.covered.entry(tid).or_insert(root);
         }
     }
 
