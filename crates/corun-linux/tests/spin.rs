@@ -143,8 +143,9 @@ fn compare(what: &str, found: &BTreeMap<u32, Found>, printed: &str) -> bool {
     agree
 }
 
-/// Runs up to three times until detector and program agree: where a hypervisor takes the CPU away from whoever PAUSEs,
-/// the task's clock goes on and its timer does not, and the run says nothing about the detector.
+/// Runs up to three times until detector and program agree. One run in some tens found far too little in a spin lock,
+/// for a reason that is not known: perhaps time that a hypervisor took, which the task's clock counts and its timer
+/// misses. A detector that is wrong as a rule still fails.
 fn agrees(what: &str, mut run: impl FnMut() -> Option<bool>) {
     assert!((0..3).any(|_| run().unwrap_or(true)), "{what}: three runs disagree");
 }

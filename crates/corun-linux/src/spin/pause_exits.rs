@@ -7,7 +7,7 @@
 //!
 //! Limits: the guest's waits that are shorter than the window, or without PAUSE, make no exit, so the upper end of the
 //! interval is all the time on a CPU. KVM widens the window of a vCPU that exits often, which is not looked up. AMD
-//! counts PAUSEs, whose length differs from model to model; [`PAUSE_CYCLES`] is the shortest known.
+//! counts PAUSEs, whose length differs from model to model; [`PAUSE_CYCLES`] is assumed.
 
 use super::event::Event;
 use super::sampler::SpinError;
@@ -17,7 +17,7 @@ use corun_model::spin::{SpinEstimate, SpinMethod};
 use corun_model::{Observation, TaskId};
 use std::collections::BTreeMap;
 
-/// Cycles of one PAUSE where it is shortest.
+/// Cycles that one PAUSE is taken to last: a low assumption, so that too little is reported rather than too much.
 const PAUSE_CYCLES: u64 = 10;
 
 /// No processor that KVM runs on is faster, in kHz: so many cycles last at least so long.

@@ -18,8 +18,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What one sample costs the interrupted CPU in the kernel, in nanoseconds: timer interrupt, registers, 512 bytes of
-/// stack. Measured on 6.18 in a virtual machine; on bare metal it is less.
+/// What one sample is taken to cost the interrupted CPU in the kernel, in nanoseconds: timer interrupt, registers, 512
+/// bytes of stack. An assumption, not a measurement; the sampler's own CPU time beside it is measured.
 const SAMPLE_NS: u64 = 3_000;
 
 /// How often the rings are emptied: they hold a second of samples.
