@@ -3,9 +3,10 @@
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
 use anyhow::Context;
-use corun_linux::backend::Support;
+use corun_linux::backend::{Backend, Support};
 use corun_linux::interrupt::Interrupt;
 use corun_linux::probe::LiveOptions;
+use corun_linux::scx::{support, ScxBackend};
 use corun_linux::spin::{SpinOptions, SpinSampler};
 use corun_linux::steered::SteeredHost;
 use corun_linux::stock::{self, StockBackend};
@@ -14,7 +15,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
-use corun_model::{Decision, Host, Knob, Observation, Policy, TaskId, Tenant};
+use corun_model::{Decision, Host, HostError, Knob, Observation, Policy, TaskId, Tenant};
 use corun_policy::guard::{Finding, Guard, Wish};
 use corun_policy::{Options, Scope};
 use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCHEMA};
@@ -94,6 +95,8 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum BackendFlag {
     Auto,
+    #[value(name = "sched_ext")]
+    SchedExt,
     Stock,
 }
 
@@ -200,8 +203,9 @@ fn host(root: &Root, args: &Args, watcher: Watcher, policy: &dyn Policy) -> anyh
         protect: args.protect.clone(),
         ..stock::Options::default()
     };
-    let mut backend = StockBackend::new(root, options);
-    let lacking: Vec<String> = corun_linux::backend::Backend::support(&backend)
+    let backend = backend(root, args, options, policy)?;
+    let lacking: Vec<String> = backend
+        .support()
         .into_iter()
         .filter(|s| policy.knobs().contains(&s.knob))
         .filter_map(|s| match s.support {
@@ -213,39 +217,62 @@ fn host(root: &Root, args: &Args, watcher: Watcher, policy: &dyn Policy) -> anyh
         let what = lacking.join("; ");
         return Err(Usage(format!("{} cannot be carried out here: {what}", policy.name())).into());
     }
-    if !policy.knobs().is_empty() {
-        backend.arm().map_err(|e| Usage(e.to_string()))?;
+    Ok(Hands::Steering(Box::new(SteeredHost::new(watcher, backend))))
+}
+
+/// The backend that was asked for. `auto` takes sched_ext where this kernel has it and stock knobs elsewhere, and says
+/// why it could not have the first.
+fn backend(
+    root: &Root,
+    args: &Args,
+    options: stock::Options,
+    policy: &dyn Policy,
+) -> anyhow::Result<Box<dyn Backend>> {
+    let usage = |e: HostError| anyhow::Error::from(Usage(e.to_string()));
+    if args.backend == BackendFlag::SchedExt {
+        support::check(root).map_err(Usage)?;
+        return Ok(Box::new(ScxBackend::start(root, options).map_err(usage)?));
     }
-    Ok(Hands::Stock(Box::new(SteeredHost::new(watcher, Box::new(backend)))))
+    if args.backend == BackendFlag::Auto && support::check(root).is_ok() && !policy.knobs().is_empty() {
+        match ScxBackend::start(root, options.clone()) {
+            Ok(backend) => return Ok(Box::new(backend)),
+            Err(e) => eprintln!("corun control: no sched_ext ({e}); using stock knobs"),
+        }
+    }
+    let mut backend = StockBackend::new(root, options);
+    if !policy.knobs().is_empty() {
+        backend.arm().map_err(usage)?;
+    }
+    Ok(Box::new(backend))
 }
 
 /// What decisions are handed to.
 enum Hands {
     /// Nothing: a dry run.
     None(Box<Watcher>),
-    /// The stock backend.
-    Stock(Box<SteeredHost>),
+    /// A backend.
+    Steering(Box<SteeredHost>),
 }
 
 impl Hands {
     fn host(&mut self) -> &mut dyn Host {
         match self {
             Hands::None(watcher) => watcher.as_mut(),
-            Hands::Stock(host) => host.as_mut(),
+            Hands::Steering(host) => host.as_mut(),
         }
     }
 
     fn backend(&self) -> &'static str {
         match self {
             Hands::None(_) => "none",
-            Hands::Stock(host) => host.backend(),
+            Hands::Steering(host) => host.backend(),
         }
     }
 
     fn undo_all(&mut self) -> anyhow::Result<()> {
         match self {
             Hands::None(_) => Ok(()),
-            Hands::Stock(host) => Ok(host.undo_all()?),
+            Hands::Steering(host) => Ok(host.undo_all()?),
         }
     }
 
@@ -253,7 +280,7 @@ impl Hands {
     fn wait(&mut self, course: &Course, ns: u64) -> anyhow::Result<Option<Ended>> {
         match self {
             Hands::None(watcher) => course.wait(watcher.as_mut(), Duration::from_nanos(ns)),
-            Hands::Stock(host) => course.wait(host.as_mut(), Duration::from_nanos(ns)),
+            Hands::Steering(host) => course.wait(host.as_mut(), Duration::from_nanos(ns)),
         }
     }
 }
@@ -323,7 +350,7 @@ impl Control<'_> {
         let apply = |decision: &Decision| {
             let outcome = match &mut self.host {
                 Hands::None(_) => None,
-                Hands::Stock(host) => Some(host.apply(&decision.action)),
+                Hands::Steering(host) => Some(host.apply(&decision.action)),
             };
             Decided::new(decision, outcome.as_ref(), seen)
         };

@@ -1,6 +1,7 @@
 //! `corun policies`: every policy with its options, its knobs, and which backends here can carry it out.
 
 use corun_linux::backend::{Backend, KnobSupport, Support};
+use corun_linux::scx::support;
 use corun_linux::stock::{self, StockBackend};
 use corun_linux::Root;
 use corun_model::Knob;
@@ -66,8 +67,10 @@ struct ListedKnob {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let support = StockBackend::new(&Root::new("/"), stock::Options::default()).support();
-    let policies: Vec<Listed> = ALL.iter().map(|entry| listed(entry, &support)).collect();
+    let root = Root::new("/");
+    let stock = StockBackend::new(&root, stock::Options::default()).support();
+    let sched_ext = support::check(&root).err();
+    let policies: Vec<Listed> = ALL.iter().map(|entry| listed(entry, &stock, sched_ext.as_deref())).collect();
     if args.json {
         let listing = Listing { schema: "corun.policies/1", corun: env!("CARGO_PKG_VERSION"), policies };
         println!("{}", serde_json::to_string_pretty(&listing)?);
@@ -93,7 +96,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn listed(entry: &Entry, support: &[KnobSupport]) -> Listed {
+/// `no_sched_ext`: why this kernel has none; a scheduler of corun's own turns every knob.
+fn listed(entry: &Entry, support: &[KnobSupport], no_sched_ext: Option<&str>) -> Listed {
     let of = |knob: &Knob| {
         let found = support.iter().find(|s| s.knob == *knob);
         let (can, how) = match found.map(|s| &s.support) {
@@ -120,6 +124,21 @@ fn listed(entry: &Entry, support: &[KnobSupport]) -> Listed {
                 about: o.about,
             })
             .collect(),
-        backends: vec![ListedBackend { name: "stock", can: knobs.iter().all(|k| k.can), knobs }],
+        backends: vec![
+            ListedBackend {
+                name: "sched_ext",
+                can: no_sched_ext.is_none(),
+                knobs: entry
+                    .knobs
+                    .iter()
+                    .map(|k| ListedKnob {
+                        knob: k.name(),
+                        can: no_sched_ext.is_none(),
+                        how: no_sched_ext.unwrap_or("by a scheduler of corun's own").to_owned(),
+                    })
+                    .collect(),
+            },
+            ListedBackend { name: "stock", can: knobs.iter().all(|k| k.can), knobs },
+        ],
     }
 }
