@@ -19,13 +19,18 @@ fn kernel_threads_are_served_beside_hogs_with_long_slices() {
     scheduler.announce();
     wait_ms(200);
     let before: u64 = scheduler.cpus().iter().map(|c| c.kernel).sum();
-    for _ in 0..10 {
+    let kernel = || scheduler.cpus().iter().map(|c| c.kernel).sum::<u64>() - before;
+    // How often such a thread wakes up is the kernel's affair; that it runs when it does is what counts.
+    for round in 0..200 {
+        if round >= 10 && kernel() > 0 {
+            break;
+        }
         // Needs a grace period, for which the kernel's threads must run on every CPU.
         // SAFETY: takes plain numbers only.
         assert_eq!(unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) }, 0, "membarrier");
         wait_ms(50);
     }
-    let served: u64 = scheduler.cpus().iter().map(|c| c.kernel).sum::<u64>() - before;
+    let served = kernel();
     println!("{served} wake-ups of bound kernel threads");
     assert!(served > 0);
     let log = Command::new("dmesg").output().expect("the guest has dmesg");
