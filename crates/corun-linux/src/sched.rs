@@ -4,6 +4,7 @@
 //! with masks as long as the kernel's own. A slice is the `runtime` of a SCHED_OTHER or SCHED_BATCH task (Linux 6.12 and
 //! newer; before, it reads 0 and is ignored).
 
+use crate::root::Root;
 use corun_model::CpuId;
 use std::io;
 
@@ -147,6 +148,11 @@ fn ok(done: i64) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Whether each session is a scheduling group of its own.
+pub fn autogroups_are_on(root: &Root) -> bool {
+    root.value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "a switch").is_ok_and(|on| on != 0)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use crate::words::{name, percent, wrap};
 use corun_model::duration::human_ns;
-use corun_predict::estimate::{Culprit, Unavailable};
-use corun_predict::verdict::{Disturbance, Ruling, Verdict};
+use corun_predict::estimate::Unavailable;
+use corun_predict::verdict::{Ruling, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
 use std::fmt::Write;
@@ -20,34 +20,14 @@ pub struct VerifyReport {
     pub schema: &'static str,
     /// Version of corun that wrote this.
     pub corun: &'static str,
-    /// The command.
-    pub command: String,
-    /// When the last try began, for people.
-    pub date: Option<String>,
-    /// The machine in one line.
-    pub machine: String,
-    /// How the ledger was seen: `ebpf` or `schedstat`.
-    pub source: String,
-    /// The command's exit status, as a shell has it.
-    pub exit_status: i32,
-    /// `clean` or `disturbed`.
-    pub verdict: Ruling,
-    /// Share of the wall time that would not have been needed undisturbed, 0..1.
-    pub disturbance: f64,
-    /// What was allowed.
-    pub max_disturbance: f64,
-    /// How long it took.
-    pub wall_ns: u64,
-    /// How long it would have taken undisturbed.
-    pub undisturbed_ns: u64,
-    /// Who took the time, most first.
-    pub culprits: Vec<Culprit>,
-    /// When it was disturbed by more than was allowed.
-    pub intervals: Vec<Disturbance>,
+    /// What was run, and where.
+    #[serde(flatten)]
+    pub meta: VerifyMeta,
+    /// The verdict; what could not be known is also what the machine lacks.
+    #[serde(flatten)]
+    pub judged: Verdict,
     /// Every try, the last one last.
     pub tries: Vec<Try>,
-    /// What could not be known, with the reason.
-    pub unavailable: Vec<Unavailable>,
 }
 
 /// One try.
@@ -62,7 +42,7 @@ pub struct Try {
 }
 
 /// Where and what was run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VerifyMeta {
     /// The command.
     pub command: String,
@@ -84,27 +64,17 @@ impl VerifyReport {
         before: &[Try],
         unavailable: &[Unavailable],
     ) -> VerifyReport {
-        let mut missing = verdict.unavailable;
-        missing.extend(unavailable.iter().filter(|u| !missing.contains(u)).cloned().collect::<Vec<_>>());
-        let last =
-            Try { verdict: verdict.verdict, disturbance: verdict.disturbance, wall_ns: verdict.wall_ns };
+        let mut judged = verdict;
+        let known = &judged.unavailable;
+        let more: Vec<Unavailable> = unavailable.iter().filter(|u| !known.contains(u)).cloned().collect();
+        judged.unavailable.extend(more);
+        let last = Try { verdict: judged.verdict, disturbance: judged.disturbance, wall_ns: judged.wall_ns };
         VerifyReport {
             schema: SCHEMA,
             corun: env!("CARGO_PKG_VERSION"),
-            command: meta.command,
-            date: meta.date,
-            machine: meta.machine,
-            source: meta.source,
-            exit_status: meta.exit_status,
-            verdict: verdict.verdict,
-            disturbance: verdict.disturbance,
-            max_disturbance: verdict.max_disturbance,
-            wall_ns: verdict.wall_ns,
-            undisturbed_ns: verdict.undisturbed_ns,
-            culprits: verdict.culprits,
-            intervals: verdict.intervals,
+            meta,
+            judged,
             tries: before.iter().copied().chain([last]).collect(),
-            unavailable: missing,
         }
     }
 
@@ -118,18 +88,18 @@ impl VerifyReport {
         let share = |x: f64| percent((x * 1e9) as u64, 1_000_000_000);
         let took = format!(
             "{} % of {} would not have been needed undisturbed",
-            share(self.disturbance),
-            human_ns(self.wall_ns)
+            share(self.judged.disturbance),
+            human_ns(self.judged.wall_ns)
         );
-        match self.verdict {
-            Ruling::Clean => format!("clean: {took} (allowed: {} %)", share(self.max_disturbance)),
+        match self.judged.verdict {
+            Ruling::Clean => format!("clean: {took} (allowed: {} %)", share(self.judged.max_disturbance)),
             Ruling::Disturbed => {
-                let who = self.culprits.iter().find_map(|c| c.tenant.as_deref());
+                let who = self.judged.culprits.iter().find_map(|c| c.tenant.as_deref());
                 let who = who.map_or(String::new(), |w| format!(", mostly by `{}`", name(w, 40)));
                 format!(
                     "disturbed{who}: {took} (allowed: {} %); alone it would have taken {}",
-                    share(self.max_disturbance),
-                    human_ns(self.undisturbed_ns)
+                    share(self.judged.max_disturbance),
+                    human_ns(self.judged.undisturbed_ns)
                 )
             }
         }
@@ -141,8 +111,8 @@ impl VerifyReport {
         for l in wrap(&format!("corun verify: {}", self.sentence()), 100) {
             let _ = writeln!(out, "{l}");
         }
-        if self.verdict == Ruling::Disturbed {
-            for i in self.intervals.iter().take(5) {
+        if self.judged.verdict == Ruling::Disturbed {
+            for i in self.judged.intervals.iter().take(5) {
                 let who = i.culprit.as_deref().map_or("not known".to_owned(), |c| name(c, 40));
                 let _ = writeln!(
                     out,
@@ -152,8 +122,8 @@ impl VerifyReport {
                     i.disturbance * 100.0
                 );
             }
-            if self.intervals.len() > 5 {
-                let _ = writeln!(out, "  and {} more", self.intervals.len() - 5);
+            if self.judged.intervals.len() > 5 {
+                let _ = writeln!(out, "  and {} more", self.judged.intervals.len() - 5);
             }
         }
         if self.tries.len() > 1 {
@@ -161,7 +131,7 @@ impl VerifyReport {
                 self.tries.iter().map(|t| format!("{:.1} %", t.disturbance * 100.0)).collect();
             let _ = writeln!(out, "  tries: {}", all.join(", "));
         }
-        for u in &self.unavailable {
+        for u in &self.judged.unavailable {
             for l in wrap(&format!("! {}: {}", u.what, u.why), 100) {
                 let _ = writeln!(out, "{l}");
             }
@@ -171,7 +141,7 @@ impl VerifyReport {
 
     /// JUnit XML: one test case, which fails when the run was disturbed.
     pub fn junit(&self) -> String {
-        let status = match self.verdict {
+        let status = match self.judged.verdict {
             Ruling::Clean => TestCaseStatus::success(),
             Ruling::Disturbed => {
                 let mut failed = TestCaseStatus::non_success(NonSuccessKind::Failure);
@@ -179,8 +149,8 @@ impl VerifyReport {
                 failed
             }
         };
-        let mut case = TestCase::new(name(&self.command, 200), status);
-        case.set_classname("corun.verify").set_time(Duration::from_nanos(self.wall_ns));
+        let mut case = TestCase::new(name(&self.meta.command, 200), status);
+        case.set_classname("corun.verify").set_time(Duration::from_nanos(self.judged.wall_ns));
         let mut suite = TestSuite::new("corun verify");
         suite.add_test_case(case);
         let mut report = Report::new("corun");
@@ -192,6 +162,8 @@ impl VerifyReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_predict::estimate::Culprit;
+    use corun_predict::verdict::Disturbance;
 
     fn report(verdict: Ruling) -> VerifyReport {
         let disturbance = if verdict == Ruling::Clean { 0.004 } else { 0.12 };

@@ -28,6 +28,15 @@ fn machine(note: &MachineNote) -> String {
     serde_json::to_string_pretty(note).expect("every field is plain data") + "\n"
 }
 
+/// How fair shares are grouped, in words.
+pub fn fair_shares(grouped: bool) -> &'static str {
+    if grouped {
+        "autogroup: each session is one group"
+    } else {
+        "no groups: all tasks share alike"
+    }
+}
+
 fn readme(outcome: &Outcome, command: &str) -> String {
     let m = &outcome.machine;
     let quoted = |what: &str, value: &str| format!("| {what} | {value} |\n");
@@ -42,14 +51,7 @@ fn readme(outcome: &Outcome, command: &str) -> String {
     out += &quoted("processor", &m.processor);
     out += &quoted("kernel", &m.kernel);
     out += &quoted("virtual machine", if m.is_virtual { "yes" } else { "no" });
-    out += &quoted(
-        "fair shares",
-        if m.setting.grouped {
-            "autogroup: each session is one group"
-        } else {
-            "no groups: all tasks share alike"
-        },
-    );
+    out += &quoted("fair shares", fair_shares(m.setting.grouped));
     out += &quoted("ledgers by", m.source.as_deref().unwrap_or("not run live"));
     if let Some(pace) = m.loops_per_ms {
         out += &quoted("pace", &format!("{pace} loops are a millisecond of work"));

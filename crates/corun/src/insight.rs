@@ -12,7 +12,8 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::observation::Unavailable;
-use corun_model::{Host, Observation, TaskId, TenantId};
+use corun_model::{Host, Observation, TaskId, Tenant, TenantId};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A watcher and a spin detector of one subject.
@@ -130,7 +131,8 @@ impl Insight {
             Eyes::Watching(watcher) => watcher.observe()?,
             Eyes::Parking(host, _) => host.observe()?,
         };
-        split(&mut self.spin, self.subject, &mut seen);
+        let subject = self.subject;
+        split(&mut self.spin, &mut seen, |t| t.id == subject);
         Ok(seen)
     }
 
@@ -141,7 +143,7 @@ impl Insight {
     pub fn dedicated(&mut self) -> anyhow::Result<Option<DedicatedWindow>> {
         let Eyes::Parking(host, dedicated) = &mut self.eyes else { return Ok(None) };
         let (spin, subject) = (&mut self.spin, self.subject);
-        match dedicated.run_and_tell(host, &mut |seen| split(spin, subject, seen)) {
+        match dedicated.run_and_tell(host, &mut |seen| split(spin, seen, |t| t.id == subject)) {
             Ok(window) => Ok(Some(window)),
             Err(DedicatedError::TooSoon { .. }) => Ok(None),
             Err(e) => Err(e.into()),
@@ -160,12 +162,14 @@ impl Insight {
     }
 }
 
-/// Tells spinning from computing in a window that has just been closed.
-fn split(spin: &mut Option<SpinSampler>, subject: TenantId, seen: &mut Observation) {
+/// Tells spinning from computing in a window that has just been closed, and follows what lives of the tenants that
+/// are of interest.
+pub fn split(spin: &mut Option<SpinSampler>, seen: &mut Observation, of_interest: impl Fn(&Tenant) -> bool) {
     let Some(sampler) = spin else { return };
     seen.split_spin(&sampler.collect(seen));
     seen.unavailable.retain(|u| u.what != "spin");
+    let tenants: BTreeSet<TenantId> = seen.tenants.iter().filter(|t| of_interest(t)).map(|t| t.id).collect();
     let living: Vec<TaskId> =
-        seen.tasks.iter().filter(|t| t.alive && t.tenant == subject).map(|t| t.id).collect();
+        seen.tasks.iter().filter(|t| t.alive && tenants.contains(&t.tenant)).map(|t| t.id).collect();
     sampler.follow(&living);
 }

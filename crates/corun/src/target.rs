@@ -2,7 +2,7 @@
 
 use crate::cli::Usage;
 use anyhow::Context;
-use corun_linux::launch::Held;
+use corun_linux::launch::{Held, Running};
 use corun_linux::target::{Subject, TargetError};
 use corun_linux::watcher::Source;
 use corun_linux::Root;
@@ -70,6 +70,11 @@ impl Target {
             _ => Err(Usage("name whom to watch: -p PID, --cgroup, --vm, --all or -- CMD".into()).into()),
         }
     }
+}
+
+/// Lets a command that was held begin. A command that cannot be executed is the user's mistake.
+pub fn release(held: Held) -> anyhow::Result<Running> {
+    held.release().map_err(|e| if e.is_usage() { Usage(e.to_string()).into() } else { e.into() })
 }
 
 /// How to see.

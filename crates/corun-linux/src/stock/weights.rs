@@ -14,7 +14,7 @@ use crate::cgroup::{Cgroups, Membership};
 use crate::freezer::write_file;
 use crate::naming;
 use crate::procfs;
-use crate::root::Root;
+use crate::sched;
 use crate::supervisor::undo::Undo;
 use corun_model::TenantId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ pub(super) fn set(
         return Ok(());
     }
     let in_autogroup = |p: &Process| means.root.has(format!("/proc/{}/autogroup", p.task.pid));
-    if autogroups_are_on(means.root) && left.iter().any(in_autogroup) {
+    if sched::autogroups_are_on(means.root) && left.iter().any(in_autogroup) {
         return set_autogroups(&left, weight, changed, means);
     }
     let by = nice_of(weight);
@@ -115,10 +115,6 @@ fn set_file(path: PathBuf, value: &str, changed: &mut Changed, means: &mut Means
     means.supervised.change(means.root, None, &undo, make)?.map_err(|e| refused(&e))?;
     changed.insert(path, ());
     Ok(())
-}
-
-fn autogroups_are_on(root: &Root) -> bool {
-    root.value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "a switch").is_ok_and(|on| on != 0)
 }
 
 /// Sets the nice value of the sessions that the processes are in, if nobody else is in them.

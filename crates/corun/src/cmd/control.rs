@@ -2,6 +2,7 @@
 
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
+use crate::insight::split;
 use anyhow::Context;
 use corun_linux::backend::{Backend, Support};
 use corun_linux::interrupt::Interrupt;
@@ -15,7 +16,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
-use corun_model::{Decision, Host, HostError, Knob, Observation, Policy, TaskId, Tenant};
+use corun_model::{Decision, Host, HostError, Knob, Observation, Policy};
 use corun_policy::guard::{Finding, Guard, Wish};
 use corun_policy::{Options, Scope};
 use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCHEMA};
@@ -318,17 +319,7 @@ impl Control<'_> {
 
     fn observe(&mut self) -> anyhow::Result<Observation> {
         let mut seen = self.host.host().observe()?;
-        if let Some(sampler) = &mut self.spin {
-            seen.split_spin(&sampler.collect(&seen));
-            let of_interest = |t: &Tenant| self.scope.covers(t);
-            let tasks: Vec<TaskId> = seen
-                .tasks
-                .iter()
-                .filter(|t| t.alive && seen.tenant(t.tenant).is_some_and(of_interest))
-                .map(|t| t.id)
-                .collect();
-            sampler.follow(&tasks);
-        }
+        split(&mut self.spin, &mut seen, |t| self.scope.covers(t));
         Ok(seen)
     }
 

@@ -3,11 +3,11 @@
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
 use crate::insight::{Insight, Parking, Wanted};
-use crate::target::{SourceFlag, Target};
+use crate::target::{release, SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow};
 use corun_linux::interrupt::Interrupt;
-use corun_linux::launch::{self, Held};
+use corun_linux::launch;
 use corun_linux::target::Subject;
 use corun_linux::watcher::Source;
 use corun_linux::Root;
@@ -135,11 +135,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         spin: insight.spin(),
     };
     let begin_ns = insight.now_ns();
-    let running = match armed.held.map(Held::release).transpose() {
-        Ok(running) => running,
-        Err(e) if e.is_usage() => return Err(Usage(e.to_string()).into()),
-        Err(e) => return Err(e.into()),
-    };
+    let running = armed.held.map(release).transpose()?;
     let after_command = running.is_some();
     let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };

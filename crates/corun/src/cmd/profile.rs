@@ -2,11 +2,11 @@
 
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
-use crate::target::{SourceFlag, Target};
+use crate::target::{release, SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::clock::process_cpu_ns;
 use corun_linux::interrupt::Interrupt;
-use corun_linux::launch::{self, Held};
+use corun_linux::launch;
 use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
@@ -82,11 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let cost = Cost::start();
     let (mut watcher, unavailable) = Watcher::start(&root, options, args.source.wanted())?;
-    let running = match armed.held.map(Held::release).transpose() {
-        Ok(running) => running,
-        Err(e) if e.is_usage() => return Err(Usage(e.to_string()).into()),
-        Err(e) => return Err(e.into()),
-    };
+    let running = armed.held.map(release).transpose()?;
     let progress = Progress::time("measuring", args.length_ns, args.quiet);
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let mut watch = Watch {

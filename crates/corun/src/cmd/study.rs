@@ -3,6 +3,7 @@
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::cpustat::CpuStat;
+use corun_linux::sched::autogroups_are_on;
 use corun_linux::{topology, Root};
 use corun_report::describe;
 use corun_report::output::write_file;
@@ -11,6 +12,7 @@ use corun_study::pairs::{Pairs, PREDICT};
 use corun_study::predicting::{Lab, PredictOutcome, SCHEMA};
 use corun_study::predicting_text::{files, text};
 use corun_study::programs::{Catalogue, Stage};
+use corun_study::record::fair_shares;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -80,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string()),
         machine: describe(&machine),
         kernel: root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-        shares: shares(&root).into(),
+        shares: fair_shares(autogroups_are_on(&root)).into(),
         ..PredictOutcome::default()
     };
     let folder = tempfile::tempdir().context("making a temporary folder")?;
@@ -120,13 +122,6 @@ fn busy(root: &Root) -> Option<f64> {
     let after = CpuStat::read(root).ok()?.total().busy_ns();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     Some(after.saturating_sub(before) as f64 / (LOOK.as_nanos() as f64 * cpus))
-}
-
-fn shares(root: &Root) -> &'static str {
-    match root.read("/proc/sys/kernel/sched_autogroup_enabled").as_deref().map(str::trim) {
-        Ok("1") => "autogroup: each session is one group",
-        _ => "no groups: all tasks share alike",
-    }
 }
 
 /// The command that makes the same record again.

@@ -1,10 +1,12 @@
 //! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
 
+use super::predict::source_name;
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::probe::LiveOptions;
+use corun_linux::sched::autogroups_are_on;
 use corun_linux::target::Subject;
-use corun_linux::watcher::{Source, Watcher};
+use corun_linux::watcher::Watcher;
 use corun_linux::{cpustat, topology, Root};
 use corun_report::describe;
 use corun_report::output::write_file;
@@ -228,8 +230,11 @@ fn run_live(
     let date = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
     let loops_per_ms = live::pace();
     let (mut watcher, _) = Watcher::start(root, LiveOptions::new(Subject::All), None)?;
-    let setting =
-        Setting { grouped: autogroup(root), newidle_ratio: 512, background: live::background(&mut watcher)? };
+    let setting = Setting {
+        grouped: autogroups_are_on(root),
+        newidle_ratio: 512,
+        background: live::background(&mut watcher)?,
+    };
     let note = MachineNote {
         shape: describe(&model.machine),
         cpus: model.machine.cpu_count() as u64,
@@ -237,10 +242,7 @@ fn run_live(
         kernel: root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
         is_virtual: cpustat::is_virtual(root),
         setting,
-        source: Some(match watcher.source() {
-            Source::Ebpf => "ebpf".into(),
-            Source::Schedstat => "schedstat".into(),
-        }),
+        source: Some(source_name(watcher.source()).into()),
         loops_per_ms: Some(loops_per_ms),
         assumed: Vec::new(),
     };
@@ -261,11 +263,6 @@ fn processor(root: &Root) -> String {
     let text = root.read("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
     name.map_or("unknown".into(), |(_, name)| name.trim().to_owned())
-}
-
-/// Whether sessions are scheduling groups.
-fn autogroup(root: &Root) -> bool {
-    root.read("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|on| on.trim() == "1")
 }
 
 fn write(args: &Args, outcome: &Outcome) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use super::predict::{source_name, unavailable};
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
 use crate::insight::{Insight, Wanted};
-use crate::target::SourceFlag;
+use crate::target::{release, SourceFlag};
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{self, Held};
@@ -90,7 +90,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut before: Vec<Try> = Vec::new();
     let (report, interrupted) = loop {
         let (report, interrupted) = once(&root, &args, interrupt, &before)?;
-        let again = report.verdict == Ruling::Disturbed && report.exit_status == 0 && !interrupted;
+        let again =
+            report.judged.verdict == Ruling::Disturbed && report.meta.exit_status == 0 && !interrupted;
         if !again || before.len() as u32 >= args.retries {
             break (report, interrupted);
         }
@@ -108,7 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.junit {
         write_file(path, report.junit().as_bytes())?;
     }
-    Ok(match (report.exit_status, report.verdict) {
+    Ok(match (report.meta.exit_status, report.judged.verdict) {
         (0, Ruling::Clean) => ExitCode::SUCCESS,
         (0, Ruling::Disturbed) => ExitCode::from(DISTURBED),
         _ if interrupted => ExitCode::from(128 + libc::SIGINT as u8),
@@ -135,11 +136,7 @@ fn once(
     // What came before the command began is not its run.
     insight.observe()?;
     let begin_ns = insight.now_ns();
-    let running = match held.release() {
-        Ok(running) => running,
-        Err(e) if e.is_usage() => return Err(Usage(e.to_string()).into()),
-        Err(e) => return Err(e.into()),
-    };
+    let running = release(held)?;
     let course = Course { running: Some(running), end_ns: None, interrupt };
     let mut judge = Judge::new(insight.subject(), args.max_disturbance);
     let (ended, end_ns) = loop {
