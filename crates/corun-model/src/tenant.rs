@@ -1,14 +1,15 @@
 //! Tenants (tasks that belong together) and task ids.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A schedulable thread, by its kernel thread id; on the modelled machine, by a number of the same kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId(pub u32);
 
 /// A tenant, by its place in the tenant table of the [`Observation`](crate::Observation) it came with.
 /// A host keeps a tenant's id for as long as it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
 
 impl fmt::Display for TaskId {

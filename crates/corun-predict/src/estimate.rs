@@ -1,9 +1,9 @@
 //! What the predictor answers: plain data that serialises to `corun.predict/1`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a window was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Label {
     /// Every co-runner was parked for all of it.

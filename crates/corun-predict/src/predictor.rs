@@ -121,7 +121,11 @@ impl Predictor {
         let reasons =
             seen.unavailable.iter().map(|u| Unavailable { what: u.what.clone(), why: u.why.clone() });
         self.unavailable.extend(reasons);
-        let window = Window::of(seen, self.subject);
+        self.push_window(Window::of(seen, self.subject), label)
+    }
+
+    /// The same for a window that was sorted before, such as one that was recorded. Its tenants have no names.
+    pub fn push_window(&mut self, window: Window, label: Label) -> Option<PhaseChange> {
         if window.wall_ns <= 0.0 {
             return None;
         }

@@ -17,10 +17,11 @@
 
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{Observation, TaskId, TenantId, TenantKind};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Where a task's time went, from the predictor's point of view, in nanoseconds (sums over windows, as floats).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Lifetime, without what corun itself stopped and what nobody saw.
     pub life_ns: f64,
@@ -154,7 +155,7 @@ impl Spent {
 }
 
 /// A window of the subject: its tasks, sorted.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Start on the host's clock.
     pub start_ns: u64,
@@ -171,6 +172,7 @@ pub struct Window {
     /// CPUs of the machine.
     pub cpus: usize,
     /// Steal by co-runner, displacement included, with `None` for what could not be charged to anyone.
+    #[serde(skip)]
     pub culprits: BTreeMap<Option<TenantId>, f64>,
 }
 

@@ -15,12 +15,14 @@ use corun_model::duration::parse_ns;
 use corun_model::{Host as _, Observation, TaskId, TenantId};
 use corun_predict::estimate::{Assignment, Label, Unavailable};
 use corun_predict::predictor::{Options, Predictor};
+use corun_predict::useful_work::Window;
 use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::predict::{line, render, summary, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -71,6 +73,9 @@ pub struct Args {
     /// Write a page with the slowdown over time
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write every window as a line of JSON: a prediction can be made from them again, in another way
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Park all co-runners for short windows, to see what the program does alone: more exact, but it touches others
     #[arg(long)]
     dedicated: bool,
@@ -117,6 +122,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
+    let record = args.record.as_deref().map(record).transpose()?;
     let armed = args.target.arm(&root)?;
     if matches!(armed.subject, Subject::All) {
         return Err(Usage(
@@ -140,7 +146,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { confidence: args.confidence, assignment, ..Options::default() };
-    let mut predictors = Predictors::new(&insight, options, args.dedicated);
+    let mut predictors = Predictors::new(&insight, options, args.dedicated, record);
     let mut said = Said { meta, begin_ns, history: Vec::new(), json_lines: args.json_lines };
     let ended = {
         let progress = Progress::line(args.quiet || args.json_lines);
@@ -149,12 +155,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let ended = insight.wait(&course, SLOT)?;
             let seen = insight.observe()?;
             let mut now_ns = seen.end_ns;
-            predictors.push(&seen, Label::Shared);
+            predictors.push(&seen, Label::Shared)?;
             if ended.is_none() && predictors.are_due(begin_ns, now_ns) {
                 if let Some(window) = insight.dedicated()? {
-                    predictors.push(&window.before, Label::Shared);
+                    predictors.push(&window.before, Label::Shared)?;
                     if predictors.note(&window) {
-                        predictors.push(&window.dedicated, Label::Dedicated);
+                        predictors.push(&window.dedicated, Label::Dedicated)?;
                     }
                     now_ns = window.dedicated.end_ns;
                 }
@@ -189,33 +195,58 @@ fn dedicated(args: &Args) -> anyhow::Result<Parking> {
     Ok(Parking { windows, only: args.park.clone(), protect: args.protect.clone() })
 }
 
+fn record(path: &Path) -> anyhow::Result<BufWriter<File>> {
+    let refused = |e| format!("--record cannot write {}: {e}; name a file that can be made", path.display());
+    Ok(BufWriter::new(File::create(path).map_err(|e| Usage(refused(e)))?))
+}
+
+/// A line of `--record`.
+#[derive(serde::Serialize)]
+struct Recorded {
+    label: Label,
+    window: Window,
+}
+
 /// The predictor and, beside one that knows dedicated windows, one that does not.
 struct Predictors {
     subject: TenantId,
     main: Predictor,
     ledger: Option<Predictor>,
+    record: Option<BufWriter<File>>,
     taken: Vec<u64>,
     /// Who could not be parked although it ran, with the reason.
     not_parked: BTreeMap<String, String>,
 }
 
 impl Predictors {
-    fn new(insight: &Insight, options: Options, dedicated: bool) -> Predictors {
+    fn new(
+        insight: &Insight,
+        options: Options,
+        dedicated: bool,
+        record: Option<BufWriter<File>>,
+    ) -> Predictors {
         let one = || Predictor::new(insight.subject(), options);
         Predictors {
             subject: insight.subject(),
             main: one(),
             ledger: dedicated.then(one),
+            record,
             taken: Vec::new(),
             not_parked: BTreeMap::new(),
         }
     }
 
-    fn push(&mut self, seen: &Observation, label: Label) {
+    fn push(&mut self, seen: &Observation, label: Label) -> anyhow::Result<()> {
+        if let Some(record) = &mut self.record {
+            let line = Recorded { label, window: Window::of(seen, self.subject) };
+            serde_json::to_writer(&mut *record, &line).context("writing --record")?;
+            writeln!(record).context("writing --record")?;
+        }
         self.main.push(seen, label);
         if let (Label::Shared, Some(ledger)) = (label, &mut self.ledger) {
             ledger.push(seen, label);
         }
+        Ok(())
     }
 
     /// Whether a dedicated window would help now: a few soon, then some from time to time, and at once when the
