@@ -17,7 +17,7 @@ use crate::waiting::{Policy, Waiter};
 use crate::watch::{Ended, Watch};
 use crate::LoadError;
 use corun_model::duration::{human_bytes, human_ns};
-use corun_model::workload::{Length, Parallel, Sharing, Sync, Wait};
+use corun_model::workload::{Flow, Length, Parallel, Sharing, Sync, Wait};
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,9 +34,12 @@ pub fn plan(program: &Parallel) -> Plan {
         }
         Sync::Lock => ("lock", "grain", every, own("lock")),
         Sync::Pipeline => {
-            let stage = |i| Thread {
-                name: format!("stage{}-{i}", i % program.stages),
-                counts: i % program.stages == program.stages - 1,
+            let flow = flow(program);
+            let stage = |i| {
+                let stage = flow.stage_of(i);
+                let named = program.stage.get(stage as usize).map(|s| s.name.clone());
+                let name = format!("{}-{i}", named.unwrap_or_else(|| format!("stage{stage}")));
+                Thread { name, counts: flow.feeds(stage).is_empty() }
             };
             ("pipeline", "item", program.length(), (0..program.threads).map(stage).collect())
         }
@@ -54,6 +57,11 @@ pub fn plan(program: &Parallel) -> Plan {
         waits: program.sync != Sync::None,
         works: true,
     }
+}
+
+/// The way of a pipeline's items.
+fn flow(program: &Parallel) -> Flow {
+    Flow::of(program).expect("a program is checked before it runs")
 }
 
 fn describe(name: &str, p: &Parallel) -> String {
@@ -199,14 +207,14 @@ impl<'a> Run<'a> {
 
     /// Items flow through the stages. A run that is stopped lets those under way through, unworked and uncounted.
     fn pipeline(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
-        let (stages, threads) = (self.program.stages as usize, self.program.threads as usize);
-        let producers = |stage| (stage..threads).step_by(stages).count() as u32;
+        let flow = &flow(self.program);
         let depth = self.program.queue_depth as usize;
-        let queues: Vec<Queue<u64>> = (1..stages).map(|s| Queue::new(depth, producers(s - 1))).collect();
+        let queues: Vec<Queue<u64>> = flow.producers().into_iter().map(|n| Queue::new(depth, n)).collect();
+        let before = |stage| flow.queue(stage).map(|q| &queues[q]);
         let next_item = AtomicU64::new(0);
         self.crew.run(watch, |number| {
-            let stage = number % stages;
-            let (source, sink) = (stage.checked_sub(1).map(|s| &queues[s]), queues.get(stage));
+            let stage = flow.stage_of(number as u32);
+            let (source, before) = (before(stage), &before);
             let (mut hand, waiter, next_item) = (self.hand(number), self.waiter(number), &next_item);
             move || {
                 let take = |hand: &Hand| match source {
@@ -215,15 +223,15 @@ impl<'a> Run<'a> {
                     None => Some(next_item.fetch_add(1, Relaxed)).filter(|item| *item < self.iterations()),
                 };
                 while let Some(item) = take(&hand) {
-                    if hand.work(self.program.grain_ns(stage as u32, item)) {
+                    if hand.work(self.program.grain_ns(stage, item)) {
                         self.rest(&hand);
                         self.crew.tallies[number].iterations.add(1);
                     }
-                    if let Some(queue) = sink {
+                    if let Some(queue) = flow.next(stage, item).and_then(before) {
                         queue.push(item, &waiter);
                     }
                 }
-                if let Some(queue) = sink {
+                for queue in flow.feeds(stage).iter().filter_map(|&fed| before(fed)) {
                     queue.producer_leaves(&waiter);
                 }
             }

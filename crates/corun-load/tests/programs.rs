@@ -6,7 +6,7 @@
 use corun_load::report::ThreadReport;
 use corun_load::{run, Ended, Options, Report, Stop};
 use corun_model::workload::{
-    Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait, Workload,
+    Flow, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Stage, Sync, Wait, Workload,
 };
 
 const MS: u64 = 1_000_000;
@@ -85,6 +85,29 @@ fn every_item_passes_every_stage_of_a_pipeline_exactly_once() {
             let expected = (0..100).map(|i| as_worked(program.grain_ns(stage as u32, i))).sum::<u64>();
             assert_eq!(work(&threads), expected, "{wait:?}, stage {stage}");
         }
+    }
+}
+
+#[test]
+fn the_items_of_a_branching_pipeline_take_the_ways_that_its_flow_says_and_each_ends_once() {
+    let stage = |name: &str, feeds: &[&str]| Stage {
+        name: name.into(),
+        feeds: feeds.iter().map(ToString::to_string).collect(),
+    };
+    let stages = vec![stage("read", &["hash", "write"]), stage("hash", &["write"]), stage("write", &[])];
+    for wait in WAITS {
+        let program =
+            Parallel { threads: 5, stage: stages.clone(), iterations: 100, ..parallel(Sync::Pipeline, wait) };
+        let report = quick(&Program::Parallel(program.clone()));
+        assert_eq!((report.iterations, report.unit), (100, "item"));
+        let flow = Flow::of(&program).unwrap();
+        let hashed: Vec<u64> = (0..100).filter(|&item| flow.next(0, item) == Some(1)).collect();
+        assert!((20..80).contains(&hashed.len()), "{hashed:?}");
+        let hashers: Vec<_> =
+            report.threads.iter().filter(|t| t.name.starts_with("hash-")).cloned().collect();
+        assert_eq!(hashers.iter().map(|t| t.iterations).sum::<u64>(), hashed.len() as u64);
+        let expected = hashed.iter().map(|&item| as_worked(program.grain_ns(1, item))).sum::<u64>();
+        assert_eq!(work(&hashers), expected, "{wait:?}");
     }
 }
 

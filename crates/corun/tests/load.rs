@@ -62,6 +62,24 @@ fn a_bad_workload_file_is_named_with_its_line() {
 }
 
 #[test]
+fn a_cyclic_pipeline_is_refused_and_one_that_branches_runs() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display().to_string();
+    let pipeline = |back: &str| {
+        let text = format!("schema = \"corun.workload/1\"\nname = \"x\"\n[program]\nkind = \"parallel\"\nthreads = 3\niterations = 50\nsync = \"pipeline\"\n[[program.stage]]\nname = \"read\"\nfeeds = [\"hash\", \"write\"]\n[[program.stage]]\nname = \"hash\"\nfeeds = [\"write\"]\n[[program.stage]]\nname = \"write\"\n{back}");
+        std::fs::write(file.path(), text).unwrap();
+    };
+    pipeline("feeds = [\"read\"]\n");
+    let said = refusal(&path);
+    let expected = format!("corun: {path}:9: stage `read` gets its own items back: read feeds hash feeds write feeds read is a cycle");
+    assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
+    pipeline("");
+    let json = text(&load(&format!("{path} --loops-per-ms 1000 --json -")).stdout);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["iterations"], &json["threads"][1]["name"]), (&50.into(), &"hash-1".into()));
+}
+
+#[test]
 fn a_workload_file_runs_and_a_time_limit_ends_it() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/periodic.toml");
     let output = load(&format!("{file} --duration 50ms --json -"));

@@ -2,6 +2,7 @@
 //! names file, line and remedy.
 
 use super::character::Character;
+use super::flow::Flow;
 use super::program::{Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
 use super::variation::{OnMachine, Phase};
 use serde::Deserialize;
@@ -87,8 +88,18 @@ pub fn line_of(text: &str, key: &str) -> usize {
     find(&|l| sets(l, key)).or_else(|| find(&|l| l.trim() == "[program]")).unwrap_or(1)
 }
 
-/// The line at fault when `what` reads "`key` is VALUE...": the first that sets `key` to that value, else as [`line_of`].
+/// The line at fault when `what` reads "`key` is VALUE...": the first that sets `key` to that value; when it reads "stage
+/// `NAME`...": the last that names something so; else as [`line_of`].
 pub fn line_saying(text: &str, key: &str, what: &str) -> usize {
+    if let Some(name) = what.strip_prefix("stage `").and_then(|w| w.split('`').next()) {
+        let names = |line: &str| {
+            line.split("name")
+                .skip(1)
+                .any(|r| r.trim_start_matches([' ', '=']).starts_with(&format!("\"{name}\"")))
+        };
+        let last = text.lines().enumerate().filter(|(_, line)| names(line)).last();
+        return last.map_or_else(|| line_of(text, key), |(i, _)| i + 1);
+    }
     let value =
         what.strip_prefix(key).and_then(|w| w.strip_prefix(" is ")).and_then(|w| w.split([';', ',']).next());
     let same = |written: &str| {
@@ -161,15 +172,12 @@ fn check_parallel(p: &Parallel) -> Check {
     if p.grain == 0 {
         return Err(("grain", "grain is 0; give the work between two synchronisations, such as 1ms".into()));
     }
+    Flow::of(p)?;
     match p.sync {
         Sync::Lock if p.locks == 0 => Err(("locks", "locks is 0; give at least 1".into())),
-        Sync::Pipeline if p.stages == 0 || p.queue_depth == 0 => {
-            Err(("stages", "a pipeline needs at least 1 stage and a queue-depth of at least 1".into()))
+        Sync::Pipeline if p.queue_depth == 0 => {
+            Err(("queue-depth", "queue-depth is 0, so no item could pass; give at least 1".into()))
         }
-        Sync::Pipeline if p.threads < p.stages => Err((
-            "stages",
-            format!("{} stages need at least as many threads, there are {}", p.stages, p.threads),
-        )),
         _ => Ok(()),
     }
 }

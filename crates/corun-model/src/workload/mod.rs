@@ -23,11 +23,13 @@
 mod character;
 pub mod draw;
 mod file;
+mod flow;
 mod program;
 mod variation;
 
 pub use character::Character;
 pub use file::{line_at, line_of, line_saying, BadWorkload, Workload};
+pub use flow::{Flow, Stage};
 pub use program::{
     Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };

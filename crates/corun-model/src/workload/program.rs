@@ -1,5 +1,6 @@
 //! The programs a workload file can describe. Every field has the default that the command line has.
 
+use super::flow::Stage;
 use crate::duration::{parse_bytes, parse_ns};
 use serde::{Deserialize, Deserializer};
 
@@ -158,8 +159,10 @@ pub struct Parallel {
     pub critical: f64,
     /// Lock: number of locks, taken in turn by iteration number and thread (1).
     pub locks: u32,
-    /// Pipeline: number of stages; `threads` are dealt to them round robin (2).
+    /// Pipeline: number of stages, each of which feeds the next; `threads` are dealt to them round robin (2).
     pub stages: u32,
+    /// Pipeline: its stages by name and whom each feeds, instead of `stages` (none). See [`Flow`](super::Flow).
+    pub stage: Vec<Stage>,
     /// Pipeline: items that fit between two stages (4).
     pub queue_depth: u32,
     /// Iterations of every thread (barrier, lock, none), items (pipeline) or grains in all (queue,
@@ -196,6 +199,7 @@ impl Default for Parallel {
             critical: 0.1,
             locks: 1,
             stages: 2,
+            stage: Vec::new(),
             queue_depth: 4,
             iterations: 0,
             duration: 0,

@@ -1,7 +1,7 @@
 //! A thread's place in its plan, and what it does next.
 
 use super::plan::{Phase, Plan, Rhythm};
-use corun_model::workload::{Interference, Length, Parallel, Sync};
+use corun_model::workload::{Flow, Interference, Length, Parallel, Sync};
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -143,7 +143,7 @@ impl Cursor {
                 match p.sync {
                     Sync::Barrier => self.in_rounds(shared, rounds, |r| p.grain_ns(thread, r), phase.object),
                     Sync::Lock => self.lock(p, rounds, phase.object, shared),
-                    Sync::Pipeline => self.pipeline(p, rounds, phase.object, shared),
+                    Sync::Pipeline => self.pipeline(p, &phase.flow, rounds, phase.object, shared),
                     Sync::Queue => self.queue(p, rounds, shared),
                     Sync::Steal => self.steal(p, shared),
                     Sync::None => self.free(p, rounds, shared),
@@ -222,44 +222,50 @@ impl Cursor {
         }
     }
 
-    fn pipeline(&mut self, p: &Parallel, items: u64, first: usize, shared: &mut Shared) -> Step {
-        let stage = self.thread % p.stages;
-        let last = stage + 1 == p.stages;
-        let (source, sink) = (first + stage as usize - usize::from(stage > 0), first + stage as usize);
+    fn pipeline(&mut self, p: &Parallel, flow: &Flow, items: u64, first: usize, shared: &mut Shared) -> Step {
+        let stage = flow.stage_of(self.thread);
+        let before = |stage: u32| first + flow.queue(stage).expect("a stage that is fed has a queue");
         match self.state {
-            0 if stage > 0 => {
+            0 if flow.queue(stage).is_some() => {
                 self.state = 1;
-                Step::Take(source)
+                Step::Take(before(stage))
             }
             0 => {
                 let item = shared.taken[self.phase];
                 self.item = (item < items && !shared.cut).then_some(item);
                 shared.taken[self.phase] += 1;
                 self.state = 1;
-                self.pipeline(p, items, first, shared)
+                self.pipeline(p, flow, items, first, shared)
             }
             1 => match self.item {
                 Some(item) => {
                     (self.state, self.grains) = (2, self.grains + 1);
                     Step::Work(if shared.cut { 0 } else { p.grain_ns(stage, item) })
                 }
-                None if last => Step::Next,
                 None => {
-                    self.state = 3;
-                    Step::Leave(sink)
+                    (self.state, self.round) = (3, 0);
+                    self.pipeline(p, flow, items, first, shared)
                 }
             },
             2 => {
                 self.state = 0;
                 let item = self.item.expect("an item was worked on");
-                if last {
-                    shared.iterations += u64::from(!shared.cut);
-                    self.pipeline(p, items, first, shared)
-                } else {
-                    Step::Put(sink, item)
+                match flow.next(stage, item) {
+                    Some(fed) => Step::Put(before(fed), item),
+                    None => {
+                        shared.iterations += u64::from(!shared.cut);
+                        self.pipeline(p, flow, items, first, shared)
+                    }
                 }
             }
-            _ => Step::Next,
+            // No more items: it leaves the queues that it fed, one after the other.
+            _ => match flow.feeds(stage).get(self.round as usize) {
+                Some(&fed) => {
+                    self.round += 1;
+                    Step::Leave(before(fed))
+                }
+                None => Step::Next,
+            },
         }
     }
 
@@ -392,6 +398,19 @@ mod tests {
         assert_eq!(steps(&p, 0, 4), [ms, Step::Put(0, 0), Step::Leave(0), Step::End]);
         assert_eq!(steps(&p, 1, 4), [Step::Take(0), ms, Step::Put(1, 5), Step::Take(0)]);
         assert_eq!(steps(&p, 2, 3), [Step::Take(1), ms, Step::Take(1)]);
+    }
+
+    #[test]
+    fn a_stage_that_feeds_two_sends_each_item_to_one_of_them_and_leaves_both_in_the_end() {
+        let p = plan("kind = \"parallel\"\nsync = \"pipeline\"\nthreads = 3\ngrain = \"1ms\"\niterations = 40\nstage = [{ name = \"a\", feeds = [\"b\", \"c\"] }, { name = \"b\", feeds = [\"c\"] }, { name = \"c\" }]\n");
+        let queue = |producers| super::super::Object::Queue { depth: 4, producers };
+        assert_eq!(p.objects, [queue(1), queue(2)]);
+        let taken = steps(&p, 0, 84);
+        let to = |q: usize| taken.iter().filter(|s| matches!(s, Step::Put(o, _) if *o == q)).count();
+        assert!(to(0) + to(1) == 40 && to(0) > 8 && to(1) > 8, "{} and {}", to(0), to(1));
+        assert_eq!(taken[80..], [Step::Leave(0), Step::Leave(1), Step::End, Step::End]);
+        let ms = Step::Work(1_000_000);
+        assert_eq!(steps(&p, 1, 4), [Step::Take(0), ms, Step::Put(1, 5), Step::Take(0)]);
     }
 
     #[test]

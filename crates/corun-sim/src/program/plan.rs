@@ -2,7 +2,9 @@
 
 use super::Waiting;
 use crate::machine_file::MachineModel;
-use corun_model::workload::{Character, Interference, Length, MicroKind, Parallel, Program, Sync, Workload};
+use corun_model::workload::{
+    Character, Flow, Interference, Length, MicroKind, Parallel, Program, Sync, Workload,
+};
 
 /// How long partners of `hubench` and `lubench` compute between two turns.
 pub const CHUNK_NS: u64 = 50_000;
@@ -44,6 +46,8 @@ pub enum Rhythm {
 pub struct Phase {
     /// What its threads do.
     pub rhythm: Rhythm,
+    /// Which way items take, in a pipeline.
+    pub flow: Flow,
     /// Its threads: those numbered below this.
     pub threads: u32,
     /// How they wait.
@@ -109,9 +113,9 @@ impl Plan {
                 plan.thread_name = "busy";
                 plan.endless = i.duration == 0;
                 let duration_ns = (i.duration > 0).then_some(i.duration);
-                plan.push(Rhythm::Interference(i.clone()), i.threads, Waiting::Block, duration_ns);
+                plan.push(Rhythm::Interference(i.clone()), i.threads, Waiting::Block, duration_ns)?;
             }
-            Program::Parallel(p) => plan.parallel(p, reseed),
+            Program::Parallel(p) => plan.parallel(p, reseed)?,
             Program::Micro(m) => {
                 plan.cpus.clone_from(&m.cpus);
                 let (rounds, duration_ns) = match m.length() {
@@ -126,7 +130,7 @@ impl Plan {
                     plan.in_pairs = true;
                     let rounds = if rounds == u64::MAX { rounds } else { total_ns.div_ceil(CHUNK_NS) };
                     let rhythm = Rhythm::Pairs { chunk_ns: CHUNK_NS, rounds };
-                    plan.push(rhythm, m.threads, Waiting::Spin, duration_ns);
+                    plan.push(rhythm, m.threads, Waiting::Spin, duration_ns)?;
                 } else {
                     let grain = 1_000_000;
                     let iterations = if rounds == u64::MAX { 0 } else { total_ns.div_ceil(grain).max(1) };
@@ -137,7 +141,7 @@ impl Plan {
                         iterations,
                         ..Parallel::default()
                     };
-                    plan.push(Rhythm::Parallel(p), m.threads, Waiting::Block, duration_ns);
+                    plan.push(Rhythm::Parallel(p), m.threads, Waiting::Block, duration_ns)?;
                 }
             }
             Program::Command(c) => {
@@ -148,7 +152,7 @@ impl Plan {
                     ));
                 }
                 for p in &c.model {
-                    plan.parallel(p, reseed);
+                    plan.parallel(p, reseed)?;
                 }
             }
         }
@@ -156,7 +160,7 @@ impl Plan {
         Ok(plan)
     }
 
-    fn parallel(&mut self, p: &Parallel, reseed: u64) {
+    fn parallel(&mut self, p: &Parallel, reseed: u64) -> Result<(), String> {
         let mut p = p.clone();
         p.seed = p.seed.wrapping_add(reseed);
         if self.cpus.is_empty() {
@@ -179,11 +183,21 @@ impl Plan {
             }
         };
         let (threads, waiting) = (p.threads, Waiting::of(&p));
-        self.push(Rhythm::Parallel(p), threads, waiting, duration_ns);
+        self.push(Rhythm::Parallel(p), threads, waiting, duration_ns)
     }
 
-    fn push(&mut self, rhythm: Rhythm, threads: u32, waiting: Waiting, duration_ns: Option<u64>) {
+    fn push(
+        &mut self,
+        rhythm: Rhythm,
+        threads: u32,
+        waiting: Waiting,
+        duration_ns: Option<u64>,
+    ) -> Result<(), String> {
         let object = self.objects.len();
+        let flow = match &rhythm {
+            Rhythm::Parallel(p) => Flow::of(p).map_err(|(_, what)| what)?,
+            _ => Flow::default(),
+        };
         match &rhythm {
             Rhythm::Interference(_) => {}
             Rhythm::Pairs { .. } => {
@@ -193,16 +207,16 @@ impl Plan {
                 Sync::Barrier => self.objects.push(Object::Barrier(threads)),
                 Sync::Lock => self.objects.extend((0..p.locks).map(|_| Object::Lock)),
                 Sync::Pipeline => {
-                    let producers = |stage: u32| (stage..threads).step_by(p.stages as usize).count() as u32;
                     let depth = p.queue_depth;
-                    let queue = |s: u32| Object::Queue { depth, producers: producers(s - 1) };
-                    self.objects.extend((1..p.stages).map(queue));
+                    let queue = |producers| Object::Queue { depth, producers };
+                    self.objects.extend(flow.producers().into_iter().map(queue));
                 }
                 Sync::Queue | Sync::Steal | Sync::None => {}
             },
         }
         self.threads = self.threads.max(threads);
-        self.phases.push(Phase { rhythm, threads, waiting, object, join: None, duration_ns });
+        self.phases.push(Phase { rhythm, flow, threads, waiting, object, join: None, duration_ns });
+        Ok(())
     }
 
     /// Where there are several phases, all threads of the program meet between them, asleep.

@@ -251,7 +251,7 @@ pub struct ParallelFlags {
     /// Lock: number of locks, taken in turn
     #[arg(long, value_name = "N", default_value_t = parallel().locks)]
     locks: u32,
-    /// Pipeline: number of stages; the threads are dealt to them in turn
+    /// Pipeline: number of stages, each feeding the next; the threads are dealt to them in turn
     #[arg(long, value_name = "N", default_value_t = parallel().stages)]
     stages: u32,
     /// Pipeline: items that fit between two stages
@@ -289,6 +289,7 @@ impl From<ParallelFlags> for Parallel {
             critical: flags.critical,
             locks: flags.locks,
             stages: flags.stages,
+            stage: Vec::new(),
             queue_depth: flags.queue_depth,
             iterations: flags.iterations,
             duration: 0,

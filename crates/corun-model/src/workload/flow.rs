@@ -1,0 +1,292 @@
+//! Which way the items of a pipeline take through its stages.
+//!
+//! Without `[[program.stage]]` the stages are a chain: the first makes items, each hands them to the next. With it,
+//! stages have names and say whom they feed, so a flow may fan out and in:
+//!
+//! ```toml
+//! [[program.stage]]
+//! name  = "chunk"
+//! feeds = ["compress", "write"]    # each item goes to one of them
+//!
+//! [[program.stage]]
+//! name  = "compress"
+//! feeds = ["write"]
+//!
+//! [[program.stage]]
+//! name  = "write"                  # feeds nobody: its items are done
+//! ```
+//!
+//! A stage that nobody feeds makes items. Where a stage feeds several, chance decides for each item, by (seed, stage,
+//! item) alone, so that it goes the same way on the live and on the modelled machine. Before every stage that is
+//! fed there is one queue, which all that feed it share. A flow has no cycle, so it cannot clog: the last stages
+//! always take.
+//!
+//! Limits: an item is never copied or joined with another, and all branches are equally likely.
+
+use super::draw::bits;
+use super::program::{Parallel, Sync};
+use serde::Deserialize;
+
+/// A named stage, as written.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    /// The stages that it hands its items to; empty: its items are done.
+    #[serde(default)]
+    pub feeds: Vec<String>,
+}
+
+/// The flow of a program's items; empty when it is no pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    feeds: Vec<Vec<u32>>,
+    /// Per stage: the number of the queue before it; `None`: it makes items.
+    queues: Vec<Option<usize>>,
+    threads: u32,
+    seed: u64,
+}
+
+/// Sets the draws of branches apart from those of grains, whose lanes are stages too.
+const BRANCHES: u64 = 1 << 32;
+
+impl Flow {
+    /// The flow of a program.
+    ///
+    /// # Errors
+    /// The key at fault and one sentence: there are no stages or more than threads; one is unknown, named twice,
+    /// unconnected, or gets its own items back.
+    pub fn of(p: &Parallel) -> Result<Flow, (&'static str, String)> {
+        let described = p.stage.len() as u32;
+        let stages = if described > 0 { described } else { p.stages };
+        let wrong = |what: String| Err(("stages", what));
+        let feeds = match p.sync {
+            Sync::Pipeline if stages == 0 => {
+                return wrong("stages is 0; a pipeline needs at least 1".into());
+            }
+            Sync::Pipeline if p.threads < stages => {
+                return wrong(format!(
+                    "{stages} stages need at least as many threads, there are {}",
+                    p.threads
+                ));
+            }
+            Sync::Pipeline if described == 0 => chain(stages),
+            Sync::Pipeline if ![stages, Parallel::default().stages].contains(&p.stages) => {
+                return wrong(format!("stages is {}, but {stages} are described; leave it out", p.stages));
+            }
+            Sync::Pipeline => graph(&p.stage).map_err(|what| ("name", what))?,
+            _ if described > 0 => {
+                return Err(("sync", "only a pipeline has stages; give sync = \"pipeline\"".into()));
+            }
+            _ => Vec::new(),
+        };
+        let mut fed = vec![false; feeds.len()];
+        feeds.iter().flatten().for_each(|&s| fed[s as usize] = true);
+        let mut number = 0..;
+        let queues = fed.into_iter().map(|is_fed| is_fed.then(|| number.next()).flatten()).collect();
+        Ok(Flow { feeds, queues, threads: p.threads, seed: p.seed })
+    }
+
+    /// How many stages there are.
+    pub fn stages(&self) -> u32 {
+        self.feeds.len() as u32
+    }
+
+    /// The stage that a thread works at: threads are dealt to the stages in turn.
+    pub fn stage_of(&self, thread: u32) -> u32 {
+        thread % self.stages().max(1)
+    }
+
+    /// The stages that `stage` feeds.
+    pub fn feeds(&self, stage: u32) -> &[u32] {
+        &self.feeds[stage as usize]
+    }
+
+    /// Where an item goes from `stage`; `None`: it is done.
+    pub fn next(&self, stage: u32, item: u64) -> Option<u32> {
+        match self.feeds(stage) {
+            [] => None,
+            [only] => Some(*only),
+            several => {
+                let draw = u128::from(bits(self.seed, BRANCHES + u64::from(stage), item));
+                Some(several[((draw * several.len() as u128) >> 64) as usize])
+            }
+        }
+    }
+
+    /// The number of the queue before a stage; `None`: it makes items.
+    pub fn queue(&self, stage: u32) -> Option<usize> {
+        self.queues[stage as usize]
+    }
+
+    /// Per queue, the threads that put items into it.
+    pub fn producers(&self) -> Vec<u32> {
+        let mut producers = vec![0; self.queues.iter().flatten().count()];
+        for stage in (0..self.threads).map(|t| self.stage_of(t)).filter(|&s| s < self.stages()) {
+            self.feeds(stage).iter().filter_map(|&s| self.queue(s)).for_each(|q| producers[q] += 1);
+        }
+        producers
+    }
+}
+
+/// Each stage feeds the next.
+fn chain(stages: u32) -> Vec<Vec<u32>> {
+    (1..=stages).map(|next| if next < stages { vec![next] } else { Vec::new() }).collect()
+}
+
+/// The stages by number, or one sentence that begins with the stage at fault.
+fn graph(stages: &[Stage]) -> Result<Vec<Vec<u32>>, String> {
+    let name = |i: usize| stages[i].name.as_str();
+    let mut feeds = vec![Vec::new(); stages.len()];
+    let mut connected = vec![stages.len() == 1; stages.len()];
+    for (i, stage) in stages.iter().enumerate() {
+        if stage.name.is_empty() || stages[..i].iter().any(|s| s.name == stage.name) {
+            return Err(format!(
+                "stage `{}` needs a name of its own; two stages have this one, or it is empty",
+                name(i)
+            ));
+        }
+        for fed in &stage.feeds {
+            let Some(to) = stages.iter().position(|s| s.name == *fed) else {
+                let known: Vec<&str> = (0..stages.len()).map(name).collect();
+                return Err(format!(
+                    "stage `{}` feeds `{fed}`, which is no stage; name some of {}",
+                    name(i),
+                    known.join(", ")
+                ));
+            };
+            if to == i {
+                return Err(format!(
+                    "stage `{}` feeds itself; let its items go on to another stage",
+                    name(i)
+                ));
+            }
+            if feeds[i].contains(&(to as u32)) {
+                return Err(format!("stage `{}` feeds `{fed}` twice; name each stage once", name(i)));
+            }
+            feeds[i].push(to as u32);
+            (connected[i], connected[to]) = (true, true);
+        }
+    }
+    if let Some(i) = connected.iter().position(|c| !c) {
+        return Err(format!(
+            "stage `{}` neither feeds another nor is fed by one; give it `feeds`, or leave it out",
+            name(i)
+        ));
+    }
+    match cycle(&feeds) {
+        None => Ok(feeds),
+        Some(round) => {
+            let way: Vec<&str> = round.iter().map(|&i| name(i)).collect();
+            Err(format!(
+                "stage `{}` gets its own items back: {} is a cycle, and no item would ever be done; break it",
+                way[0],
+                way.join(" feeds ")
+            ))
+        }
+    }
+}
+
+/// A cycle, its first stage at both ends, if there is one. Stages that feed nobody, or only such as were left out, are
+/// left out again and again; whoever remains feeds one that remains, so following them comes round.
+fn cycle(feeds: &[Vec<u32>]) -> Option<Vec<usize>> {
+    let mut ends = vec![false; feeds.len()];
+    while let Some(i) = (0..feeds.len()).find(|&i| !ends[i] && feeds[i].iter().all(|&to| ends[to as usize])) {
+        ends[i] = true;
+    }
+    let mut at = ends.iter().position(|e| !e)?;
+    let mut way = Vec::new();
+    while !way.contains(&at) {
+        way.push(at);
+        at = feeds[at].iter().map(|&to| to as usize).find(|&to| !ends[to])?;
+    }
+    let mut round = way.split_off(way.iter().position(|&i| i == at)?);
+    let first = (0..round.len()).min_by_key(|&i| round[i])?;
+    round.rotate_left(first);
+    round.push(round[0]);
+    Some(round)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipeline(stages: &[(&str, &[&str])], threads: u32) -> Parallel {
+        let stage = |&(name, feeds): &(&str, &[&str])| Stage {
+            name: name.into(),
+            feeds: feeds.iter().map(ToString::to_string).collect(),
+        };
+        let stage = stages.iter().map(stage).collect();
+        Parallel { sync: Sync::Pipeline, stage, threads, ..Parallel::default() }
+    }
+
+    fn refusal(stages: &[(&str, &[&str])]) -> String {
+        Flow::of(&pipeline(stages, 9)).unwrap_err().1
+    }
+
+    #[test]
+    fn without_named_stages_a_pipeline_is_a_chain() {
+        let chain =
+            Flow::of(&Parallel { sync: Sync::Pipeline, stages: 3, threads: 5, ..Parallel::default() });
+        let named = Flow::of(&pipeline(&[("a", &["b"]), ("b", &["c"]), ("c", &[])], 5));
+        assert_eq!(chain, named);
+        let flow = chain.unwrap();
+        assert_eq!((flow.queue(0), flow.queue(1), flow.queue(2)), (None, Some(0), Some(1)));
+        assert_eq!(flow.producers(), [2, 2], "stages 0 and 1 have two threads, stage 2 has one");
+        assert_eq!((flow.next(0, 7), flow.next(2, 7)), (Some(1), None));
+    }
+
+    #[test]
+    fn a_flow_may_fan_out_and_in_and_every_branch_is_taken_alike() {
+        let diamond: [(&str, &[&str]); 4] = [("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"]), ("d", &[])];
+        let flow = Flow::of(&pipeline(&diamond, 6)).unwrap();
+        assert_eq!(
+            flow.producers(),
+            [2, 2, 3],
+            "the queue before d is filled by b's two threads and c's one"
+        );
+        let to_b = (0..10_000).filter(|&item| flow.next(0, item) == Some(1)).count();
+        assert!((4_800..5_200).contains(&to_b), "{to_b} of 10000 items took the first of two branches");
+        assert!((0..100).all(|item| flow.next(0, item) == flow.next(0, item)));
+    }
+
+    #[test]
+    fn two_branchings_in_a_row_do_not_depend_on_each_other() {
+        let stages: [(&str, &[&str]); 5] =
+            [("a", &["b", "c"]), ("b", &["d", "e"]), ("c", &["d"]), ("d", &[]), ("e", &[])];
+        let flow = Flow::of(&pipeline(&stages, 5)).unwrap();
+        let through_b: Vec<u64> = (0..4_000).filter(|&item| flow.next(0, item) == Some(1)).collect();
+        let to_e = through_b.iter().filter(|&&item| flow.next(1, item) == Some(4)).count();
+        assert!((0.45..0.55).contains(&(to_e as f64 / through_b.len() as f64)), "{to_e}");
+    }
+
+    #[test]
+    fn a_cycle_is_refused_and_told_stage_by_stage() {
+        let said = refusal(&[
+            ("read", &["hash"]),
+            ("hash", &["pack"]),
+            ("pack", &["hash", "write"]),
+            ("write", &[]),
+        ]);
+        assert!(
+            said.starts_with("stage `hash` gets its own items back: hash feeds pack feeds hash is"),
+            "{said}"
+        );
+        assert!(refusal(&[("a", &["b"]), ("b", &["a"])]).contains("a feeds b feeds a"));
+        assert!(refusal(&[("a", &["a"])]).starts_with("stage `a` feeds itself"));
+    }
+
+    #[test]
+    fn stages_that_are_unknown_unconnected_or_named_twice_are_refused() {
+        assert!(refusal(&[("a", &["c"]), ("b", &[])]).contains("`c`, which is no stage; name some of a, b"));
+        assert!(refusal(&[("a", &["b"]), ("b", &[]), ("c", &[])]).starts_with("stage `c` neither feeds"));
+        assert!(refusal(&[("a", &["b"]), ("b", &[]), ("a", &["b"])]).starts_with("stage `a` needs a name"));
+        assert!(refusal(&[("a", &["b", "b"]), ("b", &[])]).contains("feeds `b` twice"));
+    }
+
+    #[test]
+    fn what_is_no_pipeline_has_no_flow() {
+        assert_eq!(Flow::of(&Parallel::default()).unwrap().stages(), 0);
+    }
+}
