@@ -64,6 +64,9 @@ pub struct Options {
     pub baseline: Option<SchedulerKind>,
     /// Events that the trace of the first seed's run may hold; 0: none.
     pub trace_limit: usize,
+    /// For tests of the checkers: every run with all tenants is made wrong at this time, see
+    /// [`Engine::miscount_at`](crate::engine::Engine::miscount_at).
+    pub miscount_ns: Option<u64>,
 }
 
 /// One tenant over all seeds.
@@ -119,7 +122,8 @@ pub fn runs(scenario: &Scenario, options: &Options) -> usize {
 pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync)) -> Result<Outcome, Failure> {
     let first = scenario.seeds[0];
     let co_run = |scenario: &Scenario, seed: u64, record: bool, trace_limit: usize| {
-        let run = run(scenario, seed, Cast::All, record, trace_limit, None);
+        let how = How { record, trace_limit, miscount_ns: options.miscount_ns, ..How::default() };
+        let run = run(scenario, seed, Cast::All, how);
         done();
         run
     };
@@ -148,7 +152,8 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
         .map(|&(kind, s)| {
             let tenant = kind_of.iter().position(|&k| k == kind).expect("every kind has a tenant");
             let seed = scenario.seeds[s];
-            let run = run(scenario, seed, Cast::Solo(tenant), false, 0, Some(runs[s].end_ns));
+            let how = How { beside_ns: Some(runs[s].end_ns), ..How::default() };
+            let run = run(scenario, seed, Cast::Solo(tenant), how);
             done();
             run.map(|r| ((kind, s), r))
         })
@@ -225,7 +230,7 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
 /// # Errors
 /// [`Failure`]; of several, that of the first run in the order of seeds.
 pub fn co_runs(scenario: &Scenario) -> Result<Vec<Run>, Failure> {
-    let one = |&seed: &u64| run(scenario, seed, Cast::All, false, 0, None);
+    let one = |&seed: &u64| run(scenario, seed, Cast::All, How::default());
     scenario.seeds.par_iter().map(one).collect()
 }
 
@@ -247,17 +252,24 @@ fn kinds(scenario: &Scenario) -> (Vec<usize>, usize) {
     (kind_of, firsts.len())
 }
 
-/// One run: to the end of what has one, for the scenario's duration, or for at most as long as `beside_ns` (how
-/// long the co-run was) where a tenant alone never ends.
-fn run(
-    scenario: &Scenario,
-    seed: u64,
-    cast: Cast,
+/// What is wanted of one run.
+#[derive(Clone, Copy, Debug, Default)]
+struct How {
     record: bool,
     trace_limit: usize,
+    /// How long the co-run was.
     beside_ns: Option<u64>,
-) -> Result<Run, Failure> {
+    miscount_ns: Option<u64>,
+}
+
+/// One run: to the end of what has one, for the scenario's duration, or for at most as long as the co-run was where a
+/// tenant alone never ends.
+fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Failure> {
+    let How { record, trace_limit, beside_ns, miscount_ns } = how;
     let mut engine = scenario.engine(seed, cast, trace_limit)?;
+    if let Some(at_ns) = miscount_ns {
+        engine.miscount_at(at_ns);
+    }
     let failure = |fault: Fault| match fault {
         Fault::Scenario(what) => Failure::Scenario(scenario.failed(what)),
         bug => Failure::Bug { seed, what: bug.to_string() },
@@ -307,6 +319,7 @@ fn run(
         );
         return Err(Failure::Scenario(scenario.failed(what)));
     }
+    engine.check().map_err(failure)?;
     let energy_uj = engine.energy().map(|e| e.cores_uj.iter().chain(&e.packages_uj).sum());
     Ok(Run {
         seed,

@@ -119,3 +119,92 @@ fn bad_input_is_one_sentence_with_file_and_line_and_exit_code_2() {
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("cannot read none.toml"));
 }
+
+/// A pipeline of three named stages; `feeds` of the last are to be filled in.
+const PIPELINE: &str = r#"schema = "corun.workload/1"
+name = "packer"
+
+[program]
+kind = "parallel"
+sync = "pipeline"
+threads = 4
+grain = "100us"
+iterations = 60
+
+[[program.stage]]
+name = "read"
+feeds = ["hash", "write"]
+
+[[program.stage]]
+name = "hash"
+feeds = ["write"]
+
+[[program.stage]]
+name = "write"
+"#;
+
+#[test]
+fn a_pipeline_that_branches_runs_and_a_cyclic_one_is_refused_at_the_line_of_a_stage_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario =
+        "schema = \"corun.scenario/1\"\nmachine = \"cc-sandybridge\"\n[[tenant]]\nworkload = \"p.toml\"\n";
+    let with = |last_feeds: &str| {
+        std::fs::write(folder.path().join("p.toml"), format!("{PIPELINE}{last_feeds}")).unwrap();
+        sim(folder.path(), scenario, &["--json", "-"])
+    };
+    let sound = with("");
+    assert_eq!(sound.status.code(), Some(0), "{}", text(&sound.stderr));
+    let v: Value = serde_json::from_slice(&sound.stdout).unwrap();
+    assert_eq!(v["tenants"][0]["completed"], 1);
+    for (last_feeds, sentence) in [
+        (
+            "feeds = [\"hash\"]\n",
+            "p.toml:16: stage `hash` gets its own items back: hash feeds write feeds hash is a cycle",
+        ),
+        ("feeds = [\"write\"]\n", "p.toml:20: stage `write` feeds itself"),
+        (
+            "feeds = [\"hush\"]\n",
+            "p.toml:20: stage `write` feeds `hush`, which is no stage; name some of read, hash, write",
+        ),
+    ] {
+        let out = with(last_feeds);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(said.contains(sentence) && said.lines().count() == 1 && out.stdout.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn a_bug_of_the_engine_exits_with_70_and_the_printed_command_leads_to_it_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = sim(folder.path(), SCENARIO, &["--seed", "4", "--scheduler", "cfs", "--miscount-at", "5ms"]);
+    let said = text(&first.stderr);
+    assert_eq!(first.status.code(), Some(70), "{said}");
+    assert!(first.stdout.is_empty(), "a wrong machine has nothing to report");
+    assert!(
+        said.contains("the modelled machine is wrong: ")
+            && said.contains("checker conservation: CPU index 0"),
+        "{said}"
+    );
+    assert!(said.contains("scenario s.toml, seed 4; replay with: corun sim s.toml --seed 4"), "{said}");
+    let replay = said.split("replay with: corun ").nth(1).expect("a command to replay").trim();
+    let again = Command::cargo_bin("corun")
+        .unwrap()
+        .current_dir(folder.path())
+        .args(replay.split(' '))
+        .output()
+        .unwrap();
+    assert_eq!((again.status.code(), text(&again.stderr)), (Some(70), said));
+}
+
+#[test]
+fn a_bug_late_in_a_run_is_found_too_and_nothing_but_a_hidden_flag_makes_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = sim(folder.path(), SCENARIO, &["--baseline", "eevdf", "--miscount-at", "150ms"]);
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(70), "{said}");
+    let fine = sim(folder.path(), SCENARIO, &["--miscount-at", "10h"]);
+    assert_eq!(fine.status.code(), Some(0), "nothing is wrong before that time: {}", text(&fine.stderr));
+    let help = text(&Command::cargo_bin("corun").unwrap().args(["sim", "--help"]).output().unwrap().stdout);
+    assert!(!help.contains("miscount"), "users do not meet it by accident");
+}

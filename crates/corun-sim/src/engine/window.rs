@@ -129,6 +129,15 @@ impl Engine {
         self.contention.energy_uj(self.now_ns)
     }
 
+    /// Runs all checkers now.
+    ///
+    /// # Errors
+    /// [`Fault`](super::Fault): what the first of them found.
+    pub fn check(&mut self) -> Result<(), super::Fault> {
+        self.check_everything();
+        self.fault.take().map_or(Ok(()), Err)
+    }
+
     /// Runs the checkers over the whole state.
     pub(super) fn check_everything(&mut self) {
         let window = (self.window_ns, self.now_ns);

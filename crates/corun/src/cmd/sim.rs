@@ -3,6 +3,7 @@
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::{topology, Root};
+use corun_model::duration::parse_ns;
 use corun_model::Observation;
 use corun_report::output::write_file;
 use corun_report::profile::schema::Unavailable;
@@ -67,6 +68,9 @@ pub struct Args {
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
+    /// For tests of corun itself: the engine miscounts a nanosecond at this time, and a checker must find it
+    #[arg(long, hide = true, value_name = "TIME", value_parser = parse_ns)]
+    miscount_at: Option<u64>,
 }
 
 fn scheduler(name: &str) -> Result<SchedulerKind, String> {
@@ -97,8 +101,11 @@ impl Files for Folder {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let scenario = read(&args)?;
-    let options =
-        Options { baseline: args.baseline, trace_limit: if args.trace.is_some() { TRACE_EVENTS } else { 0 } };
+    let options = Options {
+        baseline: args.baseline,
+        trace_limit: if args.trace.is_some() { TRACE_EVENTS } else { 0 },
+        miscount_ns: args.miscount_at,
+    };
     let progress = Progress::count("simulating", experiment::runs(&scenario, &options) as u64, args.quiet);
     let outcome = experiment::perform(&scenario, &options, &|| progress.step());
     drop(progress);
@@ -151,6 +158,12 @@ impl Args {
         }
         if let Some(kind) = self.scheduler {
             command += &format!(" --scheduler {}", kind.name());
+        }
+        if let Some(kind) = self.baseline {
+            command += &format!(" --baseline {}", kind.name());
+        }
+        if let Some(at_ns) = self.miscount_at {
+            command += &format!(" --miscount-at {at_ns}ns");
         }
         command
     }
