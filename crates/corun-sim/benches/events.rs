@@ -6,7 +6,9 @@
 //! other. The programs are groups of five threads that block at barriers and locks every few hundred
 //! microseconds, beside loops that sleep and wake: nearly every event ends in a scheduling decision. Two tables:
 //! programs without memory character, and programs with one, whose rates the contention models keep up to date.
-//! Time is the bench's own CPU time, so that a busy machine does not count. `-- eevdf/80/100` runs one row.
+//! Time is the bench's own CPU time, so that a busy machine does not count. `-- eevdf/80/100` runs one row of both
+//! tables, `-- eevdf/80/100/memory` and `.../plain` that of one; with `--exactly` it simulates 400 ms instead of running
+//! for a second, so that `perf stat -e instructions:u` tells the work, which no noise disturbs.
 
 use corun_model::Machine;
 use corun_sim::machine_file::MachineModel;
@@ -84,6 +86,7 @@ program = {{ kind = "interference", pattern = "intermittent", busy-min = "100us"
 fn main() {
     // `cargo test` runs benches with --test: then one small size shows that this works.
     let quick = std::env::args().any(|a| a == "--test");
+    let exactly = std::env::args().any(|a| a == "--exactly");
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-'));
     let clock = Clock(Instant::now());
     for memory in [false, true] {
@@ -98,7 +101,8 @@ fn main() {
             for ((s, l, c, t), tasks) in SIZES.into_iter().take(if quick { 1 } else { SIZES.len() }) {
                 let machine = Machine::synthetic(s, l, c, t);
                 let row = format!("{scheduler}/{}/{tasks}", machine.cpu_count());
-                if only.as_ref().is_some_and(|only| *only != row) {
+                let exact_row = format!("{row}/{}", if memory { "memory" } else { "plain" });
+                if only.as_ref().is_some_and(|only| *only != row && *only != exact_row) {
                     continue;
                 }
                 let scenario = scenario(&machine, tasks, scheduler, memory);
@@ -110,7 +114,14 @@ fn main() {
                 engine.run_until(20_000_000).expect("no checker fires");
                 let (before, began_ns) = (handled(&engine), clock.ns());
                 let wanted_ns = if quick { 10_000_000 } else { 1_000_000_000 };
-                while clock.ns() - began_ns < wanted_ns {
+                let until = |e: &corun_sim::engine::Engine| {
+                    if exactly {
+                        e.now_ns() < 420_000_000
+                    } else {
+                        clock.ns() - began_ns < wanted_ns
+                    }
+                };
+                while until(&engine) {
                     let until_ns = engine.now_ns() + 2_000_000;
                     engine.run_until(until_ns).expect("no checker fires");
                 }
