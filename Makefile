@@ -17,6 +17,7 @@ demo_packages  := $(build_packages) x264 pigz redis-server redis-tools
 test_packages  := $(build_packages) shellcheck
 bench_packages := $(build_packages) linux-perf
 study_packages := x264 pigz squashfs-tools zstd stockfish make gcc libgomp1
+control_packages := $(study_packages) gromacs gromacs-data hpcc lammps openmpi-bin python3-venv redis-server redis-tools
 
 .PHONY: help
 help: ## what can be made
@@ -64,6 +65,17 @@ validate: build ## hold the modelled machine against this one (some 20 minutes; 
 study-predict: build ## how good predictions are that are made in the first third of a run (some 40 minutes)
 	@scripts/need $(build_packages) $(study_packages)
 	$(corun) study predict --out out/study-predict
+
+.PHONY: study-control
+study-control: build ## what `corun control` wins on this machine, as root (some 40 minutes; QUICK=1: three)
+	@scripts/need $(build_packages) $(control_packages)
+	$(corun) study control $(if $(QUICK),--quick) --out out/study-control
+
+.PHONY: study-control-guest
+study-control-guest: build ## the same with sched_ext, in the test guest (some 15 minutes; QUICK=1: two)
+	@scripts/need $(build_packages) qemu-system-x86
+	@guest/run --kernel newest --smp 2 --limit 1500 --file $(corun) --out out/study-control-guest -- \
+	    sh -c 'corun study control-guest $(if $(QUICK),--quick) --inputs /tmp/inputs --out "$$OUT" --quiet'
 
 .PHONY: man
 man: build ## the man pages, into out/man

@@ -19,10 +19,17 @@
 //! | [`verdict`] | errors, per cell and overall |
 //! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
 //! | [`predicting`], [`predicting_text`] | how good predictions are, live |
+//! | [`control_file`], [`controlling`], [`tenant_cgroup`] | what control wins: the study file, its runs, a tenant's cgroup |
+//! | [`control_outcome`], [`control_text`] | their metrics, tables and record |
+//! | [`verifying`], [`verifying_text`] | false alarms and misses of verdicts on short runs, live |
 //! | [`bars`] | bar charts, for figures redrawn from papers |
 
 pub mod bars;
 pub mod cell;
+pub mod control_file;
+pub mod control_outcome;
+pub mod control_text;
+pub mod controlling;
 pub mod figure;
 pub mod fit;
 pub mod live;
@@ -37,5 +44,8 @@ pub mod record;
 pub mod session;
 pub mod solo_fit;
 pub mod study;
+pub mod tenant_cgroup;
 pub mod text;
 pub mod verdict;
+pub mod verifying;
+pub mod verifying_text;

@@ -21,6 +21,8 @@ pub struct Pairs {
     pub about: String,
     /// Runs of every pair.
     pub repetitions: u32,
+    /// Programs do so many times the work that the catalogue gives them.
+    pub length: u32,
     /// The last prediction before this share of a co-run has passed is the one that counts.
     pub predict_by: f64,
     /// Share of the machine's CPU time that others may take in a run that counts.
@@ -28,6 +30,8 @@ pub struct Pairs {
     /// How long a run waits at most until the machine looks quiet, in nanoseconds.
     #[serde(deserialize_with = "ns")]
     pub patience: u64,
+    /// How far the runs alone before and after a co-run may lie apart, as a share of their mean, for it to count.
+    pub solos_apart: f64,
     /// How often a run is made again.
     pub retries: u32,
     /// How long the interferer runs before the program, in nanoseconds.
@@ -83,6 +87,12 @@ impl Pairs {
         }
         if !share(self.foreign) {
             return refuse("foreign", format!("foreign is {}; give a share above 0, up to 1", self.foreign));
+        }
+        if !(1..=1000).contains(&self.length) {
+            return refuse("length", format!("length is {}; give 1 to 1000", self.length));
+        }
+        if !share(self.solos_apart) {
+            return refuse("solos-apart", format!("solos-apart is {}; give a share of 1", self.solos_apart));
         }
         if !(self.most_slowdown >= 1.0 && self.most_slowdown <= 1000.0) {
             return refuse(

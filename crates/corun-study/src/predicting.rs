@@ -3,10 +3,15 @@
 //! Method. Every program runs beside every interferer under `corun predict --dedicated --json-lines`, between runs of the
 //! same program alone, watched in the same way so that watching does not make a difference. The prediction that counts
 //! is the last one made before a share of the co-run had passed (`predict-by`); the slowdown it is held against is the
-//! length of the whole co-run by the mean of the runs alone around it. All predictors see the same co-run: useful work
-//! from dedicated windows, the ledger alone, CPU share, run-queue latency.
+//! length of the whole co-run by the mean of the runs alone right before and after it, both without the time in which
+//! the interferer was parked: the program ran alone then, which a longer prediction would not have done to it. All
+//! predictors see the same co-run: useful work from dedicated windows, the ledger alone, CPU share, run-queue latency.
 //!
-//! Limits: `foreign` is judged before a run only; what others take while it runs is part of the error.
+//! The last prediction of the run is held against the same slowdown. That one has seen all there is: its error is the
+//! method's own, and what the first third's has more is how unlike the rest of a run is to its beginning.
+//!
+//! Limits: `foreign` is judged before a run only; what others take while it runs is part of the error. Where the runs
+//! alone lie apart (`solos-apart`) the slowdown is not known, and the co-run does not count.
 
 use crate::pairs::Pairs;
 use crate::programs::{Catalogue, Interferer, Program, Recipe, Stage};
@@ -17,9 +22,6 @@ use std::time::{Duration, Instant};
 
 /// The schema of its result.
 pub const SCHEMA: &str = "corun.predict-study-result/1";
-
-/// Co-runs between two runs alone.
-const GROUP: usize = 3;
 
 /// The predictors, by their names in tables.
 pub const PREDICTORS: [&str; 4] = ["useful work", "ledger alone", "CPU share", "run queue"];
@@ -37,7 +39,11 @@ pub struct CoRun {
     pub wall_ns: u64,
     /// Mean length of the runs alone around it.
     pub solo_ns: u64,
-    /// `wall_ns / solo_ns`.
+    /// How far these lie apart, as a share of their mean; `None`: there was only one.
+    pub solos_apart: Option<f64>,
+    /// Of `wall_ns`, how long the interferer was parked.
+    pub parked_ns: u64,
+    /// `wall_ns / solo_ns`, both without `parked_ns`.
     pub slowdown: f64,
     /// When the prediction was made, from the program's start.
     pub predicted_at_ns: Option<u64>,
@@ -45,6 +51,8 @@ pub struct CoRun {
     pub method: Option<String>,
     /// What each of [`PREDICTORS`] said; `None`: nothing by then.
     pub predicted: [Option<f64>; 4],
+    /// What each said at the end of the run.
+    pub at_end: [Option<f64>; 4],
     /// The interval of the first that spoke.
     pub interval: Option<[f64; 2]>,
     /// Whether it was cut off, so that its slowdown is too small.
@@ -77,6 +85,8 @@ pub struct PredictOutcome {
     pub kernel: String,
     /// How fair shares are grouped.
     pub shares: String,
+    /// How far the runs alone around a co-run that counts may lie apart, as a share of their mean.
+    pub solos_apart: f64,
     /// All co-runs that were made.
     pub runs: Vec<CoRun>,
     /// All runs alone.
@@ -93,6 +103,7 @@ struct Line {
     interval: Option<[f64; 2]>,
     method: Option<String>,
     without_dedicated: Option<f64>,
+    parked_ns: Option<u64>,
     baselines: Baselines,
 }
 
@@ -100,6 +111,32 @@ struct Line {
 struct Baselines {
     cpu_share: Option<f64>,
     runq_latency: Option<f64>,
+}
+
+impl Line {
+    /// What each of [`PREDICTORS`] says.
+    fn predicted(&self) -> [Option<f64>; 4] {
+        let by_dedicated = self.method.as_deref() == Some("dedicated");
+        let ledger = if by_dedicated { self.without_dedicated } else { self.slowdown };
+        let useful = self.slowdown.filter(|_| by_dedicated);
+        [useful, ledger, self.baselines.cpu_share, self.baselines.runq_latency]
+    }
+}
+
+impl CoRun {
+    /// The co-run between two runs alone, one of which may have failed.
+    fn between(self, before: Option<u64>, after: Option<u64>) -> Option<CoRun> {
+        let around: Vec<u64> = [before, after].into_iter().flatten().collect();
+        let solo_ns = around.iter().sum::<u64>().checked_div(around.len() as u64)?;
+        let apart = |(a, b): (u64, u64)| a.abs_diff(b) as f64 / solo_ns as f64;
+        let alone_ns = |ns: u64| ns.saturating_sub(self.parked_ns).max(1) as f64;
+        Some(CoRun {
+            solo_ns,
+            solos_apart: before.zip(after).map(apart),
+            slowdown: alone_ns(self.wall_ns) / alone_ns(solo_ns),
+            ..self
+        })
+    }
 }
 
 /// Everything that the runs of a study share.
@@ -129,7 +166,7 @@ impl<'a> Lab<'a> {
     /// How many runs [`Lab::run`] makes when nothing is skipped: for a progress bar.
     pub fn runs(study: &Pairs) -> u64 {
         let n = study.interferers.len();
-        u64::from(study.repetitions) * study.programs.len() as u64 * (n + n.div_ceil(GROUP) + 1) as u64
+        u64::from(study.repetitions) * study.programs.len() as u64 * (2 * n + 1) as u64
     }
 
     /// Makes all runs; `done` is called after each.
@@ -165,25 +202,11 @@ impl<'a> Lab<'a> {
         done: &mut dyn FnMut(&str),
     ) {
         let mut before = self.solo(program, outcome, done);
-        for group in interferers.chunks(GROUP) {
-            let made: Vec<CoRun> = group
-                .iter()
-                .filter_map(|i| {
-                    let run = self.co_run(program, i, repetition);
-                    done(&format!("{} + {}", program.name, i.name));
-                    run
-                })
-                .collect();
+        for interferer in interferers {
+            let made = self.co_run(program, interferer, repetition);
+            done(&format!("{} + {}", program.name, interferer.name));
             let after = self.solo(program, outcome, done);
-            let around: Vec<u64> = [before, after].into_iter().flatten().collect();
-            if !around.is_empty() {
-                let solo_ns = around.iter().sum::<u64>() / around.len() as u64;
-                outcome.runs.extend(made.into_iter().map(|r| CoRun {
-                    solo_ns,
-                    slowdown: r.wall_ns as f64 / solo_ns as f64,
-                    ..r
-                }));
-            }
+            outcome.runs.extend(made.and_then(|run| run.between(before, after)));
             before = after;
         }
     }
@@ -207,22 +230,19 @@ impl<'a> Lab<'a> {
         let wall_ns = lines.last()?.elapsed_ns;
         let by_ns = (wall_ns as f64 * self.study.predict_by) as u64;
         let in_time = lines.iter().rev().find(|l| l.elapsed_ns <= by_ns && l.slowdown.is_some());
-        let predicted = |l: &Line| {
-            let by_dedicated = l.method.as_deref() == Some("dedicated");
-            let ledger = if by_dedicated { l.without_dedicated } else { l.slowdown };
-            let useful = l.slowdown.filter(|_| by_dedicated);
-            [useful, ledger, l.baselines.cpu_share, l.baselines.runq_latency]
-        };
         Some(CoRun {
             program: program.name.clone(),
             interferer: interferer.name.clone(),
             repetition,
             wall_ns,
             solo_ns: 0,
+            solos_apart: None,
+            parked_ns: lines.last().and_then(|l| l.parked_ns).unwrap_or(0),
             slowdown: 0.0,
             predicted_at_ns: in_time.map(|l| l.elapsed_ns),
             method: in_time.and_then(|l| l.method.clone()),
-            predicted: in_time.map_or([None; 4], predicted),
+            predicted: in_time.map_or([None; 4], Line::predicted),
+            at_end: lines.iter().rev().find(|l| l.slowdown.is_some()).map_or([None; 4], Line::predicted),
             interval: in_time.and_then(|l| l.interval),
             cut_off,
         })
@@ -273,7 +293,9 @@ impl<'a> Lab<'a> {
         env.insert("ESTIMATES".into(), lines.display().to_string());
         let watched = Recipe { argv, env, ..Recipe::default() };
         let mut running = self.stage.start(&watched).ok()?;
-        let limit = Duration::from_nanos((program.solo as f64 * self.study.most_slowdown) as u64);
+        let limit = Duration::from_nanos(
+            (program.solo as f64 * f64::from(self.study.length) * self.study.most_slowdown) as u64,
+        );
         let ended = running.ends_within(limit).ok()?;
         drop(running);
         drop(interferer);
@@ -301,14 +323,19 @@ pub struct Quality {
 }
 
 impl PredictOutcome {
-    /// How good predictor `which` of [`PREDICTORS`] was on the co-runs that `wanted` picks; cut-off runs do not count.
-    pub fn quality(&self, which: usize, wanted: impl Fn(&CoRun) -> bool) -> Option<Quality> {
-        let errors: Vec<f64> = self
-            .runs
-            .iter()
-            .filter(|r| !r.cut_off && wanted(r))
-            .filter_map(|r| Some(r.predicted[which]? / r.slowdown - 1.0))
-            .collect();
+    /// Whether a co-run counts: it came to its end, and its slowdown is known.
+    pub fn counts(&self, run: &CoRun) -> bool {
+        !run.cut_off && run.solos_apart.is_some_and(|apart| apart <= self.solos_apart)
+    }
+
+    /// How good what `said` picks was on the co-runs that count and that `wanted` picks.
+    pub fn quality(
+        &self,
+        said: impl Fn(&CoRun) -> Option<f64>,
+        wanted: impl Fn(&CoRun) -> bool,
+    ) -> Option<Quality> {
+        let counting = self.runs.iter().filter(|r| self.counts(r) && wanted(r));
+        let errors: Vec<f64> = counting.filter_map(|r| Some(said(r)? / r.slowdown - 1.0)).collect();
         let absolute: Vec<f64> = errors.iter().map(|e| e.abs()).collect();
         let n = errors.len();
         (n > 0).then(|| Quality {
@@ -322,7 +349,7 @@ impl PredictOutcome {
     /// Co-runs whose interval holds their slowdown, and co-runs with an interval.
     pub fn coverage(&self) -> (usize, usize) {
         let with: Vec<(&CoRun, [f64; 2])> =
-            self.runs.iter().filter(|r| !r.cut_off).filter_map(|r| Some((r, r.interval?))).collect();
+            self.runs.iter().filter(|r| self.counts(r)).filter_map(|r| Some((r, r.interval?))).collect();
         let held = with.iter().filter(|(r, [low, high])| (*low..=*high).contains(&r.slowdown)).count();
         (held, with.len())
     }
@@ -339,25 +366,40 @@ mod tests {
             repetition: 1,
             wall_ns: 1,
             solo_ns: 1,
+            solos_apart: Some(0.01),
+            parked_ns: 0,
             slowdown,
             predicted_at_ns: None,
             method: None,
             predicted,
+            at_end: predicted,
             interval,
             cut_off: false,
         }
     }
 
     #[test]
-    fn errors_and_coverage_leave_out_what_was_not_predicted_or_cut_off() {
-        let mut outcome = PredictOutcome::default();
+    fn errors_and_coverage_leave_out_what_was_not_predicted_cut_off_or_not_known() {
+        let mut outcome = PredictOutcome { solos_apart: 0.05, ..PredictOutcome::default() };
         outcome.runs.push(run(2.0, [Some(2.2), None, Some(1.0), None], Some([1.9, 2.3])));
         outcome.runs.push(run(4.0, [Some(3.6), None, None, None], Some([3.0, 3.9])));
         outcome.runs.push(CoRun { cut_off: true, ..run(9.0, [Some(1.0); 4], Some([1.0, 1.1])) });
-        let q = outcome.quality(0, |_| true).unwrap();
+        outcome.runs.push(CoRun { solos_apart: Some(0.2), ..run(9.0, [Some(1.0); 4], Some([1.0, 1.1])) });
+        let said = |which: usize| move |r: &CoRun| r.predicted[which];
+        let q = outcome.quality(said(0), |_| true).unwrap();
         assert!(q.n == 2 && (q.mape - 0.1).abs() < 1e-9 && q.bias.abs() < 1e-9);
-        assert_eq!(outcome.quality(1, |_| true), None);
-        assert_eq!(outcome.quality(2, |_| true).unwrap().n, 1);
+        assert_eq!(outcome.quality(said(1), |_| true), None);
+        assert_eq!(outcome.quality(said(2), |_| true).unwrap().n, 1);
         assert_eq!(outcome.coverage(), (1, 2));
+    }
+
+    #[test]
+    fn the_time_in_which_the_interferer_was_parked_is_no_part_of_the_slowdown() {
+        let made = CoRun { wall_ns: 19_000, parked_ns: 1_000, ..run(0.0, [None; 4], None) };
+        let found = made.between(Some(9_900), Some(10_100)).unwrap();
+        assert!((found.slowdown - 2.0).abs() < 1e-9 && found.solo_ns == 10_000);
+        assert!((found.solos_apart.unwrap() - 0.02).abs() < 1e-9);
+        assert_eq!(found.clone().between(Some(10_000), None).unwrap().solos_apart, None);
+        assert_eq!(found.between(None, None), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The result of the study of predictions in words and tables, and as the files of a dated record.
 
-use crate::predicting::{CoRun, PredictOutcome, PREDICTORS};
+use crate::predicting::{CoRun, PredictOutcome, Quality, PREDICTORS};
 use corun_report::table::Table;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -24,10 +24,13 @@ fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> T
     for k in keys {
         let of_key = |r: &CoRun| key(r) == k;
         let slowdowns: Vec<f64> =
-            outcome.runs.iter().filter(|r| of_key(r) && !r.cut_off).map(|r| r.slowdown).collect();
+            outcome.runs.iter().filter(|r| of_key(r) && outcome.counts(r)).map(|r| r.slowdown).collect();
         let mean = slowdowns.iter().map(|s| s.ln()).sum::<f64>() / slowdowns.len().max(1) as f64;
         let mut row = vec![k.clone(), slowdowns.len().to_string(), format!("{:.2}×", mean.exp())];
-        row.extend((0..PREDICTORS.len()).map(|i| percent(outcome.quality(i, of_key).map(|q| q.mape))));
+        row.extend(
+            (0..PREDICTORS.len())
+                .map(|i| percent(outcome.quality(|r| r.predicted[i], of_key).map(|q| q.mape))),
+        );
         table.row(row);
     }
     table
@@ -45,16 +48,20 @@ pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
     out.push('\n');
     out += &show(by(outcome, "beside", &|r| r.interferer.clone()));
     out.push('\n');
-    let mut table = Table::new(&["predictor", ">co-runs", ">MAPE", ">median", ">bias"]);
+    let mut table =
+        Table::new(&["predictor", ">co-runs", ">MAPE", ">median", ">bias", ">MAPE at the end", ">bias"]);
     for (i, name) in PREDICTORS.iter().enumerate() {
-        if let Some(q) = outcome.quality(i, |_| true) {
-            let bias = format!("{:+.1} %", q.bias * 100.0);
+        let at_end = outcome.quality(|r| r.at_end[i], |_| true);
+        let bias = |q: Quality| format!("{:+.1} %", q.bias * 100.0);
+        if let Some(q) = outcome.quality(|r| r.predicted[i], |_| true) {
             table.row([
                 (*name).to_owned(),
                 q.n.to_string(),
                 percent(Some(q.mape)),
                 percent(Some(q.median)),
-                bias,
+                bias(q),
+                percent(at_end.map(|q| q.mape)),
+                at_end.map_or("-".into(), bias),
             ]);
         }
     }
@@ -75,10 +82,13 @@ pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
     );
     let cut = outcome.runs.iter().filter(|r| r.cut_off).count();
     let silent = outcome.runs.iter().filter(|r| r.predicted_at_ns.is_none()).count();
+    let unknown = outcome.runs.iter().filter(|r| !r.cut_off && !outcome.counts(r)).count();
     let _ = writeln!(
         out,
-        "{} co-runs; {cut} were cut off and do not count; for {silent} there was no prediction in time.",
-        outcome.runs.len()
+        "{} co-runs. Not counted: {cut} were cut off, and around {unknown} the runs alone lay more than {:.0} % apart, so \
+         that nobody knows their slowdown. For {silent} there was no prediction in time.",
+        outcome.runs.len(),
+        outcome.solos_apart * 100.0
     );
     for (what, why) in &outcome.skipped {
         let _ = writeln!(out, "skipped: {what}: {why}");

@@ -19,18 +19,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// The programs that corun brings along.
 pub const PROGRAMS: &str = include_str!("../../../studies/programs.toml");
 
 /// The kernels' sources, as they are laid out in the folder of inputs.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("Makefile", include_str!("../../../studies/programs/Makefile")),
     ("cg.c", include_str!("../../../demo/cg.c")),
     ("lu.c", include_str!("../../../studies/programs/lu.c")),
     ("mg.c", include_str!("../../../studies/programs/mg.c")),
     ("triad.c", include_str!("../../../studies/programs/triad.c")),
+    ("learn.py", include_str!("../../../studies/programs/learn.py")),
 ];
 
 /// What a program is.
@@ -174,6 +176,7 @@ pub struct Stage {
     folder: PathBuf,
     corun: PathBuf,
     loops_per_ms: u64,
+    length: u32,
 }
 
 impl Stage {
@@ -192,7 +195,12 @@ impl Stage {
                 std::fs::write(file, source)?;
             }
         }
-        Ok(Stage { folder: folder.canonicalize()?, corun: corun.to_owned(), loops_per_ms })
+        Ok(Stage { folder: folder.canonicalize()?, corun: corun.to_owned(), loops_per_ms, length: 1 })
+    }
+
+    /// The same for programs that do `length` times the work.
+    pub fn with_length(self, length: u32) -> Stage {
+        Stage { length, ..self }
     }
 
     /// Makes the input of a recipe, unless an earlier call has.
@@ -233,11 +241,16 @@ impl Stage {
     /// # Errors
     /// What the kernel says.
     pub fn start(&self, recipe: &Recipe) -> io::Result<Running> {
+        let begin = Instant::now();
+        Ok(Running { session: Session::start(self.command(recipe))?, begin })
+    }
+
+    /// The command of a recipe that was prepared, ready to start.
+    pub fn command(&self, recipe: &Recipe) -> Command {
         let mut words = recipe.argv.iter().map(|word| self.filled(word));
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).envs(&recipe.env).stderr(Stdio::null());
-        let begin = Instant::now();
-        Ok(Running { session: Session::start(command)?, begin })
+        command
     }
 
     /// Runs a program to its end, alone or beside an interferer that has run for `lead` before. A program that has not
@@ -269,9 +282,20 @@ impl Stage {
     }
 
     fn filled(&self, text: &str) -> String {
-        text.replace("{dir}", &self.folder.display().to_string())
+        let filled = text
+            .replace("{dir}", &self.folder.display().to_string())
             .replace("{corun}", &self.corun.display().to_string())
-            .replace("{pace}", &self.loops_per_ms.to_string())
+            .replace("{pace}", &self.loops_per_ms.to_string());
+        let mut pieces = filled.split("{times:");
+        let mut longer = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let of = |(n, rest)| Some((u64::from_str(n).ok()? * u64::from(self.length), rest));
+            match piece.split_once('}').and_then(of) {
+                Some((n, rest)) => longer += &format!("{n}{rest}"),
+                None => longer += &format!("{{times:{piece}"),
+            }
+        }
+        longer
     }
 }
 
@@ -392,6 +416,14 @@ mod tests {
         stage.prepare(&recipe).unwrap();
         stage.prepare(&recipe).unwrap();
         assert_eq!(std::fs::read_to_string(folder.path().join("made")).unwrap(), "50000 /no/corun\n");
+    }
+
+    #[test]
+    fn work_is_as_much_longer_as_a_study_wants() {
+        let (_folder, stage) = stage();
+        let text = "head -c {times:300} > f-{times:3}; awk '{ print }'";
+        assert_eq!(stage.filled(text), "head -c 300 > f-3; awk '{ print }'");
+        assert_eq!(stage.with_length(3).filled(text), "head -c 900 > f-9; awk '{ print }'");
     }
 
     #[test]

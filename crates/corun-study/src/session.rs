@@ -9,7 +9,7 @@
 //! the child ends, so children must be started by a thread that outlives them.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -56,14 +56,7 @@ impl Session {
     /// What the kernel says.
     pub fn ends_within(&mut self, timeout: Option<Duration>) -> io::Result<Option<ExitStatus>> {
         let Some(timeout) = timeout else { return self.child.wait().map(Some) };
-        // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns; poll gets one entry.
-        unsafe {
-            let pidfd = libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0) as i32;
-            let _owned = (pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd));
-            let mut ends = libc::pollfd { fd: pidfd, events: libc::POLLIN, revents: 0 };
-            // Without a descriptor (an old kernel) poll ignores the entry and sleeps.
-            libc::poll(&mut ends, 1, timeout.as_millis().clamp(1, i32::MAX as u128) as i32);
-        }
+        any_ends(&[self.child.id()], timeout);
         self.ended()
     }
 
@@ -83,10 +76,33 @@ impl Session {
         self.child.wait()
     }
 
+    /// Asks it to end, and does not wait.
+    pub fn ask_to_end(&self) {
+        self.signal(libc::SIGTERM);
+    }
+
     fn signal(&self, signal: i32) {
         // SAFETY: a system call without memory; the group is the child's own, and it is not collected yet.
         unsafe { libc::kill(-(self.child.id() as i32), signal) };
     }
+}
+
+/// Waits, asleep, until one of some children that were not yet waited for ends, or until `timeout` is over.
+pub fn any_ends(pids: &[u32], timeout: Duration) {
+    // SAFETY: pidfd_open takes two integers and returns a descriptor that nobody else owns.
+    let open = |pid: &u32| unsafe {
+        let pidfd = libc::syscall(libc::SYS_pidfd_open, *pid, 0) as i32;
+        (pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd))
+    };
+    let pidfds: Vec<OwnedFd> = pids.iter().filter_map(open).collect();
+    let mut ends: Vec<libc::pollfd> = pidfds
+        .iter()
+        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .collect();
+    let ms = timeout.as_millis().clamp(1, i32::MAX as u128) as i32;
+    // Without a descriptor (an old kernel) poll has no entries and sleeps.
+    // SAFETY: as many entries as are stated.
+    unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, ms) };
 }
 
 impl Drop for Session {

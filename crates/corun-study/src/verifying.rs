@@ -1,0 +1,403 @@
+//! The study of verdicts (`corun.verify-study/1`, `studies/verify.toml`): how often does `corun verify` call a run on an
+//! idle machine disturbed, or a disturbed one clean?
+//!
+//! Method. Short programs run under `corun verify`, alternately alone and beside a co-runner, so that whatever drifts,
+//! drifts for both. What is true is told by the wall clock alone, of which the verdict makes no use: with `slow_ns`, the
+//! 95th percentile of the program's runs alone, a co-run of `wall_ns` was **noticeably** disturbed when
+//! `1 - slow_ns / wall_ns` reaches the study's `noticeable`. A co-run below that is neither a hit nor a miss. A **miss**
+//! is a noticeable one called clean. A **false alarm** is a run alone called disturbed, whatever its length was; how many
+//! of them were slow by the same measure is told beside.
+//!
+//! Limits: what others take during a run alone counts against the verdict, so the machine must be quiet. A co-runner
+//! that only slows memory down would be a miss, as it should be.
+
+use crate::programs::{Interferer, Stage};
+use crate::study::BadStudy;
+use corun_model::duration::parse_ns;
+use corun_model::proportion::wilson;
+use corun_model::workload::{line_at, line_of};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The schema of a study file.
+pub const STUDY_SCHEMA: &str = "corun.verify-study/1";
+/// The schema of a result.
+pub const SCHEMA: &str = "corun.verify-study-result/1";
+/// The study that corun brings along.
+pub const VERIFY: &str = include_str!("../../../studies/verify.toml");
+
+/// A study as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct VerifyStudy {
+    schema: String,
+    /// What people call it.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// Runs of every program beside every co-runner, and as many alone.
+    pub repetitions: u32,
+    /// Share of a run's time that others may cost it.
+    pub max_disturbance: f64,
+    /// A disturbance that must be found.
+    pub noticeable: f64,
+    /// How long a co-runner runs before the program, in nanoseconds.
+    #[serde(deserialize_with = "ns")]
+    pub lead: u64,
+    /// How much longer at most, in nanoseconds.
+    #[serde(deserialize_with = "ns")]
+    pub spread: u64,
+    /// The programs.
+    #[serde(rename = "program")]
+    pub programs: Vec<Interferer>,
+    /// Who runs beside them.
+    #[serde(rename = "co-runner")]
+    pub corunners: Vec<Interferer>,
+}
+
+fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+impl VerifyStudy {
+    /// Reads a study's text; `file` is only named in errors.
+    ///
+    /// # Errors
+    /// [`BadStudy`] with file, line and remedy.
+    pub fn parse(file: &str, text: &str) -> Result<VerifyStudy, BadStudy> {
+        let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
+        let study: VerifyStudy = toml::from_str(text).map_err(|e| {
+            let what = e.message().lines().collect::<Vec<_>>().join(" ");
+            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
+        })?;
+        let share = |x: f64| x > 0.0 && x < 1.0;
+        let bad = [
+            (
+                study.schema != STUDY_SCHEMA,
+                "schema",
+                format!("schema is `{}`, give `{STUDY_SCHEMA}`", study.schema),
+            ),
+            (study.repetitions == 0, "repetitions", "repetitions is 0; give at least 1".to_owned()),
+            (
+                !share(study.max_disturbance),
+                "max-disturbance",
+                "max-disturbance is no share; give one such as 0.02".into(),
+            ),
+            (!share(study.noticeable), "noticeable", "noticeable is no share; give one such as 0.05".into()),
+            (study.programs.is_empty(), "name", "there is no [[program]]; give one".into()),
+        ];
+        if let Some((_, key, what)) = bad.into_iter().find(|(bad, ..)| *bad) {
+            return Err(at(line_of(text, key), what));
+        }
+        if let Some(empty) = study.programs.iter().chain(&study.corunners).find(|p| p.recipe.argv.is_empty())
+        {
+            return Err(at(1, format!("`{}` has no argv; give the program and its arguments", empty.name)));
+        }
+        Ok(study)
+    }
+}
+
+/// One run under `corun verify`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The program.
+    pub program: String,
+    /// Who ran beside it; `None`: nobody.
+    pub beside: Option<String>,
+    /// How long it took, in nanoseconds.
+    pub wall_ns: u64,
+    /// What the verdict says would not have been needed, 0..1.
+    pub disturbance: f64,
+    /// To what a run of this length can be judged, 0..1.
+    pub resolution: f64,
+    /// Whether it was called disturbed.
+    pub alarm: bool,
+    /// How long corun itself kept the run's tasks waiting.
+    pub watcher_ns: Option<u64>,
+    /// Who is blamed most.
+    pub culprit: Option<String>,
+}
+
+/// What came of a study.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VerifyOutcome {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of corun.
+    pub corun: String,
+    /// When it began, for people.
+    pub date: Option<String>,
+    /// The machine, in one line.
+    pub machine: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// How fair shares are grouped.
+    pub shares: String,
+    /// What was allowed.
+    pub max_disturbance: f64,
+    /// What must be found.
+    pub noticeable: f64,
+    /// All runs, in their order.
+    pub runs: Vec<Judged>,
+    /// What could not be run, with the reason.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// How many of how many, with the upper end of Wilson's 95 % interval of the share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// How many.
+    pub count: usize,
+    /// Of how many.
+    pub of: usize,
+}
+
+impl Rate {
+    /// The share is at most this, with 95 % confidence (both sides together); 1 of none.
+    pub fn at_most(self) -> f64 {
+        if self.of == 0 {
+            return 1.0;
+        }
+        wilson(self.count as f64, self.of as f64).1
+    }
+}
+
+/// A program's runs alone: their median and 95th percentile, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// The median.
+    pub median_ns: u64,
+    /// The 95th percentile: slow, but alone.
+    pub slow_ns: u64,
+}
+
+impl VerifyOutcome {
+    /// A program's runs alone; `None` without any.
+    pub fn alone(&self, program: &str) -> Option<Alone> {
+        let of_program = |r: &&Judged| r.beside.is_none() && r.program == program;
+        let mut walls_ns: Vec<u64> = self.runs.iter().filter(of_program).map(|r| r.wall_ns).collect();
+        walls_ns.sort_unstable();
+        let at = |percent: usize| {
+            walls_ns.get((walls_ns.len() * percent / 100).min(walls_ns.len().checked_sub(1)?))
+        };
+        Some(Alone { median_ns: *at(50)?, slow_ns: *at(95)? })
+    }
+
+    /// Share of a run's time that it would not have needed if it had been as fast as a slow run alone: 0 or less where it
+    /// was. `None`: the program never ran alone.
+    pub fn truth(&self, run: &Judged) -> Option<f64> {
+        Some(1.0 - self.alone(&run.program)?.slow_ns as f64 / run.wall_ns as f64)
+    }
+
+    /// Whether a run was disturbed so much that it must be found.
+    pub fn is_noticeable(&self, run: &Judged) -> bool {
+        self.truth(run).is_some_and(|truth| truth >= self.noticeable)
+    }
+
+    /// False alarms among the runs alone that are `wanted`.
+    pub fn false_alarms(&self, wanted: impl Fn(&Judged) -> bool) -> Rate {
+        let alone: Vec<&Judged> = self.runs.iter().filter(|r| r.beside.is_none() && wanted(r)).collect();
+        Rate { count: alone.iter().filter(|r| r.alarm).count(), of: alone.len() }
+    }
+
+    /// Misses among the noticeably disturbed co-runs that are `wanted`.
+    pub fn misses(&self, wanted: impl Fn(&Judged) -> bool) -> Rate {
+        let disturbed = |r: &&Judged| r.beside.is_some() && self.is_noticeable(r) && wanted(r);
+        let disturbed: Vec<&Judged> = self.runs.iter().filter(disturbed).collect();
+        Rate { count: disturbed.iter().filter(|r| !r.alarm).count(), of: disturbed.len() }
+    }
+}
+
+/// The fields of `corun.verify/1` that the study reads.
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    verdict: String,
+    disturbance: f64,
+    resolution: f64,
+    wall_ns: u64,
+    watcher_ns: Option<u64>,
+    culprits: Vec<Culprit>,
+    exit_status: i32,
+}
+
+#[derive(Debug, Deserialize)]
+struct Culprit {
+    tenant: Option<String>,
+}
+
+/// Everything that the runs of a study share.
+pub struct Bench<'a> {
+    study: &'a VerifyStudy,
+    stage: &'a Stage,
+    corun: &'a Path,
+    verdict: PathBuf,
+}
+
+impl<'a> Bench<'a> {
+    /// Runs with the program file of corun itself; verdicts are written into `folder`.
+    pub fn new(study: &'a VerifyStudy, stage: &'a Stage, corun: &'a Path, folder: &Path) -> Bench<'a> {
+        Bench { study, stage, corun, verdict: folder.join("verdict.json") }
+    }
+
+    /// How many runs [`Bench::run`] makes when nothing is skipped: for a progress bar.
+    pub fn runs(study: &VerifyStudy) -> u64 {
+        2 * u64::from(study.repetitions) * (study.programs.len() * study.corunners.len()) as u64
+    }
+
+    /// Makes all runs, in addition to those that are there; `done` is called after each.
+    pub fn run(&self, outcome: &mut VerifyOutcome, done: &mut dyn FnMut(&str)) {
+        let mut ready = |all: &'a [Interferer]| -> Vec<&'a Interferer> {
+            let mut ready = Vec::new();
+            for one in all {
+                match self.stage.prepare(&one.recipe) {
+                    Ok(()) => ready.push(one),
+                    Err(why) => outcome.skipped.push((one.name.clone(), why)),
+                }
+            }
+            ready
+        };
+        let (programs, corunners) = (ready(&self.study.programs), ready(&self.study.corunners));
+        outcome.skipped.sort();
+        outcome.skipped.dedup();
+        for repetition in 0..self.study.repetitions {
+            for program in &programs {
+                for (n, corunner) in corunners.iter().enumerate() {
+                    for beside in [None, Some(*corunner)] {
+                        // Every phase of a co-runner equally often, also where there are few repetitions.
+                        let step = u64::from(repetition) * corunners.len() as u64 + n as u64;
+                        match self.once(program, beside, step) {
+                            Ok(run) => outcome.runs.push(run),
+                            Err(why) => outcome.skipped.push((program.name.clone(), why)),
+                        }
+                        done(&program.name);
+                    }
+                }
+            }
+        }
+    }
+
+    fn once(&self, program: &Interferer, beside: Option<&Interferer>, step: u64) -> Result<Judged, String> {
+        let _running = match beside {
+            Some(corunner) => {
+                let running = self.stage.start(&corunner.recipe).map_err(|e| e.to_string())?;
+                // The golden ratio's fraction falls evenly into the spread, however many steps there are.
+                let more = (step as f64 * 0.618_033_988_75).fract();
+                std::thread::sleep(Duration::from_nanos(
+                    self.study.lead + (self.study.spread as f64 * more) as u64,
+                ));
+                Some(running)
+            }
+            None => None,
+        };
+        let command = self.stage.command(&program.recipe);
+        let mut verify = Command::new(self.corun);
+        verify.args([
+            "verify",
+            "--quiet",
+            "--max-disturbance",
+            &self.study.max_disturbance.to_string(),
+            "--json",
+        ]);
+        verify.arg(&self.verdict).arg("--").arg(command.get_program()).args(command.get_args());
+        verify.envs(&program.recipe.env);
+        let _ = std::fs::remove_file(&self.verdict);
+        let output = verify.stdin(std::process::Stdio::null()).output().map_err(|e| e.to_string())?;
+        let text = std::fs::read_to_string(&self.verdict)
+            .map_err(|_| format!("corun verify: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
+        let found: Verdict = serde_json::from_str(&text).map_err(|e| format!("corun verify's JSON: {e}"))?;
+        if found.exit_status != 0 {
+            return Err(format!("it failed with status {}", found.exit_status));
+        }
+        Ok(Judged {
+            program: program.name.clone(),
+            beside: beside.map(|c| c.name.clone()),
+            wall_ns: found.wall_ns,
+            disturbance: found.disturbance,
+            resolution: found.resolution,
+            alarm: found.verdict == "disturbed",
+            watcher_ns: found.watcher_ns,
+            culprit: found.culprits.into_iter().next().and_then(|c| c.tenant),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(beside: Option<&str>, wall_ns: u64, alarm: bool) -> Judged {
+        Judged {
+            program: "p".into(),
+            beside: beside.map(str::to_owned),
+            wall_ns,
+            disturbance: 0.0,
+            resolution: 0.02,
+            alarm,
+            watcher_ns: None,
+            culprit: None,
+        }
+    }
+
+    fn outcome(runs: Vec<Judged>) -> VerifyOutcome {
+        VerifyOutcome { noticeable: 0.05, runs, ..VerifyOutcome::default() }
+    }
+
+    #[test]
+    fn the_study_that_corun_brings_along_is_read_and_makes_enough_runs() {
+        let study = VerifyStudy::parse("studies/verify.toml", VERIFY).unwrap();
+        assert!(Bench::runs(&study) >= 400, "200 alone and 200 beside somebody");
+        assert!(study.corunners.len() >= 4 && study.noticeable == 0.05);
+    }
+
+    #[test]
+    fn a_bad_study_is_named_with_its_line() {
+        let refusal = |text: &str| VerifyStudy::parse("v.toml", text).unwrap_err().to_string();
+        let text = VERIFY.replace("noticeable = 0.05", "noticeable = 5");
+        assert!(refusal(&text).contains("noticeable is no share"), "{}", refusal(&text));
+        assert!(refusal(&VERIFY.replace(STUDY_SCHEMA, "x")).starts_with("v.toml:1: schema is `x`"));
+        assert!(refusal(&VERIFY.replace("repetitions = 15", "repetitions = 0")).contains("give at least 1"));
+    }
+
+    #[test]
+    fn a_disturbed_run_counts_only_when_it_is_slower_than_the_slow_ones_alone() {
+        let alone = (0..20).map(|i| run(None, 100 + i, false));
+        let beside = [run(Some("c"), 118, false), run(Some("c"), 126, false), run(Some("c"), 150, true)];
+        let o = outcome(alone.chain(beside).collect());
+        assert_eq!(o.alone("p"), Some(Alone { median_ns: 110, slow_ns: 119 }));
+        assert_eq!(o.misses(|_| true), Rate { count: 1, of: 2 });
+        assert_eq!(o.false_alarms(|_| true), Rate { count: 0, of: 20 });
+    }
+
+    #[test]
+    fn an_alarm_alone_is_false_even_if_the_run_was_slow() {
+        let o = outcome(vec![run(None, 100, false), run(None, 200, true)]);
+        assert_eq!(o.false_alarms(|_| true), Rate { count: 1, of: 2 });
+    }
+
+    #[test]
+    fn nothing_of_many_is_not_a_certain_nothing() {
+        let at_most = Rate { count: 0, of: 200 }.at_most();
+        assert!((at_most - 0.0188).abs() < 1e-3, "{at_most}");
+        assert_eq!(Rate { count: 0, of: 0 }.at_most(), 1.0);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_skipped_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let stage = Stage::new(folder.path(), Path::new("/no/corun"), 1).unwrap();
+        let mut study = VerifyStudy::parse("v.toml", VERIFY).unwrap();
+        study.programs.truncate(1);
+        study.programs[0].recipe.prepare = None;
+        study.programs[0].recipe.argv = vec!["no-such-program".into()];
+        let mut outcome = VerifyOutcome::default();
+        Bench::new(&study, &stage, Path::new("/no/corun"), folder.path()).run(&mut outcome, &mut |_| ());
+        assert!(outcome.runs.is_empty());
+        assert!(
+            outcome.skipped.iter().any(|(_, why)| why.contains("is not installed")),
+            "{:?}",
+            outcome.skipped
+        );
+    }
+}

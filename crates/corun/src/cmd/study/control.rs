@@ -1,0 +1,78 @@
+//! `corun study control`: what does control win, for whom, and who pays?
+
+use super::{circumstances, command, keep, only, stage, Args};
+use crate::cli::Usage;
+use anyhow::Context;
+use corun_linux::Root;
+use corun_report::progress::Progress;
+use corun_study::control_file::{ControlStudy, DEFAULT};
+use corun_study::control_outcome::{ControlOutcome, SCHEMA};
+use corun_study::control_text::{files, json, text};
+use corun_study::controlling::ControlLab;
+use corun_study::programs::Catalogue;
+use corun_study::tenant_cgroup;
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> anyhow::Result<ExitCode> {
+    let mut study = ControlStudy::parse(name, written, known).map_err(|e| Usage(e.to_string()))?;
+    select(&mut study, args)?;
+    let root = Root::new("/");
+    // Found out now rather than after the inputs were made.
+    drop(tenant_cgroup::TenantCgroup::new(&root, "probe").map_err(Usage)?);
+    let (date, machine, kernel) = circumstances(&root)?;
+    let (corun, stage) = stage(args)?;
+    let mut outcome = ControlOutcome {
+        schema: SCHEMA.into(),
+        corun: env!("CARGO_PKG_VERSION").into(),
+        date: Some(date),
+        study: study.name.clone(),
+        machine,
+        kernel,
+        layout: tenant_cgroup::layout(&root),
+        backend: study.backend.clone(),
+        ..ControlOutcome::default()
+    };
+    let folder = tempfile::tempdir().context("making a temporary folder")?;
+    let progress = Progress::count("running", ControlLab::runs(&study), args.quiet);
+    let mut kept = Ok(());
+    ControlLab::new(&study, known, &stage, &corun, folder.path()).run(
+        &mut outcome,
+        &mut |what| {
+            progress.step();
+            progress.say(what);
+        },
+        // After every repetition, so that a study that is ended early is not lost.
+        &mut |outcome| kept = keep(args, || files(&study, outcome, &command(args))),
+    );
+    drop(progress);
+    match args.json {
+        true => print!("{}", json(&outcome)),
+        false => print!("{}", text(&study, &outcome, false)),
+    }
+    kept?;
+    anyhow::ensure!(outcome.left_frozen() == 0, "{} tenants were left frozen", outcome.left_frozen());
+    anyhow::ensure!(!outcome.runs.is_empty(), "nothing could be run; the reasons are above");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves what the flags ask for.
+fn select(study: &mut ControlStudy, args: &Args) -> anyhow::Result<()> {
+    let all = |of: &dyn Fn(&corun_study::control_file::Group) -> Vec<String>| -> Vec<String> {
+        study.groups.iter().flat_map(of).collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    let mut programs = all(&|g| g.cells.concat());
+    let mut policies = all(&|g| g.policies.clone());
+    only(&mut programs, &args.programs, "program")?;
+    only(&mut policies, &args.policies, "policy")?;
+    for group in &mut study.groups {
+        group.cells.retain(|cell| cell.iter().all(|program| programs.contains(program)));
+        // Everything is compared with the default.
+        group.policies.retain(|policy| policy == DEFAULT || policies.contains(policy));
+    }
+    if args.quick {
+        study.make_quick();
+    }
+    study.repetitions = if args.quick { 1 } else { args.repetitions.unwrap_or(study.repetitions) };
+    Ok(())
+}

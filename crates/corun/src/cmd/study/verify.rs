@@ -1,0 +1,63 @@
+//! `corun study verify`: are short runs judged rightly?
+
+use super::{circumstances, command, keep, only_of, stage, Args};
+use crate::cli::Usage;
+use anyhow::Context;
+use corun_linux::sched::autogroups_are_on;
+use corun_linux::Root;
+use corun_report::progress::Progress;
+use corun_study::record::fair_shares;
+use corun_study::verifying::{Bench, VerifyOutcome, VerifyStudy, SCHEMA};
+use corun_study::verifying_text::{files, text};
+use std::process::ExitCode;
+
+pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<ExitCode> {
+    let mut study = VerifyStudy::parse(name, written).map_err(|e| Usage(e.to_string()))?;
+    only_of(&mut study.programs, |p| &p.name, &args.programs, "program")?;
+    only_of(&mut study.corunners, |c| &c.name, &args.interferers, "co-runner")?;
+    study.repetitions = args.repetitions.unwrap_or(study.repetitions);
+    let root = Root::new("/");
+    let (corun, stage) = stage(args)?;
+    let mut outcome = match (args.more, &args.out) {
+        (true, Some(out)) => {
+            let file = out.join("result.json");
+            let found = std::fs::read_to_string(&file).map_err(|e| {
+                Usage(format!(
+                    "--more adds to the runs in {}: {e}; leave --more out the first time",
+                    file.display()
+                ))
+            })?;
+            serde_json::from_str(&found).with_context(|| format!("reading {}", file.display()))?
+        }
+        (true, None) => {
+            return Err(Usage("--more adds to an earlier result; name its folder with --out".into()).into())
+        }
+        (false, _) => {
+            let (date, machine, kernel) = circumstances(&root)?;
+            VerifyOutcome {
+                schema: SCHEMA.into(),
+                corun: env!("CARGO_PKG_VERSION").into(),
+                date: Some(date),
+                machine,
+                kernel,
+                shares: fair_shares(autogroups_are_on(&root)).into(),
+                max_disturbance: study.max_disturbance,
+                noticeable: study.noticeable,
+                ..VerifyOutcome::default()
+            }
+        }
+    };
+    let folder = tempfile::tempdir().context("making a temporary folder")?;
+    let progress = Progress::count("running", Bench::runs(&study), args.quiet);
+    Bench::new(&study, &stage, &corun, folder.path()).run(&mut outcome, &mut |what| {
+        progress.step();
+        progress.say(what);
+    });
+    drop(progress);
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&outcome)?),
+        false => print!("{}", text(&outcome, false)),
+    }
+    keep(args, || files(&outcome, &command(args)))?;
+    Ok(ExitCode::SUCCESS)
+}
