@@ -2,8 +2,9 @@
 //!
 //! PACT'16 §2.3 takes the other vCPUs off the run queues for a pre-defined period and asks for it again when the
 //! program changes phase. Here one window is: close the window under way; make ready to park whoever had a CPU or
-//! wanted one since the host was made; park them; close the sliver that took; wait; close the dedicated window; let
-//! everybody run. The end comes early when the subject ends, and everybody is unparked whatever fails.
+//! wanted one since the host was made; park them; close the sliver that took; let the subject's threads spread over the
+//! CPUs that became free ([`SETTLE_NS`]); wait; close the dedicated window; let everybody run. The end comes early
+//! when the subject ends, and everybody is unparked whatever fails.
 //!
 //! What it costs the co-runners is bounded by a **budget**: in any period of `over_ns`, they are parked for at most
 //! `per_mille` of it. Protected tenants go on, as do those that have not run since the host was made; what ran in a
@@ -19,8 +20,13 @@ use thiserror::Error;
 /// How often the subject is looked after inside a window.
 const LOOK_NS: u64 = 5_000_000;
 
-/// What parking, observing twice and unparking add to a window at most, on a machine that is not overloaded.
-const AROUND_NS: u64 = 4_000_000;
+/// How long the subject has the machine before the dedicated window begins, in nanoseconds. Two of its threads may
+/// share a CPU when the others are parked, and the kernel moves one away only when it next balances: on two CPUs
+/// programs did 5 to 40 % less than alone in the first 20 ms, and nearly as much as alone in the next.
+pub const SETTLE_NS: u64 = 20_000_000;
+
+/// What settling, parking, observing and unparking add to a window at most, on a machine that is not overloaded.
+const AROUND_NS: u64 = SETTLE_NS + 4_000_000;
 
 /// How much of co-runners' time dedicated windows may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +38,9 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// 2 % of any 10 s.
+    /// 2 % of any 20 s: six windows of 40 ms with what is around them.
     fn default() -> Budget {
-        Budget { per_mille: 20, over_ns: 10_000_000_000 }
+        Budget { per_mille: 20, over_ns: 20_000_000_000 }
     }
 }
 
@@ -86,7 +92,7 @@ pub struct DedicatedWindow {
     pub not_parked: Vec<(TenantId, String)>,
     /// How long co-runners were parked, everything included, in nanoseconds.
     pub parked_ns: u64,
-    /// CPU time in the dedicated window of tenants that were parked, in nanoseconds: 0 when parking held.
+    /// CPU time of tenants that were parked, while they were, in nanoseconds: 0 when parking held.
     pub leaked_ns: u64,
     /// Whether the subject ended inside it, so that it is shorter than asked for.
     pub subject_ended: bool,
@@ -207,15 +213,21 @@ impl Dedicated {
         let mut sliver = host.observe()?;
         told(&mut sliver);
         before.extend(&sliver);
-        let until_ns = host.now_ns() + self.window_ns;
-        let mut left_ns = self.window_ns;
-        while left_ns > 0 && host.subject_lives() {
-            host.advance(left_ns.min(LOOK_NS))?;
-            left_ns = until_ns.saturating_sub(host.now_ns());
-        }
-        let mut dedicated = host.observe()?;
-        told(&mut dedicated);
-        let leaked = dedicated.by_tenant.iter().filter(|t| parked.contains(&t.id));
+        let mut closed_after = |wanted_ns: u64| {
+            let until_ns = host.now_ns() + wanted_ns;
+            let mut left_ns = wanted_ns;
+            while left_ns > 0 && host.subject_lives() {
+                host.advance(left_ns.min(LOOK_NS))?;
+                left_ns = until_ns.saturating_sub(host.now_ns());
+            }
+            let mut seen = host.observe()?;
+            told(&mut seen);
+            Ok::<Observation, HostError>(seen)
+        };
+        let settling = closed_after(SETTLE_NS)?;
+        let dedicated = closed_after(self.window_ns)?;
+        let accounts = settling.by_tenant.iter().chain(&dedicated.by_tenant);
+        let leaked = accounts.filter(|t| parked.contains(&t.id));
         Ok(DedicatedWindow {
             leaked_ns: leaked.map(|t| t.account.ledger.on_cpu_ns()).sum(),
             subject_ended: !host.subject_lives(),
@@ -267,10 +279,10 @@ mod tests {
 
     #[test]
     fn a_window_that_can_never_be_within_the_budget_is_refused() {
-        let e = Dedicated::new(300 * MS, Budget::default()).unwrap_err();
+        let e = Dedicated::new(500 * MS, Budget::default()).unwrap_err();
         assert_eq!(
             e.to_string(),
-            "a dedicated window of 300 ms never fits into a budget of 200 ms in any 10.0 s; make it shorter, or the \
+            "a dedicated window of 500 ms never fits into a budget of 400 ms in any 20.0 s; make it shorter, or the \
              budget larger"
         );
         Dedicated::new(100 * MS, Budget::default()).unwrap();
@@ -278,19 +290,19 @@ mod tests {
 
     #[test]
     fn the_budget_says_when_the_next_window_may_be() {
-        let mut d = Dedicated::new(96 * MS, Budget::default()).unwrap();
+        let mut d = Dedicated::new(200 * MS - AROUND_NS, Budget::default()).unwrap();
         assert_eq!(d.due_in_ns(0), 0);
-        d.spend(0, 100 * MS);
-        assert_eq!(d.due_in_ns(100 * MS), 0);
-        d.spend(100 * MS, 200 * MS);
-        // 100 ms have to leave the ten seconds: the first window is over at 10.1 s, when the next must be, too.
-        assert_eq!(d.due_in_ns(200 * MS), 9_800 * MS);
+        d.spend(0, 200 * MS);
+        assert_eq!(d.due_in_ns(200 * MS), 0);
+        d.spend(200 * MS, 400 * MS);
+        // 200 ms have to leave the twenty seconds: the first window is over at 20.2 s, when the next must be, too.
+        assert_eq!(d.due_in_ns(400 * MS), 19_600 * MS);
     }
 
     proptest! {
         #[test]
         fn no_period_exceeds_the_budget(
-            window_ms in 1u64..190,
+            window_ms in 1u64..370,
             waits in proptest::collection::vec(0u64..3_000, 1..40),
             at in 0usize..40,
         ) {

@@ -73,6 +73,8 @@ pub struct PredictReport {
     pub method: Option<Method>,
     /// Slowdown of the slowest task, where tasks fare differently.
     pub slowest_task: Option<f64>,
+    /// How long co-runners have been parked for dedicated windows, in nanoseconds; `None`: they are not to be parked.
+    pub parked_ns: Option<u64>,
     /// Beside an estimate from dedicated windows: the slowdown from the ledger alone, of the same run.
     pub without_dedicated: Option<f64>,
     /// Why there is no estimate yet.
@@ -110,6 +112,7 @@ impl PredictReport {
             unavailable: missing,
             method: known.map(|e| e.method),
             slowest_task: known.and_then(|e| e.slowest_task),
+            parked_ns: None,
             without_dedicated: None,
             cannot_tell: estimate.as_ref().err().map(|e| e.why.clone()),
         }

@@ -49,7 +49,7 @@ const SLOT: Duration = Duration::from_millis(200);
 /// When the first dedicated window may be.
 const FIRST_NS: u64 = 300_000_000;
 /// So many come [`SOON_NS`] after each other, the others after [`LATER_NS`].
-const FEW: usize = 4;
+const FEW: usize = 5;
 const SOON_NS: u64 = 150_000_000;
 const LATER_NS: u64 = 2_000_000_000;
 /// What others may take of the machine in a dedicated window that counts.
@@ -79,10 +79,10 @@ pub struct Args {
     /// Park all co-runners for short windows, to see what the program does alone: more exact, but it touches others
     #[arg(long)]
     dedicated: bool,
-    /// Length of a dedicated window
+    /// Length of a dedicated window, after 20 ms in which the program's threads spread over the CPUs
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = parse_ns, requires = "dedicated")]
     window: u64,
-    /// Share of the co-runners' time that dedicated windows may take, in any 10 s
+    /// Share of the co-runners' time that dedicated windows may take, in any 20 s
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = super::verify::share, requires = "dedicated")]
     budget: f64,
     /// Only this tenant may be parked, by name or PID; repeat it for more [default: everybody who is not protected]
@@ -214,6 +214,7 @@ struct Predictors {
     ledger: Option<Predictor>,
     record: Option<BufWriter<File>>,
     taken: Vec<u64>,
+    parked_ns: u64,
     /// Who could not be parked although it ran, with the reason.
     not_parked: BTreeMap<String, String>,
 }
@@ -232,6 +233,7 @@ impl Predictors {
             ledger: dedicated.then(one),
             record,
             taken: Vec::new(),
+            parked_ns: 0,
             not_parked: BTreeMap::new(),
         }
     }
@@ -261,6 +263,7 @@ impl Predictors {
     fn note(&mut self, window: &DedicatedWindow) -> bool {
         let seen = &window.dedicated;
         self.taken.push(seen.end_ns);
+        self.parked_ns += window.parked_ns;
         for (tenant, why) in &window.not_parked {
             let name = seen.tenant(*tenant).map_or_else(|| tenant.0.to_string(), |t| t.name.clone());
             self.not_parked.insert(name, why.clone());
@@ -304,6 +307,7 @@ impl Said {
         let mut report = PredictReport::new(&self.meta, elapsed_ns, &predictors.main.estimate(), &missing);
         report.without_dedicated =
             predictors.ledger.as_ref().and_then(|p| p.estimate().ok()).map(|e| e.slowdown);
+        report.parked_ns = predictors.ledger.is_some().then_some(predictors.parked_ns);
         report.spin_cost = insight.spin_cost();
         if self.json_lines {
             let mut out = std::io::stdout().lock();

@@ -13,6 +13,7 @@ use corun_study::control_file::{self, CONTROL, CONTROL_GUEST};
 use corun_study::pairs::PREDICT;
 use corun_study::programs::{Catalogue, Stage};
 use corun_study::verifying::{STUDY_SCHEMA as VERIFY_SCHEMA, VERIFY};
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -65,7 +66,7 @@ pub struct Args {
     /// Keep the run in this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Add to the runs that are in --out already (verify)
+    /// Add to the runs that are in --out already (predict, verify)
     #[arg(long)]
     more: bool,
     /// Print the result as JSON instead of tables
@@ -90,7 +91,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ("--interferers", !args.interferers.is_empty(), "predict, verify"),
         ("--policies", !args.policies.is_empty(), "control"),
         ("--quick", args.quick, "control"),
-        ("--more", args.more, "verify"),
+        ("--more", args.more, "predict, verify"),
     ];
     if let Some((flag, ..)) = given.iter().find(|(_, given, of)| *given && !of.contains(what)) {
         return Err(Usage(format!("{flag} is not for a study of this kind; leave it out")).into());
@@ -142,6 +143,22 @@ fn stage(args: &Args) -> anyhow::Result<(PathBuf, Stage)> {
     let stage = Stage::new(&args.inputs, &corun, corun_study::live::pace())
         .with_context(|| format!("making {}", args.inputs.display()))?;
     Ok((corun, stage))
+}
+
+/// What earlier runs of the study have found, if these are to be added to it.
+fn earlier<T: DeserializeOwned>(args: &Args) -> anyhow::Result<Option<T>> {
+    let out = match (args.more, &args.out) {
+        (false, _) => return Ok(None),
+        (true, Some(out)) => out,
+        (true, None) => {
+            return Err(Usage("--more adds to an earlier result; name its folder with --out".into()).into())
+        }
+    };
+    let file = out.join("result.json");
+    let found = std::fs::read_to_string(&file).map_err(|e| {
+        Usage(format!("--more adds to the runs in {}: {e}; leave --more out the first time", file.display()))
+    })?;
+    Ok(Some(serde_json::from_str(&found).with_context(|| format!("reading {}", file.display()))?))
 }
 
 /// Now, the machine and its kernel, for a record.

@@ -1,6 +1,6 @@
 //! `corun study predict`: how good are predictions made in the first third of a run?
 
-use super::{circumstances, command, keep, only, stage, Args};
+use super::{circumstances, command, earlier, keep, only, stage, Args};
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::cpustat::CpuStat;
@@ -24,18 +24,23 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
     only(&mut study.interferers, &args.interferers, "interferer")?;
     study.repetitions = args.repetitions.unwrap_or(study.repetitions);
     let root = Root::new("/");
-    let (date, machine, kernel) = circumstances(&root)?;
     let (corun, stage) = stage(args)?;
     let stage = stage.with_length(study.length);
-    let mut outcome = PredictOutcome {
-        schema: SCHEMA.into(),
-        corun: env!("CARGO_PKG_VERSION").into(),
-        date: Some(date),
-        machine,
-        kernel,
-        solos_apart: study.solos_apart,
-        shares: fair_shares(autogroups_are_on(&root)).into(),
-        ..PredictOutcome::default()
+    let mut outcome = match earlier(args)? {
+        Some(outcome) => outcome,
+        None => {
+            let (date, machine, kernel) = circumstances(&root)?;
+            PredictOutcome {
+                schema: SCHEMA.into(),
+                corun: env!("CARGO_PKG_VERSION").into(),
+                date: Some(date),
+                machine,
+                kernel,
+                solos_apart: study.solos_apart,
+                shares: fair_shares(autogroups_are_on(&root)).into(),
+                ..PredictOutcome::default()
+            }
+        }
     };
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     let mut foreign = || busy(&root).unwrap_or(0.0);

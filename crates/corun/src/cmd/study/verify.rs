@@ -1,6 +1,6 @@
 //! `corun study verify`: are short runs judged rightly?
 
-use super::{circumstances, command, keep, only_of, stage, Args};
+use super::{circumstances, command, earlier, keep, only_of, stage, Args};
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::sched::autogroups_are_on;
@@ -18,21 +18,9 @@ pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<Exit
     study.repetitions = args.repetitions.unwrap_or(study.repetitions);
     let root = Root::new("/");
     let (corun, stage) = stage(args)?;
-    let mut outcome = match (args.more, &args.out) {
-        (true, Some(out)) => {
-            let file = out.join("result.json");
-            let found = std::fs::read_to_string(&file).map_err(|e| {
-                Usage(format!(
-                    "--more adds to the runs in {}: {e}; leave --more out the first time",
-                    file.display()
-                ))
-            })?;
-            serde_json::from_str(&found).with_context(|| format!("reading {}", file.display()))?
-        }
-        (true, None) => {
-            return Err(Usage("--more adds to an earlier result; name its folder with --out".into()).into())
-        }
-        (false, _) => {
+    let mut outcome = match earlier(args)? {
+        Some(outcome) => outcome,
+        None => {
             let (date, machine, kernel) = circumstances(&root)?;
             VerifyOutcome {
                 schema: SCHEMA.into(),
