@@ -18,6 +18,7 @@
 //! | [`culprit`] | who held the CPU while a task waited; refuses to exist unless it sums |
 //! | [`events`] | yields, preemptions, wake-ups, migrations by distance |
 //! | [`counters`] | hardware events of a task; absent is not zero |
+//! | [`proportion`] | a share known from a count, with its interval |
 //! | [`spin`] | what a spin detector found: a time with its interval |
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
 //! | [`observation`] | what a host saw in one window |
@@ -41,6 +42,7 @@ pub mod ledger;
 pub mod machine;
 pub mod observation;
 pub mod policy;
+pub mod proportion;
 pub mod recording;
 pub mod spin;
 pub mod tenant;

@@ -5,11 +5,9 @@
 //! may have been either and widen the interval on both sides.
 
 use super::outcome::Outcome;
+use corun_model::proportion::wilson;
 use corun_model::spin::{SpinEstimate, SpinMethod};
 use std::collections::BTreeMap;
-
-/// The two-sided 95 % quantile of the normal distribution.
-const Z: f64 = 1.959_964;
 
 /// A loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,15 +171,6 @@ impl Counted {
     }
 }
 
-/// Wilson's 95 % interval of a share, `hits` of `all`.
-fn wilson(hits: f64, all: f64) -> (f64, f64) {
-    let p = hits / all;
-    let z2 = Z * Z / all;
-    let middle = (p + z2 / 2.0) / (1.0 + z2);
-    let half = Z / (1.0 + z2) * (p * (1.0 - p) / all + z2 / (4.0 * all)).sqrt();
-    ((middle - half).max(0.0), (middle + half).min(1.0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,14 +184,6 @@ mod tests {
     fn share(tally: &Tally) -> f64 {
         let counted = Counted::of(tally, &staying([tally]));
         counted.estimate(1_000_000_000).unwrap().spin_ns as f64 / 1e9
-    }
-
-    #[test]
-    fn the_interval_is_wilsons() {
-        let (low, high) = wilson(10.0, 100.0);
-        assert!((low - 0.0552).abs() < 1e-4 && (high - 0.1744).abs() < 1e-4, "{low} {high}");
-        let (low, high) = wilson(0.0, 50.0);
-        assert!(low == 0.0 && (high - 0.0713).abs() < 1e-4, "none of fifty is not a certain nothing: {high}");
     }
 
     #[test]
