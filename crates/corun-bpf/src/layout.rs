@@ -52,8 +52,10 @@ pub mod group {
     pub const SOFTIRQ: u32 = 3;
     /// `kworker`.
     pub const WORKQUEUE: u32 = 4;
+    /// The process that watches, where it is told apart.
+    pub const WATCHER: u32 = 5;
     /// The first group that is found by cgroup, process group and command.
-    pub const FIRST: u32 = 5;
+    pub const FIRST: u32 = 6;
 }
 
 /// Flag of a task: its group was assigned and its children inherit it.

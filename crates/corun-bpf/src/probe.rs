@@ -34,6 +34,9 @@ pub struct Config {
     pub trace_bytes: u32,
     /// Bytes of the ring of ended tasks, likewise.
     pub ended_bytes: u32,
+    /// A process whose threads are a group of their own, [`WATCHER`](group::WATCHER), but not what it starts: the one that
+    /// watches, where it wants to be told from its co-runners.
+    pub watcher: Option<u32>,
     /// Whether to look for CPU quotas at every wait.
     pub want_quota: bool,
     /// The block state of each system call, `RUN` for `sched_yield`, 0 for "other".
@@ -145,6 +148,7 @@ impl Probe {
         let fixed = maps.rodata_data.as_deref_mut().expect("the probe has constants");
         fixed.max_tasks = config.max_tasks;
         fixed.max_groups = config.max_groups;
+        fixed.watcher_tgid = config.watcher.unwrap_or(0);
         fixed.want_quota = config.want_quota;
         fixed.want_trace = config.trace_bytes > 0;
         fixed.block_state_of_syscall = config.block_state_of_syscall;

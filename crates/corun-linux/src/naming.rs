@@ -72,6 +72,11 @@ pub fn of_kernel_thread(comm: &str) -> TenantName {
     TenantName::new(TenantKind::Kernel, key, name)
 }
 
+/// The process that watches, told apart from its co-runners.
+pub fn of_watcher() -> TenantName {
+    TenantName::new(TenantKind::Watcher, "watcher", "corun itself")
+}
+
 /// A virtual machine's vCPUs.
 pub fn of_vm(name: &str) -> TenantName {
     TenantName::new(TenantKind::Vm, format!("vm:{name}"), name)

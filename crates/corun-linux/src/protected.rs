@@ -143,6 +143,7 @@ fn why_not_controllable(kind: TenantKind) -> &'static str {
     match kind {
         TenantKind::Kernel => "it is the kernel's",
         TenantKind::Idle => "it is nobody",
+        TenantKind::Watcher => "it is corun itself",
         _ => "it is several tenants that can't be told apart",
     }
 }

@@ -145,6 +145,37 @@ fn culprits_are_who_held_the_cpu_within_one_percent() {
 }
 
 #[test]
+fn the_process_that_watches_is_told_from_its_corunners_and_from_what_it_starts() {
+    let _alone = alone();
+    // A victim whose CPU is held by a child of this process, and by this process itself.
+    let victim = Witness::start(&[0]);
+    let child = Witness::start(&[0]);
+    let options = LiveOptions { watcher_apart: true, ..LiveOptions::new(processes(&[victim.pid()])) };
+    let Some(mut host) = host_with(options) else { return };
+    let me = std::thread::spawn(|| {
+        witness::confine(0, &[0]);
+        let begin = std::time::Instant::now();
+        while begin.elapsed().as_millis() < 600 {
+            std::hint::spin_loop();
+        }
+    });
+    let seen = see(&mut host, 500);
+    me.join().unwrap();
+    let culprits = &tenant(&seen, host.subject().unwrap()).account.culprits;
+    let of = |key: &str| {
+        let found =
+            seen.tenants.iter().find(|t| t.key.starts_with(key)).unwrap_or_else(|| panic!("no {key}"));
+        (found.kind, culprits.of_ns(found.id))
+    };
+    let (kind, own_ns) = of("watcher");
+    let (_, childs_ns) = of(&format!("pgid:{}:", child.pid()));
+    println!("the victim waited {own_ns} ns for the watcher, {childs_ns} ns for its child");
+    assert_eq!(kind, corun_model::TenantKind::Watcher);
+    assert!(own_ns > 20_000_000, "this process held the CPU for a third of the time: {own_ns} ns");
+    assert!(childs_ns > 20_000_000, "so did the child: {childs_ns} ns");
+}
+
+#[test]
 fn a_full_ring_of_ended_tasks_costs_lines_but_no_time() {
     let _alone = alone();
     let Some(me) = Command::new("sh")

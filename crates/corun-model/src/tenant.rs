@@ -41,6 +41,8 @@ pub enum TenantKind {
     Kernel,
     /// Nobody: the CPU was idle while a task was already runnable on it (wake-up latency).
     Idle,
+    /// Corun itself as far as it watches, where it is told apart from the co-runners.
+    Watcher,
     /// Several tenants that were too many to be told apart.
     Others,
 }
@@ -59,13 +61,14 @@ impl TenantKind {
             TenantKind::VmIo => "vm-io",
             TenantKind::Kernel => "kernel",
             TenantKind::Idle => "idle",
+            TenantKind::Watcher => "watcher",
             TenantKind::Others => "others",
         }
     }
 
-    /// Whether tasks of this tenant may ever be parked, pinned or re-weighted: the kernel and idle may not.
+    /// Whether tasks of this tenant may ever be parked, pinned or re-weighted: the kernel, idle and corun itself may not.
     pub fn is_controllable(self) -> bool {
-        !matches!(self, TenantKind::Kernel | TenantKind::Idle | TenantKind::Others)
+        !matches!(self, TenantKind::Kernel | TenantKind::Idle | TenantKind::Watcher | TenantKind::Others)
     }
 }
 

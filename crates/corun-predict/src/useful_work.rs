@@ -67,7 +67,7 @@ impl Spent {
         for share in account.culprits.shares() {
             match kind(share.tenant) {
                 _ if share.tenant == subject => queued += share.steal_ns,
-                TenantKind::Idle | TenantKind::Kernel => idle += share.steal_ns,
+                TenantKind::Idle | TenantKind::Kernel | TenantKind::Watcher => idle += share.steal_ns,
                 _ => stolen += share.steal_ns,
             }
         }
@@ -181,8 +181,10 @@ impl Window {
     pub fn of(seen: &Observation, subject: TenantId) -> Window {
         let kinds: BTreeMap<TenantId, TenantKind> = seen.tenants.iter().map(|t| (t.id, t.kind)).collect();
         let kind = |id: TenantId| kinds.get(&id).copied().unwrap_or(TenantKind::Others);
-        let is_corunner =
-            |id: TenantId| id != subject && !matches!(kind(id), TenantKind::Idle | TenantKind::Kernel);
+        let is_corunner = |id: TenantId| {
+            let is_none = matches!(kind(id), TenantKind::Idle | TenantKind::Kernel | TenantKind::Watcher);
+            id != subject && !is_none
+        };
         let mut window = Window {
             start_ns: seen.start_ns,
             end_ns: seen.end_ns,

@@ -97,6 +97,7 @@ struct {
 /* Fixed at load, so that what is not wanted costs nothing. */
 const volatile u32 max_tasks = 16384;
 const volatile u32 max_groups = 8192;
+const volatile u32 watcher_tgid = 0; /* 0: the watcher is a task like any other */
 const volatile bool want_trace = false;
 const volatile bool want_quota = false;
 const volatile u8 block_state_of_syscall[512] = {};
@@ -123,7 +124,7 @@ static __always_inline struct task_rec *task_rec(u32 tid)
 	return bpf_map_lookup_elem(&tasks, slot);
 }
 
-/* The group of a task: kernel threads by sort, others by cgroup, process group and command. */
+/* The group of a task: kernel threads by sort, the watcher, others by cgroup, process group and command. */
 static __noinline u32 resolve_group(struct task_struct *p)
 {
 	struct group_key key = {};
@@ -140,6 +141,8 @@ static __noinline u32 resolve_group(struct task_struct *p)
 			return GROUP_WORKQUEUE;
 		return GROUP_KERNEL;
 	}
+	if (watcher_tgid && BPF_CORE_READ(p, tgid) == watcher_tgid)
+		return GROUP_WATCHER;
 	key.cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
 	key.pgid = BPF_CORE_READ(p, signal, pids[PIDTYPE_PGID], numbers[0].nr);
 	bpf_probe_read_kernel_str(key.comm, sizeof(key.comm), &BPF_CORE_READ(p, group_leader)->comm);

@@ -36,6 +36,7 @@ enum group {
 	GROUP_KERNEL,
 	GROUP_SOFTIRQ,
 	GROUP_WORKQUEUE,
+	GROUP_WATCHER, /* the process that watches, where it wants to be told from its co-runners */
 	GROUP_FIRST,
 };
 

@@ -53,12 +53,15 @@ pub struct LiveOptions {
     pub max_tasks: Option<u32>,
     /// Bytes for ended tasks between two polls, a power of two.
     pub ended_bytes: u32,
+    /// Whether this process is a tenant of its own, [`TenantKind::Watcher`](corun_model::TenantKind::Watcher): so that
+    /// what watching takes of the subject is not blamed on a co-runner. Not what it starts.
+    pub watcher_apart: bool,
 }
 
 impl LiveOptions {
     /// The usual: no trace, room for everybody.
     pub fn new(subject: Subject) -> LiveOptions {
-        LiveOptions { subject, trace_bytes: 0, max_tasks: None, ended_bytes: 16 << 20 }
+        LiveOptions { subject, trace_bytes: 0, max_tasks: None, ended_bytes: 16 << 20, watcher_apart: false }
     }
 }
 
@@ -537,6 +540,7 @@ fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> Config {
         max_groups: 1 << 13,
         trace_bytes: options.trace_bytes,
         ended_bytes: options.ended_bytes,
+        watcher: options.watcher_apart.then(std::process::id),
         want_quota: Cgroups::discover(root).and_then(|c| c.any_quota()).unwrap_or(true),
         block_state_of_syscall: syscalls::block_states(),
         places,

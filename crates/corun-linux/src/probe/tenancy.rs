@@ -48,6 +48,7 @@ impl Tenancy {
             naming::of_kernel_thread("kthreadd"),
             naming::of_kernel_thread("ksoftirqd/0"),
             naming::of_kernel_thread("kworker/0"),
+            naming::of_watcher(),
         ] {
             let id = made.tenants.number(name);
             made.of_group.push(id);

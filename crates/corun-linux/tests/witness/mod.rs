@@ -20,6 +20,16 @@ struct Shared {
     stretches: [[AtomicU64; 2]; ROOM],
 }
 
+/// Confines a task to some CPUs; 0 is the calling thread.
+pub fn confine(tid: i32, cpus: &[usize]) {
+    // SAFETY: a zeroed set is valid; the call reads it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().for_each(|&c| libc::CPU_SET(c, &mut set));
+        libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
 /// A process that spins and remembers when it ran. Killed when dropped.
 pub struct Witness {
     pid: i32,
@@ -75,12 +85,7 @@ impl Witness {
 
     /// Confines it to some CPUs.
     pub fn pin(&self, cpus: &[usize]) {
-        // SAFETY: a zeroed set is valid; the call reads it.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            cpus.iter().for_each(|&c| libc::CPU_SET(c, &mut set));
-            libc::sched_setaffinity(self.pid, size_of::<libc::cpu_set_t>(), &set);
-        }
+        confine(self.pid, cpus);
     }
 
     /// Changes its weight.
