@@ -3,8 +3,12 @@
 //! Method: the windows of the run, judged by its own ledger ([`crate::alone`]): `1 - 1 / slowdown` of its wall time would
 //! not have been needed without co-runners. Windows are merged to at least [`SLOT_NS`], and consecutive ones above the
 //! limit form an interval. Time that the kernel's own threads or an idle CPU's wake-up took is as it would be alone and
-//! disturbs nobody, and what is below the limit over the whole run is no disturbance whatever single windows say, so an
-//! idle machine's background does not raise an alarm.
+//! disturbs nobody, and what is below the limit over the whole run is no disturbance whatever single windows say. What
+//! corun itself took while it watched is its own cost, said apart and blamed on nobody.
+//!
+//! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
+//! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`], and what is
+//! below it is no disturbance either, whatever was allowed.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 
@@ -20,6 +24,19 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SLOT_NS: u64 = 50_000_000;
 /// The default of `--max-disturbance`.
 pub const MAX_DISTURBANCE: f64 = 0.02;
+/// What an idle machine's background may take of a run at once, in nanoseconds: daemons that wake up for a moment were
+/// seen to take up to 3 ms of a CPU.
+pub const MOMENT_NS: u64 = 4_000_000;
+/// However short the run: a disturbance of 5 % is to be found in every one.
+pub const COARSEST: f64 = 0.035;
+
+/// The least disturbance that can be told from an idle machine's background in a run of this length, 0..1.
+pub fn resolution(wall_ns: u64) -> f64 {
+    if wall_ns == 0 {
+        return COARSEST;
+    }
+    (MOMENT_NS as f64 / wall_ns as f64).min(COARSEST)
+}
 
 /// Clean or disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -40,10 +57,15 @@ pub struct Verdict {
     pub disturbance: f64,
     /// What was allowed.
     pub max_disturbance: f64,
+    /// The least disturbance that a run of this length can be judged to ([`resolution`]), 0..1.
+    pub resolution: f64,
     /// How long the run was, in nanoseconds.
     pub wall_ns: u64,
     /// How long it would have been undisturbed.
     pub undisturbed_ns: u64,
+    /// How long its tasks, summed, waited for a CPU that corun itself held: the cost of watching, no disturbance. `None`:
+    /// corun could not be told from co-runners, and is among them.
+    pub watcher_ns: Option<u64>,
     /// Who took the time, most first.
     pub culprits: Vec<Culprit>,
     /// When it was disturbed by more than was allowed, oldest first.
@@ -72,6 +94,7 @@ pub struct Judge {
     max_disturbance: f64,
     slots: Vec<Window>,
     whole: Window,
+    watcher_ns: Option<u64>,
     tenants: BTreeMap<TenantId, (String, TenantKind)>,
     unavailable: BTreeSet<Unavailable>,
 }
@@ -84,6 +107,7 @@ impl Judge {
             max_disturbance,
             slots: Vec::new(),
             whole: Window::default(),
+            watcher_ns: None,
             tenants: BTreeMap::new(),
             unavailable: BTreeSet::new(),
         }
@@ -97,6 +121,9 @@ impl Judge {
         let reasons =
             seen.unavailable.iter().map(|u| Unavailable { what: u.what.clone(), why: u.why.clone() });
         self.unavailable.extend(reasons);
+        if let Some(ns) = taken_by_watcher(seen, self.subject) {
+            *self.watcher_ns.get_or_insert(0) += ns;
+        }
         let window = Window::of(seen, self.subject);
         self.whole.add(&window);
         match self.slots.last_mut() {
@@ -112,13 +139,16 @@ impl Judge {
         // What the windows lost is the run's loss, also when the last of them reaches beyond its end.
         let lost_ns: f64 = lost(&self.whole) * self.whole.wall_ns;
         let disturbance = if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
-        let is_clean = disturbance <= self.max_disturbance;
+        let resolution = resolution(wall_ns);
+        let is_clean = disturbance <= self.max_disturbance.max(resolution);
         Verdict {
             verdict: if is_clean { Ruling::Clean } else { Ruling::Disturbed },
             disturbance,
             max_disturbance: self.max_disturbance,
+            resolution,
             wall_ns,
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
+            watcher_ns: self.watcher_ns,
             culprits: culprits(&self.whole, &self.tenants),
             intervals: self.intervals(),
             unavailable: self.unavailable.iter().cloned().collect(),
@@ -141,7 +171,7 @@ impl Judge {
             }
         };
         for slot in &self.slots {
-            if lost(slot) > self.max_disturbance {
+            if lost(slot) > self.max_disturbance.max(resolution(slot.wall_ns as u64)) {
                 open.add(slot);
             } else {
                 close(&mut open, &mut found);
@@ -155,4 +185,100 @@ impl Judge {
 /// Share of a window that would not have been needed undisturbed.
 fn lost(window: &Window) -> f64 {
     alone::from_ledger(window, alone::Hints::default()).map_or(0.0, |a| 1.0 - 1.0 / a.slowdown.max(1.0))
+}
+
+/// How long the subject's tasks waited for a CPU that corun itself held; `None`: it is not told apart.
+fn taken_by_watcher(seen: &Observation, subject: TenantId) -> Option<u64> {
+    let watcher = seen.tenants.iter().find(|t| t.kind == TenantKind::Watcher)?.id;
+    let account = seen.by_tenant.iter().find(|t| t.id == subject).map(|t| &t.account);
+    let shares = account.map_or(&[][..], |a| a.culprits.shares());
+    Some(shares.iter().filter(|s| s.tenant == watcher).map(|s| s.steal_ns).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::culprit::Share;
+    use corun_model::observation::{Account, TaskObservation, TenantObservation};
+    use corun_model::{Culprits, Ledger, Parts, TaskId, Tenant};
+
+    const MS: u64 = 1_000_000;
+    const SUBJECT: TenantId = TenantId(0);
+
+    /// A run of one task that took `wall_ms` and waited so many milliseconds for CPUs that others held.
+    fn run(wall_ms: u64, waits_ms: &[(TenantKind, u64)]) -> Observation {
+        let kinds = || [TenantKind::Command].into_iter().chain(waits_ms.iter().map(|w| w.0));
+        let tenants = kinds().enumerate().map(|(n, kind)| Tenant {
+            id: TenantId(n as u32),
+            kind,
+            key: n.to_string(),
+            name: format!("{} {n}", kind.name()),
+        });
+        let share = |(n, w): (usize, &(TenantKind, u64))| Share {
+            tenant: TenantId(n as u32 + 1),
+            steal_ns: w.1 * MS,
+        };
+        let steal_ns = waits_ms.iter().map(|w| w.1 * MS).sum();
+        let parts = Parts { compute_ns: wall_ms * MS - steal_ns, steal_ns, ..Parts::default() };
+        let account = Account {
+            ledger: Ledger::new(parts, wall_ms * MS).unwrap(),
+            culprits: Culprits::new(waits_ms.iter().enumerate().map(share), 0, steal_ns).unwrap(),
+            ..Account::default()
+        };
+        let task = TaskObservation {
+            id: TaskId(7),
+            name: "bench".into(),
+            tenant: SUBJECT,
+            born_ns: 0,
+            alive: false,
+            last_cpu: None,
+            account: account.clone(),
+        };
+        Observation {
+            end_ns: wall_ms * MS,
+            tenants: tenants.collect(),
+            tasks: vec![task],
+            by_tenant: vec![TenantObservation { id: SUBJECT, tasks: 1, account }],
+            ..Observation::default()
+        }
+    }
+
+    fn verdict(wall_ms: u64, waits_ms: &[(TenantKind, u64)]) -> Verdict {
+        let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+        judge.push(&run(wall_ms, waits_ms));
+        judge.verdict(None)
+    }
+
+    #[test]
+    fn what_a_corunner_took_disturbs_and_what_the_kernel_or_corun_itself_took_does_not() {
+        let found = verdict(1000, &[(TenantKind::Command, 100)]);
+        assert_eq!(found.verdict, Ruling::Disturbed);
+        assert!((found.disturbance - 0.1).abs() < 1e-9, "{found:?}");
+        assert!(found.undisturbed_ns.abs_diff(900 * MS) <= 1, "{found:?}");
+        assert_eq!((found.watcher_ns, found.culprits[0].kind.as_str()), (None, "command"));
+        let found = verdict(1000, &[(TenantKind::Watcher, 60), (TenantKind::Kernel, 40)]);
+        assert_eq!((found.verdict, found.disturbance, found.watcher_ns), (Ruling::Clean, 0.0, Some(60 * MS)));
+        assert!(found.culprits.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn a_moment_of_background_disturbs_a_long_run_only_if_it_is_more_than_was_allowed() {
+        assert_eq!(
+            verdict(100, &[(TenantKind::Command, 3)]).verdict,
+            Ruling::Clean,
+            "3 % of a tenth of a second"
+        );
+        assert_eq!(verdict(1000, &[(TenantKind::Command, 30)]).verdict, Ruling::Disturbed, "3 % of a second");
+        assert_eq!(verdict(1000, &[(TenantKind::Command, 3)]).verdict, Ruling::Clean);
+    }
+
+    #[test]
+    fn a_twentieth_is_found_in_a_run_of_any_length() {
+        for wall_ms in [20, 60, 100, 180, 1000] {
+            let found = verdict(wall_ms, &[(TenantKind::Command, wall_ms / 20)]);
+            assert_eq!(found.verdict, Ruling::Disturbed, "{wall_ms} ms: {found:?}");
+            assert!(found.resolution <= COARSEST);
+        }
+        assert_eq!(resolution(0), COARSEST);
+    }
 }

@@ -85,24 +85,33 @@ impl VerifyReport {
 
     /// The verdict in one sentence.
     pub fn sentence(&self) -> String {
-        let share = |x: f64| percent((x * 1e9) as u64, 1_000_000_000);
         let took = format!(
             "{} % of {} would not have been needed undisturbed",
             share(self.judged.disturbance),
             human_ns(self.judged.wall_ns)
         );
         match self.judged.verdict {
-            Ruling::Clean => format!("clean: {took} (allowed: {} %)", share(self.judged.max_disturbance)),
+            Ruling::Clean => format!("clean: {took} ({})", self.allowed()),
             Ruling::Disturbed => {
                 let who = self.judged.culprits.iter().find_map(|c| c.tenant.as_deref());
                 let who = who.map_or(String::new(), |w| format!(", mostly by `{}`", name(w, 40)));
                 format!(
-                    "disturbed{who}: {took} (allowed: {} %); alone it would have taken {}",
-                    share(self.judged.max_disturbance),
+                    "disturbed{who}: {took} ({}); alone it would have taken {}",
+                    self.allowed(),
                     human_ns(self.judged.undisturbed_ns)
                 )
             }
         }
+    }
+
+    /// What was allowed; and to what a run of this length can be judged, where that is coarser.
+    fn allowed(&self) -> String {
+        let Verdict { max_disturbance, resolution, .. } = self.judged;
+        let allowed = format!("allowed: {} %", share(max_disturbance));
+        if resolution <= max_disturbance {
+            return allowed;
+        }
+        format!("{allowed}; a run this short can be judged to {} %", share(resolution))
     }
 
     /// A few lines for a terminal.
@@ -130,6 +139,13 @@ impl VerifyReport {
             let all: Vec<String> =
                 self.tries.iter().map(|t| format!("{:.1} %", t.disturbance * 100.0)).collect();
             let _ = writeln!(out, "  tries: {}", all.join(", "));
+        }
+        if let Some(own_ns) = self.judged.watcher_ns.filter(|&ns| ns > 0) {
+            let _ = writeln!(
+                out,
+                "  corun itself kept its tasks waiting for {}, which is not counted",
+                human_ns(own_ns)
+            );
         }
         for u in &self.judged.unavailable {
             for l in wrap(&format!("! {}: {}", u.what, u.why), 100) {
@@ -159,6 +175,10 @@ impl VerifyReport {
     }
 }
 
+fn share(x: f64) -> String {
+    percent((x * 1e9) as u64, 1_000_000_000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,8 +203,10 @@ mod tests {
             verdict,
             disturbance,
             max_disturbance: 0.02,
+            resolution: 0.000_75,
             wall_ns: 4_000_000_000,
             undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
+            watcher_ns: Some(1_200_000),
             culprits,
             intervals,
             unavailable: vec![],
@@ -210,6 +232,15 @@ mod tests {
             assert!(text.replace('\n', " ").contains(said), "{said} in {text}");
         }
         assert!(text.contains("tries: 30.0 %, 12.0 %"), "{text}");
+        assert!(text.contains("corun itself kept its tasks waiting for 1.20 ms"), "{text}");
+    }
+
+    #[test]
+    fn to_what_a_short_run_can_be_judged_is_said_where_less_was_allowed() {
+        let mut short = report(Ruling::Clean);
+        assert!(!short.sentence().contains("judged to"));
+        short.judged.resolution = 0.03;
+        assert!(short.sentence().ends_with("(allowed: 2.0 %; a run this short can be judged to 3.0 %)"));
     }
 
     #[test]

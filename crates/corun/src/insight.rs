@@ -57,7 +57,8 @@ impl Insight {
     /// # Errors
     /// When the machine cannot be watched at all, or co-runners are to be parked and cannot be.
     pub fn start(root: &Root, subject: Subject, first: &[TaskId], wanted: Wanted) -> anyhow::Result<Insight> {
-        let (watcher, mut unavailable) = Watcher::start(root, LiveOptions::new(subject), wanted.source)?;
+        let options = LiveOptions { watcher_apart: true, ..LiveOptions::new(subject) };
+        let (watcher, mut unavailable) = Watcher::start(root, options, wanted.source)?;
         let subject = watcher.subject().expect("a verb that predicts has one subject");
         let eyes = match wanted.dedicated {
             None => Eyes::Watching(Box::new(watcher)),
