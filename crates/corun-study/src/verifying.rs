@@ -18,7 +18,7 @@ use corun_model::proportion::wilson;
 use corun_model::workload::{line_at, line_of};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The schema of a study file.
@@ -303,7 +303,12 @@ impl<'a> Bench<'a> {
         verify.arg(&self.verdict).arg("--").arg(command.get_program()).args(command.get_args());
         verify.envs(&program.recipe.env);
         let _ = std::fs::remove_file(&self.verdict);
-        let output = verify.stdin(std::process::Stdio::null()).output().map_err(|e| e.to_string())?;
+        let output = verify
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .output()
+            .map_err(|e| e.to_string())?;
         let text = std::fs::read_to_string(&self.verdict)
             .map_err(|_| format!("corun verify: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
         let found: Verdict = serde_json::from_str(&text).map_err(|e| format!("corun verify's JSON: {e}"))?;
