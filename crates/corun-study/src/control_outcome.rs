@@ -248,6 +248,24 @@ impl ControlOutcome {
         }
     }
 
+    /// Takes over the runs of an earlier part of the same study.
+    ///
+    /// # Errors
+    /// It was another study, or was made elsewhere: numbers of two machines do not belong in one table.
+    pub fn go_on_from(&mut self, before: ControlOutcome) -> Result<(), String> {
+        let same = [
+            ("schema", &before.schema, &self.schema),
+            ("study", &before.study, &self.study),
+            ("machine", &before.machine, &self.machine),
+            ("kernel", &before.kernel, &self.kernel),
+        ];
+        if let Some((what, before, now)) = same.iter().find(|(_, before, now)| before != now) {
+            return Err(format!("its {what} is `{before}`, here it is `{now}`; begin anew, without --after"));
+        }
+        *self = before;
+        Ok(())
+    }
+
     /// Tenants that a controller left frozen, over all runs.
     pub fn left_frozen(&self) -> u32 {
         self.runs.iter().map(|r| r.left_frozen).sum()
@@ -298,6 +316,19 @@ mod tests {
         assert_eq!(run.kept(), Some(1.0));
         assert_eq!(run.preemptions_per_s(), Some(50.0));
         assert_eq!(ControlRun::default().jain(), None);
+    }
+
+    #[test]
+    fn a_study_goes_on_from_its_own_runs_and_from_nobody_elses() {
+        let part = |study: &str| ControlOutcome {
+            study: study.into(),
+            runs: vec![run("default", 1, [2.0, 2.0])],
+            ..ControlOutcome::default()
+        };
+        let mut now = ControlOutcome { study: "control".into(), ..ControlOutcome::default() };
+        assert!(now.go_on_from(part("other")).unwrap_err().starts_with("its study is `other`"));
+        now.go_on_from(part("control")).unwrap();
+        assert_eq!(now.runs.len(), 1);
     }
 
     #[test]

@@ -104,7 +104,8 @@ impl<'a> ControlLab<'a> {
         u64::from(study.repetitions) * (programs.len() + beside) as u64
     }
 
-    /// Makes all runs; `done` is called after each with what it was, `keep` after each repetition.
+    /// Makes all runs, after those that `outcome` holds already; `done` is called after each with what it was, `keep` after
+    /// each cell.
     pub fn run(
         &mut self,
         outcome: &mut ControlOutcome,
@@ -115,7 +116,8 @@ impl<'a> ControlLab<'a> {
         // Whoever ends, this thread learns it at once; without the right to that, a little later.
         let fair = sched::attributes(0);
         let _ = sched::become_fifo(2);
-        for repetition in 1..=self.study.repetitions {
+        let before = outcome.runs.iter().map(|r| r.repetition).max().unwrap_or(0);
+        for repetition in before + 1..=before + self.study.repetitions {
             let mut alone = BTreeMap::new();
             let cells: Vec<(&Group, &Vec<String>)> =
                 self.study.groups.iter().flat_map(|g| g.cells.iter().map(move |c| (g, c))).collect();
@@ -123,9 +125,9 @@ impl<'a> ControlLab<'a> {
                 let (group, cell) = cells[i];
                 if let Some(mix) = self.mix(group, cell) {
                     self.cell(group, &mix, repetition, i as u64, &mut alone, outcome, done);
+                    keep(outcome);
                 }
             }
-            keep(outcome);
         }
         if let Ok(fair) = fair {
             let _ = sched::set_attributes(0, &fair);
@@ -144,6 +146,7 @@ impl<'a> ControlLab<'a> {
             let of_program = self.known.program(name).map(|p| &p.recipe);
             let recipe = of_program.or_else(|| self.known.interferer(name).map(|i| &i.recipe));
             if let Some(why) = recipe.and_then(|recipe| self.stage.prepare(recipe).err()) {
+                outcome.skipped.retain(|(skipped, _)| skipped != name);
                 outcome.skipped.push((name.clone(), why));
                 self.absent.insert(name.clone());
             }

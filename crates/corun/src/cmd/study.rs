@@ -60,6 +60,9 @@ pub struct Args {
     /// One repetition of the first cell of every group (control)
     #[arg(long, conflicts_with = "repetitions")]
     quick: bool,
+    /// Go on from an earlier result.json of the same study: its runs count too (control)
+    #[arg(long, value_name = "FILE")]
+    after: Option<PathBuf>,
     /// A folder for the programs' inputs, used again by a later study
     #[arg(long, value_name = "DIR", default_value = "out/inputs")]
     inputs: PathBuf,
@@ -91,6 +94,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ("--interferers", !args.interferers.is_empty(), "predict, verify"),
         ("--policies", !args.policies.is_empty(), "control"),
         ("--quick", args.quick, "control"),
+        ("--after", args.after.is_some(), "control"),
         ("--more", args.more, "predict, verify"),
     ];
     if let Some((flag, ..)) = given.iter().find(|(_, given, of)| *given && !of.contains(what)) {

@@ -12,6 +12,7 @@ use corun_study::controlling::ControlLab;
 use corun_study::programs::Catalogue;
 use corun_study::tenant_cgroup;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> anyhow::Result<ExitCode> {
@@ -33,6 +34,9 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
         backend: study.backend.clone(),
         ..ControlOutcome::default()
     };
+    if let Some(path) = &args.after {
+        outcome.go_on_from(read_result(path)?).map_err(|why| Usage(format!("{}: {why}", path.display())))?;
+    }
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     let progress = Progress::count("running", ControlLab::runs(&study), args.quiet);
     let mut kept = Ok(());
@@ -42,7 +46,7 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
             progress.step();
             progress.say(what);
         },
-        // After every repetition, so that a study that is ended early is not lost.
+        // After every cell, so that a study that is ended early is not lost.
         &mut |outcome| kept = keep(args, || files(&study, outcome, &command(args))),
     );
     drop(progress);
@@ -54,6 +58,14 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
     anyhow::ensure!(outcome.left_frozen() == 0, "{} tenants were left frozen", outcome.left_frozen());
     anyhow::ensure!(!outcome.runs.is_empty(), "nothing could be run; the reasons are above");
     Ok(ExitCode::SUCCESS)
+}
+
+fn read_result(path: &Path) -> anyhow::Result<ControlOutcome> {
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        Usage(format!("cannot read {}: {e}; name the result.json of a record", path.display()))
+    })?;
+    Ok(serde_json::from_str(&text)
+        .map_err(|e| Usage(format!("{} is no result of a study of control: {e}", path.display())))?)
 }
 
 /// Leaves what the flags ask for.
