@@ -39,6 +39,15 @@ impl CpuSet {
         self.words[cpu / 64] &= !bit;
     }
 
+    /// Adds a CPU or takes it out.
+    pub fn put(&mut self, cpu: usize, is_in: bool) {
+        if is_in {
+            self.insert(cpu);
+        } else {
+            self.remove(cpu);
+        }
+    }
+
     /// Whether a CPU is in it.
     pub fn contains(&self, cpu: usize) -> bool {
         self.words[cpu / 64] & 1 << (cpu % 64) != 0

@@ -16,12 +16,16 @@ pub(super) const BITS: u32 = ONE.trailing_zeros();
 
 impl Engine {
     /// Counts what a CPU did since it was settled last.
+    #[inline]
     pub(super) fn settle(&mut self, cpu: CpuIx) {
+        if self.cpus[cpu].since_ns != self.now_ns {
+            self.count(cpu);
+        }
+    }
+
+    fn count(&mut self, cpu: CpuIx) {
         let c = &mut self.cpus[cpu];
         let dt = self.now_ns - c.since_ns;
-        if dt == 0 {
-            return;
-        }
         c.since_ns = self.now_ns;
         let Some(task) = c.curr else {
             c.idle_ns += dt;
@@ -31,8 +35,8 @@ impl Engine {
         let t = &mut self.tasks[task];
         t.since_ns = self.now_ns;
         let tenant = &mut self.tenants[t.tenant];
-        if let (Some(guest), Some(vcpu)) = (&mut tenant.guest, t.vcpu) {
-            guest.ran(vcpu, dt);
+        if let Some(vcpu) = t.vcpu {
+            tenant.guest.as_mut().expect("a VM has a guest").ran(vcpu, dt);
         }
         let Some(thread) = t.thread else {
             t.tally.compute_ns += dt;
@@ -65,11 +69,9 @@ impl Engine {
     pub(super) fn tell(&mut self, cpu: CpuIx) {
         let running = self.cpus[cpu].curr.and_then(|task| {
             let thread = &self.threads[self.tasks[task].thread?];
-            let tenant = &self.tenants[thread.tenant];
-            let pair = if tenant.setup.plan.in_pairs { thread.index / 2 } else { 0 };
             Some(Running {
                 task: task as u32,
-                program: tenant.program + pair,
+                program: thread.program,
                 character: thread.character,
                 spinning: matches!(thread.doing, Doing::Spin(_)),
             })
@@ -100,9 +102,9 @@ impl Engine {
                 Doing::Ready | Doing::Sinking => Some(begin_ns),
                 Doing::Asleep | Doing::Ended => None,
             };
-            let guest = self.tenants[t.tenant].guest.as_ref().zip(t.vcpu);
-            let rotation =
-                guest.and_then(|(g, v)| g.slice_left(v, self.guest_slice_ns)).map(|left| self.now_ns + left);
+            let Some(vcpu) = t.vcpu else { return own };
+            let guest = self.tenants[t.tenant].guest.as_ref().expect("a VM has a guest");
+            let rotation = guest.slice_left(vcpu, self.guest_slice_ns).map(|left| self.now_ns + left);
             own.into_iter().chain(rotation).min()
         });
         let step = c.step;
@@ -325,7 +327,14 @@ impl Engine {
     }
 
     /// Takes over which waiting tasks the scheduler moved.
+    #[inline]
     fn absorb_moves(&mut self) {
+        if !self.fx.moved.is_empty() {
+            self.take_moves();
+        }
+    }
+
+    fn take_moves(&mut self) {
         for i in 0..self.fx.moved.len() {
             let m = self.fx.moved[i];
             self.charge_wait(m.task);
@@ -339,8 +348,15 @@ impl Engine {
     }
 
     /// Carries out what the scheduler wants done.
+    #[inline]
     pub(super) fn absorb(&mut self) {
         self.absorb_moves();
+        if !self.fx.resched.is_empty() {
+            self.reschedule();
+        }
+    }
+
+    fn reschedule(&mut self) {
         let mut next = 0;
         while let Some(&r) = self.fx.resched.get(next) {
             next += 1;

@@ -249,6 +249,8 @@ struct Thread {
     /// The event count of the object it waits for, when it began to wait.
     seen: u64,
     character: CharacterId,
+    /// The contention models' number of those it shares memory with.
+    program: u32,
     wake: u32,
 }
 
@@ -263,8 +265,9 @@ struct TenantRun {
     guest: Option<Guest>,
     objects: Vec<SyncObject>,
     characters: Vec<CharacterId>,
-    /// The contention models' number of its first sharing group.
+    /// The contention models' number of its first sharing group, and how many there are.
     program: u32,
+    groups: u32,
     shared: Shared,
     live_threads: usize,
     started: bool,
@@ -466,6 +469,9 @@ impl Engine {
                 preempt_delay_ns: 0,
             });
         }
+        // Sharing groups are numbered in a row over all tenants; a program that shares in pairs has one per pair.
+        let program = self.tenants.last().map_or(0, |t| t.program + t.groups);
+        let pair = |thread: usize| if plan.in_pairs { thread as u32 / 2 } else { 0 };
         let characters: Vec<CharacterId> =
             plan.characters.iter().map(|c| self.contention.character(c)).collect();
         for i in 0..threads {
@@ -481,6 +487,7 @@ impl Engine {
                 pending: Pending::Nothing,
                 seen: 0,
                 character: characters[0],
+                program: program + pair(i),
                 wake,
             });
         }
@@ -489,11 +496,6 @@ impl Engine {
         if setup.after.is_none() {
             self.timers.arm(start, setup.start_ns);
         }
-        // Sharing groups are numbered in a row over all tenants; a program that shares in pairs has one per pair.
-        let program = self
-            .tenants
-            .last()
-            .map_or(0, |t| t.program + if t.setup.plan.in_pairs { t.threads.div_ceil(2) as u32 } else { 1 });
         self.tenant_names.push(Tenant {
             id: TenantId(ix as u32),
             kind: if setup.vcpus.is_some() { TenantKind::Vm } else { TenantKind::Command },
@@ -509,6 +511,7 @@ impl Engine {
             objects: plan.objects.iter().map(|&o| SyncObject::new(o)).collect(),
             characters,
             program,
+            groups: pair(threads - 1) + 1,
             shared: Shared { taken: vec![0; plan.phases.len()], ..Shared::default() },
             live_threads: 0,
             started: false,

@@ -19,10 +19,13 @@ const TELL_EVERY_NS: u64 = 1_000_000;
 
 impl Queues {
     /// Brings a queue's averages up to now.
+    #[inline]
     pub fn touch_rq(&mut self, now_ns: u64, rq: u32) {
         let q = self.rq_mut(rq);
-        let running = u64::from(q.curr != NIL);
-        q.avg.update(now_ns, q.weight, u64::from(q.runnable), running);
+        if !q.avg.is_at(now_ns) {
+            let running = u64::from(q.curr != NIL);
+            q.avg.update(now_ns, q.weight, u64::from(q.runnable), running);
+        }
         if q.group != NIL && now_ns >= q.told_ns + TELL_EVERY_NS {
             self.tell_group(now_ns, rq);
         }
@@ -39,7 +42,11 @@ impl Queues {
     }
 
     /// Brings an entity's averages up to now.
+    #[inline]
     pub fn touch(&mut self, now_ns: u64, e: u32) {
+        if self.e(e).avg.is_at(now_ns) {
+            return;
+        }
         let running = u64::from(self.e(e).rq != NIL && self.rq(self.e(e).rq).curr == e);
         let e = self.e_mut(e);
         // A delayed entity still counts as load, but not as runnable (`se_runnable`).

@@ -254,11 +254,12 @@ impl<D: Discipline> Fair<D> {
     /// Notes whether a CPU is idle or overloaded, after its tasks changed.
     fn mark(&mut self, cpu: CpuIx) {
         let was = (self.q.idle.contains(cpu), self.q.overloaded.contains(cpu));
-        self.q.mark(cpu);
-        let is = (self.q.idle.contains(cpu), self.q.overloaded.contains(cpu));
+        let is = self.q.marks(cpu);
         if was == is {
             return;
         }
+        self.q.idle.put(cpu, is.0);
+        self.q.overloaded.put(cpu, is.1);
         let step = |was: bool, is: bool| i32::from(is) - i32::from(was);
         for (level, &domain) in self.domains.of_cpu[cpu].iter().enumerate() {
             let count = &mut self.counts[domain][self.domains.group_of[cpu][level]];

@@ -36,6 +36,12 @@ pub struct Avg {
 }
 
 impl Avg {
+    /// Whether the averages are up to `now_ns`, in their own units of time.
+    #[inline]
+    pub fn is_at(&self, now_ns: u64) -> bool {
+        self.stamp >= now_ns >> 10
+    }
+
     /// Brings the averages up to `now_ns`; `load`, `runnable` and `util` are what held since the last call.
     pub fn update(&mut self, now_ns: u64, load: u64, runnable: u64, util: u64) {
         let now = now_ns >> 10;

@@ -421,19 +421,10 @@ impl Queues {
         self.e_mut(e).slice = slice;
     }
 
-    /// Marks whether a CPU is idle or overloaded after its number of runnable tasks changed.
-    pub fn mark(&mut self, cpu: CpuIx) {
+    /// Whether a CPU is idle, and whether it is overloaded.
+    pub fn marks(&self, cpu: CpuIx) -> (bool, bool) {
         let runnable = self.rqs[cpu].runnable;
-        if runnable == 0 && self.cpus[cpu].curr.is_none() {
-            self.idle.insert(cpu);
-        } else {
-            self.idle.remove(cpu);
-        }
-        if runnable > 1 {
-            self.overloaded.insert(cpu);
-        } else {
-            self.overloaded.remove(cpu);
-        }
+        (runnable == 0 && self.cpus[cpu].curr.is_none(), runnable > 1)
     }
 }
 
