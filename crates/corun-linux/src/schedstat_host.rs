@@ -361,6 +361,7 @@ impl Host for SchedstatHost {
             by_tenant,
             machine,
             loss,
+            weights: Vec::new(),
             unavailable: self.unavailable(machine.host_steal_ns.is_some()),
         };
         self.cpus = cpus;

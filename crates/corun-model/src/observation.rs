@@ -21,6 +21,9 @@ pub struct Observation {
     pub tasks: Vec<TaskObservation>,
     /// The same, summed by tenant, in the order of tenant ids; includes tasks too short-lived to be listed.
     pub by_tenant: Vec<TenantObservation>,
+    /// Tenants whose share of contended CPU time is known to differ from the default: their weights, 1 to 10000, where 100
+    /// is the default, as in `cpu.weight`. In the order of tenant ids.
+    pub weights: Vec<(TenantId, u32)>,
     /// Per CPU: busy and idle.
     pub cpus: Vec<CpuTime>,
     /// What the host below or the interrupts took, when the machine tells.
@@ -208,6 +211,12 @@ impl Observation {
         self.tenants.iter().find(|t| t.id == id)
     }
 
+    /// A tenant's weight: what is known of it, else the default of 100.
+    pub fn weight(&self, id: TenantId) -> u64 {
+        let known = self.weights.binary_search_by_key(&id, |w| w.0).ok();
+        known.map_or(100, |at| u64::from(self.weights[at].1.max(1)))
+    }
+
     /// Adds the window that follows this one, so that both become one. What either cannot see, the sum cannot.
     ///
     /// # Panics
@@ -216,6 +225,7 @@ impl Observation {
         assert_eq!(self.end_ns, next.start_ns, "windows must follow each other");
         self.end_ns = next.end_ns;
         self.tenants.clone_from(&next.tenants);
+        self.weights.clone_from(&next.weights);
         let going_on = self.extend_tasks(next);
         for t in &next.by_tenant {
             match self.by_tenant.binary_search_by_key(&t.id, |x| x.id) {

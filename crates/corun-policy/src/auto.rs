@@ -6,19 +6,26 @@
 //!
 //! 1. **Watch**, with nobody parked: how much useful CPU time does each tenant get? (On a CPU and not known to spin.)
 //! 2. **Try**, when tenants compete for more CPUs than there are and one of them gets less than its fair share: slots,
-//!    chosen as in Controlled Contention with one CPU-bound task per CPU, for four rotations.
-//! 3. **Keep** the slots if somebody gets more useful time than before and nobody is worse off: everybody keeps what it
-//!    had, or its fair share, whichever is less, but for 5 %. (Fair: an equal part of the CPUs, or the part by which
-//!    everybody would be slowed down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a
-//!    program that waits busily; slots are then also kept when they cost nobody anything and such a program may be there:
-//!    several tasks that hardly ever block and are often stolen from.
-//! 4. Otherwise **revert**. Whoever fell below is left alone from then on, and the rest is tried without it.
+//!    chosen as in Controlled Contention with one CPU-bound task per CPU, for two rotations. The first goes to who has
+//!    the least of its share.
+//! 3. **Judge** (`trial.rs`): a clear gain is kept at once; a round in which somebody nearly has what it is entitled to goes
+//!    on for longer. What is not clear is watched and tried again, up to five rounds, and the medians decide.
+//! 4. **Keep** the slots where all tenants together gain (the geometric mean rises of what they do, or of what they do up
+//!    to their fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots
+//!    where that was less, but for 5 %. Who
+//!    would fall below is given more of the slots in the next round. (Fair: CPU time by weights, or the part by which
+//!    everybody would be slowed down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for
+//!    a program that waits busily; slots are then also kept when they cost nobody anything and such a program may be
+//!    there: several tasks that hardly ever block and are often stolen from.
+//! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
+//!    the rest is tried without it.
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 20 s, then
-//! twice as long each time, up to 5 min; it is asked again at once when a tenant comes that has not been tried.
+//! twice as long each time, up to 5 min; it is asked again at once, but not twice in a second, when a tenant comes that
+//! has not been tried or one of those in slots goes.
 //!
-//! Limits: equal weights are assumed for fair shares; the watch has the length of two slots, so a program that changes
-//! faster than that is judged by chance; one that begins while slots are kept makes everybody share again for a moment.
+//! Limits: the first watch has the length of one slot, so a program that changes faster than that is judged by chance;
+//! one that begins while slots are kept makes everybody share again for a moment.
 
 use crate::census::{self, Census, TenantUse};
 use crate::controlled_contention::fitting;
@@ -26,8 +33,13 @@ use crate::fair;
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
+use crate::trial::{Rates, Trial};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use std::collections::BTreeMap;
+use use_so_far::UseSoFar;
+
+#[path = "auto/use_so_far.rs"]
+mod use_so_far;
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     SLOT,
@@ -48,12 +60,28 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
 ];
 
 const LONGEST_HOLD_NS: u64 = 300_000_000_000;
-const WATCH_SLOTS: u64 = 2;
-const ROTATIONS: u64 = 4;
-/// What a tenant may lose, in hundredths of what it is entitled to; and must win to count as a gain.
-const TOLERANCE_PERCENT: u64 = 5;
-/// A burst of a latency-bound tenant is shorter than this.
-const BURST_NS: u64 = 5_000_000;
+/// It is not asked again more often than this.
+const CALM_NS: u64 = 1_000_000_000;
+/// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
+const STARVES_PERCENT: u64 = 75;
+/// Slots that a watch lasts before it looks at smaller losses.
+const WATCH_SLOTS: u64 = 4;
+/// Slots of a round, per member: two rotations where no two fit together.
+const SLOTS_PER_MEMBER: u64 = 2;
+const MOST_ROUNDS: usize = 5;
+/// A round in which nearly everybody has what it is entitled to, to so many thousandths, goes on for up to so many times
+/// its length.
+const NEARLY_MILLI: u64 = 800;
+const LONGEST_ROUND: u64 = 4;
+/// What slots may cost of what a tenant is entitled to, in thousandths.
+const TOLERANCE_MILLI: u64 = 50;
+/// What all must gain: after the first round, and when all rounds are in.
+const CLEAR_GAIN_MILLI: i64 = 50;
+const LEAST_GAIN_MILLI: i64 = 20;
+/// A loss of so much ends a trial after the second round.
+const CLEAR_LOSS_MILLI: i64 = -100;
+/// Most that a share may grow to.
+const MOST_SHARE_MILLI: u64 = 4_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -63,61 +91,10 @@ enum Phase {
     Rest { until_ns: u64 },
 }
 
-/// What a tenant did in a phase.
-#[derive(Clone, Copy, Debug, Default)]
-struct Did {
-    useful_ns: u64,
-    on_cpu_ns: u64,
-    steal_ns: u64,
-    block_ns: u64,
-    outside_ns: Option<u64>,
-    wakeups: Option<u64>,
-    spin_known: bool,
-}
-
-impl Did {
-    fn first(u: &TenantUse) -> Did {
-        Did {
-            useful_ns: u.useful_ns,
-            on_cpu_ns: u.on_cpu_ns,
-            steal_ns: u.steal_ns,
-            block_ns: u.block_ns,
-            outside_ns: u.outside_ns,
-            wakeups: u.wakeups,
-            spin_known: u.spin_known,
-        }
-    }
-
-    fn add(&mut self, u: &TenantUse) {
-        self.useful_ns += u.useful_ns;
-        self.on_cpu_ns += u.on_cpu_ns;
-        self.steal_ns += u.steal_ns;
-        self.block_ns += u.block_ns;
-        self.outside_ns = self.outside_ns.zip(u.outside_ns).map(|(a, b)| a + b);
-        self.wakeups = self.wakeups.zip(u.wakeups).map(|(a, b)| a + b);
-        self.spin_known &= u.spin_known;
-    }
-
-    /// It waits for the outside for a fifth of its time or more, and runs in short bursts.
-    fn is_latency_bound(&self) -> bool {
-        let bursts = self.wakeups.is_some_and(|n| n > 0 && self.on_cpu_ns / n < BURST_NS);
-        bursts && self.outside_ns.is_some_and(|ns| ns * 5 >= self.on_cpu_ns + self.block_ns)
-    }
-
-    /// Several tasks, hardly ever blocked, often stolen from: they may be spinning where nobody sees it.
-    fn may_spin(&self, weight: u64) -> bool {
-        let runnable_ns = self.on_cpu_ns + self.steal_ns;
-        !self.spin_known
-            && weight >= 2
-            && self.block_ns * 10 <= runnable_ns + self.block_ns
-            && self.steal_ns * 5 >= runnable_ns
-    }
-}
-
 /// What is remembered of a tenant that was thought of.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tried {
-    /// It fell below what it is entitled to: it is left alone until then.
+    /// It fell below what it is entitled to and waits for other things than CPUs: it is left alone until then.
     alone_until_ns: u64,
     alone_ns: u64,
 }
@@ -133,10 +110,14 @@ pub struct Auto {
     hold_ns: u64,
     phase: Phase,
     since_ns: Option<u64>,
-    did: BTreeMap<TenantId, Did>,
-    /// Useful CPU time with nobody parked, in thousandths of a CPU; and the fair share.
-    shared: BTreeMap<TenantId, (u64, u64)>,
-    /// It may spin unseen.
+    asked_ns: u64,
+    /// What each did since it was last parked or the question began.
+    watched: BTreeMap<TenantId, UseSoFar>,
+    /// CPU time that anybody, or the host below, took since then.
+    taken_ns: u64,
+    trial: Trial,
+    shares: BTreeMap<TenantId, u64>,
+    /// Somebody may spin unseen.
     hidden: bool,
     tried: BTreeMap<TenantId, Tried>,
     /// Whom the slots are for.
@@ -157,8 +138,11 @@ impl Auto {
             hold_ns: number("hold"),
             phase: Phase::Watch,
             since_ns: None,
-            did: BTreeMap::new(),
-            shared: BTreeMap::new(),
+            asked_ns: 0,
+            watched: BTreeMap::new(),
+            taken_ns: 0,
+            trial: Trial::default(),
+            shares: BTreeMap::new(),
             hidden: false,
             tried: BTreeMap::new(),
             members: Vec::new(),
@@ -166,111 +150,178 @@ impl Auto {
         }
     }
 
-    fn begin(&mut self, phase: Phase) {
-        (self.phase, self.since_ns) = (phase, None);
-        self.did.clear();
+    /// Everybody shares, to be watched.
+    fn watch(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
+        (self.phase, self.since_ns) = (Phase::Watch, None);
+        self.watched.clear();
+        self.taken_ns = 0;
+        self.slots.stop(seen, why)
     }
 
-    /// Everybody shares again, to be watched.
-    fn watch(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        self.begin(Phase::Watch);
-        self.slots.stop(seen, why)
+    /// The same, with all evidence forgotten.
+    fn ask(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
+        self.trial = Trial::default();
+        self.shares.clear();
+        self.members.clear();
+        self.watch(seen, why)
+    }
+
+    fn hold_until_ns(&mut self, seen: &Observation) -> u64 {
+        let until_ns = seen.end_ns + self.hold_ns;
+        self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
+        self.asked_ns = seen.end_ns;
+        until_ns
     }
 
     /// Nothing is touched until the next question.
     fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        self.begin(Phase::Rest { until_ns: seen.end_ns + self.hold_ns });
-        self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
+        self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen) };
         self.slots.stop(seen, why)
     }
 
     /// Tenants that could be separated: CPU-bound, not latency-bound, not to be left alone.
-    fn candidates(&self, uses: &[TenantUse], now_ns: u64) -> Vec<TenantId> {
-        let wanted = uses.iter().filter(|u| u.weight > 0).map(|u| u.id);
+    fn candidates<'a>(&self, uses: &'a [TenantUse], now_ns: u64) -> Vec<&'a TenantUse> {
         let alone = |id: &TenantId| self.tried.get(id).is_some_and(|t| t.alone_until_ns > now_ns);
-        let latency = |id: &TenantId| self.did.get(id).is_some_and(Did::is_latency_bound);
-        wanted.filter(|id| !alone(id) && !latency(id)).collect()
+        let latency = |id: &TenantId| self.watched.get(id).is_some_and(UseSoFar::is_latency_bound);
+        uses.iter().filter(|u| u.weight > 0 && !alone(&u.id) && !latency(&u.id)).collect()
     }
 
-    /// After the watch: is there somebody whom slots might help?
+    fn useful_ns(&self, on_cpu_ns: u64, useful_ns: u64) -> u64 {
+        if self.use_spin {
+            useful_ns
+        } else {
+            on_cpu_ns
+        }
+    }
+
+    /// While everybody shares: is there somebody whom slots might help?
     fn weigh(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse], watched_ns: u64) -> Vec<Decision> {
+        let enough = watched_ns >= WATCH_SLOTS * self.slot_ns;
         let candidates = self.candidates(uses, seen.end_ns);
+        let is_candidate = |id: &TenantId| candidates.iter().any(|c| c.id == *id);
+        // What others use is not there to be shared out.
+        let of_candidates = self.watched.iter().filter(|(id, _)| is_candidate(id));
+        let candidates_ns: u64 = of_candidates.map(|(_, did)| did.on_cpu_ns).sum();
+        let others_ns = self.taken_ns.saturating_sub(candidates_ns);
+        let capacity_milli = (cpus * 1_000).saturating_sub(others_ns * 1_000 / watched_ns.max(1));
+        let want = |u: &TenantUse| (u.weight * 1_000).max(u.demand_milli);
+        let wants: Vec<(u64, u64)> = candidates.iter().map(|u| (want(u), seen.weight(u.id))).collect();
+        let shares = fair::weighted_shares(capacity_milli, &wants);
+        let all: u64 = wants.iter().map(|(want, weight)| want * weight).sum();
+        let (mut starves, mut found) = (None, Vec::new());
+        self.hidden = false;
+        for ((u, &(want, weight)), &share) in candidates.iter().zip(&wants).zip(&shares) {
+            let Some(did) = self.watched.get(&u.id) else { continue };
+            let milli = self.useful_ns(did.on_cpu_ns, did.useful_ns) * 1_000 / watched_ns.max(1);
+            // Slots slow everybody down alike, so by them a tenant's part is that of what it wants.
+            let part_milli = want.min(want * weight * capacity_milli / all.max(1));
+            found.push((u.id, weight, share.min(part_milli), milli));
+            self.hidden |= did.may_spin(u.weight, self.use_spin);
+            let of_share = milli * 100 / share.max(1);
+            if u.weight >= 2 {
+                starves = starves.min(Some((of_share, u.id))).or(Some((of_share, u.id)));
+            }
+        }
+        let least = starves.map_or(100, |(percent, _)| percent);
+        let competing = candidates.len() >= 2 && candidates.iter().map(|u| u.weight).sum::<u64>() > cpus;
+        let limit = if enough { 100 - TOLERANCE_MILLI / 10 } else { STARVES_PERCENT };
+        let again = self.trial.rounds() > 0;
+        if !competing || !again && least >= limit && !(enough && self.hidden) {
+            // In a later round the competition is over.
+            return if again || enough { self.ask(seen, "nobody competes any more") } else { Vec::new() };
+        }
         for u in uses.iter().filter(|u| u.weight > 0) {
             self.tried.entry(u.id).or_default();
         }
-        let wants: Vec<u64> = uses.iter().map(|u| (u.weight * 1_000).max(u.demand_milli)).collect();
-        let shares = fair::shares(cpus * 1_000, &wants);
-        let all: u64 = wants.iter().sum();
-        self.shared.clear();
-        self.hidden = false;
-        let (mut weight, mut suffers) = (0, false);
-        for (i, u) in uses.iter().enumerate().filter(|(_, u)| candidates.contains(&u.id)) {
-            let Some(did) = self.did.get(&u.id) else { continue };
-            let milli = self.useful(did) * 1_000 / watched_ns.max(1);
-            // Slots slow everybody down alike, so by them a tenant's part is that of what it wants.
-            let part_milli = wants[i] * (cpus * 1_000).min(all) / all.max(1);
-            self.shared.insert(u.id, (milli, shares[i].min(part_milli)));
-            weight += u.weight;
-            self.hidden |= did.may_spin(u.weight)
-                || !self.use_spin && Did { spin_known: false, ..*did }.may_spin(u.weight);
-            suffers |= u.weight >= 2 && milli * 100 < shares[i] * (100 - TOLERANCE_PERCENT);
+        self.trial.begin(capacity_milli);
+        for &(id, weight, fair_milli, milli) in &found {
+            self.trial.without(id, weight, fair_milli, milli);
+            let share = self.shares.entry(id).or_insert(1_000);
+            *share = (*share).clamp(1_000, MOST_SHARE_MILLI);
         }
-        if candidates.len() < 2 || weight <= cpus || !(suffers || self.hidden) {
-            self.begin(Phase::Watch);
-            return Vec::new();
-        }
-        self.members = candidates;
-        self.why = "tried: somebody has less than its fair share".into();
-        self.begin(Phase::Try);
+        self.members = found.iter().map(|f| f.0).collect();
+        let weigh = |(id, share): (&TenantId, &u64)| (*id, share * seen.weight(*id) / 100);
+        self.slots.share_out(self.shares.iter().map(weigh).collect());
+        self.slots.favour(starves.map(|(_, id)| id));
+        self.why = format!(
+            "tried: {} has {least} % of its fair share",
+            starves.map_or("nobody", |(_, id)| census::name(seen, id))
+        );
+        (self.phase, self.since_ns) = (Phase::Try, None);
         self.turn(cpus, seen, uses)
     }
 
-    fn useful(&self, did: &Did) -> u64 {
-        if self.use_spin {
-            did.useful_ns
-        } else {
-            did.on_cpu_ns
-        }
-    }
-
-    /// After the trial: who gained, who lost?
-    fn judge(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse], tried_ns: u64) -> Vec<Decision> {
-        let mut gain: Option<(u64, TenantId)> = None;
-        let mut fell = Vec::new();
-        for &id in &self.members {
-            let (Some(&(before, fair)), Some(did)) = (self.shared.get(&id), self.did.get(&id)) else {
-                continue;
-            };
-            let after = self.useful(did) * 1_000 / tried_ns.max(1);
-            if after * 100 < before.min(fair) * (100 - TOLERANCE_PERCENT) {
-                fell.push(id);
-            } else if after * 100 > before * (100 + TOLERANCE_PERCENT) {
-                gain = gain.max(Some((after * 100 / before.max(1), id)));
-            }
-        }
-        if !fell.is_empty() {
-            for id in &fell {
-                let t = self.tried.entry(*id).or_default();
-                t.alone_ns = (2 * t.alone_ns).clamp(self.first_hold_ns, LONGEST_HOLD_NS);
-                t.alone_until_ns = seen.end_ns + t.alone_ns;
-            }
-            let name = census::name(seen, fell[0]).to_owned();
-            return self
-                .watch(seen, &format!("slots cost {name} more than its fair share; it is left alone"));
-        }
-        self.why = match gain {
-            Some((percent, id)) => {
-                let name = census::name(seen, id);
-                format!("kept: {name} does {}.{:02} times as much as without", percent / 100, percent % 100)
-            }
-            None if self.hidden => {
-                "kept: they cost nobody anything, and what spins here cannot be seen".into()
-            }
-            None => return self.rest(seen, "slots help nobody"),
+    /// After a round: keep, revert, go on or look again?
+    fn judge(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> Vec<Decision> {
+        let rates = self.trial.rates();
+        let gain_milli = self.trial.welfare_milli().max(self.trial.fairness_milli());
+        let (id, worst) = match rates.iter().min_by_key(|(_, r)| r.kept_milli()) {
+            Some((id, r)) => (*id, *r),
+            None => return self.ask(seen, "no tenant is left to share with"),
         };
-        self.begin(Phase::Keep { until_ns: seen.end_ns + self.hold_ns });
-        self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
-        self.turn(cpus, seen, uses)
+        let round = self.trial.rounds() + 1;
+        let last = round >= MOST_ROUNDS;
+        let gains = gain_milli >= if last { LEAST_GAIN_MILLI } else { CLEAR_GAIN_MILLI } || self.hidden;
+        let fell = worst.kept_milli() < 1_000 - TOLERANCE_MILLI;
+        if gains && !fell {
+            self.why = self.kept(seen, &rates, gain_milli);
+            self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen) };
+            return self.turn(cpus, seen, uses);
+        }
+        if gains
+            && worst.kept_milli() >= NEARLY_MILLI
+            && self.trial.slots() < LONGEST_ROUND * self.round_slots()
+        {
+            // A slot more or less of a few: more of them tell.
+            return self.turn(cpus, seen, uses);
+        }
+        self.trial.close();
+        if fell && last {
+            return self.give_up(seen, id, worst);
+        }
+        if last || gain_milli <= CLEAR_LOSS_MILLI && round >= 2 {
+            let gain = gain_milli as f64 / 10.0;
+            return self.rest(seen, &format!("slots help nobody: {gain:+.1} % useful work"));
+        }
+        for (id, r) in rates.iter().filter(|(_, r)| r.kept_milli() < 1_000 - TOLERANCE_MILLI) {
+            let kept_milli = r.kept_milli().max(250);
+            self.shares.entry(*id).and_modify(|share| *share = *share * 1_000 / kept_milli);
+        }
+        let name = census::name(seen, id);
+        let percent = worst.kept_milli() / 10;
+        let why = format!("not clear yet: slots leave {name} {percent} % of what it is entitled to");
+        self.watch(seen, &why)
+    }
+
+    fn kept(&self, seen: &Observation, rates: &BTreeMap<TenantId, Rates>, gain_milli: i64) -> String {
+        let times = |r: &Rates| r.within * 100 / r.without.max(1);
+        match rates.iter().max_by_key(|(_, r)| times(r)) {
+            Some((id, r)) if gain_milli > 0 => format!(
+                "kept: {} does {}.{:02} times as much as without",
+                census::name(seen, *id),
+                times(r) / 100,
+                times(r) % 100
+            ),
+            _ => "kept: they cost nobody anything, and what spins here cannot be seen".into(),
+        }
+    }
+
+    /// After the last round somebody has less than it is entitled to.
+    fn give_up(&mut self, seen: &Observation, id: TenantId, r: Rates) -> Vec<Decision> {
+        let name = census::name(seen, id).to_owned();
+        let percent = r.kept_milli() / 10;
+        if !self.watched.get(&id).is_some_and(UseSoFar::waits_for_other_things) {
+            return self.rest(seen, &format!("slots leave {name} {percent} % of what it is entitled to"));
+        }
+        let t = self.tried.entry(id).or_default();
+        t.alone_ns = (2 * t.alone_ns).clamp(self.first_hold_ns, LONGEST_HOLD_NS);
+        t.alone_until_ns = seen.end_ns + t.alone_ns;
+        self.ask(seen, &format!("slots leave {name} {percent} % of what it is entitled to; it is left alone"))
+    }
+
+    /// Slots of a round.
+    fn round_slots(&self) -> u64 {
+        SLOTS_PER_MEMBER * self.members.len() as u64
     }
 
     fn turn(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> Vec<Decision> {
@@ -278,9 +329,37 @@ impl Auto {
         let members: Vec<Member> =
             here.map(|u| Member { id: u.id, weight: u.weight, demand_milli: u.demand_milli }).collect();
         if members.len() < 2 {
-            return self.watch(seen, "no tenant is left to share with");
+            return self.ask(seen, "no tenant is left to share with");
         }
-        self.slots.turn(seen, &members, &self.why, |queue| fitting(queue, cpus))
+        let begun = self.slots.begun();
+        let decisions = self.slots.turn(seen, &members, &self.why, |queue| fitting(queue, cpus));
+        if self.slots.begun() != begun {
+            self.trial.slot(self.slots.running());
+        }
+        decisions
+    }
+
+    /// Notes what the last window says.
+    fn note(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
+        let on_cpu_ns: u64 = seen.by_tenant.iter().map(|t| t.account.ledger.on_cpu_ns()).sum();
+        let taken_ns = on_cpu_ns + seen.machine.host_steal_ns.unwrap_or(0);
+        self.taken_ns += taken_ns;
+        if self.phase == Phase::Try {
+            let is_member = |u: &&TenantUse| self.members.contains(&u.id);
+            let members_ns: u64 = uses.iter().filter(is_member).map(|u| u.on_cpu_ns).sum();
+            let all_ns = cpus * seen.window_ns();
+            self.trial.had(all_ns.saturating_sub(taken_ns.saturating_sub(members_ns)), seen.window_ns());
+        }
+        for u in uses {
+            match self.phase {
+                Phase::Watch => self.watched.entry(u.id).or_default().add(u),
+                Phase::Try if !self.slots.parked().contains(&u.id) => {
+                    let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
+                    self.trial.ran(u.id, useful_ns, seen.window_ns());
+                }
+                _ => {}
+            }
+        }
     }
 }
 
@@ -300,25 +379,30 @@ impl Policy for Auto {
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let cpus = machine.cpu_count() as u64;
         let uses = self.census.take(seen, self.slots.parked());
-        self.tried.retain(|id, _| uses.binary_search_by_key(id, |u| u.id).is_ok());
-        for u in &uses {
-            self.did.entry(u.id).and_modify(|d| d.add(u)).or_insert_with(|| Did::first(u));
-        }
+        let is_here = |id: &TenantId| uses.binary_search_by_key(id, |u| u.id).is_ok();
+        self.tried.retain(|id, _| is_here(id));
+        self.note(cpus, seen, &uses);
         let since_ns = *self.since_ns.get_or_insert(seen.start_ns);
         let took_ns = seen.end_ns - since_ns;
-        let newcomer = uses.iter().any(|u| u.weight > 0 && !self.tried.contains_key(&u.id));
+        let calm = seen.end_ns >= self.asked_ns + CALM_NS;
+        let has_come = uses.iter().any(|u| u.weight > 0 && !self.tried.contains_key(&u.id));
+        let has_gone = self.members.iter().any(|id| !is_here(id));
+        // Later rounds watch for longer: what was clear at once has been kept by then.
+        let watch_slots = if self.trial.rounds() == 0 { 1 } else { WATCH_SLOTS };
         match self.phase {
-            Phase::Watch if took_ns >= WATCH_SLOTS * self.slot_ns => self.weigh(cpus, seen, &uses, took_ns),
+            Phase::Watch if took_ns >= watch_slots * self.slot_ns => self.weigh(cpus, seen, &uses, took_ns),
             Phase::Watch => Vec::new(),
-            Phase::Try if took_ns >= ROTATIONS * self.slot_ns * self.members.len() as u64 => {
-                self.judge(cpus, seen, &uses, took_ns)
+            Phase::Try if has_gone => self.ask(seen, "a tenant has gone"),
+            Phase::Try if self.trial.slots() >= self.round_slots() && self.slots.is_over(seen) => {
+                self.judge(cpus, seen, &uses)
             }
-            Phase::Keep { .. } | Phase::Rest { .. } if newcomer => {
+            Phase::Keep { .. } | Phase::Rest { .. } if calm && (has_come || has_gone) => {
                 self.hold_ns = self.first_hold_ns;
-                self.watch(seen, "a tenant has come that was not tried")
+                let why = if has_come { "a tenant has come that was not tried" } else { "a tenant has gone" };
+                self.ask(seen, why)
             }
             Phase::Keep { until_ns } | Phase::Rest { until_ns } if seen.end_ns >= until_ns => {
-                self.watch(seen, "it is time to ask again")
+                self.ask(seen, "it is time to ask again")
             }
             Phase::Try | Phase::Keep { .. } => self.turn(cpus, seen, &uses),
             Phase::Rest { .. } => Vec::new(),

@@ -17,6 +17,28 @@ pub fn shares(capacity: u64, wants: &[u64]) -> Vec<u64> {
     got
 }
 
+/// The same where each has a weight: who still wants more gets of what is left in proportion to it. A weight of 0 counts
+/// as 1.
+pub fn weighted_shares(capacity: u64, wants: &[(u64, u64)]) -> Vec<u64> {
+    let weight = |i: usize| wants[i].1.max(1);
+    let mut order: Vec<usize> = (0..wants.len()).collect();
+    // Who is met first as the level of CPU time per weight rises.
+    order.sort_by(|&a, &b| {
+        let level = |i: usize, by: usize| u128::from(wants[i].0) * u128::from(weight(by));
+        level(a, b).cmp(&level(b, a)).then(a.cmp(&b))
+    });
+    let mut left = capacity;
+    let mut weights: u64 = (0..wants.len()).map(weight).sum();
+    let mut got = vec![0; wants.len()];
+    for i in order {
+        let part = (u128::from(left) * u128::from(weight(i)) / u128::from(weights)) as u64;
+        got[i] = wants[i].0.min(part);
+        left -= got[i];
+        weights -= weight(i);
+    }
+    got
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,7 +51,21 @@ mod tests {
         assert_eq!(shares(100, &[]), [0; 0]);
     }
 
+    #[test]
+    fn twice_the_weight_is_twice_the_share_of_what_is_contended() {
+        assert_eq!(weighted_shares(90, &[(10, 100), (80, 100), (80, 300)]), [10, 20, 60]);
+        assert_eq!(weighted_shares(100, &[(90, 100), (90, 0)]), [90, 10]);
+    }
+
     proptest! {
+        #[test]
+        fn equal_weights_share_as_no_weights_do(
+            capacity in 0u64..1_000_000, wants in proptest::collection::vec(0u64..100_000, 1..20)
+        ) {
+            let weighted: Vec<(u64, u64)> = wants.iter().map(|w| (*w, 100)).collect();
+            prop_assert_eq!(weighted_shares(capacity, &weighted), shares(capacity, &wants));
+        }
+
         #[test]
         fn nobody_gets_more_than_it_wants_and_nothing_is_held_back(
             capacity in 0u64..1_000_000, wants in proptest::collection::vec(0u64..100_000, 1..20)

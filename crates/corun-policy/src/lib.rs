@@ -33,6 +33,7 @@ pub mod registry;
 pub mod scope;
 pub mod settled;
 pub mod slots;
+mod trial;
 
 pub use options::{Kind, OptionSpec, Options};
 pub use registry::{by_name, entry, Entry, ALL};

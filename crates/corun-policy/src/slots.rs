@@ -6,6 +6,9 @@
 //! those who have been here for long are not put behind newcomers. When a running member ends or falls idle before its
 //! slot is over, those who wait are looked through for one that fits beside the rest (backfill). A newcomer starts with
 //! the lowest counter that there is: it waits its turn, and no other's.
+//!
+//! A member may have a **share** other than the rest: what a slot adds to its counter is divided by it, so who has twice
+//! the share of another gets twice as many slots (stride scheduling). Without one all are alike, as in the papers.
 
 use crate::parking::Parking;
 use corun_model::{Decision, Observation, TenantId};
@@ -31,6 +34,9 @@ pub struct Slots {
     slot_ns: u64,
     age_slots: u64,
     counters: BTreeMap<TenantId, u64>,
+    /// In thousandths; who is not here has 1,000.
+    shares: BTreeMap<TenantId, u64>,
+    favoured: Option<TenantId>,
     running: Vec<TenantId>,
     ends_ns: u64,
     begun: u64,
@@ -44,6 +50,8 @@ impl Slots {
             slot_ns,
             age_slots,
             counters: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            favoured: None,
             running: Vec::new(),
             ends_ns: 0,
             begun: 0,
@@ -54,6 +62,21 @@ impl Slots {
     /// Those who were parked during the last window.
     pub fn parked(&self) -> &BTreeSet<TenantId> {
         self.parking.parked()
+    }
+
+    /// Those whose turn it is.
+    pub fn running(&self) -> &[TenantId] {
+        &self.running
+    }
+
+    /// Gives members shares of the slots, in thousandths of the others' (at least 1).
+    pub fn share_out(&mut self, shares: BTreeMap<TenantId, u64>) {
+        self.shares = shares;
+    }
+
+    /// Prefers a member to others whose turn it is as well.
+    pub fn favour(&mut self, id: Option<TenantId>) {
+        self.favoured = id;
     }
 
     /// Slots begun so far.
@@ -79,12 +102,12 @@ impl Slots {
         if members.is_empty() {
             return self.parking.release(seen, "no tenant is left to share with");
         }
-        // A slot ends at the epoch nearest to its end.
-        let over = seen.end_ns + seen.window_ns() / 2 >= self.ends_ns;
+        let over = self.is_over(seen);
         let mut runs = format!("slot {}, {rule}", self.begun);
         if over || self.running.is_empty() {
             for id in &self.running {
-                *self.counters.get_mut(id).expect("who runs is a member") += ONE_SLOT;
+                let share_milli = self.shares.get(id).map_or(1_000, |s| (*s).max(1));
+                *self.counters.get_mut(id).expect("who runs is a member") += ONE_SLOT / share_milli * 1_000;
             }
             self.begun += 1;
             if self.begun.is_multiple_of(self.age_slots) {
@@ -105,6 +128,11 @@ impl Slots {
         self.parking.change(seen, stop, &stops, &runs)
     }
 
+    /// Whether the present slot is over: it ends at the epoch nearest to its end.
+    pub fn is_over(&self, seen: &Observation) -> bool {
+        seen.end_ns + seen.window_ns() / 2 >= self.ends_ns
+    }
+
     /// Lets everybody go and forgets the turns.
     pub fn stop(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.running.clear();
@@ -116,7 +144,8 @@ impl Slots {
     /// Members in the order of their turn, `first` before all others.
     fn queue(&self, members: &[Member], first: &[TenantId]) -> Vec<Member> {
         let mut queue = members.to_vec();
-        queue.sort_by_key(|m| (!first.contains(&m.id), self.counters[&m.id], m.id));
+        let is_other = |id: TenantId| self.favoured != Some(id);
+        queue.sort_by_key(|m| (!first.contains(&m.id), self.counters[&m.id], is_other(m.id), m.id));
         queue
     }
 }

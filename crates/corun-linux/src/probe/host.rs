@@ -456,6 +456,7 @@ impl LiveHost {
             cpus: window.cpus,
             machine: self.machine_time(),
             loss: window.loss,
+            weights: Vec::new(),
             unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
         }
     }

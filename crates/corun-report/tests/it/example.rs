@@ -150,6 +150,7 @@ pub fn window(start_ns: u64, end_ns: u64, tasks: Vec<TaskObservation>) -> Observ
         tenants: tenants(),
         tasks,
         by_tenant,
+        weights: Vec::new(),
         cpus: vec![cpu(0), cpu(1)],
         machine: MachineTime {
             host_steal_ns: Some(window_ns / 400),

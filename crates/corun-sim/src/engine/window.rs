@@ -95,6 +95,11 @@ impl Engine {
             }
         }
         self.window_ns = end_ns;
+        let weight = |(ix, t): (usize, &super::TenantRun)| {
+            let weight = t.setup.group.map_or(100, |group| self.weights[group]);
+            (weight != 100).then_some((TenantId(ix as u32), weight))
+        };
+        let weights = self.tenants.iter().enumerate().filter_map(weight).collect();
         Observation {
             start_ns,
             end_ns,
@@ -104,6 +109,7 @@ impl Engine {
             cpus,
             machine: MachineTime { host_steal_ns: Some(0), irq_ns: Some(0), softirq_ns: Some(0) },
             loss: Loss::default(),
+            weights,
             unavailable: Vec::<Unavailable>::new(),
         }
     }

@@ -1,0 +1,55 @@
+//! What a tenant did while everybody shared, and what that says of the kind of program it is.
+
+use crate::census::TenantUse;
+
+/// A burst of a latency-bound tenant is shorter than this.
+const BURST_NS: u64 = 5_000_000;
+
+/// Sums over the windows of a watch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UseSoFar {
+    pub(super) useful_ns: u64,
+    pub(super) on_cpu_ns: u64,
+    steal_ns: u64,
+    block_ns: u64,
+    /// `None`: the host cannot tell, for one window at least.
+    outside_ns: Option<u64>,
+    wakeups: Option<u64>,
+    spin_known: bool,
+    windows: u32,
+}
+
+impl UseSoFar {
+    pub(super) fn add(&mut self, u: &TenantUse) {
+        let first = self.windows == 0;
+        let plus = |a: Option<u64>, b: Option<u64>| if first { b } else { a.zip(b).map(|(a, b)| a + b) };
+        self.useful_ns += u.useful_ns;
+        self.on_cpu_ns += u.on_cpu_ns;
+        self.steal_ns += u.steal_ns;
+        self.block_ns += u.block_ns;
+        self.outside_ns = plus(self.outside_ns, u.outside_ns);
+        self.wakeups = plus(self.wakeups, u.wakeups);
+        self.spin_known = u.spin_known && (first || self.spin_known);
+        self.windows += 1;
+    }
+
+    /// It waits for the outside for a fifth of its time or more, and runs in short bursts.
+    pub(super) fn is_latency_bound(&self) -> bool {
+        let bursts = self.wakeups.is_some_and(|n| n > 0 && self.on_cpu_ns / n < BURST_NS);
+        bursts && self.outside_ns.is_some_and(|ns| ns * 5 >= self.on_cpu_ns + self.block_ns)
+    }
+
+    /// It is blocked for a fifth of its time or more: in slots it may wait where it should run.
+    pub(super) fn waits_for_other_things(&self) -> bool {
+        self.block_ns * 5 >= self.on_cpu_ns + self.block_ns + self.steal_ns
+    }
+
+    /// Several tasks, hardly ever blocked, often stolen from: they may be spinning where nobody sees it.
+    pub(super) fn may_spin(&self, weight: u64, use_spin: bool) -> bool {
+        let runnable_ns = self.on_cpu_ns + self.steal_ns;
+        !(self.spin_known && use_spin)
+            && weight >= 2
+            && self.block_ns * 10 <= runnable_ns + self.block_ns
+            && self.steal_ns * 5 >= runnable_ns
+    }
+}

@@ -1,0 +1,276 @@
+//! What periods with and without slots, in turn, say of each tenant; the evidence that `auto` judges by.
+//!
+//! A **round** is a period in which everybody shares, then some slots. Within slots a tenant's rate is what it does per
+//! time in which it runs, times the part of the slots that it is given. Both are counted, not timed: one slot that came
+//! late says nothing. Over several rounds the median holds, so that one round in which a build or a phase of the program
+//! passed through does not decide.
+//!
+//! What others used and what the host below took meanwhile was not there to be had: what is left, the capacity, scales
+//! what is expected within slots.
+//!
+//! What a tenant is **entitled** to is its fair share, or what it had without slots where that is less: slots must not
+//! cost it more than that. The **welfare** is the geometric mean over tenants of what they do with by what they do without
+//! slots, weighed by their weights: nobody gains in it by merely taking from somebody who has as much. The **fairness**
+//! is the same of what each has up to its fair share: two loops that had more than theirs at a solver's cost lose
+//! nothing that was theirs.
+
+use corun_model::TenantId;
+use std::collections::BTreeMap;
+
+/// Useful CPU time of a tenant in the periods of a question, in thousandths of a CPU.
+#[derive(Clone, Debug, Default)]
+struct Side {
+    weight: u64,
+    fair_milli: u64,
+    /// Per round, with everybody sharing.
+    without: Vec<u64>,
+    /// Per round, while it ran in slots.
+    running: Vec<u64>,
+    /// Slots that it was given in the last round.
+    slots: u64,
+    useful_ns: u64,
+    ran_ns: u64,
+}
+
+impl Side {
+    /// Its rate in the slots of the present round.
+    fn running_milli(&self) -> u64 {
+        (self.useful_ns * 1_000).checked_div(self.ran_ns).unwrap_or(0)
+    }
+
+    /// The median over the rounds, the present one included while it goes on.
+    fn running(&self) -> u64 {
+        let mut all = self.running.clone();
+        if self.running.len() < self.without.len() {
+            all.push(self.running_milli());
+        }
+        median(&all)
+    }
+}
+
+/// A tenant's rates, in thousandths of a CPU of useful time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rates {
+    /// Its fair share.
+    pub fair: u64,
+    /// Without slots.
+    pub without: u64,
+    /// With slots.
+    pub within: u64,
+    /// The capacity within slots, in thousandths of that without.
+    pub capacity_milli: u64,
+}
+
+impl Rates {
+    /// What slots must leave it.
+    pub fn entitled(&self) -> u64 {
+        self.without.min(self.fair) * self.capacity_milli / 1_000
+    }
+
+    /// What slots leave it of what it is entitled to, in thousandths.
+    pub fn kept_milli(&self) -> u64 {
+        self.within * 1_000 / self.entitled().max(1)
+    }
+}
+
+/// The evidence so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trial {
+    sides: BTreeMap<TenantId, Side>,
+    /// Slots in the last round.
+    slots: u64,
+    rounds: usize,
+    /// Of the present round, per time.
+    without_capacity_milli: u64,
+    capacity_ns: u64,
+    within_ns: u64,
+}
+
+impl Trial {
+    /// Complete rounds.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Begins a round: the CPUs that were to be had while everybody shared, in thousandths.
+    pub fn begin(&mut self, capacity_milli: u64) {
+        (self.without_capacity_milli, self.capacity_ns, self.within_ns) = (capacity_milli, 0, 0);
+        self.slots = 0;
+    }
+
+    /// Notes the CPU time that was to be had in a window of slots.
+    pub fn had(&mut self, capacity_ns: u64, window_ns: u64) {
+        self.capacity_ns += capacity_ns;
+        self.within_ns += window_ns;
+    }
+
+    /// Takes to a round's slots: what a tenant of this weight did while everybody shared, and its fair share.
+    pub fn without(&mut self, id: TenantId, weight: u64, fair_milli: u64, useful_milli: u64) {
+        let side = self.sides.entry(id).or_default();
+        (side.weight, side.fair_milli, side.slots, side.useful_ns, side.ran_ns) =
+            (weight, fair_milli, 0, 0, 0);
+        side.without.push(useful_milli);
+    }
+
+    /// Notes that a slot has begun in which these run.
+    pub fn slot(&mut self, running: &[TenantId]) {
+        self.slots += 1;
+        for id in running {
+            if let Some(side) = self.sides.get_mut(id) {
+                side.slots += 1;
+            }
+        }
+    }
+
+    /// Slots in this round.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// Notes what a tenant did in a window in which it ran.
+    pub fn ran(&mut self, id: TenantId, useful_ns: u64, window_ns: u64) {
+        if let Some(side) = self.sides.get_mut(&id) {
+            side.useful_ns += useful_ns;
+            side.ran_ns += window_ns;
+        }
+    }
+
+    /// Ends the round.
+    pub fn close(&mut self) {
+        self.rounds += 1;
+        for side in self.sides.values_mut() {
+            side.running.push(side.running_milli());
+        }
+    }
+
+    /// What is known of every tenant, by the medians of the rounds and the last round's parts of the slots.
+    pub fn rates(&self) -> BTreeMap<TenantId, Rates> {
+        let within_milli = (self.capacity_ns * 1_000).checked_div(self.within_ns);
+        let capacity_milli = within_milli.map_or(1_000, |w| w * 1_000 / self.without_capacity_milli.max(1));
+        let rates = |side: &Side| Rates {
+            fair: side.fair_milli,
+            without: median(&side.without),
+            within: side.running() * side.slots / self.slots.max(1),
+            capacity_milli: capacity_milli.min(1_000),
+        };
+        self.sides.iter().map(|(id, side)| (*id, rates(side))).collect()
+    }
+
+    /// The welfare less 1, in thousandths; 0 while nothing was done.
+    pub fn welfare_milli(&self) -> i64 {
+        self.mean_gain_milli(|r| (r.without, r.within))
+    }
+
+    /// The same of what each has up to its fair share: what anybody has beyond it is not missed.
+    pub fn fairness_milli(&self) -> i64 {
+        self.mean_gain_milli(|r| (r.entitled(), r.within.min(r.fair * r.capacity_milli / 1_000)))
+    }
+
+    /// The geometric mean, by weight, of the second by the first, less 1.
+    fn mean_gain_milli(&self, of: impl Fn(&Rates) -> (u64, u64)) -> i64 {
+        let (mut logs, mut weights) = (0.0, 0.0);
+        for (id, rates) in self.rates() {
+            let weight = self.sides[&id].weight as f64;
+            let (before, after) = of(&rates);
+            // A thousandth of a CPU is as good as nothing, and its multiples say nothing.
+            logs += weight * (after.max(1) as f64 / before.max(1) as f64).ln();
+            weights += weight;
+        }
+        if weights > 0.0 {
+            (((logs / weights).exp() - 1.0) * 1_000.0) as i64
+        } else {
+            0
+        }
+    }
+}
+
+fn median(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    match sorted.len() {
+        0 => 0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOLVER: TenantId = TenantId(1);
+    const LOOP: TenantId = TenantId(2);
+
+    /// A round in which slots of the loop last `loop_ns` and those of the solver 50 ms.
+    fn round(trial: &mut Trial, solver_without: u64, loop_ns: u64) {
+        trial.begin(2_000);
+        trial.without(SOLVER, 100, 1_000, solver_without);
+        trial.without(LOOP, 100, 1_000, 900);
+        for _ in 0..2 {
+            trial.slot(&[SOLVER]);
+            trial.ran(SOLVER, 2 * 50_000_000, 50_000_000);
+            trial.slot(&[LOOP]);
+            trial.ran(LOOP, 2 * loop_ns, loop_ns);
+        }
+        trial.close();
+    }
+
+    #[test]
+    fn slots_that_came_late_do_not_look_like_a_loss() {
+        let mut trial = Trial::default();
+        round(&mut trial, 300, 20_000_000);
+        let rates = trial.rates();
+        let rates_of = |without| Rates { fair: 1_000, without, within: 1_000, capacity_milli: 1_000 };
+        assert_eq!((rates[&LOOP], rates[&SOLVER]), (rates_of(900), rates_of(300)));
+        assert_eq!(rates[&SOLVER].entitled(), 300);
+    }
+
+    #[test]
+    fn one_round_that_was_disturbed_does_not_decide() {
+        let mut trial = Trial::default();
+        for without in [300, 1_900, 320] {
+            round(&mut trial, without, 50_000_000);
+        }
+        assert_eq!((trial.rounds(), trial.rates()[&SOLVER].without), (3, 320));
+    }
+
+    #[test]
+    fn giving_back_what_was_more_than_its_fair_share_is_a_gain_in_fairness_alone() {
+        let mut trial = Trial::default();
+        trial.begin(2_000);
+        trial.without(SOLVER, 100, 600, 500);
+        trial.without(LOOP, 100, 600, 1_500);
+        trial.slot(&[SOLVER, LOOP]);
+        trial.ran(SOLVER, 60, 100);
+        trial.ran(LOOP, 70, 100);
+        assert!(trial.welfare_milli() < -200 && trial.fairness_milli() > 90, "{:?}", trial.rates());
+    }
+
+    #[test]
+    fn what_others_took_meanwhile_is_not_laid_to_the_slots() {
+        let mut trial = Trial::default();
+        trial.begin(2_000);
+        trial.without(LOOP, 100, 500, 900);
+        for running in [LOOP, SOLVER] {
+            trial.slot(&[running]);
+            trial.had(160, 100);
+        }
+        trial.ran(LOOP, 80, 100);
+        let rates = trial.rates()[&LOOP];
+        assert_eq!((rates.within, rates.entitled(), rates.kept_milli()), (400, 400, 1_000));
+    }
+
+    #[test]
+    fn welfare_is_the_geometric_mean_so_taking_from_one_for_the_other_is_no_gain() {
+        let mut trial = Trial::default();
+        assert_eq!(trial.welfare_milli(), 0);
+        for id in [SOLVER, LOOP] {
+            trial.without(id, 100, 1_000, 1_000);
+        }
+        trial.slot(&[SOLVER, LOOP]);
+        // Twice by a half.
+        trial.ran(SOLVER, 200, 100);
+        trial.ran(LOOP, 50, 100);
+        assert_eq!(trial.welfare_milli(), 0);
+    }
+}
