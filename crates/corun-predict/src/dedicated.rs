@@ -2,8 +2,9 @@
 //!
 //! Method: the rate of useful work over all tasks, alone by beside co-runners. Counting all tasks together is right for
 //! tasks that are bound together and for those that take work from each other. In a pipeline the stage that limits it
-//! decides: its tasks wait least for others. They are taken on their own where tasks differ much in how long they
-//! wait, so that stages which only fill or drain their queues during a window do not blur the rate.
+//! decides: its tasks hardly wait, the others wait for them. They are taken on their own then, so that stages which only
+//! fill or drain their queues during a window do not blur the rate. Where all tasks wait (an encoder whose threads wait
+//! for each other in turn) there is no such stage, and all of them count.
 //!
 //! The parts of the slowdown are differences of time spent per useful work, so they sum to it exactly.
 //!
@@ -21,8 +22,11 @@ const UNEVEN: f64 = 0.3;
 /// A task belongs to the critical stage when it waits at most this much longer than the one that waits least.
 const CRITICAL: f64 = 0.1;
 
-/// The tasks that decide how fast the program is: those of the critical stage, which wait least for siblings, of all that
-/// have a fair part of the work. `None`: all tasks are alike in this, or too few.
+/// A task of the critical stage waits at most this share of its life.
+const BUSY: f64 = 0.05;
+
+/// The tasks that decide how fast the program is: those of the critical stage, which hardly wait for siblings, of all that
+/// have a fair part of the work. `None`: all tasks are alike in this, all of them wait, or they are too few.
 pub fn critical_tasks(window: &Window) -> Option<BTreeSet<TaskId>> {
     let most = window.tasks.values().map(|s| s.compute_ns).fold(0.0, f64::max);
     let workers: Vec<(TaskId, f64)> = window
@@ -33,7 +37,7 @@ pub fn critical_tasks(window: &Window) -> Option<BTreeSet<TaskId>> {
         .collect();
     let least = workers.iter().map(|w| w.1).fold(f64::INFINITY, f64::min);
     let longest = workers.iter().map(|w| w.1).fold(0.0, f64::max);
-    if workers.len() < 2 || longest - least < UNEVEN {
+    if workers.len() < 2 || longest - least < UNEVEN || least > BUSY {
         return None;
     }
     Some(workers.into_iter().filter(|w| w.1 <= least + CRITICAL).map(|w| w.0).collect())
