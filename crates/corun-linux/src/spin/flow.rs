@@ -17,7 +17,7 @@ use super::sample::Sample;
 use super::step::{number, Effect, Step};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BinaryHeap, HashMap};
 
 /// The most instructions that are looked at: a loop that only waits is far smaller.
 const NODES_MAX: usize = 400;
@@ -74,7 +74,16 @@ impl ReturnSlot {
     }
 }
 
-type Context = Vec<u64>;
+/// The calls inside each other on the way to an instruction: the number of a [`Call`], 0 for none.
+type Context = usize;
+
+/// A call on the way, and those around it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Call {
+    returns_to: u64,
+    outside: Context,
+    depth: usize,
+}
 
 /// Follows the code from `sample`; `callers` are the return addresses of the functions around it, outermost first.
 /// `None` when the sampled instruction itself cannot be read.
@@ -84,15 +93,17 @@ pub fn follow(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Opti
         sample,
         factory: InstructionInfoFactory::new(),
         flow: Flow::default(),
-        found: BTreeMap::new(),
+        calls: vec![Call::default()],
+        found: HashMap::new(),
         anchors: callers.iter().copied().chain([sample.ip]).collect(),
         ways: Vec::new(),
         to_do: BinaryHeap::new(),
     };
-    walk.reach(sample.ip, callers.to_vec(), Frame::of(sample));
+    let context = callers.iter().fold(0, |outside, &caller| walk.inside(outside, caller));
+    walk.reach(sample.ip, context, Frame::of(sample));
     while let Some(Reverse((_, node))) = walk.to_do.pop() {
-        let (context, frame) = walk.ways[node].clone();
-        walk.go_on(node, &context, frame);
+        let (context, frame) = walk.ways[node];
+        walk.go_on(node, context, frame);
     }
     (!walk.flow.nodes.is_empty()).then_some(walk.flow)
 }
@@ -102,7 +113,9 @@ struct Walk<'a> {
     sample: &'a Sample,
     factory: InstructionInfoFactory,
     flow: Flow,
-    found: BTreeMap<(Context, u64), usize>,
+    /// By number; the first is none.
+    calls: Vec<Call>,
+    found: HashMap<(Context, u64), usize>,
     /// The sampled instruction and the return addresses around it.
     anchors: Vec<u64>,
     /// How each node was reached.
@@ -115,7 +128,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// The node of the instruction at `ip`, new or known; `None` where nothing can be decoded or there are too many.
     fn reach(&mut self, ip: u64, context: Context, frame: Frame) -> Option<usize> {
-        if let Some(&node) = self.found.get(&(context.clone(), ip)) {
+        if let Some(&node) = self.found.get(&(context, ip)) {
             return Some(node);
         }
         if self.flow.nodes.len() >= NODES_MAX {
@@ -125,11 +138,21 @@ impl Walk<'_> {
         let step = Step::of(instruction, &frame.known, &mut self.factory);
         let node = self.flow.nodes.len();
         self.flow.nodes.push(Node { step, falls_to: None, jumps_to: None });
-        self.found.insert((context.clone(), ip), node);
+        self.found.insert((context, ip), node);
         self.ways.push((context, frame));
         let distance = self.anchors.iter().map(|a| a.abs_diff(ip)).min();
         self.to_do.push(Reverse((distance.unwrap_or(0), node)));
         Some(node)
+    }
+
+    /// The context of a call that returns to `returns_to`, new or known.
+    fn inside(&mut self, outside: Context, returns_to: u64) -> Context {
+        let is_this = |c: &Call| c.depth > 0 && (c.returns_to, c.outside) == (returns_to, outside);
+        self.calls.iter().position(is_this).unwrap_or_else(|| {
+            let depth = self.calls[outside].depth + 1;
+            self.calls.push(Call { returns_to, outside, depth });
+            self.calls.len() - 1
+        })
     }
 
     fn decode(&mut self, ip: u64) -> Option<Instruction> {
@@ -140,7 +163,7 @@ impl Walk<'_> {
     }
 
     /// Finds what follows `node`.
-    fn go_on(&mut self, node: usize, context: &Context, before: Frame) {
+    fn go_on(&mut self, node: usize, context: Context, before: Frame) {
         let instruction = self.flow.nodes[node].step.instruction;
         if self.flow.nodes[node].step.effect == Effect::Progress {
             return;
@@ -150,25 +173,24 @@ impl Walk<'_> {
         let beyond = instruction.next_ip();
         match instruction.flow_control() {
             _ if instruction.mnemonic() == Mnemonic::Syscall => {
-                self.flow.nodes[node].falls_to = self.reach(beyond, context.clone(), after);
+                self.flow.nodes[node].falls_to = self.reach(beyond, context, after);
             }
             FlowControl::Next => {
-                self.flow.nodes[node].falls_to = self.reach(beyond, context.clone(), after);
+                self.flow.nodes[node].falls_to = self.reach(beyond, context, after);
             }
             FlowControl::ConditionalBranch => {
                 let target = instruction.near_branch_target();
-                self.flow.nodes[node].falls_to = self.reach(beyond, context.clone(), after);
-                self.flow.nodes[node].jumps_to = self.reach(target, context.clone(), after);
+                self.flow.nodes[node].falls_to = self.reach(beyond, context, after);
+                self.flow.nodes[node].jumps_to = self.reach(target, context, after);
             }
             FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
                 if let Some(target) = self.target(&instruction, &before) {
-                    self.flow.nodes[node].jumps_to = self.reach(target, context.clone(), after);
+                    self.flow.nodes[node].jumps_to = self.reach(target, context, after);
                 }
             }
-            FlowControl::Call | FlowControl::IndirectCall if context.len() < DEPTH_MAX => {
+            FlowControl::Call | FlowControl::IndirectCall if self.calls[context].depth < DEPTH_MAX => {
                 if let Some(target) = self.target(&instruction, &before) {
-                    let mut inside = context.clone();
-                    inside.push(beyond);
+                    let inside = self.inside(context, beyond);
                     self.flow.nodes[node].jumps_to = self.reach(target, inside, after);
                 }
             }
@@ -177,9 +199,10 @@ impl Walk<'_> {
         }
     }
 
-    fn go_back(&mut self, node: usize, context: &Context, before: Frame, after: Frame) {
-        if let Some((&caller, outside)) = context.split_last() {
-            self.flow.nodes[node].jumps_to = self.reach(caller, outside.to_vec(), after);
+    fn go_back(&mut self, node: usize, context: Context, before: Frame, after: Frame) {
+        if context != 0 {
+            let Call { returns_to, outside, .. } = self.calls[context];
+            self.flow.nodes[node].jumps_to = self.reach(returns_to, outside, after);
         } else if let (None, Some(sp)) = (self.flow.outer_return, before.known.sp) {
             let slot = match before.found_by {
                 FoundBy::Stack => ReturnSlot::AboveStackPointer(sp.wrapping_sub(self.sample.sp())),

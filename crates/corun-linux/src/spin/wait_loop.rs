@@ -93,7 +93,7 @@ pub fn around(flow: &Flow) -> Around {
 
 /// Everything that can be reached from the first node through `open` nodes, itself only if a way leads back.
 fn ahead(flow: &Flow, open: &[bool]) -> Vec<bool> {
-    reach(flow.nodes.len(), |node| flow.nodes[node].next().filter(|&next| open[next]).collect())
+    reach(flow.nodes.len(), |node, to_do| to_do.extend(flow.nodes[node].next().filter(|&next| open[next])))
 }
 
 /// Everything on a way from the first node back to it through `open` nodes; `None` when there is no such way.
@@ -108,18 +108,19 @@ fn ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
             before[next].push(node);
         }
     }
-    let leads_back = reach(n, |node| before[node].clone());
+    let leads_back = reach(n, |node, to_do| to_do.extend(&before[node]));
     let reached = ahead(flow, open);
     reached[0].then(|| (0..n).map(|node| reached[node] && leads_back[node]).collect())
 }
 
 /// Everything that can be reached from the first node, itself only if a way leads back.
-fn reach(n: usize, next: impl Fn(usize) -> Vec<usize>) -> Vec<bool> {
+fn reach(n: usize, next: impl Fn(usize, &mut Vec<usize>)) -> Vec<bool> {
     let mut seen = vec![false; n];
-    let mut to_do = next(0);
+    let mut to_do = Vec::with_capacity(n);
+    next(0, &mut to_do);
     while let Some(node) = to_do.pop() {
         if !std::mem::replace(&mut seen[node], true) {
-            to_do.extend(next(node));
+            next(node, &mut to_do);
         }
     }
     seen
