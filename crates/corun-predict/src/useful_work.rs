@@ -33,9 +33,9 @@ pub struct Spent {
     pub spin_ns: f64,
     /// Time on a CPU of which nobody said whether it was spinning.
     pub unjudged_ns: f64,
-    /// Blocked where a sibling may wake it: futex, pipe, or for an unknown reason.
+    /// Blocked where a sibling may wake it: futex, pipe, the end of a child, or for an unknown reason.
     pub sibling_ns: f64,
-    /// Blocked by its own wish: devices, timers, polls, children.
+    /// Blocked by its own wish: devices, timers, polls.
     pub own_ns: f64,
     /// Waiting for a CPU that a co-runner (or nobody knows who) held.
     pub stolen_ns: f64,
@@ -71,7 +71,7 @@ impl Spent {
                 _ => stolen += share.steal_ns,
             }
         }
-        let own = account.block.map_or(0, |b| b.io_ns + b.sleep_ns + b.poll_ns + b.child_ns);
+        let own = account.block.map_or(0, |b| b.io_ns + b.sleep_ns + b.poll_ns);
         let counters = account.counters;
         let count = |get: fn(&corun_model::Counters) -> Option<u64>| match &counters {
             Some(c) => get(c).map(|n| n as f64),

@@ -8,7 +8,8 @@
 //!
 //! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
 //! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`], and what is
-//! below it is no disturbance either, whatever was allowed.
+//! below it is no disturbance either, whatever was allowed. And a run cannot have lost more time to co-runners than they had
+//! CPUs: where the ledger alone says more, it takes the program's own waiting for theirs.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 
@@ -63,6 +64,8 @@ pub struct Verdict {
     pub wall_ns: u64,
     /// How long it would have been undisturbed.
     pub undisturbed_ns: u64,
+    /// How long co-runners had CPUs meanwhile, summed over CPUs, whether it was in the run's way or not.
+    pub corunners_ns: u64,
     /// How long its tasks, summed, waited for a CPU that corun itself held: the cost of watching, no disturbance. `None`:
     /// corun could not be told from co-runners, and is among them.
     pub watcher_ns: Option<u64>,
@@ -148,6 +151,7 @@ impl Judge {
             resolution,
             wall_ns,
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
+            corunners_ns: self.whole.corunners_ns as u64,
             watcher_ns: self.watcher_ns,
             culprits: culprits(&self.whole, &self.tenants),
             intervals: self.intervals(),
@@ -182,9 +186,13 @@ impl Judge {
     }
 }
 
-/// Share of a window that would not have been needed undisturbed.
+/// Share of a window that would not have been needed undisturbed. Never more than co-runners had CPUs, or may have had:
+/// what they did not take, nobody lost to them.
 fn lost(window: &Window) -> f64 {
-    alone::from_ledger(window, alone::Hints::default()).map_or(0.0, |a| 1.0 - 1.0 / a.slowdown.max(1.0))
+    let lost =
+        alone::from_ledger(window, alone::Hints::default()).map_or(0.0, |a| 1.0 - 1.0 / a.slowdown.max(1.0));
+    let unattributed_ns = window.culprits.get(&None).copied().unwrap_or(0.0);
+    lost.min((window.corunners_ns + unattributed_ns) / window.wall_ns.max(1.0))
 }
 
 /// How long the subject's tasks waited for a CPU that corun itself held; `None`: it is not told apart.
@@ -204,6 +212,12 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const SUBJECT: TenantId = TenantId(0);
+
+    /// An account of nothing but time on a CPU.
+    fn ran(ns: u64) -> Account {
+        let parts = Parts { compute_ns: ns, ..Parts::default() };
+        Account { ledger: Ledger::new(parts, ns).unwrap(), ..Account::default() }
+    }
 
     /// A run of one task that took `wall_ms` and waited so many milliseconds for CPUs that others held.
     fn run(wall_ms: u64, waits_ms: &[(TenantKind, u64)]) -> Observation {
@@ -234,11 +248,19 @@ mod tests {
             last_cpu: None,
             account: account.clone(),
         };
+        let others = waits_ms.iter().enumerate().map(|(n, w)| TenantObservation {
+            id: TenantId(n as u32 + 1),
+            tasks: 1,
+            account: ran(w.1 * MS),
+        });
         Observation {
             end_ns: wall_ms * MS,
             tenants: tenants.collect(),
             tasks: vec![task],
-            by_tenant: vec![TenantObservation { id: SUBJECT, tasks: 1, account }],
+            by_tenant: [TenantObservation { id: SUBJECT, tasks: 1, account }]
+                .into_iter()
+                .chain(others)
+                .collect(),
             ..Observation::default()
         }
     }
@@ -259,6 +281,16 @@ mod tests {
         let found = verdict(1000, &[(TenantKind::Watcher, 60), (TenantKind::Kernel, 40)]);
         assert_eq!((found.verdict, found.disturbance, found.watcher_ns), (Ruling::Clean, 0.0, Some(60 * MS)));
         assert!(found.culprits.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn nobody_loses_more_than_corunners_had_cpus() {
+        let mut seen = run(1000, &[(TenantKind::Command, 100)]);
+        seen.by_tenant[1].account = ran(30 * MS);
+        let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+        judge.push(&seen);
+        let found = judge.verdict(None);
+        assert!((found.disturbance - 0.03).abs() < 1e-9 && found.corunners_ns == 30 * MS, "{found:?}");
     }
 
     #[test]

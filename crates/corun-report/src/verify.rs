@@ -206,6 +206,7 @@ mod tests {
             resolution: 0.000_75,
             wall_ns: 4_000_000_000,
             undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
+            corunners_ns: 600_000_000,
             watcher_ns: Some(1_200_000),
             culprits,
             intervals,
