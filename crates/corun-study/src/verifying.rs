@@ -8,8 +8,12 @@
 //! is a noticeable one called clean. A **false alarm** is a run alone called disturbed, whatever its length was; how many
 //! of them were slow by the same measure is told beside.
 //!
-//! Limits: what others take during a run alone counts against the verdict, so the machine must be quiet. A co-runner
-//! that only slows memory down would be a miss, as it should be.
+//! A run alone was on an **idle** machine if others had CPUs for no more of its length than it allows, all CPUs together:
+//! they cannot have disturbed it by more, and a verdict never says that they did. So there is no false alarm by construction
+//! there; on other runs alone, which are told apart, an alarm may be right, and how many there were is what to look at.
+//!
+//! Limits: how long others had CPUs is read off the same ledger as the verdict. A co-runner that only slows memory down
+//! would be a miss, as it should be.
 
 use crate::programs::{Interferer, Stage};
 use crate::study::BadStudy;
@@ -114,10 +118,19 @@ pub struct Judged {
     pub resolution: f64,
     /// Whether it was called disturbed.
     pub alarm: bool,
+    /// How long co-runners had CPUs while it ran, summed over CPUs.
+    pub corunners_ns: u64,
     /// How long corun itself kept the run's tasks waiting.
     pub watcher_ns: Option<u64>,
     /// Who is blamed most.
     pub culprit: Option<String>,
+}
+
+impl Judged {
+    /// Whether it ran alone on an idle machine: others had no more CPU time than this share of its length.
+    pub fn is_idle(&self, share: f64) -> bool {
+        self.beside.is_none() && self.corunners_ns as f64 <= share * self.wall_ns as f64
+    }
 }
 
 /// What came of a study.
@@ -176,7 +189,7 @@ pub struct Alone {
 impl VerifyOutcome {
     /// A program's runs alone; `None` without any.
     pub fn alone(&self, program: &str) -> Option<Alone> {
-        let of_program = |r: &&Judged| r.beside.is_none() && r.program == program;
+        let of_program = |r: &&Judged| r.is_idle(self.max_disturbance) && r.program == program;
         let mut walls_ns: Vec<u64> = self.runs.iter().filter(of_program).map(|r| r.wall_ns).collect();
         walls_ns.sort_unstable();
         let at = |percent: usize| {
@@ -198,7 +211,8 @@ impl VerifyOutcome {
 
     /// False alarms among the runs alone that are `wanted`.
     pub fn false_alarms(&self, wanted: impl Fn(&Judged) -> bool) -> Rate {
-        let alone: Vec<&Judged> = self.runs.iter().filter(|r| r.beside.is_none() && wanted(r)).collect();
+        let idle = |r: &&Judged| r.is_idle(self.max_disturbance) && wanted(r);
+        let alone: Vec<&Judged> = self.runs.iter().filter(idle).collect();
         Rate { count: alone.iter().filter(|r| r.alarm).count(), of: alone.len() }
     }
 
@@ -217,6 +231,7 @@ struct Verdict {
     disturbance: f64,
     resolution: f64,
     wall_ns: u64,
+    corunners_ns: u64,
     watcher_ns: Option<u64>,
     culprits: Vec<Culprit>,
     exit_status: i32,
@@ -322,6 +337,7 @@ impl<'a> Bench<'a> {
             disturbance: found.disturbance,
             resolution: found.resolution,
             alarm: found.verdict == "disturbed",
+            corunners_ns: found.corunners_ns,
             watcher_ns: found.watcher_ns,
             culprit: found.culprits.into_iter().next().and_then(|c| c.tenant),
         })
@@ -340,6 +356,7 @@ mod tests {
             disturbance: 0.0,
             resolution: 0.02,
             alarm,
+            corunners_ns: 0,
             watcher_ns: None,
             culprit: None,
         }

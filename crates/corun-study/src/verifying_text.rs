@@ -39,7 +39,7 @@ fn alone(o: &VerifyOutcome) -> Table {
     ]);
     for program in names(o, |r| Some(&r.program)) {
         let Some(walls) = o.alone(program) else { continue };
-        let runs = || o.runs.iter().filter(|r| r.beside.is_none() && r.program == program);
+        let runs = || o.runs.iter().filter(|r| r.is_idle(o.max_disturbance) && r.program == program);
         let watching = runs().filter_map(|r| Some(r.watcher_ns? as f64 / r.wall_ns as f64)).collect();
         let said = || runs().map(|r| r.disturbance).collect();
         table.row([
@@ -101,6 +101,14 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
         "\nFalse alarms, alone: {}; {slow_alarms} of these runs were slow by the clock, too.",
         rate(o.false_alarms(|_| true))
     );
+    let others = o.runs.iter().filter(|r| r.beside.is_none() && !r.is_idle(o.max_disturbance));
+    let alarms = others.clone().filter(|r| r.alarm).count();
+    let _ = writeln!(
+        out,
+        "Beside these, others had CPUs for more than {} of the length of {} runs alone: {alarms} alarms.",
+        percent(o.max_disturbance),
+        others.count()
+    );
     let _ = writeln!(
         out,
         "Misses, disturbed by {} or more: {}.",
@@ -161,6 +169,7 @@ mod tests {
             disturbance: if alarm { 0.3 } else { 0.01 },
             resolution: 0.02,
             alarm,
+            corunners_ns: 0,
             watcher_ns: Some(1_000_000),
             culprit: Some("loop".into()),
         }
