@@ -2,6 +2,7 @@
 
 mod cli;
 mod cmd;
+mod counting;
 mod course;
 mod insight;
 mod target;

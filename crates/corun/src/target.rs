@@ -40,6 +40,11 @@ pub struct Armed {
 }
 
 impl Target {
+    /// Whether it is a command to run.
+    pub fn is_command(&self) -> bool {
+        self.command.is_some()
+    }
+
     /// Finds the subject; a command is started, but held before its first instruction.
     pub fn arm(self, root: &Root) -> anyhow::Result<Armed> {
         let named = |subject: Result<Subject, TargetError>, target: String| match subject {

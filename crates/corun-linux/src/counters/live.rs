@@ -83,6 +83,15 @@ pub struct Precision {
     pub relative_error: f64,
 }
 
+impl Precision {
+    /// That of the group that was counted least, of these; `None` when nobody ran.
+    fn of(groups: &[Reading], turn_ns: u64) -> Option<Precision> {
+        let least = groups.iter().filter_map(|g| Some((g.counted_share()?, g)));
+        let (counted_share, group) = least.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(Precision { counted_share, relative_error: group.relative_error(turn_ns) })
+    }
+}
+
 /// This machine's counters. Dropped, nothing is counted any more.
 #[derive(Debug)]
 pub struct LivePerf {
@@ -94,6 +103,10 @@ pub struct LivePerf {
     forbidden: BTreeSet<TaskId>,
     said: BTreeSet<Unavailable>,
     precision: Option<Precision>,
+    /// What every task counted in all windows so far.
+    totals: BTreeMap<TaskId, Window>,
+    /// The first event of every group in all windows so far, summed over tasks.
+    turns: Vec<Reading>,
     switch: Option<SwitchCost>,
     own_cost: Option<f64>,
 }
@@ -129,6 +142,8 @@ impl LivePerf {
             forbidden: BTreeSet::new(),
             said,
             precision: None,
+            totals: BTreeMap::new(),
+            turns: Vec::new(),
             switch,
             own_cost: None,
         })
@@ -213,14 +228,16 @@ impl LivePerf {
                 sum.running_ns += first.running_ns;
             }
             let enabled_ns = read.first().and_then(|g| g.first()).map_or(0, |r| r.enabled_ns);
-            windows.insert(task, Window { counters: self.plan.counters(&read), enabled_ns });
+            let window = Window { counters: self.plan.counters(&read), enabled_ns };
+            self.totals.entry(task).and_modify(|sum| *sum = sum.plus(&window)).or_insert(window);
+            windows.insert(task, window);
         }
-        let least = sums.iter().filter_map(|s| Some((s.counted_share()?, s)));
-        let least = least.min_by(|a, b| a.0.total_cmp(&b.0));
-        self.precision = least.map(|(counted_share, sum)| Precision {
-            counted_share,
-            relative_error: sum.relative_error(self.turn_ns),
-        });
+        self.precision = Precision::of(&sums, self.turn_ns);
+        self.turns.resize(sums.len(), Reading::default());
+        for (all, more) in self.turns.iter_mut().zip(&sums) {
+            all.enabled_ns += more.enabled_ns;
+            all.running_ns += more.running_ns;
+        }
         if self.precision.is_some_and(|p| p.counted_share < 0.999) {
             let why = "this CPU has fewer counters than are wanted, so groups of them take turns; their counts are \
                        scaled to the whole time";
@@ -300,8 +317,9 @@ impl LivePerf {
             "the command is counted as a whole, with all the tasks that it creates".into(),
         );
         if counted.is_none() {
-            let why = "tasks that the followed ones did not create had more than a tenth of the time";
-            self.say("counters of a tenant that took in other tasks", why.into());
+            let why = "more than a tenth of the time was that of tasks that the followed ones did not create, or of the \
+                       first and last moments of short-lived ones";
+            self.say("counters of some windows", why.into());
         }
     }
 }
@@ -363,6 +381,13 @@ struct Window {
 }
 
 impl Window {
+    fn plus(&self, more: &Window) -> Window {
+        Window {
+            counters: self.counters.plus(&more.counters),
+            enabled_ns: self.enabled_ns + more.enabled_ns,
+        }
+    }
+
     /// Whether the task was followed (nearly) all the time that it ran.
     fn covers(&self, on_cpu_ns: u64) -> bool {
         on_cpu_ns.saturating_sub(self.enabled_ns) <= (on_cpu_ns / 10).max(SLACK_NS)
@@ -409,6 +434,8 @@ fn files_allowed() -> usize {
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
+
+mod whole;
 
 #[cfg(test)]
 mod tests;

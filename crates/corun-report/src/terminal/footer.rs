@@ -1,7 +1,7 @@
 //! The lower part of the screen: distributions, and how all of this was measured.
 
 use super::Style;
-use crate::profile::schema::{Histogram, Host, ProfileReport, SelfCost, Source};
+use crate::profile::schema::{Counters, Histogram, Host, ProfileReport, SelfCost, Source};
 use crate::words::{bound, count, name, percent, thousands, wrap};
 use corun_model::duration::human_ns;
 
@@ -18,7 +18,28 @@ pub fn distributions(report: &ProfileReport, style: &Style) -> String {
     if !events.is_empty() {
         out.push_str(&entry("Events", &events, style));
     }
+    if let Some(text) = a.counters.as_ref().and_then(hardware) {
+        out.push_str(&entry("Counters", &text, style));
+    }
     out
+}
+
+/// Instructions per cycle and how often branches and caches missed; `None` where none of it was counted.
+fn hardware(c: &Counters) -> Option<String> {
+    let by = |n: Option<u64>, of: Option<u64>| Some(n? as f64 / of.filter(|of| *of > 0)? as f64);
+    let said = [
+        ipc(c).map(|ipc| format!("{ipc:.2} instructions per cycle")),
+        c.instructions.map(|n| format!("{:.2} G instructions", n as f64 / 1e9)),
+        by(c.branch_misses, c.branches).map(|x| format!("{:.2} % of branches mispredicted", x * 100.0)),
+        by(c.llc_misses, c.instructions).map(|x| format!("{:.2} LLC misses per 1,000 instructions", x * 1e3)),
+    ];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    (!said.is_empty()).then(|| said.join(", "))
+}
+
+/// Instructions per cycle.
+pub fn ipc(c: &Counters) -> Option<f64> {
+    Some(c.instructions? as f64 / c.cycles.filter(|n| *n > 0)? as f64)
 }
 
 /// One entry: a label of fixed width, and text wrapped beside it.

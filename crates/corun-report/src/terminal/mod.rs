@@ -167,10 +167,15 @@ fn tasks(report: &ProfileReport, style: &Style) -> String {
     if report.tasks.len() < 2 {
         return String::new();
     }
-    let mut table = Table::new(&[">tid", "task", ">lived", ">compute", ">lost", ">blocked", "mostly to"]);
+    let has_counters = report.tasks.iter().any(|t| t.account.counters.is_some());
+    let mut names = vec![">tid", "task", ">lived", ">compute", ">lost", ">blocked", "mostly to"];
+    if has_counters {
+        names.insert(4, ">IPC");
+    }
+    let mut table = Table::new(&names);
     for t in report.tasks.iter().take(TASKS) {
         let (l, pc) = (&t.account.ledger, |ns| format!("{} %", percent(ns, t.lifetime_ns)));
-        table.row([
+        let mut row = vec![
             t.tid.to_string(),
             name(&t.name, 15),
             human_ns(t.lifetime_ns),
@@ -178,7 +183,12 @@ fn tasks(report: &ProfileReport, style: &Style) -> String {
             pc(l.spin_ns.unwrap_or(0) + l.steal_ns + l.throttled_ns + l.parked_ns),
             pc(l.block_ns),
             mostly(t),
-        ]);
+        ];
+        if has_counters {
+            let ipc = t.account.counters.as_ref().and_then(footer::ipc);
+            row.insert(4, ipc.map_or("-".to_owned(), |ipc| format!("{ipc:.2}")));
+        }
+        table.row(row);
     }
     let free = style.width.saturating_sub(table_width(&table));
     let bars = report.tasks.iter().take(TASKS).map(|t| bar::ledger(&t.account.ledger, free.min(30), style));

@@ -1,6 +1,7 @@
 //! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
 
 use crate::cli::Usage;
+use crate::counting::{CountersFlag, Counting};
 use crate::course::{Course, Ended};
 use crate::target::{release, SourceFlag, Target};
 use anyhow::Context;
@@ -11,8 +12,7 @@ use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
-use corun_model::observation::Unavailable;
-use corun_model::{Host, Recording, Trace};
+use corun_model::{Host, Recording, TaskId, Trace};
 use corun_report::output::write_file;
 use corun_report::progress::Progress;
 use corun_report::{describe, html, json, perfetto, terminal, ProfileMeta, ProfileReport, SelfCost};
@@ -28,6 +28,8 @@ Examples:
   corun profile --cgroup nginx.service --for 30s     a container, unit, pod or Slurm step
   corun profile --vm web1 --for 10s                  a virtual machine's vCPUs
   corun profile --all --for 5s                       everybody: who steals from whom
+  corun profile --counters -- ./solver in.dat        with instructions per cycle and cache misses
+  corun profile --counters=whole -- make -j4         the same for many processes that live shortly
 
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
 After CMD the report goes to standard error: standard output is CMD's.";
@@ -50,6 +52,11 @@ pub struct Args {
     /// Write every context switch as a trace for ui.perfetto.dev (needs eBPF)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Count hardware events as well: cycles, instructions, branches, cache misses. Off by default, since every context
+    /// switch of a counted task becomes dearer, in virtual machines by tens of microseconds; the report says what it came
+    /// to. `tasks` counts each task by itself, `whole` a CMD with all that it starts as one, also the short-lived
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "tasks")]
+    counters: Option<CountersFlag>,
     /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
     #[arg(long, value_enum, default_value = "auto")]
     source: SourceFlag,
@@ -72,6 +79,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.trace.is_some() && matches!(args.source, SourceFlag::Schedstat) {
         return Err(Usage("--trace needs eBPF, schedstat has no switches; drop one of the two".into()).into());
     }
+    if args.counters == Some(CountersFlag::Whole) && !args.target.is_command() {
+        let what = "--counters=whole counts a command and all that it starts; give one with -- CMD, or use --counters";
+        return Err(Usage(what.into()).into());
+    }
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let armed = args.target.arm(&root)?;
@@ -81,12 +92,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..LiveOptions::new(armed.subject)
     };
     let cost = Cost::start();
-    let (mut watcher, unavailable) = Watcher::start(&root, options, args.source.wanted())?;
+    let (mut watcher, mut unavailable) = Watcher::start(&root, options, args.source.wanted())?;
+    let first = armed.held.as_ref().map(|held| TaskId(held.pid()));
+    let counted = args.counters.map(|how| Counting::start(&root, how, watcher.subject(), first.as_slice()));
+    let counters = match counted.transpose() {
+        Ok(counters) => counters,
+        Err(refused) => {
+            unavailable.push(refused);
+            None
+        }
+    };
     let running = armed.held.map(release).transpose()?;
     let progress = Progress::time("measuring", args.length_ns, args.quiet);
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let mut watch = Watch {
         watcher: &mut watcher,
+        counters,
         course: Course { running, end_ns, interrupt },
         cost,
         recording: Recording::default(),
@@ -94,14 +115,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let ended = watch.until_the_end(&progress)?;
     drop(progress);
-    let Watch { course: Course { running, .. }, cost, recording, trace, .. } = watch;
+    let Watch { course: Course { running, .. }, counters, cost, recording, trace, .. } = watch;
     let is_command = running.is_some();
     let (status, running) = match (ended, running) {
         (Ended::Command, Some(running)) => (Some(running.wait().context("collecting the command")?), None),
         (_, running) => (None, running),
     };
-    let meta = meta(&watcher, armed.target, status, &cost, ended, trace_lost(&args.trace, &trace));
-    let report = report(&watcher, &recording, &meta, unavailable)?;
+    let mut whole = recording.whole().cloned().context("nothing was seen")?;
+    let mut meta = meta(&watcher, armed.target, status, &cost, ended, trace_lost(&args.trace, &trace));
+    if let Some(counters) = &counters {
+        meta.notes.extend(counters.read_whole(&mut whole));
+    }
+    whole.unavailable.extend(unavailable);
+    let report = ProfileReport::new(&meta, &whole, subject(&watcher), recording.timeline());
     let trace_file = || perfetto::encode(&trace, recording.timeline(), subject(&watcher));
     let files: [File; 3] = [
         (&args.json, &|| json::write(&report.listing_at_most(args.tasks)).into_bytes()),
@@ -121,6 +147,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// A measurement under way.
 struct Watch<'a> {
     watcher: &'a mut Watcher,
+    counters: Option<Counting>,
     course: Course,
     cost: Cost,
     recording: Recording,
@@ -135,7 +162,10 @@ impl Watch<'_> {
         loop {
             let ended = self.course.wait(self.watcher, slot.length)?;
             let began = Instant::now();
-            let window = self.watcher.observe()?;
+            let mut window = self.watcher.observe()?;
+            if let Some(counters) = &mut self.counters {
+                counters.read(&mut window);
+            }
             slot.learn(began.elapsed());
             self.recording.push(window);
             let more = self.watcher.take_trace();
@@ -269,17 +299,6 @@ fn layout() -> Option<String> {
         "1" => "autogroup on: sessions share the CPU equally, then the tasks in each".into(),
         _ => "autogroup off: tasks share the CPU by weight, cgroups first".into(),
     })
-}
-
-fn report(
-    watcher: &Watcher,
-    recording: &Recording,
-    meta: &ProfileMeta,
-    unavailable: Vec<Unavailable>,
-) -> anyhow::Result<ProfileReport> {
-    let mut whole = recording.whole().cloned().context("nothing was seen")?;
-    whole.unavailable.extend(unavailable);
-    Ok(ProfileReport::new(meta, &whole, subject(watcher), recording.timeline()))
 }
 
 fn subject(watcher: &Watcher) -> corun_report::Subject {

@@ -1,0 +1,74 @@
+//! Hardware counters beside a watcher, where they were asked for: windows with counters, and what a reader must know.
+
+use corun_linux::counters::{Grain, LivePerf, Options};
+use corun_linux::Root;
+use corun_model::duration::human_ns;
+use corun_model::observation::Unavailable;
+use corun_model::{CounterSource, Observation, TaskId, TenantId};
+
+/// What is counted as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CountersFlag {
+    /// Each task by itself
+    Tasks,
+    /// A CMD with all that it starts, also what lives shorter than a window
+    Whole,
+}
+
+/// Counters of a subject's tasks (of everybody's where there is none).
+pub struct Counting {
+    perf: LivePerf,
+    subject: Option<TenantId>,
+}
+
+impl Counting {
+    /// Begins to count; `first` are tasks that are there already, such as a command that is held.
+    ///
+    /// # Errors
+    /// For the report: nothing can be counted here, and why.
+    pub fn start(
+        root: &Root,
+        how: CountersFlag,
+        subject: Option<TenantId>,
+        first: &[TaskId],
+    ) -> Result<Counting, Unavailable> {
+        let grain = match (how, subject) {
+            (CountersFlag::Whole, Some(subject)) => Grain::Tree(subject),
+            _ => Grain::Task,
+        };
+        let options = Options { root: root.clone(), grain, ..Options::new(subject) };
+        let mut perf = LivePerf::start(options)
+            .map_err(|r| Unavailable { what: "hardware counters".into(), why: r.sentence() })?;
+        perf.follow(first);
+        Ok(Counting { perf, subject })
+    }
+
+    /// Fills in the counters of the window that has just been closed.
+    pub fn read(&mut self, seen: &mut Observation) {
+        self.perf.read(seen);
+    }
+
+    /// Fills in those of the whole run, of which `seen` is the sum; and sentences that a reader must know.
+    pub fn read_whole(&self, seen: &mut Observation) -> Vec<String> {
+        self.perf.read_whole(seen);
+        let turns = self.perf.precision_of_whole().filter(|p| p.counted_share < 0.999).map(|p| {
+            let (share, error) = (p.counted_share * 100.0, p.relative_error * 100.0);
+            format!("counters took turns: each was counted {share:.0} % of the time, sums are ± {error:.1} %")
+        });
+        turns.into_iter().chain(self.cost(seen)).collect()
+    }
+
+    /// What counting took; `None` where switches or their cost are not known.
+    fn cost(&self, seen: &Observation) -> Option<String> {
+        let added_ns = self.perf.switch_cost()?.added_ns();
+        let (mut switches, mut on_cpu_ns) = (0, 0);
+        for tenant in seen.by_tenant.iter().filter(|t| self.subject.is_none_or(|s| s == t.id)) {
+            let events = &tenant.account.events;
+            switches += events.yields? + events.preemptions?;
+            on_cpu_ns += tenant.account.ledger.on_cpu_ns();
+        }
+        let share = 100.0 * (switches * added_ns) as f64 / on_cpu_ns.max(1) as f64;
+        let added = human_ns(added_ns);
+        Some(format!("counting made a switch dearer by {added}, {share:.1} % of the time on a CPU in all"))
+    }
+}
