@@ -2,9 +2,10 @@
 //!
 //! For whoever makes the engine faster: traces, ledgers, culprits, counters and totals of scenarios that between them
 //! use every scheduler, way to wait, contention model and knob. A change that should change nothing prints the same
-//! lines. The hash is FNV-1a over the text of it all.
+//! first column. The second is the number of events that the engine needed for it, which may fall. The hash is FNV-1a
+//! over the text of everything else.
 
-use corun_sim::engine::Engine;
+use corun_sim::engine::{Engine, Totals};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Cast, Files, Scenario};
 use std::fmt::Write;
@@ -37,16 +38,17 @@ impl Write for Fnv {
     }
 }
 
-/// Everything that can be seen of a run of `ns`, observed four times.
-fn fingerprint(mut engine: Engine, ns: u64) -> u64 {
+/// Everything that can be seen of a run of `ns`, observed four times; and its events.
+fn fingerprint(mut engine: Engine, ns: u64) -> (u64, u64) {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     for quarter in 1..=4 {
         engine.run_until(ns / 4 * quarter).expect("no checker fires");
         write!(hash, "{:?}{:?}", engine.observe(), engine.progress()).expect("hashing does not fail");
     }
-    let energy = engine.energy();
-    write!(hash, "{:?}{:?}{energy:?}", engine.trace(), engine.totals()).expect("hashing does not fail");
-    hash.0
+    let (energy, totals) = (engine.energy(), engine.totals());
+    let rest = Totals { events: 0, ..totals };
+    write!(hash, "{:?}{:?}{energy:?}", engine.trace(), rest).expect("hashing does not fail");
+    (hash.0, totals.events)
 }
 
 const MIXED: &str = r#"
@@ -92,7 +94,8 @@ fn main() {
         let scenario =
             Scenario::parse("scenario", &text, &Repository).unwrap_or_else(|e| panic!("{name}: {e}"));
         let engine = scenario.engine(seed, Cast::All, 1 << 20).expect("the scenario is sound");
-        println!("{:016x}  {name}", fingerprint(engine, ns));
+        let (hash, events) = fingerprint(engine, ns);
+        println!("{hash:016x} {events:>8}  {name}");
     };
     for machine in ["host", "atc16-haswell-80", "pact16-xeon-e5620"] {
         for scheduler in ["eevdf", "cfs", "xen-credit"] {

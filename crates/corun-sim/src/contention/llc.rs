@@ -139,22 +139,23 @@ impl Domain {
         (m.share() - m.evaluated).abs() >= STEP * 0.75
     }
 
-    /// When the first member's share will have moved noticeably (`STEP`); `u64::MAX` when none will.
+    /// When the first member's share will have moved noticeably (`STEP`); `u64::MAX` when none will. All members are
+    /// gone through at every change, so what decides is written without divisions.
     pub fn wake_ns(&self) -> u64 {
         let inserted: f64 = self.members.iter().map(|m| m.reuse + m.stream).sum();
         let full = self.filled >= self.capacity * 0.999;
         let eviction = if full { inserted / self.capacity } else { 0.0 };
-        let mut first = f64::INFINITY;
+        let mut fastest = 0.0;
         for m in &self.members {
             let speed = (m.reuse - m.resident * eviction) / m.working_set;
-            // Shares approach their rest point exponentially, at the rate at which misses fall plus the eviction's.
-            let missing = (1.0 - m.share()).max(1e-3);
-            let rate = m.reuse / (m.working_set * missing) + eviction;
-            let to_rest = if rate > 0.0 { speed.abs() / rate } else { 0.0 };
-            if to_rest > STEP * 0.5 {
-                first = first.min(STEP / speed.abs());
+            // Shares approach their rest point exponentially, at the rate at which misses fall plus the eviction's,
+            // reuse / (working set × missing) + eviction; the way to it is speed / rate. Both sides times working set × missing:
+            let missing = (m.working_set - m.resident).max(m.working_set * 1e-3);
+            if speed.abs() * missing > (m.reuse + eviction * missing) * (STEP * 0.5) {
+                fastest = speed.abs().max(fastest);
             }
         }
+        let first = STEP / fastest;
         if first < 1e15 {
             self.now_ns + first.max(MIN_STEP_NS) as u64
         } else {

@@ -65,6 +65,20 @@ impl Engine {
         }
     }
 
+    /// A thread that has kernel time to spend and will then compute takes up that work at once: nothing can come
+    /// between the two, so one moment to wait for is enough.
+    pub(super) fn foresee(&mut self, cpu: CpuIx) {
+        let Some(thread) = self.cpus[cpu].curr.and_then(|task| self.tasks[task].thread) else { return };
+        let t = &self.threads[thread];
+        if t.overhead_ns == 0 || t.doing != Doing::Ready || t.pending != Pending::Nothing {
+            return;
+        }
+        let run = &self.tenants[t.tenant];
+        if t.cursor.computes_next(&run.setup.plan, &run.shared) {
+            self.advance(thread, cpu);
+        }
+    }
+
     /// Tells the contention models what a CPU runs, if that changed.
     pub(super) fn tell(&mut self, cpu: CpuIx) {
         let running = self.cpus[cpu].curr.and_then(|task| {

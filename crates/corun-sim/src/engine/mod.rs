@@ -646,6 +646,7 @@ impl Engine {
     fn finish_instant(&mut self) {
         self.absorb();
         for i in 0..self.dirty.len() {
+            self.foresee(self.dirty[i]);
             self.tell(self.dirty[i]);
         }
         if std::mem::take(&mut self.stirred) {

@@ -126,6 +126,28 @@ impl Cursor {
         }
     }
 
+    /// Whether the next step is [`Step::Work`], of a length that no other thread decides.
+    pub fn computes_next(&self, plan: &Plan, shared: &Shared) -> bool {
+        let Some(phase) = plan.phases.get(self.phase).filter(|p| self.thread < p.threads) else {
+            return false;
+        };
+        if shared.cut || self.io_ns > 0 || self.sleep_ns > 0 {
+            return false;
+        }
+        match &phase.rhythm {
+            Rhythm::Parallel(p) => {
+                let is_over = matches!(p.length(), Length::Iterations(n) if n == self.round);
+                match (p.sync, self.state) {
+                    (Sync::Barrier, 0) => !is_over && !(self.round > 0 && shared.over),
+                    (Sync::Lock, 0) => !is_over,
+                    (Sync::Lock, 2) => true,
+                    _ => false,
+                }
+            }
+            Rhythm::Interference(_) | Rhythm::Pairs { .. } => false,
+        }
+    }
+
     /// The next step inside a phase; [`Step::Next`] when the phase is over for this thread.
     fn within(&mut self, phase: &Phase, shared: &mut Shared) -> Step {
         match &phase.rhythm {
