@@ -138,7 +138,7 @@ impl Cursor {
             Rhythm::Parallel(p) => {
                 let is_over = matches!(p.length(), Length::Iterations(n) if n == self.round);
                 match (p.sync, self.state) {
-                    (Sync::Barrier, 0) => !is_over && !(self.round > 0 && shared.over),
+                    (Sync::Barrier, 0) => !(is_over || self.round > 0 && shared.over),
                     (Sync::Lock, 0) => !is_over,
                     (Sync::Lock, 2) => true,
                     _ => false,
