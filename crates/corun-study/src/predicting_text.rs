@@ -26,7 +26,11 @@ fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> T
         let slowdowns: Vec<f64> =
             outcome.runs.iter().filter(|r| of_key(r) && outcome.counts(r)).map(|r| r.slowdown).collect();
         let mean = slowdowns.iter().map(|s| s.ln()).sum::<f64>() / slowdowns.len().max(1) as f64;
-        let mut row = vec![k.clone(), slowdowns.len().to_string(), format!("{:.2}×", mean.exp())];
+        let slowdown = match slowdowns.is_empty() {
+            true => "-".into(),
+            false => format!("{:.2}×", mean.exp()),
+        };
+        let mut row = vec![k.clone(), slowdowns.len().to_string(), slowdown];
         row.extend(
             (0..PREDICTORS.len())
                 .map(|i| percent(outcome.quality(|r| r.predicted[i], of_key).map(|q| q.mape))),
