@@ -52,6 +52,12 @@ test-guest: ## the tests that need a kernel with sched_ext, on two of Debian's i
 	@scripts/need-rust
 	@scripts/test-guest
 
+.PHONY: soak
+soak: ## the sched_ext scheduler while tenants come and go, in a virtual machine (LENGTH=7200: two hours of its clock)
+	@scripts/need $(build_packages)
+	@scripts/need-rust
+	@scripts/soak $(LENGTH)
+
 .PHONY: bench
 bench: build ## what watching costs, beside other tools
 	@scripts/need $(bench_packages)

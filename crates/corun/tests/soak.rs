@@ -1,0 +1,316 @@
+//! A soak: the sched_ext scheduler under one policy after the other, for as long as asked, while tenants come, fork, go and
+//! change their cgroups. In the test guest, by `make soak`; one minute of the guest's clock where nobody says otherwise.
+//!
+//! Counted: **ejections** (the kernel threw the scheduler out, or it gave up), samples of the kernel's own word on its
+//! state, and **stalls**: a task that was runnable and not parked, and got no CPU for longer than a slot. Waits are read
+//! from the conserved ledger: windows that a task spent waiting from end to end, one after the other, are a wait that is
+//! at least as long. A wait that reaches into the windows before and after may be longer by what it waited in these; both
+//! bounds of the longest are told, the lower one is judged. What a task waited for the controller itself is left out: it is
+//! real-time while somebody is parked, and slow in this guest.
+//!
+//! Environment: `CORUN_SOAK_S` seconds of the guest's clock.
+
+use corun_linux::backend::Backend;
+use corun_linux::probe::LiveOptions;
+use corun_linux::scx::ScxBackend;
+use corun_linux::steered::SteeredHost;
+use corun_linux::stock;
+use corun_linux::supervisor;
+use corun_linux::target::Subject;
+use corun_linux::watcher::{Source, Watcher};
+use corun_linux::Root;
+use corun_model::{Action, Host, Observation, Outcome, Policy, TaskId, TenantId};
+use corun_policy::{by_name, Options};
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PART: &str = "CORUN_TEST_PART";
+const SLOT_NS: u64 = 100_000_000;
+/// How long a policy is in force before the next.
+const TURN: Duration = Duration::from_secs(20);
+const MOST_TENANTS: usize = 6;
+
+/// Not a test: this program as the supervisor, where the backend starts it as one.
+#[test]
+fn another_part() {
+    if std::env::var(PART).as_deref() == Ok("supervisor") {
+        let args: Vec<_> = std::env::args_os().collect();
+        let code = supervisor::main(args[args.len() - 5..].to_vec());
+        std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
+    }
+}
+
+/// What tenants run: computing, computing in two threads that wait for each other, forking, sleeping between bursts.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("loop", "while :; do :; done"),
+    ("pair", "(while :; do :; done) & while :; do :; done"),
+    ("forks", "while :; do (i=0; while [ $i -lt 200 ]; do i=$((i+1)); done); done"),
+    ("bursts", "while :; do i=0; while [ $i -lt 300 ]; do i=$((i+1)); done; sleep 0.01; done"),
+];
+
+/// A tenant: a session of its own, in a cgroup of its own or not. Killed, all of it, when dropped.
+struct Tenant {
+    leader: Child,
+    cgroup: Option<PathBuf>,
+}
+
+impl Tenant {
+    fn start(number: u64, folder: &Path) -> Tenant {
+        let (name, script) = PROGRAMS[(number % PROGRAMS.len() as u64) as usize];
+        let program = folder.join(format!("soak-{name}"));
+        if !program.exists() {
+            std::fs::copy("/bin/busybox", &program).unwrap();
+        }
+        let mut command = Command::new(&program);
+        command.arg0("sh").args(["-c", script]).stdin(Stdio::null());
+        // SAFETY: setsid is one system call.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                Ok(())
+            })
+        };
+        let leader = command.spawn().unwrap();
+        let mut tenant = Tenant { leader, cgroup: None };
+        if number % 3 == 1 {
+            tenant.enter_cgroup(number);
+        }
+        tenant
+    }
+
+    /// Moves it to a new cgroup, out of the one that it is in.
+    fn enter_cgroup(&mut self, number: u64) {
+        let cgroup = PathBuf::from(format!("/sys/fs/cgroup/soak-{number}"));
+        std::fs::create_dir(&cgroup).unwrap();
+        for pid in self.processes() {
+            // It may have ended by now.
+            let _ = std::fs::write(cgroup.join("cgroup.procs"), pid.to_string());
+        }
+        let _ = std::fs::write(cgroup.join("cpu.weight"), (50 + number % 200).to_string());
+        if let Some(old) = self.cgroup.replace(cgroup) {
+            let _ = std::fs::remove_dir(old);
+        }
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        let root = Root::new("/");
+        corun_linux::procfs::with_descendants(&root, &[self.leader.id()]).unwrap_or_default()
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        // SAFETY: a signal to the process group of a child of ours that has not been waited for.
+        unsafe { libc::kill(-(self.leader.id() as i32), libc::SIGKILL) };
+        let _ = self.leader.wait();
+        if let Some(cgroup) = &self.cgroup {
+            for _ in 0..100 {
+                if std::fs::remove_dir(cgroup).is_ok() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// How long each task has been waiting, by the ledgers of the windows so far.
+#[derive(Default)]
+struct Waits {
+    /// Of each waiting task: whole windows, and what the one before them may add.
+    open: BTreeMap<TaskId, (u64, u64)>,
+    longest: (u64, u64, String),
+    stalls: u64,
+    /// Sessions of those that are parked, or were in the last window. A command that a parked shell has started is parked
+    /// with it, but goes by another name.
+    parked: BTreeMap<u32, bool>,
+}
+
+/// The session of a task; 0 when it has ended.
+fn session(task: TaskId) -> u32 {
+    corun_linux::procfs::process_stat(&Root::new("/"), task.0).map_or(0, |stat| stat.sid)
+}
+
+impl Waits {
+    /// Notes who is parked from now on.
+    fn parked(&mut self, seen: &Observation, tenants: &[TenantId]) {
+        self.parked.retain(|_, still| std::mem::replace(still, false));
+        for t in seen.tasks.iter().filter(|t| t.alive && tenants.contains(&t.tenant)) {
+            self.parked.insert(session(t.id), true);
+        }
+    }
+
+    fn push(&mut self, seen: &Observation) {
+        let mut open = BTreeMap::new();
+        let me = seen.tasks.iter().find(|t| t.id == TaskId(std::process::id())).map(|t| t.tenant);
+        for t in seen.tasks.iter().filter(|t| t.alive) {
+            let parts = t.account.ledger.parts();
+            let waits_throughout = parts.steal_ns > 0
+                && parts.parked_ns == 0
+                && parts.block_ns == 0
+                && t.account.ledger.on_cpu_ns() == 0
+                && !self.parked.contains_key(&session(t.id));
+            let mine_ns = me.map_or(0, |me| t.account.culprits.of_ns(me));
+            let steal_ns = parts.steal_ns - mine_ns;
+            let (whole, before) = self.open.get(&t.id).copied().unwrap_or((0, 0));
+            if waits_throughout {
+                open.insert(t.id, (whole + steal_ns, before));
+            } else {
+                if whole > self.longest.0 {
+                    self.longest = (whole, before + whole + steal_ns, t.name.clone());
+                }
+                self.stalls += u64::from(whole > SLOT_NS);
+                // What a parked task waits is not told from being parked.
+                open.insert(t.id, (0, if parts.parked_ns == 0 { steal_ns } else { 0 }));
+            }
+        }
+        self.open = open;
+    }
+}
+
+fn kernel_says() -> String {
+    std::fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default().trim().to_owned()
+}
+
+fn policies() -> Vec<(&'static str, Options)> {
+    let slots = || Options::new().set("slot", "100ms");
+    vec![
+        ("auto", slots()),
+        ("gang", slots()),
+        ("delayed_preemption", Options::new()),
+        ("controlled_contention", slots().set("dc", "auto")),
+        ("differential", Options::new()),
+        ("paired_gang", slots()),
+        ("delayed_preemption", Options::new().set("delay", "8ms")),
+        ("observe", Options::new()),
+    ]
+}
+
+fn host(folder: &Path) -> SteeredHost {
+    let me = std::env::current_exe().unwrap();
+    let args = [format!("{PART}=supervisor"), me.display().to_string()];
+    let args = args.into_iter().chain(["--exact", "another_part", "--nocapture"].map(str::to_owned));
+    let supervisor = supervisor::Options {
+        folder: folder.join("journal"),
+        program: PathBuf::from("/usr/bin/env"),
+        args: args.map(Into::into).collect(),
+        ..supervisor::Options::default()
+    };
+    let names = PROGRAMS.iter().map(|(name, _)| format!("soak-{name}"));
+    let groups = (0..100_000).map(|n| format!("soak-{n}"));
+    let scope = stock::Scope::Only(names.chain(groups).collect());
+    let options = stock::Options { scope, supervisor, ..stock::Options::default() };
+    let root = Root::new("/");
+    let backend: Box<dyn Backend> =
+        Box::new(ScxBackend::start(&root, options).unwrap_or_else(|e| panic!("{e}")));
+    let (watcher, _) = Watcher::start(&root, LiveOptions::new(Subject::All), Some(Source::Ebpf)).unwrap();
+    SteeredHost::new(watcher, backend)
+}
+
+#[test]
+fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
+    if std::env::var_os("CORUN_GUEST").is_none() {
+        println!("not here: the soak runs in the test guest (make soak)");
+        return;
+    }
+    let seconds: u64 =
+        std::env::var("CORUN_SOAK_S").map_or(60, |s| s.parse().expect("CORUN_SOAK_S in seconds"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut host = host(folder.path());
+    let begin = Instant::now();
+    let mut tenants: Vec<Tenant> = (0..3).map(|n| Tenant::start(n, folder.path())).collect();
+    let (mut started, mut ended, mut moved, mut ejections, mut done, mut not_done) =
+        (3, 0, 0, 0, 0u64, BTreeMap::new());
+    let (mut samples, mut not_enabled) = (0u64, 0u64);
+    let mut waits = Waits::default();
+    let mut turn = 0;
+    let mut loaded = true;
+    let mut told = 0;
+    let most = policies().len();
+    'all: while begin.elapsed().as_secs() < seconds {
+        let (name, options) = policies().swap_remove(turn % most);
+        turn += 1;
+        let mut policy: Box<dyn Policy> = by_name(name, &options).unwrap();
+        let until = Instant::now() + TURN;
+        while Instant::now() < until {
+            if let Err(e) = host.advance(policy.epoch_ns().clamp(SLOT_NS / 2, SLOT_NS)) {
+                println!("ejected under {name}: {e}");
+                ejections += 1;
+                break 'all;
+            }
+            let seen = host.observe().unwrap_or_else(|e| panic!("under {name}: {e}"));
+            waits.push(&seen);
+            samples += 1;
+            not_enabled += u64::from(loaded && kernel_says() != "enabled");
+            for decision in policy.decide(host.machine(), &seen) {
+                match host.apply(&decision.action) {
+                    Outcome::Done => {
+                        done += 1;
+                        loaded = true;
+                    }
+                    Outcome::Refused { why } | Outcome::Unsupported { why } => {
+                        // A task that has ended since is refused, which is as well.
+                        let kind =
+                            why.trim_matches(|c: char| c.is_ascii_digit()).replace(char::is_numeric, "");
+                        *not_done.entry(kind).or_insert(0u64) += 1;
+                    }
+                }
+            }
+            waits.parked(&seen, &host.parked());
+            // Somebody comes, goes, or moves, every second or so.
+            if samples % 11 == 0 {
+                match samples / 11 % 3 {
+                    0 if tenants.len() < MOST_TENANTS => {
+                        tenants.push(Tenant::start(started, folder.path()));
+                        started += 1;
+                    }
+                    1 if tenants.len() > 1 => {
+                        drop(tenants.remove((samples / 11) as usize % tenants.len()));
+                        ended += 1;
+                    }
+                    _ => {
+                        let at = samples as usize % tenants.len();
+                        tenants[at].enter_cgroup(10_000 + moved);
+                        moved += 1;
+                    }
+                }
+            }
+        }
+        for tenant in host.parked() {
+            host.apply(&Action::Unpark { tenant });
+        }
+        if turn % most == 0 {
+            // The first decision after this loads the scheduler once more.
+            host.undo_all().unwrap();
+            loaded = false;
+        }
+        if begin.elapsed().as_secs() / 300 > told {
+            told = begin.elapsed().as_secs() / 300;
+            println!(
+                "{} s, {turn} turns, {samples} windows, longest wait {:?}",
+                begin.elapsed().as_secs(),
+                waits.longest
+            );
+        }
+    }
+    drop(host);
+    println!(
+        "{} s: {turn} turns of policies, {samples} windows, {done} decisions carried out, not carried out {not_done:?}; \
+         tenants: {started} started, {ended} ended, {moved} moved to another cgroup; {ejections} ejections, the kernel said \
+         something other than `enabled` in {not_enabled} of {samples} samples; {} stalls over {} ms, longest wait {} to {} \
+         ms ({})",
+        begin.elapsed().as_secs(),
+        waits.stalls,
+        SLOT_NS / 1_000_000,
+        waits.longest.0 / 1_000_000,
+        waits.longest.1 / 1_000_000,
+        waits.longest.2
+    );
+    drop(tenants);
+    assert_eq!((ejections, not_enabled, waits.stalls), (0, 0, 0));
+    assert_eq!(kernel_says(), "disabled");
+    assert!(done > 0 && ended > 0 && moved > 0, "the soak must soak");
+}
