@@ -192,11 +192,11 @@ fn draw(folder: &Path, cases: &[Case]) {
         .iter()
         .map(|p| {
             let bar = |i: usize| {
-                let part = Part { name: p.name, colour: p.colour };
+                let part = Part { name: p.name.into(), colour: p.colour };
                 let height = 100.0 * mape(cases, p, |c| c.interferer == i);
                 Bar { name: INTERFERERS[i].0.into(), parts: vec![(part, height)], paper: None }
             };
-            let all = Part { name: p.name, colour: p.colour };
+            let all = Part { name: p.name.into(), colour: p.colour };
             let mean = Bar {
                 name: "all".into(),
                 parts: vec![(all, 100.0 * mape(cases, p, |_| true))],

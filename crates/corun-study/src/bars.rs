@@ -2,6 +2,7 @@
 //!
 //! Coordinates are rounded to a tenth, so equal values give equal bytes.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 const HEIGHT: f64 = 300.0;
@@ -12,20 +13,20 @@ const GAP: f64 = 6.0;
 const BETWEEN: f64 = 30.0;
 
 /// A kind of segment: its name in the legend and its colour (after Okabe and Ito, as in the reports).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its colour.
     pub colour: &'static str,
 }
 
 /// Computing.
-pub const COMPUTE: Part = Part { name: "compute", colour: "#0072b2" };
+pub const COMPUTE: Part = Part { name: Cow::Borrowed("compute"), colour: "#0072b2" };
 /// Waiting for a sibling thread, spinning or blocked.
-pub const SYNC: Part = Part { name: "sync", colour: "#f0c000" };
+pub const SYNC: Part = Part { name: Cow::Borrowed("sync"), colour: "#f0c000" };
 /// Ready to run while another held the CPU.
-pub const STEAL: Part = Part { name: "steal", colour: "#d55e00" };
+pub const STEAL: Part = Part { name: Cow::Borrowed("steal"), colour: "#d55e00" };
 
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +128,7 @@ fn draw(svg: &mut String, bar: &Bar, x: f64, y: &impl Fn(f64) -> f64) {
             bottom - top,
             part.colour,
             escape(&bar.name),
-            part.name
+            escape(&part.name)
         );
         below += value;
     }
@@ -149,13 +150,13 @@ fn legend(svg: &mut String, groups: &[Group]) {
     let bars = || groups.iter().flat_map(|g| &g.bars);
     for (part, _) in bars().flat_map(|b| &b.parts) {
         if !seen.contains(part) {
-            seen.push(*part);
+            seen.push(part.clone());
         }
     }
     let y = TOP + HEIGHT + 76.0;
     let mut x = LEFT;
     for part in seen {
-        let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"11\" height=\"11\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", y - 10.0, part.colour, x + 16.0, part.name);
+        let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"11\" height=\"11\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", y - 10.0, part.colour, x + 16.0, escape(&part.name));
         x += 90.0;
     }
     if bars().any(|b| b.paper.is_some()) {

@@ -22,6 +22,7 @@
 //! | [`control_file`], [`controlling`], [`tenant_cgroup`] | what control wins: the study file, its runs, a tenant's cgroup |
 //! | [`control_outcome`], [`control_text`] | their metrics, tables and record |
 //! | [`verifying`], [`verifying_text`] | false alarms and misses of verdicts on short runs, live |
+//! | [`schedulers`] | what papers show of their schedulers, on modelled machines |
 //! | [`bars`] | bar charts, for figures redrawn from papers |
 
 pub mod bars;
@@ -41,6 +42,7 @@ pub mod predicting_text;
 pub mod programs;
 pub mod real;
 pub mod record;
+pub mod schedulers;
 pub mod session;
 pub mod solo_fit;
 pub mod study;

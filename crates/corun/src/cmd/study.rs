@@ -1,7 +1,8 @@
-//! `corun study`: a whole experiment on this machine: matrix, repetitions, tables, record.
+//! `corun study`: a whole experiment, on this machine or on modelled ones: matrix, repetitions, tables, record.
 
 mod control;
 mod predict;
+mod schedulers;
 mod verify;
 
 use crate::cli::Usage;
@@ -12,6 +13,7 @@ use corun_report::output::write_file;
 use corun_study::control_file::{self, CONTROL, CONTROL_GUEST};
 use corun_study::pairs::PREDICT;
 use corun_study::programs::{Catalogue, Stage};
+use corun_study::schedulers::file::{self as schedulers_file, SCHEDULERS};
 use corun_study::verifying::{STUDY_SCHEMA as VERIFY_SCHEMA, VERIFY};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -26,24 +28,28 @@ Examples:
   corun study control-guest                         the same with sched_ext, in the test guest
   corun study verify --out studies/runs/today       are short runs judged rightly, idle and disturbed?
   corun study verify --repetitions 3 --out studies/runs/today --more
-  corun study my-study.toml                         a study file of your own (schema corun.pairs/1 or
-                                                    corun.control-study/1)
+  corun study schedulers --out out/schedulers       the papers' figures of their schedulers, on modelled machines
+  corun study schedulers --quick                    a cell of each, in a minute
+  corun study schedulers --figures pact16-fig9 --programs facesim
+  corun study my-study.toml                         a study file of your own (schema corun.pairs/1,
+                                                    corun.control-study/1 or corun.schedulers-study/1)
 
-The machine should be quiet. Programs that are not installed are skipped, with the package that has them.";
+Where programs run live, the machine should be quiet. Programs that are not installed are skipped, with the package that has them.";
 
 /// The studies that corun brings along.
-const OWN: [(&str, &str, &str); 4] = [
+const OWN: [(&str, &str, &str); 5] = [
     ("predict", "studies/predict.toml", PREDICT),
     ("verify", "studies/verify.toml", VERIFY),
     ("control", "studies/control.toml", CONTROL),
     ("control-guest", "studies/control-guest.toml", CONTROL_GUEST),
+    ("schedulers", "studies/schedulers.toml", SCHEDULERS),
 ];
 
-/// Run a whole experiment on this machine, and keep its tables
+/// Run a whole experiment, on this machine or on modelled ones, and keep its tables
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// `predict`, `verify`, `control`, `control-guest`, or a study file
+    /// `predict`, `verify`, `control`, `control-guest`, `schedulers`, or a study file
     study: PathBuf,
     /// Only these programs, with commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -54,10 +60,13 @@ pub struct Args {
     /// Only these policies, with commas (control)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
+    /// Only these figures, with commas (schedulers)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    figures: Vec<String>,
     /// Other than the study's number of repetitions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// One repetition of the first cell of every group (control)
+    /// One repetition of the first cell of every group (control) or figure (schedulers)
     #[arg(long, conflicts_with = "repetitions")]
     quick: bool,
     /// Go on from an earlier result.json of the same study: its runs count too (control)
@@ -88,12 +97,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let what = match () {
         () if is(control_file::SCHEMA) => "control",
         () if is(VERIFY_SCHEMA) => "verify",
+        () if is(schedulers_file::SCHEMA) => "schedulers",
         () => "predict",
     };
     let given = [
         ("--interferers", !args.interferers.is_empty(), "predict, verify"),
         ("--policies", !args.policies.is_empty(), "control"),
-        ("--quick", args.quick, "control"),
+        ("--figures", !args.figures.is_empty(), "schedulers"),
+        ("--quick", args.quick, "control, schedulers"),
         ("--after", args.after.is_some(), "control"),
         ("--more", args.more, "predict, verify"),
     ];
@@ -103,6 +114,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match what {
         "control" => control::run(&args, &name, &text, &known),
         "verify" => verify::run(&args, &name, &text),
+        "schedulers" => schedulers::run(&args, &name, &text),
         _ => predict::run(&args, &name, &text, &known),
     }
 }
@@ -174,7 +186,7 @@ fn circumstances(root: &Root) -> anyhow::Result<(String, String, String)> {
 }
 
 /// Writes the files of a record into the folder that was named, if one was.
-fn keep(args: &Args, files: impl FnOnce() -> Vec<(&'static str, String)>) -> anyhow::Result<()> {
+fn keep<Name: AsRef<Path>>(args: &Args, files: impl FnOnce() -> Vec<(Name, String)>) -> anyhow::Result<()> {
     let Some(out) = &args.out else { return Ok(()) };
     std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     for (name, text) in files() {
@@ -186,8 +198,12 @@ fn keep(args: &Args, files: impl FnOnce() -> Vec<(&'static str, String)>) -> any
 /// The command that makes the same record again.
 fn command(args: &Args) -> String {
     let mut command = format!("corun study {}", args.study.display());
-    let lists =
-        [("programs", &args.programs), ("interferers", &args.interferers), ("policies", &args.policies)];
+    let lists = [
+        ("programs", &args.programs),
+        ("interferers", &args.interferers),
+        ("policies", &args.policies),
+        ("figures", &args.figures),
+    ];
     for (flag, names) in lists {
         if !names.is_empty() {
             command += &format!(" --{flag} '{}'", names.join(","));

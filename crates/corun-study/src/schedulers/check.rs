@@ -1,0 +1,219 @@
+//! A study of schedulers is read: bad input is one sentence that names file, line and remedy.
+
+use super::file::{Figure, PolicyUse, SchedulersStudy, Shows, SCHEMA};
+use super::scenarios::{Cell, Near};
+use crate::study::BadStudy;
+use corun_model::workload::{line_at, line_of};
+use corun_sim::scenario::{BadScenario, Scenario};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+/// A refusal: where in the text, and why.
+type Refusal = (Range<usize>, String);
+
+impl SchedulersStudy {
+    /// Reads a study's text; `file` is named in errors, and files that it names are looked for in `folder`.
+    ///
+    /// # Errors
+    /// [`BadStudy`] with file, line and remedy.
+    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<SchedulersStudy, BadStudy> {
+        let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
+        let study: SchedulersStudy = toml::from_str(text).map_err(|e| {
+            let what = e.message().lines().collect::<Vec<_>>().join(" ");
+            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
+        })?;
+        if study.schema.as_ref() != SCHEMA {
+            let what = format!("schema is `{}`, this corun reads `{SCHEMA}`", study.schema.as_ref());
+            return Err(at(line_of(text, "schema"), what));
+        }
+        if study.figures.is_empty() {
+            return Err(at(1, "there is no [[figure]]; give one".into()));
+        }
+        let mut names = BTreeSet::new();
+        for figure in &study.figures {
+            let line = |span: Range<usize>| text[..span.start.min(text.len())].matches('\n').count() + 1;
+            if !names.insert(figure.name.as_ref()) {
+                let what =
+                    format!("there is another figure `{}`; give each its own name", figure.name.as_ref());
+                return Err(at(line(figure.name.span()), what));
+            }
+            figure.check().map_err(|(span, what)| at(line(span), what))?;
+            study.check_scenarios(figure, folder).map_err(|bad| match bad {
+                Refused::Here(span, what) => at(line(span), what),
+                Refused::There(bad) => BadStudy { file: bad.file, line: bad.line, what: bad.what },
+            })?;
+        }
+        Ok(study)
+    }
+
+    /// Every program alone and every policy must make a scenario.
+    fn check_scenarios(&self, figure: &Figure, folder: &Path) -> Result<(), Refused> {
+        let near = Near(folder);
+        let try_one = |cell: &Cell, policy: Option<&PolicyUse>, span: Range<usize>| {
+            let text = self.scenario(figure, policy, &cell.tenants);
+            Scenario::parse(figure.name.as_ref(), &text, &near).map_err(|bad: BadScenario| {
+                match bad.file == *figure.name.as_ref() {
+                    true => Refused::Here(span, bad.what),
+                    false => Refused::There(bad),
+                }
+            })
+        };
+        for group in &figure.groups {
+            for name in group.of.iter().chain(&group.with) {
+                try_one(&Cell::alone(name.as_ref()), None, name.span())?;
+            }
+            let cells = group.cells();
+            let first = cells.first().ok_or_else(|| {
+                Refused::Here(
+                    figure.name.span(),
+                    format!("the group `{}` has no program; name some", group.name),
+                )
+            })?;
+            for policy in &figure.policies {
+                try_one(first, Some(policy), policy.name.span())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Refused {
+    Here(Range<usize>, String),
+    There(BadScenario),
+}
+
+impl Figure {
+    fn check(&self) -> Result<(), Refusal> {
+        let refuse = |span: Range<usize>, what: String| Err((span, what));
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let name = self.name.as_ref();
+        if name.is_empty() || !name.chars().all(is_plain) {
+            return refuse(
+                self.name.span(),
+                format!("`{name}` names a file; use letters, digits and hyphens"),
+            );
+        }
+        if !(1..=1000).contains(self.repetitions.as_ref()) {
+            let what = format!("repetitions is {}; give 1 to 1000", self.repetitions.as_ref());
+            return refuse(self.repetitions.span(), what);
+        }
+        if self.policies.is_empty() || self.groups.is_empty() {
+            return refuse(self.name.span(), format!("`{name}` needs a policy and a group"));
+        }
+        for (i, policy) in self.policies.iter().enumerate() {
+            if self.policies[..i].iter().any(|p| p.name == policy.name) {
+                let what = format!("there is another policy `{}` in `{name}`", policy.name.as_ref());
+                return refuse(policy.name.span(), what + "; give each its own name");
+            }
+        }
+        for group in &self.groups {
+            if let Some(size) = &group.size {
+                let most = group.of.len() + group.with.len();
+                let n = *size.as_ref();
+                if n <= group.with.len() || n > most {
+                    let what = format!("size is {n}; give {} to {most}", group.with.len() + 1);
+                    return refuse(size.span(), what);
+                }
+            }
+            if self.shows == Shows::Pairs && group.cells().iter().any(|c| c.tenants.len() != 2) {
+                let what = format!("the group `{}` of `{name}` has no pairs; name one in `with`", group.name);
+                return refuse(self.name.span(), what);
+            }
+        }
+        let policies: Vec<&str> = self.policies.iter().map(|p| p.name.as_ref().as_str()).collect();
+        let groups: Vec<&str> = self.groups.iter().map(|g| g.name.as_str()).collect();
+        let programs: Vec<&str> =
+            self.groups.iter().flat_map(|g| &g.of).map(|p| p.as_ref().as_str()).collect();
+        for stated in &self.stated {
+            let lists = [
+                ("policy", &stated.policies, &policies),
+                ("group", &stated.groups, &groups),
+                ("program", &stated.programs, &programs),
+            ];
+            for (what, names, known) in lists {
+                if let Some(unknown) = names.iter().find(|n| !known.contains(&n.as_ref().as_str())) {
+                    let what = format!("`{name}` has no {what} `{}`; name one that it has", unknown.as_ref());
+                    return refuse(unknown.span(), what);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedulers::file::SCHEDULERS;
+
+    fn read(text: &str) -> Result<SchedulersStudy, BadStudy> {
+        SchedulersStudy::parse("s.toml", text, Path::new(""))
+    }
+
+    #[test]
+    fn the_shipped_study_has_the_papers_figures_with_the_policies_beside_what_they_are_compared_with() {
+        let study = read(SCHEDULERS).unwrap();
+        let names: Vec<&str> = study.figures.iter().map(|f| f.name.as_ref().as_str()).collect();
+        assert_eq!(
+            names,
+            ["pact16-fig9", "pact16-fig10", "cc-fig3-48", "cc-fig3-32", "cc-fig4", "cc-fig5-6"]
+        );
+        let cells = |f: &Figure| f.groups.iter().map(|g| g.cells().len()).collect::<Vec<_>>();
+        let all: Vec<Vec<usize>> = study.figures.iter().map(cells).collect();
+        // There are only eight mixes of PDES and one of eight others, and one mix of all of them.
+        assert_eq!(
+            all,
+            [vec![9; 4], vec![9; 3], vec![1], vec![1], vec![10, 10, 10, 1, 1], vec![8, 10, 10, 8]]
+        );
+        for figure in &study.figures {
+            assert!(figure.policies[0].policy.is_none(), "{:?} is compared with nothing", figure.name);
+            assert!(figure.policies[1..].iter().all(|p| p.policy.is_some()) && !figure.stated.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_quick_part_has_one_cell_of_every_figure() {
+        let mut study = read(SCHEDULERS).unwrap();
+        study.make_quick();
+        assert!(study.figures.iter().all(|f| f.groups.len() == 1 && f.groups[0].cells().len() == 1));
+        assert!(study.figures.iter().all(|f| *f.repetitions.as_ref() == 1));
+    }
+
+    #[test]
+    fn bad_input_is_named_with_its_line_and_the_remedy() {
+        let refusal = |from: &str, to: &str| {
+            assert!(SCHEDULERS.contains(from), "{from}");
+            let line = SCHEDULERS[..SCHEDULERS.find(from).unwrap()].matches('\n').count() + 1;
+            let said = read(&SCHEDULERS.replacen(from, to, 1)).unwrap_err().to_string();
+            said.strip_prefix(&format!("s.toml:{line}: "))
+                .unwrap_or_else(|| panic!("not {line}: {said}"))
+                .to_owned()
+        };
+        assert_eq!(
+            refusal("schema = \"corun.schedulers-study/1\"", "schema = \"corun.other/1\""),
+            "schema is `corun.other/1`, this corun reads `corun.schedulers-study/1`"
+        );
+        assert!(refusal("with = [\"streamcluster\"]", "with = [\"nginx\"]").contains("no program `nginx`"));
+        assert!(refusal("repetitions = 8", "repetitions = 0").contains("give 1 to 1000"));
+        assert!(refusal("shows       = \"pairs\"", "shows = \"bars\"").contains("unknown variant `bars`"));
+        assert!(
+            refusal("policies = [\"2 ms\", \"8 ms\"]", "policies = [\"3 ms\"]").contains("no policy `3 ms`")
+        );
+        assert!(refusal("groups   = [\"beside persistent", "groups = [\"alone\"] # [\"")
+            .contains("no group `alone`"));
+        assert!(refusal("size  = 2", "size  = 20").contains("give 1 to 8"));
+        assert!(refusal("name        = \"cc-fig4\"", "name = \"cc fig4\"").contains("use letters"));
+    }
+
+    #[test]
+    fn a_policy_or_machine_that_is_unknown_is_refused_before_anything_runs() {
+        let refusal = |from: &str, to: &str| read(&SCHEDULERS.replacen(from, to, 1)).unwrap_err().to_string();
+        let line = SCHEDULERS.lines().position(|l| l.contains("\"adaptive\"")).unwrap() + 1;
+        let said =
+            refusal("\"adaptive\"\npolicy = \"delayed_preemption\"", "\"adaptive\"\npolicy = \"delayed\"");
+        assert!(said.starts_with(&format!("s.toml:{line}: ")) && said.contains("delayed"), "{said}");
+        let said = refusal("machine     = \"cc-sandybridge\"", "machine = \"cc-sandy\"");
+        assert!(said.starts_with("s.toml:") && said.contains("cc-sandy"), "{said}");
+    }
+}

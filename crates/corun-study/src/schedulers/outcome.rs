@@ -1,0 +1,411 @@
+//! The runs of a study of schedulers, and what its figures show of them (`corun.schedulers-study-result/1`).
+//!
+//! Runs do not know of each other, so a result does not depend on how they were spread over CPUs.
+
+use super::file::{Figure, Measure, PolicyUse, SchedulersStudy, Shows, Stated, Value};
+use super::scenarios::{Cell, Near, Tenant};
+use corun_sim::experiment::{co_runs, Failure, Run};
+use corun_sim::metrics::{fairness, relative_speedup, speedups, throughput};
+use corun_sim::scenario::Scenario;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The schema of a result.
+pub const SCHEMA: &str = "corun.schedulers-study-result/1";
+
+/// What came of a study.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SchedulersOutcome {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of corun.
+    pub corun: String,
+    /// What people call the study.
+    pub study: String,
+    /// What it shows.
+    pub about: String,
+    /// Its figures.
+    pub figures: Vec<FigureOutcome>,
+}
+
+/// A figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FigureOutcome {
+    /// What people call it.
+    pub name: String,
+    /// What it shows, for people.
+    pub title: String,
+    /// How it is shown.
+    pub shows: Shows,
+    /// The modelled machine.
+    pub machine: String,
+    /// Runs of every cell.
+    pub repetitions: u64,
+    /// The length of a run as written; `None`: until every program has ended.
+    pub duration: Option<String>,
+    /// The policies; the others are compared with the first.
+    pub policies: Vec<String>,
+    /// The groups.
+    pub groups: Vec<GroupOutcome>,
+    /// What was stated, beside what came out.
+    pub stated: Vec<Beside>,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupOutcome {
+    /// What people call it.
+    pub name: String,
+    /// Its cells.
+    pub cells: Vec<CellOutcome>,
+}
+
+/// Programs together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellOutcome {
+    /// The programs; the first is the one that the others disturb.
+    pub programs: Vec<String>,
+    /// Mean speed of each alone: work by time in runs of a fixed length, else runs by second.
+    pub alone: Vec<f64>,
+    /// Speed of each beside the others, per policy and seed.
+    pub speeds: Vec<Vec<Vec<f64>>>,
+}
+
+/// A stated number beside ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    /// What it is.
+    pub what: String,
+    /// Where it stands.
+    pub place: String,
+    /// What of ours it is held against.
+    pub measure: Measure,
+    /// What was stated.
+    pub stated: Value,
+    /// What came out; `None`: what it speaks of was not run.
+    pub ours: Option<Value>,
+}
+
+/// The mean; 0 of none.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+impl CellOutcome {
+    /// Mean speed of a program under a policy.
+    fn speed(&self, policy: usize, program: usize) -> f64 {
+        mean(&self.speeds[policy].iter().map(|seed| seed[program]).collect::<Vec<_>>())
+    }
+
+    /// Slowdown of each program under a policy.
+    pub fn slowdowns(&self, policy: usize) -> Vec<f64> {
+        self.alone.iter().enumerate().map(|(i, alone)| alone / self.speed(policy, i)).collect()
+    }
+
+    /// The geometric mean of the slowdowns.
+    pub fn overall(&self, policy: usize) -> f64 {
+        speedups(&self.slowdowns(policy)).map_or(f64::NAN, |s| 1.0 / s.mean)
+    }
+
+    /// Tenants' worth of progress that the machine makes.
+    pub fn throughput(&self, policy: usize) -> f64 {
+        throughput(&self.slowdowns(policy)).unwrap_or(f64::NAN)
+    }
+
+    /// What a policy comes to here; not a number where one run or one policy tells nothing.
+    pub fn measure(&self, measure: Measure, policy: usize) -> f64 {
+        match measure {
+            Measure::Gain => self.speed(policy, 0) / self.speed(0, 0) - 1.0,
+            Measure::OverallGain => self.overall(0) / self.overall(policy) - 1.0,
+            Measure::BehindBest => {
+                let others = (1..self.speeds.len()).filter(|&p| p != policy).map(|p| self.overall(p));
+                self.overall(policy) / others.reduce(f64::min).unwrap_or(f64::NAN) - 1.0
+            }
+            Measure::Variation => {
+                let speeds: Vec<f64> = self.speeds[policy].iter().map(|seed| seed[0]).collect();
+                let m = mean(&speeds);
+                let squares: f64 = speeds.iter().map(|v| (v - m) * (v - m)).sum();
+                // One run varies by nothing over nothing.
+                (squares / (speeds.len() - 1) as f64).sqrt() / m
+            }
+            Measure::ThroughputGain => self.throughput(policy) / self.throughput(0) - 1.0,
+            Measure::Fairness => fairness(&self.slowdowns(policy)).unwrap_or(f64::NAN),
+            Measure::SpeedUp => {
+                let (here, base) = (self.slowdowns(policy), self.slowdowns(0));
+                let pairs: Vec<(f64, f64)> = here.into_iter().zip(base).collect();
+                relative_speedup(&pairs).unwrap_or(f64::NAN)
+            }
+        }
+    }
+}
+
+impl GroupOutcome {
+    /// The mean over the cells that are `wanted`; `None` without any. What is a ratio of overall slowdowns has their
+    /// geometric mean, and the gain in throughput is that of the mean throughput.
+    pub fn mean(
+        &self,
+        measure: Measure,
+        policy: usize,
+        wanted: &dyn Fn(&CellOutcome) -> bool,
+    ) -> Option<f64> {
+        let cells: Vec<&CellOutcome> = self.cells.iter().filter(|c| wanted(c)).collect();
+        let over = |f: &dyn Fn(&CellOutcome) -> f64| mean(&cells.iter().map(|c| f(c)).collect::<Vec<_>>());
+        (!cells.is_empty()).then(|| match measure {
+            Measure::OverallGain | Measure::BehindBest => {
+                over(&|c| (c.measure(measure, policy) + 1.0).ln()).exp() - 1.0
+            }
+            Measure::ThroughputGain => over(&|c| c.throughput(policy)) / over(&|c| c.throughput(0)) - 1.0,
+            _ => over(&|c| c.measure(measure, policy)),
+        })
+    }
+}
+
+impl FigureOutcome {
+    /// What of ours a stated number is held against.
+    fn beside(&self, stated: &Stated) -> Beside {
+        let among = |names: &[toml::Spanned<String>], name: &str| {
+            names.is_empty() || names.iter().any(|n| n.as_ref() == name)
+        };
+        let policies: Vec<usize> =
+            (1..self.policies.len()).filter(|&p| among(&stated.policies, &self.policies[p])).collect();
+        let groups: Vec<&GroupOutcome> =
+            self.groups.iter().filter(|g| among(&stated.groups, &g.name)).collect();
+        let wanted = |c: &CellOutcome| among(&stated.programs, &c.programs[0]);
+        // Every group counts alike, however many cells it has.
+        let of_policy = |p: usize| {
+            let means: Vec<f64> = groups.iter().filter_map(|g| g.mean(stated.measure, p, &wanted)).collect();
+            (!means.is_empty()).then(|| mean(&means))
+        };
+        let mean_over_policies = || {
+            let means: Option<Vec<f64>> = policies.iter().map(|&p| of_policy(p)).collect();
+            means.filter(|all| !all.is_empty()).map(|all| mean(&all))
+        };
+        let most_of_all = || {
+            let cells = || groups.iter().flat_map(|g| &g.cells).filter(|c| wanted(c));
+            let each = policies.iter().flat_map(|&p| cells().map(move |c| c.measure(stated.measure, p)));
+            each.reduce(f64::max)
+        };
+        let number = |x: Option<f64>| x.filter(|x| x.is_finite()).map(Value::Number);
+        let ours = match &stated.value {
+            Value::Policy(_) => policies
+                .iter()
+                .filter_map(|&p| Some((p, of_policy(p)?)))
+                .max_by(|a, b| a.1.total_cmp(&b.1))
+                .map(|(p, _)| Value::Policy(self.policies[p].clone())),
+            Value::Number(_) if stated.most => number(most_of_all()),
+            Value::Number(_) => number(mean_over_policies()),
+        };
+        Beside {
+            what: stated.what.clone(),
+            place: stated.place.clone(),
+            measure: stated.measure,
+            stated: stated.value.clone(),
+            ours,
+        }
+    }
+}
+
+/// How many scenarios a study has, each run with all its seeds: for a progress bar.
+pub fn scenarios(study: &SchedulersStudy) -> usize {
+    let of = |f: &Figure| {
+        let cells = f.groups.iter().map(|g| g.cells().len()).sum::<usize>();
+        cells * f.policies.len() + alone(f).len()
+    };
+    study.figures.iter().map(of).sum()
+}
+
+/// The different tenants of a figure.
+fn alone(figure: &Figure) -> Vec<Tenant> {
+    let cells = figure.groups.iter().flat_map(super::file::Group::cells);
+    let mut all: Vec<Tenant> = cells.flat_map(|c| c.tenants).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Runs a study whose files are in `folder`. `done` is called once per scenario, from any thread.
+///
+/// # Errors
+/// [`Failure`] of the first scenario that could not be run to its end.
+pub fn run(
+    study: &SchedulersStudy,
+    folder: &Path,
+    done: &(dyn Fn() + Sync),
+) -> Result<Vec<FigureOutcome>, Failure> {
+    study.figures.iter().map(|figure| run_figure(study, figure, folder, done)).collect()
+}
+
+fn run_figure(
+    study: &SchedulersStudy,
+    figure: &Figure,
+    folder: &Path,
+    done: &(dyn Fn() + Sync),
+) -> Result<FigureOutcome, Failure> {
+    let speeds = |policy: Option<&PolicyUse>, tenants: &[Tenant]| -> Result<Vec<Vec<f64>>, Failure> {
+        let text = study.scenario(figure, policy, tenants);
+        let scenario = Scenario::parse(figure.name.as_ref(), &text, &Near(folder))?;
+        let runs = co_runs(&scenario)?;
+        done();
+        let fixed = figure.duration.is_some();
+        let of_run = |run: &Run| -> Result<Vec<f64>, Failure> {
+            let each = (0..tenants.len()).map(|t| speed(run, t, fixed));
+            each.collect::<Option<_>>()
+                .ok_or_else(|| scenario.failed("a program made no progress; give a longer `duration`").into())
+        };
+        runs.iter().map(of_run).collect()
+    };
+    let tenants = alone(figure);
+    let solo: BTreeMap<&Tenant, f64> = tenants
+        .par_iter()
+        .map(|tenant| {
+            let speeds = speeds(None, std::slice::from_ref(tenant))?;
+            Ok((tenant, mean(&speeds.iter().map(|seed| seed[0]).collect::<Vec<_>>())))
+        })
+        .collect::<Result<_, Failure>>()?;
+    let run_cell = |cell: &Cell| -> Result<CellOutcome, Failure> {
+        let under = figure.policies.par_iter().map(|policy| speeds(Some(policy), &cell.tenants));
+        Ok(CellOutcome {
+            programs: cell.tenants.iter().map(|t| t.program.clone()).collect(),
+            alone: cell.tenants.iter().map(|t| solo[t]).collect(),
+            speeds: under.collect::<Result<_, _>>()?,
+        })
+    };
+    let groups = figure.groups.iter().map(|group| -> Result<GroupOutcome, Failure> {
+        let cells = group.cells().par_iter().map(run_cell).collect::<Result<_, _>>()?;
+        Ok(GroupOutcome { name: group.name.clone(), cells })
+    });
+    let mut outcome = FigureOutcome {
+        name: figure.name.as_ref().clone(),
+        title: figure.title.clone(),
+        shows: figure.shows,
+        machine: figure.machine.clone(),
+        repetitions: *figure.repetitions.as_ref(),
+        duration: figure.duration.clone(),
+        policies: figure.policies.iter().map(|p| p.name.as_ref().clone()).collect(),
+        groups: groups.collect::<Result<_, _>>()?,
+        stated: Vec::new(),
+    };
+    outcome.stated = figure.stated.iter().map(|stated| outcome.beside(stated)).collect();
+    Ok(outcome)
+}
+
+/// How fast a tenant was; `None`: it came nowhere.
+fn speed(run: &Run, tenant: usize, fixed: bool) -> Option<f64> {
+    let progress = &run.progress[tenant];
+    if fixed {
+        let work = progress.work_ns as f64 / run.end_ns as f64;
+        return (work > 0.0).then_some(work);
+    }
+    let first = progress.completions.first()?;
+    Some(1e9 / (first.end_ns - first.start_ns) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedulers::text::{files, text};
+
+    /// Two loops on one CPU under Xen, and with twice the slice.
+    const TINY: &str = r#"
+        schema = "corun.schedulers-study/1"
+        name = "tiny"
+        about = "Loops beside loops."
+        [[program]]
+        name = "loop"
+        tenant = { program = { kind = "interference", threads = 1 } }
+        [[program]]
+        name = "half"
+        tenant = { program = { kind = "interference", threads = 1, pattern = "periodic", demand = 0.5 } }
+        [[figure]]
+        name = "tiny"
+        title = "Loops"
+        shows = "pairs"
+        machine = "pact16-xeon-e5620"
+        scheduler = { name = "xen-credit" }
+        tenant = { vm = { vcpus = 1 }, cpus = [0] }
+        repetitions = 2
+        duration = "3s"
+        policy = [{ name = "Xen" }, { name = "DP", policy = "delayed_preemption", options = { delay = "8ms" } }]
+        [[figure.group]]
+        name = "beside a loop"
+        of = ["loop", "half"]
+        with = ["loop"]
+        [[figure.stated]]
+        what = "loops lose nothing"
+        place = "nowhere"
+        measure = "gain"
+        programs = ["loop"]
+        value = 0.0
+        [[figure.stated]]
+        what = "the only one is the best"
+        place = "nowhere"
+        measure = "overall-gain"
+        value = "DP"
+    "#;
+
+    fn outcome(text: &str) -> SchedulersOutcome {
+        let study = SchedulersStudy::parse("tiny.toml", text, Path::new("")).unwrap();
+        let figures = run(&study, Path::new(""), &|| ()).unwrap();
+        SchedulersOutcome {
+            schema: SCHEMA.into(),
+            study: study.name,
+            figures,
+            ..SchedulersOutcome::default()
+        }
+    }
+
+    #[test]
+    fn two_loops_on_one_cpu_have_half_of_it_each_with_and_without_a_delay_and_stand_beside_what_was_stated() {
+        let outcome = outcome(TINY);
+        let figure = &outcome.figures[0];
+        let cells = &figure.groups[0].cells;
+        assert_eq!(
+            (figure.groups.len(), cells.len(), cells[0].speeds.len(), cells[0].speeds[0].len()),
+            (1, 2, 2, 2)
+        );
+        for policy in 0..2 {
+            let slowdowns = cells[0].slowdowns(policy);
+            assert!(slowdowns.iter().all(|s| (1.9..2.1).contains(s)), "{slowdowns:?}");
+            assert!((cells[0].measure(Measure::Fairness, policy) - 1.0).abs() < 0.01);
+            assert!((cells[0].throughput(policy) - 1.0).abs() < 0.05);
+        }
+        assert!(cells[1].slowdowns(0)[0] < 1.9, "half a CPU is less than a loop wants");
+        let Some(Value::Number(gain)) = figure.stated[0].ours else { panic!("{:?}", figure.stated) };
+        assert!(gain.abs() < 0.05, "{gain}");
+        assert_eq!(figure.stated[1].ours, Some(Value::Policy("DP".into())));
+    }
+
+    #[test]
+    fn a_record_has_tables_a_chart_per_figure_and_a_result_that_is_read_back() {
+        let outcome = outcome(TINY);
+        let files = files(&outcome, "corun study tiny.toml");
+        let of = |name: &str| &files.iter().find(|(n, _)| n == name).unwrap().1;
+        assert!(of("tiny.svg").contains("half / loop") && of("README.md").contains("loops lose nothing"));
+        let again: SchedulersOutcome = serde_json::from_str(of("result.json")).unwrap();
+        // The last bit of a number may be lost on the way.
+        assert_eq!(text(&again), text(&outcome));
+        assert_eq!(again.figures[0].stated, outcome.figures[0].stated);
+        let text = text(&outcome);
+        assert!(text.contains("Loops (tiny)") && text.contains("variation, DP"), "{text}");
+    }
+
+    #[test]
+    fn measures_are_what_they_are_called() {
+        let cell = CellOutcome {
+            programs: vec!["a".into(), "b".into()],
+            alone: vec![1.0, 1.0],
+            speeds: vec![vec![vec![0.5, 0.25]], vec![vec![0.6, 0.25]], vec![vec![0.5, 0.5]]],
+        };
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} is not {b}");
+        close(cell.measure(Measure::Gain, 1), 0.2);
+        close(cell.overall(0), 8f64.sqrt());
+        close(cell.measure(Measure::OverallGain, 2), 2f64.sqrt() - 1.0);
+        close(cell.measure(Measure::BehindBest, 1), (0.25f64 / 0.15).sqrt() - 1.0);
+        close(cell.measure(Measure::ThroughputGain, 2), 1.0 / 0.75 - 1.0);
+        // Harmonic mean of the speed-ups 1 and 2.
+        close(cell.measure(Measure::SpeedUp, 2), 4.0 / 3.0);
+        assert!(cell.measure(Measure::Variation, 1).is_nan(), "one run does not tell");
+    }
+}

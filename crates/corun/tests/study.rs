@@ -1,0 +1,81 @@
+//! `corun study` of modelled machines as a user runs it: output, files, exit codes, bad input.
+
+use assert_cmd::cargo::CommandCargoExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const STUDY: &str = r#"schema = "corun.schedulers-study/1"
+name = "loops"
+about = "Loops beside each other."
+
+[[program]]
+name = "loop"
+tenant = { program = { kind = "interference", threads = 1 } }
+
+[[figure]]
+name = "one-cpu"
+title = "Two loops on one CPU"
+shows = "pairs"
+machine = "pact16-xeon-e5620"
+scheduler = { name = "cfs" }
+tenant = { cpus = [0] }
+repetitions = 2
+duration = "500ms"
+policy = [{ name = "CFS" }, { name = "CC", policy = "controlled_contention", options = { dc = 1 } }]
+
+[[figure.group]]
+name = "beside a loop"
+of = ["loop"]
+with = ["loop"]
+
+[[figure.stated]]
+what = "a gain"
+place = "some paper, figure 1"
+measure = "gain"
+value = 0.1
+"#;
+
+fn study(folder: &Path, study: &str, args: &[&str]) -> Output {
+    std::fs::write(folder.join("my.toml"), study).unwrap();
+    Command::cargo_bin("corun")
+        .unwrap()
+        .current_dir(folder)
+        .args(["study", "my.toml"])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_study_of_schedulers_prints_ours_beside_what_was_stated_and_keeps_tables_chart_and_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = study(folder.path(), STUDY, &["--out", "kept", "--quiet"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let said = text(&out.stdout);
+    assert!(said.contains("Two loops on one CPU") && said.contains("some paper, figure 1"), "{said}");
+    assert!(said.contains("+10 %"), "what was stated: {said}");
+    for file in ["README.md", "result.json", "one-cpu.svg"] {
+        assert!(folder.path().join("kept").join(file).exists(), "{file} is missing");
+    }
+}
+
+#[test]
+fn a_bad_study_of_schedulers_is_named_with_file_and_line_and_nothing_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |from: &str, to: &str, args: &[&str]| {
+        let out = study(folder.path(), &STUDY.replacen(from, to, 1), args);
+        assert_eq!(out.status.code(), Some(2), "{}", text(&out.stdout));
+        text(&out.stderr)
+    };
+    let line = STUDY.lines().position(|l| l.starts_with("of")).unwrap() + 1;
+    let said = refused("of = [\"loop\"]", "of = [\"lop\"]", &[]);
+    assert!(said.contains(&format!("my.toml:{line}: no program `lop`")), "{said}");
+    assert!(refused("dc = 1", "dcs = 1", &[]).contains("my.toml:"));
+    assert!(refused("", "", &["--figures", "two-cpus"]).contains("no figure `two-cpus`; it has one-cpu"));
+    assert!(refused("", "", &["--policies", "CC"]).contains("--policies is not for a study of this kind"));
+    assert!(refused("", "", &["--programs", "x264"]).contains("no figure has pairs of `x264`"));
+}
