@@ -382,10 +382,7 @@ struct Window {
 
 impl Window {
     fn plus(&self, more: &Window) -> Window {
-        Window {
-            counters: self.counters.plus(&more.counters),
-            enabled_ns: self.enabled_ns + more.enabled_ns,
-        }
+        Window { counters: self.counters.plus(&more.counters), enabled_ns: self.enabled_ns + more.enabled_ns }
     }
 
     /// Whether the task was followed (nearly) all the time that it ran.
