@@ -24,8 +24,8 @@
  *   weight         of a cell.
  *   cpus           is the kernel's own affinity: a task is moved only to CPUs it may run on. Nothing to do here.
  *
- * Always served: kernel threads that are bound to a CPU take it when they wake up; those that go on beyond a slice then
- * wait their turn like everybody. Tasks that are exiting or may not migrate are run by the kernel itself, at once.
+ * Always served: kernel threads take a CPU when they wake up; those that go on beyond a slice then wait their turn like
+ * everybody. Tasks that are exiting or may not migrate are run by the kernel itself, at once.
  * These, the kernel's other threads and protected tasks belong to the root, which is never parked.
  *
  * Limits
@@ -143,7 +143,7 @@ void BPF_PROG(corun_enqueue, struct task_struct *p, u64 enq_flags)
 	read_knobs(p, t);
 	unqueue(t);
 	slice = draw_slice(t);
-	if (wakes && (p->flags & PF_KTHREAD) && x->nr_cpus_allowed == 1) {
+	if (wakes && (p->flags & PF_KTHREAD)) {
 		cpu_at(cpu)->kernel++;
 		dsq_insert(p, SCX_DSQ_LOCAL, slice, enq_flags | enq_preempt());
 		return;
@@ -265,7 +265,6 @@ void BPF_PROG(corun_running, struct task_struct *p)
 	unqueue(t);
 	read_knobs(p, t);
 	c = cell_at(t->cell);
-	catch_up(c, default_slice_ns, share_of(t->cell));
 	r->switches++;
 	r->tid = p->pid;
 	begin_slice(p, t, cpu, SCX(p).slice);

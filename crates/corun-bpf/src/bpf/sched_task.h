@@ -140,7 +140,14 @@ static __always_inline u64 settle(struct task_struct *p, struct task *t)
 	return ran;
 }
 
-/* Its cell pays for a slice that begins now on this CPU. */
+/*
+ * Its cell pays for a slice that begins now on this CPU.
+ *
+ * Who goes on because nobody else wants the CPU is brought up to the others first, the task in its cell and the cell among
+ * cells, but for a slice's worth. Otherwise one that can't use its share falls ever further behind one that has used
+ * what was left over, and when it can, it has both CPUs until that is made up for: the kernel's threads waited for half
+ * a minute, and the kernel threw the scheduler out.
+ */
 static __always_inline void begin_slice(struct task_struct *p, struct task *t, s32 cpu, u64 slice)
 {
 	struct cpu *r = cpu_at(cpu);
@@ -149,6 +156,8 @@ static __always_inline void begin_slice(struct task_struct *p, struct task *t, s
 	u32 key = cpu;
 
 	t->share = share_of(t->cell);
+	catch_up(c, default_slice_ns, t->share);
+	task_set_vtime(p, corun_vtime_join(SCX(p).dsq_vtime, c->task_vtime, default_slice_ns, task_share(p)));
 	t->runtime_ns = runtime_of(p);
 	t->paid = corun_vtime_of(slice, t->share);
 	r->started_ns = now;
