@@ -41,7 +41,8 @@ fn every_verb_has_a_page_that_names_all_its_flags() {
         let help = text(&corun(&arguments).stdout);
         let page = read(folder.path(), &format!("{}.1", verbs.join("-")));
         for flag in help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2) {
-            let flag = flag.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+            // What may follow it: a comma, a full stop, `[=<HOW>]`.
+            let flag = flag.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or(flag);
             assert!(page.contains(&flag.replace('-', "\\-")), "{verbs:?}: the page lacks {flag}");
         }
         pending.extend(commands(&help).into_iter().map(|verb| [verbs.clone(), vec![verb]].concat()));
