@@ -84,3 +84,12 @@ pub struct Tenant {
     /// What people call it: `postgres`, `nginx.service`, `pod web-0`.
     pub name: String,
 }
+
+impl Tenant {
+    /// Whether a user means this tenant by `wanted`: its name, its key, or the first parts of its key, up to a colon.
+    pub fn is_called(&self, wanted: &str) -> bool {
+        let key =
+            || self.key.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+        self.name == wanted || key()
+    }
+}

@@ -32,7 +32,7 @@ impl Scope {
 
     /// Whether a tenant may be touched.
     pub fn covers(&self, tenant: &Tenant) -> bool {
-        let named = |set: &BTreeSet<String>| set.contains(&tenant.name) || set.contains(&tenant.key);
+        let named = |set: &BTreeSet<String>| set.iter().any(|wanted| tenant.is_called(wanted));
         tenant.kind.is_controllable() && !named(&self.protected) && self.only.as_ref().is_none_or(named)
     }
 }
@@ -54,5 +54,8 @@ mod tests {
         assert!(!scope.covers(&tenant("c", TenantKind::Command)));
         assert!(!scope.covers(&tenant("kernel", TenantKind::Kernel)));
         assert!(Scope::everyone().covers(&tenant("c", TenantKind::Pod)));
+        let group = Tenant { key: "pgid:12:sh".into(), ..tenant("sh", TenantKind::Command) };
+        let covers = |wanted: &str| Scope::everyone().only([wanted]).covers(&group);
+        assert!(covers("pgid:12") && covers("pgid:12:sh") && !covers("pgid:1") && !covers("pgid:12:s"));
     }
 }

@@ -132,6 +132,11 @@ struct Sums {
 }
 
 impl ControlSummary {
+    /// Whether no tenant has been listed so far.
+    pub fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
     /// Takes an epoch; `counts` says which tenants are listed.
     pub fn push(&mut self, seen: &Observation, counts: impl Fn(&corun_model::Tenant) -> bool) {
         self.window_ns += seen.window_ns();

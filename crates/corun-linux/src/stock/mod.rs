@@ -198,10 +198,7 @@ impl StockBackend {
 
     fn is_in_scope(&mut self, tenant: &Tenant) -> bool {
         let Scope::Only(wanted) = &self.options.scope else { return true };
-        let key = |w: &String| {
-            tenant.key.strip_prefix(w.as_str()).is_some_and(|r| r.is_empty() || r.starts_with(':'))
-        };
-        if wanted.iter().any(|w| *w == tenant.name || key(w)) {
+        if wanted.iter().any(|w| tenant.is_called(w)) {
             return true;
         }
         let pids: Vec<u32> = wanted.iter().filter_map(|w| w.parse().ok()).collect();

@@ -388,6 +388,10 @@ impl Control<'_> {
             if ended == Ended::Interrupted { ", interrupted" } else { "" },
             self.summary.text()
         );
+        if self.summary.is_empty() {
+            out +=
+                "No tenant by the names given was seen; `corun profile --all --for 1s` lists who is there.\n";
+        }
         out += match self.guard.as_ref().map(Guard::finding) {
             Some(Finding::Helps { gain }) => format!(
                 "The guard: it helps, by {:.1} % of useful time (geometric mean over tenants).\n",
