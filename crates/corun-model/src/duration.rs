@@ -1,5 +1,7 @@
 //! How people write times and sizes: `10ms`, `2s`, `1m30s`, `64KiB`. Integers inside, units outside.
 
+use serde::{Deserialize, Deserializer};
+
 /// Parses a time such as `100ns`, `50us`, `10ms`, `1.5s`, `2m`, `1h` into nanoseconds.
 ///
 /// # Errors
@@ -16,6 +18,14 @@ pub fn parse_ns(text: &str) -> Result<u64, String> {
         ("h", 3600e9),
     ];
     parse(text, &units, "a time with its unit, such as 500us, 10ms or 2s")
+}
+
+/// The same for a field of a file, with serde's `deserialize_with`.
+///
+/// # Errors
+/// As [`parse_ns`].
+pub fn written_ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
 /// Parses a size such as `4096B`, `64KiB`, `1MiB`, `2GB` into bytes.

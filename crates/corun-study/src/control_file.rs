@@ -2,10 +2,10 @@
 //! policies, how often, and what is hoped for. Bad input is one sentence that names file, line and remedy.
 
 use crate::programs::Catalogue;
-use crate::study::BadStudy;
-use corun_model::duration::parse_ns;
-use corun_model::workload::{draw, line_at, line_of};
-use serde::{Deserialize, Deserializer};
+use crate::study_file::{read, BadStudy};
+use corun_model::duration::written_ns;
+use corun_model::workload::{draw, line_of};
+use serde::Deserialize;
 
 /// The live study that corun brings along.
 pub const CONTROL: &str = include_str!("../../../studies/control.toml");
@@ -33,12 +33,12 @@ pub struct ControlStudy {
     /// Share of the machine's CPU time that others may take in a run that counts.
     pub foreign: f64,
     /// How long a run waits at most until the machine looks quiet, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub patience: u64,
     /// How often a run is made again.
     pub retries: u32,
     /// How long the co-runner runs before the controller and the programs, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub lead: u64,
     /// A run that takes this many times as long as its longest program alone is cut off.
     pub most_slowdown: f64,
@@ -96,10 +96,6 @@ pub struct Target {
     pub throughput: Option<f64>,
 }
 
-fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
-}
-
 impl ControlStudy {
     /// Reads a study's text, whose programs and interferers are those of `catalogue`; `file` is only named in errors.
     ///
@@ -107,10 +103,7 @@ impl ControlStudy {
     /// [`BadStudy`] with file, line and remedy.
     pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<ControlStudy, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let study: ControlStudy = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
-        })?;
+        let study: ControlStudy = read(file, text)?;
         study.check(catalogue).map_err(|(key, what)| at(line_of(text, &key), what))?;
         Ok(study)
     }

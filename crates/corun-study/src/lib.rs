@@ -9,6 +9,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | [`study_file`] | what is wrong with a study file, and where |
 //! | [`study`], [`cell`] | the study file, and the cells of its matrix with their workload texts |
 //! | [`programs`], [`pairs`] | the programs and interferers of the live studies, ready to run, and a study of pairs of them |
 //! | [`session`] | a child process in a session of its own |
@@ -46,6 +47,7 @@ pub mod schedulers;
 pub mod session;
 pub mod solo_fit;
 pub mod study;
+pub mod study_file;
 pub mod tenant_cgroup;
 pub mod text;
 pub mod verdict;

@@ -2,10 +2,10 @@
 //! interferers, how often, and when a run counts. Bad input is one sentence that names file, line and remedy.
 
 use crate::programs::{Catalogue, Interferer, Program};
-use crate::study::BadStudy;
-use corun_model::duration::parse_ns;
-use corun_model::workload::{draw, line_at, line_of};
-use serde::{Deserialize, Deserializer};
+use crate::study_file::{read, BadStudy};
+use corun_model::duration::written_ns;
+use corun_model::workload::{draw, line_of};
+use serde::Deserialize;
 
 /// The study of predictions that corun brings along.
 pub const PREDICT: &str = include_str!("../../../studies/predict.toml");
@@ -28,17 +28,17 @@ pub struct Pairs {
     /// Share of the machine's CPU time that others may take in a run that counts.
     pub foreign: f64,
     /// How long a run waits at most until the machine looks quiet, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub patience: u64,
     /// How far the runs alone before and after a co-run may lie apart, as a share of their mean, for it to count.
     pub solos_apart: f64,
     /// How often a run is made again.
     pub retries: u32,
     /// How long the interferer runs before the program, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub lead: u64,
     /// How much longer at most, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub spread: u64,
     /// A co-run that takes this many times as long as the program alone is cut off.
     pub most_slowdown: f64,
@@ -48,10 +48,6 @@ pub struct Pairs {
     pub interferers: Vec<String>,
 }
 
-fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
-}
-
 impl Pairs {
     /// Reads a study's text, whose programs and interferers are those of `catalogue`; `file` is only named in errors.
     ///
@@ -59,10 +55,7 @@ impl Pairs {
     /// [`BadStudy`] with file, line and remedy.
     pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<Pairs, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let pairs: Pairs = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
-        })?;
+        let pairs: Pairs = read(file, text)?;
         pairs.check(catalogue).map_err(|(key, what)| at(line_of(text, key), what))?;
         Ok(pairs)
     }

@@ -11,10 +11,9 @@
 
 use crate::cell::fnv1a;
 use crate::session::Session;
-use crate::study::BadStudy;
-use corun_model::duration::parse_ns;
-use corun_model::workload::line_at;
-use serde::{Deserialize, Deserializer, Serialize};
+use crate::study_file::{read, BadStudy};
+use corun_model::duration::written_ns;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -87,7 +86,7 @@ pub struct Program {
     /// How its threads wait for each other.
     pub waits: Waits,
     /// About how long it takes alone on two CPUs, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub solo: u64,
     /// How to run it.
     #[serde(flatten)]
@@ -119,10 +118,6 @@ pub struct Catalogue {
     pub interferers: Vec<Interferer>,
 }
 
-fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
-}
-
 impl Catalogue {
     /// The programs that corun brings along.
     pub fn own() -> Catalogue {
@@ -135,10 +130,7 @@ impl Catalogue {
     /// [`BadStudy`] with file, line and remedy.
     pub fn parse(file: &str, text: &str) -> Result<Catalogue, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let catalogue: Catalogue = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
-        })?;
+        let catalogue: Catalogue = read(file, text)?;
         if catalogue.schema != "corun.programs/1" {
             return Err(at(
                 1,

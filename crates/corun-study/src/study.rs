@@ -3,10 +3,10 @@
 
 use crate::cell::{Cell, Half, Interferer, Subject};
 use crate::real::RealProgram;
-use corun_model::duration::parse_ns;
-use corun_model::workload::{line_at, line_of, Workload};
-use serde::{Deserialize, Deserializer};
-use thiserror::Error;
+use crate::study_file::{read, BadStudy};
+use corun_model::duration::{parse_ns, written_ns};
+use corun_model::workload::{line_of, Workload};
+use serde::Deserialize;
 
 /// The study that corun brings along.
 pub const VALIDATE: &str = include_str!("../../../studies/validate.toml");
@@ -32,13 +32,13 @@ pub struct Study {
     /// How often a live run is made again.
     pub retries: u32,
     /// How long a live run waits at most until the machine looks quiet, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub patience: u64,
     /// How long the interferer runs before the program, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub lead: u64,
     /// How much longer at most.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub spread: u64,
     /// Modelled runs per repetition.
     pub phases: u32,
@@ -66,7 +66,7 @@ pub struct Programs {
     /// Work between two synchronisations, as people write it.
     pub grain: Vec<String>,
     /// Length alone, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub work: u64,
 }
 
@@ -90,18 +90,6 @@ pub struct Load {
     pub demand: Option<f64>,
 }
 
-/// A study file that cannot be used.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{file}:{line}: {what}")]
-pub struct BadStudy {
-    /// The file as named.
-    pub file: String,
-    /// The line, from 1.
-    pub line: usize,
-    /// What is wrong and what to do, in one sentence.
-    pub what: String,
-}
-
 impl Study {
     /// Reads a study's text; `file` is only named in errors.
     ///
@@ -109,10 +97,7 @@ impl Study {
     /// [`BadStudy`] with file, line and remedy.
     pub fn parse(file: &str, text: &str) -> Result<Study, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let study: Study = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
-        })?;
+        let study: Study = read(file, text)?;
         study.check().map_err(|(key, what)| at(line_of(text, key), what))?;
         Ok(study)
     }
@@ -224,10 +209,6 @@ impl Study {
         let chosen = |program: usize| (program * 3 + program / per_program) % per_program;
         cells.chunks(per_program).enumerate().map(|(i, of_program)| of_program[chosen(i)].clone()).collect()
     }
-}
-
-fn ns<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
-    parse_ns(&String::deserialize(d)?).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@
 //! would be a miss, as it should be.
 
 use crate::programs::{Interferer, Stage};
-use crate::study::BadStudy;
-use corun_model::duration::parse_ns;
+use crate::study_file::{read, BadStudy};
+use corun_model::duration::written_ns;
 use corun_model::proportion::wilson;
-use corun_model::workload::{line_at, line_of};
-use serde::{Deserialize, Deserializer, Serialize};
+use corun_model::workload::line_of;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -48,10 +48,10 @@ pub struct VerifyStudy {
     /// A disturbance that must be found.
     pub noticeable: f64,
     /// How long a co-runner runs before the program, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub lead: u64,
     /// How much longer at most, in nanoseconds.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub spread: u64,
     /// The programs.
     #[serde(rename = "program")]
@@ -61,10 +61,6 @@ pub struct VerifyStudy {
     pub corunners: Vec<Interferer>,
 }
 
-fn ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
-}
-
 impl VerifyStudy {
     /// Reads a study's text; `file` is only named in errors.
     ///
@@ -72,10 +68,7 @@ impl VerifyStudy {
     /// [`BadStudy`] with file, line and remedy.
     pub fn parse(file: &str, text: &str) -> Result<VerifyStudy, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let study: VerifyStudy = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
-        })?;
+        let study: VerifyStudy = read(file, text)?;
         let share = |x: f64| x > 0.0 && x < 1.0;
         let bad = [
             (

@@ -1,10 +1,11 @@
 //! `corun control` and `corun policies` as a user runs them. Nothing here is parked but these tests' own processes.
 
+mod hog;
+
 use assert_cmd::cargo::CommandCargoExt;
+use hog::Hog;
 use serde_json::Value;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 fn corun(args: &[&str]) -> Output {
     Command::cargo_bin("corun").unwrap().args(args).output().unwrap()
@@ -12,33 +13,6 @@ fn corun(args: &[&str]) -> Output {
 
 fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
-}
-
-/// A busy loop in a session of its own, under a name of its own; ended when dropped.
-struct Hog(Child);
-
-impl Hog {
-    fn start(folder: &Path, name: &str) -> Hog {
-        let program = folder.join(name);
-        std::fs::copy("/bin/sh", &program).unwrap();
-        let mut command = Command::new(&program);
-        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
-        // SAFETY: setsid is one system call.
-        unsafe {
-            command.pre_exec(|| {
-                libc::setsid();
-                Ok(())
-            })
-        };
-        Hog(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Hog {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

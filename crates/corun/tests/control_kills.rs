@@ -3,33 +3,17 @@
 //!
 //! 4 kills of each in a test run, as many as `CORUN_KILLS` says in a study.
 
+mod hog;
+
 use assert_cmd::cargo::CommandCargoExt;
-use std::os::unix::process::CommandExt;
+use hog::Hog;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A busy loop in a session of its own; ended when dropped.
-struct Hog(Child);
-
 impl Hog {
-    fn start(folder: &Path, name: &str) -> Hog {
-        let program = folder.join(name);
-        std::fs::copy("/bin/sh", &program).unwrap();
-        let mut command = Command::new(&program);
-        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
-        // SAFETY: setsid is one system call.
-        unsafe {
-            command.pre_exec(|| {
-                libc::setsid();
-                Ok(())
-            })
-        };
-        Hog(command.spawn().unwrap())
-    }
-
     fn file(&self, name: &str) -> String {
         std::fs::read_to_string(format!("/proc/{}/{name}", self.0.id())).unwrap_or_default()
     }
@@ -51,13 +35,6 @@ impl Hog {
             .split_whitespace()
             .nth(11)
             .map_or(0, |t| t.parse().unwrap())
-    }
-}
-
-impl Drop for Hog {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The programs a workload file can describe. Every field has the default that the command line has.
 
 use super::flow::Stage;
-use crate::duration::{parse_bytes, parse_ns};
+use crate::duration::{parse_bytes, written_ns};
 use serde::{Deserialize, Deserializer};
 
 /// What a workload runs.
@@ -48,13 +48,13 @@ pub struct Interference {
     /// When it is busy.
     pub pattern: Pattern,
     /// Periodic: length of a busy interval in nanoseconds (10 ms).
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub busy: u64,
     /// Intermittent: shortest busy interval (1 ms).
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub busy_min: u64,
     /// Intermittent: longest busy interval (40 ms).
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub busy_max: u64,
     /// Share of a CPU each thread asks for, 0..=1 (0.5); persistent interference ignores it.
     pub demand: f64,
@@ -65,7 +65,7 @@ pub struct Interference {
     /// Seed of the intermittent lengths.
     pub seed: u64,
     /// How long to run; 0: until told to stop.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub duration: u64,
 }
 
@@ -141,19 +141,19 @@ pub struct Parallel {
     /// What they do while they wait (block).
     pub wait: Wait,
     /// Spin-then-block: how long to spin first (50 µs).
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub spin: u64,
     /// Work between two synchronisations, as solo run time on an idle CPU (1 ms). Pipeline: per item and stage.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub grain: u64,
     /// Spread of the grains: each is drawn uniformly from grain × [1-imbalance, 1+imbalance], 0..=1 (0).
     pub imbalance: f64,
     /// What each grain waits for a device, blocked, after its work and outside any lock (0). The modelled machine
     /// counts it as I/O; live it is a timed sleep, since no device takes as long as it is told to.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub io: u64,
     /// How long the thread sleeps after each grain, after `io` and outside any lock (0).
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub sleep: u64,
     /// Lock: share of each grain that is inside the critical section, 0..=1 (0.1).
     pub critical: f64,
@@ -169,7 +169,7 @@ pub struct Parallel {
     /// steal). 0: use `duration`.
     pub iterations: u64,
     /// How long to run when `iterations` is 0; both 0: until told to stop.
-    #[serde(deserialize_with = "ns")]
+    #[serde(deserialize_with = "written_ns")]
     pub duration: u64,
     /// Private memory each thread walks through in every grain, in bytes (0).
     #[serde(deserialize_with = "bytes")]
@@ -258,7 +258,7 @@ pub struct Micro {
     #[serde(default)]
     pub iterations: u64,
     /// How long to run when `iterations` is 0; both 0: until told to stop.
-    #[serde(default, deserialize_with = "ns")]
+    #[serde(default, deserialize_with = "written_ns")]
     pub duration: u64,
     /// CPUs to pin the threads to, round robin; empty: not pinned.
     #[serde(default)]
@@ -294,12 +294,8 @@ fn two() -> u32 {
     2
 }
 
-pub(super) fn ns<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
-    parse_ns(&String::deserialize(d)?).map_err(serde::de::Error::custom)
-}
-
 pub(super) fn parse_ns_some<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
-    ns(d).map(Some)
+    written_ns(d).map(Some)
 }
 
 pub(super) fn bytes<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {

@@ -2,8 +2,8 @@
 
 use super::file::{Figure, PolicyUse, SchedulersStudy, Shows, SCHEMA};
 use super::scenarios::{Cell, Near};
-use crate::study::BadStudy;
-use corun_model::workload::{line_at, line_of};
+use crate::study_file::{read, BadStudy};
+use corun_model::workload::line_of;
 use corun_sim::scenario::{BadScenario, Scenario};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,10 +19,7 @@ impl SchedulersStudy {
     /// [`BadStudy`] with file, line and remedy.
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<SchedulersStudy, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let study: SchedulersStudy = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            at(line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what), what)
-        })?;
+        let study: SchedulersStudy = read(file, text)?;
         if study.schema.as_ref() != SCHEMA {
             let what = format!("schema is `{}`, this corun reads `{SCHEMA}`", study.schema.as_ref());
             return Err(at(line_of(text, "schema"), what));

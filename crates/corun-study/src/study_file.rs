@@ -1,0 +1,29 @@
+//! What every file of a study has in common: it is TOML, and what is wrong with it is said with file, line and remedy.
+
+use corun_model::workload::line_at;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// A study file that cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{file}:{line}: {what}")]
+pub struct BadStudy {
+    /// The file as named.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong and what to do, in one sentence.
+    pub what: String,
+}
+
+/// Reads the text of a file, whose name is only for errors; what its values mean is the caller's to check.
+///
+/// # Errors
+/// [`BadStudy`] where the text is no TOML, or has not the fields of `T`.
+pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, BadStudy> {
+    toml::from_str(text).map_err(|e| {
+        let what = e.message().lines().collect::<Vec<_>>().join(" ");
+        let line = line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what);
+        BadStudy { file: file.to_owned(), line, what }
+    })
+}

@@ -1,0 +1,32 @@
+//! A tenant for tests of control: a process of their own that can be parked.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A busy loop in a session of its own, under a name of its own; ended when dropped.
+pub struct Hog(pub Child);
+
+impl Hog {
+    pub fn start(folder: &Path, name: &str) -> Hog {
+        let program = folder.join(name);
+        std::fs::copy("/bin/sh", &program).unwrap();
+        let mut command = Command::new(&program);
+        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        // SAFETY: setsid is one system call.
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                Ok(())
+            })
+        };
+        Hog(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
