@@ -10,9 +10,9 @@
 //! | here | [`StockBackend`]: which action goes where, who is protected, undo |
 //!
 //! The backend turns nothing before a supervisor watches over it ([`crate::supervisor`]), which it starts with its first
-//! action. While somebody is parked its thread is SCHED_FIFO: a controller that competes with 128 thawed spinners was
-//! measured to need 450 ms for the next write. What it does then is bounded: a write per cgroup or a signal per
-//! process, and an observation.
+//! action. While anything is in force its thread is SCHED_FIFO: a controller that competes with 128 thawed spinners was
+//! measured to need 450 ms for the next write, and one that competes is late with its heartbeats. What it does then is
+//! bounded: a write per cgroup or a signal per process, and an observation.
 
 mod members;
 mod parking;
@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use tasks::Tasks;
 
-/// The controller's priority while somebody is parked: the lowest that is above everybody fair.
+/// The controller's priority while anything is in force: the lowest that is above everybody fair.
 const PRIORITY: u32 = 1;
 
 /// Whose tenants may be touched at all.
@@ -56,7 +56,7 @@ pub struct Options {
     pub scope: Scope,
     /// Names, keys or PIDs that may not be (`--protect`).
     pub protect: Vec<String>,
-    /// Whether the controller may be real-time while somebody is parked; without, thawing many spinners takes long.
+    /// Whether the controller may be real-time while anything is in force; without, thawing many spinners takes long.
     pub real_time: bool,
     /// The journal and the supervisor.
     pub supervisor: supervisor::Options,
@@ -285,6 +285,11 @@ impl StockBackend {
         }
     }
 
+    /// Whether anybody is parked or anything else is changed.
+    fn is_in_force(&self) -> bool {
+        self.parkings.any_parked() || self.tasks.any_changed() || !self.weights.is_empty()
+    }
+
     /// Becomes real-time, if it is not yet and may.
     pub(crate) fn be_real_time(&mut self) {
         if self.fair.is_some() || self.not_real_time.is_some() || !self.options.real_time {
@@ -382,7 +387,11 @@ impl Backend for StockBackend {
                 let _ = self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means));
             }
         }
-        self.tasks.redraw();
+        if self.tasks.any_drawn() && self.beat().is_ok() {
+            self.tasks.redraw();
+            // Should nobody watch any more, this restores; the controller hears of it at its next heartbeat.
+            let _ = self.beat();
+        }
     }
 
     fn prepare(&mut self, tenant: TenantId) -> Result<(), Outcome> {
@@ -391,8 +400,9 @@ impl Backend for StockBackend {
 
     fn apply(&mut self, action: &Action) -> Outcome {
         let done = self.try_apply(action);
-        if !self.parkings.any_parked() {
-            self.be_fair();
+        match self.is_in_force() {
+            true => self.be_real_time(),
+            false => self.be_fair(),
         }
         done.map_or_else(Outcome::from, |()| Outcome::Done)
     }

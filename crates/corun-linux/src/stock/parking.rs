@@ -272,6 +272,9 @@ fn stop(parking: &mut Parking, means: &mut Means) -> Result<usize, Refusal> {
         means.supervised.beat()?;
         freezer::set_frozen(folder, true)
             .map_err(|e| Refusal::by_kernel(&folder.display().to_string(), &e))?;
+        // Its line in the journal is in force as long as the cgroup is there. Nobody may watch any more by now: then the
+        // refusal has it thawed.
+        means.supervised.beat()?;
     }
     for (folder, entry) in parking.own.iter_mut().filter(|(_, entry)| entry.is_none()) {
         if freezer::is_frozen(folder).unwrap_or(true) {

@@ -109,7 +109,18 @@ impl Tasks {
         Ok(())
     }
 
-    /// Draws a new slice for every task that has a range; those that have gone are forgotten.
+    /// Whether any was changed and is still remembered.
+    pub(super) fn any_changed(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Whether slices are drawn anew.
+    pub(super) fn any_drawn(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    /// Draws a new slice for every task that has a range; those that have gone are forgotten. Their lines in the journal
+    /// are in force; whoever calls this makes sure before and after that somebody watches.
     pub(super) fn redraw(&mut self) {
         let draws = &mut self.draws;
         self.ranges.retain(|_, r| {

@@ -15,6 +15,7 @@ use crate::freezer::write_file;
 use crate::naming;
 use crate::procfs;
 use crate::sched;
+use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::Undo;
 use corun_model::TenantId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +27,8 @@ pub(super) fn nice_of(weight: u32) -> i32 {
     ((100.0 / f64::from(weight)).ln() / 1.25f64.ln()).round() as i32
 }
 
-/// Files whose former value is remembered already.
-pub(super) type Changed = BTreeMap<PathBuf, ()>;
+/// Files that were changed: where the journal has them, and what undoes it.
+pub(super) type Changed = BTreeMap<PathBuf, (Entry, Undo)>;
 
 /// Sets a tenant's weight.
 pub(super) fn set(
@@ -103,17 +104,18 @@ fn own_file(
 fn set_file(path: PathBuf, value: &str, changed: &mut Changed, means: &mut Means) -> Result<(), Refusal> {
     let whom = path.display().to_string();
     let refused = |e: &std::io::Error| Refusal::by_kernel(&whom, e);
-    if changed.contains_key(&path) {
-        means.supervised.beat()?;
-        return write_file(&path, value).map_err(|e| refused(&e));
-    }
-    let was = std::fs::read_to_string(&path).map_err(|e| refused(&e))?;
-    // An autogroup's file reads `/autogroup-12 nice 0` and is written the number alone.
-    let was = was.split_ascii_whitespace().last().unwrap_or_default().to_owned();
-    let undo = Undo::File { path: path.clone(), was };
+    let (known, undo) = match changed.get(&path) {
+        Some((entry, undo)) => (Some(*entry), undo.clone()),
+        None => {
+            let was = std::fs::read_to_string(&path).map_err(|e| refused(&e))?;
+            // An autogroup's file reads `/autogroup-12 nice 0` and is written the number alone.
+            let was = was.split_ascii_whitespace().last().unwrap_or_default().to_owned();
+            (None, Undo::File { path: path.clone(), was })
+        }
+    };
     let make = || write_file(&path, value);
-    means.supervised.change(means.root, None, &undo, make)?.map_err(|e| refused(&e))?;
-    changed.insert(path, ());
+    let (entry, ()) = means.supervised.change(means.root, known, &undo, make)?.map_err(|e| refused(&e))?;
+    changed.insert(path, (entry, undo));
     Ok(())
 }
 

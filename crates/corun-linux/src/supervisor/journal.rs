@@ -14,7 +14,7 @@ use crate::clock;
 use crate::procfs::TICK_NS;
 use crate::root::Root;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -158,11 +158,15 @@ impl Journal {
     /// # Errors
     /// What the kernel says.
     pub fn contents(&self) -> io::Result<Contents> {
-        let mut text = String::new();
-        let mut file = &self.file;
-        io::Seek::seek(&mut file, io::SeekFrom::Start(0))?;
-        file.read_to_string(&mut text)?;
-        Ok(parse(&text, &boot_id(&Root::new("/"))))
+        // By position: controller and supervisor have one open file, so one offset, and may both read just now.
+        let (mut bytes, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+        loop {
+            match self.file.read_at(&mut chunk, bytes.len() as u64)? {
+                0 => break,
+                n => bytes.extend_from_slice(&chunk[..n]),
+            }
+        }
+        Ok(parse(&String::from_utf8_lossy(&bytes), &boot_id(&Root::new("/"))))
     }
 
     /// Removes the file; the lock ends with the last descriptor.
@@ -265,6 +269,22 @@ mod tests {
         assert_eq!(said.controller, std::process::id());
         journal.set(first, true).unwrap();
         assert_eq!(other.contents().unwrap().in_force, [thaw(1), thaw(2)]);
+    }
+
+    #[test]
+    fn two_who_read_at_once_both_read_all_of_it() {
+        let (_dir, mut journal) = journal();
+        let undos: Vec<Undo> = (0..500).map(thaw).collect();
+        for undo in &undos {
+            journal.add(undo).unwrap();
+        }
+        let other = Journal::inherited(journal.descriptor().unwrap(), journal.path().to_owned());
+        let read = |journal: &Journal| (0..500).all(|_| journal.contents().unwrap().in_force == undos);
+        std::thread::scope(|s| {
+            let theirs = s.spawn(|| read(&other));
+            assert!(read(&journal));
+            assert!(theirs.join().unwrap());
+        });
     }
 
     #[test]

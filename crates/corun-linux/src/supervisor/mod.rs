@@ -9,7 +9,7 @@
 //!
 //! In the last two cases it closes its end of the socket first, so that a controller that wakes up finds out at its
 //! next heartbeat, with which every change begins and ends, and undoes what it did meanwhile; and it restores again
-//! when the controller has ended.
+//! once per lease, for one that is held up between a change and its heartbeat, and when the controller has ended.
 //!
 //! When the supervisor dies the controller finds out in the same way, restores everything itself and stops. When both
 //! die at once the journal is still there: the next controller restores first, and `corun control --restore` does

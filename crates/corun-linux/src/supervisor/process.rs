@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 /// Above the controller's priority, so that one that loops cannot keep its supervisor from taking over.
 const PRIORITY: u32 = 2;
 
+/// How long it tries again what could not be restored at once, and how often: a transient cgroup cannot be removed while
+/// a process of it is on its way out, which on a busy machine takes that process some turns.
+const PATIENCE: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(20);
+
 /// What came while it waited.
 enum Event {
     /// A heartbeat.
@@ -91,26 +96,38 @@ impl Supervisor {
         }
     }
 
+    /// Restores what is in force; whether nothing is left.
+    fn restore(&self) -> bool {
+        let restored = self.journal.contents().map(|c| restoring::restore(&self.root, &c));
+        restored.is_ok_and(|r| r.failed.is_empty())
+    }
+
     /// Restores what is left, if anything is, and takes the journal away unless something could not be restored.
     fn end(&self) -> ExitCode {
-        match self.journal.contents().map(|c| restoring::restore(&self.root, &c)) {
-            Ok(restored) if restored.failed.is_empty() => {
-                self.journal.remove();
-                ExitCode::SUCCESS
+        let until = Instant::now() + PATIENCE;
+        while !self.restore() {
+            if Instant::now() > until {
+                return ExitCode::FAILURE;
             }
-            _ => ExitCode::FAILURE,
+            std::thread::sleep(AGAIN);
         }
+        self.journal.remove();
+        ExitCode::SUCCESS
     }
 
     /// Restores while the controller lives: it finds the socket closed before it can make another change that lasts.
+    /// One that was held up in the middle of a change makes it when it goes on, and could be held up again before it finds
+    /// out. So everything is restored again and again until it has ended.
     fn take_over(&self) -> ExitCode {
         // SAFETY: shutdown takes an open socket.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
-        if let Ok(contents) = self.journal.contents() {
-            restoring::restore(&self.root, &contents);
-        }
         if let Some(controller) = &self.controller {
-            wait_readable(&[controller.as_raw_fd()], None);
+            loop {
+                let again = if self.restore() { self.lease } else { AGAIN };
+                if wait_readable(&[controller.as_raw_fd()], Some(Instant::now() + again)).is_some() {
+                    break;
+                }
+            }
         }
         self.end()
     }
