@@ -6,7 +6,8 @@
 //! from the conserved ledger: windows that a task spent waiting from end to end, one after the other, are a wait that is
 //! at least as long. A wait that reaches into the windows before and after may be longer by what it waited in these; both
 //! bounds of the longest are told, the lower one is judged. What a task waited for the controller itself is left out: it is
-//! real-time while somebody is parked, and slow in this guest.
+//! real-time while somebody is parked, and slow in this guest. A task of a higher nice value waits longer in proportion to
+//! its smaller weight, as it does under the kernel's own scheduler: khugepaged is the only one here.
 //!
 //! Environment: `CORUN_SOAK_S` seconds of the guest's clock.
 
@@ -123,7 +124,8 @@ struct Waits {
     /// Of each waiting task: whole windows, and what the one before them may add.
     open: BTreeMap<TaskId, (u64, u64)>,
     longest: (u64, u64, String),
-    stalls: u64,
+    /// By name: how many, and the longest.
+    stalls: BTreeMap<String, (u64, u64)>,
     /// Sessions of those that are parked, or were in the last window. A command that a parked shell has started is parked
     /// with it, but goes by another name.
     parked: BTreeMap<u32, bool>,
@@ -132,6 +134,13 @@ struct Waits {
 /// The session of a task; 0 when it has ended.
 fn session(task: TaskId) -> u32 {
     corun_linux::procfs::process_stat(&Root::new("/"), task.0).map_or(0, |stat| stat.sid)
+}
+
+/// How long a task may wait: a slot, or longer by as much as its nice value makes its weight smaller, a factor of 1.25 each.
+fn longest_fair_ns(task: TaskId) -> u64 {
+    // SAFETY: a question about a number; -1, for a task that has ended, is a nice value that changes nothing.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, task.0) };
+    (0..nice).fold(SLOT_NS, |ns, _| ns * 5 / 4)
 }
 
 impl Waits {
@@ -162,7 +171,10 @@ impl Waits {
                 if whole > self.longest.0 {
                     self.longest = (whole, before + whole + steal_ns, t.name.clone());
                 }
-                self.stalls += u64::from(whole > SLOT_NS);
+                if whole > SLOT_NS && whole > longest_fair_ns(t.id) {
+                    let (n, longest_ns) = self.stalls.entry(t.name.clone()).or_default();
+                    (*n, *longest_ns) = (*n + 1, whole.max(*longest_ns));
+                }
                 // What a parked task waits is not told from being parked.
                 open.insert(t.id, (0, if parts.parked_ns == 0 { steal_ns } else { 0 }));
             }
@@ -290,8 +302,9 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
         if begin.elapsed().as_secs() / 300 > told {
             told = begin.elapsed().as_secs() / 300;
             println!(
-                "{} s, {turn} turns, {samples} windows, longest wait {:?}",
+                "{} s, {turn} turns, {samples} windows, stalls {:?}, longest wait {:?}",
                 begin.elapsed().as_secs(),
+                waits.stalls,
                 waits.longest
             );
         }
@@ -300,17 +313,17 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
     println!(
         "{} s: {turn} turns of policies, {samples} windows, {done} decisions carried out, not carried out {not_done:?}; \
          tenants: {started} started, {ended} ended, {moved} moved to another cgroup; {ejections} ejections, the kernel said \
-         something other than `enabled` in {not_enabled} of {samples} samples; {} stalls over {} ms, longest wait {} to {} \
-         ms ({})",
+         something other than `enabled` in {not_enabled} of {samples} samples; stalls over {} ms and their longest, ns: {:?}; longest \
+         wait {} to {} ms ({})",
         begin.elapsed().as_secs(),
-        waits.stalls,
         SLOT_NS / 1_000_000,
+        waits.stalls,
         waits.longest.0 / 1_000_000,
         waits.longest.1 / 1_000_000,
         waits.longest.2
     );
     drop(tenants);
-    assert_eq!((ejections, not_enabled, waits.stalls), (0, 0, 0));
+    assert_eq!((ejections, not_enabled, waits.stalls.len()), (0, 0, 0));
     assert_eq!(kernel_says(), "disabled");
     assert!(done > 0 && ended > 0 && moved > 0, "the soak must soak");
 }
