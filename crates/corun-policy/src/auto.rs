@@ -5,24 +5,24 @@
 //! those that wait for something else. Which is which is not guessed but tried:
 //!
 //! 1. **Watch**, with nobody parked: how much useful CPU time does each tenant get? (On a CPU and not known to spin.)
-//! 2. **Try**, when tenants compete for more CPUs than there are and one of them gets less than its fair share: slots,
-//!    chosen as in Controlled Contention with one CPU-bound task per CPU, for two rotations. The first goes to who has
-//!    the least of its share.
-//! 3. **Judge** (`trial.rs`): a clear gain is kept at once; a round in which somebody nearly has what it is entitled to goes
-//!    on for longer. What is not clear is watched and tried again, up to five rounds, and the medians decide.
+//! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other, gets
+//!    less than its fair share: slots, chosen as in Controlled Contention with one CPU-bound task per CPU, for two
+//!    rotations. The first goes to who has the least of its share.
+//! 3. **Judge** (`trial.rs`): a clear gain is kept at once; a round in which somebody nearly has what it is entitled to
+//!    goes on for longer. What is not clear is watched and tried again, up to five rounds, and the medians decide.
 //! 4. **Keep** the slots where all tenants together gain (the geometric mean rises of what they do, or of what they do up
 //!    to their fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots
-//!    where that was less, but for 5 %. Who
-//!    would fall below is given more of the slots in the next round. (Fair: CPU time by weights, or the part by which
-//!    everybody would be slowed down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for
-//!    a program that waits busily; slots are then also kept when they cost nobody anything and such a program may be
-//!    there: several tasks that hardly ever block and are often stolen from.
+//!    where that was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
+//!    below is dealt more (`auto/parts.rs`). (Fair: CPU time by weights, or the part by which everybody would be slowed
+//!    down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits
+//!    busily; slots are then also kept when they cost nobody anything and such a program may be there: several tasks that
+//!    hardly ever block and are often stolen from.
 //! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
 //!    the rest is tried without it.
 //!
-//! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 20 s, then
-//! twice as long each time, up to 5 min; it is asked again at once, but not twice in a second, when a tenant comes that
-//! has not been tried or one of those in slots goes.
+//! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
+//! programs begin otherwise than they go on, then twice as long each time, up to 5 min; it is asked again at once, but not
+//! twice in a second, when a tenant comes that has not been tried or one of those in slots goes.
 //!
 //! Limits: the first watch has the length of one slot, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.
@@ -52,7 +52,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "hold",
-        default: "20s",
+        default: "1s",
         kind: Kind::Time { least_ns: 100_000_000, most_ns: 3_600_000_000_000 },
         words: &[],
         about: "how long a finding holds at first; then twice as long each time, up to 5 min",
@@ -64,24 +64,20 @@ const LONGEST_HOLD_NS: u64 = 300_000_000_000;
 const CALM_NS: u64 = 1_000_000_000;
 /// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
 const STARVES_PERCENT: u64 = 75;
-/// Slots that a watch lasts before it looks at smaller losses.
+/// Slots that a watch lasts before it looks at smaller losses, and the part of its fair share below which it is one.
 const WATCH_SLOTS: u64 = 4;
+const LACKS_PERCENT: u64 = 90;
 /// Slots of a round, per member: two rotations where no two fit together.
 const SLOTS_PER_MEMBER: u64 = 2;
 const MOST_ROUNDS: usize = 5;
-/// A round in which nearly everybody has what it is entitled to, to so many thousandths, goes on for up to so many times
-/// its length.
+/// A round in which everybody nearly has what it is entitled to, to so many thousandths, goes on for longer.
 const NEARLY_MILLI: u64 = 800;
-const LONGEST_ROUND: u64 = 4;
 /// What slots may cost of what a tenant is entitled to, in thousandths.
 const TOLERANCE_MILLI: u64 = 50;
-/// What all must gain: after the first round, and when all rounds are in.
+/// What all must gain: after the first round, and when all rounds are in. Less than the latter ends a trial after the
+/// second round.
 const CLEAR_GAIN_MILLI: i64 = 50;
 const LEAST_GAIN_MILLI: i64 = 20;
-/// A loss of so much ends a trial after the second round.
-const CLEAR_LOSS_MILLI: i64 = -100;
-/// Most that a share may grow to.
-const MOST_SHARE_MILLI: u64 = 4_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -116,7 +112,6 @@ pub struct Auto {
     /// CPU time that anybody, or the host below, took since then.
     taken_ns: u64,
     trial: Trial,
-    shares: BTreeMap<TenantId, u64>,
     /// Somebody may spin unseen.
     hidden: bool,
     tried: BTreeMap<TenantId, Tried>,
@@ -142,7 +137,6 @@ impl Auto {
             watched: BTreeMap::new(),
             taken_ns: 0,
             trial: Trial::default(),
-            shares: BTreeMap::new(),
             hidden: false,
             tried: BTreeMap::new(),
             members: Vec::new(),
@@ -161,7 +155,6 @@ impl Auto {
     /// The same, with all evidence forgotten.
     fn ask(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.trial = Trial::default();
-        self.shares.clear();
         self.members.clear();
         self.watch(seen, why)
     }
@@ -215,16 +208,17 @@ impl Auto {
             let milli = self.useful_ns(did.on_cpu_ns, did.useful_ns) * 1_000 / watched_ns.max(1);
             // Slots slow everybody down alike, so by them a tenant's part is that of what it wants.
             let part_milli = want.min(want * weight * capacity_milli / all.max(1));
-            found.push((u.id, weight, share.min(part_milli), milli));
+            let fair_milli = share.min(part_milli);
+            found.push((u.id, weight, fair_milli, milli));
             self.hidden |= did.may_spin(u.weight, self.use_spin);
-            let of_share = milli * 100 / share.max(1);
-            if u.weight >= 2 {
+            let of_share = milli * 100 / fair_milli.max(1);
+            if u.weight >= 2 && did.may_wait_for_its_own(self.use_spin) {
                 starves = starves.min(Some((of_share, u.id))).or(Some((of_share, u.id)));
             }
         }
         let least = starves.map_or(100, |(percent, _)| percent);
         let competing = candidates.len() >= 2 && candidates.iter().map(|u| u.weight).sum::<u64>() > cpus;
-        let limit = if enough { 100 - TOLERANCE_MILLI / 10 } else { STARVES_PERCENT };
+        let limit = if enough { LACKS_PERCENT } else { STARVES_PERCENT };
         let again = self.trial.rounds() > 0;
         if !competing || !again && least >= limit && !(enough && self.hidden) {
             // In a later round the competition is over.
@@ -233,15 +227,12 @@ impl Auto {
         for u in uses.iter().filter(|u| u.weight > 0) {
             self.tried.entry(u.id).or_default();
         }
-        self.trial.begin(capacity_milli);
+        self.members = found.iter().map(|f| f.0).collect();
+        self.share_out(seen);
+        self.trial.begin(capacity_milli, SLOTS_PER_MEMBER * found.len() as u64);
         for &(id, weight, fair_milli, milli) in &found {
             self.trial.without(id, weight, fair_milli, milli);
-            let share = self.shares.entry(id).or_insert(1_000);
-            *share = (*share).clamp(1_000, MOST_SHARE_MILLI);
         }
-        self.members = found.iter().map(|f| f.0).collect();
-        let weigh = |(id, share): (&TenantId, &u64)| (*id, share * seen.weight(*id) / 100);
-        self.slots.share_out(self.shares.iter().map(weigh).collect());
         self.slots.favour(starves.map(|(_, id)| id));
         self.why = format!(
             "tried: {} has {least} % of its fair share",
@@ -254,7 +245,8 @@ impl Auto {
     /// After a round: keep, revert, go on or look again?
     fn judge(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> Vec<Decision> {
         let rates = self.trial.rates();
-        let gain_milli = self.trial.welfare_milli().max(self.trial.fairness_milli());
+        let welfare_milli = self.trial.welfare_milli();
+        let gain_milli = welfare_milli.max(self.trial.fairness_milli());
         let (id, worst) = match rates.iter().min_by_key(|(_, r)| r.kept_milli()) {
             Some((id, r)) => (*id, *r),
             None => return self.ask(seen, "no tenant is left to share with"),
@@ -265,27 +257,20 @@ impl Auto {
         let fell = worst.kept_milli() < 1_000 - TOLERANCE_MILLI;
         if gains && !fell {
             self.why = self.kept(seen, &rates, gain_milli);
+            self.share_out(seen);
             self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen) };
             return self.turn(cpus, seen, uses);
         }
-        if gains
-            && worst.kept_milli() >= NEARLY_MILLI
-            && self.trial.slots() < LONGEST_ROUND * self.round_slots()
-        {
-            // A slot more or less of a few: more of them tell.
+        if gains && worst.kept_milli() >= NEARLY_MILLI && self.trial.go_on() {
             return self.turn(cpus, seen, uses);
         }
         self.trial.close();
         if fell && last {
             return self.give_up(seen, id, worst);
         }
-        if last || gain_milli <= CLEAR_LOSS_MILLI && round >= 2 {
-            let gain = gain_milli as f64 / 10.0;
+        if last || round >= 2 && gain_milli < LEAST_GAIN_MILLI {
+            let gain = welfare_milli as f64 / 10.0;
             return self.rest(seen, &format!("slots help nobody: {gain:+.1} % useful work"));
-        }
-        for (id, r) in rates.iter().filter(|(_, r)| r.kept_milli() < 1_000 - TOLERANCE_MILLI) {
-            let kept_milli = r.kept_milli().max(250);
-            self.shares.entry(*id).and_modify(|share| *share = *share * 1_000 / kept_milli);
         }
         let name = census::name(seen, id);
         let percent = worst.kept_milli() / 10;
@@ -319,9 +304,11 @@ impl Auto {
         self.ask(seen, &format!("slots leave {name} {percent} % of what it is entitled to; it is left alone"))
     }
 
-    /// Slots of a round.
-    fn round_slots(&self) -> u64 {
-        SLOTS_PER_MEMBER * self.members.len() as u64
+    /// Deals the slots by what is known so far.
+    fn share_out(&mut self, seen: &Observation) {
+        let known = self.trial.shares();
+        let share = |id: &TenantId| known.get(id).unwrap_or(&1_000) * seen.weight(*id) / 100;
+        self.slots.share_out(self.members.iter().map(|id| (*id, share(id))).collect());
     }
 
     fn turn(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> Vec<Decision> {
@@ -357,6 +344,8 @@ impl Auto {
                     let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
                     self.trial.ran(u.id, useful_ns, seen.window_ns());
                 }
+                // It runs on for a moment until it is parked, as it begins late.
+                Phase::Try => self.trial.ran(u.id, self.useful_ns(u.on_cpu_ns, u.useful_ns), 0),
                 _ => {}
             }
         }
@@ -393,9 +382,7 @@ impl Policy for Auto {
             Phase::Watch if took_ns >= watch_slots * self.slot_ns => self.weigh(cpus, seen, &uses, took_ns),
             Phase::Watch => Vec::new(),
             Phase::Try if has_gone => self.ask(seen, "a tenant has gone"),
-            Phase::Try if self.trial.slots() >= self.round_slots() && self.slots.is_over(seen) => {
-                self.judge(cpus, seen, &uses)
-            }
+            Phase::Try if self.trial.is_due() && self.slots.is_over(seen) => self.judge(cpus, seen, &uses),
             Phase::Keep { .. } | Phase::Rest { .. } if calm && (has_come || has_gone) => {
                 self.hold_ns = self.first_hold_ns;
                 let why = if has_come { "a tenant has come that was not tried" } else { "a tenant has gone" };

@@ -1,8 +1,8 @@
 //! What periods with and without slots, in turn, say of each tenant; the evidence that `auto` judges by.
 //!
 //! A **round** is a period in which everybody shares, then some slots. Within slots a tenant's rate is what it does per
-//! time in which it runs, times the part of the slots that it is given. Both are counted, not timed: one slot that came
-//! late says nothing. Over several rounds the median holds, so that one round in which a build or a phase of the program
+//! time in which it runs, times the part of the slots that it would be dealt (`parts.rs`): one slot that
+//! came late, or one more of somebody's among a few, says nothing. Over several rounds the median holds, so that one round in which a build or a phase of the program
 //! passed through does not decide.
 //!
 //! What others used and what the host below took meanwhile was not there to be had: what is left, the capacity, scales
@@ -15,7 +15,16 @@
 //! nothing that was theirs.
 
 use corun_model::TenantId;
+use parts::Claim;
 use std::collections::BTreeMap;
+
+#[path = "auto/parts.rs"]
+mod parts;
+
+/// A round that does not tell goes on for up to so many times its length.
+const LONGEST_ROUND: u64 = 4;
+/// Most that a share may grow to, in thousandths.
+const MOST_SHARE_MILLI: u64 = 4_000;
 
 /// Useful CPU time of a tenant in the periods of a question, in thousandths of a CPU.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +64,9 @@ pub(crate) struct Rates {
     pub fair: u64,
     /// Without slots.
     pub without: u64,
-    /// With slots.
+    /// In the slots in which it runs.
+    pub running: u64,
+    /// With slots, of which it is dealt a part.
     pub within: u64,
     /// The capacity within slots, in thousandths of that without.
     pub capacity_milli: u64,
@@ -77,8 +88,10 @@ impl Rates {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trial {
     sides: BTreeMap<TenantId, Side>,
-    /// Slots in the last round.
+    /// Slots in the last round, those it has at first, and those after which it tells something.
     slots: u64,
+    length_slots: u64,
+    due_slots: u64,
     rounds: usize,
     /// Of the present round, per time.
     without_capacity_milli: u64,
@@ -92,10 +105,22 @@ impl Trial {
         self.rounds
     }
 
-    /// Begins a round: the CPUs that were to be had while everybody shared, in thousandths.
-    pub fn begin(&mut self, capacity_milli: u64) {
+    /// Begins a round of so many slots: the CPUs that were to be had while everybody shared, in thousandths.
+    pub fn begin(&mut self, capacity_milli: u64, slots: u64) {
         (self.without_capacity_milli, self.capacity_ns, self.within_ns) = (capacity_milli, 0, 0);
-        self.slots = 0;
+        (self.slots, self.length_slots, self.due_slots) = (0, slots, slots);
+    }
+
+    /// Whether the round has had its slots.
+    pub fn is_due(&self) -> bool {
+        self.slots >= self.due_slots
+    }
+
+    /// Lets the round go on for its length again; whether it may.
+    pub fn go_on(&mut self) -> bool {
+        let may = self.due_slots < LONGEST_ROUND * self.length_slots;
+        self.due_slots += if may { self.length_slots } else { 0 };
+        may
     }
 
     /// Notes the CPU time that was to be had in a window of slots.
@@ -122,11 +147,6 @@ impl Trial {
         }
     }
 
-    /// Slots in this round.
-    pub fn slots(&self) -> u64 {
-        self.slots
-    }
-
     /// Notes what a tenant did in a window in which it ran.
     pub fn ran(&mut self, id: TenantId, useful_ns: u64, window_ns: u64) {
         if let Some(side) = self.sides.get_mut(&id) {
@@ -143,17 +163,49 @@ impl Trial {
         }
     }
 
-    /// What is known of every tenant, by the medians of the rounds and the last round's parts of the slots.
+    /// What is known of every tenant, by the medians of the rounds.
     pub fn rates(&self) -> BTreeMap<TenantId, Rates> {
-        let within_milli = (self.capacity_ns * 1_000).checked_div(self.within_ns);
-        let capacity_milli = within_milli.map_or(1_000, |w| w * 1_000 / self.without_capacity_milli.max(1));
-        let rates = |side: &Side| Rates {
+        let parts = parts::deal(&self.claims(), self.all_milli());
+        let rates = |(side, part_milli): (&Side, u64)| Rates {
             fair: side.fair_milli,
             without: median(&side.without),
-            within: side.running() * side.slots / self.slots.max(1),
-            capacity_milli: capacity_milli.min(1_000),
+            running: side.running(),
+            within: side.running() * part_milli / 1_000,
+            capacity_milli: self.capacity_milli(),
         };
-        self.sides.iter().map(|(id, side)| (*id, rates(side))).collect()
+        self.sides.keys().copied().zip(self.sides.values().zip(parts).map(rates)).collect()
+    }
+
+    /// Shares that deal everybody its part, in thousandths of that of those who have no more than the others.
+    pub fn shares(&self) -> BTreeMap<TenantId, u64> {
+        let claims = self.claims();
+        let parts = parts::deal(&claims, self.all_milli());
+        let of_weight = claims.iter().zip(&parts).map(|(c, part)| part * 1_000 / c.weight.max(1));
+        let least = of_weight.clone().min().unwrap_or(1).max(1);
+        let shares = of_weight.map(|share| (share * 1_000 / least).min(MOST_SHARE_MILLI));
+        self.sides.keys().copied().zip(shares).collect()
+    }
+
+    /// What each needs of the slots to do what it is entitled to.
+    fn claims(&self) -> Vec<Claim> {
+        let capacity_milli = self.capacity_milli();
+        let claim = |side: &Side| {
+            let entitled = median(&side.without).min(side.fair_milli) * capacity_milli / 1_000;
+            Claim { weight: side.weight, need_milli: entitled * 1_000 / side.running().max(1) }
+        };
+        self.sides.values().map(claim).collect()
+    }
+
+    /// What there is to deal: the slots, those of several at once as often.
+    fn all_milli(&self) -> u64 {
+        let given: u64 = self.sides.values().map(|side| side.slots).sum();
+        (given * 1_000).checked_div(self.slots).unwrap_or(1_000)
+    }
+
+    /// CPUs that there were within slots, in thousandths of those without.
+    fn capacity_milli(&self) -> u64 {
+        let within_milli = (self.capacity_ns * 1_000).checked_div(self.within_ns);
+        within_milli.map_or(1_000, |w| w * 1_000 / self.without_capacity_milli.max(1)).min(1_000)
     }
 
     /// The welfare less 1, in thousandths; 0 while nothing was done.
@@ -203,7 +255,7 @@ mod tests {
 
     /// A round in which slots of the loop last `loop_ns` and those of the solver 50 ms.
     fn round(trial: &mut Trial, solver_without: u64, loop_ns: u64) {
-        trial.begin(2_000);
+        trial.begin(2_000, 4);
         trial.without(SOLVER, 100, 1_000, solver_without);
         trial.without(LOOP, 100, 1_000, 900);
         for _ in 0..2 {
@@ -220,7 +272,8 @@ mod tests {
         let mut trial = Trial::default();
         round(&mut trial, 300, 20_000_000);
         let rates = trial.rates();
-        let rates_of = |without| Rates { fair: 1_000, without, within: 1_000, capacity_milli: 1_000 };
+        let rates_of =
+            |without| Rates { fair: 1_000, without, running: 2_000, within: 1_000, capacity_milli: 1_000 };
         assert_eq!((rates[&LOOP], rates[&SOLVER]), (rates_of(900), rates_of(300)));
         assert_eq!(rates[&SOLVER].entitled(), 300);
     }
@@ -237,7 +290,7 @@ mod tests {
     #[test]
     fn giving_back_what_was_more_than_its_fair_share_is_a_gain_in_fairness_alone() {
         let mut trial = Trial::default();
-        trial.begin(2_000);
+        trial.begin(2_000, 4);
         trial.without(SOLVER, 100, 600, 500);
         trial.without(LOOP, 100, 600, 1_500);
         trial.slot(&[SOLVER, LOOP]);
@@ -249,7 +302,7 @@ mod tests {
     #[test]
     fn what_others_took_meanwhile_is_not_laid_to_the_slots() {
         let mut trial = Trial::default();
-        trial.begin(2_000);
+        trial.begin(2_000, 4);
         trial.without(LOOP, 100, 500, 900);
         for running in [LOOP, SOLVER] {
             trial.slot(&[running]);

@@ -39,6 +39,14 @@ impl UseSoFar {
         bursts && self.outside_ns.is_some_and(|ns| ns * 5 >= self.on_cpu_ns + self.block_ns)
     }
 
+    /// Its tasks block or spin for a hundredth of their time, or nobody can tell. Those of any other wait for nobody, and
+    /// what CPU time they get is for the kernel to say, not for slots.
+    pub(super) fn may_wait_for_its_own(&self, use_spin: bool) -> bool {
+        let spin_ns = self.on_cpu_ns.saturating_sub(self.useful_ns);
+        !(self.spin_known && use_spin)
+            || (self.block_ns + spin_ns) * 100 >= self.on_cpu_ns + self.steal_ns + self.block_ns
+    }
+
     /// It is blocked for a fifth of its time or more: in slots it may wait where it should run.
     pub(super) fn waits_for_other_things(&self) -> bool {
         self.block_ns * 5 >= self.on_cpu_ns + self.block_ns + self.steal_ns
