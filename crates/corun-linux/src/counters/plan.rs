@@ -16,7 +16,7 @@ use super::table::{Entry, Table};
 use crate::root::Root;
 use corun_model::observation::Unavailable;
 use corun_model::{Counter, Counters};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Counters that are compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,10 +27,12 @@ pub enum Theme {
     Stalls,
     /// Misses of L2 and last-level cache, memory traffic.
     Cache,
+    /// What work was done and what memory cost, in as few events as that takes; some are in the other themes, too.
+    Work,
 }
 
 impl Theme {
-    /// All of them.
+    /// Every counter once.
     pub const ALL: [Theme; 3] = [Theme::Pace, Theme::Stalls, Theme::Cache];
 
     /// Its counters.
@@ -48,6 +50,9 @@ impl Theme {
             ],
             Theme::Cache => {
                 &[Counter::LlcMisses, Counter::LlcReferences, Counter::L2Misses, Counter::DramBytes]
+            }
+            Theme::Work => {
+                &[Counter::Cycles, Counter::Instructions, Counter::OffcoreStallCycles, Counter::LlcMisses]
             }
         }
     }
@@ -95,9 +100,10 @@ impl Plan {
         let manner = Manner { kernel, inherit: false };
         let mut refused = Refused::default();
         let mut plan = Plan { table, groups: vec![], counters: BTreeMap::new(), kernel, refused: vec![] };
+        let mut offered = BTreeSet::new();
         for theme in themes {
             let mut wanted = Vec::new();
-            for &counter in theme.counters() {
+            for &counter in theme.counters().iter().filter(|&&c| offered.insert(c)) {
                 let Some(entry) = entries.remove(&counter) else {
                     refused.add(counter, &lacking);
                     continue;

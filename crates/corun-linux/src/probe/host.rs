@@ -518,7 +518,10 @@ fn unavailable() -> Vec<Unavailable> {
     let not_seen = |what: &str, why: &str| Unavailable { what: what.into(), why: why.into() };
     vec![
         not_seen("spin", "the probe sees that a task runs, not what it runs; spinning is part of compute"),
-        not_seen("hardware counters", "counted only when asked for: `corun profile --counters`"),
+        not_seen(
+            "hardware counters",
+            "counted only when asked for (`--counters`), since every switch becomes dearer",
+        ),
     ]
 }
 

@@ -57,3 +57,114 @@ impl Window {
         whole(self.counters, self.enabled_ns, on_cpu_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Options, Plan, Reading};
+    use super::*;
+    use corun_model::ledger::{Ledger, Parts};
+    use corun_model::observation::{Account, TaskObservation, TenantObservation};
+    use corun_model::TaskId;
+    use std::collections::BTreeSet;
+
+    const ME: TenantId = TenantId(0);
+    const OTHER: TenantId = TenantId(1);
+    const MS: u64 = 1_000_000;
+
+    fn account(on_cpu_ms: u64) -> Account {
+        let parts = Parts { compute_ns: on_cpu_ms * MS, ..Parts::default() };
+        Account { ledger: Ledger::new(parts, on_cpu_ms * MS).unwrap(), ..Account::default() }
+    }
+
+    /// A run of these tasks: number, tenant, time on a CPU in milliseconds.
+    fn run(tasks: &[(u32, TenantId, u64)]) -> Observation {
+        let task = |&(id, tenant, ms): &(u32, TenantId, u64)| TaskObservation {
+            id: TaskId(id),
+            name: "t".into(),
+            tenant,
+            born_ns: 0,
+            alive: true,
+            last_cpu: None,
+            account: account(ms),
+        };
+        let sum = |of: TenantId| tasks.iter().filter(|t| t.1 == of).map(|t| t.2).sum();
+        let tenant = |id: TenantId| TenantObservation { id, tasks: 1, account: account(sum(id)) };
+        Observation {
+            tasks: tasks.iter().map(task).collect(),
+            by_tenant: vec![tenant(ME), tenant(OTHER)],
+            ..Observation::default()
+        }
+    }
+
+    /// A source that has counted a thousand cycles in every millisecond of these tasks' time.
+    fn source(grain: Grain, counted: &[(u32, u64)]) -> LivePerf {
+        let window = |ms: u64| {
+            let counters = Counters { cycles: Some(1_000 * ms), ..Counters::default() };
+            Window { counters, enabled_ns: ms * MS }
+        };
+        LivePerf {
+            options: Options { grain, ..Options::new(Some(ME)) },
+            plan: Plan {
+                table: None,
+                groups: vec![],
+                counters: BTreeMap::new(),
+                kernel: false,
+                refused: vec![],
+            },
+            turn_ns: 4 * MS,
+            followed: BTreeMap::new(),
+            forbidden: BTreeSet::new(),
+            said: BTreeSet::new(),
+            precision: None,
+            totals: counted.iter().map(|&(id, ms)| (TaskId(id), window(ms))).collect(),
+            turns: vec![Reading { value: 0, enabled_ns: 100 * MS, running_ns: 50 * MS }],
+            switch: None,
+            own_cost: None,
+        }
+    }
+
+    fn cycles(account: &Account) -> Option<u64> {
+        account.counters.map(|c| c.cycles.unwrap())
+    }
+
+    #[test]
+    fn a_task_that_was_followed_late_is_scaled_to_its_whole_time_and_one_followed_too_late_is_not() {
+        let mut seen = run(&[(1, ME, 100), (2, ME, 100), (3, OTHER, 100)]);
+        source(Grain::Task, &[(1, 95), (2, 80), (3, 100)]).read_whole(&mut seen);
+        let found: Vec<_> = seen.tasks.iter().map(|t| cycles(&t.account)).collect();
+        assert_eq!(found, [Some(100_000), None, None], "whom nobody asked for has none");
+        assert_eq!(cycles(&seen.by_tenant[0].account), None, "175 of 200 ms are less than nine tenths");
+        let said = seen.unavailable.iter().find(|u| u.what == "counters of the subject").unwrap();
+        assert!(said.why.contains("only 88 % of its time"), "{}", said.why);
+
+        let mut seen = run(&[(1, ME, 100), (2, ME, 100), (3, OTHER, 100)]);
+        source(Grain::Task, &[(1, 95), (2, 100)]).read_whole(&mut seen);
+        assert_eq!(cycles(&seen.by_tenant[0].account), Some(200_000));
+        assert!(seen.unavailable.is_empty(), "{:?}", seen.unavailable);
+    }
+
+    #[test]
+    fn a_command_that_is_counted_as_a_whole_has_a_sum_and_no_tasks() {
+        let mut seen = run(&[(1, ME, 10), (2, ME, 90), (3, OTHER, 100)]);
+        source(Grain::Tree(ME), &[(1, 100)]).read_whole(&mut seen);
+        assert!(seen.tasks.iter().all(|t| t.account.counters.is_none()));
+        let sums: Vec<_> = seen.by_tenant.iter().map(|t| cycles(&t.account)).collect();
+        assert_eq!(sums, [Some(100_000), None]);
+    }
+
+    #[test]
+    fn two_tasks_of_one_number_in_one_run_have_no_counters_and_leave_their_tenant_without() {
+        let mut seen = run(&[(1, ME, 100), (1, ME, 100)]);
+        source(Grain::Task, &[(1, 200)]).read_whole(&mut seen);
+        assert!(seen.tasks.iter().all(|t| t.account.counters.is_none()));
+        assert_eq!(seen.by_tenant[0].account.counters, None);
+    }
+
+    #[test]
+    fn how_exact_the_whole_is_follows_from_all_turns_of_the_run() {
+        let precision = source(Grain::Task, &[]).precision_of_whole().unwrap();
+        assert_eq!(precision.counted_share, 0.5);
+        // 12.5 turns of 4 ms, half of the time: √(0.5 / 12.5).
+        assert!((precision.relative_error - 0.2).abs() < 1e-9, "{precision:?}");
+    }
+}
