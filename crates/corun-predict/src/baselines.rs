@@ -27,9 +27,8 @@ pub fn baselines(dedicated: Option<&Window>, shared: &Window) -> Baselines {
         let (beside, alone) = (beside?, alone?);
         (alone > 0.0 && beside > 0.0).then(|| beside / alone)
     };
-    let per = |a: Option<f64>, b: Option<f64>| a.zip(b).filter(|(_, b)| *b > 0.0).map(|(a, b)| a / b);
-    let cpi = |s: &Spent| per(s.cycles, s.instructions);
-    let mpki = |s: &Spent| per(s.misses, s.instructions);
+    let cpi = |s: &Spent| s.per_instruction(s.cycles);
+    let mpki = |s: &Spent| s.per_instruction(s.misses);
     let cpus = |s: &Spent, w: &Window| Some(s.on_cpu_ns() / w.wall_ns);
     Baselines {
         cpi: ratio(cpi(&beside), cpi(&alone)),

@@ -6,6 +6,9 @@
 //! fill or drain their queues during a window do not blur the rate. Where all tasks wait (an encoder whose threads wait
 //! for each other in turn) there is no such stage, and all of them count.
 //!
+//! What useful work is measured in depends on what is known ([`Yardstick`]): time computing, without memory stalls where
+//! they were counted; or, of a program that does not spin, instructions, which need no difference of two large times.
+//!
 //! The parts of the slowdown are differences of time spent per useful work, so they sum to it exactly.
 //!
 //! Limits: both kinds of windows must show the same behaviour of the program: long against its steps, and not astride a
@@ -13,7 +16,7 @@
 //! not seen.
 
 use crate::estimate::Parts;
-use crate::useful_work::{Spent, Window};
+use crate::useful_work::{Spent, Window, Yardstick};
 use corun_model::TaskId;
 use std::collections::BTreeSet;
 
@@ -44,34 +47,37 @@ pub fn critical_tasks(window: &Window) -> Option<BTreeSet<TaskId>> {
 }
 
 /// Useful work per wall time, of all tasks or of the critical ones.
-pub fn rate(window: &Window, switch_ns: f64, critical: Option<&BTreeSet<TaskId>>) -> f64 {
-    let useful_ns: f64 = match critical {
-        None => window.all().map(|s| s.useful_ns(switch_ns)).sum(),
-        Some(ids) => ids.iter().filter_map(|id| window.tasks.get(id)).map(|s| s.useful_ns(switch_ns)).sum(),
+pub fn rate(window: &Window, by: Yardstick, critical: Option<&BTreeSet<TaskId>>) -> f64 {
+    let all = match critical {
+        None => window.total(),
+        Some(ids) => ids.iter().filter_map(|id| window.tasks.get(id)).fold(Spent::default(), |mut sum, s| {
+            sum.add(s);
+            sum
+        }),
     };
-    useful_ns / window.wall_ns
+    all.useful(by) / window.wall_ns
 }
 
 /// Slowdown of the slowest task: each task's rate alone by its rate beside co-runners, the largest of those that have a
 /// fair part of the work. `None`: no task is in both.
-pub fn slowest(dedicated: &Window, shared: &Window, switch_ns: f64) -> Option<f64> {
-    let most = dedicated.tasks.values().map(|s| s.useful_ns(switch_ns)).fold(0.0, f64::max);
+pub fn slowest(dedicated: &Window, shared: &Window, by: Yardstick) -> Option<f64> {
+    let most = dedicated.tasks.values().map(|s| s.useful(by)).fold(0.0, f64::max);
     dedicated
         .tasks
         .iter()
-        .filter(|(_, s)| s.useful_ns(switch_ns) > 0.25 * most && most > 0.0)
+        .filter(|(_, s)| s.useful(by) > 0.25 * most && most > 0.0)
         .filter_map(|(id, alone)| {
-            let beside = shared.tasks.get(id)?.useful_ns(switch_ns) / shared.wall_ns;
-            (beside > 0.0).then(|| alone.useful_ns(switch_ns) / dedicated.wall_ns / beside)
+            let beside = shared.tasks.get(id)?.useful(by) / shared.wall_ns;
+            (beside > 0.0).then(|| alone.useful(by) / dedicated.wall_ns / beside)
         })
         .fold(None, |most: Option<f64>, r| Some(most.map_or(r, |m| m.max(r))))
 }
 
 /// What makes up `slowdown - 1`. Time per useful work, beside by alone, category by category; what is left (another
 /// number of tasks, waits for devices) is `other`, so the parts sum exactly.
-pub fn parts(dedicated: &Window, shared: &Window, switch_ns: f64, slowdown: f64) -> Parts {
+pub fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> Parts {
     let (alone, beside) = (dedicated.total(), shared.total());
-    let (useful_alone, useful_beside) = (alone.useful_ns(switch_ns), beside.useful_ns(switch_ns));
+    let (useful_alone, useful_beside) = (alone.useful(by), beside.useful(by));
     if useful_alone <= 0.0 || useful_beside <= 0.0 {
         return Parts { other: slowdown - 1.0, ..Parts::default() };
     }
@@ -79,10 +85,11 @@ pub fn parts(dedicated: &Window, shared: &Window, switch_ns: f64, slowdown: f64)
     let part =
         |get: &dyn Fn(&Spent) -> f64| (get(&beside) / useful_beside - get(&alone) / useful_alone) / life;
     let steal = part(&|s| s.stolen_ns + s.queued_ns);
-    let sync = part(&|s| s.waiting_ns() + s.blockings.unwrap_or(0.0) * switch_ns);
-    let memory = match (alone.memory_ns, beside.memory_ns) {
-        (Some(_), Some(_)) => Some(part(&|s| s.memory_ns.unwrap_or(0.0))),
-        _ => None,
+    let (switch_ns, memory) = match by {
+        Yardstick::Time { switch_ns, memory } => (switch_ns, memory.then(|| part(&|s| s.stalled_ns()))),
+        // What computing takes longer for the same instructions.
+        Yardstick::Instructions => (0.0, Some(part(&|s| s.compute_ns))),
     };
+    let sync = part(&|s| s.waiting_ns() + s.blockings.unwrap_or(0.0) * switch_ns);
     Parts { steal, sync, memory, other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0) }
 }

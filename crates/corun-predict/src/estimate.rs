@@ -69,7 +69,8 @@ pub struct Parts {
     pub steal: f64,
     /// Waiting for siblings, spinning or blocked, and switching.
     pub sync: f64,
-    /// Memory stalls; `None`: no counters.
+    /// Memory stalls; of a program that does not spin, whatever made the same instructions take longer. `None`: not
+    /// counted.
     pub memory: Option<f64>,
     /// Anything else: waits for devices, another number of tasks.
     pub other: f64,
@@ -110,7 +111,7 @@ pub struct WindowSummary {
     pub end_ns: u64,
     /// How it was taken.
     pub label: Label,
-    /// Useful work per wall time: how many CPUs' worth of progress.
+    /// Time computing per wall time: on how many CPUs it got on.
     pub useful_cpus: f64,
     /// Slowdown in it; `None` for dedicated windows and where the subject did nothing.
     pub slowdown: Option<f64>,

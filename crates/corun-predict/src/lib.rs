@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | [`predictor`] | windows in, an [`Estimate`] out, or why there is none yet |
 //! | [`useful_work`] | a window's time, sorted by what would become of it alone |
+//! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
 //! | [`interval`] | how sure it is: the jackknife over batches of windows |
 //! | [`baselines`] | simpler predictors, to be compared with |
@@ -23,6 +24,7 @@
 
 pub mod alone;
 pub mod baselines;
+pub mod counted;
 pub mod dedicated;
 pub mod estimate;
 pub mod interval;
@@ -35,4 +37,4 @@ pub mod verdict;
 pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
 pub use phases::PhaseChange;
 pub use predictor::{Options, Predictor};
-pub use verdict::{Judge, Ruling, Verdict, MAX_DISTURBANCE};
+pub use verdict::{Judge, Pace, Ruling, Verdict, MAX_DISTURBANCE};

@@ -120,11 +120,14 @@ fn features(block: &Window) -> Option<Features> {
     }
     let computing = block.all().filter(|s| s.compute_ns > 0.05 * block.wall_ns).count();
     let compute_ms = all.compute_ns / 1e6;
-    let busy = all.cycles.map(|c| c * (1.0 - all.memory_ns.unwrap_or(0.0) / all.on_cpu_ns()));
+    let per_cycle = all.per_instruction(all.cycles).filter(|cpi| *cpi > 0.0).map(|cpi| {
+        let stalled = if all.knows_memory() { all.stalled_ns() / all.on_cpu_ns() } else { 0.0 };
+        -(cpi * (1.0 - stalled)).ln()
+    });
     Some([
         Some((computing.max(1) as f64).ln()),
         all.blockings.map(|n| (n / compute_ms + 0.01).ln()),
         Some((all.own_ns / all.compute_ns + 0.01).ln()),
-        all.instructions.zip(busy).filter(|(i, c)| *i > 0.0 && *c > 0.0).map(|(i, c)| (i / c).ln()),
+        per_cycle.filter(|x| x.is_finite()),
     ])
 }

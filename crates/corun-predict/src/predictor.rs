@@ -12,7 +12,7 @@ use crate::estimate::{
 };
 use crate::interval::{batches, interval, jackknife, FEWEST};
 use crate::phases::{PhaseChange, Phases};
-use crate::useful_work::{switch_cost_ns, Window};
+use crate::useful_work::{switch_cost_ns, Spent, Window, Yardstick};
 use corun_model::{Observation, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,16 +116,22 @@ impl Predictor {
 
     /// Takes a window. Returns a change of phase, if this window made it certain.
     pub fn push(&mut self, seen: &Observation, label: Label) -> Option<PhaseChange> {
+        self.hear_of(seen);
+        self.push_window(Window::of(seen, self.subject), label)
+    }
+
+    /// Keeps who is who in a window, and what could not be seen in it.
+    pub fn hear_of(&mut self, seen: &Observation) {
         for t in &seen.tenants {
             self.tenants.insert(t.id, (t.name.clone(), t.kind));
         }
         let reasons =
             seen.unavailable.iter().map(|u| Unavailable { what: u.what.clone(), why: u.why.clone() });
         self.unavailable.extend(reasons);
-        self.push_window(Window::of(seen, self.subject), label)
     }
 
-    /// The same for a window that was sorted before, such as one that was recorded. Its tenants have no names.
+    /// Takes a window that was sorted before, such as one that was recorded. Its tenants have no names but those that
+    /// were [heard of](Predictor::hear_of).
     pub fn push_window(&mut self, window: Window, label: Label) -> Option<PhaseChange> {
         if window.wall_ns <= 0.0 {
             return None;
@@ -193,19 +199,19 @@ impl Predictor {
             let what = "cost of context switches".to_owned();
             unavailable.insert(Unavailable { what, why: format!("{why}; it stays inside useful work") });
         }
-        let switch_ns = switch_ns.unwrap_or(0.0);
+        let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns.unwrap_or(0.0));
         let critical = dedicated::critical_tasks(alone);
         let critical = critical.as_ref().filter(|ids| {
             // They must have gone on to live in the shared windows.
             ids.iter().all(|id| shared.tasks.contains_key(id))
         });
-        let rate = |w: &Window| dedicated::rate(w, switch_ns, critical);
+        let rate = |w: &Window| dedicated::rate(w, by, critical);
         let (fast, slow) = (rate(alone), rate(shared));
         if fast <= 0.0 || slow <= 0.0 {
             return Err(CannotTell { why: "the program did no useful work in one kind of window".into() });
         }
         let mut slowdown = fast / slow;
-        let slowest = self.apart(alone).then(|| dedicated::slowest(alone, shared, switch_ns)).flatten();
+        let slowest = self.apart(alone).then(|| dedicated::slowest(alone, shared, by)).flatten();
         if let (Assignment::Static, Some(s)) = (self.options.assignment, slowest) {
             slowdown = s;
         }
@@ -215,9 +221,12 @@ impl Predictor {
             return Err(CannotTell { why: "there are too few windows for an interval".into() });
         };
         let interval = interval(slowdown, &[a, b], DEDICATED_ERROR, self.options.confidence);
-        let parts = dedicated::parts(alone, shared, switch_ns, slowdown);
+        let parts = dedicated::parts(alone, shared, by, slowdown);
         if parts.memory.is_none() {
-            unavailable.insert(no_counters());
+            unavailable.insert(no_memory(
+                &shared.total(),
+                "it spins, and stalls on memory for nearly all the rest, so too little is left to be compared",
+            ));
         }
         Ok(self.finish(Method::Dedicated, slowdown, interval, parts, slowest, shared, unavailable, |w| {
             Some(fast / rate(w)).filter(|s| s.is_finite())
@@ -241,7 +250,8 @@ impl Predictor {
         let scale = if found.slowdown > 1.0 { (slowdown - 1.0) / (found.slowdown - 1.0) } else { 1.0 };
         let parts = Parts { steal: found.steal * scale, sync: found.sync * scale, memory: None, other: 0.0 };
         let mut unavailable = self.unavailable.clone();
-        unavailable.insert(no_counters());
+        let alone = "how long it stalls alone is not known without dedicated windows";
+        unavailable.insert(no_memory(&shared.total(), alone));
         unavailable.insert(Unavailable {
             what: "dedicated windows".into(),
             why: "none was taken, so what the program would do alone is derived from its ledger; the interval is wider"
@@ -287,7 +297,7 @@ impl Predictor {
                     start_ns: w.start_ns,
                     end_ns: w.end_ns,
                     label,
-                    useful_cpus: w.total().useful_ns(0.0) / w.wall_ns,
+                    useful_cpus: w.total().compute_ns / w.wall_ns,
                     slowdown: if label == Label::Shared { of(&w) } else { None },
                 })
                 .collect();
@@ -338,10 +348,15 @@ pub(crate) fn culprits(window: &Window, tenants: &BTreeMap<TenantId, (String, Te
     found
 }
 
-fn no_counters() -> Unavailable {
-    Unavailable {
-        what: "memory".into(),
-        why: "without hardware counters memory stalls are part of compute, so their change is not seen"
-            .into(),
-    }
+/// Why there is no memory part. `counted`: why not although events were counted.
+fn no_memory(shared: &Spent, counted: &str) -> Unavailable {
+    let part = 100.0 * shared.memory.in_ns / shared.on_cpu_ns().max(1.0);
+    let why = if shared.memory.in_ns == 0.0 {
+        "without hardware counters memory stalls are part of compute, so their change is not seen".to_owned()
+    } else if !shared.knows_memory() {
+        format!("events were counted in only {part:.0} % of its time on a CPU, since its tasks begin and end too fast")
+    } else {
+        counted.to_owned()
+    };
+    Unavailable { what: "memory".into(), why }
 }

@@ -68,13 +68,17 @@ impl SpinByCounters {
         SpinByCounters { subject, seen: Vec::new(), next: 0 }
     }
 
-    /// Spin time of each task in this window, compared with its siblings in this and earlier windows. `None`: there are
-    /// no counters of branches, mispredictions, instructions and cycles. A task that was not on a CPU is not listed.
+    /// Spin time of each task in this window, compared with its siblings in this and earlier windows. `None`: nobody's
+    /// branches, mispredictions, instructions and cycles were counted. A task that was not counted (it has just begun)
+    /// is taken to be like those that were, with nothing certain; one that was not on a CPU is not listed.
     pub fn estimate(&mut self, seen: &Observation) -> Option<BTreeMap<TaskId, SpinEstimate>> {
         let tasks = || seen.tasks.iter().filter(|t| t.tenant == self.subject);
         let ran = || tasks().filter(|t| t.account.ledger.on_cpu_ns() > 0);
         let rates: BTreeMap<TaskId, Option<Rates>> =
-            ran().map(|t| Some((t.id, rates(t.account.counters.as_ref()?)?))).collect::<Option<_>>()?;
+            ran().filter_map(|t| Some((t.id, rates(t.account.counters.as_ref()?)?))).collect();
+        if rates.is_empty() && ran().next().is_some() {
+            return None;
+        }
         for r in rates.values().flatten() {
             if self.seen.len() < MEMORY {
                 self.seen.push(*r);
@@ -85,9 +89,10 @@ impl SpinByCounters {
         }
         let kinds = self.kinds();
         let mut found = BTreeMap::new();
-        for task in ran() {
+        let (mut spun_ns, mut judged_ns) = (0, 0);
+        for task in ran().filter(|t| rates.contains_key(&t.id)) {
             let on_cpu_ns = task.account.ledger.on_cpu_ns();
-            let (share, low, high) = match (kinds, rates.get(&task.id).copied().flatten()) {
+            let (share, low, high) = match (kinds, rates[&task.id]) {
                 (Some(kinds), Some(r)) => kinds.shares(&r),
                 _ => (0.0, 0.0, 0.0),
             };
@@ -95,7 +100,14 @@ impl SpinByCounters {
             let method = SpinMethod::Counters;
             let observed_ns = if rates[&task.id].is_some() { on_cpu_ns } else { 0 };
             let (spin_ns, low_ns, high_ns) = (of(share), of(low), of(high));
+            (spun_ns, judged_ns) = (spun_ns + spin_ns, judged_ns + on_cpu_ns);
             found.insert(task.id, SpinEstimate { observed_ns, spin_ns, low_ns, high_ns, method });
+        }
+        for task in ran().filter(|t| !rates.contains_key(&t.id)) {
+            let on_cpu_ns = task.account.ledger.on_cpu_ns();
+            let spin_ns = (on_cpu_ns as f64 * spun_ns as f64 / judged_ns as f64) as u64;
+            let (low_ns, high_ns, method) = (0, on_cpu_ns, SpinMethod::Counters);
+            found.insert(task.id, SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, method });
         }
         Some(found)
     }
@@ -222,5 +234,17 @@ mod tests {
         let mut blind = task(1, 0.5, 0.1, 0.01);
         blind.account.counters = None;
         assert_eq!(SpinByCounters::new(TenantId(0)).estimate(&window(vec![blind])), None);
+    }
+
+    #[test]
+    fn a_task_that_has_just_begun_is_taken_to_spin_as_its_siblings_do_with_nothing_certain() {
+        let mut blind = task(3, 0.0, 0.1, 0.01);
+        blind.account.counters = None;
+        let tasks = vec![task(1, 0.0, 0.1, 0.01), task(2, 1.0, 0.1, 0.01), blind];
+        let found = SpinByCounters::new(TenantId(0)).estimate(&window(tasks)).unwrap();
+        let all = 100 * MS;
+        let guess = found[&TaskId(3)];
+        assert_eq!((guess.observed_ns, guess.low_ns, guess.high_ns), (0, 0, all));
+        assert!((guess.spin_ns as f64 / all as f64 - 0.5).abs() < 0.05, "{guess:?}");
     }
 }

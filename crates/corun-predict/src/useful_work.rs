@@ -12,9 +12,13 @@
 //! inside useful work. The cost of context switches is inferred as in the paper: over the tasks of one program, which
 //! have equal work, what remains after steal and memory grows with how often a task blocked, by one switch's cost.
 //!
+//! A program that stalls on memory for nearly all of its time leaves next to nothing to measure by. Of one that does not
+//! spin, retired instructions are the work that it has done, whatever held it up in between ([`Yardstick`]).
+//!
 //! Limits: that regression needs tasks with equal work that block differently often; otherwise it says why it cannot
 //! tell, and the cost (microseconds per blocking) stays inside useful work.
 
+use crate::counted::Counted;
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{Observation, TaskId, TenantId, TenantKind};
 use serde::{Deserialize, Serialize};
@@ -27,8 +31,9 @@ pub struct Spent {
     pub life_ns: f64,
     /// On a CPU, not known to spin, memory stalls included.
     pub compute_ns: f64,
-    /// Of that, stalled on memory beyond the core; `None`: no counters.
-    pub memory_ns: Option<f64>,
+    /// Of that, stalled on memory beyond the core, in nanoseconds, as far as it was counted.
+    #[serde(default)]
+    pub memory: Counted,
     /// Spinning.
     pub spin_ns: f64,
     /// Time on a CPU of which nobody said whether it was spinning.
@@ -47,12 +52,15 @@ pub struct Spent {
     pub blockings: Option<f64>,
     /// Wake-ups and preemptions: how often it had to wait for a CPU; `None`: the source cannot tell.
     pub queueings: Option<f64>,
-    /// Cycles, instructions, misses of the last-level cache; `None`: no counters.
-    pub cycles: Option<f64>,
-    /// Instructions retired.
-    pub instructions: Option<f64>,
-    /// Misses of the last-level cache.
-    pub misses: Option<f64>,
+    /// Cycles, as far as they were counted.
+    #[serde(default)]
+    pub cycles: Counted,
+    /// Instructions retired, likewise.
+    #[serde(default)]
+    pub instructions: Counted,
+    /// Misses of the last-level cache, likewise.
+    #[serde(default)]
+    pub misses: Counted,
     /// Time in which it was not stolen but, going by how much each was stolen, a sibling was: the most that it can
     /// have waited for siblings because of co-runners.
     pub beside_stolen_ns: f64,
@@ -72,12 +80,8 @@ impl Spent {
             }
         }
         let own = account.block.map_or(0, |b| b.io_ns + b.sleep_ns + b.poll_ns);
-        let counters = account.counters;
-        let count = |get: fn(&corun_model::Counters) -> Option<u64>| match &counters {
-            Some(c) => get(c).map(|n| n as f64),
-            // A task that never ran has no counts because there is nothing to count.
-            None => (on_cpu_ns == 0.0).then_some(0.0),
-        };
+        let count =
+            |get: fn(&corun_model::Counters) -> Option<u64>| Some(get(account.counters.as_ref()?)? as f64);
         let (cycles, stalls) = (count(|c| c.cycles), count(|c| c.offcore_stall_cycles));
         let memory_ns = cycles.zip(stalls).map(|(cycles, stalls)| {
             if cycles > 0.0 {
@@ -90,7 +94,7 @@ impl Spent {
         Spent {
             life_ns: (account.ledger.total_ns() - parts.parked_ns - parts.unknown_ns) as f64,
             compute_ns: parts.compute_ns as f64,
-            memory_ns,
+            memory: Counted::of(memory_ns, on_cpu_ns),
             spin_ns: parts.spin_ns.unwrap_or(0) as f64,
             unjudged_ns: if parts.spin_ns.is_none() { on_cpu_ns } else { 0.0 },
             sibling_ns: (parts.block_ns - own.min(parts.block_ns)) as f64,
@@ -100,9 +104,9 @@ impl Spent {
             other_ns: (idle + parts.throttled_ns) as f64,
             blockings: events.yields.map(|n| n as f64),
             queueings: events.wakeups.zip(events.preemptions).map(|(w, p)| (w + p) as f64),
-            cycles,
-            instructions: count(|c| c.instructions),
-            misses: count(|c| c.llc_misses),
+            cycles: Counted::of(cycles, on_cpu_ns),
+            instructions: Counted::of(count(|c| c.instructions), on_cpu_ns),
+            misses: Counted::of(count(|c| c.llc_misses), on_cpu_ns),
             beside_stolen_ns: 0.0,
         }
     }
@@ -120,7 +124,7 @@ impl Spent {
         *self = Spent {
             life_ns: self.life_ns + o.life_ns,
             compute_ns: self.compute_ns + o.compute_ns,
-            memory_ns: add(self.memory_ns, o.memory_ns),
+            memory: self.memory.plus(o.memory),
             spin_ns: self.spin_ns + o.spin_ns,
             unjudged_ns: self.unjudged_ns + o.unjudged_ns,
             sibling_ns: self.sibling_ns + o.sibling_ns,
@@ -130,9 +134,9 @@ impl Spent {
             other_ns: self.other_ns + o.other_ns,
             blockings: add(self.blockings, o.blockings),
             queueings: add(self.queueings, o.queueings),
-            cycles: add(self.cycles, o.cycles),
-            instructions: add(self.instructions, o.instructions),
-            misses: add(self.misses, o.misses),
+            cycles: self.cycles.plus(o.cycles),
+            instructions: self.instructions.plus(o.instructions),
+            misses: self.misses.plus(o.misses),
             beside_stolen_ns: self.beside_stolen_ns + o.beside_stolen_ns,
         };
     }
@@ -147,10 +151,66 @@ impl Spent {
         self.spin_ns + self.sibling_ns
     }
 
-    /// Useful work: compute without memory stalls (where they are known) and without `switch_ns` per blocking.
-    pub fn useful_ns(&self, switch_ns: f64) -> f64 {
-        let switches = self.blockings.unwrap_or(0.0) * switch_ns;
-        (self.compute_ns - self.memory_ns.unwrap_or(0.0) - switches).max(0.0)
+    /// Memory stalls in all of its time on a CPU, going by the part that was counted; 0 where none was.
+    pub fn stalled_ns(&self) -> f64 {
+        self.memory.rate().unwrap_or(0.0) * self.on_cpu_ns()
+    }
+
+    /// So many of these events per instruction; `None`: not both were counted in nearly all of its time on a CPU.
+    pub fn per_instruction(&self, events: Counted) -> Option<f64> {
+        let on_cpu_ns = self.on_cpu_ns();
+        let instructions = self.instructions.whole(on_cpu_ns).filter(|n| *n > 0.0)?;
+        Some(events.whole(on_cpu_ns)? / instructions)
+    }
+
+    /// Whether memory stalls were counted in nearly all of its time on a CPU, so that they can be left out of all of it.
+    pub fn knows_memory(&self) -> bool {
+        self.memory.whole(self.on_cpu_ns()).is_some()
+    }
+
+    /// Useful work, in nanoseconds or instructions; 0 where it was not counted.
+    pub fn useful(&self, by: Yardstick) -> f64 {
+        match by {
+            Yardstick::Time { switch_ns, memory } => {
+                let switches = self.blockings.unwrap_or(0.0) * switch_ns;
+                let stalled = if memory { self.stalled_ns() } else { 0.0 };
+                (self.compute_ns - stalled - switches).max(0.0)
+            }
+            Yardstick::Instructions => self.instructions.rate().unwrap_or(0.0) * self.on_cpu_ns(),
+        }
+    }
+}
+
+/// What useful work is measured in. Both sides of a comparison must use the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Yardstick {
+    /// Time computing (PACT'16 §4).
+    Time {
+        /// What one blocking costs, in nanoseconds: no useful work.
+        switch_ns: f64,
+        /// Whether memory stalls are no useful work either.
+        memory: bool,
+    },
+    /// Instructions retired, of a program that does not spin: what it executes is what it gets done.
+    Instructions,
+}
+
+/// A program does not spin if it does so for at most this share of its time on a CPU.
+const SPINS: f64 = 0.01;
+/// Memory stalls can be left out where at least this share of computing remains: the difference of two large times is
+/// nothing to measure by.
+const REMAINS: f64 = 0.2;
+
+impl Yardstick {
+    /// The best that both windows can be measured by. `switch_ns` is the cost of one blocking, 0 where it is not known.
+    pub fn of(one: &Spent, other: &Spent, switch_ns: f64) -> Yardstick {
+        let both = |holds: &dyn Fn(&Spent) -> bool| holds(one) && holds(other);
+        let never_spins = |s: &Spent| s.spin_ns + s.unjudged_ns <= SPINS * s.on_cpu_ns();
+        if both(&|s| never_spins(s) && s.instructions.whole(s.on_cpu_ns()).is_some_and(|n| n > 0.0)) {
+            return Yardstick::Instructions;
+        }
+        let remains = |s: &Spent| s.compute_ns - s.stalled_ns() >= REMAINS * s.compute_ns;
+        Yardstick::Time { switch_ns, memory: both(&|s| s.knows_memory() && remains(s)) }
     }
 }
 
@@ -310,7 +370,7 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
     let rest = Spent {
         life_ns: less(all.life_ns, sum.life_ns),
         compute_ns: less(all.compute_ns, sum.compute_ns),
-        memory_ns: less_some(all.memory_ns, sum.memory_ns),
+        memory: all.memory.less(sum.memory),
         spin_ns: less(all.spin_ns, sum.spin_ns),
         unjudged_ns: less(all.unjudged_ns, sum.unjudged_ns),
         sibling_ns: less(all.sibling_ns, sum.sibling_ns),
@@ -320,9 +380,9 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
         other_ns: less(all.other_ns, sum.other_ns),
         blockings: less_some(all.blockings, sum.blockings),
         queueings: less_some(all.queueings, sum.queueings),
-        cycles: less_some(all.cycles, sum.cycles),
-        instructions: less_some(all.instructions, sum.instructions),
-        misses: less_some(all.misses, sum.misses),
+        cycles: all.cycles.less(sum.cycles),
+        instructions: all.instructions.less(sum.instructions),
+        misses: all.misses.less(sum.misses),
         beside_stolen_ns: 0.0,
     };
     if rest.life_ns > 0.0 {
@@ -349,8 +409,9 @@ pub fn switch_cost_ns(window: &Window) -> Result<f64, &'static str> {
     if workers.len() < 3 {
         return Err("it takes three tasks to compare");
     }
+    let by = Yardstick::Time { switch_ns: 0.0, memory: workers.iter().all(|s| s.knows_memory()) };
     let points: Option<Vec<(f64, f64)>> =
-        workers.iter().map(|s| Some((s.blockings?, s.compute_ns - s.memory_ns.unwrap_or(0.0)))).collect();
+        workers.iter().map(|s| Some((s.blockings?, s.useful(by)))).collect();
     let points = points.ok_or("the number of blockings is not known")?;
     let n = points.len() as f64;
     let mean = |get: fn(&(f64, f64)) -> f64| points.iter().map(get).sum::<f64>() / n;
@@ -427,10 +488,41 @@ mod tests {
     fn useful_work_is_compute_without_memory_stalls_and_switches() {
         let s = Spent::of(&account(), TenantId(0), &kind);
         // A fifth of 500 ns on a CPU was stalled; four blockings of 5 ns.
-        assert_eq!(s.useful_ns(5.0), 400.0 - 100.0 - 20.0);
+        assert_eq!(s.useful(Yardstick::Time { switch_ns: 5.0, memory: true }), 400.0 - 100.0 - 20.0);
+        assert_eq!(s.useful(Yardstick::Time { switch_ns: 5.0, memory: false }), 400.0 - 20.0);
         let blind = Account { counters: None, ..account() };
         let s = Spent::of(&blind, TenantId(0), &kind);
-        assert_eq!((s.memory_ns, s.useful_ns(0.0)), (None, 400.0));
+        assert!(!s.knows_memory());
+        assert_eq!(s.useful(Yardstick::Time { switch_ns: 0.0, memory: true }), 400.0);
+    }
+
+    #[test]
+    fn work_is_measured_in_instructions_where_nobody_spins_and_in_time_without_stalls_where_enough_remains() {
+        let ran = |spin_ns: f64, stalled_ns: f64, instructions: Option<f64>| Spent {
+            compute_ns: 1_000.0 - spin_ns,
+            spin_ns,
+            memory: Counted::of(Some(stalled_ns), 1_000.0),
+            instructions: Counted::of(instructions, 1_000.0),
+            ..Spent::default()
+        };
+        let by = |one: Spent, other: Spent| Yardstick::of(&one, &other, 7.0);
+        let time = |memory| Yardstick::Time { switch_ns: 7.0, memory };
+        let (calm, spins) = (ran(5.0, 300.0, Some(4_000.0)), ran(200.0, 300.0, Some(4_000.0)));
+        assert_eq!(by(calm, calm), Yardstick::Instructions);
+        assert_eq!(calm.useful(Yardstick::Instructions), 4_000.0);
+        assert_eq!(by(calm, spins), time(true), "what a loop that waits executes is no work");
+        assert_eq!(by(calm, Spent { unjudged_ns: 1_000.0, ..calm }), time(true), "it may spin");
+        assert_eq!(by(spins, ran(200.0, 700.0, None)), time(false), "an eighth of computing is left");
+        assert_eq!(by(calm, Spent { compute_ns: 1_000.0, ..Spent::default() }), time(false));
+    }
+
+    #[test]
+    fn a_window_that_was_not_counted_is_taken_to_stall_as_the_others_do() {
+        let counted = Spent::of(&account(), TenantId(0), &kind);
+        let mut all = Spent::of(&Account { counters: None, ..account() }, TenantId(0), &kind);
+        (0..9).for_each(|_| all.add(&counted));
+        assert!(all.knows_memory());
+        assert_eq!((all.memory.sum, all.stalled_ns()), (900.0, 1_000.0));
     }
 
     #[test]

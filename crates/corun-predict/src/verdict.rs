@@ -16,7 +16,7 @@
 use crate::alone;
 use crate::estimate::{Culprit, Unavailable};
 use crate::predictor::culprits;
-use crate::useful_work::Window;
+use crate::useful_work::{Spent, Window};
 use corun_model::{Observation, TenantId, TenantKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,12 +69,36 @@ pub struct Verdict {
     /// How long its tasks, summed, waited for a CPU that corun itself held: the cost of watching, no disturbance. `None`:
     /// corun could not be told from co-runners, and is among them.
     pub watcher_ns: Option<u64>,
+    /// How well its time on a CPU was used; `None`: hardware events were not counted, or not of nearly all of it.
+    pub pace: Option<Pace>,
     /// Who took the time, most first.
     pub culprits: Vec<Culprit>,
     /// When it was disturbed by more than was allowed, oldest first.
     pub intervals: Vec<Disturbance>,
     /// What could not be known.
     pub unavailable: Vec<Unavailable>,
+}
+
+/// What a run's time on a CPU was worth, by hardware counters. It has no part in the verdict: what it would be alone is not
+/// known. But of two tries it shows whether a co-runner slowed memory down, which no ledger does.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pace {
+    /// Cycles per instruction.
+    pub cpi: f64,
+    /// Misses of the last-level cache per thousand instructions; `None`: this CPU does not count them.
+    pub mpki: Option<f64>,
+    /// Share of the time on a CPU that was stalled on memory, 0..1; `None`: likewise.
+    pub memory: Option<f64>,
+}
+
+impl Pace {
+    fn of(all: &Spent) -> Option<Pace> {
+        Some(Pace {
+            cpi: all.per_instruction(all.cycles)?,
+            mpki: all.per_instruction(all.misses).map(|n| 1e3 * n),
+            memory: all.memory.rate().filter(|_| all.knows_memory()),
+        })
+    }
 }
 
 /// A stretch of the run that was disturbed.
@@ -153,6 +177,7 @@ impl Judge {
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
             corunners_ns: self.whole.corunners_ns as u64,
             watcher_ns: self.watcher_ns,
+            pace: Pace::of(&self.whole.total()),
             culprits: culprits(&self.whole, &self.tenants),
             intervals: self.intervals(),
             unavailable: self.unavailable.iter().cloned().collect(),
@@ -208,7 +233,7 @@ mod tests {
     use super::*;
     use corun_model::culprit::Share;
     use corun_model::observation::{Account, TaskObservation, TenantObservation};
-    use corun_model::{Culprits, Ledger, Parts, TaskId, Tenant};
+    use corun_model::{Counters, Culprits, Ledger, Parts, TaskId, Tenant};
 
     const MS: u64 = 1_000_000;
     const SUBJECT: TenantId = TenantId(0);
@@ -281,6 +306,28 @@ mod tests {
         let found = verdict(1000, &[(TenantKind::Watcher, 60), (TenantKind::Kernel, 40)]);
         assert_eq!((found.verdict, found.disturbance, found.watcher_ns), (Ruling::Clean, 0.0, Some(60 * MS)));
         assert!(found.culprits.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn the_pace_of_a_run_is_told_where_it_was_counted_and_is_no_part_of_the_verdict() {
+        let mut seen = run(1000, &[]);
+        let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+        judge.push(&seen);
+        assert_eq!(judge.verdict(None).pace, None);
+        let counters = Counters {
+            cycles: Some(2_000_000),
+            instructions: Some(1_000_000),
+            llc_misses: Some(5_000),
+            offcore_stall_cycles: Some(500_000),
+            ..Counters::default()
+        };
+        seen.tasks[0].account.counters = Some(counters);
+        seen.by_tenant[0].account.counters = Some(counters);
+        let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+        judge.push(&seen);
+        let found = judge.verdict(None);
+        let pace = Pace { cpi: 2.0, mpki: Some(5.0), memory: Some(0.25) };
+        assert_eq!((found.pace, found.verdict), (Some(pace), Ruling::Clean));
     }
 
     #[test]
