@@ -4,7 +4,7 @@
 use crate::words::{name, percent, wrap};
 use corun_model::duration::human_ns;
 use corun_predict::estimate::Unavailable;
-use corun_predict::verdict::{Ruling, Verdict};
+use corun_predict::verdict::{Pace, Ruling, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
 use std::fmt::Write;
@@ -39,6 +39,8 @@ pub struct Try {
     pub disturbance: f64,
     /// How long it took.
     pub wall_ns: u64,
+    /// Cycles per instruction; `None`: not counted.
+    pub cpi: Option<f64>,
 }
 
 /// Where and what was run.
@@ -52,8 +54,10 @@ pub struct VerifyMeta {
     pub machine: String,
     /// `ebpf` or `schedstat`.
     pub source: String,
-    /// The command's exit status.
+    /// The command's exit status, 128 and the signal's number where one ended it.
     pub exit_status: i32,
+    /// What counting hardware events cost, as a share of the command's time on a CPU; `None`: not counted, or not known.
+    pub counting_cost: Option<f64>,
 }
 
 impl VerifyReport {
@@ -68,7 +72,12 @@ impl VerifyReport {
         let known = &judged.unavailable;
         let more: Vec<Unavailable> = unavailable.iter().filter(|u| !known.contains(u)).cloned().collect();
         judged.unavailable.extend(more);
-        let last = Try { verdict: judged.verdict, disturbance: judged.disturbance, wall_ns: judged.wall_ns };
+        let last = Try {
+            verdict: judged.verdict,
+            disturbance: judged.disturbance,
+            wall_ns: judged.wall_ns,
+            cpi: judged.pace.map(|p| p.cpi),
+        };
         VerifyReport {
             schema: SCHEMA,
             corun: env!("CARGO_PKG_VERSION"),
@@ -140,6 +149,12 @@ impl VerifyReport {
                 self.tries.iter().map(|t| format!("{:.1} %", t.disturbance * 100.0)).collect();
             let _ = writeln!(out, "  tries: {}", all.join(", "));
         }
+        if self.meta.exit_status != 0 {
+            let _ = writeln!(out, "  {}, which is the exit status", self.failure());
+        }
+        if let Some(pace) = &self.judged.pace {
+            let _ = writeln!(out, "  {}", self.paces(pace));
+        }
         if let Some(own_ns) = self.judged.watcher_ns.filter(|&ns| ns > 0) {
             let _ = writeln!(
                 out,
@@ -155,15 +170,41 @@ impl VerifyReport {
         out
     }
 
-    /// JUnit XML: one test case, which fails when the run was disturbed.
+    fn failure(&self) -> String {
+        format!("the command ended with status {}", self.meta.exit_status)
+    }
+
+    /// What was counted, of every try where there were several.
+    fn paces(&self, last: &Pace) -> String {
+        let mut said = format!("{:.2} cycles an instruction", last.cpi);
+        if self.tries.len() > 1 {
+            let of = |t: &Try| t.cpi.map_or("not known".to_owned(), |x| format!("{x:.2}"));
+            let all: Vec<String> = self.tries.iter().map(of).collect();
+            said = format!("cycles an instruction: {}", all.join(", "));
+        }
+        if let Some(mpki) = last.mpki {
+            let _ = write!(said, "; {mpki:.2} LLC misses per 1,000 instructions");
+        }
+        if let Some(memory) = last.memory {
+            let _ = write!(said, "; {} % of its time on a CPU stalled on memory", share(memory));
+        }
+        if let Some(cost) = self.meta.counting_cost {
+            let _ = write!(said, "; counting took {} %", share(cost));
+        }
+        said
+    }
+
+    /// JUnit XML: one test case, which fails when the run was disturbed, and is in error when the command itself failed.
     pub fn junit(&self) -> String {
-        let status = match self.judged.verdict {
-            Ruling::Clean => TestCaseStatus::success(),
-            Ruling::Disturbed => {
-                let mut failed = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                failed.set_message(self.sentence()).set_description(self.text());
-                failed
-            }
+        let bad = |kind, what: &str, message: String| {
+            let mut bad = TestCaseStatus::non_success(kind);
+            bad.set_type(what).set_message(message).set_description(self.text());
+            bad
+        };
+        let status = match (self.meta.exit_status, self.judged.verdict) {
+            (0, Ruling::Clean) => TestCaseStatus::success(),
+            (0, Ruling::Disturbed) => bad(NonSuccessKind::Failure, "disturbed", self.sentence()),
+            _ => bad(NonSuccessKind::Error, "command", self.failure()),
         };
         let mut case = TestCase::new(name(&self.meta.command, 200), status);
         case.set_classname("corun.verify").set_time(Duration::from_nanos(self.judged.wall_ns));
@@ -208,11 +249,13 @@ mod tests {
             undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
             corunners_ns: 600_000_000,
             watcher_ns: Some(1_200_000),
+            pace: None,
             culprits,
             intervals,
             unavailable: vec![],
         };
-        let before = [Try { verdict: Ruling::Disturbed, disturbance: 0.3, wall_ns: 5_000_000_000 }];
+        let before =
+            [Try { verdict: Ruling::Disturbed, disturbance: 0.3, wall_ns: 5_000_000_000, cpi: Some(1.5) }];
         let meta = VerifyMeta { command: "./bench --all".into(), ..VerifyMeta::default() };
         VerifyReport::new(meta, verdict, &before, &[])
     }
@@ -259,5 +302,26 @@ mod tests {
         let xml = report(Ruling::Disturbed).junit();
         assert!(xml.contains("failures=\"1\"") && xml.contains("ffmpeg &lt;1&gt;"), "{xml}");
         assert!(report(Ruling::Clean).junit().contains("failures=\"0\""));
+    }
+
+    #[test]
+    fn a_command_that_failed_is_no_success_in_junit_however_clean_its_run_was() {
+        let mut failed = report(Ruling::Clean);
+        failed.meta.exit_status = 7;
+        let xml = failed.junit();
+        assert!(xml.contains("errors=\"1\"") && xml.contains("failures=\"0\""), "{xml}");
+        assert!(xml.contains("the command ended with status 7"), "{xml}");
+        assert!(failed.text().contains("the command ended with status 7, which is the exit status"));
+    }
+
+    #[test]
+    fn what_was_counted_is_told_of_every_try() {
+        let mut counted = report(Ruling::Clean);
+        let pace = Pace { cpi: 0.75, mpki: Some(1.25), memory: None };
+        (counted.judged.pace, counted.tries[1].cpi) = (Some(pace), Some(pace.cpi));
+        counted.meta.counting_cost = Some(0.004);
+        let wanted =
+            "cycles an instruction: 1.50, 0.75; 1.25 LLC misses per 1,000 instructions; counting took 0.4 %";
+        assert!(counted.text().contains(wanted), "{}", counted.text());
     }
 }

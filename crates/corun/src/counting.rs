@@ -1,6 +1,6 @@
 //! Hardware counters beside a watcher, where they were asked for: windows with counters, and what a reader must know.
 
-use corun_linux::counters::{Grain, LivePerf, Options};
+use corun_linux::counters::{Grain, LivePerf, Options, Theme};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
 use corun_model::observation::Unavailable;
@@ -19,16 +19,20 @@ pub enum CountersFlag {
 pub struct Counting {
     perf: LivePerf,
     subject: Option<TenantId>,
+    /// Switches of whom is counted in all windows so far, and their time on a CPU; `None`: some window did not tell.
+    switches: Option<u64>,
+    on_cpu_ns: u64,
 }
 
 impl Counting {
-    /// Begins to count; `first` are tasks that are there already, such as a command that is held.
+    /// Begins to count `what`; `first` are tasks that are there already, such as a command that is held.
     ///
     /// # Errors
     /// For the report: nothing can be counted here, and why.
     pub fn start(
         root: &Root,
         how: CountersFlag,
+        what: &[Theme],
         subject: Option<TenantId>,
         first: &[TaskId],
     ) -> Result<Counting, Unavailable> {
@@ -36,16 +40,37 @@ impl Counting {
             (CountersFlag::Whole, Some(subject)) => Grain::Tree(subject),
             _ => Grain::Task,
         };
-        let options = Options { root: root.clone(), grain, ..Options::new(subject) };
+        let options = Options { root: root.clone(), grain, themes: what.to_vec(), ..Options::new(subject) };
         let mut perf = LivePerf::start(options)
             .map_err(|r| Unavailable { what: "hardware counters".into(), why: r.sentence() })?;
         perf.follow(first);
-        Ok(Counting { perf, subject })
+        Ok(Counting { perf, subject, switches: Some(0), on_cpu_ns: 0 })
     }
 
     /// Fills in the counters of the window that has just been closed.
     pub fn read(&mut self, seen: &mut Observation) {
         self.perf.read(seen);
+        for tenant in seen.by_tenant.iter().filter(|t| self.subject.is_none_or(|s| s == t.id)) {
+            let events = &tenant.account.events;
+            let more = events.yields.zip(events.preemptions).map(|(y, p)| y + p);
+            self.switches = self.switches.zip(more).map(|(all, more)| all + more);
+            self.on_cpu_ns += tenant.account.ledger.on_cpu_ns();
+        }
+    }
+
+    /// What counting took of the time on a CPU of whom is counted, 0 to 1: its switches times what one costs more.
+    /// `None` where either is not known.
+    pub fn cost(&self) -> Option<f64> {
+        let added_ns = self.perf.switch_cost()?.added_ns();
+        (self.on_cpu_ns > 0).then_some(())?;
+        Some((self.switches? * added_ns) as f64 / self.on_cpu_ns as f64)
+    }
+
+    /// The same in a sentence.
+    pub fn cost_sentence(&self) -> Option<String> {
+        let added = human_ns(self.perf.switch_cost()?.added_ns());
+        let percent = 100.0 * self.cost()?;
+        Some(format!("counting made a switch dearer by {added}, {percent:.1} % of the time on a CPU in all"))
     }
 
     /// Fills in those of the whole run, of which `seen` is the sum; and sentences that a reader must know.
@@ -55,20 +80,6 @@ impl Counting {
             let (share, error) = (p.counted_share * 100.0, p.relative_error * 100.0);
             format!("counters took turns: each was counted {share:.0} % of the time, sums are ± {error:.1} %")
         });
-        turns.into_iter().chain(self.cost(seen)).collect()
-    }
-
-    /// What counting took; `None` where switches or their cost are not known.
-    fn cost(&self, seen: &Observation) -> Option<String> {
-        let added_ns = self.perf.switch_cost()?.added_ns();
-        let (mut switches, mut on_cpu_ns) = (0, 0);
-        for tenant in seen.by_tenant.iter().filter(|t| self.subject.is_none_or(|s| s == t.id)) {
-            let events = &tenant.account.events;
-            switches += events.yields? + events.preemptions?;
-            on_cpu_ns += tenant.account.ledger.on_cpu_ns();
-        }
-        let share = 100.0 * (switches * added_ns) as f64 / on_cpu_ns.max(1) as f64;
-        let added = human_ns(added_ns);
-        Some(format!("counting made a switch dearer by {added}, {share:.1} % of the time on a CPU in all"))
+        turns.into_iter().chain(self.cost_sentence()).collect()
     }
 }

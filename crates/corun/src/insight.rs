@@ -1,8 +1,10 @@
 //! What a verb that predicts sees: the watcher's observations, with spinning told from computing where this machine
-//! lets; and, where they were asked for, dedicated windows.
+//! lets; and, where they were asked for, hardware counters and dedicated windows.
 
 use crate::cli::Usage;
+use crate::counting::{CountersFlag, Counting};
 use crate::course::{Course, Ended};
+use corun_linux::counters::Theme;
 use corun_linux::dedicated::{Dedicated, DedicatedError, DedicatedWindow};
 use corun_linux::probe::LiveOptions;
 use corun_linux::spin::{SpinOptions, SpinSampler};
@@ -12,14 +14,15 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::observation::Unavailable;
-use corun_model::{Host, Observation, TaskId, Tenant, TenantId};
+use corun_model::{Host, Observation, SpinMethod, TaskId, Tenant, TenantId};
+use corun_predict::spin::SpinByCounters;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A watcher and a spin detector of one subject.
+/// A watcher of one subject, with what tells more of it than a ledger.
 pub struct Insight {
     eyes: Eyes,
-    spin: Option<SpinSampler>,
+    lenses: Lenses,
     subject: TenantId,
     /// What cannot be seen here, and why.
     pub unavailable: Vec<Unavailable>,
@@ -31,12 +34,37 @@ enum Eyes {
     Parking(Box<SteeredHost>, Dedicated),
 }
 
+/// What tells more of a window than its ledger.
+struct Lenses {
+    spin: Option<SpinSampler>,
+    counting: Option<Counting>,
+    by_counters: SpinByCounters,
+}
+
+impl Lenses {
+    /// Fills in the counters of a window that has just been closed, and tells spinning from computing in it: by samples
+    /// where they are taken, else by the counters.
+    fn look(&mut self, seen: &mut Observation, subject: TenantId) {
+        if let Some(counting) = &mut self.counting {
+            counting.read(seen);
+        }
+        if self.spin.is_some() {
+            split(&mut self.spin, seen, |t| t.id == subject);
+        } else if let Some(found) = self.by_counters.estimate(seen) {
+            seen.split_spin(&found);
+            seen.unavailable.retain(|u| u.what != "spin");
+        }
+    }
+}
+
 /// What to look with.
 pub struct Wanted {
     /// The source that was asked for; `None`: the best there is.
     pub source: Option<Source>,
-    /// Tell spinning from computing.
+    /// Tell spinning from computing by samples.
     pub spin: bool,
+    /// Count hardware events of each task.
+    pub counters: bool,
     /// Dedicated windows.
     pub dedicated: Option<Parking>,
 }
@@ -81,7 +109,18 @@ impl Insight {
                 None
             }
         };
-        Ok(Insight { eyes, spin, subject, unavailable })
+        // What CPUs can count at once is little: branches only where nothing else tells spinning from computing.
+        let what = if spin.is_some() { &[Theme::Work][..] } else { &[Theme::Pace, Theme::Work] };
+        let counting = wanted
+            .counters
+            .then(|| Counting::start(root, CountersFlag::Tasks, what, Some(subject), first))
+            .transpose()
+            .unwrap_or_else(|refused| {
+                unavailable.push(refused);
+                None
+            });
+        let lenses = Lenses { spin, counting, by_counters: SpinByCounters::new(subject) };
+        Ok(Insight { eyes, lenses, subject, unavailable })
     }
 
     /// What it sees through.
@@ -104,12 +143,22 @@ impl Insight {
 
     /// How spinning is told from computing, for a report.
     pub fn spin(&self) -> Option<String> {
-        self.spin.is_some().then(|| "samples".to_owned())
+        let method = match &self.lenses {
+            Lenses { spin: Some(_), .. } => SpinMethod::Samples,
+            Lenses { counting: Some(_), .. } => SpinMethod::Counters,
+            _ => return None,
+        };
+        Some(method.name().to_owned())
     }
 
     /// What sampling has cost, as a share of one CPU.
     pub fn spin_cost(&self) -> Option<f64> {
-        self.spin.as_ref().map(|s| s.cost().share())
+        self.lenses.spin.as_ref().map(|s| s.cost().share())
+    }
+
+    /// The counters, where they were asked for and are there.
+    pub fn counting(&self) -> Option<&Counting> {
+        self.lenses.counting.as_ref()
     }
 
     /// Lets a slot pass, or less if something ends the measurement.
@@ -132,8 +181,7 @@ impl Insight {
             Eyes::Watching(watcher) => watcher.observe()?,
             Eyes::Parking(host, _) => host.observe()?,
         };
-        let subject = self.subject;
-        split(&mut self.spin, &mut seen, |t| t.id == subject);
+        self.lenses.look(&mut seen, self.subject);
         Ok(seen)
     }
 
@@ -143,8 +191,8 @@ impl Insight {
     /// When the machine can no longer be watched or steered; everybody runs then.
     pub fn dedicated(&mut self) -> anyhow::Result<Option<DedicatedWindow>> {
         let Eyes::Parking(host, dedicated) = &mut self.eyes else { return Ok(None) };
-        let (spin, subject) = (&mut self.spin, self.subject);
-        match dedicated.run_and_tell(host, &mut |seen| split(spin, seen, |t| t.id == subject)) {
+        let (lenses, subject) = (&mut self.lenses, self.subject);
+        match dedicated.run_and_tell(host, &mut |seen| lenses.look(seen, subject)) {
             Ok(window) => Ok(Some(window)),
             Err(DedicatedError::TooSoon { .. }) => Ok(None),
             Err(e) => Err(e.into()),

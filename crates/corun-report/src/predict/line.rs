@@ -87,6 +87,9 @@ pub fn summary(report: &PredictReport) -> String {
     if !said.is_empty() {
         row("simpler predictors", said.join(", "));
     }
+    if let Some(cost) = report.counting_cost {
+        row("counting cost", format!("{:.1} % of its time on a CPU", cost * 100.0));
+    }
     for u in &report.unavailable {
         for (i, l) in wrap(&format!("{}: {}", u.what, u.why), 96).into_iter().enumerate() {
             let _ = writeln!(out, "{} {l}", if i == 0 { "!" } else { " " });

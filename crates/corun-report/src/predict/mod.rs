@@ -51,6 +51,8 @@ pub struct PredictReport {
     pub spin: Option<String>,
     /// What telling it cost, as a share of one CPU.
     pub spin_cost: Option<f64>,
+    /// What counting hardware events cost, as a share of the program's time on a CPU; `None`: not counted, or not known.
+    pub counting_cost: Option<f64>,
     /// Time since the beginning, in nanoseconds.
     pub elapsed_ns: u64,
     /// Time beside the co-runners by time alone; 1 is undisturbed.
@@ -101,6 +103,7 @@ impl PredictReport {
             source: meta.source.clone(),
             spin: meta.spin.clone(),
             spin_cost: None,
+            counting_cost: None,
             elapsed_ns,
             slowdown: known.map(|e| e.slowdown),
             interval: known.map(|e| e.interval),

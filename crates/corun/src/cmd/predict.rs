@@ -1,6 +1,7 @@
 //! `corun predict`: how much slower is a program than it would be alone, said while it runs.
 
 use crate::cli::Usage;
+use crate::counting::Counting;
 use crate::course::{Course, Ended};
 use crate::insight::{Insight, Parking, Wanted};
 use crate::target::{release, SourceFlag, Target};
@@ -34,6 +35,7 @@ Examples:
   corun predict --cgroup web.service --for 1m --json out.json
   corun predict --vm web1 --for 30s --html page.html the slowdown over time, with its interval
   corun predict -p 1234 --json-lines | jq .slowdown  every estimate as it is made
+  corun predict --dedicated --counters -- ./solver   what memory costs as well, where there are hardware counters
 
 The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes twice as long. Without `--dedicated`
 nothing is touched, and what the program would do alone is derived from its ledger.
@@ -97,7 +99,12 @@ pub struct Args {
     /// How often the interval should hold what the whole run shows
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = confidence)]
     confidence: f64,
-    /// Do not sample where the program's threads are to tell spinning from computing
+    /// Count hardware events of each task as well. With --dedicated this tells what memory costs, and what CPI and MPKI
+    /// would predict. Off by default, since every context switch of the program becomes dearer, in virtual machines by
+    /// tens of microseconds; what it came to is said
+    #[arg(long)]
+    counters: bool,
+    /// Do not sample where the program's threads are to tell spinning from computing; with --counters, those tell it
     #[arg(long)]
     no_spin: bool,
     /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
@@ -131,7 +138,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .into());
     }
     let first: Vec<TaskId> = armed.held.iter().map(|h| TaskId(h.pid())).collect();
-    let wanted = Wanted { source: args.source.wanted(), spin: !args.no_spin, dedicated };
+    let wanted =
+        Wanted { source: args.source.wanted(), spin: !args.no_spin, counters: args.counters, dedicated };
     let mut insight = Insight::start(&root, armed.subject, &first, wanted)?;
     let meta = PredictMeta {
         target: armed.target,
@@ -239,15 +247,17 @@ impl Predictors {
     }
 
     fn push(&mut self, seen: &Observation, label: Label) -> anyhow::Result<()> {
+        let line = Recorded { label, window: Window::of(seen, self.subject) };
         if let Some(record) = &mut self.record {
-            let line = Recorded { label, window: Window::of(seen, self.subject) };
             serde_json::to_writer(&mut *record, &line).context("writing --record")?;
             writeln!(record).context("writing --record")?;
         }
-        self.main.push(seen, label);
+        let Recorded { window, .. } = line;
         if let (Label::Shared, Some(ledger)) = (label, &mut self.ledger) {
-            ledger.push(seen, label);
+            ledger.push_window(window.clone(), label);
         }
+        self.main.hear_of(seen);
+        self.main.push_window(window, label);
         Ok(())
     }
 
@@ -309,6 +319,7 @@ impl Said {
             predictors.ledger.as_ref().and_then(|p| p.estimate().ok()).map(|e| e.slowdown);
         report.parked_ns = predictors.ledger.is_some().then_some(predictors.parked_ns);
         report.spin_cost = insight.spin_cost();
+        report.counting_cost = insight.counting().and_then(Counting::cost);
         if self.json_lines {
             let mut out = std::io::stdout().lock();
             out.write_all(report.json_line().as_bytes())

@@ -6,6 +6,7 @@ use crate::course::{Course, Ended};
 use crate::target::{release, SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::clock::process_cpu_ns;
+use corun_linux::counters::Theme;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch;
 use corun_linux::probe::LiveOptions;
@@ -94,7 +95,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let cost = Cost::start();
     let (mut watcher, mut unavailable) = Watcher::start(&root, options, args.source.wanted())?;
     let first = armed.held.as_ref().map(|held| TaskId(held.pid()));
-    let counted = args.counters.map(|how| Counting::start(&root, how, watcher.subject(), first.as_slice()));
+    let counted = args
+        .counters
+        .map(|how| Counting::start(&root, how, &Theme::ALL, watcher.subject(), first.as_slice()));
     let counters = match counted.transpose() {
         Ok(counters) => counters,
         Err(refused) => {

@@ -2,6 +2,7 @@
 
 use super::predict::{source_name, unavailable};
 use crate::cli::Usage;
+use crate::counting::Counting;
 use crate::course::{Course, Ended};
 use crate::insight::{Insight, Wanted};
 use crate::target::{release, SourceFlag};
@@ -50,7 +51,11 @@ pub struct Args {
     /// Write the verdict as JUnit XML: a disturbed run is a failure
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Do not sample where the program's threads are to tell spinning from computing
+    /// Count hardware events of each task as well: cycles per instruction and cache misses of each try. Off by default,
+    /// since every context switch of the command becomes dearer, in virtual machines by tens of microseconds
+    #[arg(long)]
+    counters: bool,
+    /// Do not sample where the program's threads are to tell spinning from computing; with --counters, those tell it
     #[arg(long)]
     no_spin: bool,
     /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
@@ -130,7 +135,12 @@ fn once(
     let held = Held::start(command)?;
     let subject = Subject::command(held.pid(), program);
     let first = [TaskId(held.pid())];
-    let wanted = Wanted { source: args.source.wanted(), spin: !args.no_spin, dedicated: None };
+    let wanted = Wanted {
+        source: args.source.wanted(),
+        spin: !args.no_spin,
+        counters: args.counters,
+        dedicated: None,
+    };
     let mut insight = Insight::start(root, subject, &first, wanted)?;
     let date = Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string());
     // What came before the command began is not its run.
@@ -157,6 +167,7 @@ fn once(
         date,
         machine: describe(insight.watcher().machine()),
         source: source_name(insight.watcher().source()).into(),
+        counting_cost: insight.counting().and_then(Counting::cost),
         exit_status: status.map_or(128 + libc::SIGINT, |s| i32::from(launch::exit_code(s))),
     };
     let verdict = judge.verdict(Some(end_ns - begin_ns));
