@@ -1,15 +1,14 @@
 //! Man pages and completions: one page per verb that says all that `--help` says, completions that shells accept.
 
+mod printed;
+
 use assert_cmd::cargo::cargo_bin;
+use printed::text;
 use std::path::Path;
 use std::process::{Command, Output};
 
 fn corun(arguments: &[&str]) -> Output {
     Command::new(cargo_bin("corun")).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn generate(what: &str) -> tempfile::TempDir {

@@ -1,16 +1,15 @@
 //! `corun load` as a user meets it: exit codes, one-sentence errors, reports, and Ctrl-C.
 
+mod printed;
+
 use assert_cmd::cargo::cargo_bin;
+use printed::text;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 fn load(arguments: &str) -> Output {
     Command::new(cargo_bin("corun")).arg("load").args(arguments.split_whitespace()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn refusal(arguments: &str) -> String {

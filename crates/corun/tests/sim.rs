@@ -1,6 +1,9 @@
 //! `corun sim` as a user runs it: output, files, exit codes, bad input.
 
+mod printed;
+
 use assert_cmd::cargo::CommandCargoExt;
+use printed::text;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -35,10 +38,6 @@ fn sim(folder: &Path, scenario: &str, args: &[&str]) -> Output {
         .args(args)
         .output()
         .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! `corun study` of modelled machines as a user runs it: output, files, exit codes, bad input.
 
+mod printed;
+
 use assert_cmd::cargo::CommandCargoExt;
+use printed::text;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -44,10 +47,6 @@ fn study(folder: &Path, study: &str, args: &[&str]) -> Output {
         .args(args)
         .output()
         .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
