@@ -29,6 +29,23 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     done.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
 }
 
+/// Whether `path` can be written, as far as that is known beforehand: what takes an hour to measure should not be lost to
+/// a mistyped folder. Nothing is left there.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn can_be_written(path: &Path) -> Result<(), OutputError> {
+    let tried = match fs::metadata(path) {
+        _ if path == Path::new("-") => Ok(()),
+        Ok(m) if m.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        // Opening a pipe can block, and closing it again would end it for its reader.
+        Ok(m) if !m.is_file() => Ok(()),
+        Ok(_) => fs::canonicalize(path).and_then(|path| replaceable(&path).map(drop)),
+        Err(_) => replaceable(path).map(drop),
+    };
+    tried.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
+}
+
 fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -47,13 +64,18 @@ fn to_path(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Fills a temporary file beside `path` and renames it into place; on any error the temporary file is removed.
-fn replace(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+/// A temporary file beside `path`.
+fn replaceable(path: &Path) -> io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
+    tempfile::Builder::new()
         .prefix(".corun-")
         .permissions(fs::Permissions::from_mode(0o666)) // less the umask, as for any new file
-        .tempfile_in(folder)?;
+        .tempfile_in(folder)
+}
+
+/// Fills a temporary file beside `path` and renames it into place; on any error the temporary file is removed.
+fn replace(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+    let mut file = replaceable(path)?;
     fill(file.as_file_mut())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|e| e.error)?;
@@ -107,6 +129,22 @@ mod tests {
         assert!(full.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(entries(folder.path()), ["report.json"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before_and_trying_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old.json"), folder.path().join("new.json"));
+        fs::write(&old, "old").unwrap();
+        for path in [&old, &new, Path::new("-"), Path::new("/dev/null")] {
+            can_be_written(path).unwrap();
+        }
+        assert_eq!(fs::read(&old).unwrap(), b"old");
+        assert_eq!(entries(folder.path()), ["old.json"]);
+        for path in [&folder.path().join("no/report.json"), folder.path()] {
+            let before = can_be_written(path).unwrap_err().to_string();
+            assert_eq!(before, write_file(path, b"x").unwrap_err().to_string());
+        }
     }
 
     #[test]

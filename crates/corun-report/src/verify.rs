@@ -56,7 +56,9 @@ pub struct VerifyMeta {
     pub source: String,
     /// The command's exit status, 128 and the signal's number where one ended it.
     pub exit_status: i32,
-    /// What counting hardware events cost, as a share of the command's time on a CPU; `None`: not counted, or not known.
+    /// Whether hardware events were to be counted.
+    pub counters: bool,
+    /// What counting them cost, as a share of the command's time on a CPU; `None`: not counted, or not known.
     pub counting_cost: Option<f64>,
 }
 
@@ -153,7 +155,9 @@ impl VerifyReport {
             let _ = writeln!(out, "  {}, which is the exit status", self.failure());
         }
         if let Some(pace) = &self.judged.pace {
-            let _ = writeln!(out, "  {}", self.paces(pace));
+            for (n, l) in wrap(&self.paces(pace), 96).into_iter().enumerate() {
+                let _ = writeln!(out, "{}{l}", if n == 0 { "  " } else { "    " });
+            }
         }
         if let Some(own_ns) = self.judged.watcher_ns.filter(|&ns| ns > 0) {
             let _ = writeln!(
@@ -162,7 +166,9 @@ impl VerifyReport {
                 human_ns(own_ns)
             );
         }
-        for u in &self.judged.unavailable {
+        // What nobody asked for is missed by nobody.
+        let is_missed = |u: &&Unavailable| self.meta.counters || u.what != "hardware counters";
+        for u in self.judged.unavailable.iter().filter(is_missed) {
             for l in wrap(&format!("! {}: {}", u.what, u.why), 100) {
                 let _ = writeln!(out, "{l}");
             }
@@ -315,6 +321,16 @@ mod tests {
     }
 
     #[test]
+    fn counters_that_are_missing_are_said_to_whoever_asked_for_them() {
+        let mut blind = report(Ruling::Clean);
+        let (what, why) = ("hardware counters".to_owned(), "no PMU".to_owned());
+        blind.judged.unavailable.push(Unavailable { what, why });
+        assert!(!blind.text().contains("no PMU") && blind.json().contains("no PMU"));
+        blind.meta.counters = true;
+        assert!(blind.text().contains("no PMU"));
+    }
+
+    #[test]
     fn what_was_counted_is_told_of_every_try() {
         let mut counted = report(Ruling::Clean);
         let pace = Pace { cpi: 0.75, mpki: Some(1.25), memory: None };
@@ -322,6 +338,7 @@ mod tests {
         counted.meta.counting_cost = Some(0.004);
         let wanted =
             "cycles an instruction: 1.50, 0.75; 1.25 LLC misses per 1,000 instructions; counting took 0.4 %";
-        assert!(counted.text().contains(wanted), "{}", counted.text());
+        let text = counted.text().replace("\n    ", " ");
+        assert!(text.contains(wanted), "{text}");
     }
 }

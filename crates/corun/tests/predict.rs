@@ -1,32 +1,59 @@
 //! `corun predict` and `corun verify` as a user runs them.
 
+mod hog;
+mod printed;
+
 use assert_cmd::cargo::CommandCargoExt;
+use hog::Hog;
+use printed::text;
 use serde_json::Value;
-use std::process::{Child, Command, Output};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 fn corun(args: &[&str]) -> Output {
     Command::cargo_bin("corun").unwrap().args(args).output().unwrap()
 }
 
 fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).into_owned()
+    text(&out.stderr)
 }
 
-/// A loop that has the first CPU as often as it can get it, ended when dropped.
-struct Hog(Child);
-
-impl Hog {
-    fn start() -> Hog {
-        let script = "exec setsid taskset -c 0 sh -c 'while :; do :; done'";
-        Hog(Command::new("sh").args(["-c", script]).spawn().unwrap())
-    }
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-impl Drop for Hog {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// A loop that has the first CPU as often as it can get it.
+fn hog_of_the_first_cpu(folder: &Path) -> Hog {
+    let hog = Hog::start(folder, "corun-test-hog");
+    let pinned = Command::new("taskset").args(["-pc", "0", &hog.0.id().to_string()]).output().unwrap();
+    assert!(pinned.status.success(), "{}", said(&pinned));
+    hog
+}
+
+/// CPU time of a process, in clock ticks.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// Waits until a process runs, for as long as a busy machine may need.
+fn runs(hog: &Hog) -> bool {
+    let (before, deadline) = (ticks(hog.0.id()), Instant::now() + Duration::from_secs(30));
+    while Instant::now() < deadline {
+        if ticks(hog.0.id()) > before {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
+    false
+}
+
+fn is_root() -> bool {
+    // SAFETY: takes and changes nothing.
+    unsafe { libc::geteuid() == 0 }
 }
 
 #[test]
@@ -45,7 +72,8 @@ fn a_command_that_sleeps_is_clean_and_leaves_a_verdict_for_people_and_machines()
 
 #[test]
 fn a_command_that_shares_its_only_cpu_is_disturbed_and_exits_with_3() {
-    let _hog = Hog::start();
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = hog_of_the_first_cpu(folder.path());
     let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
     let out = corun(&["verify", "--max-disturbance", "20%", "--", "taskset", "-c", "0", "sh", "-c", script]);
     assert_eq!(out.status.code(), Some(3), "{}", said(&out));
@@ -56,6 +84,121 @@ fn a_command_that_shares_its_only_cpu_is_disturbed_and_exits_with_3() {
 fn a_command_that_fails_keeps_its_own_status() {
     assert_eq!(corun(&["verify", "-q", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
     assert_eq!(corun(&["predict", "-q", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
+    assert_eq!(corun(&["predict", "-q", "--", "sh", "-c", "kill -SEGV $$"]).status.code(), Some(139));
+    let folder = tempfile::tempdir().unwrap();
+    let (report, junit) = (folder.path().join("v.json"), folder.path().join("v.xml"));
+    let files = ["--json", report.to_str().unwrap(), "--junit", junit.to_str().unwrap()];
+    let out = corun(&[&["verify"], &files[..], &["--", "sh", "-c", "kill -SEGV $$"]].concat());
+    assert_eq!((out.status.code(), &json(&report)["exit_status"]), (Some(139), &139.into()));
+    assert!(said(&out).contains("the command ended with status 139"), "{}", said(&out));
+    let xml = std::fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("errors=\"1\"") && xml.contains("failures=\"0\""), "{xml}");
+}
+
+#[test]
+fn a_run_that_is_disturbed_every_time_is_tried_as_often_as_was_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = hog_of_the_first_cpu(folder.path());
+    let report = folder.path().join("v.json");
+    let script = "echo run; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let retries = ["verify", "--retries", "2", "--json", report.to_str().unwrap()];
+    let out = corun(&[&retries[..], &["--", "taskset", "-c", "0", "sh", "-c", script]].concat());
+    assert_eq!(out.status.code(), Some(3), "{}", said(&out));
+    assert_eq!(text(&out.stdout), "run\n".repeat(3));
+    assert_eq!(json(&report)["tries"].as_array().unwrap().len(), 3);
+    assert_eq!(said(&out).matches("running it again").count(), 2, "{}", said(&out));
+}
+
+#[test]
+fn a_command_that_ends_in_a_dedicated_window_leaves_nobody_parked() {
+    if !is_root() {
+        println!("skipped: parking a process of another session needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let hog = Hog::start(folder.path(), "corun-test-ends");
+    let report = folder.path().join("p.json");
+    // The first window opens after some 300 ms, so the command ends inside it or shortly before.
+    let wide = ["predict", "-q", "--dedicated", "--window", "300ms", "--park", "corun-test-ends"];
+    let out = corun(&[&wide[..], &["--json", report.to_str().unwrap(), "--", "sleep", "0.45"]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    assert!(json(&report)["cannot_tell"].is_string(), "it only slept");
+    assert!(runs(&hog), "it is still parked");
+}
+
+#[test]
+fn a_corunner_that_forks_all_the_time_is_parked_and_goes_on_afterwards() {
+    if !is_root() {
+        println!("skipped: parking a process of another session needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let hog = Hog::running(folder.path(), "corun-test-forks", "while :; do (:); done");
+    let report = folder.path().join("p.json");
+    let park = ["predict", "-q", "--dedicated", "--park", "corun-test-forks"];
+    let script = "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done";
+    let out =
+        corun(&[&park[..], &["--json", report.to_str().unwrap(), "--", "sh", "-c", script]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    assert!(json(&report)["parked_ns"].as_u64().unwrap() > 0, "{}", said(&out));
+    assert!(!said(&out).contains("so nobody was parked"), "{}", said(&out));
+    assert!(runs(&hog), "it is still parked");
+}
+
+#[test]
+fn with_counters_and_dedicated_windows_memory_cpi_and_mpki_are_told_and_without_them_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("p.json");
+    let script = "i=0; while [ $i -lt 2000000 ]; do i=$((i+1)); done";
+    let predict = |flags: &[&str]| {
+        let file = ["--json", report.to_str().unwrap(), "--", "sh", "-c", script];
+        let out = corun(&[&["predict", "-q", "--dedicated"], flags, &file].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+        json(&report)
+    };
+    let is_said = |p: &Value, what: &str| {
+        p["unavailable"].as_array().unwrap().iter().any(|u| u["what"] == what && u["why"].is_string())
+    };
+    let blind = predict(&["--park", "nobody-of-this-name"]);
+    assert!(blind["baselines"]["cpi"].is_null() && blind["counting_cost"].is_null(), "{blind}");
+    assert!(blind["slowdown"].is_null() || blind["parts"]["memory"].is_null(), "{blind}");
+    assert!(blind["slowdown"].is_null() || is_said(&blind, "memory"), "{blind}");
+    let seen = predict(&["--park", "nobody-of-this-name", "--counters"]);
+    if is_said(&seen, "hardware counters") {
+        println!("skipped: no counters here: {}", seen["unavailable"]);
+        return;
+    }
+    assert!(seen["counting_cost"].as_f64().is_some_and(|c| c > 0.0), "{seen}");
+    if seen["method"] != "dedicated" {
+        println!("skipped: too little of the machine for dedicated windows: {seen}");
+        return;
+    }
+    assert!(is_said(&seen, "dedicated windows"), "nobody has that name: {seen}");
+    assert!(seen["parts"]["memory"].is_number(), "{seen}");
+    assert!(seen["baselines"]["cpi"].as_f64().is_some_and(|x| x > 0.5 && x < 2.0), "{seen}");
+}
+
+#[test]
+fn without_permission_the_ledger_still_predicts_and_says_what_is_missing() {
+    if !is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("corun");
+    std::fs::copy(assert_cmd::cargo::cargo_bin("corun"), &copy).unwrap();
+    for path in [folder.path(), &copy] {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let script = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done";
+    let mut command = Command::new(&copy);
+    command.args(["predict", "-q", "--dedicated", "--json", "-", "--", "sh", "-c", script]);
+    let out = command.uid(65534).gid(65534).current_dir("/").output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let said_json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(said_json["source"], "schedstat");
+    assert!(said_json["unavailable"].to_string().contains("eBPF"), "{said_json}");
+    assert!(said_json["slowdown"].is_number() || said_json["cannot_tell"].is_string(), "{said_json}");
 }
 
 #[test]
@@ -82,6 +225,9 @@ fn bad_usage_is_one_sentence_with_exit_code_2() {
         (&["verify", "--max-disturbance", "often", "--", "true"], "is not a share of time"),
         (&["verify", "--json", "-", "--", "true"], "standard output is the command's"),
         (&["verify", "--", "no-such-command-at-all"], "no-such-command-at-all"),
+        (&["predict", "--", "/"], "cannot execute `/`"),
+        (&["verify", "--junit", "/no/folder/v.xml", "--", "false"], "the folder /no/folder does not exist"),
+        (&["predict", "--html", "/no/folder/p.html", "--", "false"], "the folder /no/folder does not exist"),
         (&["verify"], "CMD"),
     ] {
         let out = corun(args);

@@ -18,7 +18,7 @@ use corun_predict::estimate::{Assignment, Label, Unavailable};
 use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
 use corun_report::describe;
-use corun_report::output::write_file;
+use corun_report::output::{can_be_written, write_file};
 use corun_report::predict::{line, render, summary, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use std::collections::BTreeMap;
@@ -128,7 +128,11 @@ fn confidence(text: &str) -> Result<f64, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
+    for path in args.json.iter().chain(&args.html) {
+        can_be_written(path).map_err(|e| Usage(e.to_string()))?;
+    }
     let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
+    let only_some = !args.park.is_empty();
     let record = args.record.as_deref().map(record).transpose()?;
     let armed = args.target.arm(&root)?;
     if matches!(armed.subject, Subject::All) {
@@ -155,7 +159,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { confidence: args.confidence, assignment, ..Options::default() };
     let mut predictors = Predictors::new(&insight, options, args.dedicated, record);
-    let mut said = Said { meta, begin_ns, history: Vec::new(), json_lines: args.json_lines };
+    let mut said = Said { meta, begin_ns, history: Vec::new(), json_lines: args.json_lines, only_some };
     let ended = {
         let progress = Progress::line(args.quiet || args.json_lines);
         let mut next_ns = begin_ns + ESTIMATE_NS;
@@ -223,6 +227,8 @@ struct Predictors {
     record: Option<BufWriter<File>>,
     taken: Vec<u64>,
     parked_ns: u64,
+    /// Whether any window had somebody parked.
+    parked_somebody: bool,
     /// Who could not be parked although it ran, with the reason.
     not_parked: BTreeMap<String, String>,
 }
@@ -242,6 +248,7 @@ impl Predictors {
             record,
             taken: Vec::new(),
             parked_ns: 0,
+            parked_somebody: false,
             not_parked: BTreeMap::new(),
         }
     }
@@ -274,6 +281,7 @@ impl Predictors {
         let seen = &window.dedicated;
         self.taken.push(seen.end_ns);
         self.parked_ns += window.parked_ns;
+        self.parked_somebody |= !window.parked.is_empty();
         for (tenant, why) in &window.not_parked {
             let name = seen.tenant(*tenant).map_or_else(|| tenant.0.to_string(), |t| t.name.clone());
             self.not_parked.insert(name, why.clone());
@@ -285,6 +293,11 @@ impl Predictors {
             .map(|t| t.account.ledger.on_cpu_ns())
             .sum();
         others_ns as f64 <= OTHERS * seen.window_ns() as f64 * seen.cpus.len() as f64
+    }
+
+    /// Whether there were dedicated windows and nobody was parked in any.
+    fn has_parked_nobody(&self) -> bool {
+        !self.taken.is_empty() && !self.parked_somebody
     }
 
     fn missing(&self) -> Vec<Unavailable> {
@@ -302,6 +315,8 @@ struct Said {
     begin_ns: u64,
     history: Vec<PredictReport>,
     json_lines: bool,
+    /// Only tenants that the user named may be parked.
+    only_some: bool,
 }
 
 impl Said {
@@ -314,6 +329,14 @@ impl Said {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
         let mut missing = unavailable(insight);
         missing.extend(predictors.missing());
+        if self.only_some && predictors.has_parked_nobody() {
+            missing.push(Unavailable {
+                what: "dedicated windows".into(),
+                why: "no tenant by the names given with --park was seen, so nobody was parked; `corun profile --all --for 1s` \
+                      lists who is there"
+                    .into(),
+            });
+        }
         let mut report = PredictReport::new(&self.meta, elapsed_ns, &predictors.main.estimate(), &missing);
         report.without_dedicated =
             predictors.ledger.as_ref().and_then(|p| p.estimate().ok()).map(|e| e.slowdown);

@@ -14,7 +14,7 @@ use corun_linux::Root;
 use corun_model::{Host as _, TaskId};
 use corun_predict::verdict::{Judge, Ruling};
 use corun_report::describe;
-use corun_report::output::write_file;
+use corun_report::output::{can_be_written, write_file};
 use corun_report::verify::{Try, VerifyMeta, VerifyReport};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -89,6 +89,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(
             Usage("standard output is the command's; name a file for --json and --junit".into()).into()
         );
+    }
+    for path in args.json.iter().chain(&args.junit) {
+        can_be_written(path).map_err(|e| Usage(e.to_string()))?;
     }
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
@@ -167,6 +170,7 @@ fn once(
         date,
         machine: describe(insight.watcher().machine()),
         source: source_name(insight.watcher().source()).into(),
+        counters: args.counters,
         counting_cost: insight.counting().and_then(Counting::cost),
         exit_status: status.map_or(128 + libc::SIGINT, |s| i32::from(launch::exit_code(s))),
     };

@@ -9,14 +9,21 @@ pub struct Hog(pub Child);
 
 impl Hog {
     pub fn start(folder: &Path, name: &str) -> Hog {
+        Hog::running(folder, name, "while :; do :; done")
+    }
+
+    /// The same with another script.
+    pub fn running(folder: &Path, name: &str, script: &str) -> Hog {
         let program = folder.join(name);
         std::fs::copy("/bin/sh", &program).unwrap();
         let mut command = Command::new(&program);
-        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
-        // SAFETY: setsid is one system call.
+        command.args(["-c", script]).stdin(Stdio::null());
+        // SAFETY: two system calls.
         unsafe {
             command.pre_exec(|| {
                 libc::setsid();
+                // A test that is killed leaves no loop behind.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 Ok(())
             })
         };
