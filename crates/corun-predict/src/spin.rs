@@ -12,9 +12,12 @@
 //!
 //! The thresholds: a test-and-branch loop has one branch in two to five instructions (0.2 to 0.5), whatever compiler and
 //! lock; programs that compute have 0.05 to 0.2, with one or more in a hundred mispredicted, where a loop mispredicts once
-//! per wait. A tight numeric loop may be as steady, but has few branches per instruction.
+//! per wait. A tight numeric loop may be as steady, but has few branches per instruction. And siblings are a yardstick only
+//! if they do alike: where every thread runs other code, the one with the most branches is not for that reason spinning.
+//! So at least [`ALIKE`] of the windows must be like the computing kind.
 //!
-//! Limits: tasks that all spin all the time have no sibling to be compared with; a window that is never wholly spent
+//! Limits: programs whose computing is itself a tight, steady loop, as those of `corun load` and of many micro-benchmarks
+//! are, do not mispredict more often than a spin loop; in them spinning is not found. tasks that all spin all the time have no sibling to be compared with; a window that is never wholly spent
 //! spinning makes the spinning kind look less dense than it is, so spin is overstated, which the interval allows for.
 
 use corun_model::{Observation, SpinEstimate, SpinMethod, TaskId, TenantId};
@@ -28,6 +31,10 @@ pub const DENSER: f64 = 1.5;
 pub const STEADIER: f64 = 0.5;
 /// Branches per instruction that no spin loop exceeds: every second instruction.
 const DENSEST: f64 = 0.5;
+/// Share of the windows that are as the computing kind is, at least.
+pub const ALIKE: f64 = 0.2;
+/// Branches per instruction of windows that are alike lie within this factor.
+const NEAR: f64 = 1.15;
 /// Fewest instructions of a task in a window from which rates are read.
 const FEWEST: f64 = 10_000.0;
 /// Windows of tasks that are remembered for comparison.
@@ -119,7 +126,9 @@ impl SpinByCounters {
         // A twentieth from either end, so that one odd window decides nothing.
         let edge = sorted.len() / 20;
         let (computing, spinning) = (sorted.get(edge)?, sorted.get(sorted.len() - 1 - edge)?);
-        let spins = spinning.density >= DENSE
+        let alike = sorted.iter().filter(|r| r.density <= NEAR * computing.density).count();
+        let spins = alike as f64 >= ALIKE * sorted.len() as f64
+            && spinning.density >= DENSE
             && spinning.density >= DENSER * computing.density
             && spinning.mispredicts <= STEADIER * computing.mispredicts;
         spins.then_some(Kinds {
@@ -227,6 +236,12 @@ mod tests {
     #[test]
     fn siblings_that_are_alike_do_not_spin() {
         assert_eq!(found(vec![task(1, 0.0, 0.15, 0.01), task(2, 0.0, 0.16, 0.01)]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn siblings_of_which_each_does_something_else_are_no_yardstick() {
+        let kernels = (0..12).map(|n| task(n, 0.0, 0.05 + 0.03 * f64::from(n), 0.01 / f64::from(n + 1)));
+        assert_eq!(found(kernels.collect()), [0.0; 12]);
     }
 
     #[test]
