@@ -25,9 +25,9 @@ const SAMPLE_NS: u64 = 3_000;
 /// How often the rings are emptied: they hold a second of samples.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// The most CPU time that judging may take each time the rings are emptied, in nanoseconds: in a program that is new
-/// to it, a detector must not become the disturbance. Samples beyond are not judged, and counted.
-const JUDGING_NS_MAX: u64 = 20_000_000;
+/// For so long, in nanoseconds, the detector may spend its share ahead: code that is new has to be looked into once. It must
+/// not become the disturbance, so samples for which nothing is left are not judged, and counted.
+const CREDIT_NS: u64 = 500_000_000;
 
 /// How often the rate is looked at, in nanoseconds.
 const RATE_NS: u64 = 1_000_000_000;
@@ -291,13 +291,15 @@ impl State {
     fn drain(&mut self) {
         let began_ns = clock::thread_cpu_ns();
         let now_ns = clock::now_ns();
+        cost_until(&mut self.cost, now_ns - self.started_ns);
+        let left_ns = self.left_ns();
         let State { rings, followed, judge, tallies, cost, .. } = self;
         for (_, ring) in rings {
             ring.drain(|bytes| match Record::parse(bytes) {
                 Some(Record::Sample(sample)) => {
                     cost.samples += 1;
                     let tally = tallies.entry(sample.tid).or_default();
-                    if clock::thread_cpu_ns() - began_ns > JUDGING_NS_MAX {
+                    if clock::thread_cpu_ns() - began_ns > left_ns {
                         cost.unjudged += 1;
                         tally.unjudged();
                         return;
@@ -324,9 +326,15 @@ impl State {
             });
         }
         judge.forget_old(now_ns);
-        cost.wall_ns = now_ns - self.started_ns;
-        cost.kernel_ns = cost.samples * SAMPLE_NS;
+        cost_until(cost, now_ns - self.started_ns);
         cost.own_ns += clock::thread_cpu_ns() - began_ns;
+    }
+
+    /// CPU time that may still be spent on judging, in nanoseconds.
+    fn left_ns(&self) -> u64 {
+        let SpinCost { wall_ns, own_ns, kernel_ns, .. } = self.cost;
+        let allowed_ns = ((wall_ns + CREDIT_NS) as f64 * self.options.cost_max) as u64;
+        allowed_ns.saturating_sub(own_ns + kernel_ns)
     }
 
     /// Samples less often when it costs too much, and more often when there is room.
@@ -351,6 +359,12 @@ impl State {
             self.followed.change_period(period_ns, &mut self.rings);
         }
     }
+}
+
+/// What follows from time and the number of samples.
+fn cost_until(cost: &mut SpinCost, wall_ns: u64) {
+    cost.wall_ns = wall_ns;
+    cost.kernel_ns = cost.samples * SAMPLE_NS;
 }
 
 /// Spin time of every task of `seen` whose tenant is `sampled`.
