@@ -3,6 +3,24 @@
 use crate::category::Category;
 use std::fmt::Write;
 
+/// A self-contained page without scripts; its own content policy forbids every load.
+pub fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>corun: {title}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
+        title = escape(title),
+        css = include_str!("page.css"),
+    )
+}
+
+/// A part of a page under a heading; `lead` says what it shows and may be empty. Both are markup already.
+pub fn section(title: &str, lead: &str, content: &str) -> String {
+    let lead = if lead.is_empty() { String::new() } else { format!("<p class=\"lead\">{lead}</p>\n") };
+    format!("<section>\n<h2>{title}</h2>\n{lead}{content}</section>\n")
+}
+
 /// Text for element content and quoted attributes: a process may be called `<script>`.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

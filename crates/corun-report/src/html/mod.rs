@@ -8,17 +8,17 @@ mod breakdown;
 mod distribution;
 pub(crate) mod markup;
 mod matrix;
-mod measured;
+pub(crate) mod measured;
 pub(crate) mod scale;
-mod tenants;
-mod timeline;
+pub(crate) mod tenants;
+pub(crate) mod timeline;
 
 use crate::answer::{self, Lost};
 use crate::json;
 use crate::profile::schema::{Histogram, ProfileReport};
 use crate::words::{bound, count, percent};
 use corun_model::duration::human_ns;
-use markup::{escape, script_json, sentence};
+use markup::{escape, script_json, section, sentence};
 use tenants::Tenants;
 
 /// The whole page.
@@ -45,11 +45,6 @@ pub fn render(report: &ProfileReport) -> String {
 
 /// Most tasks of either list that the page carries along; a page of tens of megabytes opens nowhere.
 const EMBEDDED: usize = 1000;
-
-fn section(title: &str, lead: &str, content: &str) -> String {
-    let lead = if lead.is_empty() { String::new() } else { format!("<p class=\"lead\">{lead}</p>\n") };
-    format!("<section>\n<h2>{title}</h2>\n{lead}{content}</section>\n")
-}
 
 fn head(report: &ProfileReport) -> String {
     let answer = answer::answer(report);

@@ -21,6 +21,11 @@ pub struct Tenants<'a> {
 impl<'a> Tenants<'a> {
     /// Gives colours to those that matter to the subject: by what they took from it, then by what they ran.
     pub fn of(report: &'a ProfileReport) -> Tenants<'a> {
+        Tenants::with_first(report, &[])
+    }
+
+    /// The same, with these before all others.
+    pub fn with_first(report: &'a ProfileReport, first: &[u32]) -> Tenants<'a> {
         let subject = report.subject.tenant.id;
         let mut weight: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let mut names = BTreeMap::from([(subject, report.subject.tenant.name.as_str())]);
@@ -35,8 +40,9 @@ impl<'a> Tenants<'a> {
             weight.entry(c.tenant.id).or_default().0 += c.steal_ns;
         }
         weight.remove(&subject);
+        let place = |id: u32| first.iter().position(|f| *f == id).unwrap_or(usize::MAX);
         let mut ranked: Vec<(u32, (u64, u64))> = weight.into_iter().collect();
-        ranked.sort_by_key(|&(id, weight)| (Reverse(weight), id));
+        ranked.sort_by_key(|&(id, weight)| (place(id), Reverse(weight), id));
         let mut classes: BTreeMap<u32, &str> =
             ranked.iter().zip(CLASSES).map(|(&(id, _), class)| (id, class)).collect();
         classes.insert(subject, "t0");

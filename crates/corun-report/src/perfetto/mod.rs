@@ -44,7 +44,7 @@ pub fn encode(trace: &Trace, timeline: &[Observation], subject: impl Into<Subjec
 }
 
 /// Appends one packet. A trace is its packets one after another, so only one of them is ever held decoded.
-fn append(packet: TracePacket, out: &mut Vec<u8>) {
+pub(crate) fn append(packet: TracePacket, out: &mut Vec<u8>) {
     let packet = TracePacket { trusted_packet_sequence_id: Some(SEQUENCE), ..packet };
     out.extend(proto::Trace { packet: vec![packet] }.encode_to_vec());
 }
@@ -211,6 +211,7 @@ fn point(track: u64, at_ns: u64, percent: f64) -> TracePacket {
             r#type: Some(proto::TYPE_COUNTER),
             track_uuid: Some(track),
             double_counter_value: Some(percent),
+            ..proto::TrackEvent::default()
         }),
         ..TracePacket::default()
     }

@@ -137,16 +137,34 @@ pub struct CounterDescriptor {
     pub unit_name: Option<String>,
 }
 
-/// A point on a track.
+/// A point on a track, or the beginning or end of a slice on it.
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
+    #[prost(message, repeated, tag = "4")]
+    pub debug_annotations: Vec<DebugAnnotation>,
     #[prost(int32, optional, tag = "9")]
     pub r#type: Option<i32>,
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
+    #[prost(string, optional, tag = "23")]
+    pub name: Option<String>,
     #[prost(double, optional, tag = "44")]
     pub double_counter_value: Option<f64>,
 }
+
+/// A named text that is shown with an event.
+#[derive(Clone, PartialEq, Message)]
+pub struct DebugAnnotation {
+    #[prost(string, optional, tag = "6")]
+    pub string_value: Option<String>,
+    #[prost(string, optional, tag = "10")]
+    pub name: Option<String>,
+}
+
+/// `TrackEvent.Type.TYPE_SLICE_BEGIN`.
+pub const TYPE_SLICE_BEGIN: i32 = 1;
+/// `TrackEvent.Type.TYPE_SLICE_END`.
+pub const TYPE_SLICE_END: i32 = 2;
 
 /// `TrackEvent.Type.TYPE_COUNTER`.
 pub const TYPE_COUNTER: i32 = 4;

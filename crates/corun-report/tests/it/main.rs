@@ -7,9 +7,11 @@
 //! | `sentences` | the headline in every situation worth a sentence of its own |
 //! | `screen` | the terminal report, as snapshots |
 //! | `page` | the HTML report |
+//! | `control` | the page of a run under a policy |
 //! | `timeline` | the Perfetto trace, decoded again |
 
 mod contract;
+mod control;
 mod example;
 mod page;
 mod screen;

@@ -4,32 +4,36 @@ use crate::cli::Usage;
 use crate::course::{Course, Ended};
 use crate::insight::split;
 use anyhow::Context;
-use corun_linux::backend::{Backend, Support};
 use corun_linux::interrupt::Interrupt;
 use corun_linux::probe::LiveOptions;
-use corun_linux::scx::{support, ScxBackend};
 use corun_linux::spin::{SpinOptions, SpinSampler};
-use corun_linux::steered::SteeredHost;
-use corun_linux::stock::{self, StockBackend};
 use corun_linux::supervisor;
 use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
-use corun_model::{Decision, Host, HostError, Knob, Observation, Policy};
+use corun_model::{Decision, Host, Knob, Observation, Policy};
 use corun_policy::guard::{Finding, Guard, Wish};
 use corun_policy::{Options, Scope};
+use corun_report::control::page::Controlled;
 use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCHEMA};
 use corun_report::progress::Progress;
+use hands::{hands, Hands};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use told::Told;
+
+mod hands;
+mod told;
 
 const EXAMPLES: &str = "\
 Examples:
   corun control auto --tenant solver --tenant ffmpeg --for 10m
   corun control gang --all --dry-run --explain       what it would do, touching nothing
   corun control controlled_contention --all -o dc=48 -o slot=200ms --json-lines
+  corun control gang --tenant a --tenant b --for 30s --html report.html
+                                                     what was decided, why, and what it gained
   corun control --restore                            after a power cut of corun and its supervisor
   corun policies                                     the policies and their options
 
@@ -44,6 +48,9 @@ Exit status: 0; 2 is bad usage (nothing was changed), 1 a failure of corun's own
 /// The guard's periods are this many epochs long, and at least [`PERIOD_NS`].
 const PERIOD_EPOCHS: u64 = 16;
 const PERIOD_NS: u64 = 1_000_000_000;
+
+/// Bytes of the ring of switches, as for a profile.
+const TRACE_BYTES: u32 = 16 << 20;
 
 /// Schedule the co-runners so that parallel programs suffer less from each other
 #[derive(Debug, clap::Args)]
@@ -85,8 +92,14 @@ pub struct Args {
     /// Write what is decided to standard output, one line of JSON per epoch (schema corun.control/1)
     #[arg(long)]
     json_lines: bool,
+    /// Write what was decided, when and why, who was parked when, and what it gained, as one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the same as a trace for ui.perfetto.dev, beside every context switch where eBPF sees them
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Undo what a corun left behind that was killed together with its supervisor, and do nothing else
-    #[arg(long, conflicts_with_all = ["policy", "tenants", "all", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["policy", "tenants", "all", "dry_run", "html", "trace"])]
     restore: bool,
     /// Show nothing while it runs
     #[arg(long, short)]
@@ -116,21 +129,27 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let scope = scope(&args)?;
     let policy = policy(&args, &scope)?;
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
-    let (watcher, unavailable) = Watcher::start(&root, LiveOptions::new(Subject::All), None)?;
+    let options = LiveOptions {
+        trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
+        ..LiveOptions::new(Subject::All)
+    };
+    let (watcher, unavailable) = Watcher::start(&root, options, None)?;
     if !args.quiet {
         unavailable.iter().for_each(|u| eprintln!("corun control: {}: {}", u.what, u.why));
     }
     let epoch_ns = args.epoch.unwrap_or(policy.epoch_ns()).max(1_000_000);
     let guarded = args.guard == OnOff::On && !matches!(policy.name(), "auto" | "observe") && !args.dry_run;
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
+    let begin_ns = watcher.now_ns();
     let mut control = Control {
-        begin_ns: watcher.now_ns(),
+        begin_ns,
         course: Course { running: None, end_ns, interrupt },
-        host: host(&root, &args, watcher, policy.as_ref())?,
+        host: hands(&root, &args, watcher, policy.as_ref())?,
         guard: guarded.then(|| Guard::new(PERIOD_NS.max(PERIOD_EPOCHS * epoch_ns))),
         in_force: !guarded,
         spin: SpinSampler::start(&root, SpinOptions::default()).ok(),
         summary: ControlSummary::default(),
+        told: Told::new(&args, begin_ns, unavailable),
         policy,
         scope,
         epoch_ns,
@@ -138,9 +157,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let ended = control.until_the_end();
     // Whatever happened, nothing stays changed.
-    let undone = control.host.undo_all();
+    let undone = control.undo_all("the end");
+    let interrupted = matches!(ended, Ok(Ended::Interrupted));
+    let written = control.write(interrupted);
     let ended = ended?;
     undone?;
+    written?;
     if !args.json_lines {
         print!("{}", control.conclusion(ended));
     }
@@ -195,97 +217,6 @@ fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
     Ok(corun_policy::by_name(name, &options).map_err(Usage)?)
 }
 
-fn host(root: &Root, args: &Args, watcher: Watcher, policy: &dyn Policy) -> anyhow::Result<Hands> {
-    if args.dry_run {
-        return Ok(Hands::None(Box::new(watcher)));
-    }
-    let options = stock::Options {
-        scope: if args.all { stock::Scope::All } else { stock::Scope::Only(args.tenants.clone()) },
-        protect: args.protect.clone(),
-        ..stock::Options::default()
-    };
-    let backend = backend(root, args, options, policy)?;
-    let lacking: Vec<String> = backend
-        .support()
-        .into_iter()
-        .filter(|s| policy.knobs().contains(&s.knob))
-        .filter_map(|s| match s.support {
-            Support::Yes { .. } => None,
-            Support::No { why } => Some(format!("{}: {why}", s.knob.name())),
-        })
-        .collect();
-    if !lacking.is_empty() {
-        let what = lacking.join("; ");
-        return Err(Usage(format!("{} cannot be carried out here: {what}", policy.name())).into());
-    }
-    Ok(Hands::Steering(Box::new(SteeredHost::new(watcher, backend))))
-}
-
-/// The backend that was asked for. `auto` takes sched_ext where this kernel has it and stock knobs elsewhere, and says
-/// why it could not have the first.
-fn backend(
-    root: &Root,
-    args: &Args,
-    options: stock::Options,
-    policy: &dyn Policy,
-) -> anyhow::Result<Box<dyn Backend>> {
-    let usage = |e: HostError| anyhow::Error::from(Usage(e.to_string()));
-    if args.backend == BackendFlag::SchedExt {
-        support::check(root).map_err(Usage)?;
-        return Ok(Box::new(ScxBackend::start(root, options).map_err(usage)?));
-    }
-    if args.backend == BackendFlag::Auto && support::check(root).is_ok() && !policy.knobs().is_empty() {
-        match ScxBackend::start(root, options.clone()) {
-            Ok(backend) => return Ok(Box::new(backend)),
-            Err(e) => eprintln!("corun control: no sched_ext ({e}); using stock knobs"),
-        }
-    }
-    let mut backend = StockBackend::new(root, options);
-    if !policy.knobs().is_empty() {
-        backend.arm().map_err(usage)?;
-    }
-    Ok(Box::new(backend))
-}
-
-/// What decisions are handed to.
-enum Hands {
-    /// Nothing: a dry run.
-    None(Box<Watcher>),
-    /// A backend.
-    Steering(Box<SteeredHost>),
-}
-
-impl Hands {
-    fn host(&mut self) -> &mut dyn Host {
-        match self {
-            Hands::None(watcher) => watcher.as_mut(),
-            Hands::Steering(host) => host.as_mut(),
-        }
-    }
-
-    fn backend(&self) -> &'static str {
-        match self {
-            Hands::None(_) => "none",
-            Hands::Steering(host) => host.backend(),
-        }
-    }
-
-    fn undo_all(&mut self) -> anyhow::Result<()> {
-        match self {
-            Hands::None(_) => Ok(()),
-            Hands::Steering(host) => Ok(host.undo_all()?),
-        }
-    }
-
-    /// Lets an epoch pass, or less if something ends the run.
-    fn wait(&mut self, course: &Course, ns: u64) -> anyhow::Result<Option<Ended>> {
-        match self {
-            Hands::None(watcher) => course.wait(watcher.as_mut(), Duration::from_nanos(ns)),
-            Hands::Steering(host) => course.wait(host.as_mut(), Duration::from_nanos(ns)),
-        }
-    }
-}
-
 /// A policy at work.
 struct Control<'a> {
     host: Hands,
@@ -297,6 +228,7 @@ struct Control<'a> {
     spin: Option<SpinSampler>,
     course: Course,
     summary: ControlSummary,
+    told: Told,
     begin_ns: u64,
     epoch_ns: u64,
     args: &'a Args,
@@ -309,6 +241,7 @@ impl Control<'_> {
             let ended = self.host.wait(&self.course, self.epoch_ns)?;
             let seen = self.observe()?;
             self.summary.push(&seen, |t| self.scope.covers(t));
+            self.told.window(self.host.take_trace(), &seen, self.in_force, |t| self.scope.covers(t));
             if let Some(ended) = ended {
                 return Ok(ended);
             }
@@ -329,7 +262,7 @@ impl Control<'_> {
         let wish = self.guard.as_mut().map_or(Wish::With, |g| g.push(seen, |t| scope.covers(t)));
         if wish == Wish::Without {
             if std::mem::replace(&mut self.in_force, false) {
-                self.host.undo_all()?;
+                self.undo_all("the guard: a time without the policy")?;
             }
             return Ok(Vec::new());
         }
@@ -338,14 +271,40 @@ impl Control<'_> {
             self.policy = policy(self.args, &self.scope)?;
         }
         let decisions: Vec<Decision> = self.policy.decide(self.host.host().machine(), seen);
-        let apply = |decision: &Decision| {
+        let mut apply = |decision: &Decision| {
             let outcome = match &mut self.host {
                 Hands::None(_) => None,
                 Hands::Steering(host) => Some(host.apply(&decision.action)),
             };
-            Decided::new(decision, outcome.as_ref(), seen)
+            let decided = Decided::new(decision, outcome.as_ref(), seen);
+            self.told.decided(self.host.host().now_ns(), decision, &decided);
+            decided
         };
-        Ok(decisions.iter().map(apply).collect())
+        Ok(decisions.iter().map(&mut apply).collect())
+    }
+
+    fn undo_all(&mut self, why: &'static str) -> anyhow::Result<()> {
+        let done = self.host.undo_all();
+        let failed = done.as_ref().err().map(ToString::to_string);
+        self.told.undone(self.host.host().now_ns(), why, failed);
+        done
+    }
+
+    /// Writes the files that were asked for.
+    fn write(&self, interrupted: bool) -> anyhow::Result<()> {
+        let notes = if interrupted {
+            vec!["interrupted: this is what was done until then".into()]
+        } else {
+            Vec::new()
+        };
+        let controlled = Controlled {
+            policy: self.policy.name(),
+            backend: self.host.backend(),
+            guard: self.guard.as_ref().map(|g| guard_line(g.finding())),
+            history: self.told.history(),
+            summary: &self.summary,
+        };
+        self.told.write(self.args, &controlled, self.host.watcher(), notes)
     }
 
     fn say(&mut self, seen: &Observation, decided: Vec<Decided>, progress: &Progress) -> anyhow::Result<()> {

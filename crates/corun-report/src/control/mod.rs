@@ -1,5 +1,17 @@
 //! What `corun control` says: one JSON line per epoch in which something was decided (`corun.control/1`), a line for
-//! people per decision, and a table at the end.
+//! people per decision, a table at the end, and a page and a trace of all of it.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | `history` | keeps what happened |
+//! | `page`, `lanes` | the page, and its picture of who was parked when |
+//! | `tracks` | the same in a trace for ui.perfetto.dev |
+//! | here | lines and the table |
+
+pub mod history;
+mod lanes;
+pub mod page;
+pub mod tracks;
 
 use crate::table::Table;
 use crate::words::name;
@@ -117,18 +129,39 @@ impl ControlLine {
 /// What became of everybody, over the whole time.
 #[derive(Clone, Debug, Default)]
 pub struct ControlSummary {
-    tenants: BTreeMap<TenantId, Sums>,
+    tenants: BTreeMap<TenantId, Got>,
     decisions: BTreeMap<(&'static str, String), u64>,
     window_ns: u64,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Sums {
-    name: String,
-    on_cpu_ns: u64,
-    steal_ns: u64,
-    parked_ns: u64,
-    life_ns: u64,
+/// What a tenant got over the whole time: sums over its tasks, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Got {
+    /// What people call it.
+    pub name: String,
+    /// On a CPU.
+    pub on_cpu_ns: u64,
+    /// On a CPU and not known to spin.
+    pub useful_ns: u64,
+    /// On a CPU in windows in which spinning was told from computing.
+    pub judged_ns: u64,
+    /// Of these, spinning.
+    pub spin_ns: u64,
+    /// Runnable, but something else held the CPU.
+    pub steal_ns: u64,
+    /// Stopped by its own quota.
+    pub throttled_ns: u64,
+    /// Stopped by corun.
+    pub parked_ns: u64,
+    /// All of its tasks' lives.
+    pub life_ns: u64,
+}
+
+impl Got {
+    /// When it was not blocked: on a CPU, or kept from one.
+    pub fn wanted_ns(&self) -> u64 {
+        self.on_cpu_ns + self.steal_ns + self.throttled_ns + self.parked_ns
+    }
 }
 
 impl ControlSummary {
@@ -137,18 +170,36 @@ impl ControlSummary {
         self.tenants.is_empty()
     }
 
+    /// How long all of it took, in nanoseconds.
+    pub fn window_ns(&self) -> u64 {
+        self.window_ns
+    }
+
+    /// What each tenant got that ran at all, who ran most first.
+    pub fn busiest(&self) -> Vec<&Got> {
+        let mut all: Vec<&Got> = self.tenants.values().filter(|s| s.on_cpu_ns > 0).collect();
+        all.sort_by_key(|s| std::cmp::Reverse(s.on_cpu_ns));
+        all
+    }
+
     /// Takes an epoch; `counts` says which tenants are listed.
     pub fn push(&mut self, seen: &Observation, counts: impl Fn(&corun_model::Tenant) -> bool) {
         self.window_ns += seen.window_ns();
         for t in &seen.by_tenant {
             let Some(tenant) = seen.tenant(t.id).filter(|t| counts(t)) else { continue };
             let parts = t.account.ledger.parts();
-            let sums = self.tenants.entry(t.id).or_default();
-            sums.name.clone_from(&tenant.name);
-            sums.on_cpu_ns += t.account.ledger.on_cpu_ns();
-            sums.steal_ns += parts.steal_ns;
-            sums.parked_ns += parts.parked_ns;
-            sums.life_ns += t.account.ledger.total_ns();
+            let got = self.tenants.entry(t.id).or_default();
+            got.name.clone_from(&tenant.name);
+            got.on_cpu_ns += t.account.ledger.on_cpu_ns();
+            got.useful_ns += parts.compute_ns;
+            if let Some(spin_ns) = parts.spin_ns {
+                got.judged_ns += parts.compute_ns + spin_ns;
+                got.spin_ns += spin_ns;
+            }
+            got.steal_ns += parts.steal_ns;
+            got.throttled_ns += parts.throttled_ns;
+            got.parked_ns += parts.parked_ns;
+            got.life_ns += t.account.ledger.total_ns();
         }
     }
 
@@ -162,9 +213,7 @@ impl ControlSummary {
         let mut table = Table::new(&["tenant", ">CPUs", ">waited", ">parked"]);
         let cpus = |ns: u64| format!("{:.2}", ns as f64 / self.window_ns.max(1) as f64);
         let share = |ns: u64, of: u64| format!("{:.1} %", ns as f64 * 100.0 / of.max(1) as f64);
-        let mut all: Vec<&Sums> = self.tenants.values().filter(|s| s.on_cpu_ns > 0).collect();
-        all.sort_by_key(|s| std::cmp::Reverse(s.on_cpu_ns));
-        for s in all.iter().take(20) {
+        for s in self.busiest().iter().take(20) {
             table.row([
                 name(&s.name, 40),
                 cpus(s.on_cpu_ns),

@@ -1,0 +1,341 @@
+//! What happened under a policy, kept for its report: who was parked when, what was decided and why, periods with and
+//! without the policy, and what was undone.
+//!
+//! A policy with slots of 50 ms decides forty times a second, always for the same two reasons. So decisions of one
+//! reason are one entry for as long as they come without a pause; the number of a slot does not make a reason another
+//! one, nor do the figures of decisions about single tasks. Every list is bounded, and what found no room is counted.
+
+use super::Decided;
+use corun_model::{Action, Decision, Observation, Tenant, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Stretches in which somebody was parked that are kept, over all tenants: 16 MB.
+const MOST_STOPS: usize = 1_000_000;
+/// Entries of every other list that are kept.
+const MOST_ENTRIES: usize = 1_000;
+/// A reason that is given again after so long is a new entry, in nanoseconds.
+const PAUSE_NS: u64 = 2_000_000_000;
+
+/// Decisions for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The first of them, in nanoseconds since the beginning.
+    pub from_ns: u64,
+    /// The last of them.
+    pub to_ns: u64,
+    /// What was done: `park`, `let go`, or the knob.
+    pub what: &'static str,
+    /// With whom; empty for decisions about single tasks.
+    pub whom: BTreeSet<String>,
+    /// Why, as it was said last.
+    pub because: String,
+    /// What came of it.
+    pub outcome: String,
+    /// How often it was decided.
+    pub times: u64,
+    key: String,
+}
+
+/// A stretch of time in which the policy was in force, or was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Period {
+    /// When it began, in nanoseconds since the beginning.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Whether the policy was in force.
+    pub with: bool,
+    /// Useful CPU time of every covered tenant: on a CPU and not known to spin.
+    pub useful_ns: BTreeMap<TenantId, u64>,
+}
+
+/// An instant at which everything was undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// When, in nanoseconds since the beginning.
+    pub at_ns: u64,
+    /// Why: the guard, or the end.
+    pub why: &'static str,
+    /// Who was parked until then.
+    pub released: BTreeSet<TenantId>,
+    /// Tasks and tenants of which something else was changed.
+    pub changed: usize,
+    /// What stayed changed, and why.
+    pub failed: Option<String>,
+}
+
+/// Everything that happened.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    begin_ns: u64,
+    end_ns: u64,
+    stops: BTreeMap<TenantId, Vec<(u64, u64)>>,
+    stops_kept: usize,
+    parked: BTreeMap<TenantId, u64>,
+    changed: BTreeSet<(Option<TenantId>, Option<u32>)>,
+    reasons: Vec<Reason>,
+    periods: Vec<Period>,
+    undone: Vec<Undone>,
+    covered: BTreeSet<TenantId>,
+    left_out: u64,
+}
+
+impl History {
+    /// Nothing has happened yet. `begin_ns` is the host's clock.
+    pub fn new(begin_ns: u64) -> History {
+        History { begin_ns, ..History::default() }
+    }
+
+    /// Takes a window during which the policy was, or was not, in force; `covers` says whom it may touch.
+    pub fn window(&mut self, seen: &Observation, with: bool, covers: impl Fn(&Tenant) -> bool) {
+        let (from_ns, to_ns) = (self.since(seen.start_ns), self.since(seen.end_ns));
+        self.end_ns = self.end_ns.max(to_ns);
+        self.covered.extend(seen.tenants.iter().filter(|t| covers(t)).map(|t| t.id));
+        if self.periods.last().is_none_or(|p| p.with != with) {
+            if self.periods.len() == MOST_ENTRIES {
+                self.left_out += 1;
+                return;
+            }
+            self.periods.push(Period { from_ns, to_ns, with, useful_ns: BTreeMap::new() });
+        }
+        let Some(period) = self.periods.last_mut() else { return };
+        period.to_ns = to_ns;
+        for t in seen.by_tenant.iter().filter(|t| self.covered.contains(&t.id)) {
+            *period.useful_ns.entry(t.id).or_default() += t.account.ledger.parts().compute_ns;
+        }
+    }
+
+    /// Takes a decision at a time of the host's clock, with what came of it.
+    pub fn decided(&mut self, at_ns: u64, decision: &Decision, decided: &Decided) {
+        let at_ns = self.since(at_ns);
+        self.end_ns = self.end_ns.max(at_ns);
+        let took_effect = matches!(decided.outcome.as_str(), "done" | "dry_run");
+        match decision.action {
+            Action::Park { tenant } if took_effect => drop(self.parked.entry(tenant).or_insert(at_ns)),
+            Action::Unpark { tenant } => self.runs_again(tenant, at_ns),
+            Action::Weight { tenant, .. } if took_effect => drop(self.changed.insert((Some(tenant), None))),
+            _ if took_effect => drop(self.changed.insert((None, decided.task))),
+            _ => {}
+        }
+        self.note_reason(at_ns, decision, decided);
+    }
+
+    /// Notes that everything was undone, at a time of the host's clock.
+    pub fn undone(&mut self, at_ns: u64, why: &'static str, failed: Option<String>) {
+        let at_ns = self.since(at_ns);
+        self.end_ns = self.end_ns.max(at_ns);
+        let released: BTreeSet<TenantId> = self.parked.keys().copied().collect();
+        released.iter().for_each(|&tenant| self.runs_again(tenant, at_ns));
+        let changed = std::mem::take(&mut self.changed).len();
+        if self.undone.len() == MOST_ENTRIES {
+            self.left_out += 1;
+            return;
+        }
+        self.undone.push(Undone { at_ns, why, released, changed, failed });
+    }
+
+    fn since(&self, clock_ns: u64) -> u64 {
+        clock_ns.saturating_sub(self.begin_ns)
+    }
+
+    fn runs_again(&mut self, tenant: TenantId, at_ns: u64) {
+        let Some(from_ns) = self.parked.remove(&tenant) else { return };
+        if self.stops_kept == MOST_STOPS {
+            self.left_out += 1;
+            return;
+        }
+        self.stops_kept += 1;
+        self.stops.entry(tenant).or_default().push((from_ns, at_ns));
+    }
+
+    fn note_reason(&mut self, at_ns: u64, decision: &Decision, decided: &Decided) {
+        let what = match decision.action {
+            Action::Park { .. } => "park",
+            Action::Unpark { .. } => "let go",
+            _ => decided.knob,
+        };
+        let of = decided.tenant.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+        let because = decided.because.strip_prefix(&of).unwrap_or(&decided.because);
+        let (because, key) = match decided.task {
+            None => (without_slot_number(because), without_slot_number(because)),
+            Some(_) => (because.to_owned(), because.replace(|c: char| c.is_ascii_digit(), "")),
+        };
+        let is_it = |r: &Reason| {
+            r.what == what && r.key == key && r.outcome == decided.outcome && at_ns <= r.to_ns + PAUSE_NS
+        };
+        // What still goes on is near the end.
+        let recent = self.reasons.len().saturating_sub(100);
+        let known = self.reasons[recent..].iter().position(is_it).map(|at| recent + at);
+        if known.is_none() && self.reasons.len() == MOST_ENTRIES {
+            self.left_out += 1;
+            return;
+        }
+        let at = known.unwrap_or_else(|| {
+            let (whom, because, outcome) = (BTreeSet::new(), String::new(), decided.outcome.clone());
+            self.reasons.push(Reason {
+                from_ns: at_ns,
+                to_ns: at_ns,
+                what,
+                whom,
+                because,
+                outcome,
+                times: 0,
+                key,
+            });
+            self.reasons.len() - 1
+        });
+        let reason = &mut self.reasons[at];
+        (reason.to_ns, reason.because) = (at_ns, because);
+        reason.times += 1;
+        reason.whom.extend(decided.tenant.clone());
+    }
+
+    /// How long all of it took, in nanoseconds.
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// When it began, on the host's clock.
+    pub fn begin_ns(&self) -> u64 {
+        self.begin_ns
+    }
+
+    /// The tenants that the policy may touch, as far as they were seen.
+    pub fn covered(&self) -> &BTreeSet<TenantId> {
+        &self.covered
+    }
+
+    /// When each tenant was parked, in nanoseconds since the beginning; who still is, is until the end.
+    pub fn stops(&self, tenant: TenantId) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let open = self.parked.get(&tenant).map(|&from_ns| (from_ns, self.end_ns));
+        self.stops.get(&tenant).into_iter().flatten().copied().chain(open)
+    }
+
+    /// Everybody who was ever parked.
+    pub fn ever_parked(&self) -> BTreeSet<TenantId> {
+        self.stops.keys().chain(self.parked.keys()).copied().collect()
+    }
+
+    /// How long a tenant was parked between two times.
+    pub fn parked_ns(&self, tenant: TenantId, from_ns: u64, to_ns: u64) -> u64 {
+        self.stops(tenant).map(|(from, to)| to.min(to_ns).saturating_sub(from.max(from_ns))).sum()
+    }
+
+    /// What was decided and why, in the order in which it began.
+    pub fn reasons(&self) -> &[Reason] {
+        &self.reasons
+    }
+
+    /// Periods with and without the policy, in turn.
+    pub fn periods(&self) -> &[Period] {
+        &self.periods
+    }
+
+    /// When everything was undone.
+    pub fn all_undone(&self) -> &[Undone] {
+        &self.undone
+    }
+
+    /// Entries that found no room.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+/// `waits out slot 8, kept` and `waits out slot 9, kept` are one reason.
+fn without_slot_number(because: &str) -> String {
+    let mut out = String::new();
+    let mut rest = because;
+    while let Some((before, after)) = rest.split_once("slot ") {
+        let tail = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        out += before;
+        out += if tail.len() < after.len() { "a slot" } else { "slot " };
+        rest = tail;
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::{Outcome, TaskId, TenantKind};
+
+    fn seen(start_ns: u64, end_ns: u64) -> Observation {
+        let tenant = |id, name: &str| Tenant {
+            id: TenantId(id),
+            kind: TenantKind::Command,
+            key: name.into(),
+            name: name.into(),
+        };
+        let tenants = vec![tenant(1, "solver"), tenant(2, "loop")];
+        Observation { start_ns, end_ns, tenants, ..Observation::default() }
+    }
+
+    fn decide(history: &mut History, at_ns: u64, action: Action, because: &str, outcome: &Outcome) {
+        let decision = Decision { action, because: because.into() };
+        let decided = Decided::new(&decision, Some(outcome), &seen(0, at_ns));
+        history.decided(at_ns, &decision, &decided);
+    }
+
+    #[test]
+    fn slots_in_turn_are_one_reason_and_every_stretch_of_parking_is_kept() {
+        let mut history = History::new(1_000);
+        let tenant = TenantId(2);
+        for slot in 0..5 {
+            let at_ns = 1_000 + slot * 100;
+            let why = format!("loop: waits out slot {slot}, kept: solver does 9.71 times as much");
+            decide(&mut history, at_ns, Action::Park { tenant }, &why, &Outcome::Done);
+            decide(
+                &mut history,
+                at_ns + 50,
+                Action::Unpark { tenant },
+                &format!("loop: slot {slot}"),
+                &Outcome::Done,
+            );
+        }
+        let told: Vec<(&str, &str, u64)> =
+            history.reasons().iter().map(|r| (r.what, r.because.as_str(), r.times)).collect();
+        let waits = "waits out a slot, kept: solver does 9.71 times as much";
+        assert_eq!(told, [("park", waits, 5), ("let go", "a slot", 5)]);
+        assert_eq!(history.stops(tenant).nth(1), Some((100, 150)));
+        assert_eq!(history.parked_ns(tenant, 25, 125), 25 + 25);
+    }
+
+    #[test]
+    fn what_was_refused_parks_nobody_and_a_pause_makes_a_new_entry() {
+        let mut history = History::new(0);
+        let park = || Action::Park { tenant: TenantId(1) };
+        let refused = Outcome::Refused { why: "protected".into() };
+        decide(&mut history, 5, park(), "solver: waits", &refused);
+        decide(&mut history, 6 + PAUSE_NS, park(), "solver: waits", &refused);
+        assert!(history.ever_parked().is_empty());
+        assert_eq!(history.reasons().iter().map(|r| r.times).collect::<Vec<_>>(), [1, 1]);
+    }
+
+    #[test]
+    fn undoing_releases_who_is_parked_and_counts_what_else_was_changed() {
+        let mut history = History::new(0);
+        decide(&mut history, 10, Action::Park { tenant: TenantId(2) }, "loop: waits", &Outcome::Done);
+        for tid in [7, 8, 7] {
+            let slice = Action::Slice { task: TaskId(tid), min_ns: 1, max_ns: 2 };
+            decide(&mut history, 20, slice, "a new task", &Outcome::Done);
+        }
+        history.undone(40, "the end", None);
+        let undone = &history.all_undone()[0];
+        assert_eq!((undone.released.len(), undone.changed), (1, 2));
+        assert_eq!(history.stops(TenantId(2)).collect::<Vec<_>>(), [(10, 40)]);
+        assert_eq!(history.reasons()[1].times, 3, "decisions about single tasks are told together");
+    }
+
+    #[test]
+    fn periods_with_and_without_follow_each_other() {
+        let mut history = History::new(0);
+        for (at_ns, with) in [(0, false), (10, false), (20, true), (30, false)] {
+            history.window(&seen(at_ns, at_ns + 10), with, |t| t.name == "loop");
+        }
+        let told: Vec<(u64, u64, bool)> =
+            history.periods().iter().map(|p| (p.from_ns, p.to_ns, p.with)).collect();
+        assert_eq!(told, [(0, 20, false), (20, 30, true), (30, 40, false)]);
+        assert_eq!(history.covered().iter().collect::<Vec<_>>(), [&TenantId(2)]);
+    }
+}

@@ -1,0 +1,99 @@
+//! The page of a run under a policy: self-contained, escaped, and with what happened.
+
+use crate::example::{meta, timeline, whole, COMPILER, HOSTILE, POSTGRES, SUBJECT};
+use corun_model::{Action, Decision, Outcome, TenantId};
+use corun_report::control::history::History;
+use corun_report::control::page::{render, Controlled};
+use corun_report::control::{ControlSummary, Decided, GuardLine};
+use corun_report::{ProfileReport, Subject};
+
+const MS: u64 = 1_000_000;
+
+/// The example's ten seconds under a policy that is in force in every other second and parks by turns.
+fn happened() -> (History, ControlSummary) {
+    let slots = timeline();
+    let begin_ns = slots[0].start_ns;
+    let (mut history, mut summary) = (History::new(begin_ns), ControlSummary::default());
+    let covered = [SUBJECT, POSTGRES, COMPILER, HOSTILE];
+    for (i, slot) in slots.iter().enumerate() {
+        let with = i % 8 >= 4;
+        history.window(slot, with, |t| covered.contains(&t.id));
+        summary.push(slot, |t| covered.contains(&t.id));
+        if !with {
+            history.undone(slot.end_ns, "the guard", None);
+            continue;
+        }
+        for turn in 0..4u64 {
+            let at_ns = slot.start_ns + turn * 50 * MS;
+            let (stop, go) = if turn % 2 == 0 { (POSTGRES, HOSTILE) } else { (HOSTILE, POSTGRES) };
+            for (action, tenant) in
+                [(Action::Park { tenant: stop }, stop), (Action::Unpark { tenant: go }, go)]
+            {
+                let name = slot.tenant(tenant).map_or("it", |t| t.name.as_str());
+                let decision = Decision { action, because: format!("{name}: slot {turn}, <by> turns") };
+                let decided = Decided::new(&decision, Some(&Outcome::Done), slot);
+                history.decided(at_ns, &decision, &decided);
+            }
+        }
+    }
+    history.undone(slots.last().unwrap().end_ns, "the end", Some("`thaw /x`: <no>".into()));
+    (history, summary)
+}
+
+fn page(guard: Option<GuardLine>) -> String {
+    let (history, summary) = happened();
+    let slots = timeline();
+    let profile = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
+    let (history, summary) = (&history, &summary);
+    render(&Controlled { policy: "gang", backend: "stock", guard, history, summary }, &profile)
+}
+
+#[test]
+fn the_page_needs_nothing_but_itself_and_a_name_stays_a_name() {
+    let page = page(None);
+    for outside in ["http:", "https:", "src=", "href=", "@import", "url(", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("default-src 'none'"));
+    for escaped in ["&lt;script&gt;alert(1)", "a slot, &lt;by&gt; turns", "&lt;no&gt;"] {
+        assert!(page.contains(escaped), "{escaped}");
+    }
+    assert_eq!(page, self::page(None), "the same input gives the same page");
+}
+
+#[test]
+fn it_says_who_was_parked_when_what_was_decided_what_it_gained_and_what_was_undone() {
+    let page = page(Some(GuardLine { state: "helps", gain: Some(0.36), pairs: None }));
+    assert!(page.contains("gang helps: +36.0\u{a0}% of useful work with it"));
+    for heading in [
+        "Who was parked when",
+        "A closer look",
+        "Who held the CPUs",
+        "With and without the policy",
+        "What was decided, and why",
+        "Who got how much",
+        "What was undone",
+    ] {
+        assert!(page.contains(heading), "{heading}");
+    }
+    let lanes = page.split("<h2>").find(|s| s.starts_with("Who was parked when")).unwrap();
+    // Four turns in each of the twenty slots, one less where the last goes on into the next slot's.
+    assert!(lanes.matches("<title>parked").count() > 40, "{lanes}");
+    let decided = page.split("<h2>").find(|s| s.starts_with("What was decided")).unwrap();
+    // Four turns in each of the twenty slots with the policy.
+    assert!(decided.contains("<td class=\"n\">80</td>"), "{decided}");
+    let periods = page.split("<h2>").find(|s| s.starts_with("With and without")).unwrap();
+    assert_eq!(periods.matches("<td>with</td>").count(), 5, "{periods}");
+}
+
+#[test]
+fn a_policy_that_did_nothing_has_a_page_too() {
+    let slots = timeline();
+    let profile = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
+    let (history, summary) = (&History::new(0), &ControlSummary::default());
+    let controlled = Controlled { policy: "observe", backend: "none", guard: None, history, summary };
+    let page = render(&controlled, &profile);
+    assert!(page.contains("observe would have changed nothing"));
+    assert!(!page.contains("Who was parked when") && page.contains("A dry run: nothing was changed"));
+    assert!(history.stops(TenantId(1)).next().is_none());
+}

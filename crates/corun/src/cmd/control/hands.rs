@@ -1,0 +1,119 @@
+//! What `corun control` hands its decisions to: a backend, or nobody in a dry run.
+
+use super::{Args, BackendFlag};
+use crate::cli::Usage;
+use crate::course::{Course, Ended};
+use corun_linux::backend::{Backend, Support};
+use corun_linux::scx::{support, ScxBackend};
+use corun_linux::steered::SteeredHost;
+use corun_linux::stock::{self, StockBackend};
+use corun_linux::watcher::Watcher;
+use corun_linux::Root;
+use corun_model::{Host, HostError, Policy, Trace};
+use std::time::Duration;
+
+/// What the decisions of this run are handed to; checks that it can carry them out.
+pub fn hands(root: &Root, args: &Args, watcher: Watcher, policy: &dyn Policy) -> anyhow::Result<Hands> {
+    if args.dry_run {
+        return Ok(Hands::None(Box::new(watcher)));
+    }
+    let options = stock::Options {
+        scope: if args.all { stock::Scope::All } else { stock::Scope::Only(args.tenants.clone()) },
+        protect: args.protect.clone(),
+        ..stock::Options::default()
+    };
+    let backend = backend(root, args, options, policy)?;
+    let lacking: Vec<String> = backend
+        .support()
+        .into_iter()
+        .filter(|s| policy.knobs().contains(&s.knob))
+        .filter_map(|s| match s.support {
+            Support::Yes { .. } => None,
+            Support::No { why } => Some(format!("{}: {why}", s.knob.name())),
+        })
+        .collect();
+    if !lacking.is_empty() {
+        let what = lacking.join("; ");
+        return Err(Usage(format!("{} cannot be carried out here: {what}", policy.name())).into());
+    }
+    Ok(Hands::Steering(Box::new(SteeredHost::new(watcher, backend))))
+}
+
+/// The backend that was asked for. `auto` takes sched_ext where this kernel has it and stock knobs elsewhere, and says
+/// why it could not have the first.
+fn backend(
+    root: &Root,
+    args: &Args,
+    options: stock::Options,
+    policy: &dyn Policy,
+) -> anyhow::Result<Box<dyn Backend>> {
+    let usage = |e: HostError| anyhow::Error::from(Usage(e.to_string()));
+    if args.backend == BackendFlag::SchedExt {
+        support::check(root).map_err(Usage)?;
+        return Ok(Box::new(ScxBackend::start(root, options).map_err(usage)?));
+    }
+    if args.backend == BackendFlag::Auto && support::check(root).is_ok() && !policy.knobs().is_empty() {
+        match ScxBackend::start(root, options.clone()) {
+            Ok(backend) => return Ok(Box::new(backend)),
+            Err(e) => eprintln!("corun control: no sched_ext ({e}); using stock knobs"),
+        }
+    }
+    let mut backend = StockBackend::new(root, options);
+    if !policy.knobs().is_empty() {
+        backend.arm().map_err(usage)?;
+    }
+    Ok(Box::new(backend))
+}
+
+/// What decisions are handed to.
+pub enum Hands {
+    /// Nothing: a dry run.
+    None(Box<Watcher>),
+    /// A backend.
+    Steering(Box<SteeredHost>),
+}
+
+impl Hands {
+    pub fn host(&mut self) -> &mut dyn Host {
+        match self {
+            Hands::None(watcher) => watcher.as_mut(),
+            Hands::Steering(host) => host.as_mut(),
+        }
+    }
+
+    pub fn backend(&self) -> &'static str {
+        match self {
+            Hands::None(_) => "none",
+            Hands::Steering(host) => host.backend(),
+        }
+    }
+
+    pub fn watcher(&self) -> &Watcher {
+        match self {
+            Hands::None(watcher) => watcher,
+            Hands::Steering(host) => host.watcher(),
+        }
+    }
+
+    pub fn take_trace(&mut self) -> Trace {
+        match self {
+            Hands::None(watcher) => watcher.take_trace(),
+            Hands::Steering(host) => host.take_trace(),
+        }
+    }
+
+    pub fn undo_all(&mut self) -> anyhow::Result<()> {
+        match self {
+            Hands::None(_) => Ok(()),
+            Hands::Steering(host) => Ok(host.undo_all()?),
+        }
+    }
+
+    /// Lets an epoch pass, or less if something ends the run.
+    pub fn wait(&mut self, course: &Course, ns: u64) -> anyhow::Result<Option<Ended>> {
+        match self {
+            Hands::None(watcher) => course.wait(watcher.as_mut(), Duration::from_nanos(ns)),
+            Hands::Steering(host) => course.wait(host.as_mut(), Duration::from_nanos(ns)),
+        }
+    }
+}

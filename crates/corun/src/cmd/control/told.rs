@@ -1,0 +1,120 @@
+//! What a run of `corun control` tells afterwards: the page and the trace that were asked for.
+
+use super::Args;
+use anyhow::Context;
+use corun_linux::watcher::{Source, Watcher};
+use corun_model::observation::Unavailable;
+use corun_model::{Decision, Host, Observation, Recording, Tenant, Trace};
+use corun_report::control::history::History;
+use corun_report::control::page::{self, Controlled};
+use corun_report::control::{tracks, Decided};
+use corun_report::output::write_file;
+use corun_report::{perfetto, ProfileMeta, ProfileReport, Subject};
+
+/// What has happened so far.
+pub struct Told {
+    history: History,
+    recording: Recording,
+    trace: Trace,
+    unavailable: Vec<Unavailable>,
+    /// Whether a page or a trace was asked for: what only they need is not kept otherwise.
+    wanted: bool,
+}
+
+impl Told {
+    /// Nothing has happened yet; `begin_ns` is the host's clock.
+    pub fn new(args: &Args, begin_ns: u64, unavailable: Vec<Unavailable>) -> Told {
+        Told {
+            history: History::new(begin_ns),
+            recording: Recording::default(),
+            trace: Trace::default(),
+            unavailable,
+            wanted: args.html.is_some() || args.trace.is_some(),
+        }
+    }
+
+    /// Takes a window during which the policy was, or was not, in force.
+    pub fn window(&mut self, more: Trace, seen: &Observation, with: bool, covers: impl Fn(&Tenant) -> bool) {
+        if !self.wanted {
+            return;
+        }
+        self.history.window(seen, with, covers);
+        // Over hours, tasks would be too many to keep; their tenants' sums have all of it.
+        self.recording.push(Observation { tasks: Vec::new(), ..seen.clone() });
+        self.trace.events.extend(more.events);
+        self.trace.tasks.extend(more.tasks);
+        self.trace.lost = more.lost;
+    }
+
+    /// Takes a decision with what came of it.
+    pub fn decided(&mut self, now_ns: u64, decision: &Decision, decided: &Decided) {
+        if self.wanted {
+            self.history.decided(now_ns, decision, decided);
+        }
+    }
+
+    /// Takes that everything was undone.
+    pub fn undone(&mut self, now_ns: u64, why: &'static str, failed: Option<String>) {
+        if self.wanted {
+            self.history.undone(now_ns, why, failed);
+        }
+    }
+
+    /// What has happened.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Writes the files that were asked for and says so.
+    pub fn write(
+        &self,
+        args: &Args,
+        controlled: &Controlled,
+        watcher: &Watcher,
+        notes: Vec<String>,
+    ) -> anyhow::Result<()> {
+        if !self.wanted {
+            return Ok(());
+        }
+        let mut whole = self.recording.whole().cloned().context("nothing was seen")?;
+        whole.unavailable.extend(self.unavailable.iter().cloned());
+        let source = match watcher.source() {
+            Source::Ebpf => corun_report::Source::Ebpf,
+            Source::Schedstat => corun_report::Source::Schedstat,
+        };
+        let meta = ProfileMeta {
+            date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string()),
+            trace_lost: args.trace.is_some().then_some(self.trace.lost),
+            notes,
+            ..ProfileMeta::new(corun_report::Host::Live, source, whom(args), watcher.machine())
+        };
+        let profile = ProfileReport::new(&meta, &whole, Subject::All, self.recording.timeline());
+        if let Some(path) = &args.html {
+            write_file(path, page::render(controlled, &profile).as_bytes())?;
+        }
+        if let Some(path) = &args.trace {
+            let mut bytes = perfetto::encode(&self.trace, self.recording.timeline(), Subject::All);
+            let called = |id| whole.tenant(id).map_or_else(|| format!("tenant {}", id.0), |t| t.name.clone());
+            bytes.extend(tracks::encode(controlled.policy, &self.history, called));
+            write_file(path, &bytes)?;
+        }
+        for path in [&args.html, &args.trace].into_iter().flatten().filter(|p| p.as_os_str() != "-") {
+            eprintln!("wrote {}", path.display());
+        }
+        Ok(())
+    }
+}
+
+/// The policy with its options, and whom it may touch.
+fn whom(args: &Args) -> String {
+    let mut text = args.policy.clone().unwrap_or_default();
+    args.options.iter().for_each(|o| text += &format!(" {o}"));
+    match args.all {
+        true => text += " for everybody",
+        false => text += &format!(" for {}", args.tenants.join(", ")),
+    }
+    if args.dry_run {
+        text += ", dry run";
+    }
+    text
+}
