@@ -41,7 +41,9 @@ fn row(name: &str, model: &MachineModel, c: &Character, tasks: u32, threads: u32
     let cpus = model.machine.cpu_count() as u32;
     let run = |task: u32| Some(Running { task, program: task / threads, character, spinning: false });
     let mut changed = Vec::new();
-    (0..cpus).for_each(|cpu| system.set(0, cpu, run(cpu)));
+    for cpu in 0..cpus {
+        system.set(0, cpu, run(cpu));
+    }
     let mut running: Vec<u32> = (0..cpus).collect();
     let mut waiting: VecDeque<u32> = (cpus..tasks).collect();
     system.refresh(0, &mut changed);

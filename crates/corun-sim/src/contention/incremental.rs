@@ -37,8 +37,9 @@ impl Watched {
     }
 
     fn set(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) {
-        self.system.set(now_ns, cpu, running);
-        self.progress[cpu as usize] = ONE;
+        if self.system.set(now_ns, cpu, running) {
+            self.progress[cpu as usize] = ONE;
+        }
     }
 
     fn refresh(&mut self, now_ns: u64) {

@@ -170,15 +170,12 @@ impl System {
         self.task(task).home = Some(node);
     }
 
-    /// From `now_ns` on `cpu` runs this (`None`: idle). Counters up to now are settled first.
-    pub fn set(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) {
+    /// From `now_ns` on `cpu` runs this (`None`: idle). Counters up to now are settled first. Returns whether that is
+    /// something else than before, which then starts at [`ONE`].
+    pub fn set(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) -> bool {
         let before = self.slots[cpu as usize].running;
         if before == running {
-            // Nothing changes, but the engine may take it for a start, at `ONE`.
-            if std::mem::replace(&mut self.slots[cpu as usize].progress, ONE) != ONE {
-                self.mark(cpu);
-            }
-            return;
+            return false;
         }
         self.settle(now_ns, cpu);
         let at = self.slots[cpu as usize].at;
@@ -199,6 +196,7 @@ impl System {
             self.join(now_ns, cpu, r);
         }
         self.mark(cpu);
+        true
     }
 
     /// Pushes the CPUs whose rate changed since the previous call. A CPU that starts to run something runs it at

@@ -70,12 +70,26 @@ impl Engine {
     pub(super) fn foresee(&mut self, cpu: CpuIx) {
         let Some(thread) = self.cpus[cpu].curr.and_then(|task| self.tasks[task].thread) else { return };
         let t = &self.threads[thread];
-        if t.overhead_ns == 0 || t.doing != Doing::Ready || t.pending != Pending::Nothing {
+        if t.overhead_ns == 0 || t.doing != Doing::Ready || !self.is_settled(thread) {
             return;
         }
         let run = &self.tenants[t.tenant];
         if t.cursor.computes_next(&run.setup.plan, &run.shared) {
+            if t.pending != Pending::Nothing {
+                self.advance(thread, cpu);
+            }
             self.advance(thread, cpu);
+        }
+    }
+
+    /// Whether a thread waits for nothing any more, and nobody can make it wait again: who waits for a lock or a queue
+    /// may find that another was faster.
+    fn is_settled(&self, thread: super::ThreadIx) -> bool {
+        match self.threads[thread].pending {
+            Pending::Nothing => true,
+            Pending::Meet(_) => self.has_moved(thread),
+            Pending::Until(at_ns, _) => at_ns <= self.now_ns,
+            Pending::Acquire(_) | Pending::Put(..) | Pending::Take(_) => false,
         }
     }
 
@@ -90,11 +104,8 @@ impl Engine {
                 spinning: matches!(thread.doing, Doing::Spin(_)),
             })
         });
-        let c = &mut self.cpus[cpu];
-        if c.told != running {
-            c.told = running;
-            c.rate = ONE;
-            self.contention.set(self.now_ns, cpu as u32, running);
+        if self.contention.set(self.now_ns, cpu as u32, running) {
+            self.cpus[cpu].rate = ONE;
             self.stirred = true;
         }
     }

@@ -31,7 +31,7 @@ mod thread;
 pub mod timers;
 mod window;
 
-use crate::contention::{CharacterId, CpuRate, Running, System, ONE};
+use crate::contention::{CharacterId, CpuRate, System, ONE};
 use crate::cpu_set::CpuSet;
 use crate::machine_file::MachineModel;
 use crate::program::{Cursor, Plan, Shared};
@@ -143,8 +143,6 @@ struct Cpu {
     since_ns: u64,
     /// Progress of its thread.
     rate: u32,
-    /// What the contention models believe it runs.
-    told: Option<Running>,
     step: u32,
     resched: u32,
     slice: u32,
@@ -365,7 +363,6 @@ impl Engine {
                     curr: None,
                     since_ns: 0,
                     rate: ONE,
-                    told: None,
                     step: slot(&mut timers, &mut slots, Slot::Step(i)),
                     resched: slot(&mut timers, &mut slots, Slot::Resched(i)),
                     slice: slot(&mut timers, &mut slots, Slot::Slice(i)),
@@ -576,7 +573,7 @@ impl Engine {
             match self.timers.pop(horizon_ns) {
                 Some((at_ns, slot)) => self.event(at_ns, slot)?,
                 // Whoever is parked waits for the one who parked it, not for an event.
-                None if self.timers.next_ns().is_some() || self.tenants.iter().any(|t| t.parked) => {
+                None if !self.timers.is_empty() || self.tenants.iter().any(|t| t.parked) => {
                     self.now_ns = self.now_ns.max(horizon_ns);
                     return Ok(false);
                 }

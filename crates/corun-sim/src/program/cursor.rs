@@ -144,7 +144,10 @@ impl Cursor {
                     _ => false,
                 }
             }
-            Rhythm::Interference(_) | Rhythm::Pairs { .. } => false,
+            Rhythm::Interference(_) => self.state == 0,
+            Rhythm::Pairs { rounds, .. } => {
+                self.state == 0 && self.round < *rounds && !(self.round > 0 && shared.over)
+            }
         }
     }
 

@@ -11,6 +11,7 @@
 //! taken as one task.
 
 use super::queues::{Discipline, Place};
+use super::tree::NIL;
 use super::Fair;
 use crate::sched::{CpuIx, Effects, Moved, TaskIx};
 
@@ -43,6 +44,14 @@ impl Stats {
 enum Migrate {
     Load(u64),
     Tasks(u64),
+}
+
+/// Tasks that a balance may move; kept from one to the next for its memory.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    tasks: Vec<TaskIx>,
+    /// Queues still to be looked into.
+    queues: Vec<u32>,
 }
 
 /// On whose behalf a balance is made.
@@ -148,7 +157,7 @@ impl<D: Discipline> Fair<D> {
     /// where there is no CPU to spare.
     fn stats(&self, domain: usize, index: usize) -> Stats {
         let weight = self.domains.all[domain].groups[index].len() as u64;
-        let count = self.counts[domain][index];
+        let count = self.counts[self.domains.all[domain].first_group + index];
         let (tasks, idle) = (u64::from(count.tasks), u64::from(count.idle));
         let mut stats = Stats { kind: GroupType::HasSpare, weight, tasks, idle, load: 0, index };
         if tasks < weight {
@@ -182,9 +191,9 @@ impl<D: Discipline> Fair<D> {
         let local = self.stats(domain, home);
         let mut busiest: Option<Stats> = None;
         let mut total_load = local.load;
-        for i in (0..self.counts[domain].len()).filter(|&i| i != home) {
+        for (i, count) in self.counts_of(domain).iter().enumerate().filter(|(i, _)| *i != home) {
             // A CPU with one task gives none away, so only loads that are compared make other groups matter.
-            if local.kind == GroupType::HasSpare && self.counts[domain][i].overloaded == 0 {
+            if local.kind == GroupType::HasSpare && count.overloaded == 0 {
                 continue;
             }
             let s = self.stats(domain, i);
@@ -199,7 +208,7 @@ impl<D: Discipline> Fair<D> {
         }
         if local.kind != GroupType::HasSpare {
             // Loads decide, so those of groups with CPUs to spare count too.
-            for (count, group) in self.counts[domain].iter().zip(&self.domains.all[domain].groups) {
+            for (count, group) in self.counts_of(domain).iter().zip(&self.domains.all[domain].groups) {
                 if (count.tasks as usize) < group.len() {
                     total_load += group.iter().map(|&c| self.q.cpu_load(c)).sum::<u64>();
                 }
@@ -263,7 +272,9 @@ impl<D: Discipline> Fair<D> {
             Migrate::Load(x) | Migrate::Tasks(x) => x,
         };
         let mut moved = 0;
-        for task in self.waiting_on(from) {
+        self.find_waiting(from);
+        for i in 0..self.waiting.tasks.len() {
+            let task = self.waiting.tasks[i];
             if left == 0 || self.q.rqs[from].runnable <= 1 {
                 break;
             }
@@ -296,32 +307,30 @@ impl<D: Discipline> Fair<D> {
         moved
     }
 
-    /// Tasks that wait on a CPU, the one that last ran longest ago first (the tail of the kernel's list).
-    fn waiting_on(&self, cpu: CpuIx) -> Vec<TaskIx> {
+    /// Finds the tasks that wait on a CPU, the one that last ran longest ago first (the tail of the kernel's list).
+    fn find_waiting(&mut self, cpu: CpuIx) {
         /// `sched_nr_migrate`: no more than this are looked at.
         const MOST: usize = 32;
-        let mut found = Vec::new();
-        let mut queues = vec![cpu as u32];
+        let Waiting { tasks, queues } = &mut self.waiting;
+        tasks.clear();
+        queues.push(cpu as u32);
         while let Some(rq) = queues.pop() {
-            let mut groups = Vec::new();
             let mut visit = |e: u32| {
                 let entity = self.q.e(e);
-                if entity.my_rq != super::tree::NIL {
-                    groups.push(entity.my_rq);
+                if entity.my_rq != NIL {
+                    queues.push(entity.my_rq);
                 } else if !entity.delayed {
-                    found.push(entity.task);
+                    tasks.push(entity.task as TaskIx);
                 }
-                found.len() < MOST
+                tasks.len() < MOST
             };
             self.q.nodes.visit(self.q.rq(rq).root, &mut visit);
             let curr = self.q.rq(rq).curr;
-            if curr != super::tree::NIL && self.q.e(curr).my_rq != super::tree::NIL {
-                groups.push(self.q.e(curr).my_rq);
+            if curr != NIL && self.q.e(curr).my_rq != NIL {
+                queues.push(self.q.e(curr).my_rq);
             }
-            queues.extend(groups);
         }
-        found.sort_by_key(|&t| (self.q.e(self.q.tasks[t].entity).exec_start_ns, t));
-        found
+        tasks.sort_unstable_by_key(|&t| (self.q.e(self.q.tasks[t].entity).exec_start_ns, t));
     }
 }
 

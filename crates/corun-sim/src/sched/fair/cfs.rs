@@ -43,7 +43,7 @@ impl CfsRules {
     /// An entity's part of the scheduling period, in nanoseconds.
     fn slice_ns(&self, q: &Queues, rq: u32, e: u32) -> u64 {
         let entity = q.e(e);
-        if entity.custom.is_some() {
+        if entity.own_slices {
             return entity.slice;
         }
         let nr = u64::from(q.rq(rq).nr + u32::from(!entity.on_rq));

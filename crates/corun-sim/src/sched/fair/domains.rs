@@ -30,6 +30,8 @@ pub struct Domain {
     pub span: Vec<CpuIx>,
     /// Its CPUs, dealt to groups.
     pub groups: Vec<Vec<CpuIx>>,
+    /// Number of its first group, with the groups of all domains numbered in a row.
+    pub first_group: usize,
     /// How much busier (in percent of the local load) another group must be.
     pub imbalance_pct: u64,
     /// Failed balances before a cache-hot task may be moved.
@@ -48,6 +50,8 @@ pub struct Domains {
     pub of_cpu: Vec<Vec<usize>>,
     /// Per CPU: its group in each of those domains.
     pub group_of: Vec<Vec<usize>>,
+    /// The same, with the groups of all domains numbered in a row.
+    pub groups_of: Vec<Vec<usize>>,
     /// Per CPU: the number of its LLC.
     pub llc_of: Vec<usize>,
     /// Per LLC: its CPUs.
@@ -95,7 +99,16 @@ impl Domains {
                 };
                 span.iter().for_each(|&c| of_cpu[c].push(all.len()));
                 let prefers_siblings = child_level.is_some_and(|l| l != Level::Numa);
-                all.push(Domain { level, span, groups, imbalance_pct, cache_nice_tries, prefers_siblings });
+                let first_group = all.last().map_or(0, |d| d.first_group + d.groups.len());
+                all.push(Domain {
+                    level,
+                    span,
+                    groups,
+                    first_group,
+                    imbalance_pct,
+                    cache_nice_tries,
+                    prefers_siblings,
+                });
             }
         }
         let mut llc_numbers: Vec<u32> = cpus.iter().map(|c| c.llc).collect();
@@ -108,11 +121,15 @@ impl Domains {
         let place = |d: &usize, cpu: CpuIx| {
             all[*d].groups.iter().position(|g| g.contains(&cpu)).expect("a CPU is in a group of its domain")
         };
-        let group_of =
+        let group_of: Vec<Vec<usize>> =
             of_cpu.iter().enumerate().map(|(cpu, ds)| ds.iter().map(|d| place(d, cpu)).collect()).collect();
+        let numbered = |(ds, groups): (&Vec<usize>, &Vec<usize>)| {
+            ds.iter().zip(groups).map(|(&d, g)| all[d].first_group + g).collect()
+        };
+        let groups_of = of_cpu.iter().zip(&group_of).map(numbered).collect();
         let siblings =
             (0..n).map(|a| (0..n).filter(|&b| a != b && cpus[a].core == cpus[b].core).collect()).collect();
-        Domains { all, of_cpu, group_of, llc_of, llcs, siblings }
+        Domains { all, of_cpu, group_of, groups_of, llc_of, llcs, siblings }
     }
 }
 

@@ -77,7 +77,8 @@ impl Discipline for EevdfRules {
         let load = q.competing_weight(rq);
         if q.rq(rq).nr > 0 && q.e(e).vlag != 0 && load > 0 {
             // The entity's own arrival shifts V; the lag is stretched so that it still has it afterwards.
-            lag = (i128::from(q.e(e).vlag) * (load + i128::from(q.e(e).weight)) / load) as i64;
+            let grown = i128::from(load + q.e(e).weight as i64);
+            lag = (i128::from(q.e(e).vlag) * grown / i128::from(load)) as i64;
         }
         let vruntime = q.avg_vruntime(rq) - lag;
         let entity = q.e_mut(e);

@@ -165,7 +165,7 @@ impl Queues {
             return own;
         }
         let q = self.rq(rq);
-        let cpu_load = self.cpu_load(q.cpu);
+        let cpu_load = self.cpu_load(q.cpu as CpuIx);
         let group_load = cpu_load * (self.load(q.owner) / RESOLUTION) / (cpu_load + 1);
         own * group_load / (q.avg.load / RESOLUTION + 1)
     }

@@ -62,8 +62,9 @@ pub struct Fair<D> {
     d: D,
     domains: Domains,
     opts: FairOptions,
-    /// Per domain and group.
-    counts: Vec<Vec<GroupCount>>,
+    /// By number of the domains' groups.
+    counts: Vec<GroupCount>,
+    waiting: balance::Waiting,
 }
 
 /// What a group of a domain holds, kept up to date so that balancing need not look at its CPUs.
@@ -88,8 +89,15 @@ impl<D: Discipline> Fair<D> {
         let domains = Domains::of(machine);
         let levels: Vec<usize> = domains.of_cpu.iter().map(Vec::len).collect();
         let idle = |g: &Vec<CpuIx>| GroupCount { idle: g.len() as u32, ..GroupCount::default() };
-        let counts = domains.all.iter().map(|d| d.groups.iter().map(idle).collect()).collect();
-        Fair { q: Queues::new(&levels, opts.newidle_ratio, streams), d, domains, opts, counts }
+        let counts = domains.all.iter().flat_map(|d| d.groups.iter().map(idle)).collect();
+        Fair {
+            q: Queues::new(&levels, opts.newidle_ratio, streams),
+            d,
+            domains,
+            opts,
+            counts,
+            waiting: balance::Waiting::default(),
+        }
     }
 
     /// Accounts the running entity of a queue up to now.
@@ -110,7 +118,7 @@ impl<D: Discipline> Fair<D> {
         self.q.advance_zero(rq);
         if over && self.q.rq(rq).nr > 1 {
             let cpu = self.q.rq(rq).cpu;
-            self.q.cpus[cpu].resched = true;
+            self.q.cpus[cpu as usize].resched = true;
         }
     }
 
@@ -235,7 +243,7 @@ impl<D: Discipline> Fair<D> {
 
     /// Counts runnable tasks up the hierarchy.
     fn add_runnable(&mut self, now_ns: u64, leaf: u32, by: i32) {
-        let cpu = self.q.rq(leaf).cpu;
+        let cpu = self.q.rq(leaf).cpu as usize;
         let add = |rq: &mut queues::Rq| {
             rq.runnable = rq.runnable.checked_add_signed(by).expect("a queue counts what is in it");
         };
@@ -244,8 +252,8 @@ impl<D: Discipline> Fair<D> {
             self.q.touch_rq(now_ns, cpu as u32);
             add(&mut self.q.rqs[cpu]);
         }
-        for (level, &domain) in self.domains.of_cpu[cpu].iter().enumerate() {
-            let count = &mut self.counts[domain][self.domains.group_of[cpu][level]];
+        for &group in &self.domains.groups_of[cpu] {
+            let count = &mut self.counts[group];
             count.tasks = count.tasks.wrapping_add_signed(by);
         }
         self.mark(cpu);
@@ -261,11 +269,17 @@ impl<D: Discipline> Fair<D> {
         self.q.idle.put(cpu, is.0);
         self.q.overloaded.put(cpu, is.1);
         let step = |was: bool, is: bool| i32::from(is) - i32::from(was);
-        for (level, &domain) in self.domains.of_cpu[cpu].iter().enumerate() {
-            let count = &mut self.counts[domain][self.domains.group_of[cpu][level]];
+        for &group in &self.domains.groups_of[cpu] {
+            let count = &mut self.counts[group];
             count.idle = count.idle.wrapping_add_signed(step(was.0, is.0));
             count.overloaded = count.overloaded.wrapping_add_signed(step(was.1, is.1));
         }
+    }
+
+    /// What the groups of a domain hold.
+    fn counts_of(&self, domain: usize) -> &[GroupCount] {
+        let d = &self.domains.all[domain];
+        &self.counts[d.first_group..d.first_group + d.groups.len()]
     }
 
     /// Gives a group's entity on this CPU the weight that its load here deserves (`update_cfs_group`).
@@ -422,7 +436,7 @@ impl<D: Discipline> Fair<D> {
                     continue 'restart;
                 }
                 match self.q.e(e).my_rq {
-                    NIL => return Some(self.q.e(e).task),
+                    NIL => return Some(self.q.e(e).task as TaskIx),
                     my_rq => rq = my_rq,
                 }
             }
@@ -432,7 +446,7 @@ impl<D: Discipline> Fair<D> {
     /// A delayed entity came up: its lag is paid off, it leaves for good.
     fn settle_delayed(&mut self, now_ns: u64, rq: u32, e: u32) {
         if self.q.e(e).my_rq == NIL {
-            self.dequeue(now_ns, self.q.e(e).task, true, false);
+            self.dequeue(now_ns, self.q.e(e).task as TaskIx, true, false);
         } else {
             self.dequeue_entity(now_ns, rq, e, true, false);
         }
@@ -447,13 +461,13 @@ impl<D: Discipline> Scheduler for Fair<D> {
     fn add_task(&mut self, params: &TaskParams) {
         let task = self.q.tasks.len();
         let slice = self.d.default_slice_ns();
-        let entity = self.q.add_entity(params.weight * RESOLUTION, slice, task);
-        self.q.e_mut(entity).custom = params.slice_ns;
-        self.q.renew_slice(entity, slice);
+        let entity = self.q.add_entity(params.weight * RESOLUTION, slice, task as u32);
+        self.q.e_mut(entity).own_slices = params.slice_ns.is_some();
         self.q.tasks.push(TaskState {
             entity,
             group: params.group,
             batch: params.batch,
+            slice_ns: params.slice_ns,
             affinity: params.affinity.clone(),
             cpu: 0,
             recent_cpu: 0,
@@ -461,6 +475,7 @@ impl<D: Discipline> Scheduler for Fair<D> {
             wakee_flips: 0,
             flips_ns: 0,
         });
+        self.q.renew_slice(entity, slice);
     }
 
     fn add_group(&mut self, weight: u32) {
@@ -552,7 +567,8 @@ impl<D: Discipline> Scheduler for Fair<D> {
         // `sched_setattr` clamps a slice to 0.1 ms ..= 100 ms.
         let clamp = |ns: u64| ns.clamp(100_000, 100_000_000);
         let e = self.q.tasks[task].entity;
-        self.q.e_mut(e).custom = bounds_ns.map(|(low, high)| (clamp(low), clamp(high)));
+        self.q.tasks[task].slice_ns = bounds_ns.map(|(low, high)| (clamp(low), clamp(high)));
+        self.q.e_mut(e).own_slices = bounds_ns.is_some();
         if !self.q.e(e).on_rq {
             self.q.renew_slice(e, self.d.default_slice_ns());
         }

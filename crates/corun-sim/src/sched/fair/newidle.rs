@@ -64,7 +64,7 @@ impl<D: Discipline> Fair<D> {
         }
         for level in 0..self.domains.of_cpu[cpu].len() {
             let domain = self.domains.of_cpu[cpu][level];
-            if self.counts[domain].iter().all(|c| c.overloaded == 0) {
+            if self.counts_of(domain).iter().all(|c| c.overloaded == 0) {
                 continue;
             }
             let cost = SEARCH_NS * self.domains.all[domain].span.len() as u64;

@@ -74,15 +74,14 @@ pub enum Place {
     Reweighted,
 }
 
-/// A task, or a group on one CPU.
+/// A task, or a group on one CPU: two cache lines, since there are as many of them as groups times CPUs.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Entity {
     /// Its weight; [`NICE_0`] is nice 0.
     pub weight: u64,
     /// Its request in nanoseconds.
     pub slice: u64,
-    /// Bounds of its own slices, where it has them.
-    pub custom: Option<(u64, u64)>,
     /// Virtual run time in nanoseconds.
     pub vruntime: i64,
     /// Virtual deadline (EEVDF).
@@ -97,12 +96,14 @@ pub struct Entity {
     pub delayed: bool,
     /// `deadline` is relative to `vruntime` (EEVDF).
     pub rel_deadline: bool,
+    /// It is a task with slices of its own: [`TaskState::slice_ns`].
+    pub own_slices: bool,
     /// The queue it is on, or was on last.
     pub rq: u32,
     /// A group's own queue; [`NIL`] for a task.
     pub my_rq: u32,
     /// Its task; meaningless for a group.
-    pub task: TaskIx,
+    pub task: u32,
     /// When its running was last accounted.
     pub exec_start_ns: u64,
     /// How long it has run.
@@ -113,11 +114,12 @@ pub struct Entity {
     pub avg: Avg,
 }
 
-/// A queue: a CPU's own, or a group's on one CPU.
+/// A queue: a CPU's own, or a group's on one CPU. Two cache lines, like an [`Entity`].
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Rq {
     /// Its CPU.
-    pub cpu: CpuIx,
+    pub cpu: u32,
     /// Its group; [`NIL`] for the CPU's own.
     pub group: u32,
     /// The entity that stands for it on the CPU's queue; [`NIL`] for the CPU's own.
@@ -135,7 +137,7 @@ pub struct Rq {
     /// No entity's virtual time is far below it (`min_vruntime`).
     pub zero: i64,
     /// Weight in the tree.
-    sum_w: i128,
+    sum_w: i64,
     /// Weighted sum of vruntimes in the tree, relative to `zero`.
     sum_wv: i128,
     /// Its load averages.
@@ -166,6 +168,8 @@ pub struct TaskState {
     pub group: Option<usize>,
     /// SCHED_BATCH.
     pub batch: bool,
+    /// Bounds of its own slices, where it has them.
+    pub slice_ns: Option<(u64, u64)>,
     /// Where it may run.
     pub affinity: Option<Rc<CpuSet>>,
     /// Where it ran or was queued last.
@@ -242,6 +246,11 @@ pub fn virtual_ns(ns: u64, weight: u64) -> i64 {
     }
 }
 
+/// Weighted virtual time.
+fn product(a: i64, b: i64) -> i128 {
+    i128::from(a) * i128::from(b)
+}
+
 impl Queues {
     /// The queues of a machine with `cpus` CPUs, each in `domains[cpu]` domains.
     pub fn new(domains: &[usize], newidle_ratio: u32, streams: &Streams) -> Queues {
@@ -291,12 +300,11 @@ impl Queues {
     }
 
     /// Makes an entity.
-    pub fn add_entity(&mut self, weight: u64, slice: u64, task: TaskIx) -> u32 {
+    pub fn add_entity(&mut self, weight: u64, slice: u64, task: u32) -> u32 {
         self.nodes.0.push(super::tree::Node::default());
         self.ents.push(Entity {
             weight,
             slice,
-            custom: None,
             vruntime: 0,
             deadline: 0,
             vlag: 0,
@@ -304,6 +312,7 @@ impl Queues {
             on_rq: false,
             delayed: false,
             rel_deadline: false,
+            own_slices: false,
             rq: NIL,
             my_rq: NIL,
             task,
@@ -323,7 +332,7 @@ impl Queues {
         }
         if self.groups[g].rqs[cpu] == NIL {
             let rq = self.rqs.len() as u32;
-            let owner = self.add_entity(self.groups[g].shares, slice, usize::MAX);
+            let owner = self.add_entity(self.groups[g].shares, slice, NIL);
             self.e_mut(owner).my_rq = rq;
             self.e_mut(owner).rq = cpu as u32;
             self.rqs.push(Rq::new(cpu, g as u32, owner));
@@ -338,8 +347,8 @@ impl Queues {
         let (sum_wv, sum_w) = self.sums(q);
         let off = match (i64::try_from(sum_wv), sum_w) {
             (_, 0) => 0,
-            (Ok(sum), w) => sum.div_euclid(w as i64),
-            (Err(_), w) => sum_wv.div_euclid(w) as i64,
+            (Ok(sum), w) => sum.div_euclid(w),
+            (Err(_), w) => sum_wv.div_euclid(i128::from(w)) as i64,
         };
         q.zero + off
     }
@@ -348,21 +357,21 @@ impl Queues {
     pub fn eligible(&self, rq: u32, vruntime: i64) -> bool {
         let q = self.rq(rq);
         let (sum_wv, sum_w) = self.sums(q);
-        sum_wv >= i128::from(vruntime - q.zero) * sum_w
+        sum_wv >= product(vruntime - q.zero, sum_w)
     }
 
-    fn sums(&self, q: &Rq) -> (i128, i128) {
+    fn sums(&self, q: &Rq) -> (i128, i64) {
         let (mut sum_wv, mut sum_w) = (q.sum_wv, q.sum_w);
         if q.curr != NIL && self.e(q.curr).on_rq {
             let curr = self.e(q.curr);
-            sum_wv += i128::from(curr.vruntime - q.zero) * i128::from(curr.weight);
-            sum_w += i128::from(curr.weight);
+            sum_wv += product(curr.vruntime - q.zero, curr.weight as i64);
+            sum_w += curr.weight as i64;
         }
         (sum_wv, sum_w)
     }
 
     /// Weight that takes part in the zero-lag point: the tree and the running entity.
-    pub fn competing_weight(&self, rq: u32) -> i128 {
+    pub fn competing_weight(&self, rq: u32) -> i64 {
         self.sums(self.rq(rq)).1
     }
 
@@ -374,8 +383,8 @@ impl Queues {
         let root = self.nodes.insert(self.rq(rq).root, e);
         let q = self.rq_mut(rq);
         q.root = root;
-        q.sum_w += i128::from(weight);
-        q.sum_wv += i128::from(vruntime - q.zero) * i128::from(weight);
+        q.sum_w += weight as i64;
+        q.sum_wv += product(vruntime - q.zero, weight as i64);
     }
 
     /// Takes an entity out of its queue's tree.
@@ -384,8 +393,8 @@ impl Queues {
         let root = self.nodes.remove(self.rq(rq).root, e);
         let q = self.rq_mut(rq);
         q.root = root;
-        q.sum_w -= i128::from(weight);
-        q.sum_wv -= i128::from(vruntime - q.zero) * i128::from(weight);
+        q.sum_w -= weight as i64;
+        q.sum_wv -= product(vruntime - q.zero, weight as i64);
     }
 
     /// Moves a queue's `zero` up to the least virtual time in it.
@@ -399,7 +408,7 @@ impl Queues {
         };
         let q = self.rq_mut(rq);
         if least > q.zero {
-            q.sum_wv -= i128::from(least - q.zero) * q.sum_w;
+            q.sum_wv -= product(least - q.zero, q.sum_w);
             q.zero = least;
         }
     }
@@ -413,10 +422,16 @@ impl Queues {
 
     /// Draws the next request of an entity: its own bounds, or `default`.
     pub fn renew_slice(&mut self, e: u32, default: u64) {
-        let slice = match self.e(e).custom {
-            None if self.e(e).my_rq != NIL => return,
-            None => default,
-            own => decisions::slice_ns(own, default, self.slices.between(0, u64::from(u32::MAX)) as u32),
+        let entity = self.e(e);
+        if entity.my_rq != NIL {
+            return;
+        }
+        let slice = match entity.own_slices {
+            false => default,
+            true => {
+                let own = self.tasks[entity.task as usize].slice_ns;
+                decisions::slice_ns(own, default, self.slices.between(0, u64::from(u32::MAX)) as u32)
+            }
         };
         self.e_mut(e).slice = slice;
     }
@@ -431,7 +446,7 @@ impl Queues {
 impl Rq {
     fn new(cpu: CpuIx, group: u32, owner: u32) -> Rq {
         Rq {
-            cpu,
+            cpu: cpu as u32,
             group,
             owner,
             root: NIL,
@@ -446,5 +461,15 @@ impl Rq {
             told: 0,
             told_ns: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entity_and_a_queue_are_two_cache_lines_each() {
+        assert_eq!((size_of::<Entity>(), size_of::<Rq>()), (128, 128));
     }
 }
