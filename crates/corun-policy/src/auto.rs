@@ -81,7 +81,7 @@ const LEAST_GAIN_MILLI: i64 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Watch,
+    Watch { slots: u64 },
     Try,
     Keep { until_ns: u64 },
     Rest { until_ns: u64 },
@@ -131,7 +131,7 @@ impl Auto {
             use_spin: number("spin") == 1,
             first_hold_ns: number("hold"),
             hold_ns: number("hold"),
-            phase: Phase::Watch,
+            phase: Phase::Watch { slots: 1 },
             since_ns: None,
             asked_ns: 0,
             watched: BTreeMap::new(),
@@ -144,9 +144,9 @@ impl Auto {
         }
     }
 
-    /// Everybody shares, to be watched.
-    fn watch(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        (self.phase, self.since_ns) = (Phase::Watch, None);
+    /// Everybody shares, to be watched for so many slots at least.
+    fn watch(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
+        (self.phase, self.since_ns) = (Phase::Watch { slots }, None);
         self.watched.clear();
         self.taken_ns = 0;
         self.slots.stop(seen, why)
@@ -156,7 +156,13 @@ impl Auto {
     fn ask(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.trial = Trial::default();
         self.members.clear();
-        self.watch(seen, why)
+        self.watch(seen, 1, why)
+    }
+
+    /// The same of slots that were kept: what they showed last still counts, for as much as what is seen now.
+    fn ask_again(&mut self, seen: &Observation) -> Vec<Decision> {
+        self.trial.keep_last();
+        self.watch(seen, 1, "it is time to ask again")
     }
 
     fn hold_until_ns(&mut self, seen: &Observation) -> u64 {
@@ -275,7 +281,8 @@ impl Auto {
         let name = census::name(seen, id);
         let percent = worst.kept_milli() / 10;
         let why = format!("not clear yet: slots leave {name} {percent} % of what it is entitled to");
-        self.watch(seen, &why)
+        // What was clear at once has been kept by now.
+        self.watch(seen, WATCH_SLOTS, &why)
     }
 
     fn kept(&self, seen: &Observation, rates: &BTreeMap<TenantId, Rates>, gain_milli: i64) -> String {
@@ -339,7 +346,7 @@ impl Auto {
         }
         for u in uses {
             match self.phase {
-                Phase::Watch => self.watched.entry(u.id).or_default().add(u),
+                Phase::Watch { .. } => self.watched.entry(u.id).or_default().add(u),
                 Phase::Try if !self.slots.parked().contains(&u.id) => {
                     let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
                     self.trial.ran(u.id, useful_ns, seen.window_ns());
@@ -376,11 +383,11 @@ impl Policy for Auto {
         let calm = seen.end_ns >= self.asked_ns + CALM_NS;
         let has_come = uses.iter().any(|u| u.weight > 0 && !self.tried.contains_key(&u.id));
         let has_gone = self.members.iter().any(|id| !is_here(id));
-        // Later rounds watch for longer: what was clear at once has been kept by then.
-        let watch_slots = if self.trial.rounds() == 0 { 1 } else { WATCH_SLOTS };
         match self.phase {
-            Phase::Watch if took_ns >= watch_slots * self.slot_ns => self.weigh(cpus, seen, &uses, took_ns),
-            Phase::Watch => Vec::new(),
+            Phase::Watch { slots } if took_ns >= slots * self.slot_ns => {
+                self.weigh(cpus, seen, &uses, took_ns)
+            }
+            Phase::Watch { .. } => Vec::new(),
             Phase::Try if has_gone => self.ask(seen, "a tenant has gone"),
             Phase::Try if self.trial.is_due() && self.slots.is_over(seen) => self.judge(cpus, seen, &uses),
             Phase::Keep { .. } | Phase::Rest { .. } if calm && (has_come || has_gone) => {
@@ -388,9 +395,8 @@ impl Policy for Auto {
                 let why = if has_come { "a tenant has come that was not tried" } else { "a tenant has gone" };
                 self.ask(seen, why)
             }
-            Phase::Keep { until_ns } | Phase::Rest { until_ns } if seen.end_ns >= until_ns => {
-                self.ask(seen, "it is time to ask again")
-            }
+            Phase::Keep { until_ns } if seen.end_ns >= until_ns => self.ask_again(seen),
+            Phase::Rest { until_ns } if seen.end_ns >= until_ns => self.ask(seen, "it is time to ask again"),
             Phase::Try | Phase::Keep { .. } => self.turn(cpus, seen, &uses),
             Phase::Rest { .. } => Vec::new(),
         }

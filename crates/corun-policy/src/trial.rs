@@ -163,6 +163,16 @@ impl Trial {
         }
     }
 
+    /// Ends the round and forgets those before it.
+    pub fn keep_last(&mut self) {
+        self.close();
+        self.rounds = 1;
+        for side in self.sides.values_mut() {
+            side.without.drain(..side.without.len() - 1);
+            side.running.drain(..side.running.len() - 1);
+        }
+    }
+
     /// What is known of every tenant, by the medians of the rounds.
     pub fn rates(&self) -> BTreeMap<TenantId, Rates> {
         let parts = parts::deal(&self.claims(), self.all_milli());
@@ -285,6 +295,17 @@ mod tests {
             round(&mut trial, without, 50_000_000);
         }
         assert_eq!((trial.rounds(), trial.rates()[&SOLVER].without), (3, 320));
+    }
+
+    #[test]
+    fn the_last_round_alone_is_kept_for_the_next_question() {
+        let mut trial = Trial::default();
+        round(&mut trial, 300, 50_000_000);
+        trial.begin(2_000, 4);
+        trial.without(SOLVER, 100, 1_000, 500);
+        trial.without(LOOP, 100, 1_000, 900);
+        trial.keep_last();
+        assert_eq!((trial.rounds(), trial.rates()[&SOLVER].without), (1, 500));
     }
 
     #[test]
