@@ -28,8 +28,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long the controller may take to its first decision, and to undo everything.
-const CONTROLLER: Duration = Duration::from_secs(10);
+/// How long the controller may take to its first decision, and to undo everything: in an emulated guest it loads its BPF
+/// programs for seconds.
+const CONTROLLER: Duration = Duration::from_secs(30);
 /// How long one look at the machine takes before a run, and the pause to the next.
 const LOOK: Duration = Duration::from_millis(150);
 const PAUSE: Duration = Duration::from_millis(500);

@@ -6,8 +6,8 @@
 //! from the conserved ledger: windows that a task spent waiting from end to end, one after the other, are a wait that is
 //! at least as long. A wait that reaches into the windows before and after may be longer by what it waited in these; both
 //! bounds of the longest are told, the lower one is judged. What a task waited for the controller itself is left out: it is
-//! real-time while somebody is parked, and slow in this guest. A task of a higher nice value waits longer in proportion to
-//! its smaller weight, as it does under the kernel's own scheduler: khugepaged is the only one here.
+//! real-time while somebody is parked, and slow in this guest. A task of a higher nice value may wait longer in proportion to
+//! its smaller weight, as it does under the kernel's own scheduler.
 //!
 //! Environment: `CORUN_SOAK_S` seconds of the guest's clock.
 
@@ -20,6 +20,7 @@ use corun_linux::supervisor;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
+use corun_model::observation::TaskObservation;
 use corun_model::{Action, Host, Observation, Outcome, Policy, TaskId, TenantId};
 use corun_policy::{by_name, Options};
 use std::collections::BTreeMap;
@@ -143,6 +144,15 @@ fn longest_fair_ns(task: TaskId) -> u64 {
     (0..nice).fold(SLOT_NS, |ns, _| ns * 5 / 4)
 }
 
+/// Who had the CPU that a task waited for, and for how many ms.
+fn culprits(seen: &Observation, t: &TaskObservation) -> String {
+    let name = |id| seen.tenants.iter().find(|t| t.id == id).map_or("?", |t| &t.name);
+    let shares = t.account.culprits.shares().iter();
+    let told: Vec<String> =
+        shares.map(|s| format!("{} {}", name(s.tenant), s.steal_ns / 1_000_000)).collect();
+    told.join(", ")
+}
+
 impl Waits {
     /// Notes who is parked from now on.
     fn parked(&mut self, seen: &Observation, tenants: &[TenantId]) {
@@ -152,7 +162,7 @@ impl Waits {
         }
     }
 
-    fn push(&mut self, seen: &Observation) {
+    fn push(&mut self, seen: &Observation, policy: &str) {
         let mut open = BTreeMap::new();
         let me = seen.tasks.iter().find(|t| t.id == TaskId(std::process::id())).map(|t| t.tenant);
         for t in seen.tasks.iter().filter(|t| t.alive) {
@@ -166,6 +176,9 @@ impl Waits {
             let steal_ns = parts.steal_ns - mine_ns;
             let (whole, before) = self.open.get(&t.id).copied().unwrap_or((0, 0));
             if waits_throughout {
+                if whole <= longest_fair_ns(t.id) && whole + steal_ns > longest_fair_ns(t.id) {
+                    println!("{policy}: {} waits for {}", t.name, culprits(seen, t));
+                }
                 open.insert(t.id, (whole + steal_ns, before));
             } else {
                 if whole > self.longest.0 {
@@ -254,7 +267,7 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
                 break 'all;
             }
             let seen = host.observe().unwrap_or_else(|e| panic!("under {name}: {e}"));
-            waits.push(&seen);
+            waits.push(&seen, name);
             samples += 1;
             not_enabled += u64::from(loaded && kernel_says() != "enabled");
             for decision in policy.decide(host.machine(), &seen) {
