@@ -22,7 +22,8 @@
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
 //! programs begin otherwise than they go on, then twice as long each time, up to 5 min; it is asked again at once, but not
-//! twice in a second, when a tenant comes that has not been tried or one of those in slots goes.
+//! twice in a second, when a tenant comes that has not been tried or one of those in slots goes. Slots that were kept are
+//! asked about with a watch of one slot, and what they showed last counts as much as what is seen then.
 //!
 //! Limits: the first watch has the length of one slot, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.

@@ -209,6 +209,14 @@ impl VerifyOutcome {
         Rate { count: alone.iter().filter(|r| r.alarm).count(), of: alone.len() }
     }
 
+    /// Alarms in runs alone that were not slow by the clock, whatever others did meanwhile: the ledger has no say in which
+    /// runs these are.
+    pub fn alarms_against_the_clock(&self) -> Rate {
+        let alone: Vec<&Judged> =
+            self.runs.iter().filter(|r| r.beside.is_none() && !self.is_noticeable(r)).collect();
+        Rate { count: alone.iter().filter(|r| r.alarm).count(), of: alone.len() }
+    }
+
     /// Misses among the noticeably disturbed co-runs that are `wanted`.
     pub fn misses(&self, wanted: impl Fn(&Judged) -> bool) -> Rate {
         let disturbed = |r: &&Judged| r.beside.is_some() && self.is_noticeable(r) && wanted(r);
@@ -372,7 +380,7 @@ mod tests {
         let text = VERIFY.replace("noticeable = 0.05", "noticeable = 5");
         assert!(refusal(&text).contains("noticeable is no share"), "{}", refusal(&text));
         assert!(refusal(&VERIFY.replace(STUDY_SCHEMA, "x")).starts_with("v.toml:1: schema is `x`"));
-        assert!(refusal(&VERIFY.replace("repetitions = 15", "repetitions = 0")).contains("give at least 1"));
+        assert!(refusal(&VERIFY.replace("repetitions = 16", "repetitions = 0")).contains("give at least 1"));
     }
 
     #[test]
@@ -389,6 +397,16 @@ mod tests {
     fn an_alarm_alone_is_false_even_if_the_run_was_slow() {
         let o = outcome(vec![run(None, 100, false), run(None, 200, true)]);
         assert_eq!(o.false_alarms(|_| true), Rate { count: 1, of: 2 });
+    }
+
+    #[test]
+    fn by_the_clock_a_slow_run_alone_says_nothing_of_alarms_even_if_the_machine_was_not_idle() {
+        let mut busy = run(None, 101, true);
+        busy.corunners_ns = busy.wall_ns;
+        let o = outcome(vec![run(None, 100, false), run(None, 102, false), busy]);
+        assert_eq!(o.alarms_against_the_clock(), Rate { count: 1, of: 3 });
+        let slow = outcome(vec![run(None, 100, false), run(Some("c"), 200, true)]);
+        assert_eq!(slow.alarms_against_the_clock(), Rate { count: 0, of: 1 });
     }
 
     #[test]

@@ -111,6 +111,11 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
     );
     let _ = writeln!(
         out,
+        "By the clock alone, alarms in runs alone that were not slow: {}.",
+        rate(o.alarms_against_the_clock())
+    );
+    let _ = writeln!(
+        out,
         "Misses, disturbed by {} or more: {}.",
         percent(o.noticeable),
         rate(o.misses(|_| true))

@@ -32,7 +32,8 @@ Examples:
   corun study schedulers --quick                    a cell of each, in a minute
   corun study schedulers --figures pact16-fig9 --programs facesim
   corun study my-study.toml                         a study file of your own (schema corun.pairs/1,
-                                                    corun.control-study/1 or corun.schedulers-study/1)
+                                                    corun.verify-study/1, corun.control-study/1 or
+                                                    corun.schedulers-study/1)
 
 Where programs run live, the machine should be quiet. Programs that are not installed are skipped, with the package that has them.";
 
