@@ -25,8 +25,8 @@
  *   cpus           is the kernel's own affinity: a task is moved only to CPUs it may run on. Nothing to do here.
  *
  * Always served: kernel threads take a CPU when they wake up; those that go on beyond a slice then wait their turn like
- * everybody. Tasks that are exiting or may not migrate are run by the kernel itself, at once.
- * These, the kernel's other threads and protected tasks belong to the root, which is never parked.
+ * everybody, none with less weight than that of nice 0. Tasks that are exiting or may not migrate are run by the kernel
+ * itself, at once. These, the kernel's other threads and protected tasks belong to the root, which is never parked.
  *
  * Limits
  *   - A parked task may hold a lock inside the kernel, and others wait for it; the freezer would let it leave the kernel
@@ -247,7 +247,7 @@ void BPF_PROG(corun_runnable, struct task_struct *p, u64 enq_flags)
 
 	if (!t || t->weight)
 		return;
-	t->weight = SCX(p).weight;
+	t->weight = weight_of(p);
 	join(t->cell, t->weight);
 }
 
@@ -330,8 +330,8 @@ void BPF_PROG(corun_set_weight, struct task_struct *p, u32 weight)
 	if (!t || !t->weight)
 		return;
 	before = t->weight;
-	t->weight = weight;
-	join(t->cell, weight);
+	t->weight = weight_of(p);
+	join(t->cell, t->weight);
 	leave(t->cell, before);
 }
 

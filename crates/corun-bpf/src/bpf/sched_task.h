@@ -51,9 +51,20 @@ static __always_inline u64 queue_of(u32 cell, u32 llc)
 	return (u64)cell * LLCS + llc + 1;
 }
 
+/*
+ * The weight of its nice value; a kernel thread's is at least that of nice 0. Such a thread wants little, and others wait for
+ * what it holds: beside six tenants khugepaged, of nice 19, waited for more than a second at a time.
+ */
+static __always_inline u32 weight_of(struct task_struct *p)
+{
+	u32 weight = SCX(p).weight;
+
+	return (p->flags & PF_KTHREAD) && weight < CORUN_DEFAULT_WEIGHT ? CORUN_DEFAULT_WEIGHT : weight;
+}
+
 static __always_inline u64 task_share(struct task_struct *p)
 {
-	return SCX(p).weight * CORUN_SHARE_UNIT;
+	return weight_of(p) * CORUN_SHARE_UNIT;
 }
 
 static __always_inline u64 runtime_of(struct task_struct *p)
