@@ -62,6 +62,144 @@ fn a_dry_run_says_what_it_would_do_and_touches_nothing() {
 }
 
 #[test]
+fn a_run_leaves_a_page_and_a_trace_of_what_was_decided() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hogs = ["corun-hog-c", "corun-hog-d"].map(|name| Hog::start(folder.path(), name));
+    let (html, trace) = (folder.path().join("report.html"), folder.path().join("report.pftrace"));
+    let out = Command::cargo_bin("corun")
+        .unwrap()
+        .args([
+            "control",
+            "gang",
+            "--tenant",
+            "corun-hog-c",
+            "--tenant",
+            "corun-hog-d",
+            "--dry-run",
+            "--for",
+            "2s",
+        ])
+        .args(["-q".as_ref(), "--html".as_ref(), html.as_os_str(), "--trace".as_ref(), trace.as_os_str()])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let page = std::fs::read_to_string(html).unwrap();
+    for part in [
+        "corun-hog-c",
+        "would have parked 2 tenants",
+        "one tenant at a time",
+        "A dry run: nothing was changed",
+    ] {
+        assert!(page.contains(part), "no `{part}`");
+    }
+    let trace = std::fs::read(trace).unwrap();
+    for part in ["corun control: gang", "corun-hog-d", "parked", "why: park"] {
+        assert!(trace.windows(part.len()).any(|w| w == part.as_bytes()), "no `{part}`");
+    }
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("× park: waits out a slot, one tenant at a time (dry_run)"), "{text}");
+}
+
+#[test]
+fn whoever_cannot_be_controlled_is_refused_before_anything_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let hog = Hog::start(folder.path(), "corun-hog-e");
+    let state = || {
+        let pid = hog.0.id();
+        (
+            corun_linux::sched::attributes(pid).ok(),
+            std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok(),
+        )
+    };
+    let before = state();
+    // SAFETY: getppid cannot fail.
+    let parent = unsafe { libc::getppid() }.to_string();
+    for (args, parts) in [
+        // An empty tenant: a name that nobody has, a PID that nobody has.
+        (&["--tenant", "corun-nobody"][..], ["--tenant corun-nobody", "nothing by that name runs here"]),
+        (&["--tenant", "corun-hog-e", "--tenant", "4194303"], ["--tenant 4194303", "no such process"]),
+        // Whom corun was started from, as a terminal is.
+        (&["--tenant", &parent], ["corun is it or was started from it", "name another one"]),
+        (&["--tenant", "1"], ["--tenant 1", "it is the first process"]),
+        (
+            &["--tenant", "corun-hog-e", "--protect", "corun-hog-e"],
+            ["--protect names it", "name another one"],
+        ),
+        (
+            &["--tenant", "corun-hog-e", "--html", "/no/such/x.html"],
+            ["--html /no/such/x.html", "make it first"],
+        ),
+        (&["--tenant", "corun-hog-e", "--epoch", "10us"], ["--epoch 10", "give 1.00 ms or more"]),
+    ] {
+        let mut all = vec!["control", "gang", "--for", "1s", "-q"];
+        all.extend(args);
+        let out = corun(&all);
+        let said = said(&out);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(parts.iter().all(|part| said.contains(part)), "{args:?}: {said}");
+        assert_eq!(said.trim().lines().count(), 1, "one sentence: {said}");
+        assert_eq!(state(), before, "{args:?}");
+    }
+}
+
+#[test]
+fn a_backend_that_this_kernel_lacks_is_refused_with_the_remedy() {
+    if std::path::Path::new("/sys/kernel/sched_ext").exists() {
+        println!("skipped: this kernel has sched_ext");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = Hog::start(folder.path(), "corun-hog-f");
+    let out =
+        corun(&["control", "gang", "--tenant", "corun-hog-f", "--backend", "sched_ext", "--for", "1s", "-q"]);
+    assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+    assert!(said(&out).contains("no sched_ext") && said(&out).contains("--backend stock"), "{}", said(&out));
+}
+
+#[test]
+fn a_degree_of_contention_below_a_tenants_weight_is_said_to_leave_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    // Two loops in a process group each: tenants of weight two.
+    const TWO_LOOPS: &str = "while :; do :; done & while :; do :; done";
+    let names = ["corun-hog-g", "corun-hog-h"];
+    let _hogs: Vec<Hog> = names.iter().map(|name| Hog::running(folder.path(), name, TWO_LOOPS)).collect();
+    let mut args = vec!["control", "controlled_contention", "-o", "dc=1", "--dry-run", "--for", "2s", "-q"];
+    names.iter().for_each(|name| args.extend(["--tenant", name]));
+    let out = corun(&args);
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("weights up to DC 1; who is heavier runs alone"), "{text}");
+}
+
+#[test]
+fn a_pid_stands_for_its_tenant_and_nobody_else_is_planned_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let hogs = ["corun-hog-i", "corun-hog-j", "corun-hog-k"].map(|name| Hog::start(folder.path(), name));
+    let pids = [hogs[0].0.id().to_string(), hogs[1].0.id().to_string()];
+    let out = corun(&[
+        "control",
+        "gang",
+        "--tenant",
+        &pids[0],
+        "--tenant",
+        &pids[1],
+        "--dry-run",
+        "--for",
+        "2s",
+        "--json-lines",
+    ]);
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("corun-hog-i") && text.contains("corun-hog-j"), "{text}");
+    let tenants: std::collections::BTreeSet<String> = text
+        .lines()
+        .flat_map(|l| serde_json::from_str::<Value>(l).unwrap()["decision"].as_array().unwrap().clone())
+        .filter_map(|d| Some(d["tenant"].as_str()?.to_owned()))
+        .collect();
+    assert_eq!(tenants.len(), 2, "{tenants:?}");
+}
+
+#[test]
 fn bad_usage_is_one_sentence_with_exit_code_2_and_nothing_is_changed() {
     for (args, part) in [
         (&["control", "gang"][..], "name whom to control"),

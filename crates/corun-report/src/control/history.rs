@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_STOPS: usize = 1_000_000;
 /// Entries of every other list that are kept.
 const MOST_ENTRIES: usize = 1_000;
+/// Reasons told on a terminal, the most frequent ones.
+const TOLD: usize = 8;
 /// A reason that is given again after so long is a new entry, in nanoseconds.
 const PAUSE_NS: u64 = 2_000_000_000;
 
@@ -132,6 +134,28 @@ impl History {
             return;
         }
         self.undone.push(Undone { at_ns, why, released, changed, failed });
+    }
+
+    /// For a terminal: what was decided how often, why, and what came of it.
+    pub fn text(&self) -> String {
+        let mut all: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+        for r in &self.reasons {
+            *all.entry((r.what, &r.because, &r.outcome)).or_default() += r.times;
+        }
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_by_key(|(told, times)| (std::cmp::Reverse(*times), *told));
+        let mut out = String::new();
+        for ((what, because, outcome), times) in all.iter().take(TOLD) {
+            let outcome = if *outcome == "done" { String::new() } else { format!(" ({outcome})") };
+            out += &format!("{times:>8} × {what}: {because}{outcome}\n");
+        }
+        if all.len() > TOLD {
+            out += &format!(
+                "           and {} more reasons; --explain tells every decision\n",
+                all.len() - TOLD
+            );
+        }
+        out
     }
 
     fn since(&self, clock_ns: u64) -> u64 {
@@ -297,6 +321,7 @@ mod tests {
             history.reasons().iter().map(|r| (r.what, r.because.as_str(), r.times)).collect();
         let waits = "waits out a slot, kept: solver does 9.71 times as much";
         assert_eq!(told, [("park", waits, 5), ("let go", "a slot", 5)]);
+        assert_eq!(history.text(), format!("       5 × let go: a slot\n       5 × park: {waits}\n"));
         assert_eq!(history.stops(tenant).nth(1), Some((100, 150)));
         assert_eq!(history.parked_ns(tenant, 25, 125), 25 + 25);
     }

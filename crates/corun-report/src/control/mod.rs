@@ -130,7 +130,6 @@ impl ControlLine {
 #[derive(Clone, Debug, Default)]
 pub struct ControlSummary {
     tenants: BTreeMap<TenantId, Got>,
-    decisions: BTreeMap<(&'static str, String), u64>,
     window_ns: u64,
 }
 
@@ -165,11 +164,6 @@ impl Got {
 }
 
 impl ControlSummary {
-    /// Whether no tenant has been listed so far.
-    pub fn is_empty(&self) -> bool {
-        self.tenants.is_empty()
-    }
-
     /// How long all of it took, in nanoseconds.
     pub fn window_ns(&self) -> u64 {
         self.window_ns
@@ -203,12 +197,7 @@ impl ControlSummary {
         }
     }
 
-    /// Takes a decision.
-    pub fn decided(&mut self, decided: &Decided) {
-        *self.decisions.entry((decided.knob, decided.outcome.clone())).or_default() += 1;
-    }
-
-    /// For a terminal: who got how much, what was decided how often, and what could not be done.
+    /// For a terminal: who got how much.
     pub fn text(&self) -> String {
         let mut table = Table::new(&["tenant", ">CPUs", ">waited", ">parked"]);
         let cpus = |ns: u64| format!("{:.2}", ns as f64 / self.window_ns.max(1) as f64);
@@ -221,11 +210,7 @@ impl ControlSummary {
                 share(s.parked_ns, s.life_ns),
             ]);
         }
-        let mut out = table.text();
-        for ((knob, outcome), n) in &self.decisions {
-            out.push_str(&format!("{n:>8} × {knob}: {outcome}\n"));
-        }
-        out
+        table.text()
     }
 }
 

@@ -26,6 +26,7 @@ use told::Told;
 
 mod hands;
 mod told;
+mod whom;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,6 +49,9 @@ Exit status: 0; 2 is bad usage (nothing was changed), 1 a failure of corun's own
 /// The guard's periods are this many epochs long, and at least [`PERIOD_NS`].
 const PERIOD_EPOCHS: u64 = 16;
 const PERIOD_NS: u64 = 1_000_000_000;
+
+/// How long it looks around before it takes anybody for not there.
+const FIRST_LOOK_NS: u64 = 20_000_000;
 
 /// Bytes of the ring of switches, as for a profile.
 const TRACE_BYTES: u32 = 16 << 20;
@@ -126,18 +130,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.restore {
         return restore(&root);
     }
-    let scope = scope(&args)?;
-    let policy = policy(&args, &scope)?;
+    whom::check(&args)?;
+    // Whether its options are right does not depend on whom it may touch.
+    policy(&args, &Scope::everyone())?;
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let options = LiveOptions {
         trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
         ..LiveOptions::new(Subject::All)
     };
-    let (watcher, unavailable) = Watcher::start(&root, options, None)?;
+    let (mut watcher, unavailable) = Watcher::start(&root, options, None)?;
+    watcher.advance(FIRST_LOOK_NS)?;
+    let mut first = watcher.observe()?;
+    let scope = whom::scope(&root, &args, &first)?;
+    let policy = policy(&args, &scope)?;
+    let mut spin = SpinSampler::start(&root, SpinOptions::default()).ok();
+    split(&mut spin, &mut first, |t| scope.covers(t));
     if !args.quiet {
         unavailable.iter().for_each(|u| eprintln!("corun control: {}: {}", u.what, u.why));
     }
-    let epoch_ns = args.epoch.unwrap_or(policy.epoch_ns()).max(1_000_000);
+    let epoch_ns = args.epoch.unwrap_or(policy.epoch_ns());
     let guarded = args.guard == OnOff::On && !matches!(policy.name(), "auto" | "observe") && !args.dry_run;
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let begin_ns = watcher.now_ns();
@@ -147,7 +158,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         host: hands(&root, &args, watcher, policy.as_ref())?,
         guard: guarded.then(|| Guard::new(PERIOD_NS.max(PERIOD_EPOCHS * epoch_ns))),
         in_force: !guarded,
-        spin: SpinSampler::start(&root, SpinOptions::default()).ok(),
+        spin,
         summary: ControlSummary::default(),
         told: Told::new(&args, begin_ns, unavailable),
         policy,
@@ -180,29 +191,6 @@ fn restore(root: &Root) -> anyhow::Result<ExitCode> {
         n => println!("{n} changes were undone"),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn scope(args: &Args) -> anyhow::Result<Scope> {
-    if args.tenants.is_empty() && !args.all {
-        return Err(Usage(
-            "name whom to control: --tenant NAME (more than once for several), or --all".into(),
-        )
-        .into());
-    }
-    if let Some(empty) = args.tenants.iter().chain(&args.protect).find(|t| t.trim().is_empty()) {
-        return Err(Usage(format!(
-            "`{empty}` is no tenant's name; `corun profile --all --for 1s` lists them"
-        ))
-        .into());
-    }
-    // PIDs are the backend's to resolve; the policy plans with names.
-    let names = args.tenants.iter().filter(|t| t.parse::<u32>().is_err());
-    let scope = if args.all || args.tenants.iter().any(|t| t.parse::<u32>().is_ok()) {
-        Scope::everyone()
-    } else {
-        Scope::everyone().only(names.cloned())
-    };
-    Ok(scope.protect(args.protect.iter().cloned()))
 }
 
 fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
@@ -309,7 +297,6 @@ impl Control<'_> {
 
     fn say(&mut self, seen: &Observation, decided: Vec<Decided>, progress: &Progress) -> anyhow::Result<()> {
         let t_ns = seen.end_ns.saturating_sub(self.begin_ns);
-        decided.iter().for_each(|d| self.summary.decided(d));
         if self.args.explain {
             decided.iter().for_each(|d| eprintln!("{}", d.line(t_ns)));
         }
@@ -345,19 +332,15 @@ impl Control<'_> {
             self.policy.name(),
             self.host.backend(),
             if ended == Ended::Interrupted { ", interrupted" } else { "" },
-            self.summary.text()
+            self.summary.text() + &self.told.history().text()
         );
-        if self.summary.is_empty() {
-            out +=
-                "No tenant by the names given was seen; `corun profile --all --for 1s` lists who is there.\n";
-        }
         out += match self.guard.as_ref().map(Guard::finding) {
             Some(Finding::Helps { gain }) => format!(
                 "The guard: it helps, by {:.1} % of useful time (geometric mean over tenants).\n",
                 gain * 100.0
             ),
             Some(Finding::DoesNotHelp { gain }) => format!(
-                "The guard: it did not help ({:+.1} % of useful time, geometric mean over tenants), so it was reverted.\n",
+                "The guard: it did not clearly help ({:+.1} % of useful time, geometric mean over tenants), so it was reverted.\n",
                 gain * 100.0
             ),
             Some(Finding::Measuring { pairs }) => {

@@ -33,7 +33,8 @@ impl Hog {
 
 impl Drop for Hog {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // SAFETY: a signal to the process group that its session began with, which is still there: nobody has waited for it.
+        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
         let _ = self.0.wait();
     }
 }

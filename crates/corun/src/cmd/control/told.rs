@@ -35,10 +35,10 @@ impl Told {
 
     /// Takes a window during which the policy was, or was not, in force.
     pub fn window(&mut self, more: Trace, seen: &Observation, with: bool, covers: impl Fn(&Tenant) -> bool) {
+        self.history.window(seen, with, covers);
         if !self.wanted {
             return;
         }
-        self.history.window(seen, with, covers);
         // Over hours, tasks would be too many to keep; their tenants' sums have all of it.
         self.recording.push(Observation { tasks: Vec::new(), ..seen.clone() });
         self.trace.events.extend(more.events);
@@ -48,16 +48,12 @@ impl Told {
 
     /// Takes a decision with what came of it.
     pub fn decided(&mut self, now_ns: u64, decision: &Decision, decided: &Decided) {
-        if self.wanted {
-            self.history.decided(now_ns, decision, decided);
-        }
+        self.history.decided(now_ns, decision, decided);
     }
 
     /// Takes that everything was undone.
     pub fn undone(&mut self, now_ns: u64, why: &'static str, failed: Option<String>) {
-        if self.wanted {
-            self.history.undone(now_ns, why, failed);
-        }
+        self.history.undone(now_ns, why, failed);
     }
 
     /// What has happened.

@@ -1,0 +1,111 @@
+//! Whom a run of `corun control` may touch: the tenants that were named, held against who is there.
+//!
+//! Everybody who is named must be there when it starts, and be nobody who is protected: a name that matches nobody, or the
+//! terminal that corun was started from, is a mistake that would otherwise show as nothing happening. PIDs become their
+//! tenants' keys, so that a policy plans with these tenants alone.
+
+use super::Args;
+use crate::cli::Usage;
+use corun_linux::protected::Protection;
+use corun_linux::Root;
+use corun_model::duration::human_ns;
+use corun_model::{Observation, Tenant, TenantId};
+use corun_policy::Scope;
+
+/// An epoch takes part of a millisecond to observe and decide on.
+const LEAST_EPOCH_NS: u64 = 1_000_000;
+
+/// What must be right before anybody is looked at.
+///
+/// # Errors
+/// One sentence.
+pub fn check(args: &Args) -> Result<(), Usage> {
+    if args.tenants.is_empty() && !args.all {
+        let what = "name whom to control: --tenant NAME (more than once for several), or --all";
+        return Err(Usage(what.into()));
+    }
+    if let Some(empty) = args.tenants.iter().chain(&args.protect).find(|t| t.trim().is_empty()) {
+        return Err(Usage(format!(
+            "`{empty}` is no tenant's name; `corun profile --all --for 1s` lists them"
+        )));
+    }
+    if let Some(ns) = args.epoch.filter(|ns| *ns < LEAST_EPOCH_NS) {
+        let (least, given) = (human_ns(LEAST_EPOCH_NS), human_ns(ns));
+        return Err(Usage(format!("--epoch {given} is too short to decide in; give {least} or more")));
+    }
+    // Hours later would be too late to learn that a report cannot be written.
+    let files = [("--html", &args.html), ("--trace", &args.trace)];
+    for (flag, path) in files.iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
+        let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+            return Err(Usage(format!(
+                "{flag} {}: there is no folder {}; make it first",
+                path.display(),
+                folder.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The scope, by what was seen first.
+///
+/// # Errors
+/// One sentence on somebody who is not there, has nothing that runs, or is protected.
+pub fn scope(root: &Root, args: &Args, seen: &Observation) -> Result<Scope, Usage> {
+    let everyone = Scope::everyone().protect(args.protect.iter().cloned());
+    if args.all {
+        return Ok(everyone);
+    }
+    let protection = Protection::new(root, &args.protect);
+    let mut keys = Vec::new();
+    for wanted in &args.tenants {
+        let meant: Vec<&Tenant> = match wanted.parse::<u32>() {
+            Ok(pid) => {
+                let refused = |why| Usage(format!("--tenant {pid}: {why}; name another one"));
+                protection.of_process(pid).map_or(Ok(()), |why| Err(refused(why)))?;
+                vec![of_process(pid, seen)?]
+            }
+            Err(_) => seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect(),
+        };
+        if meant.is_empty() {
+            return Err(Usage(format!(
+                "--tenant {wanted}: nothing by that name runs here; `corun profile --all --for 1s` lists who does"
+            )));
+        }
+        let free = meant.iter().filter(|t| why_not(root, &protection, seen, t).is_none());
+        if free.count() == 0 {
+            let why = why_not(root, &protection, seen, meant[0]).unwrap_or_default();
+            return Err(Usage(format!("--tenant {wanted}: {why}; name another one")));
+        }
+        match wanted.parse::<u32>() {
+            Ok(_) => keys.extend(meant.iter().map(|t| t.key.clone())),
+            Err(_) => keys.push(wanted.clone()),
+        }
+    }
+    Ok(everyone.only(keys))
+}
+
+fn has_tasks(seen: &Observation, id: TenantId) -> bool {
+    seen.tasks.iter().any(|t| t.tenant == id && t.alive)
+}
+
+/// The tenant that a process belongs to.
+fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Usage> {
+    let task = seen.tasks.iter().find(|t| t.id.0 == pid && t.alive);
+    task.and_then(|t| seen.tenant(t.tenant)).ok_or_else(|| {
+        Usage(format!(
+            "--tenant {pid}: there is no such process; `corun profile --all --for 1s` lists who is there"
+        ))
+    })
+}
+
+/// Why a tenant may not be touched: by what it is, or by one of its processes.
+fn why_not(root: &Root, protection: &Protection, seen: &Observation, tenant: &Tenant) -> Option<String> {
+    let process_of = |tid: u32| {
+        let status = root.read(format!("/proc/{tid}/status")).ok()?;
+        status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse::<u32>().ok())
+    };
+    let mut tasks = seen.tasks.iter().filter(|t| t.tenant == tenant.id && t.alive);
+    protection.of_tenant(tenant).or_else(|| tasks.find_map(|t| protection.of_process(process_of(t.id.0)?)))
+}
