@@ -14,7 +14,8 @@
 //! lock; programs that compute have 0.05 to 0.2, with one or more in a hundred mispredicted, where a loop mispredicts once
 //! per wait. A tight numeric loop may be as steady, but has few branches per instruction. And siblings are a yardstick only
 //! if they do alike: where every thread runs other code, the one with the most branches is not for that reason spinning.
-//! So at least [`ALIKE`] of the windows must be like the computing kind.
+//! So only tasks of one name that run in the same window are compared (threads bear their program's name unless they are
+//! named for what else they do), and at least [`ALIKE`] of their windows must be like the computing kind.
 //!
 //! Limits: programs whose computing is itself a tight, steady loop, as those of `corun load` and of many micro-benchmarks
 //! are, do not mispredict more often than a spin loop; in them spinning is not found. tasks that all spin all the time have no sibling to be compared with; a window that is never wholly spent
@@ -37,8 +38,10 @@ pub const ALIKE: f64 = 0.2;
 const NEAR: f64 = 1.15;
 /// Fewest instructions of a task in a window from which rates are read.
 const FEWEST: f64 = 10_000.0;
-/// Windows of tasks that are remembered for comparison.
+/// Windows of tasks of one name that are remembered for comparison.
 const MEMORY: usize = 4_096;
+/// Names that are remembered.
+const NAMES: usize = 256;
 
 /// What one task did in one window, as rates.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +60,14 @@ struct Rates {
 #[derive(Clone, Debug)]
 pub struct SpinByCounters {
     subject: TenantId,
-    seen: Vec<Rates>,
+    /// By name of the tasks.
+    seen: BTreeMap<String, Seen>,
+}
+
+/// Windows of tasks of one name, as many as are remembered.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    rates: Vec<Rates>,
     next: usize,
 }
 
@@ -72,7 +82,7 @@ struct Kinds {
 impl SpinByCounters {
     /// A detector for this tenant's tasks.
     pub fn new(subject: TenantId) -> SpinByCounters {
-        SpinByCounters { subject, seen: Vec::new(), next: 0 }
+        SpinByCounters { subject, seen: BTreeMap::new() }
     }
 
     /// Spin time of each task in this window, compared with its siblings in this and earlier windows. `None`: nobody's
@@ -86,20 +96,25 @@ impl SpinByCounters {
         if rates.is_empty() && ran().next().is_some() {
             return None;
         }
-        for r in rates.values().flatten() {
-            if self.seen.len() < MEMORY {
-                self.seen.push(*r);
-            } else {
-                self.seen[self.next] = *r;
-                self.next = (self.next + 1) % MEMORY;
-            }
+        let mut of_name: BTreeMap<String, Vec<Rates>> = BTreeMap::new();
+        for (task, rates) in ran().filter_map(|t| Some((t, (*rates.get(&t.id)?)?))) {
+            of_name.entry(unnumbered(&task.name)).or_default().push(rates);
         }
-        let kinds = self.kinds();
+        // Who is alone waits for nobody.
+        let mut kinds: BTreeMap<String, Kinds> = BTreeMap::new();
+        for (name, rates) in of_name.into_iter().filter(|(_, rates)| rates.len() > 1) {
+            if self.seen.len() >= NAMES && !self.seen.contains_key(&name) {
+                continue;
+            }
+            let seen = self.seen.entry(name.clone()).or_default();
+            rates.into_iter().for_each(|r| seen.remember(r));
+            kinds.extend(seen.kinds().map(|k| (name, k)));
+        }
         let mut found = BTreeMap::new();
         let (mut spun_ns, mut judged_ns) = (0, 0);
         for task in ran().filter(|t| rates.contains_key(&t.id)) {
             let on_cpu_ns = task.account.ledger.on_cpu_ns();
-            let (share, low, high) = match (kinds, rates[&task.id]) {
+            let (share, low, high) = match (kinds.get(&unnumbered(&task.name)), rates[&task.id]) {
                 (Some(kinds), Some(r)) => kinds.shares(&r),
                 _ => (0.0, 0.0, 0.0),
             };
@@ -118,10 +133,26 @@ impl SpinByCounters {
         }
         Some(found)
     }
+}
+
+/// A task's name without its number: `CPU 0/KVM` and `CPU 1/KVM` are siblings.
+fn unnumbered(name: &str) -> String {
+    name.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+impl Seen {
+    fn remember(&mut self, rates: Rates) {
+        if self.rates.len() < MEMORY {
+            self.rates.push(rates);
+        } else {
+            self.rates[self.next] = rates;
+            self.next = (self.next + 1) % MEMORY;
+        }
+    }
 
     /// The two kinds; `None`: nobody spins, as far as can be told.
     fn kinds(&self) -> Option<Kinds> {
-        let mut sorted: Vec<&Rates> = self.seen.iter().collect();
+        let mut sorted: Vec<&Rates> = self.rates.iter().collect();
         sorted.sort_by(|a, b| a.density.total_cmp(&b.density));
         // A twentieth from either end, so that one odd window decides nothing.
         let edge = sorted.len() / 20;
@@ -242,6 +273,20 @@ mod tests {
     fn siblings_of_which_each_does_something_else_are_no_yardstick() {
         let kernels = (0..12).map(|n| task(n, 0.0, 0.05 + 0.03 * f64::from(n), 0.01 / f64::from(n + 1)));
         assert_eq!(found(kernels.collect()), [0.0; 12]);
+    }
+
+    #[test]
+    fn tasks_of_other_names_and_tasks_that_are_alone_are_not_compared() {
+        let named = |name: &str, t: TaskObservation| TaskObservation { name: name.into(), ..t };
+        let (computes, spins) = (|| task(1, 0.0, 0.1, 0.01), || task(2, 1.0, 0.1, 0.01));
+        assert_eq!(found(vec![named("cc1", computes()), named("as", spins())]), [0.0, 0.0]);
+        let numbered = found(vec![named("CPU 0/KVM", computes()), named("CPU 1/KVM", spins())]);
+        assert!(numbered[0] < 0.01 && numbered[1] > 0.95, "{numbered:?}");
+        let mut detector = SpinByCounters::new(TenantId(0));
+        for alone in [computes(), spins()] {
+            let found = detector.estimate(&window(vec![alone])).unwrap();
+            assert!(found.values().all(|e| e.spin_ns == 0), "one after the other: {found:?}");
+        }
     }
 
     #[test]
