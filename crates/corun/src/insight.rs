@@ -7,6 +7,7 @@ use crate::course::{Course, Ended};
 use corun_linux::counters::Theme;
 use corun_linux::dedicated::{Dedicated, DedicatedError, DedicatedWindow};
 use corun_linux::probe::LiveOptions;
+use corun_linux::spin::pause_exits::PauseExits;
 use corun_linux::spin::{SpinOptions, SpinSampler};
 use corun_linux::steered::SteeredHost;
 use corun_linux::stock::{self, StockBackend};
@@ -37,20 +38,25 @@ enum Eyes {
 /// What tells more of a window than its ledger.
 struct Lenses {
     spin: Option<SpinSampler>,
+    /// Instead of samples, where the subject is a virtual machine: guests are not looked into.
+    exits: Option<PauseExits>,
     counting: Option<Counting>,
     by_counters: SpinByCounters,
 }
 
 impl Lenses {
     /// Fills in the counters of a window that has just been closed, and tells spinning from computing in it: by samples
-    /// where they are taken, else by the counters.
+    /// where they are taken, of virtual CPUs by their exits at PAUSE, else by the counters.
     fn look(&mut self, seen: &mut Observation, subject: TenantId) {
         if let Some(counting) = &mut self.counting {
             counting.read(seen);
         }
         if self.spin.is_some() {
             split(&mut self.spin, seen, |t| t.id == subject);
-        } else if let Some(found) = self.by_counters.estimate(seen) {
+            return;
+        }
+        let exits = self.exits.as_mut().map(|exits| exits.collect(seen));
+        if let Some(found) = exits.or_else(|| self.by_counters.estimate(seen)) {
             seen.split_spin(&found);
             seen.unavailable.retain(|u| u.what != "spin");
         }
@@ -85,6 +91,10 @@ impl Insight {
     /// # Errors
     /// When the machine cannot be watched at all, or co-runners are to be parked and cannot be.
     pub fn start(root: &Root, subject: Subject, first: &[TaskId], wanted: Wanted) -> anyhow::Result<Insight> {
+        let vcpus = match &subject {
+            Subject::Vm { vcpus, .. } => Some(vcpus.iter().map(|&tid| TaskId(tid)).collect::<Vec<_>>()),
+            _ => None,
+        };
         let options = LiveOptions { watcher_apart: true, ..LiveOptions::new(subject) };
         let (watcher, mut unavailable) = Watcher::start(root, options, wanted.source)?;
         let subject = watcher.subject().expect("a verb that predicts has one subject");
@@ -98,7 +108,13 @@ impl Insight {
                 Eyes::Parking(Box::new(SteeredHost::new(watcher, Box::new(backend))), windows)
             }
         };
-        let spin = match wanted.spin.then(|| SpinSampler::start(root, SpinOptions::default())) {
+        let exits = wanted.spin.then_some(()).and(vcpus).map(|vcpus| PauseExits::start(root, &vcpus));
+        let is_vm = exits.is_some();
+        let exits = exits.transpose().unwrap_or_else(|refused| {
+            unavailable.push(refused);
+            None
+        });
+        let spin = match (wanted.spin && !is_vm).then(|| SpinSampler::start(root, SpinOptions::default())) {
             None => None,
             Some(Ok(mut sampler)) => {
                 sampler.follow(first);
@@ -119,7 +135,7 @@ impl Insight {
                 unavailable.push(refused);
                 None
             });
-        let lenses = Lenses { spin, counting, by_counters: SpinByCounters::new(subject) };
+        let lenses = Lenses { spin, exits, counting, by_counters: SpinByCounters::new(subject) };
         Ok(Insight { eyes, lenses, subject, unavailable })
     }
 
@@ -145,6 +161,7 @@ impl Insight {
     pub fn spin(&self) -> Option<String> {
         let method = match &self.lenses {
             Lenses { spin: Some(_), .. } => SpinMethod::Samples,
+            Lenses { exits: Some(_), .. } => SpinMethod::PauseExits,
             Lenses { counting: Some(_), .. } => SpinMethod::Counters,
             _ => return None,
         };
