@@ -21,9 +21,10 @@
 //!    the rest is tried without it.
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
-//! programs begin otherwise than they go on, then twice as long each time, up to 5 min; it is asked again at once, but not
-//! twice in a second, when a tenant comes that has not been tried or one of those in slots goes. Slots that were kept are
-//! asked about with a watch of one slot, and what they showed last counts as much as what is seen then.
+//! programs begin otherwise than they go on, but five times as long as it took to find at least; then twice as long each
+//! time, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that has not been tried or
+//! one of those in slots goes. Slots that were kept are asked about with a watch of one slot, and what they showed last
+//! counts as much as what is seen then.
 //!
 //! Limits: the first watch has the length of one slot, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.
@@ -61,6 +62,8 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
 ];
 
 const LONGEST_HOLD_NS: u64 = 300_000_000_000;
+/// A finding holds for so many times as long as it took: with many tenants a question has many slots.
+const HOLD_TIMES: u64 = 5;
 /// It is not asked again more often than this.
 const CALM_NS: u64 = 1_000_000_000;
 /// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
@@ -107,6 +110,8 @@ pub struct Auto {
     hold_ns: u64,
     phase: Phase,
     since_ns: Option<u64>,
+    /// When the present question was raised, and when the last one was answered.
+    raised_ns: Option<u64>,
     asked_ns: u64,
     /// What each did since it was last parked or the question began.
     watched: BTreeMap<TenantId, UseSoFar>,
@@ -134,6 +139,7 @@ impl Auto {
             hold_ns: number("hold"),
             phase: Phase::Watch { slots: 1 },
             since_ns: None,
+            raised_ns: None,
             asked_ns: 0,
             watched: BTreeMap::new(),
             taken_ns: 0,
@@ -148,6 +154,9 @@ impl Auto {
     /// Everybody shares, to be watched for so many slots at least.
     fn watch(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
         (self.phase, self.since_ns) = (Phase::Watch { slots }, None);
+        if self.trial.rounds() == 0 {
+            self.raised_ns = None;
+        }
         self.watched.clear();
         self.taken_ns = 0;
         self.slots.stop(seen, why)
@@ -163,11 +172,13 @@ impl Auto {
     /// The same of slots that were kept: what they showed last still counts, for as much as what is seen now.
     fn ask_again(&mut self, seen: &Observation) -> Vec<Decision> {
         self.trial.keep_last();
+        self.raised_ns = None;
         self.watch(seen, 1, "it is time to ask again")
     }
 
     fn hold_until_ns(&mut self, seen: &Observation) -> u64 {
-        let until_ns = seen.end_ns + self.hold_ns;
+        let took_ns = seen.end_ns.saturating_sub(self.raised_ns.unwrap_or(seen.start_ns));
+        let until_ns = seen.end_ns + self.hold_ns.max(HOLD_TIMES * took_ns);
         self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
         self.asked_ns = seen.end_ns;
         until_ns
@@ -380,6 +391,7 @@ impl Policy for Auto {
         self.tried.retain(|id, _| is_here(id));
         self.note(cpus, seen, &uses);
         let since_ns = *self.since_ns.get_or_insert(seen.start_ns);
+        self.raised_ns.get_or_insert(seen.start_ns);
         let took_ns = seen.end_ns - since_ns;
         let calm = seen.end_ns >= self.asked_ns + CALM_NS;
         let has_come = uses.iter().any(|u| u.weight > 0 && !self.tried.contains_key(&u.id));
