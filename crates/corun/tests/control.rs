@@ -143,6 +143,14 @@ fn whoever_cannot_be_controlled_is_refused_before_anything_is_changed() {
 }
 
 #[test]
+fn who_is_given_by_a_key_may_come_later() {
+    let args =
+        ["control", "gang", "--tenant", "cgroup:/corun-comes-later", "--dry-run", "--for", "200ms", "-q"];
+    let out = corun(&args);
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+}
+
+#[test]
 fn a_backend_that_this_kernel_lacks_is_refused_with_the_remedy() {
     if std::path::Path::new("/sys/kernel/sched_ext").exists() {
         println!("skipped: this kernel has sched_ext");

@@ -1,7 +1,8 @@
 //! Whom a run of `corun control` may touch: the tenants that were named, held against who is there.
 //!
-//! Everybody who is named must be there when it starts, and be nobody who is protected: a name that matches nobody, or the
-//! terminal that corun was started from, is a mistake that would otherwise show as nothing happening. PIDs become their
+//! Everybody who is named must be there when it starts, unless a key is given (`cgroup:/build`), and be nobody who is
+//! protected: a name that matches nobody, or the terminal that corun was started from, is a mistake that would otherwise
+//! show as nothing happening. PIDs become their
 //! tenants' keys, so that a policy plans with these tenants alone.
 
 use super::Args;
@@ -68,6 +69,11 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation) -> Result<Scope, Usag
             }
             Err(_) => seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect(),
         };
+        // A key is no slip of the pen: who is given by it may come later (a cgroup that is empty so far).
+        if meant.is_empty() && wanted.contains(':') {
+            keys.push(wanted.clone());
+            continue;
+        }
         if meant.is_empty() {
             return Err(Usage(format!(
                 "--tenant {wanted}: nothing by that name runs here; `corun profile --all --for 1s` lists who does"
