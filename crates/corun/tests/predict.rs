@@ -188,7 +188,10 @@ fn with_counters_and_dedicated_windows_memory_cpi_and_mpki_are_told_and_without_
     }
     assert!(is_said(&seen, "dedicated windows"), "nobody has that name: {seen}");
     assert!(seen["parts"]["memory"].is_number(), "{seen}");
-    assert!(seen["baselines"]["cpi"].as_f64().is_some_and(|x| x > 0.5 && x < 2.0), "{seen}");
+    // Where events take turns on too few counters, cycles may not have been counted for long enough in a run this short.
+    let cpi = &seen["baselines"]["cpi"];
+    let uncounted = cpi.is_null() && is_said(&seen, "exact counters");
+    assert!(uncounted || cpi.as_f64().is_some_and(|x| x > 0.5 && x < 2.0), "{seen}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ const DRAIN: Duration = Duration::from_millis(100);
 
 /// For so long, in nanoseconds, the detector may spend its share ahead: code that is new has to be looked into once. It must
 /// not become the disturbance, so samples for which nothing is left are not judged, and counted.
-const CREDIT_NS: u64 = 500_000_000;
+const CREDIT_NS: u64 = 2_000_000_000;
 
 /// How often the rate is looked at, in nanoseconds.
 const RATE_NS: u64 = 1_000_000_000;
