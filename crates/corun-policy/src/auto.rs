@@ -24,7 +24,7 @@
 //! programs begin otherwise than they go on, but five times as long as it took to find at least; then twice as long each
 //! time, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that has not been tried or
 //! one of those in slots goes. Slots that were kept are asked about with a watch of one slot, and what they showed last
-//! counts as much as what is seen then.
+//! counts as much as what is seen then. The first slot after slots is not looked at: who was parked is owed CPU time.
 //!
 //! Limits: the first watch has the length of one slot, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.
@@ -78,7 +78,7 @@ const MOST_ROUNDS: usize = 5;
 const NEARLY_MILLI: u64 = 800;
 /// What slots may cost of what a tenant is entitled to, in thousandths.
 const TOLERANCE_MILLI: u64 = 50;
-/// What all must gain: after the first round, and when all rounds are in. Less than the latter ends a trial after the
+/// What all must gain: after the first round, and when all rounds are in or slots were kept before. Less than the latter ends a trial after the
 /// second round.
 const CLEAR_GAIN_MILLI: i64 = 50;
 const LEAST_GAIN_MILLI: i64 = 20;
@@ -113,6 +113,10 @@ pub struct Auto {
     /// When the present question was raised, and when the last one was answered.
     raised_ns: Option<u64>,
     asked_ns: u64,
+    /// What is seen in the first slot of this watch does not count.
+    settles: bool,
+    /// It is asked about slots that were kept.
+    was_kept: bool,
     /// What each did since it was last parked or the question began.
     watched: BTreeMap<TenantId, UseSoFar>,
     /// CPU time that anybody, or the host below, took since then.
@@ -141,6 +145,8 @@ impl Auto {
             since_ns: None,
             raised_ns: None,
             asked_ns: 0,
+            settles: false,
+            was_kept: false,
             watched: BTreeMap::new(),
             taken_ns: 0,
             trial: Trial::default(),
@@ -153,6 +159,8 @@ impl Auto {
 
     /// Everybody shares, to be watched for so many slots at least.
     fn watch(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
+        // Who was parked a moment ago is owed CPU time, which the kernel gives it all at once.
+        self.settles = matches!(self.phase, Phase::Try | Phase::Keep { .. });
         (self.phase, self.since_ns) = (Phase::Watch { slots }, None);
         if self.trial.rounds() == 0 {
             self.raised_ns = None;
@@ -165,6 +173,7 @@ impl Auto {
     /// The same, with all evidence forgotten.
     fn ask(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.trial = Trial::default();
+        self.was_kept = false;
         self.members.clear();
         self.watch(seen, 1, why)
     }
@@ -172,6 +181,7 @@ impl Auto {
     /// The same of slots that were kept: what they showed last still counts, for as much as what is seen now.
     fn ask_again(&mut self, seen: &Observation) -> Vec<Decision> {
         self.trial.keep_last();
+        self.was_kept = true;
         self.raised_ns = None;
         self.watch(seen, 1, "it is time to ask again")
     }
@@ -271,7 +281,8 @@ impl Auto {
         };
         let round = self.trial.rounds() + 1;
         let last = round >= MOST_ROUNDS;
-        let gains = gain_milli >= if last { LEAST_GAIN_MILLI } else { CLEAR_GAIN_MILLI } || self.hidden;
+        let least_milli = if last || self.was_kept { LEAST_GAIN_MILLI } else { CLEAR_GAIN_MILLI };
+        let gains = gain_milli >= least_milli || self.hidden;
         let fell = worst.kept_milli() < 1_000 - TOLERANCE_MILLI;
         if gains && !fell {
             self.why = self.kept(seen, &rates, gain_milli);
@@ -286,7 +297,7 @@ impl Auto {
         if fell && last {
             return self.give_up(seen, id, worst);
         }
-        if last || round >= 2 && gain_milli < LEAST_GAIN_MILLI {
+        if last || round >= 2 && gain_milli < LEAST_GAIN_MILLI && !self.hidden {
             let gain = welfare_milli as f64 / 10.0;
             return self.rest(seen, &format!("slots help nobody: {gain:+.1} % useful work"));
         }
@@ -397,6 +408,14 @@ impl Policy for Auto {
         let has_come = uses.iter().any(|u| u.weight > 0 && !self.tried.contains_key(&u.id));
         let has_gone = self.members.iter().any(|id| !is_here(id));
         match self.phase {
+            Phase::Watch { .. } if self.settles => {
+                if took_ns >= self.slot_ns {
+                    (self.settles, self.since_ns) = (false, None);
+                    self.watched.clear();
+                    self.taken_ns = 0;
+                }
+                Vec::new()
+            }
             Phase::Watch { slots } if took_ns >= slots * self.slot_ns => {
                 self.weigh(cpus, seen, &uses, took_ns)
             }
