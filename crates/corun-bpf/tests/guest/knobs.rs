@@ -75,7 +75,8 @@ fn random_slices_lie_between_their_bounds_and_have_their_mean() {
         // Buckets end at 2^(i+6) µs: 8 is 8.2 to 16.4 ms, where 32 % of a uniform draw from [10, 30] lie; 9 is 16.4 to
         // 32.8 ms.
         let all = seen.iter().sum::<u64>() as f64;
-        near("mean in ms", mean_ms, 20.0, 3.0)
+        // 20 ms are drawn in the mean; what ends a stretch comes up to a tick of 4 ms later, and more on a slow machine.
+        near("mean in ms", mean_ms, 21.0, 4.5)
             .and(near("part below 16.4 ms", seen[8] as f64 / all, 0.32, 0.16))
             .and(near("part within the bounds", (seen[8] + seen[9]) as f64 / all, 0.97, 0.07))
     });
