@@ -17,6 +17,16 @@ pub enum Source {
     Schedstat,
 }
 
+impl Source {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Ebpf => "ebpf",
+            Source::Schedstat => "schedstat",
+        }
+    }
+}
+
 /// This machine, seen one way or the other.
 pub enum Watcher {
     /// Through the probe.

@@ -13,7 +13,7 @@
 //! 4. **Keep** the slots where all tenants together gain (the geometric mean rises of what they do, or of what they do up
 //!    to their fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots
 //!    where that was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
-//!    below is dealt more (`auto/parts.rs`). (Fair: CPU time by weights, or the part by which everybody would be slowed
+//!    below is dealt more (`trial/parts.rs`). (Fair: CPU time by weights, or the part by which everybody would be slowed
 //!    down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits
 //!    busily; slots are then also kept when they cost nobody anything and such a program may be there: several tasks that
 //!    hardly ever block and are often stolen from.
@@ -40,7 +40,6 @@ use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use std::collections::BTreeMap;
 use use_so_far::UseSoFar;
 
-#[path = "auto/use_so_far.rs"]
 mod use_so_far;
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
@@ -85,10 +84,20 @@ const LEAST_GAIN_MILLI: i64 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Watch { slots: u64 },
+    /// The first slot after slots, in which who was parked gets what it is owed; then it is watched.
+    Settle {
+        slots: u64,
+    },
+    Watch {
+        slots: u64,
+    },
     Try,
-    Keep { until_ns: u64 },
-    Rest { until_ns: u64 },
+    Keep {
+        until_ns: u64,
+    },
+    Rest {
+        until_ns: u64,
+    },
 }
 
 /// What is remembered of a tenant that was thought of.
@@ -113,8 +122,6 @@ pub struct Auto {
     /// When the present question was raised, and when the last one was answered.
     raised_ns: Option<u64>,
     asked_ns: u64,
-    /// What is seen in the first slot of this watch does not count.
-    settles: bool,
     /// It is asked about slots that were kept.
     was_kept: bool,
     /// What each did since it was last parked or the question began.
@@ -145,7 +152,6 @@ impl Auto {
             since_ns: None,
             raised_ns: None,
             asked_ns: 0,
-            settles: false,
             was_kept: false,
             watched: BTreeMap::new(),
             taken_ns: 0,
@@ -159,12 +165,11 @@ impl Auto {
 
     /// Everybody shares, to be watched for so many slots at least.
     fn watch(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
-        // Who was parked a moment ago is owed CPU time, which the kernel gives it all at once.
-        self.settles = matches!(self.phase, Phase::Try | Phase::Keep { .. });
-        (self.phase, self.since_ns) = (Phase::Watch { slots }, None);
-        if self.trial.rounds() == 0 {
-            self.raised_ns = None;
-        }
+        self.since_ns = None;
+        self.phase = match self.phase {
+            Phase::Try | Phase::Keep { .. } => Phase::Settle { slots },
+            _ => Phase::Watch { slots },
+        };
         self.watched.clear();
         self.taken_ns = 0;
         self.slots.stop(seen, why)
@@ -173,7 +178,7 @@ impl Auto {
     /// The same, with all evidence forgotten.
     fn ask(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.trial = Trial::default();
-        self.was_kept = false;
+        (self.was_kept, self.raised_ns) = (false, None);
         self.members.clear();
         self.watch(seen, 1, why)
     }
@@ -181,8 +186,7 @@ impl Auto {
     /// The same of slots that were kept: what they showed last still counts, for as much as what is seen now.
     fn ask_again(&mut self, seen: &Observation) -> Vec<Decision> {
         self.trial.keep_last();
-        self.was_kept = true;
-        self.raised_ns = None;
+        (self.was_kept, self.raised_ns) = (true, None);
         self.watch(seen, 1, "it is time to ask again")
     }
 
@@ -408,18 +412,14 @@ impl Policy for Auto {
         let has_come = uses.iter().any(|u| u.weight > 0 && !self.tried.contains_key(&u.id));
         let has_gone = self.members.iter().any(|id| !is_here(id));
         match self.phase {
-            Phase::Watch { .. } if self.settles => {
-                if took_ns >= self.slot_ns {
-                    (self.settles, self.since_ns) = (false, None);
-                    self.watched.clear();
-                    self.taken_ns = 0;
-                }
+            Phase::Settle { slots } if took_ns >= self.slot_ns => {
+                (self.phase, self.since_ns, self.taken_ns) = (Phase::Watch { slots }, None, 0);
                 Vec::new()
             }
             Phase::Watch { slots } if took_ns >= slots * self.slot_ns => {
                 self.weigh(cpus, seen, &uses, took_ns)
             }
-            Phase::Watch { .. } => Vec::new(),
+            Phase::Settle { .. } | Phase::Watch { .. } => Vec::new(),
             Phase::Try if has_gone => self.ask(seen, "a tenant has gone"),
             Phase::Try if self.trial.is_due() && self.slots.is_over(seen) => self.judge(cpus, seen, &uses),
             Phase::Keep { .. } | Phase::Rest { .. } if calm && (has_come || has_gone) => {

@@ -1,9 +1,9 @@
 //! What periods with and without slots, in turn, say of each tenant; the evidence that `auto` judges by.
 //!
 //! A **round** is a period in which everybody shares, then some slots. Within slots a tenant's rate is what it does per
-//! time in which it runs, times the part of the slots that it would be dealt (`parts.rs`): one slot that
-//! came late, or one more of somebody's among a few, says nothing. Over several rounds the median holds, so that one round in which a build or a phase of the program
-//! passed through does not decide.
+//! time in which it runs, times the part of the slots that it would be dealt (`parts.rs`): one slot that came late, or one
+//! more of somebody's among a few, says nothing. Over several rounds the median holds, so that one round in which a build
+//! or a phase of the program passed through does not decide.
 //!
 //! What others used and what the host below took meanwhile was not there to be had: what is left, the capacity, scales
 //! what is expected within slots.
@@ -18,7 +18,6 @@ use corun_model::TenantId;
 use parts::Claim;
 use std::collections::BTreeMap;
 
-#[path = "auto/parts.rs"]
 mod parts;
 
 /// A round that does not tell goes on for up to so many times its length.
@@ -175,41 +174,40 @@ impl Trial {
 
     /// What is known of every tenant, by the medians of the rounds.
     pub fn rates(&self) -> BTreeMap<TenantId, Rates> {
-        let parts = parts::deal(&self.claims(), self.all_milli());
-        let rates = |(side, part_milli): (&Side, u64)| Rates {
-            fair: side.fair_milli,
-            without: median(&side.without),
-            running: side.running(),
-            within: side.running() * part_milli / 1_000,
-            capacity_milli: self.capacity_milli(),
-        };
-        self.sides.keys().copied().zip(self.sides.values().zip(parts).map(rates)).collect()
+        let mut rates: BTreeMap<TenantId, Rates> =
+            self.sides.iter().map(|(id, side)| (*id, self.rates_of(side))).collect();
+        for (r, part_milli) in rates.values_mut().zip(self.parts()) {
+            r.within = r.running * part_milli / 1_000;
+        }
+        rates
     }
 
     /// Shares that deal everybody its part, in thousandths of that of those who have no more than the others.
     pub fn shares(&self) -> BTreeMap<TenantId, u64> {
-        let claims = self.claims();
-        let parts = parts::deal(&claims, self.all_milli());
-        let of_weight = claims.iter().zip(&parts).map(|(c, part)| part * 1_000 / c.weight.max(1));
-        let least = of_weight.clone().min().unwrap_or(1).max(1);
-        let shares = of_weight.map(|share| (share * 1_000 / least).min(MOST_SHARE_MILLI));
+        let of_weight =
+            self.sides.values().zip(self.parts()).map(|(side, part)| part * 1_000 / side.weight.max(1));
+        let of_weight: Vec<u64> = of_weight.collect();
+        let least = of_weight.iter().copied().min().unwrap_or(1).max(1);
+        let shares = of_weight.iter().map(|share| (share * 1_000 / least).min(MOST_SHARE_MILLI));
         self.sides.keys().copied().zip(shares).collect()
     }
 
-    /// What each needs of the slots to do what it is entitled to.
-    fn claims(&self) -> Vec<Claim> {
-        let capacity_milli = self.capacity_milli();
-        let claim = |side: &Side| {
-            let entitled = median(&side.without).min(side.fair_milli) * capacity_milli / 1_000;
-            Claim { weight: side.weight, need_milli: entitled * 1_000 / side.running().max(1) }
-        };
-        self.sides.values().map(claim).collect()
+    /// A tenant's rates before slots are dealt.
+    fn rates_of(&self, side: &Side) -> Rates {
+        let (fair, without, running) = (side.fair_milli, median(&side.without), side.running());
+        Rates { fair, without, running, within: 0, capacity_milli: self.capacity_milli() }
     }
 
-    /// What there is to deal: the slots, those of several at once as often.
-    fn all_milli(&self) -> u64 {
+    /// The part of the slots that each is dealt, in thousandths: what it needs to do what it is entitled to, at least.
+    fn parts(&self) -> Vec<u64> {
+        let claim = |side: &Side| {
+            let rates = self.rates_of(side);
+            Claim { weight: side.weight, need_milli: rates.entitled() * 1_000 / rates.running.max(1) }
+        };
+        let claims: Vec<Claim> = self.sides.values().map(claim).collect();
+        // Slots of several at once count as often.
         let given: u64 = self.sides.values().map(|side| side.slots).sum();
-        (given * 1_000).checked_div(self.slots).unwrap_or(1_000)
+        parts::deal(&claims, (given * 1_000).checked_div(self.slots).unwrap_or(1_000))
     }
 
     /// CPUs that there were within slots, in thousandths of those without.

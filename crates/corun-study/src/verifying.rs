@@ -204,24 +204,24 @@ impl VerifyOutcome {
 
     /// False alarms among the runs alone that are `wanted`.
     pub fn false_alarms(&self, wanted: impl Fn(&Judged) -> bool) -> Rate {
-        let idle = |r: &&Judged| r.is_idle(self.max_disturbance) && wanted(r);
-        let alone: Vec<&Judged> = self.runs.iter().filter(idle).collect();
-        Rate { count: alone.iter().filter(|r| r.alarm).count(), of: alone.len() }
+        self.rate(|r| r.is_idle(self.max_disturbance) && wanted(r), |r| r.alarm)
     }
 
     /// Alarms in runs alone that were not slow by the clock, whatever others did meanwhile: the ledger has no say in which
     /// runs these are.
     pub fn alarms_against_the_clock(&self) -> Rate {
-        let alone: Vec<&Judged> =
-            self.runs.iter().filter(|r| r.beside.is_none() && !self.is_noticeable(r)).collect();
-        Rate { count: alone.iter().filter(|r| r.alarm).count(), of: alone.len() }
+        self.rate(|r| r.beside.is_none() && !self.is_noticeable(r), |r| r.alarm)
     }
 
     /// Misses among the noticeably disturbed co-runs that are `wanted`.
     pub fn misses(&self, wanted: impl Fn(&Judged) -> bool) -> Rate {
-        let disturbed = |r: &&Judged| r.beside.is_some() && self.is_noticeable(r) && wanted(r);
-        let disturbed: Vec<&Judged> = self.runs.iter().filter(disturbed).collect();
-        Rate { count: disturbed.iter().filter(|r| !r.alarm).count(), of: disturbed.len() }
+        self.rate(|r| r.beside.is_some() && self.is_noticeable(r) && wanted(r), |r| !r.alarm)
+    }
+
+    /// How many of the runs that are `among` are `wrong`.
+    fn rate(&self, among: impl Fn(&Judged) -> bool, wrong: impl Fn(&Judged) -> bool) -> Rate {
+        let runs: Vec<&Judged> = self.runs.iter().filter(|r| among(r)).collect();
+        Rate { count: runs.iter().filter(|r| wrong(r)).count(), of: runs.len() }
     }
 }
 

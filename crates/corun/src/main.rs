@@ -4,6 +4,7 @@ mod cli;
 mod cmd;
 mod counting;
 mod course;
+mod date;
 mod insight;
 mod target;
 

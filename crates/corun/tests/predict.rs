@@ -1,5 +1,6 @@
 //! `corun predict` and `corun verify` as a user runs them.
 
+mod anybodys;
 mod hog;
 mod printed;
 
@@ -7,7 +8,6 @@ use assert_cmd::cargo::CommandCargoExt;
 use hog::Hog;
 use printed::text;
 use serde_json::Value;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -201,15 +201,12 @@ fn without_permission_the_ledger_still_predicts_and_says_what_is_missing() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("corun");
-    std::fs::copy(assert_cmd::cargo::cargo_bin("corun"), &copy).unwrap();
-    for path in [folder.path(), &copy] {
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    }
     let script = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done";
-    let mut command = Command::new(&copy);
-    command.args(["predict", "-q", "--dedicated", "--json", "-", "--", "sh", "-c", script]);
-    let out = command.uid(65534).gid(65534).current_dir("/").output().unwrap();
+    let mut command = anybodys::corun(folder.path());
+    let out = command
+        .args(["predict", "-q", "--dedicated", "--json", "-", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
     let said_json: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(said_json["source"], "schedstat");

@@ -3,6 +3,7 @@
 use crate::cli::Usage;
 use crate::counting::Counting;
 use crate::course::{Course, Ended};
+use crate::date::now;
 use crate::insight::{Insight, Parking, Wanted};
 use crate::target::{release, SourceFlag, Target};
 use anyhow::Context;
@@ -10,7 +11,6 @@ use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow};
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch;
 use corun_linux::target::Subject;
-use corun_linux::watcher::Source;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
 use corun_model::{Host as _, Observation, TaskId, TenantId};
@@ -148,8 +148,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let meta = PredictMeta {
         target: armed.target,
         machine: describe(insight.watcher().machine()),
-        date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string()),
-        source: source_name(insight.watcher().source()).into(),
+        date: Some(now()),
+        source: insight.watcher().source().name().into(),
         spin: insight.spin(),
     };
     let begin_ns = insight.now_ns();
@@ -385,12 +385,4 @@ pub fn unavailable(insight: &Insight) -> Vec<Unavailable> {
     let of =
         |u: &corun_model::observation::Unavailable| Unavailable { what: u.what.clone(), why: u.why.clone() };
     insight.unavailable.iter().map(of).collect()
-}
-
-/// The name of a source in JSON.
-pub fn source_name(source: Source) -> &'static str {
-    match source {
-        Source::Ebpf => "ebpf",
-        Source::Schedstat => "schedstat",
-    }
 }

@@ -3,6 +3,7 @@
 use crate::cli::Usage;
 use crate::counting::{CountersFlag, Counting};
 use crate::course::{Course, Ended};
+use crate::date::now;
 use crate::target::{release, SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::clock::process_cpu_ns;
@@ -274,14 +275,11 @@ fn meta(
     }
     ProfileMeta {
         host: corun_report::Host::Live,
-        source: match watcher.source() {
-            Source::Ebpf => corun_report::Source::Ebpf,
-            Source::Schedstat => corun_report::Source::Schedstat,
-        },
+        source: source(watcher),
         target,
         machine: describe(watcher.machine()),
         cpus,
-        date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string()),
+        date: Some(now()),
         exit_status: status.map(|s| i32::from(launch::exit_code(s))),
         self_cost: SelfCost {
             cpu_ns: Some(process_cpu_ns() - cost.cpu_ns_before),
@@ -292,6 +290,14 @@ fn meta(
         },
         trace_lost,
         notes,
+    }
+}
+
+/// Where a watcher's ledgers come from, as reports name it.
+pub fn source(watcher: &Watcher) -> corun_report::Source {
+    match watcher.source() {
+        Source::Ebpf => corun_report::Source::Ebpf,
+        Source::Schedstat => corun_report::Source::Schedstat,
     }
 }
 

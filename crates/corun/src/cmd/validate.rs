@@ -1,6 +1,5 @@
 //! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
 
-use super::predict::source_name;
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::probe::LiveOptions;
@@ -242,7 +241,7 @@ fn run_live(
         kernel: root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
         is_virtual: cpustat::is_virtual(root),
         setting,
-        source: Some(source_name(watcher.source()).into()),
+        source: Some(watcher.source().name().into()),
         loops_per_ms: Some(loops_per_ms),
         assumed: Vec::new(),
     };

@@ -1,9 +1,10 @@
 //! `corun verify -- CMD`: run a benchmark and say whether others disturbed it.
 
-use super::predict::{source_name, unavailable};
+use super::predict::unavailable;
 use crate::cli::Usage;
 use crate::counting::Counting;
 use crate::course::{Course, Ended};
+use crate::date::now;
 use crate::insight::{Insight, Wanted};
 use crate::target::{release, SourceFlag};
 use anyhow::Context;
@@ -145,7 +146,7 @@ fn once(
         dedicated: None,
     };
     let mut insight = Insight::start(root, subject, &first, wanted)?;
-    let date = Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string());
+    let date = Some(now());
     // What came before the command began is not its run.
     insight.observe()?;
     let begin_ns = insight.now_ns();
@@ -169,7 +170,7 @@ fn once(
         command: args.command.join(" "),
         date,
         machine: describe(insight.watcher().machine()),
-        source: source_name(insight.watcher().source()).into(),
+        source: insight.watcher().source().name().into(),
         counters: args.counters,
         counting_cost: insight.counting().and_then(Counting::cost),
         exit_status: status.map_or(128 + libc::SIGINT, |s| i32::from(launch::exit_code(s))),

@@ -1,8 +1,10 @@
 //! What a run of `corun control` tells afterwards: the page and the trace that were asked for.
 
 use super::Args;
+use crate::cmd::profile::source;
+use crate::date::now;
 use anyhow::Context;
-use corun_linux::watcher::{Source, Watcher};
+use corun_linux::watcher::Watcher;
 use corun_model::observation::Unavailable;
 use corun_model::{Decision, Host, Observation, Recording, Tenant, Trace};
 use corun_report::control::history::History;
@@ -74,15 +76,11 @@ impl Told {
         }
         let mut whole = self.recording.whole().cloned().context("nothing was seen")?;
         whole.unavailable.extend(self.unavailable.iter().cloned());
-        let source = match watcher.source() {
-            Source::Ebpf => corun_report::Source::Ebpf,
-            Source::Schedstat => corun_report::Source::Schedstat,
-        };
         let meta = ProfileMeta {
-            date: Some(jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z").to_string()),
+            date: Some(now()),
             trace_lost: args.trace.is_some().then_some(self.trace.lost),
             notes,
-            ..ProfileMeta::new(corun_report::Host::Live, source, whom(args), watcher.machine())
+            ..ProfileMeta::new(corun_report::Host::Live, source(watcher), whom(args), watcher.machine())
         };
         let profile = ProfileReport::new(&meta, &whole, Subject::All, self.recording.timeline());
         if let Some(path) = &args.html {

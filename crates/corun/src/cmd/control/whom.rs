@@ -2,8 +2,7 @@
 //!
 //! Everybody who is named must be there when it starts, unless a key is given (`cgroup:/build`), and be nobody who is
 //! protected: a name that matches nobody, or the terminal that corun was started from, is a mistake that would otherwise
-//! show as nothing happening. PIDs become their
-//! tenants' keys, so that a policy plans with these tenants alone.
+//! show as nothing happening. PIDs become their tenants' keys, so that a policy plans with these tenants alone.
 
 use super::Args;
 use crate::cli::Usage;
@@ -12,6 +11,7 @@ use corun_linux::Root;
 use corun_model::duration::human_ns;
 use corun_model::{Observation, Tenant, TenantId};
 use corun_policy::Scope;
+use corun_report::output::can_be_written;
 
 /// An epoch takes part of a millisecond to observe and decide on.
 const LEAST_EPOCH_NS: u64 = 1_000_000;
@@ -37,14 +37,7 @@ pub fn check(args: &Args) -> Result<(), Usage> {
     // Hours later would be too late to learn that a report cannot be written.
     let files = [("--html", &args.html), ("--trace", &args.trace)];
     for (flag, path) in files.iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
-        let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|f| !f.is_dir()) {
-            return Err(Usage(format!(
-                "{flag} {}: there is no folder {}; make it first",
-                path.display(),
-                folder.display()
-            )));
-        }
+        can_be_written(path).map_err(|e| Usage(format!("{flag} {}: {}", path.display(), e.why)))?;
     }
     Ok(())
 }
@@ -61,13 +54,14 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation) -> Result<Scope, Usag
     let protection = Protection::new(root, &args.protect);
     let mut keys = Vec::new();
     for wanted in &args.tenants {
-        let meant: Vec<&Tenant> = match wanted.parse::<u32>() {
-            Ok(pid) => {
-                let refused = |why| Usage(format!("--tenant {pid}: {why}; name another one"));
+        let refused = |why| Usage(format!("--tenant {wanted}: {why}; name another one"));
+        let pid = wanted.parse::<u32>().ok();
+        let meant: Vec<&Tenant> = match pid {
+            Some(pid) => {
                 protection.of_process(pid).map_or(Ok(()), |why| Err(refused(why)))?;
                 vec![of_process(pid, seen)?]
             }
-            Err(_) => seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect(),
+            None => seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect(),
         };
         // A key is no slip of the pen: who is given by it may come later (a cgroup that is empty so far).
         if meant.is_empty() && wanted.contains(':') {
@@ -79,15 +73,12 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation) -> Result<Scope, Usag
                 "--tenant {wanted}: nothing by that name runs here; `corun profile --all --for 1s` lists who does"
             )));
         }
-        let free = meant.iter().filter(|t| why_not(root, &protection, seen, t).is_none());
-        if free.count() == 0 {
-            let why = why_not(root, &protection, seen, meant[0]).unwrap_or_default();
-            return Err(Usage(format!("--tenant {wanted}: {why}; name another one")));
+        let reasons: Option<Vec<String>> =
+            meant.iter().map(|t| why_not(root, &protection, seen, t)).collect();
+        if let Some(why) = reasons.and_then(|all| all.into_iter().next()) {
+            return Err(refused(why));
         }
-        match wanted.parse::<u32>() {
-            Ok(_) => keys.extend(meant.iter().map(|t| t.key.clone())),
-            Err(_) => keys.push(wanted.clone()),
-        }
+        keys.push(if pid.is_some() { meant[0].key.clone() } else { wanted.clone() });
     }
     Ok(everyone.only(keys))
 }

@@ -110,10 +110,7 @@ fn usable_cpus(root: &Root, pid: u32) -> anyhow::Result<Vec<u32>> {
 
 impl Sensor for Victim {
     fn source(&self) -> &'static str {
-        match self.watcher.source() {
-            Source::Ebpf => "ebpf",
-            Source::Schedstat => "schedstat",
-        }
+        self.watcher.source().name()
     }
 
     fn window(&mut self, ns: u64) -> Result<Sample, String> {
