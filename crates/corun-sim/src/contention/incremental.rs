@@ -248,3 +248,25 @@ fn two_working_sets_that_do_not_fit_together_slow_each_other_down() {
         "equal tasks, equal shares"
     );
 }
+
+/// Progress, in the end, of a task whose working set comes into a cold cache, while a neighbour changes between two
+/// short tasks every `every_ns`.
+fn warming_beside_changes_every(every_ns: u64) -> f64 {
+    let model = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
+    let mut w = Watched::new(&model);
+    let (warm, tiny) = (w.system.character(&resident()), Character { working_set: 1 << 10, ..resident() });
+    let tiny = w.system.character(&tiny);
+    w.set(0, 0, running(0, 0, warm));
+    let end_ns = 100_000_000;
+    for (i, now_ns) in (0..end_ns).step_by(every_ns as usize).enumerate() {
+        w.set(now_ns, 1, running(1 + i as u32 % 2, 1, tiny));
+        w.run(now_ns, now_ns + every_ns - 1);
+    }
+    f64::from(w.progress[0]) / f64::from(ONE)
+}
+
+#[test]
+fn a_long_task_is_looked_at_however_often_its_neighbours_change() {
+    let (seldom, often) = (warming_beside_changes_every(10_000_000), warming_beside_changes_every(10_000));
+    assert!(seldom > 0.9 && (often / seldom - 1.0).abs() < 0.05, "{seldom} and {often}");
+}

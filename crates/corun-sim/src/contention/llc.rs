@@ -15,7 +15,7 @@
 //! model. (The refill of the private L2 does not: some 60 µs for 256 KiB, 0.2 % of a 30 ms slice; it is part of the
 //! switch cost.)
 //!
-//! Rates are held between re-evaluations; [`Domain::wake_ns`] says when a share will have moved far enough.
+//! Rates are held between re-evaluations; [`Domain::wake_ns`] says when a share will have moved far enough since its last.
 //!
 //! Source: Suh, Rudolph, Devadas 2004 (miss curve against occupied share); random replacement's mean-field equation.
 //! Limits: a linear miss curve (no knees, no LRU), working sets of a program's threads are disjoint, a task keeps
@@ -23,8 +23,10 @@
 
 /// How far a resident share may move before its task's rate is evaluated again.
 const STEP: f64 = 1.0 / 32.0;
-/// Re-evaluations of a domain are at least this far apart, in nanoseconds.
-const MIN_STEP_NS: f64 = 50_000.0;
+/// A share that has moved this part of [`STEP`] is evaluated again.
+const NEARLY: f64 = 0.75;
+/// Looks at a domain's shares are at least this far apart, in nanoseconds.
+const MIN_STEP_NS: u64 = 50_000;
 /// Where the survival product is scaled up again.
 const EPOCH: f64 = 1e-100;
 
@@ -73,13 +75,23 @@ pub struct Domain {
     survival: f64,
     epoch: u32,
     now_ns: u64,
+    /// When its shares were looked at last.
+    looked_ns: u64,
 }
 
 impl Domain {
     /// An empty cache of this many bytes.
     pub fn new(bytes: u64) -> Domain {
         let capacity = bytes as f64;
-        Domain { capacity, filled: 0.0, members: Vec::new(), survival: 1.0, epoch: 0, now_ns: 0 }
+        Domain {
+            capacity,
+            filled: 0.0,
+            members: Vec::new(),
+            survival: 1.0,
+            epoch: 0,
+            now_ns: 0,
+            looked_ns: 0,
+        }
     }
 
     /// The tasks that run on it.
@@ -122,7 +134,7 @@ impl Domain {
             _ => 0.0,
         };
         let resident = (left.resident * survival).min(working_set);
-        // -1: never evaluated.
+        // -1: not evaluated (yet, or never: a pure stream has no share).
         self.members.push(Member { cpu, resident, working_set, reuse: 0.0, stream: 0.0, evaluated: -1.0 });
         self.members.len() - 1
     }
@@ -136,31 +148,47 @@ impl Domain {
 
     /// Whether a member's share has moved so far that its rate should be evaluated again.
     pub fn moved(m: &Member) -> bool {
-        (m.share() - m.evaluated).abs() >= STEP * 0.75
+        m.evaluated >= 0.0 && (m.share() - m.evaluated).abs() >= STEP * NEARLY
     }
 
-    /// When the first member's share will have moved noticeably (`STEP`); `u64::MAX` when none will. All members are
-    /// gone through at every change, so what decides is written without divisions.
+    /// When the first member's share will have moved noticeably (`STEP`) since its rate was evaluated; `u64::MAX` when
+    /// none will. What it has moved already counts, so changes among others put nothing off. All members are gone
+    /// through at every change, so what decides is written without divisions.
     pub fn wake_ns(&self) -> u64 {
         let inserted: f64 = self.members.iter().map(|m| m.reuse + m.stream).sum();
         let full = self.filled >= self.capacity * 0.999;
         let eviction = if full { inserted / self.capacity } else { 0.0 };
-        let mut fastest = 0.0;
-        for m in &self.members {
-            let speed = (m.reuse - m.resident * eviction) / m.working_set;
+        // The first to arrive: its way, and how fast it goes it; both times its working set.
+        let (mut way, mut speed) = (1.0, 0.0);
+        for m in self.members.iter().filter(|m| m.evaluated >= 0.0) {
+            let moved = (m.resident - m.evaluated * m.working_set).abs();
+            let noticeable = STEP * m.working_set;
+            let (its_way, its_speed) = (noticeable - moved, (m.reuse - m.resident * eviction).abs());
+            if moved >= noticeable * NEARLY {
+                (way, speed) = (0.0, 1.0);
+                break;
+            }
             // Shares approach their rest point exponentially, at the rate at which misses fall plus the eviction's,
             // reuse / (working set × missing) + eviction; the way to it is speed / rate. Both sides times working set × missing:
             let missing = (m.working_set - m.resident).max(m.working_set * 1e-3);
-            if speed.abs() * missing > (m.reuse + eviction * missing) * (STEP * 0.5) {
-                fastest = speed.abs().max(fastest);
+            let least = (noticeable * NEARLY - moved).min(noticeable * 0.5);
+            if its_speed * missing > (m.reuse + eviction * missing) * least
+                && its_way * speed < way * its_speed
+            {
+                (way, speed) = (its_way, its_speed);
             }
         }
-        let first = STEP / fastest;
+        let first = way / speed;
         if first < 1e15 {
-            self.now_ns + first.max(MIN_STEP_NS) as u64
+            (self.now_ns + first.max(1.0) as u64).max(self.looked_ns + MIN_STEP_NS)
         } else {
             u64::MAX
         }
+    }
+
+    /// Notes that the members were looked at.
+    pub fn looked(&mut self) {
+        self.looked_ns = self.now_ns;
     }
 }
 

@@ -375,6 +375,7 @@ impl System {
                     self.mark(member.cpu);
                 }
             }
+            self.domains[llc].looked();
             self.unplan(llc as u32);
         }
     }
