@@ -111,6 +111,24 @@ fn nothing_of_a_parked_tenant_runs_in_a_thousand_windows() {
 }
 
 #[test]
+fn who_forks_while_it_is_moved_leaves_nobody_behind() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let actors = Actors::start(&[Act::Fork; 6], false);
+    for _ in 0..40 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut backend = backend(folder.path(), &actors.pids());
+        backend.learn(&seen(&[&actors.pids()]));
+        park(&mut backend);
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(actors.stand_still(Duration::from_millis(2)), "a child was not moved with its parent");
+        backend.undo_all().unwrap();
+    }
+}
+
+#[test]
 fn thawing_sixty_four_spinners_does_not_keep_a_real_time_controller_waiting() {
     if !is_root() || v2_mount().is_none() {
         return;

@@ -38,6 +38,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// How often a tenant's processes are looked through at most, should it fork faster than it is moved. Who is left then is
+/// found by the next observation.
+const LOOKS: usize = 10;
+
 /// How a tenant is, or can be, stopped.
 #[derive(Debug, Default)]
 struct Parking {
@@ -110,33 +114,53 @@ impl Parkings {
         if ready {
             return Ok(());
         }
-        let processes = means.members.processes_of(tenant);
-        if processes.is_empty() {
-            return Err(Refusal::Refused("no process of it is left".into()));
-        }
-        if let Some(why) = processes.iter().find_map(|p| means.protection.of_process(p.task.pid)) {
-            return Err(Refusal::Refused(why));
-        }
         let mut parking = self.tenants.remove(&tenant).unwrap_or_default();
-        parking.signalled.retain(|task, stopped| {
-            stopped.is_some() || processes.iter().any(|p| p.task == *task && !p.stopped)
-        });
-        let done = processes.iter().try_for_each(|p| self.hold(tenant, p, &mut parking, means));
+        let done = self.hold_all(tenant, &mut parking, means);
         parking.stale = done.is_err();
         self.tenants.insert(tenant, parking);
         done
     }
 
-    /// Finds the way to stop one process of a tenant.
+    /// Finds the way to stop every process of a tenant. Whoever forks before it is moved leaves a child behind: they are
+    /// looked through again until nobody new is found.
+    fn hold_all(
+        &mut self,
+        tenant: TenantId,
+        parking: &mut Parking,
+        means: &mut Means,
+    ) -> Result<(), Refusal> {
+        for look in 0..LOOKS {
+            let processes = means.members.processes_of(tenant);
+            if processes.is_empty() && look == 0 {
+                return Err(Refusal::Refused("no process of it is left".into()));
+            }
+            if let Some(why) = processes.iter().find_map(|p| means.protection.of_process(p.task.pid)) {
+                return Err(Refusal::Refused(why));
+            }
+            parking.signalled.retain(|task, stopped| {
+                stopped.is_some() || processes.iter().any(|p| p.task == *task && !p.stopped)
+            });
+            let mut found = false;
+            for process in &processes {
+                found |= self.hold(tenant, process, parking, means)?;
+            }
+            if !found {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the way to stop one process of a tenant; whether it had none yet.
     fn hold(
         &mut self,
         tenant: TenantId,
         process: &Process,
         parking: &mut Parking,
         means: &mut Means,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let pid = process.task.pid;
-        let Ok(membership) = Membership::read(means.root, format!("/proc/{pid}")) else { return Ok(()) };
+        let Ok(membership) = Membership::read(means.root, format!("/proc/{pid}")) else { return Ok(false) };
         let path = self.tree().and_then(|tree| membership.in_tree(tree));
         let folder = self.tree().zip(path).and_then(|(tree, path)| tree.folder(path));
         let Some(folder) = folder else { return by_signal(process, parking, means.root) };
@@ -146,19 +170,19 @@ impl Parkings {
                 || parking.transient.values().any(|(t, _)| folder.starts_with(t))
         };
         if held(parking) {
-            return Ok(());
+            return Ok(false);
         }
         let key = means.members.tenant(tenant).map(|t| t.key.clone()).unwrap_or_default();
         if let Some(own) = self.own_cgroup(tenant, &key, path.unwrap_or("/"), means) {
             parking.own.insert(own, None);
-            return Ok(());
+            return Ok(true);
         }
         // One that is in another tenant's transient cgroup goes beside that, not into it.
         let transient = folder.ancestors().find(|f| freezer::is_transient(f)).and_then(Path::parent);
         let parent = transient.unwrap_or(&folder).to_owned();
         match self.enclose(&parent, pid, parking, means)? {
-            Ok(()) => Ok(()),
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            Ok(()) => Ok(true),
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(false),
             Err(_) => by_signal(process, parking, means.root),
         }
     }
@@ -217,7 +241,7 @@ impl Parkings {
     /// Stops a tenant.
     pub(super) fn park(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
         // Signals reach who was there; who forked meanwhile is found by looking again.
-        for _ in 0..10 {
+        for _ in 0..LOOKS {
             self.prepare(tenant, means)?;
             let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
             parking.parked = true;
@@ -303,10 +327,11 @@ fn stop(parking: &mut Parking, means: &mut Means) -> Result<usize, Refusal> {
     Ok(stopped)
 }
 
-/// Notes a process to be stopped by signals, unless it is stopped already or a shell would misunderstand.
-fn by_signal(process: &Process, parking: &mut Parking, root: &Root) -> Result<(), Refusal> {
+/// Notes a process to be stopped by signals, unless it is stopped already or a shell would misunderstand; whether it was
+/// not noted yet.
+fn by_signal(process: &Process, parking: &mut Parking, root: &Root) -> Result<bool, Refusal> {
     if process.stopped || parking.signalled.contains_key(&process.task) {
-        return Ok(());
+        return Ok(false);
     }
     if is_in_foreground(root, &process.task) {
         return Err(Refusal::Refused(format!(
@@ -316,7 +341,7 @@ fn by_signal(process: &Process, parking: &mut Parking, root: &Root) -> Result<()
         )));
     }
     parking.signalled.insert(process.task, None);
-    Ok(())
+    Ok(true)
 }
 
 /// Whether a process is in the foreground process group of its terminal.
