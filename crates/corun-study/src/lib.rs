@@ -20,12 +20,14 @@
 //! | [`verdict`] | errors, per cell and overall |
 //! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
 //! | [`predicting`], [`predicting_text`] | how good predictions are, live |
+//! | [`alone`] | how long a program takes alone, and how well that is known |
 //! | [`control_file`], [`controlling`], [`tenant_cgroup`] | what control wins: the study file, its runs, a tenant's cgroup |
 //! | [`control_outcome`], [`control_text`] | their metrics, tables and record |
 //! | [`verifying`], [`verifying_text`] | false alarms and misses of verdicts on short runs, live |
 //! | [`schedulers`] | what papers show of their schedulers, on modelled machines |
 //! | [`bars`] | bar charts, for figures redrawn from papers |
 
+pub mod alone;
 pub mod bars;
 pub mod cell;
 pub mod control_file;

@@ -22,7 +22,7 @@ pub struct Pairs {
     /// Runs of every pair.
     pub repetitions: u32,
     /// Programs do so many times the work that the catalogue gives them.
-    pub length: u32,
+    pub length: f64,
     /// The last prediction before this share of a co-run has passed is the one that counts.
     pub predict_by: f64,
     /// Share of the machine's CPU time that others may take in a run that counts.
@@ -30,8 +30,8 @@ pub struct Pairs {
     /// How long a run waits at most until the machine looks quiet, in nanoseconds.
     #[serde(deserialize_with = "written_ns")]
     pub patience: u64,
-    /// How far the runs alone before and after a co-run may lie apart, as a share of their mean, for it to count.
-    pub solos_apart: f64,
+    /// To what standard error a slowdown is known that is called known, as a share.
+    pub known_to: f64,
     /// How often a run is made again.
     pub retries: u32,
     /// How long the interferer runs before the program, in nanoseconds.
@@ -46,6 +46,9 @@ pub struct Pairs {
     pub programs: Vec<String>,
     /// Names of interferers.
     pub interferers: Vec<String>,
+    /// Those of them that start again and again, and so are not the same all the time.
+    #[serde(default)]
+    pub restarting: Vec<String>,
 }
 
 impl Pairs {
@@ -81,11 +84,14 @@ impl Pairs {
         if !share(self.foreign) {
             return refuse("foreign", format!("foreign is {}; give a share above 0, up to 1", self.foreign));
         }
-        if !(1..=1000).contains(&self.length) {
-            return refuse("length", format!("length is {}; give 1 to 1000", self.length));
+        if !(0.1..=1000.0).contains(&self.length) {
+            return refuse("length", format!("length is {}; give 0.1 to 1000", self.length));
         }
-        if !share(self.solos_apart) {
-            return refuse("solos-apart", format!("solos-apart is {}; give a share of 1", self.solos_apart));
+        if !share(self.known_to) {
+            return refuse(
+                "known-to",
+                format!("known-to is {}; give a share above 0, up to 1", self.known_to),
+            );
         }
         if !(self.most_slowdown >= 1.0 && self.most_slowdown <= 1000.0) {
             return refuse(
@@ -103,6 +109,12 @@ impl Pairs {
             return refuse(
                 "interferers",
                 format!("no interferer `{name}` in programs.toml; add it or choose another"),
+            );
+        }
+        if let Some(name) = self.restarting.iter().find(|name| !self.interferers.contains(name)) {
+            return refuse(
+                "restarting",
+                format!("`{name}` is none of the study's interferers; choose among these"),
             );
         }
         if self.programs.is_empty() || self.interferers.is_empty() {
@@ -157,6 +169,7 @@ mod tests {
         assert!(refusal("\"gcc\"", "\"clang\"").contains("no program `clang` in programs.toml"));
         assert!(refusal("\"gcc-again\"", "\"gcc\"").contains("no interferer `gcc`"));
         assert!(refusal("predict-by = 0.33", "predict-by = 33").contains("predict-by is 33; give a share"));
+        assert!(refusal("restarting = [", "restarting = [\"triad\", ").contains("`triad` is none of"));
         assert!(refusal("retries  = 3", "retry = 3").contains("unknown field `retry`"));
         let line = PREDICT.lines().position(|l| l.starts_with("foreign")).unwrap() + 1;
         assert!(

@@ -3,9 +3,14 @@
 //! Method. Every program runs beside every interferer under `corun predict --dedicated --json-lines`, between runs of the
 //! same program alone, watched in the same way so that watching does not make a difference. The prediction that counts
 //! is the last one made before a share of the co-run had passed (`predict-by`); the slowdown it is held against is the
-//! length of the whole co-run by the mean of the runs alone right before and after it, both without the time in which
+//! length of the whole co-run by that of the runs alone around it ([`crate::alone`]), both without the time in which
 //! the interferer was parked: the program ran alone then, which a longer prediction would not have done to it. All
 //! predictors see the same co-run: useful work from dedicated windows, the ledger alone, CPU share, run-queue latency.
+//!
+//! No slowdown is known better than runs alone repeat. Every co-run that came to its end counts; those whose slowdown is
+//! known to `known-to` are summed up once more by themselves, and intervals are held against the slowdown as it was
+//! measured, and against all that it may have been. Beside an interferer that starts again and again (`restarting`) the
+//! rest of a run is not like its first third; these co-runs are summed up apart as well.
 //!
 //! The last prediction of the run is held against the same slowdown. That one has seen all there is: its error is the
 //! method's own, and what the first third's has more is how unlike the rest of a run is to its beginning.
@@ -13,6 +18,7 @@
 //! Limits: `foreign` is judged before a run only; what others take while it runs is part of the error. Where the runs
 //! alone lie apart (`solos-apart`) the slowdown is not known, and the co-run does not count.
 
+use crate::alone::alone;
 use crate::pairs::Pairs;
 use crate::programs::{Catalogue, Interferer, Program, Recipe, Stage};
 use crate::verdict::median;
@@ -21,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The schema of its result.
-pub const SCHEMA: &str = "corun.predict-study-result/1";
+pub const SCHEMA: &str = "corun.predict-study-result/2";
 
 /// The predictors, by their names in tables.
 pub const PREDICTORS: [&str; 4] = ["useful work", "ledger alone", "CPU share", "run queue"];
@@ -37,10 +43,10 @@ pub struct CoRun {
     pub repetition: u32,
     /// Length of the co-run, in nanoseconds.
     pub wall_ns: u64,
-    /// Mean length of the runs alone around it.
+    /// Median length of the runs alone around it.
     pub solo_ns: u64,
-    /// How far these lie apart, as a share of their mean; `None`: there was only one.
-    pub solos_apart: Option<f64>,
+    /// Standard error of `slowdown`, as a share; `None`: there was only one run alone.
+    pub error: Option<f64>,
     /// Of `wall_ns`, how long the interferer was parked.
     pub parked_ns: u64,
     /// `wall_ns / solo_ns`, both without `parked_ns`.
@@ -85,8 +91,10 @@ pub struct PredictOutcome {
     pub kernel: String,
     /// How fair shares are grouped.
     pub shares: String,
-    /// How far the runs alone around a co-run that counts may lie apart, as a share of their mean.
-    pub solos_apart: f64,
+    /// To what standard error a slowdown is known that is called known, as a share.
+    pub known_to: f64,
+    /// Interferers that start again and again.
+    pub restarting: Vec<String>,
     /// All co-runs that were made.
     pub runs: Vec<CoRun>,
     /// All runs alone.
@@ -124,18 +132,22 @@ impl Line {
 }
 
 impl CoRun {
-    /// The co-run between two runs alone, one of which may have failed.
-    fn between(self, before: Option<u64>, after: Option<u64>) -> Option<CoRun> {
-        let around: Vec<u64> = [before, after].into_iter().flatten().collect();
-        let solo_ns = around.iter().sum::<u64>().checked_div(around.len() as u64)?;
-        let apart = |(a, b): (u64, u64)| a.abs_diff(b) as f64 / solo_ns as f64;
+    /// The co-run after `solos[before]`, where some runs alone may have failed.
+    fn among(self, solos: &[Option<u64>], before: usize) -> Option<CoRun> {
+        let found = alone(solos, before)?;
         let alone_ns = |ns: u64| ns.saturating_sub(self.parked_ns).max(1) as f64;
         Some(CoRun {
-            solo_ns,
-            solos_apart: before.zip(after).map(apart),
-            slowdown: alone_ns(self.wall_ns) / alone_ns(solo_ns),
+            solo_ns: found.wall_ns,
+            error: found.error,
+            slowdown: alone_ns(self.wall_ns) / alone_ns(found.wall_ns),
             ..self
         })
+    }
+
+    /// All that its slowdown may have been: two standard errors to either side.
+    fn may_be(&self) -> [f64; 2] {
+        let error = 2.0 * self.error.unwrap_or(0.0);
+        [self.slowdown * (1.0 - error), self.slowdown * (1.0 + error)]
     }
 }
 
@@ -201,14 +213,15 @@ impl<'a> Lab<'a> {
         outcome: &mut PredictOutcome,
         done: &mut dyn FnMut(&str),
     ) {
-        let mut before = self.solo(program, outcome, done);
+        let mut solos = vec![self.solo(program, outcome, done)];
+        let mut made = Vec::new();
         for interferer in interferers {
-            let made = self.co_run(program, interferer, repetition);
+            made.push(self.co_run(program, interferer, repetition));
             done(&format!("{} + {}", program.name, interferer.name));
-            let after = self.solo(program, outcome, done);
-            outcome.runs.extend(made.and_then(|run| run.between(before, after)));
-            before = after;
+            solos.push(self.solo(program, outcome, done));
         }
+        let made = made.into_iter().enumerate();
+        outcome.runs.extend(made.filter_map(|(before, run)| run?.among(&solos, before)));
     }
 
     fn solo(
@@ -236,7 +249,7 @@ impl<'a> Lab<'a> {
             repetition,
             wall_ns,
             solo_ns: 0,
-            solos_apart: None,
+            error: None,
             parked_ns: lines.last().and_then(|l| l.parked_ns).unwrap_or(0),
             slowdown: 0.0,
             predicted_at_ns: in_time.map(|l| l.elapsed_ns),
@@ -293,9 +306,8 @@ impl<'a> Lab<'a> {
         env.insert("ESTIMATES".into(), lines.display().to_string());
         let watched = Recipe { argv, env, ..Recipe::default() };
         let mut running = self.stage.start(&watched).ok()?;
-        let limit = Duration::from_nanos(
-            (program.solo as f64 * f64::from(self.study.length) * self.study.most_slowdown) as u64,
-        );
+        let limit =
+            Duration::from_nanos((program.solo as f64 * self.study.length * self.study.most_slowdown) as u64);
         let ended = running.ends_within(limit).ok()?;
         drop(running);
         drop(interferer);
@@ -323,9 +335,36 @@ pub struct Quality {
 }
 
 impl PredictOutcome {
-    /// Whether a co-run counts: it came to its end, and its slowdown is known.
+    /// Why `earlier` runs do not belong with those that would be added to them; `self` has none yet.
+    pub fn differs_from(&self, earlier: &PredictOutcome) -> Option<String> {
+        let facts = |o: &PredictOutcome| {
+            [
+                ("schema", o.schema.clone()),
+                ("machine", o.machine.clone()),
+                ("kernel", o.kernel.clone()),
+                ("fair shares", o.shares.clone()),
+                ("known-to", o.known_to.to_string()),
+                ("restarting", o.restarting.join(", ")),
+            ]
+        };
+        let mut pairs = facts(earlier).into_iter().zip(facts(self));
+        let (was, is) = pairs.find(|(was, is)| was != is)?;
+        Some(format!("{} was `{}` and is `{}`", was.0, was.1, is.1))
+    }
+
+    /// Whether a co-run counts: it came to its end.
     pub fn counts(&self, run: &CoRun) -> bool {
-        !run.cut_off && run.solos_apart.is_some_and(|apart| apart <= self.solos_apart)
+        !run.cut_off
+    }
+
+    /// Whether its slowdown is known to a standard error of `known_to`.
+    pub fn is_known(&self, run: &CoRun) -> bool {
+        run.error.is_some_and(|error| error <= self.known_to)
+    }
+
+    /// Whether its interferer does the same all the time.
+    pub fn is_steady(&self, run: &CoRun) -> bool {
+        !self.restarting.contains(&run.interferer)
     }
 
     /// How good what `said` picks was on the co-runs that count and that `wanted` picks.
@@ -346,13 +385,38 @@ impl PredictOutcome {
         })
     }
 
-    /// Co-runs whose interval holds their slowdown, and co-runs with an interval.
-    pub fn coverage(&self) -> (usize, usize) {
-        let with: Vec<(&CoRun, [f64; 2])> =
-            self.runs.iter().filter(|r| self.counts(r)).filter_map(|r| Some((r, r.interval?))).collect();
-        let held = with.iter().filter(|(r, [low, high])| (*low..=*high).contains(&r.slowdown)).count();
-        (held, with.len())
+    /// What chance alone makes of the mean absolute error, over the co-runs that count and that `wanted` picks: the mean
+    /// distance of a normal value from its mean is `√(2/π)` standard errors.
+    pub fn by_chance(&self, wanted: impl Fn(&CoRun) -> bool) -> Option<f64> {
+        let counting = self.runs.iter().filter(|r| self.counts(r) && wanted(r));
+        let errors: Vec<f64> = counting.filter_map(|r| r.error).collect();
+        let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
+        (!errors.is_empty()).then_some(mean * std::f64::consts::FRAC_2_PI.sqrt())
     }
+
+    /// How intervals kept what they promise, over the co-runs that count and that `wanted` picks.
+    pub fn coverage(&self, wanted: impl Fn(&CoRun) -> bool) -> Coverage {
+        let mut coverage = Coverage::default();
+        for run in self.runs.iter().filter(|r| self.counts(r) && wanted(r)) {
+            let Some([low, high]) = run.interval else { continue };
+            let [least, most] = run.may_be();
+            coverage.all += 1;
+            coverage.held += usize::from((low..=high).contains(&run.slowdown));
+            coverage.may_hold += usize::from(low <= most && least <= high);
+        }
+        coverage
+    }
+}
+
+/// How many intervals held the slowdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Co-runs with an interval.
+    pub all: usize,
+    /// Of these, where it holds the slowdown as measured.
+    pub held: usize,
+    /// Where it holds something that the slowdown may have been.
+    pub may_hold: usize,
 }
 
 #[cfg(test)]
@@ -366,7 +430,7 @@ mod tests {
             repetition: 1,
             wall_ns: 1,
             solo_ns: 1,
-            solos_apart: Some(0.01),
+            error: Some(0.01),
             parked_ns: 0,
             slowdown,
             predicted_at_ns: None,
@@ -379,27 +443,45 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_coverage_leave_out_what_was_not_predicted_cut_off_or_not_known() {
-        let mut outcome = PredictOutcome { solos_apart: 0.05, ..PredictOutcome::default() };
+    fn errors_and_coverage_leave_out_what_was_not_predicted_or_cut_off() {
+        let mut outcome = PredictOutcome { known_to: 0.05, ..PredictOutcome::default() };
         outcome.runs.push(run(2.0, [Some(2.2), None, Some(1.0), None], Some([1.9, 2.3])));
         outcome.runs.push(run(4.0, [Some(3.6), None, None, None], Some([3.0, 3.9])));
         outcome.runs.push(CoRun { cut_off: true, ..run(9.0, [Some(1.0); 4], Some([1.0, 1.1])) });
-        outcome.runs.push(CoRun { solos_apart: Some(0.2), ..run(9.0, [Some(1.0); 4], Some([1.0, 1.1])) });
+        outcome
+            .runs
+            .push(CoRun { error: Some(0.2), ..run(2.0, [Some(3.0), None, None, None], Some([2.1, 3.2])) });
         let said = |which: usize| move |r: &CoRun| r.predicted[which];
-        let q = outcome.quality(said(0), |_| true).unwrap();
+        let q = outcome.quality(said(0), |r| outcome.is_known(r)).unwrap();
         assert!(q.n == 2 && (q.mape - 0.1).abs() < 1e-9 && q.bias.abs() < 1e-9);
+        assert_eq!(outcome.quality(said(0), |_| true).unwrap().n, 3);
         assert_eq!(outcome.quality(said(1), |_| true), None);
         assert_eq!(outcome.quality(said(2), |_| true).unwrap().n, 1);
-        assert_eq!(outcome.coverage(), (1, 2));
+        assert_eq!(outcome.coverage(|_| true), Coverage { all: 3, held: 1, may_hold: 2 });
+        let chance = outcome.by_chance(|r| outcome.is_known(r)).unwrap();
+        assert!((chance - 0.00798).abs() < 1e-4, "{chance}");
+    }
+
+    #[test]
+    fn co_runs_beside_an_interferer_that_starts_again_are_told_apart() {
+        let outcome = PredictOutcome { restarting: vec!["i".into()], ..PredictOutcome::default() };
+        let other = CoRun { interferer: "j".into(), ..run(2.0, [None; 4], None) };
+        assert!(outcome.is_steady(&other) && !outcome.is_steady(&run(2.0, [None; 4], None)));
     }
 
     #[test]
     fn the_time_in_which_the_interferer_was_parked_is_no_part_of_the_slowdown() {
         let made = CoRun { wall_ns: 19_000, parked_ns: 1_000, ..run(0.0, [None; 4], None) };
-        let found = made.between(Some(9_900), Some(10_100)).unwrap();
+        let found = made.clone().among(&[Some(9_900), Some(10_100)], 0).unwrap();
         assert!((found.slowdown - 2.0).abs() < 1e-9 && found.solo_ns == 10_000);
-        assert!((found.solos_apart.unwrap() - 0.02).abs() < 1e-9);
-        assert_eq!(found.clone().between(Some(10_000), None).unwrap().solos_apart, None);
-        assert_eq!(found.between(None, None), None);
+        assert_eq!(made.clone().among(&[Some(10_000), None], 0).unwrap().error, None);
+        assert_eq!(made.among(&[None, None], 0), None);
+    }
+
+    #[test]
+    fn runs_of_another_machine_or_kernel_are_not_added_to() {
+        let of = |kernel: &str| PredictOutcome { kernel: kernel.into(), ..PredictOutcome::default() };
+        assert_eq!(of("6.18").differs_from(&of("6.18")), None);
+        assert_eq!(of("6.18").differs_from(&of("6.1")).unwrap(), "kernel was `6.1` and is `6.18`");
     }
 }

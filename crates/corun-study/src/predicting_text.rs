@@ -40,6 +40,45 @@ fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> T
     table
 }
 
+/// A row per predictor, over the co-runs that are `wanted`.
+fn whole(outcome: &PredictOutcome, wanted: &dyn Fn(&CoRun) -> bool) -> Table {
+    let mut table =
+        Table::new(&["predictor", ">co-runs", ">MAPE", ">median", ">bias", ">MAPE at the end", ">bias"]);
+    for (i, name) in PREDICTORS.iter().enumerate() {
+        let at_end = outcome.quality(|r| r.at_end[i], wanted);
+        let bias = |q: Quality| format!("{:+.1} %", q.bias * 100.0);
+        if let Some(q) = outcome.quality(|r| r.predicted[i], wanted) {
+            table.row([
+                (*name).to_owned(),
+                q.n.to_string(),
+                percent(Some(q.mape)),
+                percent(Some(q.median)),
+                bias(q),
+                percent(at_end.map(|q| q.mape)),
+                at_end.map_or("-".into(), bias),
+            ]);
+        }
+    }
+    table
+}
+
+type Group<'a> = (String, Box<dyn Fn(&CoRun) -> bool + 'a>);
+
+/// What is summed up: everything, and what is to be told apart.
+fn groups(outcome: &PredictOutcome) -> Vec<Group<'_>> {
+    let known = format!("Slowdown known to {:.0} %", outcome.known_to * 100.0);
+    vec![
+        ("All".into(), Box::new(|_| true)),
+        (known.clone(), Box::new(|r| outcome.is_known(r))),
+        ("Interferer the same all the time".into(), Box::new(|r| outcome.is_steady(r))),
+        (
+            format!("Interferer the same all the time, {}", known.to_lowercase()),
+            Box::new(|r| outcome.is_steady(r) && outcome.is_known(r)),
+        ),
+        ("Interferer that starts again and again".into(), Box::new(|r| !outcome.is_steady(r))),
+    ]
+}
+
 /// Everything, for a terminal or as Markdown.
 pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
     let show = |t: Table| if markdown { t.markdown() } else { t.text() };
@@ -52,28 +91,24 @@ pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
     out.push('\n');
     out += &show(by(outcome, "beside", &|r| r.interferer.clone()));
     out.push('\n');
-    let mut table =
-        Table::new(&["predictor", ">co-runs", ">MAPE", ">median", ">bias", ">MAPE at the end", ">bias"]);
-    for (i, name) in PREDICTORS.iter().enumerate() {
-        let at_end = outcome.quality(|r| r.at_end[i], |_| true);
-        let bias = |q: Quality| format!("{:+.1} %", q.bias * 100.0);
-        if let Some(q) = outcome.quality(|r| r.predicted[i], |_| true) {
-            table.row([
-                (*name).to_owned(),
-                q.n.to_string(),
-                percent(Some(q.mape)),
-                percent(Some(q.median)),
-                bias(q),
-                percent(at_end.map(|q| q.mape)),
-                at_end.map_or("-".into(), bias),
-            ]);
-        }
+    for (which, wanted) in groups(outcome) {
+        let count = outcome.runs.iter().filter(|r| outcome.counts(r) && wanted(r)).count();
+        let _ = writeln!(out, "{which} ({count} co-runs):\n");
+        out += &show(whole(outcome, &*wanted));
+        let found = outcome.coverage(&*wanted);
+        let share = |n: usize| percent((found.all > 0).then(|| n as f64 / found.all as f64));
+        let _ = writeln!(
+            out,
+            "\nIntervals of 95 %: {} of {} hold the slowdown as measured ({}), and {} something that it may have been ({}). \
+             Chance in the runs alone and in the co-run makes {} of these errors, however good the prediction.\n",
+            found.held,
+            found.all,
+            share(found.held),
+            found.may_hold,
+            share(found.may_hold),
+            percent(outcome.by_chance(&*wanted)),
+        );
     }
-    out += &show(table);
-    let (held, with) = outcome.coverage();
-    let share = percent((with > 0).then(|| held as f64 / with as f64));
-    let _ =
-        writeln!(out, "\nIntervals of 95 %: {held} of {with} hold the slowdown of the whole run ({share}).");
     let solo: Vec<f64> = outcome.solos.iter().filter_map(|s| s.predicted).collect();
     let worst = solo.iter().map(|p| (p - 1.0).abs()).fold(0.0, f64::max);
     let mean = solo.iter().map(|p| p - 1.0).sum::<f64>() / solo.len().max(1) as f64;
@@ -86,13 +121,10 @@ pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
     );
     let cut = outcome.runs.iter().filter(|r| r.cut_off).count();
     let silent = outcome.runs.iter().filter(|r| r.predicted_at_ns.is_none()).count();
-    let unknown = outcome.runs.iter().filter(|r| !r.cut_off && !outcome.counts(r)).count();
     let _ = writeln!(
         out,
-        "{} co-runs. Not counted: {cut} were cut off, and around {unknown} the runs alone lay more than {:.0} % apart, so \
-         that nobody knows their slowdown. For {silent} there was no prediction in time.",
+        "{} co-runs, of which {cut} were cut off and do not count. For {silent} there was no prediction in time.",
         outcome.runs.len(),
-        outcome.solos_apart * 100.0
     );
     for (what, why) in &outcome.skipped {
         let _ = writeln!(out, "skipped: {what}: {why}");
@@ -117,4 +149,48 @@ pub fn files(outcome: &PredictOutcome, command: &str) -> Vec<(&'static str, Stri
     );
     let json = serde_json::to_string_pretty(outcome).expect("every field is plain data") + "\n";
     vec![("README.md", readme), ("result.json", json)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(interferer: &str, error: f64, predicted: f64) -> CoRun {
+        CoRun {
+            program: "p".into(),
+            interferer: interferer.into(),
+            repetition: 1,
+            wall_ns: 2,
+            solo_ns: 1,
+            error: Some(error),
+            parked_ns: 0,
+            slowdown: 2.0,
+            predicted_at_ns: Some(1),
+            method: Some("ledger".into()),
+            predicted: [None, Some(predicted), None, None],
+            at_end: [None, Some(2.0), None, None],
+            interval: Some([1.9, 2.3]),
+            cut_off: false,
+        }
+    }
+
+    #[test]
+    fn every_group_has_its_own_errors_and_intervals() {
+        let outcome = PredictOutcome {
+            known_to: 0.06,
+            restarting: vec!["again".into()],
+            runs: vec![run("loop", 0.01, 2.2), run("loop", 0.2, 2.0), run("again", 0.01, 3.0)],
+            ..PredictOutcome::default()
+        };
+        let text = text(&outcome, true);
+        let after = |heading: &str| text.split_once(heading).unwrap().1;
+        let row = |heading: &str| {
+            after(heading).lines().find(|l| l.starts_with("| ledger alone")).unwrap().to_owned()
+        };
+        assert!(row("All (3 co-runs)").starts_with("| ledger alone | 3 | 20.0 % | 10.0 % |"));
+        assert!(row("Slowdown known to 6 % (2 co-runs)").contains("| 30.0 % |"));
+        assert!(row("Interferer the same all the time (2 co-runs)").contains("| 5.0 % |"));
+        assert!(row("Interferer that starts again and again (1 co-runs)").contains("| 50.0 % |"));
+        assert!(after("All (3").contains("3 of 3 hold the slowdown as measured (100.0 %)"));
+    }
 }

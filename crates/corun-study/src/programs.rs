@@ -168,7 +168,7 @@ pub struct Stage {
     folder: PathBuf,
     corun: PathBuf,
     loops_per_ms: u64,
-    length: u32,
+    length: f64,
 }
 
 impl Stage {
@@ -187,11 +187,11 @@ impl Stage {
                 std::fs::write(file, source)?;
             }
         }
-        Ok(Stage { folder: folder.canonicalize()?, corun: corun.to_owned(), loops_per_ms, length: 1 })
+        Ok(Stage { folder: folder.canonicalize()?, corun: corun.to_owned(), loops_per_ms, length: 1.0 })
     }
 
     /// The same for programs that do `length` times the work.
-    pub fn with_length(self, length: u32) -> Stage {
+    pub fn with_length(self, length: f64) -> Stage {
         Stage { length, ..self }
     }
 
@@ -281,7 +281,8 @@ impl Stage {
         let mut pieces = filled.split("{times:");
         let mut longer = pieces.next().unwrap_or_default().to_owned();
         for piece in pieces {
-            let of = |(n, rest)| Some((u64::from_str(n).ok()? * u64::from(self.length), rest));
+            let times = |n: u64| (n as f64 * self.length).round() as u64;
+            let of = |(n, rest)| Some((times(u64::from_str(n).ok()?), rest));
             match piece.split_once('}').and_then(of) {
                 Some((n, rest)) => longer += &format!("{n}{rest}"),
                 None => longer += &format!("{{times:{piece}"),
@@ -415,7 +416,7 @@ mod tests {
         let (_folder, stage) = stage();
         let text = "head -c {times:300} > f-{times:3}; awk '{ print }'";
         assert_eq!(stage.filled(text), "head -c 300 > f-3; awk '{ print }'");
-        assert_eq!(stage.with_length(3).filled(text), "head -c 900 > f-9; awk '{ print }'");
+        assert_eq!(stage.with_length(2.5).filled(text), "head -c 750 > f-8; awk '{ print }'");
     }
 
     #[test]

@@ -26,22 +26,25 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
     let root = Root::new("/");
     let (corun, stage) = stage(args)?;
     let stage = stage.with_length(study.length);
-    let mut outcome = match earlier(args)? {
-        Some(outcome) => outcome,
-        None => {
-            let (date, machine, kernel) = circumstances(&root)?;
-            PredictOutcome {
-                schema: SCHEMA.into(),
-                corun: env!("CARGO_PKG_VERSION").into(),
-                date: Some(date),
-                machine,
-                kernel,
-                solos_apart: study.solos_apart,
-                shares: fair_shares(autogroups_are_on(&root)).into(),
-                ..PredictOutcome::default()
-            }
-        }
+    let (date, machine, kernel) = circumstances(&root)?;
+    let mut outcome = PredictOutcome {
+        schema: SCHEMA.into(),
+        corun: env!("CARGO_PKG_VERSION").into(),
+        date: Some(date),
+        machine,
+        kernel,
+        known_to: study.known_to,
+        restarting: study.restarting.clone(),
+        shares: fair_shares(autogroups_are_on(&root)).into(),
+        ..PredictOutcome::default()
     };
+    if let Some(found) = earlier::<PredictOutcome>(args)? {
+        if let Some(how) = outcome.differs_from(&found) {
+            let why = "the runs in --out were made otherwise";
+            return Err(Usage(format!("{why} ({how}); leave --more out, with another folder")).into());
+        }
+        outcome = found;
+    }
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     let mut foreign = || busy(&root).unwrap_or(0.0);
     let progress = Progress::count("running", Lab::runs(&study), args.quiet);
