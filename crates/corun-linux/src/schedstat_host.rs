@@ -169,9 +169,9 @@ impl SchedstatHost {
         self.io
     }
 
-    /// Whether any task of the subject lived at the last poll.
+    /// Whether any task of the subject lived at the last poll; everybody is always there.
     pub fn subject_lives(&self) -> bool {
-        self.table.subject_lives()
+        self.subject.is_none() || self.table.subject_lives()
     }
 
     /// Whether tasks of processes with this role are accounted for.

@@ -59,6 +59,14 @@ fn passes_the_conformance_suite() {
 }
 
 #[test]
+fn everybody_never_ends() {
+    let mut host = watch(Subject::All);
+    host.advance(10_000_000).unwrap();
+    assert!(!host.observe().unwrap().tasks.is_empty());
+    assert!(host.subject_lives(), "or whoever watches everybody would stop at once");
+}
+
+#[test]
 fn a_sleeper_blocks_and_a_spinner_computes_or_waits() {
     let (mut host, running) = scripted("sleep 0.3");
     let seen = watch_to_the_end(&mut host, &running);
