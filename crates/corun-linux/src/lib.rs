@@ -13,6 +13,7 @@
 //! | [`counters`] | hardware counters of tasks: live, or recorded |
 //! | [`tenants`], [`clock`] | numbers for tenants; the clocks |
 //! | [`schedstat_host`] | the live host without privileges: the ledger from `schedstat` |
+//! | [`shares`] | the weight of each tenant: what part of contended CPU time it is promised |
 //! | [`probe`] | the live host through eBPF |
 //! | [`watcher`] | one or the other, whichever can be had |
 //! | [`backend`] | what carries the five knobs out: the trait that the stock and the sched_ext backend implement |
@@ -48,6 +49,7 @@ pub mod root;
 pub mod sched;
 pub mod schedstat_host;
 pub mod scx;
+pub mod shares;
 pub mod spin;
 pub mod steered;
 pub mod stock;

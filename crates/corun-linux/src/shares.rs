@@ -1,0 +1,220 @@
+//! What part of contended CPU time each tenant is promised: its weight, 100 for whoever was promised nothing special.
+//!
+//! Where a tenant is a cgroup of its own in the tree that has the CPU controller, its weight is that cgroup's:
+//! `cpu.weight` (v2), or `cpu.shares` (v1; 1024 is what 100 is in v2). Anybody else is weighed by nice, 25 % per step as in
+//! the kernel's table: by the nice value of its session's autogroup where autogroups are in force, since then nice
+//! compares tasks of one session only; else by that of its busiest task. sched_ext schedulers know neither, so under one
+//! only cgroups count.
+//!
+//! Limits: the weights of cgroups further up are not counted, so tenants are compared as if they were siblings; of a
+//! tenant whose tasks differ in nice, the busiest counts. A weight is read again once a second.
+
+use crate::cgroup::{Cgroups, Membership};
+use crate::naming;
+use crate::root::Root;
+use crate::sched;
+use corun_model::observation::TaskObservation;
+use corun_model::{Observation, Tenant, TenantId};
+use std::collections::BTreeMap;
+
+/// How long a weight that was read holds, in nanoseconds.
+const HOLDS_NS: u64 = 1_000_000_000;
+/// The default weight.
+const DEFAULT: u32 = 100;
+
+/// Reads weights, and remembers them for a while.
+#[derive(Debug)]
+pub struct Shares {
+    root: Root,
+    cgroups: Option<Cgroups>,
+    /// Whether the kernel's own scheduler shares the CPUs out.
+    by_kernel: bool,
+    known: BTreeMap<TenantId, (u64, u32)>,
+}
+
+impl Shares {
+    /// A reader. `by_kernel`: whether the kernel's own scheduler shares the CPUs out, and not one of sched_ext's.
+    pub fn new(root: &Root, by_kernel: bool) -> Shares {
+        Shares {
+            root: root.clone(),
+            cgroups: Cgroups::discover(root).ok(),
+            by_kernel,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Fills in the weights of those tenants that are of interest and live.
+    pub fn fill(&mut self, seen: &mut Observation, of_interest: impl Fn(&Tenant) -> bool) {
+        let mut busiest: BTreeMap<TenantId, &TaskObservation> = BTreeMap::new();
+        let wanted_ns =
+            |t: &TaskObservation| t.account.ledger.on_cpu_ns() + t.account.ledger.parts().steal_ns;
+        for task in seen.tasks.iter().filter(|t| t.alive) {
+            let best = busiest.entry(task.tenant).or_insert(task);
+            if wanted_ns(task) > wanted_ns(best) {
+                *best = task;
+            }
+        }
+        let mut weights = Vec::new();
+        for tenant in seen.tenants.iter().filter(|t| of_interest(t)) {
+            let Some(task) = busiest.get(&tenant.id) else { continue };
+            let known = self.known.get(&tenant.id).filter(|(read_ns, _)| seen.end_ns < read_ns + HOLDS_NS);
+            let weight = match known {
+                Some((_, weight)) => *weight,
+                None => {
+                    let weight = self.read(tenant, task.id.0).unwrap_or(DEFAULT);
+                    self.known.insert(tenant.id, (seen.end_ns, weight));
+                    weight
+                }
+            };
+            if weight != DEFAULT {
+                weights.push((tenant.id, weight));
+            }
+        }
+        weights.sort_unstable();
+        seen.weights = weights;
+        self.known.retain(|id, _| busiest.contains_key(id));
+    }
+
+    /// The weight of a tenant one of whose tasks is this; `None` when it has gone.
+    fn read(&self, tenant: &Tenant, tid: u32) -> Option<u32> {
+        let tree = self.cgroups.as_ref().and_then(|c| c.with_controller("cpu"));
+        let membership = Membership::read(&self.root, format!("/proc/{tid}")).ok()?;
+        let path = tree.and_then(|tree| membership.in_tree(tree)).unwrap_or("/");
+        if let Some(folder) = own_part(path, &tenant.key).and_then(|own| tree?.folder(own)) {
+            let read = |file: &str| self.root.value::<u64>(folder.join(file), "a weight").ok();
+            return match tree?.is_v2() {
+                true => read("cpu.weight"),
+                false => read("cpu.shares").map(|shares| (shares * 100 + 512) / 1024),
+            }
+            .map(|weight| weight.clamp(1, 10_000) as u32);
+        }
+        if !self.by_kernel {
+            return Some(DEFAULT);
+        }
+        // Sessions are groups only of those that are in no cgroup.
+        if path == "/" && sched::autogroups_are_on(&self.root) {
+            if let Ok(text) = self.root.read(format!("/proc/{tid}/autogroup")) {
+                return weight_of(text.split_ascii_whitespace().last()?.parse().ok()?);
+            }
+        }
+        let stat = self.root.read(format!("/proc/{tid}/stat")).ok()?;
+        // The 19th field; the name in brackets, the second, may contain anything.
+        weight_of(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(16)?.parse().ok()?)
+    }
+}
+
+/// The part of a cgroup's path that is the tenant of this key.
+fn own_part<'a>(path: &'a str, key: &str) -> Option<&'a str> {
+    let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+    let mut parts = ends.map(|end| &path[..end]);
+    parts.find(|part| naming::of_cgroup(part).is_some_and(|t| t.key == key))
+}
+
+/// What a nice value is as a weight.
+fn weight_of(nice: i32) -> Option<u32> {
+    let weight = f64::from(DEFAULT) * 1.25f64.powi(-nice);
+    (-20..=19).contains(&nice).then(|| weight.round().clamp(1.0, 10_000.0) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::ledger::Parts;
+    use corun_model::observation::Account;
+    use corun_model::{Ledger, TaskId, TenantKind};
+    use std::fs;
+    use tempfile::TempDir;
+
+    const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    const V1: &str = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+
+    fn machine(files: &[(&str, &str)]) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = Root::new(folder.path()).path(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    /// One task, 7, of one tenant, at a time.
+    fn seen(key: &str, end_ns: u64) -> Observation {
+        let tenant =
+            Tenant { id: TenantId(1), kind: TenantKind::Cgroup, key: key.into(), name: "a tenant".into() };
+        let ledger = Ledger::new(Parts { compute_ns: 10, ..Parts::default() }, 10).unwrap();
+        let task = TaskObservation {
+            id: TaskId(7),
+            name: "task".into(),
+            tenant: TenantId(1),
+            born_ns: 0,
+            alive: true,
+            last_cpu: None,
+            account: Account { ledger, ..Account::default() },
+        };
+        Observation { tenants: vec![tenant], tasks: vec![task], end_ns, ..Observation::default() }
+    }
+
+    fn weight(shares: &mut Shares, key: &str, end_ns: u64) -> u64 {
+        let mut seen = seen(key, end_ns);
+        shares.fill(&mut seen, |_| true);
+        seen.weight(TenantId(1))
+    }
+
+    fn weight_on(folder: &TempDir, by_kernel: bool, key: &str) -> u64 {
+        weight(&mut Shares::new(&Root::new(folder.path()), by_kernel), key, 1)
+    }
+
+    #[test]
+    fn a_cgroup_has_the_weight_that_was_written_into_it_under_any_scheduler() {
+        let v2 = machine(&[
+            ("/proc/self/mountinfo", V2),
+            ("/sys/fs/cgroup/cgroup.controllers", "cpu\n"),
+            ("/proc/7/cgroup", "0::/system.slice/web.service/workers\n"),
+            ("/sys/fs/cgroup/system.slice/web.service/cpu.weight", "300\n"),
+        ]);
+        let key = naming::of_cgroup("/system.slice/web.service").unwrap().key;
+        assert_eq!([true, false].map(|by_kernel| weight_on(&v2, by_kernel, &key)), [300, 300]);
+        let v1 = machine(&[
+            ("/proc/self/mountinfo", V1),
+            ("/proc/7/cgroup", "3:cpu:/system.slice/web.service\n0::/system.slice/web.service\n"),
+            ("/sys/fs/cgroup/cpu/system.slice/web.service/cpu.shares", "512\n"),
+        ]);
+        assert_eq!(weight_on(&v1, true, &key), 50);
+    }
+
+    #[test]
+    fn a_command_is_weighed_by_its_session_or_by_its_nice_value_where_sessions_are_no_groups() {
+        let stat = "7 (a) b) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 5 1 0 0";
+        let files = |autogroups: &'static str| {
+            machine(&[
+                ("/proc/self/mountinfo", V1),
+                ("/proc/7/cgroup", "3:cpu:/\n0::/\n"),
+                ("/proc/7/autogroup", "/autogroup-12 nice -5\n"),
+                ("/proc/7/stat", stat),
+                ("/proc/sys/kernel/sched_autogroup_enabled", autogroups),
+            ])
+        };
+        assert_eq!(weight_on(&files("1\n"), true, "pgid:7:a"), 305);
+        assert_eq!(weight_on(&files("0\n"), true, "pgid:7:a"), 33);
+        assert_eq!(weight_on(&files("1\n"), false, "pgid:7:a"), 100, "sched_ext knows no sessions");
+    }
+
+    #[test]
+    fn whoever_has_gone_or_tells_nothing_has_the_default_and_a_weight_is_read_again_after_a_second() {
+        let folder = machine(&[("/proc/self/mountinfo", V1), ("/proc/7/cgroup", "3:cpu:/\n")]);
+        assert_eq!(weight_on(&folder, true, "pgid:7:a"), 100);
+        let mut shares = Shares::new(&Root::new(folder.path()), true);
+        assert_eq!(weight(&mut shares, "pgid:7:a", 1), 100);
+        fs::write(folder.path().join("proc/7/stat"), "7 (a) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 1 1").unwrap();
+        assert_eq!(weight(&mut shares, "pgid:7:a", HOLDS_NS / 2), 100);
+        assert_eq!(weight(&mut shares, "pgid:7:a", HOLDS_NS + 1), 80);
+    }
+
+    #[test]
+    fn a_step_of_nice_is_a_quarter() {
+        assert_eq!([0, 1, -1, 5, 19, -20].map(weight_of), [100, 80, 125, 33, 1, 8_674].map(Some));
+        assert_eq!(weight_of(20), None);
+    }
+}
