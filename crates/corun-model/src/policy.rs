@@ -19,6 +19,17 @@ pub trait Policy {
 
     /// What to do, given the last epoch. Actions already in force need not be repeated.
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision>;
+
+    /// Whether it still tries out what to do: what is gained meanwhile says nothing of what will be.
+    fn is_searching(&self) -> bool {
+        false
+    }
+
+    /// One like it for when all that it had set was undone by somebody else: it knows what this one has found out, and
+    /// that nothing is in force. `None`: a fresh one knows as much.
+    fn renewed(&self) -> Option<Box<dyn Policy>> {
+        None
+    }
 }
 
 /// An action with the observation that caused it (invariant 8).

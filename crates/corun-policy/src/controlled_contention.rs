@@ -118,4 +118,18 @@ impl Policy for ControlledContention {
         let rule = format!("weights up to DC {dc}{found}{alone}");
         self.slots.turn(seen, &members, &rule, |queue| fitting(queue, dc))
     }
+
+    fn is_searching(&self) -> bool {
+        matches!(&self.dc, Dc::Auto(search) if search.is_searching())
+    }
+
+    fn renewed(&self) -> Option<Box<dyn Policy>> {
+        let Dc::Auto(search) = &self.dc else { return None };
+        Some(Box::new(ControlledContention {
+            census: self.census.clone(),
+            slots: self.slots.afresh(),
+            dc: Dc::Auto(search.resumed()),
+            epoch_ns: self.epoch_ns,
+        }))
+    }
 }

@@ -36,7 +36,7 @@ enum Doing {
 }
 
 /// The search.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DcSearch {
     slot_ns: u64,
     /// Degrees of contention that differ in how much may run together, ascending.
@@ -68,6 +68,16 @@ impl DcSearch {
             useful_ns: 0,
             weights: 0,
         }
+    }
+
+    /// Whether rungs are being tried; what they do is not what the one that is found will do.
+    pub fn is_searching(&self) -> bool {
+        !self.rungs.is_empty() && !matches!(self.doing, Doing::Hold { .. })
+    }
+
+    /// The same search after an interruption: what it has found holds, what it was measuring begins again.
+    pub fn resumed(&self) -> DcSearch {
+        DcSearch { since_ns: None, useful_ns: 0, ..self.clone() }
     }
 
     /// Takes the last window in and says which DC holds now, and how it was found.

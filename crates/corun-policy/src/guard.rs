@@ -4,7 +4,8 @@
 //! period without the policy and the one with it that follows; its gain is the geometric mean over tenants of with by
 //! without, so that one tenant cannot gain at another's cost unnoticed. After [`PAIRS`] pairs the policy is kept when the
 //! mean gain is above [`LEAST_GAIN`] and most pairs agree, and given up otherwise. What was kept is measured again after a
-//! while that doubles each time.
+//! while that doubles each time. A policy that still tries out what to do (`dc=auto`) is waited for, up to [`PATIENCE`]
+//! periods: what it gains by trials says nothing of what it will gain.
 //!
 //! Limits: useful time is as good as the host's knowledge of spinning; a program that changes faster than a period is
 //! judged by chance; a gain in latency alone is not seen.
@@ -20,6 +21,8 @@ pub const LEAST_GAIN: f64 = 0.01;
 const LEAST_PER_MILLE: u64 = 20;
 /// How long a finding holds at first, in periods.
 const HOLD: u64 = 20;
+/// How long a policy that searches is waited for, in periods over all.
+const PATIENCE: u64 = 30;
 
 /// What the guard wants for the next epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,7 @@ pub struct Guard {
     finding: Finding,
     hold: u64,
     held_ns: u64,
+    searched_ns: u64,
 }
 
 impl Guard {
@@ -77,6 +81,7 @@ impl Guard {
             finding: Finding::Measuring { pairs: 0 },
             hold: HOLD,
             held_ns: 0,
+            searched_ns: 0,
         }
     }
 
@@ -112,6 +117,17 @@ impl Guard {
         if self.spent_ns >= self.period_ns {
             self.close();
         }
+        self.wish
+    }
+
+    /// Takes an epoch in which the policy only tried out what to do: as [`push`](Guard::push), but the period begins anew.
+    pub fn push_trial(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Wish {
+        let measures = matches!(self.finding, Finding::Measuring { .. }) && self.wish == Wish::With;
+        if !measures || self.searched_ns >= PATIENCE * self.period_ns {
+            return self.push(seen, counts);
+        }
+        self.searched_ns += seen.window_ns();
+        self.next(Wish::With);
         self.wish
     }
 
@@ -240,6 +256,28 @@ mod tests {
     fn it_measures_with_and_without_in_turn_before_it_finds() {
         let guard = run(&[40, 40], &[60, 50], 11);
         assert_eq!(guard.finding(), Finding::Measuring { pairs: 1 });
+    }
+
+    #[test]
+    fn a_policy_that_searches_is_judged_by_what_it_finds_but_is_not_waited_for_for_ever() {
+        let trials = 2 * 5;
+        let mut guard = Guard::new(5 * EPOCH_NS);
+        let mut tried = 0;
+        for _ in 0..40 {
+            if guard.wish() == Wish::With && tried < trials {
+                tried += 1;
+                guard.push_trial(&epoch(&[1, 1]), |_| true);
+            } else {
+                let with = guard.wish() == Wish::With;
+                guard.push(&epoch(if with { &[60, 50] } else { &[40, 40] }), |_| true);
+            }
+        }
+        assert!(tried == trials && matches!(guard.finding(), Finding::Helps { .. }), "{:?}", guard.finding());
+        let mut guard = Guard::new(5 * EPOCH_NS);
+        for _ in 0..5 * (PATIENCE + 10) {
+            guard.push_trial(&epoch(&[40, 40]), |_| true);
+        }
+        assert!(matches!(guard.finding(), Finding::DoesNotHelp { .. }), "{:?}", guard.finding());
     }
 
     #[test]

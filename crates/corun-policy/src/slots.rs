@@ -59,6 +59,11 @@ impl Slots {
         }
     }
 
+    /// The same slots with nobody parked and no turn taken.
+    pub fn afresh(&self) -> Slots {
+        Slots::new(self.slot_ns, self.age_slots)
+    }
+
     /// Those who were parked during the last window.
     pub fn parked(&self) -> &BTreeSet<TenantId> {
         self.parking.parked()

@@ -106,6 +106,27 @@ fn the_degree_of_contention_is_found_online_and_it_is_said_how() {
     assert!(found.contains("DC 16 "), "{found}");
 }
 
+#[test]
+fn a_policy_that_was_interrupted_keeps_the_degree_of_contention_it_has_found() {
+    let mut toy = Toy::new(8, vec![who("a", 8, 1_000), who("b", 8, 500), who("c", 8, 500)]);
+    let mut policy = cc(&[("dc", "auto"), ("slot", "10ms")]);
+    assert!(!policy.is_searching(), "it has seen nobody yet");
+    toy.epoch(policy.as_mut());
+    assert!(policy.is_searching());
+    while policy.is_searching() {
+        toy.epoch(policy.as_mut());
+        assert!(toy.now_ns < 20_000 * toy::MS, "it settles");
+    }
+    // The guard undoes everything for a while.
+    toy.parked.clear();
+    toy.window(1_000 * toy::MS);
+    let mut renewed = policy.renewed().expect("it knows more than a fresh one");
+    assert!(!renewed.is_searching());
+    let said: Vec<String> = (0..4).flat_map(|_| toy.epoch(renewed.as_mut())).map(|d| d.because).collect();
+    assert!(!said.is_empty() && said.iter().all(|r| r.contains("DC 16 (found")), "{said:?}");
+    assert!(cc(&[("dc", "16")]).renewed().is_none(), "a fresh one knows as much");
+}
+
 fn crowd() -> impl Strategy<Value = (u32, Vec<Who>)> {
     // Not so close to 20 % that rounding decides.
     let one = (1u32..30, prop_oneof![20u64..=190, 210u64..=1_000]);
