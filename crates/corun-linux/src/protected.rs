@@ -106,7 +106,7 @@ impl Protection {
         if !tenant.kind.is_controllable() {
             return Some(format!("{name} is protected: {}", why_not_controllable(tenant.kind)));
         }
-        if self.named.iter().any(|n| n == name || *n == tenant.key) {
+        if self.named.iter().any(|n| tenant.is_called(n)) {
             return Some(format!("{name} is protected: --protect names it"));
         }
         let is_session = ["user@", "systemd-", "dbus", "ssh", "getty@", "serial-getty@"];
@@ -179,11 +179,13 @@ mod tests {
 
     #[test]
     fn what_the_user_names_is_protected_and_others_are_not() {
-        let named = ["build".to_owned(), "key:web".to_owned()];
+        let named = ["build".to_owned(), "key:web".to_owned(), "pgid:7".to_owned()];
         let protection = Protection::new(&Root::new("/"), &named);
         let of = |kind, name| protection.of_tenant(&tenant(kind, name));
         assert_eq!(of(TenantKind::Command, "build").unwrap(), "build is protected: --protect names it");
         assert!(of(TenantKind::Container, "web").is_some());
+        let group = Tenant { key: "pgid:7:sh".into(), ..tenant(TenantKind::Command, "sh") };
+        assert!(protection.of_tenant(&group).is_some(), "as `--tenant pgid:7` names it");
         assert!(of(TenantKind::Container, "db").is_none());
         assert!(of(TenantKind::Unit, "nginx.service").is_none());
         assert!(of(TenantKind::Unit, "systemd-logind.service").is_some());

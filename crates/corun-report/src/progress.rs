@@ -57,6 +57,11 @@ impl Progress {
     pub fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
+
+    /// Says something that stays, above what goes on.
+    pub fn aside(&self, what: &str) {
+        self.bar.suspend(|| eprintln!("{what}"));
+    }
 }
 
 impl Drop for Progress {

@@ -5,8 +5,20 @@ use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::Running;
 use corun_linux::steered::SteeredHost;
 use corun_linux::watcher::Watcher;
+use corun_model::duration::parse_ns;
 use corun_model::Host;
 use std::time::Duration;
+
+/// Parses how long to measure: some time, not none.
+///
+/// # Errors
+/// One sentence that names the text and the remedy.
+pub fn length_ns(text: &str) -> Result<u64, String> {
+    match parse_ns(text)? {
+        0 => Err(format!("`{text}` is no time at all; give one such as 10s")),
+        ns => Ok(ns),
+    }
+}
 
 /// How long one look for an end may wait.
 const LOOK: Duration = Duration::from_millis(20);

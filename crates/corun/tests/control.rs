@@ -1,5 +1,6 @@
 //! `corun control` and `corun policies` as a user runs them. Nothing here is parked but these tests' own processes.
 
+mod anybodys;
 mod hog;
 
 use assert_cmd::cargo::CommandCargoExt;
@@ -142,6 +143,66 @@ fn whoever_cannot_be_controlled_is_refused_before_anything_is_changed() {
     }
 }
 
+fn is_root() -> bool {
+    // SAFETY: takes and changes nothing.
+    unsafe { libc::geteuid() == 0 }
+}
+
+#[test]
+fn without_permission_ones_own_are_controlled_and_others_are_refused() {
+    if !is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let hog = Hog::start(folder.path(), "corun-hog-l");
+    let pid = hog.0.id().to_string();
+    let nobody = || {
+        let mut command = anybodys::corun(folder.path());
+        command.args(["control", "gang", "-q", "--for"]);
+        command
+    };
+    let out = nobody().args(["1s", "--tenant", &pid]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+    assert!(said(&out).contains("belongs to another user; run as root"), "{}", said(&out));
+    // A dry run touches nobody, and sees by schedstat.
+    let began = std::time::Instant::now();
+    let out = nobody().args(["600ms", "--tenant", &pid, "--dry-run"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    assert!(began.elapsed() >= std::time::Duration::from_millis(600), "it ended at once: {}", said(&out));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("corun-hog-l"));
+}
+
+#[test]
+fn a_name_to_protect_that_nobody_has_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hogs = ["corun-hog-m", "corun-hog-n"].map(|name| Hog::start(folder.path(), name));
+    let protect = |name: &str| {
+        let args = ["control", "gang", "--tenant", "corun-hog-m", "--protect", name, "--dry-run", "--for"];
+        said(&corun(&[&args[..], &["200ms", "-q"]].concat()))
+    };
+    assert!(protect("corun-hog-o").contains("--protect corun-hog-o: nothing by that name runs here now"));
+    assert!(!protect("corun-hog-n").contains("--protect"));
+}
+
+#[test]
+fn the_degree_of_contention_is_also_a_flag_of_its_own_and_the_guard_is_on_when_it_is_only_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = Hog::start(folder.path(), "corun-hog-p");
+    let control = |policy: &str, dc: &str| {
+        let who = ["--tenant", "corun-hog-p", "--dry-run", "--for", "200ms", "-q"];
+        corun(&[&["control", policy, "--guard", "--dc", dc][..], &who].concat())
+    };
+    assert_eq!(control("controlled_contention", "auto").status.code(), Some(0));
+    for (policy, dc, part) in
+        [("gang", "4", "gang has no option `dc`"), ("controlled_contention", "0", "`dc` is `0`; give 1")]
+    {
+        let out = control(policy, dc);
+        assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+        assert!(said(&out).contains(part), "{}", said(&out));
+    }
+}
+
 #[test]
 fn who_is_given_by_a_key_may_come_later() {
     let args =
@@ -217,6 +278,7 @@ fn bad_usage_is_one_sentence_with_exit_code_2_and_nothing_is_changed() {
         (&["control", "controlled_contention", "--all", "--dry-run", "-o", "dc=none"], "dc"),
         (&["control", "gang", "--all", "--dry-run", "-o", "slot"], "give NAME=VALUE"),
         (&["control", "gang", "--restore"], "--restore"),
+        (&["control", "gang", "--all", "--dry-run", "--for", "0"], "no time at all"),
         (&["control"], "<POLICY>"),
     ] {
         let out = corun(args);

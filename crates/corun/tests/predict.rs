@@ -233,6 +233,7 @@ fn bad_usage_is_one_sentence_with_exit_code_2() {
     for (args, part) in [
         (&["predict", "--all"][..], "has no one to predict for"),
         (&["predict", "--confidence", "2", "--", "true"], "not between 0 and 1"),
+        (&["predict", "--for", "0", "--", "true"], "no time at all"),
         (&["predict", "--dedicated", "--window", "10s", "--", "true"], "never fits into a budget"),
         (&["predict", "--budget", "2%", "--", "true"], "--dedicated"),
         (&["verify", "--max-disturbance", "often", "--", "true"], "is not a share of time"),

@@ -178,8 +178,7 @@ impl History {
             Action::Unpark { .. } => "let go",
             _ => decided.knob,
         };
-        let of = decided.tenant.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
-        let because = decided.because.strip_prefix(&of).unwrap_or(&decided.because);
+        let because = decided.why();
         let (because, key) = match decided.task {
             None => (without_slot_number(because), without_slot_number(because)),
             Some(_) => (because.to_owned(), because.replace(|c: char| c.is_ascii_digit(), "")),

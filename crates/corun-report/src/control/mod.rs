@@ -16,7 +16,7 @@ pub mod tracks;
 use crate::table::Table;
 use crate::words::name;
 use corun_model::duration::human_ns;
-use corun_model::{Action, Decision, Observation, Outcome, TaskId, TenantId};
+use corun_model::{Action, Decision, Observation, Outcome, TenantId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -46,6 +46,9 @@ pub struct Decided {
     /// Whose knob: a tenant's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// That tenant's key, which no other has: names may be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Whose knob: a task's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<u32>,
@@ -57,6 +60,9 @@ pub struct Decided {
     pub because: String,
     /// `done`, `dry_run`, `unsupported: why` or `refused: why`.
     pub outcome: String,
+    /// Whether another tenant has the same name, so that people need the key to tell them apart.
+    #[serde(skip)]
+    pub shares_name: bool,
 }
 
 /// What the guard says.
@@ -73,18 +79,19 @@ pub struct GuardLine {
 impl Decided {
     /// A decision, with names from the observation that led to it. `outcome` is `None` in a dry run.
     pub fn new(decision: &Decision, outcome: Option<&Outcome>, seen: &Observation) -> Decided {
-        let tenant_name = |id: TenantId| {
-            Some(seen.tenant(id).map_or_else(|| format!("tenant {}", id.0), |t| t.name.clone()))
-        };
-        let of_task = |task: &TaskId| (None, Some(task.0));
         let (tenant, task) = match &decision.action {
             Action::Park { tenant } | Action::Unpark { tenant } | Action::Weight { tenant, .. } => {
-                (tenant_name(*tenant), None)
+                (Some(*tenant), None)
             }
             Action::Slice { task, .. } | Action::PreemptDelay { task, .. } | Action::Cpus { task, .. } => {
-                of_task(task)
+                (None, Some(task.0))
             }
         };
+        let known = tenant.and_then(|id| seen.tenant(id));
+        let key = known.map(|t| t.key.clone());
+        let shares_name =
+            known.is_some_and(|t| seen.tenants.iter().any(|other| other.name == t.name && other.id != t.id));
+        let tenant = tenant.map(|id| known.map_or_else(|| format!("tenant {}", id.0), |t| t.name.clone()));
         let value = match &decision.action {
             Action::Park { .. } => serde_json::json!(true),
             Action::Unpark { .. } => serde_json::json!(false),
@@ -100,13 +107,14 @@ impl Decided {
             Some(Outcome::Refused { why }) => format!("refused: {why}"),
         };
         let because = decision.because.clone();
-        Decided { tenant, task, knob: decision.action.knob().name(), value, because, outcome }
+        let knob = decision.action.knob().name();
+        Decided { tenant, key, task, knob, value, because, outcome, shares_name }
     }
 
     /// For people: `12.3 s  park ffmpeg: its slot is over (done)`.
     pub fn line(&self, t_ns: u64) -> String {
         let whom = match (&self.tenant, self.task) {
-            (Some(tenant), _) => name(tenant, 40),
+            (Some(tenant), _) => called(tenant, self.key.as_deref().filter(|_| self.shares_name)),
             (None, Some(task)) => format!("task {task}"),
             (None, None) => "nobody".to_owned(),
         };
@@ -115,7 +123,21 @@ impl Decided {
             ("park", _) => "unpark".to_owned(),
             (knob, value) => format!("{knob} {value} of"),
         };
-        format!("{:>9}  {what} {whom}: {} ({})", human_ns(t_ns), self.because, self.outcome)
+        format!("{:>9}  {what} {whom}: {} ({})", human_ns(t_ns), self.why(), self.outcome)
+    }
+
+    /// Why, without the name of whom it is about, which policies begin with.
+    fn why(&self) -> &str {
+        let name = self.tenant.as_deref().and_then(|name| self.because.strip_prefix(name));
+        name.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.because)
+    }
+}
+
+/// A tenant for people: its name, and its key where the name alone would not tell it from another.
+fn called(tenant: &str, key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("{} ({})", name(tenant, 40), name(key, 60)),
+        None => name(tenant, 40),
     }
 }
 
@@ -138,6 +160,8 @@ pub struct ControlSummary {
 pub struct Got {
     /// What people call it.
     pub name: String,
+    /// What no other is called.
+    pub key: String,
     /// On a CPU.
     pub on_cpu_ns: u64,
     /// On a CPU and not known to spin.
@@ -184,6 +208,7 @@ impl ControlSummary {
             let parts = t.account.ledger.parts();
             let got = self.tenants.entry(t.id).or_default();
             got.name.clone_from(&tenant.name);
+            got.key.clone_from(&tenant.key);
             got.on_cpu_ns += t.account.ledger.on_cpu_ns();
             got.useful_ns += parts.compute_ns;
             if let Some(spin_ns) = parts.spin_ns {
@@ -202,9 +227,11 @@ impl ControlSummary {
         let mut table = Table::new(&["tenant", ">CPUs", ">waited", ">parked"]);
         let cpus = |ns: u64| format!("{:.2}", ns as f64 / self.window_ns.max(1) as f64);
         let share = |ns: u64, of: u64| format!("{:.1} %", ns as f64 * 100.0 / of.max(1) as f64);
-        for s in self.busiest().iter().take(20) {
+        let busiest = self.busiest();
+        for s in busiest.iter().take(20) {
+            let shares_name = busiest.iter().filter(|other| other.name == s.name).count() > 1;
             table.row([
-                name(&s.name, 40),
+                called(&s.name, Some(s.key.as_str()).filter(|_| shares_name)),
                 cpus(s.on_cpu_ns),
                 share(s.steal_ns, s.life_ns),
                 share(s.parked_ns, s.life_ns),
@@ -217,7 +244,7 @@ impl ControlSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::{CpuId, Tenant, TenantKind};
+    use corun_model::{CpuId, TaskId, Tenant, TenantKind};
 
     fn seen() -> Observation {
         let tenant =
@@ -243,11 +270,24 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&line.json_line()).unwrap();
         assert_eq!(value["schema"], "corun.control/1");
         assert_eq!(value["decision"][0]["tenant"], "ffmpeg");
+        assert_eq!(value["decision"][0]["key"], "k");
         assert_eq!(value["decision"][0]["knob"], "park");
         assert_eq!(value["decision"][0]["value"], true);
         assert_eq!(value["decision"][0]["because"], "its slot is over");
         assert_eq!(value["guard"]["state"], "measuring");
         assert!(value["decision"][0].get("task").is_none());
+    }
+
+    #[test]
+    fn of_two_tenants_of_one_name_the_keys_are_told() {
+        let mut two = seen();
+        two.tenants.push(Tenant { id: TenantId(4), key: "other".into(), ..two.tenants[0].clone() });
+        let decided = Decided::new(&decision(Action::Unpark { tenant: TenantId(4) }), None, &two);
+        assert_eq!(decided.line(0), "     0 ns  unpark ffmpeg (other): its slot is over (dry_run)");
+        let mut summary = ControlSummary::default();
+        let got = |key: &str| Got { name: "ffmpeg".into(), key: key.into(), on_cpu_ns: 1, ..Got::default() };
+        summary.tenants = BTreeMap::from([(TenantId(3), got("k")), (TenantId(4), got("other"))]);
+        assert!(summary.text().contains("ffmpeg (k)") && summary.text().contains("ffmpeg (other)"));
     }
 
     #[test]
@@ -262,5 +302,7 @@ mod tests {
         );
         let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), None, &seen());
         assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: its slot is over (dry_run)");
+        let twice = Decided { because: "ffmpeg: its slot is over".into(), ..dry.clone() };
+        assert_eq!(twice.line(0), dry.line(0), "whom it is about is said once");
     }
 }

@@ -68,6 +68,7 @@ pub fn summary(report: &PredictReport) -> String {
             "method",
             match method {
                 Method::Dedicated => "dedicated windows against shared ones".into(),
+                Method::Ledger if report.parked_ns.is_some() => "its ledger alone so far".into(),
                 Method::Ledger => "its ledger alone; `--dedicated` would narrow the interval".into(),
             },
         );
@@ -111,6 +112,16 @@ mod tests {
             "1.93× slower than alone (1.86-2.01): steal 0.61, waiting for siblings 0.27, memory 0.05; \
              mainly from `ffmpeg`"
         );
+    }
+
+    #[test]
+    fn dedicated_windows_are_recommended_to_whoever_has_not_asked_for_them() {
+        let mut e = estimate();
+        e.method = Method::Ledger;
+        let mut report = report(Ok(e));
+        assert!(summary(&report).contains("`--dedicated` would narrow"));
+        report.parked_ns = Some(0);
+        assert!(!summary(&report).contains("`--dedicated`"));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `corun control POLICY`: schedule the co-runners, say what and why, and undo everything at the end.
 
 use crate::cli::Usage;
-use crate::course::{Course, Ended};
+use crate::course::{length_ns, Course, Ended};
 use crate::insight::split;
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::probe::LiveOptions;
+use corun_linux::shares::Shares;
 use corun_linux::spin::{SpinOptions, SpinSampler};
 use corun_linux::supervisor;
 use corun_linux::target::Subject;
@@ -32,17 +33,19 @@ const EXAMPLES: &str = "\
 Examples:
   corun control auto --tenant solver --tenant ffmpeg --for 10m
   corun control gang --all --dry-run --explain       what it would do, touching nothing
-  corun control controlled_contention --all -o dc=48 -o slot=200ms --json-lines
+  corun control controlled_contention --all --dc 48 -o slot=200ms --json-lines
+  corun control controlled_contention --all --dc auto --explain
   corun control gang --tenant a --tenant b --for 30s --html report.html
                                                      what was decided, why, and what it gained
   corun control --restore                            after a power cut of corun and its supervisor
   corun policies                                     the policies and their options
 
-A tenant is named as `corun profile --all` names it, or by the PID of one of its processes. Protected are init, logins,
-session keepers, kernel threads, the terminal that corun was started from, and who `--protect` names.
+A tenant is named as `corun profile --all` names it, by its key (`cgroup:/build`), or by the PID of one of its \
+processes. Protected are init, logins, session keepers, kernel threads, the terminal that corun was started from, \
+and who `--protect` names.
 
-The guard measures short periods with and without the policy in turn, and gives the policy up when it does not help.
-Everything is undone at the end, whatever ends it; a supervisor does so even when corun is killed.
+The guard measures short periods with and without the policy in turn, and gives the policy up when it does not \
+help. Everything is undone at the end, whatever ends it; a supervisor does so even when corun is killed.
 
 Exit status: 0; 2 is bad usage (nothing was changed), 1 a failure of corun's own.";
 
@@ -75,6 +78,9 @@ pub struct Args {
     /// An option of the policy, such as slot=50ms
     #[arg(short = 'o', long = "option", value_name = "NAME=VALUE")]
     options: Vec<String>,
+    /// The degree of contention: a number, `cpus` or `auto`; the same as -o dc=DC
+    #[arg(long, value_name = "DC")]
+    dc: Option<String>,
     /// What carries the decisions out
     #[arg(long, value_enum, default_value = "auto")]
     backend: BackendFlag,
@@ -82,13 +88,13 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse_ns)]
     epoch: Option<u64>,
     /// Stop after this time, such as 10m [default: at Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_ns)]
+    #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
     /// Decide, but touch nothing
     #[arg(long)]
     dry_run: bool,
     /// Whether to measure that the policy helps, and give it up when it does not; `auto` measures by itself
-    #[arg(long, value_enum, default_value = "on")]
+    #[arg(long, value_enum, num_args = 0..=1, default_value = "on", default_missing_value = "on")]
     guard: OnOff,
     /// A line for every decision
     #[arg(long)]
@@ -132,7 +138,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     whom::check(&args)?;
     // Whether its options are right does not depend on whom it may touch.
-    policy(&args, &Scope::everyone())?;
+    let acts = !args.dry_run && !policy(&args, &Scope::everyone())?.knobs().is_empty();
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let options = LiveOptions {
         trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
@@ -141,10 +147,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut watcher, unavailable) = Watcher::start(&root, options, None)?;
     watcher.advance(FIRST_LOOK_NS)?;
     let mut first = watcher.observe()?;
-    let scope = whom::scope(&root, &args, &first)?;
+    let scope = whom::scope(&root, &args, &first, acts)?;
     let policy = policy(&args, &scope)?;
     let mut spin = SpinSampler::start(&root, SpinOptions::default()).ok();
     split(&mut spin, &mut first, |t| scope.covers(t));
+    for wanted in whom::protecting_nobody(&args, &first) {
+        eprintln!(
+            "corun control: --protect {wanted}: nothing by that name runs here now; what comes by it later is protected"
+        );
+    }
     if !args.quiet {
         unavailable.iter().for_each(|u| eprintln!("corun control: {}: {}", u.what, u.why));
     }
@@ -152,12 +163,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let guarded = args.guard == OnOff::On && !matches!(policy.name(), "auto" | "observe") && !args.dry_run;
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let begin_ns = watcher.now_ns();
+    let host = hands(&root, &args, watcher, policy.as_ref())?;
     let mut control = Control {
         begin_ns,
         course: Course { running: None, end_ns, interrupt },
-        host: hands(&root, &args, watcher, policy.as_ref())?,
+        shares: Shares::new(&root, host.backend() != "sched_ext"),
+        host,
         guard: guarded.then(|| Guard::new(PERIOD_NS.max(PERIOD_EPOCHS * epoch_ns))),
         in_force: !guarded,
+        guard_told: None,
         spin,
         summary: ControlSummary::default(),
         told: Told::new(&args, begin_ns, unavailable),
@@ -202,6 +216,9 @@ fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
         };
         options = options.set(key, value);
     }
+    if let Some(dc) = &args.dc {
+        options = options.set("dc", dc);
+    }
     Ok(corun_policy::by_name(name, &options).map_err(Usage)?)
 }
 
@@ -213,7 +230,10 @@ struct Control<'a> {
     guard: Option<Guard>,
     /// Whether the policy's decisions are in force now.
     in_force: bool,
+    /// The guard's state as it was told last.
+    guard_told: Option<&'static str>,
     spin: Option<SpinSampler>,
+    shares: Shares,
     course: Course,
     summary: ControlSummary,
     told: Told,
@@ -241,13 +261,13 @@ impl Control<'_> {
     fn observe(&mut self) -> anyhow::Result<Observation> {
         let mut seen = self.host.host().observe()?;
         split(&mut self.spin, &mut seen, |t| self.scope.covers(t));
+        self.shares.fill(&mut seen, |t| self.scope.covers(t));
         Ok(seen)
     }
 
     /// Decides and applies, as far as the guard allows.
     fn epoch(&mut self, seen: &Observation) -> anyhow::Result<Vec<Decided>> {
-        let scope = &self.scope;
-        let wish = self.guard.as_mut().map_or(Wish::With, |g| g.push(seen, |t| scope.covers(t)));
+        let wish = self.ask_the_guard(seen);
         if wish == Wish::Without {
             if std::mem::replace(&mut self.in_force, false) {
                 self.undo_all("the guard: a time without the policy")?;
@@ -256,7 +276,10 @@ impl Control<'_> {
         }
         if !std::mem::replace(&mut self.in_force, true) {
             // A policy that was interrupted does not know what was undone: it begins anew.
-            self.policy = policy(self.args, &self.scope)?;
+            self.policy = match self.policy.renewed() {
+                Some(policy) => policy,
+                None => policy(self.args, &self.scope)?,
+            };
         }
         let decisions: Vec<Decision> = self.policy.decide(self.host.host().machine(), seen);
         let mut apply = |decision: &Decision| {
@@ -269,6 +292,16 @@ impl Control<'_> {
             decided
         };
         Ok(decisions.iter().map(&mut apply).collect())
+    }
+
+    /// What the guard wants after this epoch.
+    fn ask_the_guard(&mut self, seen: &Observation) -> Wish {
+        let Some(guard) = &mut self.guard else { return Wish::With };
+        let scope = &self.scope;
+        match self.in_force && self.policy.is_searching() {
+            true => guard.push_trial(seen, |t| scope.covers(t)),
+            false => guard.push(seen, |t| scope.covers(t)),
+        }
     }
 
     fn undo_all(&mut self, why: &'static str) -> anyhow::Result<()> {
@@ -300,7 +333,14 @@ impl Control<'_> {
         if self.args.explain {
             decided.iter().for_each(|d| eprintln!("{}", d.line(t_ns)));
         }
-        let guard = self.guard.as_ref().map(|g| guard_line(g.finding()));
+        let finding = self.guard.as_ref().map(Guard::finding);
+        let guard = finding.map(guard_line);
+        let state = guard.as_ref().map(|g| g.state);
+        let is_news = state != self.guard_told;
+        self.guard_told = state;
+        if let Some(found) = finding.and_then(told_of).filter(|_| is_news && !self.args.quiet) {
+            progress.aside(&format!("{}: {found}", human_ns(t_ns)));
+        }
         progress.say(&format!(
             "{} {}: {}, {} decisions{}",
             human_ns(t_ns),
@@ -309,7 +349,7 @@ impl Control<'_> {
             decided.len(),
             guard.as_ref().map_or(String::new(), |g| format!(", guard: {}", g.state))
         ));
-        if self.args.json_lines {
+        if self.args.json_lines && (is_news || !decided.is_empty()) {
             let line = ControlLine {
                 schema: SCHEMA,
                 t_ns,
@@ -335,24 +375,31 @@ impl Control<'_> {
             self.summary.text() + &self.told.history().text()
         );
         out += match self.guard.as_ref().map(Guard::finding) {
-            Some(Finding::Helps { gain }) => format!(
-                "The guard: it helps, by {:.1} % of useful time (geometric mean over tenants).\n",
-                gain * 100.0
-            ),
-            Some(Finding::DoesNotHelp { gain }) => format!(
-                "The guard: it did not clearly help ({:+.1} % of useful time, geometric mean over tenants), so it was reverted.\n",
-                gain * 100.0
-            ),
             Some(Finding::Measuring { pairs }) => {
                 format!("The guard: not enough was seen for a finding ({pairs} pairs of periods).\n")
             }
-            None => String::new(),
+            found => found.and_then(told_of).map_or(String::new(), |found| found + "\n"),
         }
         .as_str();
         if self.policy.knobs().contains(&Knob::Park) && self.host.backend() != "none" {
             out += "Everything that was changed is as it was.\n";
         }
         out
+    }
+}
+
+/// What the guard has found, as a sentence; `None` while it measures.
+fn told_of(finding: Finding) -> Option<String> {
+    match finding {
+        Finding::Measuring { .. } => None,
+        Finding::Helps { gain } => Some(format!(
+            "The guard: it helps, by {:.1} % of useful time (geometric mean over tenants).",
+            gain * 100.0
+        )),
+        Finding::DoesNotHelp { gain } => Some(format!(
+            "The guard: it did not clearly help ({:+.1} % of useful time, geometric mean over tenants), so it was reverted.",
+            gain * 100.0
+        )),
     }
 }
 

@@ -22,18 +22,20 @@ Examples:
   corun load parallel --sync barrier --wait spin --grain 500us --iterations 2000
   corun load hubench --duration 5s --json report.json
   corun load workloads/barrier-block.toml               any of these, or a real command, from a file
-  corun load --target-steal 25% --victim 4711           press on a process until it waits 25 % of the time
+  corun load --target-steal 25% --victim 4711           press until it waits for a quarter of the time
   corun load --target-slowdown 1.5 --victim 4711 --duration 60s
 
-Ctrl-C or SIGTERM ends a load; its report is still printed. Two runs do the same work if they have
-the same seed and --loops-per-ms: give a co-run the pace that the report of its solo run names.
+Ctrl-C or SIGTERM ends a load; its report is still printed. Two runs do the same work if they have the same seed \
+and --loops-per-ms: give a co-run the pace that the report of its solo run names.
 
-A target is held in closed loop: five times a second the demand of periodic (or intermittent) bursts on
-all CPUs that the victim may use (or --cpus of the kind) is adjusted to what the victim's ledger shows.
-Steal is the victim's wait in the run queue ÷ (wait + time on a CPU), whoever took it. Slowdown is its
-CPU rate before the interference ÷ its rate now: right for a program with a given amount to compute, misled by
-phases, by work that comes from outside, and by spinning. Fair share bounds both: a victim that never
-blocks loses at most half to one thread of equal weight. Exit status 1 if the target was not held.";
+A target is held in closed loop: five times a second the demand of periodic (or intermittent) bursts on all CPUs \
+that the victim may use (or --cpus of the kind) is adjusted to what the victim's ledger shows. Steal is the \
+victim's wait in the run queue ÷ (wait + time on a CPU), whoever took it. Slowdown is its CPU rate before the \
+interference ÷ its rate now: right for a program with a given amount to compute, misled by phases, by work that \
+comes from outside, and by spinning. Fair share bounds both: a victim that never blocks loses at most half to one \
+thread of equal weight.
+
+Exit status: 0; 1 where a target was not held, a command failed or corun did; 2 is bad usage.";
 
 /// Make interference, or run a parallel program with known behaviour
 #[derive(Debug, clap::Args)]

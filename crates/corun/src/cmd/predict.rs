@@ -2,7 +2,7 @@
 
 use crate::cli::Usage;
 use crate::counting::Counting;
-use crate::course::{Course, Ended};
+use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
 use crate::insight::{Insight, Parking, Wanted};
 use crate::target::{release, SourceFlag, Target};
@@ -30,14 +30,14 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  corun predict -- ./solver in.dat                   a command: one line, kept up to date while it runs
+  corun predict -- ./solver in.dat                   a command: one line, kept up to date
   corun predict -p 1234 --for 30s                    a process, with its threads and children
   corun predict --cgroup web.service --for 1m --json out.json
   corun predict --vm web1 --for 30s --html page.html the slowdown over time, with its interval
   corun predict -p 1234 --json-lines | jq .slowdown  every estimate as it is made
-  corun predict --dedicated --counters -- ./solver   what memory costs as well, where there are hardware counters
+  corun predict --dedicated --counters -- ./solver   what memory costs as well
 
-The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes twice as long. Without `--dedicated`
+The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes twice as long. Without `--dedicated` \
 nothing is touched, and what the program would do alone is derived from its ledger.
 
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
@@ -64,7 +64,7 @@ pub struct Args {
     #[command(flatten)]
     target: Target,
     /// Stop after this time, such as 30s [default: when the command ends, or at Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_ns)]
+    #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
     /// Write the last estimate as JSON (schema corun.predict/1); `-` is standard output, instead of the text
     #[arg(long, value_name = "FILE")]
@@ -226,6 +226,8 @@ struct Predictors {
     ledger: Option<Predictor>,
     record: Option<BufWriter<File>>,
     taken: Vec<u64>,
+    /// How many of them count.
+    counted: usize,
     parked_ns: u64,
     /// Whether any window had somebody parked.
     parked_somebody: bool,
@@ -247,6 +249,7 @@ impl Predictors {
             ledger: dedicated.then(one),
             record,
             taken: Vec::new(),
+            counted: 0,
             parked_ns: 0,
             parked_somebody: false,
             not_parked: BTreeMap::new(),
@@ -292,7 +295,9 @@ impl Predictors {
             .filter(|t| t.id != self.subject && seen.tenant(t.id).is_some_and(|t| t.kind.is_controllable()))
             .map(|t| t.account.ledger.on_cpu_ns())
             .sum();
-        others_ns as f64 <= OTHERS * seen.window_ns() as f64 * seen.cpus.len() as f64
+        let counts = others_ns as f64 <= OTHERS * seen.window_ns() as f64 * seen.cpus.len() as f64;
+        self.counted += usize::from(counts);
+        counts
     }
 
     /// Whether there were dedicated windows and nobody was parked in any.
@@ -301,11 +306,32 @@ impl Predictors {
     }
 
     fn missing(&self) -> Vec<Unavailable> {
-        let of = |(name, why): (&String, &String)| Unavailable {
-            what: format!("dedicated windows without {name}"),
-            why: why.clone(),
+        // One line for all of whom the same is true.
+        let mut alike: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, why) in &self.not_parked {
+            alike.entry(why.strip_prefix(name.as_str()).unwrap_or(why)).or_default().push(name);
+        }
+        let of = |(why, names): (&str, Vec<&str>)| Unavailable {
+            what: format!("dedicated windows without {}", names.join(", ")),
+            why: match (names.as_slice(), why.strip_prefix(' ')) {
+                ([name], Some(rest)) => format!("{name} {rest}"),
+                (_, Some(rest)) => format!("each {rest}"),
+                (_, None) => why.to_owned(),
+            },
         };
-        self.not_parked.iter().map(of).collect()
+        alike.into_iter().map(of).collect()
+    }
+
+    /// Why no dedicated window counts although there were some; `None`: one does, or there were none.
+    fn why_none_counts(&self) -> Option<String> {
+        let opened = self.taken.len();
+        (opened > 0 && self.counted == 0).then(|| {
+            format!(
+                "{opened} were opened and none counts, since others who were not parked ran for more than {} % of each; \
+                 what the program would do alone is derived from its ledger",
+                OTHERS * 100.0
+            )
+        })
     }
 }
 
@@ -338,6 +364,10 @@ impl Said {
             });
         }
         let mut report = PredictReport::new(&self.meta, elapsed_ns, &predictors.main.estimate(), &missing);
+        if let Some(why) = predictors.why_none_counts() {
+            let said = report.unavailable.iter_mut().find(|u| u.what == "dedicated windows");
+            said.into_iter().for_each(|u| u.why.clone_from(&why));
+        }
         report.without_dedicated =
             predictors.ledger.as_ref().and_then(|p| p.estimate().ok()).map(|e| e.slowdown);
         report.parked_ns = predictors.ledger.is_some().then_some(predictors.parked_ns);

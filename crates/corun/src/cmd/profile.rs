@@ -2,7 +2,7 @@
 
 use crate::cli::Usage;
 use crate::counting::{CountersFlag, Counting};
-use crate::course::{Course, Ended};
+use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
 use crate::target::{release, SourceFlag, Target};
 use anyhow::Context;
@@ -13,7 +13,6 @@ use corun_linux::launch;
 use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
-use corun_model::duration::parse_ns;
 use corun_model::{Host, Recording, TaskId, Trace};
 use corun_report::output::write_file;
 use corun_report::progress::Progress;
@@ -43,7 +42,7 @@ pub struct Args {
     #[command(flatten)]
     target: Target,
     /// Stop after this time, such as 10s [default: when the command ends, or at Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_ns)]
+    #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
     /// Write the report as JSON (schema corun.profile/1); `-` is standard output, instead of the text
     #[arg(long, value_name = "FILE")]

@@ -25,10 +25,10 @@ const EXAMPLES: &str = "\
 Examples:
   corun verify -- ./bench                            exit 0: nobody disturbed it; 3: somebody did
   corun verify --max-disturbance 5% -- make bench    allow others to cost it 5 % of its time
-  corun verify --retries 3 -- ./bench                run it again until a run is clean, at most three times
+  corun verify --retries 3 -- ./bench                again until a run is clean, at most three times
   corun verify --junit verify.xml --json verify.json -- cargo bench
 
-Exit status: 0 the (last) run was clean, 3 it was disturbed; where CMD failed, CMD's own status. 2 is bad usage, 1 a
+Exit status: 0 the (last) run was clean, 3 it was disturbed; where CMD failed, CMD's own status. 2 is bad usage, 1 a \
 failure of corun's own. What corun says goes to standard error: standard output is CMD's.";
 
 /// The exit status of a disturbed run.

@@ -9,6 +9,7 @@ use crate::cli::Usage;
 use corun_linux::protected::Protection;
 use corun_linux::Root;
 use corun_model::duration::human_ns;
+use corun_model::observation::TaskObservation;
 use corun_model::{Observation, Tenant, TenantId};
 use corun_policy::Scope;
 use corun_report::output::can_be_written;
@@ -42,12 +43,24 @@ pub fn check(args: &Args) -> Result<(), Usage> {
     Ok(())
 }
 
-/// The scope, by what was seen first.
+/// Which of the names given with `--protect` nobody has: a slip of the pen there leaves somebody unprotected.
+pub fn protecting_nobody<'a>(args: &'a Args, seen: &'a Observation) -> impl Iterator<Item = &'a String> {
+    let is_there = |wanted: &String| {
+        let pid = wanted.parse::<u32>().ok();
+        let is_meant = |t: &TaskObservation| Some(t.id.0) == pid || t.name == *wanted;
+        seen.tenants.iter().any(|t| t.is_called(wanted)) || seen.tasks.iter().any(is_meant)
+    };
+    args.protect.iter().filter(move |wanted| !is_there(wanted))
+}
+
+/// The scope, by what was seen first. `acts`: whether anybody is going to be touched.
 ///
 /// # Errors
-/// One sentence on somebody who is not there, has nothing that runs, or is protected.
-pub fn scope(root: &Root, args: &Args, seen: &Observation) -> Result<Scope, Usage> {
-    let everyone = Scope::everyone().protect(args.protect.iter().cloned());
+/// One sentence on somebody who is not there, has nothing that runs, is protected, or is somebody else's.
+pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result<Scope, Usage> {
+    let of_pid = |wanted: &String| Some(of_process(wanted.parse().ok()?, seen).ok()?.key.clone());
+    let protected = args.protect.iter().map(|wanted| of_pid(wanted).unwrap_or_else(|| wanted.clone()));
+    let everyone = Scope::everyone().protect(protected);
     if args.all {
         return Ok(everyone);
     }
@@ -78,6 +91,10 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation) -> Result<Scope, Usag
         if let Some(why) = reasons.and_then(|all| all.into_iter().next()) {
             return Err(refused(why));
         }
+        if let Some(tenant) = meant.iter().find(|t| acts && !may_be_stopped(root, seen, t.id)) {
+            let why = format!("{} belongs to another user; run as root", tenant.name);
+            return Err(Usage(format!("--tenant {wanted}: {why}")));
+        }
         keys.push(if pid.is_some() { meant[0].key.clone() } else { wanted.clone() });
     }
     Ok(everyone.only(keys))
@@ -99,10 +116,26 @@ fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Usage> {
 
 /// Why a tenant may not be touched: by what it is, or by one of its processes.
 fn why_not(root: &Root, protection: &Protection, seen: &Observation, tenant: &Tenant) -> Option<String> {
+    let mut processes = processes(root, seen, tenant.id);
+    protection.of_tenant(tenant).or_else(|| processes.find_map(|pid| protection.of_process(pid)))
+}
+
+/// Whether the kernel would let this user stop all of a tenant's processes.
+fn may_be_stopped(root: &Root, seen: &Observation, tenant: TenantId) -> bool {
+    let refused = |pid: u32| {
+        // SAFETY: signal 0 is sent to nobody; the kernel only says whether it could be.
+        let sent = unsafe { libc::kill(pid as i32, 0) };
+        sent != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+    };
+    !processes(root, seen, tenant).any(refused)
+}
+
+/// The processes of a tenant's living tasks.
+fn processes<'a>(root: &'a Root, seen: &'a Observation, tenant: TenantId) -> impl Iterator<Item = u32> + 'a {
     let process_of = |tid: u32| {
         let status = root.read(format!("/proc/{tid}/status")).ok()?;
-        status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse::<u32>().ok())
+        status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok())
     };
-    let mut tasks = seen.tasks.iter().filter(|t| t.tenant == tenant.id && t.alive);
-    protection.of_tenant(tenant).or_else(|| tasks.find_map(|t| protection.of_process(process_of(t.id.0)?)))
+    let tasks = seen.tasks.iter().filter(move |t| t.tenant == tenant && t.alive);
+    tasks.filter_map(move |t| process_of(t.id.0))
 }
