@@ -7,12 +7,14 @@
 //! | `sentences` | the headline in every situation worth a sentence of its own |
 //! | `screen` | the terminal report, as snapshots |
 //! | `page` | the HTML report |
+//! | `junit` | the verdict's JUnit XML, by its schema |
 //! | `control` | the page of a run under a policy |
 //! | `timeline` | the Perfetto trace, decoded again |
 
 mod contract;
 mod control;
 mod example;
+mod junit;
 mod page;
 mod screen;
 mod sentences;

@@ -1,0 +1,129 @@
+//! The JSON of predict, verify, control and policies as programs read it: every field that a run writes is explained in
+//! `docs/json.md`, in the section of its schema, and every field that a table there begins with is written.
+
+mod hog;
+
+use assert_cmd::cargo::CommandCargoExt;
+use hog::Hog;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::process::{Command, Output};
+
+fn corun(args: &[&str]) -> Output {
+    Command::cargo_bin("corun").unwrap().args(args).output().unwrap()
+}
+
+/// The part of the documentation below a heading.
+fn section(heading: &str) -> &'static str {
+    let documented = include_str!("../../../docs/json.md");
+    let below =
+        documented.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
+    below.split("\n## ").next().unwrap_or(below)
+}
+
+/// Words in backquotes.
+fn quoted(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Every field name in a value, however deep.
+fn names(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
+            found.insert(name.clone());
+            names(field, found);
+        }),
+        Value::Array(items) => items.iter().for_each(|item| names(item, found)),
+        _ => {}
+    }
+}
+
+/// Holds what was written against a section; `elsewhere` are sections that it refers to.
+fn check(heading: &str, elsewhere: &[&str], written: &Value) {
+    let mut found = BTreeSet::new();
+    names(written, &mut found);
+    let sections: Vec<&str> = [heading].iter().chain(elsewhere).map(|h| section(h)).collect();
+    // A field of a field may be written as `field[].name`.
+    let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
+    let explained: BTreeSet<&str> = sections.iter().flat_map(|text| quoted(text)).map(last).collect();
+    let missing: Vec<&String> = found.iter().filter(|name| !explained.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "{heading} of docs/json.md does not explain {missing:?} of {written}");
+    let rows = section(heading).lines().filter(|line| line.starts_with("| `"));
+    for promised in rows.flat_map(|row| quoted(row.split('|').nth(1).unwrap_or_default())) {
+        assert!(found.contains(promised), "{heading} of docs/json.md promises `{promised}`: {written}");
+    }
+}
+
+/// What a file with one JSON value holds.
+fn json(path: &std::path::Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+const BUSY: &str = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+
+#[test]
+fn a_prediction_is_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = Hog::start(folder.path(), "corun-doc-p");
+    let file = folder.path().join("p.json");
+    let out = corun(&["predict", "-q", "--json", file.to_str().unwrap(), "--", "sh", "-c", BUSY]);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let written = json(&file);
+    check("Predictions", &["Loss, self, unavailable, notes"], &written);
+    let (slowdown, parts) = (&written["slowdown"], &written["parts"]);
+    if slowdown.is_null() {
+        println!("skipped: nothing could be told here: {}", written["cannot_tell"]);
+        return;
+    }
+    let sum: f64 = parts.as_object().unwrap().values().filter_map(Value::as_f64).sum();
+    assert!((slowdown.as_f64().unwrap() - 1.0 - sum).abs() < 1e-9, "the parts are all of it: {written}");
+    let interval: Vec<f64> =
+        written["interval"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    assert!(interval.len() == 2 && interval[0] <= interval[1], "{written}");
+    assert!(written["windows"].as_array().is_some_and(|w| !w.is_empty()), "{written}");
+}
+
+#[test]
+fn a_verdict_is_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hogs = ["corun-doc-v", "corun-doc-w", "corun-doc-x"].map(|name| Hog::start(folder.path(), name));
+    let file = folder.path().join("v.json");
+    corun(&["verify", "-q", "--json", file.to_str().unwrap(), "--", "sh", "-c", BUSY]);
+    let written = json(&file);
+    check("Verdicts", &["Predictions", "Loss, self, unavailable, notes"], &written);
+    let (wall, alone) = (written["wall_ns"].as_f64().unwrap(), written["undisturbed_ns"].as_f64().unwrap());
+    let disturbance = written["disturbance"].as_f64().unwrap();
+    assert!((1.0 - alone / wall - disturbance).abs() < 0.01, "{written}");
+}
+
+#[test]
+fn decisions_are_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["corun-doc-c", "corun-doc-d"];
+    let _hogs = names.map(|name| Hog::start(folder.path(), name));
+    let mut lines: Vec<Value> = Vec::new();
+    for policy in ["gang", "differential"] {
+        let mut args = vec!["control", policy, "--dry-run", "--for", "1s", "--json-lines"];
+        names.iter().for_each(|name| args.extend(["--tenant", name]));
+        let out = corun(&args);
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        let text = String::from_utf8(out.stdout).unwrap();
+        lines.extend(text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()));
+    }
+    let decides = |line: &&Value| line["decision"].as_array().is_some_and(|d| !d.is_empty());
+    assert!(lines.iter().all(|line| decides(&line)), "a line where something was decided: {lines:?}");
+    let of = |what: &str| lines.iter().any(|l| l["decision"][0].get(what).is_some());
+    assert!(of("tenant") && of("key") && of("task"), "{lines:?}");
+    check("Control", &[], &Value::Array(lines));
+}
+
+#[test]
+fn the_list_of_policies_is_as_documented() {
+    let written: Value = serde_json::from_slice(&corun(&["policies", "--json"]).stdout).unwrap();
+    check("Policies", &[], &written);
+    for policy in written["policies"].as_array().unwrap() {
+        let backends: Vec<&Value> =
+            policy["backends"].as_array().unwrap().iter().map(|b| &b["name"]).collect();
+        assert_eq!(backends, ["sched_ext", "stock"], "{policy}");
+    }
+}
