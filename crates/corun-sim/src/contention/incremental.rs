@@ -266,6 +266,23 @@ fn warming_beside_changes_every(every_ns: u64) -> f64 {
 }
 
 #[test]
+fn a_share_comes_to_the_same_rest_from_above_and_from_below() {
+    let model = MachineModel::shipped("pact16-xeon-e5620").unwrap();
+    // The first has the cache for itself for so long; then three others come.
+    let rest_after = |alone_ns: u64| {
+        let mut w = Watched::new(&model);
+        let large = w.system.character(&Character { working_set: 24 << 20, ..resident() });
+        w.set(0, 0, running(0, 0, large));
+        w.run(0, alone_ns);
+        (1..4).for_each(|cpu| w.set(alone_ns, cpu, running(cpu, cpu, large)));
+        w.run(alone_ns, alone_ns + 500_000_000);
+        f64::from(w.progress[0])
+    };
+    let (below, above) = (rest_after(0), rest_after(500_000_000));
+    assert!((above / below - 1.0).abs() < 0.01, "{below} and {above}");
+}
+
+#[test]
 fn a_long_task_is_looked_at_however_often_its_neighbours_change() {
     let (seldom, often) = (warming_beside_changes_every(10_000_000), warming_beside_changes_every(10_000));
     assert!(seldom > 0.9 && (often / seldom - 1.0).abs() < 0.05, "{seldom} and {often}");

@@ -23,10 +23,15 @@
 
 /// How far a resident share may move before its task's rate is evaluated again.
 const STEP: f64 = 1.0 / 32.0;
-/// A share that has moved this part of [`STEP`] is evaluated again.
+/// A share that has moved this part of a step is evaluated again.
 const NEARLY: f64 = 0.75;
 /// Looks at a domain's shares are at least this far apart, in nanoseconds.
-const MIN_STEP_NS: u64 = 50_000;
+const PAUSE_NS: u64 = 50_000;
+/// Now and then a smaller step counts, so that shares which come to rest are not left a step beside it: on whichever
+/// side they came from.
+const SMALL_STEP: f64 = STEP / 8.0;
+/// Looks at smaller steps are at least this far apart, in nanoseconds.
+const LONG_PAUSE_NS: u64 = 1_000_000;
 /// Where the survival product is scaled up again.
 const EPOCH: f64 = 1e-100;
 
@@ -52,6 +57,11 @@ impl Member {
     pub fn share(&self) -> f64 {
         (self.resident / self.working_set).min(1.0)
     }
+
+    /// Whether its share has moved so far that its rate should be evaluated again.
+    pub fn has_moved(&self, step: f64) -> bool {
+        self.evaluated >= 0.0 && (self.share() - self.evaluated).abs() >= step * NEARLY
+    }
 }
 
 /// What a task that does not run left in a domain.
@@ -75,8 +85,9 @@ pub struct Domain {
     survival: f64,
     epoch: u32,
     now_ns: u64,
-    /// When its shares were looked at last.
+    /// When its shares were looked at last, and when for the smaller step.
     looked_ns: u64,
+    looked_closely_ns: u64,
 }
 
 impl Domain {
@@ -91,6 +102,7 @@ impl Domain {
             epoch: 0,
             now_ns: 0,
             looked_ns: 0,
+            looked_closely_ns: 0,
         }
     }
 
@@ -146,15 +158,34 @@ impl Domain {
         (left, self.members.get(place).map(|m| m.cpu))
     }
 
-    /// Whether a member's share has moved so far that its rate should be evaluated again.
-    pub fn moved(m: &Member) -> bool {
-        m.evaluated >= 0.0 && (m.share() - m.evaluated).abs() >= STEP * NEARLY
+    /// Notes that the shares are looked at now; returns the step that counts this time.
+    pub fn look(&mut self) -> f64 {
+        self.looked_ns = self.now_ns;
+        if self.now_ns < self.looked_closely_ns + LONG_PAUSE_NS {
+            return STEP;
+        }
+        self.looked_closely_ns = self.now_ns;
+        SMALL_STEP
     }
 
-    /// When the first member's share will have moved noticeably (`STEP`) since its rate was evaluated; `u64::MAX` when
+    /// When to look again: when the first member's share will have moved noticeably; `u64::MAX` when none will.
+    pub fn wake_ns(&self) -> u64 {
+        let at_ns = |step: f64, from_ns: u64| match self.until_moved_ns(step) {
+            ns if ns < 1e15 => (self.now_ns + ns.max(1.0) as u64).max(from_ns),
+            _ => u64::MAX,
+        };
+        let wake_ns = at_ns(STEP, self.looked_ns + PAUSE_NS);
+        let close_ns = self.looked_closely_ns + LONG_PAUSE_NS;
+        if wake_ns <= close_ns {
+            return wake_ns;
+        }
+        wake_ns.min(at_ns(SMALL_STEP, close_ns))
+    }
+
+    /// Nanoseconds until the first member's share will have moved by `step` since its rate was evaluated, infinite when
     /// none will. What it has moved already counts, so changes among others put nothing off. All members are gone
     /// through at every change, so what decides is written without divisions.
-    pub fn wake_ns(&self) -> u64 {
+    fn until_moved_ns(&self, step: f64) -> f64 {
         let inserted: f64 = self.members.iter().map(|m| m.reuse + m.stream).sum();
         let full = self.filled >= self.capacity * 0.999;
         let eviction = if full { inserted / self.capacity } else { 0.0 };
@@ -162,12 +193,11 @@ impl Domain {
         let (mut way, mut speed) = (1.0, 0.0);
         for m in self.members.iter().filter(|m| m.evaluated >= 0.0) {
             let moved = (m.resident - m.evaluated * m.working_set).abs();
-            let noticeable = STEP * m.working_set;
-            let (its_way, its_speed) = (noticeable - moved, (m.reuse - m.resident * eviction).abs());
+            let noticeable = step * m.working_set;
             if moved >= noticeable * NEARLY {
-                (way, speed) = (0.0, 1.0);
-                break;
+                return 0.0;
             }
+            let (its_way, its_speed) = (noticeable - moved, (m.reuse - m.resident * eviction).abs());
             // Shares approach their rest point exponentially, at the rate at which misses fall plus the eviction's,
             // reuse / (working set × missing) + eviction; the way to it is speed / rate. Both sides times working set × missing:
             let missing = (m.working_set - m.resident).max(m.working_set * 1e-3);
@@ -178,17 +208,7 @@ impl Domain {
                 (way, speed) = (its_way, its_speed);
             }
         }
-        let first = way / speed;
-        if first < 1e15 {
-            (self.now_ns + first.max(1.0) as u64).max(self.looked_ns + MIN_STEP_NS)
-        } else {
-            u64::MAX
-        }
-    }
-
-    /// Notes that the members were looked at.
-    pub fn looked(&mut self) {
-        self.looked_ns = self.now_ns;
+        way / speed
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Incremental by three rules. A change marks its own CPU; a CPU's demand for issue slots that moved marks its
 //! hyperthreads; the cache, the memory and the sharing group of a CPU mark their other users only when they moved
-//! by a noticeable amount (a 16th of a working set, a 64th of a memory's load, a 64th of a group). A task that uses
-//! none of them costs a constant.
+//! by a noticeable amount (a 32nd of a working set, once a millisecond a 256th; a 64th of a memory's load; a 64th of a
+//! group). A task that uses none of them costs a constant.
 
 use corun_model::machine::Cpu;
 use corun_model::workload::Character;
@@ -369,13 +369,13 @@ impl System {
                 continue;
             }
             self.domains[llc].advance(now_ns);
+            let step = self.domains[llc].look();
             for i in 0..self.domains[llc].members().len() {
                 let member = self.domains[llc].members()[i];
-                if Domain::moved(&member) {
+                if member.has_moved(step) {
                     self.mark(member.cpu);
                 }
             }
-            self.domains[llc].looked();
             self.unplan(llc as u32);
         }
     }
