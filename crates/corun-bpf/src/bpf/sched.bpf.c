@@ -143,7 +143,8 @@ void BPF_PROG(corun_enqueue, struct task_struct *p, u64 enq_flags)
 	read_knobs(p, t);
 	unqueue(t);
 	slice = draw_slice(t);
-	if (wakes && (p->flags & PF_KTHREAD)) {
+	/* Nobody else could fetch it from a CPU that a real-time task has; one that is idle was found before. */
+	if (wakes && (p->flags & PF_KTHREAD) && (is_bound(p) || cpu_at(cpu)->cell != NOBODY)) {
 		cpu_at(cpu)->kernel++;
 		dsq_insert(p, SCX_DSQ_LOCAL, slice, enq_flags | enq_preempt());
 		return;
@@ -299,6 +300,12 @@ void BPF_PROG(corun_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	settle(p, t);
+	/*
+	 * With a part of its slice left it would stay on this CPU, which a real-time task takes: until that leaves, however
+	 * idle the others are. Without, it comes to its queue, where everybody finds it.
+	 */
+	if (runnable && !is_bound(p))
+		task_set_slice(p, 0);
 	c = cell_at(t->cell);
 	__sync_fetch_and_add(&c->stretches, 1);
 	if (runnable)

@@ -125,6 +125,12 @@ static __always_inline void read_knobs(struct task_struct *p, struct task *t)
 	}
 }
 
+/* Whether it may run on one CPU only. */
+static __always_inline bool is_bound(struct task_struct *p)
+{
+	return ((struct task_struct___scx *)p)->nr_cpus_allowed == 1;
+}
+
 static __always_inline u64 draw_slice(struct task *t)
 {
 	return corun_slice_ns(t->slice_min_ns, t->slice_max_ns, default_slice_ns, bpf_get_prandom_u32());

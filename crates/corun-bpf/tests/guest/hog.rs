@@ -14,13 +14,27 @@ pub struct Hog {
 impl Hog {
     /// One that runs anywhere, or on one CPU.
     pub fn on(cpu: Option<usize>) -> Hog {
+        Hog::prepared(move || cpu.into_iter().for_each(pin))
+    }
+
+    /// One that has a CPU for itself: it is real-time.
+    pub fn real_time_on(cpu: usize) -> Hog {
+        Hog::prepared(move || {
+            pin(cpu);
+            let param = libc::sched_param { sched_priority: 1 };
+            // SAFETY: a plain struct that outlives the call; 0 is this thread.
+            assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) }, 0, "real-time");
+            // From here on it takes the CPU from somebody else.
+            crate::wait_ms(20);
+        })
+    }
+
+    fn prepared(prepare: impl FnOnce() + Send + 'static) -> Hog {
         let stop = Arc::new(AtomicBool::new(false));
         let (tell, told) = mpsc::channel();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            if let Some(cpu) = cpu {
-                pin(cpu);
-            }
+            prepare();
             tell.send(tid()).expect("the test waits for it");
             while !stopped.load(Ordering::Relaxed) {
                 std::hint::spin_loop();

@@ -44,6 +44,24 @@ fn kernel_threads_are_served_beside_hogs_with_long_slices() {
 }
 
 #[test]
+fn who_runs_on_a_cpu_that_a_real_time_task_takes_goes_on_elsewhere() {
+    let Some(_alone) = alone() else { return };
+    let scheduler = started(&config());
+    let hogs: Vec<Hog> = scheduler.cpus().iter().map(|_| Hog::on(None)).collect();
+    wait_ms(100);
+    let before: Vec<_> = hogs.iter().map(Hog::counted).collect();
+    let real_time = Hog::real_time_on(0);
+    wait_ms(500);
+    let ran = hogs.iter().zip(before).map(|(hog, before)| hog.counted().since(before).ran_ns / 1_000_000);
+    let ran_ms: Vec<u64> = ran.collect();
+    drop(real_time);
+    println!("{ran_ms:?} ms beside a real-time task");
+    let (Some(least), Some(most)) = (ran_ms.iter().min(), ran_ms.iter().max()) else { unreachable!() };
+    // One of them was on CPU 0, and would have stayed there: 25 ms against 530. Now they share what is left.
+    assert!(least * 3 >= *most, "one ran for {least} ms, another for {most}");
+}
+
+#[test]
 fn hundreds_of_tasks_come_and_go_while_cells_are_parked_and_unparked() {
     let Some(_alone) = alone() else { return };
     let scheduler = started(&config());
