@@ -9,13 +9,14 @@
 //! real-time while somebody is parked, and slow in this guest. A task of a higher nice value may wait longer in proportion to
 //! its smaller weight, as it does under the kernel's own scheduler.
 //!
-//! Environment: `CORUN_SOAK_S` seconds of the guest's clock.
+//! Environment: `CORUN_SOAK_S` seconds of the guest's clock; `CORUN_SOAK_BACKEND=stock` for the same load and policies under
+//! the kernel's own scheduler, which tells what of that is the scheduler's doing.
 
 use corun_linux::backend::Backend;
 use corun_linux::probe::LiveOptions;
 use corun_linux::scx::ScxBackend;
 use corun_linux::steered::SteeredHost;
-use corun_linux::stock;
+use corun_linux::stock::{self, StockBackend};
 use corun_linux::supervisor;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
@@ -196,6 +197,23 @@ impl Waits {
     }
 }
 
+/// What carries the policies out: corun's scheduler, or stock knobs above the kernel's own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    SchedExt,
+    Stock,
+}
+
+impl By {
+    fn asked() -> By {
+        match std::env::var("CORUN_SOAK_BACKEND").as_deref() {
+            Err(_) | Ok("sched_ext") => By::SchedExt,
+            Ok("stock") => By::Stock,
+            Ok(other) => panic!("CORUN_SOAK_BACKEND is sched_ext or stock, not {other}"),
+        }
+    }
+}
+
 fn kernel_says() -> String {
     std::fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default().trim().to_owned()
 }
@@ -214,7 +232,7 @@ fn policies() -> Vec<(&'static str, Options)> {
     ]
 }
 
-fn host(folder: &Path) -> SteeredHost {
+fn host(by: By, folder: &Path) -> SteeredHost {
     let me = std::env::current_exe().unwrap();
     let args = [format!("{PART}=supervisor"), me.display().to_string()];
     let args = args.into_iter().chain(["--exact", "another_part", "--nocapture"].map(str::to_owned));
@@ -229,8 +247,10 @@ fn host(folder: &Path) -> SteeredHost {
     let scope = stock::Scope::Only(names.chain(groups).collect());
     let options = stock::Options { scope, supervisor, ..stock::Options::default() };
     let root = Root::new("/");
-    let backend: Box<dyn Backend> =
-        Box::new(ScxBackend::start(&root, options).unwrap_or_else(|e| panic!("{e}")));
+    let backend: Box<dyn Backend> = match by {
+        By::SchedExt => Box::new(ScxBackend::start(&root, options).unwrap_or_else(|e| panic!("{e}"))),
+        By::Stock => Box::new(StockBackend::new(&root, options)),
+    };
     let (watcher, _) = Watcher::start(&root, LiveOptions::new(Subject::All), Some(Source::Ebpf)).unwrap();
     SteeredHost::new(watcher, backend)
 }
@@ -243,8 +263,9 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
     }
     let seconds: u64 =
         std::env::var("CORUN_SOAK_S").map_or(60, |s| s.parse().expect("CORUN_SOAK_S in seconds"));
+    let by = By::asked();
     let folder = tempfile::tempdir().unwrap();
-    let mut host = host(folder.path());
+    let mut host = host(by, folder.path());
     let begin = Instant::now();
     let mut tenants: Vec<Tenant> = (0..3).map(|n| Tenant::start(n, folder.path())).collect();
     let (mut started, mut ended, mut moved, mut ejections, mut done, mut not_done) =
@@ -252,7 +273,7 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
     let (mut samples, mut not_enabled) = (0u64, 0u64);
     let mut waits = Waits::default();
     let mut turn = 0;
-    let mut loaded = true;
+    let mut loaded = by == By::SchedExt;
     let mut told = 0;
     let most = policies().len();
     'all: while begin.elapsed().as_secs() < seconds {
@@ -274,7 +295,7 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
                 match host.apply(&decision.action) {
                     Outcome::Done => {
                         done += 1;
-                        loaded = true;
+                        loaded = by == By::SchedExt;
                     }
                     Outcome::Refused { why } | Outcome::Unsupported { why } => {
                         // A task that has ended since is refused, which is as well.
