@@ -212,6 +212,47 @@ mod tests {
         assert_eq!(weight(&mut shares, "pgid:7:a", HOLDS_NS + 1), 80);
     }
 
+    /// A sleeping session of its own, ended when dropped.
+    struct Sleeper(std::process::Child);
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn the_weight_of_a_live_process_is_the_one_it_was_given() {
+        let root = Root::new("/");
+        let child = std::process::Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
+        let sleeper = Sleeper(child);
+        let pid = sleeper.0.id();
+        let file = format!("/proc/{pid}/autogroup");
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while root.read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() != "sleep") {
+            assert!(std::time::Instant::now() < deadline, "sleep never began");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // Lowering one's own is allowed to anybody.
+        if !sched::autogroups_are_on(&root) || fs::write(&file, "5").is_err() {
+            println!("skipped: sessions are no scheduling groups here");
+            return;
+        }
+        let mut shares = Shares::new(&root, true);
+        let mut now = seen("a key that no cgroup has", 1);
+        now.tasks[0].id = TaskId(pid);
+        shares.fill(&mut now, |_| true);
+        let path = Membership::read(&root, format!("/proc/{pid}")).unwrap();
+        let in_cgroup = shares.cgroups.as_ref().and_then(|c| path.in_tree(c.with_controller("cpu")?));
+        match in_cgroup {
+            None | Some("/") => assert_eq!(now.weight(TenantId(1)), 33),
+            Some(path) => {
+                println!("skipped: this test runs in the cgroup {path}, where sessions do not count")
+            }
+        }
+    }
+
     #[test]
     fn a_step_of_nice_is_a_quarter() {
         assert_eq!([0, 1, -1, 5, 19, -20].map(weight_of), [100, 80, 125, 33, 1, 8_674].map(Some));

@@ -85,6 +85,14 @@ impl PauseExits {
     /// Why there are no such counts here.
     pub fn start(root: &Root, vcpus: &[TaskId]) -> Result<PauseExits, Unavailable> {
         let because = |why: String| Unavailable { what: "spin time of virtual CPUs".into(), why };
+        let is_emulated = |vcpu: &TaskId| {
+            root.read(format!("/proc/{}/comm", vcpu.0)).is_ok_and(|comm| comm.trim_end().ends_with("/TCG"))
+        };
+        if vcpus.iter().any(is_emulated) {
+            let why = "it is emulated (TCG): KVM, which tells of PAUSE, has no part in it; `--counters` tells where \
+                       virtual CPUs differ";
+            return Err(because(why.into()));
+        }
         let tracepoint: u64 = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
             .iter()
             .find_map(|at| root.value(format!("{at}/events/kvm/kvm_exit/id"), "a number").ok())
@@ -155,6 +163,14 @@ mod tests {
         let (_dir, root) = machine(&[]);
         let missing = PauseExits::start(&root, &[TaskId(1)]).err().unwrap();
         assert!(missing.why.contains("kvm:kvm_exit"), "{}", missing.why);
+    }
+
+    #[test]
+    fn an_emulated_machine_is_said_to_have_no_exits_whatever_the_kernel_has() {
+        let tracepoint = ("sys/kernel/tracing/events/kvm/kvm_exit/id", "1\n");
+        let (_dir, root) = machine(&[tracepoint, ("proc/7/comm", "CPU 0/TCG\n")]);
+        let missing = PauseExits::start(&root, &[TaskId(7)]).err().unwrap();
+        assert!(missing.why.contains("emulated (TCG)"), "{}", missing.why);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn sections(controlled: &Controlled, profile: &ProfileReport) -> String {
         held(profile, &tenants),
         periods(history, &tenants, &shown),
         reasons(history),
-        shares(controlled.summary, profile),
+        shares(controlled.summary, profile, &tenants),
         undone(history, &tenants, controlled.backend),
     ]
     .concat()
@@ -308,8 +308,13 @@ fn jain(values: &[f64]) -> Option<f64> {
     (values.len() > 1 && squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
 }
 
-fn shares(summary: &ControlSummary, profile: &ProfileReport) -> String {
+fn shares(summary: &ControlSummary, profile: &ProfileReport, tenants: &Tenants) -> String {
     let progress = progress(summary);
+    // As it is called in the lanes above.
+    let called = |got: &Got| {
+        let found = profile.tenants.iter().find(|t| t.key == got.key);
+        found.map_or_else(|| got.name.clone(), |t| tenants.name(t.tenant.id))
+    };
     let row = |(got, progress): &(&Got, f64)| {
         let share = |ns: u64| format!("{} %", percent(ns, got.life_ns));
         let spun = match got.judged_ns {
@@ -317,9 +322,10 @@ fn shares(summary: &ControlSummary, profile: &ProfileReport) -> String {
             judged_ns => format!("{} %", percent(got.spin_ns, judged_ns)),
         };
         format!(
-            "<tr><td class=\"name\">{}</td><td class=\"n\">{:.2}</td><td class=\"n\">{} %</td><td class=\"n\">{spun}</td>\
+            "<tr><td class=\"name\" title=\"{}\">{}</td><td class=\"n\">{:.2}</td><td class=\"n\">{} %</td><td class=\"n\">{spun}</td>\
              <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.0} %</td></tr>",
-            escape(&got.name),
+            escape(&got.key),
+            escape(&called(got)),
             got.on_cpu_ns as f64 / summary.window_ns().max(1) as f64,
             percent(got.on_cpu_ns, summary.window_ns().saturating_mul(profile.cpus)),
             share(got.steal_ns),

@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Below this, a part of the slowdown is not worth a word.
 const SMALL: f64 = 0.005;
 /// A culprit with less is not worth a line.
-const LEAST: f64 = 0.001;
+pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
 const MAIN: f64 = 0.5;
 

@@ -1,8 +1,10 @@
 //! A prediction as one self-contained page: the slowdown over time with its interval, its parts, and who it came from.
 
-use super::{line, PredictReport};
+use super::line::{line, LEAST};
+use super::PredictReport;
 use crate::html::markup::{escape, script_json, sentence, Drawing};
 use crate::html::scale::ticks;
+use crate::words::count;
 use corun_model::duration::human_ns;
 use std::fmt::Write;
 
@@ -25,7 +27,8 @@ pub fn render(history: &[PredictReport]) -> String {
         head = head(last),
         time = section(
             "Slowdown over time",
-            "Every estimate as it was made, with its interval; 1 is as fast as alone.",
+            "The estimates as they were made, of all that was seen until then, with their intervals; 1 is as fast as alone. \
+             Each stroke is a stretch of the run by itself.",
             &over_time(history)
         ),
         parts = parts(last),
@@ -68,6 +71,9 @@ fn over_time(history: &[PredictReport]) -> String {
     let mut band: Vec<(f64, f64)> = known.iter().map(|(s, _, [low, _])| (x(*s), y(*low))).collect();
     band.extend(known.iter().rev().map(|(s, _, [_, high])| (x(*s), y(*high))));
     d.shape("block", &band);
+    for (from_s, to_s, v) in stretches(history) {
+        d.line("stretch", (x(from_s), y(v)), (x(to_s), y(v)));
+    }
     for pair in known.windows(2) {
         d.line("estimate", (x(pair[0].0), y(pair[0].1)), (x(pair[1].0), y(pair[1].1)));
     }
@@ -82,6 +88,17 @@ fn over_time(history: &[PredictReport]) -> String {
         d.rect("hover", (x(*s) - step, 8.0), (step, HEIGHT - 8.0), &title);
     }
     d.finish(WIDTH, HEIGHT + BELOW, "The slowdown over time with its interval")
+}
+
+/// From when to when, in seconds since the beginning, what slowdown there was, of every window that tells.
+fn stretches(history: &[PredictReport]) -> Vec<(f64, f64, f64)> {
+    let Some(last) = history.iter().rev().find(|r| !r.windows.is_empty()) else { return Vec::new() };
+    // Windows are on the host's clock; the last one ends when the estimate is made.
+    let end_ns = last.windows.iter().map(|w| w.end_ns).max().unwrap_or(0);
+    let since_s = |ns: u64| (last.elapsed_ns as f64 - (end_ns - ns) as f64).max(0.0) / 1e9;
+    let told =
+        last.windows.iter().filter_map(|w| Some((since_s(w.start_ns), since_s(w.end_ns), w.slowdown?)));
+    told.collect()
 }
 
 fn parts(last: &PredictReport) -> String {
@@ -105,7 +122,8 @@ fn culprits(last: &PredictReport) -> String {
         return String::new();
     }
     let mut rows = String::new();
-    for c in &last.culprits {
+    let (named, rest): (Vec<_>, Vec<_>) = last.culprits.iter().partition(|c| c.share >= LEAST);
+    for c in named {
         let who = c.tenant.as_deref().unwrap_or("not known");
         let _ = writeln!(
             rows,
@@ -117,9 +135,13 @@ fn culprits(last: &PredictReport) -> String {
             human_ns(c.steal_ns)
         );
     }
+    let more = match rest.len() {
+        0 => String::new(),
+        n => format!(" {} with less than {} % of it.", count(n as u64, "more tenant"), LEAST * 100.0),
+    };
     section(
         "Who took the time",
-        "Summed over its tasks.",
+        &sentence(&format!("Summed over its tasks.{more}")),
         &format!("<table class=\"counts\">\n{rows}</table>\n"),
     )
 }
@@ -159,7 +181,7 @@ fn how(last: &PredictReport) -> String {
 mod tests {
     use super::super::example::{estimate, report};
     use super::*;
-    use corun_predict::estimate::CannotTell;
+    use corun_predict::estimate::{CannotTell, Culprit, Label, WindowSummary};
 
     #[test]
     fn the_page_has_the_answer_the_curve_and_the_last_estimate_and_escapes_names() {
@@ -169,6 +191,33 @@ mod tests {
         assert!(page.contains("<svg") && page.contains("class=\"estimate\""));
         assert!(page.contains("./solver &lt;in&gt;") && !page.contains("./solver <in>"));
         assert!(page.contains("corun.predict/1"));
+    }
+
+    #[test]
+    fn each_window_is_a_stroke_where_it_was_in_the_run() {
+        let mut r = report(Ok(estimate()));
+        r.elapsed_ns = 10_000_000_000;
+        let window = |start_s: u64, label, slowdown| WindowSummary {
+            start_ns: (100 + start_s) * 1_000_000_000,
+            end_ns: (101 + start_s) * 1_000_000_000,
+            label,
+            useful_cpus: 1.0,
+            slowdown,
+        };
+        r.windows = vec![window(3, Label::Shared, Some(2.5)), window(9, Label::Dedicated, None)];
+        assert_eq!(stretches(&[r.clone()]), [(3.0, 4.0, 2.5)]);
+        assert!(render(&[r]).contains("class=\"stretch\""));
+    }
+
+    #[test]
+    fn culprits_that_took_next_to_nothing_are_counted_and_not_listed() {
+        let mut e = estimate();
+        let small =
+            |name: &str| Culprit { tenant: Some(name.into()), share: 0.000_4, ..e.culprits[0].clone() };
+        e.culprits = vec![e.culprits[0].clone(), small("sed"), small("awk")];
+        let page = render(&[report(Ok(e))]);
+        assert!(page.contains("2 more tenants with less than 0.1\u{a0}% of it."));
+        assert!(!page.contains("<td class=\"name\">sed</td>"));
     }
 
     #[test]

@@ -368,6 +368,10 @@ impl Said {
             let said = report.unavailable.iter_mut().find(|u| u.what == "dedicated windows");
             said.into_iter().for_each(|u| u.why.clone_from(&why));
         }
+        // Why nobody told it is in what follows.
+        if report.unavailable.iter().any(|u| u.what.starts_with("spin time")) {
+            report.unavailable.retain(|u| u.what != "spin");
+        }
         report.without_dedicated =
             predictors.ledger.as_ref().and_then(|p| p.estimate().ok()).map(|e| e.slowdown);
         report.parked_ns = predictors.ledger.is_some().then_some(predictors.parked_ns);
