@@ -13,7 +13,9 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   corun policies
-  corun policies --json | jq '.policies[] | select(.name == \"gang\")'";
+  corun policies --json | jq '.policies[] | select(.name == \"gang\")'
+
+Exit status: 0.";
 
 /// List the scheduling policies: options, knobs, and what this machine can carry out
 #[derive(Debug, clap::Args)]
@@ -78,12 +80,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut table = Table::new(&["policy", "what it does", "knobs", "here", "from"]);
     for p in &policies {
-        let here: Vec<String> = p
-            .backends
-            .iter()
-            .map(|b| if b.can { b.name.to_owned() } else { format!("not by {}", b.name) })
-            .collect();
-        table.row([p.name.into(), p.about.into(), p.knobs.join(", "), here.join(", "), p.source.into()]);
+        let (can, cannot): (Vec<_>, Vec<_>) = p.backends.iter().partition(|b| b.can);
+        let names = |all: &[&ListedBackend]| all.iter().map(|b| b.name).collect::<Vec<_>>().join(", ");
+        let here = match (can.as_slice(), cannot.as_slice()) {
+            ([], _) => "no".to_owned(),
+            (_, []) => names(&can),
+            _ => format!("{} (not {})", names(&can), names(&cannot)),
+        };
+        table.row([p.name.into(), p.about.into(), p.knobs.join(", "), here, p.source.into()]);
     }
     println!("{}", table.text());
     let mut table = Table::new(&["policy", "option", "default", "takes", "what it does"]);
