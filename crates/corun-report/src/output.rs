@@ -29,6 +29,14 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     done.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
 }
 
+/// Writes to standard output. Whoever has read enough and is gone, such as `head`, is no failure.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn print(text: &str) -> Result<(), OutputError> {
+    write_file(Path::new("-"), text.as_bytes())
+}
+
 /// Whether `path` can be written, as far as that is known beforehand: what takes an hour to measure should not be lost to
 /// a mistyped folder. Nothing is left there.
 ///

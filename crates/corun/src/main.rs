@@ -6,6 +6,7 @@ mod counting;
 mod course;
 mod date;
 mod insight;
+mod lines;
 mod target;
 
 use std::process::ExitCode;

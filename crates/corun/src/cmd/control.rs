@@ -3,6 +3,7 @@
 use crate::cli::Usage;
 use crate::course::{length_ns, Course, Ended};
 use crate::insight::split;
+use crate::lines;
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::probe::LiveOptions;
@@ -18,9 +19,9 @@ use corun_policy::guard::{Finding, Guard, Wish};
 use corun_policy::{Options, Scope};
 use corun_report::control::page::Controlled;
 use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCHEMA};
+use corun_report::output::print;
 use corun_report::progress::Progress;
 use hands::{hands, Hands};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use told::Told;
@@ -189,7 +190,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     undone?;
     written?;
     if !args.json_lines {
-        print!("{}", control.conclusion(ended));
+        print(&control.conclusion(ended))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -201,8 +202,8 @@ fn restore(root: &Root) -> anyhow::Result<ExitCode> {
         anyhow::bail!("could not undo {what}: {why}");
     }
     match restored.undone {
-        0 => println!("nothing was left to undo"),
-        n => println!("{n} changes were undone"),
+        0 => print("nothing was left to undo\n")?,
+        n => print(&format!("{n} changes were undone\n"))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -254,7 +255,9 @@ impl Control<'_> {
                 return Ok(ended);
             }
             let decided = self.epoch(&seen)?;
-            self.say(&seen, decided, &progress)?;
+            if !self.say(&seen, decided, &progress)? {
+                return Ok(Ended::Interrupted);
+            }
         }
     }
 
@@ -328,7 +331,13 @@ impl Control<'_> {
         self.told.write(self.args, &controlled, self.host.watcher(), notes)
     }
 
-    fn say(&mut self, seen: &Observation, decided: Vec<Decided>, progress: &Progress) -> anyhow::Result<()> {
+    /// Tells an epoch. Returns whether anybody still listens.
+    fn say(
+        &mut self,
+        seen: &Observation,
+        decided: Vec<Decided>,
+        progress: &Progress,
+    ) -> anyhow::Result<bool> {
         let t_ns = seen.end_ns.saturating_sub(self.begin_ns);
         if self.args.explain {
             decided.iter().for_each(|d| eprintln!("{}", d.line(t_ns)));
@@ -358,12 +367,9 @@ impl Control<'_> {
                 decision: decided,
                 guard,
             };
-            let mut out = std::io::stdout().lock();
-            out.write_all(line.json_line().as_bytes())
-                .and_then(|()| out.flush())
-                .context("writing a line")?;
+            return lines::write(&line.json_line());
         }
-        Ok(())
+        Ok(true)
     }
 
     fn conclusion(&self, ended: Ended) -> String {

@@ -6,6 +6,7 @@ use corun_linux::stock::{self, StockBackend};
 use corun_linux::Root;
 use corun_model::Knob;
 use corun_policy::{Entry, ALL};
+use corun_report::output::print;
 use corun_report::table::Table;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -75,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let policies: Vec<Listed> = ALL.iter().map(|entry| listed(entry, &stock, sched_ext.as_deref())).collect();
     if args.json {
         let listing = Listing { schema: "corun.policies/1", corun: env!("CARGO_PKG_VERSION"), policies };
-        println!("{}", serde_json::to_string_pretty(&listing)?);
+        print(&(serde_json::to_string_pretty(&listing)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["policy", "what it does", "knobs", "here", "from"]);
@@ -89,14 +90,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         table.row([p.name.into(), p.about.into(), p.knobs.join(", "), here, p.source.into()]);
     }
-    println!("{}", table.text());
+    let listed = table.text();
     let mut table = Table::new(&["policy", "option", "default", "takes", "what it does"]);
     for p in &policies {
         for o in &p.options {
             table.row([p.name.into(), o.name.into(), o.default.into(), o.range.clone(), o.about.into()]);
         }
     }
-    println!("{}", table.text());
+    print(&format!("{listed}\n{}\n", table.text()))?;
     Ok(ExitCode::SUCCESS)
 }
 

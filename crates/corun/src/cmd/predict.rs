@@ -5,6 +5,7 @@ use crate::counting::Counting;
 use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
 use crate::insight::{Insight, Parking, Wanted};
+use crate::lines;
 use crate::target::{release, SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow};
@@ -18,7 +19,7 @@ use corun_predict::estimate::{Assignment, Label, Unavailable};
 use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
 use corun_report::describe;
-use corun_report::output::{can_be_written, write_file};
+use corun_report::output::{can_be_written, print, write_file};
 use corun_report::predict::{line, render, summary, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use std::collections::BTreeMap;
@@ -159,7 +160,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { confidence: args.confidence, assignment, ..Options::default() };
     let mut predictors = Predictors::new(&insight, options, args.dedicated, record);
-    let mut said = Said { meta, begin_ns, history: Vec::new(), json_lines: args.json_lines, only_some };
+    let mut said = Said {
+        meta,
+        begin_ns,
+        history: Vec::new(),
+        json_lines: args.json_lines,
+        is_unheard: false,
+        only_some,
+    };
     let ended = {
         let progress = Progress::line(args.quiet || args.json_lines);
         let mut next_ns = begin_ns + ESTIMATE_NS;
@@ -183,6 +191,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             if let Some(ended) = ended {
                 break ended;
+            }
+            // Of a command that was started the end is awaited.
+            if said.is_unheard && !after_command {
+                break Ended::Interrupted;
             }
         }
     };
@@ -341,6 +353,8 @@ struct Said {
     begin_ns: u64,
     history: Vec<PredictReport>,
     json_lines: bool,
+    /// Nobody reads the lines any more.
+    is_unheard: bool,
     /// Only tenants that the user named may be parked.
     only_some: bool,
 }
@@ -377,11 +391,8 @@ impl Said {
         report.parked_ns = predictors.ledger.is_some().then_some(predictors.parked_ns);
         report.spin_cost = insight.spin_cost();
         report.counting_cost = insight.counting().and_then(Counting::cost);
-        if self.json_lines {
-            let mut out = std::io::stdout().lock();
-            out.write_all(report.json_line().as_bytes())
-                .and_then(|()| out.flush())
-                .context("writing a line")?;
+        if self.json_lines && !self.is_unheard {
+            self.is_unheard = !lines::write(&report.json_line())?;
         }
         let text = line(&report);
         self.history.push(report);
@@ -408,7 +419,7 @@ impl Said {
         match (stdout_is_taken, after_command) {
             (true, _) => {}
             (false, true) => eprint!("{shown}"),
-            (false, false) => print!("{shown}"),
+            (false, false) => print(&shown)?,
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::{Host, Recording, TaskId, Trace};
-use corun_report::output::write_file;
+use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_report::{describe, html, json, perfetto, terminal, ProfileMeta, ProfileReport, SelfCost};
 use std::path::PathBuf;
@@ -332,7 +332,7 @@ fn write(report: &ProfileReport, files: &[File], after_command: bool) -> anyhow:
     match (to_stdout, after_command) {
         (true, _) => {}
         (false, true) => eprint!("{}{shown}", terminal::render(report, &terminal::Style::of_stderr())),
-        (false, false) => print!("{}{shown}", terminal::render(report, &terminal::Style::of_stdout())),
+        (false, false) => print(&(terminal::render(report, &terminal::Style::of_stdout()) + &shown))?,
     }
     done.map_err(anyhow::Error::from)
 }

@@ -4,6 +4,7 @@ use super::{circumstances, command, keep, only, stage, Args};
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::Root;
+use corun_report::output::print;
 use corun_report::progress::Progress;
 use corun_study::control_file::{ControlStudy, DEFAULT};
 use corun_study::control_outcome::{ControlOutcome, SCHEMA};
@@ -51,8 +52,8 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
     );
     drop(progress);
     match args.json {
-        true => print!("{}", json(&outcome)),
-        false => print!("{}", text(&study, &outcome, false)),
+        true => print(&json(&outcome))?,
+        false => print(&text(&study, &outcome, false))?,
     }
     kept?;
     anyhow::ensure!(outcome.left_frozen() == 0, "{} tenants were left frozen", outcome.left_frozen());

@@ -2,6 +2,7 @@
 
 use super::{command, keep, Args};
 use crate::cli::Usage;
+use corun_report::output::print;
 use corun_report::progress::Progress;
 use corun_sim::experiment::Failure;
 use corun_study::schedulers::file::SchedulersStudy;
@@ -42,8 +43,8 @@ pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<Exit
         figures,
     };
     match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&outcome)?),
-        false => print!("{}", text(&outcome)),
+        true => print(&(serde_json::to_string_pretty(&outcome)? + "\n"))?,
+        false => print(&text(&outcome))?,
     }
     keep(args, || files(&outcome, &command(args)))?;
     Ok(ExitCode::SUCCESS)
