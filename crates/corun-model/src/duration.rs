@@ -79,7 +79,8 @@ pub fn human_ns(ns: u64) -> String {
         0..1_000 => return format!("{ns} ns"),
         1_000..1_000_000 => (ns_f / 1e3, "µs"),
         1_000_000..1_000_000_000 => (ns_f / 1e6, "ms"),
-        _ => (ns_f / 1e9, "s"),
+        1_000_000_000..36_000_000_000_000 => (ns_f / 1e9, "s"),
+        _ => (ns_f / 3.6e12, "h"),
     };
     format!("{} {unit}", three_digits(value))
 }
@@ -134,6 +135,7 @@ mod tests {
         assert_eq!(human_ns(1_234_567), "1.23 ms");
         assert_eq!(human_ns(45_600_000_000), "45.6 s");
         assert_eq!(human_ns(123_400_000), "123 ms");
+        assert_eq!(human_ns(36_000_000_000_000), "10.0 h");
     }
 
     #[test]

@@ -313,11 +313,13 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
         }
     }
     if limit_ns.is_none() && !engine.is_finished() {
-        let what = format!(
-            "the scenario has not ended at its horizon of {}; give a longer `horizon` or a `duration`",
-            corun_model::duration::human_ns(horizon_ns)
-        );
-        return Err(Failure::Scenario(scenario.failed(what)));
+        let late = |(t, p): (usize, &Progress)| {
+            let place = if let Cast::Solo(only) = cast { only } else { t };
+            (p.completions.is_empty() && !p.endless && (cast != Cast::All || !scenario.tenants[t].background))
+                .then_some(place)
+        };
+        let late: Vec<usize> = engine.progress().iter().enumerate().filter_map(late).collect();
+        return Err(Failure::Scenario(scenario.not_ended(&late)));
     }
     engine.check().map_err(failure)?;
     let energy_uj = engine.energy().map(|e| e.cores_uj.iter().chain(&e.packages_uj).sum());

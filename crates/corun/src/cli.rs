@@ -4,6 +4,8 @@
 //! with CMD's own status, `verify -- CMD` with 3 when the run was disturbed.
 
 use clap::{CommandFactory, Parser, Subcommand};
+use corun_report::output::can_be_written;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cmd;
@@ -38,6 +40,25 @@ enum Verb {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
+
+/// Whether these files can be written: what takes an hour to find out should not be lost to a mistyped folder.
+///
+/// # Errors
+/// One sentence on the first that cannot.
+pub fn check_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Usage> {
+    paths.into_iter().try_for_each(|path| can_be_written(path).map_err(|e| Usage(e.to_string())))
+}
+
+/// The same for a folder of records, which is made.
+///
+/// # Errors
+/// One sentence.
+pub fn check_folder(folder: &Path) -> Result<(), Usage> {
+    std::fs::create_dir_all(folder).map_err(|e| {
+        Usage(format!("cannot make the folder {}: {e}; choose another place", folder.display()))
+    })?;
+    check_files([&folder.join("result.json")])
+}
 
 /// Runs the command line and returns the exit code.
 pub fn main() -> ExitCode {

@@ -93,7 +93,7 @@ fn page_and_timeline_are_written() {
 #[test]
 fn bad_input_is_one_sentence_with_file_and_line_and_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [(&str, &str, &[&str], &str); 6] = [
+    let cases: [(&str, &str, &[&str], &str); 12] = [
         ("pact16-xeon-e5620", "cray-1", &[], "s.toml:3: there is no machine `cray-1`"),
         ("threads = 2, wait", "threads = 0, wait", &[], "s.toml:11: threads is 0"),
         ("cpus = [0, 1]", "cpus = [0, 99]", &[], "s.toml:13: pact16-xeon-e5620 has no CPU 99"),
@@ -102,9 +102,20 @@ fn bad_input_is_one_sentence_with_file_and_line_and_exit_code_2() {
             "seeds = [3, 4]",
             "horizon = \"20ms\"",
             &[],
-            "s.toml:4: the scenario has not ended at its horizon of 20.0 ms",
+            "s.toml:9: subject takes 100 ms even alone, beyond the horizon of 20.0 ms",
         ),
-        ("seeds", "seeds", &["--machine", "nowhere"], "there is no machine `nowhere`"),
+        (
+            "seeds = [3, 4]",
+            "horizon = \"120ms\"",
+            &[],
+            "s.toml:9: subject has not ended at the horizon of 120 ms",
+        ),
+        ("\"2ms\"", "\"900000h\"", &[], "s.toml:9: subject takes 45000000 h even alone"),
+        ("seeds = [3, 4]", "duration = \"2000h\"", &[], "s.toml:4: duration is longer than 1000 h"),
+        ("cpus = [0, 1]", "allowed = []", &[], "s.toml:13: allowed names no CPU"),
+        ("seeds", "seeds", &["--machine", "nowhere"], "corun: --machine: there is no machine `nowhere`"),
+        ("seeds", "seeds", &["--html", "no/page.html"], "cannot write no/page.html: the folder no does not"),
+        ("seeds", "seeds", &["--trace", "/"], "cannot write /: it is a folder"),
     ];
     for (from, to, args, sentence) in cases {
         let out = sim(folder.path(), &SCENARIO.replacen(from, to, 1), args);

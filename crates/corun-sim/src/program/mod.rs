@@ -9,9 +9,11 @@
 //! partners take turns every few hundred nanoseconds, take turns once a chunk of [`CHUNK_NS`].
 
 mod cursor;
+mod least;
 mod plan;
 
 pub use cursor::{Cursor, Shared, Step};
+pub use least::Least;
 pub use plan::{Object, Phase, Plan, Rhythm, CHUNK_NS};
 
 /// What a thread does while it waits.

@@ -7,10 +7,16 @@ use crate::engine::{Engine, Setup, TenantSetup};
 use crate::program::Plan;
 use crate::sched::{Cfs, Eevdf, FairOptions, Scheduler, XenCredit};
 use crate::streams::Streams;
+use corun_model::duration::human_ns;
 use std::rc::Rc;
 
 /// Tasks and threads that a scenario may have in all.
 pub const MOST_TASKS: usize = 100_000;
+
+/// A time for people, however long.
+fn written(ns: u128) -> String {
+    u64::try_from(ns).map_or_else(|_| format!("{} h", ns / 3_600_000_000_000), human_ns)
+}
 
 /// Who takes part in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,15 +106,39 @@ impl Scenario {
         }
     }
 
-    /// Refuses more tasks than the model is made for, and programs that it does not know.
+    /// Refuses more tasks than the model is made for, programs that it does not know, and work that cannot end.
     pub(super) fn check_size(&self) -> Result<(), BadScenario> {
-        let mut tasks = 0;
+        let (mut tasks, mut cpu_ns) = (0, 0);
+        let (cpus, horizon_ns) = (self.machine.machine.cpu_count() as u128, u128::from(self.horizon_ns));
+        let horizon = || human_ns(self.horizon_ns);
         for t in &self.tenants {
             let plan = self.plan(t, 1)?;
             tasks += plan.threads as usize + t.vcpus.unwrap_or(0) as usize;
             if tasks > MOST_TASKS {
                 let what =
                     format!("the scenario has more than {MOST_TASKS} tasks; take fewer or smaller tenants");
+                return Err(self.bad(t.line, what));
+            }
+            let Some(least) = plan.least() else { continue };
+            if least.time_ns > horizon_ns {
+                let what = format!(
+                    "{} takes {} even alone, beyond the horizon of {}; give it less work, or a longer `horizon`",
+                    t.name,
+                    written(least.time_ns),
+                    horizon()
+                );
+                return Err(self.bad(t.line, what));
+            }
+            // With a duration, and for the background, nobody waits.
+            if self.duration_ns.is_none() && !t.background {
+                cpu_ns += least.cpu_ns;
+            }
+            if cpu_ns > horizon_ns * cpus {
+                let what = format!(
+                    "{cpus} CPUs cannot do the work up to {} before the horizon of {}; give less work, or a longer `horizon`",
+                    t.name,
+                    horizon()
+                );
                 return Err(self.bad(t.line, what));
             }
         }

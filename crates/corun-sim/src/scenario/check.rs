@@ -2,8 +2,9 @@
 //! refusal names file, line and remedy.
 
 use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
-use super::{BadScenario, Files, Lines, PolicySpec, Scenario, TenantSpec};
+use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
+use corun_model::duration::human_ns;
 use corun_model::workload::{line_at, Program, Workload};
 use corun_model::CpuId;
 use std::collections::BTreeSet;
@@ -11,6 +12,8 @@ use toml::Spanned;
 
 /// Runs that do not end are given up after this long.
 const HORIZON_NS: u64 = 36_000_000_000_000;
+/// Bound on horizon and duration: a thousand hours, of which a modelled CPU has a thousand million ticks.
+const MOST_NS: u64 = 3_600_000_000_000_000;
 /// Bound on seeds, so that a typing slip does not ask for a billion runs.
 const MOST_SEEDS: usize = 10_000;
 
@@ -26,7 +29,7 @@ pub(super) fn resolve(file: &str, text: &str, files: &dyn Files) -> Result<Scena
 
 pub(super) fn on_machine(mut s: Scenario, name: &str, files: &dyn Files) -> Result<Scenario, BadScenario> {
     let model = machine(name, files).map_err(|bad| match bad {
-        NoMachine::OfThatName(what) => BadScenario { file: "--machine".into(), line: 1, what },
+        NoMachine::OfThatName(what) => BadScenario { file: "--machine".into(), line: 0, what },
         NoMachine::InTheFile(bad) => bad,
     })?;
     for t in &s.tenants {
@@ -107,6 +110,10 @@ impl Reader<'_> {
             if let Some(time) = time.as_ref().filter(|t| t.as_ref() == &Time(0)) {
                 return Err(self.at(time, format!("{key} is 0; give a time such as 10s")));
             }
+            if let Some(time) = time.as_ref().filter(|t| t.as_ref().0 > MOST_NS) {
+                let most = human_ns(MOST_NS);
+                return Err(self.at(time, format!("{key} is longer than {most}; give a shorter time")));
+            }
         }
         let scheduler = read.scheduler.as_ref().map(|s| s.as_ref().clone()).unwrap_or_default();
         if let Some(at) = &read.scheduler {
@@ -141,7 +148,6 @@ impl Reader<'_> {
             self.tenant(t, &model, &mut names, &mut tenants)?;
         }
         self.resolve_after(&read, &mut tenants)?;
-        let line_of = |time: &Option<Spanned<Time>>| time.as_ref().map_or(1, |t| self.line(t.span().start));
         let name = read.name.clone().unwrap_or_else(|| {
             let stem = self.file.rsplit('/').next().unwrap_or(self.file);
             stem.trim_end_matches(".toml").to_string()
@@ -156,11 +162,11 @@ impl Reader<'_> {
             duration_ns: read.duration.as_ref().map(|t| t.as_ref().0),
             horizon_ns: read.horizon.as_ref().map_or(HORIZON_NS, |t| t.as_ref().0),
             file: self.file.to_string(),
-            lines: Lines { tenants: self.line(read.tenant[0].span().start), horizon: line_of(&read.horizon) },
+            tenants_line: self.line(read.tenant[0].span().start),
         };
         if scenario.duration_ns.is_none() && scenario.tenants.iter().all(|t| t.background) {
             let what = "no tenant ever ends (all are background); give a `duration`";
-            return Err(self.bad(scenario.lines.tenants, what));
+            return Err(self.bad(scenario.tenants_line, what));
         }
         scenario.check_size()?;
         Ok(scenario)
@@ -208,6 +214,9 @@ impl Reader<'_> {
             cpus.as_ref().iter().map(place).collect()
         };
         let (mut pins, allowed) = (dense(&t.cpus)?, dense(&t.allowed)?);
+        if let Some(at) = t.allowed.as_ref().filter(|cpus| cpus.as_ref().is_empty()) {
+            return Err(self.at(at, "allowed names no CPU; name at least one, or leave it out"));
+        }
         if t.cpus.is_none() {
             pins = self.own_pins(&workload, model, line)?;
         }

@@ -55,11 +55,11 @@ pub trait Files {
 
 /// A scenario that cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{file}:{line}: {what}")]
+#[error("{file}{}: {what}", Some(line).filter(|l| **l > 0).map_or_else(String::new, |l| format!(":{l}")))]
 pub struct BadScenario {
-    /// The file at fault as named: the scenario's, or one that it names.
+    /// The file at fault as named: the scenario's, or one that it names; or the flag.
     pub file: String,
-    /// The line, from 1.
+    /// The line, from 1; 0 where no line of a file is meant.
     pub line: usize,
     /// What is wrong and what to do, in one sentence.
     pub what: String,
@@ -85,14 +85,8 @@ pub struct Scenario {
     /// When to give up.
     pub horizon_ns: u64,
     file: String,
-    lines: Lines,
-}
-
-/// Lines of the file that later errors point at.
-#[derive(Clone, Debug, Default)]
-struct Lines {
-    tenants: usize,
-    horizon: usize,
+    /// Line of the first tenant, which errors of the run as a whole point at.
+    tenants_line: usize,
 }
 
 /// A policy of a scenario, known to exist and to like its options.
@@ -179,10 +173,24 @@ impl Scenario {
         BadScenario { file: self.file.clone(), line, what: what.into() }
     }
 
-    /// An error of the run as a whole: a deadlock, a horizon passed.
+    /// An error of the run as a whole: a deadlock, say.
     pub fn failed(&self, what: impl Into<String>) -> BadScenario {
-        let what = what.into();
-        let line = if what.contains("horizon") { self.lines.horizon } else { self.lines.tenants };
-        self.bad(line, what)
+        self.bad(self.tenants_line, what)
+    }
+
+    /// A run has come to the horizon before these tenants, by place, have ended.
+    pub(crate) fn not_ended(&self, tenants: &[usize]) -> BadScenario {
+        let names: Vec<&str> = tenants.iter().map(|&t| self.tenants[t].name.as_str()).collect();
+        let who = match names.as_slice() {
+            [name] => format!("{name} has"),
+            [first, second] => format!("{first} and {second} have"),
+            [first, rest @ ..] => format!("{first} and {} others have", rest.len()),
+            [] => "the scenario has".into(),
+        };
+        let horizon = corun_model::duration::human_ns(self.horizon_ns);
+        let what = format!(
+            "{who} not ended at the horizon of {horizon}; give less work, a longer `horizon` or a `duration`"
+        );
+        self.bad(tenants.first().map_or(self.tenants_line, |&t| self.tenants[t].line), what)
     }
 }

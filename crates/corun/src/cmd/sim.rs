@@ -1,6 +1,6 @@
 //! `corun sim`: a scenario on a modelled machine, judged against solo runs.
 
-use crate::cli::Usage;
+use crate::cli::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::{topology, Root};
 use corun_model::duration::parse_ns;
@@ -101,6 +101,7 @@ impl Files for Folder {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let scenario = read(&args)?;
+    check_files([&args.json, &args.html, &args.trace].into_iter().flatten())?;
     let options = Options {
         baseline: args.baseline,
         trace_limit: if args.trace.is_some() { TRACE_EVENTS } else { 0 },

@@ -5,7 +5,7 @@ mod predict;
 mod schedulers;
 mod verify;
 
-use crate::cli::Usage;
+use crate::cli::{check_folder, Usage};
 use anyhow::Context;
 use corun_linux::{topology, Root};
 use corun_report::describe;
@@ -112,6 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some((flag, ..)) = given.iter().find(|(_, given, of)| *given && !of.contains(what)) {
         return Err(Usage(format!("{flag} is not for a study of this kind; leave it out")).into());
     }
+    args.out.as_deref().map(check_folder).transpose()?;
     match what {
         "control" => control::run(&args, &name, &text, &known),
         "verify" => verify::run(&args, &name, &text),
@@ -189,7 +190,6 @@ fn circumstances(root: &Root) -> anyhow::Result<(String, String, String)> {
 /// Writes the files of a record into the folder that was named, if one was.
 fn keep<Name: AsRef<Path>>(args: &Args, files: impl FnOnce() -> Vec<(Name, String)>) -> anyhow::Result<()> {
     let Some(out) = &args.out else { return Ok(()) };
-    std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     for (name, text) in files() {
         write_file(&out.join(name), text.as_bytes())?;
     }

@@ -1,6 +1,6 @@
 //! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
 
-use crate::cli::Usage;
+use crate::cli::{check_files, check_folder, Usage};
 use anyhow::Context;
 use corun_linux::probe::LiveOptions;
 use corun_linux::sched::autogroups_are_on;
@@ -76,6 +76,8 @@ enum Part {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut study = read(args.study.as_deref())?;
+    check_files(&args.json)?;
+    args.out.as_deref().map(check_folder).transpose()?;
     // Words and halves are of the grid.
     if args.only == Part::Grid || args.quick || args.fit_only || args.cells.is_some() {
         study.real.clear();
@@ -266,7 +268,6 @@ fn processor(root: &Root) -> String {
 
 fn write(args: &Args, outcome: &Outcome) -> anyhow::Result<()> {
     if let Some(folder) = &args.out {
-        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         for (name, text) in record::files(outcome, &command(args)) {
             write_file(&folder.join(name), text.as_bytes())?;
         }

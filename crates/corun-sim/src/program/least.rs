@@ -1,0 +1,86 @@
+//! The least time that a program takes, whatever the machine and whoever is beside it: what does not fit in before the
+//! horizon need not be simulated to be refused.
+//!
+//! Method: nothing runs faster than alone, so each grain takes its solo time at least, and each of a phase's threads
+//! does its part of them. Limits: a lower bound; grains count with the shortest that their spread allows, and waiting for
+//! each other does not count.
+
+use super::plan::{Phase, Plan, Rhythm};
+use corun_model::workload::{Length, Parallel, Sync};
+
+/// A lower bound on what a program takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Least {
+    /// From its start to its end, in nanoseconds.
+    pub time_ns: u128,
+    /// Of CPU time, all threads together, in nanoseconds.
+    pub cpu_ns: u128,
+}
+
+impl Plan {
+    /// What the program takes at least; `None`: it never ends by itself.
+    pub fn least(&self) -> Option<Least> {
+        let sum = |a: Least, b: Least| Least { time_ns: a.time_ns + b.time_ns, cpu_ns: a.cpu_ns + b.cpu_ns };
+        (!self.endless).then(|| self.phases.iter().map(of_phase).fold(Least::default(), sum))
+    }
+}
+
+fn of_phase(phase: &Phase) -> Least {
+    if let Some(duration_ns) = phase.duration_ns {
+        return Least { time_ns: duration_ns.into(), cpu_ns: 0 };
+    }
+    match &phase.rhythm {
+        Rhythm::Interference(_) => Least::default(),
+        Rhythm::Pairs { chunk_ns, rounds } => {
+            let each_ns = u128::from(*chunk_ns) * u128::from(*rounds);
+            Least { time_ns: each_ns, cpu_ns: each_ns * u128::from(phase.threads) }
+        }
+        Rhythm::Parallel(p) => of_grains(p),
+    }
+}
+
+fn of_grains(p: &Parallel) -> Least {
+    let Length::Iterations(iterations) = p.length() else { return Least::default() };
+    let (iterations, threads) = (u128::from(iterations), u128::from(p.threads));
+    let shortest_ns = (p.grain as f64 * (1.0 - p.imbalance)) as u128;
+    // Every thread does `iterations` grains, or they are dealt; of a pipeline, those of one stage count.
+    let (each, all) = match p.sync {
+        Sync::Barrier | Sync::Lock | Sync::None => (iterations, iterations * threads),
+        Sync::Queue | Sync::Steal | Sync::Pipeline => (iterations.div_ceil(threads), iterations),
+    };
+    let waits_ns = u128::from(p.io) + u128::from(p.sleep);
+    Least { time_ns: each * (shortest_ns + waits_ns), cpu_ns: all * shortest_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine_file::MachineModel;
+    use corun_model::workload::Workload;
+    use corun_model::Machine;
+
+    const MS: u128 = 1_000_000;
+
+    fn least(program: &str) -> Option<Least> {
+        let text = format!("schema = \"corun.workload/1\"\nname = \"w\"\n[program]\n{program}");
+        let workload = Workload::parse("w.toml", &text).unwrap();
+        Plan::of(&workload, &MachineModel::of(Machine::synthetic(1, 1, 2, 1)), 0).unwrap().least()
+    }
+
+    #[test]
+    fn every_thread_does_its_rounds_or_its_part_of_the_grains() {
+        let of = |sync: &str| {
+            least(&format!("kind = \"parallel\"\nsync = \"{sync}\"\nthreads = 4\ngrain = \"2ms\"\nimbalance = 0.5\nio = \"1ms\"\niterations = 10\n"))
+        };
+        assert_eq!(of("barrier"), Some(Least { time_ns: 20 * MS, cpu_ns: 40 * MS }));
+        assert_eq!(of("steal"), Some(Least { time_ns: 6 * MS, cpu_ns: 10 * MS }));
+    }
+
+    #[test]
+    fn phases_follow_each_other_and_a_time_is_that_time() {
+        let two = "kind = \"command\"\nargv = [\"x\"]\n[[program.model]]\nthreads = 1\nsync = \"none\"\niterations = 3\n[[program.model]]\nthreads = 2\nduration = \"5ms\"\n";
+        assert_eq!(least(two), Some(Least { time_ns: 8 * MS, cpu_ns: 3 * MS }));
+        assert_eq!(least("kind = \"interference\"\n"), None);
+        assert_eq!(least("kind = \"interference\"\nduration = \"7ms\"\n").map(|l| l.time_ns), Some(7 * MS));
+    }
+}
