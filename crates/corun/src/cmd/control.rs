@@ -231,8 +231,8 @@ struct Control<'a> {
     guard: Option<Guard>,
     /// Whether the policy's decisions are in force now.
     in_force: bool,
-    /// The guard's state as it was told last.
-    guard_told: Option<&'static str>,
+    /// The guard's state as it was told last; `None`: nothing was told yet, and the first epoch is news whatever it brings.
+    guard_told: Option<Option<&'static str>>,
     spin: Option<SpinSampler>,
     shares: Shares,
     course: Course,
@@ -345,8 +345,7 @@ impl Control<'_> {
         let finding = self.guard.as_ref().map(Guard::finding);
         let guard = finding.map(guard_line);
         let state = guard.as_ref().map(|g| g.state);
-        let is_news = state != self.guard_told;
-        self.guard_told = state;
+        let is_news = self.guard_told.replace(state) != Some(state);
         if let Some(found) = finding.and_then(told_of).filter(|_| is_news && !self.args.quiet) {
             progress.aside(&format!("{}: {found}", human_ns(t_ns)));
         }
