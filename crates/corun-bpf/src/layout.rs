@@ -158,6 +158,85 @@ pub struct TaskRec {
     pub comm: [u8; 16],
 }
 
+/// What a task's record says of it without its sums: a tenth of the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskBrief {
+    /// As in [`TaskRec`], and so below. The same number twice: no handler has written meanwhile.
+    pub seq: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// Its group.
+    pub group: u32,
+    /// Its [`state`].
+    pub state: u32,
+    /// The state read off the task at attach.
+    pub guess: u32,
+    /// The CPU it last ran on or waits for.
+    pub cpu: u32,
+    /// Whether it ever ran.
+    pub ran: u32,
+    /// When its account begins.
+    pub born_ns: u64,
+    /// Unique over the probe's life.
+    pub serial: u32,
+    /// Name, NUL-padded.
+    pub comm: [u8; 16],
+}
+
+impl TaskBrief {
+    /// The [`state`] that it has been in since its last event.
+    pub fn open_state(&self) -> usize {
+        let state = match self.state as usize {
+            state::NEVER => self.guess as usize,
+            state => state,
+        };
+        // A guess that makes no sense is no guess.
+        if state < state::STATES {
+            state
+        } else {
+            state::UNKNOWN
+        }
+    }
+}
+
+impl TaskRec {
+    /// The same record without its sums.
+    pub fn brief(&self) -> TaskBrief {
+        TaskBrief {
+            seq: self.seq,
+            tid: self.tid,
+            tgid: self.tgid,
+            group: self.group,
+            state: self.state,
+            guess: self.guess,
+            cpu: self.cpu,
+            ran: self.ran,
+            born_ns: self.born_ns,
+            serial: self.serial,
+            comm: self.comm,
+        }
+    }
+}
+
+/// A task's record up to its sums: what every event touches.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub(crate) struct TaskHead {
+    pub(crate) seq: u32,
+    pub(crate) tid: u32,
+    pub(crate) group: u32,
+    flags: u32,
+    pub(crate) state: u32,
+    pub(crate) cpu: u32,
+    pub(crate) ran: u32,
+    pub(crate) guess: u32,
+    times_ns: [u64; 4],
+}
+
+const _: () = assert!(std::mem::offset_of!(TaskRec, cur) == size_of::<TaskHead>());
+
 /// From `start_ns` until the next occupancy, `group` held the CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -264,14 +343,16 @@ pub struct GroupRec {
     pub dead_stretches: [u64; BUCKETS],
 }
 
-/// Victim and culprit group of steal that did not fit into a task's record.
+/// Steal that did not fit into a task's record.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pair {
-    /// Whose task waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairSteal {
+    /// Group whose task waited.
     pub victim: u32,
-    /// Who held the CPU.
+    /// Group that held the CPU.
     pub culprit: u32,
+    /// For how long in all, in nanoseconds.
+    pub ns: u64,
 }
 
 /// Where a CPU sits.

@@ -72,6 +72,15 @@ impl<T: Copy> Mapping<T> {
         copy
     }
 
+    /// A copy of the field at byte `offset` of value `i`, as it is right now.
+    ///
+    /// `F` must be plain data for which every bit pattern is a value, like `T`.
+    pub(crate) fn field<F: Copy>(&self, i: usize, offset: usize) -> F {
+        assert!(offset.is_multiple_of(align_of::<F>()) && offset + size_of::<F>() <= size_of::<T>());
+        // SAFETY: aligned and inside value `i`, by the assertions here and in `at`.
+        unsafe { self.at(i).cast::<u8>().add(offset).cast::<F>().read_volatile() }
+    }
+
     /// The `u32` field at byte `offset` of value `i`.
     pub(crate) fn word(&self, i: usize, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= size_of::<T>());

@@ -1,7 +1,8 @@
 //! Loading the probe and reading what it has seen.
 
 use crate::layout::{group, NO_TID, OCCUPANTS, STICKY};
-use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, Pair, Place, TaskRec, TraceEvent};
+use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, PairSteal, Place};
+use crate::layout::{TaskBrief, TaskHead, TaskRec, TraceEvent};
 use crate::mapping::Mapping;
 use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -20,6 +21,10 @@ const _: () = assert!(size_of::<TaskRec>() == size_of::<types::task_rec>());
 const _: () = assert!(size_of::<CpuRec>() == size_of::<types::cpu_rec>());
 const _: () = assert!(size_of::<GroupRec>() == size_of::<types::group_rec>());
 const _: () = assert!(size_of::<Acc>() == size_of::<types::acc>());
+const _: () = assert!(size_of::<PairSteal>() == size_of::<types::pair_steal>());
+
+/// Pairs of groups that are told apart beyond what fits into the tasks' records; as in `probe.bpf.c`.
+const MAX_PAIRS: u32 = 1 << 16;
 
 /// How large the probe's tables are and what it looks at.
 #[derive(Clone, Debug)]
@@ -105,6 +110,7 @@ pub struct Probe {
     tasks: Mapping<TaskRec>,
     cpus: Mapping<CpuRec>,
     groups: Mapping<GroupRec>,
+    pairs: Mapping<PairSteal>,
     slots: Mapping<u32>,
     cpu_count: usize,
     max_groups: u32,
@@ -166,6 +172,7 @@ impl Probe {
         let tasks = Mapping::<TaskRec>::new(skel.maps.tasks.as_fd(), config.max_tasks as usize)?;
         let cpus = Mapping::<CpuRec>::new(skel.maps.cpus.as_fd(), cpu_count)?;
         let groups = Mapping::<GroupRec>::new(skel.maps.groups.as_fd(), config.max_groups as usize)?;
+        let pairs = Mapping::<PairSteal>::new(skel.maps.overflow_steal.as_fd(), MAX_PAIRS as usize)?;
         let slots = Mapping::<u32>::new(skel.maps.slot_of_tid.as_fd(), config.tid_max as usize + 1)?;
         for cpu in 0..cpu_count {
             cpus.word(cpu, offset_of!(CpuHead, tid)).store(NO_TID, Ordering::Relaxed);
@@ -189,6 +196,7 @@ impl Probe {
             tasks,
             cpus,
             groups,
+            pairs,
             slots,
             cpu_count,
             max_groups: config.max_groups,
@@ -245,14 +253,40 @@ impl Probe {
         self.control_word(&self.data().control.stop_ns).store(stop_ns, Ordering::SeqCst);
     }
 
-    /// A settled copy of every record in use.
-    pub fn tasks(&self) -> impl Iterator<Item = TaskRec> + '_ {
+    /// The slots of the records in use.
+    pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
         let used = self.counter(&self.data().next_slot).load(Ordering::Acquire).min(self.max_tasks);
-        let in_use = |i: usize| self.tasks.word(i, offset_of!(TaskRec, tid)).load(Ordering::Relaxed) != 0;
         (1..used as usize)
-            .filter(move |&i| in_use(i))
-            .map(|i| self.tasks.read_settled::<TaskRec>(i))
-            .filter(|t| t.tid != 0)
+            .filter(|&slot| self.tasks.word(slot, offset_of!(TaskRec, tid)).load(Ordering::Relaxed) != 0)
+    }
+
+    /// A settled copy of the record in a slot; `None` when its task has ended.
+    pub fn task(&self, slot: usize) -> Option<TaskRec> {
+        Some(self.tasks.read_settled::<TaskRec>(slot)).filter(|t| t.tid != 0)
+    }
+
+    /// The same without its sums.
+    pub fn brief(&self, slot: usize) -> Option<TaskBrief> {
+        let head: TaskHead = self.tasks.read_settled(slot);
+        (head.tid != 0).then(|| TaskBrief {
+            seq: head.seq,
+            tid: head.tid,
+            tgid: self.tasks.field(slot, offset_of!(TaskRec, tgid)),
+            group: head.group,
+            state: head.state,
+            guess: head.guess,
+            cpu: head.cpu,
+            ran: head.ran,
+            born_ns: self.tasks.field(slot, offset_of!(TaskRec, born_ns)),
+            serial: self.tasks.field(slot, offset_of!(TaskRec, serial)),
+            comm: self.tasks.field(slot, offset_of!(TaskRec, comm)),
+        })
+    }
+
+    /// Whether a task of this group lives.
+    pub fn any_in(&self, group: u32) -> bool {
+        let of = |slot| self.tasks.word(slot, offset_of!(TaskRec, group)).load(Ordering::Relaxed);
+        self.slots().any(|slot| of(slot) == group)
     }
 
     /// A settled copy of every CPU's record, by CPU number.
@@ -280,10 +314,20 @@ impl Probe {
         self.cpus().iter().map(|c| c.switches).sum()
     }
 
-    /// Every group seen so far, by number; the fixed ones first.
-    pub fn groups(&self) -> Vec<GroupRec> {
-        let used = self.counter(&self.data().next_group).load(Ordering::Acquire).min(self.max_groups);
-        (0..used as usize).map(|i| self.groups.read(i)).collect()
+    /// Every group seen so far from number `first` on; the fixed ones come first.
+    pub fn groups_from(&self, first: usize) -> Vec<GroupRec> {
+        (first..self.group_count()).map(|i| self.groups.read(i)).collect()
+    }
+
+    /// The groups that have tasks whose last records found no room, by number.
+    pub fn groups_with_unlisted(&self) -> Vec<(u32, GroupRec)> {
+        let any =
+            |&i: &usize| self.groups.word(i, offset_of!(GroupRec, unlisted)).load(Ordering::Relaxed) > 0;
+        (0..self.group_count()).filter(any).map(|i| (i as u32, self.groups.read(i))).collect()
+    }
+
+    fn group_count(&self) -> usize {
+        self.counter(&self.data().next_group).load(Ordering::Acquire).min(self.max_groups) as usize
     }
 
     /// Reserves a group for user space to assign; `None` when the table is full.
@@ -321,20 +365,11 @@ impl Probe {
         self.traced.take()
     }
 
-    /// Steal that did not fit into the tasks' own records, by victim and culprit group.
-    pub fn overflow_steal(&self) -> Vec<(Pair, u64)> {
-        let map = &self.skel.maps.overflow_steal;
-        let mut pairs: Vec<(Pair, u64)> = map
-            .keys()
-            .filter_map(|key| {
-                let value = map.lookup(&key, MapFlags::ANY).ok()??;
-                let word = |at: usize| u32::from_ne_bytes(key[at..at + 4].try_into().expect("four bytes"));
-                let ns = u64::from_ne_bytes(value.try_into().ok()?);
-                Some((Pair { victim: word(0), culprit: word(4) }, ns))
-            })
-            .collect();
-        pairs.sort();
-        pairs
+    /// Steal that did not fit into the tasks' own records. Who was met first comes first, and keeps its place.
+    pub fn overflow_steal(&self) -> impl Iterator<Item = PairSteal> + '_ {
+        let bss = self.skel.maps.bss_data.as_deref().expect("the probe counts pairs");
+        let used = self.counter(&bss.next_pair).load(Ordering::Acquire).min(MAX_PAIRS);
+        (0..used as usize).map(|i| self.pairs.read(i))
     }
 
     /// What was lost so far.

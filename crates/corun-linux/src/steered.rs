@@ -12,7 +12,7 @@ use corun_model::{Action, Host, HostError, Machine, Outcome, TenantId, Trace};
 use std::collections::BTreeSet;
 
 /// How often the backend hears from its controller while time passes.
-const BEAT_NS: u64 = 20_000_000;
+const BEAT_NS: u64 = 25_000_000;
 
 /// This machine, watched and steered. Dropped, it restores everything that the backend changed.
 pub struct SteeredHost {

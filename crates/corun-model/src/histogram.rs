@@ -78,7 +78,14 @@ impl Histogram {
     /// The bucket-wise sum.
     #[must_use]
     pub fn plus(&self, o: &Histogram) -> Histogram {
-        Histogram { counts: std::array::from_fn(|i| self.counts[i] + o.counts[i]) }
+        let mut sum = self.clone();
+        sum.add(o);
+        sum
+    }
+
+    /// Adds another's counts, bucket by bucket.
+    pub fn add(&mut self, o: &Histogram) {
+        self.counts.iter_mut().zip(o.counts).for_each(|(sum, count)| *sum += count);
     }
 }
 

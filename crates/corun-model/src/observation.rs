@@ -87,31 +87,33 @@ impl Account {
     /// The sum of two accounts.
     #[must_use]
     pub fn plus(&self, o: &Account) -> Account {
+        let mut sum = self.clone();
+        sum.add(o);
+        sum
+    }
+
+    /// Adds another account. What either cannot tell, the sum cannot; an empty account changes nothing.
+    pub fn add(&mut self, o: &Account) {
         if self.ledger.total_ns() == 0 && *self == Account::default() {
-            return o.clone();
+            *self = o.clone();
+            return;
         }
-        if *o == Account::default() {
-            return self.clone();
+        if o.ledger.total_ns() == 0 && *o == Account::default() {
+            return;
         }
-        let histograms = |a: &Option<Histogram>, b: &Option<Histogram>| match (a, b) {
-            (Some(a), Some(b)) => Some(a.plus(b)),
-            _ => None,
+        let add = |sum: &mut Option<Histogram>, o: &Option<Histogram>| match (sum.as_mut(), o) {
+            (Some(sum), Some(o)) => sum.add(o),
+            _ => *sum = None,
         };
-        Account {
-            ledger: self.ledger.plus(&o.ledger),
-            block: match (&self.block, &o.block) {
-                (Some(a), Some(b)) => Some(a.plus(b)),
-                _ => None,
-            },
-            events: self.events.plus(&o.events),
-            counters: match (&self.counters, &o.counters) {
-                (Some(a), Some(b)) => Some(a.plus(b)),
-                _ => None,
-            },
-            culprits: self.culprits.plus(&o.culprits),
-            waits: histograms(&self.waits, &o.waits),
-            stretches: histograms(&self.stretches, &o.stretches),
+        self.ledger = self.ledger.plus(&o.ledger);
+        self.block = self.block.zip(o.block).map(|(a, b)| a.plus(&b));
+        self.events = self.events.plus(&o.events);
+        self.counters = self.counters.take().zip(o.counters.as_ref()).map(|(a, b)| a.plus(b));
+        if o.culprits.total_ns() > 0 {
+            self.culprits = self.culprits.plus(&o.culprits);
         }
+        add(&mut self.waits, &o.waits);
+        add(&mut self.stretches, &o.stretches);
     }
 
     /// The same account with up to `parked_ns` of its block found to be corun's own parking.
@@ -230,7 +232,7 @@ impl Observation {
         for t in &next.by_tenant {
             match self.by_tenant.binary_search_by_key(&t.id, |x| x.id) {
                 Ok(i) => {
-                    self.by_tenant[i].account = self.by_tenant[i].account.plus(&t.account);
+                    self.by_tenant[i].account.add(&t.account);
                     self.by_tenant[i].tasks +=
                         t.tasks - going_on.get(&t.id).copied().unwrap_or(0).min(t.tasks);
                 }
@@ -275,7 +277,7 @@ impl Observation {
             match living.remove(&t.id).filter(|_| t.born_ns <= next.start_ns) {
                 Some(i) => {
                     let known = &mut self.tasks[i];
-                    known.account = known.account.plus(&t.account);
+                    known.account.add(&t.account);
                     known.alive = t.alive;
                     known.name.clone_from(&t.name);
                     known.last_cpu = t.last_cpu.or(known.last_cpu);

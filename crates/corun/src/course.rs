@@ -21,7 +21,7 @@ pub fn length_ns(text: &str) -> Result<u64, String> {
 }
 
 /// How long one look for an end may wait.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(25);
 
 /// Why a measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

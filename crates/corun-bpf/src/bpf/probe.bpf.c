@@ -54,6 +54,8 @@ char LICENSE[] SEC("license") = "GPL";
 		__type(value, VALUE);                                                                         \
 	} NAME SEC(".maps")
 
+#define MAX_PAIRS 65536
+
 /* Sizes are set by user space before loading. */
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK = 23, BPF_MAP_TYPE_RINGBUF = 27 };
 enum { BPF_F_MMAPABLE = 1 << 10, BPF_RB_NO_WAKEUP = 1 };
@@ -63,6 +65,7 @@ ARRAY(tasks, struct task_rec, 16384);
 ARRAY(cpus, struct cpu_rec, 1);
 ARRAY(groups, struct group_rec, 8192);
 ARRAY(places, struct place, 1);
+ARRAY(overflow_steal, struct pair_steal, MAX_PAIRS);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
@@ -79,10 +82,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, MAX_PAIRS);
 	__type(key, struct pair);
-	__type(value, u64);
-} overflow_steal SEC(".maps");
+	__type(value, u32);
+} index_of_pair SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -107,6 +110,7 @@ struct losses losses = {};
 u32 next_slot = 1; /* 0 means none */
 u32 next_group = GROUP_FIRST;
 u32 next_serial = 1;
+u32 next_pair = 0;
 
 /* ------------------------------------------------------------------------------------------ records -- */
 
@@ -247,14 +251,21 @@ static __always_inline void end_write(struct task_rec *t)
 static __noinline void charge_beyond(struct task_rec *t, u32 group, u64 ns)
 {
 	struct pair pair = { .victim = t->group, .culprit = group };
-	u64 *sum = bpf_map_lookup_elem(&overflow_steal, &pair), zero = 0;
+	u32 *index = bpf_map_lookup_elem(&index_of_pair, &pair), next;
+	struct pair_steal *steal;
 
-	if (!sum) {
-		bpf_map_update_elem(&overflow_steal, &pair, &zero, BPF_NOEXIST_);
-		sum = bpf_map_lookup_elem(&overflow_steal, &pair);
+	if (!index && next_pair < MAX_PAIRS) {
+		next = __sync_fetch_and_add(&next_pair, 1);
+		steal = bpf_map_lookup_elem(&overflow_steal, &next);
+		if (steal)
+			steal->pair = pair;
+		/* Should another CPU be faster, this entry stays empty. */
+		bpf_map_update_elem(&index_of_pair, &pair, &next, BPF_NOEXIST_);
+		index = bpf_map_lookup_elem(&index_of_pair, &pair);
 	}
-	if (sum) {
-		__sync_fetch_and_add(sum, ns);
+	steal = index ? bpf_map_lookup_elem(&overflow_steal, index) : NULL;
+	if (steal) {
+		__sync_fetch_and_add(&steal->ns, ns);
 		t->cur.others_ns += ns;
 	} else {
 		t->cur.unattributed_ns += ns;

@@ -145,10 +145,15 @@ struct group_rec {
 	u64 dead_stretches[BUCKETS];
 };
 
-/* Steal of `victim`'s tasks that did not fit into their own records. */
+/* Steal of `victim`'s tasks by `culprit` that did not fit into their own records. */
 struct pair {
 	u32 victim;
 	u32 culprit;
+};
+
+struct pair_steal {
+	struct pair pair;
+	u64 ns;
 };
 
 /* Where a CPU sits, for the distance of migrations. */

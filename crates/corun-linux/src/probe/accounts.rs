@@ -49,6 +49,22 @@ pub(super) struct Share {
     pub moved_ns: u64,
 }
 
+impl Share {
+    /// The share of a task to which nothing happened.
+    pub(super) fn of_one_state(state: usize, ns: u64) -> Share {
+        let mut by_state = [0; state::STATES];
+        by_state[state] = ns;
+        let (parts, block) = categories(&by_state);
+        let events = Events {
+            yields: Some(0),
+            preemptions: Some(0),
+            wakeups: Some(0),
+            migrations: Some(Migrations::default()),
+        };
+        Share { parts, block, events, ..Share::default() }
+    }
+}
+
 fn histogram(rec: &TaskRec, count: impl Fn(&Lengths) -> u32) -> Histogram {
     Histogram { counts: std::array::from_fn(|i| count(&rec.lengths[i]).into()) }
 }
@@ -70,25 +86,27 @@ impl Sums {
     }
 
     /// The sums of a living task up to `edge_ns`, which has passed. `log` gives the occupancies of a CPU.
-    pub(super) fn at(rec: &TaskRec, edge_ns: u64, log: impl Fn(u32) -> Vec<Occupancy>) -> Sums {
+    pub(super) fn at<'a>(rec: &TaskRec, edge_ns: u64, log: impl Fn(u32) -> &'a [Occupancy]) -> Sums {
         if rec.edge_ns == edge_ns {
             return Sums::of(&rec.snap, rec);
         }
         let mut sums = Sums::of(&rec.cur, rec);
         let Some(open_ns) = edge_ns.checked_sub(rec.since_ns) else { return sums };
-        let state = match rec.state as usize {
-            state::NEVER => rec.guess as usize,
-            state => state,
-        };
-        sums.ns[if state < state::STATES { state } else { state::UNKNOWN }] += open_ns;
+        let state = rec.brief().open_state();
+        sums.go_on(state, open_ns);
         if state == state::WAIT {
-            let (charges, rest) = occupants::charge(&log(rec.cpu), rec.since_ns, edge_ns);
+            let (charges, rest) = occupants::charge(log(rec.cpu), rec.since_ns, edge_ns);
             for (group, ns) in charges {
                 *sums.culprits.entry(group).or_default() += ns;
             }
             sums.unattributed_ns += rest;
         }
         sums
+    }
+
+    /// Adds an interval in one state.
+    pub(super) fn go_on(&mut self, state: usize, ns: u64) {
+        self.ns[state] += ns;
     }
 
     /// The sums of an ended task over its whole life.
@@ -162,30 +180,13 @@ impl Sums {
             loose[1] += missing;
             moved_ns += settle(loose.iter_mut().chain(steal.values_mut()));
         }
-        let part = |i: usize| ns[i] as u64;
         let less = |a: u64, b: u64| Some(a.saturating_sub(b));
         let histogram = |a: &Histogram, b: &Histogram| Histogram {
             counts: std::array::from_fn(|i| a.counts[i].saturating_sub(b.counts[i])),
         };
-        let block = BlockReasons {
-            futex_ns: part(state::BLOCK_FUTEX),
-            io_ns: part(state::BLOCK_IO),
-            sleep_ns: part(state::BLOCK_SLEEP),
-            poll_ns: part(state::BLOCK_POLL),
-            pipe_ns: part(state::BLOCK_PIPE),
-            child_ns: part(state::BLOCK_CHILD),
-            other_ns: part(state::BLOCK_OTHER),
-        };
+        let (parts, block) = categories(&ns.map(|ns| ns as u64));
         Share {
-            parts: Parts {
-                compute_ns: part(state::RUN),
-                spin_ns: None,
-                block_ns: block.sum_ns(),
-                steal_ns: part(state::WAIT),
-                throttled_ns: part(state::THROTTLED),
-                parked_ns: 0,
-                unknown_ns: part(state::UNKNOWN) + part(state::NEVER),
-            },
+            parts,
             block,
             events: Events {
                 yields: less(self.yields, base.yields),
@@ -206,6 +207,29 @@ impl Sums {
             moved_ns,
         }
     }
+}
+
+/// The ledger's categories of times by state.
+fn categories(ns: &[u64; state::STATES]) -> (Parts, BlockReasons) {
+    let block = BlockReasons {
+        futex_ns: ns[state::BLOCK_FUTEX],
+        io_ns: ns[state::BLOCK_IO],
+        sleep_ns: ns[state::BLOCK_SLEEP],
+        poll_ns: ns[state::BLOCK_POLL],
+        pipe_ns: ns[state::BLOCK_PIPE],
+        child_ns: ns[state::BLOCK_CHILD],
+        other_ns: ns[state::BLOCK_OTHER],
+    };
+    let parts = Parts {
+        compute_ns: ns[state::RUN],
+        spin_ns: None,
+        block_ns: block.sum_ns(),
+        steal_ns: ns[state::WAIT],
+        throttled_ns: ns[state::THROTTLED],
+        parked_ns: 0,
+        unknown_ns: ns[state::UNKNOWN] + ns[state::NEVER],
+    };
+    (parts, block)
 }
 
 /// Makes every part non-negative without changing their sum (as far as it is not negative itself): a negative part
@@ -240,8 +264,8 @@ mod tests {
         rec
     }
 
-    fn nobody(_: u32) -> Vec<Occupancy> {
-        Vec::new()
+    fn nobody(_: u32) -> &'static [Occupancy] {
+        &[]
     }
 
     #[test]
@@ -252,8 +276,8 @@ mod tests {
 
     #[test]
     fn an_open_wait_is_charged_to_the_occupants_so_far() {
-        let log = |_| vec![Occupancy::new(0, 7), Occupancy::new(1100, 8), Occupancy::new(1200, 9)];
-        let sums = Sums::at(&rec(state::WAIT, 1000), 1150, log);
+        let log = [Occupancy::new(0, 7), Occupancy::new(1100, 8), Occupancy::new(1200, 9)];
+        let sums = Sums::at(&rec(state::WAIT, 1000), 1150, |_| &log);
         assert_eq!(sums.culprits, BTreeMap::from([(7, 150), (8, 50)]));
         let share = sums.since(&Sums::default());
         assert_eq!((share.parts.steal_ns, share.unattributed_ns), (200, 0));

@@ -1,6 +1,6 @@
 //! `LiveHost`: this machine as a [`Host`], through the probe.
 //!
-//! A window is closed like this: announce an edge a moment ahead, wait until it has passed, read every task's
+//! A window is closed like this: announce an edge ahead, wait until it has passed, read every task's
 //! record, then the tasks that ended, then the CPUs. What a task did up to the edge follows exactly from its record
 //! (`accounts`); the difference to the previous edge is the window's.
 //!
@@ -8,6 +8,7 @@
 //! the tenant's account still holds every nanosecond and only the line of the task itself is lost (and counted).
 
 use super::accounts::{Share, Sums};
+use super::bases::Bases;
 use super::logs::{running_since_start, Logs};
 use super::quotas::Quotas;
 use super::syscalls;
@@ -21,7 +22,7 @@ use crate::procfs;
 use crate::root::Root;
 use crate::target::Subject;
 use crate::topology;
-use corun_bpf::layout::{comm, CpuAcc, CpuHead, Ended, Pair, Place, TaskRec, NO_TID};
+use corun_bpf::layout::{comm, CpuAcc, CpuHead, Ended, Place, TaskBrief, TaskRec, NO_TID};
 use corun_bpf::{Config, Losses, Probe, ProbeError};
 use corun_model::culprit::Share as CulpritShare;
 use corun_model::observation::{
@@ -39,8 +40,14 @@ use thiserror::Error;
 const AHEAD: Duration = Duration::from_micros(200);
 /// How long after the edge the records are read: handlers that began before it have finished.
 const SETTLE: Duration = Duration::from_micros(500);
+const SETTLE_NS: u64 = SETTLE.as_nanos() as u64;
 /// How often the rings are emptied and new groups named while time passes.
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(25);
+
+/// Whether an edge passed long enough ago to read what led up to it, and not long ago.
+fn has_settled(edge_ns: u64) -> bool {
+    (SETTLE_NS..2 * SETTLE_NS).contains(&now_ns().saturating_sub(edge_ns))
+}
 
 /// What to watch and how closely.
 #[derive(Clone, Debug)]
@@ -82,12 +89,6 @@ pub enum LiveError {
     NoGroup,
 }
 
-/// What is remembered of a task from the previous edge.
-struct Base {
-    sums: Sums,
-    group: u32,
-}
-
 /// This machine, watched by the probe.
 pub struct LiveHost {
     probe: Probe,
@@ -97,10 +98,13 @@ pub struct LiveHost {
     subject_tenant: Option<TenantId>,
     tenancy: Tenancy,
     edge_ns: u64,
-    bases: HashMap<u32, Base>,
+    /// The edge that was announced for the end of the time that passed last.
+    announced_ns: Option<u64>,
+    bases: Bases,
     pending: Vec<Ended>,
     unlisted: BTreeMap<u32, (u32, Sums)>,
-    pairs: BTreeMap<Pair, u64>,
+    /// What did not fit into the tasks' records up to the last edge, by pair.
+    beyond_ns: Vec<u64>,
     cpu_sums: Vec<CpuAcc>,
     cpu_stat: Option<CpuStat>,
     is_virtual: bool,
@@ -137,10 +141,11 @@ impl LiveHost {
             subject_tenant,
             tenancy,
             edge_ns: 0,
-            bases: HashMap::new(),
+            announced_ns: None,
+            bases: Bases::default(),
             pending: Vec::new(),
             unlisted: BTreeMap::new(),
-            pairs: BTreeMap::new(),
+            beyond_ns: Vec::new(),
             cpu_sums: Vec::new(),
             cpu_stat: None,
             is_virtual,
@@ -181,7 +186,7 @@ impl LiveHost {
     /// Whether every task of the subject has ended.
     pub fn subject_ended(&self) -> bool {
         match (self.group_of_subject, &self.subject) {
-            (Some(group), _) => !self.probe.tasks().any(|t| t.group == group),
+            (Some(group), _) => !self.probe.any_in(group),
             _ => false,
         }
     }
@@ -233,57 +238,64 @@ impl LiveHost {
     fn poll(&mut self) {
         self.pending.extend(self.probe.drain_ended());
         self.traces.add(&self.probe.drain_trace());
-        self.tenancy.learn(&self.probe.groups());
+        self.tenancy.learn(&self.probe.groups_from(self.tenancy.named()));
     }
 
     /// Closes the window at an edge a moment from now and says what was in it.
     fn observe_window(&mut self) -> Observation {
         let start_ns = self.edge_ns;
-        let edge_ns = self.announce_edge();
-        std::thread::sleep(AHEAD + SETTLE);
-        while now_ns() < edge_ns + SETTLE.as_nanos() as u64 {
-            std::hint::spin_loop();
-        }
-        let tasks: Vec<TaskRec> = self.probe.tasks().filter(|t| t.born_ns < edge_ns).collect();
+        let edge_ns = self.announced_ns.take().filter(|&ns| has_settled(ns)).unwrap_or_else(|| {
+            let edge_ns = self.announce_edge();
+            std::thread::sleep(AHEAD + SETTLE);
+            while now_ns() < edge_ns + SETTLE_NS {
+                std::hint::spin_loop();
+            }
+            edge_ns
+        });
+        let (tasks, changed) = self.living(edge_ns);
         self.poll();
         let cpus = self.probe.cpus();
         let at_start = running_since_start(&cpus, &tasks);
 
         let mut window = Window::new(start_ns, edge_ns);
-        let mut bases = HashMap::with_capacity(tasks.len());
+        window.tasks.reserve(tasks.len());
         let logs = Logs::new(&self.probe, &at_start, cpus.len());
-        for rec in &tasks {
+        for task in &tasks {
+            let Some(rec) = changed.get(&task.serial) else {
+                let share = self.bases.carry(task, edge_ns);
+                self.add_share(&mut window, task, share, edge_ns, true);
+                continue;
+            };
             let sums = Sums::at(rec, edge_ns, |cpu| logs.of(cpu));
             self.add_task(&mut window, rec, &sums, edge_ns, true);
-            bases.insert(rec.serial, Base { sums, group: rec.group });
+            self.bases.set(rec, sums, edge_ns);
         }
         let (ended, later): (Vec<Ended>, Vec<Ended>) =
             std::mem::take(&mut self.pending).into_iter().partition(|e| e.end_ns <= edge_ns);
         for e in &ended {
             self.add_task(&mut window, &e.rec, &Sums::at_end(&e.rec), e.end_ns, false);
-            self.bases.remove(&e.rec.serial);
+            self.bases.remove(e.rec.serial);
         }
         for e in &later {
             // Read before it ended, or else known from the copy that the probe made at the edge.
             if let Some(sums) = Sums::at_edge_before_end(&e.rec, edge_ns).filter(|_| e.rec.born_ns < edge_ns)
             {
-                if let std::collections::hash_map::Entry::Vacant(unseen) = bases.entry(e.rec.serial) {
+                if !self.bases.has(e.rec.serial, edge_ns) {
                     self.add_task(&mut window, &e.rec, &sums, edge_ns, true);
-                    unseen.insert(Base { sums, group: e.rec.group });
+                    self.bases.set(&e.rec, sums, edge_ns);
                 }
             }
         }
         self.pending = later;
-        let previous = std::mem::replace(&mut self.bases, bases);
-        self.add_unlisted(&mut window, previous);
+        self.add_unlisted(&mut window);
         self.add_cpus(&mut window, &cpus, &at_start);
         self.edge_ns = edge_ns;
         let seen = self.finish(window);
         if self.wants_trace {
-            for rec in tasks.iter().chain(ended.iter().map(|e| &e.rec)) {
-                let tenant = self.tenancy.of(rec.group);
-                let task = TraceTask { name: comm(&rec.comm), process: rec.tgid, tenant };
-                self.traces.name(TaskId(rec.tid), task);
+            for task in tasks.into_iter().chain(ended.iter().map(|e| e.rec.brief())) {
+                let tenant = self.tenancy.of(task.group);
+                let named = TraceTask { name: comm(&task.comm), process: task.tgid, tenant };
+                self.traces.name(TaskId(task.tid), named);
             }
         }
         seen
@@ -301,16 +313,37 @@ impl LiveHost {
         }
     }
 
+    /// Who lives, in the order of reports, and the records of those to whom something happened since the last edge (by
+    /// serial). Read at one go, before the tasks that ended.
+    fn living(&self, edge_ns: u64) -> (Vec<TaskBrief>, HashMap<u32, TaskRec>) {
+        let (mut tasks, mut changed) = (Vec::new(), HashMap::new());
+        for slot in self.probe.slots() {
+            let Some(mut task) = self.probe.brief(slot) else { continue };
+            if !self.bases.is_still(&task) {
+                let Some(rec) = self.probe.task(slot) else { continue };
+                task = rec.brief();
+                changed.insert(rec.serial, rec);
+            }
+            if task.born_ns < edge_ns {
+                tasks.push(task);
+            }
+        }
+        tasks.sort_by_key(|t| (t.tid, t.born_ns));
+        (tasks, changed)
+    }
+
     /// Adds one task's part of the window: what its sums up to `until_ns` have more than at the previous edge.
     fn add_task(&self, window: &mut Window, rec: &TaskRec, sums: &Sums, until_ns: u64, alive: bool) {
-        let nothing = Sums::default();
-        let base = self.bases.get(&rec.serial).map_or(&nothing, |b| &b.sums);
-        let born_ns = rec.born_ns.max(window.start_ns);
+        self.add_share(window, &rec.brief(), self.bases.since(rec.serial, sums), until_ns, alive);
+    }
+
+    /// Adds one task's share of the window up to `until_ns`.
+    fn add_share(&self, window: &mut Window, task: &TaskBrief, mut share: Share, until_ns: u64, alive: bool) {
+        let born_ns = task.born_ns.max(window.start_ns);
         let lifetime_ns = until_ns.saturating_sub(born_ns);
         if lifetime_ns == 0 {
             return;
         }
-        let mut share = sums.since(base);
         // Every interval of the record lies inside the lifetime; should they ever disagree, say so.
         let sum_ns = share.parts.sum_ns();
         if sum_ns < lifetime_ns {
@@ -324,16 +357,16 @@ impl LiveHost {
             window.loss.events += 1;
             return;
         };
-        let tenant = self.tenancy.of(rec.group);
+        let tenant = self.tenancy.of(task.group);
         window.loss.unknown_ns += share.parts.unknown_ns;
         window.add_to_tenant(tenant, 1, &account, share.others_ns);
         window.tasks.push(TaskObservation {
-            id: TaskId(rec.tid),
-            name: comm(&rec.comm),
+            id: TaskId(task.tid),
+            name: comm(&task.comm),
             tenant,
             born_ns,
             alive,
-            last_cpu: (rec.ran != 0).then_some(CpuId(rec.cpu)),
+            last_cpu: (task.ran != 0).then_some(CpuId(task.cpu)),
             account,
         });
     }
@@ -358,17 +391,11 @@ impl LiveHost {
     }
 
     /// Adds the tasks whose records found no room in the ring: their sums are in their groups. What the previous
-    /// windows had of them is known from `previous`, the bases of tasks that are neither alive nor listed as ended.
-    fn add_unlisted(&mut self, window: &mut Window, previous: HashMap<u32, Base>) {
-        let mut gone: BTreeMap<u32, Sums> = BTreeMap::new();
-        for (serial, base) in previous {
-            if !self.bases.contains_key(&serial) && !self.pending.iter().any(|e| e.rec.serial == serial) {
-                gone.entry(base.group).or_default().add(&base.sums);
-            }
-        }
-        for (number, rec) in self.probe.groups().iter().enumerate().filter(|(_, rec)| rec.unlisted > 0) {
-            let number = number as u32;
-            let sums = Sums::of_unlisted(rec);
+    /// windows had of them is remembered of tasks that are neither alive nor listed as ended.
+    fn add_unlisted(&mut self, window: &mut Window) {
+        let mut gone = self.bases.gone(window.end_ns, &self.pending);
+        for (number, rec) in self.probe.groups_with_unlisted() {
+            let sums = Sums::of_unlisted(&rec);
             let (count, mut base) = self.unlisted.remove(&number).unwrap_or_default();
             let tasks = rec.unlisted - count;
             if tasks > 0 {
@@ -422,22 +449,7 @@ impl LiveHost {
 
     /// Resolves what did not fit into the tasks' records, names everybody and closes the window.
     fn finish(&mut self, mut window: Window) -> Observation {
-        let pairs: BTreeMap<Pair, u64> = self.probe.overflow_steal().into_iter().collect();
-        let mut beyond: BTreeMap<TenantId, BTreeMap<TenantId, u64>> = BTreeMap::new();
-        for (pair, ns) in &pairs {
-            let ns = ns - self.pairs.get(pair).copied().unwrap_or(0);
-            if ns > 0 {
-                let victim = beyond.entry(self.tenancy.of(pair.victim)).or_default();
-                *victim.entry(self.tenancy.of(pair.culprit)).or_default() += ns;
-            }
-        }
-        self.pairs = pairs;
-        let others = self.tenancy.others();
-        for t in window.by_tenant.values_mut() {
-            if let (Some(by_culprit), true) = (beyond.get(&t.id), t.others_ns > 0) {
-                t.account.culprits = spread(&t.account.culprits, others, t.others_ns, by_culprit);
-            }
-        }
+        self.spread_others(&mut window);
         let losses = self.probe.losses();
         window.loss.untracked_tasks += losses.untracked_tasks - self.losses.untracked_tasks;
         window.loss.events += losses.groups - self.losses.groups;
@@ -458,6 +470,27 @@ impl LiveHost {
             loss: window.loss,
             weights: Vec::new(),
             unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
+        }
+    }
+
+    /// Tells apart the steal that did not fit into the tasks' own records.
+    fn spread_others(&mut self, window: &mut Window) {
+        let mut beyond: BTreeMap<TenantId, BTreeMap<TenantId, u64>> = BTreeMap::new();
+        for (i, pair) in self.probe.overflow_steal().enumerate() {
+            if i == self.beyond_ns.len() {
+                self.beyond_ns.push(0);
+            }
+            let ns = pair.ns - std::mem::replace(&mut self.beyond_ns[i], pair.ns);
+            if ns > 0 {
+                let victim = beyond.entry(self.tenancy.of(pair.victim)).or_default();
+                *victim.entry(self.tenancy.of(pair.culprit)).or_default() += ns;
+            }
+        }
+        let others = self.tenancy.others();
+        for t in window.by_tenant.values_mut() {
+            if let (Some(by_culprit), true) = (beyond.get(&t.id), t.others_ns > 0) {
+                t.account.culprits = spread(&t.account.culprits, others, t.others_ns, by_culprit);
+            }
         }
     }
 
@@ -489,6 +522,11 @@ impl Host for LiveHost {
             let left = Duration::from_nanos(end_ns.saturating_sub(now_ns()));
             if left.is_zero() {
                 return Ok(());
+            }
+            if left <= POLL && left > AHEAD + SETTLE {
+                // Should the window be closed then, nobody has to wait for an edge: one wake-up less.
+                self.probe.set_edge(end_ns - SETTLE_NS);
+                self.announced_ns = Some(end_ns - SETTLE_NS);
             }
             std::thread::sleep(left.min(POLL));
         }

@@ -1,13 +1,13 @@
 //! The CPUs' logs of occupants, for the waits that are still open when a window closes.
 
-use corun_bpf::layout::{self, state, CpuHead, Occupancy, TaskRec, NO_TID};
+use corun_bpf::layout::{self, state, CpuHead, Occupancy, TaskBrief, NO_TID};
 use corun_bpf::Probe;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// On CPUs that have not switched since the probe started: the group of the task that has been running there all
 /// the time. A CPU that is not listed was idle.
-pub(super) fn running_since_start(cpus: &[CpuHead], tasks: &[TaskRec]) -> BTreeMap<u32, u32> {
+pub(super) fn running_since_start(cpus: &[CpuHead], tasks: &[TaskBrief]) -> BTreeMap<u32, u32> {
     tasks
         .iter()
         .filter(|t| t.state as usize == state::NEVER && t.guess as usize == state::RUN)
@@ -29,8 +29,8 @@ impl<'a> Logs<'a> {
     }
 
     /// Who has held a CPU, oldest first.
-    pub(super) fn of(&self, cpu: u32) -> Vec<Occupancy> {
-        let Some(cell) = self.logs.get(cpu as usize) else { return Vec::new() };
+    pub(super) fn of(&self, cpu: u32) -> &[Occupancy] {
+        let Some(cell) = self.logs.get(cpu as usize) else { return &[] };
         let read = || match self.probe.occupancies(cpu as usize) {
             log if log.is_empty() => {
                 let group = self.at_start.get(&cpu).copied().unwrap_or(layout::group::IDLE);
@@ -38,6 +38,6 @@ impl<'a> Logs<'a> {
             }
             log => log,
         };
-        cell.get_or_init(read).clone()
+        cell.get_or_init(read)
     }
 }

@@ -5,6 +5,7 @@
 //! | file | does |
 //! | --- | --- |
 //! | `accounts` | a record and a window edge → exact sums; two sums → an [`Account`](corun_model::observation::Account). Pure. |
+//! | `bases` | what is remembered of every task from the last edge, and who has kept still since |
 //! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
 //! | `logs` | the CPUs' logs, read once a window |
 //! | `quotas` | CPU quotas that are set while the probe watches |
@@ -15,6 +16,7 @@
 //! | `host` | [`LiveHost`]: windows, subjects, [`Host`](corun_model::Host) |
 
 mod accounts;
+mod bases;
 mod host;
 mod logs;
 mod occupants;

@@ -72,10 +72,15 @@ impl Tenancy {
         Some(self.tenants.number(name))
     }
 
-    /// Names the groups that are new.
+    /// How many groups have a name, from number 0 on.
+    pub(super) fn named(&self) -> usize {
+        self.of_group.len()
+    }
+
+    /// Names the groups that follow those that have a name.
     pub(super) fn learn(&mut self, groups: &[GroupRec]) {
-        for (number, rec) in groups.iter().enumerate().skip(self.of_group.len()) {
-            let name = match self.assigned.get(&(number as u32)) {
+        for rec in groups {
+            let name = match self.assigned.get(&(self.named() as u32)) {
                 Some(name) => name.clone(),
                 // The number is taken before the record is filled in; it will be, by the next call.
                 None if rec.tid == 0 => return,

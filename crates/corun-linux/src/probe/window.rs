@@ -41,7 +41,7 @@ impl Window {
         let t = self.by_tenant.entry(id).or_insert_with(empty);
         t.tasks += tasks;
         t.others_ns += others_ns;
-        t.account = t.account.plus(account);
+        t.account.add(account);
     }
 }
 

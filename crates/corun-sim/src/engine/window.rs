@@ -62,7 +62,7 @@ impl Engine {
             match by_tenant.last_mut().filter(|o| o.id == tenant) {
                 Some(sum) => {
                     sum.tasks += 1;
-                    sum.account = sum.account.plus(&account);
+                    sum.account.add(&account);
                 }
                 None => by_tenant.push(TenantObservation { id: tenant, tasks: 1, account: account.clone() }),
             }
