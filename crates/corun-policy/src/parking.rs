@@ -16,8 +16,9 @@ impl Parking {
         &self.parked
     }
 
-    /// Parks exactly `stop`; whoever is new in it is parked before anybody is let go, so that no two sides overlap.
-    /// `stops` and `runs` say why.
+    /// Parks exactly `stop`; `stops` and `runs` say why. Whoever is let go is so before others are parked: it then wakes up
+    /// where it last ran, on CPUs that are all busy. On one that had just become idle the kernel puts two of its threads,
+    /// the other CPU being the controller's for that moment, and may leave them there for half a slot.
     pub fn change(
         &mut self,
         seen: &Observation,
@@ -33,7 +34,7 @@ impl Parking {
             .parked
             .difference(&stop)
             .map(|&tenant| Decision { action: Action::Unpark { tenant }, because: because(runs, &tenant) });
-        let decisions = park.chain(unpark).collect();
+        let decisions = unpark.chain(park).collect();
         self.parked = stop;
         decisions
     }
