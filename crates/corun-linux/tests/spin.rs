@@ -165,7 +165,7 @@ fn c_programs_that_spin_are_found_to_spin_as_long_as_they_say() {
     let dir = tempfile::tempdir().unwrap();
     for (level, rounds) in [("-O2", "600"), ("-O0", "250")] {
         let Some(program) = compiled(dir.path(), "waits", level) else { return };
-        for kind in ["spinlock", "futexlock", "flag", "yield", "omp"] {
+        for kind in ["spinlock", "futexlock", "flag", "each", "yield", "omp"] {
             let mut command = Command::new(program.get_program());
             command.args([kind, rounds]);
             let what = format!("{kind} {level}");
@@ -193,6 +193,26 @@ fn a_wait_that_reads_the_clock_in_every_turn_is_found_in_part_and_never_overstat
         assert!(task.share() <= truth + 0.05 + task.uncertain_ns / task.on_cpu_ns as f64, "{task:?}");
         assert!(truth < 0.2 || task.spin_ns > 0, "{task:?}");
     }
+}
+
+#[test]
+fn processes_that_wait_in_message_passing_are_found_to_spin_as_long_as_they_say() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (source("waits_mpi.c"), dir.path().join("waits_mpi"));
+    let (from, to) = (from.to_string_lossy(), to.to_string_lossy());
+    let two = ["--allow-run-as-root", "-np", "2"];
+    if !built("cc", &["-O2", &from, "-l:libmpi.so.40", "-o", &to])
+        || !built("mpirun", &[&two[..], &["true"]].concat())
+    {
+        return;
+    }
+    let mut command = Command::new("mpirun");
+    command.args(two).args([&*to, "1000"]);
+    agrees("mpi", || {
+        let (found, _, printed) = run(&mut command)?;
+        Some(compare("mpi", &found, &printed))
+    });
 }
 
 #[test]

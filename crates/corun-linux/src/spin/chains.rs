@@ -115,6 +115,11 @@ impl<'a> Chains<'a> {
         self.members().into_iter().filter(gets_on).collect()
     }
 
+    /// Those of them that would leave if nobody interfered.
+    pub fn retrying(&self) -> Vec<usize> {
+        self.members().into_iter().filter(|&n| self.retries(n)).collect()
+    }
+
     fn is_exit(&self, node: usize) -> bool {
         let node = &self.flow.nodes[node];
         let stays = |next: Option<usize>| next.is_some_and(|n| self.inside[n]);

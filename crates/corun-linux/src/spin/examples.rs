@@ -55,7 +55,19 @@ code! {
     yielding => "2: mov eax, [rdi]; test eax, eax; jne 3f; call 4f; jmp 2b; 3: ret; 4: mov eax, 24; syscall; ret"
     asking_a_function => "2: call 4f; test al, al; je 2b; ret; 4: push rbp; mov rbp, rsp; mov eax, [rdi];
                           cmp eax, 3; sete al; pop rbp; ret"
+    // Waits inside loops that get on.
+    for_each => "2: mov rsi, rcx; shl rsi, 7; lea rdx, [rsi + r8]; 3: nop; cmp qword ptr [rdx], 0; jne 3b; inc rcx;
+                 cmp rcx, rdi; jl 2b; ret"
+    along_a_list => "2: mov rdx, [rax + 16]; shl rdx, 7; mov rdx, [rdx + rcx]; test rdx, rdx; jne 2b; mov rax, [rax + 64];
+                     test rax, rax; jne 2b; ret"
     // Works.
+    searching => "2: xor ecx, ecx; 3: mov eax, [rdi + rcx*4]; cmp eax, [rsi]; jne 4f; inc rcx; cmp rcx, rdx; jne 3b;
+                  4: add rsi, 4; cmp rsi, r8; jne 2b; ret"
+    filtering => "2: mov eax, [rdi]; test eax, eax; je 3f; add ebx, eax; 3: add rdi, 4; cmp rdi, rsi; jne 2b; ret"
+    halving => "2: lea rax, [rdi + rsi]; shr rax, 1; cmp edx, [rcx + rax*4]; jl 3f; lea rdi, [rax + 1]; jmp 4f;
+                3: mov rsi, rax; 4: cmp rdi, rsi; jb 2b; ret"
+    raising => "2: mov rax, [rdi]; 3: lea rdx, [rax + rcx]; lock cmpxchg [rdi], rdx; sete bl; xor bl, 1; test bl, bl; jne 3b;
+                inc rcx; cmp rcx, rsi; jne 2b; ret"
     summing => "2: add eax, [rdi + rcx*4]; inc rcx; cmp rcx, rsi; jne 2b; ret"
     sum_of_one => "2: add eax, [rdi]; cmp eax, [rsi]; jne 2b; ret"
     scanning => "2: cmp byte ptr [rdi], 0; lea rdi, [rdi + 1]; jne 2b; ret"
@@ -96,7 +108,11 @@ const WAITS: [&str; 13] = [
     "asking_a_function",
 ];
 
-const WORKS: [&str; 16] = [
+const WORKS: [&str; 20] = [
+    "raising",
+    "searching",
+    "filtering",
+    "halving",
     "summing",
     "sum_of_one",
     "scanning",
@@ -167,6 +183,15 @@ fn loops_that_work_are_not_taken_for_waits_from_any_of_their_instructions() {
     for name in WORKS {
         for ip in instructions(name) {
             assert!(judged(ip).is_none(), "{name} at +{}", ip - address(name));
+        }
+    }
+}
+
+#[test]
+fn a_wait_is_found_inside_a_loop_that_gets_on_and_the_rest_of_that_loop_is_none() {
+    for (name, wait) in [("for_each", 3..6), ("along_a_list", 0..5)] {
+        for (n, ip) in instructions(name).into_iter().enumerate() {
+            assert_eq!(judged(ip).is_some(), wait.contains(&n), "{name}: instruction {n}");
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Judging samples, and remembering the verdicts: programs spend their time in few places.
 //!
 //! A sample is judged in the function it fell into; when that can return without having made progress, in its caller,
-//! and so on for a few frames. Verdicts are kept by address and forgotten after [`MEMORY_NS`], since a JIT compiler may
+//! and so on for a few frames. What is in no such loop may still wait in a call into message passing. Verdicts are kept by address and forgotten after [`MEMORY_NS`], since a JIT compiler may
 //! put other code in the same place, and at once when a process executes another program.
 
 use super::flow::{self, ReturnSlot};
 use super::frame;
 use super::memory::{Memory, ProcessMemory};
+use super::message_passing::MessagePassing;
 use super::outcome::{self, Outcome};
 use super::sample::Sample;
 use super::tally::LoopId;
@@ -53,6 +54,7 @@ struct Process {
 pub struct Judge {
     root: Root,
     processes: BTreeMap<u32, Process>,
+    messages: BTreeMap<u32, MessagePassing>,
     /// Processes whose memory may not be read, with what the kernel said.
     refused: BTreeMap<u32, String>,
 }
@@ -60,7 +62,8 @@ pub struct Judge {
 impl Judge {
     /// A judge who reads memory under `root`.
     pub fn new(root: &Root) -> Judge {
-        Judge { root: root.clone(), processes: BTreeMap::new(), refused: BTreeMap::new() }
+        let (processes, messages, refused) = Default::default();
+        Judge { root: root.clone(), processes, messages, refused }
     }
 
     /// Why the memory of some process could not be read, and how many there are.
@@ -71,11 +74,14 @@ impl Judge {
     /// A process runs other code now, or has ended.
     pub fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
+        self.messages.remove(&pid);
         self.refused.remove(&pid);
     }
 
     /// Forgets everything older than a while, seen from `now_ns`.
     pub fn forget_old(&mut self, now_ns: u64) {
+        // What is known of calls stays while the process is looked at.
+        self.messages.retain(|pid, _| self.processes.contains_key(pid));
         self.processes.retain(|_, p| now_ns.saturating_sub(p.since_ns) < MEMORY_NS);
     }
 
@@ -96,7 +102,17 @@ impl Judge {
                 }
             }
         };
-        let verdict = process.judge(sample);
+        let messages = self.messages.entry(sample.pid).or_insert_with(|| MessagePassing::new(now_ns));
+        let verdict = match process.judge(sample) {
+            Verdict::Useful => match messages.look(&self.root, sample, now_ns) {
+                None => Verdict::Useful,
+                Some(at) => Verdict::Waiting(LoopId { pid: sample.pid, at, pauses: true }, Outcome::Stays),
+            },
+            verdict => {
+                messages.elsewhere(sample.tid);
+                verdict
+            }
+        };
         if verdict == Verdict::Unreadable && now_ns.saturating_sub(process.since_ns) > STALE_NS {
             // The handle may be that of the program it ran before.
             self.processes.remove(&sample.pid);

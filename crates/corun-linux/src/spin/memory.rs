@@ -24,26 +24,38 @@ pub trait Memory {
     }
 }
 
-/// A part of a process's memory that is a file's.
+/// A part of a process's memory that is code.
 #[derive(Debug, PartialEq, Eq)]
-struct Mapping {
-    start: u64,
-    end: u64,
-    offset: u64,
-    path: String,
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// The address after it.
+    pub end: u64,
+    /// Where it begins in its file.
+    pub offset: u64,
+    /// Its file, if that is still there.
+    pub path: Option<String>,
 }
 
 impl Mapping {
-    /// One line of `/proc/PID/maps`; `None` when it is not code from a file.
-    fn parse(line: &str) -> Option<Mapping> {
+    /// One line of `/proc/PID/maps`; `None` when it is not code.
+    pub fn parse(line: &str) -> Option<Mapping> {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
         let executable = fields.next()?.as_bytes().get(2) == Some(&b'x');
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let offset = hex(fields.next()?)?;
-        let path = fields.nth(2)?.trim_start();
-        let whole = executable && path.starts_with('/') && !path.ends_with(" (deleted)");
-        whole.then_some(Mapping { start: hex(start)?, end: hex(end)?, offset, path: path.to_owned() })
+        let path = fields.nth(2).unwrap_or_default().trim_start();
+        let whole = path.starts_with('/') && !path.ends_with(" (deleted)");
+        let path = whole.then(|| path.to_owned());
+        executable.then_some(Mapping { start: hex(start)?, end: hex(end)?, offset, path })
+    }
+
+    /// Opens its file. The process may live in another mount namespace: its own root is where its paths begin.
+    pub fn open(&self, root: &Root, pid: u32) -> Option<File> {
+        let path = self.path.as_ref()?;
+        let file = File::open(root.path(format!("/proc/{pid}/root{path}")));
+        file.or_else(|_| File::open(root.path(path))).ok()
     }
 }
 
@@ -69,11 +81,7 @@ impl ProcessMemory {
             Err(e) => e,
         };
         let maps = root.read(format!("/proc/{pid}/maps")).unwrap_or_default();
-        // The process may live in another mount namespace: its own root is where its paths begin.
-        let opened = |m: Mapping| {
-            let file = File::open(root.path(format!("/proc/{pid}/root{}", m.path)));
-            Some((file.or_else(|_| File::open(root.path(&m.path))).ok()?, m))
-        };
+        let opened = |m: Mapping| Some((m.open(root, pid)?, m));
         let files: Vec<(Mapping, File)> =
             maps.lines().filter_map(Mapping::parse).filter_map(opened).map(|(f, m)| (m, f)).collect();
         if files.is_empty() {

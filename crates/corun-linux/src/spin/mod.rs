@@ -12,6 +12,7 @@
 //! | `memory` | code of a running process |
 //! | `step`, `frame`, `flow` | instructions, the stack, the graph of ways on from a sample. Pure. |
 //! | `chains`, `wait_loop`, `outcome` | is it a loop that only waits, and does this sample stay in it? Pure. |
+//! | `message_passing` | waits inside MPI, whose engines are more than a loop |
 //! | `judge` | one sample's verdict, remembered |
 //! | `tally` | verdicts → [`SpinEstimate`]. Pure. |
 //! | `sampler` | [`SpinSampler`]: all of it, in a thread of its own |
@@ -29,6 +30,7 @@ mod followed;
 mod frame;
 mod judge;
 mod memory;
+mod message_passing;
 mod outcome;
 pub mod pause_exits;
 mod record;

@@ -1,7 +1,8 @@
 //! One sample: which task, where it was, its registers, and the top of its stack.
 
-/// How much of the stack is copied with a sample: the frames of the few small functions that a wait consists of.
-pub const STACK_BYTES: usize = 512;
+/// How much of the stack is copied with a sample: the frames of the few small functions that a wait consists of, and
+/// those of a message-passing library (some 650 bytes in Open MPI) with the beginning of the program's own.
+pub const STACK_BYTES: usize = 1024;
 
 /// A task interrupted at a moment of its time on a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]

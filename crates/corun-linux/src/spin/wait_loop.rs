@@ -8,6 +8,8 @@
 //! 3. Take out what shows progress only over iterations (`chains.rs`): a value that is computed on, an address that
 //!    moves, a retry that ends by itself. Begin again, until nothing changes.
 //! 4. What is left is a wait if it can end through what it reads from memory at an address that stays.
+//! 5. A wait may lie in a loop that gets on (for each thread: wait until it is ready): if the whole is none, the same is
+//!    asked of the shortest way back alone.
 //!
 //! This is the software form of what spin detectors in hardware ask (no change of state from one backward branch to the
 //! next), and of the "spinning read loop" of race detectors. Counters of iterations and back-off may change.
@@ -19,8 +21,9 @@
 
 use super::chains::Chains;
 use super::flow::Flow;
-use super::step::Effect;
+use super::step::{Carry, Effect};
 use iced_x86::Instruction;
+use std::collections::VecDeque;
 
 /// A loop that only waits, as much of it as the outcome of a sample needs. The first turn is the sampled instruction.
 #[derive(Clone, Debug)]
@@ -65,23 +68,16 @@ pub enum Around {
 /// Judges the first instruction of `flow`.
 pub fn around(flow: &Flow) -> Around {
     let mut open: Vec<bool> = flow.nodes.iter().map(|n| n.step.effect != Effect::Progress).collect();
-    while let Some(inside) = ring(flow, &open) {
-        let unpaused: Vec<bool> =
-            (0..open.len()).map(|n| inside[n] && flow.nodes[n].step.effect != Effect::Pause).collect();
-        if ring(flow, &unpaused).is_none() {
-            return Around::Wait(turns(flow, &inside));
-        }
-        let chains = Chains::new(flow, &inside);
-        let progress = chains.progress();
-        if progress.is_empty() {
-            if chains.asks_memory() {
-                return Around::Wait(turns(flow, &inside));
-            }
-            break;
-        }
-        for node in progress {
-            open[node] = false;
-        }
+    let whole = ring(flow, &open);
+    // Whoever tries in an inner loop may as well get on in the outer one (compare and exchange until it holds).
+    let mut within: Vec<bool> =
+        (0..open.len()).map(|n| open[n] && flow.nodes[n].step.carry != Carry::Try).collect();
+    let found = wait(flow, &mut open, &mut within).or_else(|| {
+        let mut shortest = shortest_ring(flow, &within).filter(|ring| Some(ring) != whole.as_ref())?;
+        wait(flow, &mut shortest, &mut within)
+    });
+    if let Some(wait) = found {
+        return Around::Wait(wait);
     }
     let returns = |&(node, _): &(usize, _)| open[0] && (node == 0 || ahead(flow, &open)[node]);
     if flow.outer_return.as_ref().is_some_and(returns) {
@@ -89,6 +85,46 @@ pub fn around(flow: &Flow) -> Around {
     } else {
         Around::Work
     }
+}
+
+/// The wait around the first node among those that are `open`; afterwards these are without what makes progress, and
+/// `within` is without what would leave if nobody interfered: that is no wait in an inner loop either.
+fn wait(flow: &Flow, open: &mut [bool], within: &mut [bool]) -> Option<WaitLoop> {
+    while let Some(inside) = ring(flow, open) {
+        let unpaused: Vec<bool> =
+            (0..open.len()).map(|n| inside[n] && flow.nodes[n].step.effect != Effect::Pause).collect();
+        if ring(flow, &unpaused).is_none() {
+            return Some(turns(flow, &inside));
+        }
+        let chains = Chains::new(flow, &inside);
+        let progress = chains.progress();
+        if progress.is_empty() {
+            return chains.asks_memory().then(|| turns(flow, &inside));
+        }
+        chains.retrying().into_iter().for_each(|node| within[node] = false);
+        progress.into_iter().for_each(|node| open[node] = false);
+    }
+    None
+}
+
+/// The shortest way from the first node back to it through `open` nodes.
+fn shortest_ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
+    let mut from = vec![None; flow.nodes.len()];
+    let mut to_do = VecDeque::from([0]);
+    while let Some(node) = to_do.pop_front() {
+        for next in flow.nodes[node].next().filter(|&next| open[next] && open[node]) {
+            if from[next].is_none() {
+                from[next] = Some(node);
+                to_do.push_back(next);
+            }
+        }
+    }
+    let mut inside = vec![false; flow.nodes.len()];
+    let mut at = 0;
+    while !std::mem::replace(&mut inside[at], true) {
+        at = from[at]?;
+    }
+    Some(inside)
 }
 
 /// Everything that can be reached from the first node through `open` nodes, itself only if a way leads back.

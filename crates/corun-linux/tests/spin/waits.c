@@ -1,7 +1,7 @@
 /* Programs that wait by spinning and know for how long: two threads, each of which prints its name, CPU time and the
  * CPU time it spent waiting, in nanoseconds. One work loop for all; what differs is how they wait.
  *
- *   waits KIND ROUNDS     KIND: spinlock, futexlock, flag, yield, clock, omp
+ *   waits KIND ROUNDS     KIND: spinlock, futexlock, flag, each, yield, clock, omp
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -80,9 +80,12 @@ static void lock_rounds(int me, int by_futex) {
 /* A pair in step: the first works three times as long as the second, who waits for it. */
 static _Atomic int step;
 static _Atomic int done;
+/* What "each" waits for, one after the other: a wait inside a loop that gets on. */
+static struct { _Alignas(64) _Atomic int step; } steps[8];
 static void wait_for(const char *how, int value) {
     int64_t end = read_ns(CLOCK_MONOTONIC) + 100000000000L;
     if (!strcmp(how, "flag")) while (atomic_load(&step) < value) ;
+    else if (!strcmp(how, "each")) for (int i = 0; i < 8; i++) while (atomic_load(&steps[i].step) < value) ;
     else if (!strcmp(how, "yield")) while (atomic_load(&step) < value) sched_yield();
     else while (atomic_load(&step) < value && read_ns(CLOCK_MONOTONIC) < end) __builtin_ia32_pause();
 }
@@ -97,6 +100,7 @@ static void step_rounds(int me, const char *how) {
             atomic_store(&done, r);
         } else {
             atomic_store(&step, r);
+            for (int i = 0; i < 8; i++) atomic_store(&steps[i].step, r);
         }
     }
     report(me ? "waits" : "works", cpu_ns() - begin, spin);
