@@ -8,7 +8,7 @@
 //! programs without memory character, and programs with one, whose rates the contention models keep up to date.
 //! Time is the bench's own CPU time, so that a busy machine does not count. `-- eevdf/80/100` runs one row of both
 //! tables, `-- eevdf/80/100/memory` and `.../plain` that of one; with `--exactly` it simulates 400 ms instead of running
-//! for a second, so that `perf stat -e instructions:u` tells the work, which no noise disturbs.
+//! for a second, so that `perf stat -e instructions:u` tells the work for so many events, which no noise disturbs.
 
 use corun_model::Machine;
 use corun_sim::machine_file::MachineModel;
@@ -93,8 +93,8 @@ fn main() {
         let what = if memory { "with memory character" } else { "without memory character" };
         println!("\nprograms {what}\n");
         println!(
-            "{:<12}{:>6}{:>8}{:>16}{:>16}{:>12}{:>12}",
-            "scheduler", "CPUs", "tasks", "queue M/s", "scheduling M/s", "ns each", "x smallest"
+            "{:<12}{:>6}{:>8}{:>16}{:>16}{:>12}{:>12}{:>12}",
+            "scheduler", "CPUs", "tasks", "queue M/s", "scheduling M/s", "ns each", "x smallest", "of them"
         );
         for scheduler in ["eevdf", "cfs", "xen-credit"] {
             let mut smallest = None;
@@ -131,11 +131,12 @@ fn main() {
                 let ns = spent_ns / (after.1 - before.1) as f64;
                 let smallest = *smallest.get_or_insert(ns);
                 println!(
-                    "{scheduler:<12}{:>6}{tasks:>8}{:>16.2}{:>16.2}{ns:>12.0}{:>12.2}",
+                    "{scheduler:<12}{:>6}{tasks:>8}{:>16.2}{:>16.2}{ns:>12.0}{:>12.2}{:>12}",
                     machine.cpu_count(),
                     per_s(after.0 - before.0) / 1e6,
                     per_s(after.1 - before.1) / 1e6,
-                    ns / smallest
+                    ns / smallest,
+                    after.1 - before.1
                 );
             }
         }
