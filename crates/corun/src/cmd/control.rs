@@ -203,6 +203,7 @@ fn restore(root: &Root) -> anyhow::Result<ExitCode> {
     }
     match restored.undone {
         0 => print("nothing was left to undo\n")?,
+        1 => print("one change was undone\n")?,
         n => print(&format!("{n} changes were undone\n"))?,
     }
     Ok(ExitCode::SUCCESS)

@@ -58,6 +58,10 @@ const LATER_NS: u64 = 2_000_000_000;
 /// What others may take of the machine in a dedicated window that counts.
 const OTHERS: f64 = 0.05;
 
+const NOBODY_BY_THESE_NAMES: &str =
+    "no tenant by the names given with --park was seen, so nobody was parked; \
+                                     `corun profile --all --for 1s` lists who is there";
+
 /// Say how much slower a program is than it would be alone, and why, while it runs
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -369,18 +373,13 @@ impl Said {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
         let mut missing = unavailable(insight);
         missing.extend(predictors.missing());
-        if self.only_some && predictors.has_parked_nobody() {
-            missing.push(Unavailable {
-                what: "dedicated windows".into(),
-                why: "no tenant by the names given with --park was seen, so nobody was parked; `corun profile --all --for 1s` \
-                      lists who is there"
-                    .into(),
-            });
-        }
         let mut report = PredictReport::new(&self.meta, elapsed_ns, &predictors.main.estimate(), &missing);
-        if let Some(why) = predictors.why_none_counts() {
-            let said = report.unavailable.iter_mut().find(|u| u.what == "dedicated windows");
-            said.into_iter().for_each(|u| u.why.clone_from(&why));
+        let unknown_names = self.only_some && predictors.has_parked_nobody();
+        let why =
+            unknown_names.then(|| NOBODY_BY_THESE_NAMES.to_owned()).or_else(|| predictors.why_none_counts());
+        if let Some(why) = why {
+            report.unavailable.retain(|u| u.what != "dedicated windows");
+            report.unavailable.push(Unavailable { what: "dedicated windows".into(), why });
         }
         // Why nobody told it is in what follows.
         if report.unavailable.iter().any(|u| u.what.starts_with("spin time")) {

@@ -47,7 +47,11 @@ fn backend(
     options: stock::Options,
     policy: &dyn Policy,
 ) -> anyhow::Result<Box<dyn Backend>> {
-    let usage = |e: HostError| anyhow::Error::from(Usage(e.to_string()));
+    // Why it cannot be begun is a sentence by itself.
+    let usage = |e: HostError| match e {
+        HostError::Failed { why, .. } => anyhow::Error::from(Usage(why)),
+        e => Usage(e.to_string()).into(),
+    };
     if args.backend == BackendFlag::SchedExt {
         support::check(root).map_err(Usage)?;
         return Ok(Box::new(ScxBackend::start(root, options).map_err(usage)?));
