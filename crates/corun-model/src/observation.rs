@@ -15,7 +15,7 @@ pub struct Observation {
     pub start_ns: u64,
     /// End of the window, on the host's clock.
     pub end_ns: u64,
-    /// Every tenant named anywhere below.
+    /// Every tenant named anywhere below, in the order of their ids.
     pub tenants: Vec<Tenant>,
     /// Every task that lived in the window, in the order of its id; a task that ended is here with what it had.
     pub tasks: Vec<TaskObservation>,
@@ -226,7 +226,7 @@ impl Observation {
     pub fn extend(&mut self, next: &Observation) {
         assert_eq!(self.end_ns, next.start_ns, "windows must follow each other");
         self.end_ns = next.end_ns;
-        self.tenants.clone_from(&next.tenants);
+        self.extend_tenants(next);
         self.weights.clone_from(&next.weights);
         let going_on = self.extend_tasks(next);
         for t in &next.by_tenant {
@@ -263,6 +263,16 @@ impl Observation {
         for u in &next.unavailable {
             if !self.unavailable.contains(u) {
                 self.unavailable.push(u.clone());
+            }
+        }
+    }
+
+    /// A window names those of whom it speaks; the sum names all, as they were called last.
+    fn extend_tenants(&mut self, next: &Observation) {
+        for t in &next.tenants {
+            match self.tenants.binary_search_by_key(&t.id, |known| known.id) {
+                Ok(i) => self.tenants[i].clone_from(t),
+                Err(i) => self.tenants.insert(i, t.clone()),
             }
         }
     }
@@ -398,6 +408,20 @@ mod tests {
         a.extend(&window(200, 300, vec![task(1, 220, 80, true)]));
         a.check().unwrap();
         assert_eq!(a.tasks.len(), 2);
+    }
+
+    #[test]
+    fn whom_a_window_does_not_speak_of_any_more_the_sum_still_names() {
+        let (gone, newer) = (window(100, 200, vec![task(1, 100, 60, false)]), window(200, 300, Vec::new()));
+        let mut sum = gone.clone();
+        sum.extend(&Observation { tenants: Vec::new(), ..newer.clone() });
+        assert_eq!(sum.tenants, gone.tenants);
+        sum.check().unwrap();
+        let mut renamed = newer;
+        renamed.tenants[0].name = "make".into();
+        sum = gone;
+        sum.extend(&renamed);
+        assert_eq!((sum.tenants.len(), sum.tenants[0].name.as_str()), (1, "make"));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use corun_model::trace::{Trace, TraceTask};
 use corun_model::{
     Action, CpuId, Culprits, Host, HostError, Ledger, Machine, Observation, Outcome, TaskId, Tenant, TenantId,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -394,6 +394,9 @@ impl LiveHost {
     /// windows had of them is remembered of tasks that are neither alive nor listed as ended.
     fn add_unlisted(&mut self, window: &mut Window) {
         let mut gone = self.bases.gone(window.end_ns, &self.pending);
+        if gone.is_empty() && self.probe.losses().ended_unlisted == self.losses.ended_unlisted {
+            return;
+        }
         for (number, rec) in self.probe.groups_with_unlisted() {
             let sums = Sums::of_unlisted(&rec);
             let (count, mut base) = self.unlisted.remove(&number).unwrap_or_default();
@@ -458,7 +461,7 @@ impl LiveHost {
         Observation {
             start_ns: window.start_ns,
             end_ns: window.end_ns,
-            tenants: self.tenancy.tenants().to_vec(),
+            tenants: self.named(&window),
             tasks: window.tasks,
             by_tenant: window
                 .by_tenant
@@ -471,6 +474,15 @@ impl LiveHost {
             weights: Vec::new(),
             unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
         }
+    }
+
+    /// The tenants that a window speaks of: a machine may have seen thousands that have gone since.
+    fn named(&self, window: &Window) -> Vec<Tenant> {
+        let culprits = window.by_tenant.values().flat_map(|t| t.account.culprits.shares());
+        let ids = window.by_tenant.keys().copied().chain(culprits.map(|share| share.tenant));
+        let named: BTreeSet<TenantId> =
+            ids.chain(self.subject_tenant).chain([self.tenancy.others()]).collect();
+        named.into_iter().map(|id| self.tenancy.tenants()[id.0 as usize].clone()).collect()
     }
 
     /// Tells apart the steal that did not fit into the tasks' own records.
