@@ -157,10 +157,13 @@ mod tests {
     const WAIT: u64 = 0x7f00_0010_0040;
 
     fn library() -> MessagePassing {
-        let transports = vec![0x7f00_0010_0000..0x7f00_0020_0000];
-        let calls = vec![WAIT - 0x40..WAIT + 0x40];
-        let code = vec![0..u64::MAX];
-        MessagePassing { code, transports, calls, ..MessagePassing::new(0) }
+        let one = |range| std::iter::once(range).collect();
+        MessagePassing {
+            code: one(0..u64::MAX),
+            transports: one(0x7f00_0010_0000..0x7f00_0020_0000),
+            calls: one(WAIT - 0x40..WAIT + 0x40),
+            ..MessagePassing::new(0)
+        }
     }
 
     /// A sample in the engine, whose third word on the stack is the address in `MPI_Wait`, and `state` what the program
