@@ -7,6 +7,9 @@ use corun_model::duration::written_ns;
 use corun_model::workload::{draw, line_of};
 use serde::Deserialize;
 
+/// Name and version of the schema, the first field of every file.
+pub const SCHEMA: &str = "corun.pairs/1";
+
 /// The study of predictions that corun brings along.
 pub const PREDICT: &str = include_str!("../../../studies/predict.toml");
 
@@ -66,11 +69,8 @@ impl Pairs {
     fn check(&self, catalogue: &Catalogue) -> Result<(), (&'static str, String)> {
         let share = |x: f64| x > 0.0 && x <= 1.0;
         let refuse = |key, what: String| Err((key, what));
-        if self.schema != "corun.pairs/1" {
-            return refuse(
-                "schema",
-                format!("schema is `{}`, this corun reads `corun.pairs/1`", self.schema),
-            );
+        if self.schema != SCHEMA {
+            return refuse("schema", format!("schema is `{}`, this corun reads `{SCHEMA}`", self.schema));
         }
         if !(1..=1000).contains(&self.repetitions) {
             return refuse("repetitions", format!("repetitions is {}; give 1 to 1000", self.repetitions));

@@ -73,6 +73,8 @@ fn a_bad_study_of_schedulers_is_named_with_file_and_line_and_nothing_is_run() {
     let line = STUDY.lines().position(|l| l.starts_with("of")).unwrap() + 1;
     let said = refused("of = [\"loop\"]", "of = [\"lop\"]", &[]);
     assert!(said.contains(&format!("my.toml:{line}: no program `lop`")), "{said}");
+    let said = refused("corun.schedulers-study/1", "corun.study/1", &[]);
+    assert!(said.contains("my.toml:1: no study has this schema") && said.contains("corun.pairs/1"), "{said}");
     assert!(refused("dc = 1", "dcs = 1", &[]).contains("my.toml:"));
     assert!(refused("", "", &["--figures", "two-cpus"]).contains("no figure `two-cpus`; it has one-cpu"));
     assert!(refused("", "", &["--policies", "CC"]).contains("--policies is not for a study of this kind"));

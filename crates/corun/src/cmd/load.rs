@@ -22,7 +22,7 @@ Examples:
   corun load parallel --sync barrier --wait spin --grain 500us --iterations 2000
   corun load hubench --duration 5s --json report.json
   corun load workloads/barrier-block.toml               any of these, or a real command, from a file
-  corun load --target-steal 25% --victim 4711           press until it waits for a quarter of the time
+  corun load --target-steal 25% --victim 4711           it waits for a CPU 25 % of the time
   corun load --target-slowdown 1.5 --victim 4711 --duration 60s
 
 Ctrl-C or SIGTERM ends a load; its report is still printed. Two runs do the same work if they have the same seed \

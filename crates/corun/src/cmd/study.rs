@@ -11,7 +11,7 @@ use corun_linux::{topology, Root};
 use corun_report::describe;
 use corun_report::output::write_file;
 use corun_study::control_file::{self, CONTROL, CONTROL_GUEST};
-use corun_study::pairs::PREDICT;
+use corun_study::pairs::{self, PREDICT};
 use corun_study::programs::{Catalogue, Stage};
 use corun_study::schedulers::file::{self as schedulers_file, SCHEDULERS};
 use corun_study::verifying::{STUDY_SCHEMA as VERIFY_SCHEMA, VERIFY};
@@ -21,21 +21,24 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  corun study predict --out studies/runs/today      how good are predictions made in the first third of a run?
+  corun study predict --out studies/runs/today      how good are predictions of slowdown?
   corun study predict --programs x264,cg-active --repetitions 1
-  corun study control --quick                       what does control win? One cell of each group, once
+  corun study control --quick                       what does control win? A few cells
   corun study control --out studies/runs/today      all of it (needs root)
   corun study control-guest                         the same with sched_ext, in the test guest
-  corun study verify --out studies/runs/today       are short runs judged rightly, idle and disturbed?
+  corun study verify --out studies/runs/today       are short runs judged rightly?
   corun study verify --repetitions 3 --out studies/runs/today --more
-  corun study schedulers --out out/schedulers       the papers' figures of their schedulers, on modelled machines
+  corun study schedulers --out out/schedulers       the papers' figures, on modelled machines
   corun study schedulers --quick                    a cell of each, in a minute
   corun study schedulers --figures pact16-fig9 --programs facesim
   corun study my-study.toml                         a study file of your own (schema corun.pairs/1,
                                                     corun.verify-study/1, corun.control-study/1 or
                                                     corun.schedulers-study/1)
 
-Where programs run live, the machine should be quiet. Programs that are not installed are skipped, with the package that has them.";
+Where programs run live, the machine should be quiet. Programs that are not installed are skipped, \
+with the package that has them.
+
+Exit status: 0 done, 2 is bad usage, 1 a failure of corun's own.";
 
 /// The studies that corun brings along.
 const OWN: [(&str, &str, &str); 5] = [
@@ -94,13 +97,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let known = Catalogue::own();
     let (name, text) = read(&args.study)?;
-    let is = |schema: &str| text.lines().any(|l| l.starts_with("schema") && l.contains(schema));
-    let what = match () {
-        () if is(control_file::SCHEMA) => "control",
-        () if is(VERIFY_SCHEMA) => "verify",
-        () if is(schedulers_file::SCHEMA) => "schedulers",
-        () => "predict",
-    };
+    let what = kind(&name, &text)?;
     let given = [
         ("--interferers", !args.interferers.is_empty(), "predict, verify"),
         ("--policies", !args.policies.is_empty(), "control"),
@@ -119,6 +116,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         "schedulers" => schedulers::run(&args, &name, &text),
         _ => predict::run(&args, &name, &text, &known),
     }
+}
+
+/// What a study is about, by its schema. One without any is taken for one of predictions, which says what is missing.
+fn kind(name: &str, text: &str) -> Result<&'static str, Usage> {
+    let kinds = [
+        (pairs::SCHEMA, "predict"),
+        (control_file::SCHEMA, "control"),
+        (VERIFY_SCHEMA, "verify"),
+        (schedulers_file::SCHEMA, "schedulers"),
+    ];
+    let Some((at, line)) = text.lines().enumerate().find(|(_, line)| line.starts_with("schema")) else {
+        return Ok("predict");
+    };
+    let found = kinds.iter().find(|(schema, _)| line.contains(schema)).map(|(_, kind)| *kind);
+    found.ok_or_else(|| {
+        let all = kinds.map(|(schema, _)| schema).join(", ");
+        let remedy = "`corun validate --study` takes corun.study/1";
+        Usage(format!("{name}:{}: no study has this schema; give one of {all} ({remedy})", at + 1))
+    })
 }
 
 fn read(path: &Path) -> anyhow::Result<(String, String)> {

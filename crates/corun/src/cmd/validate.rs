@@ -22,12 +22,14 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   corun validate --quick                       every program once, two repetitions: some two minutes
-  corun validate --out studies/runs/today      the whole published grid, some twenty minutes, kept as a record
+  corun validate --out studies/runs/today      the whole published grid, some twenty minutes, kept
   corun validate --cells 'lock spin 1ms'       the cells whose names have all of these words
-  corun validate --live result.json --fit-only model the cells of a recorded run again, fit half only
+  corun validate --live result.json --fit-only model a recorded run again, its fit half only
 
-The machine should be quiet: a live run beside which others used more than a few percent of it is made again.
-With root the ledgers are exact (eBPF); without, they come from schedstat.";
+The machine should be quiet: a live run beside which others used more than a few percent of it is made again. \
+With root the ledgers are exact (eBPF); without, they come from schedstat.
+
+Exit status: 0 done, 2 is bad usage, 1 a failure of corun's own.";
 
 /// Hold the modelled machine against this one: slowdowns and ledgers, live and modelled
 #[derive(Debug, clap::Args)]
