@@ -6,8 +6,8 @@ use crate::scenario::PolicySpec;
 use corun_model::{Decision, Host, Observation, Outcome, Policy};
 use std::collections::BTreeMap;
 
-/// Decisions that are kept word by word.
-const KEPT: usize = 200;
+/// Decisions that are kept word by word: some 20 MB.
+const KEPT: usize = 100_000;
 
 /// What a policy did in one run.
 #[derive(Clone, Debug, Default)]
@@ -16,8 +16,9 @@ pub struct Control {
     pub epochs: u64,
     /// Decisions, all together.
     pub decisions: u64,
-    /// The first of them, with the time on the modelled machine's clock in nanoseconds.
-    pub first: Vec<(u64, Decision)>,
+    /// The first of them, with the time on the modelled machine's clock in nanoseconds and what came of them; only of a run
+    /// that is recorded.
+    pub first: Vec<(u64, Decision, Outcome)>,
     /// Reasons for which decisions were not carried out, and how often.
     pub not_done: BTreeMap<String, u64>,
 }
@@ -26,13 +27,16 @@ pub struct Control {
 pub(crate) struct Controller {
     policy: Box<dyn Policy>,
     epoch_ns: u64,
+    kept: usize,
     did: Control,
 }
 
 impl Controller {
-    pub(crate) fn new(spec: &PolicySpec) -> Controller {
+    /// `keep`: its decisions are kept.
+    pub(crate) fn new(spec: &PolicySpec, keep: bool) -> Controller {
         let policy = corun_policy::by_name(spec.name, &spec.options).expect("the scenario was checked");
-        Controller { policy, epoch_ns: spec.epoch_ns, did: Control::default() }
+        let kept = if keep { KEPT } else { 0 };
+        Controller { policy, epoch_ns: spec.epoch_ns, kept, did: Control::default() }
     }
 
     pub(crate) fn epoch_ns(&self) -> u64 {
@@ -45,11 +49,12 @@ impl Controller {
         self.did.epochs += 1;
         self.did.decisions += decisions.len() as u64;
         for decision in decisions {
-            if let Outcome::Unsupported { why } | Outcome::Refused { why } = engine.apply(&decision.action) {
-                *self.did.not_done.entry(why).or_default() += 1;
+            let outcome = engine.apply(&decision.action);
+            if let Outcome::Unsupported { why } | Outcome::Refused { why } = &outcome {
+                *self.did.not_done.entry(why.clone()).or_default() += 1;
             }
-            if self.did.first.len() < KEPT {
-                self.did.first.push((seen.end_ns, decision));
+            if self.did.first.len() < self.kept {
+                self.did.first.push((seen.end_ns, decision, outcome));
             }
         }
     }

@@ -284,7 +284,7 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
     let horizon_ns = limit_ns.unwrap_or(scenario.horizon_ns);
     let mut recording = record.then(Recording::default);
     let policy = scenario.policy.as_ref().filter(|_| cast == Cast::All);
-    let mut controller = policy.map(Controller::new);
+    let mut controller = policy.map(|p| Controller::new(p, record));
     loop {
         let now_ns = engine.now_ns();
         let window_ns = match &controller {

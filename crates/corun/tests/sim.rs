@@ -91,6 +91,26 @@ fn page_and_timeline_are_written() {
 }
 
 #[test]
+fn a_policys_page_shows_who_was_parked_and_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = SCENARIO.replace("[scheduler]", "duration = \"2s\"\n[policy]\nname = \"gang\"\n[scheduler]");
+    let args = ["--html", "page.html", "--trace", "run.pftrace"];
+    let done = sim(folder.path(), &with, &args);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    for part in ["Who was parked when", "What was decided, and why", "Who got how much"] {
+        assert!(page.contains(part), "no {part}");
+    }
+    let trace = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
+    let long = trace("run.pftrace");
+    let without = SCENARIO.replace("[scheduler]", "duration = \"2s\"\n[scheduler]");
+    let done = sim(folder.path(), &without, &args);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(!page.contains("What was decided") && trace("run.pftrace") != long);
+}
+
+#[test]
 fn bad_input_is_one_sentence_with_file_and_line_and_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     let cases: [(&str, &str, &[&str], &str); 12] = [

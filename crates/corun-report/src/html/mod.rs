@@ -23,6 +23,11 @@ use tenants::Tenants;
 
 /// The whole page.
 pub fn render(report: &ProfileReport) -> String {
+    render_with(report, "")
+}
+
+/// The whole page with `more` sections of its caller's before how all was measured.
+pub fn render_with(report: &ProfileReport, more: &str) -> String {
     let tenants = Tenants::of(report);
     let body =
         [head(report), time(report), thieves(report, &tenants), over_time(report, &tenants), shapes(report)];
@@ -31,7 +36,7 @@ pub fn render(report: &ProfileReport) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'unsafe-inline'\">\n\
-         <title>corun: {title}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n{body}{measured}</main>\n\
+         <title>corun: {title}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n{body}{more}{measured}</main>\n\
          <script type=\"application/json\" id=\"corun-profile\">{json}</script>\n<script>\n{js}</script>\n\
          </body>\n</html>\n",
         title = escape(&report.target),

@@ -1,5 +1,7 @@
 //! `corun sim`: a scenario on a modelled machine, judged against solo runs.
 
+mod controlled;
+
 use crate::cli::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::{topology, Root};
@@ -8,13 +10,12 @@ use corun_model::Observation;
 use corun_report::output::write_file;
 use corun_report::profile::schema::Unavailable;
 use corun_report::progress::Progress;
-use corun_report::sim::{self, SimDecision, SimPolicy, SimReport, SimTenant, SimWork};
+use corun_report::sim::{self, SimReport, SimTenant, SimWork};
 use corun_report::{describe, html, perfetto, terminal, ProfileMeta, ProfileReport, Subject};
 use corun_sim::experiment::{self, Failure, Options, Outcome};
 use corun_sim::machine_file::{MachineModel, Measured};
 use corun_sim::metrics::Estimate;
 use corun_sim::scenario::{Files, Scenario, SchedulerKind};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -124,7 +125,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let report = report(&scenario, &outcome, &args)?;
-    write(&report, &outcome, &args)?;
+    write(&scenario, &report, &outcome, &args)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -201,7 +202,7 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
         machine: describe(machine),
         cpus: machine.cpu_count() as u64,
         scheduler: scenario.scheduler.name.name().into(),
-        policy: policy(scenario, outcome),
+        policy: controlled::told(scenario, outcome),
         baseline: args.baseline.map(|b| b.name().into()),
         seeds: scenario.seeds.clone(),
         length_ns: wire(length_ns),
@@ -235,30 +236,6 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
     })
 }
 
-fn policy(scenario: &Scenario, outcome: &Outcome) -> Option<SimPolicy> {
-    let spec = scenario.policy.as_ref()?;
-    let runs: Vec<_> = outcome.runs.iter().filter_map(|r| r.control.as_ref()).collect();
-    let mut not_done = BTreeMap::new();
-    for (why, count) in runs.iter().flat_map(|c| &c.not_done) {
-        *not_done.entry(why.clone()).or_default() += count;
-    }
-    let decision = |(t_ns, d): &(u64, corun_model::Decision)| SimDecision {
-        t_ns: *t_ns,
-        knob: d.action.knob().name().into(),
-        action: format!("{:?}", d.action),
-        because: d.because.clone(),
-    };
-    Some(SimPolicy {
-        name: spec.name.into(),
-        options: spec.options.given().map(|(name, value)| (name.into(), value.into())).collect(),
-        epoch_ns: spec.epoch_ns,
-        epochs: runs.iter().map(|c| c.epochs).sum(),
-        decisions: runs.iter().map(|c| c.decisions).sum(),
-        not_done,
-        first: runs.first().map_or(Vec::new(), |c| c.first.iter().map(decision).collect()),
-    })
-}
-
 fn recording(outcome: &Outcome) -> anyhow::Result<(&Observation, &[Observation])> {
     let recording = outcome.runs[0].recording.as_ref().context("the first run was not recorded")?;
     Ok((recording.whole().context("nothing was seen")?, recording.timeline()))
@@ -269,15 +246,19 @@ fn wire(e: Estimate) -> sim::Estimate {
 }
 
 /// Writes what was asked for; the terminal comes last.
-fn write(report: &SimReport, outcome: &Outcome, args: &Args) -> anyhow::Result<()> {
+fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args) -> anyhow::Result<()> {
+    let controlled = controlled::Kept::of(scenario, recording(outcome)?, &outcome.runs[0]);
     if let Some(path) = &args.json {
         write_file(path, sim::json(report).as_bytes())?;
     }
     if let Some(path) = &args.html {
-        write_file(path, html::render(&report.profile).as_bytes())?;
+        let decisions = controlled.as_ref().map_or_else(String::new, |c| c.sections(&report.profile));
+        write_file(path, html::render_with(&report.profile, &decisions).as_bytes())?;
     }
     if let (Some(path), Some(trace)) = (&args.trace, &outcome.runs[0].trace) {
-        write_file(path, &perfetto::encode(trace, recording(outcome)?.1, Subject::All))?;
+        let mut bytes = perfetto::encode(trace, recording(outcome)?.1, Subject::All);
+        bytes.extend(controlled.iter().flat_map(|c| c.tracks(&report.profile)));
+        write_file(path, &bytes)?;
     }
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
         print!("{}\n{}", sim::text(report), terminal::render(&report.profile, &terminal::Style::of_stdout()));

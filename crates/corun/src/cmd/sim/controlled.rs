@@ -1,0 +1,82 @@
+//! What a scenario's policy did: in the report, and as the sections and tracks that `corun control` shows of a live run.
+
+use corun_model::{Decision, Observation, Outcome, TenantId};
+use corun_report::control::history::History;
+use corun_report::control::page::{self, Controlled};
+use corun_report::control::{tracks, ControlSummary, Decided};
+use corun_report::sim::{SimDecision, SimPolicy};
+use corun_report::ProfileReport;
+use corun_sim::experiment::{self, Run};
+use corun_sim::scenario::Scenario;
+use std::collections::BTreeMap;
+
+/// Decisions that a report lists word by word.
+const LISTED: usize = 200;
+
+/// What the policy did over all seeds; `None`: there is none.
+pub fn told(scenario: &Scenario, outcome: &experiment::Outcome) -> Option<SimPolicy> {
+    let spec = scenario.policy.as_ref()?;
+    let runs: Vec<_> = outcome.runs.iter().filter_map(|r| r.control.as_ref()).collect();
+    let mut not_done = BTreeMap::new();
+    for (why, count) in runs.iter().flat_map(|c| &c.not_done) {
+        *not_done.entry(why.clone()).or_default() += count;
+    }
+    let decision = |(t_ns, d, _): &(u64, Decision, Outcome)| SimDecision {
+        t_ns: *t_ns,
+        knob: d.action.knob().name().into(),
+        action: format!("{:?}", d.action),
+        because: d.because.clone(),
+    };
+    Some(SimPolicy {
+        name: spec.name.into(),
+        options: spec.options.given().map(|(name, value)| (name.into(), value.into())).collect(),
+        epoch_ns: spec.epoch_ns,
+        epochs: runs.iter().map(|c| c.epochs).sum(),
+        decisions: runs.iter().map(|c| c.decisions).sum(),
+        not_done,
+        first: runs.first().map_or(Vec::new(), |c| c.first.iter().take(LISTED).map(decision).collect()),
+    })
+}
+
+/// What the policy did in the run that was recorded.
+pub struct Kept {
+    policy: &'static str,
+    history: History,
+    summary: ControlSummary,
+}
+
+impl Kept {
+    /// From a recording, whole and in windows, and the run; `None`: no policy.
+    pub fn of(
+        scenario: &Scenario,
+        (whole, windows): (&Observation, &[Observation]),
+        run: &Run,
+    ) -> Option<Kept> {
+        let (spec, control) = (scenario.policy.as_ref()?, run.control.as_ref()?);
+        let covers = |t: &corun_model::Tenant| spec.options.scope.covers(t);
+        let (mut history, mut summary) = (History::new(whole.start_ns), ControlSummary::default());
+        for window in windows {
+            history.window(window, true, covers);
+            summary.push(window, covers);
+        }
+        for (at_ns, decision, outcome) in &control.first {
+            history.decided(*at_ns, decision, &Decided::new(decision, Some(outcome), whole));
+        }
+        Some(Kept { policy: spec.name, history, summary })
+    }
+
+    /// For the page.
+    pub fn sections(&self, profile: &ProfileReport) -> String {
+        let (policy, history, summary) = (self.policy, &self.history, &self.summary);
+        page::sections(&Controlled { policy, backend: "sim", guard: None, history, summary }, profile)
+    }
+
+    /// For the trace.
+    pub fn tracks(&self, profile: &ProfileReport) -> Vec<u8> {
+        let name = |id: TenantId| {
+            let known = profile.tenants.iter().find(|t| t.tenant.id == id.0);
+            known.map_or_else(|| format!("tenant {}", id.0), |t| t.tenant.name.clone())
+        };
+        tracks::encode(self.policy, &self.history, name)
+    }
+}
