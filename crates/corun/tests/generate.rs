@@ -51,6 +51,35 @@ fn every_verb_has_a_page_that_names_all_its_flags() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), pages);
 }
 
+/// What follows the options: examples and explanations.
+fn after_options(help: &str) -> &str {
+    help.split_once("\nExamples:\n").map_or("", |(_, after)| after)
+}
+
+#[test]
+fn every_help_has_examples_that_fit_and_says_what_the_exit_status_means() {
+    let verbs = commands(&text(&corun(&["--help"]).stdout));
+    for verb in verbs {
+        let help = text(&corun(&[&verb, "--help"]).stdout);
+        let after = after_options(&help);
+        assert!(after.contains("xit status"), "{verb}: what its exit status means");
+        let (examples, prose) = after.split_once("\n\n").unwrap_or((after, ""));
+        for line in examples.lines() {
+            // Anything else is the rest of an example that was too long for its line.
+            let begins =
+                ["  corun ", "  sudo corun ", "          "].iter().any(|begin| line.starts_with(begin));
+            assert!(begins, "{verb}: `{line}` is no example");
+        }
+        // A line that ends early, in the middle of a sentence, was broken before the terminal's width was known.
+        let lines: Vec<&str> = prose.lines().collect();
+        for pair in lines.windows(2).filter(|pair| !pair[0].is_empty() && !pair[1].is_empty()) {
+            let first_word = pair[1].split(' ').next().unwrap_or_default();
+            let fits = pair[0].chars().count() + 1 + first_word.chars().count() < 80;
+            assert!(!fits || pair[0].ends_with(['.', ':']), "{verb}: broken after `{}`", pair[0]);
+        }
+    }
+}
+
 #[test]
 fn completions_name_every_verb_and_bash_accepts_its_own() {
     let folder = generate("completions");

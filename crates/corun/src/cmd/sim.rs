@@ -31,7 +31,7 @@ Examples:
   corun sim scenarios/lu-beside-a-loop.toml --seeds 10      the same with intervals
   corun sim my.toml --machine host --scheduler eevdf        on a model of this machine
   corun sim my.toml --baseline cfs --json out.json          how much better than under CFS
-  corun sim my.toml --html report.html --trace run.pftrace  a page, and a timeline for ui.perfetto.dev
+  corun sim my.toml --html report.html --trace run.pftrace  a page, and a timeline
 
 Exit status: 0 done; 2 the scenario is at fault; 70 the model is (the message says how to replay it).";
 
