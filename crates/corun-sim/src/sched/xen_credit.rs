@@ -1,7 +1,7 @@
 //! Xen's credit scheduler, as in Xen 4.0 (PACT'16's hypervisor): 30 ms slices, 10 ms ticks, BOOST.
 //!
-//! A task here is a vCPU; a group is a domain (VM) with a weight. Every 30 ms each active domain gets credits in
-//! proportion to its weight, split over its active vCPUs; running burns 100 credits per 10 ms. A vCPU with
+//! A task here is a vCPU; a group is a domain (VM) with a weight. Every 30 ms each active vCPU gets credits in
+//! proportion to the weight of its domain; running burns 100 credits per 10 ms. A vCPU with
 //! credits is UNDER, one without is OVER, and UNDER runs before OVER. A vCPU that wakes up with credits is
 //! BOOSTed: it goes before both, takes the CPU from the running vCPU at once, and keeps a full slice; the next
 //! tick that finds it running ends the boost. A pCPU whose next vCPU is OVER (or that has none) steals from its
@@ -12,7 +12,8 @@
 //! to have (PACT'16 §3.4: "the asynchrony remains"). Here tenants start at once on all their pCPUs; each pCPU's
 //! first slice is therefore of random length, up to two slices, so that any phase of two competitors can come up.
 //!
-//! Limits: no caps, no soft affinity, no power-saving placement, no rate limit (it came with Xen 4.2); ticks of
+//! Limits: a domain's weight counts once per active vCPU, where Xen 4.0 shares credits over domains, with at most a whole
+//! CPU's for each vCPU: the same for VMs of as many vCPUs, not for others. No caps, no soft affinity, no power-saving placement, no rate limit (it came with Xen 4.2); ticks of
 //! all pCPUs fall together; a task without a group is a domain of its own at the default weight.
 
 use super::{CpuIx, Effects, Moved, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
