@@ -12,9 +12,10 @@
 //! to have (PACT'16 §3.4: "the asynchrony remains"). Here tenants start at once on all their pCPUs; each pCPU's
 //! first slice is therefore of random length, up to two slices, so that any phase of two competitors can come up.
 //!
-//! Limits: a domain's weight counts once per active vCPU, where Xen 4.0 shares credits over domains, with at most a whole
-//! CPU's for each vCPU: the same for VMs of as many vCPUs, not for others. No caps, no soft affinity, no power-saving placement, no rate limit (it came with Xen 4.2); ticks of
-//! all pCPUs fall together; a task without a group is a domain of its own at the default weight.
+//! Limits: a domain's weight counts once per active vCPU, where Xen 4.0 shares credits over domains, with at most a
+//! whole CPU's for each vCPU: the same for VMs of as many vCPUs, not for others. No caps, no soft affinity, no
+//! power-saving placement, no rate limit (it came with Xen 4.2); ticks of all pCPUs fall together; a task without a
+//! group is a domain of its own at the default weight.
 
 use super::{CpuIx, Effects, Moved, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
 use crate::cpu_set::CpuSet;
