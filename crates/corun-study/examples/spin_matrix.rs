@@ -2,13 +2,14 @@
 //! against programs that never do.
 //!
 //! ```text
-//! cargo run --release -p corun-study --example spin_matrix [-- --runs N] [PROGRAM…]
+//! cargo run --release -p corun-study --example spin_matrix [-- --runs N] [--beside LOOPS] [PROGRAM…]
 //! cargo run --release -p corun-study --example spin_matrix -- --sample-cost
 //! ```
 //!
 //! Method: each program runs several times; samples and counters watch the same run in the same windows, as `corun
 //! predict` does. A program that spins prints a line `TID NAME CPU_NS SPIN_NS` for each of its threads, read from the
-//! threads' own clocks; whatever else runs here never spins. A detector's error is what it found less what is true, in
+//! threads' own clocks; whatever else runs here never spins. `--beside 2` runs each beside two endless loops in a session
+//! of their own, so that it gets half of a machine with two CPUs and waits all the more. A detector's error is what it found less what is true, in
 //! points of the program's time on a CPU; of a thread, likewise. The cost of samples is what the sampler reckons, that of
 //! counters the program's switches times what one costs more, with reading; both are shares of one CPU. `--sample-cost`
 //! measures what one sample takes from the program, which the sampler has to assume.
@@ -29,6 +30,7 @@ use corun_model::spin::SpinEstimate;
 use corun_model::workload::{Parallel, Program, Sync, Wait};
 use corun_model::{CounterSource, Host, TaskId};
 use corun_predict::spin::SpinByCounters;
+use corun_study::session::Session;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -44,12 +46,20 @@ fn main() -> Result<(), Failure> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("load") => return load(&args[1], &args[2]),
+        Some("loop") => loop {
+            work_ns();
+        },
         Some("--sample-cost") => return sample_cost(),
         _ => {}
     }
     let mut runs = 5;
     if args.first().is_some_and(|a| a == "--runs") {
         runs = args.get(1).ok_or("--runs takes a number")?.parse()?;
+        args.drain(..2);
+    }
+    let mut beside = 0;
+    if args.first().is_some_and(|a| a == "--beside") {
+        beside = args.get(1).ok_or("--beside takes a number of loops")?.parse()?;
         args.drain(..2);
     }
     let folder = tempfile::tempdir()?;
@@ -65,7 +75,7 @@ fn main() -> Result<(), Failure> {
         };
         let mut rows = Vec::new();
         for _ in 0..runs {
-            rows.push(watch(&command)?);
+            rows.push(watch(&command, beside)?);
         }
         println!("{}", row(&name, &rows));
     }
@@ -102,9 +112,15 @@ struct Error {
     worst: f64,
 }
 
-/// Runs a command under both detectors.
-fn watch(words: &[String]) -> Result<Run, Failure> {
+/// Runs a command under both detectors, `beside` so many loops.
+fn watch(words: &[String], beside: usize) -> Result<Run, Failure> {
     let root = Root::new("/");
+    let a_loop = || {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("loop");
+        Session::start(command)
+    };
+    let _loops = (0..beside).map(|_| a_loop()).collect::<Result<Vec<Session>, _>>()?;
     let (mut reader, writer) = std::io::pipe()?;
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env("OMP_WAIT_POLICY", "active").stdout(writer).stderr(Stdio::null());
@@ -258,6 +274,7 @@ fn programs(folder: &Path) -> Vec<(String, Made)> {
         ("futexlock", "-O0"),
         ("flag", "-O2"),
         ("flag", "-O0"),
+        ("each", "-O2"),
         ("yield", "-O2"),
         ("omp", "-O2"),
         ("clock", "-O2"),
@@ -270,6 +287,15 @@ fn programs(folder: &Path) -> Vec<(String, Made)> {
         };
         add(format!("C {kind} {level}"), Box::new(made));
     }
+    let to = at("waits_mpi").to_string_lossy().into_owned();
+    let mpi = move || {
+        let from = source("waits_mpi.c").to_string_lossy().into_owned();
+        let run = ["mpirun", "--allow-run-as-root", "-np", "2", &to, "2500"].map(str::to_owned).to_vec();
+        (built("cc", &["-O2", &from, "-l:libmpi.so.40", "-o", &to])
+            && built("mpirun", &["--allow-run-as-root", "-np", "2", "true"]))
+        .then_some(run)
+    };
+    add("C MPI -O2".into(), Box::new(mpi));
     let to = at("waits-go").to_string_lossy().into_owned();
     let go = move || {
         let from = source("waits.go").to_string_lossy().into_owned();

@@ -139,10 +139,10 @@ fn functions(mapping: &Mapping, root: &Root, pid: u32) -> Option<Vec<Range<u64>>
     let mut bytes = Vec::new();
     mapping.open(root, pid)?.read_to_end(&mut bytes).ok()?;
     let file = ElfFile64::<Endianness>::parse(&*bytes).ok()?;
-    let holds = |(begin, size): (u64, u64)| (begin..begin + size).contains(&mapping.offset);
+    let holds = |(begin, size): (u64, u64)| (begin..begin.saturating_add(size)).contains(&mapping.offset);
     let segment = file.segments().find(|s| holds(s.file_range()))?;
     // Where address 0 of the file lies in memory.
-    let zero = mapping.start - mapping.offset;
+    let zero = mapping.start.wrapping_sub(mapping.offset);
     let zero = zero.wrapping_add(segment.file_range().0).wrapping_sub(segment.address());
     let of_standard = |name: &str| name.starts_with("MPI_") || name.starts_with("PMPI_");
     let symbols = file.dynamic_symbols().filter(|s| s.is_definition() && s.name().is_ok_and(of_standard));
