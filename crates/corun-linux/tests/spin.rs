@@ -154,9 +154,12 @@ fn agrees(what: &str, mut run: impl FnMut() -> Option<bool>) {
 fn check(what: &str, task: &Found, truth: f64) -> bool {
     let allowed = 0.05 + task.uncertain_ns / task.on_cpu_ns.max(1) as f64;
     eprintln!("{what}: {:.1} %, truly {:.1} %", 100.0 * task.share(), 100.0 * truth);
-    // A compiler at work in the program makes code faster than it is judged.
-    assert!(task.unknown_ns * 20 <= task.on_cpu_ns, "{what}: {task:?}");
-    (task.share() - truth).abs() <= allowed
+    // A compiler at work in the program, or a large library in its first half second, makes code faster than it is judged.
+    let is_known = task.unknown_ns * 20 <= task.on_cpu_ns;
+    if !is_known {
+        eprintln!("{what}: too much of it is not judged yet: {task:?}");
+    }
+    is_known && (task.share() - truth).abs() <= allowed
 }
 
 #[test]

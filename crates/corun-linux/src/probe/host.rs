@@ -9,9 +9,9 @@
 
 use super::accounts::{Share, Sums};
 use super::bases::Bases;
+use super::config::config;
 use super::logs::{running_since_start, Logs};
 use super::quotas::Quotas;
-use super::syscalls;
 use super::tenancy::Tenancy;
 use super::traces::Traces;
 use super::window::{spread, Window};
@@ -22,8 +22,8 @@ use crate::procfs;
 use crate::root::Root;
 use crate::target::Subject;
 use crate::topology;
-use corun_bpf::layout::{comm, CpuAcc, CpuHead, Ended, Place, TaskBrief, TaskRec, NO_TID};
-use corun_bpf::{Config, Losses, Probe, ProbeError};
+use corun_bpf::layout::{comm, CpuAcc, CpuHead, Ended, TaskBrief, TaskRec, NO_TID};
+use corun_bpf::{Losses, Probe, ProbeError};
 use corun_model::culprit::Share as CulpritShare;
 use corun_model::observation::{
     Account, CpuTime, MachineTime, TaskObservation, TenantObservation, Unavailable,
@@ -573,30 +573,4 @@ fn unavailable() -> Vec<Unavailable> {
             "counted only when asked for (`--counters`), since every switch becomes dearer",
         ),
     ]
-}
-
-fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> Config {
-    let number = |file: &str| root.read(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    let tid_max = number("/proc/sys/kernel/pid_max").unwrap_or(1 << 22);
-    let threads = root
-        .read("/proc/loadavg")
-        .ok()
-        .and_then(|text| text.split_whitespace().nth(3)?.split_once('/')?.1.parse::<u32>().ok())
-        .unwrap_or(0);
-    let last_cpu = machine.cpus().last().map_or(0, |c| c.id.0);
-    let mut places = vec![Place::default(); last_cpu as usize + 1];
-    for c in machine.cpus() {
-        places[c.id.0 as usize] = Place::new(c.core, c.llc, c.socket);
-    }
-    Config {
-        tid_max,
-        max_tasks: options.max_tasks.unwrap_or((4 * threads).clamp(1 << 14, 1 << 20)),
-        max_groups: 1 << 13,
-        trace_bytes: options.trace_bytes,
-        ended_bytes: options.ended_bytes,
-        watcher: options.watcher_apart.then(std::process::id),
-        want_quota: Cgroups::discover(root).and_then(|c| c.any_quota()).unwrap_or(true),
-        block_state_of_syscall: syscalls::block_states(),
-        places,
-    }
 }

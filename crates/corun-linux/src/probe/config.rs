@@ -1,0 +1,36 @@
+//! What the probe is told before it is loaded: how large its tables are, what it looks at, where each CPU sits.
+
+use super::host::LiveOptions;
+use super::syscalls;
+use crate::cgroup::Cgroups;
+use crate::root::Root;
+use corun_bpf::layout::Place;
+use corun_bpf::Config;
+use corun_model::Machine;
+
+/// The probe's configuration for a machine, as it is now.
+pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> Config {
+    let number = |file: &str| root.read(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    let tid_max = number("/proc/sys/kernel/pid_max").unwrap_or(1 << 22);
+    let threads = root
+        .read("/proc/loadavg")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(3)?.split_once('/')?.1.parse::<u32>().ok())
+        .unwrap_or(0);
+    let last_cpu = machine.cpus().last().map_or(0, |c| c.id.0);
+    let mut places = vec![Place::default(); last_cpu as usize + 1];
+    for c in machine.cpus() {
+        places[c.id.0 as usize] = Place::new(c.core, c.llc, c.socket);
+    }
+    Config {
+        tid_max,
+        max_tasks: options.max_tasks.unwrap_or((4 * threads).clamp(1 << 14, 1 << 20)),
+        max_groups: 1 << 13,
+        trace_bytes: options.trace_bytes,
+        ended_bytes: options.ended_bytes,
+        watcher: options.watcher_apart.then(std::process::id),
+        want_quota: Cgroups::discover(root).and_then(|c| c.any_quota()).unwrap_or(true),
+        block_state_of_syscall: syscalls::block_states(),
+        places,
+    }
+}
