@@ -211,7 +211,7 @@ fn processes_that_wait_in_message_passing_are_found_to_spin_as_long_as_they_say(
         return;
     }
     let mut command = Command::new("mpirun");
-    command.args(two).args([&*to, "1000"]);
+    command.args(two).args([&*to, "300"]);
     agrees("mpi", || {
         let (found, _, printed) = run(&mut command)?;
         Some(compare("mpi", &found, &printed))

@@ -1,5 +1,6 @@
 /* Two processes that wait for each other in MPI's barrier and know for how long: like waits.c, one works three times as
- * long as the other. Built without MPI's headers, which few machines have: the few declarations are Open MPI's.
+ * long as the other, and the other waits for some 8 ms a round: waits shorter than the time between two samples are not
+ * found (see spin/message_passing.rs). Built without MPI's headers, which few machines have: the few declarations are Open MPI's.
  *
  *   mpirun -np 2 waits_mpi ROUNDS
  */
@@ -32,13 +33,13 @@ static void work(long loops) {
 }
 
 int main(int argc, char **argv) {
-    int me, rounds = argc > 1 ? atoi(argv[1]) : 1000;
+    int me, rounds = argc > 1 ? atoi(argv[1]) : 300;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(ompi_mpi_comm_world, &me);
     MPI_Barrier(ompi_mpi_comm_world);
     int64_t begin = cpu_ns(), spin = 0;
     for (int r = 0; r < rounds; r++) {
-        work(me ? 100000 : 300000);
+        work(me ? 2400000 : 7200000);
         int64_t before = cpu_ns();
         MPI_Barrier(ompi_mpi_comm_world);
         spin += cpu_ns() - before;
