@@ -187,7 +187,8 @@ fn with_counters_and_dedicated_windows_memory_cpi_and_mpki_are_told_and_without_
         return;
     }
     assert!(is_said(&seen, "dedicated windows"), "nobody has that name: {seen}");
-    assert!(seen["parts"]["memory"].is_number(), "{seen}");
+    // What a run this short stalls may leave too little to be compared: then that is said.
+    assert!(seen["parts"]["memory"].is_number() || is_said(&seen, "memory"), "{seen}");
     // Where events take turns on too few counters, cycles may not have been counted for long enough in a run this short.
     let cpi = &seen["baselines"]["cpi"];
     let uncounted = cpi.is_null() && is_said(&seen, "exact counters");
