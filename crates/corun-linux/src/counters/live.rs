@@ -9,6 +9,7 @@
 //! checked, not assumed: the kernel says for how long a group was enabled, and that has to be the ledger's time on a CPU,
 //! to [`SLACK_NS`] or a tenth. A task for which it is not has no counters in that window. A tenant's counters are the sum
 //! over its tasks, scaled to its whole time on a CPU when the tasks counted had at least nine tenths of it, else unknown.
+//! Where groups take turns it is the sum that is scaled, be it over tasks or over windows, not each part of it.
 //!
 //! Where tasks come and go faster than windows (a compiler run), [`Grain::Tree`] counts a tenant as a whole: its first
 //! tasks are followed together with all that they create, and no task is told from another.
@@ -85,8 +86,8 @@ pub struct Precision {
 
 impl Precision {
     /// That of the group that was counted least, of these; `None` when nobody ran.
-    fn of(groups: &[Reading], turn_ns: u64) -> Option<Precision> {
-        let least = groups.iter().filter_map(|g| Some((g.counted_share()?, g)));
+    fn of<'a>(groups: impl Iterator<Item = &'a Reading>, turn_ns: u64) -> Option<Precision> {
+        let least = groups.filter_map(|g| Some((g.counted_share()?, g)));
         let (counted_share, group) = least.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some(Precision { counted_share, relative_error: group.relative_error(turn_ns) })
     }
@@ -105,8 +106,6 @@ pub struct LivePerf {
     precision: Option<Precision>,
     /// What every task counted in all windows so far.
     totals: BTreeMap<TaskId, Window>,
-    /// The first event of every group in all windows so far, summed over tasks.
-    turns: Vec<Reading>,
     switch: Option<SwitchCost>,
     own_cost: Option<f64>,
 }
@@ -143,7 +142,6 @@ impl LivePerf {
             said,
             precision: None,
             totals: BTreeMap::new(),
-            turns: Vec::new(),
             switch,
             own_cost: None,
         })
@@ -219,25 +217,15 @@ impl LivePerf {
 
     /// What every followed task counted since the last time.
     fn read_all(&mut self) -> BTreeMap<TaskId, Window> {
-        let mut sums: Vec<Reading> = vec![Reading::default(); self.plan.groups.len()];
         let mut windows = BTreeMap::new();
+        let mut all = self.nothing();
         for (&task, followed) in &mut self.followed {
-            let Some(read) = followed.window() else { continue };
-            for (sum, first) in sums.iter_mut().zip(read.iter().filter_map(|g| g.first())) {
-                sum.enabled_ns += first.enabled_ns;
-                sum.running_ns += first.running_ns;
-            }
-            let enabled_ns = read.first().and_then(|g| g.first()).map_or(0, |r| r.enabled_ns);
-            let window = Window { counters: self.plan.counters(&read), enabled_ns };
-            self.totals.entry(task).and_modify(|sum| *sum = sum.plus(&window)).or_insert(window);
+            let Some(window) = followed.window() else { continue };
+            all.add(&window);
+            self.totals.entry(task).and_modify(|sum| sum.add(&window)).or_insert_with(|| window.clone());
             windows.insert(task, window);
         }
-        self.precision = Precision::of(&sums, self.turn_ns);
-        self.turns.resize(sums.len(), Reading::default());
-        for (all, more) in self.turns.iter_mut().zip(&sums) {
-            all.enabled_ns += more.enabled_ns;
-            all.running_ns += more.running_ns;
-        }
+        self.precision = Precision::of(all.turns(), self.turn_ns);
         if self.precision.is_some_and(|p| p.counted_share < 0.999) {
             let why = "this CPU has fewer counters than are wanted, so groups of them take turns; their counts are \
                        scaled to the whole time";
@@ -246,12 +234,20 @@ impl LivePerf {
         windows
     }
 
+    /// What who did not run counted.
+    fn nothing(&self) -> Window {
+        Window { read: self.plan.groups.iter().map(|g| vec![Reading::default(); g.len()]).collect() }
+    }
+
+    /// The counters of somebody of whose time on a CPU this is nearly all; else `None`.
+    fn whole(&self, counted: &Window, on_cpu_ns: u64) -> Option<Counters> {
+        whole(self.plan.counters(&counted.read, self.turn_ns), counted.enabled_ns(), on_cpu_ns)
+    }
+
     fn fill_tasks(&mut self, seen: &mut Observation) {
         let windows = self.read_all();
-        let nothing = self.plan.counters(
-            &self.plan.groups.iter().map(|g| vec![Reading::default(); g.len()]).collect::<Vec<_>>(),
-        );
-        let mut covered: BTreeMap<TenantId, (Counters, u64)> = BTreeMap::new();
+        let nothing = self.nothing();
+        let mut covered: BTreeMap<TenantId, Window> = BTreeMap::new();
         let (mut alive, mut to_follow, mut missed) = (BTreeSet::new(), Vec::new(), false);
         let ids: Vec<TaskId> = seen.tasks.iter().map(|t| t.id).collect();
         for (n, task) in seen.tasks.iter_mut().enumerate() {
@@ -261,16 +257,15 @@ impl LivePerf {
             // Two tasks of one number in one window cannot be told apart by it.
             let twins = n > 0 && ids[n - 1] == task.id || ids.get(n + 1) == Some(&task.id);
             let on_cpu_ns = task.account.ledger.on_cpu_ns();
-            let counters = match windows.get(&task.id).filter(|_| !twins) {
-                _ if on_cpu_ns == 0 => Some(nothing),
-                Some(window) => window.covers(on_cpu_ns).then_some(window.counters),
+            let window = match windows.get(&task.id).filter(|_| !twins) {
+                _ if on_cpu_ns == 0 => Some(&nothing),
+                Some(window) => Some(window).filter(|w| w.covers(on_cpu_ns)),
                 None => None,
             };
-            task.account.counters = counters;
-            missed |= counters.is_none();
-            if let Some(counters) = counters {
-                let sum = covered.entry(task.tenant).or_insert((nothing, 0));
-                *sum = (sum.0.plus(&counters), sum.1 + on_cpu_ns);
+            task.account.counters = window.map(|w| self.plan.counters(&w.read, self.turn_ns));
+            missed |= window.is_none();
+            if let Some(window) = window {
+                covered.entry(task.tenant).or_insert_with(|| nothing.clone()).add(window);
             }
             if task.alive {
                 alive.insert(task.id);
@@ -285,8 +280,8 @@ impl LivePerf {
         for tenant in &mut seen.by_tenant {
             if self.options.of.is_none_or(|of| of == tenant.id) {
                 let on_cpu_ns = tenant.account.ledger.on_cpu_ns();
-                let (counters, counted_ns) = covered.get(&tenant.id).copied().unwrap_or((nothing, 0));
-                tenant.account.counters = whole(counters, counted_ns, on_cpu_ns);
+                let counted = covered.get(&tenant.id).unwrap_or(&nothing);
+                tenant.account.counters = self.whole(counted, on_cpu_ns);
             }
         }
         if missed {
@@ -307,10 +302,8 @@ impl LivePerf {
     fn fill_tree(&mut self, seen: &mut Observation, of: TenantId) {
         let windows = self.read_all();
         let Some(tenant) = seen.by_tenant.iter_mut().find(|t| t.id == of) else { return };
-        let sums = windows.values().map(|w| (w.counters, w.enabled_ns));
-        let sum = sums.reduce(|a, b| (a.0.plus(&b.0), a.1 + b.1));
-        let on_cpu_ns = tenant.account.ledger.on_cpu_ns();
-        let counted = sum.and_then(|(counters, enabled_ns)| whole(counters, enabled_ns, on_cpu_ns));
+        let sum = Window::sum(windows.values());
+        let counted = sum.and_then(|sum| self.whole(&sum, tenant.account.ledger.on_cpu_ns()));
         tenant.account.counters = counted;
         self.say(
             "counters of single tasks",
@@ -372,35 +365,54 @@ impl LivePerf {
     }
 }
 
-/// What a task counted in a window.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What the events of every group of the plan counted: of a task in a window, or the sum of several of either.
+#[derive(Clone, Debug, PartialEq)]
 struct Window {
-    counters: Counters,
-    /// How long it ran while followed.
-    enabled_ns: u64,
+    read: Vec<Vec<Reading>>,
 }
 
 impl Window {
-    fn plus(&self, more: &Window) -> Window {
-        Window { counters: self.counters.plus(&more.counters), enabled_ns: self.enabled_ns + more.enabled_ns }
+    fn add(&mut self, more: &Window) {
+        for (sum, more) in self.read.iter_mut().flatten().zip(more.read.iter().flatten()) {
+            *sum = sum.plus(more);
+        }
+    }
+
+    /// That of all of them; `None`: there are none.
+    fn sum<'a>(mut windows: impl Iterator<Item = &'a Window>) -> Option<Window> {
+        let first = windows.next()?.clone();
+        Some(windows.fold(first, |mut sum, more| {
+            sum.add(more);
+            sum
+        }))
+    }
+
+    /// The first event of every group: all events of a group are counted together.
+    fn turns(&self) -> impl Iterator<Item = &Reading> {
+        self.read.iter().filter_map(|group| group.first())
+    }
+
+    /// How long who was counted ran while followed.
+    fn enabled_ns(&self) -> u64 {
+        self.turns().next().map_or(0, |r| r.enabled_ns)
     }
 
     /// Whether the task was followed (nearly) all the time that it ran.
     fn covers(&self, on_cpu_ns: u64) -> bool {
-        on_cpu_ns.saturating_sub(self.enabled_ns) <= (on_cpu_ns / 10).max(SLACK_NS)
+        on_cpu_ns.saturating_sub(self.enabled_ns()) <= (on_cpu_ns / 10).max(SLACK_NS)
     }
 }
 
 impl Followed {
     /// What was counted since the last time; `None` when it cannot be read.
-    fn window(&mut self) -> Option<Vec<Vec<Reading>>> {
+    fn window(&mut self) -> Option<Window> {
         let now: Vec<Vec<Reading>> = self.groups.iter().map(|g| g.read().ok()).collect::<Option<_>>()?;
         let since = |(now, last): (&Vec<Reading>, &Vec<Reading>)| -> Vec<Reading> {
             now.iter().zip(last).map(|(now, last)| now.since(last)).collect()
         };
-        let window = now.iter().zip(&self.last).map(since).collect();
+        let read = now.iter().zip(&self.last).map(since).collect();
         self.last = now;
-        Some(window)
+        Some(Window { read })
     }
 }
 

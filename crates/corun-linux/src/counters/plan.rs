@@ -129,11 +129,12 @@ impl Plan {
         self.groups.iter().map(Vec::len).sum()
     }
 
-    /// The counters, from what was read of every group; one whose group was never counted is `None`.
-    pub fn counters(&self, read: &[Vec<Reading>]) -> Counters {
+    /// The counters, from what was read of every group; one whose group was counted for too little is `None`
+    /// ([`Reading::scaled`]).
+    pub fn counters(&self, read: &[Vec<Reading>], turn_ns: u64) -> Counters {
         let mut counters = Counters::default();
         for (&counter, count) in &self.counters {
-            let of = |&(group, place): &(usize, usize)| read.get(group)?.get(place)?.scaled();
+            let of = |&(group, place): &(usize, usize)| read.get(group)?.get(place)?.scaled(turn_ns);
             let sum = count.places.iter().map(of).try_fold(0u64, |sum, n| Some(sum.saturating_add(n?)));
             counters.set(counter, sum.map(|n| times(n, count.times, 1)));
         }

@@ -31,12 +31,22 @@ impl Reading {
         }
     }
 
-    /// The count scaled to the whole time; `None` when the task ran but was never counted.
-    pub fn scaled(&self) -> Option<u64> {
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, more: &Reading) -> Reading {
+        Reading {
+            value: self.value + more.value,
+            enabled_ns: self.enabled_ns + more.enabled_ns,
+            running_ns: self.running_ns + more.running_ns,
+        }
+    }
+
+    /// The count scaled to the whole time; `None` when the task ran but was counted for so little of it, with turns of
+    /// `turn_ns`, that the error may be as large as the count.
+    pub fn scaled(&self, turn_ns: u64) -> Option<u64> {
         match (self.running_ns, self.enabled_ns) {
-            (_, 0) => Some(self.value),
-            (0, _) => None,
             (running, enabled) if running >= enabled => Some(self.value),
+            _ if self.relative_error(turn_ns) >= 1.0 => None,
             (running, enabled) => Some(times(self.value, enabled, running)),
         }
     }
@@ -69,10 +79,18 @@ mod tests {
     #[test]
     fn half_counted_is_doubled_and_never_counted_is_unknown() {
         let half = Reading { value: 10, enabled_ns: 100, running_ns: 50 };
-        assert_eq!((half.scaled(), half.counted_share()), (Some(20), Some(0.5)));
-        assert_eq!(Reading { value: 0, enabled_ns: 100, running_ns: 0 }.scaled(), None);
-        assert_eq!(Reading::default().scaled(), Some(0), "who did not run did nothing");
+        assert_eq!((half.scaled(4), half.counted_share()), (Some(20), Some(0.5)));
+        assert_eq!(Reading { value: 0, enabled_ns: 100, running_ns: 0 }.scaled(4), None);
+        assert_eq!(Reading::default().scaled(4), Some(0), "who did not run did nothing");
         assert_eq!(Reading::default().relative_error(4_000_000), 0.0);
+    }
+
+    #[test]
+    fn a_moment_of_a_long_time_says_nothing_and_all_of_a_short_time_says_all() {
+        let moment = Reading { value: 7, enabled_ns: 40, running_ns: 1 };
+        assert_eq!((moment.scaled(4), moment.scaled(1)), (None, Some(280)));
+        assert_eq!(moment.plus(&Reading { value: 7, enabled_ns: 20, running_ns: 19 }).scaled(4), Some(42));
+        assert_eq!(Reading { value: 7, enabled_ns: 1, running_ns: 1 }.scaled(4), Some(7));
     }
 
     #[test]
@@ -87,7 +105,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_counted_all_the_time_is_not_touched(value: u64, ns in 1u64..) {
-            prop_assert_eq!(Reading { value, enabled_ns: ns, running_ns: ns }.scaled(), Some(value));
+            prop_assert_eq!(Reading { value, enabled_ns: ns, running_ns: ns }.scaled(1), Some(value));
         }
 
         #[test]
@@ -95,7 +113,7 @@ mod tests {
             value in 0u64..1 << 50, running_ns in 1u64..1 << 40, more_ns in 0u64..1 << 40,
         ) {
             let enabled_ns = running_ns + more_ns;
-            let scaled = Reading { value, enabled_ns, running_ns }.scaled().unwrap();
+            let scaled = Reading { value, enabled_ns, running_ns }.scaled(1).unwrap();
             prop_assert!(scaled >= value);
             let exact = value as u128 * enabled_ns as u128;
             let got = scaled as u128 * running_ns as u128;
@@ -110,6 +128,7 @@ mod tests {
             let both = Reading { value: a.0 + b.0, enabled_ns: a.1 + b.1, running_ns: a.2 + b.2 };
             let second = both.since(&first);
             prop_assert_eq!(second, Reading { value: b.0, enabled_ns: b.1, running_ns: b.2 });
+            prop_assert_eq!(first.plus(&second), both);
         }
 
     }
@@ -139,7 +158,7 @@ mod tests {
                         reading.running_ns += 4;
                     }
                 }
-                let got = reading.scaled().unwrap() as f64;
+                let got = reading.scaled(4).unwrap() as f64;
                 squares += (got / all as f64 - 1.0).powi(2);
                 stated += reading.relative_error(4);
             }

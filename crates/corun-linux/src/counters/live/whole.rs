@@ -4,9 +4,9 @@
 //! window without counters, and the sum over its windows would be unknown. Over the whole run little is missing: what was
 //! counted is scaled to the whole time on a CPU where it was counted for at least nine tenths of it.
 
-use super::{whole, Grain, LivePerf, Precision, Window};
+use super::{Grain, LivePerf, Precision, Window};
 use corun_model::observation::{Observation, Unavailable};
-use corun_model::{Counters, TenantId};
+use corun_model::TenantId;
 use std::collections::BTreeMap;
 
 impl LivePerf {
@@ -20,22 +20,20 @@ impl LivePerf {
             let is_twin = n > 0 && ids[n - 1] == task.id || ids.get(n + 1) == Some(&task.id);
             let counted = self.totals.get(&task.id).filter(|_| !is_twin);
             if let Some(counted) = counted {
-                let sum = sums.entry(task.tenant);
-                sum.and_modify(|sum| *sum = sum.plus(counted)).or_insert(*counted);
+                sums.entry(task.tenant).or_insert_with(|| self.nothing()).add(counted);
             }
             let of_task = counted.filter(|_| self.options.grain == Grain::Task);
-            task.account.counters = of_task.and_then(|w| w.of(task.account.ledger.on_cpu_ns()));
+            task.account.counters = of_task.and_then(|w| self.whole(w, task.account.ledger.on_cpu_ns()));
         }
         if let Grain::Tree(tenant) = self.options.grain {
-            let all = self.totals.values().copied().reduce(|a, b| a.plus(&b));
-            sums = all.map(|all| (tenant, all)).into_iter().collect();
+            sums = Window::sum(self.totals.values()).map(|all| (tenant, all)).into_iter().collect();
         }
         for tenant in seen.by_tenant.iter_mut().filter(|t| is_watched(t.id)) {
             let on_cpu_ns = tenant.account.ledger.on_cpu_ns();
             let counted = sums.get(&tenant.id);
-            tenant.account.counters = counted.and_then(|w| w.of(on_cpu_ns));
+            tenant.account.counters = counted.and_then(|w| self.whole(w, on_cpu_ns));
             if tenant.account.counters.is_none() && on_cpu_ns > 0 && self.options.of == Some(tenant.id) {
-                let part = 100.0 * counted.map_or(0, |w| w.enabled_ns) as f64 / on_cpu_ns as f64;
+                let part = 100.0 * counted.map_or(0, Window::enabled_ns) as f64 / on_cpu_ns as f64;
                 let why = format!(
                     "only {part:.0} % of its time on a CPU was counted, since its tasks begin and end too fast; counting a \
                      command as a whole misses least"
@@ -47,21 +45,15 @@ impl LivePerf {
 
     /// How exact the counters of the whole run are; `None` when nobody ran.
     pub fn precision_of_whole(&self) -> Option<Precision> {
-        Precision::of(&self.turns, self.turn_ns)
-    }
-}
-
-impl Window {
-    /// Scaled to a time on a CPU of which this is nearly all; else `None`.
-    fn of(&self, on_cpu_ns: u64) -> Option<Counters> {
-        whole(self.counters, self.enabled_ns, on_cpu_ns)
+        Precision::of(Window::sum(self.totals.values())?.turns(), self.turn_ns)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, Plan, Reading};
+    use super::super::{Options, Plan, Reading, Theme};
     use super::*;
+    use crate::counters::fixture::{self, Machine};
     use corun_model::ledger::{Ledger, Parts};
     use corun_model::observation::{Account, TaskObservation, TenantObservation};
     use corun_model::TaskId;
@@ -96,28 +88,28 @@ mod tests {
         }
     }
 
-    /// A source that has counted a thousand cycles in every millisecond of these tasks' time.
+    /// A source that has counted a thousand cycles in every millisecond of these tasks' time, all of it.
     fn source(grain: Grain, counted: &[(u32, u64)]) -> LivePerf {
-        let window = |ms: u64| {
-            let counters = Counters { cycles: Some(1_000 * ms), ..Counters::default() };
-            Window { counters, enabled_ns: ms * MS }
-        };
+        let reading = |ms| Reading { value: 1_000 * ms, enabled_ns: ms * MS, running_ns: ms * MS };
+        let of = |&(id, ms)| (TaskId(id), reading(ms));
+        source_of(grain, counted.iter().map(of))
+    }
+
+    /// A source with these readings of every event.
+    fn source_of(grain: Grain, read: impl Iterator<Item = (TaskId, Reading)>) -> LivePerf {
+        let (_dir, root) = fixture::root(Machine::Amd);
+        let plan = Plan::make(&root, &[Theme::Pace], &|_, _| Ok(())).unwrap();
+        let window = |r: Reading| Window { read: plan.groups.iter().map(|g| vec![r; g.len()]).collect() };
+        let totals = read.map(|(id, reading)| (id, window(reading))).collect();
         LivePerf {
             options: Options { grain, ..Options::new(Some(ME)) },
-            plan: Plan {
-                table: None,
-                groups: vec![],
-                counters: BTreeMap::new(),
-                kernel: false,
-                refused: vec![],
-            },
+            plan,
             turn_ns: 4 * MS,
             followed: BTreeMap::new(),
             forbidden: BTreeSet::new(),
             said: BTreeSet::new(),
             precision: None,
-            totals: counted.iter().map(|&(id, ms)| (TaskId(id), window(ms))).collect(),
-            turns: vec![Reading { value: 0, enabled_ns: 100 * MS, running_ns: 50 * MS }],
+            totals,
             switch: None,
             own_cost: None,
         }
@@ -162,9 +154,20 @@ mod tests {
 
     #[test]
     fn how_exact_the_whole_is_follows_from_all_turns_of_the_run() {
-        let precision = source(Grain::Task, &[]).precision_of_whole().unwrap();
+        let half = |id, ms| (TaskId(id), Reading { value: ms, enabled_ns: ms * MS, running_ns: ms * MS / 2 });
+        let source = source_of(Grain::Task, [half(1, 60), half(2, 40)].into_iter());
+        let precision = source.precision_of_whole().unwrap();
         assert_eq!(precision.counted_share, 0.5);
         // 12.5 turns of 4 ms, half of the time: √(0.5 / 12.5).
         assert!((precision.relative_error - 0.2).abs() < 1e-9, "{precision:?}");
+    }
+
+    #[test]
+    fn tasks_that_were_each_counted_for_too_little_tell_something_together() {
+        let little = |id| (TaskId(id), Reading { value: 10, enabled_ns: 4 * MS, running_ns: MS });
+        let mut seen = run(&[1, 2, 3, 4, 5].map(|id| (id, ME, 4)));
+        source_of(Grain::Task, (1..=5).map(little)).read_whole(&mut seen);
+        assert!(seen.tasks.iter().all(|t| t.account.counters.unwrap().cycles.is_none()));
+        assert_eq!(cycles(&seen.by_tenant[0].account), Some(200));
     }
 }

@@ -99,13 +99,13 @@ fn counters_are_sums_of_scaled_events_and_unknown_when_one_was_never_counted() {
         .iter()
         .map(|g| vec![Reading { value: 10, enabled_ns: 100, running_ns: 50 }; g.len()])
         .collect();
-    let counted = plan.counters(&read);
+    let counted = plan.counters(&read, 4);
     assert_eq!(counted.cycles, Some(20));
     assert_eq!(counted.llc_misses, Some(80), "the sum of four events");
     assert_eq!(counted.dram_bytes, Some(40 * 64), "two events, 64 bytes each");
     for reading in &mut read[1] {
         *reading = Reading { value: 0, enabled_ns: 100, running_ns: 0 };
     }
-    let half = plan.counters(&read);
+    let half = plan.counters(&read, 4);
     assert_eq!((half.cycles, half.llc_misses, half.dram_bytes), (Some(20), None, None));
 }
