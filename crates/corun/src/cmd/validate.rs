@@ -8,7 +8,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::{cpustat, topology, Root};
 use corun_report::describe;
-use corun_report::output::write_file;
+use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_sim::machine_file::{MachineModel, Measured};
 use corun_study::cell::{Cell, Half, Setting};
@@ -278,7 +278,7 @@ fn write(args: &Args, outcome: &Outcome) -> anyhow::Result<()> {
         write_file(path, outcome::json(outcome).as_bytes())?;
     }
     if args.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", text::terminal(outcome, args.fit_only));
+        print(&text::terminal(outcome, args.fit_only))?;
     }
     Ok(())
 }
