@@ -54,6 +54,15 @@ pub fn of_cgroup(path: &str) -> Option<TenantName> {
         })
 }
 
+/// The part of a cgroup's path that is the tenant of this key: the outermost cgroup that is.
+pub fn own_part<'a>(path: &'a str, key: &str) -> Option<&'a str> {
+    let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+    let mut parts = ends.map(|end| &path[..end]).filter(|part| part.len() > 1);
+    parts.find(|part| {
+        key.strip_prefix("cgroup:") == Some(part) || of_cgroup(part).is_some_and(|tenant| tenant.key == key)
+    })
+}
+
 /// A process group outside any telling cgroup: `pgid` its number, `leader` the comm of its leader or, when the
 /// leader has gone, of the first member seen.
 pub fn of_process_group(pgid: u32, leader: &str) -> TenantName {

@@ -36,6 +36,8 @@ pub struct Stat {
     pub cpu_ns: u64,
     /// CPU time of its children that ended and were waited for, and of theirs, to a tick.
     pub children_cpu_ns: u64,
+    /// Its nice value, −20 to 19.
+    pub nice: i32,
     /// When it started, after boot (suspended time included), to a tick.
     pub start_ns: u64,
     /// The CPU it last ran on.
@@ -68,10 +70,20 @@ impl Stat {
             is_kernel: number(9)? & KERNEL_THREAD != 0,
             cpu_ns: (number(14)? + number(15)?) * TICK_NS,
             children_cpu_ns: (ticks(16)? + ticks(17)?) * TICK_NS,
+            nice: fields.get(19 - 3)?.parse().ok()?,
             start_ns: number(22)? * TICK_NS,
             last_cpu: number(39)? as u32,
         })
     }
+}
+
+/// The process that a thread belongs to, by its `Tgid`; `None` when it has gone.
+///
+/// # Errors
+/// When it is there and cannot be read.
+pub fn process_of(root: &Root, tid: u32) -> Result<Option<u32>, ReadError> {
+    let status = root.read_if_there(format!("/proc/{tid}/status"))?.unwrap_or_default();
+    Ok(status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok()))
 }
 
 /// A thread's time on and waiting for a CPU since it started.

@@ -11,6 +11,7 @@
 
 use crate::cgroup::{Cgroups, Membership};
 use crate::naming;
+use crate::procfs;
 use crate::root::Root;
 use crate::sched;
 use corun_model::observation::TaskObservation;
@@ -80,7 +81,7 @@ impl Shares {
         let tree = self.cgroups.as_ref().and_then(|c| c.with_controller("cpu"));
         let membership = Membership::read(&self.root, format!("/proc/{tid}")).ok()?;
         let path = tree.and_then(|tree| membership.in_tree(tree)).unwrap_or("/");
-        if let Some(folder) = own_part(path, &tenant.key).and_then(|own| tree?.folder(own)) {
+        if let Some(folder) = naming::own_part(path, &tenant.key).and_then(|own| tree?.folder(own)) {
             let read = |file: &str| self.root.value::<u64>(folder.join(file), "a weight").ok();
             return match tree?.is_v2() {
                 true => read("cpu.weight"),
@@ -97,17 +98,8 @@ impl Shares {
                 return weight_of(text.split_ascii_whitespace().last()?.parse().ok()?);
             }
         }
-        let stat = self.root.read(format!("/proc/{tid}/stat")).ok()?;
-        // The 19th field; the name in brackets, the second, may contain anything.
-        weight_of(stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(16)?.parse().ok()?)
+        weight_of(procfs::process_stat(&self.root, tid).ok()?.nice)
     }
-}
-
-/// The part of a cgroup's path that is the tenant of this key.
-fn own_part<'a>(path: &'a str, key: &str) -> Option<&'a str> {
-    let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
-    let mut parts = ends.map(|end| &path[..end]);
-    parts.find(|part| naming::of_cgroup(part).is_some_and(|t| t.key == key))
 }
 
 /// What a nice value is as a weight.
@@ -137,6 +129,11 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         folder
+    }
+
+    /// What the kernel says of process 7.
+    fn stat(name: &str, nice: i32) -> String {
+        format!("7 ({name}) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 {nice} 1{}", " 0".repeat(19))
     }
 
     /// One task, 7, of one tenant, at a time.
@@ -186,13 +183,13 @@ mod tests {
 
     #[test]
     fn a_command_is_weighed_by_its_session_or_by_its_nice_value_where_sessions_are_no_groups() {
-        let stat = "7 (a) b) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 5 1 0 0";
+        let stat = stat("a) b", 5);
         let files = |autogroups: &'static str| {
             machine(&[
                 ("/proc/self/mountinfo", V1),
                 ("/proc/7/cgroup", "3:cpu:/\n0::/\n"),
                 ("/proc/7/autogroup", "/autogroup-12 nice -5\n"),
-                ("/proc/7/stat", stat),
+                ("/proc/7/stat", &stat),
                 ("/proc/sys/kernel/sched_autogroup_enabled", autogroups),
             ])
         };
@@ -207,7 +204,7 @@ mod tests {
         assert_eq!(weight_on(&folder, true, "pgid:7:a"), 100);
         let mut shares = Shares::new(&Root::new(folder.path()), true);
         assert_eq!(weight(&mut shares, "pgid:7:a", 1), 100);
-        fs::write(folder.path().join("proc/7/stat"), "7 (a) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 1 1").unwrap();
+        fs::write(folder.path().join("proc/7/stat"), stat("a", 1)).unwrap();
         assert_eq!(weight(&mut shares, "pgid:7:a", HOLDS_NS / 2), 100);
         assert_eq!(weight(&mut shares, "pgid:7:a", HOLDS_NS + 1), 80);
     }

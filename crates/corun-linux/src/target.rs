@@ -246,9 +246,7 @@ fn live_process(root: &Root, pid: u32) -> Result<procfs::Stat, TargetError> {
         Err(e) => return Err(e.into()),
     };
     // `/proc/TID` can be opened too, though it is not listed; the process's own threads are.
-    let status = root.read_if_there(format!("/proc/{pid}/status"))?.unwrap_or_default();
-    let leader = status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok());
-    match leader {
+    match procfs::process_of(root, pid)? {
         Some(leader) if leader != pid => Err(TargetError::IsThread { tid: pid, pid: leader }),
         _ if stat.is_dead() => Err(TargetError::Ended { pid, comm: stat.comm }),
         _ => Ok(stat),

@@ -87,10 +87,7 @@ impl Census {
     pub fn take(&mut self, seen: &Observation, parked: &BTreeSet<TenantId>) -> Vec<TenantUse> {
         let mut place = BTreeMap::new();
         let mut uses: Vec<TenantUse> = Vec::new();
-        let mut covered: Vec<TenantId> =
-            seen.tenants.iter().filter(|t| self.scope.covers(t)).map(|t| t.id).collect();
-        covered.sort_unstable();
-        for id in covered {
+        for id in self.scope.covered(seen) {
             place.insert(id, uses.len());
             uses.push(TenantUse {
                 id,

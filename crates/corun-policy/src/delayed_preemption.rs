@@ -21,7 +21,7 @@
 use crate::fair;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::scope::Scope;
-use crate::settled::{covered, Settled};
+use crate::settled::Settled;
 use corun_model::duration::human_ns;
 use corun_model::observation::TaskObservation;
 use corun_model::{Action, CpuId, Decision, Knob, Machine, Observation, Policy, TenantId};
@@ -92,7 +92,7 @@ impl DelayedPreemption {
 
     /// The fair part of each tenant's tasks that wanted to run, in nanoseconds of the last window.
     fn fair_ns(&mut self, seen: &Observation) -> BTreeMap<TenantId, u64> {
-        let covered = covered(seen, &self.scope);
+        let covered = self.scope.covered(seen);
         let mut wanting: BTreeMap<TenantId, u64> = BTreeMap::new();
         for task in seen.tasks.iter().filter(|t| covered.contains(&t.tenant)) {
             let ledger = &task.account.ledger;

@@ -1,6 +1,6 @@
 //! Whom a policy may touch. A host refuses protected tenants too; a policy that knows them plans around them.
 
-use corun_model::Tenant;
+use corun_model::{Observation, Tenant, TenantId};
 use std::collections::BTreeSet;
 
 /// Tenants that a policy may touch, by name or key. Kernel tasks and idle are never among them.
@@ -35,12 +35,17 @@ impl Scope {
         let named = |set: &BTreeSet<String>| set.iter().any(|wanted| tenant.is_called(wanted));
         tenant.kind.is_controllable() && !named(&self.protected) && self.only.as_ref().is_none_or(named)
     }
+
+    /// The tenants of an observation that may be touched. Names are compared: once per observation is enough.
+    pub fn covered(&self, seen: &Observation) -> BTreeSet<TenantId> {
+        seen.tenants.iter().filter(|t| self.covers(t)).map(|t| t.id).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::{TenantId, TenantKind};
+    use corun_model::TenantKind;
 
     fn tenant(name: &str, kind: TenantKind) -> Tenant {
         Tenant { id: TenantId(0), kind, key: format!("key/{name}"), name: name.into() }

@@ -3,8 +3,7 @@
 
 use crate::scope::Scope;
 use corun_model::observation::TaskObservation;
-use corun_model::{Observation, TaskId, TenantId};
-use std::collections::BTreeSet;
+use corun_model::{Observation, TaskId};
 
 /// One value per living task in scope.
 #[derive(Clone, Debug)]
@@ -19,11 +18,6 @@ impl<T> Default for Settled<T> {
     }
 }
 
-/// The tenants of an observation that a scope covers.
-pub fn covered(seen: &Observation, scope: &Scope) -> BTreeSet<TenantId> {
-    seen.tenants.iter().filter(|t| scope.covers(t)).map(|t| t.id).collect()
-}
-
 impl<T: Copy> Settled<T> {
     /// Calls `decide` for every living task in scope, with what is settled for it (`None`: it is new), and keeps what it
     /// returns; forgets the others.
@@ -33,7 +27,7 @@ impl<T: Copy> Settled<T> {
         scope: &Scope,
         mut decide: impl FnMut(&TaskObservation, Option<T>) -> T,
     ) {
-        let covered = covered(seen, scope);
+        let covered = scope.covered(seen);
         let mut old = std::mem::take(&mut self.tasks).into_iter().peekable();
         let mut kept = Vec::with_capacity(seen.tasks.len());
         for task in seen.tasks.iter().filter(|t| t.alive && covered.contains(&t.tenant)) {

@@ -1,9 +1,12 @@
 //! The JSON of predict, verify, control and policies as programs read it: every field that a run writes is explained in
 //! `docs/json.md`, in the section of its schema, and every field that a table there begins with is written.
 
+#[path = "../../corun-report/tests/it/fields.rs"]
+mod fields;
 mod hog;
 
 use assert_cmd::cargo::CommandCargoExt;
+use fields::names;
 use hog::Hog;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -24,18 +27,6 @@ fn section(heading: &str) -> &'static str {
 /// Words in backquotes.
 fn quoted(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.split('`').skip(1).step_by(2)
-}
-
-/// Every field name in a value, however deep.
-fn names(value: &Value, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
-            found.insert(name.clone());
-            names(field, found);
-        }),
-        Value::Array(items) => items.iter().for_each(|item| names(item, found)),
-        _ => {}
-    }
 }
 
 /// Holds what was written against a section; `elsewhere` are sections that it refers to.

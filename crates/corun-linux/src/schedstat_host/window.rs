@@ -75,7 +75,7 @@ pub fn by_tenant(tasks: &[TaskObservation]) -> Vec<TenantObservation> {
     for task in tasks {
         let empty = || TenantObservation { id: task.tenant, tasks: 0, account: Account::default() };
         let sum = sums.entry(task.tenant).or_insert_with(empty);
-        sum.account = if sum.tasks == 0 { task.account.clone() } else { sum.account.plus(&task.account) };
+        sum.account.add(&task.account);
         sum.tasks += 1;
     }
     sums.into_values().collect()

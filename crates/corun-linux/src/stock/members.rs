@@ -93,8 +93,7 @@ impl Members {
         if let Some(pid) = self.process_of.get(&tid) {
             return Some(*pid);
         }
-        let status = self.root.read(format!("/proc/{tid}/status")).ok()?;
-        let pid = status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok())?;
+        let pid = procfs::process_of(&self.root, tid).ok()??;
         self.process_of.insert(tid, pid);
         Some(pid)
     }

@@ -190,13 +190,7 @@ impl Parkings {
     /// The outermost cgroup that is the tenant's, when nobody else has a process in it.
     fn own_cgroup(&self, tenant: TenantId, key: &str, path: &str, means: &mut Means) -> Option<PathBuf> {
         let (cgroups, tree) = (self.cgroups.as_ref()?, self.tree()?);
-        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
-        let is_own = |path: &&str| {
-            path.len() > 1
-                && (key.strip_prefix("cgroup:") == Some(*path)
-                    || naming::of_cgroup(path).is_some_and(|t| t.key == key))
-        };
-        let own = ends.map(|end| &path[..end]).find(is_own)?;
+        let own = naming::own_part(path, key)?;
         let pids = cgroups.processes(tree, own).ok()?;
         let is_alien = |pid: &u32| {
             means.protection.of_process(*pid).is_some()

@@ -1,6 +1,7 @@
 //! The JSON contract: names, nulls, sums, and reading back what was written.
 
 use crate::example::{account, alone, meta, task, timeline, whole, window, Did, Random, POSTGRES, SUBJECT};
+use crate::fields::names;
 use corun_model::{TenantId, TenantKind};
 use corun_report::{json, ProfileReport, Subject};
 use proptest::prelude::*;
@@ -136,18 +137,6 @@ fn all_tenants_together_are_a_subject_without_neighbours_of_its_own() {
     assert_eq!(report.subject.tenant.kind, "all");
     assert!(seen.tenants.iter().all(|t| t.id != TenantId(report.subject.tenant.id)));
     assert!(seen.tenants.iter().any(|t| t.kind == TenantKind::Idle));
-}
-
-/// Every field name in a value, however deep.
-fn names(value: &Value, found: &mut std::collections::BTreeSet<String>) {
-    match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
-            found.insert(name.clone());
-            names(field, found);
-        }),
-        Value::Array(items) => items.iter().for_each(|item| names(item, found)),
-        _ => {}
-    }
 }
 
 #[test]

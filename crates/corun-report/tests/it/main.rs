@@ -7,6 +7,7 @@
 //! | `sentences` | the headline in every situation worth a sentence of its own |
 //! | `screen` | the terminal report, as snapshots |
 //! | `page` | the HTML report |
+//! | `fields` | the field names of JSON |
 //! | `junit` | the verdict's JUnit XML, by its schema |
 //! | `control` | the page of a run under a policy |
 //! | `timeline` | the Perfetto trace, decoded again |
@@ -14,6 +15,7 @@
 mod contract;
 mod control;
 mod example;
+mod fields;
 mod junit;
 mod page;
 mod screen;

@@ -14,7 +14,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
-use corun_model::{Decision, Host, Knob, Observation, Policy};
+use corun_model::{Decision, Host, Knob, Observation, Policy, Tenant, TenantId};
 use corun_policy::guard::{Finding, Guard, Wish};
 use corun_policy::{Options, Scope};
 use corun_report::control::page::Controlled;
@@ -22,6 +22,7 @@ use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCH
 use corun_report::output::print;
 use corun_report::progress::Progress;
 use hands::{hands, Hands};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use told::Told;
@@ -178,6 +179,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         told: Told::new(&args, begin_ns, unavailable),
         policy,
         scope,
+        covered: BTreeSet::new(),
         epoch_ns,
         args: &args,
     };
@@ -229,6 +231,8 @@ struct Control<'a> {
     host: Hands,
     policy: Box<dyn Policy>,
     scope: Scope,
+    /// Whom the scope covers of those seen last.
+    covered: BTreeSet<TenantId>,
     guard: Option<Guard>,
     /// Whether the policy's decisions are in force now.
     in_force: bool,
@@ -250,8 +254,9 @@ impl Control<'_> {
         loop {
             let ended = self.host.wait(&self.course, self.epoch_ns)?;
             let seen = self.observe()?;
-            self.summary.push(&seen, |t| self.scope.covers(t));
-            self.told.window(self.host.take_trace(), &seen, self.in_force, |t| self.scope.covers(t));
+            self.summary.push(&seen, |t| self.covered.contains(&t.id));
+            let covers = |t: &Tenant| self.covered.contains(&t.id);
+            self.told.window(self.host.take_trace(), &seen, self.in_force, covers);
             if let Some(ended) = ended {
                 return Ok(ended);
             }
@@ -264,8 +269,9 @@ impl Control<'_> {
 
     fn observe(&mut self) -> anyhow::Result<Observation> {
         let mut seen = self.host.host().observe()?;
-        split(&mut self.spin, &mut seen, |t| self.scope.covers(t));
-        self.shares.fill(&mut seen, |t| self.scope.covers(t));
+        self.covered = self.scope.covered(&seen);
+        split(&mut self.spin, &mut seen, |t| self.covered.contains(&t.id));
+        self.shares.fill(&mut seen, |t| self.covered.contains(&t.id));
         Ok(seen)
     }
 
@@ -301,10 +307,10 @@ impl Control<'_> {
     /// What the guard wants after this epoch.
     fn ask_the_guard(&mut self, seen: &Observation) -> Wish {
         let Some(guard) = &mut self.guard else { return Wish::With };
-        let scope = &self.scope;
+        let covers = |t: &Tenant| self.covered.contains(&t.id);
         match self.in_force && self.policy.is_searching() {
-            true => guard.push_trial(seen, |t| scope.covers(t)),
-            false => guard.push(seen, |t| scope.covers(t)),
+            true => guard.push_trial(seen, covers),
+            false => guard.push(seen, covers),
         }
     }
 

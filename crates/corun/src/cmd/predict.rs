@@ -1,6 +1,6 @@
 //! `corun predict`: how much slower is a program than it would be alone, said while it runs.
 
-use crate::cli::Usage;
+use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
 use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
@@ -19,7 +19,7 @@ use corun_predict::estimate::{Assignment, Label, Unavailable};
 use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
 use corun_report::describe;
-use corun_report::output::{can_be_written, print, write_file};
+use corun_report::output::{print, write_file};
 use corun_report::predict::{line, render, summary, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use std::collections::BTreeMap;
@@ -133,9 +133,7 @@ fn confidence(text: &str) -> Result<f64, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
-    for path in args.json.iter().chain(&args.html) {
-        can_be_written(path).map_err(|e| Usage(e.to_string()))?;
-    }
+    check_files(args.json.iter().chain(&args.html))?;
     let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
     let only_some = !args.park.is_empty();
     let record = args.record.as_deref().map(record).transpose()?;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use corun_linux::{topology, Root};
 use corun_model::duration::parse_ns;
 use corun_model::Observation;
-use corun_report::output::write_file;
+use corun_report::output::{print, write_file};
 use corun_report::profile::schema::Unavailable;
 use corun_report::progress::Progress;
 use corun_report::sim::{self, SimReport, SimTenant, SimWork};
@@ -247,7 +247,9 @@ fn wire(e: Estimate) -> sim::Estimate {
 
 /// Writes what was asked for; the terminal comes last.
 fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args) -> anyhow::Result<()> {
-    let controlled = controlled::Kept::of(scenario, recording(outcome)?, &outcome.runs[0]);
+    let is_shown = args.html.is_some() || args.trace.is_some();
+    let shown = is_shown.then(|| recording(outcome)).transpose()?;
+    let controlled = shown.and_then(|r| controlled::Kept::of(scenario, r, &outcome.runs[0]));
     if let Some(path) = &args.json {
         write_file(path, sim::json(report).as_bytes())?;
     }
@@ -261,10 +263,10 @@ fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args
         write_file(path, &bytes)?;
     }
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
-        print!("{}\n{}", sim::text(report), terminal::render(&report.profile, &terminal::Style::of_stdout()));
-        for path in [&args.json, &args.html, &args.trace].into_iter().flatten() {
-            println!("wrote {}", path.display());
-        }
+        let profile = terminal::render(&report.profile, &terminal::Style::of_stdout());
+        let written = [&args.json, &args.html, &args.trace].into_iter().flatten();
+        let wrote: String = written.map(|path| format!("wrote {}\n", path.display())).collect();
+        print(&format!("{}\n{profile}{wrote}", sim::text(report)))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `corun verify -- CMD`: run a benchmark and say whether others disturbed it.
 
 use super::predict::unavailable;
-use crate::cli::Usage;
+use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
 use crate::course::{Course, Ended};
 use crate::date::now;
@@ -15,7 +15,7 @@ use corun_linux::Root;
 use corun_model::{Host as _, TaskId};
 use corun_predict::verdict::{Judge, Ruling};
 use corun_report::describe;
-use corun_report::output::{can_be_written, write_file};
+use corun_report::output::write_file;
 use corun_report::verify::{Try, VerifyMeta, VerifyReport};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -91,9 +91,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Usage("standard output is the command's; name a file for --json and --junit".into()).into()
         );
     }
-    for path in args.json.iter().chain(&args.junit) {
-        can_be_written(path).map_err(|e| Usage(e.to_string()))?;
-    }
+    check_files(args.json.iter().chain(&args.junit))?;
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let mut before: Vec<Try> = Vec::new();

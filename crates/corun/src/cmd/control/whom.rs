@@ -6,6 +6,7 @@
 
 use super::Args;
 use crate::cli::Usage;
+use corun_linux::procfs::process_of;
 use corun_linux::protected::Protection;
 use corun_linux::Root;
 use corun_model::duration::human_ns;
@@ -132,10 +133,6 @@ fn may_be_stopped(root: &Root, seen: &Observation, tenant: TenantId) -> bool {
 
 /// The processes of a tenant's living tasks.
 fn processes<'a>(root: &'a Root, seen: &'a Observation, tenant: TenantId) -> impl Iterator<Item = u32> + 'a {
-    let process_of = |tid: u32| {
-        let status = root.read(format!("/proc/{tid}/status")).ok()?;
-        status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok())
-    };
     let tasks = seen.tasks.iter().filter(move |t| t.tenant == tenant && t.alive);
-    tasks.filter_map(move |t| process_of(t.id.0))
+    tasks.filter_map(move |t| process_of(root, t.id.0).ok().flatten())
 }
