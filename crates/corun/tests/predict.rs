@@ -70,12 +70,13 @@ fn a_command_that_sleeps_is_clean_and_leaves_a_verdict_for_people_and_machines()
     let folder = tempfile::tempdir().unwrap();
     let (json, junit) = (folder.path().join("v.json"), folder.path().join("v.xml"));
     let files = ["--json", json.to_str().unwrap(), "--junit", junit.to_str().unwrap()];
-    let out = corun(&[&["verify"], &files[..], &["--", "sleep", "0.3"]].concat());
+    // Beside somebody else's tests it may wait for a CPU when it starts and when it ends.
+    let out = corun(&[&["verify", "--max-disturbance", "20%"], &files[..], &["--", "sleep", "1"]].concat());
     assert_eq!(out.status.code(), Some(0), "{}", said(&out));
     assert!(said(&out).contains("corun verify: clean"), "{}", said(&out));
     let value: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!((&value["schema"], &value["verdict"]), (&"corun.verify/1".into(), &"clean".into()));
-    assert!(value["wall_ns"].as_u64().unwrap() >= 300_000_000);
+    assert!(value["wall_ns"].as_u64().unwrap() >= 1_000_000_000);
     assert!(std::fs::read_to_string(junit).unwrap().contains("failures=\"0\""));
 }
 
