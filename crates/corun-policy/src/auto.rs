@@ -10,18 +10,19 @@
 //!    rotations. The first goes to who has the least of its share.
 //! 3. **Judge** (`trial.rs`): a clear gain is kept at once; a round in which somebody nearly has what it is entitled to
 //!    goes on for longer. What is not clear is watched and tried again, up to five rounds, and the medians decide.
-//! 4. **Keep** the slots where all tenants together gain (the geometric mean rises of what they do, or of what they do up
-//!    to their fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots
-//!    where that was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
+//! 4. **Keep** the slots where somebody gains whom they are for (its tasks may wait for each other, and it lacks its fair
+//!    share without), all tenants together gain (the geometric mean rises of what they do, or of what they do up to their
+//!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that
+//!    was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
 //!    below is dealt more (`trial/parts.rs`). (Fair: CPU time by weights, or the part by which everybody would be slowed
 //!    down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits
-//!    busily; slots are then also kept when they cost nobody anything and such a program may be there: several tasks that
-//!    hardly ever block and are often stolen from.
+//!    busily; slots are then also kept when they cost nobody anything (nor who is known to wait what it had beyond its share) and
+//!    such a program may be there: several tasks that hardly ever block and are often stolen from.
 //! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
 //!    the rest is tried without it.
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
-//! programs begin otherwise than they go on, but five times as long as it took to find at least; then twice as long each
+//! programs begin otherwise than they go on, but ten times as long as it took to find at least; then twice as long each
 //! time, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that has not been tried or
 //! one of those in slots goes. Slots that were kept are asked about with a watch of one slot, and what they showed last
 //! counts as much as what is seen then. The first slot after slots is not looked at: who was parked is owed CPU time.
@@ -35,7 +36,7 @@ use crate::fair;
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
-use crate::trial::{Rates, Trial};
+use crate::trial::{Rates, Shared, Trial, Waits};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use std::collections::BTreeMap;
 use use_so_far::UseSoFar;
@@ -62,7 +63,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
 
 const LONGEST_HOLD_NS: u64 = 300_000_000_000;
 /// A finding holds for so many times as long as it took: with many tenants a question has many slots.
-const HOLD_TIMES: u64 = 5;
+const HOLD_TIMES: u64 = 10;
 /// It is not asked again more often than this.
 const CALM_NS: u64 = 1_000_000_000;
 /// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
@@ -237,14 +238,15 @@ impl Auto {
         self.hidden = false;
         for ((u, &(want, weight)), &share) in candidates.iter().zip(&wants).zip(&shares) {
             let Some(did) = self.watched.get(&u.id) else { continue };
-            let milli = self.useful_ns(did.on_cpu_ns, did.useful_ns) * 1_000 / watched_ns.max(1);
+            let useful_milli = self.useful_ns(did.on_cpu_ns, did.useful_ns) * 1_000 / watched_ns.max(1);
             // Slots slow everybody down alike, so by them a tenant's part is that of what it wants.
             let part_milli = want.min(want * weight * capacity_milli / all.max(1));
             let fair_milli = share.min(part_milli);
-            found.push((u.id, weight, fair_milli, milli));
+            let waits = if u.weight >= 2 { did.waits(self.use_spin) } else { Waits::No };
+            found.push((u.id, Shared { weight, fair_milli, useful_milli, waits }));
             self.hidden |= did.may_spin(u.weight, self.use_spin);
-            let of_share = milli * 100 / fair_milli.max(1);
-            if u.weight >= 2 && did.may_wait_for_its_own(self.use_spin) {
+            let of_share = useful_milli * 100 / fair_milli.max(1);
+            if waits != Waits::No {
                 starves = starves.min(Some((of_share, u.id))).or(Some((of_share, u.id)));
             }
         }
@@ -256,14 +258,17 @@ impl Auto {
             // In a later round the competition is over.
             return if again || enough { self.ask(seen, "nobody competes any more") } else { Vec::new() };
         }
+        if again && enough && least >= LACKS_PERCENT && !self.hidden {
+            return self.rest(seen, "who lacked its fair share for a moment has it");
+        }
         for u in uses.iter().filter(|u| u.weight > 0) {
             self.tried.entry(u.id).or_default();
         }
         self.members = found.iter().map(|f| f.0).collect();
         self.share_out(seen);
-        self.trial.begin(capacity_milli, SLOTS_PER_MEMBER * found.len() as u64);
-        for &(id, weight, fair_milli, milli) in &found {
-            self.trial.without(id, weight, fair_milli, milli);
+        self.trial.begin(capacity_milli, SLOTS_PER_MEMBER * self.members.len() as u64);
+        for (id, shared) in found {
+            self.trial.without(id, shared);
         }
         self.slots.favour(starves.map(|(_, id)| id));
         self.why = format!(
@@ -286,7 +291,9 @@ impl Auto {
         let round = self.trial.rounds() + 1;
         let last = round >= MOST_ROUNDS;
         let least_milli = if last || self.was_kept { LEAST_GAIN_MILLI } else { CLEAR_GAIN_MILLI };
-        let gains = gain_milli >= least_milli || self.hidden;
+        let helped_milli = self.trial.helped_milli().unwrap_or(i64::MIN);
+        let hidden = self.hidden && self.trial.leaves_waiting(TOLERANCE_MILLI);
+        let gains = gain_milli.min(helped_milli) >= least_milli || hidden;
         let fell = worst.kept_milli() < 1_000 - TOLERANCE_MILLI;
         if gains && !fell {
             self.why = self.kept(seen, &rates, gain_milli);
@@ -301,9 +308,9 @@ impl Auto {
         if fell && last {
             return self.give_up(seen, id, worst);
         }
-        if last || round >= 2 && gain_milli < LEAST_GAIN_MILLI && !self.hidden {
+        if last || round >= 2 && gain_milli.min(helped_milli) < LEAST_GAIN_MILLI && !hidden {
             let gain = welfare_milli as f64 / 10.0;
-            return self.rest(seen, &format!("slots help nobody: {gain:+.1} % useful work"));
+            return self.rest(seen, &format!("slots help nobody who needs them: {gain:+.1} % useful work"));
         }
         let name = census::name(seen, id);
         let percent = worst.kept_milli() / 10;

@@ -41,8 +41,8 @@ pub struct TenantUse {
     pub outside_ns: Option<u64>,
     /// Wake-ups in the last window; `None`: the host cannot tell.
     pub wakeups: Option<u64>,
-    /// Whether spinning is known and left out of `useful_ns`.
-    pub spin_known: bool,
+    /// Part of `on_cpu_ns` in which spinning is told from computing, and left out of `useful_ns`.
+    pub judged_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl Census {
                 block_ns: 0,
                 outside_ns: Some(0),
                 wakeups: Some(0),
-                spin_known: true,
+                judged_ns: 0,
             });
         }
         let mut kept = Vec::with_capacity(seen.tasks.len());
@@ -114,7 +114,7 @@ impl Census {
             u.useful_ns += parts.compute_ns;
             u.steal_ns += parts.steal_ns;
             if on_ns > 0 {
-                u.spin_known &= parts.spin_ns.is_some();
+                u.judged_ns += parts.spin_ns.map_or(0, |_| on_ns);
                 u.block_ns += parts.block_ns;
                 let outside = t.account.block.map(|b| b.sum_ns() - b.futex_ns - b.other_ns);
                 u.outside_ns = u.outside_ns.zip(outside).map(|(a, b)| a + b);
@@ -140,6 +140,12 @@ impl Census {
         uses.retain(|u| u.tasks > 0);
         uses
     }
+}
+
+/// Whether spinning is told from computing in enough of a time on a CPU to go by it, half of it: threads that run for a
+/// moment are hardly ever judged, and nobody is in the window in which it is first seen.
+pub fn knows_spin(judged_ns: u64, on_cpu_ns: u64) -> bool {
+    2 * judged_ns >= on_cpu_ns
 }
 
 /// What people call a tenant.

@@ -11,7 +11,7 @@
 //!
 //! Limit: contention for caches and memory shows in the score only as far as it makes threads wait for one another.
 
-use crate::census::TenantUse;
+use crate::census::{knows_spin, TenantUse};
 use corun_model::Observation;
 
 /// Rungs, in quarters of the number of CPUs.
@@ -190,7 +190,7 @@ fn rungs(cpus: u64, weights: impl Iterator<Item = u64>) -> Vec<u64> {
 
 /// The part of a tenant's CPU time that counts as useful.
 fn useful_ns(u: &TenantUse) -> u64 {
-    if u.spin_known {
+    if knows_spin(u.judged_ns, u.on_cpu_ns) {
         return u.useful_ns;
     }
     let runnable_ns = (u.on_cpu_ns + u.steal_ns).max(1);

@@ -12,7 +12,8 @@
 //! cost it more than that. The **welfare** is the geometric mean over tenants of what they do with by what they do without
 //! slots, weighed by their weights: nobody gains in it by merely taking from somebody who has as much. The **fairness**
 //! is the same of what each has up to its fair share: two loops that had more than theirs at a solver's cost lose
-//! nothing that was theirs.
+//! nothing that was theirs. Slots are **for** those whose tasks may wait for each other and who lack their fair share
+//! without: what anybody else gains by them is the kernel's to give.
 
 use corun_model::TenantId;
 use parts::Claim;
@@ -22,6 +23,8 @@ mod parts;
 
 /// A round that does not tell goes on for up to so many times its length.
 const LONGEST_ROUND: u64 = 4;
+/// Who has less than this part of its fair share lacks it, in thousandths.
+const LACKS_MILLI: u64 = 900;
 /// Most that a share may grow to, in thousandths.
 const MOST_SHARE_MILLI: u64 = 4_000;
 
@@ -30,6 +33,7 @@ const MOST_SHARE_MILLI: u64 = 4_000;
 struct Side {
     weight: u64,
     fair_milli: u64,
+    waits: Waits,
     /// Per round, with everybody sharing.
     without: Vec<u64>,
     /// Per round, while it ran in slots.
@@ -54,6 +58,31 @@ impl Side {
         }
         median(&all)
     }
+}
+
+/// A tenant while everybody shared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared {
+    /// Its CPU-bound tasks.
+    pub weight: u64,
+    /// Its fair share, and what it did: thousandths of a CPU of useful time.
+    pub fair_milli: u64,
+    /// See `fair_milli`.
+    pub useful_milli: u64,
+    /// Whether its tasks wait for each other.
+    pub waits: Waits,
+}
+
+/// Whether a tenant's tasks wait for each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// They neither block nor spin.
+    #[default]
+    No,
+    /// They do not block, and nobody can tell whether they spin.
+    Perhaps,
+    /// They do.
+    Yes,
 }
 
 /// A tenant's rates, in thousandths of a CPU of useful time.
@@ -128,11 +157,12 @@ impl Trial {
         self.within_ns += window_ns;
     }
 
-    /// Takes to a round's slots: what a tenant of this weight did while everybody shared, and its fair share.
-    pub fn without(&mut self, id: TenantId, weight: u64, fair_milli: u64, useful_milli: u64) {
+    /// Takes to a round's slots what a tenant did while everybody shared.
+    pub fn without(&mut self, id: TenantId, shared: Shared) {
+        let Shared { weight, fair_milli, waits, useful_milli } = shared;
         let side = self.sides.entry(id).or_default();
-        (side.weight, side.fair_milli, side.slots, side.useful_ns, side.ran_ns) =
-            (weight, fair_milli, 0, 0, 0);
+        (side.slots, side.useful_ns, side.ran_ns) = (0, 0, 0);
+        (side.weight, side.fair_milli, side.waits) = (weight, fair_milli, waits);
         side.without.push(useful_milli);
     }
 
@@ -226,6 +256,25 @@ impl Trial {
         self.mean_gain_milli(|r| (r.entitled(), r.within.min(r.fair * r.capacity_milli / 1_000)))
     }
 
+    /// What slots add for those whom they are for, at most, in thousandths; `None`: they are for nobody.
+    pub fn helped_milli(&self) -> Option<i64> {
+        let rates = self.rates();
+        let lacks = |r: &&Rates| r.without * 1_000 < r.fair * LACKS_MILLI;
+        let gain = |r: &Rates| (r.within * 1_000 / r.without.max(1)) as i64 - 1_000;
+        let waiting = self.sides.iter().filter(|(_, side)| side.waits != Waits::No);
+        waiting.map(|(id, _)| &rates[id]).filter(lacks).map(gain).max()
+    }
+
+    /// Whether everybody whose tasks are known to wait keeps what it had without slots, but for so many thousandths.
+    pub fn leaves_waiting(&self, tolerance_milli: u64) -> bool {
+        let rates = self.rates();
+        let mut waiting = self.sides.iter().filter(|(_, side)| side.waits == Waits::Yes);
+        waiting.all(|(id, _)| {
+            let r = &rates[id];
+            r.within * 1_000_000 >= r.without * r.capacity_milli * (1_000 - tolerance_milli)
+        })
+    }
+
     /// The geometric mean, by weight, of the second by the first, less 1.
     fn mean_gain_milli(&self, of: impl Fn(&Rates) -> (u64, u64)) -> i64 {
         let (mut logs, mut weights) = (0.0, 0.0);
@@ -261,11 +310,15 @@ mod tests {
     const SOLVER: TenantId = TenantId(1);
     const LOOP: TenantId = TenantId(2);
 
+    fn shared(fair_milli: u64, useful_milli: u64) -> Shared {
+        Shared { weight: 100, fair_milli, useful_milli, waits: Waits::Yes }
+    }
+
     /// A round in which slots of the loop last `loop_ns` and those of the solver 50 ms.
     fn round(trial: &mut Trial, solver_without: u64, loop_ns: u64) {
         trial.begin(2_000, 4);
-        trial.without(SOLVER, 100, 1_000, solver_without);
-        trial.without(LOOP, 100, 1_000, 900);
+        trial.without(SOLVER, shared(1_000, solver_without));
+        trial.without(LOOP, shared(1_000, 900));
         for _ in 0..2 {
             trial.slot(&[SOLVER]);
             trial.ran(SOLVER, 2 * 50_000_000, 50_000_000);
@@ -300,8 +353,8 @@ mod tests {
         let mut trial = Trial::default();
         round(&mut trial, 300, 50_000_000);
         trial.begin(2_000, 4);
-        trial.without(SOLVER, 100, 1_000, 500);
-        trial.without(LOOP, 100, 1_000, 900);
+        trial.without(SOLVER, shared(1_000, 500));
+        trial.without(LOOP, shared(1_000, 900));
         trial.keep_last();
         assert_eq!((trial.rounds(), trial.rates()[&SOLVER].without), (1, 500));
     }
@@ -310,19 +363,41 @@ mod tests {
     fn giving_back_what_was_more_than_its_fair_share_is_a_gain_in_fairness_alone() {
         let mut trial = Trial::default();
         trial.begin(2_000, 4);
-        trial.without(SOLVER, 100, 600, 500);
-        trial.without(LOOP, 100, 600, 1_500);
+        trial.without(SOLVER, shared(600, 500));
+        trial.without(LOOP, shared(600, 1_500));
         trial.slot(&[SOLVER, LOOP]);
         trial.ran(SOLVER, 60, 100);
         trial.ran(LOOP, 70, 100);
         assert!(trial.welfare_milli() < -200 && trial.fairness_milli() > 90, "{:?}", trial.rates());
+        assert_eq!(trial.helped_milli(), Some(200));
+    }
+
+    #[test]
+    fn slots_are_for_those_who_wait_for_each_other_and_lack_their_share() {
+        let trial = |waits: Waits, pipeline_had: u64| {
+            let mut trial = Trial::default();
+            trial.begin(2_000, 2);
+            trial.without(SOLVER, shared(1_000, pipeline_had));
+            trial.without(LOOP, Shared { waits, ..shared(1_000, 600) });
+            trial.slot(&[SOLVER]);
+            trial.ran(SOLVER, 200, 100);
+            trial.slot(&[LOOP]);
+            trial.ran(LOOP, 200, 100);
+            trial
+        };
+        let enough = trial(Waits::No, 1_400);
+        assert_eq!(enough.helped_milli(), None, "a pipeline that has enough is not slowed down for loops");
+        assert!(!enough.leaves_waiting(50) && !trial(Waits::Perhaps, 1_400).leaves_waiting(50));
+        assert_eq!(trial(Waits::Perhaps, 1_400).helped_milli(), Some(666));
+        let lacks = trial(Waits::No, 800);
+        assert!(lacks.helped_milli() == Some(250) && lacks.leaves_waiting(50));
     }
 
     #[test]
     fn what_others_took_meanwhile_is_not_laid_to_the_slots() {
         let mut trial = Trial::default();
         trial.begin(2_000, 4);
-        trial.without(LOOP, 100, 500, 900);
+        trial.without(LOOP, shared(500, 900));
         for running in [LOOP, SOLVER] {
             trial.slot(&[running]);
             trial.had(160, 100);
@@ -337,7 +412,7 @@ mod tests {
         let mut trial = Trial::default();
         assert_eq!(trial.welfare_milli(), 0);
         for id in [SOLVER, LOOP] {
-            trial.without(id, 100, 1_000, 1_000);
+            trial.without(id, shared(1_000, 1_000));
         }
         trial.slot(&[SOLVER, LOOP]);
         // Twice by a half.

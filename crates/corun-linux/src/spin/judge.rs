@@ -1,8 +1,9 @@
 //! Judging samples, and remembering the verdicts: programs spend their time in few places.
 //!
 //! A sample is judged in the function it fell into; when that can return without having made progress, in its caller,
-//! and so on for a few frames. What is in no such loop may still wait in a call into message passing. Verdicts are kept by address and forgotten after [`MEMORY_NS`], since a JIT compiler may
-//! put other code in the same place, and at once when a process executes another program.
+//! and so on for a few frames. What is in no such loop may still wait in a call into message passing. Verdicts are kept by
+//! address and forgotten after [`MEMORY_NS`], since a JIT compiler may put other code in the same place, and at once when a
+//! process executes another program. Code that is new is dear to look into; what is remembered costs next to nothing.
 
 use super::flow::{self, ReturnSlot};
 use super::frame;
@@ -33,6 +34,8 @@ pub enum Verdict {
     Waiting(LoopId, Outcome),
     /// Its code could not be read.
     Unreadable,
+    /// Its code is new, and was not to be looked into.
+    New,
 }
 
 enum Known {
@@ -85,13 +88,14 @@ impl Judge {
         self.processes.retain(|_, p| now_ns.saturating_sub(p.since_ns) < MEMORY_NS);
     }
 
-    /// What `sample` did.
-    pub fn judge(&mut self, sample: &Sample, now_ns: u64) -> Verdict {
+    /// What `sample` did; code that is new is looked into only if it `may_look`.
+    pub fn judge(&mut self, sample: &Sample, now_ns: u64, may_look: bool) -> Verdict {
         if self.refused.contains_key(&sample.pid) {
             return Verdict::Unreadable;
         }
         let process = match self.processes.entry(sample.pid) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(_) if !may_look => return Verdict::New,
             std::collections::btree_map::Entry::Vacant(new) => {
                 match ProcessMemory::open(&self.root, sample.pid) {
                     Ok(memory) => new.insert(Process { memory, since_ns: now_ns, verdicts: HashMap::new() }),
@@ -103,7 +107,7 @@ impl Judge {
             }
         };
         let messages = self.messages.entry(sample.pid).or_insert_with(|| MessagePassing::new(now_ns));
-        let verdict = match process.judge(sample) {
+        let verdict = match process.judge(sample, may_look) {
             Verdict::Useful => match messages.look(&self.root, sample, now_ns) {
                 None => Verdict::Useful,
                 Some(at) => Verdict::Waiting(LoopId { pid: sample.pid, at, pauses: true }, Outcome::Stays),
@@ -122,7 +126,7 @@ impl Judge {
 }
 
 impl Process {
-    fn judge(&mut self, sample: &Sample) -> Verdict {
+    fn judge(&mut self, sample: &Sample, may_look: bool) -> Verdict {
         let in_call = sample.in_kernel && follows_system_call(&mut self.memory, sample.ip);
         if in_call && !follows_yield(&mut self.memory, sample.ip) {
             return Verdict::Useful;
@@ -130,6 +134,9 @@ impl Process {
         let key = (sample.ip, in_call, frame::pointing(sample));
         let mut callers = Vec::new();
         if !self.verdicts.contains_key(&key) {
+            if !may_look {
+                return Verdict::New;
+            }
             let Some(known) = analyse(&mut self.memory, sample, &callers) else { return Verdict::Unreadable };
             self.verdicts.insert(key, known);
         }
@@ -153,6 +160,7 @@ impl Process {
                     let single = matches!(slot, ReturnSlot::At(_));
                     known = match asked {
                         std::collections::hash_map::Entry::Occupied(known) if !single => known.into_mut(),
+                        _ if !may_look => return Verdict::New,
                         entry => {
                             let found = analyse(&mut self.memory, sample, &callers).unwrap_or(Known::Useful);
                             entry.insert_entry(found).into_mut()

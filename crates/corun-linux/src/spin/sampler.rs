@@ -26,7 +26,7 @@ const SAMPLE_NS: u64 = 3_000;
 const DRAIN: Duration = Duration::from_millis(100);
 
 /// For so long, in nanoseconds, the detector may spend its share ahead: code that is new has to be looked into once. It must
-/// not become the disturbance, so samples for which nothing is left are not judged, and counted.
+/// not become the disturbance, so when nothing is left samples of new code are not judged, and counted.
 const CREDIT_NS: u64 = 2_000_000_000;
 
 /// How often the rate is looked at, in nanoseconds.
@@ -299,15 +299,11 @@ impl State {
                 Some(Record::Sample(sample)) => {
                     cost.samples += 1;
                     let tally = tallies.entry(sample.tid).or_default();
-                    if clock::thread_cpu_ns() - began_ns > left_ns {
-                        cost.unjudged += 1;
-                        tally.unjudged();
-                        return;
-                    }
-                    match judge.judge(&sample, now_ns) {
+                    let may_look = clock::thread_cpu_ns() - began_ns <= left_ns;
+                    match judge.judge(&sample, now_ns, may_look) {
                         Verdict::Useful => tally.useful(sample.period_ns),
                         Verdict::Waiting(id, outcome) => tally.waiting(id, outcome, sample.period_ns),
-                        Verdict::Unreadable => {
+                        Verdict::Unreadable | Verdict::New => {
                             cost.unjudged += 1;
                             tally.unjudged();
                         }

@@ -1,6 +1,7 @@
 //! What a tenant did while everybody shared, and what that says of the kind of program it is.
 
-use crate::census::TenantUse;
+use crate::census::{knows_spin, TenantUse};
+use crate::trial::Waits;
 
 /// A burst of a latency-bound tenant is shorter than this.
 const BURST_NS: u64 = 5_000_000;
@@ -15,7 +16,7 @@ pub(super) struct UseSoFar {
     /// `None`: the host cannot tell, for one window at least.
     outside_ns: Option<u64>,
     wakeups: Option<u64>,
-    spin_known: bool,
+    judged_ns: u64,
     windows: u32,
 }
 
@@ -29,7 +30,7 @@ impl UseSoFar {
         self.block_ns += u.block_ns;
         self.outside_ns = plus(self.outside_ns, u.outside_ns);
         self.wakeups = plus(self.wakeups, u.wakeups);
-        self.spin_known = u.spin_known && (first || self.spin_known);
+        self.judged_ns += u.judged_ns;
         self.windows += 1;
     }
 
@@ -39,12 +40,21 @@ impl UseSoFar {
         bursts && self.outside_ns.is_some_and(|ns| ns * 5 >= self.on_cpu_ns + self.block_ns)
     }
 
-    /// Its tasks block or spin for a hundredth of their time, or nobody can tell. Those of any other wait for nobody, and
-    /// what CPU time they get is for the kernel to say, not for slots.
-    pub(super) fn may_wait_for_its_own(&self, use_spin: bool) -> bool {
-        let spin_ns = self.on_cpu_ns.saturating_sub(self.useful_ns);
-        !(self.spin_known && use_spin)
-            || (self.block_ns + spin_ns) * 100 >= self.on_cpu_ns + self.steal_ns + self.block_ns
+    fn knows_spin(&self, use_spin: bool) -> bool {
+        use_spin && knows_spin(self.judged_ns, self.on_cpu_ns)
+    }
+
+    /// Its tasks wait when they block or spin for a hundredth of their time. Those of any other wait for nobody, and what
+    /// CPU time they get is for the kernel to say, not for slots.
+    pub(super) fn waits(&self, use_spin: bool) -> Waits {
+        let spin_ns = if use_spin { self.on_cpu_ns.saturating_sub(self.useful_ns) } else { 0 };
+        if (self.block_ns + spin_ns) * 100 >= self.on_cpu_ns + self.steal_ns + self.block_ns {
+            Waits::Yes
+        } else if self.knows_spin(use_spin) {
+            Waits::No
+        } else {
+            Waits::Perhaps
+        }
     }
 
     /// It is blocked for a fifth of its time or more: in slots it may wait where it should run.
@@ -55,7 +65,7 @@ impl UseSoFar {
     /// Several tasks, hardly ever blocked, often stolen from: they may be spinning where nobody sees it.
     pub(super) fn may_spin(&self, weight: u64, use_spin: bool) -> bool {
         let runnable_ns = self.on_cpu_ns + self.steal_ns;
-        !(self.spin_known && use_spin)
+        !self.knows_spin(use_spin)
             && weight >= 2
             && self.block_ns * 10 <= runnable_ns + self.block_ns
             && self.steal_ns * 5 >= runnable_ns
