@@ -105,7 +105,7 @@ impl<'a> ControlLab<'a> {
         u64::from(study.repetitions) * (programs.len() + beside) as u64
     }
 
-    /// Makes all runs, after those that `outcome` holds already; `done` is called after each with what it was, `keep` after
+    /// Makes all runs, after those of its groups that `outcome` holds already; `done` is called after each with what it was, `keep` after
     /// each cell.
     pub fn run(
         &mut self,
@@ -117,7 +117,8 @@ impl<'a> ControlLab<'a> {
         // Whoever ends, this thread learns it at once; without the right to that, a little later.
         let fair = sched::attributes(0);
         let _ = sched::become_fifo(2);
-        let before = outcome.runs.iter().map(|r| r.repetition).max().unwrap_or(0);
+        let is_ours = |run: &&ControlRun| self.study.groups.iter().any(|g| g.name == run.group);
+        let before = outcome.runs.iter().filter(is_ours).map(|r| r.repetition).max().unwrap_or(0);
         for repetition in before + 1..=before + self.study.repetitions {
             let mut alone = BTreeMap::new();
             let cells: Vec<(&Group, &Vec<String>)> =

@@ -64,6 +64,9 @@ pub struct Args {
     /// Only these policies, with commas (control)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     policies: Vec<String>,
+    /// Only these groups of cells, with commas (control)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    groups: Vec<String>,
     /// Only these figures, with commas (schedulers)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     figures: Vec<String>,
@@ -101,6 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let given = [
         ("--interferers", !args.interferers.is_empty(), "predict, verify"),
         ("--policies", !args.policies.is_empty(), "control"),
+        ("--groups", !args.groups.is_empty(), "control"),
         ("--figures", !args.figures.is_empty(), "schedulers"),
         ("--quick", args.quick, "control, schedulers"),
         ("--after", args.after.is_some(), "control"),
@@ -216,6 +220,7 @@ fn keep<Name: AsRef<Path>>(args: &Args, files: impl FnOnce() -> Vec<(Name, Strin
 fn command(args: &Args) -> String {
     let mut command = format!("corun study {}", args.study.display());
     let lists = [
+        ("groups", &args.groups),
         ("programs", &args.programs),
         ("interferers", &args.interferers),
         ("policies", &args.policies),

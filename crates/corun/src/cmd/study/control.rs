@@ -1,6 +1,6 @@
 //! `corun study control`: what does control win, for whom, and who pays?
 
-use super::{circumstances, command, keep, only, stage, Args};
+use super::{circumstances, command, keep, only, only_of, stage, Args};
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::Root;
@@ -17,8 +17,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> anyhow::Result<ExitCode> {
-    let mut study = ControlStudy::parse(name, written, known).map_err(|e| Usage(e.to_string()))?;
+    let whole = ControlStudy::parse(name, written, known).map_err(|e| Usage(e.to_string()))?;
+    let mut study = whole.clone();
     select(&mut study, args)?;
+    // What an earlier part has run is told, too.
+    let told = if args.after.is_some() { &whole } else { &study };
     let root = Root::new("/");
     // Found out now rather than after the inputs were made.
     drop(tenant_cgroup::TenantCgroup::new(&root, "probe").map_err(Usage)?);
@@ -48,12 +51,12 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
             progress.say(what);
         },
         // After every cell, so that a study that is ended early is not lost.
-        &mut |outcome| kept = keep(args, || files(&study, outcome, &command(args))),
+        &mut |outcome| kept = keep(args, || files(told, outcome, &command(args))),
     );
     drop(progress);
     match args.json {
         true => print(&json(&outcome))?,
-        false => print(&text(&study, &outcome, false))?,
+        false => print(&text(told, &outcome, false))?,
     }
     kept?;
     anyhow::ensure!(outcome.left_frozen() == 0, "{} tenants were left frozen", outcome.left_frozen());
@@ -71,6 +74,7 @@ fn read_result(path: &Path) -> anyhow::Result<ControlOutcome> {
 
 /// Leaves what the flags ask for.
 fn select(study: &mut ControlStudy, args: &Args) -> anyhow::Result<()> {
+    only_of(&mut study.groups, |group| &group.name, &args.groups, "group")?;
     let all = |of: &dyn Fn(&corun_study::control_file::Group) -> Vec<String>| -> Vec<String> {
         study.groups.iter().flat_map(of).collect::<BTreeSet<_>>().into_iter().collect()
     };
