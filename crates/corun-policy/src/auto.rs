@@ -4,7 +4,8 @@
 //! The papers' slots (gang scheduling, Controlled Contention) help programs whose threads wait for each other and hurt
 //! those that wait for something else. Which is which is not guessed but tried:
 //!
-//! 1. **Watch**, with nobody parked: how much useful CPU time does each tenant get? (On a CPU and not known to spin.)
+//! 1. **Watch**, with nobody parked: how much useful CPU time does each tenant get? (On a CPU and not known to spin.) The
+//!    first two slots of a newcomer do not count: programs begin otherwise than they go on.
 //! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other, gets
 //!    less than its fair share: slots, chosen as in Controlled Contention with one CPU-bound task per CPU, for two
 //!    rotations. The first goes to who has the least of its share.
@@ -22,12 +23,12 @@
 //!    the rest is tried without it.
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
-//! programs begin otherwise than they go on, but ten times as long as it took to find at least; then twice as long each
-//! time, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that has not been tried or
-//! one of those in slots goes. Slots that were kept are asked about with a watch of one slot, and what they showed last
-//! counts as much as what is seen then. The first slot after slots is not looked at: who was parked is owed CPU time.
+//! programs begin otherwise than they go on, but three times as long as it took to find (kept slots: ten times) at least;
+//! then twice as long each time, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that
+//! has not been tried or one of those in slots goes. What kept slots showed last counts as much as what is seen when they
+//! are asked about. The first slot after slots is not looked at: who was parked is owed CPU time.
 //!
-//! Limits: the first watch has the length of one slot, so a program that changes faster than that is judged by chance;
+//! Limits: the first watch has one slot for two tenants, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.
 
 use crate::census::{self, Census, TenantUse};
@@ -62,12 +63,16 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
 ];
 
 const LONGEST_HOLD_NS: u64 = 300_000_000_000;
-/// A finding holds for so many times as long as it took: with many tenants a question has many slots.
-const HOLD_TIMES: u64 = 10;
+/// A finding holds for so many times as long as it took: with many tenants a question has many slots. Who is left to starve
+/// loses more than who is in slots in vain.
+const KEEP_TIMES: u64 = 10;
+const REST_TIMES: u64 = 3;
 /// It is not asked again more often than this.
 const CALM_NS: u64 = 1_000_000_000;
 /// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
 const STARVES_PERCENT: u64 = 75;
+/// Slots for which a newcomer is not looked at.
+const BEGINNING_SLOTS: u64 = 2;
 /// Slots that a watch lasts before it looks at smaller losses, and the part of its fair share below which it is one.
 const WATCH_SLOTS: u64 = 4;
 const LACKS_PERCENT: u64 = 90;
@@ -133,6 +138,9 @@ pub struct Auto {
     /// Somebody may spin unseen.
     hidden: bool,
     tried: BTreeMap<TenantId, Tried>,
+    /// When each was first seen; 0: it was there from the first.
+    came_ns: BTreeMap<TenantId, u64>,
+    has_looked: bool,
     /// Whom the slots are for.
     members: Vec<TenantId>,
     why: String,
@@ -159,6 +167,8 @@ impl Auto {
             trial: Trial::default(),
             hidden: false,
             tried: BTreeMap::new(),
+            came_ns: BTreeMap::new(),
+            has_looked: false,
             members: Vec::new(),
             why: String::new(),
         }
@@ -191,9 +201,9 @@ impl Auto {
         self.watch(seen, 1, "it is time to ask again")
     }
 
-    fn hold_until_ns(&mut self, seen: &Observation) -> u64 {
+    fn hold_until_ns(&mut self, seen: &Observation, times: u64) -> u64 {
         let took_ns = seen.end_ns.saturating_sub(self.raised_ns.unwrap_or(seen.start_ns));
-        let until_ns = seen.end_ns + self.hold_ns.max(HOLD_TIMES * took_ns);
+        let until_ns = seen.end_ns + self.hold_ns.max(times * took_ns);
         self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
         self.asked_ns = seen.end_ns;
         until_ns
@@ -201,7 +211,7 @@ impl Auto {
 
     /// Nothing is touched until the next question.
     fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen) };
+        self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, REST_TIMES) };
         self.slots.stop(seen, why)
     }
 
@@ -224,6 +234,10 @@ impl Auto {
     fn weigh(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse], watched_ns: u64) -> Vec<Decision> {
         let enough = watched_ns >= WATCH_SLOTS * self.slot_ns;
         let candidates = self.candidates(uses, seen.end_ns);
+        // Many tenants take turns more slowly.
+        if watched_ns < candidates.len() as u64 * self.slot_ns / 2 && !enough {
+            return Vec::new();
+        }
         let is_candidate = |id: &TenantId| candidates.iter().any(|c| c.id == *id);
         // What others use is not there to be shared out.
         let of_candidates = self.watched.iter().filter(|(id, _)| is_candidate(id));
@@ -248,6 +262,13 @@ impl Auto {
             let of_share = useful_milli * 100 / fair_milli.max(1);
             if waits != Waits::No {
                 starves = starves.min(Some((of_share, u.id))).or(Some((of_share, u.id)));
+            }
+        }
+        if let Some((_, id)) = starves {
+            let begun_ns = self.came_ns[&id] + BEGINNING_SLOTS * self.slot_ns;
+            if begun_ns > seen.end_ns - watched_ns {
+                let is_over = seen.end_ns >= begun_ns;
+                return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
             }
         }
         let least = starves.map_or(100, |(percent, _)| percent);
@@ -292,13 +313,14 @@ impl Auto {
         let last = round >= MOST_ROUNDS;
         let least_milli = if last || self.was_kept { LEAST_GAIN_MILLI } else { CLEAR_GAIN_MILLI };
         let helped_milli = self.trial.helped_milli().unwrap_or(i64::MIN);
-        let hidden = self.hidden && self.trial.leaves_waiting(TOLERANCE_MILLI);
+        let costs = welfare_milli < -(TOLERANCE_MILLI as i64) || !self.trial.leaves_waiting(TOLERANCE_MILLI);
+        let hidden = self.hidden && !costs;
         let gains = gain_milli.min(helped_milli) >= least_milli || hidden;
         let fell = worst.kept_milli() < 1_000 - TOLERANCE_MILLI;
         if gains && !fell {
             self.why = self.kept(seen, &rates, gain_milli);
             self.share_out(seen);
-            self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen) };
+            self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen, KEEP_TIMES) };
             return self.turn(cpus, seen, uses);
         }
         if gains && worst.kept_milli() >= NEARLY_MILLI && self.trial.go_on() {
@@ -411,6 +433,11 @@ impl Policy for Auto {
         let uses = self.census.take(seen, self.slots.parked());
         let is_here = |id: &TenantId| uses.binary_search_by_key(id, |u| u.id).is_ok();
         self.tried.retain(|id, _| is_here(id));
+        self.came_ns.retain(|id, _| is_here(id));
+        let came_ns = if std::mem::replace(&mut self.has_looked, true) { seen.start_ns } else { 0 };
+        for u in &uses {
+            self.came_ns.entry(u.id).or_insert(came_ns);
+        }
         self.note(cpus, seen, &uses);
         let since_ns = *self.since_ns.get_or_insert(seen.start_ns);
         self.raised_ns.get_or_insert(seen.start_ns);

@@ -1,7 +1,7 @@
 //! Judging samples, and remembering the verdicts: programs spend their time in few places.
 //!
-//! A sample is judged in the function it fell into; when that can return without having made progress, in its caller,
-//! and so on for a few frames. What is in no such loop may still wait in a call into message passing. Verdicts are kept by
+//! A sample that waits in a call into message passing is known by its stack. Any other is judged in the function it fell
+//! into; when that can return without having made progress, in its caller, and so on for a few frames. Verdicts are kept by
 //! address and forgotten after [`MEMORY_NS`], since a JIT compiler may put other code in the same place, and at once when a
 //! process executes another program. Code that is new is dear to look into; what is remembered costs next to nothing.
 
@@ -107,16 +107,11 @@ impl Judge {
             }
         };
         let messages = self.messages.entry(sample.pid).or_insert_with(|| MessagePassing::new(now_ns));
-        let verdict = match process.judge(sample, may_look) {
-            Verdict::Useful => match messages.look(&self.root, sample, now_ns) {
-                None => Verdict::Useful,
-                Some(at) => Verdict::Waiting(LoopId { pid: sample.pid, at, pauses: true }, Outcome::Stays),
-            },
-            verdict => {
-                messages.elsewhere(sample.tid);
-                verdict
-            }
-        };
+        // First, since an engine has much code that is dear to look into.
+        if let Some(at) = messages.look(&self.root, sample, now_ns, may_look) {
+            return Verdict::Waiting(LoopId { pid: sample.pid, at, pauses: true }, Outcome::Stays);
+        }
+        let verdict = process.judge(sample, may_look);
         if verdict == Verdict::Unreadable && now_ns.saturating_sub(process.since_ns) > STALE_NS {
             // The handle may be that of the program it ran before.
             self.processes.remove(&sample.pid);

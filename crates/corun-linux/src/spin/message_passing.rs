@@ -77,9 +77,9 @@ impl MessagePassing {
         MessagePassing { code, transports, calls, since_ns: now_ns, again_ns: now_ns, last, still: 0 }
     }
 
-    /// Where in a function of the standard `sample` waits, if it does.
-    pub fn look(&mut self, root: &Root, sample: &Sample, now_ns: u64) -> Option<u64> {
-        if now_ns >= self.again_ns && !self.code.iter().any(|c| c.contains(&sample.ip)) {
+    /// Where in a function of the standard `sample` waits, if it does. Libraries are looked for only if it `may_look`.
+    pub fn look(&mut self, root: &Root, sample: &Sample, now_ns: u64, may_look: bool) -> Option<u64> {
+        if may_look && now_ns >= self.again_ns && !self.code.iter().any(|c| c.contains(&sample.ip)) {
             self.find(root, sample.pid);
             // Code that comes all the time is a JIT compiler's: each look is as far off as all before it took.
             self.again_ns = now_ns + (now_ns - self.since_ns).max(AGAIN_NS);
@@ -91,11 +91,6 @@ impl MessagePassing {
         };
         self.still += u32::from(found.is_some() && before == found);
         found.map(|(at, _)| at).filter(|_| self.still >= STILL)
-    }
-
-    /// A sample of the thread was somewhere else.
-    pub fn elsewhere(&mut self, tid: u32) {
-        self.last.remove(&tid);
     }
 
     fn find(&mut self, root: &Root, pid: u32) {
@@ -183,7 +178,7 @@ mod tests {
     fn a_process_waits_once_samples_of_a_thread_have_found_the_same_call_again() {
         let mut library = library();
         let root = Root::new("/");
-        let mut look = |tid, ip, state| library.look(&root, &sample(tid, ip, state), 1);
+        let mut look = |tid, ip, state| library.look(&root, &sample(tid, ip, state), 1, true);
         assert_eq!(look(1, ENGINE, 7), None);
         assert_eq!(look(2, ENGINE, 7), None, "another thread");
         assert_eq!(look(1, ENGINE, 8), None, "another call: the program got on");
@@ -198,10 +193,14 @@ mod tests {
     #[test]
     fn a_call_that_others_code_has_left_on_the_stack_is_none() {
         let (mut library, root) = (MessagePassing { still: STILL, ..library() }, Root::new("/"));
-        assert_eq!(library.look(&root, &sample(1, 0x7f00_0030_0000, 7), 1), None);
+        assert_eq!(library.look(&root, &sample(1, 0x7f00_0030_0000, 7), 1, true), None);
         let mut deep = sample(1, ENGINE, 7);
         deep.stack.truncate(COMPARED_BYTES);
-        assert_eq!(library.look(&root, &deep, 1), None, "too little of the program's frames to compare");
+        assert_eq!(
+            library.look(&root, &deep, 1, true),
+            None,
+            "too little of the program's frames to compare"
+        );
     }
 
     #[test]
@@ -211,12 +210,14 @@ mod tests {
         let here =
             libraries_are_looked_for_again_when_there_is_code_that_was_not_there as fn() as usize as u64;
         let at = |ip| Sample { pid, ..sample(1, ip, 0) };
-        own.look(&root, &at(here), 100);
+        own.look(&root, &at(here), 100, true);
         assert!(own.code.iter().any(|c| c.contains(&here)) && own.transports.is_empty());
         own.code.clear();
-        own.look(&root, &at(here), 101);
+        own.look(&root, &at(here), 101, true);
         assert!(own.code.is_empty(), "not so soon");
-        own.look(&root, &at(here), 100 + AGAIN_NS);
+        own.look(&root, &at(here), 100 + AGAIN_NS, false);
+        assert!(own.code.is_empty(), "nothing may be spent on it");
+        own.look(&root, &at(here), 100 + AGAIN_NS, true);
         assert!(own.code.iter().any(|c| c.contains(&here)));
     }
 }

@@ -71,3 +71,55 @@ impl UseSoFar {
             && self.steal_ns * 5 >= runnable_ns
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::TenantId;
+
+    /// A window of two loops that never wait, of which so much was judged.
+    fn loops(judged_ns: u64) -> TenantUse {
+        TenantUse {
+            id: TenantId(1),
+            tasks: 2,
+            weight: 2,
+            demand_milli: 2_000,
+            useful_ns: 1_000,
+            on_cpu_ns: 1_000,
+            steal_ns: 1_000,
+            block_ns: 0,
+            outside_ns: Some(0),
+            wakeups: Some(0),
+            judged_ns,
+        }
+    }
+
+    fn seen(windows: &[TenantUse]) -> UseSoFar {
+        let mut did = UseSoFar::default();
+        windows.iter().for_each(|w| did.add(w));
+        did
+    }
+
+    #[test]
+    fn loops_that_nobody_judged_for_a_window_wait_for_nobody() {
+        let did = seen(&[loops(0), loops(1_000)]);
+        assert_eq!((did.waits(true), did.may_spin(2, true)), (Waits::No, false));
+    }
+
+    #[test]
+    fn loops_that_are_hardly_ever_judged_may_spin_and_so_may_all_where_nobody_judges() {
+        for (did, use_spin) in
+            [(seen(&[loops(0), loops(0), loops(1_000)]), true), (seen(&[loops(1_000)]), false)]
+        {
+            assert_eq!((did.waits(use_spin), did.may_spin(2, use_spin)), (Waits::Perhaps, true));
+        }
+    }
+
+    #[test]
+    fn who_spins_or_blocks_for_a_hundredth_of_its_time_waits() {
+        let spins = TenantUse { useful_ns: 970, ..loops(1_000) };
+        let blocks = TenantUse { block_ns: 30, ..loops(0) };
+        assert_eq!((seen(&[spins]).waits(true), seen(&[blocks]).waits(false)), (Waits::Yes, Waits::Yes));
+        assert_eq!(seen(&[spins]).waits(false), Waits::Perhaps, "what it spins is not to be used");
+    }
+}
