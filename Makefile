@@ -78,7 +78,7 @@ study-control: build ## what `corun control` wins on this machine, as root (some
 	$(corun) study control $(if $(QUICK),--quick) --out out/study-control
 
 .PHONY: study-control-guest
-study-control-guest: build ## the same with sched_ext, in the test guest (some 40 minutes of a quiet machine; QUICK=1: six)
+study-control-guest: build ## the same with sched_ext, in the test guest (some 25 minutes of a quiet machine; QUICK=1: four)
 	@scripts/study-control-guest $(corun) out/study-control-guest $(if $(QUICK),1)
 
 .PHONY: man

@@ -58,7 +58,7 @@ struct cpu {
 	u64 preempts_now; /* wake-ups that took the CPU at once */
 	u64 preempts_late; /* wake-ups that took it after their delay */
 	u64 slice_ends; /* slices ended by our timer */
-	u64 kernel; /* wake-ups of kernel threads bound to this CPU, served at once */
+	u64 kernel; /* wake-ups of kernel threads, served at once */
 } __attribute__((aligned(64)));
 
 #define NOBODY 0xffffffff

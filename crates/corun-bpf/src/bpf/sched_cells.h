@@ -11,7 +11,9 @@
  * a lock; it may be called any time by anybody and does nothing when nothing has changed, so no order of events can
  * leave a wrong sum behind.
  *
- * Limits: a cell of few tasks and a large share can't use it on more CPUs than it has tasks; the rest goes to the others
+ * Limits: shares hold over the whole machine. A tenant of two threads that wait for each other uses up its share twice as
+ * fast while both run, and one that is busy on one CPU comes first there; the kernel, which shares per CPU, lets them take turns.
+ * A cell of few tasks and a large share can't use it on more CPUs than it has tasks; the rest goes to the others
  * in proportion. Finding the next cell looks at every active one. Its own runnable tasks count to a cell's weight when
  * they compete with child cells, as they do in the kernel.
  */
