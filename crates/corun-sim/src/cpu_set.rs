@@ -91,6 +91,16 @@ impl CpuSet {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
+    /// The CPUs that are also in `other`, in ascending order.
+    pub fn iter_common<'a>(&'a self, other: &'a CpuSet) -> impl Iterator<Item = usize> + 'a {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let cpu = self.next_common(other, from)?;
+            from = cpu + 1;
+            Some(cpu)
+        })
+    }
+
     /// Its CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let mut from = 0;
@@ -117,6 +127,8 @@ mod tests {
             prop_assert_eq!(set.next_cyclic(from), members.range(from..).next().or(members.first()).copied());
             let even = CpuSet::of(200, (0..200).step_by(2));
             prop_assert_eq!(set.next_common(&even, from), members.range(from..).find(|c| *c % 2 == 0).copied());
+            let both: Vec<usize> = members.iter().copied().filter(|c| c % 2 == 0).collect();
+            prop_assert_eq!(set.iter_common(&even).collect::<Vec<_>>(), both);
         }
     }
 }

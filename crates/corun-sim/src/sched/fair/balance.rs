@@ -126,13 +126,11 @@ impl<D: Discipline> Fair<D> {
             self.q.cpus[cpu].failed[level] = 0;
             return None;
         };
-        let group = &self.domains.all[domain].groups[busiest_group];
+        let group = &self.domains.all[domain].sets[busiest_group];
         let busiest =
-            group.iter().copied().filter(|&c| c != cpu && self.q.rqs[c].runnable > 1).max_by_key(|&c| {
-                match migrate {
-                    Migrate::Load(_) => (self.q.cpu_load(c), usize::MAX - c),
-                    Migrate::Tasks(_) => (u64::from(self.q.rqs[c].runnable), usize::MAX - c),
-                }
+            group.iter_common(&self.q.overloaded).filter(|&c| c != cpu).max_by_key(|&c| match migrate {
+                Migrate::Load(_) => (self.q.cpu_load(c), usize::MAX - c),
+                Migrate::Tasks(_) => (u64::from(self.q.rqs[c].runnable), usize::MAX - c),
             });
         let busiest = busiest?;
         let moved = self.pull(now_ns, cpu, busiest, level, migrate, idle, fx);
@@ -148,9 +146,8 @@ impl<D: Discipline> Fair<D> {
     /// Only one CPU of a group balances for it: the first idle one, or the first of all.
     fn should_balance(&self, cpu: CpuIx, level: usize) -> bool {
         let domain = self.domains.of_cpu[cpu][level];
-        let group = &self.domains.all[domain].groups[self.domains.group_of[cpu][level]];
-        let idle = group.iter().copied().find(|&c| self.q.idle.contains(c));
-        idle.unwrap_or(group[0]) == cpu
+        let group = &self.domains.all[domain].sets[self.domains.group_of[cpu][level]];
+        group.next_common(&self.q.idle, 0).or_else(|| group.next(0)) == Some(cpu)
     }
 
     /// How busy a group is. Numbers of tasks are at hand; loads are looked up only where they can matter, which is
@@ -165,9 +162,8 @@ impl<D: Discipline> Fair<D> {
         }
         let pct = self.domains.all[domain].imbalance_pct;
         let (mut util, mut runnable) = (0, 0);
-        for i in 0..weight as usize {
+        for &cpu in &self.domains.all[domain].groups[index] {
             // As the kernel: averages as they were when each CPU last had to do with its own.
-            let cpu = self.domains.all[domain].groups[index][i];
             let avg = &self.q.rqs[cpu].avg;
             stats.load += self.q.cpu_load(cpu);
             util += avg.util;

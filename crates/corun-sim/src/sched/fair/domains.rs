@@ -30,6 +30,8 @@ pub struct Domain {
     pub span: Vec<CpuIx>,
     /// Its CPUs, dealt to groups.
     pub groups: Vec<Vec<CpuIx>>,
+    /// The same as sets.
+    pub sets: Vec<CpuSet>,
     /// Number of its first group, with the groups of all domains numbered in a row.
     pub first_group: usize,
     /// How much busier (in percent of the local load) another group must be.
@@ -100,10 +102,12 @@ impl Domains {
                 span.iter().for_each(|&c| of_cpu[c].push(all.len()));
                 let prefers_siblings = child_level.is_some_and(|l| l != Level::Numa);
                 let first_group = all.last().map_or(0, |d| d.first_group + d.groups.len());
+                let sets = groups.iter().map(|g| CpuSet::of(n, g.iter().copied())).collect();
                 all.push(Domain {
                     level,
                     span,
                     groups,
+                    sets,
                     first_group,
                     imbalance_pct,
                     cache_nice_tries,

@@ -10,7 +10,7 @@
 //!
 //! Limit: what a task takes along when it wakes up on another CPU is taken at once, not at that CPU's next update.
 
-use super::queues::{Queues, NICE_0, RESOLUTION};
+use super::queues::{part, Queues, NICE_0, RESOLUTION};
 use super::tree::NIL;
 use crate::sched::{CpuIx, TaskIx};
 
@@ -19,16 +19,22 @@ const TELL_EVERY_NS: u64 = 1_000_000;
 
 impl Queues {
     /// Brings a queue's averages up to now.
-    #[inline]
+    #[inline(always)]
     pub fn touch_rq(&mut self, now_ns: u64, rq: u32) {
-        let q = self.rq_mut(rq);
+        let q = self.rq(rq);
+        let tells = q.group != NIL && now_ns >= q.told_ns + TELL_EVERY_NS;
         if !q.avg.is_at(now_ns) {
-            let running = u64::from(q.curr != NIL);
-            q.avg.update(now_ns, q.weight, u64::from(q.runnable), running);
+            self.age_rq(now_ns, rq);
         }
-        if q.group != NIL && now_ns >= q.told_ns + TELL_EVERY_NS {
+        if tells {
             self.tell_group(now_ns, rq);
         }
+    }
+
+    fn age_rq(&mut self, now_ns: u64, rq: u32) {
+        let q = self.rq_mut(rq);
+        let running = u64::from(q.curr != NIL);
+        q.avg.update(now_ns, q.weight, u64::from(q.runnable), running);
     }
 
     fn tell_group(&mut self, now_ns: u64, rq: u32) {
@@ -42,11 +48,14 @@ impl Queues {
     }
 
     /// Brings an entity's averages up to now.
-    #[inline]
+    #[inline(always)]
     pub fn touch(&mut self, now_ns: u64, e: u32) {
-        if self.e(e).avg.is_at(now_ns) {
-            return;
+        if !self.e(e).avg.is_at(now_ns) {
+            self.age(now_ns, e);
         }
+    }
+
+    fn age(&mut self, now_ns: u64, e: u32) {
         let running = u64::from(self.e(e).rq != NIL && self.rq(self.e(e).rq).curr == e);
         let e = self.e_mut(e);
         // A delayed entity still counts as load, but not as runnable (`se_runnable`).
@@ -57,7 +66,7 @@ impl Queues {
     /// An entity's load: the share of time for which it was queued, times its weight.
     pub fn load(&self, e: u32) -> u64 {
         let e = self.e(e);
-        (u128::from(e.avg.load) * u128::from(e.weight) / u128::from(NICE_0)) as u64
+        part(e.avg.load, e.weight, NICE_0)
     }
 
     /// A new task counts as one that was always queued, and as busy as its queue lets it expect
@@ -115,8 +124,8 @@ impl Queues {
             Some(share) => (before.1.load + share).min(NICE_0),
             // As if all that are left were queued equally long.
             None => {
-                let left = (u128::from(avg.load) * u128::from(NICE_0)).checked_div(u128::from(weight));
-                before.1.load.min(left.unwrap_or(0) as u64)
+                let left = if weight == 0 { 0 } else { part(avg.load, NICE_0, weight) };
+                before.1.load.min(left)
             }
         };
         let e = self.e_mut(owner);
@@ -147,8 +156,7 @@ impl Queues {
         let g = &self.groups[q.group as usize];
         let load = q.weight.max(q.avg.load);
         let total = (g.load + load).saturating_sub(q.told).max(load).max(1);
-        ((u128::from(g.shares) * u128::from(load) / u128::from(total)) as u64)
-            .clamp(2 * RESOLUTION, g.shares.max(2 * RESOLUTION))
+        part(g.shares, load, total).clamp(2 * RESOLUTION, g.shares.max(2 * RESOLUTION))
     }
 
     /// A CPU's load (`cpu_load`), in the resolution in which the kernel compares loads: 1024 is one nice-0 task.

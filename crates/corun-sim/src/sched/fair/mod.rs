@@ -10,6 +10,7 @@
 //! | [`tree`] | the augmented tree |
 //! | [`pelt`], [`load`] | decaying averages; the loads of entities, queues and groups made of them |
 //! | [`domains`] | spans of CPUs |
+//! | [`counts`] | how many tasks can run where |
 //! | [`placement`] | where a waking or new task goes |
 //! | [`balance`] | moving tasks between CPUs: periodic, idle |
 //! | [`newidle`] | whether a CPU that has run out of tasks looks for some |
@@ -19,6 +20,7 @@
 
 pub mod balance;
 pub mod cfs;
+mod counts;
 pub mod domains;
 pub mod eevdf;
 pub mod load;
@@ -32,8 +34,9 @@ use super::{CpuIx, Effects, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
 use crate::cpu_set::CpuSet;
 use crate::streams::Streams;
 use corun_model::Machine;
+use counts::GroupCount;
 use domains::Domains;
-use queues::{virtual_ns, Discipline, Group, Place, Queues, TaskState, NICE_0, RESOLUTION};
+use queues::{signed_part, virtual_ns, Discipline, Group, Place, Queues, TaskState, NICE_0, RESOLUTION};
 use std::rc::Rc;
 use tree::NIL;
 
@@ -67,17 +70,6 @@ pub struct Fair<D> {
     waiting: balance::Waiting,
 }
 
-/// What a group of a domain holds, kept up to date so that balancing need not look at its CPUs.
-#[derive(Clone, Copy, Debug, Default)]
-struct GroupCount {
-    /// Tasks that can run.
-    tasks: u32,
-    /// Idle CPUs.
-    idle: u32,
-    /// CPUs with more than one task that can run.
-    overloaded: u32,
-}
-
 /// `1 + log2(CPUs)`, at most 8 CPUs counted: what Linux scales its granularities by.
 fn granularity_factor(cpus: usize) -> u64 {
     1 + u64::from(cpus.clamp(1, 8).ilog2())
@@ -101,16 +93,17 @@ impl<D: Discipline> Fair<D> {
     }
 
     /// Accounts the running entity of a queue up to now.
+    #[inline(always)]
     fn update_curr(&mut self, now_ns: u64, rq: u32) {
         let curr = self.q.rq(rq).curr;
-        if curr == NIL {
-            return;
+        if curr != NIL && self.q.e(curr).exec_start_ns != now_ns {
+            self.account(now_ns, rq, curr);
         }
+    }
+
+    fn account(&mut self, now_ns: u64, rq: u32, curr: u32) {
         let e = self.q.e_mut(curr);
         let ran = now_ns - e.exec_start_ns;
-        if ran == 0 {
-            return;
-        }
         e.exec_start_ns = now_ns;
         e.ran_ns += ran;
         e.vruntime += virtual_ns(ran, e.weight);
@@ -241,47 +234,6 @@ impl<D: Discipline> Fair<D> {
         true
     }
 
-    /// Counts runnable tasks up the hierarchy.
-    fn add_runnable(&mut self, now_ns: u64, leaf: u32, by: i32) {
-        let cpu = self.q.rq(leaf).cpu as usize;
-        let add = |rq: &mut queues::Rq| {
-            rq.runnable = rq.runnable.checked_add_signed(by).expect("a queue counts what is in it");
-        };
-        add(self.q.rq_mut(leaf));
-        if leaf != cpu as u32 {
-            self.q.touch_rq(now_ns, cpu as u32);
-            add(&mut self.q.rqs[cpu]);
-        }
-        for &group in &self.domains.groups_of[cpu] {
-            let count = &mut self.counts[group];
-            count.tasks = count.tasks.wrapping_add_signed(by);
-        }
-        self.mark(cpu);
-    }
-
-    /// Notes whether a CPU is idle or overloaded, after its tasks changed.
-    fn mark(&mut self, cpu: CpuIx) {
-        let was = (self.q.idle.contains(cpu), self.q.overloaded.contains(cpu));
-        let is = self.q.marks(cpu);
-        if was == is {
-            return;
-        }
-        self.q.idle.put(cpu, is.0);
-        self.q.overloaded.put(cpu, is.1);
-        let step = |was: bool, is: bool| i32::from(is) - i32::from(was);
-        for &group in &self.domains.groups_of[cpu] {
-            let count = &mut self.counts[group];
-            count.idle = count.idle.wrapping_add_signed(step(was.0, is.0));
-            count.overloaded = count.overloaded.wrapping_add_signed(step(was.1, is.1));
-        }
-    }
-
-    /// What the groups of a domain hold.
-    fn counts_of(&self, domain: usize) -> &[GroupCount] {
-        let d = &self.domains.all[domain];
-        &self.counts[d.first_group..d.first_group + d.groups.len()]
-    }
-
     /// Gives a group's entity on this CPU the weight that its load here deserves (`update_cfs_group`).
     fn reshare(&mut self, now_ns: u64, leaf: u32) {
         let e = self.q.rq(leaf).owner;
@@ -314,7 +266,7 @@ impl<D: Discipline> Fair<D> {
             q.nr -= 1;
             q.weight -= old;
         }
-        let scale = |x: i64| (i128::from(x) * i128::from(old) / i128::from(weight)) as i64;
+        let scale = |x: i64| signed_part(x, old, weight);
         let entity = self.q.e_mut(e);
         entity.vlag = scale(entity.vlag);
         if entity.rel_deadline {
@@ -385,14 +337,21 @@ impl<D: Discipline> Fair<D> {
     fn switch(&mut self, now_ns: u64, prev: Option<TaskIx>, next: Option<TaskIx>) {
         let entity = |task: Option<TaskIx>| task.map(|t| self.q.tasks[t].entity);
         let (prev, next) = (entity(prev), entity(next));
-        let shared = match (prev, next) {
-            (Some(p), Some(n)) => self.q.e(p).rq == self.q.e(n).rq,
-            _ => false,
-        };
-        let owner = |e: u32| Some(self.q.rq(self.q.e(e).rq).owner).filter(|&o| o != NIL && !shared);
-        let (prev_owner, next_owner) = (prev.and_then(owner), next.and_then(owner));
-        [prev, prev_owner].into_iter().flatten().for_each(|e| self.put_back(now_ns, e));
-        [next, next_owner].into_iter().flatten().for_each(|e| self.set_next(now_ns, e));
+        let shared = matches!((prev, next), (Some(p), Some(n)) if self.q.e(p).rq == self.q.e(n).rq);
+        if let Some(e) = prev {
+            self.put_back(now_ns, e);
+            let owner = self.q.rq(self.q.e(e).rq).owner;
+            if owner != NIL && !shared {
+                self.put_back(now_ns, owner);
+            }
+        }
+        if let Some(e) = next {
+            self.set_next(now_ns, e);
+            let owner = self.q.rq(self.q.e(e).rq).owner;
+            if owner != NIL && !shared {
+                self.set_next(now_ns, owner);
+            }
+        }
     }
 
     /// An entity that ran goes back into its tree, unless it left its queue.
@@ -528,7 +487,9 @@ impl<D: Discipline> Scheduler for Fair<D> {
             _ => {}
         }
         self.q.cpus[cpu].curr = next;
-        self.mark(cpu);
+        if next.is_none() {
+            self.mark(cpu);
+        }
         Pick { task: next, until_ns: None }
     }
 

@@ -43,6 +43,7 @@ impl Avg {
     }
 
     /// Brings the averages up to `now_ns`; `load`, `runnable` and `util` are what held since the last call.
+    #[inline]
     pub fn update(&mut self, now_ns: u64, load: u64, runnable: u64, util: u64) {
         let now = now_ns >> 10;
         let dt = now.saturating_sub(self.stamp);
@@ -64,7 +65,12 @@ impl Avg {
 }
 
 /// `2^32 × y^(dt/1024)` with `dt` in units of 1024 ns.
+#[inline]
 fn decay(dt: u64) -> u64 {
+    if dt < 1024 {
+        // As below, for the first period: nearly always, since whoever is looked at was looked at lately.
+        return DECAY[0] - (DECAY[0] - DECAY[1]) * dt / 1024;
+    }
     let (periods, part) = (dt / 1024, dt % 1024);
     let (halvings, n) = (periods / 32, (periods % 32) as usize);
     if halvings >= 32 {

@@ -242,7 +242,27 @@ pub fn virtual_ns(ns: u64, weight: u64) -> i64 {
     if weight == NICE_0 {
         ns as i64
     } else {
-        ((u128::from(ns) * u128::from(NICE_0)) / u128::from(weight.max(1))) as i64
+        part(ns, NICE_0, weight.max(1)) as i64
+    }
+}
+
+/// `whole × share / of`, rounded down; the product may have more than 64 bits, but seldom has.
+#[inline]
+pub fn part(whole: u64, share: u64, of: u64) -> u64 {
+    match whole.checked_mul(share) {
+        Some(product) => product / of,
+        None => (u128::from(whole) * u128::from(share) / u128::from(of)) as u64,
+    }
+}
+
+/// [`part`] of what may be negative, rounded towards zero.
+#[inline]
+pub fn signed_part(whole: i64, share: u64, of: u64) -> i64 {
+    let size = part(whole.unsigned_abs(), share, of) as i64;
+    if whole < 0 {
+        -size
+    } else {
+        size
     }
 }
 
@@ -344,6 +364,10 @@ impl Queues {
     /// The average virtual time of a queue's entities, the running one included: the zero-lag point V.
     pub fn avg_vruntime(&self, rq: u32) -> i64 {
         let q = self.rq(rq);
+        if q.root == NIL {
+            // Nobody waits: V is where the running one is.
+            return self.running(q).map_or(q.zero, |curr| curr.vruntime);
+        }
         let (sum_wv, sum_w) = self.sums(q);
         let off = match (i64::try_from(sum_wv), sum_w) {
             (_, 0) => 0,
@@ -356,14 +380,21 @@ impl Queues {
     /// Whether an entity at this virtual time has not had more than its share: `V >= v`.
     pub fn eligible(&self, rq: u32, vruntime: i64) -> bool {
         let q = self.rq(rq);
+        if q.root == NIL {
+            return self.running(q).is_none_or(|curr| curr.vruntime >= vruntime);
+        }
         let (sum_wv, sum_w) = self.sums(q);
         sum_wv >= product(vruntime - q.zero, sum_w)
     }
 
+    /// The entity that runs and takes part in its queue.
+    fn running(&self, q: &Rq) -> Option<&Entity> {
+        (q.curr != NIL).then(|| self.e(q.curr)).filter(|e| e.on_rq)
+    }
+
     fn sums(&self, q: &Rq) -> (i128, i64) {
         let (mut sum_wv, mut sum_w) = (q.sum_wv, q.sum_w);
-        if q.curr != NIL && self.e(q.curr).on_rq {
-            let curr = self.e(q.curr);
+        if let Some(curr) = self.running(q) {
             sum_wv += product(curr.vruntime - q.zero, curr.weight as i64);
             sum_w += curr.weight as i64;
         }
@@ -400,7 +431,7 @@ impl Queues {
     /// Moves a queue's `zero` up to the least virtual time in it.
     pub fn advance_zero(&mut self, rq: u32) {
         let q = self.rq(rq);
-        let curr = (q.curr != NIL && self.e(q.curr).on_rq).then(|| self.e(q.curr).vruntime);
+        let curr = self.running(q).map(|e| e.vruntime);
         let least = match (curr, self.nodes.least_vruntime(q.root)) {
             (Some(a), Some(b)) => a.min(b),
             (Some(a), None) | (None, Some(a)) => a,
@@ -416,7 +447,7 @@ impl Queues {
     /// The least slice among a queue's entities, the running one included.
     pub fn least_slice(&self, rq: u32) -> u64 {
         let q = self.rq(rq);
-        let curr = (q.curr != NIL && self.e(q.curr).on_rq).then(|| self.e(q.curr).slice);
+        let curr = self.running(q).map(|e| e.slice);
         curr.unwrap_or(u64::MAX).min(self.nodes.least_slice(q.root).unwrap_or(u64::MAX))
     }
 
