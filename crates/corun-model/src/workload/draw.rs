@@ -26,6 +26,13 @@ fn between(min: u64, max: u64, bits: u64) -> u64 {
     min + ((u128::from(bits) * span) >> 64) as u64
 }
 
+/// A length of at least 0 to the nearest nanosecond, half a one up: as `f64::round`, without the call that this is
+/// where the target has no instruction for it.
+pub fn nearest_ns(ns: f64) -> u64 {
+    let whole = ns as u64;
+    whole.saturating_add(u64::from(ns - whole as f64 >= 0.5))
+}
+
 impl Interference {
     /// Length in nanoseconds of CPU time of the `index`-th busy interval of `thread`; `None` for persistent
     /// interference, which has only one.
@@ -41,7 +48,7 @@ impl Interference {
 
     /// Length in nanoseconds of the idle interval that follows `busy_ns`, so that the demand holds for the pair.
     pub fn idle_ns(&self, busy_ns: u64) -> u64 {
-        (busy_ns as f64 * (1.0 - self.demand) / self.demand).round() as u64
+        nearest_ns(busy_ns as f64 * (1.0 - self.demand) / self.demand)
     }
 }
 
@@ -49,7 +56,7 @@ impl Parallel {
     /// Length in nanoseconds of solo run time of the `index`-th grain of `lane`. A lane is a thread where each
     /// thread has its own grains (barrier, lock, none), a stage in a pipeline, and 0 for the one shared queue.
     pub fn grain_ns(&self, lane: u32, index: u64) -> u64 {
-        let spread = (self.grain as f64 * self.imbalance).round() as u64;
+        let spread = nearest_ns(self.grain as f64 * self.imbalance);
         let (min, max) = (self.grain.saturating_sub(spread), self.grain.saturating_add(spread));
         between(min, max, bits(self.seed, u64::from(lane), index))
     }
@@ -99,6 +106,15 @@ mod tests {
         }
         let ones: u32 = draw(7, 7).map(u64::count_ones).sum();
         assert!((31_500..32_500).contains(&ones), "{ones} of 64,000 bits are set");
+    }
+
+    #[test]
+    fn lengths_are_rounded_as_the_standard_library_rounds_them() {
+        let edges = [0.0, 0.49999999999999994, 0.5, 1.5, 2.5, 1e15 + 0.5, 4503599627370497.5, 1e17, f64::MAX];
+        let drawn = (0..10_000).map(|i| bits(1, 2, i) as f64 / 2f64.powi((i % 64) as i32));
+        for ns in edges.into_iter().chain(drawn) {
+            assert_eq!(nearest_ns(ns), ns.round() as u64, "{ns:e}");
+        }
     }
 
     #[test]

@@ -67,10 +67,9 @@ impl Engine {
 
     /// A thread that has kernel time to spend and will then compute takes up that work at once: nothing can come
     /// between the two, so one moment to wait for is enough.
-    pub(super) fn foresee(&mut self, cpu: CpuIx) {
-        let Some(thread) = self.cpus[cpu].curr.and_then(|task| self.tasks[task].thread) else { return };
+    fn foresee(&mut self, thread: super::ThreadIx, cpu: CpuIx) {
         let t = &self.threads[thread];
-        if t.overhead_ns == 0 || t.doing != Doing::Ready || !self.is_settled(thread) {
+        if !self.is_settled(thread) {
             return;
         }
         let run = &self.tenants[t.tenant];
@@ -93,10 +92,15 @@ impl Engine {
         }
     }
 
-    /// Tells the contention models what a CPU runs, if that changed.
+    /// Tells the contention models what a CPU runs, if that changed, looking ahead where that is safe.
     pub(super) fn tell(&mut self, cpu: CpuIx) {
         let running = self.cpus[cpu].curr.and_then(|task| {
-            let thread = &self.threads[self.tasks[task].thread?];
+            let ix = self.tasks[task].thread?;
+            let mut thread = &self.threads[ix];
+            if thread.overhead_ns > 0 && thread.doing == Doing::Ready {
+                self.foresee(ix, cpu);
+                thread = &self.threads[ix];
+            }
             Some(Running {
                 task: task as u32,
                 program: thread.program,
@@ -143,7 +147,9 @@ impl Engine {
     pub(super) fn step(&mut self, cpu: CpuIx) {
         self.settle(cpu);
         while let Some(task) = self.cpus[cpu].curr {
-            self.rotate_guest(task);
+            if self.tasks[task].vcpu.is_some() {
+                self.rotate_guest(task);
+            }
             let Some(thread) = self.tasks[task].thread else {
                 self.leave(cpu, State::Blocked(Reason::Halt));
                 continue;
@@ -154,8 +160,10 @@ impl Engine {
             }
             match t.doing {
                 Doing::Work if t.work > 0 => break,
-                Doing::Work => t.doing = Doing::Ready,
-                Doing::Ready => self.advance(thread, cpu),
+                Doing::Work | Doing::Ready => {
+                    t.doing = Doing::Ready;
+                    self.advance(thread, cpu);
+                }
                 Doing::Spin(Some(until)) if until <= self.now_ns => {
                     t.doing = Doing::Sinking;
                     t.overhead_ns += self.model.costs.block_ns;

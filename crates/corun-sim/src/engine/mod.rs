@@ -608,10 +608,10 @@ impl Engine {
         if self.paranoid {
             self.check_everything();
         }
-        match self.fault.take() {
-            Some(fault) => Err(fault),
-            None => Ok(()),
+        if self.fault.is_none() {
+            return Ok(());
         }
+        self.fault.take().map_or(Ok(()), Err)
     }
 
     /// The tick of all busy CPUs; it stops when none is left and starts again with the first.
@@ -643,7 +643,6 @@ impl Engine {
     fn finish_instant(&mut self) {
         self.absorb();
         for i in 0..self.dirty.len() {
-            self.foresee(self.dirty[i]);
             self.tell(self.dirty[i]);
         }
         if std::mem::take(&mut self.stirred) {

@@ -14,19 +14,19 @@ impl Engine {
         if self.threads[thread].pending != Pending::Nothing {
             return self.try_pending(thread, cpu);
         }
-        let tenant = self.threads[thread].tenant;
-        let plan = self.tenants[tenant].setup.plan.clone();
         let t = &mut self.threads[thread];
-        let step = t.cursor.next(&plan, &mut self.tenants[tenant].shared);
+        let run = &mut self.tenants[t.tenant];
+        let plan = &run.setup.plan;
+        let step = t.cursor.next(plan, &mut run.shared);
         match step {
             Step::Work(ns) => {
                 t.doing = Doing::Work;
                 t.work = if ns >= ENDLESS_NS { u64::MAX } else { ns << super::cpu::BITS };
                 let grain = t.cursor.grains().saturating_sub(1);
-                t.character = self.tenants[tenant].characters[plan.character_at(grain)];
+                t.character = run.characters[plan.character_at(grain)];
             }
             Step::Meet(object) => {
-                t.seen = self.tenants[tenant].objects[object].count;
+                t.seen = run.objects[object].count;
                 if !self.meet(thread, object, cpu) {
                     self.threads[thread].pending = Pending::Meet(object);
                     self.wait(thread);

@@ -1,10 +1,10 @@
 //! Timers: a hierarchical timing wheel in which every timer has a slot of its own.
 //!
 //! Whatever can happen at a time has a fixed slot (a CPU's next step, a thread's wake-up), so re-arming moves an entry
-//! instead of leaving a stale one behind. Time is cut into buckets of 64 ns, 64 of these into one of the next level, and
+//! instead of leaving a stale one behind. Time is cut into buckets of 16 µs, 64 of these into one of the next level, and
 //! so on; a timer lies in the list of the bucket, of the lowest level, that tells its time apart from the wheel's. When
 //! the wheel reaches a bucket, its timers go down to lower levels, and from the lowest into a heap which holds what is
-//! due in the present 64 ns and in which entries of equal time come in the order in which they were armed. Arming and
+//! due in the present 16 µs and in which entries of equal time come in the order in which they were armed. Arming and
 //! firing cost the same however many timers there are; many that fall together cost the logarithm of their number.
 //!
 //! Source: Varghese and Lauck, 1987 (scheme 6 and 7); the heap makes it exact.
@@ -45,7 +45,7 @@ const NEVER: Key = Key::MAX;
 /// Bits of a key's slot. What is left are 2^43 sequence numbers: three weeks of arming five million times a second.
 const SLOT_BITS: u32 = 21;
 /// Bits of time within a bucket of the lowest level.
-const FINEST_BITS: u32 = 6;
+const FINEST_BITS: u32 = 14;
 /// Bits of a bucket's number within its level.
 const LEVEL_BITS: u32 = 6;
 const LEVELS: usize = ((u64::BITS - FINEST_BITS).div_ceil(LEVEL_BITS)) as usize;

@@ -1,6 +1,7 @@
 //! A thread's place in its plan, and what it does next.
 
 use super::plan::{Phase, Plan, Rhythm};
+use corun_model::workload::draw::nearest_ns;
 use corun_model::workload::{Flow, Interference, Length, Parallel, Sync};
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -77,12 +78,24 @@ pub struct Cursor {
     /// What the grain at hand still has to wait for after its work: a device, then a time.
     io_ns: u64,
     sleep_ns: u64,
+    /// How much of the grain at hand it does inside the lock.
+    inside_ns: u64,
 }
 
 impl Cursor {
     /// At the beginning of the plan.
     pub fn new(thread: u32) -> Cursor {
-        Cursor { thread, phase: 0, round: 0, state: 0, item: None, grains: 0, io_ns: 0, sleep_ns: 0 }
+        Cursor {
+            thread,
+            phase: 0,
+            round: 0,
+            state: 0,
+            item: None,
+            grains: 0,
+            io_ns: 0,
+            sleep_ns: 0,
+            inside_ns: 0,
+        }
     }
 
     /// Which phase the thread is in.
@@ -218,16 +231,13 @@ impl Cursor {
 
     fn lock(&mut self, p: &Parallel, rounds: u64, first: usize, shared: &mut Shared) -> Step {
         let lock = first + ((self.round + u64::from(self.thread)) % u64::from(p.locks)) as usize;
-        let inside_ns = || {
-            let grain_ns = p.grain_ns(self.thread, self.round);
-            ((grain_ns as f64 * p.critical).round() as u64, grain_ns)
-        };
         match self.state {
             0 if self.round == rounds || shared.cut => Step::Next,
             0 => {
-                let (inside_ns, grain_ns) = inside_ns();
+                let grain_ns = p.grain_ns(self.thread, self.round);
+                self.inside_ns = nearest_ns(grain_ns as f64 * p.critical);
                 (self.state, self.grains) = (1, self.grains + 1);
-                Step::Work(grain_ns - inside_ns)
+                Step::Work(grain_ns - self.inside_ns)
             }
             1 if shared.cut => Step::Next,
             1 => {
@@ -235,9 +245,8 @@ impl Cursor {
                 Step::Acquire(lock)
             }
             2 => {
-                let work = Step::Work(inside_ns().0);
                 self.state = 3;
-                work
+                Step::Work(self.inside_ns)
             }
             _ => {
                 shared.iterations += u64::from(!shared.cut);
