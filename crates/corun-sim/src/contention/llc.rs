@@ -80,6 +80,8 @@ pub struct Domain {
     /// Bytes in use, by anybody.
     filled: f64,
     members: Vec<Member>,
+    /// Bytes per nanosecond that the members insert in all, as long as no rate has changed.
+    inserted: Option<f64>,
     /// What is left of a byte that was resident at the start, times [`EPOCH`] to the power of minus `epoch`: a
     /// product that would leave the range of a float after a few hundred turnovers of the cache.
     survival: f64,
@@ -98,6 +100,7 @@ impl Domain {
             capacity,
             filled: 0.0,
             members: Vec::new(),
+            inserted: None,
             survival: 1.0,
             epoch: 0,
             now_ns: 0,
@@ -113,6 +116,7 @@ impl Domain {
 
     /// One of them, to set its insertion rates.
     pub fn member_mut(&mut self, place: usize) -> &mut Member {
+        self.inserted = None;
         &mut self.members[place]
     }
 
@@ -123,7 +127,7 @@ impl Domain {
         if dt == 0.0 || self.members.is_empty() {
             return;
         }
-        let inserted = self.members.iter().map(|m| m.reuse + m.stream).sum::<f64>() * dt;
+        let inserted = self.inserted() * dt;
         self.filled += inserted;
         let excess = self.filled - self.capacity;
         let keep = if excess > 0.0 { self.capacity / (self.capacity + excess) } else { 1.0 };
@@ -137,6 +141,12 @@ impl Domain {
         }
     }
 
+    /// Bytes per nanosecond that all insert.
+    fn inserted(&mut self) -> f64 {
+        let members = &self.members;
+        *self.inserted.get_or_insert_with(|| members.iter().map(|m| m.reuse + m.stream).sum())
+    }
+
     /// A task starts to run; returns its place. `number` is this domain's.
     pub fn join(&mut self, number: u32, cpu: u32, working_set: f64, left: &Left) -> usize {
         let survival = match self.epoch - left.epoch.min(self.epoch) {
@@ -146,6 +156,7 @@ impl Domain {
             _ => 0.0,
         };
         let resident = (left.resident * survival).min(working_set);
+        self.inserted = None;
         // -1: not evaluated (yet, or never: a pure stream has no share).
         self.members.push(Member { cpu, resident, working_set, reuse: 0.0, stream: 0.0, evaluated: -1.0 });
         self.members.len() - 1
@@ -154,6 +165,7 @@ impl Domain {
     /// The task at `place` stops; returns what it leaves and the CPU of the task that now has its place.
     pub fn leave(&mut self, number: u32, place: usize) -> (Left, Option<u32>) {
         let m = self.members.swap_remove(place);
+        self.inserted = None;
         let left = Left { domain: number, resident: m.resident, survival: self.survival, epoch: self.epoch };
         (left, self.members.get(place).map(|m| m.cpu))
     }
@@ -169,8 +181,11 @@ impl Domain {
     }
 
     /// When to look again: when the first member's share will have moved noticeably; `u64::MAX` when none will.
-    pub fn wake_ns(&self) -> u64 {
-        let at_ns = |step: f64, from_ns: u64| match self.until_moved_ns(step) {
+    pub fn wake_ns(&mut self) -> u64 {
+        let inserted = self.inserted();
+        let full = self.filled >= self.capacity * 0.999;
+        let eviction = if full { inserted / self.capacity } else { 0.0 };
+        let at_ns = |step: f64, from_ns: u64| match self.until_moved_ns(step, eviction) {
             ns if ns < 1e15 => (self.now_ns + ns.max(1.0) as u64).max(from_ns),
             _ => u64::MAX,
         };
@@ -183,12 +198,10 @@ impl Domain {
     }
 
     /// Nanoseconds until the first member's share will have moved by `step` since its rate was evaluated, infinite when
-    /// none will. What it has moved already counts, so changes among others put nothing off. All members are gone
-    /// through at every change, so what decides is written without divisions.
-    fn until_moved_ns(&self, step: f64) -> f64 {
-        let inserted: f64 = self.members.iter().map(|m| m.reuse + m.stream).sum();
-        let full = self.filled >= self.capacity * 0.999;
-        let eviction = if full { inserted / self.capacity } else { 0.0 };
+    /// none will; `eviction` is the part of the cache that is evicted in one. What it has moved already counts, so
+    /// changes among others put nothing off. All members are gone through at every change, so what decides is written
+    /// without divisions.
+    fn until_moved_ns(&self, step: f64, eviction: f64) -> f64 {
         // The first to arrive: its way, and how fast it goes it; both times its working set.
         let (mut way, mut speed) = (1.0, 0.0);
         for m in self.members.iter().filter(|m| m.evaluated >= 0.0) {

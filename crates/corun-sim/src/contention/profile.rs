@@ -21,8 +21,9 @@ use super::coherence::TransferCycles;
 use super::llc::{miss_share, share_alone};
 use super::membw::{Demand, Memory};
 use super::numa::Numa;
+use super::smt;
 use super::tolerance::{exposed, exposed_transfer};
-use crate::machine_file::MachineModel;
+use crate::machine_file::{MachineModel, Smt};
 
 /// A character worked out for one machine, in cycles and per instruction.
 #[derive(Clone, Debug)]
@@ -54,6 +55,17 @@ pub struct Profile {
     pub memory: bool,
     /// Whether it takes part in the coherence model.
     pub coherent: bool,
+    /// Of one that takes part in neither: what it suffers by itself, by node of the core and home, once and for all.
+    pub steady: Vec<Own>,
+}
+
+/// What a task suffers by itself, whatever its hyperthreads and its memory's queue do.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Its use of its node's memory.
+    pub memory: Demand,
+    /// Issue slots that it wants, as a share of the core's.
+    pub slots: f64,
 }
 
 impl Profile {
@@ -83,6 +95,7 @@ impl Profile {
             alone_cpi: 0.0,
             memory: false,
             coherent: c.coherence_pki > 0.0,
+            steady: Vec::new(),
         };
         let resident = share_alone(p.compulsory, p.working_set / model.llc_bytes as f64);
         let missing = if p.working_set > 0.0 { miss_share(p.compulsory, resident) } else { p.compulsory };
@@ -90,12 +103,24 @@ impl Profile {
         p.alone_cpi = alone.cpi(memory.wait(&[alone]));
         let traffic = alone.bytes_per_cycle(0.0);
         p.memory = references > 0.0 && (p.working_set > 0.0 || traffic * 256.0 > memory.capacity);
+        if !p.memory && !p.coherent {
+            let nodes = 0..numa.nodes() as u32;
+            let pairs = nodes.clone().flat_map(|node| nodes.clone().map(move |home| (node, home)));
+            let stalls = |(node, home)| p.memory_stall(p.compulsory, numa.cycles(node, home));
+            p.steady = pairs.map(|pair| p.own(p.compulsory, stalls(pair), &model.smt)).collect();
+        }
         p
     }
 
     /// Exposed cycles in LLC and DRAM, without queueing.
     pub fn memory_stall(&self, missing: f64, dram_cycles: f64) -> f64 {
         self.references * ((1.0 - missing) * self.llc_stall + missing * exposed(dram_cycles, self.hidden))
+    }
+
+    /// What it suffers by itself with this share of misses and these stalls per instruction.
+    pub fn own(&self, missing: f64, stalls: f64, smt: &Smt) -> Own {
+        let cpi = self.compute + stalls;
+        Own { memory: self.demand(cpi, missing), slots: smt::demand(cpi, smt) }
     }
 
     /// Its use of a node's memory.

@@ -14,7 +14,7 @@ use super::energy::{Energy, Meter};
 use super::llc::{miss_share, Domain, Left};
 use super::membw::{Demand, Memory, LINE};
 use super::numa::Numa;
-use super::profile::{spinning, Profile};
+use super::profile::{spinning, Own, Profile};
 use super::tally::{Rates, Tally};
 use super::{smt, CharacterId, CpuRate, Running, ONE};
 use crate::machine_file::MachineModel;
@@ -54,6 +54,8 @@ pub struct System {
     regrouped: Vec<u32>,
     /// LLC domains whose next wake-up must be planned again.
     unplanned: Vec<u32>,
+    /// A node was touched since its queue was worked out.
+    nodes_touched: bool,
     /// Used by [`Self::solve_nodes`] only; kept for its memory.
     demands: Vec<Demand>,
     evaluations: u64,
@@ -74,8 +76,6 @@ struct Slot {
     demand: f64,
     /// Node of its task's memory.
     home: u32,
-    /// Share of LLC references that miss.
-    missing: f64,
     sharing: Sharing,
     /// Cycles of computation per instruction, stretched by hyperthreads.
     computing: f64,
@@ -147,6 +147,7 @@ impl System {
             dirty: Vec::new(),
             regrouped: Vec::new(),
             unplanned: Vec::new(),
+            nodes_touched: false,
             demands: Vec::new(),
             evaluations: 0,
             model: model.clone(),
@@ -172,12 +173,18 @@ impl System {
 
     /// From `now_ns` on `cpu` runs this (`None`: idle). Counters up to now are settled first. Returns whether that is
     /// something else than before, which then starts at [`ONE`].
+    #[inline]
     pub fn set(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) -> bool {
-        let before = self.slots[cpu as usize].running;
-        if before == running {
-            return false;
+        let differs = self.slots[cpu as usize].running != running;
+        if differs {
+            self.change(now_ns, cpu, running);
         }
+        differs
+    }
+
+    fn change(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) {
         self.settle(now_ns, cpu);
+        let before = self.slots[cpu as usize].running;
         let at = self.slots[cpu as usize].at;
         match (before.is_some(), running.is_some()) {
             (false, true) => self.meter.start(now_ns, at.core, at.socket),
@@ -190,13 +197,12 @@ impl System {
             task.on = task.on.filter(|on| *on != cpu);
         }
         let slot = &mut self.slots[cpu as usize];
-        (slot.running, slot.progress) = (running, ONE);
+        (slot.running, slot.progress, slot.sharing) = (running, ONE, Sharing::default());
         if let Some(r) = running {
             self.task(r.task).on = Some(cpu);
             self.join(now_ns, cpu, r);
         }
         self.mark(cpu);
-        true
     }
 
     /// Pushes the CPUs whose rate changed since the previous call. A CPU that starts to run something runs it at
@@ -276,14 +282,7 @@ impl System {
     }
 
     fn settle(&mut self, now_ns: u64, cpu: u32) {
-        let slot = &mut self.slots[cpu as usize];
-        let ns = now_ns - slot.settled_ns;
-        slot.settled_ns = now_ns;
-        if let Some(r) = slot.running {
-            if ns > 0 {
-                self.tasks[r.task as usize].tally.add(ns, &slot.rates);
-            }
-        }
+        self.slots[cpu as usize].settle(now_ns, &mut self.tasks);
     }
 
     fn leave(&mut self, now_ns: u64, cpu: u32, was: Running) {
@@ -303,6 +302,7 @@ impl System {
             self.unplan(at.llc);
             let node = &mut self.nodes[home];
             (node.wanted, node.touched) = (node.wanted - wanted, true);
+            self.nodes_touched = true;
             node.users.swap_remove(in_node as usize);
             if let Some(cpu) = node.users.get(in_node as usize) {
                 self.slots[*cpu as usize].in_node = in_node;
@@ -338,6 +338,7 @@ impl System {
             (slot.in_domain, slot.in_node) = (place as u32, node.users.len() as u32);
             node.users.push(cpu);
             node.touched = true;
+            self.nodes_touched = true;
         }
         if profile.coherent {
             if self.groups.len() <= now.program as usize {
@@ -382,68 +383,85 @@ impl System {
 
     /// What a CPU's task suffers by itself, without hyperthreads and queues.
     fn evaluate(&mut self, now_ns: u64, cpu: u32) {
-        let Slot { at, running, in_domain, in_group, home, .. } = self.slots[cpu as usize];
-        let core = &self.cores[at.core as usize];
-        let demand = match running {
+        let slot = &mut self.slots[cpu as usize];
+        let demand = match slot.running {
             None => 0.0,
             Some(r) => {
                 let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
-                let mut missing = p.compulsory;
-                if in_domain != NOWHERE && p.working_set > 0.0 {
-                    let domain = &mut self.domains[at.llc as usize];
-                    domain.advance(now_ns);
-                    let member = domain.member_mut(in_domain as usize);
-                    member.evaluated = member.share();
-                    missing = miss_share(p.compulsory, member.evaluated);
-                }
-                let mut shared = Sharing::default();
-                if in_group != NOWHERE {
-                    let partner = |c: &&u32| {
-                        let s = &self.slots[**c as usize];
-                        **c != cpu
-                            && s.in_group != NOWHERE
-                            && s.running.is_some_and(|o| o.program == r.program)
-                    };
-                    let partners = core.iter().filter(partner).count() as u32;
-                    let group = &self.groups[r.program as usize];
-                    let siblings = group.siblings(partners, at.llc, at.socket);
-                    shared = sharing(p.transfers, group.threads, &siblings, &p.transfer_stall);
-                }
-                let stalls = p.memory_stall(missing, self.numa.cycles(at.node, home)) + shared.stall;
-                let slot = &mut self.slots[cpu as usize];
-                (slot.missing, slot.sharing) = (missing, shared);
-                slot.memory = p.demand(p.compute + stalls, missing);
-                smt::demand(p.compute + stalls, &self.model.smt)
+                let own = match p.steady.get(slot.at.node as usize * self.numa.nodes() + slot.home as usize) {
+                    Some(own) => *own,
+                    None => self.evaluate_shared(now_ns, cpu, r),
+                };
+                self.slots[cpu as usize].memory = own.memory;
+                own.slots
             }
         };
-        if core.len() > 1 && (demand - self.slots[cpu as usize].demand).abs() > 1.0 / 64.0 {
-            self.slots[cpu as usize].demand = demand;
-            for i in 0..core.len() {
-                self.mark(self.cores[at.core as usize][i]);
+        let slot = &mut self.slots[cpu as usize];
+        let core = slot.at.core as usize;
+        if self.cores[core].len() > 1 && (demand - slot.demand).abs() > 1.0 / 64.0 {
+            slot.demand = demand;
+            for i in 0..self.cores[core].len() {
+                let sibling = self.cores[core][i];
+                if self.slots[sibling as usize].running.is_some() {
+                    self.mark(sibling);
+                }
             }
         }
     }
 
+    /// The same for a task that shares a cache or lines with others.
+    fn evaluate_shared(&mut self, now_ns: u64, cpu: u32, r: Running) -> Own {
+        let Slot { at, in_domain, in_group, home, .. } = self.slots[cpu as usize];
+        let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
+        let mut missing = p.compulsory;
+        if in_domain != NOWHERE && p.working_set > 0.0 {
+            let domain = &mut self.domains[at.llc as usize];
+            domain.advance(now_ns);
+            let member = domain.member_mut(in_domain as usize);
+            member.evaluated = member.share();
+            missing = miss_share(p.compulsory, member.evaluated);
+        }
+        let mut shared = Sharing::default();
+        if in_group != NOWHERE {
+            let partner = |c: &&u32| {
+                let s = &self.slots[**c as usize];
+                **c != cpu && s.in_group != NOWHERE && s.running.is_some_and(|o| o.program == r.program)
+            };
+            let partners = self.cores[at.core as usize].iter().filter(partner).count() as u32;
+            let group = &self.groups[r.program as usize];
+            let siblings = group.siblings(partners, at.llc, at.socket);
+            shared = sharing(p.transfers, group.threads, &siblings, &p.transfer_stall);
+        }
+        self.slots[cpu as usize].sharing = shared;
+        let stalls = p.memory_stall(missing, self.numa.cycles(at.node, home)) + shared.stall;
+        p.own(missing, stalls, &self.model.smt)
+    }
+
     /// Adds the hyperthreads' part, and tells the node what the task wants of it.
     fn stretch(&mut self, cpu: u32) {
-        let Slot { at, running: Some(r), in_node, home, .. } = self.slots[cpu as usize] else { return };
-        let core = &self.cores[at.core as usize];
+        let slot = &self.slots[cpu as usize];
+        let Some(r) = slot.running else { return };
+        let core = &self.cores[slot.at.core as usize];
         let others: f64 = core.iter().filter(|c| **c != cpu).map(|c| self.slots[*c as usize].demand).sum();
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let slot = &mut self.slots[cpu as usize];
         slot.computing = p.compute * smt::stretch(self.slope, others);
         // `evaluate` left the unstretched sum in `base_cpi`; a CPU is stretched once per refresh.
         slot.memory.base_cpi += slot.computing - p.compute;
-        if in_node != NOWHERE {
-            let node = &mut self.nodes[home as usize];
+        if slot.in_node != NOWHERE {
+            let node = &mut self.nodes[slot.home as usize];
             let wanted = (slot.memory.bytes_per_cycle(0.0) / node.memory.capacity * 1e6) as u64;
             node.wanted = node.wanted - slot.wanted + wanted;
             (slot.wanted, node.touched) = (wanted, true);
+            self.nodes_touched = true;
         }
     }
 
     /// Works out the queues of the nodes whose load has moved, and marks their users where it matters.
     fn solve_nodes(&mut self) {
+        if !std::mem::take(&mut self.nodes_touched) {
+            return;
+        }
         for n in 0..self.nodes.len() {
             let node = &mut self.nodes[n];
             if !std::mem::replace(&mut node.touched, false)
@@ -466,11 +484,11 @@ impl System {
 
     /// Puts the parts together: the rate, the counters' rates and the insertions into the cache.
     fn finish(&mut self, now_ns: u64, cpu: u32) -> Option<CpuRate> {
-        self.settle(now_ns, cpu);
         self.evaluations += 1;
         let slot = &mut self.slots[cpu as usize];
         slot.dirty = false;
         let r = slot.running?;
+        slot.settle(now_ns, &mut self.tasks);
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let queued = slot.in_node != NOWHERE;
         let cpi = slot.memory.cpi(if queued { self.nodes[slot.home as usize].wait } else { 0.0 });
@@ -516,6 +534,15 @@ impl System {
 }
 
 impl Slot {
+    /// Counts what its task did since it was settled last.
+    #[inline]
+    fn settle(&mut self, now_ns: u64, tasks: &mut [Task]) {
+        let ns = now_ns - std::mem::replace(&mut self.settled_ns, now_ns);
+        if let (Some(r), true) = (self.running, ns > 0) {
+            tasks[r.task as usize].tally.add(ns, &self.rates);
+        }
+    }
+
     fn idle(at: Cpu) -> Slot {
         Slot {
             at,
@@ -526,7 +553,6 @@ impl Slot {
             dirty: false,
             demand: 0.0,
             home: at.node,
-            missing: 0.0,
             sharing: Sharing::default(),
             computing: 1.0,
             memory: Demand { base_cpi: 1.0, misses: 0.0, exposed: 1.0 },
