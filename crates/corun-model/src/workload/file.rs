@@ -47,6 +47,9 @@ pub struct BadWorkload {
 /// Bounds that keep a typing slip from asking for a million threads.
 pub const MAX_THREADS: u32 = 10_000;
 
+/// Most locks of a program: as many as its threads could each hold several of.
+pub const MAX_LOCKS: u32 = 100_000;
+
 impl Workload {
     /// Reads the text of a workload file; `file` is only named in errors.
     ///
@@ -175,6 +178,9 @@ fn check_parallel(p: &Parallel) -> Check {
     Flow::of(p)?;
     match p.sync {
         Sync::Lock if p.locks == 0 => Err(("locks", "locks is 0; give at least 1".into())),
+        Sync::Lock if p.locks > MAX_LOCKS => {
+            Err(("locks", format!("locks is {}; at most {MAX_LOCKS} are allowed", p.locks)))
+        }
         Sync::Pipeline if p.queue_depth == 0 => {
             Err(("queue-depth", "queue-depth is 0, so no item could pass; give at least 1".into()))
         }

@@ -56,7 +56,7 @@ impl Engine {
     /// A thread goes to sleep for a time, on its own account or a device's.
     fn sleep(&mut self, thread: ThreadIx, ns: u64, reason: Reason) {
         let t = &mut self.threads[thread];
-        t.pending = Pending::Until(self.now_ns + ns, reason);
+        t.pending = Pending::Until(self.now_ns.saturating_add(ns), reason);
         t.doing = Doing::Sinking;
         t.overhead_ns += self.model.costs.block_ns;
     }

@@ -15,25 +15,32 @@ pub struct Least {
     pub time_ns: u128,
     /// Of CPU time, all threads together, in nanoseconds.
     pub cpu_ns: u128,
+    /// Pieces of work that it goes through, all threads together.
+    pub grains: u128,
 }
 
 impl Plan {
     /// What the program takes at least; `None`: it never ends by itself.
     pub fn least(&self) -> Option<Least> {
-        let sum = |a: Least, b: Least| Least { time_ns: a.time_ns + b.time_ns, cpu_ns: a.cpu_ns + b.cpu_ns };
+        let sum = |a: Least, b: Least| Least {
+            time_ns: a.time_ns + b.time_ns,
+            cpu_ns: a.cpu_ns + b.cpu_ns,
+            grains: a.grains + b.grains,
+        };
         (!self.endless).then(|| self.phases.iter().map(of_phase).fold(Least::default(), sum))
     }
 }
 
 fn of_phase(phase: &Phase) -> Least {
     if let Some(duration_ns) = phase.duration_ns {
-        return Least { time_ns: duration_ns.into(), cpu_ns: 0 };
+        return Least { time_ns: duration_ns.into(), ..Least::default() };
     }
     match &phase.rhythm {
         Rhythm::Interference(_) => Least::default(),
         Rhythm::Pairs { chunk_ns, rounds } => {
-            let each_ns = u128::from(*chunk_ns) * u128::from(*rounds);
-            Least { time_ns: each_ns, cpu_ns: each_ns * u128::from(phase.threads) }
+            let (each, threads) = (u128::from(*rounds), u128::from(phase.threads));
+            let each_ns = u128::from(*chunk_ns) * each;
+            Least { time_ns: each_ns, cpu_ns: each_ns * threads, grains: each * threads }
         }
         Rhythm::Parallel(p) => of_grains(p),
     }
@@ -49,7 +56,7 @@ fn of_grains(p: &Parallel) -> Least {
         Sync::Queue | Sync::Steal | Sync::Pipeline => (iterations.div_ceil(threads), iterations),
     };
     let waits_ns = u128::from(p.io) + u128::from(p.sleep);
-    Least { time_ns: each * (shortest_ns + waits_ns), cpu_ns: all * shortest_ns }
+    Least { time_ns: each * (shortest_ns + waits_ns), cpu_ns: all * shortest_ns, grains: all }
 }
 
 #[cfg(test)]
@@ -72,14 +79,14 @@ mod tests {
         let of = |sync: &str| {
             least(&format!("kind = \"parallel\"\nsync = \"{sync}\"\nthreads = 4\ngrain = \"2ms\"\nimbalance = 0.5\nio = \"1ms\"\niterations = 10\n"))
         };
-        assert_eq!(of("barrier"), Some(Least { time_ns: 20 * MS, cpu_ns: 40 * MS }));
-        assert_eq!(of("steal"), Some(Least { time_ns: 6 * MS, cpu_ns: 10 * MS }));
+        assert_eq!(of("barrier"), Some(Least { time_ns: 20 * MS, cpu_ns: 40 * MS, grains: 40 }));
+        assert_eq!(of("steal"), Some(Least { time_ns: 6 * MS, cpu_ns: 10 * MS, grains: 10 }));
     }
 
     #[test]
     fn phases_follow_each_other_and_a_time_is_that_time() {
         let two = "kind = \"command\"\nargv = [\"x\"]\n[[program.model]]\nthreads = 1\nsync = \"none\"\niterations = 3\n[[program.model]]\nthreads = 2\nduration = \"5ms\"\n";
-        assert_eq!(least(two), Some(Least { time_ns: 8 * MS, cpu_ns: 3 * MS }));
+        assert_eq!(least(two), Some(Least { time_ns: 8 * MS, cpu_ns: 3 * MS, grains: 3 }));
         assert_eq!(least("kind = \"interference\"\n"), None);
         assert_eq!(least("kind = \"interference\"\nduration = \"7ms\"\n").map(|l| l.time_ns), Some(7 * MS));
     }

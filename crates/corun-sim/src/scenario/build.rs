@@ -27,6 +27,9 @@ pub enum Cast {
     Solo(usize),
 }
 
+/// Bound on the grains that a run waits for; each takes a microsecond or two to model.
+const MOST_GRAINS: u128 = 50_000_000_000;
+
 impl Scenario {
     /// Makes the machine of one run. `trace_limit` is how many events its trace may hold; 0: none.
     ///
@@ -108,7 +111,7 @@ impl Scenario {
 
     /// Refuses more tasks than the model is made for, programs that it does not know, and work that cannot end.
     pub(super) fn check_size(&self) -> Result<(), BadScenario> {
-        let (mut tasks, mut cpu_ns) = (0, 0);
+        let (mut tasks, mut cpu_ns, mut grains) = (0, 0, 0);
         let (cpus, horizon_ns) = (self.machine.machine.cpu_count() as u128, u128::from(self.horizon_ns));
         let horizon = || human_ns(self.horizon_ns);
         for t in &self.tenants {
@@ -132,6 +135,14 @@ impl Scenario {
             // With a duration, and for the background, nobody waits.
             if self.duration_ns.is_none() && !t.background {
                 cpu_ns += least.cpu_ns;
+                grains += least.grains;
+            }
+            if grains > MOST_GRAINS {
+                let what = format!(
+                    "the work up to {} has {grains} grains, which takes a day to model; give fewer or longer ones, or a `duration`",
+                    t.name
+                );
+                return Err(self.bad(t.line, what));
             }
             if cpu_ns > horizon_ns * cpus {
                 let what = format!(

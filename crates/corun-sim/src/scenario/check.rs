@@ -91,7 +91,7 @@ impl Reader<'_> {
         let read: ScenarioFile = toml::from_str(self.text).map_err(|e| {
             let what = e.message().lines().collect::<Vec<_>>().join(" ");
             let start = e.span().map_or(0, |s| s.start.min(self.text.len()));
-            self.bad(line_at(self.text, start, &what), what)
+            self.bad(line_at(self.text, start, &what), in_words(&what))
         })?;
         if read.schema.as_ref() != "corun.scenario/1" {
             let what = format!("schema is `{}`, this corun reads `corun.scenario/1`", read.schema.as_ref());
@@ -104,6 +104,12 @@ impl Reader<'_> {
         let seeds = read.seeds.as_ref();
         if seeds.is_empty() || seeds.len() > MOST_SEEDS {
             let what = format!("{} seeds are given; give 1 to {MOST_SEEDS}", seeds.len());
+            return Err(self.at(&read.seeds, what));
+        }
+        let mut once = BTreeSet::new();
+        if let Some(seed) = seeds.iter().find(|s| !once.insert(**s)) {
+            let what =
+                format!("seed {seed} is given twice, and the same seed gives the same run; take it out");
             return Err(self.at(&read.seeds, what));
         }
         for (key, time) in [("duration", &read.duration), ("horizon", &read.horizon)] {
@@ -148,6 +154,15 @@ impl Reader<'_> {
             self.tenant(t, &model, &mut names, &mut tenants)?;
         }
         self.resolve_after(&read, &mut tenants)?;
+        if let Some(p) = &read.policy {
+            let only = p.as_ref().tenants.iter().flatten();
+            let is_here = |wanted: &str| names.contains(wanted.strip_prefix("sim/").unwrap_or(wanted));
+            if let Some(nobody) = only.chain(&p.as_ref().protect).find(|n| !is_here(n.as_ref())) {
+                let known = names.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let what = format!("there is no tenant `{}`; name one of {known}", nobody.as_ref());
+                return Err(self.at(nobody, what));
+            }
+        }
         let name = read.name.clone().unwrap_or_else(|| {
             let stem = self.file.rsplit('/').next().unwrap_or(self.file);
             stem.trim_end_matches(".toml").to_string()
@@ -174,9 +189,9 @@ impl Reader<'_> {
 
     fn policy(&self, spanned: &Spanned<PolicyFile>) -> Result<PolicySpec, BadScenario> {
         let p = spanned.as_ref();
-        let mut scope = corun_policy::Scope::everyone().protect(&p.protect);
+        let mut scope = corun_policy::Scope::everyone().protect(p.protect.iter().map(Spanned::as_ref));
         if let Some(only) = &p.tenants {
-            scope = scope.only(only);
+            scope = scope.only(only.iter().map(Spanned::as_ref));
         }
         let given = p.options.iter();
         let options = given
@@ -192,6 +207,13 @@ impl Reader<'_> {
         tenants: &mut Vec<TenantSpec>,
     ) -> Result<(), BadScenario> {
         let t = spanned.as_ref();
+        let nameless =
+            |n: &&Spanned<String>| n.as_ref().trim().is_empty() || n.as_ref().contains(char::is_control);
+        if let Some(name) = t.name.as_ref().filter(nameless) {
+            return Err(
+                self.at(name, "a tenant's name must be one line with something in it; give it another")
+            );
+        }
         let mut workload = self.workload(spanned)?;
         let line = self.line(spanned.span().start);
         if let Some(threads) = &t.threads {
@@ -216,6 +238,10 @@ impl Reader<'_> {
         let (mut pins, allowed) = (dense(&t.cpus)?, dense(&t.allowed)?);
         if let Some(at) = t.allowed.as_ref().filter(|cpus| cpus.as_ref().is_empty()) {
             return Err(self.at(at, "allowed names no CPU; name at least one, or leave it out"));
+        }
+        if let (Some(at), false) = (&t.allowed, pins.is_empty()) {
+            let what = "`cpus` pins the tasks already; leave out `allowed`, or `cpus` to leave them a choice";
+            return Err(self.at(at, what));
         }
         if t.cpus.is_none() {
             pins = self.own_pins(&workload, model, line)?;
@@ -365,6 +391,17 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
+
+/// What the reader of TOML says of types, for those who do not know serde's names for them.
+fn in_words(what: &str) -> String {
+    let names = [
+        ("expected a sequence", "expected a list such as [1, 2], of tables one headed [[ ]] for each"),
+        (" as i128, expected any value", ", which is too large"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number of at least 0"),
+    ];
+    names.iter().fold(what.to_string(), |what, (from, to)| what.replace(from, to))
 }
 
 fn set_threads(program: &mut Program, threads: u32) -> Result<(), String> {

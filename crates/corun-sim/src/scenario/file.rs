@@ -82,7 +82,7 @@ impl SchedulerKind {
 
 /// The scheduler and its options.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default, expecting = "a table [scheduler]")]
 pub struct SchedulerFile {
     /// Which (eevdf).
     pub name: SchedulerKind,
@@ -114,7 +114,7 @@ impl Default for SchedulerFile {
 
 /// A policy and its options.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table [policy]")]
 pub struct PolicyFile {
     /// Which.
     pub name: String,
@@ -124,15 +124,15 @@ pub struct PolicyFile {
     #[serde(default)]
     pub options: BTreeMap<String, OptionFile>,
     /// Tenants that it may touch; absent: all.
-    pub tenants: Option<Vec<String>>,
+    pub tenants: Option<Vec<Spanned<String>>>,
     /// Tenants that it may not touch.
     #[serde(default)]
-    pub protect: Vec<String>,
+    pub protect: Vec<Spanned<String>>,
 }
 
 /// An option's value as people write it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "an option is a whole number of at least 0, a text, true or false")]
 pub enum OptionFile {
     /// A number.
     Whole(u64),
@@ -205,7 +205,10 @@ pub struct VmFile {
 
 /// A slice: fixed, or random between two bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a slice is a time such as \"3ms\", or the shortest and the longest such as [\"10ms\", \"30ms\"]"
+)]
 pub enum SliceFile {
     /// Always this long.
     Fixed(Time),

@@ -16,6 +16,7 @@ use corun_sim::experiment::{self, Failure, Options, Outcome};
 use corun_sim::machine_file::{MachineModel, Measured};
 use corun_sim::metrics::Estimate;
 use corun_sim::scenario::{Files, Scenario, SchedulerKind};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -84,7 +85,7 @@ struct Folder(PathBuf);
 impl Files for Folder {
     fn read(&self, path: &str) -> Result<(String, String), String> {
         let full = self.0.join(path);
-        let text = std::fs::read_to_string(&full).map_err(|e| match e.kind() {
+        let text = text_of(&full).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
                 format!("there is no file {}; paths are relative to the scenario's folder", full.display())
             }
@@ -97,6 +98,17 @@ impl Files for Folder {
         let machine = topology::read_machine(&Root::new("/")).map_err(|e| e.to_string())?;
         Ok(MachineModel::host(machine, &Measured::default()))
     }
+}
+
+/// A file's text, which people wrote: what does not end is not read to its end.
+fn text_of(path: &Path) -> std::io::Result<String> {
+    const MOST_BYTES: u64 = 16 << 20;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(std::io::Error::other("it is longer than 16 MiB; name a file that people wrote"));
+    }
+    Ok(text)
 }
 
 /// Runs the verb.
@@ -131,8 +143,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn read(args: &Args) -> anyhow::Result<Scenario> {
     let path = &args.scenario;
-    let text =
-        std::fs::read_to_string(path).map_err(|e| Usage(format!("cannot read {}: {e}", path.display())))?;
+    let text = text_of(path).map_err(|e| Usage(format!("cannot read {}: {e}", path.display())))?;
     let folder = Folder(path.parent().unwrap_or(Path::new("")).to_path_buf());
     let bad = |e: corun_sim::scenario::BadScenario| Usage(e.to_string());
     let mut scenario = Scenario::parse(&path.display().to_string(), &text, &folder).map_err(bad)?;
