@@ -17,8 +17,8 @@
 //!    was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
 //!    below is dealt more (`trial/parts.rs`). (Fair: CPU time by weights, or the part by which everybody would be slowed
 //!    down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits
-//!    busily; slots are then also kept when they cost nobody anything (nor who is known to wait what it had beyond its share) and
-//!    such a program may be there: several tasks that hardly ever block and are often stolen from.
+//!    busily; slots are then also kept when they cost nobody anything (nor all together, nor who is known to wait what it had beyond
+//!    its share) and such a program may be there: several tasks that hardly ever block and are often stolen from.
 //! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
 //!    the rest is tried without it.
 //!
@@ -138,8 +138,8 @@ pub struct Auto {
     /// Somebody may spin unseen.
     hidden: bool,
     tried: BTreeMap<TenantId, Tried>,
-    /// When each was first seen; 0: it was there from the first.
-    came_ns: BTreeMap<TenantId, u64>,
+    /// Until when each is a newcomer; 0: it was there from the first.
+    begun_ns: BTreeMap<TenantId, u64>,
     has_looked: bool,
     /// Whom the slots are for.
     members: Vec<TenantId>,
@@ -167,7 +167,7 @@ impl Auto {
             trial: Trial::default(),
             hidden: false,
             tried: BTreeMap::new(),
-            came_ns: BTreeMap::new(),
+            begun_ns: BTreeMap::new(),
             has_looked: false,
             members: Vec::new(),
             why: String::new(),
@@ -265,9 +265,8 @@ impl Auto {
             }
         }
         if let Some((_, id)) = starves {
-            let begun_ns = self.came_ns[&id] + BEGINNING_SLOTS * self.slot_ns;
-            if begun_ns > seen.end_ns - watched_ns {
-                let is_over = seen.end_ns >= begun_ns;
+            if self.begun_ns[&id] > seen.end_ns - watched_ns {
+                let is_over = seen.end_ns >= self.begun_ns[&id];
                 return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
             }
         }
@@ -313,8 +312,7 @@ impl Auto {
         let last = round >= MOST_ROUNDS;
         let least_milli = if last || self.was_kept { LEAST_GAIN_MILLI } else { CLEAR_GAIN_MILLI };
         let helped_milli = self.trial.helped_milli().unwrap_or(i64::MIN);
-        let costs = welfare_milli < -(TOLERANCE_MILLI as i64) || !self.trial.leaves_waiting(TOLERANCE_MILLI);
-        let hidden = self.hidden && !costs;
+        let hidden = self.hidden && self.trial.costs_nobody(TOLERANCE_MILLI);
         let gains = gain_milli.min(helped_milli) >= least_milli || hidden;
         let fell = worst.kept_milli() < 1_000 - TOLERANCE_MILLI;
         if gains && !fell {
@@ -433,10 +431,11 @@ impl Policy for Auto {
         let uses = self.census.take(seen, self.slots.parked());
         let is_here = |id: &TenantId| uses.binary_search_by_key(id, |u| u.id).is_ok();
         self.tried.retain(|id, _| is_here(id));
-        self.came_ns.retain(|id, _| is_here(id));
-        let came_ns = if std::mem::replace(&mut self.has_looked, true) { seen.start_ns } else { 0 };
+        self.begun_ns.retain(|id, _| is_here(id));
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        let begun_ns = if is_first { 0 } else { seen.start_ns + BEGINNING_SLOTS * self.slot_ns };
         for u in &uses {
-            self.came_ns.entry(u.id).or_insert(came_ns);
+            self.begun_ns.entry(u.id).or_insert(begun_ns);
         }
         self.note(cpus, seen, &uses);
         let since_ns = *self.since_ns.get_or_insert(seen.start_ns);

@@ -74,7 +74,7 @@ pub(crate) struct Shared {
 }
 
 /// Whether a tenant's tasks wait for each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Waits {
     /// They neither block nor spin.
     #[default]
@@ -162,7 +162,9 @@ impl Trial {
         let Shared { weight, fair_milli, waits, useful_milli } = shared;
         let side = self.sides.entry(id).or_default();
         (side.slots, side.useful_ns, side.ran_ns) = (0, 0, 0);
-        (side.weight, side.fair_milli, side.waits) = (weight, fair_milli, waits);
+        (side.weight, side.fair_milli) = (weight, fair_milli);
+        // Just after slots threads that wait for each other are in step, and hardly wait.
+        side.waits = side.waits.max(waits);
         side.without.push(useful_milli);
     }
 
@@ -265,14 +267,17 @@ impl Trial {
         waiting.map(|(id, _)| &rates[id]).filter(lacks).map(gain).max()
     }
 
-    /// Whether everybody whose tasks are known to wait keeps what it had without slots, but for so many thousandths.
-    pub fn leaves_waiting(&self, tolerance_milli: u64) -> bool {
+    /// Whether all together do with slots what they do without, and everybody whose tasks are known to wait does, but for so
+    /// many thousandths.
+    pub fn costs_nobody(&self, tolerance_milli: u64) -> bool {
         let rates = self.rates();
-        let mut waiting = self.sides.iter().filter(|(_, side)| side.waits == Waits::Yes);
-        waiting.all(|(id, _)| {
-            let r = &rates[id];
-            r.within * 1_000_000 >= r.without * r.capacity_milli * (1_000 - tolerance_milli)
-        })
+        let is_left = |within: u64, without: u64| {
+            within * 1_000_000 >= without * self.capacity_milli() * (1_000 - tolerance_milli)
+        };
+        let of_waiting =
+            self.sides.iter().filter(|(_, side)| side.waits == Waits::Yes).map(|(id, _)| &rates[id]);
+        is_left(rates.values().map(|r| r.within).sum(), rates.values().map(|r| r.without).sum())
+            && of_waiting.into_iter().all(|r| is_left(r.within, r.without))
     }
 
     /// The geometric mean, by weight, of the second by the first, less 1.
@@ -387,10 +392,10 @@ mod tests {
         };
         let enough = trial(Waits::No, 1_400);
         assert_eq!(enough.helped_milli(), None, "a pipeline that has enough is not slowed down for loops");
-        assert!(!enough.leaves_waiting(50) && !trial(Waits::Perhaps, 1_400).leaves_waiting(50));
+        assert!(!enough.costs_nobody(50) && !trial(Waits::Perhaps, 1_400).costs_nobody(50));
         assert_eq!(trial(Waits::Perhaps, 1_400).helped_milli(), Some(666));
         let lacks = trial(Waits::No, 800);
-        assert!(lacks.helped_milli() == Some(250) && lacks.leaves_waiting(50));
+        assert!(lacks.helped_milli() == Some(250) && lacks.costs_nobody(50));
     }
 
     #[test]
