@@ -225,3 +225,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn auto_does_not_judge_a_newcomer_by_its_first_slots() {
+    // Decisions in a second after it has come, when it wants a quarter of a CPU per task for so many epochs, then all.
+    let decisions = |slow_epochs: u32| {
+        let mut toy = Toy::new(2, vec![who("loops", 2, 1_000), who("pipeline", 2, 250)]);
+        let pipeline = toy.id("pipeline");
+        toy.present.remove(&pipeline);
+        let mut auto = by_name("auto", &Options::new()).unwrap();
+        assert!((0..20).all(|_| toy.epoch(auto.as_mut()).is_empty()), "nobody competes");
+        toy.present.insert(pipeline);
+        let mut epoch = |n| {
+            toy.tenants[pipeline.0 as usize].demand_milli = if n < slow_epochs { 250 } else { 990 };
+            toy.epoch(auto.as_mut()).len()
+        };
+        (0..40).map(&mut epoch).sum::<usize>()
+    };
+    assert_eq!(decisions(4), 0, "100 ms are its beginning");
+    assert!(decisions(40) > 0, "who goes on like that may need slots");
+}
