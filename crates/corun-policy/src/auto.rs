@@ -37,7 +37,7 @@ use crate::fair;
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
-use crate::trial::{Rates, Shared, Trial, Waits};
+use crate::trial::{Rates, Shared, Trial, Waits, LACKS_PERCENT};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use std::collections::BTreeMap;
 use use_so_far::UseSoFar;
@@ -73,9 +73,8 @@ const CALM_NS: u64 = 1_000_000_000;
 const STARVES_PERCENT: u64 = 75;
 /// Slots for which a newcomer is not looked at.
 const BEGINNING_SLOTS: u64 = 2;
-/// Slots that a watch lasts before it looks at smaller losses, and the part of its fair share below which it is one.
+/// Slots that a watch lasts before it looks at smaller losses.
 const WATCH_SLOTS: u64 = 4;
-const LACKS_PERCENT: u64 = 90;
 /// Slots of a round, per member: two rotations where no two fit together.
 const SLOTS_PER_MEMBER: u64 = 2;
 const MOST_ROUNDS: usize = 5;
@@ -264,11 +263,10 @@ impl Auto {
                 starves = starves.min(Some((of_share, u.id))).or(Some((of_share, u.id)));
             }
         }
-        if let Some((_, id)) = starves {
-            if self.begun_ns[&id] > seen.end_ns - watched_ns {
-                let is_over = seen.end_ns >= self.begun_ns[&id];
-                return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
-            }
+        let begun_ns = starves.map_or(0, |(_, id)| self.begun_ns[&id]);
+        if begun_ns > seen.end_ns - watched_ns {
+            let is_over = seen.end_ns >= begun_ns;
+            return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
         }
         let least = starves.map_or(100, |(percent, _)| percent);
         let competing = candidates.len() >= 2 && candidates.iter().map(|u| u.weight).sum::<u64>() > cpus;

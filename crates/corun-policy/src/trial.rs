@@ -23,8 +23,8 @@ mod parts;
 
 /// A round that does not tell goes on for up to so many times its length.
 const LONGEST_ROUND: u64 = 4;
-/// Who has less than this part of its fair share lacks it, in thousandths.
-const LACKS_MILLI: u64 = 900;
+/// Who has less than this part of its fair share lacks it, in hundredths.
+pub(crate) const LACKS_PERCENT: u64 = 90;
 /// Most that a share may grow to, in thousandths.
 const MOST_SHARE_MILLI: u64 = 4_000;
 
@@ -261,7 +261,7 @@ impl Trial {
     /// What slots add for those whom they are for, at most, in thousandths; `None`: they are for nobody.
     pub fn helped_milli(&self) -> Option<i64> {
         let rates = self.rates();
-        let lacks = |r: &&Rates| r.without * 1_000 < r.fair * LACKS_MILLI;
+        let lacks = |r: &&Rates| r.without * 100 < r.fair * LACKS_PERCENT;
         let gain = |r: &Rates| (r.within * 1_000 / r.without.max(1)) as i64 - 1_000;
         let waiting = self.sides.iter().filter(|(_, side)| side.waits != Waits::No);
         waiting.map(|(id, _)| &rates[id]).filter(lacks).map(gain).max()
@@ -274,10 +274,10 @@ impl Trial {
         let is_left = |within: u64, without: u64| {
             within * 1_000_000 >= without * self.capacity_milli() * (1_000 - tolerance_milli)
         };
-        let of_waiting =
+        let mut of_waiting =
             self.sides.iter().filter(|(_, side)| side.waits == Waits::Yes).map(|(id, _)| &rates[id]);
         is_left(rates.values().map(|r| r.within).sum(), rates.values().map(|r| r.without).sum())
-            && of_waiting.into_iter().all(|r| is_left(r.within, r.without))
+            && of_waiting.all(|r| is_left(r.within, r.without))
     }
 
     /// The geometric mean, by weight, of the second by the first, less 1.

@@ -85,9 +85,10 @@ pub struct Precision {
 }
 
 impl Precision {
-    /// That of the group that was counted least, of these; `None` when nobody ran.
-    fn of<'a>(groups: impl Iterator<Item = &'a Reading>, turn_ns: u64) -> Option<Precision> {
-        let least = groups.filter_map(|g| Some((g.counted_share()?, g)));
+    /// That of the group that was counted least in all of these; `None` when nobody ran.
+    fn of<'a>(windows: impl Iterator<Item = &'a Window>, turn_ns: u64) -> Option<Precision> {
+        let all = Window::sum(windows)?;
+        let least = all.turns().filter_map(|g| Some((g.counted_share()?, g)));
         let (counted_share, group) = least.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some(Precision { counted_share, relative_error: group.relative_error(turn_ns) })
     }
@@ -218,14 +219,12 @@ impl LivePerf {
     /// What every followed task counted since the last time.
     fn read_all(&mut self) -> BTreeMap<TaskId, Window> {
         let mut windows = BTreeMap::new();
-        let mut all = self.nothing();
         for (&task, followed) in &mut self.followed {
             let Some(window) = followed.window() else { continue };
-            all.add(&window);
             self.totals.entry(task).and_modify(|sum| sum.add(&window)).or_insert_with(|| window.clone());
             windows.insert(task, window);
         }
-        self.precision = Precision::of(all.turns(), self.turn_ns);
+        self.precision = Precision::of(windows.values(), self.turn_ns);
         if self.precision.is_some_and(|p| p.counted_share < 0.999) {
             let why = "this CPU has fewer counters than are wanted, so groups of them take turns; their counts are \
                        scaled to the whole time";
@@ -257,10 +256,9 @@ impl LivePerf {
             // Two tasks of one number in one window cannot be told apart by it.
             let twins = n > 0 && ids[n - 1] == task.id || ids.get(n + 1) == Some(&task.id);
             let on_cpu_ns = task.account.ledger.on_cpu_ns();
-            let window = match windows.get(&task.id).filter(|_| !twins) {
-                _ if on_cpu_ns == 0 => Some(&nothing),
-                Some(window) => Some(window).filter(|w| w.covers(on_cpu_ns)),
-                None => None,
+            let window = match on_cpu_ns {
+                0 => Some(&nothing),
+                _ => windows.get(&task.id).filter(|w| !twins && w.covers(on_cpu_ns)),
             };
             task.account.counters = window.map(|w| self.plan.counters(&w.read, self.turn_ns));
             missed |= window.is_none();
@@ -380,11 +378,9 @@ impl Window {
 
     /// That of all of them; `None`: there are none.
     fn sum<'a>(mut windows: impl Iterator<Item = &'a Window>) -> Option<Window> {
-        let first = windows.next()?.clone();
-        Some(windows.fold(first, |mut sum, more| {
-            sum.add(more);
-            sum
-        }))
+        let mut sum = windows.next()?.clone();
+        windows.for_each(|more| sum.add(more));
+        Some(sum)
     }
 
     /// The first event of every group: all events of a group are counted together.
