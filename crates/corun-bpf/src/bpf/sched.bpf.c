@@ -212,8 +212,9 @@ void BPF_PROG(corun_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev && (SCX(prev).flags & SCX_TASK_QUEUED)) {
 		t = task_of(prev);
 		if (t) {
-			read_knobs(prev, t);
+			/* Before the knobs may give it another cell: what it ran, it ran for the one that has paid ahead. */
 			settle(prev, t);
+			read_knobs(prev, t);
 			own_vtime = cell_at(t->cell)->vtime;
 			if (!corun_may_run(now, parked_until_ns(cell_at(t->cell)), 0))
 				t = NULL;
@@ -269,7 +270,6 @@ void BPF_PROG(corun_running, struct task_struct *p)
 	r->switches++;
 	r->tid = p->pid;
 	begin_slice(p, t, cpu, SCX(p).slice);
-	r->cell = t->cell;
 	/* It was on its way when its cell was parked. */
 	if (!corun_may_run(r->started_ns, parked_until_ns(c), 0))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

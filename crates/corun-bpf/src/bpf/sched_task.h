@@ -178,6 +178,7 @@ static __always_inline void begin_slice(struct task_struct *p, struct task *t, s
 	t->runtime_ns = runtime_of(p);
 	t->paid = corun_vtime_of(slice, t->share);
 	r->started_ns = now;
+	r->cell = t->cell;
 	r->vtime = c->vtime;
 	r->share = t->share;
 	r->task_vtime = SCX(p).dsq_vtime;
