@@ -6,11 +6,12 @@ use corun_linux::probe::{LiveHost, LiveOptions};
 use corun_linux::target::Subject;
 use corun_linux::Root;
 use corun_model::observation::TenantObservation;
-use corun_model::{conformance, Host, Observation, TenantId};
-use std::io::Read;
+use corun_model::{conformance, Histogram, Host, Observation, TenantId};
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 use witness::Witness;
 
 /// The tests load two CPUs each: one at a time.
@@ -315,6 +316,29 @@ fn a_quota_is_throttling_and_nobodys_fault() {
     // The kernel counts whole throttled spells, the window may cut the first and the last.
     let off = parts.throttled_ns.abs_diff(by_kernel_ns);
     assert!(off < by_kernel_ns / 10 + 80_000_000, "off by {off} ns: {parts:?}");
+}
+
+#[test]
+fn wake_ups_that_are_followed_at_once_never_make_waits_longer_than_the_window() {
+    let _alone = alone();
+    let Some(mut host) = host(processes(&[std::process::id()])) else { return };
+    let (mut here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
+    // Each wakes the other and waits for it, tens of thousands of times a second.
+    let echo = std::thread::spawn(move || {
+        let mut ball = [0];
+        while there.read_exact(&mut ball).is_ok() && there.write_all(&ball).is_ok() {}
+    });
+    let server = std::thread::spawn(move || {
+        let (mut ball, until) = ([1], Instant::now() + Duration::from_millis(500));
+        while Instant::now() < until && here.write_all(&ball).is_ok() && here.read_exact(&mut ball).is_ok() {}
+    });
+    let seen = see(&mut host, 400);
+    server.join().unwrap();
+    echo.join().unwrap();
+    let waits = seen.tasks.iter().filter_map(|t| t.account.waits.clone());
+    let waits = waits.fold(Histogram::default(), |sum, w| sum.plus(&w));
+    assert!(waits.total() > 1_000, "{waits:?}");
+    assert_eq!(waits.overflow(), 0, "{waits:?}");
 }
 
 #[test]

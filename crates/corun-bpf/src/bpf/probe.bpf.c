@@ -496,6 +496,15 @@ static __always_inline void first_event(struct task_rec *t, u32 was)
 		t->state = was;
 }
 
+/*
+ * How long the present state has lasted. A wake-up's time is off by as much as the run queue's clock was stale when its lead
+ * was measured (wakeup_time), so that one which is followed at once may seem to lie ahead.
+ */
+static __always_inline u64 lasted(struct task_rec *t, u64 now)
+{
+	return now > t->began_ns ? now - t->began_ns : 0;
+}
+
 /* What was before `now` has been accounted for. */
 static __always_inline void enter(struct task_rec *t, u32 state, u64 now)
 {
@@ -723,7 +732,7 @@ static __noinline u32 leave(struct switch_args *args, struct cpu_rec *c, struct 
 	first_event(t, RUN);
 	roll(t, prev, now);
 	account_likely(t, RUN, now);
-	t->lengths[bucket_of(now - t->began_ns)].stretches++;
+	t->lengths[bucket_of(lasted(t, now))].stretches++;
 	nr = t->flags & KTHREAD ? NO_TID : syscall_of(prev);
 	state = nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER;
 	if (args->preempt || !prev_state) {
@@ -782,7 +791,7 @@ static __noinline u32 arrive(struct switch_args *args, struct cpu_rec *c, u64 no
 	} else {
 		arrive_from(t, next, c, now);
 	}
-	t->lengths[bucket_of(now - t->began_ns)].waits++;
+	t->lengths[bucket_of(lasted(t, now))].waits++;
 	t->ran = 1;
 	enter(t, RUN, now);
 	end_write(t);
