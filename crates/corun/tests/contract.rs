@@ -111,6 +111,23 @@ fn decisions_are_as_documented() {
 }
 
 #[test]
+fn a_report_of_control_is_as_documented_and_has_a_profile_inside() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["corun-doc-r", "corun-doc-s"];
+    let _hogs = names.map(|name| Hog::start(folder.path(), name));
+    let mut args = vec!["control", "gang", "--dry-run", "--for", "1s", "-q", "--json", "-"];
+    names.iter().for_each(|name| args.extend(["--tenant", name]));
+    let out = corun(&args);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let mut written: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let profile = written["profile"].take();
+    assert_eq!(profile["schema"], "corun.profile/1");
+    assert!(!written["reasons"].as_array().unwrap().is_empty(), "{written}");
+    assert_eq!(written["tenants"].as_array().unwrap().len(), 2, "{written}");
+    check("Reports of control", &["Control"], &written);
+}
+
+#[test]
 fn the_list_of_policies_is_as_documented() {
     let written: Value = serde_json::from_slice(&corun(&["policies", "--json"]).stdout).unwrap();
     check("Policies", &[], &written);

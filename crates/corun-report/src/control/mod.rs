@@ -1,16 +1,18 @@
 //! What `corun control` says: one JSON line per epoch in which something was decided (`corun.control/1`), a line for
-//! people per decision, a table at the end, and a page and a trace of all of it.
+//! people per decision, a table at the end, and a file of JSON, a page and a trace of all of it.
 //!
 //! | file | does |
 //! | --- | --- |
 //! | `history` | keeps what happened |
 //! | `page`, `lanes` | the page, and its picture of who was parked when |
 //! | `tracks` | the same in a trace for ui.perfetto.dev |
+//! | `report` | the same as JSON (`corun.control-report/1`) |
 //! | here | lines and the table |
 
 pub mod history;
 mod lanes;
 pub mod page;
+pub mod report;
 pub mod tracks;
 
 use crate::table::Table;
@@ -156,7 +158,7 @@ pub struct ControlSummary {
 }
 
 /// What a tenant got over the whole time: sums over its tasks, in nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Got {
     /// What people call it.
     pub name: String,

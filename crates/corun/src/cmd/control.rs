@@ -37,7 +37,7 @@ Examples:
   corun control gang --all --dry-run --explain       what it would do, touching nothing
   corun control controlled_contention --all --dc 48 -o slot=200ms --json-lines
   corun control controlled_contention --all --dc auto --explain
-  corun control gang --tenant a --tenant b --for 30s --html report.html
+  corun control gang --tenant a --tenant b --for 30s --html report.html --json report.json
                                                      what was decided, why, and what it gained
   corun control --restore                            after a power cut of corun and its supervisor
   corun policies                                     the policies and their options
@@ -104,6 +104,9 @@ pub struct Args {
     /// Write what is decided to standard output, one line of JSON per epoch (schema corun.control/1)
     #[arg(long)]
     json_lines: bool,
+    /// Write what was decided and why, what each tenant got and where its time went, as JSON (schema corun.control-report/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Write what was decided, when and why, who was parked when, and what it gained, as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -111,11 +114,24 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Undo what a corun left behind that was killed together with its supervisor, and do nothing else
-    #[arg(long, conflicts_with_all = ["policy", "tenants", "all", "dry_run", "html", "trace"])]
+    #[arg(long, conflicts_with_all = ["policy", "tenants", "all", "dry_run", "json", "html", "trace"])]
     restore: bool,
     /// Show nothing while it runs
     #[arg(long, short)]
     quiet: bool,
+}
+
+impl Args {
+    /// The files that were asked for, with their flags.
+    fn files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let files = [("--json", &self.json), ("--html", &self.html), ("--trace", &self.trace)];
+        files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?)))
+    }
+
+    /// Whether one of them is standard output.
+    fn to_standard_output(&self) -> bool {
+        self.files().any(|(_, path)| path.as_os_str() == "-")
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -191,7 +207,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let ended = ended?;
     undone?;
     written?;
-    if !args.json_lines {
+    if !args.json_lines && !args.to_standard_output() {
         print(&control.conclusion(ended))?;
     }
     Ok(ExitCode::SUCCESS)

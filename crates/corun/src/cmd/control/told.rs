@@ -1,4 +1,4 @@
-//! What a run of `corun control` tells afterwards: the page and the trace that were asked for.
+//! What a run of `corun control` tells afterwards: the files that were asked for.
 
 use super::Args;
 use crate::cmd::profile::source;
@@ -9,6 +9,7 @@ use corun_model::observation::Unavailable;
 use corun_model::{Decision, Host, Observation, Recording, Tenant, Trace};
 use corun_report::control::history::History;
 use corun_report::control::page::{self, Controlled};
+use corun_report::control::report::ControlReport;
 use corun_report::control::{tracks, Decided};
 use corun_report::output::write_file;
 use corun_report::{perfetto, ProfileMeta, ProfileReport, Subject};
@@ -19,7 +20,7 @@ pub struct Told {
     recording: Recording,
     trace: Trace,
     unavailable: Vec<Unavailable>,
-    /// Whether a page or a trace was asked for: what only they need is not kept otherwise.
+    /// Whether a file was asked for: what only they need is not kept otherwise.
     wanted: bool,
 }
 
@@ -31,7 +32,7 @@ impl Told {
             recording: Recording::default(),
             trace: Trace::default(),
             unavailable,
-            wanted: args.html.is_some() || args.trace.is_some(),
+            wanted: args.files().next().is_some(),
         }
     }
 
@@ -83,6 +84,9 @@ impl Told {
             ..ProfileMeta::new(corun_report::Host::Live, source(watcher), whom(args), watcher.machine())
         };
         let profile = ProfileReport::new(&meta, &whole, Subject::All, self.recording.timeline());
+        if let Some(path) = &args.json {
+            write_file(path, ControlReport::new(controlled, &profile).json().as_bytes())?;
+        }
         if let Some(path) = &args.html {
             write_file(path, page::render(controlled, &profile).as_bytes())?;
         }
@@ -92,7 +96,7 @@ impl Told {
             bytes.extend(tracks::encode(controlled.policy, &self.history, called));
             write_file(path, &bytes)?;
         }
-        for path in [&args.html, &args.trace].into_iter().flatten().filter(|p| p.as_os_str() != "-") {
+        for (_, path) in args.files().filter(|(_, path)| path.as_os_str() != "-") {
             eprintln!("wrote {}", path.display());
         }
         Ok(())

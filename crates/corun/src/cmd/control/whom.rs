@@ -36,9 +36,12 @@ pub fn check(args: &Args) -> Result<(), Usage> {
         let (least, given) = (human_ns(LEAST_EPOCH_NS), human_ns(ns));
         return Err(Usage(format!("--epoch {given} is too short to decide in; give {least} or more")));
     }
+    if args.json_lines && args.to_standard_output() {
+        let what = "--json-lines has standard output for itself; give the other file a name instead of `-`";
+        return Err(Usage(what.into()));
+    }
     // Hours later would be too late to learn that a report cannot be written.
-    let files = [("--html", &args.html), ("--trace", &args.trace)];
-    for (flag, path) in files.iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
+    for (flag, path) in args.files() {
         can_be_written(path).map_err(|e| Usage(format!("{flag} {}: {}", path.display(), e.why)))?;
     }
     Ok(())

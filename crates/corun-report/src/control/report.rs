@@ -1,0 +1,146 @@
+//! What `corun control --json` writes at its end (`corun.control-report/1`): whom the policy touched, why, and what each
+//! tenant got, with the profile of the same time inside.
+
+use super::page::Controlled;
+use super::{Got, GuardLine};
+use crate::profile::schema::ProfileReport;
+use corun_model::TenantId;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Name and version of the schema, the first field of the file.
+pub const SCHEMA: &str = "corun.control-report/1";
+
+/// The whole file. Times are nanoseconds; instants are since the beginning.
+#[derive(Debug, Serialize)]
+pub struct ControlReport<'a> {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The policy's name.
+    pub policy: &'a str,
+    /// `stock`, `sched_ext`; `none` in a dry run.
+    pub backend: &'a str,
+    /// How long it took.
+    pub length_ns: u64,
+    /// What the guard found; `None`: it was off.
+    pub guard: Option<&'a GuardLine>,
+    /// Everybody whom the policy might touch and who ran, who ran most first.
+    pub tenants: Vec<&'a Got>,
+    /// What was decided and why, in the order in which it began.
+    pub reasons: Vec<ReasonLine<'a>>,
+    /// Times with and without the policy, in turn.
+    pub periods: Vec<PeriodLine>,
+    /// When everything was undone.
+    pub undone: Vec<UndoneLine>,
+    /// Reasons, periods and stretches that found no room.
+    pub left_out: u64,
+    /// Where everybody's time went.
+    pub profile: &'a ProfileReport,
+}
+
+/// Decisions for one reason.
+#[derive(Debug, Serialize)]
+pub struct ReasonLine<'a> {
+    /// The first of them.
+    pub from_ns: u64,
+    /// The last of them.
+    pub to_ns: u64,
+    /// `park`, `let go`, or the knob.
+    pub what: &'static str,
+    /// With whom; empty for decisions about single tasks.
+    pub whom: &'a BTreeSet<String>,
+    /// Why, as it was said last.
+    pub because: &'a str,
+    /// `done`, `dry_run`, `unsupported: why` or `refused: why`.
+    pub outcome: &'a str,
+    /// How often.
+    pub times: u64,
+}
+
+/// A stretch of time with, or without, the policy.
+#[derive(Debug, Serialize)]
+pub struct PeriodLine {
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Whether the policy was in force.
+    pub with: bool,
+    /// Useful CPU time of all that the policy might touch.
+    pub useful_ns: u64,
+}
+
+/// An instant at which everything was undone.
+#[derive(Debug, Serialize)]
+pub struct UndoneLine {
+    /// When.
+    pub at_ns: u64,
+    /// Why: the guard, or the end.
+    pub why: &'static str,
+    /// Names of those who were parked until then.
+    pub released: Vec<String>,
+    /// Tasks and tenants of which something else was changed.
+    pub changed: usize,
+    /// What stayed changed, and why.
+    pub failed: Option<String>,
+}
+
+impl<'a> ControlReport<'a> {
+    /// What happened; `profile` is one of everybody over the same time.
+    pub fn new(controlled: &'a Controlled<'a>, profile: &'a ProfileReport) -> ControlReport<'a> {
+        let history = controlled.history;
+        let name = |id: &TenantId| {
+            let section = profile.tenants.iter().find(|t| t.tenant.id == id.0);
+            section.map_or_else(|| format!("tenant {}", id.0), |t| t.tenant.name.clone())
+        };
+        ControlReport {
+            schema: SCHEMA,
+            policy: controlled.policy,
+            backend: controlled.backend,
+            length_ns: history.length_ns(),
+            guard: controlled.guard.as_ref(),
+            tenants: controlled.summary.busiest(),
+            reasons: history
+                .reasons()
+                .iter()
+                .map(|r| ReasonLine {
+                    from_ns: r.from_ns,
+                    to_ns: r.to_ns,
+                    what: r.what,
+                    whom: &r.whom,
+                    because: &r.because,
+                    outcome: &r.outcome,
+                    times: r.times,
+                })
+                .collect(),
+            periods: history
+                .periods()
+                .iter()
+                .map(|p| PeriodLine {
+                    from_ns: p.from_ns,
+                    to_ns: p.to_ns,
+                    with: p.with,
+                    useful_ns: p.useful_ns.values().sum(),
+                })
+                .collect(),
+            undone: history
+                .all_undone()
+                .iter()
+                .map(|u| UndoneLine {
+                    at_ns: u.at_ns,
+                    why: u.why,
+                    released: u.released.iter().map(name).collect(),
+                    changed: u.changed,
+                    failed: u.failed.clone(),
+                })
+                .collect(),
+            left_out: history.left_out(),
+            profile,
+        }
+    }
+
+    /// The file: JSON, with a newline at the end.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("every field is plain data") + "\n"
+    }
+}
