@@ -23,7 +23,7 @@
 //!    the rest is tried without it.
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
-//! programs begin otherwise than they go on, but three times as long as it took to find (kept slots: ten times) at least;
+//! programs begin otherwise than they go on, but as long as it took to find (kept slots: ten times as long) at least;
 //! then twice as long each time, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that
 //! has not been tried or one of those in slots goes. What kept slots showed last counts as much as what is seen when they
 //! are asked about. The first slot after slots is not looked at: who was parked is owed CPU time.
@@ -63,10 +63,9 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
 ];
 
 const LONGEST_HOLD_NS: u64 = 300_000_000_000;
-/// A finding holds for so many times as long as it took: with many tenants a question has many slots. Who is left to starve
-/// loses more than who is in slots in vain.
+/// A finding holds for as long as it took at least, since with many tenants a question has many slots; kept slots for so
+/// many times as long: who is left to starve loses more than who is in slots in vain.
 const KEEP_TIMES: u64 = 10;
-const REST_TIMES: u64 = 3;
 /// It is not asked again more often than this.
 const CALM_NS: u64 = 1_000_000_000;
 /// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
@@ -210,7 +209,7 @@ impl Auto {
 
     /// Nothing is touched until the next question.
     fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, REST_TIMES) };
+        self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, 1) };
         self.slots.stop(seen, why)
     }
 
