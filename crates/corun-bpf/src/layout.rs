@@ -321,6 +321,14 @@ pub struct GroupKey {
     pub comm: [u8; 16],
 }
 
+impl GroupKey {
+    /// As the kernel sees it.
+    pub(crate) fn bytes(&self) -> [u8; size_of::<GroupKey>()] {
+        // SAFETY: plain data without holes.
+        unsafe { std::mem::transmute(*self) }
+    }
+}
+
 /// A group.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

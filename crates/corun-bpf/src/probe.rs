@@ -147,6 +147,7 @@ impl Probe {
         size(&mut maps.free_slots, config.max_tasks)?;
         size(&mut maps.groups, config.max_groups)?;
         size(&mut maps.group_of_key, config.max_groups)?;
+        size(&mut maps.free_groups, config.max_groups)?;
         size(&mut maps.cpus, cpu_count as u32)?;
         size(&mut maps.places, cpu_count as u32)?;
         size(&mut maps.ended, config.ended_bytes)?;
@@ -294,6 +295,11 @@ impl Probe {
         (0..self.cpu_count).map(|i| self.cpus.read_settled(i)).collect()
     }
 
+    /// How many CPUs there can be.
+    pub fn cpu_count(&self) -> usize {
+        self.cpu_count
+    }
+
     /// Who has held a CPU, oldest first, as far back as its log reaches. Each occupancy ends where the next
     /// begins; the last one is open.
     pub fn occupancies(&self, cpu: usize) -> Vec<Occupancy> {
@@ -328,6 +334,36 @@ impl Probe {
 
     fn group_count(&self) -> usize {
         self.counter(&self.data().next_group).load(Ordering::Acquire).min(self.max_groups) as usize
+    }
+
+    /// How many groups can be told apart at a time.
+    pub fn max_groups(&self) -> usize {
+        self.max_groups as usize
+    }
+
+    /// From now on no task joins this group; one that would have makes a new one. Those in it stay.
+    pub fn close_group(&self, group: u32) {
+        let key = self.groups.read(group as usize).key.bytes();
+        let known = self.skel.maps.group_of_key.lookup(&key, MapFlags::ANY);
+        // When two CPUs met a key at once, it leads to the group of only one of them.
+        if known.is_ok_and(|known| known == Some(group.to_ne_bytes().into())) {
+            // What is gone already need not be deleted.
+            let _ = self.skel.maps.group_of_key.delete(&key);
+        }
+    }
+
+    /// Gives the number of a closed group back, in which nobody is and of which nothing speaks any more. False when it could
+    /// not be; then it is lost.
+    pub fn reuse_group(&self, group: u32) -> bool {
+        self.groups.word(group as usize, offset_of!(GroupRec, tid)).store(0, Ordering::Release);
+        self.skel.maps.free_groups.update(&[], &group.to_ne_bytes(), MapFlags::ANY).is_ok()
+    }
+
+    /// Of groups whose numbers were given back, those that are in use again.
+    pub fn in_use_again(&self, groups: &BTreeSet<u32>) -> Vec<(u32, GroupRec)> {
+        let tid = |group| self.groups.word(group, offset_of!(GroupRec, tid)).load(Ordering::Acquire);
+        let in_use = groups.iter().filter(|&&g| tid(g as usize) != 0);
+        in_use.map(|&g| (g, self.groups.read(g as usize))).collect()
     }
 
     /// Reserves a group for user space to assign; `None` when the table is full.

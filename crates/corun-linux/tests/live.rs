@@ -7,6 +7,7 @@ use corun_linux::target::Subject;
 use corun_linux::Root;
 use corun_model::observation::TenantObservation;
 use corun_model::{conformance, Histogram, Host, Observation, TenantId};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -211,6 +212,30 @@ fn a_full_table_of_tasks_is_said_not_hidden() {
     let _busy = Witness::start(&[0]);
     let seen = see(&mut host, 50);
     assert!(seen.loss.untracked_tasks > 0, "{:?}", seen.loss);
+}
+
+#[test]
+fn more_groups_than_there_is_room_for_are_told_apart_one_after_the_other() {
+    let _alone = alone();
+    // Every process is two: that which was forked, and that which it executes. So these are more than 512 by the end.
+    let options = LiveOptions { max_groups: Some(512), ..LiveOptions::new(Subject::All) };
+    let Some(mut host) = host_with(options) else { return };
+    for _ in 0..16 {
+        let crowd: Vec<_> = (0..20)
+            .map(|_| Command::new("sh").args(["-c", "read x"]).process_group(0).stdin(Stdio::piped()).spawn())
+            .collect();
+        let seen = see(&mut host, 300);
+        assert_eq!(seen.loss.events, 0, "{:?}", seen.loss);
+        let ids: Vec<u32> = crowd.iter().flatten().map(|child| child.id()).collect();
+        let of = |id: &u32| seen.tasks.iter().find(|t| t.id.0 == *id).map(|t| t.tenant);
+        let tenants: BTreeSet<_> = ids.iter().filter_map(of).collect();
+        assert_eq!(tenants.len(), 20, "every one is a tenant of its own");
+        for mut child in crowd.into_iter().flatten() {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+        see(&mut host, 300);
+    }
 }
 
 /// Not a test: a process of the crowd below, with threads that sleep until standard input ends.

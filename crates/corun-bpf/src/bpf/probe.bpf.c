@@ -63,7 +63,6 @@ enum { BPF_F_MMAPABLE = 1 << 10, BPF_RB_NO_WAKEUP = 1 };
 ARRAY(slot_of_tid, u32, 32768);
 ARRAY(tasks, struct task_rec, 16384);
 ARRAY(cpus, struct cpu_rec, 1);
-ARRAY(groups, struct group_rec, 8192);
 ARRAY(places, struct place, 1);
 ARRAY(overflow_steal, struct pair_steal, MAX_PAIRS);
 
@@ -72,13 +71,6 @@ struct {
 	__uint(max_entries, 16384);
 	__type(value, u32);
 } free_slots SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct group_key);
-	__type(value, u32);
-} group_of_key SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -108,9 +100,10 @@ const volatile u8 block_state_of_syscall[512] = {};
 struct control control = { .start_ns = FOREVER, .stop_ns = FOREVER };
 struct losses losses = {};
 u32 next_slot = 1; /* 0 means none */
-u32 next_group = GROUP_FIRST;
 u32 next_serial = 1;
 u32 next_pair = 0;
+
+#include "probe_groups.h"
 
 /* ------------------------------------------------------------------------------------------ records -- */
 
@@ -126,46 +119,6 @@ static __always_inline struct task_rec *task_rec(u32 tid)
 	if (!slot || !*slot)
 		return NULL;
 	return bpf_map_lookup_elem(&tasks, slot);
-}
-
-/* The group of a task: kernel threads by sort, the watcher, others by cgroup, process group and command. */
-static __noinline u32 resolve_group(struct task_struct *p)
-{
-	struct group_key key = {};
-	struct group_rec *g;
-	u32 *known, index;
-
-	if (BPF_CORE_READ(p, flags) & PF_KTHREAD) {
-		char comm[8] = {};
-
-		bpf_probe_read_kernel(comm, sizeof(comm), &p->comm);
-		if (comm[0] == 'k' && comm[1] == 's' && comm[2] == 'o' && comm[3] == 'f')
-			return GROUP_SOFTIRQ;
-		if (comm[0] == 'k' && comm[1] == 'w' && comm[2] == 'o' && comm[3] == 'r')
-			return GROUP_WORKQUEUE;
-		return GROUP_KERNEL;
-	}
-	if (watcher_tgid && BPF_CORE_READ(p, tgid) == watcher_tgid)
-		return GROUP_WATCHER;
-	key.cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
-	key.pgid = BPF_CORE_READ(p, signal, pids[PIDTYPE_PGID], numbers[0].nr);
-	bpf_probe_read_kernel_str(key.comm, sizeof(key.comm), &BPF_CORE_READ(p, group_leader)->comm);
-	known = bpf_map_lookup_elem(&group_of_key, &key);
-	if (known)
-		return *known;
-	index = __sync_fetch_and_add(&next_group, 1);
-	g = index < max_groups ? bpf_map_lookup_elem(&groups, &index) : NULL;
-	if (!g) {
-		__sync_fetch_and_add(&losses.groups, 1);
-		return GROUP_UNKNOWN;
-	}
-	g->tid = BPF_CORE_READ(p, pid);
-	g->key = key;
-	if (bpf_map_update_elem(&group_of_key, &key, &index, BPF_NOEXIST_)) {
-		known = bpf_map_lookup_elem(&group_of_key, &key); /* another CPU was faster, or the table is full */
-		return known ? *known : index;
-	}
-	return index;
 }
 
 /* A fresh record for a task that has none. Rare: at fork, and at the first event of a task that was there before. */

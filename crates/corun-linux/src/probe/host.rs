@@ -12,6 +12,7 @@ use super::bases::Bases;
 use super::config::config;
 use super::logs::{running_since_start, Logs};
 use super::quotas::Quotas;
+use super::recycling::Recycling;
 use super::tenancy::Tenancy;
 use super::traces::Traces;
 use super::window::{spread, Window};
@@ -58,6 +59,8 @@ pub struct LiveOptions {
     pub trace_bytes: u32,
     /// Tasks that can be followed at a time; `None`: four times those there are, at least 16,384.
     pub max_tasks: Option<u32>,
+    /// Commands of process groups in cgroups that can be told apart at a time; `None`: 8,192.
+    pub max_groups: Option<u32>,
     /// Bytes for ended tasks between two polls, a power of two.
     pub ended_bytes: u32,
     /// Whether this process is a tenant of its own, [`TenantKind::Watcher`](corun_model::TenantKind::Watcher): so that
@@ -68,7 +71,14 @@ pub struct LiveOptions {
 impl LiveOptions {
     /// The usual: no trace, room for everybody.
     pub fn new(subject: Subject) -> LiveOptions {
-        LiveOptions { subject, trace_bytes: 0, max_tasks: None, ended_bytes: 16 << 20, watcher_apart: false }
+        LiveOptions {
+            subject,
+            trace_bytes: 0,
+            max_tasks: None,
+            max_groups: None,
+            ended_bytes: 16 << 20,
+            watcher_apart: false,
+        }
     }
 }
 
@@ -97,6 +107,7 @@ pub struct LiveHost {
     subject: Subject,
     subject_tenant: Option<TenantId>,
     tenancy: Tenancy,
+    recycling: Recycling,
     edge_ns: u64,
     /// The edge that was announced for the end of the time that passed last.
     announced_ns: Option<u64>,
@@ -140,6 +151,7 @@ impl LiveHost {
             subject: options.subject,
             subject_tenant,
             tenancy,
+            recycling: Recycling::default(),
             edge_ns: 0,
             announced_ns: None,
             bases: Bases::default(),
@@ -239,6 +251,7 @@ impl LiveHost {
         self.pending.extend(self.probe.drain_ended());
         self.traces.add(&self.probe.drain_trace());
         self.tenancy.learn(&self.probe.groups_from(self.tenancy.named()));
+        self.tenancy.learn_anew(&self.probe.in_use_again(self.tenancy.free()));
     }
 
     /// Closes the window at an edge a moment from now and says what was in it.
@@ -291,6 +304,10 @@ impl LiveHost {
         self.add_cpus(&mut window, &cpus, &at_start);
         self.edge_ns = edge_ns;
         let seen = self.finish(window);
+        self.recycling.turn(&self.probe, &mut self.tenancy, edge_ns, || {
+            let told = ended.iter().chain(&self.pending).map(|e| e.rec.group);
+            tasks.iter().map(|t| t.group).chain(told).chain(self.unlisted.keys().copied()).collect()
+        });
         if self.wants_trace {
             for task in tasks.into_iter().chain(ended.iter().map(|e| e.rec.brief())) {
                 let tenant = self.tenancy.of(task.group);

@@ -11,6 +11,7 @@
 //! | `logs` | the CPUs' logs, read once a window |
 //! | `quotas` | CPU quotas that are set while the probe watches |
 //! | `window` | an observation under construction |
+//! | `recycling` | which groups' numbers may be used again |
 //! | `tenancy` | groups of the probe → tenants as people know them |
 //! | `syscalls` | which system call means which kind of blocking |
 //! | `traces` | the probe's events → a [`Trace`](corun_model::Trace) |
@@ -23,6 +24,7 @@ mod host;
 mod logs;
 mod occupants;
 mod quotas;
+mod recycling;
 mod syscalls;
 mod tenancy;
 mod traces;

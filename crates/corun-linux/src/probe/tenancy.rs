@@ -11,7 +11,7 @@ use crate::target::Subject;
 use crate::tenants::Tenants;
 use corun_bpf::layout::{comm, group, GroupRec};
 use corun_model::{Tenant, TenantId, TenantKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tenants by the probe's group numbers.
 pub(super) struct Tenancy {
@@ -20,6 +20,8 @@ pub(super) struct Tenancy {
     tenants: Tenants,
     /// Tenant of each group met so far.
     of_group: Vec<TenantId>,
+    /// Numbers among them that may be used again, and have not been so far as is known.
+    free: BTreeSet<u32>,
     /// Groups that user space made, with their names.
     assigned: BTreeMap<u32, TenantName>,
     /// The subject's cgroup in the v2 tree: groups in it or below it are the subject.
@@ -33,6 +35,7 @@ impl Tenancy {
             cgroups: Cgroups::discover(root).ok(),
             tenants: Tenants::default(),
             of_group: Vec::new(),
+            free: BTreeSet::new(),
             assigned: BTreeMap::new(),
             subject_cgroup: None,
         };
@@ -88,6 +91,32 @@ impl Tenancy {
             };
             let id = self.tenants.number(name);
             self.of_group.push(id);
+        }
+    }
+
+    /// The groups that have a name and were made by the probe.
+    pub(super) fn made_by_the_probe(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_its = |g: &u32| !self.free.contains(g) && !self.assigned.contains_key(g);
+        (group::FIRST..self.of_group.len() as u32).filter(is_its)
+    }
+
+    /// Numbers that may be used again.
+    pub(super) fn free(&self) -> &BTreeSet<u32> {
+        &self.free
+    }
+
+    /// Forgets a group, whose number may be used again.
+    pub(super) fn forget(&mut self, group: u32) {
+        self.of_group[group as usize] = self.others();
+        self.free.insert(group);
+    }
+
+    /// Names groups whose numbers have been used before.
+    pub(super) fn learn_anew(&mut self, groups: &[(u32, GroupRec)]) {
+        for (group, rec) in groups {
+            let name = self.name(rec);
+            self.of_group[*group as usize] = self.tenants.number(name);
+            self.free.remove(group);
         }
     }
 
