@@ -82,8 +82,10 @@ impl Spent {
         let own = account.block.map_or(0, |b| b.io_ns + b.sleep_ns + b.poll_ns);
         let count =
             |get: fn(&corun_model::Counters) -> Option<u64>| Some(get(account.counters.as_ref()?)? as f64);
-        let (cycles, stalls) = (count(|c| c.cycles), count(|c| c.offcore_stall_cycles));
-        let memory_ns = cycles.zip(stalls).map(|(cycles, stalls)| {
+        let instructions = count(|c| c.instructions);
+        // Virtual machines were seen to lose cycles while everything else was counted.
+        let cycles = count(|c| c.cycles).filter(|n| instructions.unwrap_or(0.0) <= MOST_PER_CYCLE * n);
+        let memory_ns = cycles.zip(count(|c| c.offcore_stall_cycles)).map(|(cycles, stalls)| {
             if cycles > 0.0 {
                 (on_cpu_ns * stalls / cycles).min(parts.compute_ns as f64)
             } else {
@@ -105,7 +107,7 @@ impl Spent {
             blockings: events.yields.map(|n| n as f64),
             queueings: events.wakeups.zip(events.preemptions).map(|(w, p)| (w + p) as f64),
             cycles: Counted::of(cycles, on_cpu_ns),
-            instructions: Counted::of(count(|c| c.instructions), on_cpu_ns),
+            instructions: Counted::of(instructions, on_cpu_ns),
             misses: Counted::of(count(|c| c.llc_misses), on_cpu_ns),
             beside_stolen_ns: 0.0,
         }
@@ -195,6 +197,8 @@ pub enum Yardstick {
     Instructions,
 }
 
+/// No CPU retires more instructions in a cycle, so whoever counted more has lost cycles.
+const MOST_PER_CYCLE: f64 = 16.0;
 /// A program does not spin if it does so for at most this share of its time on a CPU.
 const SPINS: f64 = 0.01;
 /// Memory stalls can be left out where at least this share of computing remains: the difference of two large times is
@@ -494,6 +498,20 @@ mod tests {
         let s = Spent::of(&blind, TenantId(0), &kind);
         assert!(!s.knows_memory());
         assert_eq!(s.useful(Yardstick::Time { switch_ns: 0.0, memory: true }), 400.0);
+    }
+
+    #[test]
+    fn cycles_that_cannot_be_are_unknown_and_the_instructions_are_not() {
+        let of = |cycles| {
+            let counters =
+                Counters { cycles: Some(cycles), instructions: Some(1_700), ..account().counters.unwrap() };
+            Spent::of(&Account { counters: Some(counters), ..account() }, TenantId(0), &kind)
+        };
+        assert!(of(500).knows_memory() && of(500).cycles.sum == 500.0);
+        for lost in [0, 30] {
+            assert_eq!((of(lost).cycles, of(lost).memory), (Counted::default(), Counted::default()));
+            assert_eq!(of(lost).instructions.sum, 1_700.0);
+        }
     }
 
     #[test]
