@@ -20,6 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SLOTS: usize = 1_024;
 /// Most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
+/// A subject's first windows do not count once others do: its threads have yet to start, and the kernel's averages of their
+/// load, by which it shares CPUs, take 0.35 s to fill.
+const BEGINNING_NS: u64 = 500_000_000;
 /// The method's own error with dedicated windows, as a standard deviation of the logarithm: how unlike its beginning the
 /// rest of a run is. Set so that intervals held the outcome of about 95 % of recorded runs on a live machine, which are
 /// not those of the study (`docs/prediction.md`); modelled runs would do with a quarter of it.
@@ -67,6 +70,8 @@ pub struct Predictor {
 #[derive(Clone, Debug, Default)]
 struct Series {
     windows: Vec<Window>,
+    /// When the first window ever pushed began.
+    begin_ns: Option<u64>,
     per_slot: usize,
     in_last: usize,
 }
@@ -74,6 +79,7 @@ struct Series {
 impl Series {
     fn push(&mut self, window: Window) {
         self.per_slot = self.per_slot.max(1);
+        self.begin_ns.get_or_insert(window.start_ns);
         if self.in_last > 0 && self.in_last < self.per_slot {
             self.in_last += 1;
             self.windows.last_mut().expect("a slot has begun").add(&window);
@@ -92,8 +98,16 @@ impl Series {
         self.windows.drain(..n.min(self.windows.len().saturating_sub(1)));
     }
 
-    fn wall_ns(&self) -> f64 {
-        self.windows.iter().map(|w| w.wall_ns).sum()
+    /// Without those that began within [`BEGINNING_NS`] of the first, if the rest covers as much time.
+    fn settled(&self) -> &[Window] {
+        let begin_ns = self.begin_ns.unwrap_or(0);
+        let n = self.windows.partition_point(|w| w.start_ns < begin_ns + BEGINNING_NS);
+        let rest = &self.windows[n..];
+        let wall_ns: f64 = rest.iter().map(|w| w.wall_ns).sum();
+        match wall_ns >= BEGINNING_NS as f64 {
+            true => rest,
+            false => &self.windows,
+        }
     }
 }
 
@@ -170,29 +184,36 @@ impl Predictor {
     /// [`CannotTell`] with what is missing.
     pub fn estimate(&self) -> Result<Estimate, CannotTell> {
         let cannot = |why: &str| Err(CannotTell { why: why.to_owned() });
-        let shared = Window::sum(&self.shared.windows);
+        let windows = self.shared.settled();
+        let shared = Window::sum(windows);
         if shared.wall_ns == 0.0 || shared.all().next().is_none() {
             return cannot("the program had no task in a shared window");
         }
         if shared.total().compute_ns <= 0.0 {
             return cannot("the program has not run yet; it only waited");
         }
-        if self.shared.wall_ns() < self.options.least_ns as f64 {
+        if shared.wall_ns < self.options.least_ns as f64 {
             let least = corun_model::duration::human_ns(self.options.least_ns);
             return cannot(&format!("it takes {least} of shared windows with the same behaviour"));
         }
-        if self.shared.windows.len() < FEWEST {
+        if windows.len() < FEWEST {
             return cannot("it takes three shared windows for an interval");
         }
         let alone = Window::sum(&self.dedicated.windows);
         if self.dedicated.windows.len() >= FEWEST && alone.total().compute_ns > 0.0 {
-            self.by_dedicated(&alone, &shared)
+            self.by_dedicated(&alone, &shared, windows)
         } else {
-            self.by_ledger(&shared)
+            self.by_ledger(&shared, windows)
         }
     }
 
-    fn by_dedicated(&self, alone: &Window, shared: &Window) -> Result<Estimate, CannotTell> {
+    /// `shared` is the sum of `windows`.
+    fn by_dedicated(
+        &self,
+        alone: &Window,
+        shared: &Window,
+        windows: &[Window],
+    ) -> Result<Estimate, CannotTell> {
         let mut unavailable = self.unavailable.clone();
         let switch_ns = switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared));
         if let Err(why) = switch_ns {
@@ -216,7 +237,7 @@ impl Predictor {
             slowdown = s;
         }
         let of = |w: &Window| Some(rate(w));
-        let spreads = [&self.dedicated, &self.shared].map(|s| jackknife(&batches(s.windows.iter()), of));
+        let spreads = [&self.dedicated.windows[..], windows].map(|w| jackknife(&batches(w.iter()), of));
         let [Some(a), Some(b)] = spreads else {
             return Err(CannotTell { why: "there are too few windows for an interval".into() });
         };
@@ -233,15 +254,16 @@ impl Predictor {
         }))
     }
 
-    fn by_ledger(&self, shared: &Window) -> Result<Estimate, CannotTell> {
-        let hints = Hints::of(&self.shared.windows);
-        let found = alone::from_ledger(shared, hints)
+    /// `shared` is the sum of `windows`.
+    fn by_ledger(&self, shared: &Window, windows: &[Window]) -> Result<Estimate, CannotTell> {
+        let hints = Hints::of(windows);
+        let found = alone::likely(shared, hints)
             .ok_or(CannotTell { why: "the program has not run yet; it only waited".into() })?;
         let is_static = self.options.assignment == Assignment::Static && self.apart(shared);
         let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
         let slowdown = value(found);
-        let of = |w: &Window| alone::from_ledger(w, hints).map(value);
-        let spread = jackknife(&batches(self.shared.windows.iter()), of)
+        let of = |w: &Window| alone::likely(w, hints).map(value);
+        let spread = jackknife(&batches(windows.iter()), of)
             .ok_or(CannotTell { why: "there are too few windows for an interval".into() })?;
         // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
         let unbound = alone::from_ledger(shared, Hints::all_its_own()).map_or(slowdown, value);
@@ -359,4 +381,36 @@ fn no_memory(shared: &Spent, counted: &str) -> Unavailable {
         counted.to_owned()
     };
     Unavailable { what: "memory".into(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::TaskId;
+
+    const WINDOW_NS: u64 = 100_000_000;
+
+    /// The `i`-th window of a task from which this share is stolen.
+    fn window(i: u64, stolen: f64) -> Window {
+        let life_ns = WINDOW_NS as f64;
+        let stolen_ns = stolen * life_ns;
+        let spent = Spent { life_ns, compute_ns: life_ns - stolen_ns, stolen_ns, ..Spent::default() };
+        let (start_ns, end_ns) = (i * WINDOW_NS, (i + 1) * WINDOW_NS);
+        let tasks = [(TaskId(1), spent)].into();
+        Window { start_ns, end_ns, wall_ns: life_ns, tasks, ..Window::default() }
+    }
+
+    #[test]
+    fn the_beginning_counts_only_until_there_is_as_much_after_it() {
+        let mut predictor = Predictor::new(TenantId(0), Options::default());
+        let mut slowdown_after = |i| {
+            predictor.push_window(window(i, if i < 5 { 0.5 } else { 0.0 }), Label::Shared);
+            predictor.estimate().ok().map(|e| e.slowdown)
+        };
+        let slowdowns: Vec<Option<f64>> = (0..10).map(&mut slowdown_after).collect();
+        assert_eq!(slowdowns[3], None, "half a second is the least");
+        assert!((slowdowns[4].unwrap() - 2.0).abs() < 1e-9, "there is nothing else");
+        assert!(slowdowns[8].unwrap() > 1.2);
+        assert_eq!(slowdowns[9], Some(1.0));
+    }
 }
