@@ -178,6 +178,21 @@ impl Insight {
         self.lenses.counting.as_ref()
     }
 
+    /// Ends counting once it has taken more than this share of the subject's time on a CPU: it would slow down what it is to
+    /// watch, and beside co-runners otherwise than alone.
+    pub fn end_counting_above(&mut self, most: f64) {
+        let Some(cost) = self.counting().and_then(Counting::cost).filter(|cost| *cost > most) else { return };
+        self.lenses.counting = None;
+        self.unavailable.push(Unavailable {
+            what: "hardware counters".into(),
+            why: format!(
+                "counting took {:.0} % of the program's time on a CPU, since it switches so often, and was ended above {:.0} %",
+                100.0 * cost,
+                100.0 * most
+            ),
+        });
+    }
+
     /// Lets a slot pass, or less if something ends the measurement.
     ///
     /// # Errors

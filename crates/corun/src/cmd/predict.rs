@@ -16,6 +16,7 @@ use corun_linux::Root;
 use corun_model::duration::parse_ns;
 use corun_model::{Host as _, Observation, TaskId, TenantId};
 use corun_predict::estimate::{Assignment, Label, Unavailable};
+use corun_predict::interval::FEWEST;
 use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
 use corun_report::describe;
@@ -49,12 +50,14 @@ const ESTIMATE_NS: u64 = 500_000_000;
 /// The length of a window.
 const SLOT: Duration = Duration::from_millis(200);
 
-/// When the first dedicated window may be.
-const FIRST_NS: u64 = 300_000_000;
-/// So many come [`SOON_NS`] after each other, the others after [`LATER_NS`].
-const FEW: usize = 5;
+/// When the first dedicated window may be: a program's beginning is not like the rest of it.
+const FIRST_NS: u64 = 500_000_000;
+/// They follow each other at growing distances, half of the time that has passed, so that those which the budget allows are
+/// spread over a run of any length; but no sooner and no later than this.
 const SOON_NS: u64 = 150_000_000;
 const LATER_NS: u64 = 2_000_000_000;
+/// What counting may take of the program's time on a CPU, from when the first dedicated window may be.
+const COUNTING: f64 = 0.03;
 /// What others may take of the machine in a dedicated window that counts.
 const OTHERS: f64 = 0.05;
 
@@ -106,7 +109,7 @@ pub struct Args {
     confidence: f64,
     /// Count hardware events of each task as well. With --dedicated this tells what memory costs, and what CPI and MPKI
     /// would predict. Off by default, since every context switch of the program becomes dearer, in virtual machines by
-    /// tens of microseconds; what it came to is said
+    /// tens of microseconds; what it came to is said, and counting ends where that is more than 3 % of the program's time
     #[arg(long)]
     counters: bool,
     /// Do not sample where the program's threads are to tell spinning from computing; with --counters, those tell it
@@ -178,6 +181,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let seen = insight.observe()?;
             let mut now_ns = seen.end_ns;
             predictors.push(&seen, Label::Shared)?;
+            if now_ns - begin_ns >= FIRST_NS {
+                insight.end_counting_above(COUNTING);
+            }
             if ended.is_none() && predictors.are_due(begin_ns, now_ns) {
                 if let Some(window) = insight.dedicated()? {
                     predictors.push(&window.before, Label::Shared)?;
@@ -285,12 +291,16 @@ impl Predictors {
         Ok(())
     }
 
-    /// Whether a dedicated window would help now: a few soon, then some from time to time, and at once when the
-    /// program's behaviour has changed. The budget is not considered here.
+    /// Whether a dedicated window would help now: from time to time, and at once when the program's behaviour has
+    /// changed. The budget is not considered here.
     fn are_due(&self, begin_ns: u64, now_ns: u64) -> bool {
         let Some(last_ns) = self.taken.last() else { return now_ns - begin_ns >= FIRST_NS };
-        let soon = self.taken.len() < FEW || self.main.wants_dedicated().is_some();
-        now_ns - last_ns >= if soon { SOON_NS } else { LATER_NS }
+        // That there are too few at first is no reason to take them all from the beginning.
+        let distance_ns = match self.main.wants_dedicated() {
+            Some(_) if self.counted >= FEWEST => SOON_NS,
+            _ => ((last_ns - begin_ns) / 2).clamp(SOON_NS, LATER_NS),
+        };
+        now_ns - last_ns >= distance_ns
     }
 
     /// Notes a dedicated window. Returns whether it was one: whoever could not be parked must hardly have run in it.
