@@ -5,7 +5,8 @@
 //! is the last one made before a share of the co-run had passed (`predict-by`); the slowdown it is held against is the
 //! length of the whole co-run by that of the runs alone around it ([`crate::alone`]), both without the time in which
 //! the interferer was parked: the program ran alone then, which a longer prediction would not have done to it. All
-//! predictors see the same co-run: useful work from dedicated windows, the ledger alone, CPU share, run-queue latency.
+//! predictors see the same co-run: useful work from dedicated windows (measured by hardware counters where they are and
+//! where counting does not slow the program), the ledger alone, CPU share, run-queue latency.
 //!
 //! No slowdown is known better than runs alone repeat. Every co-run that came to its end counts; those whose slowdown is
 //! known to `known-to` are summed up once more by themselves, and intervals are held against the slowdown as it was
@@ -151,6 +152,14 @@ impl CoRun {
     }
 }
 
+/// Where the windows of a co-run are kept (of a program's runs alone, those of the last).
+pub fn recording(folder: &Path, program: &str, beside: Option<(&str, u32)>) -> PathBuf {
+    folder.join(match beside {
+        Some((interferer, repetition)) => format!("{program}+{interferer}+{repetition}.jsonl"),
+        None => format!("{program}.jsonl"),
+    })
+}
+
 /// Everything that the runs of a study share.
 pub struct Lab<'a> {
     study: &'a Pairs,
@@ -158,6 +167,8 @@ pub struct Lab<'a> {
     stage: &'a Stage,
     corun: PathBuf,
     folder: PathBuf,
+    /// Where the windows of every run are kept, if they are.
+    recordings: Option<PathBuf>,
     /// How busy others are, 0..1: asked before every run.
     foreign: &'a mut dyn FnMut() -> f64,
 }
@@ -172,7 +183,14 @@ impl<'a> Lab<'a> {
         folder: &Path,
         foreign: &'a mut dyn FnMut() -> f64,
     ) -> Lab<'a> {
-        Lab { study, known, stage, corun: corun.to_owned(), folder: folder.to_owned(), foreign }
+        let (corun, folder) = (corun.to_owned(), folder.to_owned());
+        Lab { study, known, stage, corun, folder, recordings: None, foreign }
+    }
+
+    /// Keeps the windows of every run in this folder, as [`recording`]s.
+    #[must_use]
+    pub fn recording(self, recordings: Option<&Path>) -> Lab<'a> {
+        Lab { recordings: recordings.map(Path::to_owned), ..self }
     }
 
     /// How many runs [`Lab::run`] makes when nothing is skipped: for a progress bar.
@@ -294,10 +312,15 @@ impl<'a> Lab<'a> {
         let mut argv: Vec<String> =
             ["sh", "-c", "exec \"$0\" \"$@\" > \"$ESTIMATES\""].map(String::from).to_vec();
         argv.push(self.corun.display().to_string());
-        // Nobody but the interferer is parked; alone there is nobody to park.
-        argv.extend(["predict", "--json-lines", "--quiet"].map(String::from));
+        // Nobody but the interferer is parked; alone there is nobody to park. Where counting would cost too much it ends
+        // by itself.
+        argv.extend(["predict", "--counters", "--json-lines", "--quiet"].map(String::from));
         if let Some(interferer) = &interferer {
             argv.extend(["--dedicated".into(), "--park".into(), format!("pgid:{}", interferer.pid())]);
+        }
+        if let Some(folder) = &self.recordings {
+            let beside = beside.map(|(interferer, repetition)| (interferer.name.as_str(), repetition));
+            argv.extend(["--record".into(), recording(folder, &program.name, beside).display().to_string()]);
         }
         argv.push("--".into());
         argv.extend(["sh", "-c", "exec \"$@\" > /dev/null", "sh"].map(String::from));

@@ -85,6 +85,9 @@ pub struct Args {
     /// Keep the run in this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Keep the windows of every run in this folder, so that they can be predicted again in another way (predict)
+    #[arg(long, value_name = "DIR")]
+    recordings: Option<PathBuf>,
     /// Add to the runs that are in --out already (predict, verify)
     #[arg(long)]
     more: bool,
@@ -108,12 +111,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ("--figures", !args.figures.is_empty(), "schedulers"),
         ("--quick", args.quick, "control, schedulers"),
         ("--after", args.after.is_some(), "control"),
+        ("--recordings", args.recordings.is_some(), "predict"),
         ("--more", args.more, "predict, verify"),
     ];
     if let Some((flag, ..)) = given.iter().find(|(_, given, of)| *given && !of.contains(what)) {
         return Err(Usage(format!("{flag} is not for a study of this kind; leave it out")).into());
     }
-    args.out.as_deref().map(check_folder).transpose()?;
+    [&args.out, &args.recordings].into_iter().flatten().try_for_each(|folder| check_folder(folder))?;
     match what {
         "control" => control::run(&args, &name, &text, &known),
         "verify" => verify::run(&args, &name, &text),

@@ -49,7 +49,8 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     let mut foreign = || busy(&root).unwrap_or(0.0);
     let progress = Progress::count("running", Lab::runs(&study), args.quiet);
-    Lab::new(&study, known, &stage, &corun, folder.path(), &mut foreign).run(&mut outcome, &mut |what| {
+    let lab = Lab::new(&study, known, &stage, &corun, folder.path(), &mut foreign);
+    lab.recording(args.recordings.as_deref()).run(&mut outcome, &mut |what| {
         progress.step();
         progress.say(what);
     });
