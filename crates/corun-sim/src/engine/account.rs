@@ -1,8 +1,8 @@
 //! Where every nanosecond of a task goes, and who held the CPU while it waited.
 //!
-//! Culprits are exact: every CPU keeps a log of which tenant occupied it since when, and a waiting task is charged
-//! by walking that log over its wait. Idle CPU time within a wait (idle exit, interrupt, switch) goes to the idle
-//! tenant. Cost: a wait walks as many entries as the CPU changed tenants during it.
+//! Culprits are exact: every CPU remembers which tenant occupied it since when while somebody waits for it, and a
+//! waiting task is charged by walking that past over its wait. Idle CPU time within a wait (idle exit, interrupt,
+//! switch) goes to the idle tenant. Cost: a wait walks as many entries as the CPU changed tenants during it.
 
 use crate::sched::CpuIx;
 use corun_model::culprit::Share;
@@ -115,56 +115,87 @@ impl Tally {
 }
 
 /// Which tenant occupied a CPU since when.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Occupancy {
-    log: Vec<(u64, u32)>,
-    /// Entries dropped from the front of the log.
+    /// Who occupies it, and since when.
+    tenant: u32,
+    since_ns: u64,
+    /// Who did before, oldest first, as far back as somebody may ask.
+    past: Vec<(u64, u32)>,
+    /// Entries dropped from the front of the past.
     dropped: u64,
+    /// Waits that have begun and not ended.
+    open: u32,
 }
 
-/// The log is pruned beyond this many entries.
-pub const LOG_LIMIT: usize = 4096;
+/// The past is pruned beyond this many entries.
+pub const PAST_LIMIT: usize = 4096;
 
 impl Occupancy {
-    /// From `now_ns` on the CPU is a tenant's.
-    pub fn enter(&mut self, now_ns: u64, tenant: u32) {
-        match self.log.last_mut() {
-            Some(last) if last.1 == tenant => {}
-            Some(last) if last.0 == now_ns => last.1 = tenant,
-            _ => self.log.push((now_ns, tenant)),
-        }
+    /// From time 0 on the CPU is a tenant's.
+    pub fn of(tenant: u32) -> Occupancy {
+        Occupancy { tenant, since_ns: 0, past: Vec::new(), dropped: 0, open: 0 }
     }
 
-    /// Where a wait that begins now begins in the log.
+    /// From `now_ns` on the CPU is a tenant's.
+    pub fn enter(&mut self, now_ns: u64, tenant: u32) {
+        if tenant == self.tenant {
+            return;
+        }
+        if self.open == 0 {
+            self.past.clear();
+        } else if self.since_ns != now_ns {
+            self.past.push((self.since_ns, self.tenant));
+        }
+        (self.tenant, self.since_ns) = (tenant, now_ns);
+    }
+
+    /// A wait begins: where.
+    pub fn begin_wait(&mut self) -> u64 {
+        self.open += 1;
+        self.mark()
+    }
+
+    /// A wait ends, which has been charged.
+    pub fn end_wait(&mut self) {
+        self.open -= 1;
+    }
+
+    /// How many waits have begun and not ended.
+    pub fn open_waits(&self) -> u32 {
+        self.open
+    }
+
+    /// Where a wait that has been charged up to now goes on.
     pub fn mark(&self) -> u64 {
-        self.dropped + (self.log.len() as u64).saturating_sub(1)
+        self.dropped + self.past.len() as u64
     }
 
     /// Charges a wait from `since_ns` to `now_ns` that began at `mark`.
     pub fn charge(&self, mark: u64, since_ns: u64, now_ns: u64, to: &mut Tally) {
         let mut from_ns = since_ns;
-        let mut at = (mark - self.dropped) as usize;
-        while from_ns < now_ns {
-            let tenant = self.log[at].1;
-            let until_ns = self.log.get(at + 1).map_or(now_ns, |next| next.0).min(now_ns);
+        let mut until = |until_ns: u64, tenant: u32| {
             if until_ns > from_ns {
                 to.charge(tenant, until_ns - from_ns);
                 from_ns = until_ns;
             }
-            at += 1;
+        };
+        let past = &self.past[(mark - self.dropped) as usize..];
+        for (i, &(_, tenant)) in past.iter().enumerate() {
+            until(past.get(i + 1).map_or(self.since_ns, |next| next.0), tenant);
         }
+        until(now_ns, self.tenant);
     }
 
-    /// Whether the log has grown beyond its limit; then every wait on this CPU must be charged and re-marked.
+    /// Whether the past has grown beyond its limit; then every wait on this CPU must be charged and re-marked.
     pub fn is_long(&self) -> bool {
-        self.log.len() > LOG_LIMIT
+        self.past.len() > PAST_LIMIT
     }
 
     /// Forgets all but the present occupant.
     pub fn prune(&mut self) {
-        let gone = self.log.len().saturating_sub(1);
-        self.log.drain(..gone);
-        self.dropped += gone as u64;
+        self.dropped += self.past.len() as u64;
+        self.past.clear();
     }
 }
 
@@ -219,10 +250,9 @@ mod tests {
 
     #[test]
     fn a_wait_is_charged_to_who_held_the_cpu_and_for_how_long() {
-        let mut o = Occupancy::default();
-        o.enter(0, 9);
+        let mut o = Occupancy::of(9);
         o.enter(10, 1);
-        let mark = o.mark();
+        let mark = o.begin_wait();
         o.enter(20, 2);
         o.enter(25, 2);
         o.enter(40, 1);
@@ -236,13 +266,29 @@ mod tests {
 
     #[test]
     fn pruning_keeps_the_marks_of_waits_that_begin_afterwards() {
-        let mut o = Occupancy::default();
-        (0..10).for_each(|i| o.enter(i * 10, i as u32));
+        let mut o = Occupancy::of(0);
+        let early = o.begin_wait();
+        (1..10).for_each(|i| o.enter(i * 10, i as u32));
+        o.charge(early, 0, 90, &mut Tally::default());
+        o.end_wait();
         o.prune();
-        let mark = o.mark();
+        let mark = o.begin_wait();
         o.enter(200, 3);
         let mut t = Tally::default();
         o.charge(mark, 150, 210, &mut t);
         assert_eq!(t.account(None).culprits.of_ns(TenantId(9)), 50);
+    }
+
+    #[test]
+    fn the_past_is_forgotten_while_nobody_waits() {
+        let mut o = Occupancy::of(0);
+        (1..10).for_each(|i| o.enter(i * 10, i as u32));
+        assert_eq!(o.past, []);
+        o.begin_wait();
+        (10..20).for_each(|i| o.enter(i * 10, i as u32));
+        o.end_wait();
+        assert_eq!((o.past.len(), o.open_waits()), (10, 0));
+        o.enter(200, 1);
+        assert_eq!((o.past.len(), o.since_ns, o.tenant), (0, 200, 1));
     }
 }

@@ -34,9 +34,9 @@ impl Engine {
         c.busy_ns += dt;
         let t = &mut self.tasks[task];
         t.since_ns = self.now_ns;
-        let tenant = &mut self.tenants[t.tenant];
         if let Some(vcpu) = t.vcpu {
-            tenant.guest.as_mut().expect("a VM has a guest").ran(vcpu, dt);
+            let guest = self.tenants[t.tenant].guest.as_mut();
+            guest.expect("a VM has a guest").ran(vcpu, dt);
         }
         let Some(thread) = t.thread else {
             t.tally.compute_ns += dt;
@@ -53,13 +53,12 @@ impl Engine {
             }
             Doing::Work => {
                 t.tally.compute_ns += dt;
-                let done = rest.saturating_mul(u64::from(c.rate));
+                let mut done = rest.saturating_mul(u64::from(c.rate));
                 if thread.work != u64::MAX {
-                    tenant.work_done += u128::from(done.min(thread.work));
-                    thread.work = thread.work.saturating_sub(done);
-                } else {
-                    tenant.work_done += u128::from(done);
+                    done = done.min(thread.work);
+                    thread.work -= done;
                 }
+                self.tenants[t.tenant].work_done += u128::from(done);
             }
             _ => t.tally.compute_ns += dt,
         }
@@ -291,7 +290,7 @@ impl Engine {
     }
 
     pub(super) fn begin_wait(&mut self, task: TaskIx, cpu: CpuIx) {
-        let mark = self.cpus[cpu].occupancy.mark();
+        let mark = self.cpus[cpu].occupancy.begin_wait();
         let t = &mut self.tasks[task];
         (t.cpu, t.since_ns, t.wait_since_ns, t.wait_mark) = (cpu, self.now_ns, self.now_ns, mark);
     }
@@ -309,6 +308,15 @@ impl Engine {
         self.charge_wait(task);
         let t = &mut self.tasks[task];
         t.tally.waits.record(self.now_ns - t.wait_since_ns);
+        self.cpus[t.cpu].occupancy.end_wait();
+    }
+
+    /// A waiting task, which has been charged, leaves its queue without having run.
+    pub(super) fn give_up_wait(&mut self, task: TaskIx) {
+        self.sched.remove(self.now_ns, task);
+        let t = &mut self.tasks[task];
+        t.state = State::Parked;
+        self.cpus[t.cpu].occupancy.end_wait();
     }
 
     fn prune(&mut self, cpu: CpuIx) {
@@ -371,11 +379,10 @@ impl Engine {
         for i in 0..self.fx.moved.len() {
             let m = self.fx.moved[i];
             self.charge_wait(m.task);
-            let distance = self.distances.between(self.tasks[m.task].cpu, m.to);
-            let mark = self.cpus[m.to].occupancy.mark();
             let t = &mut self.tasks[m.task];
-            t.tally.migrate(distance);
-            (t.cpu, t.wait_mark) = (m.to, mark);
+            t.tally.migrate(self.distances.between(t.cpu, m.to));
+            self.cpus[t.cpu].occupancy.end_wait();
+            (t.cpu, t.wait_mark) = (m.to, self.cpus[m.to].occupancy.begin_wait());
         }
         self.fx.moved.clear();
     }

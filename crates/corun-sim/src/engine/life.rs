@@ -200,10 +200,7 @@ impl Engine {
                     let cpu = self.tasks[task].cpu;
                     self.leave(cpu, State::Parked);
                 }
-                State::Waiting => {
-                    self.sched.remove(self.now_ns, task);
-                    self.tasks[task].state = State::Parked;
-                }
+                State::Waiting => self.give_up_wait(task),
                 _ => {}
             }
         }
@@ -233,8 +230,7 @@ impl Engine {
             if state == State::Running {
                 self.leave(cpu, State::Parked);
             } else {
-                self.sched.remove(self.now_ns, task);
-                self.tasks[task].state = State::Parked;
+                self.give_up_wait(task);
             }
             self.wake_task(task, Wake::Return);
         }

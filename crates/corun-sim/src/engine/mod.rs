@@ -135,7 +135,9 @@ enum Slot {
     Miscount,
 }
 
+/// One CPU, on cache lines of its own.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Cpu {
     id: CpuId,
     curr: Option<TaskIx>,
@@ -231,7 +233,9 @@ impl Pending {
     }
 }
 
+/// A thread, on cache lines of its own.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Thread {
     tenant: TenantIx,
     index: u32,
@@ -355,24 +359,20 @@ impl Engine {
             .cpus()
             .iter()
             .enumerate()
-            .map(|(i, cpu)| {
-                let mut occupancy = Occupancy::default();
-                occupancy.enter(0, idle);
-                Cpu {
-                    id: cpu.id,
-                    curr: None,
-                    since_ns: 0,
-                    rate: ONE,
-                    step: slot(&mut timers, &mut slots, Slot::Step(i)),
-                    resched: slot(&mut timers, &mut slots, Slot::Resched(i)),
-                    slice: slot(&mut timers, &mut slots, Slot::Slice(i)),
-                    delay: slot(&mut timers, &mut slots, Slot::Delay(i)),
-                    switched_in_ns: 0,
-                    busy_ns: 0,
-                    idle_ns: 0,
-                    occupancy,
-                    dirty: false,
-                }
+            .map(|(i, cpu)| Cpu {
+                id: cpu.id,
+                curr: None,
+                since_ns: 0,
+                rate: ONE,
+                step: slot(&mut timers, &mut slots, Slot::Step(i)),
+                resched: slot(&mut timers, &mut slots, Slot::Resched(i)),
+                slice: slot(&mut timers, &mut slots, Slot::Slice(i)),
+                delay: slot(&mut timers, &mut slots, Slot::Delay(i)),
+                switched_in_ns: 0,
+                busy_ns: 0,
+                idle_ns: 0,
+                occupancy: Occupancy::of(idle),
+                dirty: false,
             })
             .collect();
         let mut engine = Engine {
@@ -646,15 +646,14 @@ impl Engine {
             self.tell(self.dirty[i]);
         }
         if std::mem::take(&mut self.stirred) {
-            let mut rates = std::mem::take(&mut self.rates);
-            self.contention.refresh(self.now_ns, &mut rates);
-            for rate in rates.drain(..) {
-                let cpu = rate.cpu as usize;
-                self.settle(cpu);
-                self.cpus[cpu].rate = rate.progress;
-                self.soil(cpu);
+            self.rates.clear();
+            self.contention.refresh(self.now_ns, &mut self.rates);
+            for i in 0..self.rates.len() {
+                let CpuRate { cpu, progress } = self.rates[i];
+                self.settle(cpu as usize);
+                self.cpus[cpu as usize].rate = progress;
+                self.soil(cpu as usize);
             }
-            self.rates = rates;
             match self.contention.next_ns() {
                 Some(at_ns) => self.timers.arm(self.contend, at_ns.max(self.now_ns + 1)),
                 None => self.timers.disarm(self.contend),

@@ -10,8 +10,9 @@ use crate::program::Object;
 use crate::sched::CpuIx;
 use std::collections::VecDeque;
 
-/// One synchronisation object while its program runs.
+/// One synchronisation object while its program runs, on cache lines of its own.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct SyncObject {
     pub what: Object,
     /// Events so far.

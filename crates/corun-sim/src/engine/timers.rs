@@ -24,11 +24,12 @@ pub struct Timers {
     reached_ns: u64,
     /// What is due in the present bucket, and entries that were armed anew since.
     near: BinaryHeap<Reverse<Key>>,
-    armed: usize,
     seq: u64,
 }
 
+/// Two of them share a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Timer {
     key: Key,
     /// Neighbours in its bucket's list.
@@ -70,7 +71,6 @@ impl Default for Timers {
             occupied: [0; LEVELS],
             reached_ns: 0,
             near: BinaryHeap::new(),
-            armed: 0,
             seq: 0,
         }
     }
@@ -92,22 +92,17 @@ impl Timers {
         self.seq += 1;
         let key = Key::from(at_ns) << 64 | Key::from(self.seq << SLOT_BITS | u64::from(slot));
         let timer = &mut self.slots[slot as usize];
-        let (was, bucket) = (std::mem::replace(&mut timer.key, key), timer.bucket);
-        self.armed += usize::from(was == NEVER);
-        if bucket != UNLISTED {
+        timer.key = key;
+        if timer.bucket != UNLISTED {
             self.unlist(slot);
         }
-        self.place(slot);
+        self.place(slot, key);
     }
 
     /// Disarms a slot; nothing happens when it was not armed.
     pub fn disarm(&mut self, slot: u32) {
         let timer = &mut self.slots[slot as usize];
-        if timer.key == NEVER {
-            return;
-        }
         timer.key = NEVER;
-        self.armed -= 1;
         if timer.bucket != UNLISTED {
             self.unlist(slot);
         }
@@ -124,9 +119,9 @@ impl Timers {
         (key != NEVER).then(|| at_ns(key))
     }
 
-    /// Whether no timer is armed.
+    /// Whether no timer is armed: looks at all of them.
     pub fn is_empty(&self) -> bool {
-        self.armed == 0
+        self.slots.iter().all(|timer| timer.key == NEVER)
     }
 
     /// Takes the next timer that is due at or before `until_ns`: its time and slot.
@@ -139,7 +134,6 @@ impl Timers {
                         return None;
                     }
                     timer.key = NEVER;
-                    self.armed -= 1;
                     self.near.pop();
                     return Some((at_ns(key), slot_of(key)));
                 }
@@ -163,28 +157,28 @@ impl Timers {
         self.occupied[level] &= self.occupied[level] - 1;
         let mut slot = std::mem::replace(&mut self.heads[level << LEVEL_BITS | number as usize], NONE);
         while slot != NONE {
-            let after = self.slots[slot as usize].after;
-            self.place(slot);
+            let Timer { key, after, .. } = self.slots[slot as usize];
+            self.slots[slot as usize].bucket = UNLISTED;
+            self.place(slot, key);
             slot = after;
         }
         Some(())
     }
 
-    /// Puts an armed slot where its time belongs.
-    fn place(&mut self, slot: u32) {
-        let timer = &mut self.slots[slot as usize];
+    /// Puts an armed slot that is in no list where its time belongs.
+    fn place(&mut self, slot: u32, key: Key) {
         // Whatever is past is due now.
-        let at_ns = at_ns(timer.key).max(self.reached_ns);
+        let at_ns = at_ns(key).max(self.reached_ns);
         let apart = (at_ns ^ self.reached_ns) >> FINEST_BITS;
         if apart == 0 {
-            timer.bucket = UNLISTED;
-            self.near.push(Reverse(timer.key));
+            self.near.push(Reverse(key));
             return;
         }
         let level = apart.ilog2() / LEVEL_BITS;
         let number = at_ns >> (FINEST_BITS + level * LEVEL_BITS) & ((1 << LEVEL_BITS) - 1);
         let bucket = level << LEVEL_BITS | number as u32;
         let first = std::mem::replace(&mut self.heads[bucket as usize], slot);
+        let timer = &mut self.slots[slot as usize];
         (timer.before, timer.after, timer.bucket) = (NONE, first, bucket);
         match self.slots.get_mut(first as usize) {
             Some(first) => first.before = slot,

@@ -159,13 +159,14 @@ impl Engine {
         let mut found = cpus.iter().enumerate().find_map(|(i, &(busy_ns, idle_ns))| {
             checker::conservation_of_cpu(i, window, busy_ns, idle_ns).err()
         });
-        let mut on_cpu_ns = 0;
+        let (mut on_cpu_ns, mut waiting) = (0, vec![0; self.cpus.len()]);
         for (ix, t) in self.tasks.iter().enumerate() {
             let open_ns = match t.state {
                 State::Unborn | State::Ended => 0,
                 _ => self.now_ns - t.since_ns,
             };
             let running = t.state == State::Running;
+            waiting[t.cpu] += u32::from(t.state == State::Waiting);
             on_cpu_ns += on_cpu(&t.tally) + if running { open_ns } else { 0 };
             let alive = !matches!(t.state, State::Unborn | State::Ended);
             let counted_ns = t.tally.total_ns() + open_ns;
@@ -178,6 +179,13 @@ impl Engine {
                 found = found.or_else(|| {
                     Some(checker::bug("occupancy", format!("task {} runs where another does", t.name)))
                 });
+            }
+        }
+        for (ix, (c, waiting)) in self.cpus.iter().zip(waiting).enumerate() {
+            let known = c.occupancy.open_waits();
+            if known != waiting {
+                let what = format!("{waiting} tasks wait for CPU index {ix}, which knows of {known}");
+                found = found.or_else(|| Some(checker::bug("occupancy", what)));
             }
         }
         let busy_ns = cpus.iter().map(|c| c.0).sum();

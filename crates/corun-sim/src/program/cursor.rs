@@ -114,15 +114,14 @@ impl Cursor {
     }
 
     /// What the thread does next; the step before is done.
+    #[inline(always)]
     pub fn next(&mut self, plan: &Plan, shared: &mut Shared) -> Step {
         let Some(phase) = plan.phases.get(self.phase) else { return Step::End };
-        match (std::mem::take(&mut self.io_ns), self.sleep_ns) {
-            (0, 0) => {}
-            (0, ns) => {
-                self.sleep_ns = 0;
-                return Step::Sleep(ns);
-            }
-            (ns, _) => return Step::Io(ns),
+        if self.io_ns > 0 {
+            return Step::Io(std::mem::take(&mut self.io_ns));
+        }
+        if self.sleep_ns > 0 {
+            return Step::Sleep(std::mem::take(&mut self.sleep_ns));
         }
         let begun = self.grains;
         let step = if self.thread < phase.threads { self.within(phase, shared) } else { Step::Next };
@@ -230,7 +229,7 @@ impl Cursor {
     }
 
     fn lock(&mut self, p: &Parallel, rounds: u64, first: usize, shared: &mut Shared) -> Step {
-        let lock = first + ((self.round + u64::from(self.thread)) % u64::from(p.locks)) as usize;
+        let lock = |c: &Cursor| first + ((c.round + u64::from(c.thread)) % u64::from(p.locks)) as usize;
         match self.state {
             0 if self.round == rounds || shared.cut => Step::Next,
             0 => {
@@ -242,13 +241,14 @@ impl Cursor {
             1 if shared.cut => Step::Next,
             1 => {
                 self.state = 2;
-                Step::Acquire(lock)
+                Step::Acquire(lock(self))
             }
             2 => {
                 self.state = 3;
                 Step::Work(self.inside_ns)
             }
             _ => {
+                let lock = lock(self);
                 shared.iterations += u64::from(!shared.cut);
                 (self.state, self.round) = (0, self.round + 1);
                 Step::Release(lock)
