@@ -27,25 +27,25 @@ impl CpuSet {
 
     /// Adds a CPU.
     pub fn insert(&mut self, cpu: usize) {
-        let bit = 1 << (cpu % 64);
-        self.len += usize::from(self.words[cpu / 64] & bit == 0);
-        self.words[cpu / 64] |= bit;
+        self.put(cpu, true);
     }
 
     /// Takes a CPU out.
     pub fn remove(&mut self, cpu: usize) {
-        let bit = 1 << (cpu % 64);
-        self.len -= usize::from(self.words[cpu / 64] & bit != 0);
-        self.words[cpu / 64] &= !bit;
+        self.put(cpu, false);
     }
 
-    /// Adds a CPU or takes it out.
-    pub fn put(&mut self, cpu: usize, is_in: bool) {
-        if is_in {
-            self.insert(cpu);
-        } else {
-            self.remove(cpu);
+    /// Adds a CPU or takes it out; returns by how much the set grew.
+    #[inline]
+    pub fn put(&mut self, cpu: usize, is_in: bool) -> i32 {
+        let (word, bit) = (&mut self.words[cpu / 64], 1 << (cpu % 64));
+        if (*word & bit != 0) == is_in {
+            return 0;
         }
+        *word ^= bit;
+        let grown = if is_in { 1 } else { -1 };
+        self.len = self.len.wrapping_add_signed(grown);
+        grown as i32
     }
 
     /// Whether a CPU is in it.
@@ -129,6 +129,11 @@ mod tests {
             prop_assert_eq!(set.next_common(&even, from), members.range(from..).find(|c| *c % 2 == 0).copied());
             let both: Vec<usize> = members.iter().copied().filter(|c| c % 2 == 0).collect();
             prop_assert_eq!(set.iter_common(&even).collect::<Vec<_>>(), both);
+            let (mut put, was_in) = (set.clone(), members.contains(&from));
+            prop_assert_eq!(put.put(from, true), i32::from(!was_in));
+            prop_assert_eq!((put.put(from, false), put.put(from, false)), (-1, 0));
+            put.put(from, was_in);
+            prop_assert_eq!(put, set);
         }
     }
 }

@@ -18,6 +18,7 @@ use super::profile::{spinning, Own, Profile};
 use super::tally::{Rates, Tally};
 use super::{smt, CharacterId, CpuRate, Running, ONE};
 use crate::machine_file::MachineModel;
+use std::rc::Rc;
 
 /// Rates that move by less than this are left alone: a 2,048th.
 const NOTICEABLE: u32 = ONE >> 11;
@@ -35,8 +36,6 @@ pub struct System {
     profiles: Vec<Profile>,
     spin: Profile,
     slots: Vec<Slot>,
-    /// CPUs by core.
-    cores: Vec<Vec<u32>>,
     /// By LLC number.
     domains: Vec<Domain>,
     /// By LLC number: when its shares will have moved; `u64::MAX`: never.
@@ -61,8 +60,9 @@ pub struct System {
     evaluations: u64,
 }
 
-/// A CPU.
+/// A CPU, on cache lines of its own.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Slot {
     at: Cpu,
     running: Option<Running>,
@@ -72,6 +72,8 @@ struct Slot {
     /// As the engine knows it.
     progress: u32,
     dirty: bool,
+    /// The other hyperthreads of its core.
+    siblings: Rc<[u32]>,
     /// Issue slots that it wants, as a share of the core's.
     demand: f64,
     /// Node of its task's memory.
@@ -102,8 +104,9 @@ struct Node {
     touched: bool,
 }
 
-/// A task, running or not.
+/// A task, running or not, on cache lines of its own.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 struct Task {
     tally: Tally,
     /// The CPU it runs on.
@@ -125,9 +128,11 @@ impl System {
         let cpus = model.machine.cpus();
         let last = |f: fn(&Cpu) -> u32| cpus.iter().map(f).max().map_or(0, |n| n as usize + 1);
         let mut cores = vec![Vec::new(); last(|c| c.core)];
-        for (i, c) in cpus.iter().enumerate() {
-            cores[c.core as usize].push(i as u32);
+        for (cpu, at) in (0u32..).zip(cpus) {
+            cores[at.core as usize].push(cpu);
         }
+        let siblings =
+            |of: u32, at: &Cpu| cores[at.core as usize].iter().copied().filter(|c| *c != of).collect();
         let llcs = last(|c| c.llc);
         let node = |_| Node { memory, users: Vec::new(), wait: 0.0, wanted: 0, solved: 0, touched: false };
         System {
@@ -135,8 +140,7 @@ impl System {
             known: Vec::new(),
             profiles: Vec::new(),
             spin: spinning(model, &numa, &memory),
-            slots: cpus.iter().map(|at| Slot::idle(*at)).collect(),
-            cores,
+            slots: (0..).zip(cpus).map(|(cpu, at)| Slot::idle(*at, siblings(cpu, at))).collect(),
             domains: vec![Domain::new(model.llc_bytes); llcs],
             wakes_ns: vec![u64::MAX; llcs],
             next_ns: u64::MAX,
@@ -397,11 +401,10 @@ impl System {
             }
         };
         let slot = &mut self.slots[cpu as usize];
-        let core = slot.at.core as usize;
-        if self.cores[core].len() > 1 && (demand - slot.demand).abs() > 1.0 / 64.0 {
+        if !slot.siblings.is_empty() && (demand - slot.demand).abs() > 1.0 / 64.0 {
             slot.demand = demand;
-            for i in 0..self.cores[core].len() {
-                let sibling = self.cores[core][i];
+            for i in 0..slot.siblings.len() {
+                let sibling = self.slots[cpu as usize].siblings[i];
                 if self.slots[sibling as usize].running.is_some() {
                     self.mark(sibling);
                 }
@@ -411,7 +414,7 @@ impl System {
 
     /// The same for a task that shares a cache or lines with others.
     fn evaluate_shared(&mut self, now_ns: u64, cpu: u32, r: Running) -> Own {
-        let Slot { at, in_domain, in_group, home, .. } = self.slots[cpu as usize];
+        let Slot { at, in_domain, in_group, home, ref siblings, .. } = self.slots[cpu as usize];
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let mut missing = p.compulsory;
         if in_domain != NOWHERE && p.working_set > 0.0 {
@@ -425,9 +428,9 @@ impl System {
         if in_group != NOWHERE {
             let partner = |c: &&u32| {
                 let s = &self.slots[**c as usize];
-                **c != cpu && s.in_group != NOWHERE && s.running.is_some_and(|o| o.program == r.program)
+                s.in_group != NOWHERE && s.running.is_some_and(|o| o.program == r.program)
             };
-            let partners = self.cores[at.core as usize].iter().filter(partner).count() as u32;
+            let partners = siblings.iter().filter(partner).count() as u32;
             let group = &self.groups[r.program as usize];
             let siblings = group.siblings(partners, at.llc, at.socket);
             shared = sharing(p.transfers, group.threads, &siblings, &p.transfer_stall);
@@ -441,8 +444,7 @@ impl System {
     fn stretch(&mut self, cpu: u32) {
         let slot = &self.slots[cpu as usize];
         let Some(r) = slot.running else { return };
-        let core = &self.cores[slot.at.core as usize];
-        let others: f64 = core.iter().filter(|c| **c != cpu).map(|c| self.slots[*c as usize].demand).sum();
+        let others: f64 = slot.siblings.iter().map(|c| self.slots[*c as usize].demand).sum();
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let slot = &mut self.slots[cpu as usize];
         slot.computing = p.compute * smt::stretch(self.slope, others);
@@ -543,9 +545,10 @@ impl Slot {
         }
     }
 
-    fn idle(at: Cpu) -> Slot {
+    fn idle(at: Cpu, siblings: Rc<[u32]>) -> Slot {
         Slot {
             at,
+            siblings,
             running: None,
             settled_ns: 0,
             rates: Rates::default(),

@@ -48,7 +48,7 @@ enum Migrate {
 
 /// Tasks that a balance may move; kept from one to the next for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct Movable {
     tasks: Vec<TaskIx>,
     /// Queues still to be looked into.
     queues: Vec<u32>,
@@ -202,6 +202,7 @@ impl<D: Discipline> Fair<D> {
         if local.kind > busiest.kind {
             return None;
         }
+        let mut average = 0;
         if local.kind != GroupType::HasSpare {
             // Loads decide, so those of groups with CPUs to spare count too.
             for (count, group) in self.counts_of(domain).iter().zip(&self.domains.all[domain].groups) {
@@ -209,8 +210,8 @@ impl<D: Discipline> Fair<D> {
                     total_load += group.iter().map(|&c| self.q.cpu_load(c)).sum::<u64>();
                 }
             }
+            average = total_load / self.domains.all[domain].span.len() as u64;
         }
-        let average = total_load / self.domains.all[domain].span.len() as u64;
         let pct = self.domains.all[domain].imbalance_pct;
         if local.kind == GroupType::Overloaded
             && (local.avg_load() >= busiest.avg_load()
@@ -268,20 +269,15 @@ impl<D: Discipline> Fair<D> {
             Migrate::Load(x) | Migrate::Tasks(x) => x,
         };
         let mut moved = 0;
-        self.find_waiting(from);
-        for i in 0..self.waiting.tasks.len() {
-            let task = self.waiting.tasks[i];
+        self.find_movable(now_ns, from, to, hot_allowed);
+        for i in 0..self.movable.tasks.len() {
+            let task = self.movable.tasks[i];
             if left == 0 || self.q.rqs[from].runnable <= 1 {
                 break;
             }
-            let entity = self.q.tasks[task].entity;
-            let hot = now_ns.saturating_sub(self.q.e(entity).exec_start_ns) < self.opts.migration_cost_ns
-                && self.q.e(entity).ran_ns > 0;
-            if !self.q.tasks[task].allowed(to) || hot && !hot_allowed {
-                continue;
-            }
             match migrate {
                 Migrate::Load(_) => {
+                    let entity = self.q.tasks[task].entity;
                     self.q.touch(now_ns, entity);
                     let load = self.q.task_load(task).max(1);
                     if load >> failed.min(32) > left {
@@ -303,22 +299,29 @@ impl<D: Discipline> Fair<D> {
         moved
     }
 
-    /// Finds the tasks that wait on a CPU, the one that last ran longest ago first (the tail of the kernel's list).
-    fn find_waiting(&mut self, cpu: CpuIx) {
+    /// Finds the tasks that wait on a CPU and may go to another, the one that last ran longest ago first (the tail of
+    /// the kernel's list).
+    fn find_movable(&mut self, now_ns: u64, from: CpuIx, to: CpuIx, hot_allowed: bool) {
         /// `sched_nr_migrate`: no more than this are looked at.
         const MOST: usize = 32;
-        let Waiting { tasks, queues } = &mut self.waiting;
+        let Movable { tasks, queues } = &mut self.movable;
+        let mut seen = 0;
         tasks.clear();
-        queues.push(cpu as u32);
+        queues.push(from as u32);
         while let Some(rq) = queues.pop() {
             let mut visit = |e: u32| {
                 let entity = self.q.e(e);
                 if entity.my_rq != NIL {
                     queues.push(entity.my_rq);
                 } else if !entity.delayed {
-                    tasks.push(entity.task as TaskIx);
+                    seen += 1;
+                    let cold_ns = entity.exec_start_ns + self.opts.migration_cost_ns;
+                    let hot = now_ns < cold_ns && entity.ran_ns > 0;
+                    if (hot_allowed || !hot) && self.q.tasks[entity.task as TaskIx].allowed(to) {
+                        tasks.push(entity.task as TaskIx);
+                    }
                 }
-                tasks.len() < MOST
+                seen < MOST
             };
             self.q.nodes.visit(self.q.rq(rq).root, &mut visit);
             let curr = self.q.rq(rq).curr;

@@ -92,7 +92,7 @@ impl Discipline for CfsRules {
         unreachable!("CFS delays nobody")
     }
 
-    fn ran(&self, _: &mut Queues, _: u32, _: u32) -> bool {
+    fn ran(&self, _: &mut Queues, _: u32) -> bool {
         false
     }
 

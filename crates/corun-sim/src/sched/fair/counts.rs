@@ -29,30 +29,35 @@ impl<D: Discipline> Fair<D> {
             self.q.touch_rq(now_ns, cpu as u32);
             runnable = add(&mut self.q.rqs[cpu]);
         }
-        for &group in &self.domains.groups_of[cpu] {
-            let count = &mut self.counts[group];
-            count.tasks = count.tasks.wrapping_add_signed(by);
-        }
-        // Beyond these numbers nothing changes that is marked; nor at a lone task while something runs.
-        if runnable <= 2 && (runnable != 0 || self.q.cpus[cpu].curr.is_none()) {
-            self.mark(cpu);
+        // Beyond two nothing changes that is marked; nor below one while something runs.
+        let changes = runnable <= 2 && (runnable != 0 || self.q.cpus[cpu].curr.is_none());
+        let (idle, overloaded) = if changes { self.q.mark(cpu) } else { (0, 0) };
+        self.count(cpu, by, idle, overloaded);
+    }
+
+    /// Notes whether a CPU is idle, after its last task left it.
+    pub(super) fn mark(&mut self, cpu: CpuIx) {
+        let (idle, overloaded) = self.q.mark(cpu);
+        if (idle, overloaded) != (0, 0) {
+            self.count(cpu, 0, idle, overloaded);
         }
     }
 
-    /// Notes whether a CPU is idle or overloaded, after its tasks changed.
-    pub(super) fn mark(&mut self, cpu: CpuIx) {
-        let was = (self.q.idle.contains(cpu), self.q.overloaded.contains(cpu));
-        let is = self.q.marks(cpu);
-        if was == is {
-            return;
-        }
-        self.q.idle.put(cpu, is.0);
-        self.q.overloaded.put(cpu, is.1);
-        let step = |was: bool, is: bool| i32::from(is) - i32::from(was);
+    /// Counts changes on a CPU in all groups that it is in.
+    fn count(&mut self, cpu: CpuIx, tasks: i32, idle: i32, overloaded: i32) {
         for &group in &self.domains.groups_of[cpu] {
             let count = &mut self.counts[group];
-            count.idle = count.idle.wrapping_add_signed(step(was.0, is.0));
-            count.overloaded = count.overloaded.wrapping_add_signed(step(was.1, is.1));
+            count.tasks = count.tasks.wrapping_add_signed(tasks);
+            count.idle = count.idle.wrapping_add_signed(idle);
+            count.overloaded = count.overloaded.wrapping_add_signed(overloaded);
+        }
+    }
+
+    /// How many CPUs of a CPU's domain at a level are overloaded: the domain is a group of the one above it.
+    pub(super) fn overloaded_in(&self, cpu: CpuIx, level: usize) -> usize {
+        match self.domains.groups_of[cpu].get(level + 1) {
+            Some(&group) => self.counts[group].overloaded as usize,
+            None => self.q.overloaded.len(),
         }
     }
 

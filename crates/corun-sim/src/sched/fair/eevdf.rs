@@ -9,7 +9,7 @@
 //!
 //! Limits: no buddies (NEXT_BUDDY is off by default), no SCHED_IDLE.
 
-use super::queues::{virtual_ns, Discipline, Entity, Place, Queues};
+use super::queues::{signed_part, virtual_ns, Discipline, Entity, Place, Queues};
 use super::tree::NIL;
 use super::{granularity_factor, Fair, FairOptions};
 use crate::streams::Streams;
@@ -35,18 +35,23 @@ impl Eevdf {
 
 impl EevdfRules {
     fn set_lag(&self, q: &mut Queues, rq: u32, e: u32) {
-        let lag = q.avg_vruntime(rq) - q.e(e).vruntime;
-        let limit = virtual_ns((2 * q.e(e).slice).max(self.tick_ns), q.e(e).weight);
-        q.e_mut(e).vlag = lag.clamp(-limit, limit);
+        let (zero_lag, _) = q.zero_lag(rq);
+        let entity = q.e_mut(e);
+        entity.vlag = zero_lag - entity.vruntime;
+        if entity.vlag != 0 {
+            let limit = virtual_ns((2 * entity.slice).max(self.tick_ns), entity.weight);
+            entity.vlag = entity.vlag.clamp(-limit, limit);
+        }
     }
 
     /// Whom to run: the earliest eligible deadline, where the running entity keeps the CPU while `protected`.
     fn best(&self, q: &Queues, rq: u32, protected: bool) -> Option<u32> {
         let queue = q.rq(rq);
-        let running = (queue.curr != NIL && q.e(queue.curr).on_rq).then_some(queue.curr);
         if queue.nr == 1 {
-            return running.or_else(|| q.nodes.first(queue.root));
+            // It runs, or it is alone in the tree.
+            return Some(if queue.root == NIL { queue.curr } else { queue.root });
         }
+        let running = q.running(queue).map(|_| queue.curr);
         let running = running.filter(|&e| q.eligible(rq, q.e(e).vruntime));
         if let Some(e) = running.filter(|&e| protected && q.e(e).vruntime < q.e(e).vprot) {
             return Some(e);
@@ -73,15 +78,14 @@ impl Discipline for EevdfRules {
 
     fn place(&self, q: &mut Queues, rq: u32, e: u32, why: Place) {
         q.renew_slice(e, self.base_slice_ns);
-        let mut lag = 0;
-        let load = q.competing_weight(rq);
-        if q.rq(rq).nr > 0 && q.e(e).vlag != 0 && load > 0 {
-            // The entity's own arrival shifts V; the lag is stretched so that it still has it afterwards.
-            let grown = i128::from(load + q.e(e).weight as i64);
-            lag = (i128::from(q.e(e).vlag) * grown / i128::from(load)) as i64;
-        }
-        let vruntime = q.avg_vruntime(rq) - lag;
+        let ((zero_lag, load), nr) = (q.zero_lag(rq), q.rq(rq).nr);
         let entity = q.e_mut(e);
+        let mut lag = 0;
+        if nr > 0 && entity.vlag != 0 && load > 0 {
+            // The entity's own arrival shifts V; the lag is stretched so that it still has it afterwards.
+            lag = signed_part(entity.vlag, load as u64 + entity.weight, load as u64);
+        }
+        let vruntime = zero_lag - lag;
         entity.vruntime = vruntime;
         if entity.rel_deadline {
             entity.deadline += vruntime;
@@ -130,15 +134,15 @@ impl Discipline for EevdfRules {
         q.rq_mut(rq).nr += 1;
     }
 
-    fn ran(&self, q: &mut Queues, rq: u32, e: u32) -> bool {
-        let over = q.e(e).vruntime >= q.e(e).deadline;
-        if over {
-            q.renew_slice(e, self.base_slice_ns);
-            let entity = q.e_mut(e);
-            entity.deadline = entity.vruntime + virtual_ns(entity.slice, entity.weight);
+    fn ran(&self, q: &mut Queues, e: u32) -> bool {
+        let entity = q.e(e);
+        if entity.vruntime < entity.deadline {
+            return entity.vruntime >= entity.vprot;
         }
-        let _ = rq;
-        over || q.e(e).vruntime >= q.e(e).vprot
+        q.renew_slice(e, self.base_slice_ns);
+        let entity = q.e_mut(e);
+        entity.deadline = entity.vruntime + virtual_ns(entity.slice, entity.weight);
+        true
     }
 
     fn tick(&self, _: &Queues, _: u32, _: u32) -> bool {
@@ -150,8 +154,9 @@ impl Discipline for EevdfRules {
     }
 
     fn chosen(&self, q: &mut Queues, rq: u32, e: u32) {
-        let least = q.least_slice(rq).min(q.e(e).slice);
+        let least = q.least_slice(rq);
         let entity = q.e_mut(e);
+        let least = least.min(entity.slice);
         entity.vprot = entity.deadline;
         if least != entity.slice {
             entity.vprot = entity.vprot.min(entity.vruntime + virtual_ns(least, entity.weight));

@@ -10,31 +10,39 @@
 //!
 //! Limit: what a task takes along when it wakes up on another CPU is taken at once, not at that CPU's next update.
 
-use super::queues::{part, Queues, NICE_0, RESOLUTION};
+use super::queues::{part, Entity, Queues, Rq, NICE_0, RESOLUTION};
 use super::tree::NIL;
 use crate::sched::{CpuIx, TaskIx};
 
 /// How often a CPU tells its group of its load.
 const TELL_EVERY_NS: u64 = 1_000_000;
 
+impl Rq {
+    fn age(&mut self, now_ns: u64) {
+        self.avg.update(now_ns, self.weight, u64::from(self.runnable), u64::from(self.curr != NIL));
+    }
+}
+
+impl Entity {
+    fn age(&mut self, now_ns: u64) {
+        // A delayed entity still counts as load, but not as runnable (`se_runnable`).
+        let queued = if self.on_rq { NICE_0 } else { 0 };
+        let runnable = u64::from(self.on_rq && !self.delayed);
+        self.avg.update(now_ns, queued, runnable, u64::from(self.runs));
+    }
+}
+
 impl Queues {
     /// Brings a queue's averages up to now.
     #[inline(always)]
     pub fn touch_rq(&mut self, now_ns: u64, rq: u32) {
-        let q = self.rq(rq);
-        let tells = q.group != NIL && now_ns >= q.told_ns + TELL_EVERY_NS;
+        let q = self.rq_mut(rq);
         if !q.avg.is_at(now_ns) {
-            self.age_rq(now_ns, rq);
+            q.age(now_ns);
         }
-        if tells {
+        if q.group != NIL && now_ns >= q.told_ns + TELL_EVERY_NS {
             self.tell_group(now_ns, rq);
         }
-    }
-
-    fn age_rq(&mut self, now_ns: u64, rq: u32) {
-        let q = self.rq_mut(rq);
-        let running = u64::from(q.curr != NIL);
-        q.avg.update(now_ns, q.weight, u64::from(q.runnable), running);
     }
 
     fn tell_group(&mut self, now_ns: u64, rq: u32) {
@@ -50,17 +58,10 @@ impl Queues {
     /// Brings an entity's averages up to now.
     #[inline(always)]
     pub fn touch(&mut self, now_ns: u64, e: u32) {
-        if !self.e(e).avg.is_at(now_ns) {
-            self.age(now_ns, e);
-        }
-    }
-
-    fn age(&mut self, now_ns: u64, e: u32) {
-        let running = u64::from(self.e(e).rq != NIL && self.rq(self.e(e).rq).curr == e);
         let e = self.e_mut(e);
-        // A delayed entity still counts as load, but not as runnable (`se_runnable`).
-        let queued = if e.on_rq { NICE_0 } else { 0 };
-        e.avg.update(now_ns, queued, u64::from(e.on_rq && !e.delayed), running);
+        if !e.avg.is_at(now_ns) {
+            e.age(now_ns);
+        }
     }
 
     /// An entity's load: the share of time for which it was queued, times its weight.

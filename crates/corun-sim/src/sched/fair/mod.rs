@@ -36,7 +36,7 @@ use crate::streams::Streams;
 use corun_model::Machine;
 use counts::GroupCount;
 use domains::Domains;
-use queues::{signed_part, virtual_ns, Discipline, Group, Place, Queues, TaskState, NICE_0, RESOLUTION};
+use queues::{signed_part, virtual_ns, Discipline, Group, Place, Queues, Rq, TaskState, NICE_0, RESOLUTION};
 use std::rc::Rc;
 use tree::NIL;
 
@@ -67,7 +67,7 @@ pub struct Fair<D> {
     opts: FairOptions,
     /// By number of the domains' groups.
     counts: Vec<GroupCount>,
-    waiting: balance::Waiting,
+    movable: balance::Movable,
 }
 
 /// `1 + log2(CPUs)`, at most 8 CPUs counted: what Linux scales its granularities by.
@@ -88,7 +88,7 @@ impl<D: Discipline> Fair<D> {
             domains,
             opts,
             counts,
-            waiting: balance::Waiting::default(),
+            movable: balance::Movable::default(),
         }
     }
 
@@ -96,7 +96,8 @@ impl<D: Discipline> Fair<D> {
     #[inline(always)]
     fn update_curr(&mut self, now_ns: u64, rq: u32) {
         let curr = self.q.rq(rq).curr;
-        if curr != NIL && self.q.e(curr).exec_start_ns != now_ns {
+        // No entity has the number `NIL`.
+        if self.q.ents.get(curr as usize).is_some_and(|e| e.exec_start_ns != now_ns) {
             self.account(now_ns, rq, curr);
         }
     }
@@ -107,10 +108,10 @@ impl<D: Discipline> Fair<D> {
         e.exec_start_ns = now_ns;
         e.ran_ns += ran;
         e.vruntime += virtual_ns(ran, e.weight);
-        let over = self.d.ran(&mut self.q, rq, curr);
+        let over = self.d.ran(&mut self.q, curr);
         self.q.advance_zero(rq);
-        if over && self.q.rq(rq).nr > 1 {
-            let cpu = self.q.rq(rq).cpu;
+        let Rq { nr, cpu, .. } = *self.q.rq(rq);
+        if over && nr > 1 {
             self.q.cpus[cpu as usize].resched = true;
         }
     }
@@ -120,14 +121,15 @@ impl<D: Discipline> Fair<D> {
         self.update_curr(now_ns, rq);
         self.q.touch_rq(now_ns, rq);
         self.q.touch(now_ns, e);
-        if self.q.e(e).my_rq != NIL {
-            let share = self.q.group_share(self.q.e(e).my_rq);
+        let my_rq = self.q.e(e).my_rq;
+        if my_rq != NIL {
+            let share = self.q.group_share(my_rq);
             self.reweight(now_ns, e, share);
         }
         self.d.place(&mut self.q, rq, e, why);
         let entity = self.q.e_mut(e);
         (entity.rq, entity.on_rq) = (rq, true);
-        let (key, weight) = (self.d.key(self.q.e(e)), self.q.e(e).weight);
+        let (key, weight) = (self.d.key(entity), entity.weight);
         self.q.tree_insert(rq, e, key);
         let q = self.q.rq_mut(rq);
         q.nr += 1;
@@ -144,12 +146,12 @@ impl<D: Discipline> Fair<D> {
             return false;
         }
         self.d.leave(&mut self.q, rq, e, sleeps);
-        if self.q.rq(rq).curr != e {
+        if !self.q.e(e).runs {
             self.q.tree_remove(rq, e);
         }
-        let weight = self.q.e(e).weight;
         let entity = self.q.e_mut(e);
         (entity.on_rq, entity.delayed) = (false, false);
+        let weight = entity.weight;
         let q = self.q.rq_mut(rq);
         q.nr -= 1;
         q.weight -= weight;
@@ -252,7 +254,7 @@ impl<D: Discipline> Fair<D> {
         let rq = self.q.e(e).rq;
         let old = self.q.e(e).weight;
         let queued = self.q.e(e).on_rq;
-        let waits = queued && self.q.rq(rq).curr != e;
+        let waits = queued && !self.q.e(e).runs;
         if queued {
             self.update_curr(now_ns, rq);
             self.q.touch_rq(now_ns, rq);
@@ -360,8 +362,10 @@ impl<D: Discipline> Fair<D> {
         self.update_curr(now_ns, rq);
         self.q.touch_rq(now_ns, rq);
         self.q.touch(now_ns, e);
-        if self.q.e(e).on_rq {
-            let key = self.d.key(self.q.e(e));
+        let entity = self.q.e_mut(e);
+        entity.runs = false;
+        if entity.on_rq {
+            let key = self.d.key(entity);
             self.q.tree_insert(rq, e, key);
         }
         self.q.rq_mut(rq).curr = NIL;
@@ -376,6 +380,7 @@ impl<D: Discipline> Fair<D> {
         self.d.chosen(&mut self.q, rq, e);
         self.q.rq_mut(rq).curr = e;
         let entity = self.q.e_mut(e);
+        entity.runs = true;
         entity.exec_start_ns = now_ns;
         entity.ran_at_pick_ns = entity.ran_ns;
     }

@@ -63,10 +63,10 @@ impl<D: Discipline> Fair<D> {
             return false;
         }
         for level in 0..self.domains.of_cpu[cpu].len() {
-            let domain = self.domains.of_cpu[cpu][level];
-            if self.counts_of(domain).iter().all(|c| c.overloaded == 0) {
+            if self.overloaded_in(cpu, level) == 0 {
                 continue;
             }
+            let domain = self.domains.of_cpu[cpu][level];
             let cost = SEARCH_NS * self.domains.all[domain].span.len() as u64;
             if self.q.cpus[cpu].avg_idle_ns < cost {
                 return false;

@@ -42,16 +42,13 @@ impl Avg {
         self.stamp >= now_ns >> 10
     }
 
-    /// Brings the averages up to `now_ns`; `load`, `runnable` and `util` are what held since the last call.
+    /// Brings the averages up to `now_ns`, where they are not [there](Self::is_at) yet; `load`, `runnable` and `util`
+    /// are what held since the last call.
     #[inline]
     pub fn update(&mut self, now_ns: u64, load: u64, runnable: u64, util: u64) {
         let now = now_ns >> 10;
-        let dt = now.saturating_sub(self.stamp);
-        if dt == 0 {
-            return;
-        }
+        let keep = decay(now - self.stamp);
         self.stamp = now;
-        let keep = decay(dt);
         let mix = |old: u64, new: u64| ((old * keep) >> 32) + ((new * ((1 << 32) - keep)) >> 32);
         self.load = mix(self.load, load);
         self.runnable = mix(self.runnable, runnable << 10);

@@ -43,7 +43,7 @@ pub trait Discipline {
     fn requeue_delayed(&self, q: &mut Queues, rq: u32, e: u32);
 
     /// The running entity's vruntime has advanced: whether its CPU should reschedule.
-    fn ran(&self, q: &mut Queues, rq: u32, e: u32) -> bool;
+    fn ran(&self, q: &mut Queues, e: u32) -> bool;
 
     /// The tick of the running entity: whether its CPU should reschedule.
     fn tick(&self, q: &Queues, rq: u32, e: u32) -> bool;
@@ -98,6 +98,8 @@ pub struct Entity {
     pub rel_deadline: bool,
     /// It is a task with slices of its own: [`TaskState::slice_ns`].
     pub own_slices: bool,
+    /// It is its queue's `curr`.
+    pub runs: bool,
     /// The queue it is on, or was on last.
     pub rq: u32,
     /// A group's own queue; [`NIL`] for a task.
@@ -159,8 +161,9 @@ pub struct Group {
     pub load: u64,
 }
 
-/// What wake-up placement remembers of a task.
+/// What wake-up placement remembers of a task, on cache lines of its own.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct TaskState {
     /// Its entity.
     pub entity: u32,
@@ -191,8 +194,9 @@ impl TaskState {
     }
 }
 
-/// One CPU.
+/// One CPU, on cache lines of its own.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 pub struct CpuState {
     /// The task that runs.
     pub curr: Option<TaskIx>,
@@ -266,6 +270,13 @@ pub fn signed_part(whole: i64, share: u64, of: u64) -> i64 {
     }
 }
 
+/// The entity that runs and takes part in its queue.
+#[inline]
+fn running<'a>(ents: &'a [Entity], q: &Rq) -> Option<&'a Entity> {
+    // No entity has the number `NIL`.
+    ents.get(q.curr as usize).filter(|e| e.on_rq)
+}
+
 /// Weighted virtual time.
 fn product(a: i64, b: i64) -> i128 {
     i128::from(a) * i128::from(b)
@@ -333,6 +344,7 @@ impl Queues {
             delayed: false,
             rel_deadline: false,
             own_slices: false,
+            runs: false,
             rq: NIL,
             my_rq: NIL,
             task,
@@ -361,12 +373,13 @@ impl Queues {
         self.groups[g].rqs[cpu]
     }
 
-    /// The average virtual time of a queue's entities, the running one included: the zero-lag point V.
-    pub fn avg_vruntime(&self, rq: u32) -> i64 {
+    /// The average virtual time of a queue's entities, the running one included: the zero-lag point V; and the weight
+    /// that takes part in it.
+    pub fn zero_lag(&self, rq: u32) -> (i64, i64) {
         let q = self.rq(rq);
         if q.root == NIL {
             // Nobody waits: V is where the running one is.
-            return self.running(q).map_or(q.zero, |curr| curr.vruntime);
+            return self.running(q).map_or((q.zero, 0), |curr| (curr.vruntime, curr.weight as i64));
         }
         let (sum_wv, sum_w) = self.sums(q);
         let off = match (i64::try_from(sum_wv), sum_w) {
@@ -374,7 +387,7 @@ impl Queues {
             (Ok(sum), w) => sum.div_euclid(w),
             (Err(_), w) => sum_wv.div_euclid(i128::from(w)) as i64,
         };
-        q.zero + off
+        (q.zero + off, sum_w)
     }
 
     /// Whether an entity at this virtual time has not had more than its share: `V >= v`.
@@ -388,8 +401,9 @@ impl Queues {
     }
 
     /// The entity that runs and takes part in its queue.
-    fn running(&self, q: &Rq) -> Option<&Entity> {
-        (q.curr != NIL).then(|| self.e(q.curr)).filter(|e| e.on_rq)
+    #[inline]
+    pub fn running(&self, q: &Rq) -> Option<&Entity> {
+        running(&self.ents, q)
     }
 
     fn sums(&self, q: &Rq) -> (i128, i64) {
@@ -401,43 +415,31 @@ impl Queues {
         (sum_wv, sum_w)
     }
 
-    /// Weight that takes part in the zero-lag point: the tree and the running entity.
-    pub fn competing_weight(&self, rq: u32) -> i64 {
-        self.sums(self.rq(rq)).1
-    }
-
     /// Puts an entity into its queue's tree.
     pub fn tree_insert(&mut self, rq: u32, e: u32, key: i64) {
-        let Entity { vruntime, slice, weight, .. } = *self.e(e);
-        let node = &mut self.nodes.0[e as usize];
-        (node.key, node.vruntime, node.slice) = (key, vruntime, slice);
-        let root = self.nodes.insert(self.rq(rq).root, e);
-        let q = self.rq_mut(rq);
-        q.root = root;
-        q.sum_w += weight as i64;
-        q.sum_wv += product(vruntime - q.zero, weight as i64);
+        let (q, entity) = (&mut self.rqs[rq as usize], &self.ents[e as usize]);
+        q.root = self.nodes.insert(q.root, e, key, entity.vruntime, entity.slice);
+        q.sum_w += entity.weight as i64;
+        q.sum_wv += product(entity.vruntime - q.zero, entity.weight as i64);
     }
 
     /// Takes an entity out of its queue's tree.
     pub fn tree_remove(&mut self, rq: u32, e: u32) {
-        let Entity { vruntime, weight, .. } = *self.e(e);
-        let root = self.nodes.remove(self.rq(rq).root, e);
-        let q = self.rq_mut(rq);
-        q.root = root;
-        q.sum_w -= weight as i64;
-        q.sum_wv -= product(vruntime - q.zero, weight as i64);
+        let (q, entity) = (&mut self.rqs[rq as usize], &self.ents[e as usize]);
+        q.root = self.nodes.remove(q.root, e);
+        q.sum_w -= entity.weight as i64;
+        q.sum_wv -= product(entity.vruntime - q.zero, entity.weight as i64);
     }
 
     /// Moves a queue's `zero` up to the least virtual time in it.
     pub fn advance_zero(&mut self, rq: u32) {
-        let q = self.rq(rq);
-        let curr = self.running(q).map(|e| e.vruntime);
+        let q = &mut self.rqs[rq as usize];
+        let curr = running(&self.ents, q).map(|e| e.vruntime);
         let least = match (curr, self.nodes.least_vruntime(q.root)) {
             (Some(a), Some(b)) => a.min(b),
             (Some(a), None) | (None, Some(a)) => a,
             (None, None) => return,
         };
-        let q = self.rq_mut(rq);
         if least > q.zero {
             q.sum_wv -= product(least - q.zero, q.sum_w);
             q.zero = least;
@@ -453,24 +455,23 @@ impl Queues {
 
     /// Draws the next request of an entity: its own bounds, or `default`.
     pub fn renew_slice(&mut self, e: u32, default: u64) {
-        let entity = self.e(e);
+        let entity = &mut self.ents[e as usize];
         if entity.my_rq != NIL {
             return;
         }
-        let slice = match entity.own_slices {
-            false => default,
-            true => {
-                let own = self.tasks[entity.task as usize].slice_ns;
-                decisions::slice_ns(own, default, self.slices.between(0, u64::from(u32::MAX)) as u32)
-            }
-        };
-        self.e_mut(e).slice = slice;
+        entity.slice = default;
+        if entity.own_slices {
+            let own = self.tasks[entity.task as usize].slice_ns;
+            let draw = self.slices.between(0, u64::from(u32::MAX)) as u32;
+            entity.slice = decisions::slice_ns(own, default, draw);
+        }
     }
 
-    /// Whether a CPU is idle, and whether it is overloaded.
-    pub fn marks(&self, cpu: CpuIx) -> (bool, bool) {
+    /// Marks whether a CPU is idle, and whether it is overloaded; returns what that adds to the numbers of such CPUs.
+    pub fn mark(&mut self, cpu: CpuIx) -> (i32, i32) {
         let runnable = self.rqs[cpu].runnable;
-        (runnable == 0 && self.cpus[cpu].curr.is_none(), runnable > 1)
+        let is_idle = runnable == 0 && self.cpus[cpu].curr.is_none();
+        (self.idle.put(cpu, is_idle), self.overloaded.put(cpu, runnable > 1))
     }
 }
 

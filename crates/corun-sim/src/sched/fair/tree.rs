@@ -7,8 +7,9 @@
 /// No entity.
 pub const NIL: u32 = u32::MAX;
 
-/// What the tree stores of an entity. `left` and `right` are entity numbers.
+/// What the tree stores of an entity, on one cache line. `left` and `right` are entity numbers.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub struct Node {
     /// What the queue is ordered by: the deadline (EEVDF) or the vruntime (CFS).
     pub key: i64,
@@ -48,24 +49,29 @@ impl Nodes {
     fn pull(&mut self, e: u32) {
         let Node { left, right, vruntime, slice, .. } = *self.get(e);
         let (mut least_vruntime, mut least_slice) = (vruntime, slice);
-        for child in [left, right] {
-            if child != NIL {
-                least_vruntime = least_vruntime.min(self.get(child).least_vruntime);
-                least_slice = least_slice.min(self.get(child).least_slice);
-            }
+        // No entity has the number `NIL`.
+        for child in [left, right].into_iter().filter_map(|child| self.0.get(child as usize)) {
+            least_vruntime = least_vruntime.min(child.least_vruntime);
+            least_slice = least_slice.min(child.least_slice);
         }
         let node = &mut self.0[e as usize];
         (node.least_vruntime, node.least_slice) = (least_vruntime, least_slice);
     }
 
-    /// Puts an entity whose key, vruntime and slice are set into the tree; returns the new root.
-    pub fn insert(&mut self, root: u32, e: u32) -> u32 {
+    /// Puts an entity into the tree; returns the new root.
+    #[inline]
+    pub fn insert(&mut self, root: u32, e: u32, key: i64, vruntime: i64, slice: u64) -> u32 {
+        let (least_vruntime, least_slice) = (vruntime, slice);
+        self.0[e as usize] =
+            Node { key, vruntime, slice, left: NIL, right: NIL, least_vruntime, least_slice };
         if root == NIL {
-            let node = &mut self.0[e as usize];
-            (node.left, node.right) = (NIL, NIL);
-            self.pull(e);
-            return e;
+            e
+        } else {
+            self.insert_below(root, e)
         }
+    }
+
+    fn insert_below(&mut self, root: u32, e: u32) -> u32 {
         if priority(e) > priority(root) {
             let (left, right) = self.split(root, e);
             let node = &mut self.0[e as usize];
@@ -73,12 +79,11 @@ impl Nodes {
             self.pull(e);
             return e;
         }
+        let Node { left, right, .. } = *self.get(root);
         if self.before(e, root) {
-            let left = self.insert(self.get(root).left, e);
-            self.0[root as usize].left = left;
+            self.0[root as usize].left = if left == NIL { e } else { self.insert_below(left, e) };
         } else {
-            let right = self.insert(self.get(root).right, e);
-            self.0[root as usize].right = right;
+            self.0[root as usize].right = if right == NIL { e } else { self.insert_below(right, e) };
         }
         self.pull(root);
         root
@@ -106,11 +111,17 @@ impl Nodes {
     ///
     /// # Panics
     /// When the entity is not in the tree, or its key changed while it was.
+    #[inline]
     pub fn remove(&mut self, root: u32, e: u32) -> u32 {
-        assert_ne!(root, NIL, "entity {e} is not queued");
         if root == e {
-            return self.merge(self.get(e).left, self.get(e).right);
+            let Node { left, right, .. } = *self.get(e);
+            return self.merge(left, right);
         }
+        assert_ne!(root, NIL, "entity {e} is not queued");
+        self.remove_below(root, e)
+    }
+
+    fn remove_below(&mut self, root: u32, e: u32) -> u32 {
         if self.before(e, root) {
             let left = self.remove(self.get(root).left, e);
             self.0[root as usize].left = left;
@@ -122,10 +133,15 @@ impl Nodes {
         root
     }
 
+    #[inline]
     fn merge(&mut self, a: u32, b: u32) -> u32 {
-        if a == NIL || b == NIL {
-            return if a == NIL { b } else { a };
+        match (a, b) {
+            (NIL, only) | (only, NIL) => only,
+            _ => self.merge_both(a, b),
         }
+    }
+
+    fn merge_both(&mut self, a: u32, b: u32) -> u32 {
         if priority(a) > priority(b) {
             let right = self.merge(self.get(a).right, b);
             self.0[a as usize].right = right;
@@ -167,12 +183,12 @@ impl Nodes {
 
     /// The least vruntime in a tree.
     pub fn least_vruntime(&self, root: u32) -> Option<i64> {
-        (root != NIL).then(|| self.get(root).least_vruntime)
+        self.0.get(root as usize).map(|node| node.least_vruntime)
     }
 
     /// The least slice in a tree.
     pub fn least_slice(&self, root: u32) -> Option<u64> {
-        (root != NIL).then(|| self.get(root).least_slice)
+        self.0.get(root as usize).map(|node| node.least_slice)
     }
 
     /// Visits the tree in order of keys until `visit` returns `false`.
@@ -196,8 +212,8 @@ mod tests {
             let mut root = NIL;
             let mut held = Vec::new();
             for (i, &(key, vruntime, slice, _)) in items.iter().enumerate() {
-                nodes.0.push(Node { key, vruntime, slice, ..Node::default() });
-                root = nodes.insert(root, i as u32);
+                nodes.0.push(Node::default());
+                root = nodes.insert(root, i as u32, key, vruntime, slice);
             }
             for (i, &(key, vruntime, slice, stays)) in items.iter().enumerate() {
                 if stays {
