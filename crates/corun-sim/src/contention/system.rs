@@ -236,7 +236,9 @@ impl System {
             }
             self.solve_nodes();
             for i in 0..self.dirty.len() {
-                changed.extend(self.finish(now_ns, self.dirty[i]));
+                if let Some(rate) = self.finish(now_ns, self.dirty[i]) {
+                    changed.push(rate);
+                }
             }
             self.dirty.clear();
         }

@@ -24,8 +24,9 @@ pub enum Reason {
     Halt,
 }
 
-/// What a task did in the present window.
+/// What a task did in the present window; in this order in memory, histograms last.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub struct Tally {
     /// Useful time on a CPU.
     pub compute_ns: u64,
@@ -35,6 +36,8 @@ pub struct Tally {
     pub block: BlockReasons,
     /// Runnable but not running.
     pub steal_ns: u64,
+    /// Who held the CPU during its waits: tenant and time, by tenant.
+    culprits: Vec<(u32, u64)>,
     /// Stopped by its tenant's parking.
     pub parked_ns: u64,
     /// Voluntary switches.
@@ -49,8 +52,6 @@ pub struct Tally {
     pub waits: Histogram,
     /// Lengths of stretches on a CPU.
     pub stretches: Histogram,
-    /// Who held the CPU during its waits: tenant and time, by tenant.
-    culprits: Vec<(u32, u64)>,
 }
 
 impl Tally {

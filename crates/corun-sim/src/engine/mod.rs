@@ -168,29 +168,31 @@ enum State {
     Ended,
 }
 
+/// A task; what every event looks at comes first, on as few cache lines as hold it.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Task {
-    tenant: TenantIx,
-    name: String,
-    state: State,
-    /// Its time is counted up to here.
-    since_ns: u64,
-    born_ns: u64,
-    /// The CPU it runs or waits on, or was on last.
-    cpu: CpuIx,
-    ran: bool,
     /// Its thread; of a vCPU, the one that it runs now.
     thread: Option<ThreadIx>,
     /// Its place among its VM's vCPUs.
     vcpu: Option<usize>,
+    tenant: TenantIx,
+    /// The CPU it runs or waits on, or was on last.
+    cpu: CpuIx,
+    /// Its time is counted up to here.
+    since_ns: u64,
+    state: State,
+    ran: bool,
     wait_since_ns: u64,
     wait_mark: u64,
-    tally: Tally,
-    counters: corun_model::Counters,
     affinity: Option<Rc<CpuSet>>,
+    preempt_delay_ns: u64,
+    tally: Tally,
+    name: String,
+    born_ns: u64,
+    counters: corun_model::Counters,
     home_affinity: Option<Rc<CpuSet>>,
     slice_ns: Option<(u64, u64)>,
-    preempt_delay_ns: u64,
 }
 
 /// What a thread is doing.

@@ -10,7 +10,7 @@
 //! running task only for asymmetric CPUs or after repeated failure); utilisation-based migration between caches is
 //! taken as one task.
 
-use super::queues::{Discipline, Place};
+use super::queues::{Discipline, Place, RESOLUTION};
 use super::tree::NIL;
 use super::Fair;
 use crate::sched::{CpuIx, Effects, Moved, TaskIx};
@@ -126,13 +126,7 @@ impl<D: Discipline> Fair<D> {
             self.q.cpus[cpu].failed[level] = 0;
             return None;
         };
-        let group = &self.domains.all[domain].sets[busiest_group];
-        let busiest =
-            group.iter_common(&self.q.overloaded).filter(|&c| c != cpu).max_by_key(|&c| match migrate {
-                Migrate::Load(_) => (self.q.cpu_load(c), usize::MAX - c),
-                Migrate::Tasks(_) => (u64::from(self.q.rqs[c].runnable), usize::MAX - c),
-            });
-        let busiest = busiest?;
+        let busiest = self.busiest_cpu(domain, busiest_group, cpu, migrate)?;
         let moved = self.pull(now_ns, cpu, busiest, level, migrate, idle, fx);
         let failed = &mut self.q.cpus[cpu].failed[level];
         if moved > 0 {
@@ -141,6 +135,21 @@ impl<D: Discipline> Fair<D> {
             *failed += 1;
         }
         Some(moved)
+    }
+
+    /// The overloaded CPU of a group, other than `cpu`, that has most of what is to be moved; the first of equals.
+    fn busiest_cpu(&self, domain: usize, group: usize, cpu: CpuIx, migrate: Migrate) -> Option<CpuIx> {
+        let mut busiest = None;
+        for c in self.domains.all[domain].sets[group].iter_common(&self.q.overloaded) {
+            let has = match migrate {
+                Migrate::Load(_) => self.q.cpu_load(c),
+                Migrate::Tasks(_) => u64::from(self.q.rqs[c].runnable),
+            };
+            if c != cpu && busiest.is_none_or(|(most, _)| has > most) {
+                busiest = Some((has, c));
+            }
+        }
+        busiest.map(|(_, c)| c)
     }
 
     /// Only one CPU of a group balances for it: the first idle one, or the first of all.
@@ -153,19 +162,20 @@ impl<D: Discipline> Fair<D> {
     /// How busy a group is. Numbers of tasks are at hand; loads are looked up only where they can matter, which is
     /// where there is no CPU to spare.
     fn stats(&self, domain: usize, index: usize) -> Stats {
-        let weight = self.domains.all[domain].groups[index].len() as u64;
-        let count = self.counts[self.domains.all[domain].first_group + index];
+        let domain = &self.domains.all[domain];
+        let (group, count) = (&domain.groups[index], self.counts[domain.first_group + index]);
+        let weight = group.len() as u64;
         let (tasks, idle) = (u64::from(count.tasks), u64::from(count.idle));
         let mut stats = Stats { kind: GroupType::HasSpare, weight, tasks, idle, load: 0, index };
         if tasks < weight {
             return stats;
         }
-        let pct = self.domains.all[domain].imbalance_pct;
+        let pct = domain.imbalance_pct;
         let (mut util, mut runnable) = (0, 0);
-        for &cpu in &self.domains.all[domain].groups[index] {
+        for &cpu in group {
             // As the kernel: averages as they were when each CPU last had to do with its own.
             let avg = &self.q.rqs[cpu].avg;
-            stats.load += self.q.cpu_load(cpu);
+            stats.load += avg.load / RESOLUTION;
             util += avg.util;
             runnable += avg.runnable;
         }
@@ -329,7 +339,9 @@ impl<D: Discipline> Fair<D> {
                 queues.push(self.q.e(curr).my_rq);
             }
         }
-        tasks.sort_unstable_by_key(|&t| (self.q.e(self.q.tasks[t].entity).exec_start_ns, t));
+        if tasks.len() > 1 {
+            tasks.sort_unstable_by_key(|&t| (self.q.e(self.q.tasks[t].entity).exec_start_ns, t));
+        }
     }
 }
 
