@@ -182,7 +182,7 @@ pub fn text(report: &SimReport) -> String {
         line("speed-up over alone", format!("{mean:.3} (geometric mean), {min:.3} to {max:.3}"));
     }
     if let Some(e) = report.energy_j {
-        line("energy", format!("{} J", figure(e)));
+        line("energy", joules(e));
     }
     line("length", time(Some(report.length_ns)));
     if let Some(p) = &report.policy {
@@ -207,6 +207,21 @@ fn figure(e: Estimate) -> String {
     }
 }
 
+/// Energy with as many digits as mean something: down to the second one of the interval's half width, or four where
+/// there is no interval.
+fn joules(e: Estimate) -> String {
+    let digits_to = |x: f64, digits: i32| digits - 1 - if x > 0.0 { x.log10().floor() as i32 } else { 0 };
+    let decimals = match e.half_width {
+        Some(h) if h > 0.0 => digits_to(h, 2),
+        _ => digits_to(e.mean, 4),
+    };
+    let places = decimals.clamp(0, 6) as usize;
+    match e.half_width {
+        Some(h) => format!("{:.places$} ± {h:.places$} J", e.mean),
+        None => format!("{:.places$} J", e.mean),
+    }
+}
+
 fn times(e: Option<Estimate>) -> String {
     match e {
         None => "-".into(),
@@ -222,6 +237,16 @@ fn time(e: Option<Estimate>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn energy_has_the_digits_that_mean_something() {
+        let of = |mean, half_width| joules(Estimate { mean, half_width, min: mean, max: mean, n: 3 });
+        assert_eq!(of(2249.578, Some(44.417)), "2250 ± 44 J");
+        assert_eq!(of(12.3456, Some(0.0523)), "12.346 ± 0.052 J");
+        assert_eq!(of(51_234.6, Some(444.4)), "51235 ± 444 J");
+        assert_eq!((of(2249.578, None), of(0.012345, None)), ("2250 J".into(), "0.01235 J".to_string()));
+        assert_eq!((of(7.5, Some(0.0)), of(0.0, None)), ("7.500 ± 0.000 J".into(), "0.000 J".to_string()));
+    }
 
     #[test]
     fn a_figure_from_one_seed_has_no_interval_and_an_unknown_one_is_a_dash() {

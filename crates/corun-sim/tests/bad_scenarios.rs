@@ -43,6 +43,7 @@ fn every_refusal_names_file_line_and_remedy() {
         ("[1, 2]", "[]", "s.toml:3: 0 seeds are given"),
         ("[1, 2]", "[2, 1, 2]", "s.toml:3: seed 2 is given twice"),
         ("[1, 2]", "1", "s.toml:3: invalid type: integer `1`, expected a list such as [1, 2]"),
+        ("[1, 2]", "{ first = 1 }", "s.toml:3: invalid type: map, expected a list such as [1, 2]"),
         ("[1, 2]", "[-1]", "s.toml:3: invalid value: integer `-1`, expected a whole number of at least 0"),
         ("\"cfs\"", "\"bfs\"", "s.toml:6: unknown variant `bfs`"),
         ("threads = 2", "threads = 0", "s.toml:14: threads is 0; a program needs at least 1"),
@@ -104,6 +105,15 @@ fn every_refusal_names_file_line_and_remedy() {
         assert!(said.starts_with(expected), "{from} -> {to}\n  said     {said}\n  expected {expected}");
         assert_eq!(said.lines().count(), 1);
     }
+}
+
+#[test]
+fn a_lone_tenant_in_single_brackets_is_told_how_to_write_it() {
+    let lone = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[tenant]\nname = \"a\"\n";
+    let said = Scenario::parse("s.toml", lone, &Repository).unwrap_err().to_string();
+    let expected =
+        "s.toml:3: there can be several of these; write [[tenant]] instead of [tenant], above each of them";
+    assert_eq!(said, expected);
 }
 
 #[test]

@@ -91,6 +91,18 @@ fn page_and_timeline_are_written() {
 }
 
 #[test]
+fn of_several_seeds_page_and_text_say_whose_profile_they_show() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = "the run of seed 3, the first of 2";
+    let several = sim(folder.path(), SCENARIO, &["--html", "page.html"]);
+    assert_eq!(several.status.code(), Some(0), "{}", text(&several.stderr));
+    let page = || std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(text(&several.stdout).contains(said) && page().contains(said));
+    let one = sim(folder.path(), SCENARIO, &["--seed", "3", "--html", "page.html"]);
+    assert!(!text(&one.stdout).contains("the run of seed") && !page().contains("the run of seed"));
+}
+
+#[test]
 fn a_policys_page_shows_who_was_parked_and_why() {
     let folder = tempfile::tempdir().unwrap();
     let with = SCENARIO.replace("[scheduler]", "duration = \"2s\"\n[policy]\nname = \"gang\"\n[scheduler]");

@@ -91,7 +91,7 @@ impl Reader<'_> {
         let read: ScenarioFile = toml::from_str(self.text).map_err(|e| {
             let what = e.message().lines().collect::<Vec<_>>().join(" ");
             let start = e.span().map_or(0, |s| s.start.min(self.text.len()));
-            self.bad(line_at(self.text, start, &what), in_words(&what))
+            self.bad(line_at(self.text, start, &what), in_words(&what, &self.text[start..]))
         })?;
         if read.schema.as_ref() != "corun.scenario/1" {
             let what = format!("schema is `{}`, this corun reads `corun.scenario/1`", read.schema.as_ref());
@@ -393,10 +393,17 @@ impl Reader<'_> {
     }
 }
 
-/// What the reader of TOML says of types, for those who do not know serde's names for them.
-fn in_words(what: &str) -> String {
+/// What the reader of TOML says of types, for those who do not know serde's names for them; `place` is the text from
+/// where the error is.
+fn in_words(what: &str, place: &str) -> String {
+    let head = place.lines().next().unwrap_or("").trim();
+    if what.contains("invalid type: map, expected a sequence") && head.starts_with('[') {
+        return format!(
+            "there can be several of these; write [{head}] instead of {head}, above each of them"
+        );
+    }
     let names = [
-        ("expected a sequence", "expected a list such as [1, 2], of tables one headed [[ ]] for each"),
+        ("expected a sequence", "expected a list such as [1, 2]"),
         (" as i128, expected any value", ", which is too large"),
         ("expected u32", "expected a whole number from 0 to 4294967295"),
         ("expected u64", "expected a whole number of at least 0"),

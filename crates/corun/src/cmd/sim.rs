@@ -189,6 +189,10 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
     let machine = &scenario.machine.machine;
     let mut meta = ProfileMeta::new(corun_report::Host::Sim, corun_report::Source::Sim, target, machine);
     meta.trace_lost = first.trace.as_ref().map(|t| t.lost);
+    if let [seed, _, ..] = scenario.seeds[..] {
+        let all = scenario.seeds.len();
+        meta.notes.push(format!("This is the run of seed {seed}, the first of {all}; the others are not in it."));
+    }
     let profile = ProfileReport::new(&meta, whole, Subject::All, recording(outcome)?.1);
     let lengths: Vec<f64> = outcome.runs.iter().map(|r| r.end_ns as f64).collect();
     let length_ns = corun_sim::metrics::estimate(&lengths).context("no run")?;
