@@ -109,7 +109,7 @@ fn every_refusal_names_file_line_and_remedy() {
 
 #[test]
 fn a_lone_tenant_in_single_brackets_is_told_how_to_write_it() {
-    let lone = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[tenant]\nname = \"a\"\n";
+    let lone = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[tenant] # the only one\nname = \"a\"\n";
     let said = Scenario::parse("s.toml", lone, &Repository).unwrap_err().to_string();
     let expected =
         "s.toml:3: there can be several of these; write [[tenant]] instead of [tenant], above each of them";

@@ -18,7 +18,6 @@ use super::profile::{spinning, Own, Profile};
 use super::tally::{Rates, Tally};
 use super::{smt, CharacterId, CpuRate, Running, ONE};
 use crate::machine_file::MachineModel;
-use std::rc::Rc;
 
 /// Rates that move by less than this are left alone: a 2,048th.
 const NOTICEABLE: u32 = ONE >> 11;
@@ -73,7 +72,7 @@ struct Slot {
     progress: u32,
     dirty: bool,
     /// The other hyperthreads of its core.
-    siblings: Rc<[u32]>,
+    siblings: Box<[u32]>,
     /// Issue slots that it wants, as a share of the core's.
     demand: f64,
     /// Node of its task's memory.
@@ -547,7 +546,7 @@ impl Slot {
         }
     }
 
-    fn idle(at: Cpu, siblings: Rc<[u32]>) -> Slot {
+    fn idle(at: Cpu, siblings: Box<[u32]>) -> Slot {
         Slot {
             at,
             siblings,

@@ -396,7 +396,7 @@ impl Reader<'_> {
 /// What the reader of TOML says of types, for those who do not know serde's names for them; `place` is the text from
 /// where the error is.
 fn in_words(what: &str, place: &str) -> String {
-    let head = place.lines().next().unwrap_or("").trim();
+    let head = place.lines().next().unwrap_or("").split_inclusive(']').next().unwrap_or("");
     if what.contains("invalid type: map, expected a sequence") && head.starts_with('[') {
         return format!(
             "there can be several of these; write [{head}] instead of {head}, above each of them"
