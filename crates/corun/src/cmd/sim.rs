@@ -191,7 +191,8 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
     meta.trace_lost = first.trace.as_ref().map(|t| t.lost);
     if let [seed, _, ..] = scenario.seeds[..] {
         let all = scenario.seeds.len();
-        meta.notes.push(format!("This is the run of seed {seed}, the first of {all}; the others are not in it."));
+        meta.notes
+            .push(format!("This is the run of seed {seed}, the first of {all}; the others are not in it."));
     }
     let profile = ProfileReport::new(&meta, whole, Subject::All, recording(outcome)?.1);
     let lengths: Vec<f64> = outcome.runs.iter().map(|r| r.end_ns as f64).collect();
