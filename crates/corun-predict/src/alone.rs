@@ -73,7 +73,7 @@ impl Hints {
 }
 
 /// How far down from the upper bound to the lower the slowdown is taken to be, where nothing tells, as a share of the way
-/// between their logarithms. Of 40 recorded co-runs, earlier than those of the study, the upper bound was 4 % too high on
+/// between their logarithms. Of 40 co-runs that were recorded apart from the study's, the upper bound was 4 % too high on
 /// average and this is not (`docs/prediction.md`).
 const OWN_SHARE: f64 = 0.2;
 
