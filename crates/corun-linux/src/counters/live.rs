@@ -7,8 +7,8 @@
 //! Tasks are found in the observations: who ran in a window without being followed is followed from its end on, the
 //! busiest first, until there are [`Options::files_max`] files. Whether a task was followed all the time it ran is
 //! checked, not assumed: the kernel says for how long a group was enabled, and that has to be the ledger's time on a CPU,
-//! to [`SLACK_NS`] or a tenth. A task for which it is not has no counters in that window. A tenant's counters are the sum
-//! over its tasks, scaled to its whole time on a CPU when the tasks counted had at least nine tenths of it, else unknown.
+//! to [`SLACK_NS`] or a tenth. A task for which it is not has no counters in that window; those of the others are scaled to
+//! their whole time on a CPU. A tenant's counters are the sum over its tasks, scaled likewise, and unknown likewise.
 //! Where groups take turns it is the sum that is scaled, be it over tasks or over windows, not each part of it.
 //!
 //! Where tasks come and go faster than windows (a compiler run), [`Grain::Tree`] counts a tenant as a whole: its first
@@ -395,7 +395,7 @@ impl Window {
 
     /// Whether the task was followed (nearly) all the time that it ran.
     fn covers(&self, on_cpu_ns: u64) -> bool {
-        on_cpu_ns.saturating_sub(self.enabled_ns()) <= (on_cpu_ns / 10).max(SLACK_NS)
+        covers(self.enabled_ns(), on_cpu_ns)
     }
 }
 
@@ -412,12 +412,17 @@ impl Followed {
     }
 }
 
-/// Counters of a part, scaled to the whole when the part is nine tenths of it.
+/// Whether a part is (nearly) the whole: all but a tenth, or but [`SLACK_NS`].
+fn covers(part_ns: u64, whole_ns: u64) -> bool {
+    whole_ns.saturating_sub(part_ns) <= (whole_ns / 10).max(SLACK_NS)
+}
+
+/// Counters of a part, scaled to the whole when the part covers it.
 fn whole(counters: Counters, part_ns: u64, whole_ns: u64) -> Option<Counters> {
     if part_ns >= whole_ns {
         return Some(counters);
     }
-    if whole_ns - part_ns > whole_ns / 10 && whole_ns - part_ns > SLACK_NS || part_ns == 0 {
+    if part_ns == 0 || !covers(part_ns, whole_ns) {
         return None;
     }
     let mut scaled = Counters::default();
