@@ -7,6 +7,7 @@
 
 use super::Decided;
 use corun_model::{Action, Decision, Observation, Tenant, TenantId};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Stretches in which somebody was parked that are kept, over all tenants: 16 MB.
@@ -19,7 +20,7 @@ const TOLD: usize = 8;
 const PAUSE_NS: u64 = 2_000_000_000;
 
 /// Decisions for one reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
     /// The first of them, in nanoseconds since the beginning.
     pub from_ns: u64,
@@ -35,6 +36,7 @@ pub struct Reason {
     pub outcome: String,
     /// How often it was decided.
     pub times: u64,
+    #[serde(skip)]
     key: String,
 }
 

@@ -1,12 +1,11 @@
 //! What `corun control --json` writes at its end (`corun.control-report/1`): whom the policy touched, why, and what each
 //! tenant got, with the profile of the same time inside.
 
+use super::history::Reason;
 use super::page::Controlled;
 use super::{Got, GuardLine};
 use crate::profile::schema::ProfileReport;
-use corun_model::TenantId;
 use serde::Serialize;
-use std::collections::BTreeSet;
 
 /// Name and version of the schema, the first field of the file.
 pub const SCHEMA: &str = "corun.control-report/1";
@@ -27,7 +26,7 @@ pub struct ControlReport<'a> {
     /// Everybody whom the policy might touch and who ran, who ran most first.
     pub tenants: Vec<&'a Got>,
     /// What was decided and why, in the order in which it began.
-    pub reasons: Vec<ReasonLine<'a>>,
+    pub reasons: &'a [Reason],
     /// Times with and without the policy, in turn.
     pub periods: Vec<PeriodLine>,
     /// When everything was undone.
@@ -36,25 +35,6 @@ pub struct ControlReport<'a> {
     pub left_out: u64,
     /// Where everybody's time went.
     pub profile: &'a ProfileReport,
-}
-
-/// Decisions for one reason.
-#[derive(Debug, Serialize)]
-pub struct ReasonLine<'a> {
-    /// The first of them.
-    pub from_ns: u64,
-    /// The last of them.
-    pub to_ns: u64,
-    /// `park`, `let go`, or the knob.
-    pub what: &'static str,
-    /// With whom; empty for decisions about single tasks.
-    pub whom: &'a BTreeSet<String>,
-    /// Why, as it was said last.
-    pub because: &'a str,
-    /// `done`, `dry_run`, `unsupported: why` or `refused: why`.
-    pub outcome: &'a str,
-    /// How often.
-    pub times: u64,
 }
 
 /// A stretch of time with, or without, the policy.
@@ -89,10 +69,6 @@ impl<'a> ControlReport<'a> {
     /// What happened; `profile` is one of everybody over the same time.
     pub fn new(controlled: &'a Controlled<'a>, profile: &'a ProfileReport) -> ControlReport<'a> {
         let history = controlled.history;
-        let name = |id: &TenantId| {
-            let section = profile.tenants.iter().find(|t| t.tenant.id == id.0);
-            section.map_or_else(|| format!("tenant {}", id.0), |t| t.tenant.name.clone())
-        };
         ControlReport {
             schema: SCHEMA,
             policy: controlled.policy,
@@ -100,19 +76,7 @@ impl<'a> ControlReport<'a> {
             length_ns: history.length_ns(),
             guard: controlled.guard.as_ref(),
             tenants: controlled.summary.busiest(),
-            reasons: history
-                .reasons()
-                .iter()
-                .map(|r| ReasonLine {
-                    from_ns: r.from_ns,
-                    to_ns: r.to_ns,
-                    what: r.what,
-                    whom: &r.whom,
-                    because: &r.because,
-                    outcome: &r.outcome,
-                    times: r.times,
-                })
-                .collect(),
+            reasons: history.reasons(),
             periods: history
                 .periods()
                 .iter()
@@ -129,7 +93,7 @@ impl<'a> ControlReport<'a> {
                 .map(|u| UndoneLine {
                     at_ns: u.at_ns,
                     why: u.why,
-                    released: u.released.iter().map(name).collect(),
+                    released: u.released.iter().map(|&id| profile.tenant_name(id)).collect(),
                     changed: u.changed,
                     failed: u.failed.clone(),
                 })

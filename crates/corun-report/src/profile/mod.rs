@@ -82,6 +82,12 @@ impl ProfileReport {
         assemble::report(meta, seen, subject.into(), timeline)
     }
 
+    /// What people call a tenant.
+    pub fn tenant_name(&self, id: TenantId) -> String {
+        let known = self.tenants.iter().find(|t| t.tenant.id == id.0);
+        known.map_or_else(|| format!("tenant {}", id.0), |t| t.tenant.name.clone())
+    }
+
     /// The report with at most `most` tasks in either list: those with the most time on a CPU or lost. The others are
     /// still in the sums, and counted as unlisted.
     pub fn listing_at_most(&self, most: usize) -> Cow<'_, ProfileReport> {

@@ -1,6 +1,6 @@
 //! What a scenario's policy did: in the report, and as the sections and tracks that `corun control` shows of a live run.
 
-use corun_model::{Decision, Observation, Outcome, TenantId};
+use corun_model::{Decision, Observation, Outcome};
 use corun_report::control::history::History;
 use corun_report::control::page::{self, Controlled};
 use corun_report::control::{tracks, ControlSummary, Decided};
@@ -73,10 +73,6 @@ impl Kept {
 
     /// For the trace.
     pub fn tracks(&self, profile: &ProfileReport) -> Vec<u8> {
-        let name = |id: TenantId| {
-            let known = profile.tenants.iter().find(|t| t.tenant.id == id.0);
-            known.map_or_else(|| format!("tenant {}", id.0), |t| t.tenant.name.clone())
-        };
-        tracks::encode(self.policy, &self.history, name)
+        tracks::encode(self.policy, &self.history, |id| profile.tenant_name(id))
     }
 }
