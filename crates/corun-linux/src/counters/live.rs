@@ -18,21 +18,26 @@
 //! nothing is counted twice or missed by that. A task that corun may not look at has none.
 
 use super::cost::SwitchCost;
-use super::perf_event::{Group, Manner, Whose};
+use super::perf_event::{Event, Group, Manner, Whose};
 use super::plan::{Plan, Theme};
 use super::reading::{times, Reading};
 use super::refusal::{self, Refusal};
+use super::room::Room;
 use crate::root::Root;
 use corun_model::duration::human_ns;
 use corun_model::observation::{Account, Observation, Unavailable};
 use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 /// What hosts call the counters where they have none.
 const COUNTERS: &str = "hardware counters";
 
 /// Enabled time and time on a CPU may differ by this much, since they are not read at one instant.
 const SLACK_NS: u64 = 1_000_000;
+
+/// `PERF_COUNT_HW_INSTRUCTIONS`: what every program does at every step.
+const INSTRUCTIONS: Event = Event { kind: 0, config: 1, config1: 0, config2: 0 };
 
 /// Counting that takes more than this share of the tasks' time is said.
 const OWN_COST: f64 = 0.01;
@@ -127,7 +132,7 @@ impl LivePerf {
     /// # Errors
     /// [`Refusal`] when nothing at all can be counted.
     pub fn start(options: Options) -> Result<LivePerf, Refusal> {
-        let plan = Plan::make(&options.root, &options.themes, &accepted)?;
+        let plan = Plan::make(&options.root, &options.themes, &accepted)?.within(room());
         let turn_ms = options.root.value(
             "/sys/bus/event_source/devices/cpu/perf_event_mux_interval_ms",
             "a number of milliseconds",
@@ -218,11 +223,17 @@ impl LivePerf {
 
     /// What every followed task counted since the last time.
     fn read_all(&mut self) -> BTreeMap<TaskId, Window> {
-        let mut windows = BTreeMap::new();
+        let (mut windows, mut lost) = (BTreeMap::new(), false);
         for (&task, followed) in &mut self.followed {
             let Some(window) = followed.window() else { continue };
             self.totals.entry(task).and_modify(|sum| sum.add(&window)).or_insert_with(|| window.clone());
+            lost |= !self.plan.lost(&window.read).is_empty();
             windows.insert(task, window);
+        }
+        if lost {
+            let why = "some stood still while their task ran, although the kernel says that it counted them: somebody else, \
+                       such as the hypervisor, has taken counters of this CPU";
+            self.say("all hardware counters", why.to_owned());
         }
         self.precision = Precision::of(windows.values(), self.turn_ns);
         if self.precision.is_some_and(|p| p.counted_share < 0.999) {
@@ -432,9 +443,21 @@ fn whole(counters: Counters, part_ns: u64, whole_ns: u64) -> Option<Counters> {
     Some(scaled)
 }
 
-/// Whether the kernel counts these events together, found out on this thread.
-pub fn accepted(events: &[super::perf_event::Event], manner: Manner) -> Result<(), i32> {
-    Group::open(events, Whose::Mine, manner).map(drop)
+/// Whether these events are counted together, found out on this thread: the kernel has to accept them, and there has to
+/// be [room](Room) for them.
+pub fn accepted(events: &[Event], manner: Manner) -> Result<(), i32> {
+    Group::open(events, Whose::Mine, manner)?;
+    if events.len() < 2 || room().holds(events.len()) {
+        Ok(())
+    } else {
+        Err(libc::EINVAL)
+    }
+}
+
+/// How many events this machine counts at once; tried once.
+fn room() -> Room {
+    static ROOM: OnceLock<Room> = OnceLock::new();
+    *ROOM.get_or_init(|| Room::measure(INSTRUCTIONS, Manner { kernel: false, inherit: false }))
 }
 
 /// The soft limit of open files.

@@ -5,6 +5,7 @@
 //! | [`identity`], [`table`] | which CPU this is, and which events count what on it |
 //! | [`format`] | how its kernel wants an event encoded |
 //! | [`perf_event`], [`reading`] | the system call; groups that take turns |
+//! | [`room`] | how many events are really counted at once |
 //! | [`plan`], [`refusal`] | what will be counted here, and why not the rest |
 //! | [`live`] | this machine's tasks as a [`CounterSource`](corun_model::CounterSource) |
 //! | [`cost`] | what a context switch costs more |
@@ -23,6 +24,7 @@ pub mod plan;
 pub mod reading;
 pub mod recorded;
 pub mod refusal;
+pub mod room;
 pub mod table;
 
 #[cfg(test)]

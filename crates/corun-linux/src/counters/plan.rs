@@ -3,7 +3,8 @@
 //! Method: every event that the wanted counters need is offered to the kernel once, on corun's own thread; what it
 //! refuses is said and left out. What is compared with each other (a [`Theme`]) goes into one group, as far as the CPU
 //! has counters for it: a theme joins the last group when the kernel accepts both together, else it begins a new one,
-//! and one that is too large by itself is split. An event that several counters need is counted once.
+//! and one that is too large by itself is split. An event that several counters need is counted once; events that one
+//! counter alone needs, and that differ in nothing but AMD's unit mask, are one event with all of their bits.
 //!
 //! A CPU without a table still has its pace counted, by the kernel's own names for these four events.
 
@@ -12,6 +13,7 @@ use super::identity;
 use super::perf_event::{Event, Manner};
 use super::reading::{times, Reading};
 use super::refusal::{self, Refusal};
+use super::room::Room;
 use super::table::{Entry, Table};
 use crate::root::Root;
 use corun_model::observation::Unavailable;
@@ -58,6 +60,9 @@ impl Theme {
     }
 }
 
+/// Who was counted for so long, in nanoseconds, has done something.
+const RAN_NS: u64 = 1_000_000;
+
 /// Would the kernel count these events together? An error is its number.
 pub type Ask<'a> = &'a dyn Fn(&[Event], Manner) -> Result<(), i32>;
 
@@ -101,6 +106,7 @@ impl Plan {
         let mut refused = Refused::default();
         let mut plan = Plan { table, groups: vec![], counters: BTreeMap::new(), kernel, refused: vec![] };
         let mut offered = BTreeSet::new();
+        let mut all_wanted = Vec::new();
         for theme in themes {
             let mut wanted = Vec::new();
             for &counter in theme.counters().iter().filter(|&&c| offered.insert(c)) {
@@ -113,6 +119,12 @@ impl Plan {
                     None => wanted.push((counter, entry)),
                 }
             }
+            all_wanted.push(wanted);
+        }
+        let needed: Vec<Event> =
+            all_wanted.iter().flatten().flat_map(|(_, entry)| entry.events.clone()).collect();
+        for mut wanted in all_wanted {
+            wanted.iter_mut().for_each(|(_, entry)| entry.join(&needed));
             plan.place(&wanted, ask, manner);
         }
         plan.refused = refused.lines();
@@ -124,21 +136,49 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The same with groups that take turns wherever they would not be counted together: groups that the kernel would
+    /// count at once in counters that are not there get copies of an event until it does not.
+    #[must_use]
+    pub fn within(mut self, room: Room) -> Plan {
+        let Some(&spare) = self.groups.first().and_then(|g| g.first()) else { return self };
+        while sums_of_several(&self.groups).into_iter().any(|events| room.deceives(events)) {
+            let smallest = self.groups.iter_mut().min_by_key(|g| g.len()).expect("several groups");
+            smallest.push(spare);
+        }
+        self
+    }
+
     /// How many events are counted: as many files are open per task.
     pub fn events(&self) -> usize {
         self.groups.iter().map(Vec::len).sum()
     }
 
     /// The counters, from what was read of every group; one whose group was counted for too little is `None`
-    /// ([`Reading::scaled`]).
+    /// ([`Reading::scaled`]), and so is what did not move in a group in which something is [lost](Plan::lost).
     pub fn counters(&self, read: &[Vec<Reading>], turn_ns: u64) -> Counters {
         let mut counters = Counters::default();
+        let lost = self.lost(read);
         for (&counter, count) in &self.counters {
-            let of = |&(group, place): &(usize, usize)| read.get(group)?.get(place)?.scaled(turn_ns);
+            let of = |&(group, place): &(usize, usize)| {
+                let reading = read.get(group)?.get(place)?;
+                (reading.value > 0 || !lost.contains(&group)).then(|| reading.scaled(turn_ns))?
+            };
             let sum = count.places.iter().map(of).try_fold(0u64, |sum, n| Some(sum.saturating_add(n?)));
             counters.set(counter, sum.map(|n| times(n, count.times, 1)));
         }
         counters
+    }
+
+    /// Groups of which something did not count although the kernel says so: nobody runs for [`RAN_NS`] without a cycle
+    /// or an instruction. What else is zero in such a group is no more known.
+    pub fn lost(&self, read: &[Vec<Reading>]) -> BTreeSet<usize> {
+        let always = [Counter::Cycles, Counter::Instructions];
+        let places = always.iter().filter_map(|c| self.counters.get(c)).flat_map(|count| &count.places);
+        let still = |&&(group, place): &&(usize, usize)| {
+            let reading = read.get(group).and_then(|g| g.get(place));
+            reading.is_some_and(|r| r.value == 0 && r.running_ns >= RAN_NS)
+        };
+        places.filter(still).map(|&(group, _)| group).collect()
     }
 
     /// Puts a theme's events into groups.
@@ -163,7 +203,7 @@ impl Plan {
                 self.groups.extend((!group.is_empty()).then_some(group));
             }
         }
-        for (counter, Encoded { events, entry }) in wanted {
+        for (counter, Encoded { events, entry, .. }) in wanted {
             let count = Count {
                 places: events.iter().filter_map(|e| self.find(e)).collect(),
                 times: entry.times,
@@ -180,10 +220,40 @@ impl Plan {
     }
 }
 
+/// How many events there are in every choice of two groups and more.
+fn sums_of_several(groups: &[Vec<Event>]) -> Vec<usize> {
+    // (how many groups, how many events) of every choice among the groups so far.
+    let mut choices = vec![(0, 0)];
+    for group in groups {
+        let with: Vec<(usize, usize)> = choices.iter().map(|&(n, sum)| (n + 1, sum + group.len())).collect();
+        choices.extend(with);
+    }
+    choices.into_iter().filter(|&(n, _)| n > 1).map(|(_, sum)| sum).collect()
+}
+
 /// An entry of the table and its events as the kernel takes them.
 struct Encoded {
     events: Vec<Event>,
     entry: Entry,
+    /// The bits of `config` of which any may be set together, to count what each of them counts; 0 where that is not so.
+    mask: u64,
+}
+
+impl Encoded {
+    /// Makes one event of those that differ in the mask only and that nobody else needs.
+    fn join(&mut self, needed: &[Event]) {
+        let bare = |event: &Event| Event { config: event.config & !self.mask, ..*event };
+        let mut joined: Vec<Event> = Vec::new();
+        for event in &self.events {
+            let alone = |e: &Event| needed.iter().filter(|n| *n == e).count() == 1;
+            let like = |j: &&mut Event| self.mask != 0 && alone(event) && bare(j) == bare(event);
+            match joined.iter_mut().filter(|j| !needed.contains(j) || alone(j)).find(like) {
+                Some(with) => with.config |= event.config,
+                None => joined.push(*event),
+            }
+        }
+        self.events = joined;
+    }
 }
 
 /// What is known of this CPU: its table's name, what it can count, and why it cannot count the rest.
@@ -200,9 +270,12 @@ fn known(root: &Root) -> (Option<String>, BTreeMap<Counter, Encoded>, String) {
         (Ok(table), Ok(format)) => {
             let lacking =
                 format!("this CPU ({}) has no such event, or only for all tasks together", table.name);
+            // AMD's manual: unit masks may be combined; those of others may be numbers.
+            let mask = if table.name.starts_with("amd") { format.encode("umask=0xff").ok() } else { None };
+            let mask = mask.map_or(0, |e| e.config);
             let encode = |(counter, entry): (Counter, Entry)| {
                 let events = entry.sum.iter().map(|e| format.encode(&e.terms).ok()).collect::<Option<_>>()?;
-                Some((counter, Encoded { events, entry }))
+                Some((counter, Encoded { events, entry, mask }))
             };
             (Some(table.name), table.entries.into_iter().filter_map(encode).collect(), lacking)
         }
@@ -222,7 +295,10 @@ fn generic() -> BTreeMap<Counter, Encoded> {
     let entry = |(counter, config, name): (Counter, u64, &str)| {
         let event = Event { kind: HARDWARE, config, ..Event::default() };
         let named = super::table::VendorEvent { name: name.into(), terms: String::new() };
-        (counter, Encoded { events: vec![event], entry: Entry { sum: vec![named], times: 1, note: None } })
+        (
+            counter,
+            Encoded { events: vec![event], entry: Entry { sum: vec![named], times: 1, note: None }, mask: 0 },
+        )
     };
     known.into_iter().map(entry).collect()
 }

@@ -125,6 +125,29 @@ fn a_threads_steps_are_counted_window_by_window() {
     worker.end();
 }
 
+/// A hypervisor that keeps a counter for itself says nothing of it: the last event of a full group never counts.
+#[test]
+fn whatever_is_asked_for_cycles_and_instructions_are_counted() {
+    for themes in [&[Theme::Work][..], &[Theme::Pace, Theme::Work], &Theme::ALL] {
+        let Some(mut perf) = live(themes, Grain::Task) else { return };
+        let worker = Worker::start();
+        perf.follow(&[worker.tid]);
+        // Long enough for every group to have its turns.
+        let steps = 200_000_000;
+        let mut seen = window(&[(worker.tid, worker.compute(steps), true)]);
+        perf.read(&mut seen);
+        let counters = seen.tasks[0].account.counters.expect("followed all the time");
+        // Sums of groups that take turns are estimates.
+        let (cycles, instructions) = (counters.cycles.unwrap(), counters.instructions.unwrap());
+        assert!(
+            cycles > steps / 20 && instructions > steps / 2,
+            "{themes:?}: {counters:?} {:?}",
+            perf.plan()
+        );
+        worker.end();
+    }
+}
+
 #[test]
 fn a_thread_is_counted_from_the_window_after_it_first_ran() {
     let Some(mut perf) = live(&[Theme::Pace], Grain::Task) else { return };

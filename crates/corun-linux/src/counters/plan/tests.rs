@@ -109,3 +109,61 @@ fn counters_are_sums_of_scaled_events_and_unknown_when_one_was_never_counted() {
     let half = plan.counters(&read, 4);
     assert_eq!((half.cycles, half.llc_misses, half.dram_bytes), (Some(20), None, None));
 }
+
+#[test]
+fn what_one_counter_alone_needs_is_one_event_where_masks_may_be_combined() {
+    let (_dir, root) = fixture::root(Machine::Amd);
+    let work = Plan::make(&root, &[Theme::Work], &kernel_with(6)).unwrap();
+    assert_eq!(work.groups.iter().map(Vec::len).collect::<Vec<_>>(), [4], "no turns: {:?}", work.groups);
+    let misses = work.groups[0][work.counters[&Counter::LlcMisses].places[0].1];
+    assert_eq!(misses.config, 0x5c44, "fills from four places: masks 0x4, 0x8, 0x10 and 0x40");
+    let all = plan(Machine::Amd, &kernel_with(40));
+    assert_eq!(
+        all.counters[&Counter::LlcMisses].places.len(),
+        4,
+        "each of them counts something else as well"
+    );
+    let (_dir, root) = fixture::root(Machine::Intel);
+    let (few, many) = (&[Theme::Work][..], &Theme::ALL[..]);
+    let places = |themes| {
+        let plan = Plan::make(&root, themes, &kernel_with(40)).unwrap();
+        plan.counters[&Counter::LlcMisses].places.len()
+    };
+    assert_eq!((places(few), places(many)), (1, 1));
+}
+
+#[test]
+fn groups_that_would_be_counted_at_once_in_counters_that_are_not_there_take_turns() {
+    let (claimed, counted) = (6, 5);
+    let sizes = |plan: &Plan| plan.groups.iter().map(Vec::len).collect::<Vec<_>>();
+    let plan = plan(Machine::Amd, &kernel_with(counted));
+    assert_eq!(sizes(&plan), [4, 4, 2], "4 + 2 would be counted at once");
+    let apart = plan.clone().within(Room { claimed, counted });
+    assert_eq!(sizes(&apart), [4, 4, 3]);
+    assert_eq!(apart.counters, plan.counters, "every counter is where it was");
+    assert_eq!(
+        plan.clone().within(Room { claimed, counted: claimed }),
+        plan,
+        "nothing was lost, nothing changes"
+    );
+}
+
+#[test]
+fn a_counter_that_stood_still_while_its_task_ran_is_unknown_and_so_are_the_zeros_beside_it() {
+    let (_dir, root) = fixture::root(Machine::Amd);
+    let plan = Plan::make(&root, &[Theme::Work], &kernel_with(6)).unwrap();
+    let read = |values: [u64; 4], ns| {
+        vec![values.map(|value| Reading { value, enabled_ns: ns, running_ns: ns }).to_vec()]
+    };
+    let of = |values, ns| {
+        let c = plan.counters(&read(values, ns), 4);
+        [c.cycles, c.instructions, c.offcore_stall_cycles, c.llc_misses]
+    };
+    assert_eq!(of([0, 9_000_000, 7, 0], RAN_NS), [None, Some(9_000_000), Some(7), None]);
+    assert_eq!(of([5, 0, 0, 8], RAN_NS), [Some(5), None, None, Some(8)]);
+    assert_eq!(of([5, 9, 0, 0], RAN_NS), [Some(5), Some(9), Some(0), Some(0)], "no stall and no miss may be");
+    assert_eq!(of([0, 0, 0, 0], 0), [Some(0); 4], "who did not run did nothing");
+    assert!(
+        plan.lost(&read([0, 9, 9, 9], RAN_NS)).contains(&0) && plan.lost(&read([9; 4], RAN_NS)).is_empty()
+    );
+}

@@ -1,0 +1,111 @@
+//! How many events are really counted at once.
+//!
+//! The kernel accepts as many as the CPU shows counters. In a virtual machine that is not what there is: where the
+//! host keeps a counter for itself (its NMI watchdog takes one), the guest's last one is programmed, read, and never
+//! moves. The guest's kernel knows nothing of that: it says that the event was counted all the time, and the count is
+//! zero. So what is there is tried out: instructions, opened several times in one group, have to be counted by all.
+//!
+//! Limits: tried once, on one CPU, with one event. A CPU with fixed counters besides (Intel) may hold more of other
+//! events than was tried; nothing is limited there unless a copy was lost. What other programs count meanwhile is theirs.
+
+use super::perf_event::{Event, Group, Manner, Whose};
+
+/// No CPU has more counters for one event.
+const MOST: usize = 16;
+
+/// Steps between opening and reading: tens of microseconds.
+const STEPS: u64 = 100_000;
+
+/// How many events of one group are accepted, and how many of these are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// As many as the kernel takes for possible.
+    pub claimed: usize,
+    /// As many as were counted; less where somebody below the kernel keeps counters for himself.
+    pub counted: usize,
+}
+
+impl Room {
+    /// Tries it on the calling thread with this event, which must happen at every step of a program: instructions.
+    pub fn measure(event: Event, manner: Manner) -> Room {
+        Room::found(|events| {
+            let group = Group::open(&vec![event; events], Whose::Mine, manner).ok()?;
+            for n in 0..STEPS {
+                std::hint::black_box(n);
+            }
+            Some(group.read().ok()?.iter().map(|r| r.value).collect())
+        })
+    }
+
+    /// The same, from what so many copies counted; `None`: they were refused.
+    fn found(count: impl Fn(usize) -> Option<Vec<u64>>) -> Room {
+        let mut room = Room { claimed: 0, counted: 0 };
+        for events in 1..=MOST {
+            let Some(counts) = count(events) else { break };
+            room.claimed = events;
+            if counts.iter().all(|&n| n >= STEPS) && room.counted + 1 == events {
+                room.counted = events;
+            }
+        }
+        room
+    }
+
+    /// Whether a group of so many events is counted, if the kernel accepts it.
+    pub fn holds(self, events: usize) -> bool {
+        self.counted == self.claimed || events <= self.counted.max(1)
+    }
+
+    /// Whether the kernel would count so many events of several groups at once although there is no room for them.
+    pub fn deceives(self, events: usize) -> bool {
+        !self.holds(events) && events <= self.claimed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine that accepts so many events and counts only the first of them.
+    fn machine(claimed: usize, counted: usize) -> Room {
+        Room::found(|events| {
+            let of = |n| if n < counted { 3_000_000 - n as u64 } else { 126 };
+            (events <= claimed).then(|| (0..events).map(of).collect())
+        })
+    }
+
+    #[test]
+    fn a_counter_that_somebody_below_keeps_is_found_missing() {
+        assert_eq!(machine(6, 5), Room { claimed: 6, counted: 5 });
+        assert_eq!(machine(6, 6), Room { claimed: 6, counted: 6 });
+        assert_eq!(machine(0, 0), Room { claimed: 0, counted: 0 });
+        assert_eq!(machine(4, 0), Room { claimed: 4, counted: 0 });
+    }
+
+    #[test]
+    fn only_what_was_seen_to_be_lost_limits_a_group() {
+        let (short, full) = (machine(6, 5), machine(6, 6));
+        assert!(short.holds(5) && !short.holds(6) && short.deceives(6) && !short.deceives(7));
+        assert!(
+            full.holds(6) && full.holds(9) && !full.deceives(6),
+            "the kernel itself refuses what is too much"
+        );
+        assert!(machine(4, 0).holds(1), "one event may always be tried");
+    }
+
+    #[test]
+    fn copies_of_one_event_agree_in_as_many_counters_as_there_are_here() {
+        const INSTRUCTIONS: Event = Event { kind: 0, config: 1, config1: 0, config2: 0 };
+        let manner = Manner { kernel: false, inherit: false };
+        let room = Room::measure(INSTRUCTIONS, manner);
+        if room.claimed == 0 {
+            return println!("skipped: nothing can be counted here");
+        }
+        assert!((1..=room.claimed).contains(&room.counted), "{room:?}");
+        let group = Group::open(&vec![INSTRUCTIONS; room.counted], Whose::Mine, manner).unwrap();
+        for n in 0..STEPS {
+            std::hint::black_box(n);
+        }
+        let counts: Vec<u64> = group.read().unwrap().iter().map(|r| r.value).collect();
+        assert!(counts.iter().all(|&n| n >= STEPS), "{counts:?} of {room:?}");
+    }
+}
