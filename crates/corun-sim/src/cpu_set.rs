@@ -93,10 +93,14 @@ impl CpuSet {
 
     /// The CPUs that are also in `other`, in ascending order.
     pub fn iter_common<'a>(&'a self, other: &'a CpuSet) -> impl Iterator<Item = usize> + 'a {
-        let mut from = 0;
+        let mut words = self.words.iter().zip(&other.words).map(|(a, b)| a & b).enumerate();
+        let (mut word, mut bits) = (0, 0);
         std::iter::from_fn(move || {
-            let cpu = self.next_common(other, from)?;
-            from = cpu + 1;
+            while bits == 0 {
+                (word, bits) = words.next()?;
+            }
+            let cpu = word * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
             Some(cpu)
         })
     }

@@ -11,7 +11,6 @@
 //! taken as one task.
 
 use super::queues::{Discipline, Place, RESOLUTION};
-use super::tree::NIL;
 use super::Fair;
 use crate::sched::{CpuIx, Effects, Moved, TaskIx};
 
@@ -51,7 +50,7 @@ enum Migrate {
 pub(super) struct Movable {
     tasks: Vec<TaskIx>,
     /// Queues still to be looked into.
-    queues: Vec<u32>,
+    pub(super) queues: Vec<u32>,
 }
 
 /// On whose behalf a balance is made.
@@ -120,6 +119,9 @@ impl<D: Discipline> Fair<D> {
     ) -> Option<u64> {
         let domain = self.domains.of_cpu[cpu][level];
         if idle != Idle::Newly && !self.should_balance(cpu, level) {
+            return None;
+        }
+        if idle == Idle::Newly && self.all_hot(now_ns, cpu, level) {
             return None;
         }
         let Some((busiest_group, migrate)) = self.find_imbalance(cpu, level, idle) else {
@@ -271,10 +273,11 @@ impl<D: Discipline> Fair<D> {
         idle: Idle,
         fx: &mut Effects,
     ) -> u64 {
-        let domain = self.domains.of_cpu[to][level];
         let failed = self.q.cpus[to].failed[level];
-        let hot_allowed = failed > self.domains.all[domain].cache_nice_tries
-            || self.domains.all[domain].level == super::domains::Level::Smt;
+        let hot_allowed = self.takes_hot(to, level);
+        if !hot_allowed && now_ns < self.first_to_cool[from].cools_ns {
+            return 0;
+        }
         let mut left = match migrate {
             Migrate::Load(x) | Migrate::Tasks(x) => x,
         };
@@ -317,28 +320,14 @@ impl<D: Discipline> Fair<D> {
         let Movable { tasks, queues } = &mut self.movable;
         let mut seen = 0;
         tasks.clear();
-        queues.push(from as u32);
-        while let Some(rq) = queues.pop() {
-            let mut visit = |e: u32| {
-                let entity = self.q.e(e);
-                if entity.my_rq != NIL {
-                    queues.push(entity.my_rq);
-                } else if !entity.delayed {
-                    seen += 1;
-                    let cold_ns = entity.exec_start_ns + self.opts.migration_cost_ns;
-                    let hot = now_ns < cold_ns && entity.ran_ns > 0;
-                    if (hot_allowed || !hot) && self.q.tasks[entity.task as TaskIx].allowed(to) {
-                        tasks.push(entity.task as TaskIx);
-                    }
-                }
-                seen < MOST
-            };
-            self.q.nodes.visit(self.q.rq(rq).root, &mut visit);
-            let curr = self.q.rq(rq).curr;
-            if curr != NIL && self.q.e(curr).my_rq != NIL {
-                queues.push(self.q.e(curr).my_rq);
+        self.q.each_waiting(from, queues, |_, e| {
+            seen += 1;
+            let cold = now_ns >= e.cools_ns(self.opts.migration_cost_ns);
+            if (hot_allowed || cold) && self.q.tasks[e.task as TaskIx].allowed(to) {
+                tasks.push(e.task as TaskIx);
             }
-        }
+            seen < MOST
+        });
         if tasks.len() > 1 {
             tasks.sort_unstable_by_key(|&t| (self.q.e(self.q.tasks[t].entity).exec_start_ns, t));
         }

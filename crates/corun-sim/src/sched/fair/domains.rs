@@ -28,6 +28,8 @@ pub struct Domain {
     pub level: Level,
     /// Its CPUs.
     pub span: Vec<CpuIx>,
+    /// The same as a set.
+    pub set: CpuSet,
     /// Its CPUs, dealt to groups.
     pub groups: Vec<Vec<CpuIx>>,
     /// The same as sets.
@@ -105,6 +107,7 @@ impl Domains {
                 let sets = groups.iter().map(|g| CpuSet::of(n, g.iter().copied())).collect();
                 all.push(Domain {
                     level,
+                    set: CpuSet::of(n, span.iter().copied()),
                     span,
                     groups,
                     sets,

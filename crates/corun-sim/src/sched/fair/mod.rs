@@ -14,6 +14,7 @@
 //! | [`placement`] | where a waking or new task goes |
 //! | [`balance`] | moving tasks between CPUs: periodic, idle |
 //! | [`newidle`] | whether a CPU that has run out of tasks looks for some |
+//! | [`hot`] | whether such a look can be spared |
 //!
 //! Not modelled: bandwidth quotas, core scheduling, cpusets other than affinity, NUMA balancing, SCHED_IDLE,
 //! energy-aware placement, more than two levels of groups.
@@ -23,6 +24,7 @@ pub mod cfs;
 mod counts;
 pub mod domains;
 pub mod eevdf;
+mod hot;
 pub mod load;
 pub mod newidle;
 pub mod pelt;
@@ -68,6 +70,8 @@ pub struct Fair<D> {
     /// By number of the domains' groups.
     counts: Vec<GroupCount>,
     movable: balance::Movable,
+    /// By CPU.
+    first_to_cool: Vec<hot::First>,
 }
 
 /// `1 + log2(CPUs)`, at most 8 CPUs counted: what Linux scales its granularities by.
@@ -89,6 +93,7 @@ impl<D: Discipline> Fair<D> {
             opts,
             counts,
             movable: balance::Movable::default(),
+            first_to_cool: vec![hot::First::NOBODY; levels.len()],
         }
     }
 
@@ -170,6 +175,7 @@ impl<D: Discipline> Fair<D> {
     /// A task joins its CPU's hierarchy.
     fn enqueue(&mut self, now_ns: u64, task: TaskIx, cpu: CpuIx, why: Place) {
         let mut e = self.q.tasks[task].entity;
+        self.note_cooling(e, cpu);
         if self.q.e(e).delayed {
             let rq = self.q.e(e).rq;
             self.update_curr(now_ns, rq);

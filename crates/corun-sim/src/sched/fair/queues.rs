@@ -467,6 +467,36 @@ impl Queues {
         }
     }
 
+    /// An entity, if it waits on a CPU's queue or one of its groups'.
+    pub fn waiting_on(&self, e: u32, cpu: CpuIx) -> Option<&Entity> {
+        // No entity has the number `NIL`.
+        let waits = |e: &&Entity| e.on_rq && !e.runs && !e.delayed && self.rq(e.rq).cpu as usize == cpu;
+        self.ents.get(e as usize).filter(waits)
+    }
+
+    /// Shows the tasks that wait on a CPU, until `f` has had enough; `queues` is memory to work with.
+    #[inline]
+    pub fn each_waiting(&self, cpu: CpuIx, queues: &mut Vec<u32>, mut f: impl FnMut(u32, &Entity) -> bool) {
+        let mut more = true;
+        queues.push(cpu as u32);
+        while let Some(rq) = queues.pop() {
+            let q = self.rq(rq);
+            let mut visit = |e: u32| {
+                let entity = self.e(e);
+                if entity.my_rq != NIL {
+                    queues.push(entity.my_rq);
+                } else if !entity.delayed {
+                    more = f(e, entity);
+                }
+                more
+            };
+            self.nodes.visit(q.root, &mut visit);
+            if q.curr != NIL && self.e(q.curr).my_rq != NIL {
+                queues.push(self.e(q.curr).my_rq);
+            }
+        }
+    }
+
     /// Marks whether a CPU is idle, and whether it is overloaded; returns what that adds to the numbers of such CPUs.
     pub fn mark(&mut self, cpu: CpuIx) -> (i32, i32) {
         let runnable = self.rqs[cpu].runnable;
