@@ -7,8 +7,8 @@
 //! 1. **Watch**, with nobody parked: how much useful CPU time does each tenant get? (On a CPU and not known to spin.) The
 //!    first two slots of a newcomer do not count: programs begin otherwise than they go on.
 //! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other, gets
-//!    less than its fair share: slots, chosen as in Controlled Contention with one CPU-bound task per CPU, for two
-//!    rotations. The first goes to who has the least of its share.
+//!    less than its fair share: slots for two rotations. Those who lack nothing by sharing have theirs together, all
+//!    others theirs as in Controlled Contention with one CPU-bound task per CPU. The first goes to who has the least of its share.
 //! 3. **Judge** (`trial.rs`): a clear gain is kept at once (after the first, short watch: a large one); a round in which
 //!    somebody nearly has what it is entitled to goes on for longer. What is not clear is watched and tried again, up to five
 //!    rounds, and the medians decide.
@@ -25,9 +25,9 @@
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
 //! programs begin otherwise than they go on, but as long as it took to find (kept slots: ten times as long) at least;
-//! then twice as long each time, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that
-//! has not been tried or one of those in slots goes. What kept slots showed last counts as much as what is seen when they
-//! are asked about. The first slot after slots is not looked at: who was parked is owed CPU time.
+//! then twice as long each time it is found again, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that
+//! has not been tried or one of those in slots goes. What was found of kept slots counts as much as what is seen when they
+//! are asked about, since threads are in step for a while after slots. The first slot after slots is not looked at: who was parked is owed CPU time.
 //!
 //! Limits: the first watch has one slot for two tenants, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.
@@ -69,14 +69,15 @@ const LONGEST_HOLD_NS: u64 = 300_000_000_000;
 const KEEP_TIMES: u64 = 10;
 /// It is not asked again more often than this.
 const CALM_NS: u64 = 1_000_000_000;
-/// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
-const STARVES_PERCENT: u64 = 75;
+/// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths. More may be
+/// that it just had little: x264, which has 88 % of its share, was seen with 68 % and then with 140 % of that.
+const STARVES_PERCENT: u64 = 50;
 /// Slots for which a newcomer is not looked at.
 const BEGINNING_SLOTS: u64 = 2;
 /// Slots that a watch lasts before it looks at smaller losses.
 const WATCH_SLOTS: u64 = 4;
-/// Slots of a round, per member: two rotations where no two fit together.
-const SLOTS_PER_MEMBER: u64 = 2;
+/// Of a round.
+const ROTATIONS: u64 = 2;
 const MOST_ROUNDS: usize = 5;
 /// A round in which everybody nearly has what it is entitled to, to so many thousandths, goes on for longer.
 const NEARLY_MILLI: u64 = 800;
@@ -86,9 +87,8 @@ const TOLERANCE_MILLI: u64 = 50;
 /// second round.
 const CLEAR_GAIN_MILLI: i64 = 50;
 const LEAST_GAIN_MILLI: i64 = 20;
-/// After a short watch, what who is helped must gain. Less may be that it just had little: x264, which has 88 % of its share, was
-/// seen with 68 % and then with 140 % of that.
-const SURE_GAIN_MILLI: i64 = 500;
+/// After a short watch, what who is helped must gain: as much as who has less than half gains by having its share.
+const SURE_GAIN_MILLI: i64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -125,6 +125,8 @@ pub struct Auto {
     use_spin: bool,
     first_hold_ns: u64,
     hold_ns: u64,
+    /// What was found last: to keep the slots, or not.
+    keeps: bool,
     phase: Phase,
     since_ns: Option<u64>,
     /// When the present question was raised, and when the last one was answered.
@@ -161,6 +163,7 @@ impl Auto {
             use_spin: number("spin") == 1,
             first_hold_ns: number("hold"),
             hold_ns: number("hold"),
+            keeps: false,
             phase: Phase::Watch { slots: 1 },
             since_ns: None,
             raised_ns: None,
@@ -199,14 +202,19 @@ impl Auto {
         self.watch(seen, 1, why)
     }
 
-    /// The same of slots that were kept: what they showed last still counts, for as much as what is seen now.
+    /// The same of slots that were kept: what was found of them still counts, for as much as what is seen now.
     fn ask_again(&mut self, seen: &Observation) -> Vec<Decision> {
-        self.trial.keep_last();
+        self.trial.sum_up();
         (self.was_kept, self.raised_ns) = (true, None);
         self.watch(seen, 1, "it is time to ask again")
     }
 
-    fn hold_until_ns(&mut self, seen: &Observation, times: u64) -> u64 {
+    /// Until when a finding holds: for longer each time it is the same.
+    fn hold_until_ns(&mut self, seen: &Observation, keeps: bool) -> u64 {
+        if std::mem::replace(&mut self.keeps, keeps) != keeps {
+            self.hold_ns = self.first_hold_ns;
+        }
+        let times = if keeps { KEEP_TIMES } else { 1 };
         let took_ns = seen.end_ns.saturating_sub(self.raised_ns.unwrap_or(seen.start_ns));
         let until_ns = seen.end_ns + self.hold_ns.max(times * took_ns);
         self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
@@ -216,7 +224,7 @@ impl Auto {
 
     /// Nothing is touched until the next question.
     fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, 1) };
+        self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, false) };
         self.slots.stop(seen, why)
     }
 
@@ -262,8 +270,10 @@ impl Auto {
             let part_milli = want.min(want * weight * capacity_milli / all.max(1));
             let fair_milli = share.min(part_milli);
             let waits = if u.weight >= 2 { did.waits(self.use_spin) } else { Waits::No };
-            found.push((u.id, Shared { weight, fair_milli, useful_milli, waits }));
-            self.hidden |= did.may_spin(u.weight, self.use_spin);
+            let may_spin = did.may_spin(u.weight, self.use_spin);
+            found
+                .push((u.id, Shared { weight, want_milli: want, fair_milli, useful_milli, waits, may_spin }));
+            self.hidden |= may_spin;
             let of_share = useful_milli * 100 / fair_milli.max(1);
             if waits != Waits::No {
                 starves = starves.min(Some((of_share, u.id))).or(Some((of_share, u.id)));
@@ -283,17 +293,18 @@ impl Auto {
             return if again || enough { self.ask(seen, "nobody competes any more") } else { Vec::new() };
         }
         if again && enough && least >= LACKS_PERCENT && !self.hidden {
-            return self.rest(seen, "who lacked its fair share for a moment has it");
+            let why = "who lacked its fair share for a moment has it";
+            return if self.was_kept { self.ask(seen, why) } else { self.rest(seen, why) };
         }
         for u in uses.iter().filter(|u| u.weight > 0) {
             self.tried.entry(u.id).or_default();
         }
         self.members = found.iter().map(|f| f.0).collect();
         self.share_out(seen);
-        self.trial.begin(capacity_milli, SLOTS_PER_MEMBER * self.members.len() as u64);
         for (id, shared) in found {
             self.trial.without(id, shared);
         }
+        self.trial.begin(capacity_milli, ROTATIONS * self.trial.turns() as u64);
         self.slots.favour(starves.map(|(_, id)| id));
         self.glimpsed = !enough && !self.was_kept;
         self.why = format!(
@@ -324,7 +335,7 @@ impl Auto {
         if gains && !fell && sure {
             self.why = self.kept(seen, &rates, gain_milli);
             self.share_out(seen);
-            self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen, KEEP_TIMES) };
+            self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen, true) };
             return self.turn(cpus, seen, uses);
         }
         if gains && fell && worst.kept_milli() >= NEARLY_MILLI && self.trial.go_on() {
@@ -389,7 +400,8 @@ impl Auto {
             return self.ask(seen, "no tenant is left to share with");
         }
         let begun = self.slots.begun();
-        let decisions = self.slots.turn(seen, &members, &self.why, |queue| fitting(queue, cpus));
+        let choose = |queue: &[Member]| together(queue, cpus, |id| self.trial.needs_slots(id));
+        let decisions = self.slots.turn(seen, &members, &self.why, choose);
         if self.slots.begun() != begun {
             self.trial.slot(self.slots.running());
         }
@@ -419,6 +431,17 @@ impl Auto {
                 _ => {}
             }
         }
+    }
+}
+
+/// Who runs with the first in the queue: with one whom slots are for, each that still has a CPU for each of its CPU-bound
+/// tasks; with one who loses nothing by sharing, all of its kind.
+fn together(queue: &[Member], cpus: u64, needs_slots: impl Fn(TenantId) -> bool) -> Vec<TenantId> {
+    match queue.first() {
+        Some(first) if !needs_slots(first.id) => {
+            queue.iter().map(|m| m.id).filter(|id| !needs_slots(*id)).collect()
+        }
+        _ => fitting(queue, cpus),
     }
 }
 

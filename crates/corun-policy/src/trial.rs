@@ -13,7 +13,8 @@
 //! slots, weighed by their weights: nobody gains in it by merely taking from somebody who has as much. The **fairness**
 //! is the same of what each has up to its fair share: two loops that had more than theirs at a solver's cost lose
 //! nothing that was theirs. Slots are **for** those whose tasks may wait for each other and who lack their fair share
-//! without: what anybody else gains by them is the kernel's to give.
+//! without, or may spin unseen: what anybody else gains by them is the kernel's to give. All others lose nothing by sharing, and
+//! so share what slots are not for those: when it is the turn of one, all of them run, and they are dealt slots as one.
 
 use corun_model::TenantId;
 use parts::Claim;
@@ -32,8 +33,10 @@ const MOST_SHARE_MILLI: u64 = 4_000;
 #[derive(Clone, Debug, Default)]
 struct Side {
     weight: u64,
+    want_milli: u64,
     fair_milli: u64,
     waits: Waits,
+    may_spin: bool,
     /// Per round, with everybody sharing.
     without: Vec<u64>,
     /// Per round, while it ran in slots.
@@ -50,6 +53,16 @@ impl Side {
         (self.useful_ns * 1_000).checked_div(self.ran_ns).unwrap_or(0)
     }
 
+    /// Its tasks may wait for each other, and it has less than its fair share where everybody shares.
+    fn lacks(&self) -> bool {
+        self.waits != Waits::No && median(&self.without) * 100 < self.fair_milli * LACKS_PERCENT
+    }
+
+    /// Slots are for it.
+    fn needs_slots(&self) -> bool {
+        self.lacks() || self.may_spin
+    }
+
     /// The median over the rounds, the present one included while it goes on.
     fn running(&self) -> u64 {
         let mut all = self.running.clone();
@@ -63,14 +76,18 @@ impl Side {
 /// A tenant while everybody shared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared {
-    /// Its CPU-bound tasks.
+    /// Its weight.
     pub weight: u64,
+    /// CPUs that it wants, in thousandths.
+    pub want_milli: u64,
     /// Its fair share, and what it did: thousandths of a CPU of useful time.
     pub fair_milli: u64,
     /// See `fair_milli`.
     pub useful_milli: u64,
     /// Whether its tasks wait for each other.
     pub waits: Waits,
+    /// Whether they may spin where nobody sees it.
+    pub may_spin: bool,
 }
 
 /// Whether a tenant's tasks wait for each other.
@@ -159,10 +176,11 @@ impl Trial {
 
     /// Takes to a round's slots what a tenant did while everybody shared.
     pub fn without(&mut self, id: TenantId, shared: Shared) {
-        let Shared { weight, fair_milli, waits, useful_milli } = shared;
+        let Shared { weight, want_milli, fair_milli, waits, useful_milli, may_spin } = shared;
         let side = self.sides.entry(id).or_default();
         (side.slots, side.useful_ns, side.ran_ns) = (0, 0, 0);
-        (side.weight, side.fair_milli) = (weight, fair_milli);
+        (side.weight, side.want_milli, side.fair_milli, side.may_spin) =
+            (weight, want_milli, fair_milli, may_spin);
         // Just after slots threads that wait for each other are in step, and hardly wait.
         side.waits = side.waits.max(waits);
         side.without.push(useful_milli);
@@ -194,13 +212,13 @@ impl Trial {
         }
     }
 
-    /// Ends the round and forgets those before it.
-    pub fn keep_last(&mut self) {
+    /// Ends the round, and makes one of all.
+    pub fn sum_up(&mut self) {
         self.close();
         self.rounds = 1;
         for side in self.sides.values_mut() {
-            side.without.drain(..side.without.len() - 1);
-            side.running.drain(..side.running.len() - 1);
+            side.without = vec![median(&side.without)];
+            side.running = vec![median(&side.running)];
         }
     }
 
@@ -230,16 +248,52 @@ impl Trial {
         Rates { fair, without, running, within: 0, capacity_milli: self.capacity_milli() }
     }
 
+    /// Whether slots are for it; all others may run together.
+    pub fn needs_slots(&self, id: TenantId) -> bool {
+        self.sides.get(&id).is_some_and(Side::needs_slots)
+    }
+
+    /// Turns in a rotation where no two of those whom slots are for fit together.
+    pub fn turns(&self) -> usize {
+        self.sets().len()
+    }
+
+    /// Those who are dealt slots as one.
+    fn sets(&self) -> BTreeMap<Option<TenantId>, Vec<&Side>> {
+        let mut sets = BTreeMap::<_, Vec<&Side>>::new();
+        for (id, side) in &self.sides {
+            sets.entry(side.needs_slots().then_some(*id)).or_default().push(side);
+        }
+        sets
+    }
+
     /// The part of the slots that each is dealt, in thousandths: what it needs to do what it is entitled to, at least.
     fn parts(&self) -> Vec<u64> {
-        let claim = |side: &Side| {
+        let sets = self.sets();
+        let need_milli = |side: &&Side| {
             let rates = self.rates_of(side);
-            Claim { weight: side.weight, need_milli: rates.entitled() * 1_000 / rates.running.max(1) }
+            rates.entitled() * 1_000 / rates.running.max(1)
         };
-        let claims: Vec<Claim> = self.sides.values().map(claim).collect();
+        let claim = |set: &Vec<&Side>| Claim {
+            weight: self.weight_of(set),
+            need_milli: set.iter().map(need_milli).max().unwrap_or(0),
+        };
+        let claims: Vec<Claim> = sets.values().map(claim).collect();
         // Slots of several at once count as often.
-        let given: u64 = self.sides.values().map(|side| side.slots).sum();
-        parts::deal(&claims, (given * 1_000).checked_div(self.slots).unwrap_or(1_000))
+        let slots_milli =
+            |set: &Vec<&Side>| set.iter().map(|side| side.slots * 1_000).sum::<u64>() / set.len() as u64;
+        let given_milli: u64 = sets.values().map(slots_milli).sum();
+        let parts = parts::deal(&claims, given_milli.checked_div(self.slots).unwrap_or(1_000));
+        let of_set: BTreeMap<_, _> = sets.keys().zip(parts).collect();
+        self.sides.iter().map(|(id, side)| of_set[&side.needs_slots().then_some(*id)]).collect()
+    }
+
+    /// Together they weigh as much as they would fill machines, at least as much as one of them.
+    fn weight_of(&self, set: &[&Side]) -> u64 {
+        let machine_milli = self.without_capacity_milli.max(1);
+        let part = |side: &&Side| side.weight * side.want_milli.min(machine_milli) / machine_milli;
+        let heaviest = set.iter().map(|side| side.weight).max();
+        set.iter().map(part).sum::<u64>().max(heaviest.unwrap_or(0))
     }
 
     /// CPUs that there were within slots, in thousandths of those without.
@@ -261,10 +315,9 @@ impl Trial {
     /// What slots add for those whom they are for, at most, in thousandths; `None`: they are for nobody.
     pub fn helped_milli(&self) -> Option<i64> {
         let rates = self.rates();
-        let lacks = |r: &&Rates| r.without * 100 < r.fair * LACKS_PERCENT;
         let gain = |r: &Rates| (r.within * 1_000 / r.without.max(1)) as i64 - 1_000;
-        let waiting = self.sides.iter().filter(|(_, side)| side.waits != Waits::No);
-        waiting.map(|(id, _)| &rates[id]).filter(lacks).map(gain).max()
+        let lacking = self.sides.iter().filter(|(_, side)| side.lacks());
+        lacking.map(|(id, _)| gain(&rates[id])).max()
     }
 
     /// Whether all together do with slots what they do without, and everybody whose tasks are known to wait does, but for so
@@ -316,7 +369,14 @@ mod tests {
     const LOOP: TenantId = TenantId(2);
 
     fn shared(fair_milli: u64, useful_milli: u64) -> Shared {
-        Shared { weight: 100, fair_milli, useful_milli, waits: Waits::Yes }
+        Shared {
+            weight: 100,
+            fair_milli,
+            useful_milli,
+            waits: Waits::Yes,
+            may_spin: false,
+            want_milli: 2_000,
+        }
     }
 
     /// A round in which slots of the loop last `loop_ns` and those of the solver 50 ms.
@@ -354,14 +414,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_round_alone_is_kept_for_the_next_question() {
+    fn what_was_found_counts_as_one_round_in_the_next_question() {
         let mut trial = Trial::default();
         round(&mut trial, 300, 50_000_000);
-        trial.begin(2_000, 4);
         trial.without(SOLVER, shared(1_000, 500));
         trial.without(LOOP, shared(1_000, 900));
-        trial.keep_last();
-        assert_eq!((trial.rounds(), trial.rates()[&SOLVER].without), (1, 500));
+        trial.sum_up();
+        assert_eq!((trial.rounds(), trial.rates()[&SOLVER].without), (1, 400));
+        round(&mut trial, 1_000, 50_000_000);
+        assert_eq!((trial.rounds(), trial.rates()[&SOLVER].without), (2, 700));
     }
 
     #[test]
@@ -396,6 +457,32 @@ mod tests {
         assert_eq!(trial(Waits::Perhaps, 1_400).helped_milli(), Some(666));
         let lacks = trial(Waits::No, 800);
         assert!(lacks.helped_milli() == Some(250) && lacks.costs_nobody(50));
+    }
+
+    #[test]
+    fn who_loses_nothing_by_sharing_is_dealt_slots_with_all_others_who_do_not() {
+        let (builds, pipeline) = (TenantId(3), TenantId(4));
+        let mut trial = Trial::default();
+        trial.begin(2_000, 4);
+        trial.without(SOLVER, shared(500, 100));
+        for (id, waits, had) in
+            [(LOOP, Waits::No, 300), (builds, Waits::Yes, 600), (pipeline, Waits::Yes, 460)]
+        {
+            trial.without(id, Shared { waits, ..shared(500, had) });
+        }
+        let is_for = |id| trial.needs_slots(id);
+        assert_eq!([SOLVER, LOOP, builds, pipeline].map(is_for), [true, false, false, false]);
+        assert_eq!(trial.turns(), 2);
+        for together in [&[SOLVER][..], &[LOOP, builds, pipeline]] {
+            trial.slot(together);
+            together.iter().for_each(|id| trial.ran(*id, 600 / together.len() as u64, 300));
+        }
+        let rates = trial.rates();
+        // A quarter of the slots is the solver's part; the others need three quarters for what they had, and have them.
+        assert_eq!(rates[&SOLVER].within, 500);
+        assert!(rates.values().all(|r| r.kept_milli() >= 950), "{rates:?}");
+        let shares = trial.shares();
+        assert_eq!((shares[&SOLVER], shares[&LOOP], shares[&builds]), (1_000, 3_000, 3_000));
     }
 
     #[test]
