@@ -7,8 +7,8 @@
 //! 1. **Watch**, with nobody parked: how much useful CPU time does each tenant get? (On a CPU and not known to spin.) The
 //!    first two slots of a newcomer do not count: programs begin otherwise than they go on.
 //! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other, gets
-//!    less than its fair share: slots for two rotations. Those who lack nothing by sharing have theirs together, all
-//!    others theirs as in Controlled Contention with one CPU-bound task per CPU. The first goes to who has the least of its share.
+//!    less than its fair share: slots for two rotations. Those who lack nothing by sharing have theirs together, the others
+//!    as in Controlled Contention with one CPU-bound task per CPU. The first goes to who has the least of its share.
 //! 3. **Judge** (`trial.rs`): a clear gain is kept at once (after the first, short watch: a large one); a round in which
 //!    somebody nearly has what it is entitled to goes on for longer. What is not clear is watched and tried again, up to five
 //!    rounds, and the medians decide.
@@ -25,9 +25,10 @@
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
 //! programs begin otherwise than they go on, but as long as it took to find (kept slots: ten times as long) at least;
-//! then twice as long each time it is found again, up to 5 min. It is asked again at once, but not twice in a second, when a tenant comes that
-//! has not been tried or one of those in slots goes. What was found of kept slots counts as much as what is seen when they
-//! are asked about, since threads are in step for a while after slots. The first slot after slots is not looked at: who was parked is owed CPU time.
+//! then twice as long each time it is found again, up to 5 min. It is asked again at once, but not twice in a second, when
+//! a tenant comes that has not been tried or one of those in slots goes. What was found of kept slots counts as much as
+//! what is seen when they are asked about, since threads are in step for a while after slots; the first slot after them
+//! is not looked at, since who was parked is owed CPU time.
 //!
 //! Limits: the first watch has one slot for two tenants, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.
@@ -69,9 +70,8 @@ const LONGEST_HOLD_NS: u64 = 300_000_000_000;
 const KEEP_TIMES: u64 = 10;
 /// It is not asked again more often than this.
 const CALM_NS: u64 = 1_000_000_000;
-/// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths. More may be
-/// that it just had little: x264, which has 88 % of its share, was seen with 68 % and then with 140 % of that.
-const STARVES_PERCENT: u64 = 50;
+/// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
+const STARVES_PERCENT: u64 = 75;
 /// Slots for which a newcomer is not looked at.
 const BEGINNING_SLOTS: u64 = 2;
 /// Slots that a watch lasts before it looks at smaller losses.
@@ -87,7 +87,8 @@ const TOLERANCE_MILLI: u64 = 50;
 /// second round.
 const CLEAR_GAIN_MILLI: i64 = 50;
 const LEAST_GAIN_MILLI: i64 = 20;
-/// After a short watch, what who is helped must gain: as much as who has less than half gains by having its share.
+/// After a short watch, what who is helped must gain: as much as who has less than half gains by having its share. Less may be
+/// that it just had little: x264, which has 88 % of its share, was seen with 68 % and then with 140 % of that, pigz with 41 %.
 const SURE_GAIN_MILLI: i64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

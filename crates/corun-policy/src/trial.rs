@@ -13,8 +13,8 @@
 //! slots, weighed by their weights: nobody gains in it by merely taking from somebody who has as much. The **fairness**
 //! is the same of what each has up to its fair share: two loops that had more than theirs at a solver's cost lose
 //! nothing that was theirs. Slots are **for** those whose tasks may wait for each other and who lack their fair share
-//! without, or may spin unseen: what anybody else gains by them is the kernel's to give. All others lose nothing by sharing, and
-//! so share what slots are not for those: when it is the turn of one, all of them run, and they are dealt slots as one.
+//! without, or may spin unseen: what anybody else gains by them is the kernel's to give. All others lose nothing by
+//! sharing: when it is the turn of one of them, all of them run, and they are dealt slots as one.
 
 use corun_model::TenantId;
 use parts::Claim;
