@@ -7,8 +7,8 @@
 //! corun itself took while it watched is its own cost, said apart and blamed on nobody.
 //!
 //! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
-//! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`], and what is
-//! below it is no disturbance either, whatever was allowed. And a run cannot have lost more time to co-runners than they had
+//! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`]: what is below
+//! it, but more than was allowed, may be background or may be a disturbance, and is called neither. And a run cannot have lost more time to co-runners than they had
 //! CPUs: where the ledger alone says more, it takes the program's own waiting for theirs.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
@@ -39,12 +39,14 @@ pub fn resolution(wall_ns: u64) -> f64 {
     (MOMENT_NS as f64 / wall_ns as f64).min(COARSEST)
 }
 
-/// Clean or disturbed.
+/// Clean, disturbed, or neither for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ruling {
     /// Not disturbed by more than was allowed.
     Clean,
+    /// Disturbed by more than was allowed, or only by an idle machine's background: the run is too short to tell.
+    Unclear,
     /// Disturbed by more.
     Disturbed,
 }
@@ -167,9 +169,13 @@ impl Judge {
         let lost_ns: f64 = lost(&self.whole) * self.whole.wall_ns;
         let disturbance = if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
         let resolution = resolution(wall_ns);
-        let is_clean = disturbance <= self.max_disturbance.max(resolution);
+        let verdict = match disturbance {
+            d if d <= self.max_disturbance => Ruling::Clean,
+            d if d <= resolution => Ruling::Unclear,
+            _ => Ruling::Disturbed,
+        };
         Verdict {
-            verdict: if is_clean { Ruling::Clean } else { Ruling::Disturbed },
+            verdict,
             disturbance,
             max_disturbance: self.max_disturbance,
             resolution,
@@ -341,12 +347,13 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_of_background_disturbs_a_long_run_only_if_it_is_more_than_was_allowed() {
+    fn a_moment_is_allowed_of_a_long_run_and_cannot_be_judged_of_a_short_one() {
         assert_eq!(
             verdict(100, &[(TenantKind::Command, 3)]).verdict,
-            Ruling::Clean,
+            Ruling::Unclear,
             "3 % of a tenth of a second"
         );
+        assert_eq!(verdict(100, &[(TenantKind::Command, 2)]).verdict, Ruling::Clean, "what was allowed");
         assert_eq!(verdict(1000, &[(TenantKind::Command, 30)]).verdict, Ruling::Disturbed, "3 % of a second");
         assert_eq!(verdict(1000, &[(TenantKind::Command, 3)]).verdict, Ruling::Clean);
     }

@@ -103,6 +103,7 @@ impl VerifyReport {
         );
         match self.judged.verdict {
             Ruling::Clean => format!("clean: {took} ({})", self.allowed()),
+            Ruling::Unclear => format!("cannot tell: {took} ({})", self.allowed()),
             Ruling::Disturbed => {
                 let who = self.judged.culprits.iter().find_map(|c| c.tenant.as_deref());
                 let who = who.map_or(String::new(), |w| format!(", mostly by `{}`", name(w, 40)));
@@ -200,7 +201,8 @@ impl VerifyReport {
         said
     }
 
-    /// JUnit XML: one test case, which fails when the run was disturbed, and is in error when the command itself failed.
+    /// JUnit XML: one test case, which fails when the run was disturbed, is skipped when nobody can tell, and is in error
+    /// when the command itself failed.
     pub fn junit(&self) -> String {
         let bad = |kind, what: &str, message: String| {
             let mut bad = TestCaseStatus::non_success(kind);
@@ -209,6 +211,11 @@ impl VerifyReport {
         };
         let status = match (self.meta.exit_status, self.judged.verdict) {
             (0, Ruling::Clean) => TestCaseStatus::success(),
+            (0, Ruling::Unclear) => {
+                let mut skipped = TestCaseStatus::skipped();
+                skipped.set_type("unclear").set_message(self.sentence()).set_description(self.text());
+                skipped
+            }
             (0, Ruling::Disturbed) => bad(NonSuccessKind::Failure, "disturbed", self.sentence()),
             _ => bad(NonSuccessKind::Error, "command", self.failure()),
         };
@@ -291,6 +298,21 @@ mod tests {
         assert!(!short.sentence().contains("judged to"));
         short.judged.resolution = 0.03;
         assert!(short.sentence().ends_with("(allowed: 2.0 %; a run this short can be judged to 3.0 %)"));
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_neither_clean_nor_a_failure() {
+        let mut short = report(Ruling::Unclear);
+        (short.judged.disturbance, short.judged.resolution) = (0.03, 0.035);
+        assert_eq!(
+            short.sentence(),
+            "cannot tell: 3.0 % of 4.00 s would not have been needed undisturbed (allowed: 2.0 %; a run this short \
+             can be judged to 3.5 %)"
+        );
+        let value: serde_json::Value = serde_json::from_str(&short.json()).unwrap();
+        assert_eq!(value["verdict"], "unclear");
+        let xml = short.junit();
+        assert!(xml.contains("<skipped message=\"cannot tell") && xml.contains("failures=\"0\""), "{xml}");
     }
 
     #[test]

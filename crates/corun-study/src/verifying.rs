@@ -6,7 +6,8 @@
 //! 95th percentile of the program's runs alone, a co-run of `wall_ns` was **noticeably** disturbed when
 //! `1 - slow_ns / wall_ns` reaches the study's `noticeable`. A co-run below that is neither a hit nor a miss. A **miss**
 //! is a noticeable one called clean. A **false alarm** is a run alone called disturbed, whatever its length was; how many
-//! of them were slow by the same measure is told beside.
+//! of them were slow by the same measure is told beside. A verdict that says that it cannot tell is neither; how many there
+//! were is told as well.
 //!
 //! A run alone was on an **idle** machine if others had CPUs for no more of its length than it allows, all CPUs together:
 //! they cannot have disturbed it by more, and a verdict never says that they did. So there is no false alarm by construction
@@ -111,6 +112,9 @@ pub struct Judged {
     pub resolution: f64,
     /// Whether it was called disturbed.
     pub alarm: bool,
+    /// Whether the verdict was that nobody can tell.
+    #[serde(default)]
+    pub unclear: bool,
     /// How long co-runners had CPUs while it ran, summed over CPUs.
     pub corunners_ns: u64,
     /// How long corun itself kept the run's tasks waiting.
@@ -215,7 +219,13 @@ impl VerifyOutcome {
 
     /// Misses among the noticeably disturbed co-runs that are `wanted`.
     pub fn misses(&self, wanted: impl Fn(&Judged) -> bool) -> Rate {
-        self.rate(|r| r.beside.is_some() && self.is_noticeable(r) && wanted(r), |r| !r.alarm)
+        self.rate(|r| r.beside.is_some() && self.is_noticeable(r) && wanted(r), |r| !r.alarm && !r.unclear)
+    }
+
+    /// Verdicts that say nothing: of all runs alone, and of the noticeably disturbed co-runs.
+    pub fn unclear(&self) -> [Rate; 2] {
+        let disturbed = |r: &Judged| r.beside.is_some() && self.is_noticeable(r);
+        [self.rate(|r| r.beside.is_none(), |r| r.unclear), self.rate(disturbed, |r| r.unclear)]
     }
 
     /// How many of the runs that are `among` are `wrong`.
@@ -338,6 +348,7 @@ impl<'a> Bench<'a> {
             disturbance: found.disturbance,
             resolution: found.resolution,
             alarm: found.verdict == "disturbed",
+            unclear: found.verdict == "unclear",
             corunners_ns: found.corunners_ns,
             watcher_ns: found.watcher_ns,
             culprit: found.culprits.into_iter().next().and_then(|c| c.tenant),
@@ -357,6 +368,7 @@ mod tests {
             disturbance: 0.0,
             resolution: 0.02,
             alarm,
+            unclear: false,
             corunners_ns: 0,
             watcher_ns: None,
             culprit: None,
@@ -391,6 +403,14 @@ mod tests {
         assert_eq!(o.alone("p"), Some(Alone { median_ns: 110, slow_ns: 119 }));
         assert_eq!(o.misses(|_| true), Rate { count: 1, of: 2 });
         assert_eq!(o.false_alarms(|_| true), Rate { count: 0, of: 20 });
+    }
+
+    #[test]
+    fn who_says_that_he_cannot_tell_misses_nothing_and_alarms_nobody_but_is_counted() {
+        let unclear = |beside, ns| Judged { unclear: true, ..run(beside, ns, false) };
+        let o = outcome(vec![run(None, 100, false), unclear(None, 101), unclear(Some("c"), 150)]);
+        assert_eq!((o.misses(|_| true).count, o.false_alarms(|_| true).count), (0, 0));
+        assert_eq!(o.unclear(), [Rate { count: 1, of: 2 }, Rate { count: 1, of: 1 }]);
     }
 
     #[test]

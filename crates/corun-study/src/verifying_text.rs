@@ -120,6 +120,12 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
         percent(o.noticeable),
         rate(o.misses(|_| true))
     );
+    let [alone, disturbed] = o.unclear();
+    let _ = writeln!(
+        out,
+        "Nobody can tell, says the verdict of {} of {} runs alone, and of {} of the {} disturbed ones.",
+        alone.count, alone.of, disturbed.count, disturbed.of
+    );
     for r in o.runs.iter().filter(|r| r.alarm && r.beside.is_none()) {
         let who = r.culprit.as_deref().unwrap_or("not known");
         let _ = writeln!(
@@ -130,7 +136,7 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
             r.program
         );
     }
-    for r in o.runs.iter().filter(|r| !r.alarm && r.beside.is_some() && o.is_noticeable(r)) {
+    for r in o.runs.iter().filter(|r| !r.alarm && !r.unclear && r.beside.is_some() && o.is_noticeable(r)) {
         let (program, beside) = (&r.program, r.beside.as_deref().unwrap_or_default());
         let truth = percent(o.truth(r).unwrap_or_default());
         let _ = writeln!(
@@ -174,6 +180,7 @@ mod tests {
             disturbance: if alarm { 0.3 } else { 0.01 },
             resolution: 0.02,
             alarm,
+            unclear: false,
             corunners_ns: 0,
             watcher_ns: Some(1_000_000),
             culprit: Some("loop".into()),

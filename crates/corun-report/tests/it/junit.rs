@@ -79,6 +79,7 @@ const RULES: &[(&str, &str, &str)] = &[
         "skipped error failure system-out system-err",
         "name classname | time status assertions timestamp",
     ),
+    ("skipped", "", "| message type"),
     ("failure", "", "| message type"),
     ("error", "", "| message type"),
 ];
@@ -136,6 +137,7 @@ fn junit_is_what_its_readers_expect_whatever_came_of_the_run() {
     for (verdict, status, failures, errors) in [
         (Ruling::Clean, 0, 0, 0),
         (Ruling::Disturbed, 0, 1, 0),
+        (Ruling::Unclear, 0, 0, 0),
         (Ruling::Clean, 7, 0, 1),
         (Ruling::Disturbed, 139, 0, 1),
     ] {
