@@ -6,8 +6,8 @@
 //! fill or drain their queues during a window do not blur the rate. Where all tasks wait (an encoder whose threads wait
 //! for each other in turn) there is no such stage, and all of them count.
 //!
-//! What useful work is measured in depends on what is known ([`Yardstick`]): time computing, without memory stalls where
-//! they were counted; or, of a program that does not spin, instructions, which need no difference of two large times.
+//! What useful work is measured in depends on what is known ([`Yardstick`]), and what counters add to time counts as far as
+//! it is more than noise ([`Speed`]).
 //!
 //! The parts of the slowdown are differences of time spent per useful work, so they sum to it exactly.
 //!
@@ -16,7 +16,9 @@
 //! not seen.
 
 use crate::estimate::Parts;
-use crate::useful_work::{Spent, Window, Yardstick};
+use crate::interval::{batches, jackknife};
+use crate::useful_work::{Spent, Window};
+use crate::yardstick::{self, Yardstick};
 use corun_model::TaskId;
 use std::collections::BTreeSet;
 
@@ -46,8 +48,66 @@ pub fn critical_tasks(window: &Window) -> Option<BTreeSet<TaskId>> {
     Some(workers.into_iter().filter(|w| w.1 <= least + CRITICAL).map(|w| w.0).collect())
 }
 
+/// How fast the program is: its useful work per time by the best yardstick, as far as the difference that this makes is
+/// more than noise, and for the rest by the one that does without counters.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed<'a> {
+    /// The best yardstick.
+    pub by: Yardstick,
+    /// The one without counters.
+    pub blind: Yardstick,
+    /// How much the difference counts, 0..=1.
+    pub weight: f64,
+    /// Whose work counts; `None`: everybody's.
+    pub critical: Option<&'a BTreeSet<TaskId>>,
+}
+
+impl<'a> Speed<'a> {
+    /// That of these windows, alone and beside co-runners; `unsure` is the standard error of what `by` takes spinning to
+    /// stall.
+    pub fn of(
+        alone: &[Window],
+        beside: &[Window],
+        by: Yardstick,
+        unsure: f64,
+        blind: Yardstick,
+        critical: Option<&'a BTreeSet<TaskId>>,
+    ) -> Speed<'a> {
+        let told = |by: Yardstick, w: &Window| {
+            Some(rate(w, by, critical) / rate(w, blind, critical)).filter(|x| x.is_finite() && *x > 0.0)
+        };
+        let (fast, slow) = (Window::sum(alone), Window::sum(beside));
+        let change = |by| Some((told(by, &fast)? / told(by, &slow)?).ln());
+        let spread = |windows: &[Window]| Some(jackknife(&batches(windows.iter()), |w| told(by, w))?.error);
+        let of_spinning = || Some((change(by.shifted(unsure))? - change(by.shifted(-unsure))?) / 2.0);
+        let seen = || Some((change(by)?, [spread(alone)?, spread(beside)?, of_spinning()?]));
+        let weight = if by == blind { None } else { seen() };
+        let weight = weight.map_or(0.0, |(change, errors)| yardstick::weight(change, errors));
+        Speed { by, blind, weight, critical }
+    }
+
+    /// In a window, in no unit: only the ratio of two means something.
+    pub fn rate(&self, window: &Window) -> f64 {
+        let of = |by| rate(window, by, self.critical);
+        match self.weight {
+            0.0 => of(self.blind),
+            weight => of(self.blind).powf(1.0 - weight) * of(self.by).powf(weight),
+        }
+    }
+
+    /// What makes up `slowdown - 1`, the difference that counters make with its weight.
+    pub fn parts(&self, alone: &Window, beside: &Window, slowdown: f64) -> Parts {
+        let (by, blind) =
+            (parts(alone, beside, self.by, slowdown), parts(alone, beside, self.blind, slowdown));
+        let mixed = |get: fn(&Parts) -> f64| self.weight * get(&by) + (1.0 - self.weight) * get(&blind);
+        let (steal, sync) = (mixed(|p| p.steal), mixed(|p| p.sync));
+        let memory = by.memory.map(|part| self.weight * part);
+        Parts { steal, sync, memory, other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0) }
+    }
+}
+
 /// Useful work per wall time, of all tasks or of the critical ones.
-pub fn rate(window: &Window, by: Yardstick, critical: Option<&BTreeSet<TaskId>>) -> f64 {
+fn rate(window: &Window, by: Yardstick, critical: Option<&BTreeSet<TaskId>>) -> f64 {
     let all = match critical {
         None => window.total(),
         Some(ids) => ids.iter().filter_map(|id| window.tasks.get(id)).fold(Spent::default(), |mut sum, s| {
@@ -75,7 +135,7 @@ pub fn slowest(dedicated: &Window, shared: &Window, by: Yardstick) -> Option<f64
 
 /// What makes up `slowdown - 1`. Time per useful work, beside by alone, category by category; what is left (another
 /// number of tasks, waits for devices) is `other`, so the parts sum exactly.
-pub fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> Parts {
+fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> Parts {
     let (alone, beside) = (dedicated.total(), shared.total());
     let (useful_alone, useful_beside) = (alone.useful(by), beside.useful(by));
     if useful_alone <= 0.0 || useful_beside <= 0.0 {
@@ -86,7 +146,9 @@ pub fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) 
         |get: &dyn Fn(&Spent) -> f64| (get(&beside) / useful_beside - get(&alone) / useful_alone) / life;
     let steal = part(&|s| s.stolen_ns + s.queued_ns);
     let (switch_ns, memory) = match by {
-        Yardstick::Time { switch_ns, memory } => (switch_ns, memory.then(|| part(&|s| s.stalled_ns()))),
+        Yardstick::Time { switch_ns, spin_stalls } => {
+            (switch_ns, spin_stalls.map(|share| part(&|s| s.stalled_computing_ns(share))))
+        }
         // What computing takes longer for the same instructions.
         Yardstick::Instructions => (0.0, Some(part(&|s| s.compute_ns))),
     };

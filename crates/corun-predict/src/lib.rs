@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | [`predictor`] | windows in, an [`Estimate`] out, or why there is none yet |
 //! | [`useful_work`] | a window's time, sorted by what would become of it alone |
+//! | [`yardstick`] | what useful work is measured in |
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
 //! | [`interval`] | how sure it is: the jackknife over batches of windows |
@@ -33,6 +34,7 @@ pub mod predictor;
 pub mod spin;
 pub mod useful_work;
 pub mod verdict;
+pub mod yardstick;
 
 pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
 pub use phases::PhaseChange;

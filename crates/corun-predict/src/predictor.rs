@@ -6,13 +6,14 @@
 
 use crate::alone::{self, Alone, Hints};
 use crate::baselines::baselines;
-use crate::dedicated;
+use crate::dedicated::{self, Speed};
 use crate::estimate::{
     Assignment, CannotTell, Culprit, Estimate, Label, Method, Parts, Unavailable, WindowSummary,
 };
 use crate::interval::{batches, interval, jackknife, FEWEST};
 use crate::phases::{PhaseChange, Phases};
-use crate::useful_work::{switch_cost_ns, Spent, Window, Yardstick};
+use crate::useful_work::{switch_cost_ns, Spent, Window};
+use crate::yardstick::{spin_stalls, Yardstick};
 use corun_model::{Observation, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -220,13 +221,23 @@ impl Predictor {
             let what = "cost of context switches".to_owned();
             unavailable.insert(Unavailable { what, why: format!("{why}; it stays inside useful work") });
         }
-        let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns.unwrap_or(0.0));
+        let switch_ns = switch_ns.unwrap_or(0.0);
+        let (share, unsure) = spin_stalls(windows).unzip();
+        let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns, share);
         let critical = dedicated::critical_tasks(alone);
         let critical = critical.as_ref().filter(|ids| {
             // They must have gone on to live in the shared windows.
             ids.iter().all(|id| shared.tasks.contains_key(id))
         });
-        let rate = |w: &Window| dedicated::rate(w, by, critical);
+        let speed = Speed::of(
+            &self.dedicated.windows,
+            windows,
+            by,
+            unsure.unwrap_or(0.0),
+            Yardstick::blind(switch_ns),
+            critical,
+        );
+        let rate = |w: &Window| speed.rate(w);
         let (fast, slow) = (rate(alone), rate(shared));
         if fast <= 0.0 || slow <= 0.0 {
             return Err(CannotTell { why: "the program did no useful work in one kind of window".into() });
@@ -242,11 +253,12 @@ impl Predictor {
             return Err(CannotTell { why: "there are too few windows for an interval".into() });
         };
         let interval = interval(slowdown, &[a, b], DEDICATED_ERROR, self.options.confidence);
-        let parts = dedicated::parts(alone, shared, by, slowdown);
+        let parts = speed.parts(alone, shared, slowdown);
         if parts.memory.is_none() {
             unavailable.insert(no_memory(
                 &shared.total(),
-                "it spins, and stalls on memory for nearly all the rest, so too little is left to be compared",
+                "it spins, and either stalls on memory for nearly all the rest, so that too little is left to be \
+                 compared, or always spins alike, so that nobody can tell which stalls are those of spinning",
             ));
         }
         Ok(self.finish(Method::Dedicated, slowdown, interval, parts, slowest, shared, unavailable, |w| {

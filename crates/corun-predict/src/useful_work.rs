@@ -12,13 +12,13 @@
 //! inside useful work. The cost of context switches is inferred as in the paper: over the tasks of one program, which
 //! have equal work, what remains after steal and memory grows with how often a task blocked, by one switch's cost.
 //!
-//! A program that stalls on memory for nearly all of its time leaves next to nothing to measure by. Of one that does not
-//! spin, retired instructions are the work that it has done, whatever held it up in between ([`Yardstick`]).
+//! In what useful work is measured is up to the [`Yardstick`].
 //!
 //! Limits: that regression needs tasks with equal work that block differently often; otherwise it says why it cannot
 //! tell, and the cost (microseconds per blocking) stays inside useful work.
 
 use crate::counted::Counted;
+use crate::yardstick::Yardstick;
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{Observation, TaskId, TenantId, TenantKind};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct Spent {
     pub life_ns: f64,
     /// On a CPU, not known to spin, memory stalls included.
     pub compute_ns: f64,
-    /// Of that, stalled on memory beyond the core, in nanoseconds, as far as it was counted.
+    /// Of its time on a CPU, stalled on memory beyond the core, in nanoseconds, as far as it was counted.
     #[serde(default)]
     pub memory: Counted,
     /// Spinning.
@@ -87,7 +87,7 @@ impl Spent {
         let cycles = count(|c| c.cycles).filter(|n| instructions.unwrap_or(0.0) <= MOST_PER_CYCLE * n);
         let memory_ns = cycles.zip(count(|c| c.offcore_stall_cycles)).map(|(cycles, stalls)| {
             if cycles > 0.0 {
-                (on_cpu_ns * stalls / cycles).min(parts.compute_ns as f64)
+                (on_cpu_ns * stalls / cycles).min(on_cpu_ns)
             } else {
                 0.0
             }
@@ -170,12 +170,17 @@ impl Spent {
         self.memory.whole(self.on_cpu_ns()).is_some()
     }
 
+    /// Memory stalls in its computing, where spinning is stalled for this share of it.
+    pub fn stalled_computing_ns(&self, spin_stalls: f64) -> f64 {
+        (self.stalled_ns() - spin_stalls * self.spin_ns).clamp(0.0, self.compute_ns)
+    }
+
     /// Useful work, in nanoseconds or instructions; 0 where it was not counted.
     pub fn useful(&self, by: Yardstick) -> f64 {
         match by {
-            Yardstick::Time { switch_ns, memory } => {
+            Yardstick::Time { switch_ns, spin_stalls } => {
                 let switches = self.blockings.unwrap_or(0.0) * switch_ns;
-                let stalled = if memory { self.stalled_ns() } else { 0.0 };
+                let stalled = spin_stalls.map_or(0.0, |share| self.stalled_computing_ns(share));
                 (self.compute_ns - stalled - switches).max(0.0)
             }
             Yardstick::Instructions => self.instructions.rate().unwrap_or(0.0) * self.on_cpu_ns(),
@@ -183,40 +188,8 @@ impl Spent {
     }
 }
 
-/// What useful work is measured in. Both sides of a comparison must use the same.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Yardstick {
-    /// Time computing (PACT'16 §4).
-    Time {
-        /// What one blocking costs, in nanoseconds: no useful work.
-        switch_ns: f64,
-        /// Whether memory stalls are no useful work either.
-        memory: bool,
-    },
-    /// Instructions retired, of a program that does not spin: what it executes is what it gets done.
-    Instructions,
-}
-
 /// No CPU retires more instructions in a cycle, so whoever counted more has lost cycles.
 const MOST_PER_CYCLE: f64 = 16.0;
-/// A program does not spin if it does so for at most this share of its time on a CPU.
-const SPINS: f64 = 0.01;
-/// Memory stalls can be left out where at least this share of computing remains: the difference of two large times is
-/// nothing to measure by.
-const REMAINS: f64 = 0.2;
-
-impl Yardstick {
-    /// The best that both windows can be measured by. `switch_ns` is the cost of one blocking, 0 where it is not known.
-    pub fn of(one: &Spent, other: &Spent, switch_ns: f64) -> Yardstick {
-        let both = |holds: &dyn Fn(&Spent) -> bool| holds(one) && holds(other);
-        let never_spins = |s: &Spent| s.spin_ns + s.unjudged_ns <= SPINS * s.on_cpu_ns();
-        if both(&|s| never_spins(s) && s.instructions.whole(s.on_cpu_ns()).is_some_and(|n| n > 0.0)) {
-            return Yardstick::Instructions;
-        }
-        let remains = |s: &Spent| s.compute_ns - s.stalled_ns() >= REMAINS * s.compute_ns;
-        Yardstick::Time { switch_ns, memory: both(&|s| s.knows_memory() && remains(s)) }
-    }
-}
 
 /// A window of the subject: its tasks, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -413,7 +386,10 @@ pub fn switch_cost_ns(window: &Window) -> Result<f64, &'static str> {
     if workers.len() < 3 {
         return Err("it takes three tasks to compare");
     }
-    let by = Yardstick::Time { switch_ns: 0.0, memory: workers.iter().all(|s| s.knows_memory()) };
+    let by = Yardstick::Time {
+        switch_ns: 0.0,
+        spin_stalls: workers.iter().all(|s| s.knows_memory()).then_some(0.0),
+    };
     let points: Option<Vec<(f64, f64)>> =
         workers.iter().map(|s| Some((s.blockings?, s.useful(by)))).collect();
     let points = points.ok_or("the number of blockings is not known")?;
@@ -492,12 +468,17 @@ mod tests {
     fn useful_work_is_compute_without_memory_stalls_and_switches() {
         let s = Spent::of(&account(), TenantId(0), &kind);
         // A fifth of 500 ns on a CPU was stalled; four blockings of 5 ns.
-        assert_eq!(s.useful(Yardstick::Time { switch_ns: 5.0, memory: true }), 400.0 - 100.0 - 20.0);
-        assert_eq!(s.useful(Yardstick::Time { switch_ns: 5.0, memory: false }), 400.0 - 20.0);
+        assert_eq!(
+            s.useful(Yardstick::Time { switch_ns: 5.0, spin_stalls: Some(0.0) }),
+            400.0 - 100.0 - 20.0
+        );
+        assert_eq!(s.useful(Yardstick::Time { switch_ns: 5.0, spin_stalls: None }), 400.0 - 20.0);
+        let half = Yardstick::Time { switch_ns: 0.0, spin_stalls: Some(0.5) };
+        assert_eq!(s.useful(half), 400.0 - 50.0, "half of 100 ns of spinning was stalled, too");
         let blind = Account { counters: None, ..account() };
         let s = Spent::of(&blind, TenantId(0), &kind);
         assert!(!s.knows_memory());
-        assert_eq!(s.useful(Yardstick::Time { switch_ns: 0.0, memory: true }), 400.0);
+        assert_eq!(s.useful(Yardstick::Time { switch_ns: 0.0, spin_stalls: Some(0.0) }), 400.0);
     }
 
     #[test]
@@ -512,26 +493,6 @@ mod tests {
             assert_eq!((of(lost).cycles, of(lost).memory), (Counted::default(), Counted::default()));
             assert_eq!(of(lost).instructions.sum, 1_700.0);
         }
-    }
-
-    #[test]
-    fn work_is_measured_in_instructions_where_nobody_spins_and_in_time_without_stalls_where_enough_remains() {
-        let ran = |spin_ns: f64, stalled_ns: f64, instructions: Option<f64>| Spent {
-            compute_ns: 1_000.0 - spin_ns,
-            spin_ns,
-            memory: Counted::of(Some(stalled_ns), 1_000.0),
-            instructions: Counted::of(instructions, 1_000.0),
-            ..Spent::default()
-        };
-        let by = |one: Spent, other: Spent| Yardstick::of(&one, &other, 7.0);
-        let time = |memory| Yardstick::Time { switch_ns: 7.0, memory };
-        let (calm, spins) = (ran(5.0, 300.0, Some(4_000.0)), ran(200.0, 300.0, Some(4_000.0)));
-        assert_eq!(by(calm, calm), Yardstick::Instructions);
-        assert_eq!(calm.useful(Yardstick::Instructions), 4_000.0);
-        assert_eq!(by(calm, spins), time(true), "what a loop that waits executes is no work");
-        assert_eq!(by(calm, Spent { unjudged_ns: 1_000.0, ..calm }), time(true), "it may spin");
-        assert_eq!(by(spins, ran(200.0, 700.0, None)), time(false), "an eighth of computing is left");
-        assert_eq!(by(calm, Spent { compute_ns: 1_000.0, ..Spent::default() }), time(false));
     }
 
     #[test]

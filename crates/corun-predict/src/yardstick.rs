@@ -1,0 +1,173 @@
+//! What useful work is measured in: time, time without memory stalls, or instructions.
+//!
+//! Time computing is always there (PACT'16 §4). Where memory stalls were counted they are left out of it. Of a program
+//! that does not spin, retired instructions are the work that it has done, whatever held it up in between: they need no
+//! difference of two large times.
+//!
+//! **A thread that spins stalls as well**: the line that it reads in turn comes from another core whenever it was
+//! written. These stalls are in the same count, and no work is lost by them. So how much of its time spinning a program
+//! stalls is told apart from how much of its time computing, by least squares over its tasks in all windows: `stalls = a ·
+//! computing + b · spinning`. How well that is told depends on how far the two vary against each other, and is part of
+//! the error below.
+//!
+//! **What counters add has to be more than noise.** Dedicated windows are few and short, and some programs (a chess engine)
+//! go from twice the instructions per cycle to half from one to the next. So what counters change in a slowdown, on the
+//! logarithm, counts with the weight `1 - (standard error ÷ change)²`, and not at all where it is smaller than its own
+//! error: the positive-part estimator of James and Stein (1961), which needs no number to be set.
+//!
+//! Limits: one `a` and one `b` for all windows: a program whose loops differ in this is told by their mean.
+
+use crate::useful_work::{Spent, Window};
+
+/// What useful work is measured in. Both sides of a comparison must use the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Yardstick {
+    /// Time computing (PACT'16 §4).
+    Time {
+        /// What one blocking costs, in nanoseconds: no useful work.
+        switch_ns: f64,
+        /// `Some`: memory stalls are no useful work either, but for those of spinning, which stalls for this share of its
+        /// time, 0..=1.
+        spin_stalls: Option<f64>,
+    },
+    /// Instructions retired, of a program that does not spin: what it executes is what it gets done.
+    Instructions,
+}
+
+/// A program does not spin if it does so for at most this share of its time on a CPU.
+const SPINS: f64 = 0.01;
+/// Memory stalls can be left out where at least this share of computing remains: the difference of two large times is
+/// nothing to measure by.
+const REMAINS: f64 = 0.2;
+
+fn never_spins(s: &Spent) -> bool {
+    s.spin_ns + s.unjudged_ns <= SPINS * s.on_cpu_ns()
+}
+
+impl Yardstick {
+    /// The best that both windows can be measured by. `switch_ns` is the cost of one blocking, 0 where it is not known;
+    /// `spin_stalls` what [`spin_stalls`] tells of all windows.
+    pub fn of(one: &Spent, other: &Spent, switch_ns: f64, spin_stalls: Option<f64>) -> Yardstick {
+        let both = |holds: &dyn Fn(&Spent) -> bool| holds(one) && holds(other);
+        if both(&|s| never_spins(s) && s.instructions.whole(s.on_cpu_ns()).is_some_and(|n| n > 0.0)) {
+            return Yardstick::Instructions;
+        }
+        let remains =
+            |s: &Spent, share| s.compute_ns - s.stalled_computing_ns(share) >= REMAINS * s.compute_ns;
+        let told = |share: &f64| both(&|s| s.knows_memory() && remains(s, *share));
+        Yardstick::Time { switch_ns, spin_stalls: spin_stalls.filter(told) }
+    }
+
+    /// The same where spinning stalls for `more` of its time than is told, or for less.
+    pub fn shifted(self, more: f64) -> Yardstick {
+        match self {
+            Yardstick::Time { switch_ns, spin_stalls: Some(share) } => {
+                Yardstick::Time { switch_ns, spin_stalls: Some((share + more).clamp(0.0, 1.0)) }
+            }
+            other => other,
+        }
+    }
+
+    /// The same without what counters tell; `switch_ns` is the cost of one blocking.
+    pub fn blind(switch_ns: f64) -> Yardstick {
+        Yardstick::Time { switch_ns, spin_stalls: None }
+    }
+}
+
+/// Of its time spinning, the share for which the program stalls on memory, 0..=1, and the standard error of that; `None`:
+/// nothing tells.
+pub fn spin_stalls(windows: &[Window]) -> Option<(f64, f64)> {
+    if never_spins(&Window::sum(windows).total()) {
+        return Some((0.0, 0.0));
+    }
+    // Every task of every window, weighted as samples of its time on a CPU are.
+    let points = || {
+        windows.iter().flat_map(Window::all).filter_map(|s| {
+            let on_cpu_ns = s.on_cpu_ns();
+            let stalled_ns = s.memory.whole(on_cpu_ns).filter(|_| on_cpu_ns > 0.0)?;
+            Some((s.compute_ns, s.spin_ns, stalled_ns, 1.0 / on_cpu_ns))
+        })
+    };
+    let sum = |of: fn((f64, f64, f64, f64)) -> f64| points().map(of).sum::<f64>();
+    let (cc, cs, ss) =
+        (sum(|(c, _, _, w)| w * c * c), sum(|(c, s, _, w)| w * c * s), sum(|(_, s, _, w)| w * s * s));
+    let (cm, sm) = (sum(|(c, _, m, w)| w * c * m), sum(|(_, s, m, w)| w * s * m));
+    let determinant = cc * ss - cs * cs;
+    let degrees = points().count() as f64 - 2.0;
+    if degrees < 1.0 || determinant <= 1e-9 * cc * ss {
+        return None;
+    }
+    let (a, b) = ((cm * ss - sm * cs) / determinant, (sm * cc - cm * cs) / determinant);
+    let squares: f64 = points().map(|(c, s, m, w)| w * (m - a * c - b * s).powi(2)).sum();
+    let error = (squares / degrees * cc / determinant).sqrt();
+    Some((b.clamp(0.0, 1.0), error))
+}
+
+/// How much of a `change` (of a logarithm) counts that was seen with these standard errors, 0..=1: what is left of it when
+/// as much is taken away as chance alone brings about.
+pub fn weight(change: f64, errors: [f64; 3]) -> f64 {
+    let squares: f64 = errors.iter().map(|e| e * e).sum();
+    if change == 0.0 {
+        return 0.0;
+    }
+    (1.0 - squares / (change * change)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counted::Counted;
+    use corun_model::TaskId;
+
+    #[test]
+    fn work_is_measured_in_instructions_where_nobody_spins_and_in_time_without_stalls_where_enough_remains() {
+        let ran = |spin_ns: f64, stalled_ns: f64, instructions: Option<f64>| Spent {
+            compute_ns: 1_000.0 - spin_ns,
+            spin_ns,
+            memory: Counted::of(Some(stalled_ns), 1_000.0),
+            instructions: Counted::of(instructions, 1_000.0),
+            ..Spent::default()
+        };
+        let by = |one: Spent, other: Spent| Yardstick::of(&one, &other, 7.0, Some(0.25));
+        let time = |memory: bool| Yardstick::Time { switch_ns: 7.0, spin_stalls: memory.then_some(0.25) };
+        let (calm, spins) = (ran(5.0, 300.0, Some(4_000.0)), ran(200.0, 300.0, Some(4_000.0)));
+        assert_eq!(by(calm, calm), Yardstick::Instructions);
+        assert_eq!(calm.useful(Yardstick::Instructions), 4_000.0);
+        assert_eq!(by(calm, spins), time(true), "what a loop that waits executes is no work");
+        assert_eq!(by(calm, Spent { unjudged_ns: 1_000.0, ..calm }), time(true), "it may spin");
+        assert_eq!(by(spins, ran(200.0, 700.0, None)), time(false), "an eighth of computing is left");
+        assert_eq!(by(calm, Spent { compute_ns: 1_000.0, ..Spent::default() }), time(false));
+    }
+
+    /// Windows of one task with these shares of spinning, in which computing stalls for `a` of its time and spinning for `b`.
+    fn windows(spins: &[f64], a: f64, b: f64) -> Vec<Window> {
+        let window = |spin: &f64| {
+            let (compute_ns, spin_ns) = (1_000.0 * (1.0 - spin), 1_000.0 * spin);
+            let stalled = Counted::of(Some(a * compute_ns + b * spin_ns), 1_000.0);
+            let spent = Spent { life_ns: 1_000.0, compute_ns, spin_ns, memory: stalled, ..Spent::default() };
+            Window { wall_ns: 1_000.0, tasks: [(TaskId(1), spent)].into(), ..Window::default() }
+        };
+        spins.iter().map(window).collect()
+    }
+
+    #[test]
+    fn stalls_of_spinning_are_told_from_those_of_computing_where_spinning_varies() {
+        let (found, error) = spin_stalls(&windows(&[0.1, 0.2, 0.4, 0.6, 0.3], 0.4, 0.3)).unwrap();
+        assert!((found - 0.3).abs() < 1e-9 && error < 1e-6, "{found} {error}");
+        let all = Window::sum(&windows(&[0.1, 0.6], 0.4, 0.3)).total();
+        assert!((all.stalled_computing_ns(found) - 0.4 * all.compute_ns).abs() < 1e-6);
+        assert_eq!(spin_stalls(&windows(&[0.3; 9], 0.4, 0.3)), None, "always the same mixture");
+        assert_eq!(spin_stalls(&windows(&[0.0; 9], 0.4, 0.3)), Some((0.0, 0.0)), "it does not spin");
+        let mut odd = windows(&[0.30, 0.31, 0.32, 0.33], 0.4, 0.3);
+        odd.extend(windows(&[0.31, 0.32], 0.6, 0.3));
+        assert!(spin_stalls(&odd).unwrap().1 > 1.0, "hardly any variation, and other stalls now and then");
+        assert_eq!(spin_stalls(&windows(&[0.1, 0.6], 0.4, 0.3)), None, "two points make no line");
+    }
+
+    #[test]
+    fn what_is_no_larger_than_its_error_does_not_count_and_what_is_much_larger_does() {
+        let errors = [0.03, 0.04, 0.0];
+        assert_eq!((weight(0.04, errors), weight(0.0, errors)), (0.0, 0.0));
+        assert!((weight(-0.1, errors) - 0.75).abs() < 1e-9 && weight(1.0, errors) > 0.99);
+    }
+}
