@@ -7,8 +7,9 @@
 //! microseconds, beside loops that sleep and wake: nearly every event ends in a scheduling decision. Two tables:
 //! programs without memory character, and programs with one, whose rates the contention models keep up to date.
 //! Time is the bench's own CPU time, so that a busy machine does not count. `-- eevdf/80/100` runs one row of both
-//! tables, `-- eevdf/80/100/memory` and `.../plain` that of one; with `--exactly` it simulates 400 ms instead of running
-//! for a second, so that `perf stat -e instructions:u` tells the work for so many events, which no noise disturbs.
+//! tables, `-- eevdf/80/100/memory` and `.../plain` that of one; with `--exactly` it simulates 400 ms (`--exactly=MS`: as
+//! many) instead of running for a second, so that `perf stat -e instructions:u` tells the work for so many events, which
+//! no noise disturbs; what `--exactly=0` takes is setting up and the first 20 ms.
 
 use corun_model::Machine;
 use corun_sim::machine_file::MachineModel;
@@ -86,7 +87,10 @@ program = {{ kind = "interference", pattern = "intermittent", busy-min = "100us"
 fn main() {
     // `cargo test` runs benches with --test: then one small size shows that this works.
     let quick = std::env::args().any(|a| a == "--test");
-    let exactly = std::env::args().any(|a| a == "--exactly");
+    let exactly_ms: Option<u64> = std::env::args().find_map(|a| match a.strip_prefix("--exactly")? {
+        "" => Some(400),
+        ms => Some(ms.strip_prefix('=')?.parse().expect("--exactly=MS has a number of milliseconds")),
+    });
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-'));
     let clock = Clock(Instant::now());
     for memory in [false, true] {
@@ -114,12 +118,9 @@ fn main() {
                 engine.run_until(20_000_000).expect("no checker fires");
                 let (before, began_ns) = (handled(&engine), clock.ns());
                 let wanted_ns = if quick { 10_000_000 } else { 1_000_000_000 };
-                let until = |e: &corun_sim::engine::Engine| {
-                    if exactly {
-                        e.now_ns() < 420_000_000
-                    } else {
-                        clock.ns() - began_ns < wanted_ns
-                    }
+                let until = |e: &corun_sim::engine::Engine| match exactly_ms {
+                    Some(ms) => e.now_ns() < 20_000_000 + ms * 1_000_000,
+                    None => clock.ns() - began_ns < wanted_ns,
                 };
                 while until(&engine) {
                     let until_ns = engine.now_ns() + 2_000_000;

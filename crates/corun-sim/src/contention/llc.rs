@@ -16,6 +16,10 @@
 //! switch cost.)
 //!
 //! Rates are held between re-evaluations; [`Domain::wake_ns`] says when a share will have moved far enough since its last.
+//! A share that moves is evaluated half a step ahead, so that its rate is right in the middle of the time for which it
+//! holds. What passes in a domain is summed up once for all, and a member's share worked out from these sums when it is
+//! asked for, so a change costs the same however many run there; all are gone through when they are looked at, and at
+//! most a millisecond after a change.
 //!
 //! Source: Suh, Rudolph, Devadas 2004 (miss curve against occupied share); random replacement's mean-field equation.
 //! Limits: a linear miss curve (no knees, no LRU), working sets of a program's threads are disjoint, a task keeps
@@ -25,6 +29,8 @@
 const STEP: f64 = 1.0 / 32.0;
 /// A share that has moved this part of a step is evaluated again.
 const NEARLY: f64 = 0.75;
+/// How far ahead a share that moves is evaluated.
+const LEAD: f64 = STEP / 2.0;
 /// Looks at a domain's shares are at least this far apart, in nanoseconds.
 const PAUSE_NS: u64 = 50_000;
 /// Now and then a smaller step counts, so that shares which come to rest are not left a step beside it: on whichever
@@ -37,31 +43,21 @@ const EPOCH: f64 = 1e-100;
 
 /// A running task's lines in a domain.
 #[derive(Clone, Copy, Debug)]
-pub struct Member {
+struct Member {
     /// The CPU it runs on.
-    pub cpu: u32,
-    /// Bytes of its working set that are resident.
-    pub resident: f64,
+    cpu: u32,
+    /// Bytes of its working set that were resident when `reuse` was set, by the domain's survival then.
+    held: f64,
+    /// The domain's `fresh` then.
+    fresh: f64,
     /// Bytes of its working set; above 0.
-    pub working_set: f64,
+    working_set: f64,
     /// Bytes per nanosecond that it inserts of its working set.
-    pub reuse: f64,
+    reuse: f64,
     /// Bytes per nanosecond that it inserts and never uses again.
-    pub stream: f64,
+    stream: f64,
     /// The resident share at which its rate was evaluated.
-    pub evaluated: f64,
-}
-
-impl Member {
-    /// The resident share of its working set, 0..=1.
-    pub fn share(&self) -> f64 {
-        (self.resident / self.working_set).min(1.0)
-    }
-
-    /// Whether its share has moved so far that its rate should be evaluated again.
-    pub fn has_moved(&self, step: f64) -> bool {
-        self.evaluated >= 0.0 && (self.share() - self.evaluated).abs() >= step * NEARLY
-    }
+    evaluated: f64,
 }
 
 /// What a task that does not run left in a domain.
@@ -80,16 +76,24 @@ pub struct Domain {
     /// Bytes in use, by anybody.
     filled: f64,
     members: Vec<Member>,
-    /// Bytes per nanosecond that the members insert in all, as long as no rate has changed.
-    inserted: Option<f64>,
+    /// Bytes per nanosecond that the members insert in all.
+    inserted: f64,
     /// What is left of a byte that was resident at the start, times [`EPOCH`] to the power of minus `epoch`: a
     /// product that would leave the range of a float after a few hundred turnovers of the cache.
     survival: f64,
     epoch: u32,
+    /// Nanoseconds so far, each divided by the survival when it began: what was inserted at a constant rate since some
+    /// time is still there to the extent of the rate, times what this has grown, times the survival.
+    fresh: f64,
     now_ns: u64,
     /// When its shares were looked at last, and when for the smaller step.
     looked_ns: u64,
     looked_closely_ns: u64,
+    /// When to look again, and when that was worked out for all members.
+    wake_ns: u64,
+    planned_ns: u64,
+    /// Its shares were looked at since.
+    looked: bool,
 }
 
 impl Domain {
@@ -100,24 +104,70 @@ impl Domain {
             capacity,
             filled: 0.0,
             members: Vec::new(),
-            inserted: None,
+            inserted: 0.0,
             survival: 1.0,
             epoch: 0,
+            fresh: 0.0,
             now_ns: 0,
             looked_ns: 0,
             looked_closely_ns: 0,
+            wake_ns: u64::MAX,
+            planned_ns: 0,
+            looked: false,
         }
     }
 
-    /// The tasks that run on it.
-    pub fn members(&self) -> &[Member] {
-        &self.members
+    /// How many tasks run on it.
+    pub fn members(&self) -> usize {
+        self.members.len()
     }
 
-    /// One of them, to set its insertion rates.
-    pub fn member_mut(&mut self, place: usize) -> &mut Member {
-        self.inserted = None;
-        &mut self.members[place]
+    /// The CPU of the task at `place`.
+    pub fn cpu(&self, place: usize) -> u32 {
+        self.members[place].cpu
+    }
+
+    /// Bytes of its working set that are resident.
+    fn resident(&self, m: &Member) -> f64 {
+        (self.survival * (m.held + m.reuse * (self.fresh - m.fresh))).min(m.working_set)
+    }
+
+    /// The resident share of the working set of the task at `place`, 0..=1.
+    pub fn share(&self, place: usize) -> f64 {
+        let m = &self.members[place];
+        self.resident(m) / m.working_set
+    }
+
+    /// The share for its rate to be evaluated at: of one that is on its way the one that it will have a little later,
+    /// so that its rate is right in the middle of the time for which it holds.
+    pub fn evaluate(&mut self, place: usize) -> f64 {
+        let m = &self.members[place];
+        let (resident, lead) = (self.resident(m), LEAD * m.working_set);
+        let eviction = self.eviction();
+        let speed = m.reuse - resident * eviction;
+        let on_its_way = m.reuse > 0.0 && goes_beyond(2.0 * lead, m, resident, speed.abs(), eviction);
+        let then = if on_its_way { resident + lead.copysign(speed) } else { resident };
+        let share = (then / m.working_set).clamp(0.0, 1.0);
+        self.members[place].evaluated = share;
+        share
+    }
+
+    /// Whether that share has moved so far that its rate should be evaluated again.
+    pub fn has_moved(&self, place: usize, step: f64) -> bool {
+        let evaluated = self.members[place].evaluated;
+        evaluated >= 0.0 && (self.share(place) - evaluated).abs() >= step * NEARLY
+    }
+
+    /// From now on the task at `place` inserts this many bytes of its working set per nanosecond, and of what it never uses
+    /// again.
+    pub fn set_rates(&mut self, place: usize, reuse: f64, stream: f64) {
+        let mut m = self.members[place];
+        self.inserted += reuse + stream - (m.reuse + m.stream);
+        (m.held, m.fresh) = (self.resident(&m) / self.survival, self.fresh);
+        (m.reuse, m.stream) = (reuse, stream);
+        self.members[place] = m;
+        let at_ns = self.at_ns(self.way(&m, STEP, self.eviction()), self.looked_ns + PAUSE_NS);
+        self.wake_ns = self.wake_ns.min(at_ns);
     }
 
     /// Lets time pass with the present rates.
@@ -127,24 +177,24 @@ impl Domain {
         if dt == 0.0 || self.members.is_empty() {
             return;
         }
-        let inserted = self.inserted() * dt;
-        self.filled += inserted;
-        let excess = self.filled - self.capacity;
-        let keep = if excess > 0.0 { self.capacity / (self.capacity + excess) } else { 1.0 };
-        self.filled *= keep;
-        for m in &mut self.members {
-            m.resident = ((m.resident + m.reuse * dt) * keep).min(m.working_set);
+        self.fresh += dt / self.survival;
+        self.filled += self.inserted * dt;
+        if self.filled > self.capacity {
+            self.survival *= self.capacity / self.filled;
+            self.filled = self.capacity;
         }
-        self.survival *= keep;
         if self.survival < EPOCH {
-            (self.survival, self.epoch) = (self.survival / EPOCH, self.epoch + 1);
+            self.begin_epoch();
         }
     }
 
-    /// Bytes per nanosecond that all insert.
-    fn inserted(&mut self) -> f64 {
-        let members = &self.members;
-        *self.inserted.get_or_insert_with(|| members.iter().map(|m| m.reuse + m.stream).sum())
+    fn begin_epoch(&mut self) {
+        let survival = self.survival / EPOCH;
+        for i in 0..self.members.len() {
+            let held = self.resident(&self.members[i]) / survival;
+            (self.members[i].held, self.members[i].fresh) = (held, 0.0);
+        }
+        (self.survival, self.epoch, self.fresh) = (survival, self.epoch + 1, 0.0);
     }
 
     /// A task starts to run; returns its place. `number` is this domain's.
@@ -155,24 +205,25 @@ impl Domain {
             1 => self.survival * EPOCH / left.survival,
             _ => 0.0,
         };
-        let resident = (left.resident * survival).min(working_set);
-        self.inserted = None;
+        let held = (left.resident * survival).min(working_set) / self.survival;
         // -1: not evaluated (yet, or never: a pure stream has no share).
-        self.members.push(Member { cpu, resident, working_set, reuse: 0.0, stream: 0.0, evaluated: -1.0 });
+        let (fresh, evaluated) = (self.fresh, -1.0);
+        self.members.push(Member { cpu, held, fresh, working_set, reuse: 0.0, stream: 0.0, evaluated });
         self.members.len() - 1
     }
 
     /// The task at `place` stops; returns what it leaves and the CPU of the task that now has its place.
     pub fn leave(&mut self, number: u32, place: usize) -> (Left, Option<u32>) {
         let m = self.members.swap_remove(place);
-        self.inserted = None;
-        let left = Left { domain: number, resident: m.resident, survival: self.survival, epoch: self.epoch };
+        self.inserted -= m.reuse + m.stream;
+        let resident = self.resident(&m);
+        let left = Left { domain: number, resident, survival: self.survival, epoch: self.epoch };
         (left, self.members.get(place).map(|m| m.cpu))
     }
 
     /// Notes that the shares are looked at now; returns the step that counts this time.
     pub fn look(&mut self) -> f64 {
-        self.looked_ns = self.now_ns;
+        (self.looked_ns, self.looked) = (self.now_ns, true);
         if self.now_ns < self.looked_closely_ns + LONG_PAUSE_NS {
             return STEP;
         }
@@ -180,49 +231,89 @@ impl Domain {
         SMALL_STEP
     }
 
-    /// When to look again: when the first member's share will have moved noticeably; `u64::MAX` when none will.
+    /// When to look again: when the first member's share will have moved noticeably; `u64::MAX` when none will. All
+    /// members are gone through after a look, and a long pause after that; in between only those whose rates were set count.
     pub fn wake_ns(&mut self) -> u64 {
-        let inserted = self.inserted();
-        let full = self.filled >= self.capacity * 0.999;
-        let eviction = if full { inserted / self.capacity } else { 0.0 };
-        let at_ns = |step: f64, from_ns: u64| match self.until_moved_ns(step, eviction) {
-            ns if ns < 1e15 => (self.now_ns + ns.max(1.0) as u64).max(from_ns),
-            _ => u64::MAX,
-        };
-        let wake_ns = at_ns(STEP, self.looked_ns + PAUSE_NS);
-        let close_ns = self.looked_closely_ns + LONG_PAUSE_NS;
-        if wake_ns <= close_ns {
-            return wake_ns;
+        let all_again_ns = self.planned_ns + LONG_PAUSE_NS;
+        if self.looked || self.now_ns >= all_again_ns {
+            self.plan();
+            return self.wake_ns;
         }
-        wake_ns.min(at_ns(SMALL_STEP, close_ns))
+        self.wake_ns.min(all_again_ns).max(self.now_ns + 1)
     }
 
-    /// Nanoseconds until the first member's share will have moved by `step` since its rate was evaluated, infinite when
-    /// none will; `eviction` is the part of the cache that is evicted in one. What it has moved already counts, so
-    /// changes among others put nothing off. All members are gone through at every change, so what decides is written
-    /// without divisions.
-    fn until_moved_ns(&self, step: f64, eviction: f64) -> f64 {
-        // The first to arrive: its way, and how fast it goes it; both times its working set.
-        let (mut way, mut speed) = (1.0, 0.0);
+    fn plan(&mut self) {
+        (self.planned_ns, self.looked) = (self.now_ns, false);
+        // From scratch, so that no rounding stays.
+        self.inserted = self.members.iter().map(|m| m.reuse + m.stream).sum();
+        self.wake_ns = self.at_ns(self.first_way(STEP), self.looked_ns + PAUSE_NS);
+        let close_ns = self.looked_closely_ns + LONG_PAUSE_NS;
+        if self.wake_ns > close_ns {
+            self.wake_ns = self.wake_ns.min(self.at_ns(self.first_way(SMALL_STEP), close_ns));
+        }
+    }
+
+    /// When a way will have been gone, `(bytes, bytes per nanosecond)`, but not before `from_ns`.
+    fn at_ns(&self, (way, speed): (f64, f64), from_ns: u64) -> u64 {
+        match way / speed {
+            ns if ns < 1e15 => (self.now_ns + ns.max(1.0) as u64).max(from_ns),
+            _ => u64::MAX,
+        }
+    }
+
+    /// The part of the cache that is evicted in a nanosecond.
+    fn eviction(&self) -> f64 {
+        let full = self.filled >= self.capacity * 0.999;
+        if full {
+            self.inserted / self.capacity
+        } else {
+            0.0
+        }
+    }
+
+    /// The way of the first member to arrive, and its speed. What it has moved already counts, so changes among others put
+    /// nothing off.
+    fn first_way(&self, step: f64) -> (f64, f64) {
+        let eviction = self.eviction();
+        let mut first = (1.0, 0.0);
         for m in self.members.iter().filter(|m| m.evaluated >= 0.0) {
-            let moved = (m.resident - m.evaluated * m.working_set).abs();
-            let noticeable = step * m.working_set;
-            if moved >= noticeable * NEARLY {
-                return 0.0;
-            }
-            let (its_way, its_speed) = (noticeable - moved, (m.reuse - m.resident * eviction).abs());
-            // Shares approach their rest point exponentially, at the rate at which misses fall plus the eviction's,
-            // reuse / (working set × missing) + eviction; the way to it is speed / rate. Both sides times working set × missing:
-            let missing = (m.working_set - m.resident).max(m.working_set * 1e-3);
-            let least = (noticeable * NEARLY - moved).min(noticeable * 0.5);
-            if its_speed * missing > (m.reuse + eviction * missing) * least
-                && its_way * speed < way * its_speed
-            {
-                (way, speed) = (its_way, its_speed);
+            let (way, speed) = self.way(m, step, eviction);
+            if way * first.1 < first.0 * speed {
+                first = (way, speed);
             }
         }
-        way / speed
+        first
     }
+
+    /// How many bytes a member's share has still to move by until it will have moved by `step` since its rate was evaluated,
+    /// and how fast it does: not at all where it will come to rest before.
+    fn way(&self, m: &Member, step: f64, eviction: f64) -> (f64, f64) {
+        if m.evaluated < 0.0 {
+            return (1.0, 0.0);
+        }
+        let resident = self.resident(m);
+        let speed = m.reuse - resident * eviction;
+        let ahead = resident - m.evaluated * m.working_set;
+        let (moved, noticeable) = (ahead.abs(), step * m.working_set);
+        if moved >= noticeable * NEARLY {
+            return (0.0, 1.0);
+        }
+        let least = (noticeable * NEARLY - moved).min(noticeable * 0.5);
+        if !goes_beyond(least, m, resident, speed.abs(), eviction) {
+            return (1.0, 0.0);
+        }
+        // Who was evaluated ahead comes by there first.
+        let way = if ahead * speed < 0.0 { noticeable + moved } else { noticeable - moved };
+        (way, speed.abs())
+    }
+}
+
+/// Whether a share that moves at this speed has more than so many bytes to go until it comes to rest. Shares approach
+/// their rest point exponentially, at the rate at which misses fall plus the eviction's, reuse / (working set × missing) +
+/// eviction; the way to it is speed / rate. Without divisions:
+fn goes_beyond(bytes: f64, m: &Member, resident: f64, speed: f64, eviction: f64) -> bool {
+    let missing = (m.working_set - resident).max(m.working_set * 1e-3);
+    speed * missing > (m.reuse + eviction * missing) * bytes
 }
 
 /// Share of references that miss with this share of the working set resident.
@@ -253,12 +344,11 @@ mod tests {
         let start = domain.now_ns;
         for t in (start..start + ns).step_by(10_000) {
             for (place, (_, refs, compulsory)) in tasks.iter().enumerate() {
-                let m = domain.member_mut(place);
-                m.reuse = refs * (1.0 - compulsory) * (1.0 - m.share());
-                m.stream = refs * compulsory;
+                let reuse = refs * (1.0 - compulsory) * (1.0 - domain.share(place));
+                domain.set_rates(place, reuse, refs * compulsory);
             }
             domain.advance(t + 10_000);
-            let resident: f64 = domain.members().iter().map(|m| m.resident).sum();
+            let resident: f64 = domain.members.iter().map(|m| domain.resident(m)).sum();
             assert!(resident <= domain.filled + 1.0 && domain.filled <= domain.capacity + 1.0);
         }
     }
@@ -269,7 +359,7 @@ mod tests {
             domain.join(0, i as u32, t.0, &Left::default());
         }
         run(&mut domain, tasks, ns);
-        domain.members().iter().map(Member::share).collect()
+        (0..tasks.len()).map(|place| domain.share(place)).collect()
     }
 
     #[test]
@@ -303,26 +393,26 @@ mod tests {
         let (left, _) = domain.leave(0, 0);
         domain.advance(200_000_000);
         domain.join(0, 0, 8.0 * MIB, &left);
-        assert!(domain.members()[0].share() > 0.98, "nobody else ran");
+        assert!(domain.share(0) > 0.98, "nobody else ran");
         let (left, _) = domain.leave(0, 0);
         domain.join(0, 1, 1.0, &Left::default());
         run(&mut domain, &[(1.0, 0.5, 1.0)], 24_000_000);
         domain.join(0, 0, 8.0 * MIB, &left);
-        let kept = domain.members()[1].share();
+        let kept = domain.share(1);
         assert!((0.2..0.7).contains(&kept), "a stream as large as the cache passed: {kept}");
         domain.leave(0, 1);
         domain.join(0, 2, 8.0 * MIB, &Left { domain: 1, ..left });
-        assert_eq!(domain.members()[1].share(), 0.0, "another domain's lines are not here");
+        assert_eq!(domain.share(1), 0.0, "another domain's lines are not here");
     }
 
     #[test]
     fn one_long_step_comes_to_the_same_rest_as_many_short_ones() {
         let mut d = Domain::new(12 << 20);
         d.join(0, 0, 8.0 * MIB, &Left::default());
-        (d.filled, d.members[0].resident) = (d.capacity, 4.0 * MIB);
+        (d.filled, d.members[0].held) = (d.capacity, 4.0 * MIB);
         // At rest: own insertions replace exactly what the stream evicts.
-        (d.members[0].reuse, d.members[0].stream) = (0.5, 1.0);
+        d.set_rates(0, 0.5, 1.0);
         d.advance(1_000_000_000);
-        assert!((d.members[0].resident - 4.0 * MIB).abs() < 0.05 * MIB, "{}", d.members[0].resident);
+        assert!((d.share(0) * 8.0 - 4.0).abs() < 0.05, "{}", d.share(0));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Incremental by three rules. A change marks its own CPU; a CPU's demand for issue slots that moved marks its
 //! hyperthreads; the cache, the memory and the sharing group of a CPU mark their other users only when they moved
-//! by a noticeable amount (a 32nd of a working set, once a millisecond a 256th; a 64th of a memory's load; a 64th of a
-//! group). A task that uses none of them costs a constant.
+//! by a noticeable amount (a 32nd of a working set, once a millisecond a 256th; a 64th of a task's cycles per
+//! instruction by a longer or shorter queue for memory; a 64th of a group). A task that uses none of them costs a constant.
 
 use corun_model::machine::Cpu;
 use corun_model::workload::Character;
@@ -21,6 +21,8 @@ use crate::machine_file::MachineModel;
 
 /// Rates that move by less than this are left alone: a 2,048th.
 const NOTICEABLE: u32 = ONE >> 11;
+/// The queue for a node makes a task's rate worked out again when it changes that by this much.
+const QUEUE_NOTICEABLE: f64 = 1.0 / 64.0;
 /// "Not a member".
 const NOWHERE: u32 = u32::MAX;
 
@@ -81,6 +83,8 @@ struct Slot {
     /// Cycles of computation per instruction, stretched by hyperthreads.
     computing: f64,
     memory: Demand,
+    /// Cycles that a request waits for its node, as its rates have it.
+    wait: f64,
     /// What it adds to its node's `wanted`.
     wanted: u64,
     /// Places in its LLC domain, its home node and its group.
@@ -376,10 +380,9 @@ impl System {
             }
             self.domains[llc].advance(now_ns);
             let step = self.domains[llc].look();
-            for i in 0..self.domains[llc].members().len() {
-                let member = self.domains[llc].members()[i];
-                if member.has_moved(step) {
-                    self.mark(member.cpu);
+            for place in 0..self.domains[llc].members() {
+                if self.domains[llc].has_moved(place, step) {
+                    self.mark(self.domains[llc].cpu(place));
                 }
             }
             self.unplan(llc as u32);
@@ -421,9 +424,7 @@ impl System {
         if in_domain != NOWHERE && p.working_set > 0.0 {
             let domain = &mut self.domains[at.llc as usize];
             domain.advance(now_ns);
-            let member = domain.member_mut(in_domain as usize);
-            member.evaluated = member.share();
-            missing = miss_share(p.compulsory, member.evaluated);
+            missing = miss_share(p.compulsory, domain.evaluate(in_domain as usize));
         }
         let mut shared = Sharing::default();
         if in_group != NOWHERE {
@@ -474,12 +475,13 @@ impl System {
             }
             self.demands.clear();
             self.demands.extend(node.users.iter().map(|c| self.slots[*c as usize].memory));
-            let wait = node.memory.wait(&self.demands);
-            let moved = (wait - node.wait).abs();
-            (node.wait, node.solved) = (wait, node.wanted);
-            if moved > (node.memory.busy / 16.0).max(wait / 64.0) {
-                for i in 0..self.nodes[n].users.len() {
-                    self.mark(self.nodes[n].users[i]);
+            (node.wait, node.solved) = (node.memory.wait(&self.demands), node.wanted);
+            for i in 0..self.nodes[n].users.len() {
+                let cpu = self.nodes[n].users[i];
+                let Slot { memory, wait, .. } = &self.slots[cpu as usize];
+                let (then, now) = (memory.cpi(*wait), memory.cpi(self.nodes[n].wait));
+                if (now - then).abs() > then * QUEUE_NOTICEABLE {
+                    self.mark(cpu);
                 }
             }
         }
@@ -494,7 +496,8 @@ impl System {
         slot.settle(now_ns, &mut self.tasks);
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let queued = slot.in_node != NOWHERE;
-        let cpi = slot.memory.cpi(if queued { self.nodes[slot.home as usize].wait } else { 0.0 });
+        slot.wait = if queued { self.nodes[slot.home as usize].wait } else { 0.0 };
+        let cpi = slot.memory.cpi(slot.wait);
         let instructions = self.model.ghz / cpi;
         let dram = instructions * slot.memory.misses;
         slot.rates = Rates {
@@ -513,8 +516,7 @@ impl System {
             let domain = &mut self.domains[slot.at.llc as usize];
             domain.advance(now_ns);
             let stream = instructions * p.references * p.compulsory * LINE;
-            let member = domain.member_mut(slot.in_domain as usize);
-            (member.stream, member.reuse) = (stream, dram * LINE - stream);
+            domain.set_rates(slot.in_domain as usize, dram * LINE - stream, stream);
             if self.unplanned.last() != Some(&slot.at.llc) {
                 self.unplanned.push(slot.at.llc);
             }
@@ -560,6 +562,7 @@ impl Slot {
             sharing: Sharing::default(),
             computing: 1.0,
             memory: Demand { base_cpi: 1.0, misses: 0.0, exposed: 1.0 },
+            wait: 0.0,
             wanted: 0,
             in_domain: NOWHERE,
             in_node: NOWHERE,
