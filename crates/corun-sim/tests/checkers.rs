@@ -98,6 +98,7 @@ fn fault_of(how: Breach) -> Fault {
         tenants: vec![tenant],
         guest_slice_ns: 6_000_000,
         trace_limit: 0,
+        streams: Streams::new(1),
     });
     engine.paranoid = true;
     engine.run_to_end(1_000_000_000).expect_err("a checker fires")

@@ -430,7 +430,8 @@ impl Engine {
     fn fall_asleep(&mut self, thread: super::ThreadIx, cpu: CpuIx) {
         let reason = match self.threads[thread].pending {
             Pending::Until(at_ns, reason) if at_ns > self.now_ns => {
-                self.timers.arm(self.threads[thread].wake, at_ns);
+                let fires_ns = self.fires_ns(at_ns);
+                self.timers.arm(self.threads[thread].wake, fires_ns);
                 reason
             }
             Pending::Until(..) => {

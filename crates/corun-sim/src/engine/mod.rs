@@ -14,6 +14,7 @@
 //! | [`guest`] | the guest scheduler inside a VM |
 //! | [`life`] | tenants start, end, are parked |
 //! | [`account`] | ledgers and culprits |
+//! | [`noise`] | late timers, CPUs that are taken for something else |
 //! | [`window`], [`host`] | observations; the five knobs |
 //!
 //! Invariants: no clock, thread, float or hash order takes part in a decision; at any instant every task is in
@@ -26,6 +27,7 @@ mod cpu;
 mod guest;
 mod host;
 mod life;
+mod noise;
 mod sync;
 mod thread;
 pub mod timers;
@@ -36,10 +38,12 @@ use crate::cpu_set::CpuSet;
 use crate::machine_file::MachineModel;
 use crate::program::{Cursor, Plan, Shared};
 use crate::sched::{CpuIx, Effects, Scheduler, TaskIx, TaskParams};
+use crate::streams::Streams;
 use account::{Distances, Occupancy, Reason, Tally};
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::{CpuId, TaskId, Tenant, TenantId, TenantKind};
 use guest::Guest;
+use noise::Noise;
 use std::rc::Rc;
 use timers::Timers;
 
@@ -94,6 +98,8 @@ pub struct Setup {
     pub guest_slice_ns: u64,
     /// Events a trace may hold; 0: no trace.
     pub trace_limit: usize,
+    /// What chance decides.
+    pub streams: Streams,
 }
 
 /// The engine cannot go on.
@@ -131,6 +137,8 @@ enum Slot {
     Start(TenantIx),
     /// The time of a tenant's phase is up.
     Cut(TenantIx),
+    /// A CPU is taken for something else.
+    Noise(CpuIx),
     /// A nanosecond is counted that was not: [`Engine::miscount_at`].
     Miscount,
 }
@@ -309,6 +317,7 @@ pub struct Engine {
     contend: u32,
     sched: Box<dyn Scheduler>,
     contention: System,
+    noise: Noise,
     cpus: Vec<Cpu>,
     busy: CpuSet,
     tasks: Vec<Task>,
@@ -346,7 +355,7 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// A machine at time 0 with its tenants about to start.
     pub fn new(setup: Setup) -> Engine {
-        let Setup { model, scheduler, weights, tenants, guest_slice_ns, trace_limit } = setup;
+        let Setup { model, scheduler, weights, tenants, guest_slice_ns, trace_limit, streams } = setup;
         let mut timers = Timers::default();
         let mut slots = Vec::new();
         fn slot(timers: &mut Timers, slots: &mut Vec<Slot>, what: Slot) -> u32 {
@@ -377,8 +386,11 @@ impl Engine {
                 dirty: false,
             })
             .collect();
+        let noisy = if Noise::is_in(&model.costs) { cpus.len() } else { 0 };
+        let noise = (0..noisy).map(|cpu| slot(&mut timers, &mut slots, Slot::Noise(cpu))).collect();
         let mut engine = Engine {
             now_ns: 0,
+            noise: Noise::new(&streams, noise),
             timers,
             slots,
             tick,
@@ -604,6 +616,7 @@ impl Engine {
             Slot::Wake(thread) => self.sleep_over(thread),
             Slot::Start(tenant) => self.start_tenant(tenant),
             Slot::Cut(tenant) => self.cut(tenant),
+            Slot::Noise(cpu) => self.take_cpu(cpu),
             Slot::Miscount => self.cpus[0].busy_ns += 1,
         }
         self.finish_instant();
@@ -625,6 +638,7 @@ impl Engine {
             self.acting = Some(cpu);
             self.sched.tick(self.now_ns, cpu, &mut self.fx);
             self.absorb();
+            self.draw_noise(cpu);
         }
         self.acting = None;
         self.sched.master_tick(self.now_ns, &mut self.fx);

@@ -109,11 +109,26 @@ pub struct Costs {
     pub idle_exit_ns: u64,
     /// From a preemption's decision on another busy CPU to the switch: interrupt (1,500).
     pub preempt_ns: u64,
+    /// A sleep ends late by up to so much (0: a machine without noise).
+    pub timer_late_ns: u64,
+    /// For how long a CPU is taken for something else, on average (0).
+    pub noise_ns: u64,
+    /// How often that happens to a busy CPU, on average (0: never).
+    pub noise_every_ns: u64,
 }
 
 impl Default for Costs {
     fn default() -> Costs {
-        Costs { switch_ns: 1_500, wake_ns: 1_500, block_ns: 800, idle_exit_ns: 4_000, preempt_ns: 1_500 }
+        Costs {
+            switch_ns: 1_500,
+            wake_ns: 1_500,
+            block_ns: 800,
+            idle_exit_ns: 4_000,
+            preempt_ns: 1_500,
+            timer_late_ns: 0,
+            noise_ns: 0,
+            noise_every_ns: 0,
+        }
     }
 }
 
@@ -246,6 +261,7 @@ impl MachineModel {
                 block_ns: take("costs.block", measured.block_ns, costs.block_ns),
                 idle_exit_ns: take("costs.idle-exit", measured.idle_exit_ns, costs.idle_exit_ns),
                 preempt_ns: take("costs.preempt", measured.preempt_ns, costs.preempt_ns),
+                ..costs
             },
             smt: Smt::default(),
             power: None,

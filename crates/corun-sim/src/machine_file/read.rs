@@ -122,6 +122,9 @@ struct CostsFile {
     block: Option<String>,
     idle_exit: Option<String>,
     preempt: Option<String>,
+    timer_late: Option<String>,
+    noise: Option<String>,
+    noise_every: Option<String>,
 }
 
 /// Watts, per core and per package.
@@ -140,7 +143,7 @@ type Bad = (&'static str, String);
 impl File {
     fn model(self) -> Result<MachineModel, Bad> {
         let machine = self.shape.machine(&self.name)?;
-        let mut read = Reader { assumed: Vec::new() };
+        let (mut read, mut none) = (Reader { assumed: Vec::new() }, Reader { assumed: Vec::new() });
         let (l, c) = (Latency::default(), Costs::default());
         let (lf, cf) = (&self.latency, &self.costs);
         let latency = Latency {
@@ -174,7 +177,17 @@ impl File {
             block_ns: read.ns("costs.block", &cf.block, c.block_ns)?,
             idle_exit_ns: read.ns("costs.idle-exit", &cf.idle_exit, c.idle_exit_ns)?,
             preempt_ns: read.ns("costs.preempt", &cf.preempt, c.preempt_ns)?,
+            // Who says nothing of these has none; nothing is assumed.
+            timer_late_ns: none.ns("costs.timer-late", &cf.timer_late, 0)?,
+            noise_ns: none.ns("costs.noise", &cf.noise, 0)?,
+            noise_every_ns: none.ns("costs.noise-every", &cf.noise_every, 0)?,
         };
+        if (costs.noise_ns == 0) != (costs.noise_every_ns == 0) {
+            return Err((
+                "noise",
+                "noise and noise-every are how long and how often; say both or neither".into(),
+            ));
+        }
         let smt = Smt {
             throughput: read.number("smt.throughput", self.smt.throughput, 1.15, 1.0, 2.0)?,
             peak_ipc: read.number("smt.peak-ipc", self.smt.peak_ipc, 3.0, 0.1, 16.0)?,

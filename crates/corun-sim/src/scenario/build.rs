@@ -79,7 +79,7 @@ impl Scenario {
             });
         }
         let guest_slice_ns = self.scheduler.guest_slice.0;
-        Ok(Engine::new(Setup { model, scheduler, weights, tenants, guest_slice_ns, trace_limit }))
+        Ok(Engine::new(Setup { model, scheduler, weights, tenants, guest_slice_ns, trace_limit, streams }))
     }
 
     /// What a tenant runs, with the draws of this seed. Seed 1 draws what the workload's own seed says, which is
