@@ -24,7 +24,7 @@ use crate::interference::burst;
 use crate::kernel::Kernel;
 use crate::plan::{threads, Plan};
 use crate::progress::{Progress, Snapshot};
-use crate::sensor::{Gauge, Sample, Sensor};
+use crate::sensor::{Gauge, LastSpin, Sample, Sensor};
 use crate::watch::{Ended, Watch};
 use crate::{affinity, Calibration, LoadError, Options, Report, Stop};
 use corun_model::duration::human_ns;
@@ -264,7 +264,7 @@ impl Steering<'_> {
     ) -> Result<(Held, bool), LoadError> {
         let mut controller = Controller::new(self.hold.goal.lost());
         let mut account = Account::new(sensor.source(), self.hold.goal, self.gauge);
-        let (mut last, mut limit) = (Snapshot::of(self.crew), None);
+        let (mut last, mut limit, mut last_spin) = (Snapshot::of(self.crew), None, LastSpin::default());
         // What happened before the first burst is no answer to it.
         sensor.window(0).map_err(LoadError::Sensor)?;
         loop {
@@ -274,7 +274,7 @@ impl Steering<'_> {
                 return Ok((account.told(self.baseline, limit), sample.alive));
             }
             let second = account.add(&sample, controller.demand());
-            controller.saw(self.gauge.lost(&sample));
+            controller.saw(self.gauge.lost(&last_spin.fill_in(&sample)));
             if account.passed_ns() >= GRACE_NS {
                 limit = self.hold.limit(controller.pressed());
             }

@@ -34,6 +34,9 @@ pub struct Held {
     pub p95: Option<f64>,
     /// Share of the seconds that were in the band.
     pub in_band: Option<f64>,
+    /// Share of the time after settling that told anything: of the rest nobody knows how much was spinning, or the victim
+    /// wanted no CPU. All the numbers here are of that share.
+    pub told: Option<f64>,
     /// Time until the first second in the band had begun, in nanoseconds; null if there was none.
     pub settled_ns: Option<u64>,
     /// Whether the mean is in the band.
@@ -133,9 +136,11 @@ impl Account {
         let settled_ns = self.seconds.iter().find(|s| self.goal.is_held_by(s.lost)).map(|s| s.begin_ns);
         let from_ns = settled_ns.unwrap_or(GRACE_NS.min(self.passed_ns.saturating_sub(SECOND_NS)));
         let tells = |sample: &Sample| self.gauge.lost(sample).is_some();
-        let after = self.windows.iter().filter(|(begin_ns, sample, _)| *begin_ns >= from_ns && tells(sample));
-        let (whole, pressed) =
-            after.fold((Sample::default(), 0.0), |(sum, d), (_, s, demand)| (sum.plus(s), d + demand));
+        let after = || self.windows.iter().filter(|(begin_ns, ..)| *begin_ns >= from_ns);
+        let passed_ns: u64 = after().map(|(_, sample, _)| sample.window_ns).sum();
+        let (whole, pressed) = after()
+            .filter(|(_, sample, _)| tells(sample))
+            .fold((Sample::default(), 0.0), |(sum, d), (_, s, demand)| (sum.plus(s), d + demand));
         let measure = self.goal.measure();
         let mut values: Vec<f64> =
             self.seconds.iter().filter(|s| s.begin_ns >= from_ns).map(|s| s.lost).collect();
@@ -152,6 +157,7 @@ impl Account {
             p5: quantile(&values, 0.05).map(|lost| measure.of_lost(lost)),
             p95: quantile(&values, 0.95).map(|lost| measure.of_lost(lost)),
             in_band: (!values.is_empty()).then(|| inside as f64 / values.len() as f64),
+            told: (passed_ns > 0).then(|| whole.window_ns as f64 / passed_ns as f64),
             settled_ns,
             held,
             demand: pressed / (whole.window_ns as f64).max(1.0),
@@ -194,6 +200,13 @@ impl Display for Held {
             self.demand * 100.0,
             self.source
         )?;
+        if let Some(told) = self.told.filter(|told| *told < 0.995) {
+            writeln!(
+                f,
+                "  told in {:.0} % of that time: of the rest nobody knows how much counts",
+                told * 100.0
+            )?;
+        }
         if let Some(b) = self.baseline {
             let steal =
                 b.steal.map_or(String::new(), |s| format!(", of which others took {:.1} %", s * 100.0));
@@ -261,7 +274,21 @@ mod tests {
         let asleep = Sample { window_ns: 200 * MS, alive: true, ..Sample::default() };
         assert!((0..10).all(|_| account.add(&asleep, 1.0).is_none()));
         let held = account.told(None, None);
+        assert_eq!(held.told, Some(0.0));
         assert!(held.mean.is_none() && held.limit.unwrap().contains("wanted no CPU"));
+    }
+
+    #[test]
+    fn how_much_of_the_time_told_anything_is_said() {
+        let gauge = Gauge::Rate { solo: 1.0, useful: true };
+        let mut account = Account::new("test", Goal::Slowdown(2.0), gauge);
+        for n in 0..20 {
+            let spin_ns = (n < 5 || n > 9).then_some(0);
+            account.add(&Sample { run_ns: 100 * MS, spin_ns, ..window(0.0) }, 0.5);
+        }
+        let held = account.told(None, None);
+        assert_eq!((held.mean, held.in_band, held.told), (Some(2.0), Some(1.0), Some(0.75)));
+        assert!(held.to_string().contains("told in 75 % of that time"), "{held}");
     }
 
     #[test]

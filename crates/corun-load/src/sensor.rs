@@ -95,9 +95,28 @@ impl Sample {
     }
 }
 
+/// How much of its time on a CPU the victim spun when that was last known. A window that does not tell must not stop the
+/// controller, which would go on pressing as it did when it knew nothing; it counts in no account.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LastSpin {
+    share: Option<f64>,
+}
+
+impl LastSpin {
+    /// The window with spinning as it was last known, where it does not tell.
+    pub fn fill_in(&mut self, sample: &Sample) -> Sample {
+        if let Some(spin_ns) = sample.spin_ns.filter(|_| sample.run_ns > 0) {
+            self.share = Some(spin_ns as f64 / sample.run_ns as f64);
+        }
+        let likely = || Some((self.share? * sample.run_ns as f64) as u64);
+        Sample { spin_ns: sample.spin_ns.or_else(likely), ..*sample }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::Controller;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -131,6 +150,28 @@ mod tests {
         assert!(near(computing.lost(&sample(1800, 0, Some(800))), 1.0 / 3.0), "spinning is no progress");
         assert_eq!(computing.lost(&sample(1800, 0, None)), None, "what is unknown is not compared");
         assert!(near(alone.lost(&sample(1800, 0, Some(800))), 0.0), "nor is more known than before");
+    }
+
+    #[test]
+    fn a_window_that_does_not_tell_spinning_steers_by_the_last_that_did() {
+        let gauge = Gauge::Rate { solo: 1.5, useful: true };
+        let held = |fill_in: bool| {
+            let (mut controller, mut last) = (Controller::new(1.0 / 3.0), LastSpin::default());
+            last.fill_in(&sample(2000, 0, Some(500)));
+            let mut lost = 0.0;
+            for window in 0..40 {
+                let run_ms = (2000.0 * (1.0 - controller.demand())) as u64;
+                let truth = sample(run_ms, 2000 - run_ms, Some(run_ms / 4));
+                lost = gauge.lost(&truth).unwrap();
+                // One window in ten tells.
+                let seen = if window % 10 == 9 { truth } else { Sample { spin_ns: None, ..truth } };
+                controller.saw(gauge.lost(&if fill_in { last.fill_in(&seen) } else { seen }));
+            }
+            lost
+        };
+        assert!((held(true) - 1.0 / 3.0).abs() < 0.01, "{}", held(true));
+        assert!(held(false) < 0.3, "it would still be on its way: {}", held(false));
+        assert_eq!(LastSpin::default().fill_in(&sample(100, 0, None)).spin_ns, None, "nobody ever knew");
     }
 
     #[test]
