@@ -283,7 +283,7 @@ mod tests {
         let gauge = Gauge::Rate { solo: 1.0, useful: true };
         let mut account = Account::new("test", Goal::Slowdown(2.0), gauge);
         for n in 0..20 {
-            let spin_ns = (n < 5 || n > 9).then_some(0);
+            let spin_ns = (!(5..10).contains(&n)).then_some(0);
             account.add(&Sample { run_ns: 100 * MS, spin_ns, ..window(0.0) }, 0.5);
         }
         let held = account.told(None, None);
