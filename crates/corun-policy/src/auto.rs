@@ -10,16 +10,17 @@
 //!    less than its fair share: slots for two rotations. Those who lack nothing by sharing have theirs together, the others
 //!    as in Controlled Contention with one CPU-bound task per CPU. The first goes to who has the least of its share.
 //! 3. **Judge** (`trial.rs`): a clear gain is kept at once (after the first, short watch: a large one); a round in which
-//!    somebody nearly has what it is entitled to goes on for longer. What is not clear is watched and tried again, up to five
-//!    rounds, and the medians decide.
+//!    somebody nearly has what it is entitled to goes on for longer. What is not clear is watched and tried again, up to
+//!    five rounds, and the medians decide.
 //! 4. **Keep** the slots where somebody gains whom they are for (its tasks may wait for each other, and it lacks its fair
 //!    share without), all tenants together gain (the geometric mean rises of what they do, or of what they do up to their
 //!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that
 //!    was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
-//!    below is dealt more (`trial/parts.rs`). (Fair: CPU time by weights, or the part by which everybody would be slowed
-//!    down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits
-//!    busily; slots are then also kept when they cost nobody anything (nor all together, nor who is known to wait what it had beyond
-//!    its share) and such a program may be there: several tasks that hardly ever block and are often stolen from.
+//!    below is dealt more (`trial/parts.rs`), and who had less than its fair share of CPU time until then is given slots
+//!    for it first. (Fair: CPU time by weights, or the part by which everybody would be slowed down alike, whichever is
+//!    less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits busily; slots are then also
+//!    kept when they cost nobody anything (nor all together, nor who is known to wait what it had beyond its share) and
+//!    such a program may be there: several tasks that hardly ever block and are often stolen from.
 //! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
 //!    the rest is tried without it.
 //!
@@ -83,12 +84,12 @@ const MOST_ROUNDS: usize = 5;
 const NEARLY_MILLI: u64 = 800;
 /// What slots may cost of what a tenant is entitled to, in thousandths.
 const TOLERANCE_MILLI: u64 = 50;
-/// What all must gain: after the first round, and when all rounds are in or slots were kept before. Less than the latter ends a trial after the
-/// second round.
+/// What all must gain: after the first round, and when all rounds are in or slots were kept before. Less than the latter
+/// ends a trial after the second round.
 const CLEAR_GAIN_MILLI: i64 = 50;
 const LEAST_GAIN_MILLI: i64 = 20;
-/// After a short watch, what who is helped must gain: as much as who has less than half gains by having its share. Less may be
-/// that it just had little: x264, which has 88 % of its share, was seen with 68 % and then with 140 % of that, pigz with 41 %.
+/// After a short watch, what who is helped must gain: as much as who has less than half gains by having its share. Less
+/// may be that it just had little: x264, which has 88 % of its share, was seen with 68 % and then with 140 % of that.
 const SURE_GAIN_MILLI: i64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +134,10 @@ pub struct Auto {
     /// When the present question was raised, and when the last one was answered.
     raised_ns: Option<u64>,
     asked_ns: u64,
+    /// Since when everybody shares.
+    shared_ns: u64,
+    /// CPU time that each had beyond its fair share, while everybody shared, since the question was raised.
+    ahead_ns: BTreeMap<TenantId, i64>,
     /// It is asked about slots that were kept.
     was_kept: bool,
     /// The watch before this round was a short one.
@@ -169,6 +174,8 @@ impl Auto {
             since_ns: None,
             raised_ns: None,
             asked_ns: 0,
+            shared_ns: 0,
+            ahead_ns: BTreeMap::new(),
             was_kept: false,
             glimpsed: false,
             watched: BTreeMap::new(),
@@ -186,6 +193,8 @@ impl Auto {
     /// Everybody shares, to be watched for so many slots at least.
     fn watch(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
         self.since_ns = None;
+        let was_shared = matches!(self.phase, Phase::Settle { .. } | Phase::Watch { .. });
+        self.shared_ns = if was_shared { self.shared_ns } else { seen.end_ns };
         self.phase = match self.phase {
             Phase::Try | Phase::Keep { .. } => Phase::Settle { slots },
             _ => Phase::Watch { slots },
@@ -200,13 +209,17 @@ impl Auto {
         self.trial = Trial::default();
         (self.was_kept, self.raised_ns) = (false, None);
         self.members.clear();
-        self.watch(seen, 1, why)
+        self.ahead_ns.clear();
+        let decisions = self.watch(seen, 1, why);
+        self.shared_ns = seen.end_ns;
+        decisions
     }
 
     /// The same of slots that were kept: what was found of them still counts, for as much as what is seen now.
     fn ask_again(&mut self, seen: &Observation) -> Vec<Decision> {
         self.trial.sum_up();
         (self.was_kept, self.raised_ns) = (true, None);
+        self.ahead_ns.clear();
         self.watch(seen, 1, "it is time to ask again")
     }
 
@@ -302,6 +315,7 @@ impl Auto {
         }
         self.members = found.iter().map(|f| f.0).collect();
         self.share_out(seen);
+        self.reckon(seen, watched_ns, &found);
         for (id, shared) in found {
             self.trial.without(id, shared);
         }
@@ -336,6 +350,7 @@ impl Auto {
         if gains && !fell && sure {
             self.why = self.kept(seen, &rates, gain_milli);
             self.share_out(seen);
+            self.slots.repay(&std::mem::take(&mut self.ahead_ns), cpus);
             self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen, true) };
             return self.turn(cpus, seen, uses);
         }
@@ -384,6 +399,20 @@ impl Auto {
         t.alone_ns = (2 * t.alone_ns).clamp(self.first_hold_ns, LONGEST_HOLD_NS);
         t.alone_until_ns = seen.end_ns + t.alone_ns;
         self.ask(seen, &format!("slots leave {name} {percent} % of what it is entitled to; it is left alone"))
+    }
+
+    /// Reckons who had more than its fair share since everybody shares, going by the watch.
+    fn reckon(&mut self, seen: &Observation, watched_ns: u64, found: &[(TenantId, Shared)]) {
+        // Before the last of them came there was nothing to share.
+        let came_ns =
+            found.iter().map(|(id, _)| self.begun_ns[id].saturating_sub(BEGINNING_SLOTS * self.slot_ns));
+        let since_ns = came_ns.max().unwrap_or(0).max(self.shared_ns);
+        let shared_ns = seen.end_ns.saturating_sub(since_ns);
+        for (id, shared) in found {
+            let had_milli = self.watched[id].on_cpu_ns * 1_000 / watched_ns.max(1);
+            let ahead_milli = had_milli as i64 - shared.fair_milli as i64;
+            *self.ahead_ns.entry(*id).or_default() += ahead_milli * shared_ns as i64 / 1_000;
+        }
     }
 
     /// Deals the slots by what is known so far.

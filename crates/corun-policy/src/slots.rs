@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a slot adds to a counter: finer than 1, so that halving keeps who is behind whom.
 const ONE_SLOT: u64 = 1 << 32;
+/// Who had more than others waits for no more than so many slots of its own for that.
+const MOST_REPAID_SLOTS: u64 = 3;
 
 /// A member that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +86,19 @@ impl Slots {
         self.favoured = id;
     }
 
+    /// Gives slots to those who had less than others before: CPU time that each had beyond its fair share of so many
+    /// CPUs, in nanoseconds.
+    pub fn repay(&mut self, ahead_ns: &BTreeMap<TenantId, i64>, cpus: u64) {
+        let ahead_ns = |id: &TenantId| ahead_ns.get(id).copied().unwrap_or(0);
+        let least_ns = self.counters.keys().map(ahead_ns).min().unwrap_or(0);
+        let slot_ns = (self.slot_ns * cpus).max(1);
+        for (id, counter) in &mut self.counters {
+            let more_ns = ahead_ns(id).abs_diff(least_ns).min(MOST_REPAID_SLOTS * slot_ns);
+            let more = u128::from(one_slot(&self.shares, id)) * u128::from(more_ns);
+            *counter += (more / u128::from(slot_ns)) as u64;
+        }
+    }
+
     /// Slots begun so far.
     pub fn begun(&self) -> u64 {
         self.begun
@@ -111,8 +126,7 @@ impl Slots {
         let mut runs = format!("slot {}, {rule}", self.begun);
         if over || self.running.is_empty() {
             for id in &self.running {
-                let share_milli = self.shares.get(id).map_or(1_000, |s| (*s).max(1));
-                *self.counters.get_mut(id).expect("who runs is a member") += ONE_SLOT / share_milli * 1_000;
+                *self.counters.get_mut(id).expect("who runs is a member") += one_slot(&self.shares, id);
             }
             self.begun += 1;
             if self.begun.is_multiple_of(self.age_slots) {
@@ -152,5 +166,46 @@ impl Slots {
         let is_other = |id: TenantId| self.favoured != Some(id);
         queue.sort_by_key(|m| (!first.contains(&m.id), self.counters[&m.id], is_other(m.id), m.id));
         queue
+    }
+}
+
+/// What a slot of its own adds to the counter of one with these shares.
+fn one_slot(shares: &BTreeMap<TenantId, u64>, id: &TenantId) -> u64 {
+    ONE_SLOT / shares.get(id).map_or(1_000, |s| (*s).max(1)) * 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOT_NS: u64 = 50;
+
+    /// Who runs in so many more slots, of two tenants that do not fit together.
+    fn turns(slots: &mut Slots, count: u64) -> Vec<u32> {
+        let members = [0, 1].map(|id| Member { id: TenantId(id), weight: 2, demand_milli: 2_000 });
+        let turn = |_| {
+            let start_ns = slots.begun() * SLOT_NS;
+            let seen = Observation { start_ns, end_ns: start_ns + SLOT_NS, ..Observation::default() };
+            slots.turn(&seen, &members, "", |queue| vec![queue[0].id]);
+            slots.running()[0].0
+        };
+        (0..count).map(turn).collect()
+    }
+
+    #[test]
+    fn who_had_less_than_others_before_is_given_slots_for_it() {
+        let mut slots = Slots::new(SLOT_NS, 16);
+        assert_eq!(turns(&mut slots, 4), [0, 1, 0, 1]);
+        // A slot of both CPUs each, one too many and one too few.
+        slots.repay(&BTreeMap::from([(TenantId(0), 100), (TenantId(1), -100)]), 2);
+        assert_eq!(turns(&mut slots, 6), [1, 1, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn nobody_waits_for_long_for_what_it_had() {
+        let mut slots = Slots::new(SLOT_NS, 1_000);
+        turns(&mut slots, 2);
+        slots.repay(&BTreeMap::from([(TenantId(0), 1_000_000)]), 2);
+        assert_eq!(turns(&mut slots, 5), [1, 1, 1, 0, 1]);
     }
 }
