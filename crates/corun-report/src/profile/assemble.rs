@@ -113,7 +113,8 @@ fn subject_tasks(seen: &Observation, subject: Subject, names: &Names) -> Vec<sch
     let mut tasks: Vec<&TaskObservation> = seen.tasks.iter().filter(|t| is_subject(t, subject)).collect();
     tasks.sort_by_key(|t| {
         let p = t.account.ledger.parts();
-        (Reverse(p.steal_ns + p.throttled_ns + p.parked_ns), Reverse(t.account.ledger.on_cpu_ns()), t.id)
+        let lost_ns = p.steal_ns + p.throttled_ns + p.parked_ns + p.spin_ns.unwrap_or(0);
+        (Reverse(lost_ns), Reverse(t.account.ledger.on_cpu_ns()), t.id)
     });
     tasks.into_iter().map(|t| task(t, seen.start_ns, names)).collect()
 }
