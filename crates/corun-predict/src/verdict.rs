@@ -8,8 +8,9 @@
 //!
 //! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
 //! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`]: what is below
-//! it, but more than was allowed, may be background or may be a disturbance, and is called neither. And a run cannot have lost more time to co-runners than they had
-//! CPUs: where the ledger alone says more, it takes the program's own waiting for theirs.
+//! it, but more than was allowed, may be background or may be a disturbance, and is called neither. And a run cannot have
+//! lost more time to co-runners than they had CPUs: where the ledger alone says more, it takes the program's own waiting
+//! for theirs.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 

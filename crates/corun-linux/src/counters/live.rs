@@ -36,9 +36,6 @@ const COUNTERS: &str = "hardware counters";
 /// Enabled time and time on a CPU may differ by this much, since they are not read at one instant.
 const SLACK_NS: u64 = 1_000_000;
 
-/// `PERF_COUNT_HW_INSTRUCTIONS`: what every program does at every step.
-const INSTRUCTIONS: Event = Event { kind: 0, config: 1, config1: 0, config2: 0 };
-
 /// Counting that takes more than this share of the tasks' time is said.
 const OWN_COST: f64 = 0.01;
 
@@ -457,7 +454,7 @@ pub fn accepted(events: &[Event], manner: Manner) -> Result<(), i32> {
 /// How many events this machine counts at once; tried once.
 fn room() -> Room {
     static ROOM: OnceLock<Room> = OnceLock::new();
-    *ROOM.get_or_init(|| Room::measure(INSTRUCTIONS, Manner { kernel: false, inherit: false }))
+    *ROOM.get_or_init(|| Room::measure(Manner { kernel: false, inherit: false }))
 }
 
 /// The soft limit of open files.

@@ -13,6 +13,9 @@ use super::perf_event::{Event, Group, Manner, Whose};
 /// No CPU has more counters for one event.
 const MOST: usize = 16;
 
+/// `PERF_COUNT_HW_INSTRUCTIONS`: what every program does at every step.
+const INSTRUCTIONS: Event = Event { kind: 0, config: 1, config1: 0, config2: 0 };
+
 /// Steps between opening and reading: tens of microseconds.
 const STEPS: u64 = 100_000;
 
@@ -26,15 +29,9 @@ pub struct Room {
 }
 
 impl Room {
-    /// Tries it on the calling thread with this event, which must happen at every step of a program: instructions.
-    pub fn measure(event: Event, manner: Manner) -> Room {
-        Room::found(|events| {
-            let group = Group::open(&vec![event; events], Whose::Mine, manner).ok()?;
-            for n in 0..STEPS {
-                std::hint::black_box(n);
-            }
-            Some(group.read().ok()?.iter().map(|r| r.value).collect())
-        })
+    /// Tries it on the calling thread, with instructions.
+    pub fn measure(manner: Manner) -> Room {
+        Room::found(|events| counts(events, manner))
     }
 
     /// The same, from what so many copies counted; `None`: they were refused.
@@ -59,6 +56,15 @@ impl Room {
     pub fn deceives(self, events: usize) -> bool {
         !self.holds(events) && events <= self.claimed
     }
+}
+
+/// What so many copies of the event count over [`STEPS`] steps; `None`: they were refused.
+fn counts(events: usize, manner: Manner) -> Option<Vec<u64>> {
+    let group = Group::open(&vec![INSTRUCTIONS; events], Whose::Mine, manner).ok()?;
+    for n in 0..STEPS {
+        std::hint::black_box(n);
+    }
+    Some(group.read().ok()?.iter().map(|r| r.value).collect())
 }
 
 #[cfg(test)]
@@ -94,18 +100,13 @@ mod tests {
 
     #[test]
     fn copies_of_one_event_agree_in_as_many_counters_as_there_are_here() {
-        const INSTRUCTIONS: Event = Event { kind: 0, config: 1, config1: 0, config2: 0 };
         let manner = Manner { kernel: false, inherit: false };
-        let room = Room::measure(INSTRUCTIONS, manner);
+        let room = Room::measure(manner);
         if room.claimed == 0 {
             return println!("skipped: nothing can be counted here");
         }
         assert!((1..=room.claimed).contains(&room.counted), "{room:?}");
-        let group = Group::open(&vec![INSTRUCTIONS; room.counted], Whose::Mine, manner).unwrap();
-        for n in 0..STEPS {
-            std::hint::black_box(n);
-        }
-        let counts: Vec<u64> = group.read().unwrap().iter().map(|r| r.value).collect();
+        let counts = counts(room.counted, manner).unwrap();
         assert!(counts.iter().all(|&n| n >= STEPS), "{counts:?} of {room:?}");
     }
 }
