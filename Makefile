@@ -64,16 +64,16 @@ bench: build ## what watching costs, beside other tools
 	@bench/run.sh
 
 .PHONY: validate
-validate: build ## hold the modelled machine against this one (some 20 minutes; QUICK=1: two)
+validate: build ## hold the modelled machine against this one (some 25 minutes; QUICK=1: two)
 	$(corun) validate $(if $(QUICK),--quick) --out out/validate
 
 .PHONY: study-predict
-study-predict: build ## how good predictions are that are made in the first third of a run (some 40 minutes)
+study-predict: build ## how good predictions are that are made in the first third of a run (some 50 minutes)
 	@scripts/need $(build_packages) $(study_packages)
 	$(corun) study predict --out out/study-predict
 
 .PHONY: study-control
-study-control: build ## what `corun control` wins on this machine, as root (some 40 minutes; QUICK=1: three)
+study-control: build ## what `corun control` wins on this machine, as root (some 90 minutes; QUICK=1: three)
 	@scripts/need $(build_packages) $(control_packages)
 	$(corun) study control $(if $(QUICK),--quick) --out out/study-control
 

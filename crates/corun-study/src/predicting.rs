@@ -16,8 +16,7 @@
 //! The last prediction of the run is held against the same slowdown. That one has seen all there is: its error is the
 //! method's own, and what the first third's has more is how unlike the rest of a run is to its beginning.
 //!
-//! Limits: `foreign` is judged before a run only; what others take while it runs is part of the error. Where the runs
-//! alone lie apart (`solos-apart`) the slowdown is not known, and the co-run does not count.
+//! Limits: `foreign` is judged before a run only; what others take while it runs is part of the error.
 
 use crate::alone::alone;
 use crate::pairs::Pairs;

@@ -31,9 +31,9 @@ and --loops-per-ms: give a co-run the pace that the report of its solo run names
 A target is held in closed loop: five times a second the demand of periodic (or intermittent) bursts on all CPUs \
 that the victim may use (or --cpus of the kind) is adjusted to what the victim's ledger shows. Steal is the \
 victim's wait in the run queue ÷ (wait + time on a CPU), whoever took it. Slowdown is its CPU rate before the \
-interference ÷ its rate now: right for a program with a given amount to compute, misled by phases, by work that \
-comes from outside, and by spinning. Fair share bounds both: a victim that never blocks loses at most half to one \
-thread of equal weight.
+interference ÷ its rate now, spinning left out where it can be told: right for a program with a given amount to \
+compute, misled by phases and by work that comes from outside. Fair share bounds both: a victim that never blocks \
+loses at most half to one thread of equal weight.
 
 Exit status: 0; 1 where a target was not held, a command failed or corun did; 2 is bad usage.";
 
@@ -100,7 +100,7 @@ enum Kind {
         #[command(flatten)]
         how: How,
     },
-    /// A parallel program: barrier, lock, pipeline, queue or independent threads
+    /// A parallel program: barrier, lock, pipeline, queue, work stealing or independent threads
     Parallel {
         #[command(flatten)]
         program: Box<ParallelFlags>,
