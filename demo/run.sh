@@ -5,10 +5,13 @@
 # a session of their own, as a neighbour would: where autogroup is on, the kernel shares CPUs between sessions first.
 # (Without the pinning it may put all loops on one CPU and the program on the others, or not, as it happens.)
 #
+# Then one of them once more, for longer: how much slower than alone, said while it runs (`predict`), and in turns with the
+# loops instead of beside them (`control`, as root).
+#
 # All inputs are made here. What is kept lies in out/demo: per program the report as text, JSON, HTML and, with eBPF, a
 # timeline for Perfetto.
 #
-# Usage: demo/run.sh [PROGRAM...]     of: cg barrier x264 pigz gcc redis (all of them)
+# Usage: demo/run.sh [PROGRAM...]     of: cg barrier x264 pigz gcc redis predict control (all of them)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -184,12 +187,80 @@ run_redis() {
         "$(awk -v a="$rate_alone" -v b="$rate_beside" 'BEGIN { printf "%.1f", a / b }')"
 }
 
+# ----------------------------------------------------------------------------------- to foretell and to do about it --
+
+# The solver for some seconds, with its time alone.
+longer() {
+    [ -x "$out/cg" ] || gcc -O2 -fopenmp -o "$out/cg" demo/cg.c -lm
+    solver=("$out/cg" 300 12)
+    export OMP_WAIT_POLICY=active OMP_NUM_THREADS=$threads
+    [ -z "${longer_alone:-}" ] || return 0
+    local before
+    before=$(now_ms)
+    "${solver[@]}"
+    longer_alone=$(($(now_ms) - before))
+}
+
+times() { awk -v a="$longer_alone" -v b="$1" 'BEGIN { printf "%.1f s, %.1f times", b / 1000, b / a }'; }
+
+more() {
+    echo "  $1"
+    echo "  $1" >>"$work/more"
+}
+
+run_predict() {
+    heading predict "the solver for longer, and how much slower than alone it is, said while it runs"
+    longer
+    local before took how=()
+    # Of all that runs here only the loops are parked, for a moment now and then.
+    start_loops
+    [ "$(id -u)" -ne 0 ] || how=(--dedicated --park "$loops")
+    before=$(now_ms)
+    "$corun" predict --quiet "${how[@]}" --json "$out/predict.json" --html "$out/predict.html" -- "${solver[@]}" \
+        >"$out/predict.txt" 2>&1 ||
+        { echo "demo: predict failed; $out/predict.txt says how" >&2; tail -n 5 "$out/predict.txt" >&2; exit 1; }
+    took=$(($(now_ms) - before))
+    stop_loops
+    more "alone $(awk -v a="$longer_alone" 'BEGIN { printf "%.1f s", a / 1000 }'), beside the loops $(times "$took") as long"
+    more "predict: $(sed -n '/ slower than alone/,/^$/p' "$out/predict.txt" | paste -s -d ' ' | sed 's/ *$//')"
+}
+
+run_control() {
+    heading control "the solver and the loops in turns, by a policy that is told neither's nature"
+    if [ "$(id -u)" -ne 0 ]; then
+        more "control: skipped, since parking other programs takes root: sudo demo/run.sh control"
+        return
+    fi
+    longer
+    local before took controller pid used
+    ticks() { awk '{ print $14 + $15 }' "/proc/$loops/stat"; }
+    start_loops
+    used=$(ticks) before=$(now_ms)
+    setsid "${solver[@]}" &
+    pid=$!
+    sleep 0.1 # until then it is a shell
+    "$corun" control auto --tenant "$loops" --tenant "$pid" --quiet --json "$out/control.json" --html "$out/control.html" \
+        >"$out/control.txt" 2>&1 &
+    controller=$!
+    wait "$pid"
+    took=$(($(now_ms) - before)) used=$(($(ticks) - used))
+    kill -INT "$controller" 2>/dev/null || true
+    wait "$controller" ||
+        { echo "demo: control failed; $out/control.txt says how" >&2; tail -n 5 "$out/control.txt" >&2; exit 1; }
+    stop_loops
+    more "control: $(times "$took") as long, the loops had $((used * 100000 / ($(getconf CLK_TCK) * took * cpus))) % of the CPUs"
+}
+
 # ------------------------------------------------------------------------------------------------------ the end --
 
 most_striking() { sort -t "$(printf '\t')" -k 4,4 -g -r "$work/summary" | head -n 1 | cut -f 1; }
 
 finish() {
     local name
+    if [ ! -e "$work/summary" ]; then
+        printf '\n%s\n' "All reports are in $out."
+        return
+    fi
     name=$(most_striking)
     printf '\n%s\n\n' "The whole report of $name, which suffered most:"
     sed -n '/^corun profile: /,$p' "$out/$name.txt"
@@ -200,6 +271,7 @@ finish() {
         { printf "  %-8s %5s times  %18s  %18s  %s\n", $1, $4, $2, $3, $5 ? "from " $5 : "-" }'
     echo
     echo "CPU time that grows is spinning, which still counts as compute in the reports, or colder caches."
+    [ ! -e "$work/more" ] || { printf '\n%s\n\n' "The solver for longer:" && fold -s -w 96 "$work/more"; }
     printf '\n%s\n' "All reports are in $out:"
     printf '  %-28s %s\n' \
         "$name.html" "pictures: open it in a browser, it needs no network" \
@@ -213,9 +285,9 @@ finish() {
 }
 
 rm -rf "$work" && mkdir -p "$work"
-[ $# -gt 0 ] || set -- cg barrier x264 pigz gcc redis
+[ $# -gt 0 ] || set -- cg barrier x264 pigz gcc redis predict control
 for name in "$@"; do
-    declare -F "run_$name" >/dev/null || { echo "demo: no program $name; choose from cg barrier x264 pigz gcc redis" >&2; exit 2; }
+    declare -F "run_$name" >/dev/null || { echo "demo: no program $name; choose from cg barrier x264 pigz gcc redis predict control" >&2; exit 2; }
 done
 how_to_see
 case $(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev/null || echo none) in

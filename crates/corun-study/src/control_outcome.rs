@@ -4,17 +4,20 @@
 //! | --- | --- |
 //! | slowdown | length beside the others by length alone, in the same repetition |
 //! | geometric mean | of the slowdowns |
-//! | Jain fairness | `(Σ x)² / (n Σ x²)` of the speeds `x = 1 / slowdown`: 1 when all suffer alike, `1/n` when one has all |
-//! | throughput | `Σ 1 / slowdown`: runs alone that were done in the time of one (STP; Eyerman and Eeckhout 2008) |
-//! | relative speed-up | geometric mean of slowdown by default / under the policy, in the same repetition |
+//! | Jain fairness | `(Σ x)² / (n Σ x²)` of the slowdowns: 1 when all suffer alike (Controlled Contention, eq. 1) |
+//! | throughput | `Σ 1 / slowdown`: runs alone that were done in the time of one (the same, eq. 2) |
+//! | relative speed-up | `n / Σ (slowdown under the policy / by default)`, in the same repetition (the same, eq. 3) |
+//! | overall gain | geometric mean of the slowdowns by default / under the policy, in the same repetition (PACT'16 §5) |
 //! | kept | the co-runner's CPU time by an equal part of the CPUs |
 //! | variation | standard deviation of the programs' mean slowdown over repetitions, by its mean |
 //!
 //! Of a cell, each is the median over repetitions. A run that was cut off is a lower bound of its slowdowns and counts as
-//! such.
+//! such. The relative speed-up is a harmonic mean, so it is made by those who fare worst: to help one tenant ten times as much
+//! as another is slowed down does not weigh as much.
 
 use crate::control_file::DEFAULT;
 use crate::verdict::median;
+use corun_sim::metrics;
 use serde::{Deserialize, Serialize};
 
 /// The schema of the result.
@@ -125,17 +128,22 @@ impl ControlRun {
         geometric_mean(&self.slowdowns())
     }
 
-    /// Jain's index of the tenants' speeds, 1/n to 1.
+    /// Jain's index of all tenants' slowdowns, 1/n to 1.
     pub fn jain(&self) -> Option<f64> {
-        let speeds: Vec<f64> = self.slowdowns().iter().map(|s| 1.0 / s).collect();
-        let (sum, squares): (f64, f64) = (speeds.iter().sum(), speeds.iter().map(|x| x * x).sum());
-        (!speeds.is_empty()).then(|| sum * sum / (speeds.len() as f64 * squares))
+        metrics::fairness(&self.slowdowns())
     }
 
     /// System throughput: the sum of the tenants' speeds.
     pub fn throughput(&self) -> Option<f64> {
-        let slowdowns = self.slowdowns();
-        (!slowdowns.is_empty()).then(|| slowdowns.iter().map(|s| 1.0 / s).sum())
+        metrics::throughput(&self.slowdowns())
+    }
+
+    /// Relative speed-up of all tenants over another run of the same cell; `None` unless both have the same tenants.
+    pub fn speed_up(&self, baseline: &ControlRun) -> Option<f64> {
+        let by_default = |name: &str| baseline.tenants.iter().find(|t| t.name == name)?.slowdown;
+        let pair = |t: &TenantRun| Some((t.slowdown?, by_default(&t.name)?));
+        let pairs: Option<Vec<(f64, f64)>> = self.tenants.iter().map(pair).collect();
+        metrics::relative_speedup(&pairs?)
     }
 
     /// What the co-runner kept of its fair share.
@@ -178,8 +186,10 @@ pub struct CellSummary {
     pub jain: Option<f64>,
     /// System throughput.
     pub throughput: Option<f64>,
-    /// Over the default; `None` for the default and without it.
+    /// Relative speed-up over the default; `None` for the default and without it.
     pub speed_up: Option<f64>,
+    /// Geometric mean over all tenants by default / here; `None` as above.
+    pub overall: Option<f64>,
     /// Over the default's throughput, less 1.
     pub more_throughput: Option<f64>,
     /// What the co-runner kept of its fair share.
@@ -238,7 +248,8 @@ impl ControlOutcome {
             geometric_mean: of(&ControlRun::geometric_mean),
             jain: of(&ControlRun::jain),
             throughput: of(&ControlRun::throughput),
-            speed_up: of(&|r| Some(by_default(r)?.geometric_mean()? / r.geometric_mean()?)),
+            speed_up: of(&|r| r.speed_up(by_default(r)?)),
+            overall: of(&|r| Some(by_default(r)?.geometric_mean()? / r.geometric_mean()?)),
             more_throughput: of(&|r| Some(r.throughput()? / by_default(r)?.throughput()? - 1.0)),
             kept: of(&ControlRun::kept),
             idle: of(&|r| Some(r.idle)),
@@ -311,8 +322,7 @@ mod tests {
         let run = run("default", 1, [8.0, 2.0]);
         assert_eq!(run.geometric_mean(), Some(4.0));
         assert_eq!(run.throughput(), Some(0.625));
-        let jain = run.jain().unwrap();
-        assert!((jain - 0.625 * 0.625 / (2.0 * (0.125 * 0.125 + 0.25))).abs() < 1e-12);
+        assert!((run.jain().unwrap() - 100.0 / (2.0 * 68.0)).abs() < 1e-12);
         assert_eq!(run.kept(), Some(1.0));
         assert_eq!(run.preemptions_per_s(), Some(50.0));
         assert_eq!(ControlRun::default().jain(), None);
@@ -345,8 +355,8 @@ mod tests {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         let [median, least, most] = gang.slowdown.unwrap();
         assert!(gang.n == 3 && near(median, 2.0) && near(least, 2.0) && near(most, 3.0));
-        // Twice as fast in the first, as fast in the second; the third has no default beside it.
-        assert!(near(gang.speed_up.unwrap(), 1.5));
+        // Four times and as fast in the first, twice and half as fast in the second; the third has no default beside it.
+        assert!(near(gang.speed_up.unwrap(), (1.6 + 0.8) / 2.0) && near(gang.overall.unwrap(), 1.5));
         assert_eq!(outcome.summary("g", "c", "default").speed_up, None);
         assert!((gang.variation.unwrap() - 0.2474).abs() < 1e-3);
         assert_eq!(outcome.summaries().len(), 2);

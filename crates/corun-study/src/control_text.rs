@@ -87,6 +87,7 @@ fn metrics(outcome: &ControlOutcome, group: &Group) -> Table {
         ">Jain",
         ">throughput",
         ">speed-up",
+        ">overall",
         ">idle",
         ">preempted /s",
         ">controller",
@@ -105,6 +106,7 @@ fn metrics(outcome: &ControlOutcome, group: &Group) -> Table {
                 number(s.jain),
                 number(s.throughput),
                 times(s.speed_up),
+                times(s.overall),
                 percent(s.idle),
                 s.preemptions_per_s.map_or("-".into(), |x| format!("{x:.0}")),
                 percent(s.controller),
@@ -185,7 +187,7 @@ fn hope(target: Target) -> String {
         target.slowdown.map(|x| format!("are slowed down at most {x:.2} times")),
         target.kept.map(|x| format!("leave the co-runner at least {:.0} % of its fair share", x * 100.0)),
         target.loss.map(|x| format!("lose at most {:.0} % against the default", x * 100.0)),
-        target.speed_up.map(|x| format!("are at least {x:.2} times as fast as by default")),
+        target.speed_up.map(|x| format!("have a relative speed-up of at least {x:.2}")),
         target.throughput.map(|x| format!("get at least {:.0} % more done", x * 100.0)),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
@@ -252,7 +254,7 @@ pub fn files(study: &ControlStudy, outcome: &ControlOutcome, command: &str) -> V
          | machine | {} |\n| kernel | {} |\n| fair shares | {} |\n| backend | {} |\n| repetitions | {repetitions} |\n\n\
          slowdown: of the programs, against being alone in the same repetition, geometric mean where there are several. \
          kept: the co-runner's CPU time by its fair share. throughput: runs alone that were done in the time of one. \
-         speed-up: over the default, all tenants. Medians over repetitions; `result.json` has every run.\n\n{}",
+         speed-up: relative, over the default, all tenants (harmonic mean). overall: of their geometric means. Jain: of all tenants' slowdowns. Medians over repetitions; `result.json` has every run.\n\n{}",
         outcome.study,
         outcome.date.as_deref().unwrap_or("at an unknown date"),
         outcome.corun,

@@ -1,0 +1,25 @@
+//! A record of the study of control written anew from its runs, with the metrics and tables as they are now: `cargo run -p
+//! corun-study --example control_again STUDY DIR COMMAND`.
+//!
+//! STUDY is the study's file, DIR the record's folder, COMMAND what the record says that it was made with. Nothing is measured,
+//! no run is changed. What was written into the record by hand has to be put back by hand.
+
+use corun_study::control_file::ControlStudy;
+use corun_study::control_outcome::ControlOutcome;
+use corun_study::control_text::files;
+use corun_study::programs::Catalogue;
+use std::path::Path;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [study, folder, command] = &args[..] else { panic!("usage: control_again STUDY DIR COMMAND") };
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let folder = Path::new(folder);
+    let catalogue = Catalogue::own();
+    let study = ControlStudy::parse(study, &read(Path::new(study)), &catalogue).expect("a study of control");
+    let outcome: ControlOutcome =
+        serde_json::from_str(&read(&folder.join("result.json"))).expect("the result of a study of control");
+    for (name, text) in files(&study, &outcome, command) {
+        std::fs::write(folder.join(name), text).expect("the folder of a record can be written to");
+    }
+}
