@@ -349,6 +349,26 @@ fn the_protected_are_refused_with_the_reason() {
 }
 
 #[test]
+fn a_parked_tenant_that_a_protected_process_joins_is_let_go() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let (first, joins) = (Actors::spinning(1), Actors::spinning(1));
+    let both = [first.pids(), joins.pids()].concat();
+    let mut options = options(folder.path(), &both);
+    options.protect = vec![joins.pids()[0].to_string()];
+    let mut backend = StockBackend::new(&Root::new("/"), options);
+    backend.learn(&seen(&[&first.pids()]));
+    park(&mut backend);
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(first.stand_still(Duration::from_millis(20)));
+    backend.learn(&seen(&[&both]));
+    assert!(first.run(PATIENCE) && joins.run(PATIENCE));
+}
+
+#[test]
 fn who_is_not_named_is_not_touched_and_nonsense_is_refused() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();

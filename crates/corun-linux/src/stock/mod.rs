@@ -256,7 +256,7 @@ impl StockBackend {
                 self.be_real_time();
                 self.on_tenant(*tenant, |parkings, _, _, means| parkings.park(*tenant, means))
             }
-            Action::Unpark { tenant } if self.parkings.is_parked(*tenant) => {
+            Action::Unpark { tenant } if self.parkings.knows(*tenant) => {
                 self.with_means(|parkings, _, _, means| parkings.unpark(*tenant, means))
             }
             Action::Unpark { tenant } if self.members.tenant(*tenant).is_none() => {

@@ -280,6 +280,23 @@ fn a_change_that_fails_the_second_time_leaves_the_first_to_be_undone() {
 }
 
 #[test]
+fn who_cannot_be_let_go_at_once_is_let_go_in_the_end() {
+    if !is_root() || v2_mount().is_none() {
+        println!("skipped: nobody can be frozen here");
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let environment = [("FOLDER", folder.path().display().to_string())];
+    let played = actors::start("exhausted", &environment).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&played.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&played.stderr));
+    for expected in ["parked: Done", "unparked: false", "undone: Ok(())", "run: true"] {
+        assert!(said.contains(expected), "no `{expected}`");
+    }
+}
+
+#[test]
 fn a_backend_that_lost_its_lease_draws_no_more_slices() {
     if !is_root() {
         return;
