@@ -388,7 +388,7 @@ impl Backend for StockBackend {
             }
         }
         if self.tasks.any_drawn() && self.beat().is_ok() {
-            self.tasks.redraw();
+            self.tasks.redraw(&self.root);
             // Should nobody watch any more, this restores; the controller hears of it at its next heartbeat.
             let _ = self.beat();
         }
