@@ -256,6 +256,31 @@ fn a_tenant_gets_everything_back() {
 }
 
 #[test]
+fn a_tenant_that_has_gone_leaves_no_cgroup_while_control_goes_on() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let (goes, stays) = (Actors::spinning(1), Actors::spinning(1));
+    let mut backend = backend(folder.path(), &[goes.pids(), stays.pids()].concat());
+    backend.learn(&seen(&[&goes.pids(), &stays.pids()]));
+    for tenant in [TenantId(1), TenantId(2)] {
+        assert_eq!(backend.apply(&Action::Park { tenant }), Outcome::Done);
+        assert_eq!(backend.apply(&Action::Unpark { tenant }), Outcome::Done);
+    }
+    assert_eq!(transients_of(std::process::id()).len(), 2);
+    goes.kill(0);
+    let observed = seen(&[&[], &stays.pids()]);
+    assert!(eventually(PATIENCE, || {
+        backend.learn(&observed);
+        transients_of(std::process::id()).len() == 1
+    }));
+    backend.undo_all().unwrap();
+    assert!(stays.run(PATIENCE));
+}
+
+#[test]
 fn a_weight_is_what_the_machine_has_for_it_and_is_undone() {
     if !is_root() {
         return;

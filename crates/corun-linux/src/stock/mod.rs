@@ -392,6 +392,10 @@ impl Backend for StockBackend {
     }
 
     fn learn(&mut self, seen: &Observation) {
+        let living = seen.tasks.iter().filter(|t| t.alive).map(|t| t.tenant).collect();
+        if let Some(supervised) = &mut self.supervised {
+            self.parkings.forget_gone(&living, supervised);
+        }
         for tenant in self.members.learn(seen) {
             self.parkings.has_grown(tenant);
             self.in_scope.remove(&tenant);

@@ -34,7 +34,7 @@ use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::{send, Task, Undo};
 use crate::supervisor::Supervised;
 use corun_model::TenantId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -111,6 +111,27 @@ impl Parkings {
     /// Forgets everybody, all having been restored.
     pub(super) fn clear(&mut self) {
         self.tenants.clear();
+    }
+
+    /// Forgets who has ended, and takes away the transient cgroups that were made for them: a controller may run for weeks.
+    pub(super) fn forget_gone(&mut self, living: &BTreeSet<TenantId>, supervised: &mut Supervised) {
+        self.tenants.retain(|tenant, parking| {
+            if parking.parked || living.contains(tenant) {
+                return true;
+            }
+            // With a process in it that nobody has seen yet, a cgroup cannot be removed.
+            parking.transient.retain(|_, (folder, entry)| {
+                let is_gone = match std::fs::remove_dir(folder) {
+                    Ok(()) => true,
+                    Err(e) => e.kind() == io::ErrorKind::NotFound,
+                };
+                !is_gone || supervised.undone(*entry).is_err()
+            });
+            let in_force = |entry: &Option<Entry>| entry.is_some();
+            !parking.transient.is_empty()
+                || parking.own.values().any(in_force)
+                || parking.signalled.values().any(in_force)
+        });
     }
 
     /// Makes ready to stop a tenant without stopping it: what takes milliseconds is done here.
