@@ -207,6 +207,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     insight.finish()?;
+    // A command may go on for long after `--for`: nobody is watched then, and another controller may come.
+    drop(insight);
+    let recorded = predictors.end_recording();
     let Course { running, .. } = course;
     let status = match (ended, running) {
         (Ended::Interrupted, Some(_)) => None,
@@ -214,6 +217,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (_, None) => None,
     };
     said.write(&args.json, &args.html, after_command)?;
+    recorded?;
     Ok(match (ended, status) {
         (_, Some(status)) => ExitCode::from(launch::exit_code(status)),
         (Ended::Interrupted, None) if after_command => ExitCode::from(128 + libc::SIGINT as u8),
@@ -289,6 +293,11 @@ impl Predictors {
         self.main.hear_of(seen);
         self.main.push_window(window, label);
         Ok(())
+    }
+
+    /// Writes what of the record is still in memory: a full disk would otherwise not be noticed.
+    fn end_recording(&mut self) -> anyhow::Result<()> {
+        self.record.as_mut().map_or(Ok(()), |record| record.flush()).context("writing --record")
     }
 
     /// Whether a dedicated window would help now: from time to time, and at once when the program's behaviour has
