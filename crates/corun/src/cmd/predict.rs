@@ -445,5 +445,5 @@ impl Said {
 pub fn unavailable(insight: &Insight) -> Vec<Unavailable> {
     let of =
         |u: &corun_model::observation::Unavailable| Unavailable { what: u.what.clone(), why: u.why.clone() };
-    insight.unavailable.iter().map(of).collect()
+    insight.missing().iter().map(of).collect()
 }
