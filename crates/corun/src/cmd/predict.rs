@@ -169,6 +169,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         meta,
         begin_ns,
         history: Vec::new(),
+        keeps_all: args.html.is_some(),
         json_lines: args.json_lines,
         is_unheard: false,
         only_some,
@@ -372,7 +373,9 @@ impl Predictors {
 struct Said {
     meta: PredictMeta,
     begin_ns: u64,
+    /// The last one, and for a page those before it.
     history: Vec<PredictReport>,
+    keeps_all: bool,
     json_lines: bool,
     /// Nobody reads the lines any more.
     is_unheard: bool,
@@ -411,6 +414,9 @@ impl Said {
             self.is_unheard = !lines::write(&report.json_line())?;
         }
         let text = line(&report);
+        if !self.keeps_all {
+            self.history.clear();
+        }
         self.history.push(report);
         Ok(text)
     }
