@@ -365,7 +365,10 @@ impl Control<'_> {
     ) -> anyhow::Result<bool> {
         let t_ns = seen.end_ns.saturating_sub(self.begin_ns);
         if self.args.explain {
-            decided.iter().for_each(|d| eprintln!("{}", d.line(t_ns)));
+            let told: String = decided.iter().map(|d| d.line(t_ns) + "\n").collect();
+            if !lines::tell(&told)? {
+                return Ok(false);
+            }
         }
         let finding = self.guard.as_ref().map(Guard::finding);
         let guard = finding.map(guard_line);
