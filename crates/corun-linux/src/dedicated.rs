@@ -185,11 +185,15 @@ impl Dedicated {
         let (ready, not_parked) = co_runners(host, &before, subject);
         let start_ns = host.now_ns();
         let opened = self.open(host, &mut before, ready, not_parked, told);
+        let mut let_go = true;
         for tenant in host.parked() {
-            host.apply(&Action::Unpark { tenant });
+            let_go &= host.apply(&Action::Unpark { tenant }) == Outcome::Done;
         }
+        // Whom this could not let go, the journal still knows; if that does not help either, it is said at once.
+        let undone = if let_go { Ok(()) } else { host.undo_all() };
         let end_ns = host.now_ns();
         self.spend(start_ns, end_ns);
+        undone?;
         let opened = opened?;
         Ok(DedicatedWindow { before, parked_ns: end_ns - start_ns, ..opened })
     }

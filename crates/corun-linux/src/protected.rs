@@ -3,8 +3,8 @@
 //! - the first process, kernel threads;
 //! - corun itself, its supervisor, and whoever they descend from: the shell and the terminal, or sshd and login, that
 //!   it was started from;
-//! - those that keep sessions, devices and logs going: stop one of these and the next person who wants to log in, or
-//!   to stop corun, waits;
+//! - those that keep sessions, devices, logs and clusters going: stop one of these and the next person who wants to log
+//!   in, or to stop corun, waits, or the cluster takes the machine for dead and resets it;
 //! - what the user names with `--protect`: a tenant's name or key, a process's name or PID.
 //!
 //! A tenant with one protected process is protected as a whole: it can't be stopped in part.
@@ -14,7 +14,8 @@ use crate::root::Root;
 use corun_model::{Tenant, TenantKind};
 use std::collections::BTreeSet;
 
-/// Names of processes that keep sessions, devices or logs going; a `*` at the end stands for anything.
+/// Names of processes that keep sessions, devices, logs or a cluster going; a `*` at the end stands for anything. A cluster
+/// resets a machine whose heartbeats are late.
 const KEEPERS: &[&str] = &[
     "systemd*",
     "(sd-pam)",
@@ -47,6 +48,15 @@ const KEEPERS: &[&str] = &[
     "lvmetad",
     "dmeventd",
     "mdadm",
+    "sbd",
+    "sanlock",
+    "wdmd",
+    "corosync",
+    "pacemaker*",
+    "keepalived",
+    "sssd*",
+    "nslcd",
+    "nscd",
     "Xorg",
     "Xwayland",
     "gdm*",
@@ -130,7 +140,7 @@ impl Protection {
             return Some(format!("{who} is protected: corun is it or was started from it"));
         }
         if KEEPERS.iter().any(|k| matches(k, &stat.comm)) {
-            return Some(format!("{who} is protected: it keeps sessions, devices or logs going"));
+            return Some(format!("{who} is protected: it keeps sessions, devices, logs or a cluster going"));
         }
         if self.named.iter().any(|n| *n == stat.comm || n.parse() == Ok(pid)) {
             return Some(format!("{who} is protected: --protect names it"));
@@ -195,6 +205,7 @@ mod tests {
     fn session_keepers_are_known_by_their_names() {
         assert!(KEEPERS.iter().any(|k| matches(k, "systemd-logind")));
         assert!(KEEPERS.iter().any(|k| matches(k, "sshd-session")));
+        assert!(KEEPERS.iter().any(|k| matches(k, "pacemakerd")) && KEEPERS.contains(&"corosync"));
         assert!(!KEEPERS.iter().any(|k| matches(k, "initdb")));
     }
 }

@@ -157,6 +157,24 @@ fn strangers_and_nonsense_are_refused_with_the_reason() {
 }
 
 #[test]
+fn a_tenant_with_a_protected_process_is_not_parked() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let one = Actors::spinning(2);
+    let mut options = options(folder.path(), &one.pids());
+    options.protect = vec![one.pids()[1].to_string()];
+    let mut backend = ScxBackend::start(&Root::new("/"), options).unwrap_or_else(|e| panic!("{e}"));
+    backend.learn(&seen(&[&one.pids()]));
+    for action in [Action::Park { tenant: ONE }, Action::Weight { tenant: ONE, weight: 300 }] {
+        match backend.apply(&action) {
+            Outcome::Refused { why } => assert!(why.contains("--protect"), "{action:?}: {why}"),
+            other => panic!("{action:?}: {other:?}"),
+        }
+    }
+    assert!(one.run(PATIENCE));
+}
+
+#[test]
 fn thrown_out_it_says_why_restores_and_turns_nothing_any_more() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();

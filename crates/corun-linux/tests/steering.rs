@@ -256,6 +256,31 @@ fn a_tenant_gets_everything_back() {
 }
 
 #[test]
+fn a_tenant_that_has_gone_leaves_no_cgroup_while_control_goes_on() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let (goes, stays) = (Actors::spinning(1), Actors::spinning(1));
+    let mut backend = backend(folder.path(), &[goes.pids(), stays.pids()].concat());
+    backend.learn(&seen(&[&goes.pids(), &stays.pids()]));
+    for tenant in [TenantId(1), TenantId(2)] {
+        assert_eq!(backend.apply(&Action::Park { tenant }), Outcome::Done);
+        assert_eq!(backend.apply(&Action::Unpark { tenant }), Outcome::Done);
+    }
+    assert_eq!(transients_of(std::process::id()).len(), 2);
+    goes.kill(0);
+    let observed = seen(&[&[], &stays.pids()]);
+    assert!(eventually(PATIENCE, || {
+        backend.learn(&observed);
+        transients_of(std::process::id()).len() == 1
+    }));
+    backend.undo_all().unwrap();
+    assert!(stays.run(PATIENCE));
+}
+
+#[test]
 fn a_weight_is_what_the_machine_has_for_it_and_is_undone() {
     if !is_root() {
         return;
@@ -346,6 +371,26 @@ fn the_protected_are_refused_with_the_reason() {
     let outcome = backend.apply(&Action::Slice { task, min_ns: 3_000_000, max_ns: 3_000_000 });
     assert!(matches!(outcome, Outcome::Refused { .. }), "{outcome:?}");
     assert!(actors.run(PATIENCE));
+}
+
+#[test]
+fn a_parked_tenant_that_a_protected_process_joins_is_let_go() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let (first, joins) = (Actors::spinning(1), Actors::spinning(1));
+    let both = [first.pids(), joins.pids()].concat();
+    let mut options = options(folder.path(), &both);
+    options.protect = vec![joins.pids()[0].to_string()];
+    let mut backend = StockBackend::new(&Root::new("/"), options);
+    backend.learn(&seen(&[&first.pids()]));
+    park(&mut backend);
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(first.stand_still(Duration::from_millis(20)));
+    backend.learn(&seen(&[&both]));
+    assert!(first.run(PATIENCE) && joins.run(PATIENCE));
 }
 
 #[test]

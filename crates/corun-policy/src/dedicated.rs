@@ -101,7 +101,7 @@ impl Policy for Dedicated {
         }
         self.next_ns = Some(seen.end_ns + self.every_ns);
         let mut subjects = uses.iter().filter(|u| match &self.subject {
-            Some(name) => seen.tenant(u.id).is_some_and(|t| t.name == *name || t.key == *name),
+            Some(name) => seen.tenant(u.id).is_some_and(|t| t.is_called(name)),
             None => u.weight > 0,
         });
         let after = subjects.clone().find(|u| Some(u.id) > self.last);

@@ -52,6 +52,11 @@ pub fn name(text: &str, width: usize) -> String {
     clean.into_iter().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
+/// Text of several lines that is safe on a terminal, as an error that quotes what others have named.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
+}
+
 /// Breaks text into lines of at most `width` characters, at spaces; a longer word gets a line of its own, and a
 /// number keeps its percent sign.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -104,5 +109,6 @@ mod tests {
         assert_eq!(name("ok", 8), "ok");
         assert_eq!(name("a\x1b[2Jb", 20), "a?[2Jb");
         assert_eq!(name("a-very-long-name", 8), "a-very-~");
+        assert_eq!(printable("line 3:\n\ta\x1b[2Jb"), "line 3:\n\ta?[2Jb");
     }
 }

@@ -5,6 +5,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use corun_report::output::can_be_written;
+use corun_report::printable;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -77,7 +78,8 @@ pub fn main() -> ExitCode {
         Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("corun: {error:#}");
+        // It may quote what somebody else has called a process.
+        eprintln!("corun: {}", printable(&format!("{error:#}")));
         let usage = error.downcast_ref::<Usage>().is_some();
         ExitCode::from(if usage { 2 } else { 1 })
     })

@@ -25,8 +25,8 @@ pub struct Insight {
     eyes: Eyes,
     lenses: Lenses,
     subject: TenantId,
-    /// What cannot be seen here, and why.
-    pub unavailable: Vec<Unavailable>,
+    /// What could not be had at all.
+    unavailable: Vec<Unavailable>,
 }
 
 /// Who looks, and whether co-runners may be parked.
@@ -155,6 +155,12 @@ impl Insight {
     /// The tenant that is watched.
     pub fn subject(&self) -> TenantId {
         self.subject
+    }
+
+    /// What cannot be seen here, and why, as far as is known by now: samples may have been lost, or tasks refused, since.
+    pub fn missing(&self) -> Vec<Unavailable> {
+        let of_samples = self.lenses.spin.iter().flat_map(SpinSampler::unavailable);
+        self.unavailable.iter().cloned().chain(of_samples).collect()
     }
 
     /// How spinning is told from computing, for a report.

@@ -1,15 +1,27 @@
-//! JSON lines on standard output, each as soon as it is made.
+//! Lines on standard output and standard error, each as soon as it is made.
 
 use anyhow::Context;
 use std::io::{ErrorKind, Write};
 
-/// Writes a line, its newline included. Returns whether anybody still reads: whoever pipes into `head` has seen enough.
+/// Writes a line of JSON, its newline included. Returns whether anybody still reads: whoever pipes into `head` has seen
+/// enough.
 ///
 /// # Errors
 /// When standard output cannot be written for another reason.
 pub fn write(line: &str) -> anyhow::Result<bool> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
+    to(std::io::stdout().lock(), line)
+}
+
+/// The same on standard error, for people; any number of lines.
+///
+/// # Errors
+/// When standard error cannot be written for another reason.
+pub fn tell(lines: &str) -> anyhow::Result<bool> {
+    to(std::io::stderr().lock(), lines)
+}
+
+fn to(mut out: impl Write, lines: &str) -> anyhow::Result<bool> {
+    match out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
         done => done.map(|()| true).context("writing a line"),
     }

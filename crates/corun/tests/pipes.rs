@@ -58,3 +58,24 @@ fn a_reader_that_has_seen_enough_ends_a_stream_of_lines_and_fails_nothing() {
         assert!(!said.contains("panicked") && !said.contains("roken pipe"), "{args:?}: {said}");
     }
 }
+
+#[test]
+fn nor_does_a_reader_of_explanations() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hogs = ["corun-pipe-c", "corun-pipe-d"].map(|name| Hog::start(folder.path(), name));
+    let tenants = ["--tenant", "corun-pipe-c", "--tenant", "corun-pipe-d"];
+    let mut child = Command::cargo_bin("corun")
+        .unwrap()
+        .args([&["control", "gang", "--dry-run", "--explain", "--for", "60s"][..], &tenants].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    while !line.contains("slot") && said.read_line(&mut line).unwrap() > 0 {}
+    drop(said);
+    let began = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{line}");
+    assert!(line.contains("slot") && began.elapsed() < Duration::from_secs(50), "{line}");
+}

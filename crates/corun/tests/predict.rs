@@ -232,6 +232,13 @@ fn every_estimate_is_a_line_of_json_and_a_program_that_only_sleeps_cannot_be_tol
 }
 
 #[test]
+fn a_record_for_which_the_disk_has_no_room_is_said() {
+    let out = corun(&["predict", "-q", "--record", "/dev/full", "--", "sleep", "0.3"]);
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains("writing --record"), "{}", said(&out));
+}
+
+#[test]
 fn bad_usage_is_one_sentence_with_exit_code_2() {
     for (args, part) in [
         (&["predict", "--all"][..], "has no one to predict for"),

@@ -102,6 +102,7 @@ fn bad_input_is_one_sentence_and_exit_code_2() {
     is_refused(&["--all", "-p", "1"], "cannot be used with");
     is_refused(&["--all", "--for", "10"], "such as 500us, 10ms or 2s");
     is_refused(&["--trace", "x", "--source", "schedstat", "--all"], "--trace needs eBPF");
+    is_refused(&["--html", "/no/folder/r.html", "--", "true"], "the folder /no/folder does not exist");
 }
 
 #[test]

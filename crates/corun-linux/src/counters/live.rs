@@ -64,14 +64,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Everything of every task of this tenant (or of everybody), with at most half the files this process may open.
+    /// Everything of every task of this tenant (or of everybody), with at most a third of the files this process may open:
+    /// sampling may take as many, and whoever parks somebody needs one to let it go.
     pub fn new(of: Option<TenantId>) -> Options {
         Options {
             root: Root::new("/"),
             of,
             themes: Theme::ALL.to_vec(),
             grain: Grain::Task,
-            files_max: files_allowed() / 2,
+            files_max: files_allowed() / 3,
         }
     }
 }

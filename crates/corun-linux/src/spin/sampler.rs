@@ -45,7 +45,7 @@ pub struct SpinOptions {
     pub cost_max: f64,
     /// The shortest time on a CPU between two samples of a task, in nanoseconds.
     pub period_ns_min: u64,
-    /// File descriptors that may be used; `None`: half of what the process may open.
+    /// File descriptors that may be used; `None`: a third of what the process may open, as counters may take as many.
     pub descriptors: Option<usize>,
 }
 
@@ -158,7 +158,7 @@ impl SpinSampler {
             .map_err(SpinError::of)?;
         let with_kernel = may_sample_kernel(&rings)?;
         let period_ns = options.period_ns_min.max(1);
-        let descriptors = options.descriptors.unwrap_or_else(half_of_descriptors);
+        let descriptors = options.descriptors.unwrap_or_else(third_of_descriptors);
         let started_ns = clock::now_ns();
         let state = State {
             followed: Followed::new(descriptors, rings.len(), period_ns, with_kernel),
@@ -276,14 +276,14 @@ fn may_sample_kernel(rings: &[(u32, Ring)]) -> Result<bool, SpinError> {
     }
 }
 
-fn half_of_descriptors() -> usize {
+fn third_of_descriptors() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure outlives the call.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
     if known {
-        (limit.rlim_cur / 2).min(1 << 16) as usize
+        (limit.rlim_cur / 3).min(1 << 16) as usize
     } else {
-        512
+        341
     }
 }
 

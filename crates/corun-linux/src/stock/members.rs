@@ -98,10 +98,15 @@ impl Members {
         Some(pid)
     }
 
+    /// The processes of a tenant that were observed.
+    pub(super) fn observed_of(&mut self, tenant: TenantId) -> BTreeSet<u32> {
+        let tids: Vec<u32> = self.tasks_of(tenant).collect();
+        tids.into_iter().filter_map(|tid| self.process(tid)).collect()
+    }
+
     /// The processes of a tenant that live now, forks since the last observation included.
     pub(super) fn processes_of(&mut self, tenant: TenantId) -> Vec<Process> {
-        let tids: Vec<u32> = self.tasks_of(tenant).collect();
-        let pids: BTreeSet<u32> = tids.iter().filter_map(|&tid| self.process(tid)).collect();
+        let pids = self.observed_of(tenant);
         let live = |pid: u32| procfs::process_stat(&self.root, pid).ok().filter(|s| !s.is_dead());
         let mut found: BTreeMap<u32, Process> = pids
             .into_iter()

@@ -83,6 +83,8 @@ pub struct StockBackend {
     members: Members,
     /// Whether a tenant is in scope, as far as somebody asked since it last grew.
     in_scope: BTreeMap<TenantId, bool>,
+    /// Why one of its processes may not be touched, as far as somebody asked since the tenant last grew.
+    guarded: BTreeMap<TenantId, Option<String>>,
     parkings: Parkings,
     tasks: Tasks,
     weights: weights::Changed,
@@ -106,6 +108,7 @@ impl StockBackend {
             online: online.unwrap_or_default(),
             members: Members::new(root),
             in_scope: BTreeMap::new(),
+            guarded: BTreeMap::new(),
             parkings: Parkings::new(root),
             tasks: Tasks::default(),
             weights: weights::Changed::default(),
@@ -175,12 +178,22 @@ impl StockBackend {
         Ok(())
     }
 
-    /// Checks that a tenant may be touched, for another backend.
+    /// Checks that a tenant may be touched as a whole, by what it is and by each of its processes: for another backend.
     ///
     /// # Errors
     /// Why not.
     pub(crate) fn allows_tenant(&mut self, id: TenantId) -> Result<(), Outcome> {
-        self.may_touch(id).map_err(Outcome::from)
+        self.may_touch(id)?;
+        let why = match self.guarded.get(&id) {
+            Some(known) => known.clone(),
+            None => {
+                let observed = self.members.observed_of(id);
+                let why = observed.into_iter().find_map(|pid| self.protection.of_process(pid));
+                self.guarded.insert(id, why.clone());
+                why
+            }
+        };
+        why.map_or(Ok(()), |why| Err(Outcome::Refused { why }))
     }
 
     /// The processes of a tenant that live now, forks since the last observation included.
@@ -256,7 +269,7 @@ impl StockBackend {
                 self.be_real_time();
                 self.on_tenant(*tenant, |parkings, _, _, means| parkings.park(*tenant, means))
             }
-            Action::Unpark { tenant } if self.parkings.is_parked(*tenant) => {
+            Action::Unpark { tenant } if self.parkings.knows(*tenant) => {
                 self.with_means(|parkings, _, _, means| parkings.unpark(*tenant, means))
             }
             Action::Unpark { tenant } if self.members.tenant(*tenant).is_none() => {
@@ -379,16 +392,21 @@ impl Backend for StockBackend {
     }
 
     fn learn(&mut self, seen: &Observation) {
+        let living = seen.tasks.iter().filter(|t| t.alive).map(|t| t.tenant).collect();
+        if let Some(supervised) = &mut self.supervised {
+            self.parkings.forget_gone(&living, supervised);
+        }
         for tenant in self.members.learn(seen) {
             self.parkings.has_grown(tenant);
             self.in_scope.remove(&tenant);
+            self.guarded.remove(&tenant);
             if self.parkings.is_parked(tenant) {
                 // Refused, it is not parked any more, which the next observation shows.
                 let _ = self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means));
             }
         }
         if self.tasks.any_drawn() && self.beat().is_ok() {
-            self.tasks.redraw();
+            self.tasks.redraw(&self.root);
             // Should nobody watch any more, this restores; the controller hears of it at its next heartbeat.
             let _ = self.beat();
         }

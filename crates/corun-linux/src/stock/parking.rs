@@ -34,7 +34,7 @@ use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::{send, Task, Undo};
 use crate::supervisor::Supervised;
 use corun_model::TenantId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -90,6 +90,11 @@ impl Parkings {
         self.tenants.get(&tenant).is_some_and(|p| p.parked)
     }
 
+    /// Whether a tenant was parked or made ready for it: only then can anything of it be stopped.
+    pub(super) fn knows(&self, tenant: TenantId) -> bool {
+        self.tenants.contains_key(&tenant)
+    }
+
     /// Tenants whose stopping is by signals and so has to be repeated for what forked.
     pub(super) fn by_signals(&self) -> Vec<TenantId> {
         let signals = |p: &&Parking| p.parked && !p.signalled.is_empty();
@@ -106,6 +111,27 @@ impl Parkings {
     /// Forgets everybody, all having been restored.
     pub(super) fn clear(&mut self) {
         self.tenants.clear();
+    }
+
+    /// Forgets who has ended, and takes away the transient cgroups that were made for them: a controller may run for weeks.
+    pub(super) fn forget_gone(&mut self, living: &BTreeSet<TenantId>, supervised: &mut Supervised) {
+        self.tenants.retain(|tenant, parking| {
+            if parking.parked || living.contains(tenant) {
+                return true;
+            }
+            // With a process in it that nobody has seen yet, a cgroup cannot be removed.
+            parking.transient.retain(|_, (folder, entry)| {
+                let is_gone = match std::fs::remove_dir(folder) {
+                    Ok(()) => true,
+                    Err(e) => e.kind() == io::ErrorKind::NotFound,
+                };
+                !is_gone || supervised.undone(*entry).is_err()
+            });
+            let in_force = |entry: &Option<Entry>| entry.is_some();
+            !parking.transient.is_empty()
+                || parking.own.values().any(in_force)
+                || parking.signalled.values().any(in_force)
+        });
     }
 
     /// Makes ready to stop a tenant without stopping it: what takes milliseconds is done here.
@@ -160,7 +186,11 @@ impl Parkings {
         means: &mut Means,
     ) -> Result<bool, Refusal> {
         let pid = process.task.pid;
-        let Ok(membership) = Membership::read(means.root, format!("/proc/{pid}")) else { return Ok(false) };
+        let membership = match Membership::read(means.root, format!("/proc/{pid}")) {
+            Ok(membership) => membership,
+            Err(e) if e.is_gone() => return Ok(false),
+            Err(e) => return Err(Refusal::Refused(e.to_string())),
+        };
         let path = self.tree().and_then(|tree| membership.in_tree(tree));
         let folder = self.tree().zip(path).and_then(|(tree, path)| tree.folder(path));
         let Some(folder) = folder else { return by_signal(process, parking, means.root) };
@@ -236,7 +266,11 @@ impl Parkings {
     pub(super) fn park(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
         // Signals reach who was there; who forked meanwhile is found by looking again.
         for _ in 0..LOOKS {
-            self.prepare(tenant, means)?;
+            if let Err(refusal) = self.prepare(tenant, means) {
+                // Somebody protected may have joined those who are stopped already: a tenant is not stopped in part.
+                let _ = self.unpark(tenant, means);
+                return Err(refusal);
+            }
             let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
             parking.parked = true;
             let stopped = match stop(parking, means) {
@@ -253,31 +287,34 @@ impl Parkings {
         Ok(())
     }
 
-    /// Lets a tenant run.
+    /// Lets a tenant run. What could not be let go is still in the journal, and is tried again when this is called again.
     pub(super) fn unpark(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
         let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
         parking.parked = false;
         let mut failed = None;
-        let mut note = |done: io::Result<()>, whom: &str| {
-            if let Err(e) = done {
-                if !matches!(e.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) {
-                    failed.get_or_insert(Refusal::by_kernel(whom, &e));
-                }
+        // Whether it is done; of who has gone nothing is left to do.
+        let mut note = |done: io::Result<()>, whom: &str| match done {
+            Err(e) if !matches!(e.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) => {
+                failed.get_or_insert(Refusal::by_kernel(whom, &e));
+                false
             }
+            _ => true,
         };
         for (folder, _) in parking.transient.values() {
             note(freezer::set_frozen(folder, false), &folder.display().to_string());
         }
         for (folder, entry) in &mut parking.own {
-            if let Some(entry) = entry.take() {
-                note(freezer::set_frozen(folder, false), &folder.display().to_string());
-                note(means.supervised.undone(entry), "the journal");
+            let Some(known) = *entry else { continue };
+            if note(freezer::set_frozen(folder, false), &folder.display().to_string()) {
+                *entry = None;
+                note(means.supervised.undone(known), "the journal");
             }
         }
         for (task, entry) in &mut parking.signalled {
-            if let Some(entry) = entry.take() {
-                note(send(means.root, task, libc::SIGCONT), &format!("process {}", task.pid));
-                note(means.supervised.undone(entry), "the journal");
+            let Some(known) = *entry else { continue };
+            if note(send(means.root, task, libc::SIGCONT), &format!("process {}", task.pid)) {
+                *entry = None;
+                note(means.supervised.undone(known), "the journal");
             }
         }
         failed.map_or(Ok(()), Err)

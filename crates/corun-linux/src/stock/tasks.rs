@@ -11,7 +11,7 @@ use crate::cpulist;
 use crate::root::Root;
 use crate::sched::{self, Attributes, SLICE_MAX_NS, SLICE_MIN_NS};
 use crate::supervisor::journal::Entry;
-use crate::supervisor::undo::{default_slice_ns, Aspect, Task, Undo};
+use crate::supervisor::undo::{default_slice_ns, is_still, Aspect, Task, Undo};
 use crate::supervisor::Supervised;
 use corun_model::duration::human_ns;
 use corun_model::CpuId;
@@ -119,15 +119,16 @@ impl Tasks {
         !self.ranges.is_empty()
     }
 
-    /// Draws a new slice for every task that has a range; those that have gone are forgotten. Their lines in the journal
-    /// are in force; whoever calls this makes sure before and after that somebody watches.
-    pub(super) fn redraw(&mut self) {
+    /// Draws a new slice for every task that has a range; those that have gone are forgotten, whoever has their number now
+    /// left alone. Their lines in the journal are in force; whoever calls this makes sure before and after that somebody
+    /// watches.
+    pub(super) fn redraw(&mut self, root: &Root) {
         let draws = &mut self.draws;
         self.ranges.retain(|_, r| {
             *draws += 1;
             let slice_ns = draw(r.min_ns, r.max_ns, r.task.tid, *draws);
-            fair(&r.task)
-                .is_ok_and(|now| sched::set_attributes(r.task.tid, &Attributes { slice_ns, ..now }).is_ok())
+            let set = |now| sched::set_attributes(r.task.tid, &Attributes { slice_ns, ..now }).is_ok();
+            is_still(root, &r.task).unwrap_or(false) && fair(&r.task).is_ok_and(set)
         });
     }
 
@@ -251,5 +252,17 @@ mod tests {
         // The mean of 10,000 uniform draws has a standard deviation of 58 µs: 20 ms ± 0.4 ms is seven of them.
         assert!(mean.abs_diff(20_000_000) < 400_000, "{mean}");
         assert_eq!(draw(5, 5, 1, 1), 5);
+    }
+
+    #[test]
+    fn whoever_took_over_the_number_of_a_task_with_a_range_keeps_its_slice() {
+        let pid = std::process::id();
+        let task = Task { tid: pid, start_ns: 1, pid, pgid: 0 };
+        let mut tasks = Tasks::default();
+        tasks.ranges.insert(pid, Range { task, min_ns: 3_000_000, max_ns: 3_000_000 });
+        let before = sched::attributes(pid).unwrap();
+        tasks.redraw(&Root::new("/"));
+        assert!(!tasks.any_drawn());
+        assert_eq!(sched::attributes(pid).unwrap(), before);
     }
 }

@@ -41,7 +41,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// The folder belongs to somebody else.
-    #[error("{} is not this user's own folder; remove it", path.display())]
+    #[error("{} is not this user's own folder, or others may write to it; remove it", path.display())]
     Foreign {
         /// Which.
         path: PathBuf,
@@ -198,7 +198,8 @@ impl Journal {
     }
 }
 
-/// Makes the folder, for this user alone, or makes sure that it is this user's: a journal tells what to write where.
+/// Makes the folder, for this user alone, or makes sure that it is this user's and nobody else may write to it: a journal
+/// tells what to write where.
 fn own_folder(folder: &Path) -> Result<(), JournalError> {
     let failed = |source| JournalError::Io { path: folder.to_owned(), source };
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -207,7 +208,8 @@ fn own_folder(folder: &Path) -> Result<(), JournalError> {
     }
     let meta = fs::symlink_metadata(folder).map_err(failed)?;
     // SAFETY: geteuid cannot fail.
-    if meta.is_dir() && meta.uid() == unsafe { libc::geteuid() } {
+    let is_own = meta.uid() == unsafe { libc::geteuid() };
+    if meta.is_dir() && is_own && meta.mode() & 0o022 == 0 {
         Ok(())
     } else {
         Err(JournalError::Foreign { path: folder.to_owned() })
@@ -317,6 +319,20 @@ mod tests {
         std::os::unix::fs::symlink("/etc", dir.path().join("corun")).unwrap();
         let e = Journal::open(&dir.path().join("corun")).unwrap_err();
         assert!(matches!(e, JournalError::Foreign { .. }), "{e}");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_not_trusted() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("corun");
+        fs::create_dir(&folder).unwrap();
+        let allow = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o775);
+        let e = Journal::open(&folder).unwrap_err();
+        assert!(matches!(e, JournalError::Foreign { .. }), "{e}");
+        allow(0o755);
+        Journal::open(&folder).unwrap();
     }
 
     #[test]

@@ -181,7 +181,10 @@ impl Supervised {
         let made = match make() {
             Ok(made) => made,
             Err(e) => {
-                self.journal.set(entry, false).map_err(SuperviseError::Write)?;
+                // One that was in force before still is, with the value that it was given then.
+                if known.is_none() {
+                    self.journal.set(entry, false).map_err(SuperviseError::Write)?;
+                }
                 return Ok(Err(e));
             }
         };

@@ -122,9 +122,17 @@ impl Supervisor {
         // SAFETY: shutdown takes an open socket.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
         if let Some(controller) = &self.controller {
+            let mut pause = AGAIN;
             loop {
-                let again = if self.restore() { self.lease } else { AGAIN };
-                if wait_readable(&[controller.as_raw_fd()], Some(Instant::now() + again)).is_some() {
+                let wait = match self.restore() {
+                    true => {
+                        pause = AGAIN;
+                        self.lease
+                    }
+                    // Above everybody else's priority, what fails for long is not tried again and again at full speed.
+                    false => std::mem::replace(&mut pause, (pause * 2).min(self.lease)),
+                };
+                if wait_readable(&[controller.as_raw_fd()], Some(Instant::now() + wait)).is_some() {
                     break;
                 }
             }

@@ -84,8 +84,10 @@ impl Undo {
             Undo::Thaw(folder) => freezer::set_frozen(folder, false),
             Undo::Dissolve(folder) => freezer::dissolve(folder),
             Undo::Continue(task) => send(root, task, libc::SIGCONT),
-            Undo::Task(task, aspect) if is_still(root, task) => aspect.restore(task.tid),
-            Undo::Task(..) => Ok(()),
+            Undo::Task(task, aspect) => match is_still(root, task) {
+                Ok(true) => aspect.restore(task.tid),
+                other => other.map(|_| ()),
+            },
             Undo::File { path, was } => freezer::write_file(path, was),
         };
         match done {
@@ -168,8 +170,15 @@ pub fn default_slice_ns() -> u64 {
 }
 
 /// Whether the task is still the one that was changed.
-pub fn is_still(root: &Root, task: &Task) -> bool {
-    procfs::process_stat(root, task.tid).is_ok_and(|s| s.start_ns == task.start_ns && !s.is_dead())
+///
+/// # Errors
+/// When nobody can tell: its line in `/proc` is there and cannot be read.
+pub fn is_still(root: &Root, task: &Task) -> io::Result<bool> {
+    match procfs::process_stat(root, task.tid) {
+        Ok(stat) => Ok(stat.start_ns == task.start_ns && !stat.is_dead()),
+        Err(e) if e.is_gone() => Ok(false),
+        Err(e) => Err(io::Error::other(e)),
+    }
 }
 
 /// Sends a signal to a process, to no other that has its number by now.
@@ -185,7 +194,7 @@ pub fn send(root: &Root, task: &Task, signal: i32) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
         let fd = OwnedFd::from_raw_fd(fd);
-        if !is_still(root, &Task { tid: task.pid, ..*task }) {
+        if !is_still(root, &Task { tid: task.pid, ..*task })? {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         let none = std::ptr::null::<libc::siginfo_t>();
@@ -317,6 +326,17 @@ mod tests {
         assert_eq!(e.raw_os_error(), Some(libc::ESRCH));
         Undo::Task(other, Aspect::Nice { was: 19, set: 0 }).perform(&root).unwrap();
         assert!(sched::attributes(pid).unwrap().nice < 19);
+    }
+
+    #[test]
+    fn a_task_that_cannot_be_looked_at_is_not_taken_for_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        // A folder can be opened, and not read as a file.
+        std::fs::create_dir_all(dir.path().join("proc/5/stat")).unwrap();
+        let task = Task { tid: 5, start_ns: 1, pid: 5, pgid: 5 };
+        let undo = Undo::Task(task, Aspect::Nice { was: 0, set: 5 });
+        undo.perform(&Root::new(dir.path())).unwrap_err();
+        undo.perform(&Root::new(dir.path().join("nowhere"))).unwrap();
     }
 
     #[test]

@@ -263,6 +263,40 @@ fn what_a_controller_changes_between_two_hangs_is_restored_before_it_ends() {
 }
 
 #[test]
+fn a_change_that_fails_the_second_time_leaves_the_first_to_be_undone() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new("/");
+    let file = folder.path().join("weight");
+    std::fs::write(&file, "100").unwrap();
+    let undo = Undo::File { path: file.clone(), was: "100".into() };
+    let mut supervised = Supervised::start(&root, &supervised_in(folder.path())).unwrap();
+    let set = || std::fs::write(&file, "250");
+    let (entry, ()) = supervised.change(&root, None, &undo, set).unwrap().unwrap();
+    let refused = || Err::<(), _>(std::io::Error::from_raw_os_error(libc::EMFILE));
+    assert!(supervised.change(&root, Some(entry), &undo, refused).unwrap().is_err());
+    assert_eq!(supervised.finish(&root).unwrap().undone, 1);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "100");
+}
+
+#[test]
+fn who_cannot_be_let_go_at_once_is_let_go_in_the_end() {
+    if !is_root() || v2_mount().is_none() {
+        println!("skipped: nobody can be frozen here");
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let environment = [("FOLDER", folder.path().display().to_string())];
+    let played = actors::start("exhausted", &environment).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&played.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&played.stderr));
+    for expected in ["parked: Done", "unparked: false", "undone: Ok(())", "run: true"] {
+        assert!(said.contains(expected), "no `{expected}`");
+    }
+}
+
+#[test]
 fn a_backend_that_lost_its_lease_draws_no_more_slices() {
     if !is_root() {
         return;

@@ -1,6 +1,6 @@
 //! The parts that this test program plays when a test starts it again: supervisor, controller, somebody without rights.
 
-use super::actors::{backend, options, seen, supervised_in, Actors};
+use super::actors::{backend, eventually, options, seen, supervised_in, v2_mount, Actors};
 use corun_linux::backend::Backend;
 use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::probe::LiveOptions;
@@ -8,7 +8,7 @@ use corun_linux::steered::SteeredHost;
 use corun_linux::stock::StockBackend;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
-use corun_linux::{supervisor, Root};
+use corun_linux::{freezer, supervisor, Root};
 use corun_model::{Action, Host, Outcome, TaskId, TenantId};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +22,7 @@ pub fn play(part: &str) -> ! {
         }
         "controller" => control(),
         "nobody" => nobody(),
+        "exhausted" => exhausted(),
         other => panic!("no part {other}"),
     }
 }
@@ -111,4 +112,38 @@ fn nobody() -> ! {
     }
     drop((backend, mine, stopped));
     std::process::exit(0);
+}
+
+/// Lets somebody go while no file can be opened any more, then undoes everything, and says what came of it.
+fn exhausted() -> ! {
+    let actors = Actors::spinning(1);
+    let cgroup = v2_mount().unwrap().join(format!("corun-test.{}.own", std::process::id()));
+    std::fs::create_dir(&cgroup).unwrap();
+    freezer::move_into(&cgroup, actors.pids()[0]).unwrap();
+    let mut observed = seen(&[&actors.pids()]);
+    observed.tenants[0].key = format!("cgroup:/{}", cgroup.file_name().unwrap().to_string_lossy());
+    let mut backend = backend(&folder(), &actors.pids());
+    backend.learn(&observed);
+    let tenant = TenantId(1);
+    println!("parked: {:?}", backend.apply(&Action::Park { tenant }));
+    let most = files_at_most(3);
+    println!("unparked: {:?}", backend.apply(&Action::Unpark { tenant }) == Outcome::Done);
+    files_at_most(most);
+    println!("undone: {:?}", backend.undo_all());
+    println!("run: {}", actors.run(Duration::from_secs(10)));
+    drop((backend, actors));
+    assert!(eventually(Duration::from_secs(10), || std::fs::remove_dir(&cgroup).is_ok()));
+    std::process::exit(0);
+}
+
+/// Limits the descriptors of this process; returns the limit before.
+fn files_at_most(most: u64) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls are given a valid structure.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        let before = std::mem::replace(&mut limit.rlim_cur, most);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+        before
+    }
 }

@@ -6,6 +6,7 @@
 //! one, nor do the figures of decisions about single tasks. Every list is bounded, and what found no room is counted.
 
 use super::Decided;
+use crate::words::name;
 use corun_model::{Action, Decision, Observation, Tenant, TenantId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,7 +150,8 @@ impl History {
         let mut out = String::new();
         for ((what, because, outcome), times) in all.iter().take(TOLD) {
             let outcome = if *outcome == "done" { String::new() } else { format!(" ({outcome})") };
-            out += &format!("{times:>8} × {what}: {because}{outcome}\n");
+            let told = name(&format!("{what}: {because}{outcome}"), usize::MAX);
+            out += &format!("{times:>8} × {told}\n");
         }
         if all.len() > TOLD {
             out += &format!(

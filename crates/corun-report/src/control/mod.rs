@@ -125,7 +125,9 @@ impl Decided {
             ("park", _) => "unpark".to_owned(),
             (knob, value) => format!("{knob} {value} of"),
         };
-        format!("{:>9}  {what} {whom}: {} ({})", human_ns(t_ns), self.why(), self.outcome)
+        // Both quote the names of processes.
+        let (why, outcome) = (name(self.why(), usize::MAX), name(&self.outcome, usize::MAX));
+        format!("{:>9}  {what} {whom}: {why} ({outcome})", human_ns(t_ns))
     }
 
     /// Why, without the name of whom it is about, which policies begin with.
@@ -306,5 +308,7 @@ mod tests {
         assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: its slot is over (dry_run)");
         let twice = Decided { because: "ffmpeg: its slot is over".into(), ..dry.clone() };
         assert_eq!(twice.line(0), dry.line(0), "whom it is about is said once");
+        let steers = Decided { because: "a\x1b[2Jb".into(), outcome: "refused: \x1b[2J".into(), ..dry };
+        assert!(!steers.line(0).contains('\x1b'));
     }
 }

@@ -92,7 +92,7 @@ pub fn summary(report: &PredictReport) -> String {
         row("counting cost", format!("{:.1} % of its time on a CPU", cost * 100.0));
     }
     for u in &report.unavailable {
-        for (i, l) in wrap(&format!("{}: {}", u.what, u.why), 96).into_iter().enumerate() {
+        for (i, l) in wrap(&name(&format!("{}: {}", u.what, u.why), usize::MAX), 96).into_iter().enumerate() {
             let _ = writeln!(out, "{} {l}", if i == 0 { "!" } else { " " });
         }
     }
@@ -143,6 +143,7 @@ mod tests {
     fn a_tenants_name_cannot_steer_the_terminal() {
         let mut e = estimate();
         e.culprits[0].tenant = Some("a\x1b[2J".into());
+        e.unavailable[0].what = "dedicated windows without a\x1b[2J".into();
         assert!(!summary(&report(Ok(e))).contains('\x1b'));
     }
 }

@@ -162,12 +162,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
         ..LiveOptions::new(Subject::All)
     };
-    let (mut watcher, unavailable) = Watcher::start(&root, options, None)?;
+    let (mut watcher, mut unavailable) = Watcher::start(&root, options, None)?;
     watcher.advance(FIRST_LOOK_NS)?;
     let mut first = watcher.observe()?;
     let scope = whom::scope(&root, &args, &first, acts)?;
     let policy = policy(&args, &scope)?;
-    let mut spin = SpinSampler::start(&root, SpinOptions::default()).ok();
+    let mut spin = SpinSampler::start(&root, SpinOptions::default())
+        .inspect_err(|e| unavailable.push(e.unavailable()))
+        .ok();
     split(&mut spin, &mut first, |t| scope.covers(t));
     for wanted in whom::protecting_nobody(&args, &first) {
         eprintln!(
@@ -363,7 +365,10 @@ impl Control<'_> {
     ) -> anyhow::Result<bool> {
         let t_ns = seen.end_ns.saturating_sub(self.begin_ns);
         if self.args.explain {
-            decided.iter().for_each(|d| eprintln!("{}", d.line(t_ns)));
+            let told: String = decided.iter().map(|d| d.line(t_ns) + "\n").collect();
+            if !lines::tell(&told)? {
+                return Ok(false);
+            }
         }
         let finding = self.guard.as_ref().map(Guard::finding);
         let guard = finding.map(guard_line);

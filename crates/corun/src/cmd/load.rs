@@ -4,7 +4,7 @@
 mod flags;
 mod victim;
 
-use crate::cli::Usage;
+use crate::cli::{check_files, Usage};
 use anyhow::Context;
 use clap::Subcommand;
 use corun_load::{Goal, Hold, Options, Progress, Report, Stop};
@@ -186,6 +186,7 @@ fn read(file: &Path) -> Result<Program, Usage> {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (program, how) = args.resolve()?;
+    check_files(&how.json)?;
     let options = Options {
         loops_per_ms: how.loops_per_ms,
         limit_ns: how.duration.map(|d| d.0),

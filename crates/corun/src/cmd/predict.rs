@@ -169,6 +169,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         meta,
         begin_ns,
         history: Vec::new(),
+        keeps_all: args.html.is_some(),
         json_lines: args.json_lines,
         is_unheard: false,
         only_some,
@@ -207,6 +208,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     insight.finish()?;
+    // A command may go on for long after `--for`: nobody is watched then, and another controller may come.
+    drop(insight);
+    let recorded = predictors.end_recording();
     let Course { running, .. } = course;
     let status = match (ended, running) {
         (Ended::Interrupted, Some(_)) => None,
@@ -214,6 +218,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (_, None) => None,
     };
     said.write(&args.json, &args.html, after_command)?;
+    recorded?;
     Ok(match (ended, status) {
         (_, Some(status)) => ExitCode::from(launch::exit_code(status)),
         (Ended::Interrupted, None) if after_command => ExitCode::from(128 + libc::SIGINT as u8),
@@ -291,6 +296,11 @@ impl Predictors {
         Ok(())
     }
 
+    /// Writes what of the record is still in memory: a full disk would otherwise not be noticed.
+    fn end_recording(&mut self) -> anyhow::Result<()> {
+        self.record.as_mut().map_or(Ok(()), |record| record.flush()).context("writing --record")
+    }
+
     /// Whether a dedicated window would help now: from time to time, and at once when the program's behaviour has
     /// changed. The budget is not considered here.
     fn are_due(&self, begin_ns: u64, now_ns: u64) -> bool {
@@ -363,7 +373,9 @@ impl Predictors {
 struct Said {
     meta: PredictMeta,
     begin_ns: u64,
+    /// The last one, and for a page those before it.
     history: Vec<PredictReport>,
+    keeps_all: bool,
     json_lines: bool,
     /// Nobody reads the lines any more.
     is_unheard: bool,
@@ -402,6 +414,9 @@ impl Said {
             self.is_unheard = !lines::write(&report.json_line())?;
         }
         let text = line(&report);
+        if !self.keeps_all {
+            self.history.clear();
+        }
         self.history.push(report);
         Ok(text)
     }
@@ -436,5 +451,5 @@ impl Said {
 pub fn unavailable(insight: &Insight) -> Vec<Unavailable> {
     let of =
         |u: &corun_model::observation::Unavailable| Unavailable { what: u.what.clone(), why: u.why.clone() };
-    insight.unavailable.iter().map(of).collect()
+    insight.missing().iter().map(of).collect()
 }
