@@ -1,6 +1,6 @@
 //! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
 
-use crate::cli::Usage;
+use crate::cli::{check_files, Usage};
 use crate::counting::{CountersFlag, Counting};
 use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
@@ -84,6 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let what = "--counters=whole counts a command and all that it starts; give one with -- CMD, or use --counters";
         return Err(Usage(what.into()).into());
     }
+    check_files([&args.json, &args.html, &args.trace].into_iter().flatten())?;
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let armed = args.target.arm(&root)?;
