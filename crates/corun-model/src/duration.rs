@@ -1,6 +1,8 @@
 //! How people write times and sizes: `10ms`, `2s`, `1m30s`, `64KiB`. Integers inside, units outside.
 
-use serde::{Deserialize, Deserializer};
+use serde::de::{Error, Visitor};
+use serde::Deserializer;
+use std::fmt::Formatter;
 
 /// Parses a time such as `100ns`, `50us`, `10ms`, `1.5s`, `2m`, `1h` into nanoseconds.
 ///
@@ -25,7 +27,8 @@ pub fn parse_ns(text: &str) -> Result<u64, String> {
 /// # Errors
 /// As [`parse_ns`].
 pub fn written_ns<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    parse_ns(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    let text = from.deserialize_str(Quoted("a time in quotes with its unit, such as \"10ms\""))?;
+    parse_ns(&text).map_err(Error::custom)
 }
 
 /// Parses a size such as `4096B`, `64KiB`, `1MiB`, `2GB` into bytes.
@@ -44,6 +47,30 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         ("GB", 1e9),
     ];
     parse(text, &units, "a size with its unit, such as 64KiB or 2MiB")
+}
+
+/// [`parse_bytes`] for a field of a file, with serde's `deserialize_with`.
+///
+/// # Errors
+/// As [`parse_bytes`].
+pub fn written_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = from.deserialize_str(Quoted("a size in quotes with its unit, such as \"64KiB\""))?;
+    parse_bytes(&text).map_err(Error::custom)
+}
+
+/// A text in a file; what it should be is for those who have written something else there.
+struct Quoted(&'static str);
+
+impl Visitor<'_> for Quoted {
+    type Value = String;
+
+    fn expecting(&self, f: &mut Formatter) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
 }
 
 fn parse(text: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String> {

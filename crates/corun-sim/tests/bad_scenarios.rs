@@ -52,9 +52,12 @@ fn every_refusal_names_file_line_and_remedy() {
         ("weight = 50", "cpus = [80]", "s.toml:15: atc16-haswell-80 has no CPU 80; it has 80"),
         ("weight = 50", "cpus = [0]\nallowed = [1]", "s.toml:16: `cpus` pins the tasks already"),
         ("weight = 50", "slice = [\"1ms\"]", "s.toml:15: a slice is a time such as \"3ms\", or "),
+        ("weight = 50", "slice = [\"10ns\", \"1ms\"]", "s.toml:15: a slice must be at least 1us, and its"),
+        ("weight = 50", "start = 50", "s.toml:15: invalid type: integer `50`, expected a time in quotes"),
         ("weight = 50", "vm = { vcpus = 0 }", "s.toml:15: vcpus is 0; a VM needs at least 1"),
         ("weight = 50", "count = 60000\nthreads = 2", "s.toml:12: the scenario has more than 100000 tasks"),
         ("weight = 50", "after = \"nobody\"", "s.toml:15: there is no tenant `nobody` to start after"),
+        ("weight = 50", "after = \"b\"", "s.toml:15: `b` never ends, so nothing can start after it; leave"),
         ("weight = 50", "wait = 50", "s.toml:15: unknown field `wait`"),
         (
             "weight = 50",
@@ -98,6 +101,7 @@ fn every_refusal_names_file_line_and_remedy() {
             "s.toml:10: invalid type: integer `99999999999999999999`, which is too large",
         ),
         ("seeds = [1, 2]", "duration = \"0\"", "s.toml:3: duration is 0"),
+        ("[1, 2]", "[99999999999999999999]", "s.toml:3: invalid type: integer `99999999999999999999`, which"),
         ("name = \"cfs\"", "name = \"cfs\"\nbase-slice = \"1ms\"", "s.toml:5: only eevdf has a base-slice"),
     ];
     for (from, to, expected) in cases {
@@ -123,6 +127,18 @@ fn tenants_that_wait_for_each_others_end_deadlock() {
         "workload = \"workloads/barrier-block.toml\"\nafter = \"c\"\n[[tenant]]\nname = \"c\"\nworkload = \"workloads/barrier-block.toml\"\nafter = \"a\"",
     );
     assert!(said.starts_with("s.toml:8: the scenario deadlocks: a after c after a"), "{said}");
+    assert!(said.ends_with("wait for each other's end; leave one `after` out"), "{said}");
+}
+
+#[test]
+fn a_tenant_that_starts_when_the_duration_is_over_is_refused() {
+    let with = |start: &str| {
+        let text = GOOD.replace("weight = 50", &format!("start = \"{start}\""));
+        Scenario::parse("s.toml", &text.replace("seeds = [1, 2]", "duration = \"10ms\""), &Repository)
+    };
+    assert!(with("9ms").is_ok());
+    let said = with("10ms").unwrap_err().to_string();
+    assert!(said.starts_with("s.toml:12: b starts when the `duration` is over; start it earlier"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What every file of a study has in common: it is TOML, and what is wrong with it is said with file, line and remedy.
 
-use corun_model::workload::line_at;
+use corun_model::workload::refusal;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -22,8 +22,7 @@ pub struct BadStudy {
 /// [`BadStudy`] where the text is no TOML, or has not the fields of `T`.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, BadStudy> {
     toml::from_str(text).map_err(|e| {
-        let what = e.message().lines().collect::<Vec<_>>().join(" ");
-        let line = line_at(text, e.span().map_or(0, |s| s.start.min(text.len())), &what);
+        let (line, what) = refusal(text, &e);
         BadStudy { file: file.to_owned(), line, what }
     })
 }

@@ -22,6 +22,7 @@ use corun_model::duration::written_ns;
 use corun_model::proportion::wilson;
 use corun_model::workload::line_of;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -77,7 +78,11 @@ impl VerifyStudy {
                 "schema",
                 format!("schema is `{}`, give `{STUDY_SCHEMA}`", study.schema),
             ),
-            (study.repetitions == 0, "repetitions", "repetitions is 0; give at least 1".to_owned()),
+            (
+                !(1..=1000).contains(&study.repetitions),
+                "repetitions",
+                format!("repetitions is {}; give 1 to 1000", study.repetitions),
+            ),
             (
                 !share(study.max_disturbance),
                 "max-disturbance",
@@ -89,9 +94,23 @@ impl VerifyStudy {
         if let Some((_, key, what)) = bad.into_iter().find(|(bad, ..)| *bad) {
             return Err(at(line_of(text, key), what));
         }
-        if let Some(empty) = study.programs.iter().chain(&study.corunners).find(|p| p.recipe.argv.is_empty())
-        {
-            return Err(at(1, format!("`{}` has no argv; give the program and its arguments", empty.name)));
+        // A name that is there twice is at fault the second time.
+        let line = |name: &str| {
+            let names = |l: &str| l.trim_start().starts_with("name") && l.contains(&format!("\"{name}\""));
+            text.lines().enumerate().filter(|(_, l)| names(l)).last().map_or(1, |(at, _)| at + 1)
+        };
+        for list in [&study.programs, &study.corunners] {
+            let mut names = BTreeSet::new();
+            for Interferer { name, recipe, .. } in list {
+                if recipe.argv.is_empty() {
+                    let what = format!("`{name}` has no argv; give the program and its arguments");
+                    return Err(at(line(name), what));
+                }
+                if !names.insert(name) {
+                    let what = format!("`{name}` is there twice; give each a name of its own");
+                    return Err(at(line(name), what));
+                }
+            }
         }
         Ok(study)
     }
@@ -392,7 +411,13 @@ mod tests {
         let text = VERIFY.replace("noticeable = 0.05", "noticeable = 5");
         assert!(refusal(&text).contains("noticeable is no share"), "{}", refusal(&text));
         assert!(refusal(&VERIFY.replace(STUDY_SCHEMA, "x")).starts_with("v.toml:1: schema is `x`"));
-        assert!(refusal(&VERIFY.replace("repetitions = 16", "repetitions = 0")).contains("give at least 1"));
+        assert!(refusal(&VERIFY.replace("repetitions = 16", "repetitions = 0")).contains("is 0; give 1 to"));
+        let line = |name: &str| VERIFY.lines().position(|l| l.contains(name)).unwrap() + 1;
+        let said = refusal(&VERIFY.replace("\"pigz-long\"", "\"pigz-short\""));
+        assert!(said.starts_with(&format!("v.toml:{}: `pigz-short` is there twice", line("\"pigz-long\""))));
+        let argv = "argv = [\"{corun}\", \"load\", \"persistent\", \"--cpus\"";
+        let said = refusal(&VERIFY.replace(argv, "argv = [] # ["));
+        assert!(said.starts_with(&format!("v.toml:{}: `pinned` has no argv", line("\"pinned\""))), "{said}");
     }
 
     #[test]

@@ -6,10 +6,12 @@
 use clap::{CommandFactory, Parser, Subcommand};
 use corun_report::output::can_be_written;
 use corun_report::printable;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cmd;
+use crate::refusal::sentence;
 
 /// corun tells who slows your program down on a shared Linux machine, by how much and why
 #[derive(Debug, Parser)]
@@ -42,12 +44,22 @@ enum Verb {
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// Whether these files can be written: what takes an hour to find out should not be lost to a mistyped folder.
+/// Whether these files can be written, each to a place of its own: what takes an hour to find out should not be lost to a
+/// mistyped folder.
 ///
 /// # Errors
 /// One sentence on the first that cannot.
 pub fn check_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Usage> {
-    paths.into_iter().try_for_each(|path| can_be_written(path).map_err(|e| Usage(e.to_string())))
+    let mut before = BTreeSet::new();
+    paths.into_iter().try_for_each(|path| {
+        // A device takes several.
+        let is_device = path.exists() && !path.is_file();
+        if !is_device && !before.insert(path) {
+            let place = path.display();
+            return Err(Usage(format!("two files would go to `{place}`; give each a place of its own")));
+        }
+        can_be_written(path).map_err(|e| Usage(e.to_string()))
+    })
 }
 
 /// The same for a folder of records, which is made.
@@ -63,7 +75,17 @@ pub fn check_folder(folder: &Path) -> Result<(), Usage> {
 
 /// Runs the command line and returns the exit code.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().verb {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let given: Vec<String> =
+                std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+            let Some(what) = sentence(&error, &Cli::command(), &given) else { error.exit() };
+            eprintln!("corun: {what}");
+            return ExitCode::from(2);
+        }
+    };
+    let done = match cli.verb {
         Verb::Doctor(args) => cmd::doctor::run(args),
         Verb::Profile(args) => cmd::profile::run(args),
         Verb::Predict(args) => cmd::predict::run(args),

@@ -7,6 +7,8 @@ mod course;
 mod date;
 mod insight;
 mod lines;
+mod reading;
+mod refusal;
 mod target;
 
 use std::process::ExitCode;

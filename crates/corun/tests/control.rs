@@ -277,6 +277,13 @@ fn bad_usage_is_one_sentence_with_exit_code_2_and_nothing_is_changed() {
         (&["control", "gang", "--all", "--dry-run", "-o", "dc=3"], "gang has no option `dc`"),
         (&["control", "controlled_contention", "--all", "--dry-run", "-o", "dc=none"], "dc"),
         (&["control", "gang", "--all", "--dry-run", "-o", "slot"], "give NAME=VALUE"),
+        (&["control", "gangs", "--tenant", "no-such-tenant", "--dry-run"], "there is no policy `gangs`"),
+        (&["control", "auto", "--all", "--dry-run", "--epoch", "2000000h"], "too long to wait for; give 36"),
+        (&["control", "auto", "--all", "--dry-run", "--json", "-", "--html", "-"], "two files would go to"),
+        (
+            &["control", "controlled_contention", "--all", "--dry-run", "--dc", "4", "-o", "dc=3"],
+            "--dc and -o dc=DC say the same",
+        ),
         (&["control", "gang", "--restore"], "--restore"),
         (&["control", "gang", "--all", "--dry-run", "--for", "0"], "no time at all"),
         (&["control"], "<POLICY>"),

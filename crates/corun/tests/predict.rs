@@ -253,9 +253,22 @@ fn bad_usage_is_one_sentence_with_exit_code_2() {
         (&["verify", "--junit", "/no/folder/v.xml", "--", "false"], "the folder /no/folder does not exist"),
         (&["predict", "--html", "/no/folder/p.html", "--", "false"], "the folder /no/folder does not exist"),
         (&["verify"], "CMD"),
+        (&["predict", "--json", "-", "--html", "-", "-p", "1"], "two files would go to `-`"),
     ] {
         let out = corun(args);
         assert_eq!(out.status.code(), Some(2), "{args:?}: {}", said(&out));
         assert!(said(&out).contains(part), "{args:?}: {}", said(&out));
+    }
+}
+
+#[test]
+fn whoever_is_refused_keeps_what_an_earlier_run_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("windows");
+    std::fs::write(&file, "earlier").unwrap();
+    for whom in [&["--all"][..], &["-p", "4194303"]] {
+        let out = corun(&[&["predict", "--record", file.to_str().unwrap()][..], whom].concat());
+        assert_eq!(out.status.code(), Some(2), "{whom:?}: {}", said(&out));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "earlier", "{whom:?}");
     }
 }

@@ -76,7 +76,11 @@ fn a_bad_study_of_schedulers_is_named_with_file_and_line_and_nothing_is_run() {
     let said = refused("corun.schedulers-study/1", "corun.study/1", &[]);
     assert!(said.contains("my.toml:1: no study has this schema") && said.contains("corun.pairs/1"), "{said}");
     assert!(refused("dc = 1", "dcs = 1", &[]).contains("my.toml:"));
-    assert!(refused("", "", &["--figures", "two-cpus"]).contains("no figure `two-cpus`; it has one-cpu"));
+    let said = refused("schema", "scheme", &["--figures", "one-cpu"]);
+    assert!(said.contains("my.toml:1: no line says the `schema`; give one of corun.pairs/1"), "{said}");
+    let said = refused("", "", &["--figures", "two-cpus", "--out", "kept"]);
+    assert!(said.contains("no figure `two-cpus`; it has one-cpu"), "{said}");
+    assert!(!folder.path().join("kept").exists(), "who is refused has nothing to clear away");
     assert!(refused("", "", &["--policies", "CC"]).contains("--policies is not for a study of this kind"));
     assert!(refused("", "", &["--programs", "x264"]).contains("no figure has pairs of `x264`"));
 }

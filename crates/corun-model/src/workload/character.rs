@@ -1,7 +1,15 @@
 //! How a program uses the core and the memory system: what the modelled machine needs to know of it, measured
 //! or assumed for the program running alone. The live host ignores it.
 
+use crate::duration::{human_bytes, written_bytes};
 use serde::Deserialize;
+
+/// More than this per thousand instructions would be more than one for each.
+const MOST_PKI: f64 = 1_000.0;
+/// No core does more in a cycle.
+const MOST_IPC: f64 = 16.0;
+/// A pebibyte, which no thread goes through again and again.
+const MOST_WORKING_SET: u64 = 1 << 50;
 
 /// Memory and pipeline character of a program, per thread, as it is when it runs alone.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -16,7 +24,7 @@ pub struct Character {
     /// References to the LLC (L2 misses) per thousand instructions (1).
     pub llc_refs_pki: f64,
     /// Bytes that would have to stay in the LLC to avoid capacity misses, per thread (0).
-    #[serde(deserialize_with = "super::program::bytes")]
+    #[serde(deserialize_with = "written_bytes")]
     pub working_set: u64,
     /// Share of LLC references that miss however large the cache is, 0..=1 (0.05).
     pub compulsory: f64,
@@ -48,18 +56,22 @@ impl Character {
     /// # Errors
     /// The key at fault and one sentence with the remedy.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
-        let at_least = |key, x: f64, low: f64| match x {
-            x if x.is_finite() && x >= low => Ok(()),
-            x => Err((key, format!("{key} is {x}; give a number of at least {low}"))),
+        let within = |key, x: f64, low: f64, high: f64| match x {
+            x if (low..=high).contains(&x) => Ok(()),
+            x => Err((key, format!("{key} is {x}; give a number from {low} to {high}"))),
         };
         let share = |key, x: f64| match x {
             x if (0.0..=1.0).contains(&x) => Ok(()),
             x => Err((key, format!("{key} is {x}; it is a share between 0 and 1"))),
         };
-        at_least("ipc", self.ipc, 0.01)?;
-        at_least("branches-pki", self.branches_pki, 0.0)?;
-        at_least("llc-refs-pki", self.llc_refs_pki, 0.0)?;
-        at_least("coherence-pki", self.coherence_pki, 0.0)?;
+        within("ipc", self.ipc, 0.01, MOST_IPC)?;
+        within("branches-pki", self.branches_pki, 0.0, MOST_PKI)?;
+        within("llc-refs-pki", self.llc_refs_pki, 0.0, MOST_PKI)?;
+        within("coherence-pki", self.coherence_pki, 0.0, MOST_PKI)?;
+        if self.working_set > MOST_WORKING_SET {
+            let most = human_bytes(MOST_WORKING_SET);
+            return Err(("working-set", format!("working-set is above {most}; give a smaller one")));
+        }
         share("mispredicts", self.mispredicts)?;
         share("compulsory", self.compulsory)?;
         share("hidden", self.hidden)

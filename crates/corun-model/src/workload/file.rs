@@ -5,6 +5,8 @@ use super::character::Character;
 use super::flow::Flow;
 use super::program::{Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
 use super::variation::{OnMachine, Phase};
+use super::words::refusal;
+use crate::duration::human_ns;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -58,9 +60,8 @@ impl Workload {
     pub fn parse(file: &str, text: &str) -> Result<Workload, BadWorkload> {
         let at = |line, what: String| BadWorkload { file: file.to_string(), line, what };
         let workload: Workload = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            let start = e.span().map_or(0, |s| s.start.min(text.len()));
-            at(line_at(text, start, &what), what)
+            let (line, what) = refusal(text, &e);
+            at(line, what)
         })?;
         if workload.schema != "corun.workload/1" {
             let what = format!("schema is `{}`, this corun reads `corun.workload/1`", workload.schema);
@@ -74,11 +75,12 @@ impl Workload {
 
 /// The line of an error at byte `start`. A tagged table is read as a whole, so its errors point at its header:
 /// the line at or after it that holds the text which the message quotes is the one to name.
-pub fn line_at(text: &str, start: usize, what: &str) -> usize {
+pub(super) fn line_at(text: &str, start: usize, what: &str) -> usize {
     let first = text[..start].matches('\n').count();
     let mut rest = text.lines().skip(first);
     let is_table = rest.clone().next().is_some_and(|l| l.starts_with('['));
-    let quoted = what.split('`').nth(1).filter(|q| is_table && !q.is_empty());
+    let text_of_wrong_type = || what.split_once("string \"")?.1.split('"').next();
+    let quoted = what.split('`').nth(1).or_else(text_of_wrong_type).filter(|q| is_table && !q.is_empty());
     first + quoted.and_then(|q| rest.position(|l| l.contains(q))).unwrap_or(0) + 1
 }
 
@@ -91,8 +93,8 @@ pub fn line_of(text: &str, key: &str) -> usize {
     find(&|l| sets(l, key)).or_else(|| find(&|l| l.trim() == "[program]")).unwrap_or(1)
 }
 
-/// The line at fault when `what` reads "`key` is VALUE...": the first that sets `key` to that value; when it reads "stage
-/// `NAME`...": the last that names something so; else as [`line_of`].
+/// The line at fault when `what` reads "`key` is VALUE..." or begins with a text in backticks: the first that sets `key` to
+/// that; when it reads "stage `NAME`...": the last that names something so; else as [`line_of`].
 pub fn line_saying(text: &str, key: &str, what: &str) -> usize {
     if let Some(name) = what.strip_prefix("stage `").and_then(|w| w.split('`').next()) {
         let names = |line: &str| {
@@ -105,8 +107,15 @@ pub fn line_saying(text: &str, key: &str, what: &str) -> usize {
     }
     let value =
         what.strip_prefix(key).and_then(|w| w.strip_prefix(" is ")).and_then(|w| w.split([';', ',']).next());
+    let quoted = what.strip_prefix('`').and_then(|w| w.split('`').next());
     let same = |written: &str| {
-        let token = written.trim_start().split([',', '}', '#', ' ']).next().unwrap_or("");
+        let written = written.trim_start();
+        if let Some(quoted) = quoted {
+            // A bandwidth is told without its `/s`.
+            let after = written.strip_prefix('"').and_then(|w| w.strip_prefix(quoted));
+            return after.is_some_and(|rest| rest.starts_with(['"', '/']));
+        }
+        let token = written.split([',', '}', '#', ' ']).next().unwrap_or("");
         let number = |t: &str| t.parse::<f64>().ok();
         value.is_some_and(|v| token == v || (number(v).is_some() && number(token) == number(v)))
     };
@@ -134,6 +143,9 @@ impl Program {
 }
 
 type Check = Result<(), (&'static str, String)>;
+
+/// Bound on the idle intervals of interference: a thousand hours.
+const MOST_IDLE_NS: u64 = 3_600_000_000_000_000;
 
 fn threads(n: u32) -> Check {
     match n {
@@ -164,8 +176,24 @@ fn check_interference(i: &Interference) -> Check {
         Pattern::Intermittent if i.busy_min == 0 || i.busy_min > i.busy_max => {
             Err(("busy-min", "busy-min must be above 0 and at most busy-max".into()))
         }
-        _ => Ok(()),
+        Pattern::Periodic => check_idle(i, i.busy),
+        Pattern::Intermittent => check_idle(i, i.busy_max),
+        Pattern::Persistent => Ok(()),
     }
+}
+
+/// An idle interval ends while somebody can still see it.
+fn check_idle(i: &Interference, busy_ns: u64) -> Check {
+    if i.idle_ns(busy_ns) <= MOST_IDLE_NS {
+        return Ok(());
+    }
+    let what = format!(
+        "demand is {:?}, so it would be idle for more than {} after {}; give a larger share",
+        i.demand,
+        human_ns(MOST_IDLE_NS),
+        human_ns(busy_ns)
+    );
+    Err(("demand", what))
 }
 
 fn check_parallel(p: &Parallel) -> Check {
@@ -248,10 +276,36 @@ sharing = "false"
     }
 
     #[test]
+    fn a_value_of_the_wrong_type_is_refused_at_its_line_with_what_it_should_be() {
+        let time = "expected a time in quotes with its unit, such as \"10ms\"";
+        let said = refusal("\"500us\"", "500");
+        assert_eq!(said, format!("w.toml:10: invalid type: integer `500`, {time}"));
+        let size = "expected a size in quotes with its unit, such as \"64KiB\"";
+        let said = refusal("\"64KiB\"", "64");
+        assert_eq!(said, format!("w.toml:12: invalid type: integer `64`, {size}"));
+        let said = refusal("footprint = \"64KiB\"", "cpus = \"0-3\"");
+        assert!(said.starts_with("w.toml:12: invalid type: string \"0-3\", expected a list"), "{said}");
+        let said = refusal("footprint = \"64KiB\"", "cpus = [\"0-3\"]");
+        assert!(said.contains("w.toml:12: invalid type: string \"0-3\", expected a whole number"), "{said}");
+    }
+
+    #[test]
     fn interference_defaults_are_those_of_the_paper() {
         let text = "schema = \"corun.workload/1\"\nname = \"i\"\n[program]\nkind = \"interference\"\npattern = \"intermittent\"\n";
         let Program::Interference(i) = Workload::parse("i.toml", text).unwrap().program else { panic!() };
         assert_eq!((i.busy, i.busy_min, i.busy_max, i.demand), (10_000_000, 1_000_000, 40_000_000, 0.5));
+    }
+
+    #[test]
+    fn interference_that_would_hardly_ever_run_is_refused() {
+        let of = |demand: &str| {
+            let text = format!("schema = \"corun.workload/1\"\nname = \"i\"\n[program]\nkind = \"interference\"\npattern = \"periodic\"\ndemand = {demand}\n");
+            Workload::parse("i.toml", &text).map_err(|bad| bad.to_string())
+        };
+        assert!(of("0.000001").is_ok());
+        let said = of("1e-300").unwrap_err();
+        assert!(said.starts_with("i.toml:6: demand is 1e-300, so it would be idle"), "{said}");
+        assert!(said.ends_with("be idle for more than 1000 h after 10.0 ms; give a larger share"), "{said}");
     }
 
     #[test]

@@ -26,11 +26,13 @@ mod file;
 mod flow;
 mod program;
 mod variation;
+mod words;
 
 pub use character::Character;
-pub use file::{line_at, line_of, line_saying, BadWorkload, Workload};
+pub use file::{line_of, line_saying, BadWorkload, Workload};
 pub use flow::{Flow, Stage};
 pub use program::{
     Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };
 pub use variation::{OnMachine, Phase};
+pub use words::refusal;

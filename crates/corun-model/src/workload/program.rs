@@ -1,7 +1,7 @@
 //! The programs a workload file can describe. Every field has the default that the command line has.
 
 use super::flow::Stage;
-use crate::duration::{parse_bytes, written_ns};
+use crate::duration::{written_bytes, written_ns};
 use serde::{Deserialize, Deserializer};
 
 /// What a workload runs.
@@ -172,10 +172,10 @@ pub struct Parallel {
     #[serde(deserialize_with = "written_ns")]
     pub duration: u64,
     /// Private memory each thread walks through in every grain, in bytes (0).
-    #[serde(deserialize_with = "bytes")]
+    #[serde(deserialize_with = "written_bytes")]
     pub footprint: u64,
     /// Memory all threads share, in bytes (0).
-    #[serde(deserialize_with = "bytes")]
+    #[serde(deserialize_with = "written_bytes")]
     pub shared: u64,
     /// How the shared memory is touched (none).
     pub sharing: Sharing,
@@ -296,8 +296,4 @@ fn two() -> u32 {
 
 pub(super) fn parse_ns_some<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     written_ns(d).map(Some)
-}
-
-pub(super) fn bytes<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
-    parse_bytes(&String::deserialize(d)?).map_err(serde::de::Error::custom)
 }

@@ -5,6 +5,9 @@ use super::file::Workload;
 use super::program::{parse_ns_some, Program};
 use serde::Deserialize;
 
+/// Most rounds of a phase, so that those of all phases can be summed: at a microsecond each they last for eleven days.
+const MOST_ROUNDS: u64 = 1_000_000_000_000;
+
 /// A stretch of a program with a character of its own. Each thread goes through the phases by its own count of
 /// rounds (grains), and starts again after the last. The live host ignores phases, as it ignores characters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -74,6 +77,9 @@ impl Workload {
         if self.phase.iter().any(|p| p.rounds == 0) {
             return Err(("rounds", "rounds is 0; a phase needs at least 1".into()));
         }
+        if let Some(long) = self.phase.iter().find(|p| p.rounds > MOST_ROUNDS) {
+            return Err(("rounds", format!("rounds is {}; give at most {MOST_ROUNDS}", long.rounds)));
+        }
         self.character.check()?;
         self.phase.iter().try_for_each(|p| p.character.check())?;
         for on in &self.on {
@@ -138,6 +144,12 @@ grain = "2ms"
     fn bad_variations_are_refused_with_their_line() {
         let refusal = |from, to| Workload::parse("w.toml", &TEXT.replace(from, to)).unwrap_err().to_string();
         assert_eq!(refusal("rounds = 2", "rounds = 0"), "w.toml:15: rounds is 0; a phase needs at least 1");
+        let many = "rounds = 9223372036854775807";
+        assert!(refusal("rounds = 2", many).starts_with("w.toml:15: rounds is 9223372036854775807; give at"));
+        assert!(refusal("ipc = 2.5", "ipc = 1e300").contains("give a number from 0.01 to 16"));
+        assert!(refusal("ipc = 2.5", "llc-refs-pki = inf").contains("llc-refs-pki is inf; give a number"));
+        let large = refusal("ipc = 2.5", "working-set = \"8000000GB\"");
+        assert!(large.contains("working-set is above 1.00 PiB; give a smaller one"), "{large}");
         assert!(refusal("threads = 40", "threads = 0").contains("threads is 0"));
         assert!(refusal("ipc = 2.5", "ipc = 0.0").starts_with("w.toml:16: ipc is 0; give"));
         assert!(refusal("ipc = 2.5", "hidden = 1.5").contains("hidden is 1.5; it is a share"));

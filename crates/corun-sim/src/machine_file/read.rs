@@ -4,7 +4,7 @@
 use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Smt, MAX_CPUS};
 use corun_model::duration::{parse_bytes, parse_ns};
 use corun_model::machine::Cpu;
-use corun_model::workload::{line_at, line_saying};
+use corun_model::workload::{line_saying, refusal};
 use corun_model::{CpuId, Machine};
 use serde::Deserialize;
 
@@ -16,9 +16,8 @@ impl MachineModel {
     pub fn parse(file: &str, text: &str) -> Result<MachineModel, BadMachineFile> {
         let at = |line, what: String| BadMachineFile { file: file.to_string(), line, what };
         let read: File = toml::from_str(text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            let start = e.span().map_or(0, |s| s.start.min(text.len()));
-            at(line_at(text, start, &what), what)
+            let (line, what) = refusal(text, &e);
+            at(line, what)
         })?;
         if read.schema != "corun.machine/1" {
             let what = format!("schema is `{}`, this corun reads `corun.machine/1`", read.schema);
@@ -27,6 +26,13 @@ impl MachineModel {
         read.model().map_err(|(key, what)| at(line_saying(text, key, &what), what))
     }
 }
+
+/// Bounds that keep a typing slip from making a machine that does nothing but tick, or never gets anything done.
+const LEAST_TICK_NS: u64 = 1_000;
+const LEAST_BANDWIDTH: u64 = 1_000_000;
+const MOST_NS: u64 = 1_000_000_000;
+/// The largest distance that firmware can tell; 255 is what cannot be reached at all.
+const FARTHEST: u32 = 254;
 
 /// A machine file as written.
 #[derive(Deserialize)]
@@ -166,10 +172,11 @@ impl File {
             dram_busy_ns: read.ns("latency.dram-busy", &lf.dram_busy, l.dram_busy_ns)?,
         };
         if latency.dram_remote_ns < latency.dram_local_ns {
-            return Err((
-                "dram-remote",
-                "dram-remote is below dram-local; the farthest node cannot be nearer".into(),
-            ));
+            // What the file leaves out has no line.
+            let key = if lf.dram_remote.is_some() { "dram-remote" } else { "dram-local" };
+            let (local, remote) = (latency.dram_local_ns, latency.dram_remote_ns);
+            let remedy = "the farthest node cannot be nearer; give a dram-remote of at least as much";
+            return Err((key, format!("dram-local is {local} ns and dram-remote {remote} ns, but {remedy}")));
         }
         let costs = Costs {
             switch_ns: read.ns("costs.switch", &cf.switch, c.switch_ns)?,
@@ -183,10 +190,10 @@ impl File {
             noise_every_ns: none.ns("costs.noise-every", &cf.noise_every, 0)?,
         };
         if (costs.noise_ns == 0) != (costs.noise_every_ns == 0) {
-            return Err((
-                "noise",
-                "noise and noise-every are how long and how often; say both or neither".into(),
-            ));
+            // What the file leaves out has no line.
+            let key = if cf.noise.is_some() { "noise" } else { "noise-every" };
+            let what = "noise and noise-every are how long and how often; say both or neither";
+            return Err((key, what.into()));
         }
         let smt = Smt {
             throughput: read.number("smt.throughput", self.smt.throughput, 1.15, 1.0, 2.0)?,
@@ -216,6 +223,13 @@ impl File {
             if zero {
                 return Err((key, format!("{key} is 0; leave it out to get the default")));
             }
+        }
+        if model.tick_ns < LEAST_TICK_NS {
+            return Err(("tick", "a tick below 1us makes no sense; give a longer one".into()));
+        }
+        if model.node_bandwidth < LEAST_BANDWIDTH {
+            let what = "a node-bandwidth below 1MB/s makes no sense; give more, such as 20GB/s";
+            return Err(("node-bandwidth", what.into()));
         }
         Ok(model)
     }
@@ -258,15 +272,23 @@ impl Shape {
         let count = (self.sockets * nodes) as usize;
         if !self.node_distance.is_empty() && self.node_distance.len() != count {
             let what = format!("node-distance has {} rows for {count} NUMA nodes", self.node_distance.len());
-            return Err(("node-distance", what));
+            return Err(("node-distance", what + "; give one for each"));
         }
         let table = self.node_distance.clone();
+        if let Some((i, row)) = table.iter().enumerate().find(|(_, row)| row.len() != count) {
+            let what = format!("node-distance[{i}] has {} numbers for {count} NUMA nodes", row.len());
+            return Err(("node-distance", what + "; give one for each"));
+        }
         if let Some((i, _)) = table.iter().enumerate().find(|(i, row)| row.get(*i) != Some(&10)) {
             let what = format!("node-distance[{i}][{i}] is not 10, the distance of a node to itself");
             return Err(("node-distance", what));
         }
         if table.iter().flatten().any(|d| *d < 10) {
-            return Err(("node-distance", "a node-distance is below 10, which is local".into()));
+            let what = format!("a node-distance is below 10, which is local; give 10 to {FARTHEST}");
+            return Err(("node-distance", what));
+        }
+        if let Some(far) = table.iter().flatten().find(|d| **d > FARTHEST) {
+            return Err(("node-distance", format!("a node-distance is {far}; give 10 to {FARTHEST}")));
         }
         Machine::new(name, cpus, table).map_err(|e| ("node-distance", e.to_string()))
     }
@@ -294,7 +316,15 @@ struct Reader {
 
 impl Reader {
     fn ns(&mut self, name: &'static str, text: &Option<String>, default: u64) -> Result<u64, Bad> {
-        self.value(name, text, default, parse_ns)
+        let ns = self.value(name, text, default, parse_ns)?;
+        match text {
+            // How often something happens may be as seldom as one likes.
+            Some(text) if ns > MOST_NS && name != "costs.noise-every" => {
+                let key = key(name);
+                Err((key, format!("`{text}` is longer than 1 s, which {key} never is; give less")))
+            }
+            _ => Ok(ns),
+        }
     }
 
     fn bytes(&mut self, name: &'static str, text: &Option<String>, default: u64) -> Result<u64, Bad> {
@@ -390,7 +420,42 @@ dram-local = "70ns"
         assert!(refusal("sockets = 2", "sockets = 4000").contains("this makes 16000 CPUs; at most 8192"));
         assert!(refusal("[[10, 21], [21, 10]]", "[[10]]").starts_with("m.toml:9: node-distance has 1 rows"));
         assert!(refusal("[[10, 21], [21, 10]]", "[[10, 5], [5, 10]]").contains("below 10"));
+        assert!(refusal("[[10, 21], [21, 10]]", "[[10], [21, 10]]").contains("[0] has 1 numbers for 2 NUMA"));
+        assert!(refusal("[[10, 21], [21, 10]]", "[[10, 90], [900, 10]]").contains("is 900; give 10 to 254"));
         assert!(refusal("ghz =", "gigahertz =").contains("unknown field `gigahertz`"));
         assert!(refusal("machine/1", "machine/7").starts_with("m.toml:2: schema is `corun.machine/7`"));
+    }
+
+    #[test]
+    fn noise_without_how_often_is_refused_at_the_line_of_the_half_that_is_there() {
+        let whole = "\n[costs]\nnoise = \"2ms\"\nnoise-every = \"580ms\"\n";
+        let costs = MachineModel::parse("m.toml", &(SMALL.to_owned() + whole)).unwrap().costs;
+        assert_eq!((costs.noise_ns, costs.noise_every_ns), (2_000_000, 580_000_000));
+        for half in ["noise = \"2ms\"", "noise-every = \"580ms\"", "noise = \"2ms\"\nnoise-every = \"0\""] {
+            let text = format!("{SMALL}\n[costs]\n{half}\n");
+            let said = MachineModel::parse("m.toml", &text).unwrap_err().to_string();
+            let what = "noise and noise-every are how long and how often; say both or neither";
+            assert_eq!(said, format!("m.toml:18: {what}"), "{half}");
+        }
+    }
+
+    #[test]
+    fn of_two_sections_with_a_key_of_the_same_name_the_one_at_fault_is_named() {
+        let said = refusal("dram-local = \"70ns\"", "l2 = \"4\"\n\n[cache]\nl2 = \"256KiB\"");
+        assert!(said.starts_with("m.toml:15: `4` is not a time"), "{said}");
+        let said = refusal("[latency]", "[cache]\nl2 = \"256KiB\"\n\n[latency]\nl2 = \"4\"");
+        assert!(said.starts_with("m.toml:18: `4` is not a time"), "{said}");
+    }
+
+    #[test]
+    fn figures_that_no_machine_has_are_refused_where_they_stand() {
+        let said = refusal("\"70ns\"", "\"900ns\"");
+        assert!(said.starts_with("m.toml:15: dram-local is 900 ns and dram-remote 130 ns"), "{said}");
+        let said = refusal("\"70ns\"", "\"70h\"");
+        assert_eq!(said, "m.toml:15: `70h` is longer than 1 s, which dram-local never is; give less");
+        let said = refusal("ghz = 2.5", "tick = \"10ns\"");
+        assert_eq!(said, "m.toml:12: a tick below 1us makes no sense; give a longer one");
+        let said = refusal("[latency]", "[memory]\nnode-bandwidth = \"1B/s\"\n\n[latency]");
+        assert!(said.starts_with("m.toml:15: a node-bandwidth below 1MB/s makes no sense"), "{said}");
     }
 }

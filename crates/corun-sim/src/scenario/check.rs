@@ -5,7 +5,7 @@ use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
-use corun_model::workload::{line_at, Program, Workload};
+use corun_model::workload::{refusal, Program, Workload};
 use corun_model::CpuId;
 use std::collections::BTreeSet;
 use toml::Spanned;
@@ -14,6 +14,8 @@ use toml::Spanned;
 const HORIZON_NS: u64 = 36_000_000_000_000;
 /// Bound on horizon and duration: a thousand hours, of which a modelled CPU has a thousand million ticks.
 const MOST_NS: u64 = 3_600_000_000_000_000;
+/// Bound on ticks and slices: a switch costs more than that.
+const LEAST_SLICE_NS: u64 = 1_000;
 /// Bound on seeds, so that a typing slip does not ask for a billion runs.
 const MOST_SEEDS: usize = 10_000;
 
@@ -89,9 +91,8 @@ impl Reader<'_> {
 
     fn scenario(&self) -> Result<Scenario, BadScenario> {
         let read: ScenarioFile = toml::from_str(self.text).map_err(|e| {
-            let what = e.message().lines().collect::<Vec<_>>().join(" ");
-            let start = e.span().map_or(0, |s| s.start.min(self.text.len()));
-            self.bad(line_at(self.text, start, &what), in_words(&what, &self.text[start..]))
+            let (line, what) = refusal(self.text, &e);
+            self.bad(line, what)
         })?;
         if read.schema.as_ref() != "corun.scenario/1" {
             let what = format!("schema is `{}`, this corun reads `corun.scenario/1`", read.schema.as_ref());
@@ -126,7 +127,7 @@ impl Reader<'_> {
             let zero = [scheduler.base_slice, scheduler.tick, Some(scheduler.guest_slice)]
                 .into_iter()
                 .flatten()
-                .any(|t| t.0 < 1_000);
+                .any(|t| t.0 < LEAST_SLICE_NS);
             if zero {
                 return Err(self.at(at, "a tick or slice below 1us makes no sense; give a longer one"));
             }
@@ -182,6 +183,11 @@ impl Reader<'_> {
         if scenario.duration_ns.is_none() && scenario.tenants.iter().all(|t| t.background) {
             let what = "no tenant ever ends (all are background); give a `duration`";
             return Err(self.bad(scenario.tenants_line, what));
+        }
+        let never = |t: &&TenantSpec| scenario.duration_ns.is_some_and(|end_ns| t.start_ns >= end_ns);
+        if let Some(late) = scenario.tenants.iter().find(never) {
+            let what = format!("{} starts when the `duration` is over", late.name);
+            return Err(self.bad(late.line, what + "; start it earlier, or give a longer `duration`"));
         }
         scenario.check_size()?;
         Ok(scenario)
@@ -256,8 +262,8 @@ impl Reader<'_> {
         }
         let slice_ns = t.slice.as_ref().map(|s| s.as_ref().bounds_ns());
         if let (Some(at), Some((low, high))) = (&t.slice, slice_ns) {
-            if low == 0 || low > high {
-                return Err(self.at(at, "a slice must be above 0, and its shortest at most its longest"));
+            if low < LEAST_SLICE_NS || low > high {
+                return Err(self.at(at, "a slice must be at least 1us, and its shortest at most its longest"));
             }
         }
         let endless = is_endless(&workload.program);
@@ -353,7 +359,7 @@ impl Reader<'_> {
             model.machine.cpus().iter().position(|c| c.id == CpuId(*id)).ok_or_else(|| {
                 let what =
                     format!("workload {} is pinned to CPU {id}, which {} lacks", w.name, model.machine.name);
-                self.bad(line, what)
+                self.bad(line, what + "; give the tenant `cpus` of its own")
             })
         };
         cpus.iter().map(place).collect()
@@ -365,12 +371,14 @@ impl Reader<'_> {
             let Some(after) = &spanned.as_ref().after else { continue };
             let line = self.line(spanned.span().start);
             let Some(first) = tenants.iter().position(|t| t.name == *after.as_ref()) else {
-                let what = format!("there is no tenant `{}` to start after", after.as_ref());
+                let known = tenants.iter().take(10).map(|t| t.name.as_str()).collect::<Vec<_>>().join(", ");
+                let what =
+                    format!("there is no tenant `{}` to start after; name one of {known}", after.as_ref());
                 return Err(self.at(after, what));
             };
             if is_endless(&tenants[first].workload.program) {
                 let what = format!("`{}` never ends, so nothing can start after it", after.as_ref());
-                return Err(self.at(after, what));
+                return Err(self.at(after, what + "; leave `after` out"));
             }
             tenants.iter_mut().filter(|t| t.line == line).for_each(|t| t.after = Some(first));
         }
@@ -381,7 +389,7 @@ impl Reader<'_> {
                 if next == start {
                     let what =
                         format!("the scenario deadlocks: {} wait for each other's end", way.join(" after "));
-                    return Err(self.bad(tenants[start].line, what));
+                    return Err(self.bad(tenants[start].line, what + "; leave one `after` out"));
                 }
                 if way.len() > tenants.len() {
                     break;
@@ -393,23 +401,6 @@ impl Reader<'_> {
     }
 }
 
-/// What the reader of TOML says of types, for those who do not know serde's names for them; `place` is the text from
-/// where the error is.
-fn in_words(what: &str, place: &str) -> String {
-    let head = place.lines().next().unwrap_or("").split_inclusive(']').next().unwrap_or("");
-    if what.contains("invalid type: map, expected a sequence") && head.starts_with('[') {
-        return format!(
-            "there can be several of these; write [{head}] instead of {head}, above each of them"
-        );
-    }
-    let names = [
-        ("expected a sequence", "expected a list such as [1, 2]"),
-        (" as i128, expected any value", ", which is too large"),
-        ("expected u32", "expected a whole number from 0 to 4294967295"),
-        ("expected u64", "expected a whole number of at least 0"),
-    ];
-    names.iter().fold(what.to_string(), |what, (from, to)| what.replace(from, to))
-}
 
 fn set_threads(program: &mut Program, threads: u32) -> Result<(), String> {
     match program {

@@ -1,6 +1,6 @@
 //! The scenario file as written.
 
-use corun_model::duration::parse_ns;
+use corun_model::duration::written_ns;
 use corun_model::workload::{Character, Program};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub struct Time(pub u64);
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Time, D::Error> {
-        parse_ns(&String::deserialize(d)?).map(Time).map_err(serde::de::Error::custom)
+        written_ns(d).map(Time)
     }
 }
 

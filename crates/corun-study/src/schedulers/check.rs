@@ -36,8 +36,15 @@ impl SchedulersStudy {
                 return Err(at(line(figure.name.span()), what));
             }
             figure.check().map_err(|(span, what)| at(line(span), what))?;
+            // What is wrong with the figure's machine, say, is found where a program is tried on it.
+            let of_figure = |what: &str| {
+                let quoted = format!("\"{}\"", what.split('`').nth(1)?);
+                let mut keys = text.lines().enumerate().skip(line(figure.name.span()));
+                let is_it = |(_, l): &(usize, &str)| l.starts_with('[') || l.contains(&quoted);
+                keys.find(is_it).filter(|(_, l)| !l.starts_with('[')).map(|(i, _)| i + 1)
+            };
             study.check_scenarios(figure, folder).map_err(|bad| match bad {
-                Refused::Here(span, what) => at(line(span), what),
+                Refused::Here(span, what) => at(of_figure(&what).unwrap_or_else(|| line(span)), what),
                 Refused::There(bad) => BadStudy { file: bad.file, line: bad.line, what: bad.what },
             })?;
         }
@@ -192,6 +199,10 @@ mod tests {
             "schema is `corun.other/1`, this corun reads `corun.schedulers-study/1`"
         );
         assert!(refusal("with = [\"streamcluster\"]", "with = [\"nginx\"]").contains("no program `nginx`"));
+        assert!(refusal("machine     = \"pact16-xeon-e5620\"", "machine = \"x\"").contains("no machine `x`"));
+        assert!(refusal("duration    = \"60s\"", "duration = \"60\"").contains("`60` is not a time"));
+        assert!(refusal("scheduler   = { name = \"xen-credit\" }", "scheduler = { name = \"bfs\" }")
+            .contains("unknown variant `bfs`"));
         assert!(refusal("repetitions = 8", "repetitions = 0").contains("give 1 to 1000"));
         assert!(refusal("shows       = \"pairs\"", "shows = \"bars\"").contains("unknown variant `bars`"));
         assert!(

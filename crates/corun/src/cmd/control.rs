@@ -156,7 +156,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     whom::check(&args)?;
     // Whether its options are right does not depend on whom it may touch.
-    let acts = !args.dry_run && !policy(&args, &Scope::everyone())?.knobs().is_empty();
+    let turns_knobs = !policy(&args, &Scope::everyone())?.knobs().is_empty();
+    let acts = turns_knobs && !args.dry_run;
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let options = LiveOptions {
         trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
@@ -239,6 +240,9 @@ fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
         options = options.set(key, value);
     }
     if let Some(dc) = &args.dc {
+        if options.given().any(|(name, _)| name == "dc") {
+            return Err(Usage("--dc and -o dc=DC say the same; leave one of them out".into()).into());
+        }
         options = options.set("dc", dc);
     }
     Ok(corun_policy::by_name(name, &options).map_err(Usage)?)

@@ -1,5 +1,6 @@
 //! `corun doctor`: what can be seen and done on this machine, as a table or as JSON. It changes nothing.
 
+use crate::cli::check_files;
 use comfy_table::{presets, ContentArrangement, Table};
 use corun_linux::doctor::{self, Answer, Finding, Part, Probes};
 use corun_linux::Root;
@@ -31,6 +32,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    check_files(&args.json)?;
     let findings = doctor::examine(&Root::new("/"), &Probes::ask());
     if let Some(path) = &args.json {
         write_file(path, format!("{:#}\n", json(&findings)).as_bytes())?;

@@ -45,7 +45,9 @@ pub fn run(args: Args, mut command: Command) -> anyhow::Result<ExitCode> {
             }
             What::Completions => completions(&mut command, folder),
         })
-        .map_err(|error| Usage(format!("cannot write into {}: {error}", folder.display())))?;
+        .map_err(|error| {
+            Usage(format!("cannot write into {}: {error}; choose another place", folder.display()))
+        })?;
     Ok(ExitCode::SUCCESS)
 }
 

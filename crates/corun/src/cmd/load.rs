@@ -5,6 +5,7 @@ mod flags;
 mod victim;
 
 use crate::cli::{check_files, Usage};
+use crate::reading::{text_of, why};
 use anyhow::Context;
 use clap::Subcommand;
 use corun_load::{Goal, Hold, Options, Progress, Report, Stop};
@@ -169,7 +170,7 @@ fn calibrated() -> Interference {
 
 fn read(file: &Path) -> Result<Program, Usage> {
     let name = file.display();
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let text = text_of(file).map_err(|error| {
         let hint = match file.extension() {
             Some(_) => "",
             None => {
@@ -177,7 +178,7 @@ fn read(file: &Path) -> Result<Program, Usage> {
                      membench, cpu"
             }
         };
-        Usage(format!("cannot read {name}: {error}{hint}"))
+        Usage(format!("cannot read {name}: {}{hint}", why(&error)))
     })?;
     let workload = Workload::parse(&name.to_string(), &text).map_err(|bad| Usage(bad.to_string()))?;
     Ok(workload.program)

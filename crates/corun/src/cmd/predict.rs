@@ -136,10 +136,9 @@ fn confidence(text: &str) -> Result<f64, String> {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
-    check_files(args.json.iter().chain(&args.html))?;
+    check_files([&args.json, &args.html, &args.record].into_iter().flatten())?;
     let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
     let only_some = !args.park.is_empty();
-    let record = args.record.as_deref().map(record).transpose()?;
     let armed = args.target.arm(&root)?;
     if matches!(armed.subject, Subject::All) {
         return Err(Usage(
@@ -147,6 +146,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         )
         .into());
     }
+    // Not before: whatever stood in the file is gone then.
+    let record = args.record.as_deref().map(record).transpose()?;
     let first: Vec<TaskId> = armed.held.iter().map(|h| TaskId(h.pid())).collect();
     let wanted =
         Wanted { source: args.source.wanted(), spin: !args.no_spin, counters: args.counters, dedicated };

@@ -3,6 +3,7 @@
 mod controlled;
 
 use crate::cli::{check_files, Usage};
+use crate::reading::{text_of, why};
 use anyhow::Context;
 use corun_linux::{topology, Root};
 use corun_model::duration::parse_ns;
@@ -16,7 +17,6 @@ use corun_sim::experiment::{self, Failure, Options, Outcome};
 use corun_sim::machine_file::{MachineModel, Measured};
 use corun_sim::metrics::Estimate;
 use corun_sim::scenario::{Files, Scenario, SchedulerKind};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -79,17 +79,21 @@ fn scheduler(name: &str) -> Result<SchedulerKind, String> {
     SchedulerKind::by_name(name).ok_or_else(|| "name one of eevdf, cfs, xen-credit".into())
 }
 
-/// The files that a scenario names, relative to its folder.
-struct Folder(PathBuf);
+/// The files that a scenario names, relative to its folder; or a flag, to the current one.
+struct Folder {
+    path: PathBuf,
+    /// Which it is, for people.
+    which: &'static str,
+}
 
 impl Files for Folder {
     fn read(&self, path: &str) -> Result<(String, String), String> {
-        let full = self.0.join(path);
+        let full = self.path.join(path);
         let text = text_of(&full).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("there is no file {}; paths are relative to the scenario's folder", full.display())
+                format!("there is no file {}; paths are relative to {}", full.display(), self.which)
             }
-            _ => format!("cannot read {}: {e}", full.display()),
+            _ => format!("cannot read {}: {}", full.display(), why(&e)),
         })?;
         Ok((full.display().to_string(), text))
     }
@@ -98,17 +102,6 @@ impl Files for Folder {
         let machine = topology::read_machine(&Root::new("/")).map_err(|e| e.to_string())?;
         Ok(MachineModel::host(machine, &Measured::default()))
     }
-}
-
-/// A file's text, which people wrote: what does not end is not read to its end.
-fn text_of(path: &Path) -> std::io::Result<String> {
-    const MOST_BYTES: u64 = 16 << 20;
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(std::io::Error::other("it is longer than 16 MiB; name a file that people wrote"));
-    }
-    Ok(text)
 }
 
 /// Runs the verb.
@@ -143,12 +136,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn read(args: &Args) -> anyhow::Result<Scenario> {
     let path = &args.scenario;
-    let text = text_of(path).map_err(|e| Usage(format!("cannot read {}: {e}", path.display())))?;
-    let folder = Folder(path.parent().unwrap_or(Path::new("")).to_path_buf());
+    let text = text_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
+    let beside = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    let folder = Folder { path: beside, which: "the scenario's folder" };
     let bad = |e: corun_sim::scenario::BadScenario| Usage(e.to_string());
     let mut scenario = Scenario::parse(&path.display().to_string(), &text, &folder).map_err(bad)?;
     if let Some(machine) = &args.machine {
-        scenario = scenario.on_machine(machine, &Folder(PathBuf::new())).map_err(bad)?;
+        let here = Folder { path: PathBuf::new(), which: "the current folder" };
+        scenario = scenario.on_machine(machine, &here).map_err(bad)?;
     }
     if let Some(kind) = args.scheduler {
         scenario.scheduler.name = kind;
@@ -156,7 +151,11 @@ fn read(args: &Args) -> anyhow::Result<Scenario> {
     let first = scenario.seeds[0];
     match (args.seed, args.seeds) {
         (Some(seed), _) => scenario.seeds = vec![seed],
-        (None, Some(n)) => scenario.seeds = (first..first.saturating_add(n)).collect(),
+        (None, Some(n)) => {
+            let too_many = || Usage(format!("--seeds {n}: from {first} on there are fewer; give less"));
+            let last = first.checked_add(n - 1).ok_or_else(too_many)?;
+            scenario.seeds = (first..=last).collect();
+        }
         (None, None) => {}
     }
     Ok(scenario)

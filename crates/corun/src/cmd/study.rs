@@ -6,6 +6,7 @@ mod schedulers;
 mod verify;
 
 use crate::cli::{check_folder, Usage};
+use crate::reading::text_of;
 use anyhow::Context;
 use corun_linux::{topology, Root};
 use corun_report::describe;
@@ -117,7 +118,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some((flag, ..)) = given.iter().find(|(_, given, of)| *given && !of.contains(what)) {
         return Err(Usage(format!("{flag} is not for a study of this kind; leave it out")).into());
     }
-    [&args.out, &args.recordings].into_iter().flatten().try_for_each(|folder| check_folder(folder))?;
     match what {
         "control" => control::run(&args, &name, &text, &known),
         "verify" => verify::run(&args, &name, &text),
@@ -126,7 +126,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What a study is about, by its schema. One without any is taken for one of predictions, which says what is missing.
+/// Makes the folders that were asked for. Only when nothing else is amiss: who is refused has nothing to clear away.
+fn make_folders(args: &Args) -> Result<(), Usage> {
+    [&args.out, &args.recordings].into_iter().flatten().try_for_each(|folder| check_folder(folder))
+}
+
+/// What a study is about, by its schema.
 fn kind(name: &str, text: &str) -> Result<&'static str, Usage> {
     let kinds = [
         (pairs::SCHEMA, "predict"),
@@ -134,12 +139,12 @@ fn kind(name: &str, text: &str) -> Result<&'static str, Usage> {
         (VERIFY_SCHEMA, "verify"),
         (schedulers_file::SCHEMA, "schedulers"),
     ];
+    let all = kinds.map(|(schema, _)| schema).join(", ");
     let Some((at, line)) = text.lines().enumerate().find(|(_, line)| line.starts_with("schema")) else {
-        return Ok("predict");
+        return Err(Usage(format!("{name}:1: no line says the `schema`; give one of {all}")));
     };
     let found = kinds.iter().find(|(schema, _)| line.contains(schema)).map(|(_, kind)| *kind);
     found.ok_or_else(|| {
-        let all = kinds.map(|(schema, _)| schema).join(", ");
         let remedy = "`corun validate --study` takes corun.study/1";
         Usage(format!("{name}:{}: no study has this schema; give one of {all} ({remedy})", at + 1))
     })
@@ -150,7 +155,7 @@ fn read(path: &Path) -> anyhow::Result<(String, String)> {
         return Ok(((*name).to_owned(), (*text).to_owned()));
     }
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|e| {
+    let text = text_of(path).map_err(|e| {
         let own = OWN.map(|(own, ..)| format!("`{own}`")).join(", ");
         Usage(format!("cannot read {name}: {e}; name {own} or a study file"))
     })?;

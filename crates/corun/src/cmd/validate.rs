@@ -1,6 +1,7 @@
 //! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
 
 use crate::cli::{check_files, check_folder, Usage};
+use crate::reading::{text_of, why};
 use anyhow::Context;
 use corun_linux::probe::LiveOptions;
 use corun_linux::sched::autogroups_are_on;
@@ -78,8 +79,6 @@ enum Part {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut study = read(args.study.as_deref())?;
-    check_files(&args.json)?;
-    args.out.as_deref().map(check_folder).transpose()?;
     // Words and halves are of the grid.
     if args.only == Part::Grid || args.quick || args.fit_only || args.cells.is_some() {
         study.real.clear();
@@ -92,6 +91,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = MachineModel::host(machine, &Measured::default());
     let recorded = args.live.as_deref().map(recorded).transpose()?;
     let cells = chosen(&args, &study, recorded.as_ref())?;
+    check_files(&args.json)?;
+    // Made only when nothing else is amiss.
+    args.out.as_deref().map(check_folder).transpose()?;
     let LiveResults { lives, mut real, mut note, date } = match &recorded {
         Some(recorded) => {
             let of =
@@ -147,8 +149,7 @@ fn read(path: Option<&Path>) -> anyhow::Result<Study> {
         None => ("studies/validate.toml".to_owned(), VALIDATE.to_owned()),
         Some(path) => {
             let name = path.display().to_string();
-            let text =
-                std::fs::read_to_string(path).map_err(|e| Usage(format!("cannot read {name}: {e}")))?;
+            let text = text_of(path).map_err(|e| Usage(format!("cannot read {name}: {}", why(&e))))?;
             (name, text)
         }
     };
@@ -157,7 +158,7 @@ fn read(path: Option<&Path>) -> anyhow::Result<Study> {
 
 fn recorded(path: &Path) -> anyhow::Result<Outcome> {
     let bad = |what: String| Usage(format!("cannot use {}: {what}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|e| bad(why(&e)))?;
     Ok(outcome::parse(&text).map_err(bad)?)
 }
 

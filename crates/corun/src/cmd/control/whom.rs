@@ -5,7 +5,7 @@
 //! show as nothing happening. PIDs become their tenants' keys, so that a policy plans with these tenants alone.
 
 use super::Args;
-use crate::cli::Usage;
+use crate::cli::{check_files, Usage};
 use corun_linux::procfs::process_of;
 use corun_linux::protected::Protection;
 use corun_linux::Root;
@@ -17,6 +17,8 @@ use corun_report::output::can_be_written;
 
 /// An epoch takes part of a millisecond to observe and decide on.
 const LEAST_EPOCH_NS: u64 = 1_000_000;
+/// An hour: the guard counts in several of them.
+const MOST_EPOCH_NS: u64 = 3_600_000_000_000;
 
 /// What must be right before anybody is looked at.
 ///
@@ -36,6 +38,10 @@ pub fn check(args: &Args) -> Result<(), Usage> {
         let (least, given) = (human_ns(LEAST_EPOCH_NS), human_ns(ns));
         return Err(Usage(format!("--epoch {given} is too short to decide in; give {least} or more")));
     }
+    if let Some(ns) = args.epoch.filter(|ns| *ns > MOST_EPOCH_NS) {
+        let (most, given) = (human_ns(MOST_EPOCH_NS), human_ns(ns));
+        return Err(Usage(format!("--epoch {given} is too long to wait for; give {most} or less")));
+    }
     if args.json_lines && args.to_standard_output() {
         let what = "--json-lines has standard output for itself; give the other file a name instead of `-`";
         return Err(Usage(what.into()));
@@ -44,7 +50,7 @@ pub fn check(args: &Args) -> Result<(), Usage> {
     for (flag, path) in args.files() {
         can_be_written(path).map_err(|e| Usage(format!("{flag} {}: {}", path.display(), e.why)))?;
     }
-    Ok(())
+    check_files(args.files().map(|(_, path)| path))
 }
 
 /// Which of the names given with `--protect` nobody has: a slip of the pen there leaves somebody unprotected.

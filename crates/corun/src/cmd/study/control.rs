@@ -1,9 +1,10 @@
 //! `corun study control`: what does control win, for whom, and who pays?
 
-use super::{circumstances, command, keep, only, only_of, stage, Args};
+use super::{circumstances, command, keep, make_folders, only, only_of, stage, Args};
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::Root;
+use corun_policy::ALL;
 use corun_report::output::print;
 use corun_report::progress::Progress;
 use corun_study::control_file::{ControlStudy, DEFAULT};
@@ -18,13 +19,21 @@ use std::process::ExitCode;
 
 pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> anyhow::Result<ExitCode> {
     let whole = ControlStudy::parse(name, written, known).map_err(|e| Usage(e.to_string()))?;
+    if let Some((line, what)) = unknown_policy(&whole, written) {
+        return Err(Usage(format!("{name}:{line}: {what}")).into());
+    }
     let mut study = whole.clone();
     select(&mut study, args)?;
+    let before = match &args.after {
+        Some(path) => Some((path, read_result(path)?)),
+        None => None,
+    };
     // What an earlier part has run is told, too.
     let told = if args.after.is_some() { &whole } else { &study };
     let root = Root::new("/");
     // Found out now rather than after the inputs were made.
     drop(tenant_cgroup::TenantCgroup::new(&root, "probe").map_err(Usage)?);
+    make_folders(args)?;
     let (date, machine, kernel) = circumstances(&root)?;
     let (corun, stage) = stage(args)?;
     let mut outcome = ControlOutcome {
@@ -38,8 +47,8 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
         backend: study.backend.clone(),
         ..ControlOutcome::default()
     };
-    if let Some(path) = &args.after {
-        outcome.go_on_from(read_result(path)?).map_err(|why| Usage(format!("{}: {why}", path.display())))?;
+    if let Some((path, before)) = before {
+        outcome.go_on_from(before).map_err(|why| Usage(format!("{}: {why}", path.display())))?;
     }
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     let progress = Progress::count("running", ControlLab::runs(&study), args.quiet);
@@ -72,6 +81,18 @@ fn read_result(path: &Path) -> anyhow::Result<ControlOutcome> {
         .map_err(|e| Usage(format!("{} is no result of a study of control: {e}", path.display())))?)
 }
 
+/// The first policy that `corun control` does not know, with its line in the study's text: every run would fail alike.
+fn unknown_policy(study: &ControlStudy, text: &str) -> Option<(usize, String)> {
+    let is_known = |name: &str| ALL.iter().any(|entry| entry.name == name.replace('-', "_"));
+    // Whoever writes flags first is left to `corun control`.
+    let mut called = study.policies.iter().filter_map(|p| p.argv.first()).filter(|a| !a.starts_with('-'));
+    let unknown = called.find(|name| !is_known(name))?;
+    let says = |line: &str| line.trim_start().starts_with("argv") && line.contains(&format!("\"{unknown}\""));
+    let line = text.lines().position(says).map_or(1, |at| at + 1);
+    let known: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
+    Some((line, format!("there is no policy `{unknown}`; name one of {}", known.join(", "))))
+}
+
 /// Leaves what the flags ask for.
 fn select(study: &mut ControlStudy, args: &Args) -> anyhow::Result<()> {
     only_of(&mut study.groups, |group| &group.name, &args.groups, "group")?;
@@ -92,4 +113,24 @@ fn select(study: &mut ControlStudy, args: &Args) -> anyhow::Result<()> {
     }
     study.repetitions = if args.quick { 1 } else { args.repetitions.unwrap_or(study.repetitions) };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_study::control_file::{CONTROL, CONTROL_GUEST};
+
+    #[test]
+    fn a_policy_that_nobody_knows_is_named_with_its_line_before_anything_runs() {
+        let own = Catalogue::own();
+        let unknown = |text: &str| unknown_policy(&ControlStudy::parse("c.toml", text, &own).unwrap(), text);
+        for shipped in [CONTROL, CONTROL_GUEST] {
+            assert_eq!(unknown(shipped), None);
+        }
+        let slip = CONTROL.replace("[\"gang\", ", "[\"gangg\", ");
+        let at = CONTROL.lines().position(|line| line.starts_with("argv = [\"gang\", ")).unwrap() + 1;
+        let (line, what) = unknown(&slip).unwrap();
+        assert_eq!(line, at);
+        assert!(what.starts_with("there is no policy `gangg`; name one of observe, auto, gang, "), "{what}");
+    }
 }

@@ -1,6 +1,6 @@
 //! `corun study predict`: how good are predictions made in the first third of a run?
 
-use super::{circumstances, command, earlier, keep, only, stage, Args};
+use super::{circumstances, command, earlier, keep, make_folders, only, stage, Args};
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::cpustat::CpuStat;
@@ -24,6 +24,8 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
     only(&mut study.programs, &args.programs, "program")?;
     only(&mut study.interferers, &args.interferers, "interferer")?;
     study.repetitions = args.repetitions.unwrap_or(study.repetitions);
+    let found = earlier::<PredictOutcome>(args)?;
+    make_folders(args)?;
     let root = Root::new("/");
     let (corun, stage) = stage(args)?;
     let stage = stage.with_length(study.length);
@@ -39,7 +41,7 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
         shares: fair_shares(autogroups_are_on(&root)).into(),
         ..PredictOutcome::default()
     };
-    if let Some(found) = earlier::<PredictOutcome>(args)? {
+    if let Some(found) = found {
         if let Some(how) = outcome.differs_from(&found) {
             let why = "the runs in --out were made otherwise";
             return Err(Usage(format!("{why} ({how}); leave --more out, with another folder")).into());

@@ -1,6 +1,6 @@
 //! `corun study schedulers`: what papers show of their schedulers, on modelled machines.
 
-use super::{command, keep, Args};
+use super::{command, keep, make_folders, Args};
 use crate::cli::Usage;
 use corun_report::output::print;
 use corun_report::progress::Progress;
@@ -24,6 +24,7 @@ pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<Exit
         study.figures.iter_mut().for_each(|f| *f.repetitions.get_mut() = n.into());
     }
     only(&mut study, args)?;
+    make_folders(args)?;
     let progress = Progress::count("simulating", outcome::scenarios(&study) as u64, args.quiet);
     let figures = outcome::run(&study, folder, &|| progress.step());
     drop(progress);

@@ -1,6 +1,6 @@
 //! `corun study verify`: are short runs judged rightly?
 
-use super::{circumstances, command, earlier, keep, only_of, stage, Args};
+use super::{circumstances, command, earlier, keep, make_folders, only_of, stage, Args};
 use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::sched::autogroups_are_on;
@@ -17,9 +17,11 @@ pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<Exit
     only_of(&mut study.programs, |p| &p.name, &args.programs, "program")?;
     only_of(&mut study.corunners, |c| &c.name, &args.interferers, "co-runner")?;
     study.repetitions = args.repetitions.unwrap_or(study.repetitions);
+    let found = earlier::<VerifyOutcome>(args)?;
+    make_folders(args)?;
     let root = Root::new("/");
     let (corun, stage) = stage(args)?;
-    let mut outcome = match earlier(args)? {
+    let mut outcome = match found {
         Some(outcome) => outcome,
         None => {
             let (date, machine, kernel) = circumstances(&root)?;

@@ -1,0 +1,69 @@
+//! What the reader of TOML says of a file, in the words of those who write such files, and at which line.
+//!
+//! Limits: of what is in a table that has a `kind` only the table is known; [`line_at`] looks for the line in it.
+
+use super::file::line_at;
+
+/// The line at fault, from 1, and in one sentence what is wrong there and what would be right.
+pub fn refusal(text: &str, error: &toml::de::Error) -> (usize, String) {
+    let what = error.message().lines().collect::<Vec<_>>().join(" ");
+    let start = error.span().map_or(0, |s| s.start.min(text.len()));
+    (line_at(text, start, &what), in_words(&what, &text[start..]))
+}
+
+/// What is said of types, for those who do not know serde's names for them; `place` is the text from where the error is.
+fn in_words(what: &str, place: &str) -> String {
+    let head = place.lines().next().unwrap_or("").split_inclusive(']').next().unwrap_or("");
+    // Of what is in a program only the program's place is known.
+    let is_its_own = head.starts_with('[') && !head.ends_with("program]");
+    if what.contains("invalid type: map, expected a sequence") && is_its_own {
+        return format!(
+            "there can be several of these; write [{head}] instead of {head}, above each of them"
+        );
+    }
+    let names = [
+        ("expected a sequence", "expected a list such as [1, 2]"),
+        ("expected a string", "expected a text in quotes"),
+        (" as i128, expected any value", ", which is too large"),
+        (" as i128, expected u64", ", which is too large; give at most 18446744073709551615"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number of at least 0"),
+        ("expected usize", "expected a whole number of at least 0"),
+        ("expected f64", "expected a number"),
+        ("duplicate key", "this key is there twice; take one of them out"),
+    ];
+    names.iter().fold(what.to_owned(), |what, (from, to)| what.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::DeserializeOwned;
+    use std::collections::BTreeMap;
+
+    /// What is said of a file that should have had values of this type.
+    fn said<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> (usize, String) {
+        refusal(text, &toml::from_str::<BTreeMap<String, T>>(text).unwrap_err())
+    }
+
+    #[test]
+    fn types_are_named_in_plain_words() {
+        let seeds = |text: &str| said::<Vec<u64>>(text).1;
+        assert_eq!(said::<String>("a = 7").1, "invalid type: integer `7`, expected a text in quotes");
+        assert_eq!(said::<f64>("a = \"x\"").1, "invalid type: string \"x\", expected a number");
+        assert_eq!(seeds("a = 1"), "invalid type: integer `1`, expected a list such as [1, 2]");
+        assert_eq!(seeds("a = [-1]"), "invalid value: integer `-1`, expected a whole number of at least 0");
+        let large = "99999999999999999999";
+        let most = "which is too large; give at most 18446744073709551615";
+        assert_eq!(seeds(&format!("a = [{large}]")), format!("invalid type: integer `{large}`, {most}"));
+    }
+
+    #[test]
+    fn the_line_is_told_and_single_brackets_and_repetitions_have_their_remedy() {
+        let (line, what) = said::<Vec<u64>>("a = [1]\n[b]\nx = 1");
+        let remedy = "there can be several of these; write [[b]] instead of [b], above each of them";
+        assert_eq!((line, what.as_str()), (2, remedy));
+        let (line, what) = said::<String>("a = \"x\"\na = \"y\"");
+        assert_eq!((line, what.as_str()), (2, "this key is there twice; take one of them out"));
+    }
+}

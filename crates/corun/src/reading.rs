@@ -1,0 +1,53 @@
+//! Files that people wrote, read whole; and why one cannot be read, with what to name instead.
+
+use std::io::{Error, ErrorKind, Read, Result};
+use std::path::Path;
+
+/// The text of a file: what does not end is not read to its end.
+///
+/// # Errors
+/// What the kernel says; what is longer than anybody writes, or no text.
+pub fn text_of(path: &Path) -> Result<String> {
+    const MOST_BYTES: u64 = 16 << 20;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(Error::other("it is longer than 16 MiB; name a file that people wrote"));
+    }
+    Ok(text)
+}
+
+/// Why a file cannot be read, and the remedy.
+pub fn why(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "No such file or directory; name a file that is there".to_owned(),
+        ErrorKind::IsADirectory => "it is a folder; name a file in it".to_owned(),
+        ErrorKind::InvalidData => "it is not text in UTF-8; name a file that people wrote".to_owned(),
+        ErrorKind::PermissionDenied => "no permission to read it; name a file that you may read".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_of_text_is_refused_in_words_with_a_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        std::fs::write(file("text"), "a = 1\n").unwrap();
+        assert_eq!(text_of(&file("text")).unwrap(), "a = 1\n");
+        std::fs::write(file("bytes"), [0xff, 0xfe]).unwrap();
+        let said = |path: &Path| why(&text_of(path).unwrap_err());
+        assert!(said(&file("none")).starts_with("No such file or directory; name"));
+        assert!(said(&file("bytes")).starts_with("it is not text in UTF-8; name"));
+        assert!(said(folder.path()).starts_with("it is a folder; name"));
+    }
+
+    #[test]
+    fn what_never_ends_is_not_read_to_its_end() {
+        let said = why(&text_of(Path::new("/dev/zero")).unwrap_err());
+        assert_eq!(said, "it is longer than 16 MiB; name a file that people wrote");
+    }
+}

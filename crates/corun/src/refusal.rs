@@ -1,0 +1,101 @@
+//! What clap refuses, as corun says everything else: in one sentence that names the flag and the remedy.
+//!
+//! Method: up to its first empty line clap's message says what is wrong, and perhaps what would be right; of its tips only
+//! those on similar names are of use here. Limits: it goes by the text that clap 4 renders.
+
+use clap::error::ErrorKind;
+use clap::{Command, Error};
+
+/// The sentence; `None` where help or the version is to be shown. `given` is the command line without the program.
+pub fn sentence(error: &Error, command: &Command, given: &[String]) -> Option<String> {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion) {
+        return None;
+    }
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let what = first.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let what = in_words(what.strip_prefix("error: ").unwrap_or(&what));
+    let mut tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
+    let tip = tips.find(|tip| tip.contains(" similar ")).map_or_else(String::new, |tip| format!("; {tip}"));
+    Some(format!("{what}{tip}; `{} --help` tells more", verb(command, given)))
+}
+
+/// What clap says, for those who do not know its words nor the standard library's.
+fn in_words(what: &str) -> String {
+    let unexpected = what.strip_prefix("unexpected argument '").and_then(|rest| rest.split('\'').next());
+    if let Some(number) = unexpected.filter(|a| a.strip_prefix('-').is_some_and(begins_with_digit)) {
+        return format!("no flag takes a number below 0, such as '{number}'");
+    }
+    if let Some((what, values)) = what.split_once(" [possible values: ") {
+        return format!("{what}; give one of {}", values.trim_end_matches(']'));
+    }
+    let names = [
+        ("invalid digit found in string", "it is no whole number"),
+        ("number too large to fit in target type", "it is too large"),
+        ("invalid float literal", "it is no number"),
+        ("cannot parse integer from empty string", "it is empty"),
+        ("cannot parse float from empty string", "it is empty"),
+    ];
+    names.iter().fold(what.to_owned(), |what, (from, to)| what.replace(from, to))
+}
+
+fn begins_with_digit(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// The verb that was meant, as far as it is known: `corun load parallel`.
+fn verb(command: &Command, given: &[String]) -> String {
+    let (mut at, mut path) = (command, String::from("corun"));
+    for word in given {
+        let Some(below) = at.find_subcommand(word) else { break };
+        at = below;
+        path = format!("{path} {word}");
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::{CommandFactory, Parser};
+
+    fn said(line: &str) -> Option<String> {
+        let given: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let words = std::iter::once("corun".to_owned()).chain(given.clone());
+        sentence(&Cli::try_parse_from(words).unwrap_err(), &Cli::command(), &given)
+    }
+
+    #[test]
+    fn every_refusal_is_one_line_that_names_the_flag_and_the_remedy() {
+        for (line, what, verb) in [
+            ("sim a --seeds abc", "invalid value 'abc' for '--seeds <N>': it is no whole number", "sim"),
+            ("sim a --seeds -1", "no flag takes a number below 0, such as '-1'", "sim"),
+            (
+                "sim a --seeds 2 --seed 3",
+                "the argument '--seeds <N>' cannot be used with '--seed <SEED>'",
+                "sim",
+            ),
+            (
+                "policies --jsonn",
+                "unexpected argument '--jsonn' found; a similar argument exists: '--json'",
+                "policies",
+            ),
+            ("load parallel --frobnicate", "unexpected argument '--frobnicate' found", "load parallel"),
+            ("verify", "the following required arguments were not provided: <CMD>...", "verify"),
+            ("generate pdf x", "invalid value 'pdf' for '<WHAT>'; give one of man, completions", "generate"),
+        ] {
+            assert_eq!(said(line), Some(format!("{what}; `corun {verb} --help` tells more")), "{line}");
+        }
+        let similar = said("profile --all --source ebfp").unwrap();
+        assert!(similar.contains("; give one of auto, ebpf, schedstat; a similar value exists: 'ebpf'; "));
+    }
+
+    #[test]
+    fn help_and_version_are_no_refusals() {
+        for line in ["--help", "--version", "sim --help", "sim", ""] {
+            assert_eq!(said(line), None, "{line}");
+        }
+    }
+}
