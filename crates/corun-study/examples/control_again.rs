@@ -13,7 +13,8 @@ use std::path::Path;
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [study, folder, command] = &args[..] else { panic!("usage: control_again STUDY DIR COMMAND") };
-    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let read =
+        |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let folder = Path::new(folder);
     let catalogue = Catalogue::own();
     let study = ControlStudy::parse(study, &read(Path::new(study)), &catalogue).expect("a study of control");

@@ -130,7 +130,10 @@ impl Supervisor {
                         self.lease
                     }
                     // Above everybody else's priority, what fails for long is not tried again and again at full speed.
-                    false => std::mem::replace(&mut pause, (pause * 2).min(self.lease)),
+                    false => {
+                        let longer = (pause * 2).min(self.lease);
+                        std::mem::replace(&mut pause, longer)
+                    }
                 };
                 if wait_readable(&[controller.as_raw_fd()], Some(Instant::now() + wait)).is_some() {
                     break;

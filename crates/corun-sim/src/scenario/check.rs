@@ -401,7 +401,6 @@ impl Reader<'_> {
     }
 }
 
-
 fn set_threads(program: &mut Program, threads: u32) -> Result<(), String> {
     match program {
         Program::Interference(i) => i.threads = threads,
