@@ -126,6 +126,13 @@ impl Followed {
         }
     }
 
+    /// Samples a task no longer, nor those who have their events from the same root: they may be attached to anew.
+    pub fn give_up(&mut self, tid: u32) {
+        if let Some(&root) = self.covered.get(&tid) {
+            self.leave(root);
+        }
+    }
+
     fn leave(&mut self, root: u64) {
         self.roots.remove(&root);
         self.covered.retain(|_, r| *r != root);

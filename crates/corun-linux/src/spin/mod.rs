@@ -9,6 +9,7 @@
 //! | `event` | perf events, one ring per CPU |
 //! | `record`, `sample` | what the kernel writes there. Pure. |
 //! | `followed` | which tasks are sampled: those asked for and what they start |
+//! | `restless` | which are not: those whom it would slow down |
 //! | `memory` | code of a running process |
 //! | `step`, `frame`, `flow` | instructions, the stack, the graph of ways on from a sample. Pure. |
 //! | `chains`, `wait_loop`, `outcome` | is it a loop that only waits, and does this sample stay in it? Pure. |
@@ -34,6 +35,7 @@ mod message_passing;
 mod outcome;
 pub mod pause_exits;
 mod record;
+mod restless;
 mod sample;
 mod sampler;
 mod step;

@@ -4,6 +4,7 @@ use super::event::{Event, Ring, PERIOD_NS_MIN};
 use super::followed::{Attached, Followed};
 use super::judge::{Judge, Verdict};
 use super::record::Record;
+use super::restless::Restless;
 use super::tally::{self, Counted, Tally};
 use crate::clock;
 use crate::cpulist;
@@ -137,6 +138,7 @@ pub struct SpinSampler {
     with_kernel: bool,
     /// Tenants of which a task was sampled in some window.
     tenants: BTreeSet<TenantId>,
+    restless: Restless,
 }
 
 impl SpinSampler {
@@ -179,14 +181,15 @@ impl SpinSampler {
             .spawn(move || run(&of_thread))
             .map_err(SpinError::Failed)?;
         let tenants = BTreeSet::new();
-        Ok(SpinSampler { shared, thread: Some(thread), root: root.clone(), with_kernel, tenants })
+        let restless = Restless::default();
+        Ok(SpinSampler { shared, thread: Some(thread), root: root.clone(), with_kernel, tenants, restless })
     }
 
-    /// Samples `tasks` from now on, and whatever they start. To be called again with all tasks of the subject whenever
+    /// Samples `tasks` from now on, and whatever they start, but for those whom it would slow down. To be called again with all tasks of the subject whenever
     /// some may have joined that were not started by those followed.
     pub fn follow(&mut self, tasks: &[TaskId]) -> Attached {
         let root = self.root.clone();
-        let tasks: Vec<u32> = tasks.iter().map(|t| t.0).collect();
+        let tasks: Vec<u32> = tasks.iter().map(|t| t.0).filter(|tid| !self.restless.is(*tid)).collect();
         let mut state = self.state();
         let State { followed, rings, .. } = &mut *state;
         let attached = followed.follow(&tasks, rings, |tid| root.has(format!("/proc/{tid}")));
@@ -202,6 +205,9 @@ impl SpinSampler {
         let tallies = std::mem::take(&mut state.tallies);
         let sampled = |t: &&TaskObservation| tallies.contains_key(&t.id.0) || state.followed.covers(t.id.0);
         self.tenants.extend(seen.tasks.iter().filter(sampled).map(|t| t.tenant));
+        for tid in self.restless.note(seen) {
+            state.followed.give_up(tid);
+        }
         drop(state);
         estimates(seen, &tallies, &self.tenants)
     }
@@ -227,6 +233,9 @@ impl SpinSampler {
         let Attached { forbidden, waiting, .. } = state.attached;
         if forbidden > 0 {
             say("spin time of some tasks", format!("{forbidden} may not be watched; run as root"));
+        }
+        if let Some(why) = self.restless.unavailable() {
+            say("spin time of some tasks", why);
         }
         if waiting > 0 {
             let why = format!("{waiting} wait for their turn: too few file descriptors (`ulimit -n`)");
