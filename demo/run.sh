@@ -239,12 +239,12 @@ run_control() {
     setsid "${solver[@]}" &
     pid=$!
     sleep 0.1 # until then it is a shell
-    "$corun" control auto --tenant "$loops" --tenant "$pid" --quiet --json "$out/control.json" --html "$out/control.html" \
+    "$corun" control auto --tenant "$loops" --tenant "$pid" --for 1m --quiet --json "$out/control.json" --html "$out/control.html" \
         >"$out/control.txt" 2>&1 &
     controller=$!
     wait "$pid"
     took=$(($(now_ms) - before)) used=$(($(ticks) - used))
-    kill -INT "$controller" 2>/dev/null || true
+    kill "$controller" 2>/dev/null || true # TERM: a shell without jobs starts what is in the background with INT ignored
     wait "$controller" ||
         { echo "demo: control failed; $out/control.txt says how" >&2; tail -n 5 "$out/control.txt" >&2; exit 1; }
     stop_loops

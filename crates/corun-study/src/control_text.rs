@@ -40,13 +40,20 @@ fn cells<'a>(outcome: &ControlOutcome, group: &'a Group) -> Vec<(String, Vec<(&'
         .collect()
 }
 
+/// The group's policies under which a cell of it was run.
+fn policies<'a>(outcome: &ControlOutcome, group: &'a Group) -> Vec<&'a String> {
+    let ran = |policy: &&String| outcome.runs.iter().any(|r| r.group == group.name && r.policy == **policy);
+    group.policies.iter().filter(ran).collect()
+}
+
 /// Slowdown under every policy, and what the co-runner kept: a row per cell.
 fn overview(outcome: &ControlOutcome, group: &Group) -> Table {
+    let policies = policies(outcome, group);
     let mut columns = vec!["programs".to_owned(), ">alone".to_owned()];
-    columns.extend(group.policies.iter().map(|p| format!(">{p}")));
+    columns.extend(policies.iter().map(|p| format!(">{p}")));
     let beside = !group.co_runner.is_empty();
     if beside {
-        columns.extend(group.policies.iter().map(|p| format!(">kept, {p}")));
+        columns.extend(policies.iter().map(|p| format!(">kept, {p}")));
     }
     let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
     for (cell, summaries) in cells(outcome, group) {
@@ -59,15 +66,15 @@ fn overview(outcome: &ControlOutcome, group: &Group) -> Table {
             })
             .collect();
         let mut row = vec![cell.clone(), geometric_mean(&alone).map_or("-".into(), |s| format!("{s:.2} s"))];
-        let find = |policy: &String| summaries.iter().find(|(p, _)| p == policy).map(|(_, s)| s);
-        row.extend(group.policies.iter().map(|p| {
+        let find = |policy: &str| summaries.iter().find(|(p, _)| *p == policy).map(|(_, s)| s);
+        row.extend(policies.iter().map(|p| {
             let s = find(p);
             let at_least = if s.is_some_and(|s| 2 * s.cut_off > s.n) { "≥ " } else { "" };
             let median = s.and_then(|s| s.slowdown).map(|[median, ..]| median);
             format!("{at_least}{}", times(median))
         }));
         if beside {
-            row.extend(group.policies.iter().map(|p| percent(find(p).and_then(|s| s.kept))));
+            row.extend(policies.iter().map(|p| percent(find(p).and_then(|s| s.kept))));
         }
         table.row(row);
     }
@@ -120,8 +127,9 @@ fn metrics(outcome: &ControlOutcome, group: &Group) -> Table {
 fn tenants(outcome: &ControlOutcome, group: &Group) -> Option<Table> {
     let several: Vec<_> =
         cells(outcome, group).into_iter().filter(|(cell, _)| cell.contains(" + ")).collect();
+    let policies = policies(outcome, group);
     let mut columns = vec!["tenant".to_owned()];
-    columns.extend(group.policies.iter().map(|p| format!(">{p}")));
+    columns.extend(policies.iter().map(|p| format!(">{p}")));
     let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
     for (i, (_, summaries)) in several.iter().enumerate() {
         let mix = if several.len() > 1 { format!(" (mix {})", i + 1) } else { String::new() };
@@ -130,8 +138,8 @@ fn tenants(outcome: &ControlOutcome, group: &Group) -> Option<Table> {
             .map_or(Vec::new(), |(_, s)| s.slowdowns.iter().map(|(n, _)| n.clone()).collect());
         for name in names {
             let mut row = vec![format!("{name}{mix}")];
-            row.extend(group.policies.iter().map(|p| {
-                let summary = summaries.iter().find(|(q, _)| q == p).map(|(_, s)| s);
+            row.extend(policies.iter().map(|p| {
+                let summary = summaries.iter().find(|(q, _)| q == *p).map(|(_, s)| s);
                 times(summary.and_then(|s| s.slowdowns.iter().find(|(n, _)| *n == name)).map(|(_, x)| *x))
             }));
             table.row(row);

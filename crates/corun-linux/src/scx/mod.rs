@@ -105,8 +105,14 @@ impl ScxBackend {
         }
         // Whoever ends parks must not wait for whoever is parked.
         let own = [Some(std::process::id()), self.stock.supervisor_pid()];
-        for pid in own.into_iter().flatten() {
-            self.set(TaskId(pid), |knobs| knobs.is_protected = true).map_err(failed)?;
+        let protected = own
+            .into_iter()
+            .flatten()
+            .try_for_each(|pid| self.set(TaskId(pid), |knobs| knobs.is_protected = true));
+        if let Err(why) = protected {
+            self.unload();
+            self.stock.undo_all()?;
+            return Err(failed(why));
         }
         self.renew();
         Ok(())
