@@ -276,6 +276,8 @@ finish() {
     printf '  %-28s %s\n' \
         "$name.html" "pictures: open it in a browser, it needs no network" \
         "$name.json" "every number, for scripts (docs/json.md says what each means)"
+    [ ! -e "$out/predict.html" ] || printf '  %-28s %s\n' "predict.html" "slowdown over time, with its interval"
+    [ ! -e "$out/control.html" ] || printf '  %-28s %s\n' "control.html" "who was parked when, why, and what it gained"
     [ -z "$trace" ] || printf '  %-28s %s\n' "$name.pftrace" "every context switch: open it at https://ui.perfetto.dev"
     printf '\nTo go on:\n'
     printf '  %-46s %s\n' \
