@@ -164,6 +164,15 @@ mod tests {
     }
 
     #[test]
+    fn the_study_of_programs_held_out_has_none_of_the_others() {
+        let (own, seen) = (Catalogue::own(), read(PREDICT).unwrap());
+        let held_out = read(include_str!("../../../studies/predict-held-out.toml")).unwrap();
+        let is_seen = |name: &String| seen.programs(&own).iter().any(|p| p.name == *name);
+        let names: Vec<String> = held_out.programs(&own).iter().map(|p| p.name.clone()).collect();
+        assert!(names.len() >= 6 && !names.iter().any(is_seen), "{names:?}");
+    }
+
+    #[test]
     fn bad_input_is_named_with_its_line_and_the_remedy() {
         let refusal = |from: &str, to: &str| read(&PREDICT.replace(from, to)).unwrap_err().to_string();
         assert!(refusal("\"gcc\"", "\"clang\"").contains("no program `clang` in programs.toml"));
