@@ -78,7 +78,14 @@ profile() {
     case $1 in
     --) "${watch[@]}" "$@" 2>"$out/$name.txt" >/dev/null ;; # what is on standard output is the command's own
     *) "${watch[@]}" "$@" >"$out/$name.txt" 2>&1 ;;
-    esac || { echo "demo: $name failed; $out/$name.txt says how" >&2; tail -n 5 "$out/$name.txt" >&2; exit 1; }
+    esac || failed "$name"
+}
+
+# failed NAME: its report says why.
+failed() {
+    echo "demo: $1 failed; $out/$1.txt says how" >&2
+    tail -n 5 "$out/$1.txt" >&2
+    exit 1
 }
 
 now_ms() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
@@ -117,9 +124,13 @@ program() {
 
 # ------------------------------------------------------------------------------------------------ the programs --
 
-run_cg() {
+make_solver() {
     gcc -O2 -fopenmp -o "$out/cg" demo/cg.c -lm
     export OMP_WAIT_POLICY=active OMP_NUM_THREADS=$threads
+}
+
+run_cg() {
+    make_solver
     program cg "a conjugate-gradient solver in OpenMP; $threads threads that spin at every barrier" "$out/cg" 300 4
 }
 
@@ -191,10 +202,9 @@ run_redis() {
 
 # The solver for some seconds, with its time alone.
 longer() {
-    [ -x "$out/cg" ] || gcc -O2 -fopenmp -o "$out/cg" demo/cg.c -lm
     solver=("$out/cg" 300 12)
-    export OMP_WAIT_POLICY=active OMP_NUM_THREADS=$threads
     [ -z "${longer_alone:-}" ] || return 0
+    make_solver
     local before
     before=$(now_ms)
     "${solver[@]}"
@@ -217,11 +227,10 @@ run_predict() {
     [ "$(id -u)" -ne 0 ] || how=(--dedicated --park "$loops")
     before=$(now_ms)
     "$corun" predict --quiet "${how[@]}" --json "$out/predict.json" --html "$out/predict.html" -- "${solver[@]}" \
-        >"$out/predict.txt" 2>&1 ||
-        { echo "demo: predict failed; $out/predict.txt says how" >&2; tail -n 5 "$out/predict.txt" >&2; exit 1; }
+        >"$out/predict.txt" 2>&1 || failed predict
     took=$(($(now_ms) - before))
     stop_loops
-    more "alone $(awk -v a="$longer_alone" 'BEGIN { printf "%.1f s", a / 1000 }'), beside the loops $(times "$took") as long"
+    more "alone $(seconds "${longer_alone}000000"), beside the loops $(times "$took") as long"
     more "predict: $(sed -n '/ slower than alone/,/^$/p' "$out/predict.txt" | paste -s -d ' ' | sed 's/ *$//')"
 }
 
@@ -245,8 +254,7 @@ run_control() {
     wait "$pid"
     took=$(($(now_ms) - before)) used=$(($(ticks) - used))
     kill "$controller" 2>/dev/null || true # TERM: a shell without jobs starts what is in the background with INT ignored
-    wait "$controller" ||
-        { echo "demo: control failed; $out/control.txt says how" >&2; tail -n 5 "$out/control.txt" >&2; exit 1; }
+    wait "$controller" || failed control
     stop_loops
     more "control: $(times "$took") as long, the loops had $((used * 100000 / ($(getconf CLK_TCK) * took * cpus))) % of the CPUs"
 }
