@@ -52,14 +52,22 @@ pub struct Usage(pub String);
 pub fn check_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Usage> {
     let mut before = BTreeSet::new();
     paths.into_iter().try_for_each(|path| {
-        // A device takes several.
-        let is_device = path.exists() && !path.is_file();
-        if !is_device && !before.insert(path) {
-            let place = path.display();
-            return Err(Usage(format!("two files would go to `{place}`; give each a place of its own")));
-        }
+        take_place(&mut before, path)?;
         can_be_written(path).map_err(|e| Usage(e.to_string()))
     })
+}
+
+/// Whether a file goes to none of the places that are taken; its own is one from then on.
+///
+/// # Errors
+/// One sentence.
+pub fn take_place<'a>(taken: &mut BTreeSet<&'a Path>, path: &'a Path) -> Result<(), Usage> {
+    // A device takes several.
+    let is_device = path.exists() && !path.is_file();
+    if is_device || taken.insert(path) {
+        return Ok(());
+    }
+    Err(Usage(format!("two files would go to `{}`; give each a place of its own", path.display())))
 }
 
 /// The same for a folder of records, which is made.

@@ -5,7 +5,7 @@
 //! show as nothing happening. PIDs become their tenants' keys, so that a policy plans with these tenants alone.
 
 use super::Args;
-use crate::cli::{check_files, Usage};
+use crate::cli::{take_place, Usage};
 use corun_linux::procfs::process_of;
 use corun_linux::protected::Protection;
 use corun_linux::Root;
@@ -14,6 +14,7 @@ use corun_model::observation::TaskObservation;
 use corun_model::{Observation, Tenant, TenantId};
 use corun_policy::Scope;
 use corun_report::output::can_be_written;
+use std::collections::BTreeSet;
 
 /// An epoch takes part of a millisecond to observe and decide on.
 const LEAST_EPOCH_NS: u64 = 1_000_000;
@@ -50,7 +51,8 @@ pub fn check(args: &Args) -> Result<(), Usage> {
     for (flag, path) in args.files() {
         can_be_written(path).map_err(|e| Usage(format!("{flag} {}: {}", path.display(), e.why)))?;
     }
-    check_files(args.files().map(|(_, path)| path))
+    let mut taken = BTreeSet::new();
+    args.files().try_for_each(|(_, path)| take_place(&mut taken, path))
 }
 
 /// Which of the names given with `--protect` nobody has: a slip of the pen there leaves somebody unprotected.
