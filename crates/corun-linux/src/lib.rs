@@ -36,6 +36,7 @@ pub mod counters;
 pub mod cpulist;
 pub mod cpustat;
 pub mod dedicated;
+mod descriptors;
 pub mod doctor;
 pub mod freezer;
 pub mod interrupt;

@@ -64,15 +64,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// Everything of every task of this tenant (or of everybody), with at most a third of the files this process may open:
-    /// sampling may take as many, and whoever parks somebody needs one to let it go.
+    /// Everything of every task of this tenant (or of everybody), with at most a third of the files this process may open.
     pub fn new(of: Option<TenantId>) -> Options {
         Options {
             root: Root::new("/"),
             of,
             themes: Theme::ALL.to_vec(),
             grain: Grain::Task,
-            files_max: files_allowed() / 3,
+            files_max: crate::descriptors::third(),
         }
     }
 }
@@ -456,14 +455,6 @@ pub fn accepted(events: &[Event], manner: Manner) -> Result<(), i32> {
 fn room() -> Room {
     static ROOM: OnceLock<Room> = OnceLock::new();
     *ROOM.get_or_init(|| Room::measure(Manner { kernel: false, inherit: false }))
-}
-
-/// The soft limit of open files.
-fn files_allowed() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: getrlimit fills the structure in.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 mod whole;

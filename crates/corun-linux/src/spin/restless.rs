@@ -13,45 +13,39 @@ const WAKEUPS_MAX: u64 = 3_000;
 /// Windows are added up to so long before they are judged, in nanoseconds: wake-ups come in bursts.
 const JUDGED_NS: u64 = 200_000_000;
 
-/// Wake-ups of a task and the windows that they were in.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    wakeups: u64,
-    window_ns: u64,
-}
-
 /// Tasks that are left alone for now.
 #[derive(Debug, Default)]
 pub struct Restless {
-    seen: BTreeMap<u32, Seen>,
     tasks: BTreeSet<u32>,
+    /// Wake-ups by task, and the windows that they were in, since tasks were last judged.
+    wakeups: BTreeMap<u32, u64>,
+    window_ns: u64,
 }
 
 impl Restless {
     /// Takes in a window; who has become restless by it. Who has calmed down, to less than half, is not any more. Where
     /// wake-ups are not counted, nobody is.
     pub fn note(&mut self, seen: &Observation) -> Vec<u32> {
-        let here: BTreeSet<u32> = seen.tasks.iter().map(|t| t.id.0).collect();
-        self.seen.retain(|tid, _| here.contains(tid));
-        self.tasks.retain(|tid| here.contains(tid));
-        let mut new = Vec::new();
+        if !self.tasks.is_empty() {
+            let here: BTreeSet<u32> = seen.tasks.iter().map(|t| t.id.0).collect();
+            self.tasks.retain(|tid| here.contains(tid));
+        }
         for task in &seen.tasks {
-            let Some(wakeups) = task.account.events.wakeups else { continue };
-            let sum = self.seen.entry(task.id.0).or_default();
-            sum.wakeups += wakeups;
-            sum.window_ns += seen.window_ns();
-            if sum.window_ns < JUDGED_NS {
-                continue;
-            }
-            let per_s = (u128::from(sum.wakeups) * 1_000_000_000 / u128::from(sum.window_ns)) as u64;
-            *sum = Seen::default();
-            if per_s > WAKEUPS_MAX && self.tasks.insert(task.id.0) {
-                new.push(task.id.0);
-            } else if per_s < WAKEUPS_MAX / 2 {
-                self.tasks.remove(&task.id.0);
+            // Most tasks sleep through a window.
+            if let Some(wakeups) = task.account.events.wakeups.filter(|n| *n > 0) {
+                *self.wakeups.entry(task.id.0).or_default() += wakeups;
             }
         }
-        new
+        self.window_ns += seen.window_ns();
+        if self.window_ns < JUDGED_NS {
+            return Vec::new();
+        }
+        let (wakeups, window_ns) = (std::mem::take(&mut self.wakeups), std::mem::take(&mut self.window_ns));
+        let most = |per_s: u64| (u128::from(per_s) * u128::from(window_ns) / 1_000_000_000) as u64;
+        let (many, few) = (most(WAKEUPS_MAX), most(WAKEUPS_MAX / 2));
+        self.tasks.retain(|tid| wakeups.get(tid).is_some_and(|n| *n >= few));
+        let new: Vec<u32> = wakeups.iter().filter(|(_, n)| **n > many).map(|(tid, _)| *tid).collect();
+        new.into_iter().filter(|tid| self.tasks.insert(*tid)).collect()
     }
 
     /// Whether a task is left alone.

@@ -8,6 +8,7 @@ use super::restless::Restless;
 use super::tally::{self, Counted, Tally};
 use crate::clock;
 use crate::cpulist;
+use crate::descriptors;
 use crate::root::{ReadError, Root};
 use corun_model::observation::{TaskObservation, Unavailable};
 use corun_model::spin::SpinEstimate;
@@ -36,6 +37,9 @@ const RATE_NS: u64 = 1_000_000_000;
 /// The longest period, in nanoseconds: below ten samples a second there is nothing to tell.
 const PERIOD_NS_MAX: u64 = 100_000_000;
 
+/// More file descriptors than this are not used, however many there may be.
+const DESCRIPTORS_MAX: usize = 1 << 16;
+
 /// From one rate to the next: the golden ratio, so that no period is a round multiple of another.
 const STEP: (u64, u64) = (1618, 1000);
 
@@ -46,7 +50,7 @@ pub struct SpinOptions {
     pub cost_max: f64,
     /// The shortest time on a CPU between two samples of a task, in nanoseconds.
     pub period_ns_min: u64,
-    /// File descriptors that may be used; `None`: a third of what the process may open, as counters may take as many.
+    /// File descriptors that may be used; `None`: a third of what the process may open.
     pub descriptors: Option<usize>,
 }
 
@@ -160,7 +164,7 @@ impl SpinSampler {
             .map_err(SpinError::of)?;
         let with_kernel = may_sample_kernel(&rings)?;
         let period_ns = options.period_ns_min.max(1);
-        let descriptors = options.descriptors.unwrap_or_else(third_of_descriptors);
+        let descriptors = options.descriptors.unwrap_or_else(|| descriptors::third().min(DESCRIPTORS_MAX));
         let started_ns = clock::now_ns();
         let state = State {
             followed: Followed::new(descriptors, rings.len(), period_ns, with_kernel),
@@ -185,8 +189,8 @@ impl SpinSampler {
         Ok(SpinSampler { shared, thread: Some(thread), root: root.clone(), with_kernel, tenants, restless })
     }
 
-    /// Samples `tasks` from now on, and whatever they start, but for those whom it would slow down. To be called again with all tasks of the subject whenever
-    /// some may have joined that were not started by those followed.
+    /// Samples `tasks` from now on, and whatever they start, but for those whom it would slow down. To be called again
+    /// with all tasks of the subject whenever some may have joined that were not started by those followed.
     pub fn follow(&mut self, tasks: &[TaskId]) -> Attached {
         let root = self.root.clone();
         let tasks: Vec<u32> = tasks.iter().map(|t| t.0).filter(|tid| !self.restless.is(*tid)).collect();
@@ -282,17 +286,6 @@ fn may_sample_kernel(rings: &[(u32, Ring)]) -> Result<bool, SpinError> {
             Event::sampling(0, *cpu, PERIOD_NS_MAX, false, ring).map(|_| false).map_err(SpinError::of)
         }
         Err(e) => Err(SpinError::of(e)),
-    }
-}
-
-fn third_of_descriptors() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure outlives the call.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-    if known {
-        (limit.rlim_cur / 3).min(1 << 16) as usize
-    } else {
-        341
     }
 }
 
