@@ -42,7 +42,11 @@ impl Found {
 
 /// A sampler, or `None` with the reason printed.
 fn sampler() -> Option<SpinSampler> {
-    match SpinSampler::start(&Root::new("/"), SpinOptions::default()) {
+    sampler_with(SpinOptions::default())
+}
+
+fn sampler_with(options: SpinOptions) -> Option<SpinSampler> {
+    match SpinSampler::start(&Root::new("/"), options) {
         Ok(sampler) => Some(sampler),
         Err(e) => {
             eprintln!("skipped: {e}");
@@ -87,7 +91,13 @@ fn watch(
 
 /// Runs a command under the detector; returns what it printed as well.
 fn run(command: &mut Command) -> Option<(BTreeMap<u32, Found>, SpinCost, String)> {
-    let mut sampler = sampler()?;
+    run_under(sampler()?, command)
+}
+
+fn run_under(
+    mut sampler: SpinSampler,
+    command: &mut Command,
+) -> Option<(BTreeMap<u32, Found>, SpinCost, String)> {
     let name = command.get_program().to_string_lossy().into_owned();
     let (mut reader, writer) = std::io::pipe().unwrap();
     let mut again = Command::new(command.get_program());
@@ -178,6 +188,35 @@ fn c_programs_that_spin_are_found_to_spin_as_long_as_they_say() {
             });
         }
     }
+}
+
+#[test]
+fn by_the_clocks_of_tasks_the_same_is_found_as_by_those_of_cpus() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut command) = compiled(dir.path(), "waits", "-O2") else { return };
+    command.args(["spinlock", "600"]);
+    agrees("by task", || {
+        let sampler = sampler_with(SpinOptions { by_task: true, ..SpinOptions::default() })?;
+        let (found, _, printed) = run_under(sampler, &mut command)?;
+        Some(compare("by task", &found, &printed))
+    });
+}
+
+#[test]
+fn who_was_not_asked_for_is_not_judged() {
+    let _alone = alone();
+    let Some(mut sampler) = sampler() else { return };
+    let stranger = std::thread::spawn(|| {
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(300);
+        while std::time::Instant::now() < until {}
+    });
+    stranger.join().unwrap();
+    let subject = Subject::processes(&Root::new("/"), &[std::process::id()]).unwrap();
+    let mut host = SchedstatHost::new(Options { root: Root::new("/"), ..Options::new(subject) }).unwrap();
+    let seen = host.observe().unwrap();
+    assert!(sampler.collect(&seen).is_empty());
+    assert_eq!(sampler.cost().unjudged, 0, "nobody's code was looked into");
 }
 
 /// The clock is read through the C library and the vDSO, and samples inside them are not all led back to the loop.

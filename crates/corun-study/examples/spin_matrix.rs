@@ -402,7 +402,7 @@ fn load(sync: &str, wait: &str) -> Result<(), Failure> {
 /// What one sample takes from the program: the same work with and without samples every 100 µs, in turns.
 fn sample_cost() -> Result<(), Failure> {
     const ROUNDS: usize = 21;
-    let options = SpinOptions { cost_max: 1.0, period_ns_min: 100_000, descriptors: None };
+    let options = SpinOptions { cost_max: 1.0, period_ns_min: 100_000, by_task: false, descriptors: None };
     let me = TaskId(std::process::id());
     let mut added_ns = Vec::new();
     for _ in 0..ROUNDS {

@@ -100,6 +100,11 @@ impl<'a> Chains<'a> {
         matches!(self.round[node], Some(Carry::Count | Carry::Compute))
     }
 
+    /// Nodes through which a value comes round that changes.
+    pub fn changing(&self) -> Vec<usize> {
+        self.members().into_iter().filter(|&n| self.changes(n)).collect()
+    }
+
     /// Nodes that show that the loop gets on: they compute with a value that comes round, or load from an address that
     /// moves, or would leave if nobody interfered.
     pub fn progress(&self) -> Vec<usize> {

@@ -1,8 +1,7 @@
-//! Perf events that sample a task by its own clock, and the rings that they write to; and events that only count.
+//! Perf events that sample, and the rings that they write to; and events that only count.
 //!
-//! The event is the software task clock: a timer that runs while the task does, so a task that is off the CPU costs and
-//! says nothing, and a task gets samples in proportion to its time on a CPU. Each event is bound to a task **and** a
-//! CPU and is inherited by threads and children, which is what lets all of them write to one ring per CPU.
+//! An event that samples is a software clock, a CPU's or a task's, so that a task gets samples in proportion to its time
+//! on a CPU. The events of one CPU write to one ring.
 //!
 //! The period is the golden ratio of a millisecond: programs work in round periods, and no ratio is worse approximated
 //! by round numbers, so samples do not fall into step with what they sample.
@@ -23,6 +22,15 @@ const RING_PAGES: usize = 128;
 
 /// `AX` to `FLAGS` and `R8` to `R15`, by the kernel's numbers of registers.
 pub const REGISTERS: u64 = 0x3ff | 0xff << 16;
+
+/// Whom an event samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Whoever runs, by the CPU's clock.
+    Everybody,
+    /// This task (0 is the caller) and whatever it starts, by a clock that goes while the task is on the CPU.
+    Task(u32),
+}
 
 /// An open perf event; closing it ends what it inherited to as well.
 #[derive(Debug)]
@@ -48,18 +56,22 @@ fn open(attr: &mut bindings::perf_event_attr, task: i32, cpu: i32) -> io::Result
 }
 
 impl Event {
-    /// Samples `task` and whatever it starts while on `cpu`, into `ring`.
+    /// Samples `whom` while on `cpu`, into `ring`.
     ///
     /// # Errors
-    /// What the kernel said: `ESRCH` for a task that has gone, `EACCES` for one that may not be watched.
+    /// What the kernel said: `ESRCH` for a task that has gone, `EACCES` for whom may not be watched.
     pub fn sampling(
-        task: u32,
+        whom: Whom,
         cpu: u32,
         period_ns: u64,
         with_kernel: bool,
         ring: &Ring,
     ) -> io::Result<Event> {
-        let mut attr = software(bindings::PERF_COUNT_SW_TASK_CLOCK);
+        let (clock, task) = match whom {
+            Whom::Everybody => (bindings::PERF_COUNT_SW_CPU_CLOCK, -1),
+            Whom::Task(tid) => (bindings::PERF_COUNT_SW_TASK_CLOCK, tid as i32),
+        };
+        let mut attr = software(clock);
         attr.sample_type = u64::from(
             bindings::PERF_SAMPLE_IP
                 | bindings::PERF_SAMPLE_TID
@@ -70,13 +82,14 @@ impl Event {
         attr.sample_regs_user = REGISTERS;
         attr.sample_stack_user = STACK_BYTES as u32;
         attr.__bindgen_anon_1.sample_period = period_ns;
-        attr.set_inherit(1);
+        attr.set_inherit(u64::from(task >= 0));
+        attr.set_exclude_idle(1);
         attr.set_task(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_exclude_hv(1);
         attr.set_exclude_kernel(u64::from(!with_kernel));
-        let event = open(&mut attr, task as i32, cpu as i32)?;
+        let event = open(&mut attr, task, cpu as i32)?;
         // SAFETY: both descriptors are open perf events.
         let set = unsafe { ioctls::SET_OUTPUT(event.0.as_raw_fd(), ring.event.0.as_raw_fd()) };
         if set < 0 {

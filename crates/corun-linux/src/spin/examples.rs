@@ -60,6 +60,8 @@ code! {
                  cmp rcx, rdi; jl 2b; ret"
     along_a_list => "2: mov rdx, [rax + 16]; shl rdx, 7; mov rdx, [rdx + rcx]; test rdx, rdx; jne 2b; mov rax, [rax + 64];
                      test rax, rax; jne 2b; ret"
+    longer_than_the_list => "jmp 3f; 2: nop; nop; nop; nop; nop; nop; 3: mov rdx, [rax + 16]; mov rdx, [rdx + rcx]; test rdx, rdx;
+                             jne 2b; mov rax, [rax + 64]; test rax, rax; jne 3b; ret"
     // Works.
     searching => "2: xor ecx, ecx; 3: mov eax, [rdi + rcx*4]; cmp eax, [rsi]; jne 4f; inc rcx; cmp rcx, rdx; jne 3b;
                   4: add rsi, 4; cmp rsi, r8; jne 2b; ret"
@@ -189,7 +191,7 @@ fn loops_that_work_are_not_taken_for_waits_from_any_of_their_instructions() {
 
 #[test]
 fn a_wait_is_found_inside_a_loop_that_gets_on_and_the_rest_of_that_loop_is_none() {
-    for (name, wait) in [("for_each", 3..6), ("along_a_list", 0..5)] {
+    for (name, wait) in [("for_each", 3..6), ("along_a_list", 0..5), ("longer_than_the_list", 1..11)] {
         for (n, ip) in instructions(name).into_iter().enumerate() {
             assert_eq!(judged(ip).is_some(), wait.contains(&n), "{name}: instruction {n}");
         }

@@ -1,7 +1,7 @@
 //! Spin detection without hardware counters: samples of the user's instruction pointer, and the code they fall into.
 //!
-//! The kernel shows a task that spins as running (PACT'16 §2.1). Here a task is interrupted by its own clock every
-//! 1.6 ms of its time on a CPU; a sample spins when the code around it is a loop that only waits, and the registers do
+//! The kernel shows a task that spins as running (PACT'16 §2.1). Here whoever runs is interrupted every 1.6 ms; a sample
+//! spins when the code around it is a loop that only waits, and the registers do
 //! not say that it is about to leave. The share of such samples is the share of time.
 //!
 //! | file | does |
@@ -9,7 +9,7 @@
 //! | `event` | perf events, one ring per CPU |
 //! | `record`, `sample` | what the kernel writes there. Pure. |
 //! | `followed` | which tasks are sampled: those asked for and what they start |
-//! | `restless` | which are not: those whom it would slow down |
+//! | `by_cpu`, `by_task` | the two ways to do so |
 //! | `memory` | code of a running process |
 //! | `step`, `frame`, `flow` | instructions, the stack, the graph of ways on from a sample. Pure. |
 //! | `chains`, `wait_loop`, `outcome` | is it a loop that only waits, and does this sample stay in it? Pure. |
@@ -24,6 +24,8 @@
 //!
 //! [`SpinEstimate`]: corun_model::spin::SpinEstimate
 
+mod by_cpu;
+mod by_task;
 mod chains;
 mod event;
 mod flow;
@@ -35,7 +37,6 @@ mod message_passing;
 mod outcome;
 pub mod pause_exits;
 mod record;
-mod restless;
 mod sample;
 mod sampler;
 mod step;

@@ -1,10 +1,11 @@
 //! The spin detector at work: a thread that empties the rings and judges, and the rate that keeps it cheap.
 
-use super::event::{Event, Ring, PERIOD_NS_MIN};
+use super::by_cpu::ByCpu;
+use super::by_task::ByTask;
+use super::event::{Event, Ring, Whom, PERIOD_NS_MIN};
 use super::followed::{Attached, Followed};
 use super::judge::{Judge, Verdict};
 use super::record::Record;
-use super::restless::Restless;
 use super::tally::{self, Counted, Tally};
 use crate::clock;
 use crate::cpulist;
@@ -50,13 +51,15 @@ pub struct SpinOptions {
     pub cost_max: f64,
     /// The shortest time on a CPU between two samples of a task, in nanoseconds.
     pub period_ns_min: u64,
-    /// File descriptors that may be used; `None`: a third of what the process may open.
+    /// Sample by the clocks of tasks, even where whole CPUs may be sampled.
+    pub by_task: bool,
+    /// File descriptors that may be used for that; `None`: a third of what the process may open.
     pub descriptors: Option<usize>,
 }
 
 impl Default for SpinOptions {
     fn default() -> SpinOptions {
-        SpinOptions { cost_max: 0.01, period_ns_min: PERIOD_NS_MIN, descriptors: None }
+        SpinOptions { cost_max: 0.01, period_ns_min: PERIOD_NS_MIN, by_task: false, descriptors: None }
     }
 }
 
@@ -122,7 +125,7 @@ impl SpinCost {
 
 struct State {
     rings: Vec<(u32, Ring)>,
-    followed: Followed,
+    followed: Box<dyn Followed>,
     judge: Judge,
     tallies: BTreeMap<u32, Tally>,
     cost: SpinCost,
@@ -142,7 +145,6 @@ pub struct SpinSampler {
     with_kernel: bool,
     /// Tenants of which a task was sampled in some window.
     tenants: BTreeSet<TenantId>,
-    restless: Restless,
 }
 
 impl SpinSampler {
@@ -164,10 +166,16 @@ impl SpinSampler {
             .map_err(SpinError::of)?;
         let with_kernel = may_sample_kernel(&rings)?;
         let period_ns = options.period_ns_min.max(1);
-        let descriptors = options.descriptors.unwrap_or_else(|| descriptors::third().min(DESCRIPTORS_MAX));
+        let by_cpu = if options.by_task { None } else { ByCpu::start(period_ns, &rings).ok() };
+        let by_task = || {
+            let descriptors =
+                options.descriptors.unwrap_or_else(|| descriptors::third().min(DESCRIPTORS_MAX));
+            Box::new(ByTask::new(descriptors, rings.len(), period_ns, with_kernel)) as Box<dyn Followed>
+        };
+        let followed = by_cpu.map_or_else(by_task, |by_cpu| Box::new(by_cpu));
         let started_ns = clock::now_ns();
         let state = State {
-            followed: Followed::new(descriptors, rings.len(), period_ns, with_kernel),
+            followed,
             rings,
             judge: Judge::new(root),
             tallies: BTreeMap::new(),
@@ -185,18 +193,17 @@ impl SpinSampler {
             .spawn(move || run(&of_thread))
             .map_err(SpinError::Failed)?;
         let tenants = BTreeSet::new();
-        let restless = Restless::default();
-        Ok(SpinSampler { shared, thread: Some(thread), root: root.clone(), with_kernel, tenants, restless })
+        Ok(SpinSampler { shared, thread: Some(thread), root: root.clone(), with_kernel, tenants })
     }
 
-    /// Samples `tasks` from now on, and whatever they start, but for those whom it would slow down. To be called again
-    /// with all tasks of the subject whenever some may have joined that were not started by those followed.
+    /// Samples `tasks` from now on, and whatever they start. To be called again with all tasks of the subject whenever some
+    /// may have joined that were not started by those followed.
     pub fn follow(&mut self, tasks: &[TaskId]) -> Attached {
         let root = self.root.clone();
-        let tasks: Vec<u32> = tasks.iter().map(|t| t.0).filter(|tid| !self.restless.is(*tid)).collect();
+        let tasks: BTreeSet<u32> = tasks.iter().map(|t| t.0).collect();
         let mut state = self.state();
         let State { followed, rings, .. } = &mut *state;
-        let attached = followed.follow(&tasks, rings, |tid| root.has(format!("/proc/{tid}")));
+        let attached = followed.follow(&tasks, rings, &|tid| root.has(format!("/proc/{tid}")));
         state.attached = attached;
         attached
     }
@@ -209,9 +216,6 @@ impl SpinSampler {
         let tallies = std::mem::take(&mut state.tallies);
         let sampled = |t: &&TaskObservation| tallies.contains_key(&t.id.0) || state.followed.covers(t.id.0);
         self.tenants.extend(seen.tasks.iter().filter(sampled).map(|t| t.tenant));
-        for tid in self.restless.note(seen) {
-            state.followed.give_up(tid);
-        }
         drop(state);
         estimates(seen, &tallies, &self.tenants)
     }
@@ -237,9 +241,6 @@ impl SpinSampler {
         let Attached { forbidden, waiting, .. } = state.attached;
         if forbidden > 0 {
             say("spin time of some tasks", format!("{forbidden} may not be watched; run as root"));
-        }
-        if let Some(why) = self.restless.unavailable() {
-            say("spin time of some tasks", why);
         }
         if waiting > 0 {
             let why = format!("{waiting} wait for their turn: too few file descriptors (`ulimit -n`)");
@@ -279,11 +280,13 @@ fn run(shared: &(Mutex<State>, Condvar)) {
 /// Whether time in the kernel may be sampled as well; the first try says whether anything may.
 fn may_sample_kernel(rings: &[(u32, Ring)]) -> Result<bool, SpinError> {
     let Some((cpu, ring)) = rings.first() else { return Ok(false) };
-    // Task 0 is the calling thread itself; the event goes away at once.
-    match Event::sampling(0, *cpu, PERIOD_NS_MAX, true, ring) {
+    // The event goes away at once.
+    match Event::sampling(Whom::Task(0), *cpu, PERIOD_NS_MAX, true, ring) {
         Ok(_) => Ok(true),
         Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
-            Event::sampling(0, *cpu, PERIOD_NS_MAX, false, ring).map(|_| false).map_err(SpinError::of)
+            Event::sampling(Whom::Task(0), *cpu, PERIOD_NS_MAX, false, ring)
+                .map(|_| false)
+                .map_err(SpinError::of)
         }
         Err(e) => Err(SpinError::of(e)),
     }
@@ -296,10 +299,22 @@ impl State {
         cost_until(&mut self.cost, now_ns - self.started_ns);
         let left_ns = self.left_ns();
         let State { rings, followed, judge, tallies, cost, .. } = self;
+        // Births first and ends last: a task's samples may lie in other rings.
+        let (mut records, mut ended) = (Vec::new(), Vec::new());
         for (_, ring) in rings {
             ring.drain(|bytes| match Record::parse(bytes) {
-                Some(Record::Sample(sample)) => {
+                Some(Record::Born { parent, tid }) => followed.born(parent, tid),
+                Some(Record::Ended { tid }) => ended.push(tid),
+                other => records.extend(other),
+            });
+        }
+        for record in records {
+            match record {
+                Record::Sample(sample) => {
                     cost.samples += 1;
+                    if !followed.covers(sample.tid) {
+                        continue;
+                    }
                     let tally = tallies.entry(sample.tid).or_default();
                     let may_look = clock::thread_cpu_ns() - began_ns <= left_ns;
                     match judge.judge(&sample, now_ns, may_look) {
@@ -311,18 +326,19 @@ impl State {
                         }
                     }
                 }
-                Some(Record::Opaque { tid, .. }) => {
+                Record::Opaque { tid, .. } => {
                     cost.samples += 1;
-                    cost.unjudged += 1;
-                    tallies.entry(tid).or_default().unjudged();
+                    if followed.covers(tid) {
+                        cost.unjudged += 1;
+                        tallies.entry(tid).or_default().unjudged();
+                    }
                 }
-                Some(Record::Born { parent, tid }) => followed.born(parent, tid),
-                Some(Record::Ended { tid }) => followed.end(tid),
-                Some(Record::Executed { pid }) => judge.forget(pid),
-                Some(Record::Lost { records }) => cost.lost += records,
-                None => {}
-            });
+                Record::Executed { pid } => judge.forget(pid),
+                Record::Lost { records } => cost.lost += records,
+                Record::Born { .. } | Record::Ended { .. } => {}
+            }
         }
+        ended.into_iter().for_each(|tid| followed.end(tid));
         judge.forget_old(now_ns);
         cost_until(cost, now_ns - self.started_ns);
         cost.own_ns += clock::thread_cpu_ns() - began_ns;
@@ -354,7 +370,7 @@ impl State {
         };
         if period_ns != now.period_ns {
             self.cost.period_ns = period_ns;
-            self.followed.change_period(period_ns, &mut self.rings);
+            self.followed.change_period(period_ns, &self.rings);
         }
     }
 }

@@ -9,7 +9,7 @@
 //!    moves, a retry that ends by itself. Begin again, until nothing changes.
 //! 4. What is left is a wait if it can end through what it reads from memory at an address that stays.
 //! 5. A wait may lie in a loop that gets on (for each thread: wait until it is ready): if the whole is none, the same is
-//!    asked of the shortest way back alone.
+//!    asked of the ways back on which nothing that comes round changes, and of the shortest way back alone.
 //!
 //! This is the software form of what spin detectors in hardware ask (no change of state from one backward branch to the
 //! next), and of the "spinning read loop" of race detectors. Counters of iterations and back-off may change.
@@ -73,8 +73,10 @@ pub fn around(flow: &Flow) -> Around {
     let mut within: Vec<bool> =
         (0..open.len()).map(|n| open[n] && flow.nodes[n].step.carry != Carry::Try).collect();
     let found = wait(flow, &mut open, &mut within).or_else(|| {
-        let mut shortest = shortest_ring(flow, &within).filter(|ring| Some(ring) != whole.as_ref())?;
-        wait(flow, &mut shortest, &mut within)
+        [still_ring, shortest_ring].into_iter().find_map(|inner| {
+            let mut ring = inner(flow, &within).filter(|ring| Some(ring) != whole.as_ref())?;
+            wait(flow, &mut ring, &mut within)
+        })
     });
     if let Some(wait) = found {
         return Around::Wait(wait);
@@ -105,6 +107,14 @@ fn wait(flow: &Flow, open: &mut [bool], within: &mut [bool]) -> Option<WaitLoop>
         progress.into_iter().for_each(|node| open[node] = false);
     }
     None
+}
+
+/// All ways from the first node back to it through `open` nodes that change no value that comes round.
+fn still_ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
+    let inside = ring(flow, open)?;
+    let mut still = inside.clone();
+    Chains::new(flow, &inside).changing().into_iter().for_each(|node| still[node] = false);
+    ring(flow, &still)
 }
 
 /// The shortest way from the first node back to it through `open` nodes.

@@ -1,0 +1,60 @@
+//! Sampling by the clocks of CPUs: whoever runs is interrupted, and who was not asked for is dropped.
+//!
+//! Nothing happens at a switch, however many there are, and no descriptors are needed but one for each CPU. It takes the
+//! right to sample whole CPUs (root, CAP_PERFMON or kernel.perf_event_paranoid of 0 or less).
+//!
+//! Limits: on a machine of many CPUs most samples may be those of others, so that whoever keeps to a cost samples less often.
+
+use super::event::{Event, Ring, Whom};
+use super::followed::{Attached, Followed};
+use std::collections::BTreeSet;
+use std::io;
+
+/// All CPUs' clocks, and the tasks that were asked for with what they started.
+pub struct ByCpu {
+    clocks: Vec<Event>,
+    tasks: BTreeSet<u32>,
+}
+
+impl ByCpu {
+    /// Samples every CPU that has a ring; nobody was asked for yet.
+    ///
+    /// # Errors
+    /// What the kernel said, `EACCES` where whole CPUs may not be sampled.
+    pub fn start(period_ns: u64, rings: &[(u32, Ring)]) -> io::Result<ByCpu> {
+        Ok(ByCpu { clocks: clocks(period_ns, rings)?, tasks: BTreeSet::new() })
+    }
+}
+
+fn clocks(period_ns: u64, rings: &[(u32, Ring)]) -> io::Result<Vec<Event>> {
+    rings.iter().map(|(cpu, ring)| Event::sampling(Whom::Everybody, *cpu, period_ns, true, ring)).collect()
+}
+
+impl Followed for ByCpu {
+    fn covers(&self, tid: u32) -> bool {
+        self.tasks.contains(&tid)
+    }
+
+    fn follow(&mut self, tasks: &BTreeSet<u32>, _: &[(u32, Ring)], lives: &dyn Fn(u32) -> bool) -> Attached {
+        self.tasks.retain(|tid| tasks.contains(tid) || lives(*tid));
+        self.tasks.extend(tasks);
+        Attached { sampled: self.tasks.len(), ..Attached::default() }
+    }
+
+    fn born(&mut self, parent: u32, tid: u32) {
+        if self.tasks.contains(&parent) {
+            self.tasks.insert(tid);
+        }
+    }
+
+    fn end(&mut self, tid: u32) {
+        self.tasks.remove(&tid);
+    }
+
+    fn change_period(&mut self, period_ns: u64, rings: &[(u32, Ring)]) {
+        // The new ones first: should they not be had any more, the old ones go on.
+        if let Ok(clocks) = clocks(period_ns, rings) {
+            self.clocks = clocks;
+        }
+    }
+}
