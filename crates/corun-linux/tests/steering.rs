@@ -15,6 +15,7 @@ use corun_linux::probe::LiveOptions;
 use corun_linux::sched;
 use corun_linux::steered::SteeredHost;
 use corun_linux::stock::{Options, StockBackend};
+use corun_linux::supervisor::journal::Journal;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
@@ -278,6 +279,33 @@ fn a_tenant_that_has_gone_leaves_no_cgroup_while_control_goes_on() {
     }));
     backend.undo_all().unwrap();
     assert!(stays.run(PATIENCE));
+}
+
+#[test]
+fn what_was_changed_of_a_task_that_has_ended_is_not_in_the_journal_for_ever() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let actors = Actors::spinning(2);
+    let mut backend = backend(folder.path(), &actors.pids());
+    backend.learn(&seen(&[&actors.pids()]));
+    for pid in actors.pids() {
+        let wait = Action::PreemptDelay { task: TaskId(pid), delay_ns: 2_000_000 };
+        assert_eq!(backend.apply(&wait), Outcome::Done);
+    }
+    let own = folder.path().join("corun");
+    let in_force = || {
+        let files = ["journal", "journal.2"].map(|file| std::fs::File::open(own.join(file)).unwrap().into());
+        Journal::inherited(files, own.clone()).contents().unwrap().in_force.len()
+    };
+    assert_eq!(in_force(), 2);
+    actors.kill(0);
+    backend.learn(&seen(&[&actors.pids()[1..]]));
+    assert_eq!(in_force(), 1);
+    // Who is not in an observation may live nevertheless.
+    backend.learn(&seen(&[]));
+    assert_eq!(in_force(), 1);
+    backend.undo_all().unwrap();
+    assert_eq!(in_force(), 0);
 }
 
 #[test]

@@ -68,6 +68,11 @@ impl Members {
         self.tenants.get(&id)
     }
 
+    /// Tenants that have tasks.
+    pub(super) fn living(&self) -> BTreeSet<TenantId> {
+        self.tasks.values().copied().collect()
+    }
+
     pub(super) fn tenant_of(&self, task: TaskId) -> Option<TenantId> {
         self.tasks.get(&task).copied()
     }

@@ -303,6 +303,16 @@ impl StockBackend {
         self.parkings.any_parked() || self.tasks.any_changed() || !self.weights.is_empty()
     }
 
+    /// Forgets who has ended: a controller may run for weeks.
+    fn forget_gone(&mut self) {
+        let Some(supervised) = &mut self.supervised else { return };
+        let members = &self.members;
+        self.parkings.forget_gone(&members.living(), supervised);
+        self.tasks.forget_ended(&self.root, supervised, |tid| members.tenant_of(TaskId(tid)).is_some());
+        weights::forget_gone(&mut self.weights, supervised);
+        supervised.compact(&self.root);
+    }
+
     /// Becomes real-time, if it is not yet and may.
     pub(crate) fn be_real_time(&mut self) {
         if self.fair.is_some() || self.not_real_time.is_some() || !self.options.real_time {
@@ -392,11 +402,9 @@ impl Backend for StockBackend {
     }
 
     fn learn(&mut self, seen: &Observation) {
-        let living = seen.tasks.iter().filter(|t| t.alive).map(|t| t.tenant).collect();
-        if let Some(supervised) = &mut self.supervised {
-            self.parkings.forget_gone(&living, supervised);
-        }
-        for tenant in self.members.learn(seen) {
+        let grown = self.members.learn(seen);
+        self.forget_gone();
+        for tenant in grown {
             self.parkings.has_grown(tenant);
             self.in_scope.remove(&tenant);
             self.guarded.remove(&tenant);

@@ -113,7 +113,7 @@ impl Parkings {
         self.tenants.clear();
     }
 
-    /// Forgets who has ended, and takes away the transient cgroups that were made for them: a controller may run for weeks.
+    /// Forgets who has ended, and takes away the transient cgroups that were made for them.
     pub(super) fn forget_gone(&mut self, living: &BTreeSet<TenantId>, supervised: &mut Supervised) {
         self.tenants.retain(|tenant, parking| {
             if parking.parked || living.contains(tenant) {

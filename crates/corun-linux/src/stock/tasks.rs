@@ -109,6 +109,19 @@ impl Tasks {
         Ok(())
     }
 
+    /// Forgets tasks that have ended. Only those that were not observed are looked for: `is_seen` tells which were.
+    pub(super) fn forget_ended(
+        &mut self,
+        root: &Root,
+        supervised: &mut Supervised,
+        is_seen: impl Fn(u32) -> bool,
+    ) {
+        self.changes.retain(|(tid, start_ns, ..), (entry, _)| {
+            let task = Task { tid: *tid, start_ns: *start_ns, pid: *tid, pgid: 0 };
+            is_seen(*tid) || is_still(root, &task).unwrap_or(true) || supervised.undone(*entry).is_err()
+        });
+    }
+
     /// Whether any was changed and is still remembered.
     pub(super) fn any_changed(&self) -> bool {
         !self.changes.is_empty()
@@ -150,6 +163,7 @@ impl Tasks {
                 sched::set_attributes(task.tid, &Attributes { policy: was, slice_ns, ..now })
                     .map_err(|e| Refusal::by_kernel(&format!("task {}", task.tid), &e))?;
                 supervised.undone(*entry).map_err(|e| Refusal::by_kernel("the journal", &e))?;
+                self.changes.remove(&key);
             }
             return Ok(());
         }

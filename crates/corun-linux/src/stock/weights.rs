@@ -17,6 +17,7 @@ use crate::procfs;
 use crate::sched;
 use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::Undo;
+use crate::supervisor::Supervised;
 use corun_model::TenantId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,6 +30,14 @@ pub(super) fn nice_of(weight: u32) -> i32 {
 
 /// Files that were changed: where the journal has them, and what undoes it.
 pub(super) type Changed = BTreeMap<PathBuf, (Entry, Undo)>;
+
+/// Forgets files that have gone with their cgroups.
+pub(super) fn forget_gone(changed: &mut Changed, supervised: &mut Supervised) {
+    changed.retain(|path, (entry, _)| {
+        let is_gone = std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+        !is_gone || supervised.undone(*entry).is_err()
+    });
+}
 
 /// Sets a tenant's weight.
 pub(super) fn set(

@@ -1,18 +1,25 @@
 //! The journal: every change that is in force, written down before it is made, so that whoever survives can undo it.
 //!
 //! It is a text file. The first line names the boot and the controller; each other line is one [`Undo`] after a sign,
-//! `+` while the change is or may be in force and `-` when it has been undone. A sign is one byte and is overwritten
-//! in place, so a tenant that is parked and unparked a hundred times a second has one line, not a hundred. Nothing is
-//! synced to disk: a machine that lost its power has lost what was changed too (the boot's id tells).
+//! `+` while the change is or may be in force and `-` when it has been undone or its target has gone. A sign is one byte
+//! and is overwritten in place. Nothing is synced to disk: a machine that lost its power has lost what was changed too
+//! (the boot's id tells).
 //!
-//! The file is locked (`flock`) by the controller, and through the same open file by its supervisor, until both have
-//! gone. So a second controller is refused, and a journal that can be locked but holds changes in force is what two
+//! There are two such files, and the journal is the one with the greater **generation** in its first line. It is begun
+//! anew, and **compacted** when it has doubled, by writing the other file: emptied first, then the lines, then the first
+//! line, with which it takes over. A controller that is killed at any instant of it leaves one that is whole. Two files
+//! that stay open rather than one that is renamed over another: a supervisor needs no message to know the new one, both
+//! outlive whoever tidies up their folder, and nothing has to be opened where no file can be.
+//!
+//! The first file is locked (`flock`) by the controller, and through the same open file by its supervisor, until both
+//! have gone. So a second controller is refused, and a journal that can be locked but holds changes in force is what two
 //! deaths left behind.
 
 use super::undo::Undo;
 use crate::clock;
 use crate::procfs::TICK_NS;
 use crate::root::Root;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -21,7 +28,10 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 const MAGIC: &str = "corun-journal 1";
-const FILE: &str = "journal";
+const FILES: [&str; 2] = ["journal", "journal.2"];
+
+/// What is shorter than twice this is not worth compacting.
+const LEAST_BYTES: u64 = 64 << 10;
 
 /// The journal cannot be used.
 #[derive(Debug, Error)]
@@ -48,16 +58,32 @@ pub enum JournalError {
     },
 }
 
-/// The place of a change in the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A change that is in force, in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry(u64);
 
 /// An open journal, locked.
 #[derive(Debug)]
 pub struct Journal {
-    file: File,
-    path: PathBuf,
+    files: [File; 2],
+    folder: PathBuf,
+    /// Which of the files is the journal.
+    active: usize,
+    generation: u64,
+    since_ns: u64,
+    /// Its length, and at what length it is compacted.
     end: u64,
+    compacted_at: u64,
+    lines: BTreeMap<Entry, Line>,
+    next: Entry,
+}
+
+/// A line of the active file that may still matter.
+#[derive(Debug)]
+struct Line {
+    at: u64,
+    undo: Undo,
+    is_in_force: bool,
 }
 
 /// What a journal says.
@@ -90,46 +116,102 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Held`] while another controller or its supervisor lives.
     pub fn open(folder: &Path) -> Result<Journal, JournalError> {
-        let path = folder.join(FILE);
-        let failed = |source| JournalError::Io { path: path.clone(), source };
         own_folder(folder)?;
+        let paths = FILES.map(|file| folder.join(file));
+        let failed = |source| JournalError::Io { path: paths[0].clone(), source };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         loop {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-            let file = options.open(&path).map_err(failed)?;
+            let file = options.open(&paths[0]).map_err(failed)?;
             // SAFETY: flock takes a descriptor, which is open, and flags.
             if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
                 let e = io::Error::last_os_error();
                 if e.kind() != io::ErrorKind::WouldBlock {
                     return Err(failed(e));
                 }
-                let held = Journal { file, path: path.clone(), end: 0 };
-                return Err(JournalError::Held { pid: held.contents().map_or(0, |c| c.controller) });
+                let held = newest(&paths.map(|path| fs::read(path).unwrap_or_default()), &boot_id());
+                return Err(JournalError::Held { pid: held.map_or(0, |held| held.contents.controller) });
             }
             // Whoever held it may have removed it between the opening and the locking.
             let here = file.metadata().map_err(failed)?.ino();
-            if fs::metadata(&path).is_ok_and(|m| m.ino() == here) {
-                let end = file.metadata().map_err(failed)?.len();
-                return Ok(Journal { file, path, end });
+            if fs::metadata(&paths[0]).is_ok_and(|m| m.ino() == here) {
+                let other = options.open(&paths[1]).map_err(failed)?;
+                let mut journal = Journal::of([file, other], folder.to_owned());
+                let newest = journal.newest().map_err(failed)?.unwrap_or_default();
+                (journal.active, journal.generation) = (newest.file, newest.generation);
+                return Ok(journal);
             }
         }
     }
 
-    /// The journal behind a descriptor that was inherited, lock included.
-    pub fn inherited(fd: OwnedFd, path: PathBuf) -> Journal {
-        Journal { file: File::from(fd), path, end: 0 }
+    fn of(files: [File; 2], folder: PathBuf) -> Journal {
+        Journal {
+            files,
+            folder,
+            active: 0,
+            generation: 0,
+            since_ns: 0,
+            end: 0,
+            compacted_at: 0,
+            lines: BTreeMap::new(),
+            next: Entry(0),
+        }
     }
 
-    /// Begins anew: nothing is in force, and this process is the controller.
+    /// The journal behind descriptors that were inherited, lock included: to read, not to write.
+    pub fn inherited(files: [OwnedFd; 2], folder: PathBuf) -> Journal {
+        Journal::of(files.map(File::from), folder)
+    }
+
+    /// Begins anew: this process is the controller, and nothing is in force but what is left of an earlier time.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn begin(&mut self, root: &Root) -> io::Result<()> {
+    /// What the kernel says; the journal is what it was then.
+    pub fn begin<'a>(&mut self, left: impl IntoIterator<Item = &'a Undo>) -> io::Result<()> {
         let since_ns = (clock::now_ns() + clock::boot_ahead_ns()).saturating_sub(TICK_NS);
-        let line = format!("{MAGIC} {} {} {since_ns}\n", boot_id(root), std::process::id());
-        self.file.set_len(0)?;
-        self.file.write_all_at(line.as_bytes(), 0)?;
-        self.end = line.len() as u64;
+        let mut lines = BTreeMap::new();
+        for undo in left {
+            self.next.0 += 1;
+            lines.insert(self.next, Line { at: 0, undo: undo.clone(), is_in_force: true });
+        }
+        self.rewrite(since_ns, lines)
+    }
+
+    /// Drops the lines of what is not in force, less those that are still needed.
+    ///
+    /// # Errors
+    /// What the kernel says; the journal is what it was then.
+    pub fn compact(&mut self, mut is_needed: impl FnMut(&Undo) -> bool) -> io::Result<()> {
+        // Also when it fails: what has no room is not tried again at once.
+        self.compacted_at = 2 * self.end;
+        let kept = self.lines.iter().filter(|(_, line)| line.is_in_force || is_needed(&line.undo));
+        let kept = kept.map(|(entry, line)| (*entry, Line { undo: line.undo.clone(), ..*line })).collect();
+        self.rewrite(self.since_ns, kept)
+    }
+
+    /// Whether it has doubled since it was begun or compacted.
+    pub fn has_doubled(&self) -> bool {
+        self.end >= self.compacted_at
+    }
+
+    /// Makes the other file the journal, with these lines.
+    fn rewrite(&mut self, since_ns: u64, mut lines: BTreeMap<Entry, Line>) -> io::Result<()> {
+        let (active, generation) = (1 - self.active, self.generation + 1);
+        let (boot, pid) = (boot_id(), std::process::id());
+        let head = format!("{MAGIC} {boot} {pid} {since_ns} {generation}\n");
+        let (start, mut body) = (head.len() as u64, String::new());
+        for line in lines.values_mut() {
+            line.at = start + body.len() as u64;
+            body += &text(&line.undo, line.is_in_force);
+        }
+        let file = &self.files[active];
+        file.set_len(0)?;
+        file.write_all_at(body.as_bytes(), start)?;
+        // Up to here the other file is the journal. Without its end, a first line is none.
+        file.write_all_at(head.as_bytes(), 0)?;
+        self.end = start + body.len() as u64;
+        self.compacted_at = 2 * self.end.max(LEAST_BYTES);
+        (self.active, self.generation, self.since_ns, self.lines) = (active, generation, since_ns, lines);
         Ok(())
     }
 
@@ -138,19 +220,26 @@ impl Journal {
     /// # Errors
     /// What the kernel says; the change must not be made then.
     pub fn add(&mut self, undo: &Undo) -> io::Result<Entry> {
-        let line = format!("+{undo}\n");
-        let at = self.end;
-        self.file.write_all_at(line.as_bytes(), at)?;
+        let (line, at) = (text(undo, true), self.end);
+        self.files[self.active].write_all_at(line.as_bytes(), at)?;
         self.end += line.len() as u64;
-        Ok(Entry(at))
+        self.next.0 += 1;
+        self.lines.insert(self.next, Line { at, undo: undo.clone(), is_in_force: true });
+        Ok(self.next)
     }
 
-    /// Notes that a change is (about to be) in force again, or has been undone.
+    /// Notes that a change has been undone, or that there is nobody left for whom it could be.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn set(&mut self, entry: Entry, in_force: bool) -> io::Result<()> {
-        self.file.write_all_at(if in_force { b"+" } else { b"-" }, entry.0)
+    pub fn undone(&mut self, entry: Entry) -> io::Result<()> {
+        let Some(line) = self.lines.get_mut(&entry) else { return Ok(()) };
+        self.files[self.active].write_all_at(b"-", line.at)?;
+        line.is_in_force = false;
+        if !matches!(line.undo, Undo::Task(..)) {
+            self.lines.remove(&entry);
+        }
+        Ok(())
     }
 
     /// What it says now. A journal of another boot says nothing, a last line without its end was never acted on.
@@ -158,42 +247,64 @@ impl Journal {
     /// # Errors
     /// What the kernel says.
     pub fn contents(&self) -> io::Result<Contents> {
-        // By position: controller and supervisor have one open file, so one offset, and may both read just now.
-        let (mut bytes, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
-        loop {
-            match self.file.read_at(&mut chunk, bytes.len() as u64)? {
-                0 => break,
-                n => bytes.extend_from_slice(&chunk[..n]),
-            }
-        }
-        Ok(parse(&String::from_utf8_lossy(&bytes), &boot_id(&Root::new("/"))))
+        Ok(self.newest()?.unwrap_or_default().contents)
     }
 
-    /// Removes the file; the lock ends with the last descriptor.
+    fn newest(&self) -> io::Result<Option<Newest>> {
+        let boot = boot_id();
+        let newest_now =
+            || Ok::<_, io::Error>(newest(&[read(&self.files[0])?, read(&self.files[1])?], &boot));
+        // One of the files is whole at any time, but a controller that writes one while it is read here, and then the
+        // other, can show both unfinished.
+        match newest_now()? {
+            None => newest_now(),
+            found => Ok(found),
+        }
+    }
+
+    /// Removes the files; the lock ends with the last descriptor.
     pub fn remove(&self) {
-        let _ = fs::remove_file(&self.path);
-        if let Some(folder) = self.path.parent() {
-            // Only succeeds when nothing else is in it.
-            let _ = fs::remove_dir(folder);
+        for file in FILES {
+            let _ = fs::remove_file(self.folder.join(file));
         }
+        // Only succeeds when nothing else is in it.
+        let _ = fs::remove_dir(&self.folder);
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// The folder that it is in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
-    /// A second descriptor of the same open file, so of the same lock.
+    /// Second descriptors of the same open files, so of the same lock.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        // SAFETY: fcntl duplicates an open descriptor; the result is nobody else's.
-        unsafe {
-            match libc::fcntl(self.file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) {
-                fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
-                _ => Err(io::Error::last_os_error()),
+    pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
+        let another = |file: &File| {
+            // SAFETY: fcntl duplicates an open descriptor; the result is nobody else's.
+            unsafe {
+                match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) {
+                    fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+                    _ => Err(io::Error::last_os_error()),
+                }
             }
+        };
+        Ok([another(&self.files[0])?, another(&self.files[1])?])
+    }
+}
+
+fn text(undo: &Undo, is_in_force: bool) -> String {
+    format!("{}{undo}\n", if is_in_force { '+' } else { '-' })
+}
+
+/// All of a file. By position: controller and supervisor have one open file, so one offset, and may both read just now.
+fn read(file: &File) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read_at(&mut chunk, bytes.len() as u64)? {
+            0 => return Ok(bytes),
+            n => bytes.extend_from_slice(&chunk[..n]),
         }
     }
 }
@@ -216,19 +327,39 @@ fn own_folder(folder: &Path) -> Result<(), JournalError> {
     }
 }
 
-fn boot_id(root: &Root) -> String {
-    root.read("/proc/sys/kernel/random/boot_id").map_or_else(|_| "unknown".into(), |id| id.trim().to_owned())
+fn boot_id() -> String {
+    Root::new("/")
+        .read("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| "unknown".into(), |id| id.trim().to_owned())
 }
 
-fn parse(text: &str, boot: &str) -> Contents {
+/// What the journal is of two files.
+#[derive(Debug, Default)]
+struct Newest {
+    file: usize,
+    generation: u64,
+    contents: Contents,
+}
+
+/// Finds the journal of this boot; `None` when neither file is one.
+fn newest(files: &[Vec<u8>; 2], boot: &str) -> Option<Newest> {
+    let said = files.iter().enumerate().filter_map(|(file, bytes)| {
+        let (generation, contents) = parse(&String::from_utf8_lossy(bytes), boot)?;
+        Some(Newest { file, generation, contents })
+    });
+    said.max_by_key(|said| said.generation)
+}
+
+/// A file's generation and what it says; `None` unless its first line is whole and of this boot.
+fn parse(text: &str, boot: &str) -> Option<(u64, Contents)> {
     let mut lines = text.split_inclusive('\n').filter_map(|l| l.strip_suffix('\n'));
-    let head = lines.next().and_then(|l| l.strip_prefix(MAGIC)?.strip_prefix(' '));
-    let mut head = head.unwrap_or_default().split(' ');
+    let mut head = lines.next()?.strip_prefix(MAGIC)?.strip_prefix(' ')?.split(' ');
     if head.next() != Some(boot) {
-        return Contents::default();
+        return None;
     }
     let mut number = || head.next()?.parse::<u64>().ok();
-    let (controller, since_ns) = (number().unwrap_or(0) as u32, number().unwrap_or(0));
+    let (controller, since_ns) = (number()? as u32, number()?);
+    let generation = head.next().map_or(Some(0), |n| n.parse().ok())?;
     let mut contents = Contents { controller, since_ns, ..Contents::default() };
     for line in lines {
         match (line.get(..1), line.get(1..).and_then(Undo::parse)) {
@@ -237,7 +368,7 @@ fn parse(text: &str, boot: &str) -> Contents {
             _ => {}
         }
     }
-    contents
+    Some((generation, contents))
 }
 
 #[cfg(test)]
@@ -248,8 +379,12 @@ mod tests {
     fn journal() -> (tempfile::TempDir, Journal) {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(&dir.path().join("corun")).unwrap();
-        journal.begin(&Root::new("/")).unwrap();
+        journal.begin([]).unwrap();
         (dir, journal)
+    }
+
+    fn of_another(journal: &Journal) -> Journal {
+        Journal::inherited(journal.descriptors().unwrap(), journal.folder().to_owned())
     }
 
     fn thaw(n: u32) -> Undo {
@@ -261,16 +396,16 @@ mod tests {
         let (_dir, mut journal) = journal();
         let first = journal.add(&thaw(1)).unwrap();
         journal.add(&thaw(2)).unwrap();
-        journal.set(first, false).unwrap();
+        journal.undone(first).unwrap();
         let task = Undo::Task(Task { tid: 5, start_ns: 6, pid: 7, pgid: 8 }, Aspect::Slice { was_ns: 0 });
         let sliced = journal.add(&task).unwrap();
-        journal.set(sliced, false).unwrap();
-        let other = Journal::inherited(journal.descriptor().unwrap(), journal.path().to_owned());
+        journal.undone(sliced).unwrap();
+        let other = of_another(&journal);
         let said = other.contents().unwrap();
         assert_eq!((said.in_force, said.undone), (vec![thaw(2)], vec![task]));
         assert_eq!(said.controller, std::process::id());
-        journal.set(first, true).unwrap();
-        assert_eq!(other.contents().unwrap().in_force, [thaw(1), thaw(2)]);
+        journal.add(&thaw(1)).unwrap();
+        assert_eq!(other.contents().unwrap().in_force, [thaw(2), thaw(1)]);
     }
 
     #[test]
@@ -280,7 +415,7 @@ mod tests {
         for undo in &undos {
             journal.add(undo).unwrap();
         }
-        let other = Journal::inherited(journal.descriptor().unwrap(), journal.path().to_owned());
+        let other = of_another(&journal);
         let read = |journal: &Journal| (0..500).all(|_| journal.contents().unwrap().in_force == undos);
         std::thread::scope(|s| {
             let theirs = s.spawn(|| read(&other));
@@ -296,7 +431,7 @@ mod tests {
         let expected =
             format!("corun already controls this machine (PID {}); stop that one first", std::process::id());
         assert_eq!(e, expected);
-        let copy = journal.descriptor().unwrap();
+        let copy = journal.descriptors().unwrap();
         drop(journal);
         assert!(Journal::open(&dir.path().join("corun")).is_err(), "the supervisor holds the lock too");
         drop(copy);
@@ -305,12 +440,114 @@ mod tests {
 
     #[test]
     fn a_line_cut_short_and_another_boot_say_nothing() {
-        let text = format!("{MAGIC} boot-1 77 5\n+thaw /cg/1\n+thaw /c");
-        let said = parse(&text, "boot-1");
+        let text = format!("{MAGIC} boot-1 77 5 3\n+thaw /cg/1\n+thaw /c");
+        let (generation, said) = parse(&text, "boot-1").unwrap();
+        assert_eq!(generation, 3);
         assert_eq!((said.controller, said.since_ns, said.in_force), (77, 5, vec![thaw(1)]));
-        assert_eq!(parse(&text, "boot-2"), Contents::default());
-        assert_eq!(parse("", "boot-1"), Contents::default());
-        assert_eq!(parse("\n", ""), Contents::default());
+        for (text, boot) in [(text.as_str(), "boot-2"), ("", "boot-1"), ("\n", "")] {
+            assert_eq!(parse(text, boot), None);
+        }
+    }
+
+    /// What the files hold.
+    fn held(journal: &Journal) -> [Vec<u8>; 2] {
+        [read(&journal.files[0]).unwrap(), read(&journal.files[1]).unwrap()]
+    }
+
+    /// A journal of which most has been undone.
+    fn grown(journal: &mut Journal) {
+        for n in 0..200 {
+            let entry = journal.add(&thaw(n)).unwrap();
+            if n % 10 > 0 {
+                journal.undone(entry).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_compacted_journal_holds_what_is_in_force_and_is_no_longer_than_that() {
+        let (_dir, mut journal) = journal();
+        grown(&mut journal);
+        let task = Task { tid: 5, start_ns: 6, pid: 7, pgid: 8 };
+        let nice = |was| Undo::Task(task, Aspect::Nice { was, set: 19 });
+        let entries = [0, 1].map(|was| journal.add(&nice(was)).unwrap());
+        entries.into_iter().for_each(|entry| journal.undone(entry).unwrap());
+        let other = of_another(&journal);
+        let (before, length) = (other.contents().unwrap(), journal.end);
+        journal.compact(|undo| *undo == nice(0)).unwrap();
+        let after = other.contents().unwrap();
+        assert_eq!(after, Contents { undone: vec![nice(0)], ..before });
+        assert!(journal.end < length / 5 && held(&journal)[journal.active].len() as u64 == journal.end);
+    }
+
+    #[test]
+    fn what_was_in_force_before_a_compaction_can_be_undone_after_it() {
+        let (_dir, mut journal) = journal();
+        grown(&mut journal);
+        let last = journal.add(&thaw(1_000)).unwrap();
+        journal.compact(|_| false).unwrap();
+        journal.undone(last).unwrap();
+        assert!(!journal.contents().unwrap().in_force.contains(&thaw(1_000)));
+        let again = journal.add(&thaw(1_000)).unwrap();
+        assert!(journal.contents().unwrap().in_force.contains(&thaw(1_000)) && again != last);
+    }
+
+    #[test]
+    fn a_journal_in_which_changes_come_and_go_stays_as_long_as_it_is() {
+        let (_dir, mut journal) = journal();
+        journal.add(&thaw(0)).unwrap();
+        let (mut longest, mut compactions) = (0, 0);
+        for n in 1..50_000 {
+            let entry = journal.add(&thaw(n)).unwrap();
+            journal.undone(entry).unwrap();
+            if journal.has_doubled() {
+                compactions += 1;
+                journal.compact(|_| false).unwrap();
+            }
+            longest = longest.max(journal.end);
+        }
+        assert!(longest < 2 * LEAST_BYTES + 100 && compactions < 10, "{longest} {compactions}");
+        assert_eq!(journal.contents().unwrap().in_force, [thaw(0)]);
+    }
+
+    #[test]
+    fn between_any_two_writes_of_a_compaction_one_file_is_whole() {
+        let (_dir, mut journal) = journal();
+        grown(&mut journal);
+        let (before, said) = (held(&journal), journal.contents().unwrap());
+        journal.compact(|_| false).unwrap();
+        let (after, new) = (held(&journal), journal.active);
+        assert_eq!(before[1 - new], after[1 - new], "the one that holds until then is left alone");
+        let start = after[new].iter().position(|b| *b == b'\n').unwrap() + 1;
+        let unfinished = |head: usize, body: usize| {
+            let mut file = vec![0; if body > start { body } else { 0 }];
+            file[..head].copy_from_slice(&after[new][..head]);
+            let body = start.min(file.len())..file.len();
+            file[body.clone()].copy_from_slice(&after[new][body]);
+            file
+        };
+        let all = after[new].len();
+        let states = (start..=all).map(|body| (0, body)).chain((0..=start).map(|head| (head, all)));
+        for (head, body) in states {
+            let mut files = before.clone();
+            files[new] = unfinished(head, body);
+            let newest = newest(&files, &boot_id()).unwrap();
+            assert_eq!(newest.contents, said, "{head} bytes of the first line, {body} in all");
+            assert_eq!(newest.file == new, head == start);
+        }
+    }
+
+    #[test]
+    fn a_journal_begun_anew_is_never_without_what_is_left_of_the_old_one() {
+        let (dir, mut journal) = journal();
+        grown(&mut journal);
+        let (active, old) = (journal.active, held(&journal));
+        drop(journal);
+        let mut journal = Journal::open(&dir.path().join("corun")).unwrap();
+        journal.begin(&[thaw(10)]).unwrap();
+        assert_eq!(held(&journal)[active], old[active], "the old one holds until the new one does");
+        let said = journal.contents().unwrap();
+        assert_eq!((said.in_force, said.undone), (vec![thaw(10)], vec![]));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use process::main;
 use crate::cgroup::Cgroups;
 use crate::root::Root;
 use journal::{Entry, Journal, JournalError};
-use restoring::Restored;
+use restoring::{Heirs, Restored};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -118,10 +118,7 @@ impl Supervised {
         let mut journal = Journal::open(&options.folder)?;
         let left = journal.contents().map_err(SuperviseError::Write)?;
         let restored = restoring::restore(root, &left);
-        journal.begin(root).map_err(SuperviseError::Write)?;
-        for (undo, _) in &restored.failed {
-            journal.add(undo).map_err(SuperviseError::Write)?;
-        }
+        journal.begin(restored.left()).map_err(SuperviseError::Write)?;
         let (socket, child) = match spawn(&journal, options) {
             Ok(started) => started,
             Err(e) => {
@@ -161,7 +158,7 @@ impl Supervised {
     }
 
     /// Makes one change: writes down what undoes it, makes it, and makes sure that somebody still watches. `known` is
-    /// its entry when the same change was in force before.
+    /// its entry while the same change is in force.
     ///
     /// # Errors
     /// The change's own error in the inner result; in the outer one why it was not made, or was undone again.
@@ -174,7 +171,7 @@ impl Supervised {
     ) -> Result<io::Result<(Entry, T)>, SuperviseError> {
         self.beat()?;
         let entry = match known {
-            Some(entry) => self.journal.set(entry, true).map(|()| entry),
+            Some(entry) => Ok(entry),
             None => self.journal.add(undo),
         }
         .map_err(SuperviseError::Write)?;
@@ -183,7 +180,7 @@ impl Supervised {
             Err(e) => {
                 // One that was in force before still is, with the value that it was given then.
                 if known.is_none() {
-                    self.journal.set(entry, false).map_err(SuperviseError::Write)?;
+                    self.journal.undone(entry).map_err(SuperviseError::Write)?;
                 }
                 return Ok(Err(e));
             }
@@ -195,12 +192,24 @@ impl Supervised {
         Ok(Ok((entry, made)))
     }
 
-    /// Notes that a change is undone.
+    /// Notes that a change is undone, or that nobody is left for whom it could be. Its entry means nothing from then on.
     ///
     /// # Errors
     /// What the kernel says of the journal.
     pub fn undone(&mut self, entry: Entry) -> io::Result<()> {
-        self.journal.set(entry, false)
+        self.journal.undone(entry)
+    }
+
+    /// Drops from the journal what nobody needs any more, when it has doubled since that was done last: what it costs is
+    /// in proportion to what was added meanwhile.
+    pub fn compact(&mut self, root: &Root) {
+        if !self.journal.has_doubled() {
+            return;
+        }
+        // Who cannot be looked through keeps what there is for it; a journal that cannot be written anew stays as it is.
+        if let Ok(mut heirs) = Heirs::look(root) {
+            let _ = self.journal.compact(|undo| heirs.need(undo));
+        }
     }
 
     /// Undoes everything that is in force, and marks it.
@@ -209,10 +218,7 @@ impl Supervised {
     /// What the kernel says of the journal.
     pub fn restore(&mut self, root: &Root) -> io::Result<Restored> {
         let restored = restoring::restore(root, &self.journal.contents()?);
-        self.journal.begin(root)?;
-        for (undo, _) in &restored.failed {
-            self.journal.add(undo)?;
-        }
+        self.journal.begin(restored.left())?;
         Ok(restored)
     }
 
@@ -279,14 +285,14 @@ fn maker(folder: &std::path::Path) -> Option<u32> {
 
 fn spawn(journal: &Journal, options: &Options) -> io::Result<(OwnedFd, Child)> {
     let (ours, theirs) = socket_pair()?;
-    let lock = journal.descriptor()?;
-    let inherited = [theirs.as_raw_fd(), lock.as_raw_fd()];
+    let files = journal.descriptors()?;
+    let inherited = [theirs.as_raw_fd(), files[0].as_raw_fd(), files[1].as_raw_fd()];
     let mut command = Command::new(&options.program);
     command
         .args(&options.args)
-        .args([theirs.as_raw_fd().to_string(), lock.as_raw_fd().to_string()])
+        .args(inherited.map(|fd| fd.to_string()))
         .args([std::process::id().to_string(), options.lease.as_millis().to_string()])
-        .arg(journal.path())
+        .arg(journal.folder())
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -305,7 +311,7 @@ fn spawn(journal: &Journal, options: &Options) -> io::Result<(OwnedFd, Child)> {
         });
     }
     let mut child = command.spawn()?;
-    drop((theirs, lock));
+    drop((theirs, files));
     match wait_for(&ours, PATIENCE) {
         Ok(READY) => Ok((ours, child)),
         other => {

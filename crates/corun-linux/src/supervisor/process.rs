@@ -33,8 +33,8 @@ enum Event {
     Signal,
 }
 
-/// Runs the supervisor. `args`: descriptors of the socket and the journal, the controller's PID, the lease in
-/// milliseconds, the journal's path; [`super::Supervised::start`] passes them. Returns when there is nothing to watch
+/// Runs the supervisor. `args`: descriptors of the socket and of the journal's two files, the controller's PID,
+/// the lease in milliseconds, the journal's folder; [`super::Supervised::start`] passes them. Returns when there is nothing to watch
 /// over any more.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Supervisor::new(&args.into_iter().collect::<Vec<_>>()) {
@@ -58,12 +58,13 @@ struct Supervisor {
 
 impl Supervisor {
     fn new(args: &[OsString]) -> io::Result<Supervisor> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "it takes five arguments");
-        let [socket, journal, controller, lease, path] = args else { return Err(wrong()) };
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "it takes six arguments");
+        let [socket, journal, other, controller, lease, folder] = args else { return Err(wrong()) };
         let number = |arg: &OsString| arg.to_str()?.parse::<u32>().ok();
         let number = |arg| number(arg).ok_or_else(wrong);
-        let (socket, journal) = (inherited(number(socket)? as RawFd)?, inherited(number(journal)? as RawFd)?);
-        let journal = Journal::inherited(journal, PathBuf::from(path));
+        let own = |arg| inherited(number(arg)? as RawFd);
+        let (socket, files) = (own(socket)?, [own(journal)?, own(other)?]);
+        let journal = Journal::inherited(files, PathBuf::from(folder));
         let signals = stop_signals()?;
         // Both are a matter of speed, not of correctness; without the right to them it is an ordinary process.
         let _ = sched::lock_memory();

@@ -3,10 +3,12 @@
 use super::actors::{
     self, eventually, options, seen, state_of, supervised_in, transients_of, v2_mount, Act, Actors,
 };
+use super::parts::outstanding;
 use super::{alone, is_root, PATIENCE};
 use corun_linux::backend::Backend;
 use corun_linux::sched::{self, Attributes};
 use corun_linux::stock::{Options, StockBackend};
+use corun_linux::supervisor::journal::Journal;
 use corun_linux::supervisor::undo::{Aspect, Task, Undo};
 use corun_linux::supervisor::Supervised;
 use corun_linux::{freezer, procfs, supervisor, Root};
@@ -199,6 +201,31 @@ fn when_both_are_killed_restoring_cleans_up() {
         assert!(others.run(PATIENCE));
         assert_eq!(state_of(&others.pids()), before);
         assert!(transients_of(controller.child.id()).is_empty());
+    }
+}
+
+#[test]
+fn a_journal_whose_controller_is_killed_while_it_is_renewed_is_whole() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("corun");
+    for round in 0..100u64 {
+        let environment = [("FOLDER", folder.display().to_string())];
+        let mut child = actors::start("journal", &environment);
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("keeps it") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it did not start");
+        }
+        std::thread::sleep(Duration::from_micros(200 + round * 37));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let journal = Journal::open(&folder).unwrap();
+        let left = journal.contents().unwrap();
+        assert_eq!(left.controller, child.id(), "round {round}");
+        let without_the_last = left.in_force.into_iter().take(outstanding().len());
+        assert!(without_the_last.eq(outstanding()), "round {round}");
     }
 }
 

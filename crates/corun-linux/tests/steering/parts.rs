@@ -6,6 +6,8 @@ use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::probe::LiveOptions;
 use corun_linux::steered::SteeredHost;
 use corun_linux::stock::StockBackend;
+use corun_linux::supervisor::journal::Journal;
+use corun_linux::supervisor::undo::Undo;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::{freezer, supervisor, Root};
@@ -17,12 +19,13 @@ pub fn play(part: &str) -> ! {
     match part {
         "supervisor" => {
             let args: Vec<_> = std::env::args_os().collect();
-            let code = supervisor::main(args[args.len() - 5..].to_vec());
+            let code = supervisor::main(args[args.len() - 6..].to_vec());
             std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
         }
         "controller" => control(),
         "nobody" => nobody(),
         "exhausted" => exhausted(),
+        "journal" => keep_a_journal(),
         other => panic!("no part {other}"),
     }
 }
@@ -134,6 +137,25 @@ fn exhausted() -> ! {
     drop((backend, actors));
     assert!(eventually(Duration::from_secs(10), || std::fs::remove_dir(&cgroup).is_ok()));
     std::process::exit(0);
+}
+
+/// What stays in force while [`keep_a_journal`] renews its journal.
+pub fn outstanding() -> Vec<Undo> {
+    let long = "x".repeat(200);
+    (0..200).map(|n| Undo::Thaw(PathBuf::from(format!("/nowhere/{n}/{long}")))).collect()
+}
+
+/// Begins a journal anew and compacts it, again and again, until it is killed.
+fn keep_a_journal() -> ! {
+    let mut journal = Journal::open(&folder()).unwrap();
+    journal.begin(&outstanding()).unwrap();
+    println!("keeps it");
+    loop {
+        let entry = journal.add(&Undo::Thaw(PathBuf::from("/nowhere"))).unwrap();
+        journal.undone(entry).unwrap();
+        journal.compact(|_| false).unwrap();
+        journal.begin(&outstanding()).unwrap();
+    }
 }
 
 /// Limits the descriptors of this process; returns the limit before.
