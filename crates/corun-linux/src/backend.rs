@@ -9,6 +9,7 @@
 //! (a supervisor process, a program that the kernel unloads) when the controller is killed.
 
 use corun_model::{Action, HostError, Knob, Observation, Outcome, TenantId};
+use std::collections::BTreeSet;
 
 /// The knobs, in the order in which they are listed.
 pub const KNOBS: [Knob; 5] = [Knob::Park, Knob::Slice, Knob::PreemptDelay, Knob::Cpus, Knob::Weight];
@@ -19,6 +20,8 @@ pub const KNOBS: [Knob; 5] = [Knob::Park, Knob::Slice, Knob::PreemptDelay, Knob:
 /// - a target that [`learn`](Backend::learn) has not named is refused, as is one that is protected;
 /// - [`Outcome::Done`] means that the change is in force and is remembered, so that it is undone in any event;
 /// - parking twice is parking once, and an `Unpark` of a tenant that is not parked is done by doing nothing;
+/// - who is refused to be parked is not parked, also when it was before;
+/// - who cannot be let go is parked still, and is tried again at every [`beat`](Backend::beat);
 /// - after [`undo_all`](Backend::undo_all) everything is as it was; it may be called at any time and again.
 pub trait Backend {
     /// `stock` or `sched_ext`: the name on the command line and in JSON.
@@ -44,6 +47,9 @@ pub trait Backend {
 
     /// Turns one knob.
     fn apply(&mut self, action: &Action) -> Outcome;
+
+    /// Who is parked, in part or as a whole.
+    fn parked(&self) -> BTreeSet<TenantId>;
 
     /// Restores everything that was changed.
     ///

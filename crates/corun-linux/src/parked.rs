@@ -14,7 +14,7 @@
 use crate::backend::ParkedTasks;
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{Observation, TenantId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who was parked when: closed intervals, and those still open.
 #[derive(Clone, Debug, Default)]
@@ -24,22 +24,20 @@ pub struct ParkLog {
 }
 
 impl ParkLog {
-    /// A tenant is parked from now on.
-    pub fn begin(&mut self, tenant: TenantId, now_ns: u64) {
-        self.open.entry(tenant).or_insert(now_ns);
-    }
-
-    /// A tenant runs again from now on.
-    pub fn end(&mut self, tenant: TenantId, now_ns: u64) {
-        if let Some(start_ns) = self.open.remove(&tenant) {
-            self.closed.entry(tenant).or_default().push((start_ns, now_ns.max(start_ns)));
+    /// These are parked, and nobody else: who was not has been since `now_ns`, who was has not been since `before_ns`, when
+    /// it was begun to let them go.
+    pub fn become_parked(&mut self, parked: &BTreeSet<TenantId>, before_ns: u64, now_ns: u64) {
+        self.open.retain(|tenant, start_ns| {
+            let is_parked = parked.contains(tenant);
+            if !is_parked {
+                let interval = (*start_ns, before_ns.max(*start_ns));
+                self.closed.entry(*tenant).or_default().push(interval);
+            }
+            is_parked
+        });
+        for tenant in parked {
+            self.open.entry(*tenant).or_insert(now_ns);
         }
-    }
-
-    /// Everybody runs again from now on.
-    pub fn end_all(&mut self, now_ns: u64) {
-        let open: Vec<TenantId> = self.open.keys().copied().collect();
-        open.into_iter().for_each(|tenant| self.end(tenant, now_ns));
     }
 
     /// Who is parked.
@@ -104,6 +102,16 @@ mod tests {
 
     const TENANT: TenantId = TenantId(3);
 
+    impl ParkLog {
+        fn begin(&mut self, now_ns: u64) {
+            self.become_parked(&BTreeSet::from([TENANT]), now_ns, now_ns);
+        }
+
+        fn end(&mut self, now_ns: u64) {
+            self.become_parked(&BTreeSet::new(), now_ns, now_ns);
+        }
+    }
+
     /// A window with one task that blocked, waited and ran as long as is said.
     fn window(start_ns: u64, block_ns: u64, steal_ns: u64, compute_ns: u64) -> Observation {
         let total_ns = block_ns + steal_ns + compute_ns;
@@ -140,16 +148,16 @@ mod tests {
     #[test]
     fn only_the_overlap_is_parked() {
         let mut log = ParkLog::default();
-        log.begin(TENANT, 50);
-        log.end(TENANT, 130);
-        log.begin(TENANT, 180);
+        log.begin(50);
+        log.end(130);
+        log.begin(180);
         let mut seen = window(100, 60, 0, 40);
         log.relabel(&mut seen, ParkedTasks::Asleep);
         seen.check().unwrap();
         let parts = *seen.by_tenant[0].account.ledger.parts();
         assert_eq!((parts.parked_ns, parts.block_ns, parts.compute_ns), (50, 10, 40));
         let mut next = window(200, 100, 0, 0);
-        log.end(TENANT, 220);
+        log.end(220);
         log.relabel(&mut next, ParkedTasks::Asleep);
         assert_eq!(next.tasks[0].account.ledger.parts().parked_ns, 20);
     }
@@ -157,7 +165,7 @@ mod tests {
     #[test]
     fn who_is_held_back_on_the_run_queue_blames_nobody() {
         let mut log = ParkLog::default();
-        log.begin(TENANT, 0);
+        log.begin(0);
         let mut seen = window(0, 10, 80, 10);
         log.relabel(&mut seen, ParkedTasks::Queued);
         seen.check().unwrap();
@@ -175,8 +183,8 @@ mod tests {
                 let mut log = ParkLog::default();
                 let mut t = 0;
                 for (wait, length) in &parks {
-                    log.begin(TENANT, t + wait);
-                    log.end(TENANT, t + wait + length);
+                    log.begin(t + wait);
+                    log.end(t + wait + length);
                     t += wait + length;
                 }
                 let mut seen = window(100, block, steal, compute);

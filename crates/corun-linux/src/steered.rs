@@ -79,12 +79,15 @@ impl SteeredHost {
     }
 
     fn beat(&mut self) -> Result<(), HostError> {
-        let well = self.backend.beat();
-        if well.is_err() {
-            // Everybody has been restored.
-            self.parks.end_all(clock::now_ns());
-        }
-        well
+        self.acting(|backend| backend.beat())
+    }
+
+    /// Lets the backend act, and takes over from it who is parked then: whatever it was asked for, it alone knows.
+    fn acting<T>(&mut self, act: impl FnOnce(&mut dyn Backend) -> T) -> T {
+        let before_ns = clock::now_ns();
+        let done = act(self.backend.as_mut());
+        self.parks.become_parked(&self.backend.parked(), before_ns, clock::now_ns());
+        done
     }
 }
 
@@ -118,25 +121,95 @@ impl Host for SteeredHost {
             ledger.on_cpu_ns() + ledger.parts().steal_ns > 0
         };
         self.active.extend(seen.by_tenant.iter().filter(wanted).map(|t| t.id));
-        self.backend.learn(&seen);
+        self.acting(|backend| backend.learn(&seen));
         Ok(seen)
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
-        let before_ns = self.now_ns();
-        let outcome = self.backend.apply(action);
-        match (action, &outcome) {
-            (Action::Park { tenant }, Outcome::Done) => self.parks.begin(*tenant, self.now_ns()),
-            (Action::Unpark { tenant }, _) => self.parks.end(*tenant, before_ns),
-            _ => {}
-        }
-        outcome
+        self.acting(|backend| backend.apply(action))
     }
 
     fn undo_all(&mut self) -> Result<(), HostError> {
-        let before_ns = self.now_ns();
-        let undone = self.backend.undo_all();
-        self.parks.end_all(before_ns);
-        undone
+        self.acting(|backend| backend.undo_all())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::ParkedTasks;
+    use crate::probe::LiveOptions;
+    use crate::root::Root;
+    use crate::target::Subject;
+    use crate::watcher::Source;
+
+    /// Refuses to let anybody go, then does so at a heartbeat.
+    #[derive(Default)]
+    struct Reluctant {
+        parked: BTreeSet<TenantId>,
+        held: BTreeSet<TenantId>,
+    }
+
+    impl Backend for Reluctant {
+        fn name(&self) -> &'static str {
+            "reluctant"
+        }
+
+        fn support(&self) -> Vec<KnobSupport> {
+            Vec::new()
+        }
+
+        fn parked_tasks(&self) -> ParkedTasks {
+            ParkedTasks::Asleep
+        }
+
+        fn learn(&mut self, _: &Observation) {}
+
+        fn apply(&mut self, action: &Action) -> Outcome {
+            match action {
+                Action::Park { tenant } => {
+                    self.parked.insert(*tenant);
+                    Outcome::Done
+                }
+                Action::Unpark { tenant } => {
+                    self.held.insert(*tenant);
+                    Outcome::Refused { why: "not yet".into() }
+                }
+                _ => Outcome::Done,
+            }
+        }
+
+        fn parked(&self) -> BTreeSet<TenantId> {
+            self.parked.clone()
+        }
+
+        fn undo_all(&mut self) -> Result<(), HostError> {
+            self.parked.clear();
+            Ok(())
+        }
+
+        fn beat(&mut self) -> Result<(), HostError> {
+            let held = std::mem::take(&mut self.held);
+            self.parked.retain(|tenant| !held.contains(tenant));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_could_not_be_let_go_counts_as_parked_until_it_is() {
+        let options = LiveOptions::new(Subject::All);
+        let started = Watcher::start(&Root::new("/"), options, Some(Source::Schedstat));
+        let (watcher, _) = match started {
+            Ok(started) => started,
+            Err(e) => return println!("skipped: {e}"),
+        };
+        let mut host = SteeredHost::new(watcher, Box::new(Reluctant::default()));
+        let tenant = TenantId(1);
+        host.apply(&Action::Park { tenant });
+        assert_eq!(host.parked(), [tenant]);
+        assert!(matches!(host.apply(&Action::Unpark { tenant }), Outcome::Refused { .. }));
+        assert_eq!(host.parked(), [tenant]);
+        host.advance(1).unwrap();
+        assert_eq!(host.parked(), []);
     }
 }

@@ -282,6 +282,27 @@ fn a_tenant_that_has_gone_leaves_no_cgroup_while_control_goes_on() {
 }
 
 #[test]
+fn a_parked_tenant_that_may_not_be_controlled_any_more_is_let_go() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let (pair, joins) = (Actors::spinning(2), Actors::spinning(1));
+    // In scope for its first process, which ends.
+    let mut backend = backend(folder.path(), &pair.pids()[..1]);
+    backend.learn(&seen(&[&pair.pids()]));
+    park(&mut backend);
+    assert_eq!(backend.parked(), [ACTORS].into());
+    let left = pair.pids()[1];
+    pair.kill(0);
+    backend.learn(&seen(&[&[left, joins.pids()[0]]]));
+    assert_eq!(backend.parked(), [].into());
+    let before = pair.counts()[1];
+    assert!(eventually(PATIENCE, || pair.counts()[1] > before), "it is parked for ever");
+}
+
+#[test]
 fn what_was_changed_of_a_task_that_has_ended_is_not_in_the_journal_for_ever() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();

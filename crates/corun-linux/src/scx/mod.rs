@@ -58,6 +58,8 @@ pub struct ScxBackend {
     places: BTreeMap<TenantId, Place>,
     knobs: BTreeMap<TaskId, TaskKnobs>,
     parked: BTreeSet<TenantId>,
+    /// Those of them that should not be, but could not be let go.
+    held: BTreeSet<TenantId>,
     /// Why the scheduler left and nothing can be changed any more.
     lost: Option<String>,
 }
@@ -77,6 +79,7 @@ impl ScxBackend {
             places: BTreeMap::new(),
             knobs: BTreeMap::new(),
             parked: BTreeSet::new(),
+            held: BTreeSet::new(),
             lost: None,
         };
         backend.load()?;
@@ -245,17 +248,16 @@ impl ScxBackend {
             Action::Park { tenant } => {
                 self.stock.be_real_time();
                 self.renew();
-                self.on_tenant(*tenant, |scheduler, cell| scheduler.park(cell, true))?;
+                let parked = self.on_tenant(*tenant, |scheduler, cell| scheduler.park(cell, true));
+                if parked.is_err() {
+                    let _ = self.unpark(*tenant);
+                    return parked;
+                }
+                self.held.remove(tenant);
                 self.parked.insert(*tenant);
                 Ok(())
             }
-            Action::Unpark { tenant } if self.parked.contains(tenant) => {
-                if let (Some(place), Some(scheduler)) = (self.places.get(tenant), &self.scheduler) {
-                    scheduler.park(place.cell, false).map_err(|e| Outcome::Refused { why: e.to_string() })?;
-                }
-                self.parked.remove(tenant);
-                Ok(())
-            }
+            Action::Unpark { tenant } if self.parked.contains(tenant) => self.unpark(*tenant),
             Action::Unpark { tenant } if self.tenants.contains_key(tenant) => Ok(()),
             Action::Unpark { tenant } => {
                 Err(Outcome::Refused { why: format!("no tenant {} is known", tenant.0) })
@@ -288,9 +290,24 @@ impl ScxBackend {
         }
     }
 
+    /// Lets a tenant run, if it is parked.
+    fn unpark(&mut self, tenant: TenantId) -> Result<(), Outcome> {
+        if let (Some(place), Some(scheduler), true) =
+            (self.places.get(&tenant), &self.scheduler, self.parked.contains(&tenant))
+        {
+            if let Err(e) = scheduler.park(place.cell, false) {
+                self.held.insert(tenant);
+                return Err(Outcome::Refused { why: e.to_string() });
+            }
+        }
+        self.held.remove(&tenant);
+        self.parked.remove(&tenant);
+        Ok(())
+    }
+
     /// Gives back the cells of tenants that have no tasks any more.
     fn forget_gone(&mut self) {
-        let (tenants, parked) = (&self.tenants, &mut self.parked);
+        let (tenants, parked, held) = (&self.tenants, &mut self.parked, &mut self.held);
         let Some(scheduler) = &self.scheduler else { return };
         self.places.retain(|tenant, place| {
             let is_gone = tenants.get(tenant).is_none_or(|known| known.tasks.is_empty());
@@ -298,6 +315,7 @@ impl ScxBackend {
             let is_forgotten = is_gone && (!place.is_own || scheduler.free_cell(place.cell).is_ok());
             if is_forgotten {
                 parked.remove(tenant);
+                held.remove(tenant);
             }
             !is_forgotten
         });
@@ -309,6 +327,7 @@ impl ScxBackend {
         self.places.clear();
         self.knobs.clear();
         self.parked.clear();
+        self.held.clear();
     }
 }
 
@@ -369,6 +388,10 @@ impl Backend for ScxBackend {
         }
     }
 
+    fn parked(&self) -> BTreeSet<TenantId> {
+        self.parked.clone()
+    }
+
     fn undo_all(&mut self) -> Result<(), HostError> {
         self.unload();
         self.stock.undo_all()
@@ -380,6 +403,9 @@ impl Backend for ScxBackend {
         let why = match (stock, farewell) {
             (Ok(()), None) => {
                 self.renew();
+                for tenant in self.held.clone() {
+                    let _ = self.unpark(tenant);
+                }
                 return Ok(());
             }
             (Err(e), _) => e.to_string(),

@@ -33,7 +33,7 @@ use corun_model::{Action, CpuId, HostError, Knob, Observation, Outcome, TaskId, 
 use members::Members;
 use parking::{Means, Parkings};
 use refusal::Refusal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use tasks::Tasks;
 
@@ -267,11 +267,9 @@ impl StockBackend {
         match action {
             Action::Park { tenant } => {
                 self.be_real_time();
-                self.on_tenant(*tenant, |parkings, _, _, means| parkings.park(*tenant, means))
+                self.park(*tenant)
             }
-            Action::Unpark { tenant } if self.parkings.knows(*tenant) => {
-                self.with_means(|parkings, _, _, means| parkings.unpark(*tenant, means))
-            }
+            Action::Unpark { tenant } if self.parkings.knows(*tenant) => self.unpark(*tenant),
             Action::Unpark { tenant } if self.members.tenant(*tenant).is_none() => {
                 Err(Refusal::Refused(format!("no tenant {} is known", tenant.0)))
             }
@@ -298,9 +296,23 @@ impl StockBackend {
         }
     }
 
+    /// Parks a tenant, or what has joined one that is parked. One that may not be parked is not stopped in part: somebody
+    /// protected may have joined those who are stopped already.
+    fn park(&mut self, tenant: TenantId) -> Result<(), Refusal> {
+        self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means)).inspect_err(|_| {
+            if self.parkings.knows(tenant) {
+                let _ = self.unpark(tenant);
+            }
+        })
+    }
+
+    fn unpark(&mut self, tenant: TenantId) -> Result<(), Refusal> {
+        self.with_means(|parkings, _, _, means| parkings.unpark(tenant, means))
+    }
+
     /// Whether anybody is parked or anything else is changed.
     fn is_in_force(&self) -> bool {
-        self.parkings.any_parked() || self.tasks.any_changed() || !self.weights.is_empty()
+        self.parkings.stopped().next().is_some() || self.tasks.any_changed() || !self.weights.is_empty()
     }
 
     /// Forgets who has ended: a controller may run for weeks.
@@ -409,8 +421,8 @@ impl Backend for StockBackend {
             self.in_scope.remove(&tenant);
             self.guarded.remove(&tenant);
             if self.parkings.is_parked(tenant) {
-                // Refused, it is not parked any more, which the next observation shows.
-                let _ = self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means));
+                // Refused, it is not parked any more, as `parked` says.
+                let _ = self.park(tenant);
             }
         }
         if self.tasks.any_drawn() && self.beat().is_ok() {
@@ -431,6 +443,10 @@ impl Backend for StockBackend {
             false => self.be_fair(),
         }
         done.map_or_else(Outcome::from, |()| Outcome::Done)
+    }
+
+    fn parked(&self) -> BTreeSet<TenantId> {
+        self.parkings.stopped().collect()
     }
 
     fn undo_all(&mut self) -> Result<(), HostError> {
@@ -472,7 +488,10 @@ impl Backend for StockBackend {
             return Err(self.give_up(e.to_string()));
         }
         for tenant in self.parkings.by_signals() {
-            let _ = self.on_tenant(tenant, |parkings, _, _, means| parkings.park(tenant, means));
+            let _ = self.park(tenant);
+        }
+        for tenant in self.parkings.held() {
+            let _ = self.unpark(tenant);
         }
         Ok(())
     }

@@ -42,10 +42,22 @@ use std::path::{Path, PathBuf};
 /// found by the next observation.
 const LOOKS: usize = 10;
 
+/// Whether a tenant is stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Nothing of it is.
+    #[default]
+    Running,
+    /// It is, and so shall be whoever joins it.
+    Parked,
+    /// It should not be any more, but could not be let go.
+    Held,
+}
+
 /// How a tenant is, or can be, stopped.
 #[derive(Debug, Default)]
 struct Parking {
-    parked: bool,
+    state: State,
     /// Whether its processes have to be looked through before the next park.
     stale: bool,
     /// Its own cgroups; without an entry, one that somebody else has frozen.
@@ -82,12 +94,18 @@ impl Parkings {
         freezer::tree(self.cgroups.as_ref()?)
     }
 
-    pub(super) fn any_parked(&self) -> bool {
-        self.tenants.values().any(|p| p.parked)
+    /// Who is stopped, wanted so or not.
+    pub(super) fn stopped(&self) -> impl Iterator<Item = TenantId> + '_ {
+        self.tenants.iter().filter(|(_, p)| p.state != State::Running).map(|(id, _)| *id)
+    }
+
+    /// Who could not be let go.
+    pub(super) fn held(&self) -> Vec<TenantId> {
+        self.tenants.iter().filter(|(_, p)| p.state == State::Held).map(|(id, _)| *id).collect()
     }
 
     pub(super) fn is_parked(&self, tenant: TenantId) -> bool {
-        self.tenants.get(&tenant).is_some_and(|p| p.parked)
+        self.tenants.get(&tenant).is_some_and(|p| p.state == State::Parked)
     }
 
     /// Whether a tenant was parked or made ready for it: only then can anything of it be stopped.
@@ -97,7 +115,7 @@ impl Parkings {
 
     /// Tenants whose stopping is by signals and so has to be repeated for what forked.
     pub(super) fn by_signals(&self) -> Vec<TenantId> {
-        let signals = |p: &&Parking| p.parked && !p.signalled.is_empty();
+        let signals = |p: &&Parking| p.state == State::Parked && !p.signalled.is_empty();
         self.tenants.iter().filter(|(_, p)| signals(p)).map(|(id, _)| *id).collect()
     }
 
@@ -116,7 +134,7 @@ impl Parkings {
     /// Forgets who has ended, and takes away the transient cgroups that were made for them.
     pub(super) fn forget_gone(&mut self, living: &BTreeSet<TenantId>, supervised: &mut Supervised) {
         self.tenants.retain(|tenant, parking| {
-            if parking.parked || living.contains(tenant) {
+            if parking.state != State::Running || living.contains(tenant) {
                 return true;
             }
             // With a process in it that nobody has seen yet, a cgroup cannot be removed.
@@ -262,25 +280,14 @@ impl Parkings {
         }
     }
 
-    /// Stops a tenant.
+    /// Stops a tenant. Refused, it may be stopped in part.
     pub(super) fn park(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
         // Signals reach who was there; who forked meanwhile is found by looking again.
         for _ in 0..LOOKS {
-            if let Err(refusal) = self.prepare(tenant, means) {
-                // Somebody protected may have joined those who are stopped already: a tenant is not stopped in part.
-                let _ = self.unpark(tenant, means);
-                return Err(refusal);
-            }
+            self.prepare(tenant, means)?;
             let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
-            parking.parked = true;
-            let stopped = match stop(parking, means) {
-                Ok(stopped) => stopped,
-                Err(refusal) => {
-                    let _ = self.unpark(tenant, means);
-                    return Err(refusal);
-                }
-            };
-            if stopped == 0 {
+            parking.state = State::Parked;
+            if stop(parking, means)? == 0 {
                 break;
             }
         }
@@ -290,7 +297,6 @@ impl Parkings {
     /// Lets a tenant run. What could not be let go is still in the journal, and is tried again when this is called again.
     pub(super) fn unpark(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
         let Some(parking) = self.tenants.get_mut(&tenant) else { return Ok(()) };
-        parking.parked = false;
         let mut failed = None;
         // Whether it is done; of who has gone nothing is left to do.
         let mut note = |done: io::Result<()>, whom: &str| match done {
@@ -317,6 +323,7 @@ impl Parkings {
                 note(means.supervised.undone(known), "the journal");
             }
         }
+        parking.state = if failed.is_none() { State::Running } else { State::Held };
         failed.map_or(Ok(()), Err)
     }
 }

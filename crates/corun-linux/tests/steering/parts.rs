@@ -131,6 +131,13 @@ fn exhausted() -> ! {
     println!("parked: {:?}", backend.apply(&Action::Park { tenant }));
     let most = files_at_most(3);
     println!("unparked: {:?}", backend.apply(&Action::Unpark { tenant }) == Outcome::Done);
+    println!("still parked: {:?}", backend.parked() == [tenant].into());
+    files_at_most(most);
+    backend.beat().unwrap();
+    println!("parked then: {:?}, runs: {}", backend.parked(), actors.run(Duration::from_secs(10)));
+    println!("parked: {:?}", backend.apply(&Action::Park { tenant }));
+    files_at_most(3);
+    println!("unparked: {:?}", backend.apply(&Action::Unpark { tenant }) == Outcome::Done);
     files_at_most(most);
     println!("undone: {:?}", backend.undo_all());
     println!("run: {}", actors.run(Duration::from_secs(10)));
