@@ -166,6 +166,30 @@ pub fn switches(root: &Root, pid: u32, tid: u32) -> Result<Switches, ReadError> 
     })
 }
 
+/// The scheduling group of a session, where the kernel makes one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Autogroup {
+    /// Its number, given to no other since boot.
+    pub id: u64,
+    /// Its nice value.
+    pub nice: i32,
+}
+
+/// The autogroup of a process; `None` when it has none.
+///
+/// # Errors
+/// [`ReadError`] when the process has gone or the kernel has no autogroups.
+pub fn autogroup(root: &Root, pid: u32) -> Result<Option<Autogroup>, ReadError> {
+    read_small(root, &format!("/proc/{pid}/autogroup"), |text| {
+        let mut words = text.split_ascii_whitespace();
+        let mut read = || {
+            let id = words.next()?.strip_prefix("/autogroup-")?.parse().ok()?;
+            Some(Autogroup { id, nice: words.nth(1)?.parse().ok()? })
+        };
+        Ok(read())
+    })
+}
+
 /// All processes visible here, by PID.
 ///
 /// # Errors

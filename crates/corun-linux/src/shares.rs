@@ -94,8 +94,8 @@ impl Shares {
         }
         // Sessions are groups only of those that are in no cgroup.
         if path == "/" && sched::autogroups_are_on(&self.root) {
-            if let Ok(text) = self.root.read(format!("/proc/{tid}/autogroup")) {
-                return weight_of(text.split_ascii_whitespace().last()?.parse().ok()?);
+            if let Ok(Some(group)) = procfs::autogroup(&self.root, tid) {
+                return weight_of(group.nice);
             }
         }
         weight_of(procfs::process_stat(&self.root, tid).ok()?.nice)

@@ -12,6 +12,7 @@ use corun_linux::backend::Backend;
 use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::freezer;
 use corun_linux::probe::LiveOptions;
+use corun_linux::procfs;
 use corun_linux::sched;
 use corun_linux::steered::SteeredHost;
 use corun_linux::stock::{Options, StockBackend};
@@ -348,6 +349,38 @@ fn a_weight_is_what_the_machine_has_for_it_and_is_undone() {
     assert_eq!(nonsense, Outcome::Refused { why: "a weight is 1 to 10000, not 0".into() });
     backend.undo_all().unwrap();
     assert_eq!((state_of(&actors.pids()), autogroup()), before);
+}
+
+#[test]
+fn a_session_gets_its_weight_back_when_whom_it_was_set_through_has_ended() {
+    let root = Root::new("/");
+    if !is_root() || !sched::autogroups_are_on(&root) {
+        println!("skipped: sessions are no scheduling groups here");
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell = std::process::Command::new("setsid");
+    let mut shell = shell.args(["sh", "-c", "sleep 60 & sleep 60 & wait; sleep 60"]).spawn().unwrap();
+    let pids = || procfs::with_descendants(&root, &[shell.id()]).unwrap();
+    assert!(eventually(PATIENCE, || pids().len() == 3));
+    let pids = pids();
+    let nice = |pid| procfs::autogroup(&root, pid).unwrap().unwrap().nice;
+    let mut backend = backend(folder.path(), &pids);
+    backend.learn(&seen(&[&pids]));
+    let weigh = backend.apply(&Action::Weight { tenant: ACTORS, weight: 50 });
+    let weighed = nice(shell.id());
+    for pid in &pids[1..] {
+        // SAFETY: a signal to a child of the shell, which collects both only when it has waited for both.
+        unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+    }
+    assert!(eventually(PATIENCE, || !root.has(format!("/proc/{}", pids[2]))));
+    backend.undo_all().unwrap();
+    let restored = nice(pids[0]);
+    // SAFETY: a signal to the group of our own child, which nobody has collected yet.
+    unsafe { libc::kill(-(pids[0] as i32), libc::SIGKILL) };
+    shell.wait().unwrap();
+    assert_eq!((weigh, weighed, restored), (Outcome::Done, 3, 0));
 }
 
 #[test]

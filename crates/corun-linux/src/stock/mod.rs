@@ -319,9 +319,10 @@ impl StockBackend {
     fn forget_gone(&mut self) {
         let Some(supervised) = &mut self.supervised else { return };
         let members = &self.members;
-        self.parkings.forget_gone(&members.living(), supervised);
+        let living = members.living();
+        self.parkings.forget_gone(&living, supervised);
         self.tasks.forget_ended(&self.root, supervised, |tid| members.tenant_of(TaskId(tid)).is_some());
-        weights::forget_gone(&mut self.weights, supervised);
+        weights::forget_gone(&mut self.weights, &living, &self.root, supervised);
         supervised.compact(&self.root);
     }
 

@@ -14,13 +14,14 @@ use crate::cgroup::{Cgroups, Membership};
 use crate::freezer::write_file;
 use crate::naming;
 use crate::procfs;
+use crate::root::Root;
 use crate::sched;
 use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::Undo;
 use crate::supervisor::Supervised;
 use corun_model::TenantId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The share that a weight means relative to the default, as a step of nice.
 pub(super) fn nice_of(weight: u32) -> i32 {
@@ -28,14 +29,35 @@ pub(super) fn nice_of(weight: u32) -> i32 {
     ((100.0 / f64::from(weight)).ln() / 1.25f64.ln()).round() as i32
 }
 
-/// Files that were changed: where the journal has them, and what undoes it.
-pub(super) type Changed = BTreeMap<PathBuf, (Entry, Undo)>;
+/// What was changed for a tenant, and where the journal has it.
+#[derive(Debug)]
+pub(super) struct Change {
+    tenant: TenantId,
+    entry: Entry,
+    undo: Undo,
+}
 
-/// Forgets files that have gone with their cgroups.
-pub(super) fn forget_gone(changed: &mut Changed, supervised: &mut Supervised) {
-    changed.retain(|path, (entry, _)| {
-        let is_gone = std::fs::metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
-        !is_gone || supervised.undone(*entry).is_err()
+/// What was changed, by where its weight is written.
+pub(super) type Changed = BTreeMap<Place, Change>;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// A control file.
+    File(PathBuf),
+    /// The autogroup with this number.
+    Autogroup(u64),
+}
+
+/// Forgets cgroups and sessions that have gone. Only those of tenants that were not observed are looked for.
+pub(super) fn forget_gone(
+    changed: &mut Changed,
+    living: &BTreeSet<TenantId>,
+    root: &Root,
+    supervised: &mut Supervised,
+) {
+    changed.retain(|_, change| {
+        let is_over = !living.contains(&change.tenant) && change.undo.is_over(root);
+        !is_over || supervised.undone(change.entry).is_err()
     });
 }
 
@@ -60,7 +82,7 @@ pub(super) fn set(
     let mut left = Vec::new();
     for process in processes {
         match own_file(tenant, &process, weight, means) {
-            Some((path, value)) => set_file(path, &value, changed, means)?,
+            Some((path, value)) => set_file(tenant, path, &value, changed, means)?,
             None => left.push(process),
         }
     }
@@ -69,7 +91,7 @@ pub(super) fn set(
     }
     let in_autogroup = |p: &Process| means.root.has(format!("/proc/{}/autogroup", p.task.pid));
     if sched::autogroups_are_on(means.root) && left.iter().any(in_autogroup) {
-        return set_autogroups(&left, weight, changed, means);
+        return set_autogroups(tenant, &left, weight, changed, means);
     }
     let by = nice_of(weight);
     for process in &left {
@@ -110,26 +132,45 @@ fn own_file(
     file.exists().then(|| (file, value.to_string()))
 }
 
-fn set_file(path: PathBuf, value: &str, changed: &mut Changed, means: &mut Means) -> Result<(), Refusal> {
+fn set_file(
+    tenant: TenantId,
+    path: PathBuf,
+    value: &str,
+    changed: &mut Changed,
+    means: &mut Means,
+) -> Result<(), Refusal> {
+    let undo = || {
+        let was = std::fs::read_to_string(&path)?.trim().to_owned();
+        Ok(Undo::File { path: path.clone(), was })
+    };
+    write(tenant, Place::File(path.clone()), &path, value, undo, changed, means)
+}
+
+/// Writes a weight to `path`; `undo` is asked for what undoes it when nothing was written to `place` yet.
+fn write(
+    tenant: TenantId,
+    place: Place,
+    path: &Path,
+    value: &str,
+    undo: impl FnOnce() -> std::io::Result<Undo>,
+    changed: &mut Changed,
+    means: &mut Means,
+) -> Result<(), Refusal> {
     let whom = path.display().to_string();
     let refused = |e: &std::io::Error| Refusal::by_kernel(&whom, e);
-    let (known, undo) = match changed.get(&path) {
-        Some((entry, undo)) => (Some(*entry), undo.clone()),
-        None => {
-            let was = std::fs::read_to_string(&path).map_err(|e| refused(&e))?;
-            // An autogroup's file reads `/autogroup-12 nice 0` and is written the number alone.
-            let was = was.split_ascii_whitespace().last().unwrap_or_default().to_owned();
-            (None, Undo::File { path: path.clone(), was })
-        }
+    let (known, undo) = match changed.get(&place) {
+        Some(change) => (Some(change.entry), change.undo.clone()),
+        None => (None, undo().map_err(|e| refused(&e))?),
     };
-    let make = || write_file(&path, value);
+    let make = || write_file(path, value);
     let (entry, ()) = means.supervised.change(means.root, known, &undo, make)?.map_err(|e| refused(&e))?;
-    changed.insert(path, (entry, undo));
+    changed.insert(place, Change { tenant, entry, undo });
     Ok(())
 }
 
 /// Sets the nice value of the sessions that the processes are in, if nobody else is in them.
 fn set_autogroups(
+    tenant: TenantId,
     processes: &[Process],
     weight: u32,
     changed: &mut Changed,
@@ -148,9 +189,13 @@ fn set_autogroups(
             )));
         }
     }
+    let value = nice_of(weight).clamp(-20, 19).to_string();
     for pid in sessions.values() {
-        let value = nice_of(weight).clamp(-20, 19).to_string();
-        set_file(PathBuf::from(format!("/proc/{pid}/autogroup")), &value, changed, means)?;
+        let group = procfs::autogroup(means.root, *pid).map_err(|e| Refusal::Refused(e.to_string()))?;
+        let Some(group) = group else { continue };
+        let undo = || Ok(Undo::Autogroup { id: group.id, was: group.nice });
+        let path = means.root.path(format!("/proc/{pid}/autogroup"));
+        write(tenant, Place::Autogroup(group.id), &path, &value, undo, changed, means)?;
     }
     Ok(())
 }

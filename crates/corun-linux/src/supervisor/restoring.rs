@@ -157,6 +157,9 @@ pub fn complaint(failed: &[(Undo, String)]) -> Option<(String, String)> {
         Undo::Task(task, Aspect::Cpus { .. }) => format!("; `taskset -p` shows the CPUs of {}", task.tid),
         Undo::Task(task, _) => format!("; `chrt -p {}` shows how it is scheduled", task.tid),
         Undo::File { path, was } => format!("; `echo {was} > {}` restores it", path.display()),
+        Undo::Autogroup { was, .. } => {
+            format!("; `echo {was} > /proc/PID/autogroup` restores it for a session")
+        }
     };
     Some((format!("`{undo}`{more}"), format!("{why}{by_hand}")))
 }

@@ -30,6 +30,13 @@ pub enum Undo {
         /// What it held.
         was: String,
     },
+    /// Gives a session's autogroup its nice value back, through whichever process of it lives.
+    Autogroup {
+        /// The autogroup's number.
+        id: u64,
+        /// What its nice value was.
+        was: i32,
+    },
 }
 
 /// A task and its relations, which tell who inherited from it.
@@ -89,10 +96,26 @@ impl Undo {
                 other => other.map(|_| ()),
             },
             Undo::File { path, was } => freezer::write_file(path, was),
+            Undo::Autogroup { id, was } => restore_autogroup(root, *id, *was),
         };
         match done {
             Err(e) if is_gone(&e) => Ok(()),
             other => other,
+        }
+    }
+
+    /// Whether what was changed has gone, so that there is nothing to be undone.
+    pub fn is_over(&self, root: &Root) -> bool {
+        match self {
+            Undo::Thaw(path) | Undo::Dissolve(path) | Undo::File { path, .. } => {
+                std::fs::metadata(path).is_err_and(|e| is_gone(&e))
+            }
+            Undo::Continue(task) | Undo::Task(task, _) => {
+                is_still(root, task).is_ok_and(|is_still| !is_still)
+            }
+            Undo::Autogroup { id, .. } => {
+                with_autogroup(root, *id, |_| Ok(())).is_ok_and(|found| found.is_none())
+            }
         }
     }
 
@@ -104,7 +127,7 @@ impl Undo {
         match self {
             Undo::Dissolve(folder) => Undo::Thaw(folder.clone()).perform(root),
             Undo::Thaw(_) | Undo::Continue(_) => self.perform(root),
-            Undo::Task(..) | Undo::File { .. } => Ok(()),
+            Undo::Task(..) | Undo::File { .. } | Undo::Autogroup { .. } => Ok(()),
         }
     }
 }
@@ -181,6 +204,31 @@ pub fn is_still(root: &Root, task: &Task) -> io::Result<bool> {
     }
 }
 
+fn restore_autogroup(root: &Root, id: u64, was: i32) -> io::Result<()> {
+    let write = |pid| freezer::write_file(&root.path(format!("/proc/{pid}/autogroup")), &was.to_string());
+    with_autogroup(root, id, write).map(|_| ())
+}
+
+/// Does something to one process of an autogroup that lives long enough for it; `None` when there is none.
+fn with_autogroup<T>(
+    root: &Root,
+    id: u64,
+    mut act: impl FnMut(u32) -> io::Result<T>,
+) -> io::Result<Option<T>> {
+    for pid in procfs::processes(root).map_err(io::Error::other)? {
+        match procfs::autogroup(root, pid) {
+            Ok(Some(group)) if group.id == id => {}
+            Err(e) if !e.is_gone() => return Err(io::Error::other(e)),
+            _ => continue,
+        }
+        match act(pid) {
+            Err(e) if is_gone(&e) => {}
+            done => return done.map(Some),
+        }
+    }
+    Ok(None)
+}
+
 /// Sends a signal to a process, to no other that has its number by now.
 ///
 /// # Errors
@@ -223,6 +271,7 @@ impl fmt::Display for Undo {
                 write!(f, "cpus {task} {} {}", list(was), cpulist::format(set))
             }
             Undo::File { path, was } => write!(f, "file {was} {}", path.display()),
+            Undo::Autogroup { id, was } => write!(f, "autogroup {id} {was}"),
         }
     }
 }
@@ -245,6 +294,10 @@ impl Undo {
                 let (was, path) = rest.split_once(' ')?;
                 let path = path.starts_with('/').then(|| PathBuf::from(path))?;
                 return Some(Undo::File { path, was: was.to_owned() });
+            }
+            "autogroup" => {
+                let (id, was) = rest.split_once(' ')?;
+                return Some(Undo::Autogroup { id: id.parse().ok()?, was: was.parse().ok()? });
             }
             _ => {}
         }
@@ -302,6 +355,7 @@ mod tests {
             task().prop_map(Undo::Continue),
             (task(), aspect).prop_map(|(t, a)| Undo::Task(t, a)),
             (path(), "[0-9a-z]{1,8}").prop_map(|(path, was)| Undo::File { path, was }),
+            (0u64.., -20i32..20).prop_map(|(id, was)| Undo::Autogroup { id, was }),
         ]
     }
 
@@ -337,6 +391,25 @@ mod tests {
         let undo = Undo::Task(task, Aspect::Nice { was: 0, set: 5 });
         undo.perform(&Root::new(dir.path())).unwrap_err();
         undo.perform(&Root::new(dir.path().join("nowhere"))).unwrap();
+    }
+
+    #[test]
+    fn an_autogroup_gets_its_nice_value_back_through_whichever_process_of_it_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let file = |pid: u32| dir.path().join(format!("proc/{pid}/autogroup"));
+        for (pid, group) in [(5, "/autogroup-1 nice 0\n"), (6, "/autogroup-12 nice 7\n"), (7, "")] {
+            std::fs::create_dir_all(file(pid).parent().unwrap()).unwrap();
+            std::fs::write(file(pid), group).unwrap();
+        }
+        let undo = Undo::Autogroup { id: 12, was: -3 };
+        assert!(!undo.is_over(&root));
+        undo.perform(&root).unwrap();
+        let held = [5, 6, 7].map(|pid| std::fs::read_to_string(file(pid)).unwrap());
+        assert!(held[0] == "/autogroup-1 nice 0\n" && held[1].starts_with("-3") && held[2].is_empty());
+        let gone = Undo::Autogroup { id: 13, was: 0 };
+        assert!(gone.is_over(&root));
+        gone.perform(&root).unwrap();
     }
 
     #[test]
