@@ -14,9 +14,12 @@
 //! frozen. The first move of a process takes the kernel some 12 ms (an RCU grace period), each further one 10 µs.
 
 use crate::cgroup::{Cgroups, Tree};
+use crate::procfs;
+use crate::root::Root;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The tree whose cgroups can be frozen, v2 before v1.
@@ -89,9 +92,28 @@ pub fn may_have_transient_child(folder: &Path) -> bool {
     is_v1 || none_for_children && is_domain
 }
 
-/// The name of this process's `number`th transient cgroup below `parent`.
+/// The name of this process's `number`th transient cgroup below `parent`. It says who made it, to a start time: somebody
+/// else may have the PID later.
 pub fn transient_child(parent: &Path, number: u64) -> PathBuf {
-    parent.join(format!("{TRANSIENT_PREFIX}{}.{number}", std::process::id()))
+    static START_NS: OnceLock<u64> = OnceLock::new();
+    let pid = std::process::id();
+    let start_ns =
+        START_NS.get_or_init(|| procfs::process_stat(&Root::new("/"), pid).map_or(0, |s| s.start_ns));
+    parent.join(format!("{TRANSIENT_PREFIX}{pid}.{start_ns}.{number}"))
+}
+
+/// Whether the process that made a transient cgroup lives. One that cannot be told does.
+pub fn maker_lives(root: &Root, folder: &Path) -> bool {
+    let name = folder.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
+    let mut numbers = name.strip_prefix(TRANSIENT_PREFIX).into_iter().flat_map(|n| n.split('.'));
+    let mut number = || numbers.next()?.parse::<u64>().ok();
+    let (Some(pid), Some(start_ns)) = (number().and_then(|pid| u32::try_from(pid).ok()), number()) else {
+        return false;
+    };
+    match procfs::process_stat(root, pid) {
+        Ok(stat) => stat.start_ns == start_ns && !stat.is_dead(),
+        Err(e) => !e.is_gone(),
+    }
 }
 
 /// Whether a folder is a transient cgroup of corun's, whichever corun made it.
@@ -135,7 +157,6 @@ pub fn dissolve(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::Root;
 
     fn may_freeze(folder: &Path) -> bool {
         std::fs::create_dir(folder).and_then(|()| std::fs::remove_dir(folder)).is_ok()
@@ -163,6 +184,23 @@ mod tests {
             sleeper.kill().unwrap();
             sleeper.wait().unwrap();
         }
+    }
+
+    #[test]
+    fn whoever_took_over_the_number_of_a_transient_cgroups_maker_is_not_its_maker() {
+        let root = Root::new("/");
+        let own = transient_child(Path::new("/x"), 1);
+        assert!(maker_lives(&root, &own));
+        let (pid, start_ns) =
+            (std::process::id(), procfs::process_stat(&root, std::process::id()).unwrap().start_ns);
+        let named = |pid, start_ns| PathBuf::from(format!("/x/{TRANSIENT_PREFIX}{pid}.{start_ns}.1"));
+        assert_eq!(named(pid, start_ns), own);
+        assert!(!maker_lives(&root, &named(pid, start_ns + procfs::TICK_NS)));
+        assert!(!maker_lives(&root, &named(u32::MAX, start_ns)));
+        let dir = tempfile::tempdir().unwrap();
+        // A folder can be opened, and not read as a file.
+        fs::create_dir_all(dir.path().join(format!("proc/{pid}/stat"))).unwrap();
+        assert!(maker_lives(&Root::new(dir.path()), &own), "nobody can tell");
     }
 
     #[test]

@@ -262,7 +262,7 @@ pub fn restore(root: &Root, folder: &std::path::Path) -> Result<Restored, Superv
     let tree = cgroups.as_ref().and_then(crate::freezer::tree).map(|t| t.mount.clone());
     for stray in tree.iter().flat_map(|mount| restoring::stray_transients(mount)) {
         // Whose maker lives belongs to a controller with a journal elsewhere.
-        if maker(&stray).is_some_and(|pid| root.has(format!("/proc/{pid}"))) {
+        if crate::freezer::maker_lives(root, &stray) {
             continue;
         }
         let undo = Undo::Dissolve(stray);
@@ -275,12 +275,6 @@ pub fn restore(root: &Root, folder: &std::path::Path) -> Result<Restored, Superv
         journal.remove();
     }
     Ok(restored)
-}
-
-/// The PID in a transient cgroup's name.
-fn maker(folder: &std::path::Path) -> Option<u32> {
-    let name = folder.file_name()?.to_str()?.strip_prefix(crate::freezer::TRANSIENT_PREFIX)?;
-    name.split('.').next()?.parse().ok()
 }
 
 fn spawn(journal: &Journal, options: &Options) -> io::Result<(OwnedFd, Child)> {
