@@ -1,11 +1,12 @@
 //! Writing a report where the user asked for it: whole or not at all.
 //!
 //! A regular file is written beside its place and renamed into it, so a reader never meets half a report and a
-//! full disk leaves the old one. Pipes, terminals and devices cannot be renamed into and are written straight.
+//! full disk leaves the old one. The new one belongs to whom the old one belonged to, and has its permissions: `sudo` does
+//! not take a user's file away. Pipes, terminals and devices cannot be renamed into and are written straight.
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -67,8 +68,8 @@ fn to_path(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Ok(m) if m.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
         Ok(m) if !m.is_file() => fs::OpenOptions::new().write(true).open(path)?.write_all(bytes),
         // A symbolic link keeps pointing where it did: what it points to is replaced.
-        Ok(_) => replace(&fs::canonicalize(path)?, |file| file.write_all(bytes)),
-        Err(_) => replace(path, |file| file.write_all(bytes)),
+        Ok(old) => replace(&fs::canonicalize(path)?, Some(&old), |file| file.write_all(bytes)),
+        Err(_) => replace(path, None, |file| file.write_all(bytes)),
     }
 }
 
@@ -81,9 +82,20 @@ fn replaceable(path: &Path) -> io::Result<tempfile::NamedTempFile> {
         .tempfile_in(folder)
 }
 
-/// Fills a temporary file beside `path` and renames it into place; on any error the temporary file is removed.
-fn replace(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+/// Fills a temporary file beside `path` and renames it into the place of `old`; on any error the temporary file is removed.
+fn replace(
+    path: &Path,
+    old: Option<&fs::Metadata>,
+    fill: impl FnOnce(&mut fs::File) -> io::Result<()>,
+) -> io::Result<()> {
     let mut file = replaceable(path)?;
+    if let Some(old) = old {
+        // Before anything is in it. Who may not give a file away keeps it; what the old group might is then not for the
+        // new one.
+        let given = std::os::unix::fs::fchown(file.as_file(), Some(old.uid()), Some(old.gid())).is_ok();
+        let mode = old.mode() & if given { 0o777 } else { 0o707 };
+        file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    }
     fill(file.as_file_mut())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|e| e.error)?;
@@ -130,7 +142,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.json");
         write_file(&path, b"old").unwrap();
-        let full = replace(&path, |file| {
+        let full = replace(&path, None, |file| {
             file.write_all(b"half")?;
             Err(io::Error::from(io::ErrorKind::StorageFull))
         });
@@ -172,6 +184,27 @@ mod tests {
         assert!(error.contains("report.json") && error.contains("does not exist"), "{error}");
         let error = write_file(folder.path(), b"x").unwrap_err().to_string();
         assert!(error.contains("it is a folder"), "{error}");
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_owner_and_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real.json"), folder.path().join("link.json"));
+        fs::write(&real, b"old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o4640)).unwrap();
+        // Only root may give a file away; to whom it belongs already anybody may.
+        let given = std::os::unix::fs::chown(&real, Some(65534), Some(65534)).is_ok();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o4640)).unwrap();
+        let before = fs::metadata(&real).unwrap();
+        assert!(!given || (before.uid(), before.gid()) == (65534, 65534));
+        for path in [&real, &link] {
+            write_file(path, b"new").unwrap();
+            let after = fs::metadata(&real).unwrap();
+            assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+            assert_eq!(after.mode() & 0o7777, 0o640, "a report is no program to be run as its owner");
+        }
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 
     #[test]
