@@ -7,9 +7,16 @@
 //! while that doubles each time. A policy that still tries out what to do (`dc=auto`) is waited for, up to [`PATIENCE`]
 //! periods: what it gains by trials says nothing of what it will gain.
 //!
+//! A tenant that got no useful time in one of the two says nothing if it had no work then, as a server that nobody asks, and
+//! counts as a loss, or a gain, if it wanted a CPU in vain: runnable but not running, spinning, or parked all along, for
+//! [`LEAST_PER_MILLE`] of a CPU at least. What is less than [`NEXT_TO_NOTHING`] counts as that much, since nothing has no
+//! logarithm.
+//!
 //! Limits: useful time is as good as the host's knowledge of spinning; a program that changes faster than a period is
-//! judged by chance; a gain in latency alone is not seen.
+//! judged by chance; a gain in latency alone is not seen; whether a tenant that is parked all along has work is not known
+//! where its tasks that sleep are not parked with it (sched_ext).
 
+use corun_model::ledger::Parts;
 use corun_model::{Observation, Tenant, TenantId};
 use std::collections::BTreeMap;
 
@@ -19,6 +26,9 @@ pub const PAIRS: usize = 3;
 pub const LEAST_GAIN: f64 = 0.01;
 /// Tenants below this share of one CPU, in thousandths, say nothing.
 const LEAST_PER_MILLE: u64 = 20;
+const LEAST: f64 = LEAST_PER_MILLE as f64 / 1000.0;
+/// A share of one CPU that is as good as nothing.
+const NEXT_TO_NOTHING: f64 = 0.001;
 /// How long a finding holds at first, in periods.
 const HOLD: u64 = 20;
 /// How long a policy that searches is waited for, in periods over all.
@@ -53,14 +63,38 @@ pub enum Finding {
     },
 }
 
+/// What a tenant got, and wanted, in a period: shares of one CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    useful: f64,
+    /// What it wanted a CPU for in vain.
+    in_vain: f64,
+}
+
+impl Share {
+    fn of(parts: &Parts, period_ns: u64) -> Share {
+        // A parked task may have had nothing to do. One that sleeps by its own wish when it is let go shows that.
+        let is_parked_all_along = parts.block_ns * 1_000 < LEAST_PER_MILLE * period_ns;
+        let parked_ns = if is_parked_all_along { parts.parked_ns } else { 0 };
+        let share = |ns: u64| ns as f64 / period_ns as f64;
+        let in_vain = share(parts.steal_ns + parts.spin_ns.unwrap_or(0) + parked_ns);
+        Share { useful: share(parts.compute_ns), in_vain }
+    }
+
+    /// Whether it had work, done or not.
+    fn wanted(&self) -> bool {
+        self.useful > 0.0 || self.in_vain >= LEAST
+    }
+}
+
 /// Watches over a policy.
 #[derive(Clone, Debug)]
 pub struct Guard {
     period_ns: u64,
     wish: Wish,
     spent_ns: u64,
-    useful: BTreeMap<TenantId, u64>,
-    without: Option<BTreeMap<TenantId, f64>>,
+    spent: BTreeMap<TenantId, Parts>,
+    without: Option<BTreeMap<TenantId, Share>>,
     gains: Vec<f64>,
     finding: Finding,
     hold: u64,
@@ -75,7 +109,7 @@ impl Guard {
             period_ns: period_ns.max(1),
             wish: Wish::Without,
             spent_ns: 0,
-            useful: BTreeMap::new(),
+            spent: BTreeMap::new(),
             without: None,
             gains: Vec::new(),
             finding: Finding::Measuring { pairs: 0 },
@@ -111,7 +145,12 @@ impl Guard {
         self.spent_ns += seen.window_ns();
         for t in &seen.by_tenant {
             if seen.tenant(t.id).is_some_and(&counts) {
-                *self.useful.entry(t.id).or_default() += t.account.ledger.parts().compute_ns;
+                let (sum, more) = (self.spent.entry(t.id).or_default(), t.account.ledger.parts());
+                sum.compute_ns += more.compute_ns;
+                *sum.spin_ns.get_or_insert(0) += more.spin_ns.unwrap_or(0);
+                sum.block_ns += more.block_ns;
+                sum.steal_ns += more.steal_ns;
+                sum.parked_ns += more.parked_ns;
             }
         }
         if self.spent_ns >= self.period_ns {
@@ -142,21 +181,20 @@ impl Guard {
     fn next(&mut self, wish: Wish) {
         self.wish = wish;
         self.spent_ns = 0;
-        self.useful.clear();
+        self.spent.clear();
     }
 
     fn close(&mut self) {
-        let spent_ns = self.spent_ns as f64;
-        let rates: BTreeMap<TenantId, f64> =
-            self.useful.iter().map(|(id, ns)| (*id, *ns as f64 / spent_ns)).collect();
+        let shares: BTreeMap<TenantId, Share> =
+            self.spent.iter().map(|(id, parts)| (*id, Share::of(parts, self.spent_ns))).collect();
         match self.without.take() {
             None => {
-                self.without = Some(rates);
+                self.without = Some(shares);
                 self.next(Wish::With);
             }
             Some(without) => {
                 // A pair in which nobody competed says nothing, and takes no place.
-                self.gains.extend(gain(&without, &rates));
+                self.gains.extend(gain(&without, &shares));
                 self.judge();
             }
         }
@@ -181,14 +219,15 @@ impl Guard {
     }
 }
 
-/// Geometric mean of with by without, less 1, over the tenants that are in both; `None` without any.
-fn gain(without: &BTreeMap<TenantId, f64>, with: &BTreeMap<TenantId, f64>) -> Option<f64> {
-    let least = LEAST_PER_MILLE as f64 / 1000.0;
+/// Geometric mean of with by without, less 1, over the tenants that had work in both; `None` without any.
+fn gain(without: &BTreeMap<TenantId, Share>, with: &BTreeMap<TenantId, Share>) -> Option<f64> {
     let logs: Vec<f64> = without
         .iter()
         .filter_map(|(id, before)| Some((*before, *with.get(id)?)))
-        .filter(|(before, after)| before.max(*after) >= least && before.min(*after) > 0.0)
-        .map(|(before, after)| (after / before).ln())
+        .filter(|(before, after)| before.wanted() && after.wanted())
+        .map(|(before, after)| (before.useful, after.useful))
+        .filter(|(before, after)| before.max(*after) >= LEAST)
+        .map(|(before, after)| (after.max(NEXT_TO_NOTHING) / before.max(NEXT_TO_NOTHING)).ln())
         .collect();
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp() - 1.0)
 }
@@ -196,7 +235,6 @@ fn gain(without: &BTreeMap<TenantId, f64>, with: &BTreeMap<TenantId, f64>) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::ledger::Parts;
     use corun_model::observation::{Account, TenantObservation};
     use corun_model::{Ledger, TenantKind};
 
@@ -204,24 +242,30 @@ mod tests {
 
     /// An epoch in which tenants computed so much.
     fn epoch(compute_ns: &[u64]) -> Observation {
+        let computed = |ns: &u64| Parts { compute_ns: *ns, ..Parts::default() };
+        epoch_of(&compute_ns.iter().map(computed).collect::<Vec<_>>())
+    }
+
+    /// An epoch in which tenants spent their time so.
+    fn epoch_of(spent: &[Parts]) -> Observation {
         let tenant = |i: usize| Tenant {
             id: TenantId(i as u32),
             kind: TenantKind::Command,
             key: format!("k{i}"),
             name: format!("t{i}"),
         };
-        let account = |ns: u64| Account {
-            ledger: Ledger::new(Parts { compute_ns: ns, ..Parts::default() }, ns).unwrap(),
+        let account = |parts: &Parts| Account {
+            ledger: Ledger::new(*parts, parts.sum_ns()).unwrap(),
             ..Account::default()
         };
         Observation {
             start_ns: 0,
             end_ns: EPOCH_NS,
-            tenants: (0..compute_ns.len()).map(tenant).collect(),
-            by_tenant: compute_ns
+            tenants: (0..spent.len()).map(tenant).collect(),
+            by_tenant: spent
                 .iter()
                 .enumerate()
-                .map(|(i, ns)| TenantObservation { id: TenantId(i as u32), tasks: 1, account: account(*ns) })
+                .map(|(i, of)| TenantObservation { id: TenantId(i as u32), tasks: 1, account: account(of) })
                 .collect(),
             ..Observation::default()
         }
@@ -250,6 +294,65 @@ mod tests {
         let guard = run(&[50, 50], &[90, 10], 300);
         assert!(matches!(guard.finding(), Finding::DoesNotHelp { gain } if gain < 0.0));
         assert_eq!(guard.wish(), Wish::Without);
+    }
+
+    /// What the guard finds when one tenant computes half of the time without the policy and has all of it with it, while
+    /// another computes `had` without and spends its time so with it.
+    fn beside(had: u64, spends: Parts) -> Finding {
+        let mut guard = Guard::new(5 * EPOCH_NS);
+        let computes = |compute_ns| Parts { compute_ns, ..Parts::default() };
+        for _ in 0..30 {
+            let with = guard.wish() == Wish::With;
+            let spent = if with { [computes(100), spends] } else { [computes(50), computes(had)] };
+            guard.push(&epoch_of(&spent), |_| true);
+        }
+        guard.finding()
+    }
+
+    #[test]
+    fn who_gets_nothing_at_all_under_a_policy_counts_as_a_loss() {
+        let nothing = Parts::default();
+        for starved in [
+            Parts { steal_ns: 100, ..nothing },
+            Parts { steal_ns: 20, block_ns: 80, ..nothing },
+            Parts { parked_ns: 100, ..nothing },
+            Parts { spin_ns: Some(100), ..nothing },
+        ] {
+            let found = beside(50, starved);
+            assert!(matches!(found, Finding::DoesNotHelp { gain } if gain < -0.9), "{starved:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn who_merely_had_no_work_does_not_count_as_starved() {
+        let nothing = Parts::default();
+        for idle in [
+            Parts { block_ns: 100, ..nothing },
+            Parts { block_ns: 99, steal_ns: 1, ..nothing },
+            // Parked in the slots of others, it slept in its own.
+            Parts { block_ns: 25, parked_ns: 75, ..nothing },
+            nothing,
+        ] {
+            let found = beside(50, idle);
+            assert!(matches!(found, Finding::Helps { gain } if gain > 0.9), "{idle:?}: {found:?}");
+        }
+        // Parked all along, but it had next to no work before either.
+        let found = beside(1, Parts { parked_ns: 100, ..nothing });
+        assert!(matches!(found, Finding::Helps { .. }), "{found:?}");
+    }
+
+    #[test]
+    fn a_policy_that_ends_starvation_gains_much_and_not_without_bound() {
+        let mut guard = Guard::new(5 * EPOCH_NS);
+        let nothing = Parts::default();
+        for _ in 0..30 {
+            let with = guard.wish() == Wish::With;
+            let starved = Parts { steal_ns: 100, ..nothing };
+            let spent = if with { Parts { compute_ns: 50, ..nothing } } else { starved };
+            guard.push(&epoch_of(&[Parts { compute_ns: 50, ..nothing }, spent]), |_| true);
+        }
+        let Finding::Helps { gain } = guard.finding() else { panic!("{:?}", guard.finding()) };
+        assert!((gain - 500f64.sqrt() + 1.0).abs() < 1e-6, "{gain}");
     }
 
     #[test]
