@@ -81,7 +81,7 @@ impl Culprit {
     }
 }
 
-/// What is accumulated over a task's life.
+/// What is accumulated over a task's life. Counts wrap: only the difference of two readings says something.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acc {
@@ -296,8 +296,8 @@ pub struct CpuHead {
     /// Sums up to `edge_ns`.
     pub snap: CpuAcc,
     /// Occupancies ever written; the newest is open.
-    pub head: u32,
-    pad: [u32; 3],
+    pub head: u64,
+    pad: u64,
 }
 
 /// A CPU's record.

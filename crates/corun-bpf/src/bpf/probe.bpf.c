@@ -260,8 +260,8 @@ struct walk {
 	struct cpu_rec *c;
 	u64 from_ns;
 	u64 to_ns;
-	u32 at; /* the occupancy to look at is the one before this */
-	u32 oldest;
+	u64 at; /* the occupancy to look at is the one before this */
+	u64 oldest;
 };
 
 /* One step back in the log; 1 when the wait is explained. */

@@ -51,7 +51,10 @@ struct culprit {
 	u32 pad;
 };
 
-/* What is accumulated over a task's life. What most switches touch comes first: two cache lines. */
+/*
+ * What is accumulated over a task's life. What most switches touch comes first: two cache lines. Counts wrap, which takes
+ * a busy task half a day; user space takes differences of two readings only.
+ */
 struct acc {
 	u64 ns[STATES];
 	u32 yields;
@@ -120,8 +123,8 @@ struct cpu_rec {
 	u64 switches;
 	struct cpu_acc cur;
 	struct cpu_acc snap;
-	u32 head; /* occupancies ever written; the newest is open */
-	u32 pad[3];
+	u64 head; /* occupancies ever written; the newest is open */
+	u64 pad;
 	struct occupancy log[OCCUPANTS];
 } __attribute__((aligned(64)));
 

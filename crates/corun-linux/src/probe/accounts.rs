@@ -180,23 +180,24 @@ impl Sums {
             loose[1] += missing;
             moved_ns += settle(loose.iter_mut().chain(steal.values_mut()));
         }
-        let less = |a: u64, b: u64| Some(a.saturating_sub(b));
         let histogram = |a: &Histogram, b: &Histogram| Histogram {
-            counts: std::array::from_fn(|i| a.counts[i].saturating_sub(b.counts[i])),
+            counts: std::array::from_fn(|i| events_since(a.counts[i], b.counts[i])),
         };
+        let migrations: [u64; 4] =
+            std::array::from_fn(|i| events_since(self.migrations[i], base.migrations[i]));
         let (parts, block) = categories(&ns.map(|ns| ns as u64));
         Share {
             parts,
             block,
             events: Events {
-                yields: less(self.yields, base.yields),
-                preemptions: less(self.preemptions, base.preemptions),
-                wakeups: less(self.wakeups, base.wakeups),
+                yields: Some(events_since(self.yields, base.yields)),
+                preemptions: Some(events_since(self.preemptions, base.preemptions)),
+                wakeups: Some(events_since(self.wakeups, base.wakeups)),
                 migrations: Some(Migrations {
-                    same_core: self.migrations[0].saturating_sub(base.migrations[0]),
-                    same_llc: self.migrations[1].saturating_sub(base.migrations[1]),
-                    same_socket: self.migrations[2].saturating_sub(base.migrations[2]),
-                    other_socket: self.migrations[3].saturating_sub(base.migrations[3]),
+                    same_core: migrations[0],
+                    same_llc: migrations[1],
+                    same_socket: migrations[2],
+                    other_socket: migrations[3],
                 }),
             },
             culprits: steal.into_iter().filter(|&(_, ns)| ns > 0).map(|(g, ns)| (g, ns as u64)).collect(),
@@ -206,6 +207,17 @@ impl Sums {
             stretches: histogram(&self.stretches, &base.stretches),
             moved_ns,
         }
+    }
+}
+
+/// How many events came between two readings of a count, which wraps at 32 bits. More than half of that did not come in one
+/// window: then the second reading is the older one.
+fn events_since(now: u64, base: u64) -> u64 {
+    let came = (now as u32).wrapping_sub(base as u32);
+    if came <= u32::MAX / 2 {
+        came.into()
+    } else {
+        0
     }
 }
 
@@ -322,6 +334,25 @@ mod tests {
         now.ns[state::BLOCK_IO] = 620;
         let share = now.since(&base);
         assert_eq!((share.parts.sum_ns(), share.parts.compute_ns, share.moved_ns), (600, 0, 20));
+    }
+
+    #[test]
+    fn a_count_that_wraps_between_two_readings_tells_what_came() {
+        let read = |count: u32| {
+            let mut r = rec(state::RUN, 1000);
+            (r.cur.yields, r.cur.preemptions, r.cur.wakeups, r.cur.migrations) =
+                (count, count, count, [count; 4]);
+            (r.lengths[3].waits, r.lengths[3].stretches) = (count, count);
+            Sums::at(&r, 1300, nobody)
+        };
+        let share = read(4).since(&read(u32::MAX - 5));
+        let came = Migrations { same_core: 10, same_llc: 10, same_socket: 10, other_socket: 10 };
+        let events =
+            Events { yields: Some(10), preemptions: Some(10), wakeups: Some(10), migrations: Some(came) };
+        assert_eq!(share.events, events);
+        assert_eq!((share.waits.counts[3], share.stretches.counts[3]), (10, 10));
+        let backwards = read(7).since(&read(8));
+        assert_eq!((backwards.events.yields, backwards.waits.counts[3]), (Some(0), 0));
     }
 
     #[test]
