@@ -308,26 +308,39 @@ fn what_was_changed_of_a_task_that_has_ended_is_not_in_the_journal_for_ever() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let actors = Actors::spinning(2);
+    let (ends, stays) = (actors.pids()[0], actors.pids()[1]);
+    let before = state_of(&[stays]);
     let mut backend = backend(folder.path(), &actors.pids());
-    backend.learn(&seen(&[&actors.pids()]));
-    for pid in actors.pids() {
-        let wait = Action::PreemptDelay { task: TaskId(pid), delay_ns: 2_000_000 };
-        assert_eq!(backend.apply(&wait), Outcome::Done);
-    }
-    let own = folder.path().join("corun");
-    let in_force = || {
-        let files = ["journal", "journal.2"].map(|file| std::fs::File::open(own.join(file)).unwrap().into());
-        Journal::inherited(files, own.clone()).contents().unwrap().in_force.len()
+    let delay = |backend: &mut StockBackend, pid, delay_ns| {
+        let action = Action::PreemptDelay { task: TaskId(pid), delay_ns };
+        assert_eq!(backend.apply(&action), Outcome::Done);
     };
-    assert_eq!(in_force(), 2);
-    actors.kill(0);
-    backend.learn(&seen(&[&actors.pids()[1..]]));
-    assert_eq!(in_force(), 1);
-    // Who is not in an observation may live nevertheless.
-    backend.learn(&seen(&[]));
-    assert_eq!(in_force(), 1);
+    let own = folder.path().join("corun");
+    let lines = || {
+        let files = ["journal", "journal.2"].map(|file| std::fs::File::open(own.join(file)).unwrap().into());
+        let said = Journal::inherited(files, own.clone()).contents().unwrap();
+        (said.in_force.len(), said.undone.len())
+    };
+    backend.learn(&seen(&[&[ends, stays]]));
+    delay(&mut backend, ends, 2_000_000);
+    // Who is not observed may live nevertheless; who has ended does not.
+    for (observed, left) in [(seen(&[]), 2), (seen(&[&[stays]]), 1)] {
+        backend.learn(&seen(&[&[ends, stays]]));
+        // One change that comes and goes makes the journal grow.
+        for _ in 0..4_000 {
+            delay(&mut backend, stays, 2_000_000);
+            delay(&mut backend, stays, 0);
+        }
+        delay(&mut backend, stays, 2_000_000);
+        assert_eq!(lines(), (2, 4_000 + usize::from(left == 1)));
+        if left == 1 {
+            actors.kill(0);
+        }
+        backend.learn(&observed);
+        assert_eq!(lines(), (left, 1 + usize::from(left == 1)));
+    }
     backend.undo_all().unwrap();
-    assert_eq!(in_force(), 0);
+    assert_eq!((lines(), state_of(&[stays])), ((0, 0), before));
 }
 
 #[test]

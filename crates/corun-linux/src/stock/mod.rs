@@ -315,15 +315,17 @@ impl StockBackend {
         self.parkings.stopped().next().is_some() || self.tasks.any_changed() || !self.weights.is_empty()
     }
 
-    /// Forgets who has ended: a controller may run for weeks.
+    /// Forgets who has ended: a controller may run for weeks. What was changed of them is looked through only when the
+    /// journal has doubled, so that it costs in proportion to what was changed since.
     fn forget_gone(&mut self) {
         let Some(supervised) = &mut self.supervised else { return };
         let members = &self.members;
-        let living = members.living();
-        self.parkings.forget_gone(&living, supervised);
-        self.tasks.forget_ended(&self.root, supervised, |tid| members.tenant_of(TaskId(tid)).is_some());
-        weights::forget_gone(&mut self.weights, &living, &self.root, supervised);
-        supervised.compact(&self.root);
+        self.parkings.forget_gone(&members.living(), supervised);
+        if supervised.is_worth_compacting() {
+            self.tasks.forget_ended(&self.root, supervised, |tid| members.tenant_of(TaskId(tid)).is_some());
+            weights::forget_gone(&mut self.weights, &self.root, supervised);
+            supervised.compact(&self.root);
+        }
     }
 
     /// Becomes real-time, if it is not yet and may.

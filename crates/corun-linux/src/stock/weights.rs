@@ -29,16 +29,8 @@ pub(super) fn nice_of(weight: u32) -> i32 {
     ((100.0 / f64::from(weight)).ln() / 1.25f64.ln()).round() as i32
 }
 
-/// What was changed for a tenant, and where the journal has it.
-#[derive(Debug)]
-pub(super) struct Change {
-    tenant: TenantId,
-    entry: Entry,
-    undo: Undo,
-}
-
-/// What was changed, by where its weight is written.
-pub(super) type Changed = BTreeMap<Place, Change>;
+/// What was changed: where the journal has it, and what undoes it.
+pub(super) type Changed = BTreeMap<Place, (Entry, Undo)>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
@@ -48,17 +40,9 @@ pub(super) enum Place {
     Autogroup(u64),
 }
 
-/// Forgets cgroups and sessions that have gone. Only those of tenants that were not observed are looked for.
-pub(super) fn forget_gone(
-    changed: &mut Changed,
-    living: &BTreeSet<TenantId>,
-    root: &Root,
-    supervised: &mut Supervised,
-) {
-    changed.retain(|_, change| {
-        let is_over = !living.contains(&change.tenant) && change.undo.is_over(root);
-        !is_over || supervised.undone(change.entry).is_err()
-    });
+/// Forgets cgroups and sessions that have gone.
+pub(super) fn forget_gone(changed: &mut Changed, root: &Root, supervised: &mut Supervised) {
+    changed.retain(|_, (entry, undo)| !undo.is_over(root) || supervised.undone(*entry).is_err());
 }
 
 /// Sets a tenant's weight.
@@ -82,7 +66,7 @@ pub(super) fn set(
     let mut left = Vec::new();
     for process in processes {
         match own_file(tenant, &process, weight, means) {
-            Some((path, value)) => set_file(tenant, path, &value, changed, means)?,
+            Some((path, value)) => set_file(path, &value, changed, means)?,
             None => left.push(process),
         }
     }
@@ -91,7 +75,7 @@ pub(super) fn set(
     }
     let in_autogroup = |p: &Process| means.root.has(format!("/proc/{}/autogroup", p.task.pid));
     if sched::autogroups_are_on(means.root) && left.iter().any(in_autogroup) {
-        return set_autogroups(tenant, &left, weight, changed, means);
+        return set_autogroups(&left, weight, changed, means);
     }
     let by = nice_of(weight);
     for process in &left {
@@ -132,23 +116,16 @@ fn own_file(
     file.exists().then(|| (file, value.to_string()))
 }
 
-fn set_file(
-    tenant: TenantId,
-    path: PathBuf,
-    value: &str,
-    changed: &mut Changed,
-    means: &mut Means,
-) -> Result<(), Refusal> {
+fn set_file(path: PathBuf, value: &str, changed: &mut Changed, means: &mut Means) -> Result<(), Refusal> {
     let undo = || {
         let was = std::fs::read_to_string(&path)?.trim().to_owned();
         Ok(Undo::File { path: path.clone(), was })
     };
-    write(tenant, Place::File(path.clone()), &path, value, undo, changed, means)
+    write(Place::File(path.clone()), &path, value, undo, changed, means)
 }
 
 /// Writes a weight to `path`; `undo` is asked for what undoes it when nothing was written to `place` yet.
 fn write(
-    tenant: TenantId,
     place: Place,
     path: &Path,
     value: &str,
@@ -159,18 +136,17 @@ fn write(
     let whom = path.display().to_string();
     let refused = |e: &std::io::Error| Refusal::by_kernel(&whom, e);
     let (known, undo) = match changed.get(&place) {
-        Some(change) => (Some(change.entry), change.undo.clone()),
+        Some((entry, undo)) => (Some(*entry), undo.clone()),
         None => (None, undo().map_err(|e| refused(&e))?),
     };
     let make = || write_file(path, value);
     let (entry, ()) = means.supervised.change(means.root, known, &undo, make)?.map_err(|e| refused(&e))?;
-    changed.insert(place, Change { tenant, entry, undo });
+    changed.insert(place, (entry, undo));
     Ok(())
 }
 
 /// Sets the nice value of the sessions that the processes are in, if nobody else is in them.
 fn set_autogroups(
-    tenant: TenantId,
     processes: &[Process],
     weight: u32,
     changed: &mut Changed,
@@ -195,7 +171,7 @@ fn set_autogroups(
         let Some(group) = group else { continue };
         let undo = || Ok(Undo::Autogroup { id: group.id, was: group.nice });
         let path = means.root.path(format!("/proc/{pid}/autogroup"));
-        write(tenant, Place::Autogroup(group.id), &path, &value, undo, changed, means)?;
+        write(Place::Autogroup(group.id), &path, &value, undo, changed, means)?;
     }
     Ok(())
 }

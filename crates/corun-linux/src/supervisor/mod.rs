@@ -200,13 +200,14 @@ impl Supervised {
         self.journal.undone(entry)
     }
 
-    /// Drops from the journal what nobody needs any more, when it has doubled since that was done last: what it costs is
-    /// in proportion to what was added meanwhile.
+    /// Whether the journal has doubled since it was begun or compacted.
+    pub fn is_worth_compacting(&self) -> bool {
+        self.journal.has_doubled()
+    }
+
+    /// Drops from the journal what nobody needs any more.
     pub fn compact(&mut self, root: &Root) {
-        if !self.journal.has_doubled() {
-            return;
-        }
-        // Who cannot be looked through keeps what there is for it; a journal that cannot be written anew stays as it is.
+        // Who cannot be looked at keeps what there is for it; a journal that cannot be written anew stays as it is.
         if let Ok(mut heirs) = Heirs::look(root) {
             let _ = self.journal.compact(|undo| heirs.need(undo));
         }

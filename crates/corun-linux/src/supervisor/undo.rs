@@ -415,7 +415,16 @@ mod tests {
     #[test]
     fn what_has_gone_needs_no_undoing() {
         let root = Root::new("/");
-        Undo::Thaw(PathBuf::from("/nowhere/at/all")).perform(&root).unwrap();
-        Undo::Dissolve(PathBuf::from("/nowhere/corun-park.1.1")).perform(&root).unwrap();
+        let task = Task { tid: std::process::id(), start_ns: 1, pid: std::process::id(), pgid: 0 };
+        for gone in [
+            Undo::Thaw(PathBuf::from("/nowhere/at/all")),
+            Undo::Dissolve(PathBuf::from("/nowhere/corun-park.1.1")),
+            Undo::File { path: PathBuf::from("/nowhere/cpu.weight"), was: "100".into() },
+            Undo::Task(task, Aspect::Nice { was: 19, set: 0 }),
+        ] {
+            assert!(gone.is_over(&root));
+            gone.perform(&root).unwrap();
+        }
+        assert!(!Undo::File { path: PathBuf::from("/proc/self/stat"), was: String::new() }.is_over(&root));
     }
 }

@@ -247,7 +247,7 @@ fn a_controller_that_hangs_loses_its_lease_and_finds_out() {
         eventually(PATIENCE, || state_of(&others.pids()) == before),
         "{:?} was {before:?}, journal {:?}",
         state_of(&others.pids()),
-        std::fs::read_to_string(folder.path().join("corun/journal"))
+        ["journal", "journal.2"].map(|file| std::fs::read_to_string(folder.path().join("corun").join(file)))
     );
     signal(controller.pid(), libc::SIGCONT);
     let mut said = String::new();
