@@ -209,24 +209,25 @@ fn restore_autogroup(root: &Root, id: u64, was: i32) -> io::Result<()> {
     with_autogroup(root, id, write).map(|_| ())
 }
 
-/// Does something to one process of an autogroup that lives long enough for it; `None` when there is none.
+/// Does something to one process of an autogroup that lives long enough for it; `None` when there is none. Whoever may not
+/// be looked at is no help; one that could not be is, for all that is known, of this autogroup.
 fn with_autogroup<T>(
     root: &Root,
     id: u64,
     mut act: impl FnMut(u32) -> io::Result<T>,
 ) -> io::Result<Option<T>> {
+    let mut unknown = None;
     for pid in procfs::processes(root).map_err(io::Error::other)? {
         match procfs::autogroup(root, pid) {
-            Ok(Some(group)) if group.id == id => {}
-            Err(e) if !e.is_gone() => return Err(io::Error::other(e)),
-            _ => continue,
-        }
-        match act(pid) {
-            Err(e) if is_gone(&e) => {}
-            done => return done.map(Some),
+            Ok(Some(group)) if group.id == id => match act(pid) {
+                Err(e) if is_gone(&e) => {}
+                done => return done.map(Some),
+            },
+            Err(e) if !e.is_gone() && !e.is_forbidden() => unknown = Some(e),
+            _ => {}
         }
     }
-    Ok(None)
+    unknown.map_or(Ok(None), |e| Err(io::Error::other(e)))
 }
 
 /// Sends a signal to a process, to no other that has its number by now.
@@ -410,6 +411,11 @@ mod tests {
         let gone = Undo::Autogroup { id: 13, was: 0 };
         assert!(gone.is_over(&root));
         gone.perform(&root).unwrap();
+        // A folder can be opened, and not read as a file: of whom nobody can tell.
+        std::fs::create_dir_all(file(4)).unwrap();
+        std::fs::write(file(6), "/autogroup-12 nice 7\n").unwrap();
+        undo.perform(&root).unwrap();
+        assert!(!gone.is_over(&root) && gone.perform(&root).is_err());
     }
 
     #[test]
