@@ -272,7 +272,7 @@ fn a_go_program_and_a_java_program_are_found_to_spin_as_long_as_they_say() {
     }
     if built("javac", &["-d", &to(""), &source("Waits.java").to_string_lossy()]) {
         let mut command = Command::new("java");
-        command.args(["-cp", &to(""), "Waits", "600"]);
+        command.args(["-cp", &to(""), "Waits", "2400"]);
         agrees("java", || {
             let (found, _, printed) = run(&mut command)?;
             Some(compare("java", &found, &printed))

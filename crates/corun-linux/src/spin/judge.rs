@@ -14,7 +14,8 @@ use super::sample::Sample;
 use super::tally::LoopId;
 use super::wait_loop::{self, Around, WaitLoop};
 use crate::root::Root;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{hash_map, BTreeMap, HashMap};
 
 /// Callers that are asked whether they wait.
 const CALLERS_MAX: usize = 4;
@@ -36,6 +37,8 @@ pub enum Verdict {
     Unreadable,
     /// Its code is new, and was not to be looked into.
     New,
+    /// So is its code, and it was alone in its place.
+    PassedOver,
 }
 
 enum Known {
@@ -81,37 +84,44 @@ impl Judge {
         self.refused.remove(&pid);
     }
 
-    /// Forgets everything older than a while, seen from `now_ns`.
+    /// Forgets the code that it has read, and everything else that is older than a while, seen from `now_ns`.
     pub fn forget_old(&mut self, now_ns: u64) {
+        self.processes.values_mut().for_each(|p| p.memory.forget());
         // What is known of calls stays while the process is looked at.
         self.messages.retain(|pid, _| self.processes.contains_key(pid));
         self.processes.retain(|_, p| now_ns.saturating_sub(p.since_ns) < MEMORY_NS);
     }
 
-    /// What `sample` did; code that is new is looked into only if it `may_look`.
+    /// What `sample` did, as far as the code that it fell into is known. Who its caller is in a message-passing library is
+    /// looked for only if it `may_look`. Samples of a task come in the order of time.
     pub fn judge(&mut self, sample: &Sample, now_ns: u64, may_look: bool) -> Verdict {
         if self.refused.contains_key(&sample.pid) {
             return Verdict::Unreadable;
         }
-        let process = match self.processes.entry(sample.pid) {
-            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(_) if !may_look => return Verdict::New,
-            std::collections::btree_map::Entry::Vacant(new) => {
-                match ProcessMemory::open(&self.root, sample.pid) {
-                    Ok(memory) => new.insert(Process { memory, since_ns: now_ns, verdicts: HashMap::new() }),
-                    Err(e) => {
-                        self.refused.insert(sample.pid, e.to_string());
-                        return Verdict::Unreadable;
-                    }
-                }
-            }
-        };
         let messages = self.messages.entry(sample.pid).or_insert_with(|| MessagePassing::new(now_ns));
         // First, since an engine has much code that is dear to look into.
         if let Some(at) = messages.look(&self.root, sample, now_ns, may_look) {
             return Verdict::Waiting(LoopId { pid: sample.pid, at, pauses: true }, Outcome::Stays);
         }
-        let verdict = process.judge(sample, may_look);
+        match self.processes.get_mut(&sample.pid) {
+            Some(process) => process.judge(sample, false),
+            None => Verdict::New,
+        }
+    }
+
+    /// What a sample did that fell into code which was new.
+    pub fn look_into(&mut self, sample: &Sample, now_ns: u64) -> Verdict {
+        if let Entry::Vacant(new) = self.processes.entry(sample.pid) {
+            match ProcessMemory::open(&self.root, sample.pid) {
+                Ok(memory) => new.insert(Process { memory, since_ns: now_ns, verdicts: HashMap::new() }),
+                Err(e) => {
+                    self.refused.insert(sample.pid, e.to_string());
+                    return Verdict::Unreadable;
+                }
+            };
+        }
+        let process = self.processes.get_mut(&sample.pid).expect("put there if it was not");
+        let verdict = process.judge(sample, true);
         if verdict == Verdict::Unreadable && now_ns.saturating_sub(process.since_ns) > STALE_NS {
             // The handle may be that of the program it ran before.
             self.processes.remove(&sample.pid);
@@ -154,7 +164,7 @@ impl Process {
                     let asked = by_caller.entry(caller);
                     let single = matches!(slot, ReturnSlot::At(_));
                     known = match asked {
-                        std::collections::hash_map::Entry::Occupied(known) if !single => known.into_mut(),
+                        hash_map::Entry::Occupied(known) if !single => known.into_mut(),
                         _ if !may_look => return Verdict::New,
                         entry => {
                             let found = analyse(&mut self.memory, sample, &callers).unwrap_or(Known::Useful);

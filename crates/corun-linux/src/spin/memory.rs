@@ -1,7 +1,7 @@
 //! The memory of a process under observation: its code, and the pointers through which it calls shared libraries.
 //!
-//! Read through `/proc/PID/mem`, which works for code that a JIT compiler wrote as well as for files; pages are kept,
-//! since the same loops are looked at again and again. Where that is refused (another user's process, Yama), code that
+//! Read through `/proc/PID/mem`, which works for code that a JIT compiler wrote as well as for files; pages are kept for a
+//! while, since many samples fall into few of them. Where that is refused (another user's process, Yama), code that
 //! was mapped from a file is read from the file, and pointers are unknown.
 
 use crate::root::Root;
@@ -88,6 +88,11 @@ impl ProcessMemory {
             return Err(refused);
         }
         Ok(ProcessMemory { source: Source::Files(files), pages: BTreeMap::new() })
+    }
+
+    /// Reads everything anew from now on: a JIT compiler goes on writing where it has written before.
+    pub fn forget(&mut self) {
+        self.pages.clear();
     }
 
     fn page(&mut self, at: u64) -> &[u8] {

@@ -6,6 +6,7 @@ use super::event::{Event, Ring, Whom, PERIOD_NS_MIN};
 use super::followed::{Attached, Followed};
 use super::judge::{Judge, Verdict};
 use super::record::Record;
+use super::sample::Sample;
 use super::tally::{self, Counted, Tally};
 use crate::clock;
 use crate::cpulist;
@@ -14,6 +15,7 @@ use crate::root::{ReadError, Root};
 use corun_model::observation::{TaskObservation, Unavailable};
 use corun_model::spin::SpinEstimate;
 use corun_model::{Observation, TaskId, TenantId};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -297,51 +299,88 @@ impl State {
         let began_ns = clock::thread_cpu_ns();
         let now_ns = clock::now_ns();
         cost_until(&mut self.cost, now_ns - self.started_ns);
-        let left_ns = self.left_ns();
-        let State { rings, followed, judge, tallies, cost, .. } = self;
         // Births first and ends last: a task's samples may lie in other rings.
         let (mut records, mut ended) = (Vec::new(), Vec::new());
-        for (_, ring) in rings {
+        for (_, ring) in &mut self.rings {
             ring.drain(|bytes| match Record::parse(bytes) {
-                Some(Record::Born { parent, tid }) => followed.born(parent, tid),
+                Some(Record::Born { parent, tid }) => self.followed.born(parent, tid),
                 Some(Record::Ended { tid }) => ended.push(tid),
                 other => records.extend(other),
             });
         }
+        let mut samples = Vec::new();
         for record in records {
             match record {
                 Record::Sample(sample) => {
-                    cost.samples += 1;
-                    if !followed.covers(sample.tid) {
-                        continue;
-                    }
-                    let tally = tallies.entry(sample.tid).or_default();
-                    let may_look = clock::thread_cpu_ns() - began_ns <= left_ns;
-                    match judge.judge(&sample, now_ns, may_look) {
-                        Verdict::Useful => tally.useful(sample.period_ns),
-                        Verdict::Waiting(id, outcome) => tally.waiting(id, outcome, sample.period_ns),
-                        Verdict::Unreadable | Verdict::New => {
-                            cost.unjudged += 1;
-                            tally.unjudged();
-                        }
+                    self.cost.samples += 1;
+                    if self.followed.covers(sample.tid) {
+                        samples.push(sample);
                     }
                 }
                 Record::Opaque { tid, .. } => {
-                    cost.samples += 1;
-                    if followed.covers(tid) {
-                        cost.unjudged += 1;
-                        tallies.entry(tid).or_default().unjudged();
+                    self.cost.samples += 1;
+                    if self.followed.covers(tid) {
+                        self.cost.unjudged += 1;
+                        self.tallies.entry(tid).or_default().unjudged();
                     }
                 }
-                Record::Executed { pid } => judge.forget(pid),
-                Record::Lost { records } => cost.lost += records,
+                Record::Executed { pid } => self.judge.forget(pid),
+                Record::Lost { records } => self.cost.lost += records,
                 Record::Born { .. } | Record::Ended { .. } => {}
             }
         }
-        ended.into_iter().for_each(|tid| followed.end(tid));
-        judge.forget_old(now_ns);
-        cost_until(cost, now_ns - self.started_ns);
-        cost.own_ns += clock::thread_cpu_ns() - began_ns;
+        self.judge_all(&samples, began_ns, now_ns);
+        ended.into_iter().for_each(|tid| self.followed.end(tid));
+        self.judge.forget_old(now_ns);
+        cost_until(&mut self.cost, now_ns - self.started_ns);
+        self.cost.own_ns += clock::thread_cpu_ns() - began_ns;
+    }
+
+    /// Judges samples, each task's in the order of time; this thread had spent `began_ns` when it began to read them.
+    ///
+    /// There may not be time for all code that is new. So what most fell into is looked into first, and what one alone did
+    /// only while there is plenty: a program that starts is in a thousand places once, and spins in a few.
+    fn judge_all(&mut self, samples: &[Box<Sample>], began_ns: u64, now_ns: u64) {
+        let left_ns = self.left_ns();
+        let plenty_ns = (CREDIT_NS as f64 * self.options.cost_max / 2.0) as u64;
+        let State { judge, tallies, cost, .. } = self;
+        let may_look = |spare_ns: u64| clock::thread_cpu_ns() - began_ns + spare_ns <= left_ns;
+        let mut tell = |sample: &Sample, verdict: Verdict| {
+            let tally = tallies.entry(sample.tid).or_default();
+            match verdict {
+                Verdict::Useful => tally.useful(sample.period_ns),
+                Verdict::Waiting(id, outcome) => tally.waiting(id, outcome, sample.period_ns),
+                Verdict::PassedOver => {
+                    cost.unjudged += 1;
+                    tally.passed_over();
+                }
+                Verdict::Unreadable | Verdict::New => {
+                    cost.unjudged += 1;
+                    tally.unjudged();
+                }
+            }
+        };
+        // By process and instruction.
+        let mut new: BTreeMap<(u32, u64), Vec<&Sample>> = BTreeMap::new();
+        for sample in samples {
+            match judge.judge(sample, now_ns, may_look(0)) {
+                Verdict::New => new.entry((sample.pid, sample.ip)).or_default().push(sample),
+                verdict => tell(sample, verdict),
+            }
+        }
+        let mut new: Vec<Vec<&Sample>> = new.into_values().collect();
+        new.sort_by_key(|samples| Reverse(samples.len()));
+        for samples in new {
+            let is_alone = samples.len() == 1;
+            for sample in samples {
+                let verdict = match may_look(if is_alone { plenty_ns } else { 0 }) {
+                    true => judge.look_into(sample, now_ns),
+                    false if is_alone => Verdict::PassedOver,
+                    false => Verdict::New,
+                };
+                tell(sample, verdict);
+            }
+        }
     }
 
     /// CPU time that may still be spent on judging, in nanoseconds.

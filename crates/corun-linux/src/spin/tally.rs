@@ -2,7 +2,8 @@
 //!
 //! Samples fall evenly on a task's time on a CPU, so the part of them that spins is the part of the time that does; the
 //! interval is Wilson's, which stays inside 0 to 1 and keeps its width at either end. Samples that could not be judged
-//! may have been either and widen the interval on both sides.
+//! may have been either and widen the interval on both sides. Those that were passed over because they were alone where they
+//! were do so, too, but hardly spin: who does comes by the same few places again and again.
 
 use super::outcome::Outcome;
 use corun_model::proportion::wilson;
@@ -34,6 +35,7 @@ pub struct Outcomes {
 pub struct Tally {
     useful: u64,
     waits: BTreeMap<LoopId, Outcomes>,
+    passed_over: u64,
     unjudged: u64,
     sampled_ns: u64,
 }
@@ -43,6 +45,11 @@ impl Tally {
     pub fn useful(&mut self, period_ns: u64) {
         self.useful += 1;
         self.sampled_ns += period_ns;
+    }
+
+    /// A sample, alone in its place, for which there was no time.
+    pub fn passed_over(&mut self) {
+        self.passed_over += 1;
     }
 
     /// A sample whose code could not be read.
@@ -102,6 +109,7 @@ pub fn staying<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> BTreeMap<Loo
 pub struct Counted {
     spinning: f64,
     judged: u64,
+    passed_over: u64,
     unjudged: u64,
     sampled_ns: u64,
 }
@@ -117,6 +125,7 @@ impl Counted {
         Counted {
             spinning: spins.sum(),
             judged: tally.useful + waits().map(|(_, o)| o.stays + o.leaves + o.open + o.paused).sum::<u64>(),
+            passed_over: tally.passed_over,
             unjudged: tally.unjudged,
             sampled_ns: tally.sampled_ns,
         }
@@ -128,6 +137,7 @@ impl Counted {
         Counted {
             spinning: self.spinning + other.spinning,
             judged: self.judged + other.judged,
+            passed_over: self.passed_over + other.passed_over,
             unjudged: self.unjudged + other.unjudged,
             sampled_ns: self.sampled_ns + other.sampled_ns,
         }
@@ -144,9 +154,9 @@ impl Counted {
             return None;
         }
         let (low, high) = wilson(self.spinning, self.judged as f64);
-        let judged = self.judged as f64 / (self.judged + self.unjudged) as f64;
+        let judged = self.judged as f64 / (self.judged + self.passed_over + self.unjudged) as f64;
         let part = |share: f64| ((share * on_cpu_ns as f64).round() as u64).min(on_cpu_ns);
-        let spin_ns = part(self.spinning / self.judged as f64);
+        let spin_ns = part(self.spinning / (self.judged + self.passed_over) as f64);
         Some(SpinEstimate {
             observed_ns: self.sampled_ns.min(on_cpu_ns),
             spin_ns,
@@ -164,7 +174,7 @@ impl Counted {
         let (low_ns, high_ns, method) = (0, on_cpu_ns, SpinMethod::Samples);
         let spin_ns = match self.estimate(on_cpu_ns) {
             Some(like) => like.spin_ns,
-            None if self.unjudged == 0 => 0,
+            None if self.unjudged + self.passed_over == 0 => 0,
             None => return None,
         };
         Some(SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, method })
@@ -178,7 +188,13 @@ mod tests {
     fn tally(useful: u64, stays: u64, leaves: u64, open: u64) -> Tally {
         let id = LoopId { pid: 1, at: 0x1000, pauses: false };
         let waits = BTreeMap::from([(id, Outcomes { stays, leaves, open, paused: 0 })]);
-        Tally { useful, waits, unjudged: 0, sampled_ns: (useful + stays + leaves + open) * 1_000_000 }
+        Tally {
+            useful,
+            waits,
+            passed_over: 0,
+            unjudged: 0,
+            sampled_ns: (useful + stays + leaves + open) * 1_000_000,
+        }
     }
 
     fn share(tally: &Tally) -> f64 {
@@ -225,6 +241,15 @@ mod tests {
         assert_eq!((sure.spin_ns, unsure.spin_ns), (500_000, 500_000));
         assert!(sure.low_ns > 460_000 && sure.high_ns < 540_000);
         assert!(unsure.low_ns < 240_000 && unsure.high_ns > 760_000);
+    }
+
+    #[test]
+    fn who_was_passed_over_alone_in_its_place_is_not_taken_to_have_spun_but_may_have() {
+        let mut t = tally(500, 500, 0, 0);
+        (0..1000).for_each(|_| t.passed_over());
+        let found = Counted::of(&t, &BTreeMap::new()).estimate(1_000_000).unwrap();
+        assert_eq!(found.spin_ns, 250_000);
+        assert!(found.low_ns < 240_000 && found.high_ns > 760_000);
     }
 
     #[test]
