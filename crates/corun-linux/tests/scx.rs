@@ -6,13 +6,15 @@ mod actors;
 
 use actors::{eventually, options, seen, Act, Actors};
 use corun_linux::backend::{Backend, Support, KNOBS};
+use corun_linux::cgroup::Cgroups;
 use corun_linux::probe::LiveOptions;
 use corun_linux::scx::{support, ScxBackend};
 use corun_linux::steered::SteeredHost;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::{sched, supervisor, Root};
-use corun_model::{conformance, Action, CpuId, Host, Outcome, TaskId, TenantId};
+use corun_model::{conformance, Action, CpuId, Host, Outcome, TaskId, TenantId, TenantKind};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 fn another_part() {
     if std::env::var(actors::PART).as_deref() == Ok("supervisor") {
         let args: Vec<_> = std::env::args_os().collect();
-        let code = supervisor::main(args[args.len() - 5..].to_vec());
+        let code = supervisor::main(args[args.len() - supervisor::ARGUMENTS..].to_vec());
         std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
     }
 }
@@ -172,6 +174,58 @@ fn a_tenant_with_a_protected_process_is_not_parked() {
         }
     }
     assert!(one.run(PATIENCE));
+}
+
+#[test]
+fn who_is_inside_a_tenants_cgroup_is_not_parked_with_it() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let outer = Nested::new();
+    let one = Actors::spinning(1);
+    let other = Actors::spinning(1);
+    outer.takes(&outer.path, &one.pids());
+    outer.takes(&outer.path.join("inner"), &other.pids());
+    let mut backend = backend(&folder, &[one.pids(), other.pids()].concat());
+    let mut seen = seen(&[&one.pids(), &other.pids()]);
+    seen.tenants.iter_mut().for_each(|t| t.kind = TenantKind::Cgroup);
+    backend.learn(&seen);
+    for (parked, runs, tenant) in [(&one, &other, ONE), (&other, &one, OTHER)] {
+        assert_eq!(backend.apply(&Action::Park { tenant }), Outcome::Done);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(parked.stand_still(Duration::from_millis(100)), "{tenant:?}");
+        assert!(runs.run(PATIENCE), "beside {tenant:?}");
+        assert_eq!(backend.apply(&Action::Unpark { tenant }), Outcome::Done);
+        assert!(parked.run(PATIENCE), "{tenant:?}");
+    }
+}
+
+/// A cgroup that the kernel schedules, with one inside that it does not. Removed when dropped.
+struct Nested {
+    path: PathBuf,
+}
+
+impl Nested {
+    fn new() -> Nested {
+        let cgroups = Cgroups::discover(&Root::new("/")).unwrap();
+        let tree = cgroups.with_controller("cpu").expect("the guest has the CPU controller");
+        let path = tree.mount.join("corun-test-outer");
+        let _ = std::fs::write(tree.mount.join("cgroup.subtree_control"), "+cpu");
+        std::fs::create_dir_all(path.join("inner")).unwrap();
+        Nested { path }
+    }
+
+    fn takes(&self, folder: &Path, pids: &[u32]) {
+        pids.iter().for_each(|pid| std::fs::write(folder.join("cgroup.procs"), pid.to_string()).unwrap());
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        // Whoever is in them has been killed by now.
+        for folder in [self.path.join("inner"), self.path.clone()] {
+            eventually(PATIENCE, || std::fs::remove_dir(&folder).is_ok());
+        }
+    }
 }
 
 #[test]

@@ -41,7 +41,7 @@ const MOST_TENANTS: usize = 6;
 fn another_part() {
     if std::env::var(PART).as_deref() == Ok("supervisor") {
         let args: Vec<_> = std::env::args_os().collect();
-        let code = supervisor::main(args[args.len() - 5..].to_vec());
+        let code = supervisor::main(args[args.len() - supervisor::ARGUMENTS..].to_vec());
         std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
     }
 }

@@ -27,7 +27,7 @@ use crate::topology;
 use corun_bpf::{Scheduler, SchedulerConfig, TaskKnobs, ROOT_CELL};
 use corun_model::duration::human_ns;
 use corun_model::{Action, HostError, Knob, Observation, Outcome, TaskId, TenantId, TenantKind};
-use placement::{place, Placement};
+use placement::{lowest_common, place, way_up, Placement};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long the controller may be silent while somebody is parked.
@@ -155,23 +155,23 @@ impl ScxBackend {
         Ok(())
     }
 
-    /// The cell in which a task is by its cgroup.
-    fn cgroup_cell(&self, cgroups: &Cgroups, task: TaskId) -> u32 {
-        let cell = || {
-            let scheduler = self.scheduler.as_ref()?;
-            let tree = cgroups.with_controller("cpu")?;
-            let membership = Membership::read(&self.root, format!("/proc/{task}")).ok()?;
-            let mut path = membership.in_tree(tree)?;
+    /// Where a tenant with these tasks belongs, by their cgroups.
+    fn placement(&self, tenant: TenantId, known: &Known) -> Result<Placement, String> {
+        let cgroups = Cgroups::discover(&self.root).map_err(|e| e.to_string())?;
+        let read = |task: &TaskId| Membership::read(&self.root, format!("/proc/{task}")).ok();
+        let memberships: Vec<Membership> = known.tasks.iter().filter_map(read).collect();
+        let in_cgroup = || {
+            let (scheduler, tree) = (self.scheduler.as_ref()?, cgroups.with_controller("cpu")?);
+            let common = lowest_common(memberships.iter().filter_map(|m| m.in_tree(tree)))?;
             // A cgroup without a cell counts to the nearest one above that has one.
-            loop {
-                let id = cgroups.id(tree, path).ok();
-                if let Some(cell) = id.and_then(|id| scheduler.cell_of_cgroup(id)) {
-                    return Some(cell);
-                }
-                path = path.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())?;
-            }
+            way_up(common).find_map(|path| {
+                let cell = scheduler.cell_of_cgroup(cgroups.id(tree, path).ok()?)?;
+                let is_other = |pid: &u32| self.tenant_of.get(&TaskId(*pid)).is_some_and(|of| *of != tenant);
+                let is_shared = || cgroups.processes(tree, path).is_ok_and(|pids| pids.iter().any(is_other));
+                Some(place(known.kind, cell, is_shared))
+            })
         };
-        cell().unwrap_or(ROOT_CELL)
+        Ok(in_cgroup().unwrap_or(Placement::Within(ROOT_CELL)))
     }
 
     /// A tenant's cell; made, and filled, when it has none yet.
@@ -182,10 +182,7 @@ impl ScxBackend {
         let (Some(known), Some(scheduler)) = (self.tenants.get(&tenant).cloned(), &self.scheduler) else {
             return Err(format!("no tenant {} is known", tenant.0));
         };
-        let cgroups = Cgroups::discover(&self.root).map_err(|e| e.to_string())?;
-        let parents = scheduler.cells().iter().map(|c| (c.id, c.parent)).collect();
-        let cells: Vec<u32> = known.tasks.iter().map(|&task| self.cgroup_cell(&cgroups, task)).collect();
-        let place = match place(known.kind, cells, &parents) {
+        let place = match self.placement(tenant, &known)? {
             Placement::Is(cell) => Place { cell, is_own: false },
             Placement::Within(parent) => {
                 let cell = scheduler.new_cell(parent, 100).map_err(|e| e.to_string())?;
@@ -358,7 +355,12 @@ impl Backend for ScxBackend {
     fn learn(&mut self, seen: &Observation) {
         self.stock.learn(seen);
         let kinds = seen.tenants.iter().map(|t| (t.id, Known { kind: t.kind, tasks: BTreeSet::new() }));
-        self.tenants = kinds.collect();
+        let before = std::mem::replace(&mut self.tenants, kinds.collect());
+        if self.tenants.keys().any(|id| !before.contains_key(id)) {
+            // Who is new may be in a cgroup that was somebody's alone.
+            let parked = &self.parked;
+            self.places.retain(|tenant, place| place.is_own || parked.contains(tenant));
+        }
         self.tenant_of = seen.tasks.iter().filter(|t| t.alive).map(|t| (t.id, t.tenant)).collect();
         for (task, tenant) in &self.tenant_of {
             if let Some(known) = self.tenants.get_mut(tenant) {

@@ -1,12 +1,13 @@
 //! Which cell is a tenant's: that of its cgroup, or one of its own. Pure.
 //!
 //! A tenant that is a cgroup (a container, a unit, a pod) has a cell already, with the weight that `cpu.weight` gives it:
-//! the lowest that all of its tasks are in or below. A command or a virtual machine shares its cgroup with others, so it
-//! gets a cell of its own within the lowest one that all of its tasks are in or below, beside theirs.
+//! that of the lowest cgroup that all of its tasks are in or below. Who shares that with others (a command or a virtual
+//! machine among others, a unit with a container inside) gets a cell of its own within it, beside theirs: others are not
+//! to be parked with it.
 
+use crate::cgroup::is_within;
 use corun_bpf::ROOT_CELL;
 use corun_model::TenantKind;
-use std::collections::BTreeMap;
 
 /// Where a tenant belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +18,8 @@ pub(super) enum Placement {
     Within(u32),
 }
 
-/// Places a tenant whose tasks are in `cells` (by their cgroups); `parents` tells each cell's parent.
-pub(super) fn place(
-    kind: TenantKind,
-    cells: impl IntoIterator<Item = u32>,
-    parents: &BTreeMap<u32, u32>,
-) -> Placement {
-    let lowest = cells.into_iter().reduce(|a, b| common(a, b, parents)).unwrap_or(ROOT_CELL);
+/// Places a tenant whose tasks are all in or below `cell`; `is_shared` tells whether others are, too.
+pub(super) fn place(kind: TenantKind, cell: u32, is_shared: impl FnOnce() -> bool) -> Placement {
     let is_cgroup = matches!(
         kind,
         TenantKind::Unit
@@ -32,51 +28,51 @@ pub(super) fn place(
             | TenantKind::SlurmStep
             | TenantKind::Cgroup
     );
-    match is_cgroup && lowest != ROOT_CELL {
-        true => Placement::Is(lowest),
-        false => Placement::Within(lowest),
+    match is_cgroup && cell != ROOT_CELL && !is_shared() {
+        true => Placement::Is(cell),
+        false => Placement::Within(cell),
     }
 }
 
-/// The lowest cell that both are in or below.
-fn common(a: u32, b: u32, parents: &BTreeMap<u32, u32>) -> u32 {
-    let above_a: Vec<u32> = way_up(a, parents).collect();
-    way_up(b, parents).find(|cell| above_a.contains(cell)).unwrap_or(ROOT_CELL)
+/// The lowest cgroup that all of these are or are below; `None` when there are none.
+pub(super) fn lowest_common<'a>(paths: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    paths.into_iter().reduce(|a, b| way_up(a).find(|above| is_within(b, above)).unwrap_or("/"))
 }
 
-/// A cell, its parent, and so on up to the root.
-fn way_up(cell: u32, parents: &BTreeMap<u32, u32>) -> impl Iterator<Item = u32> + '_ {
-    let above =
-        move |cell: &u32| (*cell != ROOT_CELL).then(|| parents.get(cell).copied().unwrap_or(ROOT_CELL));
-    std::iter::successors(Some(cell), above)
+/// A cgroup, its parent, and so on up to the root's children.
+pub(super) fn way_up(path: &str) -> impl Iterator<Item = &str> {
+    fn above<'a>(path: &&'a str) -> Option<&'a str> {
+        path.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())
+    }
+    std::iter::successors(Some(path), above)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// 1 and 2 are in the root, 3 and 4 in 2, 5 in 4.
-    fn tree() -> BTreeMap<u32, u32> {
-        BTreeMap::from([(1, 0), (2, 0), (3, 2), (4, 2), (5, 4)])
-    }
-
     #[test]
-    fn a_cgroup_is_its_own_cell() {
-        assert_eq!(place(TenantKind::Container, [3, 3], &tree()), Placement::Is(3));
-        assert_eq!(place(TenantKind::Pod, [3, 5], &tree()), Placement::Is(2));
-        assert_eq!(place(TenantKind::Pod, [4, 5], &tree()), Placement::Is(4));
+    fn a_cgroup_is_its_own_cell_unless_others_are_in_it() {
+        assert_eq!(place(TenantKind::Container, 3, || false), Placement::Is(3));
+        assert_eq!(place(TenantKind::Container, 3, || true), Placement::Within(3));
     }
 
     #[test]
     fn a_command_gets_a_cell_beside_its_neighbours() {
-        assert_eq!(place(TenantKind::Command, [0, 0], &tree()), Placement::Within(0));
-        assert_eq!(place(TenantKind::Command, [3], &tree()), Placement::Within(3));
-        assert_eq!(place(TenantKind::Vm, [1, 5], &tree()), Placement::Within(0));
+        assert_eq!(place(TenantKind::Command, 3, || false), Placement::Within(3));
+        assert_eq!(place(TenantKind::Vm, ROOT_CELL, || false), Placement::Within(ROOT_CELL));
     }
 
     #[test]
     fn where_the_kernel_does_not_schedule_cgroups_everybody_gets_a_cell() {
-        assert_eq!(place(TenantKind::Unit, [0, 0], &BTreeMap::new()), Placement::Within(0));
-        assert_eq!(place(TenantKind::Unit, [], &tree()), Placement::Within(0));
+        assert_eq!(place(TenantKind::Unit, ROOT_CELL, || false), Placement::Within(ROOT_CELL));
+    }
+
+    #[test]
+    fn the_lowest_common_cgroup_is_found_by_whole_names() {
+        assert_eq!(lowest_common([]), None);
+        assert_eq!(lowest_common(["/pod/a", "/pod/a"]), Some("/pod/a"));
+        assert_eq!(lowest_common(["/pod/a", "/pod/a/b", "/pod/ab"]), Some("/pod"));
+        assert_eq!(lowest_common(["/pod/a", "/other"]), Some("/"));
     }
 }

@@ -30,7 +30,7 @@ mod process;
 pub mod restoring;
 pub mod undo;
 
-pub use process::main;
+pub use process::{main, ARGUMENTS};
 
 use crate::cgroup::Cgroups;
 use crate::root::Root;

@@ -19,7 +19,7 @@ pub fn play(part: &str) -> ! {
     match part {
         "supervisor" => {
             let args: Vec<_> = std::env::args_os().collect();
-            let code = supervisor::main(args[args.len() - 6..].to_vec());
+            let code = supervisor::main(args[args.len() - supervisor::ARGUMENTS..].to_vec());
             std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
         }
         "controller" => control(),
