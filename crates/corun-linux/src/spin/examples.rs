@@ -151,7 +151,7 @@ fn memory() -> ProcessMemory {
 fn judged(ip: u64) -> Option<WaitLoop> {
     match wait_loop::around(&flow::follow(&mut memory(), &sample(ip), &[]).unwrap()) {
         Around::Wait(wait) => Some(wait),
-        Around::Returns | Around::Work => None,
+        Around::Returns | Around::Work { .. } => None,
     }
 }
 
@@ -187,6 +187,26 @@ fn loops_that_work_are_not_taken_for_waits_from_any_of_their_instructions() {
             assert!(judged(ip).is_none(), "{name} at +{}", ip - address(name));
         }
     }
+}
+
+#[test]
+fn of_code_that_gets_on_as_much_is_known_as_follows_without_a_branch() {
+    let likewise = |name: &str, n: usize| {
+        let flow = flow::follow(&mut memory(), &sample(instructions(name)[n]), &[]).unwrap();
+        match wait_loop::around(&flow) {
+            Around::Work { mut likewise } => {
+                likewise.sort_unstable();
+                likewise.dedup();
+                likewise
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    assert_eq!(likewise("summing", 0), instructions("summing")[1..]);
+    // On one way only; and on both, from where they meet to where they part.
+    assert!(likewise("filtering", 3).is_empty());
+    let all = instructions("filtering");
+    assert_eq!(likewise("filtering", 0), [&all[1..3], &all[4..7]].concat());
 }
 
 #[test]

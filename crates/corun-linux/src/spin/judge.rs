@@ -142,7 +142,12 @@ impl Process {
             if !may_look {
                 return Verdict::New;
             }
-            let Some(known) = analyse(&mut self.memory, sample, &callers) else { return Verdict::Unreadable };
+            let Some((known, likewise)) = analyse(&mut self.memory, sample, &callers) else {
+                return Verdict::Unreadable;
+            };
+            for ip in likewise {
+                self.verdicts.entry((ip, key.1, key.2)).or_insert(Known::Useful);
+            }
             self.verdicts.insert(key, known);
         }
         let mut known = self.verdicts.get_mut(&key).expect("put there if it was not");
@@ -167,8 +172,8 @@ impl Process {
                         hash_map::Entry::Occupied(known) if !single => known.into_mut(),
                         _ if !may_look => return Verdict::New,
                         entry => {
-                            let found = analyse(&mut self.memory, sample, &callers).unwrap_or(Known::Useful);
-                            entry.insert_entry(found).into_mut()
+                            let found = analyse(&mut self.memory, sample, &callers);
+                            entry.insert_entry(found.map_or(Known::Useful, |(known, _)| known)).into_mut()
                         }
                     };
                 }
@@ -177,13 +182,17 @@ impl Process {
     }
 }
 
-/// Judges one sample with the callers known so far, outermost first; `None` when its code cannot be read.
-fn analyse(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<Known> {
+/// Judges one sample with the callers known so far, outermost first, and says which other instructions are as useful;
+/// `None` when its code cannot be read.
+fn analyse(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<(Known, Vec<u64>)> {
     let flow = flow::follow(memory, sample, callers)?;
     Some(match (wait_loop::around(&flow), flow.outer_return) {
-        (Around::Wait(wait), _) => Known::Waits(wait),
-        (Around::Returns, Some((_, slot))) if callers.len() < CALLERS_MAX => Known::Ask(slot, HashMap::new()),
-        _ => Known::Useful,
+        (Around::Wait(wait), _) => (Known::Waits(wait), Vec::new()),
+        (Around::Returns, Some((_, slot))) if callers.len() < CALLERS_MAX => {
+            (Known::Ask(slot, HashMap::new()), Vec::new())
+        }
+        (Around::Returns, _) => (Known::Useful, Vec::new()),
+        (Around::Work { likewise }, _) => (Known::Useful, likewise),
     })
 }
 

@@ -16,7 +16,7 @@ use corun_model::observation::{TaskObservation, Unavailable};
 use corun_model::spin::SpinEstimate;
 use corun_model::{Observation, TaskId, TenantId};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -33,6 +33,12 @@ const DRAIN: Duration = Duration::from_millis(100);
 /// For so long, in nanoseconds, the detector may spend its share ahead: code that is new has to be looked into once. It must
 /// not become the disturbance, so when nothing is left samples of new code are not judged, and counted.
 const CREDIT_NS: u64 = 2_000_000_000;
+
+/// Code of this length is one place, in bytes: a loop that waits is no longer.
+const PLACE_BYTES: u64 = 64;
+
+/// Places of new code that are remembered; when there are more, it is begun anew.
+const CROWDS_MAX: usize = 1 << 16;
 
 /// How often the rate is looked at, in nanoseconds.
 const RATE_NS: u64 = 1_000_000_000;
@@ -130,6 +136,8 @@ struct State {
     followed: Box<dyn Followed>,
     judge: Judge,
     tallies: BTreeMap<u32, Tally>,
+    /// How many samples of new code fell into the same place so far.
+    crowds: HashMap<(u32, u64), u32>,
     cost: SpinCost,
     started_ns: u64,
     /// Cost and time when the rate was last looked at.
@@ -181,6 +189,7 @@ impl SpinSampler {
             rings,
             judge: Judge::new(root),
             tallies: BTreeMap::new(),
+            crowds: HashMap::new(),
             cost: SpinCost { period_ns, ..SpinCost::default() },
             started_ns,
             rated: SpinCost::default(),
@@ -343,7 +352,7 @@ impl State {
     fn judge_all(&mut self, samples: &[Box<Sample>], began_ns: u64, now_ns: u64) {
         let left_ns = self.left_ns();
         let plenty_ns = (CREDIT_NS as f64 * self.options.cost_max / 2.0) as u64;
-        let State { judge, tallies, cost, .. } = self;
+        let State { judge, tallies, crowds, cost, .. } = self;
         let may_look = |spare_ns: u64| clock::thread_cpu_ns() - began_ns + spare_ns <= left_ns;
         let mut tell = |sample: &Sample, verdict: Verdict| {
             let tally = tallies.entry(sample.tid).or_default();
@@ -360,26 +369,28 @@ impl State {
                 }
             }
         };
-        // By process and instruction.
-        let mut new: BTreeMap<(u32, u64), Vec<&Sample>> = BTreeMap::new();
+        let mut new = Vec::new();
         for sample in samples {
             match judge.judge(sample, now_ns, may_look(0)) {
-                Verdict::New => new.entry((sample.pid, sample.ip)).or_default().push(sample),
+                Verdict::New => {
+                    *crowds.entry(place(sample)).or_default() += 1;
+                    new.push(sample);
+                }
                 verdict => tell(sample, verdict),
             }
         }
-        let mut new: Vec<Vec<&Sample>> = new.into_values().collect();
-        new.sort_by_key(|samples| Reverse(samples.len()));
-        for samples in new {
-            let is_alone = samples.len() == 1;
-            for sample in samples {
-                let verdict = match may_look(if is_alone { plenty_ns } else { 0 }) {
-                    true => judge.look_into(sample, now_ns),
-                    false if is_alone => Verdict::PassedOver,
-                    false => Verdict::New,
-                };
-                tell(sample, verdict);
-            }
+        new.sort_by_key(|sample| Reverse((crowds[&place(sample)], place(sample))));
+        for sample in new {
+            let is_alone = crowds[&place(sample)] == 1;
+            let verdict = match may_look(if is_alone { plenty_ns } else { 0 }) {
+                true => judge.look_into(sample, now_ns),
+                false if is_alone => Verdict::PassedOver,
+                false => Verdict::New,
+            };
+            tell(sample, verdict);
+        }
+        if crowds.len() > CROWDS_MAX {
+            crowds.clear();
         }
     }
 
@@ -412,6 +423,11 @@ impl State {
             self.followed.change_period(period_ns, &self.rings);
         }
     }
+}
+
+/// A sample's place: its process, and some twenty instructions.
+fn place(sample: &Sample) -> (u32, u64) {
+    (sample.pid, sample.ip / PLACE_BYTES)
 }
 
 /// What follows from time and the number of samples.

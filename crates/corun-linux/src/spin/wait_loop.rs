@@ -22,7 +22,7 @@
 use super::chains::Chains;
 use super::flow::Flow;
 use super::step::{Carry, Effect};
-use iced_x86::Instruction;
+use iced_x86::{FlowControl, Instruction};
 use std::collections::VecDeque;
 
 /// A loop that only waits, as much of it as the outcome of a sample needs. The first turn is the sampled instruction.
@@ -62,7 +62,10 @@ pub enum Around {
     /// Not in itself, but it can return without having made progress: the caller may wait.
     Returns,
     /// Code that gets on.
-    Work,
+    Work {
+        /// Other instructions that do: those that every way round passes together with this one.
+        likewise: Vec<u64>,
+    },
 }
 
 /// Judges the first instruction of `flow`.
@@ -72,10 +75,12 @@ pub fn around(flow: &Flow) -> Around {
     // Whoever tries in an inner loop may as well get on in the outer one (compare and exchange until it holds).
     let mut within: Vec<bool> =
         (0..open.len()).map(|n| open[n] && flow.nodes[n].step.carry != Carry::Try).collect();
-    let found = wait(flow, &mut open, &mut within).or_else(|| {
-        [still_ring, shortest_ring].into_iter().find_map(|inner| {
-            let mut ring = inner(flow, &within).filter(|ring| Some(ring) != whole.as_ref())?;
-            wait(flow, &mut ring, &mut within)
+    let mut still = within.clone();
+    let found = wait(flow, &mut open, &mut within, &mut still).or_else(|| {
+        let open: Vec<bool> = within.iter().zip(&still).map(|(a, b)| *a && *b).collect();
+        [ring(flow, &open), shortest_ring(flow, &within)].into_iter().find_map(|inner| {
+            let mut inner = inner.filter(|ring| Some(ring) != whole.as_ref())?;
+            wait(flow, &mut inner, &mut within, &mut still)
         })
     });
     if let Some(wait) = found {
@@ -85,13 +90,43 @@ pub fn around(flow: &Flow) -> Around {
     if flow.outer_return.as_ref().is_some_and(returns) {
         Around::Returns
     } else {
-        Around::Work
+        Around::Work { likewise: whole.map_or_else(Vec::new, |ring| straight_line(flow, &ring)) }
     }
 }
 
+/// The addresses of the instructions of a loop that come one after the other without a branch inside the loop, the first node
+/// among them; not beyond calls, where an address is not all that a node is.
+fn straight_line(flow: &Flow, inside: &[bool]) -> Vec<u64> {
+    let n = flow.nodes.len();
+    let mut befores = vec![Vec::new(); n];
+    for node in (0..n).filter(|&node| inside[node]) {
+        flow.nodes[node].next().filter(|&next| inside[next]).for_each(|next| befores[next].push(node));
+    }
+    let is_plain = |node: usize| {
+        let control = flow.nodes[node].step.instruction.flow_control();
+        matches!(
+            control,
+            FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+        )
+    };
+    let only = |mut of: Box<dyn Iterator<Item = usize> + '_>| of.next().filter(|_| of.next().is_none());
+    let next = |node: usize| only(Box::new(flow.nodes[node].next().filter(|&next| inside[next])));
+    let before = |node: usize| only(Box::new(befores[node].iter().copied()));
+    let onwards =
+        |node: usize| next(node).filter(|&to| is_plain(node) && is_plain(to) && before(to) == Some(node));
+    let backwards =
+        |node: usize| before(node).filter(|&of| is_plain(node) && is_plain(of) && next(of) == Some(node));
+    let ahead =
+        std::iter::successors(onwards(0), |&node| onwards(node)).take(n).take_while(|&node| node != 0);
+    let behind =
+        std::iter::successors(backwards(0), |&node| backwards(node)).take(n).take_while(|&node| node != 0);
+    ahead.chain(behind).map(|node| flow.nodes[node].step.instruction.ip()).collect()
+}
+
 /// The wait around the first node among those that are `open`; afterwards these are without what makes progress, and
-/// `within` is without what would leave if nobody interfered: that is no wait in an inner loop either.
-fn wait(flow: &Flow, open: &mut [bool], within: &mut [bool]) -> Option<WaitLoop> {
+/// `within` is without what would leave if nobody interfered, which is no wait in an inner loop either, and `still` without
+/// that through which a value comes round that changes.
+fn wait(flow: &Flow, open: &mut [bool], within: &mut [bool], still: &mut [bool]) -> Option<WaitLoop> {
     while let Some(inside) = ring(flow, open) {
         let unpaused: Vec<bool> =
             (0..open.len()).map(|n| inside[n] && flow.nodes[n].step.effect != Effect::Pause).collect();
@@ -104,17 +139,10 @@ fn wait(flow: &Flow, open: &mut [bool], within: &mut [bool]) -> Option<WaitLoop>
             return chains.asks_memory().then(|| turns(flow, &inside));
         }
         chains.retrying().into_iter().for_each(|node| within[node] = false);
+        chains.changing().into_iter().for_each(|node| still[node] = false);
         progress.into_iter().for_each(|node| open[node] = false);
     }
     None
-}
-
-/// All ways from the first node back to it through `open` nodes that change no value that comes round.
-fn still_ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
-    let inside = ring(flow, open)?;
-    let mut still = inside.clone();
-    Chains::new(flow, &inside).changing().into_iter().for_each(|node| still[node] = false);
-    ring(flow, &still)
 }
 
 /// The shortest way from the first node back to it through `open` nodes.
