@@ -110,10 +110,7 @@ pub fn maker_lives(root: &Root, folder: &Path) -> bool {
     let (Some(pid), Some(start_ns)) = (number().and_then(|pid| u32::try_from(pid).ok()), number()) else {
         return false;
     };
-    match procfs::process_stat(root, pid) {
-        Ok(stat) => stat.start_ns == start_ns && !stat.is_dead(),
-        Err(e) => !e.is_gone(),
-    }
+    procfs::lives(root, pid, start_ns).unwrap_or(true)
 }
 
 /// Whether a folder is a transient cgroup of corun's, whichever corun made it.

@@ -166,6 +166,18 @@ pub fn switches(root: &Root, pid: u32, tid: u32) -> Result<Switches, ReadError> 
     })
 }
 
+/// Whether the task that started at this time lives: another may have its number by now.
+///
+/// # Errors
+/// [`ReadError`] when nobody can tell: its line in `/proc` is there and cannot be read.
+pub fn lives(root: &Root, tid: u32, start_ns: u64) -> Result<bool, ReadError> {
+    match process_stat(root, tid) {
+        Ok(stat) => Ok(stat.start_ns == start_ns && !stat.is_dead()),
+        Err(e) if e.is_gone() => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 /// The scheduling group of a session, where the kernel makes one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Autogroup {

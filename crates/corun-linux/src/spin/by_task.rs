@@ -132,8 +132,9 @@ impl Followed for ByTask {
         self.roots.clear();
         self.covered.clear();
         for tid in tasks {
-            if self.roots.len() < self.roots_max && self.attach(tid, rings).is_err() {
-                continue;
+            if self.roots.len() < self.roots_max {
+                // One that has ended, or may not be watched, is met again when somebody asks for it.
+                let _ = self.attach(tid, rings);
             }
         }
     }

@@ -174,15 +174,17 @@ impl SpinSampler {
             .map(|cpu| Ok((cpu.0, Ring::of(cpu.0)?)))
             .collect::<io::Result<Vec<(u32, Ring)>>>()
             .map_err(SpinError::of)?;
-        let with_kernel = may_sample_kernel(&rings)?;
         let period_ns = options.period_ns_min.max(1);
         let by_cpu = if options.by_task { None } else { ByCpu::start(period_ns, &rings).ok() };
-        let by_task = || {
-            let descriptors =
-                options.descriptors.unwrap_or_else(|| descriptors::third().min(DESCRIPTORS_MAX));
-            Box::new(ByTask::new(descriptors, rings.len(), period_ns, with_kernel)) as Box<dyn Followed>
+        let (followed, with_kernel): (Box<dyn Followed>, bool) = match by_cpu {
+            Some(by_cpu) => (Box::new(by_cpu), true),
+            None => {
+                let with_kernel = may_sample_kernel(&rings)?;
+                let descriptors =
+                    options.descriptors.unwrap_or_else(|| descriptors::third().min(DESCRIPTORS_MAX));
+                (Box::new(ByTask::new(descriptors, rings.len(), period_ns, with_kernel)), with_kernel)
+            }
         };
-        let followed = by_cpu.map_or_else(by_task, |by_cpu| Box::new(by_cpu));
         let started_ns = clock::now_ns();
         let state = State {
             followed,

@@ -94,14 +94,11 @@ pub fn around(flow: &Flow) -> Around {
     }
 }
 
-/// The addresses of the instructions of a loop that come one after the other without a branch inside the loop, the first node
-/// among them; not beyond calls, where an address is not all that a node is.
+/// The addresses of the instructions before and behind the first node that follow each other without a branch inside the loop;
+/// not beyond calls, where an address is not all that a node is.
 fn straight_line(flow: &Flow, inside: &[bool]) -> Vec<u64> {
     let n = flow.nodes.len();
-    let mut befores = vec![Vec::new(); n];
-    for node in (0..n).filter(|&node| inside[node]) {
-        flow.nodes[node].next().filter(|&next| inside[next]).for_each(|next| befores[next].push(node));
-    }
+    let before = before(flow, inside);
     let is_plain = |node: usize| {
         let control = flow.nodes[node].step.instruction.flow_control();
         matches!(
@@ -109,18 +106,24 @@ fn straight_line(flow: &Flow, inside: &[bool]) -> Vec<u64> {
             FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
         )
     };
-    let only = |mut of: Box<dyn Iterator<Item = usize> + '_>| of.next().filter(|_| of.next().is_none());
-    let next = |node: usize| only(Box::new(flow.nodes[node].next().filter(|&next| inside[next])));
-    let before = |node: usize| only(Box::new(befores[node].iter().copied()));
-    let onwards =
-        |node: usize| next(node).filter(|&to| is_plain(node) && is_plain(to) && before(to) == Some(node));
-    let backwards =
-        |node: usize| before(node).filter(|&of| is_plain(node) && is_plain(of) && next(of) == Some(node));
-    let ahead =
-        std::iter::successors(onwards(0), |&node| onwards(node)).take(n).take_while(|&node| node != 0);
-    let behind =
-        std::iter::successors(backwards(0), |&node| backwards(node)).take(n).take_while(|&node| node != 0);
-    ahead.chain(behind).map(|node| flow.nodes[node].step.instruction.ip()).collect()
+    let only_next = |node: usize| {
+        let mut next = flow.nodes[node].next().filter(|&next| inside[next]);
+        next.next().filter(|_| next.next().is_none())
+    };
+    let only_before = |node: usize| match before[node][..] {
+        [of] => Some(of),
+        _ => None,
+    };
+    let follows = |of: usize, to: usize| {
+        is_plain(of) && is_plain(to) && only_next(of) == Some(to) && only_before(to) == Some(of)
+    };
+    let onwards = |&node: &usize| only_next(node).filter(|&to| to != 0 && follows(node, to));
+    let backwards = |&node: &usize| only_before(node).filter(|&of| of != 0 && follows(of, node));
+    let line = |way: &dyn Fn(&usize) -> Option<usize>| -> Vec<usize> {
+        std::iter::successors(way(&0), way).take(n).collect()
+    };
+    let both = [line(&onwards), line(&backwards)].concat();
+    both.into_iter().map(|node| flow.nodes[node].step.instruction.ip()).collect()
 }
 
 /// The wait around the first node among those that are `open`; afterwards these are without what makes progress, and
@@ -176,15 +179,21 @@ fn ring(flow: &Flow, open: &[bool]) -> Option<Vec<bool>> {
         return None;
     }
     let n = flow.nodes.len();
-    let mut before: Vec<Vec<usize>> = vec![Vec::new(); n];
-    for node in (0..n).filter(|&node| open[node]) {
+    let before = before(flow, open);
+    let leads_back = reach(n, |node, to_do| to_do.extend(&before[node]));
+    let reached = ahead(flow, open);
+    reached[0].then(|| (0..n).map(|node| reached[node] && leads_back[node]).collect())
+}
+
+/// For each node, those that lead to it among `open` nodes.
+fn before(flow: &Flow, open: &[bool]) -> Vec<Vec<usize>> {
+    let mut before = vec![Vec::new(); flow.nodes.len()];
+    for node in (0..flow.nodes.len()).filter(|&node| open[node]) {
         for next in flow.nodes[node].next().filter(|&next| open[next]) {
             before[next].push(node);
         }
     }
-    let leads_back = reach(n, |node, to_do| to_do.extend(&before[node]));
-    let reached = ahead(flow, open);
-    reached[0].then(|| (0..n).map(|node| reached[node] && leads_back[node]).collect())
+    before
 }
 
 /// Everything that can be reached from the first node, itself only if a way leads back.

@@ -36,8 +36,8 @@ enum Event {
 /// How many arguments [`main`] takes.
 pub const ARGUMENTS: usize = 6;
 
-/// Runs the supervisor. `args`: descriptors of the socket and of the journal's two files, the controller's PID,
-/// the lease in milliseconds, the journal's folder; [`super::Supervised::start`] passes them. Returns when there is nothing to watch
+/// Runs the supervisor. `args`: descriptors of the socket and of the journal's two files, the controller's PID, the lease
+/// in milliseconds, the journal's folder; [`super::Supervised::start`] passes them. Returns when there is nothing to watch
 /// over any more.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Supervisor::new(&args.into_iter().collect::<Vec<_>>()) {

@@ -197,11 +197,7 @@ pub fn default_slice_ns() -> u64 {
 /// # Errors
 /// When nobody can tell: its line in `/proc` is there and cannot be read.
 pub fn is_still(root: &Root, task: &Task) -> io::Result<bool> {
-    match procfs::process_stat(root, task.tid) {
-        Ok(stat) => Ok(stat.start_ns == task.start_ns && !stat.is_dead()),
-        Err(e) if e.is_gone() => Ok(false),
-        Err(e) => Err(io::Error::other(e)),
-    }
+    procfs::lives(root, task.tid, task.start_ns).map_err(io::Error::other)
 }
 
 fn restore_autogroup(root: &Root, id: u64, was: i32) -> io::Result<()> {
