@@ -50,8 +50,8 @@ pub fn critical_tasks(window: &Window) -> Option<BTreeSet<TaskId>> {
 
 /// How fast the program is: its useful work per time by the best yardstick, as far as the difference that this makes is
 /// more than noise, and for the rest by the one that does without counters.
-#[derive(Clone, Copy, Debug)]
-pub struct Speed<'a> {
+#[derive(Clone, Debug)]
+pub struct Speed {
     /// The best yardstick.
     pub by: Yardstick,
     /// The one without counters.
@@ -59,10 +59,10 @@ pub struct Speed<'a> {
     /// How much the difference counts, 0..=1.
     pub weight: f64,
     /// Whose work counts; `None`: everybody's.
-    pub critical: Option<&'a BTreeSet<TaskId>>,
+    pub critical: Option<BTreeSet<TaskId>>,
 }
 
-impl<'a> Speed<'a> {
+impl Speed {
     /// That of these windows, alone and beside co-runners; `unsure` is the standard error of what `by` takes spinning to
     /// stall.
     pub fn of(
@@ -71,10 +71,11 @@ impl<'a> Speed<'a> {
         by: Yardstick,
         unsure: f64,
         blind: Yardstick,
-        critical: Option<&'a BTreeSet<TaskId>>,
-    ) -> Speed<'a> {
+        critical: Option<BTreeSet<TaskId>>,
+    ) -> Speed {
         let told = |by: Yardstick, w: &Window| {
-            Some(rate(w, by, critical) / rate(w, blind, critical)).filter(|x| x.is_finite() && *x > 0.0)
+            let of = |by| rate(w, by, critical.as_ref());
+            Some(of(by) / of(blind)).filter(|x| x.is_finite() && *x > 0.0)
         };
         let (fast, slow) = (Window::sum(alone), Window::sum(beside));
         let change = |by| Some((told(by, &fast)? / told(by, &slow)?).ln());
@@ -88,7 +89,7 @@ impl<'a> Speed<'a> {
 
     /// In a window, in no unit: only the ratio of two means something.
     pub fn rate(&self, window: &Window) -> f64 {
-        let of = |by| rate(window, by, self.critical);
+        let of = |by| rate(window, by, self.critical.as_ref());
         match self.weight {
             0.0 => of(self.blind),
             weight => of(self.blind).powf(1.0 - weight) * of(self.by).powf(weight),

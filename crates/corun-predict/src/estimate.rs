@@ -12,8 +12,8 @@ pub enum Label {
     Shared,
 }
 
-/// How an estimate was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// How an estimate was made; the better way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Useful work in dedicated windows against useful work in shared ones (PACT'16 §4).

@@ -65,10 +65,9 @@ pub fn jackknife(batches: &[Window], value: impl Fn(&Window) -> Option<f64>) -> 
 }
 
 /// The interval of this confidence around a slowdown: sampling errors, and the method's own.
-pub fn interval(slowdown: f64, sampling: &[Spread], method_error: f64, confidence: f64) -> [f64; 2] {
-    let error = sampling.iter().map(|s| s.error * s.error).sum::<f64>().sqrt();
-    let degrees = sampling.iter().map(|s| s.degrees).min().unwrap_or(1);
-    let half = (quantile(degrees, confidence) * error).hypot(quantile(1_000, confidence) * method_error);
+pub fn interval(slowdown: f64, sampling: Spread, method_error: f64, confidence: f64) -> [f64; 2] {
+    let chance = quantile(sampling.degrees, confidence) * sampling.error;
+    let half = chance.hypot(quantile(1_000, confidence) * method_error);
     [slowdown * (-half).exp(), slowdown * half.exp()]
 }
 
@@ -116,9 +115,9 @@ mod tests {
 
     #[test]
     fn an_interval_is_as_wide_as_students_t_and_the_methods_own_error_say() {
-        let [low, high] = interval(2.0, &[Spread { error: 0.01, degrees: 3 }], 0.0, 0.95);
+        let [low, high] = interval(2.0, Spread { error: 0.01, degrees: 3 }, 0.0, 0.95);
         assert!((high / 2.0).ln() - 3.182 * 0.01 < 1e-4 && (low * high - 4.0).abs() < 1e-9);
-        let wider = interval(2.0, &[Spread { error: 0.01, degrees: 3 }], 0.05, 0.95);
+        let wider = interval(2.0, Spread { error: 0.01, degrees: 3 }, 0.05, 0.95);
         assert!(wider[0] < low && wider[1] > high);
     }
 }

@@ -16,15 +16,17 @@
 //! | [`yardstick`] | what useful work is measured in |
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
+//! | `stretch` | what windows of one behaviour tell, and what stretches of a run tell together |
 //! | [`interval`] | how sure it is: the jackknife over batches of windows |
 //! | [`baselines`] | simpler predictors, to be compared with |
-//! | [`phases`] | when a program's behaviour changed |
+//! | `beginning`, [`phases`] | when a program had begun, and when its behaviour changed |
 //! | [`spin`] | spinning told from computing by hardware counters |
 //! | [`verdict`] | was a run disturbed? by how much, when, by whom |
 //! | [`estimate`] | the answers, as plain data that serialises |
 
 pub mod alone;
 pub mod baselines;
+mod beginning;
 pub mod counted;
 pub mod dedicated;
 pub mod estimate;
@@ -32,6 +34,7 @@ pub mod interval;
 pub mod phases;
 pub mod predictor;
 pub mod spin;
+mod stretch;
 pub mod useful_work;
 pub mod verdict;
 pub mod yardstick;

@@ -1,7 +1,7 @@
 //! Changes of phase: when a program's behaviour is no longer what it was, so that a dedicated window taken before misleads.
 //!
 //! Method: shared windows are merged to blocks of at least [`BLOCK_NS`], and of each block some features are taken that
-//! steal does not change by itself: how many tasks compute, how often they block and how long they wait for devices and
+//! steal does not change by itself: on how many tasks computing is spread, how often they block and how long they wait for devices and
 //! timers per time computing, and with counters instructions per cycle outside memory stalls. The first [`LEARN`] blocks
 //! of a phase give each feature's mean and spread. From then on two cumulative sums per feature (Page 1954) add up how
 //! far blocks lie above and below that mean, less a slack of half the spread; one that exceeds [`LIMIT`] spreads means
@@ -25,7 +25,7 @@ const LASTING: f64 = 4.0;
 
 /// Names of the features, and the least spread of each: smaller movements mean nothing to a prediction. All are logarithms.
 const FEATURES: [(&str, f64); 4] = [
-    ("tasks that compute", 0.15),
+    ("tasks that computing is spread on", 0.15),
     ("blockings per millisecond of compute", 0.25),
     ("waits of its own per time computing", 0.25),
     ("instructions per cycle", 0.07),
@@ -36,7 +36,9 @@ type Features = [Option<f64>; FEATURES.len()];
 /// A change of phase, for whoever feeds the windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseChange {
-    /// When the new behaviour had shown itself, on the host's clock.
+    /// Since when the program has behaved otherwise, as far as can be told; on the host's clock.
+    pub since_ns: u64,
+    /// When that had shown itself.
     pub at_ns: u64,
     /// What changed, with its numbers, in one clause.
     pub because: String,
@@ -56,9 +58,10 @@ struct Watch {
     spread: f64,
     above: f64,
     below: f64,
-    /// Sum and number of the values since both cumulative sums were last zero: what the feature is now.
+    /// Sum and number of the values since both cumulative sums were last zero, and when that was: what the feature is now.
     sum: f64,
     n: f64,
+    since_ns: u64,
 }
 
 impl Phases {
@@ -68,7 +71,8 @@ impl Phases {
         if self.block.wall_ns < BLOCK_NS {
             return None;
         }
-        let features = features(&std::mem::take(&mut self.block))?;
+        let block = std::mem::take(&mut self.block);
+        let features = features(&block)?;
         let Some(watches) = &mut self.watches else {
             self.learnt.push(features);
             if self.learnt.len() == LEARN {
@@ -78,10 +82,11 @@ impl Phases {
         };
         for (i, watch) in watches.iter_mut().enumerate() {
             let (Some(w), Some(value)) = (watch, features[i]) else { continue };
-            if let Some(now) = w.add(value) {
+            if let Some(now) = w.add(value, block.start_ns) {
                 let because = format!("{} went from {:.2} to {:.2}", FEATURES[i].0, w.mean.exp(), now.exp());
+                let since_ns = w.since_ns;
                 *self = Phases { learnt: vec![features], ..Phases::default() };
-                return Some(PhaseChange { at_ns: window.end_ns, because });
+                return Some(PhaseChange { since_ns, at_ns: window.end_ns, because });
             }
         }
         None
@@ -89,14 +94,15 @@ impl Phases {
 }
 
 impl Watch {
-    /// Adds a value; `Some` with the recent mean when it has moved for certain.
-    fn add(&mut self, value: f64) -> Option<f64> {
+    /// Adds the value of a block; `Some` with the recent mean when it has moved for certain.
+    fn add(&mut self, value: f64, start_ns: u64) -> Option<f64> {
         let z = (value - self.mean) / self.spread;
         self.above = (self.above + z - SLACK).max(0.0);
         self.below = (self.below - z - SLACK).max(0.0);
         if self.above == 0.0 && self.below == 0.0 {
             (self.sum, self.n) = (0.0, 0.0);
         } else {
+            self.since_ns = if self.n == 0.0 { start_ns } else { self.since_ns };
             (self.sum, self.n) = (self.sum + value, self.n + 1.0);
         }
         (self.above.max(self.below) > LIMIT && self.n >= LASTING).then(|| self.sum / self.n)
@@ -109,7 +115,8 @@ fn learn(learnt: &[Features], i: usize) -> Option<Watch> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0);
-    Some(Watch { mean, spread: variance.sqrt().max(FEATURES[i].1), above: 0.0, below: 0.0, sum: 0.0, n: 0.0 })
+    let spread = variance.sqrt().max(FEATURES[i].1);
+    Some(Watch { mean, spread, above: 0.0, below: 0.0, sum: 0.0, n: 0.0, since_ns: 0 })
 }
 
 /// The features of a block; `None`: the subject computed next to nothing in it, so it says nothing of its behaviour.
@@ -118,14 +125,13 @@ fn features(block: &Window) -> Option<Features> {
     if all.compute_ns < 0.01 * block.wall_ns {
         return None;
     }
-    let computing = block.all().filter(|s| s.compute_ns > 0.05 * block.wall_ns).count();
     let compute_ms = all.compute_ns / 1e6;
     let per_cycle = all.per_instruction(all.cycles).filter(|cpi| *cpi > 0.0).map(|cpi| {
         let stalled = if all.knows_memory() { all.stalled_ns() / all.on_cpu_ns() } else { 0.0 };
         -(cpi * (1.0 - stalled)).ln()
     });
     Some([
-        Some((computing.max(1) as f64).ln()),
+        Some(block.spread_on().max(1.0).ln()),
         all.blockings.map(|n| (n / compute_ms + 0.01).ln()),
         Some((all.own_ns / all.compute_ns + 0.01).ln()),
         per_cycle.filter(|x| x.is_finite()),

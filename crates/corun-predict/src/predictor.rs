@@ -1,19 +1,18 @@
 //! The predictor: windows in, an estimate out, or why there is none yet.
 //!
 //! It keeps what it needs of each window, at most [`SLOTS`] of them: when there are more, neighbours are merged two by
-//! two. After a change of phase, where dedicated windows are in use, it asks for a new one; when that comes, it forgets what
-//! was before the change. Until then, and without dedicated windows, all windows count: a ledger needs no reference.
+//! two. Two questions are answered: how slow is the program **now**, going by its present phase ([`Predictor::estimate`]:
+//! what it will suffer if it goes on like this), and how slow was the run **so far**, all phases together
+//! ([`Predictor::so_far`]). After a change of phase, where dedicated windows are in use, it asks for new ones, and the
+//! present is what follows the change as soon as there is one.
 
-use crate::alone::{self, Alone, Hints};
 use crate::baselines::baselines;
-use crate::dedicated::{self, Speed};
-use crate::estimate::{
-    Assignment, CannotTell, Culprit, Estimate, Label, Method, Parts, Unavailable, WindowSummary,
-};
-use crate::interval::{batches, interval, jackknife, FEWEST};
+use crate::beginning;
+use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, Unavailable, WindowSummary};
+use crate::interval::{interval, FEWEST};
 use crate::phases::{PhaseChange, Phases};
-use crate::useful_work::{switch_cost_ns, Spent, Window};
-use crate::yardstick::{spin_stalls, Yardstick};
+use crate::stretch::{Stretch, Told};
+use crate::useful_work::Window;
 use corun_model::{Observation, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SLOTS: usize = 1_024;
 /// Most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
-/// A subject's first windows do not count once others do: its threads have yet to start, and the kernel's averages of their
-/// load, by which it shares CPUs, take 0.35 s to fill.
-const BEGINNING_NS: u64 = 500_000_000;
-/// The method's own error with dedicated windows, as a standard deviation of the logarithm: how unlike its beginning the
-/// rest of a run is. Set so that intervals held the outcome of about 95 % of recorded runs on a live machine, which are
-/// not those of the study (`docs/prediction.md`); modelled runs would do with a quarter of it.
-const DEDICATED_ERROR: f64 = 0.08;
-/// The same without them, for programs whose tasks do not wait for each other.
-const LEDGER_ERROR: f64 = 0.09;
-/// And for those that do: this share of the distance between the two bounds on induced waiting.
-const BOUND_SHARE: f64 = 0.35;
-
 /// What to assume, and how sure to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
@@ -60,11 +47,8 @@ pub struct Predictor {
     tenants: BTreeMap<TenantId, (String, TenantKind)>,
     unavailable: BTreeSet<Unavailable>,
     phases: Phases,
-    changes: usize,
-    /// The phase has changed since the last dedicated window; how many shared windows there were before that.
-    outdated: Option<usize>,
-    /// Dedicated windows were seen at some time, so they may be asked for.
-    uses_dedicated: bool,
+    /// When each phase but the first began.
+    changes_ns: Vec<u64>,
 }
 
 /// Windows of one label, of bounded number.
@@ -94,22 +78,16 @@ impl Series {
         self.in_last = 1;
     }
 
-    /// Forgets the first so many windows, but keeps the last.
-    fn forget(&mut self, n: usize) {
-        self.windows.drain(..n.min(self.windows.len().saturating_sub(1)));
+    /// Those that began in this time.
+    fn between(&self, from_ns: u64, to_ns: u64) -> &[Window] {
+        let before = |ns: u64| self.windows.partition_point(|w| w.start_ns < ns);
+        let begin = before(from_ns);
+        &self.windows[begin..before(to_ns).max(begin)]
     }
+}
 
-    /// Without those that began within [`BEGINNING_NS`] of the first, if the rest covers as much time.
-    fn settled(&self) -> &[Window] {
-        let begin_ns = self.begin_ns.unwrap_or(0);
-        let n = self.windows.partition_point(|w| w.start_ns < begin_ns + BEGINNING_NS);
-        let rest = &self.windows[n..];
-        let wall_ns: f64 = rest.iter().map(|w| w.wall_ns).sum();
-        match wall_ns >= BEGINNING_NS as f64 {
-            true => rest,
-            false => &self.windows,
-        }
-    }
+fn wall_ns(windows: &[Window]) -> f64 {
+    windows.iter().map(|w| w.wall_ns).sum()
 }
 
 impl Predictor {
@@ -123,9 +101,7 @@ impl Predictor {
             tenants: BTreeMap::new(),
             unavailable: BTreeSet::new(),
             phases: Phases::default(),
-            changes: 0,
-            outdated: None,
-            uses_dedicated: false,
+            changes_ns: Vec::new(),
         }
     }
 
@@ -152,208 +128,160 @@ impl Predictor {
             return None;
         }
         if label == Label::Dedicated {
-            self.uses_dedicated = true;
-            if let Some(before) = self.outdated.take() {
-                self.dedicated = Series::default();
-                self.shared.forget(before);
-            }
             self.dedicated.push(window);
             return None;
         }
         let change = self.phases.push(&window);
-        if change.is_some() {
-            self.changes += 1;
-            self.outdated = Some(self.shared.windows.len());
-        }
+        self.changes_ns.extend(change.as_ref().map(|c| c.since_ns));
         self.shared.push(window);
         change
     }
 
     /// Why a dedicated window should be taken now; `None`: none is needed, or none has ever been taken.
     pub fn wants_dedicated(&self) -> Option<&'static str> {
-        match (self.uses_dedicated, self.outdated, self.dedicated.windows.len()) {
-            (false, ..) => None,
-            (true, Some(_), _) => Some("the program's behaviour changed"),
-            (true, None, n) if n < FEWEST => Some("there are too few dedicated windows for an interval"),
+        let of_phase = |since_ns: u64| self.dedicated.between(since_ns, u64::MAX).len() < FEWEST;
+        match (self.dedicated.windows.len(), self.changes_ns.last()) {
+            (0, _) => None,
+            (n, _) if n < FEWEST => Some("there are too few dedicated windows for an interval"),
+            (_, Some(&since_ns)) if of_phase(since_ns) => Some("the program's behaviour changed"),
             _ => None,
         }
     }
 
-    /// The slowdown, as far as it can be told.
+    /// How slow the program is now, as far as it can be told: by the windows of its present phase.
     ///
     /// # Errors
     /// [`CannotTell`] with what is missing.
     pub fn estimate(&self) -> Result<Estimate, CannotTell> {
-        let cannot = |why: &str| Err(CannotTell { why: why.to_owned() });
-        let windows = self.shared.settled();
-        let shared = Window::sum(windows);
+        let (from_ns, told) = self.now()?;
+        self.finish(told, from_ns)
+    }
+
+    /// How slow the run was so far, from its beginning, through all phases.
+    ///
+    /// # Errors
+    /// [`CannotTell`] with what is missing.
+    pub fn so_far(&self) -> Result<Estimate, CannotTell> {
+        // What can be told of no phase can be told of none together.
+        let (_, now) = self.now()?;
+        let begin_ns = self.shared.begin_ns.unwrap_or(0);
+        let mut bounds_ns = vec![begin_ns];
+        bounds_ns.extend(self.begun_ns());
+        let last_ns = bounds_ns[bounds_ns.len() - 1];
+        bounds_ns.extend(self.changes_ns.iter().filter(|ns| **ns > last_ns));
+        bounds_ns.push(u64::MAX);
+        let stretches = bounds_ns.windows(2).map(|b| self.stretch(b[0], b[1]));
+        let told: Vec<Told> = stretches.filter_map(|s| s.told().ok()).collect();
+        self.finish(Told::sum(&told).unwrap_or(now), 0)
+    }
+
+    /// What the windows of the present phase tell, and when it began.
+    fn now(&self) -> Result<(u64, Told), CannotTell> {
+        let from_ns = self.present_ns();
+        let stretch = self.stretch(from_ns, u64::MAX);
+        let cannot = |why: &str| CannotTell { why: why.to_owned() };
+        let shared = Window::sum(stretch.shared);
         if shared.wall_ns == 0.0 || shared.all().next().is_none() {
-            return cannot("the program had no task in a shared window");
+            return Err(cannot("the program had no task in a shared window"));
         }
         if shared.total().compute_ns <= 0.0 {
-            return cannot("the program has not run yet; it only waited");
+            return Err(cannot("the program has not run yet; it only waited"));
         }
         if shared.wall_ns < self.options.least_ns as f64 {
             let least = corun_model::duration::human_ns(self.options.least_ns);
-            return cannot(&format!("it takes {least} of shared windows with the same behaviour"));
+            return Err(cannot(&format!("it takes {least} of shared windows with the same behaviour")));
         }
-        if windows.len() < FEWEST {
-            return cannot("it takes three shared windows for an interval");
+        if stretch.shared.len() < FEWEST {
+            return Err(cannot("it takes three shared windows for an interval"));
         }
-        let alone = Window::sum(&self.dedicated.windows);
-        if self.dedicated.windows.len() >= FEWEST && alone.total().compute_ns > 0.0 {
-            self.by_dedicated(&alone, &shared, windows)
-        } else {
-            self.by_ledger(&shared, windows)
-        }
+        Ok((from_ns, stretch.told().map_err(cannot)?))
     }
 
-    /// `shared` is the sum of `windows`.
-    fn by_dedicated(
-        &self,
-        alone: &Window,
-        shared: &Window,
-        windows: &[Window],
-    ) -> Result<Estimate, CannotTell> {
-        let mut unavailable = self.unavailable.clone();
-        let switch_ns = switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared));
-        if let Err(why) = switch_ns {
-            let what = "cost of context switches".to_owned();
-            unavailable.insert(Unavailable { what, why: format!("{why}; it stays inside useful work") });
-        }
-        let switch_ns = switch_ns.unwrap_or(0.0);
-        let (share, unsure) = spin_stalls(windows).unzip();
-        let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns, share);
-        let critical = dedicated::critical_tasks(alone);
-        let critical = critical.as_ref().filter(|ids| {
-            // They must have gone on to live in the shared windows.
-            ids.iter().all(|id| shared.tasks.contains_key(id))
-        });
-        let speed = Speed::of(
-            &self.dedicated.windows,
-            windows,
-            by,
-            unsure.unwrap_or(0.0),
-            Yardstick::blind(switch_ns),
-            critical,
-        );
-        let rate = |w: &Window| speed.rate(w);
-        let (fast, slow) = (rate(alone), rate(shared));
-        if fast <= 0.0 || slow <= 0.0 {
-            return Err(CannotTell { why: "the program did no useful work in one kind of window".into() });
-        }
-        let mut slowdown = fast / slow;
-        let slowest = self.apart(alone).then(|| dedicated::slowest(alone, shared, by)).flatten();
-        if let (Assignment::Static, Some(s)) = (self.options.assignment, slowest) {
-            slowdown = s;
-        }
-        let of = |w: &Window| Some(rate(w));
-        let spreads = [&self.dedicated.windows[..], windows].map(|w| jackknife(&batches(w.iter()), of));
-        let [Some(a), Some(b)] = spreads else {
-            return Err(CannotTell { why: "there are too few windows for an interval".into() });
+    /// When the present phase began: the last one of which enough was seen, with a dedicated window where there are any.
+    fn present_ns(&self) -> u64 {
+        let is_enough = |from_ns: &&u64| {
+            let Stretch { shared, dedicated, .. } = self.stretch(**from_ns, u64::MAX);
+            wall_ns(shared) >= self.options.least_ns as f64
+                && shared.len() >= FEWEST
+                && (!dedicated.is_empty() || self.dedicated.windows.is_empty())
         };
-        let interval = interval(slowdown, &[a, b], DEDICATED_ERROR, self.options.confidence);
-        let parts = speed.parts(alone, shared, slowdown);
-        if parts.memory.is_none() {
-            unavailable.insert(no_memory(
-                &shared.total(),
-                "it spins, and either stalls on memory for nearly all the rest, so that too little is left to be \
-                 compared, or always spins alike, so that nobody can tell which stalls are those of spinning",
-            ));
+        let last = self.changes_ns.iter().rev().find(is_enough).copied();
+        last.or_else(|| self.begun_ns()).unwrap_or(0)
+    }
+
+    /// When the program had begun; `None`: there is not as much after it.
+    fn begun_ns(&self) -> Option<u64> {
+        let begin_ns = self.shared.begin_ns?;
+        let first_ns = self.changes_ns.first().copied().unwrap_or(u64::MAX);
+        beginning::over_ns(self.shared.between(0, first_ns), begin_ns)
+    }
+
+    fn stretch(&self, from_ns: u64, to_ns: u64) -> Stretch<'_> {
+        // Dedicated windows from before the program had begun are better than none.
+        let phase_ns = self.changes_ns.iter().rev().find(|ns| **ns <= from_ns).copied().unwrap_or(0);
+        let own = self.dedicated.between(from_ns, to_ns);
+        let dedicated = if own.is_empty() { self.dedicated.between(phase_ns, to_ns) } else { own };
+        Stretch {
+            shared: self.shared.between(from_ns, to_ns),
+            dedicated,
+            all_dedicated: &self.dedicated.windows,
+            assignment: self.options.assignment,
         }
-        Ok(self.finish(Method::Dedicated, slowdown, interval, parts, slowest, shared, unavailable, |w| {
-            Some(fast / rate(w)).filter(|s| s.is_finite())
-        }))
     }
 
-    /// `shared` is the sum of `windows`.
-    fn by_ledger(&self, shared: &Window, windows: &[Window]) -> Result<Estimate, CannotTell> {
-        let hints = Hints::of(windows);
-        let found = alone::likely(shared, hints)
-            .ok_or(CannotTell { why: "the program has not run yet; it only waited".into() })?;
-        let is_static = self.options.assignment == Assignment::Static && self.apart(shared);
-        let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
-        let slowdown = value(found);
-        let of = |w: &Window| alone::likely(w, hints).map(value);
-        let spread = jackknife(&batches(windows.iter()), of)
-            .ok_or(CannotTell { why: "there are too few windows for an interval".into() })?;
-        // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
-        let unbound = alone::from_ledger(shared, Hints::all_its_own()).map_or(slowdown, value);
-        let method_error = LEDGER_ERROR.hypot(BOUND_SHARE * (slowdown / unbound).ln());
-        let interval = interval(slowdown, &[spread], method_error, self.options.confidence);
-        let scale = if found.slowdown > 1.0 { (slowdown - 1.0) / (found.slowdown - 1.0) } else { 1.0 };
-        let parts = Parts { steal: found.steal * scale, sync: found.sync * scale, memory: None, other: 0.0 };
-        let mut unavailable = self.unavailable.clone();
-        let alone = "how long it stalls alone is not known without dedicated windows";
-        unavailable.insert(no_memory(&shared.total(), alone));
-        unavailable.insert(Unavailable {
-            what: "dedicated windows".into(),
-            why: "none was taken, so what the program would do alone is derived from its ledger; the interval is wider"
-                .into(),
-        });
-        let slowest = self.apart(shared).then_some(found.slowest);
-        Ok(self.finish(Method::Ledger, slowdown, interval, parts, slowest, shared, unavailable, |w| of(w)))
-    }
-
-    /// Whether tasks hardly wait for each other, so that each goes its own way.
-    fn apart(&self, window: &Window) -> bool {
-        let all = window.total();
-        all.life_ns > 0.0 && all.waiting_ns() < 0.02 * all.life_ns && window.tasks.len() > 1
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn finish(
-        &self,
-        method: Method,
-        slowdown: f64,
-        interval: [f64; 2],
-        parts: Parts,
-        slowest_task: Option<f64>,
-        shared: &Window,
-        mut unavailable: BTreeSet<Unavailable>,
-        of: impl Fn(&Window) -> Option<f64>,
-    ) -> Estimate {
+    /// The estimate that windows since `from_ns` make.
+    fn finish(&self, told: Told, from_ns: u64) -> Result<Estimate, CannotTell> {
+        let few = || CannotTell { why: "there are too few windows for an interval".into() };
+        let interval =
+            interval(told.slowdown, told.spread.ok_or_else(few)?, told.method_error, self.options.confidence);
+        let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
+        let (shared, dedicated) = (Window::sum(shared), Window::sum(dedicated));
         let all = shared.total();
+        let mut unavailable = self.unavailable.clone();
+        unavailable.extend(told.missing.iter().cloned());
         if all.unjudged_ns > 0.0 {
             unavailable.insert(Unavailable {
                 what: "spin time".into(),
                 why: "nobody told spinning from computing for some of the time, so the slowdown of a program that spins is understated".into(),
             });
         }
-        let alone = (method == Method::Dedicated).then(|| Window::sum(&self.dedicated.windows));
-        let summary = |label: Label, series: &Series| {
-            let each = series.windows.len().div_ceil(SUMMARIES).max(1);
-            let merged: Vec<WindowSummary> = series
-                .windows
-                .chunks(each)
-                .map(Window::sum)
-                .map(|w| WindowSummary {
-                    start_ns: w.start_ns,
-                    end_ns: w.end_ns,
-                    label,
-                    useful_cpus: w.total().compute_ns / w.wall_ns,
-                    slowdown: if label == Label::Shared { of(&w) } else { None },
-                })
-                .collect();
-            merged
-        };
-        let mut windows = summary(Label::Dedicated, &self.dedicated);
-        windows.extend(summary(Label::Shared, &self.shared));
+        let alone = (told.method == Method::Dedicated).then_some(dedicated);
+        let mut windows = summary(&self.dedicated, from_ns, |_| None, Label::Dedicated);
+        windows.extend(summary(&self.shared, from_ns, |w| told.slowdown_of(w), Label::Shared));
         windows.sort_by_key(|w| w.start_ns);
-        Estimate {
-            slowdown,
+        Ok(Estimate {
+            slowdown: told.slowdown,
             interval,
             confidence: self.options.confidence,
-            parts,
-            culprits: culprits(shared, &self.tenants),
-            baselines: baselines(alone.as_ref(), shared),
+            parts: told.parts,
+            culprits: culprits(&shared, &self.tenants),
+            baselines: baselines(alone.as_ref(), &shared),
             windows,
             unavailable: unavailable.into_iter().collect(),
-            method,
-            slowest_task,
-            phases: self.changes + 1,
-        }
+            method: told.method,
+            slowest_task: told.slowest,
+            phases: self.changes_ns.len() + 1,
+        })
     }
+}
+
+/// The windows since `from_ns`, merged where they are many.
+fn summary(
+    series: &Series,
+    from_ns: u64,
+    slowdown: impl Fn(&Window) -> Option<f64>,
+    label: Label,
+) -> Vec<WindowSummary> {
+    let windows = series.between(from_ns, u64::MAX);
+    let each = windows.len().div_ceil(SUMMARIES).max(1);
+    let summary = |w: Window| WindowSummary {
+        start_ns: w.start_ns,
+        end_ns: w.end_ns,
+        label,
+        useful_cpus: w.total().compute_ns / w.wall_ns,
+        slowdown: slowdown(&w),
+    };
+    windows.chunks(each).map(Window::sum).map(summary).collect()
 }
 
 /// A window's culprits by name: tenants of one name and kind (ten compilers) are one, most first.
@@ -382,34 +310,26 @@ pub(crate) fn culprits(window: &Window, tenants: &BTreeMap<TenantId, (String, Te
     found
 }
 
-/// Why there is no memory part. `counted`: why not although events were counted.
-fn no_memory(shared: &Spent, counted: &str) -> Unavailable {
-    let part = 100.0 * shared.memory.in_ns / shared.on_cpu_ns().max(1.0);
-    let why = if shared.memory.in_ns == 0.0 {
-        "without hardware counters memory stalls are part of compute, so their change is not seen".to_owned()
-    } else if !shared.knows_memory() {
-        format!("events were counted in only {part:.0} % of its time on a CPU, since its tasks begin and end too fast")
-    } else {
-        counted.to_owned()
-    };
-    Unavailable { what: "memory".into(), why }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::useful_work::Spent;
     use corun_model::TaskId;
 
     const WINDOW_NS: u64 = 100_000_000;
 
-    /// The `i`-th window of a task from which this share is stolen.
-    fn window(i: u64, stolen: f64) -> Window {
+    /// The `i`-th window of so many tasks, from each of which this share is stolen.
+    fn window_of(tasks: u32, i: u64, stolen: f64) -> Window {
         let life_ns = WINDOW_NS as f64;
         let stolen_ns = stolen * life_ns;
         let spent = Spent { life_ns, compute_ns: life_ns - stolen_ns, stolen_ns, ..Spent::default() };
         let (start_ns, end_ns) = (i * WINDOW_NS, (i + 1) * WINDOW_NS);
-        let tasks = [(TaskId(1), spent)].into();
-        Window { start_ns, end_ns, wall_ns: life_ns, tasks, ..Window::default() }
+        let tasks = (1..=tasks).map(|t| (TaskId(t), spent)).collect();
+        Window { start_ns, end_ns, wall_ns: life_ns, tasks, cpus: 8, ..Window::default() }
+    }
+
+    fn window(i: u64, stolen: f64) -> Window {
+        window_of(1, i, stolen)
     }
 
     #[test]
@@ -424,5 +344,61 @@ mod tests {
         assert!((slowdowns[4].unwrap() - 2.0).abs() < 1e-9, "there is nothing else");
         assert!(slowdowns[8].unwrap() > 1.2);
         assert_eq!(slowdowns[9], Some(1.0));
+    }
+
+    /// Prepares for 4 s on one thread, from which nothing is taken, then goes on with four for 20 s, of which three
+    /// quarters are. A dedicated window every second, or none.
+    fn two_phases(dedicated: bool) -> Predictor {
+        let mut predictor = Predictor::new(TenantId(0), Options::default());
+        for i in 0..240 {
+            let (tasks, stolen) = if i < 40 { (1, 0.0) } else { (4, 0.75) };
+            if dedicated && i % 10 == 5 {
+                predictor.push_window(window_of(tasks, i, 0.0), Label::Dedicated);
+            }
+            predictor.push_window(window_of(tasks, i, stolen), Label::Shared);
+        }
+        predictor
+    }
+
+    #[test]
+    fn the_present_is_the_last_phase_and_the_run_is_all_of_them_by_the_time_they_would_take_alone() {
+        for dedicated in [true, false] {
+            let predictor = two_phases(dedicated);
+            let (now, run) = (predictor.estimate().unwrap(), predictor.so_far().unwrap());
+            assert_eq!((now.phases, run.phases), (2, 2));
+            assert!((now.slowdown - 4.0).abs() < 1e-6, "{}", now.slowdown);
+            // 24 s, of which alone 4 s and 5 s.
+            assert!((run.slowdown - 24.0 / 9.0).abs() < 0.05, "dedicated {dedicated}: {}", run.slowdown);
+            assert!(run.interval[0] < run.slowdown && run.slowdown < run.interval[1]);
+            let of_parts = run.parts.steal + run.parts.sync + run.parts.other;
+            assert!((of_parts - (run.slowdown - 1.0)).abs() < 1e-9, "the parts sum to it");
+            let method = if dedicated { Method::Dedicated } else { Method::Ledger };
+            assert_eq!((now.method, run.method), (method, method));
+            let first = run.windows.iter().find(|w| w.label == Label::Shared).unwrap();
+            assert!((first.slowdown.unwrap() - 1.0).abs() < 1e-9, "a window is told by its own phase");
+        }
+    }
+
+    #[test]
+    fn a_phase_without_a_dedicated_window_of_its_own_is_not_the_present_yet() {
+        let mut predictor = Predictor::new(TenantId(0), Options::default());
+        for i in 0..100 {
+            let (tasks, stolen) = if i < 40 { (1, 0.5) } else { (4, 0.75) };
+            if i < 40 && i % 10 == 5 {
+                predictor.push_window(window_of(tasks, i, 0.0), Label::Dedicated);
+            }
+            predictor.push_window(window_of(tasks, i, stolen), Label::Shared);
+        }
+        assert_eq!(predictor.wants_dedicated(), Some("the program's behaviour changed"));
+        let before = predictor.estimate().unwrap();
+        predictor.push_window(window_of(4, 100, 0.0), Label::Dedicated);
+        let after = predictor.estimate().unwrap();
+        assert!(
+            (after.slowdown - 4.0).abs() < 1e-6 && before.slowdown < 2.0,
+            "{} {}",
+            before.slowdown,
+            after.slowdown
+        );
+        assert_eq!(predictor.wants_dedicated(), Some("the program's behaviour changed"), "one is not enough");
     }
 }

@@ -325,6 +325,24 @@ impl Window {
         self.tasks.values().chain(unlisted)
     }
 
+    /// On how many tasks computing is spread, of which each has as much: `(Σ compute)² / Σ compute²`, what Jain's index of
+    /// fairness is of their number. 1 where one does it all; 0 where nobody computes.
+    pub fn spread_on(&self) -> f64 {
+        let compute = || self.all().map(|s| s.compute_ns);
+        let squares: f64 = compute().map(|ns| ns * ns).sum();
+        if squares > 0.0 {
+            compute().sum::<f64>().powi(2) / squares
+        } else {
+            0.0
+        }
+    }
+
+    /// How many CPUs its tasks wanted, on average: they were on one, spinning included, or waited for one.
+    pub fn wanted_cpus(&self) -> f64 {
+        let all = self.total();
+        (all.on_cpu_ns() + all.stolen_ns + all.queued_ns + all.other_ns) / self.wall_ns
+    }
+
     /// The sum over all tasks.
     pub fn total(&self) -> Spent {
         self.all().fold(Spent::default(), |mut sum, s| {

@@ -11,7 +11,7 @@
 use corun_model::TenantId;
 use corun_predict::counted::Counted;
 use corun_predict::useful_work::{Spent, Window};
-use corun_predict::{Estimate, Label, Method, Options, Predictor};
+use corun_predict::{CannotTell, Estimate, Label, Method, Options, Predictor};
 use corun_study::predicting::{recording, CoRun, PredictOutcome};
 use corun_study::predicting_text::{files, text};
 use serde::Deserialize;
@@ -56,9 +56,12 @@ impl Both {
         }
     }
 
-    /// What each of the study's predictors says.
-    fn predicted(&self) -> ([Option<f64>; 4], Option<Estimate>) {
-        let (main, ledger) = (self.main.estimate().ok(), self.ledger.estimate().ok());
+    /// What each of the study's predictors says by `ask`.
+    fn predicted(
+        &self,
+        ask: fn(&Predictor) -> Result<Estimate, CannotTell>,
+    ) -> ([Option<f64>; 4], Option<Estimate>) {
+        let (main, ledger) = (ask(&self.main).ok(), ask(&self.ledger).ok());
         let useful = main.as_ref().filter(|e| e.method == Method::Dedicated).map(|e| e.slowdown);
         let of = |get: fn(&Estimate) -> Option<f64>| main.as_ref().and_then(get);
         let all = [
@@ -108,7 +111,7 @@ fn again(run: &mut CoRun, path: &Path, counts: bool) {
         let passed = line.window.end_ns.saturating_sub(begin_ns) as f64 / run.wall_ns as f64;
         if in_time && passed > PREDICT_BY {
             in_time = false;
-            let (all, main) = both.predicted();
+            let (all, main) = both.predicted(Predictor::estimate);
             run.predicted = all;
             run.interval = main.map(|e| e.interval);
         }
@@ -117,5 +120,5 @@ fn again(run: &mut CoRun, path: &Path, counts: bool) {
         }
         both.push(&line);
     }
-    run.at_end = both.predicted().0;
+    run.at_end = both.predicted(Predictor::so_far).0;
 }

@@ -1,6 +1,6 @@
 //! A prediction in one line, and in a few.
 
-use super::PredictReport;
+use super::{Covers, PredictReport};
 use crate::words::{name, wrap};
 use corun_model::duration::human_ns;
 use corun_predict::estimate::Method;
@@ -44,6 +44,13 @@ pub fn line(report: &PredictReport) -> String {
             .as_deref()
             .map_or("nobody who could be named".to_owned(), |t| format!("`{}`", name(t, 32)));
         let _ = write!(out, "; {} {who}", if c.share >= MAIN { "mainly from" } else { "most from" });
+    }
+    if report.phases.is_some_and(|n| n > 1) {
+        match (report.covers, report.now, report.so_far) {
+            (Covers::Present, _, Some(x)) => out.push_str(&format!("; {x:.2}× so far")),
+            (Covers::Run, Some(x), _) => out.push_str(&format!("; {x:.2}× in its last phase")),
+            _ => {}
+        }
     }
     out
 }
@@ -103,7 +110,7 @@ pub fn summary(report: &PredictReport) -> String {
 mod tests {
     use super::super::example::{estimate, report};
     use super::*;
-    use corun_predict::estimate::CannotTell;
+    use corun_predict::estimate::{CannotTell, Estimate};
 
     #[test]
     fn the_line_says_how_much_why_and_from_whom() {
@@ -112,6 +119,15 @@ mod tests {
             "1.93× slower than alone (1.86-2.01): steal 0.61, waiting for siblings 0.27, memory 0.05; \
              mainly from `ffmpeg`"
         );
+    }
+
+    #[test]
+    fn a_program_that_has_changed_is_slowed_now_and_was_so_far() {
+        let mut report = report(Ok(Estimate { phases: 2, ..estimate() }));
+        (report.now, report.so_far) = (Some(1.93), Some(1.4));
+        assert!(line(&report).ends_with("`ffmpeg`; 1.40× so far"), "{}", line(&report));
+        report.covers = Covers::Run;
+        assert!(line(&report).ends_with("; 1.93× in its last phase"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod page;
 use corun_predict::estimate::{
     Baselines, CannotTell, Culprit, Estimate, Method, Parts, Unavailable, WindowSummary,
 };
+use corun_predict::Predictor;
 use serde::Serialize;
 
 pub use line::{line, summary};
@@ -55,6 +56,8 @@ pub struct PredictReport {
     pub counting_cost: Option<f64>,
     /// Time since the beginning, in nanoseconds.
     pub elapsed_ns: u64,
+    /// What the slowdown is of.
+    pub covers: Covers,
     /// Time beside the co-runners by time alone; 1 is undisturbed.
     pub slowdown: Option<f64>,
     /// Low and high end of the interval.
@@ -75,6 +78,12 @@ pub struct PredictReport {
     pub method: Option<Method>,
     /// Slowdown of the slowest task, where tasks fare differently.
     pub slowest_task: Option<f64>,
+    /// Phases of the program so far: 1 until its behaviour changed for the first time.
+    pub phases: Option<usize>,
+    /// The slowdown of its present phase: what it will suffer if it goes on like this.
+    pub now: Option<f64>,
+    /// The slowdown of the run so far, through all phases.
+    pub so_far: Option<f64>,
     /// How long co-runners have been parked for dedicated windows, in nanoseconds; `None`: they are not to be parked.
     pub parked_ns: Option<u64>,
     /// Beside an estimate from dedicated windows: the slowdown from the ledger alone, of the same run.
@@ -83,14 +92,46 @@ pub struct PredictReport {
     pub cannot_tell: Option<String>,
 }
 
+/// What a slowdown is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Covers {
+    /// The program's present phase, while it runs.
+    Present,
+    /// All that was seen of it, at the end.
+    Run,
+}
+
+/// What a predictor says: of the program as it is now, and of the run so far.
+#[derive(Clone, Debug)]
+pub struct Estimates {
+    /// Of the present phase.
+    pub now: Result<Estimate, CannotTell>,
+    /// Of all phases together.
+    pub so_far: Result<Estimate, CannotTell>,
+}
+
+impl Estimates {
+    /// Of this predictor.
+    pub fn of(predictor: &Predictor) -> Estimates {
+        Estimates { now: predictor.estimate(), so_far: predictor.so_far() }
+    }
+}
+
 impl PredictReport {
     /// A report at `elapsed_ns` after the beginning.
     pub fn new(
         meta: &PredictMeta,
         elapsed_ns: u64,
-        estimate: &Result<Estimate, CannotTell>,
+        estimates: &Estimates,
+        covers: Covers,
         unavailable: &[Unavailable],
     ) -> PredictReport {
+        let slowdown = |of: &Result<Estimate, CannotTell>| of.as_ref().ok().map(|e| e.slowdown);
+        let estimate = match covers {
+            Covers::Present => &estimates.now,
+            Covers::Run => &estimates.so_far,
+        };
         let known = estimate.as_ref().ok();
         let mut missing: Vec<Unavailable> = known.map_or(Vec::new(), |e| e.unavailable.clone());
         missing.extend(unavailable.iter().filter(|u| !missing.contains(u)).cloned().collect::<Vec<_>>());
@@ -105,6 +146,7 @@ impl PredictReport {
             spin_cost: None,
             counting_cost: None,
             elapsed_ns,
+            covers,
             slowdown: known.map(|e| e.slowdown),
             interval: known.map(|e| e.interval),
             confidence: known.map(|e| e.confidence),
@@ -115,6 +157,9 @@ impl PredictReport {
             unavailable: missing,
             method: known.map(|e| e.method),
             slowest_task: known.and_then(|e| e.slowest_task),
+            phases: known.map(|e| e.phases),
+            now: slowdown(&estimates.now),
+            so_far: slowdown(&estimates.so_far),
             parked_ns: None,
             without_dedicated: None,
             cannot_tell: estimate.as_ref().err().map(|e| e.why.clone()),
@@ -161,7 +206,7 @@ pub(crate) mod example {
             unavailable: vec![Unavailable { what: "counters".into(), why: "not asked for".into() }],
             method: Method::Ledger,
             slowest_task: None,
-            phases: 0,
+            phases: 1,
         }
     }
 
@@ -173,7 +218,8 @@ pub(crate) mod example {
             source: "ebpf".into(),
             spin: Some("samples".into()),
         };
-        PredictReport::new(&meta, 1_000_000_000, &estimate, &[])
+        let estimates = Estimates { now: estimate.clone(), so_far: estimate };
+        PredictReport::new(&meta, 1_000_000_000, &estimates, Covers::Present, &[])
     }
 }
 

@@ -1,7 +1,7 @@
 //! A prediction as one self-contained page: the slowdown over time with its interval, its parts, and who it came from.
 
 use super::line::{line, LEAST};
-use super::PredictReport;
+use super::{Covers, PredictReport};
 use crate::html::markup::{escape, script_json, sentence, Drawing};
 use crate::html::scale::ticks;
 use crate::words::count;
@@ -27,8 +27,8 @@ pub fn render(history: &[PredictReport]) -> String {
         head = head(last),
         time = section(
             "Slowdown over time",
-            "The estimates as they were made, of all that was seen until then, with their intervals; 1 is as fast as alone. \
-             Each stroke is a stretch of the run by itself.",
+            "The estimates as they were made while it ran, of its phase at that time, with their intervals; 1 is as fast as \
+             alone. Each stroke is a stretch of the run by itself.",
             &over_time(history)
         ),
         parts = parts(last),
@@ -55,7 +55,12 @@ fn head(last: &PredictReport) -> String {
 /// The estimates as a line in a band.
 fn over_time(history: &[PredictReport]) -> String {
     let known: Vec<(f64, f64, [f64; 2])> =
-        history.iter().filter_map(|r| Some((r.elapsed_ns as f64 / 1e9, r.slowdown?, r.interval?))).collect();
+        // What the whole run came to stands above.
+        history
+            .iter()
+            .filter(|r| r.covers == Covers::Present)
+            .filter_map(|r| Some((r.elapsed_ns as f64 / 1e9, r.slowdown?, r.interval?)))
+            .collect();
     let Some(&(end_s, ..)) = known.last() else {
         return "<p class=\"lead\">There was no estimate.</p>\n".to_owned();
     };

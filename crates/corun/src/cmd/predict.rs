@@ -21,7 +21,7 @@ use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
 use corun_report::describe;
 use corun_report::output::{print, write_file};
-use corun_report::predict::{line, render, summary, PredictMeta, PredictReport};
+use corun_report::predict::{line, render, summary, Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -52,10 +52,11 @@ const SLOT: Duration = Duration::from_millis(200);
 
 /// When the first dedicated window may be: a program's beginning is not like the rest of it.
 const FIRST_NS: u64 = 500_000_000;
-/// They follow each other at growing distances, half of the time that has passed, so that those which the budget allows are
-/// spread over a run of any length; but no sooner and no later than this.
+/// They follow each other at growing distances, so that those which the budget allows are spread over a run of any length:
+/// the first few, which any answer takes, after half of the time that has passed, the others after as long again. But no
+/// sooner and no later than this; the latter is what the default budget allows for ever.
 const SOON_NS: u64 = 150_000_000;
-const LATER_NS: u64 = 2_000_000_000;
+const LATER_NS: u64 = 4_000_000_000;
 /// What counting may take of the program's time on a CPU, from when the first dedicated window may be.
 const COUNTING: f64 = 0.03;
 /// What others may take of the machine in a dedicated window that counts.
@@ -197,7 +198,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             if ended.is_some() || now_ns >= next_ns {
                 next_ns = now_ns + ESTIMATE_NS;
-                progress.say(&said.estimate(&predictors, now_ns, &insight)?);
+                let covers = if ended.is_some() { Covers::Run } else { Covers::Present };
+                progress.say(&said.estimate(&predictors, covers, now_ns, &insight)?);
             }
             if let Some(ended) = ended {
                 break ended;
@@ -307,9 +309,11 @@ impl Predictors {
     fn are_due(&self, begin_ns: u64, now_ns: u64) -> bool {
         let Some(last_ns) = self.taken.last() else { return now_ns - begin_ns >= FIRST_NS };
         // That there are too few at first is no reason to take them all from the beginning.
+        let passed_ns = last_ns - begin_ns;
         let distance_ns = match self.main.wants_dedicated() {
             Some(_) if self.counted >= FEWEST => SOON_NS,
-            _ => ((last_ns - begin_ns) / 2).clamp(SOON_NS, LATER_NS),
+            _ if self.taken.len() < FEWEST => (passed_ns / 2).clamp(SOON_NS, LATER_NS),
+            _ => passed_ns.clamp(SOON_NS, LATER_NS),
         };
         now_ns - last_ns >= distance_ns
     }
@@ -388,13 +392,15 @@ impl Said {
     fn estimate(
         &mut self,
         predictors: &Predictors,
+        covers: Covers,
         now_ns: u64,
         insight: &Insight,
     ) -> anyhow::Result<String> {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
         let mut missing = unavailable(insight);
         missing.extend(predictors.missing());
-        let mut report = PredictReport::new(&self.meta, elapsed_ns, &predictors.main.estimate(), &missing);
+        let estimates = Estimates::of(&predictors.main);
+        let mut report = PredictReport::new(&self.meta, elapsed_ns, &estimates, covers, &missing);
         let unknown_names = self.only_some && predictors.has_parked_nobody();
         let why =
             unknown_names.then(|| NOBODY_BY_THESE_NAMES.to_owned()).or_else(|| predictors.why_none_counts());
@@ -406,8 +412,11 @@ impl Said {
         if report.unavailable.iter().any(|u| u.what.starts_with("spin time")) {
             report.unavailable.retain(|u| u.what != "spin");
         }
-        report.without_dedicated =
-            predictors.ledger.as_ref().and_then(|p| p.estimate().ok()).map(|e| e.slowdown);
+        let by_ledger = |p: &Predictor| match covers {
+            Covers::Present => p.estimate().ok(),
+            Covers::Run => p.so_far().ok(),
+        };
+        report.without_dedicated = predictors.ledger.as_ref().and_then(by_ledger).map(|e| e.slowdown);
         report.parked_ns = predictors.ledger.is_some().then_some(predictors.parked_ns);
         report.spin_cost = insight.spin_cost();
         report.counting_cost = insight.counting().and_then(Counting::cost);

@@ -1,0 +1,96 @@
+//! When a program has begun: its first windows are not like the rest, and do not speak for it.
+//!
+//! For half a second its threads have yet to start, and the kernel's averages of their load, by which it shares CPUs, take
+//! 0.35 s to fill. After that, many programs prepare on one thread what they then do on all. Where that ends is the
+//! truncation that leaves the least standard error of the mean (MSER: White, "An effective truncation heuristic for bias
+//! reduction in simulation output", 1997), of the logarithm of how many CPUs its tasks wanted: of threads that spin or
+//! compute steal does not change that.
+//!
+//! Limits: a beginning of more than half of what was seen is not taken for one; a later change is one of phase.
+
+use crate::useful_work::Window;
+
+/// Until then it always begins.
+pub(crate) const LEAST_NS: u64 = 500_000_000;
+/// Shortest stretch that counts as one value, in nanoseconds of wall time.
+const BATCH_NS: f64 = 150_000_000.0;
+/// The logarithm must differ by so much before and after: a third more CPUs, or fewer.
+const DIFFERS: f64 = 0.3;
+
+/// When the program had begun, going by its shared windows since `begin_ns`; `None`: there is not as much after it.
+pub(crate) fn over_ns(windows: &[Window], begin_ns: u64) -> Option<u64> {
+    let least_ns = begin_ns + LEAST_NS;
+    let after = |ns: u64| &windows[windows.partition_point(|w| w.start_ns < ns)..];
+    let wall_ns = |windows: &[Window]| windows.iter().map(|w| w.wall_ns).sum::<f64>();
+    let is_enough = |ns: &u64| wall_ns(after(*ns)) >= LEAST_NS as f64;
+    truncation(windows).map(|ns| ns.max(least_ns)).filter(is_enough).or(Some(least_ns).filter(is_enough))
+}
+
+/// Where cutting the beginning off leaves the least standard error of the mean, if what is cut off is another.
+fn truncation(windows: &[Window]) -> Option<u64> {
+    let mut values: Vec<(u64, f64)> = Vec::new();
+    let mut batch = Window::default();
+    for window in windows {
+        batch.add(window);
+        if batch.wall_ns >= BATCH_NS {
+            let wanted = batch.wanted_cpus();
+            values.extend((wanted > 0.0).then(|| (batch.start_ns, wanted.ln())));
+            batch = Window::default();
+        }
+    }
+    let mean = |values: &[(u64, f64)]| values.iter().map(|v| v.1).sum::<f64>() / values.len() as f64;
+    let squared_error = |rest: &[(u64, f64)]| {
+        let mean = mean(rest);
+        rest.iter().map(|v| (v.1 - mean).powi(2)).sum::<f64>() / (rest.len() as f64).powi(2)
+    };
+    let errors = (0..=values.len() / 2).map(|cut| (cut, squared_error(&values[cut..])));
+    let (cut, _) = errors.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (before, rest) = values.split_at(cut);
+    let differs = !before.is_empty() && (mean(before) - mean(rest)).abs() >= DIFFERS;
+    differs.then(|| rest[0].0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::useful_work::Spent;
+    use corun_model::TaskId;
+
+    const WINDOW_NS: u64 = 200_000_000;
+
+    /// Windows of a program of which this many tasks compute in each.
+    fn windows(tasks: &[u32]) -> Vec<Window> {
+        let spent = Spent { life_ns: WINDOW_NS as f64, compute_ns: WINDOW_NS as f64, ..Spent::default() };
+        let of = |(i, n): (usize, &u32)| {
+            let start_ns = i as u64 * WINDOW_NS;
+            let tasks = (0..*n).map(|t| (TaskId(t), spent)).collect();
+            Window {
+                start_ns,
+                end_ns: start_ns + WINDOW_NS,
+                wall_ns: WINDOW_NS as f64,
+                tasks,
+                ..Window::default()
+            }
+        };
+        tasks.iter().enumerate().map(of).collect()
+    }
+
+    #[test]
+    fn what_is_prepared_on_one_thread_is_the_beginning_and_what_follows_is_not() {
+        let mut prepares = vec![1; 7];
+        prepares.extend([2, 2, 1, 2, 2, 2, 2, 2, 2]);
+        assert_eq!(over_ns(&windows(&prepares), 0), Some(7 * WINDOW_NS));
+        assert_eq!(over_ns(&windows(&[2; 16]), 0), Some(LEAST_NS));
+    }
+
+    #[test]
+    fn a_few_other_windows_later_on_and_a_beginning_of_more_than_half_are_none() {
+        let mut pauses = vec![2; 9];
+        pauses.extend([1, 1, 2, 2, 2, 2]);
+        assert_eq!(over_ns(&windows(&pauses), 0), Some(LEAST_NS));
+        let mut long = vec![1; 12];
+        long.extend([2; 6]);
+        assert_eq!(over_ns(&windows(&long), 0), Some(LEAST_NS));
+        assert_eq!(over_ns(&windows(&[1; 4]), 0), None, "there is not as much after it");
+    }
+}

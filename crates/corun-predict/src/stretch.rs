@@ -1,0 +1,247 @@
+//! What a stretch of a run tells: shared windows of one behaviour, with the dedicated ones among them or by their ledger alone.
+//!
+//! Stretches of different behaviour follow each other in a run. The times that they would take alone add up, and so
+//!
+//! ```text
+//! slowdown of the run = Σ wall_i / Σ (wall_i / slowdown_i)
+//! ```
+//!
+//! the mean of their slowdowns, each weighted by how long it would take alone. The parts of the slowdown are such means,
+//! too, so they still sum to it.
+//!
+//! Limits: the errors of stretches are taken to be independent as far as chance goes, and as one as far as the method's own
+//! error goes.
+
+use crate::alone::{self, Alone, Hints};
+use crate::dedicated::{self, Speed};
+use crate::estimate::{Assignment, Method, Parts, Unavailable};
+use crate::interval::{batches, jackknife, Spread, FEWEST};
+use crate::useful_work::{switch_cost_ns, Spent, Window};
+use crate::yardstick::{spin_stalls, Yardstick};
+use std::collections::BTreeSet;
+
+/// The method's own error with dedicated windows, as a standard deviation of the logarithm: how unlike its beginning the
+/// rest of a run is. Set so that intervals held the outcome of about 95 % of recorded runs on a live machine, which are
+/// not those of the study (`docs/prediction.md`); modelled runs would do with a quarter of it.
+const DEDICATED_ERROR: f64 = 0.08;
+/// The same without them, for programs whose tasks do not wait for each other.
+const LEDGER_ERROR: f64 = 0.09;
+/// And for those that do: this share of the distance between the two bounds on induced waiting.
+const BOUND_SHARE: f64 = 0.35;
+
+/// Windows of one behaviour, each kind in the order of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch<'a> {
+    pub shared: &'a [Window],
+    pub dedicated: &'a [Window],
+    /// All dedicated windows of the run, which tell how far a few scatter.
+    pub all_dedicated: &'a [Window],
+    pub assignment: Assignment,
+}
+
+/// What a stretch, or several, tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    /// Time shared.
+    pub wall_ns: f64,
+    pub slowdown: f64,
+    /// How far chance may have moved the slowdown; `None`: the windows are too few to tell.
+    pub spread: Option<Spread>,
+    /// How far the method may.
+    pub method_error: f64,
+    pub parts: Parts,
+    pub method: Method,
+    pub slowest: Option<f64>,
+    pub missing: BTreeSet<Unavailable>,
+    /// How to tell the slowdown of a part of it, and since when; by time.
+    rules: Vec<(u64, Rule)>,
+}
+
+/// How a window's slowdown is told.
+#[derive(Clone, Debug)]
+enum Rule {
+    Dedicated { speed: Speed, fast: f64 },
+    Ledger(Hints),
+}
+
+impl Told {
+    /// The slowdown in a window, or in several merged; `None`: the subject did nothing in it.
+    pub fn slowdown_of(&self, window: &Window) -> Option<f64> {
+        let after = self.rules.partition_point(|(from_ns, _)| *from_ns <= window.start_ns);
+        match &self.rules.get(after.max(1) - 1)?.1 {
+            Rule::Dedicated { speed, fast } => Some(fast / speed.rate(window)).filter(|s| s.is_finite()),
+            Rule::Ledger(hints) => alone::likely(window, *hints).map(|a| a.slowdown),
+        }
+    }
+
+    /// How long it would have taken alone.
+    fn alone_ns(&self) -> f64 {
+        self.wall_ns / self.slowdown
+    }
+
+    /// What stretches that follow each other tell together; `None`: there are none.
+    pub fn sum(stretches: &[Told]) -> Option<Told> {
+        let alone_ns: f64 = stretches.iter().map(Told::alone_ns).sum();
+        let wall_ns: f64 = stretches.iter().map(|t| t.wall_ns).sum();
+        let mean = |get: &dyn Fn(&Told) -> f64| {
+            stretches.iter().map(|t| t.alone_ns() / alone_ns * get(t)).sum::<f64>()
+        };
+        let known_memory = stretches.iter().all(|t| t.parts.memory.is_some());
+        let memory = known_memory.then(|| mean(&|t| t.parts.memory.unwrap_or(0.0)));
+        let (steal, sync) = (mean(&|t| t.parts.steal), mean(&|t| t.parts.sync));
+        let slowdown = wall_ns / alone_ns;
+        // A beginning without dedicated windows is no lack of them.
+        let best = stretches.iter().map(|t| t.method).min()?;
+        let of_best = || stretches.iter().filter(|t| t.method == best);
+        Some(Told {
+            wall_ns,
+            slowdown,
+            spread: spread(stretches, alone_ns),
+            method_error: mean(&|t| t.method_error),
+            parts: Parts {
+                steal,
+                sync,
+                memory,
+                other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0),
+            },
+            method: best,
+            slowest: stretches.iter().filter_map(|t| t.slowest).reduce(f64::max),
+            missing: of_best().flat_map(|t| t.missing.iter().cloned()).collect(),
+            rules: stretches.iter().flat_map(|t| t.rules.iter().cloned()).collect(),
+        })
+    }
+}
+
+/// The spread of a sum: squares add up, and the degrees of freedom are Welch's and Satterthwaite's.
+fn spread(stretches: &[Told], alone_ns: f64) -> Option<Spread> {
+    let known = || stretches.iter().filter_map(|t| Some((t.alone_ns() / alone_ns, t.spread?)));
+    let variance = |(share, s): (f64, Spread)| (share * s.error).powi(2);
+    let sum: f64 = known().map(variance).sum();
+    let weighted: f64 = known().map(|k| variance(k).powi(2) / k.1.degrees as f64).sum();
+    known().next()?;
+    let degrees = if weighted > 0.0 { (sum * sum / weighted).max(1.0) as usize } else { FEWEST };
+    Some(Spread { error: sum.sqrt(), degrees })
+}
+
+impl Stretch<'_> {
+    /// What it tells, by dedicated windows if there are any in it, else by its ledger; why nothing, as a clause.
+    pub fn told(&self) -> Result<Told, &'static str> {
+        let shared = Window::sum(self.shared);
+        let alone = Window::sum(self.dedicated);
+        if self.all_dedicated.len() >= FEWEST && alone.total().compute_ns > 0.0 {
+            self.by_dedicated(&alone, &shared)
+        } else {
+            self.by_ledger(&shared)
+        }
+    }
+
+    /// `alone` and `shared` are the sums of its windows.
+    fn by_dedicated(&self, alone: &Window, shared: &Window) -> Result<Told, &'static str> {
+        let mut missing = BTreeSet::new();
+        let switch_ns = switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared));
+        if let Err(why) = switch_ns {
+            let what = "cost of context switches".to_owned();
+            missing.insert(Unavailable { what, why: format!("{why}; it stays inside useful work") });
+        }
+        let switch_ns = switch_ns.unwrap_or(0.0);
+        let (share, unsure) = spin_stalls(self.shared).unzip();
+        let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns, share);
+        // They must have gone on to live in the shared windows.
+        let critical =
+            dedicated::critical_tasks(alone).filter(|ids| ids.iter().all(|id| shared.tasks.contains_key(id)));
+        let blind = Yardstick::blind(switch_ns);
+        let speed = Speed::of(self.dedicated, self.shared, by, unsure.unwrap_or(0.0), blind, critical);
+        let (fast, slow) = (speed.rate(alone), speed.rate(shared));
+        if fast <= 0.0 || slow <= 0.0 {
+            return Err("the program did no useful work in one kind of window");
+        }
+        let mut slowdown = fast / slow;
+        let slowest = self.apart(alone).then(|| dedicated::slowest(alone, shared, by)).flatten();
+        if let (Assignment::Static, Some(s)) = (self.assignment, slowest) {
+            slowdown = s;
+        }
+        let parts = speed.parts(alone, shared, slowdown);
+        if parts.memory.is_none() {
+            missing.insert(no_memory(
+                &shared.total(),
+                "it spins, and either stalls on memory for nearly all the rest, so that too little is left to be \
+                 compared, or always spins alike, so that nobody can tell which stalls are those of spinning",
+            ));
+        }
+        Ok(Told {
+            wall_ns: shared.wall_ns,
+            slowdown,
+            spread: self.spread_of_rates(&speed),
+            method_error: DEDICATED_ERROR,
+            parts,
+            method: Method::Dedicated,
+            slowest,
+            missing,
+            rules: vec![(self.begin_ns(), Rule::Dedicated { speed, fast })],
+        })
+    }
+
+    /// How far the rates scatter, alone and beside. Of a few dedicated windows that is told by all there are.
+    fn spread_of_rates(&self, speed: &Speed) -> Option<Spread> {
+        let of = |windows: &[Window]| jackknife(&batches(windows.iter()), |w| Some(speed.rate(w)));
+        let alone = of(self.dedicated).or_else(|| {
+            let all = of(self.all_dedicated)?;
+            let more = self.all_dedicated.len() as f64 / self.dedicated.len() as f64;
+            Some(Spread { error: all.error * more.sqrt(), ..all })
+        })?;
+        let beside = of(self.shared)?;
+        Some(Spread { error: alone.error.hypot(beside.error), degrees: alone.degrees.min(beside.degrees) })
+    }
+
+    /// `shared` is the sum of its windows.
+    fn by_ledger(&self, shared: &Window) -> Result<Told, &'static str> {
+        let hints = Hints::of(self.shared);
+        let found = alone::likely(shared, hints).ok_or("the program has not run yet; it only waited")?;
+        let is_static = self.assignment == Assignment::Static && self.apart(shared);
+        let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
+        let slowdown = value(found);
+        let of = |w: &Window| alone::likely(w, hints).map(value);
+        // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
+        let unbound = alone::from_ledger(shared, Hints::all_its_own()).map_or(slowdown, value);
+        let scale = if found.slowdown > 1.0 { (slowdown - 1.0) / (found.slowdown - 1.0) } else { 1.0 };
+        let why = "none was taken, so what the program would do alone is derived from its ledger; the interval is wider";
+        Ok(Told {
+            wall_ns: shared.wall_ns,
+            slowdown,
+            spread: jackknife(&batches(self.shared.iter()), of),
+            method_error: LEDGER_ERROR.hypot(BOUND_SHARE * (slowdown / unbound).ln()),
+            parts: Parts { steal: found.steal * scale, sync: found.sync * scale, memory: None, other: 0.0 },
+            method: Method::Ledger,
+            slowest: self.apart(shared).then_some(found.slowest),
+            missing: [
+                no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
+                Unavailable { what: "dedicated windows".into(), why: why.into() },
+            ]
+            .into(),
+            rules: vec![(self.begin_ns(), Rule::Ledger(hints))],
+        })
+    }
+
+    fn begin_ns(&self) -> u64 {
+        self.shared.first().map_or(0, |w| w.start_ns)
+    }
+
+    /// Whether tasks hardly wait for each other, so that each goes its own way.
+    fn apart(&self, window: &Window) -> bool {
+        let all = window.total();
+        all.life_ns > 0.0 && all.waiting_ns() < 0.02 * all.life_ns && window.tasks.len() > 1
+    }
+}
+
+/// Why there is no memory part. `counted`: why not although events were counted.
+fn no_memory(shared: &Spent, counted: &str) -> Unavailable {
+    let part = 100.0 * shared.memory.in_ns / shared.on_cpu_ns().max(1.0);
+    let why = if shared.memory.in_ns == 0.0 {
+        "without hardware counters memory stalls are part of compute, so their change is not seen".to_owned()
+    } else if !shared.knows_memory() {
+        format!("events were counted in only {part:.0} % of its time on a CPU, since its tasks begin and end too fast")
+    } else {
+        counted.to_owned()
+    };
+    Unavailable { what: "memory".into(), why }
+}
