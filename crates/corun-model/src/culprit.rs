@@ -58,14 +58,12 @@ impl Culprits {
 
     fn merge(shares: impl IntoIterator<Item = Share>, unattributed_ns: u64) -> Culprits {
         let mut by_tenant = std::collections::BTreeMap::<TenantId, u64>::new();
-        for s in shares {
+        // Most tasks of a machine wait for nobody: nothing is allocated for them.
+        for s in shares.into_iter().filter(|s| s.steal_ns > 0) {
             *by_tenant.entry(s.tenant).or_default() += s.steal_ns;
         }
-        let mut shares: Vec<Share> = by_tenant
-            .into_iter()
-            .filter(|&(_, steal_ns)| steal_ns > 0)
-            .map(|(tenant, steal_ns)| Share { tenant, steal_ns })
-            .collect();
+        let mut shares: Vec<Share> =
+            by_tenant.into_iter().map(|(tenant, steal_ns)| Share { tenant, steal_ns }).collect();
         shares.sort_by_key(|s| (std::cmp::Reverse(s.steal_ns), s.tenant));
         Culprits { shares, unattributed_ns }
     }

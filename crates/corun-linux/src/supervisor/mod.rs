@@ -52,6 +52,9 @@ pub const LEASE: Duration = Duration::from_secs(2);
 /// How long a supervisor may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Heartbeats in a lease: each wakes the supervisor up, which runs before everybody else.
+const BEATS: u32 = 16;
+
 /// What the controller says: it is well; everything is undone.
 const BEAT: u8 = b'.';
 const DONE: u8 = b'q';
@@ -107,6 +110,9 @@ pub struct Supervised {
     socket: OwnedFd,
     child: Child,
     restored: Restored,
+    lease: Duration,
+    /// When the last heartbeat was.
+    beaten: Option<Instant>,
 }
 
 impl Supervised {
@@ -128,7 +134,7 @@ impl Supervised {
                 return Err(SuperviseError::Start(e));
             }
         };
-        Ok(Supervised { journal, socket, child, restored })
+        Ok(Supervised { journal, socket, child, restored, lease: options.lease, beaten: None })
     }
 
     /// The supervisor's PID.
@@ -141,12 +147,19 @@ impl Supervised {
         &self.restored
     }
 
-    /// Says that the controller is well.
+    /// Says that the controller is well, [`BEATS`] times in a lease at most, and makes sure that somebody listens.
     ///
     /// # Errors
     /// [`SuperviseError::Lost`] when nobody listens any more.
     pub fn beat(&mut self) -> Result<(), SuperviseError> {
-        match say(&self.socket, BEAT) {
+        let is_due = self.beaten.is_none_or(|then| then.elapsed() >= self.lease / BEATS);
+        let heard = if is_due {
+            self.beaten = Some(Instant::now());
+            say(&self.socket, BEAT)
+        } else {
+            is_open(&self.socket)
+        };
+        match heard {
             Ok(()) => Ok(()),
             // Nobody has read for thousands of beats: it is stopped, but it is there.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -336,6 +349,22 @@ fn say(socket: &OwnedFd, byte: u8) -> io::Result<()> {
     match unsafe { libc::send(socket.as_raw_fd(), (&raw const byte).cast(), 1, flags) } {
         1 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether the other end is still open, without waking anybody up: it says nothing once it is ready, so all that can come is
+/// its end.
+fn is_open(socket: &OwnedFd) -> io::Result<()> {
+    let mut byte = 0u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: recv writes at most the one byte that it is told of.
+    match unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, flags) } {
+        0 => Err(io::ErrorKind::BrokenPipe.into()),
+        n if n < 0 => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            e => Err(e),
+        },
+        _ => Ok(()),
     }
 }
 
