@@ -81,6 +81,8 @@ pub struct Account {
     pub waits: Option<Histogram>,
     /// Lengths of stretches on a CPU; `None` when the source cannot tell.
     pub stretches: Option<Histogram>,
+    /// Of its time computing, what it was in the kernel for, in nanoseconds; `None` when nobody told.
+    pub system_ns: Option<u64>,
 }
 
 impl Account {
@@ -114,6 +116,7 @@ impl Account {
         }
         add(&mut self.waits, &o.waits);
         add(&mut self.stretches, &o.stretches);
+        self.system_ns = self.system_ns.zip(o.system_ns).map(|(a, b)| a + b);
     }
 
     /// The same account with up to `parked_ns` of its block found to be corun's own parking.

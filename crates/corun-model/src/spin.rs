@@ -44,6 +44,8 @@ pub struct SpinEstimate {
     pub low_ns: u64,
     /// Upper end of the 95 % interval.
     pub high_ns: u64,
+    /// What it was in the kernel for without spinning, in nanoseconds; `None`: the method does not tell.
+    pub system_ns: Option<u64>,
     /// How it was found.
     pub method: SpinMethod,
 }
@@ -56,6 +58,8 @@ impl Observation {
         for task in &mut self.tasks {
             if let Some(estimate) = found.get(&task.id) {
                 task.account.ledger = task.account.ledger.with_spin(estimate.spin_ns);
+                let compute_ns = task.account.ledger.parts().compute_ns;
+                task.account.system_ns = estimate.system_ns.map(|ns| ns.min(compute_ns));
             }
         }
         let mut judged: BTreeMap<TenantId, Option<u64>> = BTreeMap::new();
@@ -106,7 +110,8 @@ mod tests {
 
     fn estimate(spin_ns: u64) -> SpinEstimate {
         let method = SpinMethod::Samples;
-        SpinEstimate { observed_ns: spin_ns, spin_ns, low_ns: spin_ns, high_ns: spin_ns, method }
+        let (low_ns, high_ns, system_ns) = (spin_ns, spin_ns, Some(40));
+        SpinEstimate { observed_ns: spin_ns, spin_ns, low_ns, high_ns, system_ns, method }
     }
 
     #[test]
@@ -116,6 +121,8 @@ mod tests {
         let parts = seen.by_tenant[0].account.ledger.parts();
         assert_eq!((parts.compute_ns, parts.spin_ns), (70, Some(90)), "clamped to the 60 ns that task 2 ran");
         assert_eq!(seen.by_tenant[0].account.ledger.total_ns(), 160);
+        let system_ns = seen.tasks.iter().map(|t| t.account.system_ns).collect::<Vec<_>>();
+        assert_eq!(system_ns, [Some(40), Some(0)], "who only spun computed nothing in the kernel");
     }
 
     #[test]

@@ -29,13 +29,13 @@ pub(crate) fn over_ns(windows: &[Window], begin_ns: u64) -> Option<u64> {
 /// Where cutting the beginning off leaves the least standard error of the mean, if what is cut off is another.
 fn truncation(windows: &[Window]) -> Option<u64> {
     let mut values: Vec<(u64, f64)> = Vec::new();
-    let mut batch = Window::default();
+    let (mut start_ns, mut wall_ns, mut wanted_ns) = (None, 0.0, 0.0);
     for window in windows {
-        batch.add(window);
-        if batch.wall_ns >= BATCH_NS {
-            let wanted = batch.wanted_cpus();
-            values.extend((wanted > 0.0).then(|| (batch.start_ns, wanted.ln())));
-            batch = Window::default();
+        let from_ns = *start_ns.get_or_insert(window.start_ns);
+        (wall_ns, wanted_ns) = (wall_ns + window.wall_ns, wanted_ns + window.wanted_ns());
+        if wall_ns >= BATCH_NS {
+            values.extend((wanted_ns > 0.0).then(|| (from_ns, f64::ln(wanted_ns / wall_ns))));
+            (start_ns, wall_ns, wanted_ns) = (None, 0.0, 0.0);
         }
     }
     let mean = |values: &[(u64, f64)]| values.iter().map(|v| v.1).sum::<f64>() / values.len() as f64;

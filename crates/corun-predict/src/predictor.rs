@@ -16,10 +16,11 @@ use crate::useful_work::Window;
 use corun_model::{Observation, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most windows that are kept apart.
-pub const SLOTS: usize = 1_024;
+/// Most windows that are kept apart. Each estimate walks all tasks of all of them.
+pub const SLOTS: usize = 256;
 /// Most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
+
 /// What to assume, and how sure to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
@@ -153,8 +154,7 @@ impl Predictor {
     /// # Errors
     /// [`CannotTell`] with what is missing.
     pub fn estimate(&self) -> Result<Estimate, CannotTell> {
-        let (from_ns, told) = self.now()?;
-        self.finish(told, from_ns)
+        self.both().map(|(now, _)| now)
     }
 
     /// How slow the run was so far, from its beginning, through all phases.
@@ -162,17 +162,27 @@ impl Predictor {
     /// # Errors
     /// [`CannotTell`] with what is missing.
     pub fn so_far(&self) -> Result<Estimate, CannotTell> {
-        // What can be told of no phase can be told of none together.
-        let (_, now) = self.now()?;
+        self.both().map(|(_, so_far)| so_far)
+    }
+
+    /// How slow the program is now, and how slow the run was so far.
+    ///
+    /// # Errors
+    /// [`CannotTell`] with what is missing: what can be told of no phase can be told of none together.
+    pub fn both(&self) -> Result<(Estimate, Estimate), CannotTell> {
+        let (from_ns, now) = self.now()?;
         let begin_ns = self.shared.begin_ns.unwrap_or(0);
         let mut bounds_ns = vec![begin_ns];
         bounds_ns.extend(self.begun_ns());
         let last_ns = bounds_ns[bounds_ns.len() - 1];
         bounds_ns.extend(self.changes_ns.iter().filter(|ns| **ns > last_ns));
         bounds_ns.push(u64::MAX);
-        let stretches = bounds_ns.windows(2).map(|b| self.stretch(b[0], b[1]));
-        let told: Vec<Told> = stretches.filter_map(|s| s.told().ok()).collect();
-        self.finish(Told::sum(&told).unwrap_or(now), 0)
+        let told = bounds_ns.windows(2).filter_map(|b| match (b[0], b[1]) {
+            (from, u64::MAX) if from == from_ns => Some(now.clone()),
+            (from, to) => self.stretch(from, to).told().ok(),
+        });
+        let run = Told::sum(&told.collect::<Vec<Told>>()).unwrap_or_else(|| now.clone());
+        Ok((self.finish(now, from_ns)?, self.finish(run, 0)?))
     }
 
     /// What the windows of the present phase tell, and when it began.

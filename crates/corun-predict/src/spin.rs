@@ -123,13 +123,19 @@ impl SpinByCounters {
             let observed_ns = if rates[&task.id].is_some() { on_cpu_ns } else { 0 };
             let (spin_ns, low_ns, high_ns) = (of(share), of(low), of(high));
             (spun_ns, judged_ns) = (spun_ns + spin_ns, judged_ns + on_cpu_ns);
-            found.insert(task.id, SpinEstimate { observed_ns, spin_ns, low_ns, high_ns, method });
+            found.insert(
+                task.id,
+                SpinEstimate { observed_ns, spin_ns, low_ns, high_ns, system_ns: None, method },
+            );
         }
         for task in ran().filter(|t| !rates.contains_key(&t.id)) {
             let on_cpu_ns = task.account.ledger.on_cpu_ns();
             let spin_ns = (on_cpu_ns as f64 * spun_ns as f64 / judged_ns as f64) as u64;
             let (low_ns, high_ns, method) = (0, on_cpu_ns, SpinMethod::Counters);
-            found.insert(task.id, SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, method });
+            found.insert(
+                task.id,
+                SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, system_ns: None, method },
+            );
         }
         Some(found)
     }

@@ -34,6 +34,9 @@ pub struct Spent {
     /// Of its time on a CPU, stalled on memory beyond the core, in nanoseconds, as far as it was counted.
     #[serde(default)]
     pub memory: Counted,
+    /// Of its time computing, in the kernel, as far as it was told.
+    #[serde(default)]
+    pub system: Counted,
     /// Spinning.
     pub spin_ns: f64,
     /// Time on a CPU of which nobody said whether it was spinning.
@@ -97,6 +100,7 @@ impl Spent {
             life_ns: (account.ledger.total_ns() - parts.parked_ns - parts.unknown_ns) as f64,
             compute_ns: parts.compute_ns as f64,
             memory: Counted::of(memory_ns, on_cpu_ns),
+            system: Counted::of(account.system_ns.map(|ns| ns as f64), on_cpu_ns),
             spin_ns: parts.spin_ns.unwrap_or(0) as f64,
             unjudged_ns: if parts.spin_ns.is_none() { on_cpu_ns } else { 0.0 },
             sibling_ns: (parts.block_ns - own.min(parts.block_ns)) as f64,
@@ -127,6 +131,7 @@ impl Spent {
             life_ns: self.life_ns + o.life_ns,
             compute_ns: self.compute_ns + o.compute_ns,
             memory: self.memory.plus(o.memory),
+            system: self.system.plus(o.system),
             spin_ns: self.spin_ns + o.spin_ns,
             unjudged_ns: self.unjudged_ns + o.unjudged_ns,
             sibling_ns: self.sibling_ns + o.sibling_ns,
@@ -158,6 +163,11 @@ impl Spent {
         self.memory.rate().unwrap_or(0.0) * self.on_cpu_ns()
     }
 
+    /// Time in the kernel in all of its computing, going by the part that was told; 0 where none was.
+    pub fn system_ns(&self) -> f64 {
+        (self.system.rate().unwrap_or(0.0) * self.on_cpu_ns()).min(self.compute_ns)
+    }
+
     /// So many of these events per instruction; `None`: not both were counted in nearly all of its time on a CPU.
     pub fn per_instruction(&self, events: Counted) -> Option<f64> {
         let on_cpu_ns = self.on_cpu_ns();
@@ -183,6 +193,7 @@ impl Spent {
                 let stalled = spin_stalls.map_or(0.0, |share| self.stalled_computing_ns(share));
                 (self.compute_ns - stalled - switches).max(0.0)
             }
+            Yardstick::UserTime => (self.compute_ns - self.system_ns()).max(0.0),
             Yardstick::Instructions => self.instructions.rate().unwrap_or(0.0) * self.on_cpu_ns(),
         }
     }
@@ -337,10 +348,9 @@ impl Window {
         }
     }
 
-    /// How many CPUs its tasks wanted, on average: they were on one, spinning included, or waited for one.
-    pub fn wanted_cpus(&self) -> f64 {
-        let all = self.total();
-        (all.on_cpu_ns() + all.stolen_ns + all.queued_ns + all.other_ns) / self.wall_ns
+    /// How long its tasks wanted CPUs, summed over them: they were on one, spinning included, or waited for one.
+    pub fn wanted_ns(&self) -> f64 {
+        self.all().map(|s| s.on_cpu_ns() + s.stolen_ns + s.queued_ns + s.other_ns).sum()
     }
 
     /// The sum over all tasks.
@@ -366,6 +376,7 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
         life_ns: less(all.life_ns, sum.life_ns),
         compute_ns: less(all.compute_ns, sum.compute_ns),
         memory: all.memory.less(sum.memory),
+        system: all.system.less(sum.system),
         spin_ns: less(all.spin_ns, sum.spin_ns),
         unjudged_ns: less(all.unjudged_ns, sum.unjudged_ns),
         sibling_ns: less(all.sibling_ns, sum.sibling_ns),

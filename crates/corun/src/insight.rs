@@ -45,6 +45,12 @@ struct Lenses {
 }
 
 impl Lenses {
+    fn be_dense(&mut self, is_dense: bool) {
+        if let Some(spin) = &mut self.spin {
+            spin.be_dense(is_dense);
+        }
+    }
+
     /// Fills in the counters of a window that has just been closed, and tells spinning from computing in it: by samples
     /// where they are taken, of virtual CPUs by their exits at PAUSE, else by the counters.
     fn look(&mut self, seen: &mut Observation, subject: TenantId) {
@@ -229,8 +235,15 @@ impl Insight {
     /// When the machine can no longer be watched or steered; everybody runs then.
     pub fn dedicated(&mut self) -> anyhow::Result<Option<DedicatedWindow>> {
         let Eyes::Parking(host, dedicated) = &mut self.eyes else { return Ok(None) };
+        if dedicated.due_in_ns(host.now_ns()) > 0 {
+            return Ok(None);
+        }
         let (lenses, subject) = (&mut self.lenses, self.subject);
-        match dedicated.run_and_tell(host, &mut |seen| lenses.look(seen, subject)) {
+        // All that is known of the program alone comes from a few short windows.
+        lenses.be_dense(true);
+        let window = dedicated.run_and_tell(host, &mut |seen| lenses.look(seen, subject));
+        lenses.be_dense(false);
+        match window {
             Ok(window) => Ok(Some(window)),
             Err(DedicatedError::TooSoon { .. }) => Ok(None),
             Err(e) => Err(e.into()),

@@ -23,6 +23,11 @@ struct Base {
 pub(super) struct Bases(HashMap<u32, Base>);
 
 impl Bases {
+    /// Of how many tasks.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether nothing has happened to a task since the last edge, and its share follows from that.
     pub(super) fn is_still(&self, task: &TaskBrief) -> bool {
         let seq = self.0.get(&task.serial).and_then(|base| base.seq);

@@ -44,6 +44,8 @@ const SETTLE: Duration = Duration::from_micros(500);
 const SETTLE_NS: u64 = SETTLE.as_nanos() as u64;
 /// How often the rings are emptied and new groups named while time passes.
 const POLL: Duration = Duration::from_millis(25);
+/// The machine as a whole is not asked more often than this.
+const STAT_NS: u64 = 50_000_000;
 
 /// Whether an edge passed long enough ago to read what led up to it, and not long ago.
 fn has_settled(edge_ns: u64) -> bool {
@@ -117,7 +119,7 @@ pub struct LiveHost {
     /// What did not fit into the tasks' records up to the last edge, by pair.
     beyond_ns: Vec<u64>,
     cpu_sums: Vec<CpuAcc>,
-    cpu_stat: Option<CpuStat>,
+    cpu_stat: Option<(u64, CpuStat)>,
     is_virtual: bool,
     losses: Losses,
     traces: Traces,
@@ -333,7 +335,7 @@ impl LiveHost {
     /// Who lives, in the order of reports, and the records of those to whom something happened since the last edge (by
     /// serial). Read at one go, before the tasks that ended.
     fn living(&self, edge_ns: u64) -> (Vec<TaskBrief>, HashMap<u32, TaskRec>) {
-        let (mut tasks, mut changed) = (Vec::new(), HashMap::new());
+        let (mut tasks, mut changed) = (Vec::with_capacity(self.bases.len()), HashMap::new());
         for slot in self.probe.slots() {
             let Some(mut task) = self.probe.brief(slot) else { continue };
             if !self.bases.is_still(&task) {
@@ -390,12 +392,11 @@ impl LiveHost {
 
     /// The account of a share; `None` when it does not sum, which would be a bug.
     fn account(&self, share: &Share, total_ns: u64) -> Option<Account> {
-        let mut shares: Vec<CulpritShare> = share
+        let named = share
             .culprits
             .iter()
-            .map(|&(group, steal_ns)| CulpritShare { tenant: self.tenancy.of(group), steal_ns })
-            .collect();
-        shares.push(CulpritShare { tenant: self.tenancy.others(), steal_ns: share.others_ns });
+            .map(|&(group, steal_ns)| CulpritShare { tenant: self.tenancy.of(group), steal_ns });
+        let shares = named.chain([CulpritShare { tenant: self.tenancy.others(), steal_ns: share.others_ns }]);
         Some(Account {
             ledger: Ledger::new(share.parts, total_ns).ok()?,
             block: Some(share.block),
@@ -404,6 +405,7 @@ impl LiveHost {
             culprits: Culprits::new(shares, share.unattributed_ns, share.parts.steal_ns).ok()?,
             waits: Some(share.waits.clone()),
             stretches: Some(share.stretches.clone()),
+            system_ns: None,
         })
     }
 
@@ -486,7 +488,7 @@ impl LiveHost {
                 .map(|t| TenantObservation { id: t.id, tasks: t.tasks, account: t.account })
                 .collect(),
             cpus: window.cpus,
-            machine: self.machine_time(),
+            machine: self.machine_time(window.end_ns),
             loss: window.loss,
             weights: Vec::new(),
             unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
@@ -523,10 +525,15 @@ impl LiveHost {
         }
     }
 
-    fn machine_time(&mut self) -> MachineTime {
+    /// What was taken from the machine as a whole since it was last asked. That is counted in ticks of 10 ms and costs a walk
+    /// over all interrupts of all CPUs, so short windows share a reading: it belongs to the last of them.
+    fn machine_time(&mut self, end_ns: u64) -> MachineTime {
+        if let Some((_, stat)) = self.cpu_stat.as_ref().filter(|(read_ns, _)| end_ns < read_ns + STAT_NS) {
+            return stat.machine_time(stat, self.is_virtual);
+        }
         let Ok(now) = CpuStat::read(&self.root) else { return MachineTime::default() };
-        let before = self.cpu_stat.replace(now.clone());
-        before.map_or_else(MachineTime::default, |before| now.machine_time(&before, self.is_virtual))
+        let before = self.cpu_stat.replace((end_ns, now.clone()));
+        before.map_or_else(MachineTime::default, |(_, before)| now.machine_time(&before, self.is_virtual))
     }
 
     /// Every tenant met so far.

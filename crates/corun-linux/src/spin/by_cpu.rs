@@ -22,12 +22,9 @@ impl ByCpu {
     /// # Errors
     /// What the kernel said, `EACCES` where whole CPUs may not be sampled.
     pub fn start(period_ns: u64, rings: &[(u32, Ring)]) -> io::Result<ByCpu> {
-        Ok(ByCpu { clocks: clocks(period_ns, rings)?, tasks: BTreeSet::new() })
+        let clock = |(cpu, ring): &(u32, Ring)| Event::sampling(Whom::Everybody, *cpu, period_ns, true, ring);
+        Ok(ByCpu { clocks: rings.iter().map(clock).collect::<io::Result<_>>()?, tasks: BTreeSet::new() })
     }
-}
-
-fn clocks(period_ns: u64, rings: &[(u32, Ring)]) -> io::Result<Vec<Event>> {
-    rings.iter().map(|(cpu, ring)| Event::sampling(Whom::Everybody, *cpu, period_ns, true, ring)).collect()
 }
 
 impl Followed for ByCpu {
@@ -51,10 +48,14 @@ impl Followed for ByCpu {
         self.tasks.remove(&tid);
     }
 
-    fn change_period(&mut self, period_ns: u64, rings: &[(u32, Ring)]) {
-        // The new ones first: should they not be had any more, the old ones go on.
-        if let Ok(clocks) = clocks(period_ns, rings) {
-            self.clocks = clocks;
+    fn change_period(&mut self, period_ns: u64, _: &[(u32, Ring)]) {
+        for clock in &self.clocks {
+            // One that cannot be changed goes on as it did.
+            let _ = clock.change_period(period_ns);
         }
+    }
+
+    fn may_be_denser(&self) -> bool {
+        true
     }
 }

@@ -98,6 +98,19 @@ impl Event {
         Ok(event)
     }
 
+    /// Samples with another period from now on.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn change_period(&self, period_ns: u64) -> io::Result<()> {
+        let place = (&raw const period_ns).addr() as u64;
+        // SAFETY: the descriptor is an open perf event; the kernel reads the number in this place.
+        match unsafe { ioctls::PERIOD(self.0.as_raw_fd(), place) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Counts a tracepoint in `task` (0 is the caller), wherever it runs, where `filter` holds.
     ///
     /// # Errors

@@ -35,4 +35,9 @@ pub trait Followed: Send {
 
     /// Samples with another period from now on.
     fn change_period(&mut self, period_ns: u64, rings: &[(u32, Ring)]);
+
+    /// Whether that is cheap enough to be done for a moment.
+    fn may_be_denser(&self) -> bool {
+        false
+    }
 }

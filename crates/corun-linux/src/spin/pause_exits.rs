@@ -67,6 +67,7 @@ impl Window {
             spin_ns: spun_ns(self.window_ns),
             low_ns: spun_ns(self.window_ns_min),
             high_ns: on_cpu_ns,
+            system_ns: None,
             method: SpinMethod::PauseExits,
         }
     }

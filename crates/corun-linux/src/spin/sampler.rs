@@ -49,6 +49,9 @@ const PERIOD_NS_MAX: u64 = 100_000_000;
 /// More file descriptors than this are not used, however many there may be.
 const DESCRIPTORS_MAX: usize = 1 << 16;
 
+/// So many times as often a short time is sampled that has to tell much. The rings hold 0.1 s of that.
+const DENSER: u64 = 5;
+
 /// From one rate to the next: the golden ratio, so that no period is a round multiple of another.
 const STEP: (u64, u64) = (1618, 1000);
 
@@ -144,6 +147,7 @@ struct State {
     rated: SpinCost,
     options: SpinOptions,
     attached: Attached,
+    is_dense: bool,
     stop: bool,
 }
 
@@ -197,6 +201,7 @@ impl SpinSampler {
             rated: SpinCost::default(),
             options,
             attached: Attached::default(),
+            is_dense: false,
             stop: false,
         };
         let shared = Arc::new((Mutex::new(state), Condvar::new()));
@@ -221,6 +226,16 @@ impl SpinSampler {
         attached
     }
 
+    /// Samples [`DENSER`] times as often for a moment, where CPUs are sampled, or as before again. To be called between
+    /// windows: samples of one window count alike.
+    pub fn be_dense(&mut self, is_dense: bool) {
+        let mut state = self.state();
+        if state.followed.may_be_denser() {
+            state.is_dense = is_dense;
+            state.apply_period();
+        }
+    }
+
     /// Spin time in the window that `seen` observed, for every task of a tenant that was sampled. What has been found
     /// is handed out once: the next call answers for the time since this one.
     pub fn collect(&mut self, seen: &Observation) -> BTreeMap<TaskId, SpinEstimate> {
@@ -230,7 +245,11 @@ impl SpinSampler {
         let sampled = |t: &&TaskObservation| tallies.contains_key(&t.id.0) || state.followed.covers(t.id.0);
         self.tenants.extend(seen.tasks.iter().filter(sampled).map(|t| t.tenant));
         drop(state);
-        estimates(seen, &tallies, &self.tenants)
+        let mut found = estimates(seen, &tallies, &self.tenants);
+        if !self.with_kernel {
+            found.values_mut().for_each(|estimate| estimate.system_ns = None);
+        }
+        found
     }
 
     /// What it has cost so far.
@@ -358,6 +377,9 @@ impl State {
         let may_look = |spare_ns: u64| clock::thread_cpu_ns() - began_ns + spare_ns <= left_ns;
         let mut tell = |sample: &Sample, verdict: Verdict| {
             let tally = tallies.entry(sample.tid).or_default();
+            if sample.in_kernel && !matches!(verdict, Verdict::Waiting(..)) {
+                tally.in_kernel();
+            }
             match verdict {
                 Verdict::Useful => tally.useful(sample.period_ns),
                 Verdict::Waiting(id, outcome) => tally.waiting(id, outcome, sample.period_ns),
@@ -422,8 +444,13 @@ impl State {
         };
         if period_ns != now.period_ns {
             self.cost.period_ns = period_ns;
-            self.followed.change_period(period_ns, &self.rings);
+            self.apply_period();
         }
+    }
+
+    fn apply_period(&mut self) {
+        let period_ns = self.cost.period_ns / if self.is_dense { DENSER } else { 1 };
+        self.followed.change_period(period_ns, &self.rings);
     }
 }
 

@@ -38,9 +38,15 @@ pub struct Tally {
     passed_over: u64,
     unjudged: u64,
     sampled_ns: u64,
+    system: u64,
 }
 
 impl Tally {
+    /// Of the samples that do not wait, one in the kernel.
+    pub fn in_kernel(&mut self) {
+        self.system += 1;
+    }
+
     /// A sample that worked.
     pub fn useful(&mut self, period_ns: u64) {
         self.useful += 1;
@@ -112,6 +118,7 @@ pub struct Counted {
     passed_over: u64,
     unjudged: u64,
     sampled_ns: u64,
+    system: u64,
 }
 
 impl Counted {
@@ -128,6 +135,7 @@ impl Counted {
             passed_over: tally.passed_over,
             unjudged: tally.unjudged,
             sampled_ns: tally.sampled_ns,
+            system: tally.system,
         }
     }
 
@@ -140,6 +148,7 @@ impl Counted {
             passed_over: self.passed_over + other.passed_over,
             unjudged: self.unjudged + other.unjudged,
             sampled_ns: self.sampled_ns + other.sampled_ns,
+            system: self.system + other.system,
         }
     }
 
@@ -154,7 +163,8 @@ impl Counted {
             return None;
         }
         let (low, high) = wilson(self.spinning, self.judged as f64);
-        let judged = self.judged as f64 / (self.judged + self.passed_over + self.unjudged) as f64;
+        let all = (self.judged + self.passed_over + self.unjudged) as f64;
+        let judged = self.judged as f64 / all;
         let part = |share: f64| ((share * on_cpu_ns as f64).round() as u64).min(on_cpu_ns);
         let spin_ns = part(self.spinning / (self.judged + self.passed_over) as f64);
         Some(SpinEstimate {
@@ -162,6 +172,7 @@ impl Counted {
             spin_ns,
             low_ns: part(low * judged).min(spin_ns),
             high_ns: part(high * judged + (1.0 - judged)).max(spin_ns),
+            system_ns: Some(part(self.system as f64 / all)),
             method: SpinMethod::Samples,
         })
     }
@@ -172,12 +183,12 @@ impl Counted {
     /// one could be judged.
     pub fn estimate_of_sibling(self, on_cpu_ns: u64) -> Option<SpinEstimate> {
         let (low_ns, high_ns, method) = (0, on_cpu_ns, SpinMethod::Samples);
-        let spin_ns = match self.estimate(on_cpu_ns) {
-            Some(like) => like.spin_ns,
-            None if self.unjudged + self.passed_over == 0 => 0,
+        let (spin_ns, system_ns) = match self.estimate(on_cpu_ns) {
+            Some(like) => (like.spin_ns, like.system_ns),
+            None if self.unjudged + self.passed_over == 0 => (0, None),
             None => return None,
         };
-        Some(SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, method })
+        Some(SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, system_ns, method })
     }
 }
 
@@ -188,13 +199,7 @@ mod tests {
     fn tally(useful: u64, stays: u64, leaves: u64, open: u64) -> Tally {
         let id = LoopId { pid: 1, at: 0x1000, pauses: false };
         let waits = BTreeMap::from([(id, Outcomes { stays, leaves, open, paused: 0 })]);
-        Tally {
-            useful,
-            waits,
-            passed_over: 0,
-            unjudged: 0,
-            sampled_ns: (useful + stays + leaves + open) * 1_000_000,
-        }
+        Tally { useful, waits, sampled_ns: (useful + stays + leaves + open) * 1_000_000, ..Tally::default() }
     }
 
     fn share(tally: &Tally) -> f64 {
@@ -207,6 +212,17 @@ mod tests {
         assert_eq!(share(&tally(0, 30, 10, 60)), 0.75);
         assert_eq!(share(&tally(50, 0, 20, 30)), 0.0, "a lock that was always free");
         assert_eq!(share(&tally(50, 0, 0, 50)), 0.5, "nothing contradicts");
+    }
+
+    #[test]
+    fn time_in_the_kernel_is_as_large_a_part_as_its_samples_are_of_all_whether_judged_or_not() {
+        let mut t = tally(60, 20, 0, 0);
+        (0..20).for_each(|_| t.unjudged());
+        (0..30).for_each(|_| t.in_kernel());
+        let counted = Counted::of(&t, &BTreeMap::new());
+        assert_eq!(counted.estimate(1_000_000).unwrap().system_ns, Some(300_000));
+        assert_eq!(counted.estimate_of_sibling(1_000).unwrap().system_ns, Some(300));
+        assert_eq!(Counted::default().estimate_of_sibling(1_000).unwrap().system_ns, None, "nobody ran");
     }
 
     #[test]

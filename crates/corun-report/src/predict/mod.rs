@@ -114,7 +114,9 @@ pub struct Estimates {
 impl Estimates {
     /// Of this predictor.
     pub fn of(predictor: &Predictor) -> Estimates {
-        Estimates { now: predictor.estimate(), so_far: predictor.so_far() }
+        let (now, so_far) =
+            predictor.both().map_or_else(|e| (Err(e.clone()), Err(e)), |(now, so_far)| (Ok(now), Ok(so_far)));
+        Estimates { now, so_far }
     }
 }
 

@@ -107,6 +107,7 @@ pub fn account(did: &Did, random: &mut Random) -> Account {
         culprits: Culprits::new(shares, did.unattributed_ns, steal_ns).unwrap(),
         waits: Some(waits),
         stretches: Some(stretches),
+        system_ns: None,
     }
 }
 

@@ -103,6 +103,7 @@ impl Tally {
                 .expect("every wait was charged as it was counted"),
             waits: Some(self.waits.clone()),
             stretches: Some(self.stretches.clone()),
+            system_ns: None,
         }
     }
 

@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,8 +45,10 @@ nothing is touched, and what the program would do alone is derived from its ledg
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
 After CMD the answer goes to standard error: standard output is CMD's.";
 
-/// How often an estimate is made.
+/// How often an estimate is made, and how many times as long as making one takes must lie between two: a program of hundreds
+/// of threads is estimated less often.
 const ESTIMATE_NS: u64 = 500_000_000;
+const ESTIMATE_TIMES: u64 = 50;
 /// The length of a window.
 const SLOT: Duration = Duration::from_millis(200);
 
@@ -197,9 +199,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 }
             }
             if ended.is_some() || now_ns >= next_ns {
-                next_ns = now_ns + ESTIMATE_NS;
+                let began = Instant::now();
                 let covers = if ended.is_some() { Covers::Run } else { Covers::Present };
                 progress.say(&said.estimate(&predictors, covers, now_ns, &insight)?);
+                next_ns = now_ns + ESTIMATE_NS.max(ESTIMATE_TIMES * began.elapsed().as_nanos() as u64);
             }
             if let Some(ended) = ended {
                 break ended;
