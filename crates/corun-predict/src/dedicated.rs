@@ -30,11 +30,16 @@ const CRITICAL: f64 = 0.1;
 /// A task of the critical stage waits at most this share of its life.
 const BUSY: f64 = 0.05;
 
-/// The tasks that decide how fast the program is: those of the critical stage, which hardly wait for siblings, of all that
-/// have a fair part of the work. `None`: all tasks are alike in this, all of them wait, or they are too few.
-pub fn critical_tasks(window: &Window) -> Option<BTreeSet<TaskId>> {
-    let most = window.tasks.values().map(|s| s.compute_ns).fold(0.0, f64::max);
-    let workers: Vec<(TaskId, f64)> = window
+/// The critical tasks' share of the work may differ by this factor alone and beside co-runners: what a window shorter than
+/// the queues are long makes of it. Stages of one pipeline do not get on independently of each other for longer.
+const BOUND: f64 = 1.5;
+
+/// The tasks that decide how fast the program is: those of the critical stage, which hardly wait for siblings alone, of all
+/// that have a fair part of the work. `None`: all tasks are alike in this, all of them wait, or they are too few; some do not
+/// live any more beside co-runners, or the others get on there without them.
+pub fn critical_tasks(alone: &Window, beside: &Window) -> Option<BTreeSet<TaskId>> {
+    let most = alone.tasks.values().map(|s| s.compute_ns).fold(0.0, f64::max);
+    let workers: Vec<(TaskId, f64)> = alone
         .tasks
         .iter()
         .filter(|(_, s)| s.life_ns > 0.0 && s.compute_ns > 0.05 * most)
@@ -45,7 +50,14 @@ pub fn critical_tasks(window: &Window) -> Option<BTreeSet<TaskId>> {
     if workers.len() < 2 || longest - least < UNEVEN || least > BUSY {
         return None;
     }
-    Some(workers.into_iter().filter(|w| w.1 <= least + CRITICAL).map(|w| w.0).collect())
+    let critical: BTreeSet<TaskId> =
+        workers.into_iter().filter(|w| w.1 <= least + CRITICAL).map(|w| w.0).collect();
+    let share = |window: &Window| -> Option<f64> {
+        let own: Option<f64> = critical.iter().map(|id| Some(window.tasks.get(id)?.compute_ns)).sum();
+        Some(own? / window.total().compute_ns)
+    };
+    let differs = share(alone)? / share(beside)?;
+    (1.0 / BOUND..=BOUND).contains(&differs).then_some(critical)
 }
 
 /// How fast the program is: its useful work per time by the best yardstick, as far as the difference that this makes is
@@ -158,4 +170,35 @@ fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> P
     let in_kernel = |s: &Spent| if by == Yardstick::UserTime { s.system_ns() } else { 0.0 };
     let sync = part(&|s| s.waiting_ns() + s.blockings.unwrap_or(0.0) * switch_ns + in_kernel(s));
     Parts { steal, sync, memory, other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A window of tasks by how long each computed and waited for siblings.
+    fn window(tasks: &[(f64, f64)]) -> Window {
+        let spent = |&(compute_ns, sibling_ns): &(f64, f64)| Spent {
+            life_ns: 100.0,
+            compute_ns,
+            sibling_ns,
+            ..Spent::default()
+        };
+        let tasks = tasks.iter().enumerate().map(|(i, t)| (TaskId(i as u32), spent(t))).collect();
+        Window { wall_ns: 100.0, tasks, ..Window::default() }
+    }
+
+    #[test]
+    fn the_stage_that_hardly_waits_decides_if_the_others_do_not_get_on_without_it() {
+        let alone = window(&[(98.0, 0.0), (50.0, 48.0)]);
+        let critical = Some(BTreeSet::from([TaskId(0)]));
+        let stolen_from = window(&[(49.0, 0.0), (25.0, 73.0)]);
+        assert_eq!(critical_tasks(&alone, &stolen_from), critical);
+        let while_a_queue_fills = window(&[(49.0, 0.0), (40.0, 58.0)]);
+        assert_eq!(critical_tasks(&alone, &while_a_queue_fills), critical);
+        let gets_on_without_it = window(&[(5.0, 0.0), (90.0, 8.0)]);
+        assert_eq!(critical_tasks(&alone, &gets_on_without_it), None);
+        assert_eq!(critical_tasks(&alone, &window(&[])), None, "it does not live any more");
+        assert_eq!(critical_tasks(&window(&[(50.0, 48.0), (50.0, 40.0)]), &stolen_from), None, "all wait");
+    }
 }

@@ -146,9 +146,7 @@ impl Stretch<'_> {
         let switch_ns = switch_ns.unwrap_or(0.0);
         let (share, unsure) = spin_stalls(self.shared).unzip();
         let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns, share);
-        // They must have gone on to live in the shared windows.
-        let critical =
-            dedicated::critical_tasks(alone).filter(|ids| ids.iter().all(|id| shared.tasks.contains_key(id)));
+        let critical = dedicated::critical_tasks(alone, shared);
         let blind = Yardstick::blind(switch_ns);
         let speed = Speed::of(self.dedicated, self.shared, by, unsure.unwrap_or(0.0), blind, critical);
         let (fast, slow) = (speed.rate(alone), speed.rate(shared));
