@@ -111,6 +111,16 @@ impl Pairs {
                 format!("no interferer `{name}` in programs.toml; add it or choose another"),
             );
         }
+        for (key, names) in [("programs", &self.programs), ("interferers", &self.interferers)] {
+            if let Some(name) =
+                (1..names.len()).find_map(|i| names[..i].contains(&names[i]).then(|| &names[i]))
+            {
+                return refuse(
+                    key,
+                    format!("`{name}` is there twice; each pair is run `repetitions` times anyway"),
+                );
+            }
+        }
         if let Some(name) = self.restarting.iter().find(|name| !self.interferers.contains(name)) {
             return refuse(
                 "restarting",
@@ -179,6 +189,7 @@ mod tests {
         assert!(refusal("\"gcc-again\"", "\"gcc\"").contains("no interferer `gcc`"));
         assert!(refusal("predict-by = 0.33", "predict-by = 33").contains("predict-by is 33; give a share"));
         assert!(refusal("restarting = [", "restarting = [\"triad\", ").contains("`triad` is none of"));
+        assert!(refusal("\"gcc\",", "\"gcc\", \"gcc\",").contains("`gcc` is there twice"));
         assert!(refusal("retries  = 3", "retry = 3").contains("unknown field `retry`"));
         let line = PREDICT.lines().position(|l| l.starts_with("foreign")).unwrap() + 1;
         assert!(

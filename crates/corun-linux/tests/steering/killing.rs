@@ -289,6 +289,32 @@ fn what_a_controller_changes_between_two_hangs_is_restored_before_it_ends() {
     assert!(lost.contains("given up on this controller"), "{lost}");
 }
 
+/// How often the threads of a process have gone to sleep so far.
+fn sleeps(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let statuses = threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("status")).ok());
+    let of = |status: String| -> Option<u64> {
+        status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+    };
+    statuses.filter_map(of).sum()
+}
+
+#[test]
+fn a_supervisor_is_looked_after_all_the_time_and_woken_up_rarely() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let mut supervised = Supervised::start(&Root::new("/"), &supervised_in(folder.path())).unwrap();
+    let pid = supervised.pid();
+    let (before, began) = (sleeps(pid), Instant::now());
+    (0..1000).for_each(|_| supervised.beat().unwrap());
+    let leases = began.elapsed().as_millis() as u64 / supervisor::LEASE.as_millis() as u64;
+    let woken = sleeps(pid) - before;
+    assert!(woken <= 20 * (leases + 1), "a thousand heartbeats woke it up {woken} times in {leases} leases");
+    // SAFETY: a signal to a child that was not waited for.
+    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+    assert!(eventually(PATIENCE, || supervised.beat().is_err()), "it is gone");
+}
+
 #[test]
 fn a_change_that_fails_the_second_time_leaves_the_first_to_be_undone() {
     let _alone = alone();

@@ -114,6 +114,9 @@ impl PolicySpec {
         if epoch_ns.is_some_and(|ns| ns < 100_000) {
             return Err("an epoch below 100us makes no sense; give a longer one".into());
         }
+        if epoch_ns.is_some_and(|ns| ns > 3_600_000_000_000) {
+            return Err("an epoch above 1h makes no sense; give a shorter one".into());
+        }
         Ok(PolicySpec { name: made.name(), options, epoch_ns: epoch_ns.unwrap_or(made.epoch_ns()) })
     }
 }
