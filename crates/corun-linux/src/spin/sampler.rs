@@ -268,7 +268,9 @@ impl SpinSampler {
             say("spinning inside sched_yield", why.into());
         }
         if let Some((processes, why)) = state.judge.refused() {
-            say("spin time of some processes", format!("the code of {processes} cannot be read: {why}"));
+            let whose =
+                if processes == 1 { "one process".to_owned() } else { format!("{processes} processes") };
+            say("spin time of some processes", format!("the code of {whose} cannot be read: {why}"));
         }
         let Attached { forbidden, waiting, .. } = state.attached;
         if forbidden > 0 {
