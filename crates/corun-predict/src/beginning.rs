@@ -8,7 +8,7 @@
 //!
 //! Limits: a beginning of more than half of what was seen is not taken for one; a later change is one of phase.
 
-use crate::useful_work::Window;
+use crate::useful_work::{wall_ns, Window};
 
 /// Until then it always begins.
 pub(crate) const LEAST_NS: u64 = 500_000_000;
@@ -21,7 +21,6 @@ const DIFFERS: f64 = 0.3;
 pub(crate) fn over_ns(windows: &[Window], begin_ns: u64) -> Option<u64> {
     let least_ns = begin_ns + LEAST_NS;
     let after = |ns: u64| &windows[windows.partition_point(|w| w.start_ns < ns)..];
-    let wall_ns = |windows: &[Window]| windows.iter().map(|w| w.wall_ns).sum::<f64>();
     let is_enough = |ns: &u64| wall_ns(after(*ns)) >= LEAST_NS as f64;
     truncation(windows).map(|ns| ns.max(least_ns)).filter(is_enough).or(Some(least_ns).filter(is_enough))
 }

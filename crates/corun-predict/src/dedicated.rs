@@ -115,7 +115,7 @@ impl Speed {
         let mixed = |get: fn(&Parts) -> f64| self.weight * get(&by) + (1.0 - self.weight) * get(&blind);
         let (steal, sync) = (mixed(|p| p.steal), mixed(|p| p.sync));
         let memory = by.memory.map(|part| self.weight * part);
-        Parts { steal, sync, memory, other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0) }
+        Parts::of(slowdown, steal, sync, memory)
     }
 }
 
@@ -169,7 +169,7 @@ fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> P
     // To wake up and to be woken is a part of waiting.
     let in_kernel = |s: &Spent| if by == Yardstick::UserTime { s.system_ns() } else { 0.0 };
     let sync = part(&|s| s.waiting_ns() + s.blockings.unwrap_or(0.0) * switch_ns + in_kernel(s));
-    Parts { steal, sync, memory, other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0) }
+    Parts::of(slowdown, steal, sync, memory)
 }
 
 #[cfg(test)]

@@ -76,6 +76,13 @@ pub struct Parts {
     pub other: f64,
 }
 
+impl Parts {
+    /// These parts of a slowdown; what they leave of `slowdown - 1` is `other`.
+    pub(crate) fn of(slowdown: f64, steal: f64, sync: f64, memory: Option<f64>) -> Parts {
+        Parts { steal, sync, memory, other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0) }
+    }
+}
+
 /// A co-runner that took time from the subject.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Culprit {

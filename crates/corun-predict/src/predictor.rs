@@ -12,7 +12,7 @@ use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, 
 use crate::interval::{interval, FEWEST};
 use crate::phases::{PhaseChange, Phases};
 use crate::stretch::{Stretch, Told};
-use crate::useful_work::Window;
+use crate::useful_work::{wall_ns, Window};
 use corun_model::{Observation, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,10 +87,6 @@ impl Series {
     }
 }
 
-fn wall_ns(windows: &[Window]) -> f64 {
-    windows.iter().map(|w| w.wall_ns).sum()
-}
-
 impl Predictor {
     /// A predictor for this tenant.
     pub fn new(subject: TenantId, options: Options) -> Predictor {
@@ -154,7 +150,8 @@ impl Predictor {
     /// # Errors
     /// [`CannotTell`] with what is missing.
     pub fn estimate(&self) -> Result<Estimate, CannotTell> {
-        self.both().map(|(now, _)| now)
+        let (from_ns, now) = self.now()?;
+        self.finish(now, from_ns)
     }
 
     /// How slow the run was so far, from its beginning, through all phases.

@@ -98,12 +98,7 @@ impl Told {
             slowdown,
             spread: spread(stretches, alone_ns),
             method_error: mean(&|t| t.method_error),
-            parts: Parts {
-                steal,
-                sync,
-                memory,
-                other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0),
-            },
+            parts: Parts::of(slowdown, steal, sync, memory),
             method: best,
             slowest: stretches.iter().filter_map(|t| t.slowest).reduce(f64::max),
             missing: of_best().flat_map(|t| t.missing.iter().cloned()).collect(),

@@ -362,6 +362,11 @@ impl Window {
     }
 }
 
+/// Wall time that windows cover, in nanoseconds.
+pub(crate) fn wall_ns(windows: &[Window]) -> f64 {
+    windows.iter().map(|w| w.wall_ns).sum()
+}
+
 /// What is in `all` but not in `listed`: the tasks that were too many or too short-lived for a line of their own.
 fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
     let mut sum = Spent::default();

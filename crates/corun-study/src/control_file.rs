@@ -2,7 +2,7 @@
 //! policies, how often, and what is hoped for. Bad input is one sentence that names file, line and remedy.
 
 use crate::programs::Catalogue;
-use crate::study_file::{read, BadStudy};
+use crate::study_file::{read, twice, BadStudy};
 use corun_model::duration::written_ns;
 use corun_model::workload::{draw, line_of};
 use serde::Deserialize;
@@ -148,8 +148,7 @@ impl ControlStudy {
                 let what = format!("no program `{name}` in programs.toml; add it or choose another");
                 return refuse("cells", what);
             }
-            let twice = |cell: &&Vec<String>| (1..cell.len()).any(|i| cell[..i].contains(&cell[i]));
-            if let Some(cell) = group.cells.iter().find(|c| c.is_empty() || twice(c)) {
+            if let Some(cell) = group.cells.iter().find(|c| c.is_empty() || twice(c).is_some()) {
                 let what =
                     format!("the cell `{}` of `{}` needs programs, each once", cell.join(" + "), group.name);
                 return refuse("cells", what);

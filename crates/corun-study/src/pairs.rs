@@ -2,7 +2,7 @@
 //! interferers, how often, and when a run counts. Bad input is one sentence that names file, line and remedy.
 
 use crate::programs::{Catalogue, Interferer, Program};
-use crate::study_file::{read, BadStudy};
+use crate::study_file::{read, twice, BadStudy};
 use corun_model::duration::written_ns;
 use corun_model::workload::{draw, line_of};
 use serde::Deserialize;
@@ -112,9 +112,7 @@ impl Pairs {
             );
         }
         for (key, names) in [("programs", &self.programs), ("interferers", &self.interferers)] {
-            if let Some(name) =
-                (1..names.len()).find_map(|i| names[..i].contains(&names[i]).then(|| &names[i]))
-            {
+            if let Some(name) = twice(names) {
                 return refuse(
                     key,
                     format!("`{name}` is there twice; each pair is run `repetitions` times anyway"),

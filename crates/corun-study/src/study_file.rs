@@ -16,6 +16,11 @@ pub struct BadStudy {
     pub what: String,
 }
 
+/// The first name that is there a second time.
+pub fn twice(names: &[String]) -> Option<&String> {
+    (1..names.len()).find_map(|i| names[..i].contains(&names[i]).then(|| &names[i]))
+}
+
 /// Reads the text of a file, whose name is only for errors; what its values mean is the caller's to check.
 ///
 /// # Errors

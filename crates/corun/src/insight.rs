@@ -5,7 +5,7 @@ use crate::cli::Usage;
 use crate::counting::{CountersFlag, Counting};
 use crate::course::{Course, Ended};
 use corun_linux::counters::Theme;
-use corun_linux::dedicated::{Dedicated, DedicatedError, DedicatedWindow};
+use corun_linux::dedicated::{Dedicated, DedicatedWindow};
 use corun_linux::probe::LiveOptions;
 use corun_linux::spin::pause_exits::PauseExits;
 use corun_linux::spin::{SpinOptions, SpinSampler};
@@ -243,11 +243,7 @@ impl Insight {
         lenses.be_dense(true);
         let window = dedicated.run_and_tell(host, &mut |seen| lenses.look(seen, subject));
         lenses.be_dense(false);
-        match window {
-            Ok(window) => Ok(Some(window)),
-            Err(DedicatedError::TooSoon { .. }) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
+        Ok(Some(window?))
     }
 
     /// Restores whatever was changed.

@@ -291,12 +291,10 @@ fn what_a_controller_changes_between_two_hangs_is_restored_before_it_ends() {
 
 /// How often the threads of a process have gone to sleep so far.
 fn sleeps(pid: u32) -> u64 {
+    let root = Root::new("/");
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let statuses = threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("status")).ok());
-    let of = |status: String| -> Option<u64> {
-        status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
-    };
-    statuses.filter_map(of).sum()
+    let tids = threads.filter_map(|t| t.ok()?.file_name().to_str()?.parse().ok());
+    tids.filter_map(|tid| procfs::switches(&root, pid, tid).ok()).map(|s| s.voluntary).sum()
 }
 
 #[test]
