@@ -18,6 +18,7 @@
 //! | [`culprit`] | who held the CPU while a task waited; refuses to exist unless it sums |
 //! | [`events`] | yields, preemptions, wake-ups, migrations by distance |
 //! | [`counters`] | hardware events of a task; absent is not zero |
+//! | [`fairness`] | Jain's index |
 //! | [`proportion`] | a share known from a count, with its interval |
 //! | [`spin`] | what a spin detector found: a time with its interval |
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
@@ -36,6 +37,7 @@ pub mod counters;
 pub mod culprit;
 pub mod duration;
 pub mod events;
+pub mod fairness;
 pub mod histogram;
 pub mod host;
 pub mod ledger;

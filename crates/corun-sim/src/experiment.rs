@@ -6,9 +6,10 @@
 //! Runs do not know of each other, so results do not depend on how they were spread over CPUs.
 
 use crate::control::{Control, Controller};
-use crate::engine::{Fault, Progress, Totals};
+use crate::engine::{Completion, Fault, Progress, Totals};
 use crate::metrics::{self, Estimate, Speedups};
 use crate::scenario::{BadScenario, Cast, Scenario, SchedulerKind, TenantSpec};
+use corun_model::fairness::jain;
 use corun_model::recording::Recording;
 use corun_model::trace::Trace;
 use rayon::prelude::*;
@@ -127,13 +128,11 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
         done();
         run
     };
-    let seeds = scenario.seeds.par_iter();
-    let runs: Vec<Run> = seeds
-        .map(|&seed| {
-            let is_first = seed == first;
-            co_run(scenario, seed, is_first, if is_first { options.trace_limit } else { 0 })
-        })
-        .collect::<Result<_, _>>()?;
+    let of_seed = |&seed: &u64| {
+        let is_first = seed == first;
+        co_run(scenario, seed, is_first, if is_first { options.trace_limit } else { 0 })
+    };
+    let runs: Vec<Run> = all_or_first(scenario.seeds.par_iter().map(of_seed).collect())?;
     let baseline: Vec<Run> = match options.baseline {
         None => Vec::new(),
         Some(kind) => {
@@ -141,23 +140,21 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
             other.scheduler.name = kind;
             other.policy = None;
             let seeds = other.seeds.par_iter();
-            seeds.map(|&seed| co_run(&other, seed, false, 0)).collect::<Result<_, _>>()?
+            all_or_first(seeds.map(|&seed| co_run(&other, seed, false, 0)).collect())?
         }
     };
     let (kind_of, kinds) = kinds(scenario);
     let solo_jobs: Vec<(usize, usize)> =
         (0..kinds).flat_map(|k| (0..scenario.seeds.len()).map(move |s| (k, s))).collect();
-    let solo: BTreeMap<(usize, usize), Run> = solo_jobs
-        .par_iter()
-        .map(|&(kind, s)| {
-            let tenant = kind_of.iter().position(|&k| k == kind).expect("every kind has a tenant");
-            let seed = scenario.seeds[s];
-            let how = How { beside_ns: Some(runs[s].end_ns), ..How::default() };
-            let run = run(scenario, seed, Cast::Solo(tenant), how);
-            done();
-            run.map(|r| ((kind, s), r))
-        })
-        .collect::<Result<_, _>>()?;
+    let solo_run = |&(kind, s): &(usize, usize)| {
+        let tenant = kind_of.iter().position(|&k| k == kind).expect("every kind has a tenant");
+        let seed = scenario.seeds[s];
+        let how = How { beside_ns: Some(runs[s].end_ns), ..How::default() };
+        let run = run(scenario, seed, Cast::Solo(tenant), how);
+        done();
+        run.map(|r| ((kind, s), r))
+    };
+    let solo: BTreeMap<(usize, usize), Run> = all_or_first(solo_jobs.par_iter().map(solo_run).collect())?;
     let slowdowns = |runs: &[Run]| -> Vec<Vec<Option<f64>>> {
         (0..scenario.tenants.len())
             .map(|t| {
@@ -215,7 +212,7 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
     let means: Option<Vec<f64>> = tenants.iter().map(|t| t.slowdown.map(|s| s.mean)).collect();
     let energy: Vec<Option<f64>> = runs.iter().map(|r| r.energy_uj.map(|uj| uj as f64 / 1e6)).collect();
     Ok(Outcome {
-        fairness: per_seed(&metrics::fairness),
+        fairness: per_seed(&jain),
         throughput: per_seed(&metrics::throughput),
         relative_speedup: over_seeds(&relative),
         speedups: means.and_then(|m| metrics::speedups(&m)),
@@ -231,7 +228,15 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
 /// [`Failure`]; of several, that of the first run in the order of seeds.
 pub fn co_runs(scenario: &Scenario) -> Result<Vec<Run>, Failure> {
     let one = |&seed: &u64| run(scenario, seed, Cast::All, How::default());
-    scenario.seeds.par_iter().map(one).collect()
+    all_or_first(scenario.seeds.par_iter().map(one).collect())
+}
+
+/// What runs side by side came to or, where some failed, the first failure in their order: always the same one.
+///
+/// # Errors
+/// That failure.
+pub fn all_or_first<T, E, C: FromIterator<T>>(all: Vec<Result<T, E>>) -> Result<C, E> {
+    all.into_iter().collect()
 }
 
 /// Which tenants are alike when alone: per tenant the number of its kind, and how many kinds there are.
@@ -348,11 +353,34 @@ fn slowdown(co: &Progress, co_end_ns: u64, solo: &Progress, solo_end_ns: u64) ->
         return Some(a / b);
     }
     let rate = |p: &Progress, end_ns: u64| {
-        let until_ns =
-            p.completions.last().filter(|_| p.completions.len() == 1 && p.timed).map_or(end_ns, |c| c.end_ns);
+        // One that has begun again works on.
+        let only = |c: &&Completion| p.completions.len() == 1 && p.timed && p.started_ns == Some(c.start_ns);
+        let until_ns = p.completions.last().filter(only).map_or(end_ns, |c| c.end_ns);
         let first_ns = p.completions.first().map(|c| c.start_ns).or(p.started_ns)?;
         let active_ns = until_ns.saturating_sub(first_ns);
         (active_ns > 0 && p.work_ns > 0).then(|| p.work_ns as f64 / active_ns as f64)
     };
     Some(rate(solo, solo_end_ns)? / rate(co, co_end_ns)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timed_program_that_has_begun_again_is_judged_by_all_of_its_time() {
+        let run = Completion { start_ns: 0, last_phase_ns: 0, end_ns: 10_000, iterations: 1 };
+        let timed = |started_ns, work_ns| Progress {
+            name: "x".into(),
+            completions: vec![run],
+            started_ns: Some(started_ns),
+            work_ns,
+            endless: false,
+            timed: true,
+        };
+        let solo = timed(0, 10_000);
+        let of = |co: &Progress| slowdown(co, 15_000, &solo, 10_000);
+        assert_eq!(of(&timed(0, 5_000)), Some(2.0), "it has ended");
+        assert_eq!(of(&timed(10_000, 5_000)), Some(3.0), "it has begun again");
+    }
 }

@@ -3,20 +3,13 @@
 //! | figure | formula | source |
 //! | --- | --- | --- |
 //! | slowdown of tenant j | `S_j = T_co,j / T_solo,j` | |
-//! | fairness | Jain's index `(Σ S_j)² / (n Σ S_j²)` | Controlled Contention, eq. 1 |
+//! | fairness | Jain's index `(Σ S_j)² / (n Σ S_j²)` ([`corun_model::fairness`]) | Controlled Contention, eq. 1 |
 //! | system throughput | `Σ T_solo,j / T_co,j` | Controlled Contention, eq. 2 (Eyerman and Eeckhout, 2008) |
 //! | relative speed-up against a baseline | `n / Σ (T_co,j / T_base,j)`: harmonic mean of the speed-ups | Controlled Contention, eq. 3 |
 //! | geometric-mean speed-up, least, most | of `T_solo,j / T_co,j` | ATC'16 §5 |
 //! | interval | mean ± t × s / √n, 95 % | Student |
 //!
 //! Floating point enters here and nowhere before: no decision of the modelled machine depends on it.
-
-/// Jain's fairness index of some slowdowns: 1 is fair, 1/n is one tenant with everything. `None` without any.
-pub fn fairness(slowdowns: &[f64]) -> Option<f64> {
-    let sum: f64 = slowdowns.iter().sum();
-    let squares: f64 = slowdowns.iter().map(|s| s * s).sum();
-    (squares > 0.0).then(|| sum * sum / (slowdowns.len() as f64 * squares))
-}
 
 /// System throughput: how many tenants' worth of solo progress the machine makes. `None` without any.
 pub fn throughput(slowdowns: &[f64]) -> Option<f64> {
@@ -92,13 +85,6 @@ fn student_975(degrees: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn equal_slowdowns_are_fair_and_one_that_has_all_is_not() {
-        assert_eq!(fairness(&[2.0, 2.0, 2.0]), Some(1.0));
-        assert!((fairness(&[1e9, 1.0, 1.0, 1.0]).unwrap() - 0.25).abs() < 1e-6);
-        assert_eq!(fairness(&[]), None);
-    }
 
     #[test]
     fn throughput_counts_tenants_worth_of_progress() {

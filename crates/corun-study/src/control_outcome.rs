@@ -17,6 +17,7 @@
 
 use crate::control_file::DEFAULT;
 use crate::verdict::median;
+use corun_model::fairness::jain;
 use corun_sim::metrics;
 use serde::{Deserialize, Serialize};
 
@@ -130,7 +131,7 @@ impl ControlRun {
 
     /// Jain's index of all tenants' slowdowns, 1/n to 1.
     pub fn jain(&self) -> Option<f64> {
-        metrics::fairness(&self.slowdowns())
+        jain(&self.slowdowns())
     }
 
     /// System throughput: the sum of the tenants' speeds.

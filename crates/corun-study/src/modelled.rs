@@ -12,6 +12,7 @@ use crate::verdict::median;
 use corun_model::workload::draw;
 use corun_model::{Host, TenantId, Trace};
 use corun_sim::engine::{Engine, Fault};
+use corun_sim::experiment::all_or_first;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Cast, Files, Scenario, TenantSpec};
 use rayon::prelude::*;
@@ -105,7 +106,7 @@ pub fn run(
         done();
         modelled
     };
-    cells.par_iter().map(of).collect()
+    all_or_first(cells.par_iter().map(of).collect())
 }
 
 /// Who runs where in one run of a cell (seed 1), of at most `limit` events: to look into.

@@ -7,6 +7,7 @@ use crate::modelled::{ModelError, Stage};
 use crate::outcome::{CellOutcome, Live, Modelled};
 use crate::solo_fit::{self, Fitted, SoloProfile};
 use crate::study::Study;
+use corun_sim::experiment::all_or_first;
 use corun_sim::machine_file::MachineModel;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -121,8 +122,8 @@ impl RealOutcome {
             let scenario = cell::scenario(&name, setting, &beside.interferer, &fitted.phase);
             Stage::new(study, &name, &scenario, machine, setting)?.modelled()
         };
-        let all: Result<Vec<Modelled>, ModelError> = self.beside.par_iter().map(model).collect();
-        for (beside, modelled) in self.beside.iter_mut().zip(all?) {
+        let all: Vec<Modelled> = all_or_first(self.beside.par_iter().map(model).collect())?;
+        for (beside, modelled) in self.beside.iter_mut().zip(all) {
             beside.modelled = Some(modelled);
         }
         self.fitted = Some(fitted);

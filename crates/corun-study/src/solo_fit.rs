@@ -14,6 +14,7 @@ use crate::modelled::{ModelError, Stage, Take};
 use crate::study::Study;
 use corun_model::observation::TaskObservation;
 use corun_model::{Observation, TenantId};
+use corun_sim::experiment::all_or_first;
 use corun_sim::machine_file::MachineModel;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -156,8 +157,8 @@ pub fn fit(
             + BLOCKINGS_WEIGH * factor(yields, profile.yields);
         Ok(Fitted { phase, wall_ns, block, yields, misfit })
     };
-    let all: Result<Vec<Fitted>, ModelError> = profile.candidates().into_par_iter().map(alone).collect();
-    let best = all?.into_iter().min_by(|a, b| a.misfit.total_cmp(&b.misfit));
+    let all: Vec<Fitted> = all_or_first(profile.candidates().into_par_iter().map(alone).collect())?;
+    let best = all.into_iter().min_by(|a, b| a.misfit.total_cmp(&b.misfit));
     Ok(best.expect("the family is never empty"))
 }
 

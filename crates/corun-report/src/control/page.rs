@@ -17,6 +17,7 @@ use crate::html::{measured, timeline};
 use crate::profile::schema::{ProfileReport, Section};
 use crate::words::{count, percent, thousands};
 use corun_model::duration::human_ns;
+use corun_model::fairness::jain;
 use corun_model::TenantId;
 use std::fmt::Write;
 
@@ -137,7 +138,7 @@ fn tiles(c: &Controlled) -> String {
         let ns = p.to_ns - p.from_ns;
         (with + if p.with { ns } else { 0 }, all + ns)
     });
-    let fairness = jain(&progress(c.summary).iter().map(|p| p.1).collect::<Vec<_>>());
+    let fairness = fairness(&progress(c.summary));
     let tiles = [
         ("length", human_ns(history.length_ns()), format!("by {}", backend(c.backend))),
         ("policy in force", format!("{} %", percent(with_ns, all_ns)), "of the time".into()),
@@ -302,10 +303,10 @@ fn progress(summary: &ControlSummary) -> Vec<(&Got, f64)> {
     summary.busiest().into_iter().filter(counts).map(|got| (got, of(got))).collect()
 }
 
-/// Jain's index: 1 when all are alike, 1/n when one has everything. `None` for fewer than two.
-fn jain(values: &[f64]) -> Option<f64> {
-    let (sum, squares) = (values.iter().sum::<f64>(), values.iter().map(|v| v * v).sum::<f64>());
-    (values.len() > 1 && squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
+/// How evenly they did; one alone shares with nobody.
+fn fairness(progress: &[(&Got, f64)]) -> Option<f64> {
+    let did: Vec<f64> = progress.iter().map(|p| p.1).collect();
+    jain(&did).filter(|_| did.len() > 1)
 }
 
 fn shares(summary: &ControlSummary, profile: &ProfileReport, tenants: &Tenants) -> String {
@@ -339,8 +340,8 @@ fn shares(summary: &ControlSummary, profile: &ProfileReport, tenants: &Tenants) 
     }
     let header = "<tr><th>tenant</th><th class=\"n\">CPUs</th><th class=\"n\">of the machine</th><th class=\"n\">spun</th>\
                   <th class=\"n\">waited for a CPU</th><th class=\"n\">parked</th><th class=\"n\">did of what it wanted</th></tr>";
-    let values: Vec<f64> = progress.iter().map(|p| p.1).collect();
-    let fairness = jain(&values).map_or_else(String::new, |f| format!(" Jain's index over it is {f:.3}."));
+    let fairness =
+        fairness(&progress).map_or_else(String::new, |f| format!(" Jain's index over it is {f:.3}."));
     let lead = format!(
         "Spun is a part of the CPU time that could be judged, waited and parked are parts of its tasks' lives. What it did of \
          what it wanted is useful CPU time by all time in which it was not blocked.{fairness}"

@@ -261,9 +261,9 @@ impl System {
         self.evaluations
     }
 
-    /// A task's counters since it started, settled up to `now_ns`; `None` for a task that never ran.
-    pub fn counters(&mut self, now_ns: u64, task: u32) -> Option<Counters> {
-        if let Some(cpu) = self.tasks.get(task as usize)?.on {
+    /// A task's counters since it started, settled up to `now_ns`.
+    pub fn counters(&mut self, now_ns: u64, task: u32) -> Counters {
+        if let Some(cpu) = self.task(task).on {
             self.settle(now_ns, cpu);
         }
         self.tasks[task as usize].tally.counters(self.model.ghz)

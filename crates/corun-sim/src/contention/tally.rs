@@ -57,11 +57,11 @@ impl Tally {
         s.remote += r.remote * ns;
     }
 
-    /// The counters on a machine of this clock; `None` when it never ran.
-    pub fn counters(&self, ghz: f64) -> Option<Counters> {
+    /// The counters on a machine of this clock.
+    pub fn counters(&self, ghz: f64) -> Counters {
         let s = &self.sums;
         let count = |x: f64| Some(x as u64);
-        (self.ran_ns > 0).then(|| Counters {
+        Counters {
             cycles: count(self.ran_ns as f64 * ghz),
             instructions: count(s.instructions),
             branches: count(s.branches),
@@ -75,6 +75,6 @@ impl Tally {
             coherence_inter: count(s.inter),
             remote_dram: count(s.remote),
             dram_bytes: count(s.dram * super::membw::LINE),
-        })
+        }
     }
 }

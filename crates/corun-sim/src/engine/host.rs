@@ -1,7 +1,8 @@
 //! The engine as a host: the five knobs, each remembered so that it can be undone.
 //!
 //! `slice` is as exact as the scheduler beneath: rounded up to the tick under EEVDF and CFS, exact under Xen.
-//! `preempt_delay` is exact under all: a timer per CPU, as PACT'16 §5.1 adds one to Xen.
+//! `preempt_delay` is a timer per CPU, as PACT'16 §5.1 adds one to Xen; a tick under EEVDF and CFS may find the slice of who
+//! runs over before that.
 
 use super::{Engine, Fault, State};
 use crate::cpu_set::CpuSet;
@@ -74,6 +75,7 @@ impl Engine {
                     let why = "this tenant shares no group of its own that could have a weight".into();
                     return Err(Outcome::Unsupported { why });
                 };
+                self.weights_now[group] = *weight;
                 self.sched.set_weight(self.now_ns, group, *weight);
             }
         }
@@ -130,6 +132,7 @@ impl Host for Engine {
                 self.unpark(ix);
             }
             if let Some(group) = self.tenants[ix].setup.group {
+                self.weights_now[group] = self.weights[group];
                 self.sched.set_weight(self.now_ns, group, self.weights[group]);
             }
         }

@@ -13,7 +13,7 @@ pub struct Completion {
     pub last_phase_ns: u64,
     /// When its last thread was done.
     pub end_ns: u64,
-    /// Iterations it did, counted as `corun load` counts them.
+    /// Iterations it did; of a run that was cut short the last ones were, too.
     pub iterations: u64,
 }
 
@@ -52,7 +52,7 @@ impl Engine {
         let now_ns = self.now_ns;
         let run = &mut self.tenants[tenant];
         (run.started_ns, run.phase_ns, run.live_threads, run.phase) = (now_ns, now_ns, run.threads, 0);
-        run.shared = Shared { taken: vec![0; run.setup.plan.phases.len()], ..Shared::default() };
+        run.shared = Shared::new(run.setup.plan.phases.len());
         let plan = run.setup.plan.clone();
         for (object, &what) in run.objects.iter_mut().zip(&plan.objects) {
             *object = super::SyncObject::new(what);
@@ -78,7 +78,7 @@ impl Engine {
         let run = &mut self.tenants[tenant];
         run.phase += 1;
         run.phase_ns = self.now_ns;
-        (run.shared.cut, run.shared.over) = (false, false);
+        run.shared.begin_phase();
         self.arm_cut(tenant);
     }
 
@@ -213,7 +213,9 @@ impl Engine {
         let run = &self.tenants[tenant];
         for task in run.first_task..run.first_task + run.tasks {
             if self.tasks[task].state == State::Parked {
-                self.wake_task(task, Wake::Return);
+                // One that was parked before it began has never been on a CPU.
+                let how = if self.tasks[task].ran { Wake::Return } else { Wake::Fresh };
+                self.wake_task(task, how);
             }
         }
         self.finish_instant();

@@ -198,7 +198,8 @@ struct Task {
     tally: Tally,
     name: String,
     born_ns: u64,
-    counters: corun_model::Counters,
+    /// What had been counted when the last window was closed.
+    counters: Option<corun_model::Counters>,
     home_affinity: Option<Rc<CpuSet>>,
     slice_ns: Option<(u64, u64)>,
 }
@@ -326,6 +327,8 @@ pub struct Engine {
     tenant_names: Vec<Tenant>,
     distances: Distances,
     weights: Vec<u32>,
+    /// As a policy has set them.
+    weights_now: Vec<u32>,
     guest_slice_ns: u64,
     /// What a spinner needs to notice that its wait is over: one transfer of a line.
     notice_ns: u64,
@@ -406,6 +409,7 @@ impl Engine {
             threads: Vec::new(),
             tenants: Vec::new(),
             tenant_names: Vec::new(),
+            weights_now: weights.clone(),
             weights,
             guest_slice_ns,
             fx: Effects::default(),
@@ -473,7 +477,7 @@ impl Engine {
                 wait_since_ns: 0,
                 wait_mark: 0,
                 tally: Tally::default(),
-                counters: corun_model::Counters::default(),
+                counters: None,
                 home_affinity: affinity.clone(),
                 affinity,
                 slice_ns: setup.slice_ns,
@@ -523,7 +527,7 @@ impl Engine {
             characters,
             program,
             groups: pair(threads - 1) + 1,
-            shared: Shared { taken: vec![0; plan.phases.len()], ..Shared::default() },
+            shared: Shared::new(plan.phases.len()),
             live_threads: 0,
             started: false,
             parked: false,

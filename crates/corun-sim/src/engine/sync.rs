@@ -2,8 +2,9 @@
 //!
 //! Every object has a count of its events. Who must wait notes the count and waits for it to move, then tries
 //! again: nobody is handed anything, so a lock may be taken by whoever comes first (barging), as with a futex.
-//! An event is seen by every spinner that is on a CPU; of the sleepers it wakes one (locks, queues) or all
-//! (barriers). A spinner that is off its CPU sees it when it comes back.
+//! An event is seen by every spinner that is on a CPU; of the sleepers whom it concerns it wakes one (locks, queues) or all
+//! (barriers, the end of a queue): an item that was put concerns those who wait to take, one that was taken those who wait to
+//! put. A spinner that is off its CPU sees it when it comes back.
 
 use super::{Doing, Engine, Pending, State, TenantIx, ThreadIx};
 use crate::program::Object;
@@ -52,7 +53,33 @@ pub(super) enum Tried {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     object: usize,
-    all: bool,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Opened,
+    Released,
+    Filled,
+    Freed,
+    /// Of a queue: nobody puts any more.
+    Closed,
+}
+
+impl What {
+    /// Whether who has this pending may go on by it.
+    fn concerns(self, pending: Pending) -> bool {
+        match self {
+            What::Opened | What::Released => true,
+            What::Filled | What::Closed => matches!(pending, Pending::Take(_)),
+            What::Freed => matches!(pending, Pending::Put(..)),
+        }
+    }
+
+    /// Whether it wakes all whom it concerns.
+    fn wakes_all(self) -> bool {
+        matches!(self, What::Opened | What::Closed)
+    }
 }
 
 impl Engine {
@@ -88,7 +115,7 @@ impl Engine {
                     return Tried::Wait;
                 }
                 queue.items.push_back(item);
-                Tried::Done(Some(Event { object: o, all: false }))
+                Tried::Done(Some(Event { object: o, what: What::Filled }))
             }
             Pending::Take(o) => {
                 let queue = &mut objects[o];
@@ -97,7 +124,7 @@ impl Engine {
                     return Tried::Wait;
                 }
                 self.threads[thread].cursor.took(item);
-                Tried::Done(item.map(|_| Event { object: o, all: false }))
+                Tried::Done(item.map(|_| Event { object: o, what: What::Freed }))
             }
         }
     }
@@ -116,9 +143,9 @@ impl Engine {
         if run.setup.plan.is_join(object) {
             self.next_phase(tenant);
         } else {
-            run.shared.over = run.shared.cut;
+            run.shared.opened(object);
         }
-        self.signal(tenant, Event { object, all: true }, cpu, thread);
+        self.signal(tenant, Event { object, what: What::Opened }, cpu, thread);
         true
     }
 
@@ -126,14 +153,14 @@ impl Engine {
     pub(super) fn release(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
         let tenant = self.threads[thread].tenant;
         self.tenants[tenant].objects[object].holder = None;
-        self.signal(tenant, Event { object, all: false }, cpu, thread);
+        self.signal(tenant, Event { object, what: What::Released }, cpu, thread);
     }
 
     /// A thread will put no more items into a queue.
     pub(super) fn producer_leaves(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
         let tenant = self.threads[thread].tenant;
         self.tenants[tenant].objects[object].producers -= 1;
-        self.signal(tenant, Event { object, all: true }, cpu, thread);
+        self.signal(tenant, Event { object, what: What::Closed }, cpu, thread);
     }
 
     /// An object had an event, made by `by` on `cpu`: spinners on a CPU try at once, sleepers are woken.
@@ -158,8 +185,8 @@ impl Engine {
                         true
                     }
                 },
-                Doing::Asleep if may_wake => {
-                    may_wake = event.all;
+                Doing::Asleep if may_wake && event.what.concerns(self.threads[w].pending) => {
+                    may_wake = event.what.wakes_all();
                     self.threads[w].doing = Doing::Ready;
                     self.threads[by].overhead_ns += self.model.costs.wake_ns;
                     self.wake_thread(w, cpu);

@@ -46,17 +46,10 @@ impl Engine {
             {
                 continue;
             }
-            let counters = self.contention.counters(end_ns, ix as u32).map(|total| {
-                let t = &mut self.tasks[ix];
-                let earlier = std::mem::replace(&mut t.counters, total);
-                // A counter that did not exist before starts from zero.
-                if earlier == corun_model::Counters::default() {
-                    total
-                } else {
-                    counters_between(&total, &earlier)
-                }
-            });
-            let account = tally.account(counters);
+            let total = self.contention.counters(end_ns, ix as u32);
+            let earlier = self.tasks[ix].counters.replace(total);
+            let counters = earlier.map_or(total, |earlier| counters_between(&total, &earlier));
+            let account = tally.account(Some(counters));
             let t = &self.tasks[ix];
             let tenant = TenantId(t.tenant as u32);
             match by_tenant.last_mut().filter(|o| o.id == tenant) {
@@ -96,7 +89,7 @@ impl Engine {
         }
         self.window_ns = end_ns;
         let weight = |(ix, t): (usize, &super::TenantRun)| {
-            let weight = t.setup.group.map_or(100, |group| self.weights[group]);
+            let weight = t.setup.group.map_or(100, |group| self.weights_now[group]);
             (weight != 100).then_some((TenantId(ix as u32), weight))
         };
         let weights = self.tenants.iter().enumerate().filter_map(weight).collect();

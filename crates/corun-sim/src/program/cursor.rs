@@ -42,13 +42,37 @@ pub struct Shared {
     pub own: Vec<Vec<Range<u64>>>,
     /// The time of the current phase is up.
     pub cut: bool,
-    /// What the last to arrive at a barrier decided: that was the last round.
-    pub over: bool,
-    /// Iterations done, counted as `corun load` counts them.
+    /// By barrier, what the last to arrive there decided: that was the last round.
+    over: Vec<bool>,
+    /// Iterations done.
     pub iterations: u64,
 }
 
 impl Shared {
+    /// Before a program of so many phases begins.
+    pub fn new(phases: usize) -> Shared {
+        Shared { taken: vec![0; phases], ..Shared::default() }
+    }
+
+    /// A phase begins: nothing is over.
+    pub fn begin_phase(&mut self) {
+        self.cut = false;
+        self.over.clear();
+    }
+
+    /// The last thread has arrived at a barrier.
+    pub fn opened(&mut self, barrier: usize) {
+        if self.cut {
+            self.over.resize(self.over.len().max(barrier + 1), false);
+            self.over[barrier] = true;
+        }
+    }
+
+    /// Whether the last round at this barrier was the last of all.
+    fn is_over(&self, barrier: usize) -> bool {
+        self.over.get(barrier) == Some(&true)
+    }
+
     /// The next grain for a thread that steals: the first of its own, or else the last of the fullest queue.
     fn steal(&mut self, phase: usize, p: &Parallel, thread: usize) -> Option<u64> {
         if self.own.len() <= phase {
@@ -150,7 +174,7 @@ impl Cursor {
             Rhythm::Parallel(p) => {
                 let is_over = matches!(p.length(), Length::Iterations(n) if n == self.round);
                 match (p.sync, self.state) {
-                    (Sync::Barrier, 0) => !(is_over || self.round > 0 && shared.over),
+                    (Sync::Barrier, 0) => !(is_over || self.round > 0 && shared.is_over(phase.object)),
                     (Sync::Lock, 0) => !is_over,
                     (Sync::Lock, 2) => true,
                     _ => false,
@@ -158,9 +182,15 @@ impl Cursor {
             }
             Rhythm::Interference(_) => self.state == 0,
             Rhythm::Pairs { rounds, .. } => {
-                self.state == 0 && self.round < *rounds && !(self.round > 0 && shared.over)
+                let is_over = self.round > 0 && shared.is_over(self.pair(phase));
+                self.state == 0 && self.round < *rounds && !is_over
             }
         }
+    }
+
+    /// The barrier of this thread and its partner.
+    fn pair(&self, phase: &Phase) -> usize {
+        phase.object + self.thread as usize / 2
     }
 
     /// The next step inside a phase; [`Step::Next`] when the phase is over for this thread.
@@ -168,8 +198,7 @@ impl Cursor {
         match &phase.rhythm {
             Rhythm::Interference(i) => self.interference(i, shared),
             Rhythm::Pairs { chunk_ns, rounds } => {
-                let pair = phase.object + self.thread as usize / 2;
-                self.in_rounds(shared, *rounds, |_| *chunk_ns, pair)
+                self.in_rounds(shared, *rounds, |_| *chunk_ns, self.pair(phase))
             }
             Rhythm::Parallel(p) => {
                 let rounds = match p.length() {
@@ -215,7 +244,7 @@ impl Cursor {
         barrier: usize,
     ) -> Step {
         if self.state == 0 {
-            if self.round == rounds || self.round > 0 && shared.over {
+            if self.round == rounds || self.round > 0 && shared.is_over(barrier) {
                 return Step::Next;
             }
             (self.state, self.grains) = (1, self.grains + 1);

@@ -16,6 +16,9 @@ const HORIZON_NS: u64 = 36_000_000_000_000;
 const MOST_NS: u64 = 3_600_000_000_000_000;
 /// Bound on ticks and slices: a switch costs more than that.
 const LEAST_SLICE_NS: u64 = 1_000;
+
+/// Beyond this a tick or slice was mistyped.
+const MOST_SLICE_NS: u64 = 1_000_000_000;
 /// Bound on seeds, so that a typing slip does not ask for a billion runs.
 const MOST_SEEDS: usize = 10_000;
 
@@ -34,18 +37,27 @@ pub(super) fn on_machine(mut s: Scenario, name: &str, files: &dyn Files) -> Resu
         NoMachine::OfThatName(what) => BadScenario { file: "--machine".into(), line: 0, what },
         NoMachine::InTheFile(bad) => bad,
     })?;
+    let mut bound = Vec::new();
     for t in &s.tenants {
-        let most = t.pins.iter().chain(&t.allowed).max();
-        if let Some(&most) = most.filter(|&&m| m >= model.machine.cpu_count()) {
-            let what = format!(
-                "{} is bound to CPU {}, which {} lacks; it has {} CPUs",
-                t.name,
-                s.machine.machine.cpus()[most].id.0,
-                model.machine.name,
-                model.machine.cpu_count()
-            );
-            return Err(s.bad(t.line, what));
-        }
+        // What the file names are CPUs' numbers, of which either machine may lack some.
+        let place = |&at: &usize| {
+            let id = s.machine.machine.cpus()[at].id;
+            model.machine.cpus().iter().position(|c| c.id == id).ok_or_else(|| {
+                let what = format!(
+                    "{} is bound to CPU {}, which {} lacks; it has {} CPUs",
+                    t.name,
+                    id.0,
+                    model.machine.name,
+                    model.machine.cpu_count()
+                );
+                s.bad(t.line, what)
+            })
+        };
+        let places = |cpus: &[usize]| cpus.iter().map(place).collect::<Result<Vec<usize>, BadScenario>>();
+        bound.push((places(&t.pins)?, places(&t.allowed)?));
+    }
+    for (t, (pins, allowed)) in s.tenants.iter_mut().zip(bound) {
+        (t.pins, t.allowed) = (pins, allowed);
     }
     s.machine = model;
     Ok(s)
@@ -130,6 +142,14 @@ impl Reader<'_> {
                 .any(|t| t.0 < LEAST_SLICE_NS);
             if zero {
                 return Err(self.at(at, "a tick or slice below 1us makes no sense; give a longer one"));
+            }
+            let times = [("tick", scheduler.tick), ("base-slice", scheduler.base_slice)];
+            let all = times.into_iter().chain([("guest-slice", Some(scheduler.guest_slice))]);
+            if let Some((key, _)) = all.into_iter().find(|(_, t)| t.is_some_and(|t| t.0 > MOST_SLICE_NS)) {
+                return Err(self.at(
+                    at,
+                    format!("{key} is longer than {}; give a shorter one", human_ns(MOST_SLICE_NS)),
+                ));
             }
             if scheduler.name != SchedulerKind::Eevdf && scheduler.base_slice.is_some() {
                 return Err(self.at(at, "only eevdf has a base-slice; leave it out"));
@@ -222,6 +242,11 @@ impl Reader<'_> {
         }
         let mut workload = self.workload(spanned)?;
         let line = self.line(spanned.span().start);
+        if workload.name.contains(char::is_control) {
+            return Err(
+                self.bad(line, "its program's name must be one line; give the tenant's program another")
+            );
+        }
         if let Some(threads) = &t.threads {
             set_threads(&mut workload.program, *threads.as_ref()).map_err(|what| self.at(threads, what))?;
             workload.program.check().map_err(|(_, what)| self.at(threads, what))?;

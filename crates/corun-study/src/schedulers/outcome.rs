@@ -4,8 +4,9 @@
 
 use super::file::{Figure, Measure, PolicyUse, SchedulersStudy, Shows, Stated, Value};
 use super::scenarios::{Cell, Near, Tenant};
-use corun_sim::experiment::{co_runs, Failure, Run};
-use corun_sim::metrics::{fairness, relative_speedup, speedups, throughput};
+use corun_model::fairness::jain;
+use corun_sim::experiment::{all_or_first, co_runs, Failure, Run};
+use corun_sim::metrics::{relative_speedup, speedups, throughput};
 use corun_sim::scenario::Scenario;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -131,7 +132,7 @@ impl CellOutcome {
                 (squares / (speeds.len() - 1) as f64).sqrt() / m
             }
             Measure::ThroughputGain => self.throughput(policy) / self.throughput(0) - 1.0,
-            Measure::Fairness => fairness(&self.slowdowns(policy)).unwrap_or(f64::NAN),
+            Measure::Fairness => jain(&self.slowdowns(policy)).unwrap_or(f64::NAN),
             Measure::SpeedUp => {
                 let (here, base) = (self.slowdowns(policy), self.slowdowns(0));
                 let pairs: Vec<(f64, f64)> = here.into_iter().zip(base).collect();
@@ -257,23 +258,24 @@ fn run_figure(
         runs.iter().map(of_run).collect()
     };
     let tenants = alone(figure);
-    let solo: BTreeMap<&Tenant, f64> = tenants
+    let solo: Vec<Result<(&Tenant, f64), Failure>> = tenants
         .par_iter()
         .map(|tenant| {
             let speeds = speeds(None, std::slice::from_ref(tenant))?;
             Ok((tenant, mean(&speeds.iter().map(|seed| seed[0]).collect::<Vec<_>>())))
         })
-        .collect::<Result<_, Failure>>()?;
+        .collect();
+    let solo: BTreeMap<&Tenant, f64> = all_or_first(solo)?;
     let run_cell = |cell: &Cell| -> Result<CellOutcome, Failure> {
         let under = figure.policies.par_iter().map(|policy| speeds(Some(policy), &cell.tenants));
         Ok(CellOutcome {
             programs: cell.tenants.iter().map(|t| t.program.clone()).collect(),
             alone: cell.tenants.iter().map(|t| solo[t]).collect(),
-            speeds: under.collect::<Result<_, _>>()?,
+            speeds: all_or_first(under.collect())?,
         })
     };
     let groups = figure.groups.iter().map(|group| -> Result<GroupOutcome, Failure> {
-        let cells = group.cells().par_iter().map(run_cell).collect::<Result<_, _>>()?;
+        let cells = all_or_first(group.cells().par_iter().map(run_cell).collect())?;
         Ok(GroupOutcome { name: group.name.clone(), cells })
     });
     let mut outcome = FigureOutcome {

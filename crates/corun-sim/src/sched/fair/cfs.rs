@@ -9,7 +9,7 @@
 //! load alike but tries harder to find an idle CPU than 2.6.32 did. PELT came with 3.8: before it, loads were
 //! instantaneous weights.
 
-use super::queues::{virtual_ns, Discipline, Entity, Place, Queues};
+use super::queues::{part, virtual_ns, Discipline, Entity, Place, Queues};
 use super::tree::NIL;
 use super::{granularity_factor, Fair, FairOptions};
 use crate::streams::Streams;
@@ -40,22 +40,30 @@ impl Cfs {
 }
 
 impl CfsRules {
-    /// An entity's part of the scheduling period, in nanoseconds.
+    /// An entity's part of the scheduling period, in nanoseconds: its group's part, of which it has its own.
     fn slice_ns(&self, q: &Queues, rq: u32, e: u32) -> u64 {
-        let entity = q.e(e);
-        if entity.own_slices {
-            return entity.slice;
+        if q.e(e).own_slices {
+            return q.e(e).slice;
         }
-        let nr = u64::from(q.rq(rq).nr + u32::from(!entity.on_rq));
-        let period = self.latency_ns.max(nr * self.min_granularity_ns);
-        let total = q.rq(rq).weight + if entity.on_rq { 0 } else { entity.weight };
-        (u128::from(period) * u128::from(entity.weight) / u128::from(total.max(1))) as u64
+        let nr = u64::from(q.rq(rq).nr + u32::from(!q.e(e).on_rq));
+        let mut slice = self.latency_ns.max(nr * self.min_granularity_ns);
+        let (mut rq, mut e) = (rq, e);
+        while e != NIL {
+            let entity = q.e(e);
+            let total = q.rq(rq).weight + if entity.on_rq { 0 } else { entity.weight };
+            slice = part(slice, entity.weight, total.max(1));
+            e = q.rq(rq).owner;
+            rq = q.rq(rq).cpu;
+        }
+        slice
     }
 }
 
 impl Discipline for CfsRules {
     const NAME: &'static str = "cfs";
     const PROPORTIONAL_NEWIDLE: bool = false;
+    // Until 3.14 the running entities were put back and set anew at every pick.
+    const PICKS_EVERY_LEVEL: bool = true;
 
     fn key(&self, e: &Entity) -> i64 {
         e.vruntime

@@ -71,6 +71,7 @@ impl EevdfRules {
 impl Discipline for EevdfRules {
     const NAME: &'static str = "eevdf";
     const PROPORTIONAL_NEWIDLE: bool = true;
+    const PICKS_EVERY_LEVEL: bool = false;
 
     fn key(&self, e: &Entity) -> i64 {
         e.deadline

@@ -204,12 +204,29 @@ impl<D: Discipline> Fair<D> {
                     self.update_curr(now_ns, rq);
                     self.requeue_delayed(now_ns, rq, e);
                 }
+                self.request(rq, e, slice);
                 break;
             }
             self.q.e_mut(e).slice = slice;
         }
         self.add_runnable(now_ns, leaf, 1);
         self.reshare(now_ns, leaf);
+    }
+
+    /// A queued group asks for slices as short as the shortest of those in it.
+    fn request(&mut self, rq: u32, e: u32, slice: u64) {
+        if self.q.e(e).slice == slice {
+            return;
+        }
+        let waits = !self.q.e(e).runs;
+        if waits {
+            self.q.tree_remove(rq, e);
+        }
+        self.q.e_mut(e).slice = slice;
+        if waits {
+            let key = self.d.key(self.q.e(e));
+            self.q.tree_insert(rq, e, key);
+        }
     }
 
     /// A task leaves its CPU's hierarchy. `false`: it stays delayed.
@@ -229,7 +246,8 @@ impl<D: Discipline> Fair<D> {
             e = self.q.rq(rq).owner;
             if self.q.rq(rq).nr > 0 {
                 let slice = self.q.least_slice(rq);
-                self.q.e_mut(e).slice = slice;
+                let upper = self.q.e(e).rq;
+                self.request(upper, e, slice);
                 break;
             }
             // A group that empties has gone to sleep, whatever its last task did.
@@ -328,7 +346,7 @@ impl<D: Discipline> Fair<D> {
         } else if self.q.cpus[cpu].resched {
             self.flush(cpu, fx);
         } else if self.preempts_at_wakeup(now_ns, cpu, task) {
-            self.q.cpus[cpu].resched = true;
+            // When is the engine's to say: it may be delayed, and the next tick is not to have it at once.
             fx.resched.push(Resched { cpu, by: Some(task) });
         } else {
             self.flush(cpu, fx);
@@ -389,6 +407,17 @@ impl<D: Discipline> Fair<D> {
         entity.runs = true;
         entity.exec_start_ns = now_ns;
         entity.ran_at_pick_ns = entity.ran_ns;
+    }
+
+    /// A task was picked: its slice begins anew, and that of its group.
+    fn begin_slices(&mut self, picked: Option<TaskIx>) {
+        let mut e = picked.map_or(NIL, |task| self.q.tasks[task].entity);
+        while e != NIL {
+            let entity = self.q.e_mut(e);
+            entity.ran_at_pick_ns = entity.ran_ns;
+            let rq = entity.rq;
+            e = self.q.rq(rq).owner;
+        }
     }
 
     /// The task that should run on a CPU now, delayed entities cleared away as they come up.
@@ -479,6 +508,9 @@ impl<D: Discipline> Scheduler for Fair<D> {
         self.q.cpus[cpu].resched = false;
         let prev = self.q.cpus[cpu].curr;
         let mut next = self.choose(now_ns, cpu);
+        if D::PICKS_EVERY_LEVEL {
+            self.begin_slices(next);
+        }
         if next.is_some() && next == prev && self.q.e(self.q.tasks[prev.expect("some")].entity).on_rq {
             return Pick { task: prev, until_ns: None };
         }

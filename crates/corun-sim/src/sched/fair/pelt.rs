@@ -49,7 +49,7 @@ impl Avg {
         let now = now_ns >> 10;
         let keep = decay(now - self.stamp);
         self.stamp = now;
-        let mix = |old: u64, new: u64| ((old * keep) >> 32) + ((new * ((1 << 32) - keep)) >> 32);
+        let mix = |old: u64, new: u64| share(old, keep) + share(new, (1 << 32) - keep);
         self.load = mix(self.load, load);
         self.runnable = mix(self.runnable, runnable << 10);
         self.util = mix(self.util, util << 10);
@@ -58,6 +58,15 @@ impl Avg {
     /// Starts the clock: nothing before `now_ns` counts.
     pub fn begin(&mut self, now_ns: u64) {
         self.stamp = now_ns >> 10;
+    }
+}
+
+/// `x × part / 2^32`; thousands of tasks on one queue weigh more than 2^32.
+#[inline]
+fn share(x: u64, part: u64) -> u64 {
+    match x.checked_mul(part) {
+        Some(product) => product >> 32,
+        None => ((u128::from(x) * u128::from(part)) >> 32) as u64,
     }
 }
 
@@ -80,6 +89,13 @@ fn decay(dt: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ten_thousand_tasks_on_one_queue_weigh_what_they_weigh() {
+        let (mut avg, load) = (Avg::default(), 10_000 * 1_048_576);
+        (0..4_000).for_each(|ms| avg.update(ms << 20, load, 10_000, 1));
+        assert!(avg.load.abs_diff(load) < load / 100, "{}", avg.load);
+    }
 
     #[test]
     fn an_average_halves_in_32_periods_and_settles_at_what_holds() {

@@ -27,6 +27,9 @@ pub trait Discipline {
     /// Whether a newly idle CPU looks for tasks only as often as that has paid off.
     const PROPORTIONAL_NEWIDLE: bool;
 
+    /// Whether each pick begins the slices of the task and of its groups anew, even if it is the one that ran.
+    const PICKS_EVERY_LEVEL: bool;
+
     /// What the queue is ordered by.
     fn key(&self, e: &Entity) -> i64;
 
