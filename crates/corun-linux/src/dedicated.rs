@@ -13,7 +13,7 @@
 
 use crate::steered::SteeredHost;
 use corun_model::duration::human_ns;
-use corun_model::{Action, Host, HostError, Observation, Outcome, TenantId, TenantKind};
+use corun_model::{Action, Host, HostError, Observation, Outcome, TenantId};
 use std::collections::VecDeque;
 use thiserror::Error;
 
@@ -250,19 +250,8 @@ fn co_runners(
     seen: &Observation,
     subject: TenantId,
 ) -> (Vec<TenantId>, Vec<(TenantId, String)>) {
-    let name = seen.tenant(subject).map(|t| format!("vm-io:{}", t.name));
-    let here: Vec<TenantId> = seen
-        .by_tenant
-        .iter()
-        .map(|t| t.id)
-        .filter(|id| *id != subject && host.active().contains(id))
-        .filter(|id| {
-            seen.tenant(*id).is_some_and(|t| {
-                // A VM's own I/O threads are part of what it is alone; the kernel's and nobody's time is not theirs.
-                t.kind.is_controllable() && (t.kind != TenantKind::VmIo || Some(&t.key) != name.as_ref())
-            })
-        })
-        .collect();
+    let here: Vec<TenantId> =
+        seen.co_runners(subject).map(|t| t.id).filter(|id| host.active().contains(id)).collect();
     let (mut ready, mut not) = (Vec::new(), Vec::new());
     for tenant in here {
         match host.prepare(tenant) {

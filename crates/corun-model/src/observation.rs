@@ -216,6 +216,16 @@ impl Observation {
         self.tenants.iter().find(|t| t.id == id)
     }
 
+    /// What everybody did in whose way the subject is: no kernel, and of a virtual machine not its own I/O threads, which are
+    /// there alone as well.
+    pub fn co_runners(&self, subject: TenantId) -> impl Iterator<Item = &TenantObservation> {
+        let own = self.tenant(subject);
+        let is_own = move |t: &Tenant| t.id == subject || own.is_some_and(|own| t.is_of_vm(own));
+        self.by_tenant
+            .iter()
+            .filter(move |seen| self.tenant(seen.id).is_some_and(|t| t.kind.is_controllable() && !is_own(t)))
+    }
+
     /// A tenant's weight: what is known of it, else the default of 100.
     pub fn weight(&self, id: TenantId) -> u64 {
         let known = self.weights.binary_search_by_key(&id, |w| w.0).ok();
@@ -361,6 +371,25 @@ impl Observation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machines_own_io_threads_are_no_co_runners_of_it() {
+        let tenant =
+            |id, kind, key: &str| Tenant { id: TenantId(id), kind, key: key.into(), name: key.into() };
+        let tenants = vec![
+            tenant(0, TenantKind::Vm, "vm:web"),
+            tenant(1, TenantKind::VmIo, "vm-io:web"),
+            tenant(2, TenantKind::VmIo, "vm-io:db"),
+            tenant(3, TenantKind::Kernel, "kernel"),
+            tenant(4, TenantKind::Command, "pgid:7:make"),
+        ];
+        let of = |t: &Tenant| TenantObservation { id: t.id, tasks: 1, account: Account::default() };
+        let by_tenant = tenants.iter().map(of).collect();
+        let seen = Observation { tenants, by_tenant, ..Observation::default() };
+        let beside = |id| seen.co_runners(TenantId(id)).map(|t| t.id.0).collect::<Vec<u32>>();
+        assert_eq!(beside(0), [2, 4]);
+        assert_eq!(beside(4), [0, 1, 2]);
+    }
     use crate::ledger::Parts;
     use crate::tenant::TenantKind;
 

@@ -86,6 +86,18 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// Whether these are the vCPUs or the I/O threads of the virtual machine that `other` is the vCPUs or the I/O threads of.
+    pub fn is_of_vm(&self, other: &Tenant) -> bool {
+        fn machine(tenant: &Tenant) -> Option<&str> {
+            match tenant.kind {
+                TenantKind::Vm => tenant.key.strip_prefix("vm:"),
+                TenantKind::VmIo => tenant.key.strip_prefix("vm-io:"),
+                _ => None,
+            }
+        }
+        machine(self).is_some_and(|name| machine(other) == Some(name))
+    }
+
     /// Whether a user means this tenant by `wanted`: its name, its key, or the first parts of its key, up to a colon.
     pub fn is_called(&self, wanted: &str) -> bool {
         let key =

@@ -34,6 +34,7 @@
 
 use crate::useful_work::{Spent, Window};
 use corun_model::TaskId;
+use std::collections::BTreeMap;
 
 /// What the ledger says of running alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -170,23 +171,22 @@ const FEWEST: usize = 24;
 /// The correlation between the tasks' steals, 0..=1, of their changes from one window to the next: what goes up and
 /// down together over long times (an interferer that comes and goes) shows in the windows as it is.
 fn overlap(windows: &[Window]) -> f64 {
-    let mut ids: Vec<TaskId> = windows.iter().flat_map(|w| w.tasks.keys().copied()).collect();
-    ids.sort_unstable();
-    ids.dedup();
     let share = |w: &Window, id: &TaskId| w.tasks.get(id).map_or(0.0, |s| s.stolen_ns / w.wall_ns);
-    let (mut of_sum, mut of_each) = (0.0, vec![0.0; ids.len()]);
+    let (mut of_sum, mut of_each) = (0.0, BTreeMap::<TaskId, f64>::new());
     for pair in windows.windows(2) {
         let mut all = 0.0;
-        for (variance, id) in of_each.iter_mut().zip(&ids) {
+        // Only who is in one of the two: a build has thousands of tasks, a few at a time.
+        let gone = pair[0].tasks.keys().filter(|id| !pair[1].tasks.contains_key(id));
+        for id in pair[1].tasks.keys().chain(gone) {
             let change = share(&pair[1], id) - share(&pair[0], id);
-            *variance += change * change;
+            *of_each.entry(*id).or_default() += change * change;
             all += change;
         }
         of_sum += all * all;
     }
     // (Σ sd)² = Σ var + Σ sd sd over pairs; the variance of the sum is Σ var + Σ cov over pairs.
-    let variances: f64 = of_each.iter().sum();
-    let deviations: f64 = of_each.iter().map(|v| v.sqrt()).sum();
+    let variances: f64 = of_each.values().sum();
+    let deviations: f64 = of_each.values().map(|v| v.sqrt()).sum();
     let pairs = deviations * deviations - variances;
     if windows.len() <= FEWEST || pairs <= 1e-3 * variances {
         return 0.0;

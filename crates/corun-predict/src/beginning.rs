@@ -8,6 +8,7 @@
 //!
 //! Limits: a beginning of more than half of what was seen is not taken for one; a later change is one of phase.
 
+use crate::interval::FEWEST;
 use crate::useful_work::{wall_ns, Window};
 
 /// Until then it always begins.
@@ -21,7 +22,7 @@ const DIFFERS: f64 = 0.3;
 pub(crate) fn over_ns(windows: &[Window], begin_ns: u64) -> Option<u64> {
     let least_ns = begin_ns + LEAST_NS;
     let after = |ns: u64| &windows[windows.partition_point(|w| w.start_ns < ns)..];
-    let is_enough = |ns: &u64| wall_ns(after(*ns)) >= LEAST_NS as f64;
+    let is_enough = |ns: &u64| wall_ns(after(*ns)) >= LEAST_NS as f64 && after(*ns).len() >= FEWEST;
     truncation(windows).map(|ns| ns.max(least_ns)).filter(is_enough).or(Some(least_ns).filter(is_enough))
 }
 

@@ -101,11 +101,28 @@ impl Speed {
 
     /// In a window, in no unit: only the ratio of two means something.
     pub fn rate(&self, window: &Window) -> f64 {
-        let of = |by| rate(window, by, self.critical.as_ref());
+        self.weighted(|by| rate(window, by, self.critical.as_ref()))
+    }
+
+    /// What both yardsticks say, with their weights.
+    fn weighted(&self, of: impl Fn(Yardstick) -> f64) -> f64 {
         match self.weight {
             0.0 => of(self.blind),
             weight => of(self.blind).powf(1.0 - weight) * of(self.by).powf(weight),
         }
+    }
+
+    /// Slowdown of the slowest task: each task's rate alone by its rate beside co-runners, the largest of those that have
+    /// a fair part of the work. `None`: no task is in both.
+    pub fn slowest(&self, alone: &Window, beside: &Window) -> Option<f64> {
+        let useful = |s: &Spent| self.weighted(|by| s.useful(by));
+        let most = alone.tasks.values().map(useful).fold(0.0, f64::max);
+        let workers = alone.tasks.iter().filter(|(_, s)| useful(s) > 0.25 * most);
+        let slowdowns = workers.filter_map(|(id, s)| {
+            let (fast, slow) = (useful(s) / alone.wall_ns, useful(beside.tasks.get(id)?) / beside.wall_ns);
+            (slow > 0.0).then(|| fast / slow)
+        });
+        slowdowns.reduce(f64::max)
     }
 
     /// What makes up `slowdown - 1`, the difference that counters make with its weight.
@@ -129,21 +146,6 @@ fn rate(window: &Window, by: Yardstick, critical: Option<&BTreeSet<TaskId>>) -> 
         }),
     };
     all.useful(by) / window.wall_ns
-}
-
-/// Slowdown of the slowest task: each task's rate alone by its rate beside co-runners, the largest of those that have a
-/// fair part of the work. `None`: no task is in both.
-pub fn slowest(dedicated: &Window, shared: &Window, by: Yardstick) -> Option<f64> {
-    let most = dedicated.tasks.values().map(|s| s.useful(by)).fold(0.0, f64::max);
-    dedicated
-        .tasks
-        .iter()
-        .filter(|(_, s)| s.useful(by) > 0.25 * most && most > 0.0)
-        .filter_map(|(id, alone)| {
-            let beside = shared.tasks.get(id)?.useful(by) / shared.wall_ns;
-            (beside > 0.0).then(|| alone.useful(by) / dedicated.wall_ns / beside)
-        })
-        .fold(None, |most: Option<f64>, r| Some(most.map_or(r, |m| m.max(r))))
 }
 
 /// What makes up `slowdown - 1`. Time per useful work, beside by alone, category by category; what is left (another

@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most windows that are kept apart. Each estimate walks all tasks of all of them.
 pub const SLOTS: usize = 256;
+/// Tasks that live for less than this share of a slot are not kept apart once slots are merged.
+const SHORT_LIVED: f64 = 0.05;
 /// Most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
 
@@ -73,10 +75,16 @@ impl Series {
         }
         if self.windows.len() == SLOTS {
             self.windows = self.windows.chunks(2).map(Window::sum).collect();
+            self.windows.iter_mut().for_each(|w| w.unlist(SHORT_LIVED));
             self.per_slot *= 2;
         }
         self.windows.push(window);
         self.in_last = 1;
+    }
+
+    /// What comes next is not merged with what was.
+    fn cut(&mut self) {
+        self.in_last = self.per_slot;
     }
 
     /// Those that began in this time.
@@ -129,7 +137,11 @@ impl Predictor {
             return None;
         }
         let change = self.phases.push(&window);
-        self.changes_ns.extend(change.as_ref().map(|c| c.since_ns));
+        if let Some(change) = &change {
+            self.changes_ns.push(change.since_ns);
+            self.shared.cut();
+            self.dedicated.cut();
+        }
         self.shared.push(window);
         change
     }
@@ -384,6 +396,35 @@ mod tests {
             let first = run.windows.iter().find(|w| w.label == Label::Shared).unwrap();
             assert!((first.slowdown.unwrap() - 1.0).abs() < 1e-9, "a window is told by its own phase");
         }
+    }
+
+    #[test]
+    fn a_phase_that_lies_within_one_shared_window_does_not_spoil_the_run() {
+        let mut predictor = two_phases(true);
+        predictor.push_window(window_of(4, 243, 0.0), Label::Dedicated);
+        // Two changes, between which no shared window begins.
+        predictor.changes_ns.extend([242 * WINDOW_NS, 244 * WINDOW_NS]);
+        predictor.push_window(Window { start_ns: 240 * WINDOW_NS, ..window_of(4, 244, 0.75) }, Label::Shared);
+        for i in 245..270 {
+            predictor.push_window(window_of(4, i, 0.75), Label::Shared);
+        }
+        let run = predictor.so_far().unwrap();
+        assert!((2.5..3.2).contains(&run.slowdown), "{}", run.slowdown);
+    }
+
+    #[test]
+    fn tasks_that_live_for_a_moment_are_not_kept_apart_for_ever() {
+        let mut predictor = Predictor::new(TenantId(0), Options::default());
+        let build = |i: u64| {
+            let mut window = window_of(1, i, 0.5);
+            let short = window.tasks[&TaskId(1)];
+            window.tasks = [(TaskId(i as u32 + 10), short), (TaskId(1), short)].into();
+            window
+        };
+        (0..16 * SLOTS as u64).for_each(|i| drop(predictor.push_window(build(i), Label::Shared)));
+        let kept: usize = predictor.shared.windows.iter().map(|w| w.tasks.len()).sum();
+        assert!(kept <= 20 * SLOTS, "{kept} of {} tasks", 16 * SLOTS);
+        assert!((predictor.so_far().unwrap().slowdown - 2.0).abs() < 0.01, "their time counts all the same");
     }
 
     #[test]

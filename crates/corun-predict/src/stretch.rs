@@ -100,7 +100,10 @@ impl Told {
             method_error: mean(&|t| t.method_error),
             parts: Parts::of(slowdown, steal, sync, memory),
             method: best,
-            slowest: stretches.iter().filter_map(|t| t.slowest).reduce(f64::max),
+            slowest: stretches
+                .iter()
+                .any(|t| t.slowest.is_some())
+                .then(|| mean(&|t| t.slowest.unwrap_or(t.slowdown))),
             missing: of_best().flat_map(|t| t.missing.iter().cloned()).collect(),
             rules: stretches.iter().flat_map(|t| t.rules.iter().cloned()).collect(),
         })
@@ -121,6 +124,10 @@ fn spread(stretches: &[Told], alone_ns: f64) -> Option<Spread> {
 impl Stretch<'_> {
     /// What it tells, by dedicated windows if there are any in it, else by its ledger; why nothing, as a clause.
     pub fn told(&self) -> Result<Told, &'static str> {
+        if self.shared.is_empty() {
+            // Two changes of phase may lie in one slot of a long run.
+            return Err("there is no shared window in it");
+        }
         let shared = Window::sum(self.shared);
         let alone = Window::sum(self.dedicated);
         if self.all_dedicated.len() >= FEWEST && alone.total().compute_ns > 0.0 {
@@ -149,7 +156,7 @@ impl Stretch<'_> {
             return Err("the program did no useful work in one kind of window");
         }
         let mut slowdown = fast / slow;
-        let slowest = self.apart(alone).then(|| dedicated::slowest(alone, shared, by)).flatten();
+        let slowest = self.apart(alone).then(|| speed.slowest(alone, shared)).flatten();
         if let (Assignment::Static, Some(s)) = (self.assignment, slowest) {
             slowdown = s;
         }

@@ -19,8 +19,9 @@
 
 use crate::counted::Counted;
 use crate::yardstick::Yardstick;
+use corun_model::fairness::jain;
 use corun_model::observation::{Account, TaskObservation};
-use corun_model::{Observation, TaskId, TenantId, TenantKind};
+use corun_model::{Observation, TaskId, Tenant, TenantId, TenantKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -227,7 +228,13 @@ pub struct Window {
 impl Window {
     /// The subject's part of an observation.
     pub fn of(seen: &Observation, subject: TenantId) -> Window {
-        let kinds: BTreeMap<TenantId, TenantKind> = seen.tenants.iter().map(|t| (t.id, t.kind)).collect();
+        let own = seen.tenant(subject);
+        // A virtual machine's I/O threads would be there alone as well.
+        let kind =
+            |t: &Tenant| if own.is_some_and(|own| t.is_of_vm(own)) { TenantKind::Kernel } else { t.kind };
+        let mut kinds: BTreeMap<TenantId, TenantKind> =
+            seen.tenants.iter().map(|t| (t.id, kind(t))).collect();
+        kinds.extend(own.map(|own| (subject, own.kind)));
         let kind = |id: TenantId| kinds.get(&id).copied().unwrap_or(TenantKind::Others);
         let is_corunner = |id: TenantId| {
             let is_none = matches!(kind(id), TenantKind::Idle | TenantKind::Kernel | TenantKind::Watcher);
@@ -322,6 +329,19 @@ impl Window {
         o.culprits.iter().for_each(|(id, ns)| *self.culprits.entry(*id).or_default() += ns);
     }
 
+    /// Counts tasks that lived for less than this share of the window among the unlisted: over a long run they are many.
+    pub fn unlist(&mut self, least: f64) {
+        let least_ns = least * self.wall_ns;
+        let unlisted = &mut self.unlisted;
+        self.tasks.retain(|_, spent| {
+            let stays = spent.life_ns >= least_ns;
+            if !stays {
+                unlisted.add(spent);
+            }
+            stays
+        });
+    }
+
     /// The sum of windows.
     pub fn sum<'a>(windows: impl IntoIterator<Item = &'a Window>) -> Window {
         windows.into_iter().fold(Window::default(), |mut all, w| {
@@ -336,16 +356,11 @@ impl Window {
         self.tasks.values().chain(unlisted)
     }
 
-    /// On how many tasks computing is spread, of which each has as much: `(Σ compute)² / Σ compute²`, what Jain's index of
-    /// fairness is of their number. 1 where one does it all; 0 where nobody computes.
+    /// On how many tasks computing is spread, if each had as much: Jain's index times their number. 1 where one does it all;
+    /// 0 where nobody computes.
     pub fn spread_on(&self) -> f64 {
-        let compute = || self.all().map(|s| s.compute_ns);
-        let squares: f64 = compute().map(|ns| ns * ns).sum();
-        if squares > 0.0 {
-            compute().sum::<f64>().powi(2) / squares
-        } else {
-            0.0
-        }
+        let compute: Vec<f64> = self.all().map(|s| s.compute_ns).collect();
+        jain(&compute).map_or(0.0, |index| index * compute.len() as f64)
     }
 
     /// How long its tasks wanted CPUs, summed over them: they were on one, spinning included, or waited for one.
@@ -377,13 +392,17 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
         (a, None) if sum.life_ns == 0.0 => a,
         _ => None,
     };
+    // Where some task has no line nobody knows how long the tenant spun, and all of its time on a CPU counts as computing;
+    // that of the listed may be told apart all the same.
+    let on_cpu_ns = less(all.on_cpu_ns(), sum.on_cpu_ns());
+    let is_unjudged = all.unjudged_ns > 0.0;
     let rest = Spent {
         life_ns: less(all.life_ns, sum.life_ns),
-        compute_ns: less(all.compute_ns, sum.compute_ns),
+        compute_ns: if is_unjudged { on_cpu_ns } else { less(all.compute_ns, sum.compute_ns) },
         memory: all.memory.less(sum.memory),
         system: all.system.less(sum.system),
-        spin_ns: less(all.spin_ns, sum.spin_ns),
-        unjudged_ns: less(all.unjudged_ns, sum.unjudged_ns),
+        spin_ns: if is_unjudged { 0.0 } else { less(all.spin_ns, sum.spin_ns) },
+        unjudged_ns: if is_unjudged { on_cpu_ns } else { 0.0 },
         sibling_ns: less(all.sibling_ns, sum.sibling_ns),
         own_ns: less(all.own_ns, sum.own_ns),
         stolen_ns: less(all.stolen_ns, sum.stolen_ns),
@@ -454,6 +473,7 @@ mod tests {
     use super::*;
     use corun_model::culprit::Share;
     use corun_model::ledger::{BlockReasons, Ledger, Parts};
+    use corun_model::observation::TenantObservation;
     use corun_model::{Counters, Culprits, Events};
 
     const KERNEL: TenantId = TenantId(8);
@@ -483,6 +503,25 @@ mod tests {
             culprits: Culprits::new(shares, 30, 300).unwrap(),
             ..Account::default()
         }
+    }
+
+    #[test]
+    fn a_machines_own_io_threads_take_nothing_that_it_would_have_alone() {
+        let stolen_by = |io: &str| {
+            let tenant = |id, kind, key: &str| Tenant { id, kind, key: key.into(), name: key.into() };
+            let tenants = vec![
+                tenant(TenantId(0), TenantKind::Vm, "vm:web"),
+                tenant(TenantId(1), TenantKind::VmIo, io),
+                tenant(KERNEL, TenantKind::Kernel, "kernel"),
+            ];
+            let of = |id: u32| TenantObservation { id: TenantId(id), tasks: 1, account: account() };
+            let by_tenant = vec![of(0), of(1)];
+            let seen = Observation { end_ns: 1_000, tenants, by_tenant, ..Observation::default() };
+            let window = Window::of(&seen, TenantId(0));
+            (window.unlisted.stolen_ns, window.unlisted.other_ns, window.corunners_ns)
+        };
+        assert_eq!(stolen_by("vm-io:db"), (230.0, 20.0, 500.0));
+        assert_eq!(stolen_by("vm-io:web"), (30.0, 220.0, 0.0));
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub struct Disturbance {
 pub struct Judge {
     subject: TenantId,
     max_disturbance: f64,
-    slots: Vec<Window>,
+    course: Course,
     whole: Window,
     watcher_ns: Option<u64>,
     tenants: BTreeMap<TenantId, (String, TenantKind)>,
@@ -135,7 +135,7 @@ impl Judge {
         Judge {
             subject,
             max_disturbance,
-            slots: Vec::new(),
+            course: Course::default(),
             whole: Window::default(),
             watcher_ns: None,
             tenants: BTreeMap::new(),
@@ -156,10 +156,7 @@ impl Judge {
         }
         let window = Window::of(seen, self.subject);
         self.whole.add(&window);
-        match self.slots.last_mut() {
-            Some(last) if last.wall_ns < SLOT_NS as f64 => last.add(&window),
-            _ => self.slots.push(window),
-        }
+        self.course.push(window, self.max_disturbance, &self.tenants);
     }
 
     /// The verdict on the run so far. `ran_ns` is how long the command really ran, where that is less than the windows
@@ -186,35 +183,74 @@ impl Judge {
             watcher_ns: self.watcher_ns,
             pace: Pace::of(&self.whole.total()),
             culprits: culprits(&self.whole, &self.tenants),
-            intervals: self.intervals(),
+            intervals: self.course.clone().end(self.max_disturbance, &self.tenants),
             unavailable: self.unavailable.iter().cloned().collect(),
         }
     }
+}
 
-    fn intervals(&self) -> Vec<Disturbance> {
-        let begin_ns = self.slots.first().map_or(0, |s| s.start_ns);
-        let mut found: Vec<Disturbance> = Vec::new();
-        let mut open = Window::default();
-        let close = |open: &mut Window, found: &mut Vec<Disturbance>| {
-            let w = std::mem::take(open);
-            if w.wall_ns > 0.0 {
-                found.push(Disturbance {
-                    start_ns: w.start_ns - begin_ns,
-                    end_ns: w.end_ns - begin_ns,
-                    disturbance: lost(&w),
-                    culprit: culprits(&w, &self.tenants).into_iter().find_map(|c| c.tenant),
-                });
-            }
-        };
-        for slot in &self.slots {
-            if lost(slot) > self.max_disturbance.max(resolution(slot.wall_ns as u64)) {
-                open.add(slot);
-            } else {
-                close(&mut open, &mut found);
-            }
+/// When a run was disturbed, found as it goes on: a long one has many windows, and none of them is kept.
+#[derive(Clone, Debug, Default)]
+struct Course {
+    begin_ns: Option<u64>,
+    /// The slot before the present one: should that be the last and too short, it is a part of it.
+    before: Window,
+    /// The present slot.
+    slot: Window,
+    /// Disturbed slots that follow each other.
+    open: Window,
+    found: Vec<Disturbance>,
+}
+
+type Tenants = BTreeMap<TenantId, (String, TenantKind)>;
+
+impl Course {
+    fn push(&mut self, window: Window, allowed: f64, tenants: &Tenants) {
+        self.begin_ns.get_or_insert(window.start_ns);
+        if self.slot.wall_ns >= SLOT_NS as f64 {
+            let slot = std::mem::replace(&mut self.slot, window);
+            let before = std::mem::replace(&mut self.before, slot);
+            self.judge(&before, allowed, tenants);
+        } else {
+            self.slot.add(&window);
         }
-        close(&mut open, &mut found);
-        found
+    }
+
+    /// A slot is over.
+    fn judge(&mut self, slot: &Window, allowed: f64, tenants: &Tenants) {
+        if slot.wall_ns > 0.0 && lost(slot) > allowed.max(resolution(slot.wall_ns as u64)) {
+            self.open.add(slot);
+        } else {
+            self.close(tenants);
+        }
+    }
+
+    /// What was disturbed is not any more.
+    fn close(&mut self, tenants: &Tenants) {
+        let w = std::mem::take(&mut self.open);
+        let begin_ns = self.begin_ns.unwrap_or(0);
+        if w.wall_ns > 0.0 {
+            self.found.push(Disturbance {
+                start_ns: w.start_ns - begin_ns,
+                end_ns: w.end_ns - begin_ns,
+                disturbance: lost(&w),
+                culprit: culprits(&w, tenants).into_iter().find_map(|c| c.tenant),
+            });
+        }
+    }
+
+    /// The run is over.
+    fn end(mut self, allowed: f64, tenants: &Tenants) -> Vec<Disturbance> {
+        let (mut before, slot) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slot));
+        if slot.wall_ns < SLOT_NS as f64 {
+            before.add(&slot);
+            self.judge(&before, allowed, tenants);
+        } else {
+            self.judge(&before, allowed, tenants);
+            self.judge(&slot, allowed, tenants);
+        }
+        self.close(tenants);
+        self.found
     }
 }
 
@@ -295,6 +331,23 @@ mod tests {
                 .collect(),
             ..Observation::default()
         }
+    }
+
+    /// The same, so long after the beginning.
+    fn later(at_ms: u64, seen: Observation) -> Observation {
+        Observation { start_ns: at_ms * MS, end_ns: at_ms * MS + seen.end_ns, ..seen }
+    }
+
+    #[test]
+    fn a_run_is_told_when_it_was_disturbed_and_a_moment_at_its_end_belongs_to_what_came_before() {
+        let mut judge = Judge::new(SUBJECT, 0.02);
+        judge.push(&run(200, &[]));
+        judge.push(&later(200, run(200, &[(TenantKind::Command, 100)])));
+        judge.push(&later(400, run(200, &[])));
+        judge.push(&later(600, run(3, &[(TenantKind::Command, 1)])));
+        let when: Vec<(u64, u64)> =
+            judge.verdict(None).intervals.iter().map(|i| (i.start_ns / MS, i.end_ns / MS)).collect();
+        assert_eq!(when, [(200, 400)]);
     }
 
     fn verdict(wall_ms: u64, waits_ms: &[(TenantKind, u64)]) -> Verdict {

@@ -97,13 +97,13 @@ impl VerifyReport {
     /// The verdict in one sentence.
     pub fn sentence(&self) -> String {
         let took = format!(
-            "{} % of {} would not have been needed undisturbed",
+            "{} % of its {} was lost to others",
             share(self.judged.disturbance),
             human_ns(self.judged.wall_ns)
         );
         match self.judged.verdict {
             Ruling::Clean => format!("clean: {took} ({})", self.allowed()),
-            Ruling::Unclear => format!("cannot tell: {took} ({})", self.allowed()),
+            Ruling::Unclear => format!("unclear: {took} ({})", self.allowed()),
             Ruling::Disturbed => {
                 let who = self.judged.culprits.iter().find_map(|c| c.tenant.as_deref());
                 let who = who.map_or(String::new(), |w| format!(", mostly by `{}`", name(w, 40)));
@@ -123,7 +123,7 @@ impl VerifyReport {
         if resolution <= max_disturbance {
             return allowed;
         }
-        format!("{allowed}; a run this short can be judged to {} %", share(resolution))
+        format!("{allowed}; a run this short can only be judged to {} %", share(resolution))
     }
 
     /// A few lines for a terminal.
@@ -277,14 +277,15 @@ mod tests {
     fn a_clean_run_is_said_in_one_sentence() {
         assert_eq!(
             report(Ruling::Clean).sentence(),
-            "clean: 0.4 % of 4.00 s would not have been needed undisturbed (allowed: 2.0 %)"
+            "clean: 0.4 % of its 4.00 s was lost to others (allowed: 2.0 %)"
         );
     }
 
     #[test]
     fn a_disturbed_run_says_by_whom_by_how_much_when_and_how_long_it_would_have_taken() {
         let text = report(Ruling::Disturbed).text();
-        for said in ["disturbed, mostly by `ffmpeg <1>`", "12 % of 4.00 s", "3.52 s", "0 ns to 1.00 s: 48 %"]
+        for said in
+            ["disturbed, mostly by `ffmpeg <1>`", "12 % of its 4.00 s", "3.52 s", "0 ns to 1.00 s: 48 %"]
         {
             assert!(text.replace('\n', " ").contains(said), "{said} in {text}");
         }
@@ -297,7 +298,7 @@ mod tests {
         let mut short = report(Ruling::Clean);
         assert!(!short.sentence().contains("judged to"));
         short.judged.resolution = 0.03;
-        assert!(short.sentence().ends_with("(allowed: 2.0 %; a run this short can be judged to 3.0 %)"));
+        assert!(short.sentence().ends_with("(allowed: 2.0 %; a run this short can only be judged to 3.0 %)"));
     }
 
     #[test]
@@ -306,13 +307,12 @@ mod tests {
         (short.judged.disturbance, short.judged.resolution) = (0.03, 0.035);
         assert_eq!(
             short.sentence(),
-            "cannot tell: 3.0 % of 4.00 s would not have been needed undisturbed (allowed: 2.0 %; a run this short \
-             can be judged to 3.5 %)"
+            "unclear: 3.0 % of its 4.00 s was lost to others (allowed: 2.0 %; a run this short can only be judged to 3.5 %)"
         );
         let value: serde_json::Value = serde_json::from_str(&short.json()).unwrap();
         assert_eq!(value["verdict"], "unclear");
         let xml = short.junit();
-        assert!(xml.contains("<skipped message=\"cannot tell") && xml.contains("failures=\"0\""), "{xml}");
+        assert!(xml.contains("<skipped message=\"unclear") && xml.contains("failures=\"0\""), "{xml}");
     }
 
     #[test]

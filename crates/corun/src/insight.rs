@@ -226,7 +226,13 @@ impl Insight {
             Eyes::Parking(host, _) => host.observe()?,
         };
         self.lenses.look(&mut seen, self.subject);
+        self.say_once(&mut seen);
         Ok(seen)
+    }
+
+    /// Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
+    fn say_once(&self, seen: &mut Observation) {
+        seen.unavailable.retain(|u| !self.unavailable.iter().any(|own| own.what == u.what));
     }
 
     /// Opens a dedicated window, if they were asked for and the budget allows one now; nobody is parked afterwards.
@@ -243,7 +249,10 @@ impl Insight {
         lenses.be_dense(true);
         let window = dedicated.run_and_tell(host, &mut |seen| lenses.look(seen, subject));
         lenses.be_dense(false);
-        Ok(Some(window?))
+        let mut window = window?;
+        self.say_once(&mut window.before);
+        self.say_once(&mut window.dedicated);
+        Ok(Some(window))
     }
 
     /// Restores whatever was changed.

@@ -29,6 +29,11 @@ pub struct Target {
     command: Option<Vec<String>>,
 }
 
+/// How a verb with these flags is used: clap's own line leaves out the dashes before a command.
+pub fn usage(verb: &str) -> String {
+    format!("corun {verb} [OPTIONS] <-p PID|--cgroup NAME|--vm NAME|--all|-- CMD...>")
+}
+
 /// A subject, and the command that is held until the watcher is armed.
 pub struct Armed {
     /// Whom.

@@ -60,7 +60,8 @@ struct Process {
 pub struct Judge {
     root: Root,
     processes: BTreeMap<u32, Process>,
-    messages: BTreeMap<u32, MessagePassing>,
+    /// With when each was last looked at.
+    messages: BTreeMap<u32, (u64, MessagePassing)>,
     /// Processes whose memory may not be read, with what the kernel said.
     refused: BTreeMap<u32, String>,
 }
@@ -88,7 +89,7 @@ impl Judge {
     pub fn forget_old(&mut self, now_ns: u64) {
         self.processes.values_mut().for_each(|p| p.memory.forget());
         // What is known of calls stays while the process is looked at.
-        self.messages.retain(|pid, _| self.processes.contains_key(pid));
+        self.messages.retain(|_, (looked_ns, _)| now_ns.saturating_sub(*looked_ns) < MEMORY_NS);
         self.processes.retain(|_, p| now_ns.saturating_sub(p.since_ns) < MEMORY_NS);
     }
 
@@ -98,7 +99,9 @@ impl Judge {
         if self.refused.contains_key(&sample.pid) {
             return Verdict::Unreadable;
         }
-        let messages = self.messages.entry(sample.pid).or_insert_with(|| MessagePassing::new(now_ns));
+        let new = || (now_ns, MessagePassing::new(now_ns));
+        let (looked_ns, messages) = self.messages.entry(sample.pid).or_insert_with(new);
+        *looked_ns = now_ns;
         // First, since an engine has much code that is dear to look into.
         if let Some(at) = messages.look(&self.root, sample, now_ns, may_look) {
             return Verdict::Waiting(LoopId { pid: sample.pid, at, pauses: true }, Outcome::Stays);
@@ -115,7 +118,11 @@ impl Judge {
             match ProcessMemory::open(&self.root, sample.pid) {
                 Ok(memory) => new.insert(Process { memory, since_ns: now_ns, verdicts: HashMap::new() }),
                 Err(e) => {
-                    self.refused.insert(sample.pid, e.to_string());
+                    // Who has just ended, or came when there was no descriptor left, is not one whose code may not be read.
+                    let passes = [libc::ENOENT, libc::ESRCH, libc::EMFILE, libc::ENFILE];
+                    if !e.raw_os_error().is_some_and(|code| passes.contains(&code)) {
+                        self.refused.insert(sample.pid, e.to_string());
+                    }
                     return Verdict::Unreadable;
                 }
             };
@@ -167,9 +174,13 @@ impl Process {
                     let Some(caller) = slot.address(sample) else { return Verdict::Useful };
                     callers.insert(0, caller);
                     let asked = by_caller.entry(caller);
+                    // Where one sample's stack has its next caller says nothing of another's.
+                    let is_its_own = |known: &Known| matches!(known, Known::Ask(ReturnSlot::At(_), _));
                     let single = matches!(slot, ReturnSlot::At(_));
                     known = match asked {
-                        hash_map::Entry::Occupied(known) if !single => known.into_mut(),
+                        hash_map::Entry::Occupied(known) if !single && !is_its_own(known.get()) => {
+                            known.into_mut()
+                        }
                         _ if !may_look => return Verdict::New,
                         entry => {
                             let found = analyse(&mut self.memory, sample, &callers);

@@ -332,14 +332,15 @@ impl State {
         let now_ns = clock::now_ns();
         cost_until(&mut self.cost, now_ns - self.started_ns);
         // Births first and ends last: a task's samples may lie in other rings.
-        let (mut records, mut ended) = (Vec::new(), Vec::new());
+        let (mut records, mut born, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (_, ring) in &mut self.rings {
             ring.drain(|bytes| match Record::parse(bytes) {
-                Some(Record::Born { parent, tid }) => self.followed.born(parent, tid),
+                Some(Record::Born { parent, tid }) => born.push((parent, tid)),
                 Some(Record::Ended { tid }) => ended.push(tid),
                 other => records.extend(other),
             });
         }
+        self.hear_of_births(born);
         let mut samples = Vec::new();
         for record in records {
             match record {
@@ -366,6 +367,21 @@ impl State {
         self.judge.forget_old(now_ns);
         cost_until(&mut self.cost, now_ns - self.started_ns);
         self.cost.own_ns += clock::thread_cpu_ns() - began_ns;
+    }
+
+    /// A parent's own birth may lie in another ring than its child's, and be read later.
+    fn hear_of_births(&mut self, mut born: Vec<(u32, u32)>) {
+        loop {
+            let (known, unknown): (Vec<_>, Vec<_>) =
+                born.into_iter().partition(|(parent, _)| self.followed.covers(*parent));
+            let is_last = known.is_empty();
+            known.into_iter().for_each(|(parent, tid)| self.followed.born(parent, tid));
+            if is_last || unknown.is_empty() {
+                unknown.into_iter().for_each(|(parent, tid)| self.followed.born(parent, tid));
+                return;
+            }
+            born = unknown;
+        }
     }
 
     /// Judges samples, each task's in the order of time; this thread had spent `began_ns` when it began to read them.

@@ -145,8 +145,7 @@ impl Members {
         let mine = self.tenants.get(&tenant)?;
         let other = tids.iter().filter_map(|tid| self.tasks.get(&TaskId(*tid))).find(|of| {
             // A virtual machine's vCPUs and its I/O threads are two tenants in one process.
-            let same_vm = |t: &Tenant| t.key.replace("vm-io:", "vm:") == mine.key.replace("vm-io:", "vm:");
-            **of != tenant && !self.tenants.get(of).is_some_and(same_vm)
+            **of != tenant && !self.tenants.get(of).is_some_and(|t| t.is_of_vm(mine))
         })?;
         self.tenants.get(other)
     }

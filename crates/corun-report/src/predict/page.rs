@@ -62,8 +62,10 @@ fn over_time(history: &[PredictReport]) -> String {
             .filter_map(|r| Some((r.elapsed_ns as f64 / 1e9, r.slowdown?, r.interval?)))
             .collect();
     let Some(&(end_s, ..)) = known.last() else {
-        return "<p class=\"lead\">There was no estimate.</p>\n".to_owned();
+        return "<p class=\"lead\">There was no estimate while it ran.</p>\n".to_owned();
     };
+    let stretches = stretches(history);
+    let end_s = stretches.iter().map(|s| s.1).fold(end_s, f64::max);
     // A first, wide interval must not flatten all that comes after it.
     let highest = known.iter().map(|k| k.1).fold(1.0, f64::max) * 1.5;
     let x = |s: f64| LEFT + (WIDTH - LEFT) * s / end_s.max(1e-9);
@@ -76,7 +78,7 @@ fn over_time(history: &[PredictReport]) -> String {
     let mut band: Vec<(f64, f64)> = known.iter().map(|(s, _, [low, _])| (x(*s), y(*low))).collect();
     band.extend(known.iter().rev().map(|(s, _, [_, high])| (x(*s), y(*high))));
     d.shape("block", &band);
-    for (from_s, to_s, v) in stretches(history) {
+    for (from_s, to_s, v) in stretches {
         d.line("stretch", (x(from_s), y(v)), (x(to_s), y(v)));
     }
     for pair in known.windows(2) {

@@ -6,14 +6,13 @@ use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
 use crate::insight::{Insight, Parking, Wanted};
 use crate::lines;
-use crate::target::{release, SourceFlag, Target};
+use crate::target::{release, usage, SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow};
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch;
 use corun_linux::target::Subject;
 use corun_linux::Root;
-use corun_model::duration::parse_ns;
 use corun_model::{Host as _, Observation, TaskId, TenantId};
 use corun_predict::estimate::{Assignment, Label, Unavailable};
 use corun_predict::interval::FEWEST;
@@ -70,7 +69,7 @@ const NOBODY_BY_THESE_NAMES: &str =
 
 /// Say how much slower a program is than it would be alone, and why, while it runs
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = usage("predict"))]
 pub struct Args {
     #[command(flatten)]
     target: Target,
@@ -93,7 +92,7 @@ pub struct Args {
     #[arg(long)]
     dedicated: bool,
     /// Length of a dedicated window, after 20 ms in which the program's threads spread over the CPUs
-    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = parse_ns, requires = "dedicated")]
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = length_ns, requires = "dedicated")]
     window: u64,
     /// Share of the co-runners' time that dedicated windows may take, in any 20 s
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = super::verify::share, requires = "dedicated")]
@@ -162,6 +161,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         source: insight.watcher().source().name().into(),
         spin: insight.spin(),
     };
+    // What came before a command begins is not its run.
+    insight.observe()?;
     let begin_ns = insight.now_ns();
     let running = armed.held.map(release).transpose()?;
     let after_command = running.is_some();
@@ -233,7 +234,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn dedicated(args: &Args) -> anyhow::Result<Parking> {
-    let budget = Budget { per_mille: (args.budget * 1000.0).round() as u32, ..Budget::default() };
+    // Never more than was allowed.
+    let budget = Budget { per_mille: (args.budget * 1000.0 + 1e-6).floor() as u32, ..Budget::default() };
     let windows = Dedicated::new(args.window, budget).map_err(|e| Usage(e.to_string()))?;
     Ok(Parking { windows, only: args.park.clone(), protect: args.protect.clone() })
 }
@@ -321,7 +323,8 @@ impl Predictors {
         now_ns - last_ns >= distance_ns
     }
 
-    /// Notes a dedicated window. Returns whether it was one: whoever could not be parked must hardly have run in it.
+    /// Notes a dedicated window. Returns whether it was one: the subject must have lived to its end, and whoever could not be
+    /// parked must hardly have run in it.
     fn note(&mut self, window: &DedicatedWindow) -> bool {
         let seen = &window.dedicated;
         self.taken.push(seen.end_ns);
@@ -331,13 +334,9 @@ impl Predictors {
             let name = seen.tenant(*tenant).map_or_else(|| tenant.0.to_string(), |t| t.name.clone());
             self.not_parked.insert(name, why.clone());
         }
-        let others_ns: u64 = seen
-            .by_tenant
-            .iter()
-            .filter(|t| t.id != self.subject && seen.tenant(t.id).is_some_and(|t| t.kind.is_controllable()))
-            .map(|t| t.account.ledger.on_cpu_ns())
-            .sum();
-        let counts = others_ns as f64 <= OTHERS * seen.window_ns() as f64 * seen.cpus.len() as f64;
+        let others_ns: u64 = seen.co_runners(self.subject).map(|t| t.account.ledger.on_cpu_ns()).sum();
+        let counts = !window.subject_ended
+            && others_ns as f64 <= OTHERS * seen.window_ns() as f64 * seen.cpus.len() as f64;
         self.counted += usize::from(counts);
         counts
     }
@@ -429,6 +428,10 @@ impl Said {
         let text = line(&report);
         if !self.keeps_all {
             self.history.clear();
+        }
+        if let Some(before) = self.history.last_mut().filter(|_| !report.windows.is_empty()) {
+            // A page draws only how slow it was said to be then.
+            (before.windows, before.culprits, before.unavailable) = Default::default();
         }
         self.history.push(report);
         Ok(text)

@@ -28,9 +28,9 @@ Examples:
   corun verify --retries 3 -- ./bench                again until a run is clean, at most three times
   corun verify --junit verify.xml --json verify.json -- cargo bench
 
-Exit status: 0 the (last) run was clean, or too short to tell, which is said; 3 it was disturbed; where CMD failed, \
-CMD's own status. 2 is bad usage, 1 a failure of corun's own. What corun says goes to standard error: standard output \
-is CMD's.";
+Exit status: 0 the (last) run was clean, or `unclear`: too short to tell; 3 it was disturbed; where CMD failed, \
+CMD's own status. 2 is bad usage, 1 a failure of corun's own. Where CMD may end with these itself, ask for \
+--json: `verdict` and `exit_status` are apart there. What corun says goes to standard error: standard output is CMD's.";
 
 /// The exit status of a disturbed run.
 const DISTURBED: u8 = 3;
@@ -44,7 +44,7 @@ pub struct Args {
     /// Share of the run's time that others may cost it, such as 2% or 0.02
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
     max_disturbance: f64,
-    /// Run the command again when it was disturbed or nobody can tell, at most this often
+    /// Run the command again when it was disturbed or the verdict is unclear, at most this often
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
     /// Write the verdict as JSON (schema corun.verify/1)
@@ -98,8 +98,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut before: Vec<Try> = Vec::new();
     let (report, interrupted) = loop {
         let (report, interrupted) = once(&root, &args, interrupt, &before)?;
-        let again = report.judged.verdict != Ruling::Clean && report.meta.exit_status == 0 && !interrupted;
-        if !again || before.len() as u32 >= args.retries {
+        let again = report.judged.verdict != Ruling::Clean && report.meta.exit_status == 0;
+        // A command that ends well although Ctrl-C was pressed was not interrupted, but its user was heard.
+        let may = !interrupted && !interrupt.came();
+        if !(again && may) || before.len() as u32 >= args.retries {
             break (report, interrupted);
         }
         if !args.quiet {
