@@ -92,6 +92,8 @@ pub struct Losses {
     pub groups: u64,
     /// Switches whose predecessor was not the one seen last.
     pub surprises: u64,
+    /// Charges to culprits for which there was no room: they are unattributed.
+    pub pairs: u64,
 }
 
 /// What one of the probe's programs has cost so far, by the kernel's own count.
@@ -419,6 +421,7 @@ impl Probe {
             trace_events: read(&l.trace_events),
             groups: read(&l.groups),
             surprises: read(&l.surprises),
+            pairs: read(&l.pairs),
         }
     }
 

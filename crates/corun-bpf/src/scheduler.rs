@@ -249,7 +249,16 @@ impl Scheduler {
     /// The cell of a cgroup, by the id of its folder; `None` when the kernel does not schedule it as one.
     pub fn cell_of_cgroup(&self, id: u64) -> Option<u32> {
         let value = self.skel.maps.cell_of_cgroup.lookup(&id.to_ne_bytes(), MapFlags::ANY).ok()??;
-        Some(u32::from_ne_bytes(value.try_into().ok()?))
+        let cell = u32::from_ne_bytes(value.try_into().ok()?);
+        // One for which there was no room counts to the cell above, which is others' as well.
+        let own = self.word(&self.bss().cells.get(cell as usize)?.cgroup).load(Ordering::Relaxed);
+        (cell == ROOT_CELL || own == id).then_some(cell)
+    }
+
+    /// Forgets what was set for a task that has ended: another may get its number.
+    pub fn forget_task(&self, tid: u32) {
+        // Mostly the scheduler has done so itself.
+        let _ = self.skel.maps.knobs.delete(&tid.to_ne_bytes());
     }
 
     /// Makes a cell within `parent`, to put tasks into.
@@ -265,10 +274,10 @@ impl Scheduler {
     /// Gives a cell of our own making back.
     ///
     /// # Errors
-    /// While runnable tasks are in it.
+    /// While tasks are in it, asleep or not.
     pub fn free_cell(&self, cell: u32) -> Result<(), SchedulerError> {
         let args = types::cell_args { cell, ..Default::default() };
-        self.call(&self.skel.progs.cell_free, args, "the cell has runnable tasks").map(|_| ())
+        self.call(&self.skel.progs.cell_free, args, "somebody is in the cell").map(|_| ())
     }
 
     /// Sets a cell's weight, 1..=10000.

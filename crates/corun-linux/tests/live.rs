@@ -4,7 +4,7 @@ mod witness;
 
 use corun_linux::probe::{LiveHost, LiveOptions};
 use corun_linux::target::Subject;
-use corun_linux::Root;
+use corun_linux::{procfs, Root};
 use corun_model::observation::TenantObservation;
 use corun_model::{conformance, Histogram, Host, Observation, TenantId};
 use std::collections::BTreeSet;
@@ -341,6 +341,101 @@ fn a_quota_is_throttling_and_nobodys_fault() {
     // The kernel counts whole throttled spells, the window may cut the first and the last.
     let off = parts.throttled_ns.abs_diff(by_kernel_ns);
     assert!(off < by_kernel_ns / 10 + 80_000_000, "off by {off} ns: {parts:?}");
+}
+
+#[test]
+fn who_is_moved_to_another_cpu_while_it_waits_is_not_throttled_by_that() {
+    let _alone = alone();
+    let Some(cgroup) = witness::QuotaCgroup::new("corun-test-moved", 0.05) else {
+        println!("skipped: no cgroup with a CPU quota can be made here");
+        return;
+    };
+    if corun_linux::topology::read_machine(&Root::new("/")).unwrap().cpu_count() < 2 {
+        println!("skipped: there is one CPU only");
+        return;
+    }
+    let spinner = Witness::start(&[0]);
+    cgroup.add(spinner.pid());
+    // The queue of CPU 0 has been throttled for a second, that of CPU 1 never.
+    std::thread::sleep(Duration::from_secs(1));
+    cgroup.allow(10.0).unwrap();
+    let _beside = [Witness::start(&[0]), Witness::start(&[1])];
+    let Some(mut host) = host(processes(&[spinner.pid()])) else { return };
+    let throttled_ns = cgroup.throttled_ns();
+    let until = Instant::now() + Duration::from_millis(600);
+    let mut cpus = [1, 0].iter().cycle();
+    while Instant::now() < until {
+        // Now and then it waits while it is moved.
+        spinner.pin(&[*cpus.next().unwrap()]);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    let seen = see(&mut host, 1);
+    let parts = *tenant(&seen, host.subject().unwrap()).account.ledger.parts();
+    println!("{parts:?}");
+    assert!(parts.steal_ns > seen.window_ns() / 10, "it had to wait: {parts:?}");
+    let by_kernel_ns = cgroup.throttled_ns() - throttled_ns;
+    assert!(parts.throttled_ns <= by_kernel_ns + 1_000_000, "the kernel says {by_kernel_ns} ns: {parts:?}");
+}
+
+#[test]
+fn a_thread_that_runs_another_program_goes_on_as_its_process() {
+    let _alone = alone();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_thread_that_becomes_another_program", "--ignored", "--nocapture"]);
+    command.stdout(Stdio::null());
+    let held = corun_linux::launch::Held::start(command).unwrap();
+    let pid = held.pid();
+    let Some(mut host) = host(Subject::command(pid, "live")) else { return };
+    let running = held.release().unwrap();
+    running.wait().unwrap();
+    let seen = see(&mut host, 1);
+    assert!(host.subject_ended(), "nobody of it is left");
+    let slept: Vec<u64> = seen
+        .tasks
+        .iter()
+        .filter(|t| t.id.0 == pid && Some(t.tenant) == host.subject())
+        .map(|t| t.account.block.unwrap().sleep_ns)
+        .collect();
+    assert!(
+        slept.iter().any(|ns| *ns > 50_000_000),
+        "the program sleeps under the process's number: {slept:?}"
+    );
+    let alive = seen.tasks.iter().filter(|t| Some(t.tenant) == host.subject() && t.alive).count();
+    assert_eq!(alive, 0);
+}
+
+/// Not a test: a program whose second thread runs `sleep`.
+#[test]
+#[ignore = "run by the test above"]
+fn a_thread_that_becomes_another_program() {
+    let thread = std::thread::spawn(|| {
+        let failed = Command::new("sleep").arg("0.1").exec();
+        panic!("{failed}");
+    });
+    let _ = thread.join();
+}
+
+#[test]
+fn who_has_ended_but_was_not_collected_when_the_watch_began_is_not_waited_for() {
+    let _alone = alone();
+    // A shell that becomes a program which collects nobody.
+    let mut parent = Command::new("sh").args(["-c", "true & exec sleep 0.4"]).spawn().unwrap();
+    let root = Root::new("/");
+    let is_zombie =
+        |pid: &u32| procfs::process_stat(&root, *pid).is_ok_and(|s| s.ppid == parent.id() && s.state == 'Z');
+    let zombie = || procfs::processes(&root).unwrap_or_default().into_iter().find(|pid| is_zombie(pid));
+    let zombie = (0..300).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        zombie()
+    });
+    let host = zombie.and_then(|_| host(processes(&[parent.id()])));
+    parent.wait().unwrap();
+    let Some(mut host) = host else {
+        return println!("skipped: it was collected too soon, or nobody can look");
+    };
+    let seen = see(&mut host, 10);
+    assert!(host.subject_ended());
+    assert!(seen.tasks.iter().all(|t| Some(t.id.0) != zombie));
 }
 
 #[test]

@@ -55,10 +55,18 @@ struct rq {
 	u64 clock;
 };
 
+struct task_group;
+
 struct cfs_rq {
 	struct rq *rq;
 	u64 throttled_clock_self;
 	u64 throttled_clock_self_time;
+	struct task_group *tg;
+};
+
+/* Tasks that share CPU time, with a queue for each CPU. */
+struct task_group {
+	struct cfs_rq **cfs_rq;
 };
 
 struct sched_entity {

@@ -140,7 +140,6 @@ static __noinline struct task_rec *new_task_rec(struct task_struct *p)
 		goto full;
 	__builtin_memset(t, 0, sizeof(*t));
 	t->serial = __sync_fetch_and_add(&next_serial, 1);
-	t->tid = tid;
 	t->tgid = BPF_CORE_READ(p, tgid);
 	t->flags = BPF_CORE_READ(p, flags) & PF_KTHREAD ? KTHREAD : 0;
 	t->cpu = BPF_CORE_READ(p, thread_info.cpu);
@@ -148,7 +147,10 @@ static __noinline struct task_rec *new_task_rec(struct task_struct *p)
 	t->since_ns = t->began_ns = t->born_ns = control.stocked ? bpf_ktime_get_ns() : control.start_ns;
 	t->group = resolve_group(p);
 	bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
+	barrier();
+	t->tid = tid; /* by which user space knows that the rest is there */
 	if (__sync_val_compare_and_swap(home, 0, slot) != 0) { /* the task iterator and an event met */
+		t->tid = 0;
 		bpf_map_push_elem(&free_slots, &slot, 0);
 		return task_rec(tid);
 	}
@@ -221,6 +223,7 @@ static __noinline void charge_beyond(struct task_rec *t, u32 group, u64 ns)
 		__sync_fetch_and_add(&steal->ns, ns);
 		t->cur.others_ns += ns;
 	} else {
+		__sync_fetch_and_add(&losses.pairs, 1);
 		t->cur.unattributed_ns += ns;
 	}
 }
@@ -369,6 +372,22 @@ static __always_inline u64 throttle_clock(struct task_struct *p)
 	return since ? sum + (q->rq->clock - since) : sum;
 }
 
+/* The same of the queue on another CPU that a task which waits is about to be moved to. */
+static __noinline u64 throttle_clock_on(struct task_struct *p, u32 cpu)
+{
+	struct cfs_rq *q, **all, *there = NULL;
+	u64 sum, since;
+
+	if (!bpf_core_field_exists(q->throttled_clock_self_time) || !bpf_core_field_exists(q->tg))
+		return throttle_clock(p);
+	all = BPF_CORE_READ(p, se.cfs_rq, tg, cfs_rq);
+	if (!all || bpf_probe_read_kernel(&there, sizeof(there), all + cpu) || !there)
+		return throttle_clock(p);
+	sum = BPF_CORE_READ(there, throttled_clock_self_time);
+	since = BPF_CORE_READ(there, throttled_clock_self);
+	return since ? sum + (BPF_CORE_READ(there, rq, clock) - since) : sum;
+}
+
 /* Adds [since, to), spent waiting on `c`, to the sums, and charges it to the occupants of that CPU. */
 static __always_inline void account_wait(struct task_rec *t, struct task_struct *p, struct cpu_rec *c, u64 to)
 {
@@ -381,6 +400,8 @@ static __always_inline void account_wait(struct task_rec *t, struct task_struct 
 		u64 clock = throttle_clock(p), throttled = clock - t->throttled_at;
 
 		t->throttled_at = clock;
+		if ((s64)throttled < 0) /* a task that was moved to another cgroup has another queue, with a clock of its own */
+			throttled = 0;
 		if (throttled > to - from)
 			throttled = to - from;
 		t->cur.ns[THROTTLED] += throttled;
@@ -557,7 +578,6 @@ static __noinline void fold_into_group(struct task_rec *t)
 	__sync_fetch_and_add(&g->unlisted, 1);
 	for (int i = 0; i < STATES; i++)
 		__sync_fetch_and_add(&g->dead_ns[i], t->cur.ns[i]);
-	__sync_fetch_and_add(&g->dead_unattributed_ns, t->cur.unattributed_ns);
 	__sync_fetch_and_add(&g->dead_events[0], t->cur.yields);
 	__sync_fetch_and_add(&g->dead_events[1], t->cur.preemptions);
 	__sync_fetch_and_add(&g->dead_events[2], t->cur.wakeups);
@@ -570,6 +590,8 @@ static __noinline void fold_into_group(struct task_rec *t)
 	for (int i = 0; i < CULPRITS; i++)
 		if (t->cur.culprits[i].ns)
 			charge_beyond(t, t->cur.culprits[i].group, t->cur.culprits[i].ns);
+	/* Last, since what finds no room above is added to it. */
+	__sync_fetch_and_add(&g->dead_unattributed_ns, t->cur.unattributed_ns);
 }
 
 /* The task ran for the last time: sends its record off and frees the slot. */
@@ -870,8 +892,8 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 	roll(t, p, now);
 	if (t->state == WAIT) { /* what it waited so far, it waited on the old CPU */
 		account_wait(t, p, cpu_rec(from), now);
-		if (want_quota)
-			t->throttled_at = throttle_clock(p);
+		if (want_quota) /* the kernel tells of it before it does it */
+			t->throttled_at = throttle_clock_on(p, to);
 		t->cpu = to;
 	}
 	t->cur.migrations[distance]++;
@@ -895,9 +917,52 @@ static __always_inline void regroup(struct task_struct *p)
 	t->group = group;
 }
 
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(on_exec, struct task_struct *p)
+/*
+ * A thread that is not its process's first runs a program: the kernel ends the others and gives it the number of the first.
+ * Its record ends here, and the one of that number goes on.
+ */
+static __noinline void renumber(struct task_struct *p, u32 before)
 {
+	struct cpu_rec *c = cpu_rec(bpf_get_smp_processor_id());
+	u32 tid = p->pid, *slot = bpf_map_lookup_elem(&slot_of_tid, &tid), group, sticky;
+	struct task_rec *t = task_rec(before);
+	u64 now = bpf_ktime_get_ns();
+
+	if (!t || !c || !slot || !watching(now))
+		return;
+	group = t->group;
+	sticky = t->flags & STICKY;
+	begin_write(t);
+	first_event(t, RUN);
+	roll(t, p, now);
+	account(t, now);
+	end_write(t);
+	bury(p, t, now);
+	t = task_rec_of(p);
+	if (!t)
+		return;
+	begin_write(t);
+	if (sticky) {
+		t->flags |= STICKY;
+		t->group = group;
+	}
+	if (t->state == NEVER) {
+		t->cpu = bpf_get_smp_processor_id();
+		t->ran = 1;
+		enter(t, RUN, t->since_ns);
+	}
+	end_write(t);
+	if (c->tid == before) {
+		c->slot = *slot;
+		c->tid = tid;
+	}
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *p, int before)
+{
+	if (before != p->pid)
+		renumber(p, before);
 	regroup(p);
 	return 0;
 }
@@ -929,10 +994,12 @@ int take_stock(struct bpf_iter__task *ctx)
 
 	if (!p || !p->pid)
 		return 0;
+	state = p->__state;
+	if (state & TASK_DEAD) /* it will never run again, and so never be buried */
+		return 0;
 	t = task_rec_of(p);
 	if (!t)
 		return 0;
-	state = p->__state;
 	nr = t->flags & KTHREAD ? NO_TID : syscall_of(p);
 	if (p->on_cpu)
 		t->guess = RUN;

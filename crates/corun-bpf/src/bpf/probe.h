@@ -182,6 +182,7 @@ struct losses {
 	u64 trace_events; /* no room in the trace ring */
 	u64 groups; /* no room in the group table: tasks went to GROUP_UNKNOWN */
 	u64 surprises; /* switches whose predecessor was not the one seen last */
+	u64 pairs; /* charges beyond the culprits in a record, for which there was no room: they are unattributed */
 };
 
 /* An ended task, sent whole through the ring. */

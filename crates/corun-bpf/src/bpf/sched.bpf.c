@@ -342,24 +342,16 @@ void BPF_PROG(corun_set_weight, struct task_struct *p, u32 weight)
 	leave(t->cell, before);
 }
 
-SEC("struct_ops.s/corun_init_task")
-s32 BPF_PROG(corun_init_task, struct task_struct *p, struct scx_init_task_args *args)
+/* What has been set for the parent holds for the child, even if the parent itself has not got to reading it. */
+static __always_inline void inherit(struct task_struct *p, struct task *t)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE), *parent;
-	struct task_struct *by;
+	struct task_struct *by = bpf_get_current_task_btf();
+	u32 tid = p->pid, parent_tid = by->pid;
+	struct task *parent;
 	struct knob *k;
-	u32 parent_tid;
 
-	if (!t)
-		return -12; /* ENOMEM */
-	if (!(p->flags & PF_KTHREAD) && bpf_core_field_exists(args->cgroup) && args->cgroup)
-		t->cgroup_cell = cell_of(args->cgroup);
-	t->cell = t->cgroup_cell;
-	if (!args->fork)
-		return 0;
-	/* What has been set for the parent holds for the child, even if the parent itself has not got to reading it. */
-	by = bpf_get_current_task_btf();
-	parent_tid = by->pid;
+	/* Whoever had this number before has ended, though it may have been set something after that. */
+	bpf_map_delete_elem(&knobs, &tid);
 	k = bpf_map_lookup_elem(&knobs, &parent_tid);
 	parent = bpf_task_storage_get(&tasks, by, 0, 0);
 	if (k) {
@@ -372,15 +364,33 @@ s32 BPF_PROG(corun_init_task, struct task_struct *p, struct scx_init_task_args *
 		t->flags = parent->flags;
 		t->cell = home_of(t, parent->cell);
 	}
+}
+
+SEC("struct_ops.s/corun_init_task")
+s32 BPF_PROG(corun_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return -12; /* ENOMEM */
+	if (!(p->flags & PF_KTHREAD) && bpf_core_field_exists(args->cgroup) && args->cgroup)
+		t->cgroup_cell = cell_of(args->cgroup);
+	t->cell = t->cgroup_cell;
+	if (args->fork)
+		inherit(p, t);
+	__sync_fetch_and_add(&cell_at(t->cell)->members, 1);
 	return 0;
 }
 
 SEC("struct_ops/corun_exit_task")
 void BPF_PROG(corun_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
+	struct task *t = task_of(p);
 	u32 tid = p->pid;
 
 	bpf_map_delete_elem(&knobs, &tid);
+	if (t)
+		__sync_fetch_and_sub(&cell_at(t->cell)->members, 1);
 }
 
 SEC("struct_ops/corun_enable")

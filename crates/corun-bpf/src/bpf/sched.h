@@ -31,7 +31,7 @@ struct cell {
 	u32 own; /* sum of the weights of its own runnable tasks */
 	u32 queued; /* tasks that wait in its queues; may be ahead of them for a moment, never behind */
 	u32 made; /* its queues exist */
-	u32 pad;
+	u32 members; /* tasks that belong to it, runnable or not */
 	/* statistics */
 	u64 ran_ns;
 	u64 stretches; /* times a task of it got a CPU */

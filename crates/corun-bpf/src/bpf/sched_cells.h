@@ -76,6 +76,23 @@ static __always_inline void activate(u32 i)
 	}
 }
 
+/* A cell gets another parent: the one that it had does not count it any more, whoever of it may still be runnable. */
+static __always_inline void forsake(u32 i)
+{
+	u32 zero = 0;
+	struct tree_lock *t = bpf_map_lookup_elem(&tree, &zero);
+	struct cell *c = cell_at(i), *parent = cell_at(c->parent);
+	u32 above = c->parent;
+
+	if (!t)
+		return;
+	bpf_spin_lock(&t->lock);
+	parent->children -= c->counted;
+	c->counted = 0;
+	bpf_spin_unlock(&t->lock);
+	activate(above);
+}
+
 /* A task begins (joins) or ceases to count as runnable in a cell. */
 static __always_inline void join(u32 i, u32 weight)
 {

@@ -38,6 +38,7 @@ static __always_inline u32 new_cell(u32 parent, u32 weight)
 					return NOBODY;
 			c->made = 1;
 		}
+		forsake(i);
 		c->parent = parent & (CELLS - 1);
 		c->depth = above->depth + 1;
 		c->weight = corun_clamp(weight, CORUN_LEAST_WEIGHT, CORUN_MOST_WEIGHT);
@@ -140,7 +141,7 @@ int cell_free(struct cell_args *args)
 {
 	struct cell *c = cell_at(args->cell);
 
-	if (args->cell == 0 || args->cell >= CELLS || c->cgroup || c->own || c->queued)
+	if (args->cell == 0 || args->cell >= CELLS || c->cgroup || c->own || c->queued || c->members)
 		return 1;
 	c->parked_since_ns = 0;
 	c->used = 0;

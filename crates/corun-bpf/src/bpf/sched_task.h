@@ -79,6 +79,8 @@ static __always_inline void move_to_cell(struct task *t, u32 cell)
 	if (cell == from || cell >= CELLS)
 		return;
 	t->cell = cell;
+	__sync_fetch_and_add(&cell_at(cell)->members, 1);
+	__sync_fetch_and_sub(&cell_at(from)->members, 1);
 	if (t->weight) {
 		join(cell, t->weight);
 		leave(from, t->weight);

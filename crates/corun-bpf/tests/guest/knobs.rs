@@ -3,7 +3,8 @@
 use crate::hog::{pin, tid, Hog};
 use crate::{alone, cell_of, config, judge, near, ran_ns, started, wait_ms};
 use corun_bpf::{Scheduler, TaskKnobs};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{mpsc, Arc};
 use std::time::{Duration, Instant};
 
 /// Two hogs on one CPU with these slices, for a while: the mean lengths of their stretches in ms.
@@ -205,6 +206,36 @@ fn children_inherit_the_cell_they_are_born_in() {
     scheduler.set_task(tid(), &TaskKnobs::default()).expect("there is room");
     scheduler.announce();
     wait_ms(10);
+}
+
+#[test]
+fn a_cell_is_not_given_back_while_somebody_sleeps_in_it() {
+    let Some(_alone) = alone() else { return };
+    let scheduler = started(&config());
+    let stop = Arc::new(AtomicBool::new(false));
+    let (tell, told) = mpsc::channel();
+    let stopped = stop.clone();
+    let sleeper = std::thread::spawn(move || {
+        tell.send(tid()).expect("the test waits for it");
+        while !stopped.load(Ordering::Relaxed) {
+            wait_ms(20);
+        }
+    });
+    let cell = cell_of(&scheduler, 100, &[told.recv().expect("it tells")]);
+    // It takes its knobs when it wakes up.
+    wait_ms(200);
+    for _ in 0..10 {
+        assert!(scheduler.free_cell(cell).is_err());
+        wait_ms(7);
+    }
+    stop.store(true, Ordering::Relaxed);
+    sleeper.join().expect("it ends");
+    // The kernel lets go of a task some time after it has ended.
+    let freed = (0..500).any(|_| {
+        wait_ms(20);
+        scheduler.free_cell(cell).is_ok()
+    });
+    assert!(freed);
 }
 
 pub fn monotonic_ns() -> u64 {

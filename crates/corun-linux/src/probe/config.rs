@@ -3,10 +3,15 @@
 use super::host::LiveOptions;
 use super::syscalls;
 use crate::cgroup::Cgroups;
+use crate::cpulist;
 use crate::root::Root;
 use corun_bpf::layout::Place;
 use corun_bpf::Config;
 use corun_model::Machine;
+
+/// CPUs beyond this number that are not there at the start are not provided for: a record of each takes 33 KB, and some
+/// kernels allow for thousands.
+const LAST_SPARE: u32 = 255;
 
 /// The probe's configuration for a machine, as it is now.
 pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> Config {
@@ -17,7 +22,10 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
         .ok()
         .and_then(|text| text.split_whitespace().nth(3)?.split_once('/')?.1.parse::<u32>().ok())
         .unwrap_or(0);
-    let last_cpu = machine.cpus().last().map_or(0, |c| c.id.0);
+    // CPUs may come online that are not there yet.
+    let possible = root.read("/sys/devices/system/cpu/possible").ok().and_then(|text| cpulist::parse(&text));
+    let last_possible = possible.and_then(|cpus| Some(cpus.last()?.0)).unwrap_or(0).min(LAST_SPARE);
+    let last_cpu = machine.cpus().last().map_or(0, |c| c.id.0).max(last_possible);
     let mut places = vec![Place::default(); last_cpu as usize + 1];
     for c in machine.cpus() {
         places[c.id.0 as usize] = Place::new(c.core, c.llc, c.socket);

@@ -474,7 +474,7 @@ impl LiveHost {
         self.spread_others(&mut window);
         let losses = self.probe.losses();
         window.loss.untracked_tasks += losses.untracked_tasks - self.losses.untracked_tasks;
-        window.loss.events += losses.groups - self.losses.groups;
+        window.loss.events += losses.groups - self.losses.groups + losses.pairs - self.losses.pairs;
         self.losses = losses;
         window.tasks.sort_by_key(|t| (t.id, t.born_ns));
         Observation {

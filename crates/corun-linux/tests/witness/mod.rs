@@ -256,13 +256,17 @@ impl QuotaCgroup {
         }
         std::fs::create_dir_all(&folder).ok()?;
         let made = QuotaCgroup { folder, parent };
+        made.allow(cpus).ok().map(|()| made)
+    }
+
+    /// Sets how many CPUs it may use.
+    pub fn allow(&self, cpus: f64) -> std::io::Result<()> {
         let us = (cpus * 100_000.0) as u64;
-        let set = if tree.is_v2() {
-            std::fs::write(made.folder.join("cpu.max"), format!("{us} 100000"))
-        } else {
-            std::fs::write(made.folder.join("cpu.cfs_quota_us"), us.to_string())
-        };
-        set.ok().map(|()| made)
+        let v2 = self.folder.join("cpu.max");
+        if v2.exists() {
+            return std::fs::write(v2, format!("{us} 100000"));
+        }
+        std::fs::write(self.folder.join("cpu.cfs_quota_us"), us.to_string())
     }
 
     /// For how long the kernel says it was throttled, in nanoseconds.
