@@ -122,7 +122,7 @@ pub enum TargetError {
         name: String,
     },
     /// There is no such cgroup.
-    #[error("no cgroup `{name}`; `systemd-cgls` lists them, as does `find {}` -type d", mounts.join(" "))]
+    #[error("no cgroup `{name}`; `systemd-cgls` lists them, as does `find {} -type d`", mounts.join(" "))]
     NoCgroup {
         /// What was asked for.
         name: String,

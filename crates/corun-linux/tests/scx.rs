@@ -199,6 +199,27 @@ fn who_is_inside_a_tenants_cgroup_is_not_parked_with_it() {
     }
 }
 
+#[test]
+fn who_comes_into_the_cgroup_of_a_parked_tenant_that_has_gone_runs() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let outer = Nested::new();
+    let one = Actors::spinning(1);
+    let other = Actors::spinning(1);
+    outer.takes(&outer.path, &one.pids());
+    let mut backend = backend(&folder, &[one.pids(), other.pids()].concat());
+    let mut both = seen(&[&one.pids(), &other.pids()]);
+    both.tenants.iter_mut().for_each(|t| t.kind = TenantKind::Cgroup);
+    backend.learn(&both);
+    assert_eq!(backend.apply(&Action::Park { tenant: ONE }), Outcome::Done);
+    one.kill(0);
+    both.tasks.retain(|t| t.tenant == OTHER);
+    backend.learn(&both);
+    assert!(backend.parked().is_empty());
+    outer.takes(&outer.path, &other.pids());
+    assert!(other.run(PATIENCE), "nobody is parked who lives");
+}
+
 /// A cgroup that the kernel schedules, with one inside that it does not. Removed when dropped.
 struct Nested {
     path: PathBuf,

@@ -121,7 +121,8 @@ fn lag(task: &TaskObservation, fair_ns: u64) -> Option<i64> {
 
 /// Equation 2.
 fn follow(delay_ns: u64, lag: i64, most_ns: u64) -> u64 {
-    let delay = delay_ns as i64;
+    // Below -1 the delay is 0 anyway; a task that was stopped for nearly all of a window would be far below.
+    let (delay, lag) = (delay_ns as i64, lag.max(-2 * UNIT));
     (delay + lag * (delay + FLOOR_NS) / UNIT).clamp(0, most_ns as i64) as u64
 }
 

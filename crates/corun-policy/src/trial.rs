@@ -150,6 +150,11 @@ impl Trial {
         self.rounds
     }
 
+    /// Forgets everybody else: who has left between two rounds is dealt nothing.
+    pub fn keep(&mut self, members: &[TenantId]) {
+        self.sides.retain(|id, _| members.contains(id));
+    }
+
     /// Begins a round of so many slots: the CPUs that were to be had while everybody shared, in thousandths.
     pub fn begin(&mut self, capacity_milli: u64, slots: u64) {
         (self.without_capacity_milli, self.capacity_ns, self.within_ns) = (capacity_milli, 0, 0);
@@ -402,6 +407,17 @@ mod tests {
             |without| Rates { fair: 1_000, without, running: 2_000, within: 1_000, capacity_milli: 1_000 };
         assert_eq!((rates[&LOOP], rates[&SOLVER]), (rates_of(900), rates_of(300)));
         assert_eq!(rates[&SOLVER].entitled(), 300);
+    }
+
+    #[test]
+    fn who_has_left_between_two_rounds_is_dealt_nothing() {
+        let mut trial = Trial::default();
+        let third = TenantId(3);
+        trial.without(third, shared(1_000, 500));
+        trial.slot(&[third]);
+        trial.keep(&[SOLVER, LOOP]);
+        round(&mut trial, 300, 50_000_000);
+        assert_eq!((trial.turns(), trial.rates()[&SOLVER].within), (2, 1_000));
     }
 
     #[test]

@@ -254,7 +254,13 @@ impl ScxBackend {
                 self.parked.insert(*tenant);
                 Ok(())
             }
-            Action::Unpark { tenant } if self.parked.contains(tenant) => self.unpark(*tenant),
+            Action::Unpark { tenant } if self.parked.contains(tenant) => {
+                let done = self.unpark(*tenant);
+                if self.parked.is_empty() {
+                    self.stock.be_fair();
+                }
+                done
+            }
             Action::Unpark { tenant } if self.tenants.contains_key(tenant) => Ok(()),
             Action::Unpark { tenant } => {
                 Err(Outcome::Refused { why: format!("no tenant {} is known", tenant.0) })
@@ -308,13 +314,17 @@ impl ScxBackend {
         let Some(scheduler) = &self.scheduler else { return };
         self.places.retain(|tenant, place| {
             let is_gone = tenants.get(tenant).is_none_or(|known| known.tasks.is_empty());
-            // A cell with a task that nobody has seen yet stays.
-            let is_forgotten = is_gone && (!place.is_own || scheduler.free_cell(place.cell).is_ok());
-            if is_forgotten {
+            if is_gone && parked.contains(tenant) {
+                // Who comes into its cgroup next, or was born into its cell, is not to wait in its stead.
+                if scheduler.park(place.cell, false).is_err() {
+                    held.insert(*tenant);
+                    return true;
+                }
                 parked.remove(tenant);
                 held.remove(tenant);
             }
-            !is_forgotten
+            // A cell with a task that nobody has seen yet stays.
+            !(is_gone && (!place.is_own || scheduler.free_cell(place.cell).is_ok()))
         });
     }
 
@@ -368,8 +378,14 @@ impl Backend for ScxBackend {
             }
         }
         let own = [Some(std::process::id()), self.stock.supervisor_pid()].map(|pid| pid.map(TaskId));
-        let tenant_of = &self.tenant_of;
-        self.knobs.retain(|task, _| tenant_of.contains_key(task) || own.contains(&Some(*task)));
+        let (tenant_of, scheduler) = (&self.tenant_of, &self.scheduler);
+        self.knobs.retain(|task, _| {
+            let stays = tenant_of.contains_key(task) || own.contains(&Some(*task));
+            if let (false, Some(scheduler)) = (stays, scheduler) {
+                scheduler.forget_task(task.0);
+            }
+            stays
+        });
         self.forget_gone();
         let own_cells: Vec<(TenantId, u32)> =
             self.places.iter().filter(|(_, p)| p.is_own).map(|(id, p)| (*id, p.cell)).collect();

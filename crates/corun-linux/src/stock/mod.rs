@@ -344,7 +344,7 @@ impl StockBackend {
     }
 
     /// Becomes what it was.
-    fn be_fair(&mut self) {
+    pub(crate) fn be_fair(&mut self) {
         if let Some(before) = self.fair.take() {
             let own = before.slice_ns != supervisor::undo::default_slice_ns();
             let slice_ns = if own { before.slice_ns } else { 0 };
@@ -417,11 +417,21 @@ impl Backend for StockBackend {
     }
 
     fn learn(&mut self, seen: &Observation) {
+        let newcomers: Vec<TenantId> =
+            seen.tenants.iter().map(|t| t.id).filter(|id| self.members.tenant(*id).is_none()).collect();
         let grown = self.members.learn(seen);
         self.forget_gone();
+        for tenant in newcomers {
+            if let Some(pid) = self.members.observed_of(tenant).into_iter().next() {
+                self.parkings.has_company(pid, &self.root);
+            }
+        }
         for tenant in grown {
             self.parkings.has_grown(tenant);
-            self.in_scope.remove(&tenant);
+            // Who was named by a process stays named when that ends.
+            if self.in_scope.get(&tenant) != Some(&true) {
+                self.in_scope.remove(&tenant);
+            }
             self.guarded.remove(&tenant);
             if self.parkings.is_parked(tenant) {
                 // Refused, it is not parked any more, as `parked` says.

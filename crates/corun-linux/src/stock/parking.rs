@@ -60,6 +60,8 @@ struct Parking {
     state: State,
     /// Whether its processes have to be looked through before the next park.
     stale: bool,
+    /// Whether somebody else has come to a cgroup that was its own.
+    has_company: bool,
     /// Its own cgroups; without an entry, one that somebody else has frozen.
     own: BTreeMap<PathBuf, Option<Entry>>,
     /// Its transient cgroups, by the cgroup they are in.
@@ -126,6 +128,19 @@ impl Parkings {
         }
     }
 
+    /// Says that a process of a tenant came that was not there before: what was another's cgroup alone may not be any more.
+    pub(super) fn has_company(&mut self, pid: u32, root: &Root) {
+        if self.tenants.values().all(|p| p.own.is_empty()) {
+            return;
+        }
+        let Ok(membership) = Membership::read(root, format!("/proc/{pid}")) else { return };
+        let folder = self.tree().and_then(|tree| tree.folder(membership.in_tree(tree)?));
+        let Some(folder) = folder else { return };
+        for parking in self.tenants.values_mut() {
+            parking.has_company |= parking.own.keys().any(|own| folder.starts_with(own));
+        }
+    }
+
     /// Forgets everybody, all having been restored.
     pub(super) fn clear(&mut self) {
         self.tenants.clear();
@@ -154,11 +169,15 @@ impl Parkings {
 
     /// Makes ready to stop a tenant without stopping it: what takes milliseconds is done here.
     pub(super) fn prepare(&mut self, tenant: TenantId, means: &mut Means) -> Result<(), Refusal> {
-        let ready = self.tenants.get(&tenant).is_some_and(|p| !p.stale && p.signalled.is_empty());
-        if ready {
+        let is_ready = |p: &Parking| !p.stale && !p.has_company && p.signalled.is_empty();
+        if self.tenants.get(&tenant).is_some_and(is_ready) {
             return Ok(());
         }
         let mut parking = self.tenants.remove(&tenant).unwrap_or_default();
+        if std::mem::take(&mut parking.has_company) {
+            // Which cgroups are its own is found out anew; those that are frozen stay as long as they are.
+            parking.own.retain(|_, entry| entry.is_some());
+        }
         let done = self.hold_all(tenant, &mut parking, means);
         parking.stale = done.is_err();
         self.tenants.insert(tenant, parking);

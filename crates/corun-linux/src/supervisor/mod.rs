@@ -123,7 +123,7 @@ impl Supervised {
     pub fn start(root: &Root, options: &Options) -> Result<Supervised, SuperviseError> {
         let mut journal = Journal::open(&options.folder)?;
         let left = journal.contents().map_err(SuperviseError::Write)?;
-        let restored = restoring::restore(root, &left);
+        let restored = restoring::restore(root, &left, &mut || {});
         journal.begin(restored.left()).map_err(SuperviseError::Write)?;
         let (socket, child) = match spawn(&journal, options) {
             Ok(started) => started,
@@ -231,7 +231,16 @@ impl Supervised {
     /// # Errors
     /// What the kernel says of the journal.
     pub fn restore(&mut self, root: &Root) -> io::Result<Restored> {
-        let restored = restoring::restore(root, &self.journal.contents()?);
+        let contents = self.journal.contents()?;
+        let (socket, pause, mut beaten) = (&self.socket, self.lease / BEATS, Instant::now());
+        let mut live = || {
+            if beaten.elapsed() >= pause {
+                beaten = Instant::now();
+                // Should nobody hear it, the supervisor restores as well, which does no harm.
+                let _ = say(socket, BEAT);
+            }
+        };
+        let restored = restoring::restore(root, &contents, &mut live);
         self.journal.begin(restored.left())?;
         Ok(restored)
     }
@@ -271,7 +280,8 @@ impl Supervised {
 /// [`JournalError::Held`] while a controller or a supervisor lives.
 pub fn restore(root: &Root, folder: &std::path::Path) -> Result<Restored, SuperviseError> {
     let journal = Journal::open(folder)?;
-    let mut restored = restoring::restore(root, &journal.contents().map_err(SuperviseError::Write)?);
+    let mut restored =
+        restoring::restore(root, &journal.contents().map_err(SuperviseError::Write)?, &mut || {});
     let cgroups = Cgroups::discover(root).ok();
     let tree = cgroups.as_ref().and_then(crate::freezer::tree).map(|t| t.mount.clone());
     for stray in tree.iter().flat_map(|mount| restoring::stray_transients(mount)) {

@@ -102,7 +102,7 @@ impl Supervisor {
 
     /// Restores what is in force; whether nothing is left.
     fn restore(&self) -> bool {
-        let restored = self.journal.contents().map(|c| restoring::restore(&self.root, &c));
+        let restored = self.journal.contents().map(|c| restoring::restore(&self.root, &c, &mut || {}));
         restored.is_ok_and(|r| r.failed.is_empty())
     }
 

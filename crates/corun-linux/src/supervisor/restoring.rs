@@ -30,14 +30,17 @@ impl Restored {
     }
 }
 
-/// Undoes everything.
-pub fn restore(root: &Root, contents: &Contents) -> Restored {
+/// Undoes everything. `live` is called before each step: some take long on a machine that is overloaded, and who does this
+/// may have to show that it goes on.
+pub fn restore(root: &Root, contents: &Contents, live: &mut dyn FnMut()) -> Restored {
     let mut restored = Restored::default();
     for undo in contents.in_force.iter().rev() {
+        live();
         // Who cannot be released now is tried again, and reported, below.
         let _ = undo.release(root);
     }
     for undo in contents.in_force.iter().rev() {
+        live();
         match undo.perform(root) {
             Ok(()) => restored.undone += 1,
             Err(e) => restored.failed.push((undo.clone(), e.to_string())),
