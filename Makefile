@@ -24,7 +24,7 @@ help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## install all that any target needs
+setup: ## install what build, demo, test and bench need
 	@scripts/need $(sort $(build_packages) $(demo_packages) $(test_packages) $(bench_packages))
 	@scripts/need-rust rustfmt clippy
 	@scripts/need-deny
@@ -32,8 +32,7 @@ setup: ## install all that any target needs
 .PHONY: build
 build: ## compile corun
 	@scripts/need $(build_packages)
-	@scripts/need-rust
-	cargo build --release --locked --package corun
+	@scripts/build $(corun)
 
 .PHONY: demo
 demo: build ## real programs beside an interferer: who slows them down, by how much and why
@@ -59,7 +58,7 @@ soak: ## the sched_ext scheduler while tenants come and go, in a virtual machine
 	@scripts/soak $(LENGTH)
 
 .PHONY: bench
-bench: build ## what watching costs, beside other tools
+bench: build ## what watching costs, beside other tools, as root
 	@scripts/need $(bench_packages)
 	@bench/run.sh
 
@@ -78,7 +77,7 @@ study-control: build ## what `corun control` wins on this machine, as root (some
 	$(corun) study control $(if $(QUICK),--quick) --out out/study-control
 
 .PHONY: study-control-guest
-study-control-guest: build ## the same with sched_ext, in the test guest (some 25 minutes of a quiet machine; QUICK=1: four)
+study-control-guest: build ## what it wins with sched_ext, in the test guest (some 25 minutes of a quiet machine; QUICK=1: four)
 	@scripts/study-control-guest $(corun) out/study-control-guest $(if $(QUICK),1)
 
 .PHONY: man
@@ -90,12 +89,12 @@ completions: build ## completions for bash, zsh and fish, into out/completions
 	$(corun) generate completions out/completions
 
 .PHONY: install
-install: man completions ## corun, its man pages and completions, below PREFIX (/usr/local)
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(corun)
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 out/man/*.1
-	install -D -m 644 out/completions/corun.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/corun
-	install -D -m 644 out/completions/_corun $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_corun
-	install -D -m 644 out/completions/corun.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/corun.fish
+install: ## what `make build` made, man pages and completions, below PREFIX (/usr/local: as root)
+	@scripts/install $(corun) $(DESTDIR)$(PREFIX)
+
+.PHONY: uninstall
+uninstall: ## take that away again
+	@scripts/install --remove $(DESTDIR)$(PREFIX)
 
 .PHONY: clean
 clean: ## remove what was built and measured here

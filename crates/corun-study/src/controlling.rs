@@ -349,7 +349,9 @@ impl<'a> ControlLab<'a> {
             let Some(left) = limit.checked_sub(begin.elapsed()) else { return Ok(true) };
             any_ends(&pids, left);
             let now = Instant::now();
-            for r in running.iter_mut() {
+            // Who ends after it was looked at is looked at the next time.
+            let mut done = Vec::new();
+            for (at, r) in running.iter_mut().enumerate() {
                 let before = preemptions_of_the_dead();
                 let Some(status) = r.session.ended().map_err(|e| e.to_string())? else { continue };
                 r.preemptions += preemptions_of_the_dead().saturating_sub(before);
@@ -357,15 +359,15 @@ impl<'a> ControlLab<'a> {
                 if !status.success() {
                     return Err(format!("{} failed ({status})", r.program.name));
                 }
+                done.push(at);
             }
             if running.iter().all(|r| !r.walls_ns.is_empty()) {
                 return Ok(false);
             }
-            for r in running.iter_mut() {
-                if matches!(r.session.ended(), Ok(Some(_))) {
-                    r.session = self.start(r.program, &r.cgroup)?;
-                    r.begin = Instant::now();
-                }
+            for at in done {
+                let r = &mut running[at];
+                r.session = self.start(r.program, &r.cgroup)?;
+                r.begin = Instant::now();
             }
         }
     }

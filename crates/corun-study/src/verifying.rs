@@ -174,6 +174,25 @@ pub struct VerifyOutcome {
     pub skipped: Vec<(String, String)>,
 }
 
+impl VerifyOutcome {
+    /// What of earlier runs does not go with those that are to be added, if anything; a clause.
+    pub fn differs_from(&self, earlier: &VerifyOutcome) -> Option<String> {
+        let facts = |o: &VerifyOutcome| {
+            [
+                ("schema", o.schema.clone()),
+                ("machine", o.machine.clone()),
+                ("kernel", o.kernel.clone()),
+                ("fair shares", o.shares.clone()),
+                ("max-disturbance", o.max_disturbance.to_string()),
+                ("noticeable", o.noticeable.to_string()),
+            ]
+        };
+        let mut pairs = facts(earlier).into_iter().zip(facts(self));
+        let (was, is) = pairs.find(|(was, is)| was != is)?;
+        Some(format!("{} was `{}` and is `{}`", was.0, was.1, is.1))
+    }
+}
+
 /// How many of how many, with the upper end of Wilson's 95 % interval of the share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {

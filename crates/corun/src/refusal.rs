@@ -4,7 +4,7 @@
 //! those on similar names are of use here. Limits: it goes by the text that clap 4 renders.
 
 use clap::error::ErrorKind;
-use clap::{Command, Error};
+use clap::{Arg, Command, Error};
 
 /// The sentence; `None` where help or the version is to be shown. `given` is the command line without the program.
 pub fn sentence(error: &Error, command: &Command, given: &[String]) -> Option<String> {
@@ -15,16 +15,32 @@ pub fn sentence(error: &Error, command: &Command, given: &[String]) -> Option<St
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
     let what = first.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    let what = in_words(what.strip_prefix("error: ").unwrap_or(&what));
+    let what = what.strip_prefix("error: ").unwrap_or(&what);
+    let (verb, found) = verb(command, given);
+    if let Some(word) = unexpected(what).filter(|word| takes_command(found) && !word.starts_with('-')) {
+        return Some(format!(
+            "`{word}` is no flag of `{verb}`; a command to run goes behind `--`: {verb} -- {word}"
+        ));
+    }
+    let what = in_words(what);
     let mut tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
     let tip = tips.find(|tip| tip.contains(" similar ")).map_or_else(String::new, |tip| format!("; {tip}"));
-    Some(format!("{what}{tip}; `{} --help` tells more", verb(command, given)))
+    Some(format!("{what}{tip}; `{verb} --help` tells more"))
+}
+
+/// The word that clap did not expect.
+fn unexpected(what: &str) -> Option<&str> {
+    what.strip_prefix("unexpected argument '").and_then(|rest| rest.split('\'').next())
+}
+
+/// Whether a command to run may follow its `--`.
+fn takes_command(verb: &Command) -> bool {
+    verb.get_positionals().any(Arg::is_last_set)
 }
 
 /// What clap says, for those who do not know its words nor the standard library's.
 fn in_words(what: &str) -> String {
-    let unexpected = what.strip_prefix("unexpected argument '").and_then(|rest| rest.split('\'').next());
-    if let Some(number) = unexpected.filter(|a| a.strip_prefix('-').is_some_and(begins_with_digit)) {
+    if let Some(number) = unexpected(what).filter(|a| a.strip_prefix('-').is_some_and(begins_with_digit)) {
         return format!("no flag takes a number below 0, such as '{number}'");
     }
     if let Some((what, values)) = what.split_once(" [possible values: ") {
@@ -44,15 +60,15 @@ fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The verb that was meant, as far as it is known: `corun load parallel`.
-fn verb(command: &Command, given: &[String]) -> String {
+/// The verb that was meant, as far as it is known: `corun load parallel`, and its definition.
+fn verb<'a>(command: &'a Command, given: &[String]) -> (String, &'a Command) {
     let (mut at, mut path) = (command, String::from("corun"));
     for word in given {
         let Some(below) = at.find_subcommand(word) else { break };
         at = below;
         path = format!("{path} {word}");
     }
-    path
+    (path, at)
 }
 
 #[cfg(test)]
@@ -90,6 +106,14 @@ mod tests {
         }
         let similar = said("profile --all --source ebfp").unwrap();
         assert!(similar.contains("; give one of auto, ebpf, schedstat; a similar value exists: 'ebpf'; "));
+    }
+
+    #[test]
+    fn a_command_without_the_dashes_before_it_is_told_where_they_go() {
+        for verb in ["profile", "predict", "verify"] {
+            let what = format!("`make` is no flag of `corun {verb}`; a command to run goes behind `--`: corun {verb} -- make");
+            assert_eq!(said(&format!("{verb} make -j8")), Some(what));
+        }
     }
 
     #[test]

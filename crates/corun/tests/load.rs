@@ -199,7 +199,7 @@ fn the_end_of_the_victim_is_the_end_of_the_interference() {
 #[test]
 fn a_target_that_makes_no_sense_is_refused_before_anything_runs() {
     let own = std::process::id();
-    assert!(refusal("periodic --target-steal 25%").contains("a target needs a victim: --victim PID"));
+    assert!(refusal("periodic --target-steal 25%").contains("--target-steal needs a victim: --victim PID"));
     assert!(refusal(&format!("--victim {own}")).contains("--victim needs a target"));
     assert!(refusal(&format!("--target-steal 120% --victim {own}")).contains("ask for 1 % to 95 %"));
     assert!(refusal(&format!("--target-slowdown 0.5 --victim {own}")).contains("ask for 1.02 to 20"));

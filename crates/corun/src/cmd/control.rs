@@ -154,9 +154,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.restore {
         return restore(&root);
     }
-    whom::check(&args)?;
-    // Whether its options are right does not depend on whom it may touch.
+    // Whether there is such a policy with such options does not depend on whom it may touch.
     let turns_knobs = !policy(&args, &Scope::everyone())?.knobs().is_empty();
+    whom::check(&args)?;
     let acts = turns_knobs && !args.dry_run;
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let options = LiveOptions {
@@ -235,7 +235,8 @@ fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
     let mut options = Options::new().scope(scope.clone());
     for given in &args.options {
         let Some((key, value)) = given.split_once('=') else {
-            return Err(Usage(format!("`{given}` is no option; give NAME=VALUE, such as slot=50ms")).into());
+            let what = format!("-o {given} has no value; give NAME=VALUE, such as -o slot=50ms");
+            return Err(Usage(what).into());
         };
         options = options.set(key, value);
     }
@@ -245,7 +246,10 @@ fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
         }
         options = options.set("dc", dc);
     }
-    Ok(corun_policy::by_name(name, &options).map_err(Usage)?)
+    Ok(corun_policy::by_name(name, &options).map_err(|what| match &args.dc {
+        Some(_) if what.contains("`dc`") => Usage(format!("--dc: {what}")),
+        _ => Usage(what),
+    })?)
 }
 
 /// A policy at work.

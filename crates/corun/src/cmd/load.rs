@@ -186,6 +186,8 @@ fn read(file: &Path) -> Result<Program, Usage> {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // Who names a target without a victim need not name a kind.
+    args.how.target.goal().map_err(Usage)?;
     let (program, how) = args.resolve()?;
     check_files(&how.json)?;
     let options = Options {

@@ -22,7 +22,7 @@ Exit status: 0.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Print JSON (schema corun.policies/1)
+    /// Print JSON (schema corun.policies/1), to standard output
     #[arg(long)]
     json: bool,
 }

@@ -4,7 +4,7 @@ use crate::cli::{check_files, Usage};
 use crate::counting::{CountersFlag, Counting};
 use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
-use crate::target::{release, SourceFlag, Target};
+use crate::target::{release, usage, SourceFlag, Target};
 use anyhow::Context;
 use corun_linux::clock::process_cpu_ns;
 use corun_linux::counters::Theme;
@@ -37,7 +37,7 @@ After CMD the report goes to standard error: standard output is CMD's.";
 
 /// Show where a program's time went, and who took it
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = usage("profile"))]
 pub struct Args {
     #[command(flatten)]
     target: Target,

@@ -6,7 +6,7 @@ mod schedulers;
 mod verify;
 
 use crate::cli::{check_folder, Usage};
-use crate::reading::text_of;
+use crate::reading::{text_of, why};
 use anyhow::Context;
 use corun_linux::{topology, Root};
 use corun_report::describe;
@@ -26,7 +26,8 @@ Examples:
   corun study predict --programs x264,cg-active --repetitions 1
   corun study control --quick                       what does control win? A few cells
   corun study control --out studies/runs/today      all of it (needs root)
-  corun study control-guest                         the same with sched_ext, in the test guest
+  corun study control-guest                         the same with sched_ext: `make study-control-guest`
+                                                    boots a kernel that has it
   corun study verify --out studies/runs/today       are short runs judged rightly?
   corun study verify --repetitions 3 --out studies/runs/today --more
   corun study schedulers --out out/schedulers       the papers' figures, on modelled machines
@@ -92,7 +93,7 @@ pub struct Args {
     /// Add to the runs that are in --out already (predict, verify)
     #[arg(long)]
     more: bool,
-    /// Print the result as JSON instead of tables
+    /// Print the result as JSON, to standard output, instead of tables
     #[arg(long)]
     json: bool,
     /// Show no progress
@@ -157,7 +158,7 @@ fn read(path: &Path) -> anyhow::Result<(String, String)> {
     let name = path.display().to_string();
     let text = text_of(path).map_err(|e| {
         let own = OWN.map(|(own, ..)| format!("`{own}`")).join(", ");
-        Usage(format!("cannot read {name}: {e}; name {own} or a study file"))
+        Usage(format!("cannot read {name}: {}; the studies that corun brings along are {own}", why(&e)))
     })?;
     Ok((name, text))
 }
@@ -190,6 +191,11 @@ fn stage(args: &Args) -> anyhow::Result<(PathBuf, Stage)> {
     let stage = Stage::new(&args.inputs, &corun, corun_study::live::pace())
         .with_context(|| format!("making {}", args.inputs.display()))?;
     Ok((corun, stage))
+}
+
+/// Runs that do not go with those of --out.
+fn made_otherwise(how: &str) -> Usage {
+    Usage(format!("the runs in --out were made otherwise ({how}); leave --more out, with another folder"))
 }
 
 /// What earlier runs of the study have found, if these are to be added to it.

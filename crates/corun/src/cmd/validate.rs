@@ -100,7 +100,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 |cell: &Cell| recorded.cells.iter().find(|c| c.cell == *cell).and_then(|c| c.live.clone());
             LiveResults {
                 lives: cells.iter().map(of).collect(),
-                real: recorded.real.clone(),
+                // What is not to be looked at now is not looked at in a record either.
+                real: if study.real.is_empty() { Vec::new() } else { recorded.real.clone() },
                 note: recorded.machine.clone(),
                 date: recorded.date.clone(),
             }
@@ -300,6 +301,12 @@ fn command(args: &Args) -> String {
     }
     if let Some(words) = &args.cells {
         command += &format!(" --cells '{words}'");
+    }
+    if args.fit_only {
+        command += " --fit-only";
+    }
+    if let Some(live) = &args.live {
+        command += &format!(" --live {}", live.display());
     }
     command
 }

@@ -198,7 +198,8 @@ impl TargetFlags {
         let slowdown = self.target_slowdown.map(Goal::Slowdown);
         match (steal.or(slowdown), self.victim) {
             (Some(goal), Some(pid)) => Ok(Some((goal, pid))),
-            (Some(_), None) => Err("a target needs a victim: --victim PID".into()),
+            (Some(Goal::Steal(_)), None) => Err("--target-steal needs a victim: --victim PID".into()),
+            (Some(Goal::Slowdown(_)), None) => Err("--target-slowdown needs a victim: --victim PID".into()),
             (None, Some(_)) => {
                 Err("--victim needs a target: --target-steal 25% or --target-slowdown 1.5".into())
             }

@@ -43,8 +43,7 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
     };
     if let Some(found) = found {
         if let Some(how) = outcome.differs_from(&found) {
-            let why = "the runs in --out were made otherwise";
-            return Err(Usage(format!("{why} ({how}); leave --more out, with another folder")).into());
+            return Err(super::made_otherwise(&how).into());
         }
         outcome = found;
     }

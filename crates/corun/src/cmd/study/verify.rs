@@ -21,23 +21,24 @@ pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<Exit
     make_folders(args)?;
     let root = Root::new("/");
     let (corun, stage) = stage(args)?;
-    let mut outcome = match found {
-        Some(outcome) => outcome,
-        None => {
-            let (date, machine, kernel) = circumstances(&root)?;
-            VerifyOutcome {
-                schema: SCHEMA.into(),
-                corun: env!("CARGO_PKG_VERSION").into(),
-                date: Some(date),
-                machine,
-                kernel,
-                shares: fair_shares(autogroups_are_on(&root)).into(),
-                max_disturbance: study.max_disturbance,
-                noticeable: study.noticeable,
-                ..VerifyOutcome::default()
-            }
-        }
+    let (date, machine, kernel) = circumstances(&root)?;
+    let mut outcome = VerifyOutcome {
+        schema: SCHEMA.into(),
+        corun: env!("CARGO_PKG_VERSION").into(),
+        date: Some(date),
+        machine,
+        kernel,
+        shares: fair_shares(autogroups_are_on(&root)).into(),
+        max_disturbance: study.max_disturbance,
+        noticeable: study.noticeable,
+        ..VerifyOutcome::default()
     };
+    if let Some(found) = found {
+        if let Some(how) = outcome.differs_from(&found) {
+            return Err(super::made_otherwise(&how).into());
+        }
+        outcome = found;
+    }
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     let progress = Progress::count("running", Bench::runs(&study), args.quiet);
     Bench::new(&study, &stage, &corun, folder.path()).run(&mut outcome, &mut |what| {
