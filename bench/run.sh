@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 rounds=${1:-7}
 operations=${2:-400000}
 corun=${CORUN:-${CARGO_TARGET_DIR:-target}/release/corun}
-cpu=$(($(nproc) - 1))
+cpu=$(taskset -pc $$ | sed 's/.*[^0-9]//') # the last that may be used
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 

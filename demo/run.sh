@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 corun=${CORUN:-${CARGO_TARGET_DIR:-target}/release/corun}
 out=out/demo
 cpus=$(nproc)
-allowed=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+allowed=$(taskset -pc $$ | sed 's/.*: //') # without CPUs that are possible but not there
 threads=$((cpus < 16 ? cpus : 16))
 work=$out/work
 loops=
@@ -34,6 +34,7 @@ start_loops() {
     setsid "$work/neighbour" load persistent --threads "$cpus" --cpus "$allowed" --quiet >/dev/null &
     loops=$!
     sleep 0.3 # they measure their pace first
+    kill -0 "$loops" 2>/dev/null || { echo "demo: the loops do not run on CPUs $allowed" >&2; exit 1; }
 }
 
 stop_loops() {

@@ -204,10 +204,23 @@ fn tree_of_mount(line: &str) -> Option<Tree> {
     let version = match kind {
         "cgroup2" => Version::V2 { controllers: Vec::new() },
         "cgroup" => {
-            let no_controller = ["rw", "ro", "xattr", "noprefix", "clone_children", "cpuset_v2_mode", "none"];
+            let no_controller = [
+                "rw",
+                "ro",
+                "xattr",
+                "noprefix",
+                "clone_children",
+                "cpuset_v2_mode",
+                "none",
+                "seclabel",
+                "sync",
+                "dirsync",
+                "mand",
+                "lazytime",
+            ];
             let controllers = options
                 .split(',')
-                .filter(|o| !no_controller.contains(o) && !o.starts_with("release_agent="))
+                .filter(|o| !no_controller.contains(o) && (!o.contains('=') || o.starts_with("name=")))
                 .map(str::to_owned)
                 .collect();
             Version::V1 { controllers }
@@ -278,7 +291,7 @@ impl Membership {
     pub fn in_tree(&self, tree: &Tree) -> Option<&str> {
         match &tree.version {
             Version::V2 { .. } => self.v2(),
-            Version::V1 { controllers } => self.v1(controllers.first()?),
+            Version::V1 { controllers } => controllers.iter().find_map(|c| self.v1(c)),
         }
     }
 

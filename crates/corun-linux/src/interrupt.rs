@@ -55,6 +55,11 @@ impl Interrupt {
         }
     }
 
+    /// What a shell says of who ended by the signal that came: 128 and its number.
+    pub fn exit_status(&self) -> u8 {
+        128 + self.signal().unwrap_or(libc::SIGINT) as u8
+    }
+
     /// Whether a signal came.
     pub fn came(&self) -> bool {
         self.signal().is_some()

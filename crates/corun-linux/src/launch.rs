@@ -194,6 +194,12 @@ impl Running {
         self.child.id()
     }
 
+    /// Sends it a signal; one that has ended hears nothing.
+    pub fn tell(&self, signal: i32) {
+        // SAFETY: kill takes two integers; the child was not collected yet, so the PID is still its own.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
     /// Whether it has ended. It stays a zombie, whose last numbers can still be read, until [`Running::wait`].
     pub fn has_ended(&self) -> bool {
         self.ended_within(Duration::ZERO)

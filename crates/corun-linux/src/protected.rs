@@ -128,7 +128,12 @@ impl Protection {
 
     /// Why a process may not be touched; `None` when nothing speaks against it, or it has gone.
     pub fn of_process(&self, pid: u32) -> Option<String> {
-        let stat = procfs::process_stat(&self.root, pid).ok()?;
+        let stat = match procfs::process_stat(&self.root, pid) {
+            Ok(stat) => stat,
+            Err(e) if e.is_gone() => return None,
+            // Whoever cannot be looked at may be anybody.
+            Err(e) => return Some(format!("PID {pid} is protected: {e}")),
+        };
         let who = format!("{} (PID {pid})", stat.comm);
         if pid == 1 {
             return Some(format!("{who} is protected: it is the first process"));
@@ -142,7 +147,7 @@ impl Protection {
         if KEEPERS.iter().any(|k| matches(k, &stat.comm)) {
             return Some(format!("{who} is protected: it keeps sessions, devices, logs or a cluster going"));
         }
-        if self.named.iter().any(|n| *n == stat.comm || n.parse() == Ok(pid)) {
+        if self.named.iter().any(|n| is_comm(n, &stat.comm) || n.parse() == Ok(pid)) {
             return Some(format!("{who} is protected: --protect names it"));
         }
         None
@@ -156,6 +161,12 @@ fn why_not_controllable(kind: TenantKind) -> &'static str {
         TenantKind::Watcher => "it is corun itself",
         _ => "it is several tenants that can't be told apart",
     }
+}
+
+/// Whether a process of this name has this `comm`, of which the kernel keeps 15 bytes.
+pub fn is_comm(name: &str, comm: &str) -> bool {
+    const KEPT_BYTES: usize = 15;
+    name.as_bytes().iter().take(KEPT_BYTES).eq(comm.as_bytes())
 }
 
 fn matches(pattern: &str, name: &str) -> bool {

@@ -37,7 +37,10 @@ impl ReadError {
     pub fn is_gone(&self) -> bool {
         match self {
             ReadError::Io { source, .. } => {
-                source.kind() == io::ErrorKind::NotFound || source.raw_os_error() == Some(libc::ESRCH)
+                // A file of a cgroup that is removed while it is read says ENODEV.
+                let gone = [libc::ESRCH, libc::ENODEV];
+                source.kind() == io::ErrorKind::NotFound
+                    || source.raw_os_error().is_some_and(|code| gone.contains(&code))
             }
             ReadError::Unexpected { .. } => false,
         }

@@ -227,14 +227,17 @@ impl SchedstatHost {
 
     /// The CPUs' part of a window.
     fn cpu_times(&mut self, now: &CpuStat, window_ns: u64) -> Vec<CpuTime> {
-        let time = |(&cpu, clock): (&CpuId, &cpustat::CpuClock)| {
+        let mut time = |(&cpu, clock): (&CpuId, &cpustat::CpuClock)| {
             let fresh = || (Meter::starting_at(clock.idle_ns), Meter::starting_at(clock.busy_ns()));
             let (idle, busy) = self.cpu_meters.entry(cpu).or_insert_with(fresh);
             let busy_ns = busy.take_ns(clock.busy_ns(), window_ns);
             let idle_ns = idle.take_ns(clock.idle_ns, window_ns - busy_ns);
             CpuTime { cpu, idle_ns, busy_ns, unknown_ns: window_ns - busy_ns - idle_ns }
         };
-        now.cpus.iter().map(time).collect()
+        // One that is offline now did nothing that anybody saw.
+        let gone = |cpu: CpuId| CpuTime { cpu, idle_ns: 0, busy_ns: 0, unknown_ns: window_ns };
+        let machine = self.machine.cpus().iter().map(|c| c.id);
+        machine.map(|cpu| now.cpus.get_key_value(&cpu).map(&mut time).unwrap_or_else(|| gone(cpu))).collect()
     }
 
     /// The tenant of a process's tasks.

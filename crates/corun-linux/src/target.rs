@@ -210,6 +210,11 @@ impl Subject {
             return Err(TargetError::NoTrees { name: name.to_owned() });
         }
         let wanted = if name == "/" { name } else { name.trim_end_matches('/') };
+        if wanted.is_empty() {
+            // An unset variable, say: not everybody.
+            let mounts = cgroups.by_telling().iter().map(|t| t.mount.display().to_string()).collect();
+            return Err(TargetError::NoCgroup { name: name.to_owned(), mounts });
+        }
         for tree in cgroups.by_telling() {
             let nodes = cgroups.walk(tree)?;
             let exact = nodes

@@ -52,6 +52,11 @@ fn tenant(seen: &Observation, id: TenantId) -> &TenantObservation {
     seen.by_tenant.iter().find(|t| t.id == id).expect("the tenant was there")
 }
 
+/// Whether the subject ends within a second.
+fn ends(host: &mut LiveHost) -> bool {
+    (0..100).any(|_| host.subject_ended() || host.advance(10_000_000).is_err())
+}
+
 #[test]
 fn the_live_host_passes_the_suite_that_the_modelled_one_passes() {
     let _alone = alone();
@@ -374,7 +379,9 @@ fn who_is_moved_to_another_cpu_while_it_waits_is_not_throttled_by_that() {
     println!("{parts:?}");
     assert!(parts.steal_ns > seen.window_ns() / 10, "it had to wait: {parts:?}");
     let by_kernel_ns = cgroup.throttled_ns() - throttled_ns;
-    assert!(parts.throttled_ns <= by_kernel_ns + 1_000_000, "the kernel says {by_kernel_ns} ns: {parts:?}");
+    // The clock of a CPU that is not this one may be some milliseconds old.
+    let most_ns = by_kernel_ns + seen.window_ns() / 30;
+    assert!(parts.throttled_ns <= most_ns, "the kernel says {by_kernel_ns} ns: {parts:?}");
 }
 
 #[test]
@@ -388,8 +395,9 @@ fn a_thread_that_runs_another_program_goes_on_as_its_process() {
     let Some(mut host) = host(Subject::command(pid, "live")) else { return };
     let running = held.release().unwrap();
     running.wait().unwrap();
+    // Its record ends with its last switch, a moment after it can be collected.
+    assert!(ends(&mut host), "nobody of it is left");
     let seen = see(&mut host, 1);
-    assert!(host.subject_ended(), "nobody of it is left");
     let slept: Vec<u64> = seen
         .tasks
         .iter()

@@ -59,6 +59,8 @@ impl Crew {
         let gate = Gate::new(self.plan.threads.len());
         self.running.store(self.plan.threads.len(), SeqCst);
         thread::scope(|scope| {
+            // Should anything go wrong here, nobody works for ever.
+            let _cut = CutAtTheEnd(&self.cut);
             for (number, planned) in self.plan.threads.iter().enumerate() {
                 let (gate, prepare, stop) = (&gate, &prepare, watch.stop);
                 let body = move || {
@@ -117,6 +119,15 @@ fn switches() -> (u64, u64) {
         usage
     };
     (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
+}
+
+/// Ends the work of all threads when it is dropped.
+struct CutAtTheEnd<'a>(&'a AtomicBool);
+
+impl Drop for CutAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 #[cfg(test)]

@@ -60,12 +60,15 @@ struct Series {
     windows: Vec<Window>,
     /// When the first window ever pushed began.
     begin_ns: Option<u64>,
+    /// Windows ever pushed, those that make a slot, and those in the last one.
+    pushed: usize,
     per_slot: usize,
     in_last: usize,
 }
 
 impl Series {
     fn push(&mut self, window: Window) {
+        self.pushed += 1;
         self.per_slot = self.per_slot.max(1);
         self.begin_ns.get_or_insert(window.start_ns);
         if self.in_last > 0 && self.in_last < self.per_slot {
@@ -76,7 +79,10 @@ impl Series {
         if self.windows.len() == SLOTS {
             self.windows = self.windows.chunks(2).map(Window::sum).collect();
             self.windows.iter_mut().for_each(|w| w.unlist(SHORT_LIVED));
-            self.per_slot *= 2;
+            // Slots that were cut hold fewer, and must not make the others longer.
+            self.per_slot = (self.pushed / (SLOTS / 2)).max(1);
+        } else if self.per_slot > 1 {
+            self.windows.last_mut().into_iter().for_each(|w| w.unlist(SHORT_LIVED));
         }
         self.windows.push(window);
         self.in_last = 1;
@@ -421,9 +427,9 @@ mod tests {
             window.tasks = [(TaskId(i as u32 + 10), short), (TaskId(1), short)].into();
             window
         };
-        (0..16 * SLOTS as u64).for_each(|i| drop(predictor.push_window(build(i), Label::Shared)));
+        (0..64 * SLOTS as u64).for_each(|i| drop(predictor.push_window(build(i), Label::Shared)));
         let kept: usize = predictor.shared.windows.iter().map(|w| w.tasks.len()).sum();
-        assert!(kept <= 20 * SLOTS, "{kept} of {} tasks", 16 * SLOTS);
+        assert!(kept <= 24 * SLOTS, "{kept} of {} tasks", 64 * SLOTS);
         assert!((predictor.so_far().unwrap().slowdown - 2.0).abs() < 0.01, "their time counts all the same");
     }
 

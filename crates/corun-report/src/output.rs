@@ -44,14 +44,13 @@ pub fn print(text: &str) -> Result<(), OutputError> {
 /// # Errors
 /// As [`write_file`].
 pub fn can_be_written(path: &Path) -> Result<(), OutputError> {
-    let tried = match fs::metadata(path) {
-        _ if path == Path::new("-") => Ok(()),
-        Ok(m) if m.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+    let tried = || match place(path)? {
+        (_, Some(m)) if m.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
         // Opening a pipe can block, and closing it again would end it for its reader.
-        Ok(m) if !m.is_file() => Ok(()),
-        Ok(_) => fs::canonicalize(path).and_then(|path| replaceable(&path).map(drop)),
-        Err(_) => replaceable(path).map(drop),
+        (_, Some(m)) if !m.is_file() => Ok(()),
+        (place, _) => replaceable(&place).map(drop),
     };
+    let tried = if path == Path::new("-") { Ok(()) } else { tried() };
     tried.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
 }
 
@@ -64,12 +63,34 @@ fn to_stdout(bytes: &[u8]) -> io::Result<()> {
 }
 
 fn to_path(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    match fs::metadata(path) {
-        Ok(m) if m.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
-        Ok(m) if !m.is_file() => fs::OpenOptions::new().write(true).open(path)?.write_all(bytes),
-        // A symbolic link keeps pointing where it did: what it points to is replaced.
-        Ok(old) => replace(&fs::canonicalize(path)?, Some(&old), |file| file.write_all(bytes)),
-        Err(_) => replace(path, None, |file| file.write_all(bytes)),
+    match place(path)? {
+        (_, Some(m)) if m.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        (place, Some(m)) if !m.is_file() => fs::OpenOptions::new().write(true).open(place)?.write_all(bytes),
+        (place, old) => replace(&place, old.as_ref(), |file| file.write_all(bytes)),
+    }
+}
+
+/// What is to be replaced, and what is known of it. A symbolic link keeps pointing where it did: what it points to is
+/// replaced. It is found once, and looked at where it is: whoever may write in the folder could exchange it meanwhile, so
+/// that a file of root's came to belong to whom a file of theirs belonged.
+fn place(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink());
+    let place = match fs::metadata(path) {
+        // Standard output by its name, say, which may be a pipe without a place.
+        Ok(m) if is_link && !m.is_file() => return Ok((path.to_owned(), Some(m))),
+        Ok(_) if is_link => fs::canonicalize(path)?,
+        _ => path.to_owned(),
+    };
+    // A link that leads nowhere is replaced itself.
+    if is_link && place == path {
+        return Ok((place, None));
+    }
+    match fs::symlink_metadata(&place) {
+        Ok(m) if m.is_symlink() => {
+            Err(io::Error::other("it was exchanged for a link meanwhile; choose another place"))
+        }
+        Ok(m) => Ok((place, Some(m))),
+        Err(_) => Ok((place, None)),
     }
 }
 
@@ -211,6 +232,20 @@ mod tests {
     fn a_device_is_written_not_replaced() {
         write_file(Path::new("/dev/null"), b"x").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn a_link_to_a_device_is_written_and_one_that_leads_nowhere_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (device, nowhere) = (folder.path().join("device"), folder.path().join("nowhere"));
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        std::os::unix::fs::symlink("/no/such/place", &nowhere).unwrap();
+        for path in [&device, &nowhere] {
+            can_be_written(path).unwrap();
+            write_file(path, b"x").unwrap();
+        }
+        assert!(fs::symlink_metadata(&device).unwrap().is_symlink());
+        assert_eq!(fs::read(&nowhere).unwrap(), b"x");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use corun_model::duration::human_ns;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 /// What goes on while the user waits. Dropping it takes it off the screen.
 pub struct Progress {
@@ -60,7 +60,8 @@ impl Progress {
 
     /// Says something that stays, above what goes on.
     pub fn aside(&self, what: &str) {
-        self.bar.suspend(|| eprintln!("{what}"));
+        // Whether anybody hears it is no matter.
+        self.bar.suspend(|| drop(writeln!(std::io::stderr(), "{what}")));
     }
 }
 

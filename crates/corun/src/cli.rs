@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cmd;
+use crate::lines;
 use crate::refusal::sentence;
 
 /// corun tells who slows your program down on a shared Linux machine, by how much and why
@@ -43,6 +44,11 @@ enum Verb {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
+
+/// A signal came before anything had begun: the exit status, and nothing to say.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped before it began")]
+pub struct Stopped(pub u8);
 
 /// Whether these files can be written, each to a place of its own: what takes an hour to find out should not be lost to a
 /// mistyped folder.
@@ -89,7 +95,7 @@ pub fn main() -> ExitCode {
             let given: Vec<String> =
                 std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             let Some(what) = sentence(&error, &Cli::command(), &given) else { error.exit() };
-            eprintln!("corun: {what}");
+            lines::say(&format!("corun: {what}"));
             return ExitCode::from(2);
         }
     };
@@ -108,8 +114,11 @@ pub fn main() -> ExitCode {
         Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };
     done.unwrap_or_else(|error| {
+        if let Some(Stopped(status)) = error.downcast_ref() {
+            return ExitCode::from(*status);
+        }
         // It may quote what somebody else has called a process.
-        eprintln!("corun: {}", printable(&format!("{error:#}")));
+        lines::say(&format!("corun: {}", printable(&format!("{error:#}"))));
         let usage = error.downcast_ref::<Usage>().is_some();
         ExitCode::from(if usage { 2 } else { 1 })
     })

@@ -80,8 +80,12 @@ impl Course {
                 Some(_) => host.advance(0)?,
                 None => host.advance(piece.as_nanos() as u64)?,
             }
-            if self.interrupt.came() {
-                // The terminal has sent it to the command too: let that end first, if it will.
+            if let Some(signal) = self.interrupt.signal() {
+                // A terminal has sent it to the command too; who ends corun alone means both. Let that end first, if it will.
+                match &self.running {
+                    Some(running) if signal != libc::SIGINT => running.tell(signal),
+                    _ => {}
+                }
                 let ended = self.running.as_ref().is_some_and(|r| r.ended_within(Duration::from_secs(1)));
                 return Ok(Some(if ended { Ended::Command } else { Ended::Interrupted }));
             }

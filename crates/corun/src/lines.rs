@@ -20,6 +20,11 @@ pub fn tell(lines: &str) -> anyhow::Result<bool> {
     to(std::io::stderr().lock(), lines)
 }
 
+/// The same where nobody who hears it is no reason to stop, nor is a terminal that has gone.
+pub fn say(line: &str) {
+    let _ = tell(&format!("{line}\n"));
+}
+
 fn to(mut out: impl Write, lines: &str) -> anyhow::Result<bool> {
     match out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),

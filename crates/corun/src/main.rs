@@ -10,9 +10,13 @@ mod lines;
 mod reading;
 mod refusal;
 mod target;
+mod tracing;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Whoever started it may ignore the ends of its children; here they are waited for.
+    // SAFETY: sets the default action, before there is another thread.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     cli::main()
 }

@@ -1,7 +1,8 @@
 //! Whom to watch, as a user names it on the command line: the same flags for every verb that watches.
 
-use crate::cli::Usage;
+use crate::cli::{Stopped, Usage};
 use anyhow::Context;
+use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{Held, Running};
 use corun_linux::target::{Subject, TargetError};
 use corun_linux::watcher::Source;
@@ -83,7 +84,11 @@ impl Target {
 }
 
 /// Lets a command that was held begin. A command that cannot be executed is the user's mistake.
-pub fn release(held: Held) -> anyhow::Result<Running> {
+pub fn release(held: Held, interrupt: Interrupt) -> anyhow::Result<Running> {
+    if interrupt.came() {
+        // It would not hear of the signal any more, and go on by itself; dropped, it has never begun.
+        return Err(Stopped(interrupt.exit_status()).into());
+    }
     held.release().map_err(|e| if e.is_usage() { Usage(e.to_string()).into() } else { e.into() })
 }
 

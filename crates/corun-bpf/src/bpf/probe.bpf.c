@@ -372,17 +372,25 @@ static __always_inline u64 throttle_clock(struct task_struct *p)
 	return since ? sum + (q->rq->clock - since) : sum;
 }
 
-/* The same of the queue on another CPU that a task which waits is about to be moved to. */
+/* Nobody knows where the clock of the task's queue stands: from when it is next read on nothing is counted twice. */
+#define CLOCK_UNKNOWN (~0ULL)
+
+/*
+ * The same of the queue on another CPU that a task which waits is about to be moved to. Where the kernel keeps queues
+ * otherwise than in an array of pointers, what is found there does not name the group, and the clock is not known.
+ */
 static __noinline u64 throttle_clock_on(struct task_struct *p, u32 cpu)
 {
 	struct cfs_rq *q, **all, *there = NULL;
+	struct task_group *group;
 	u64 sum, since;
 
 	if (!bpf_core_field_exists(q->throttled_clock_self_time) || !bpf_core_field_exists(q->tg))
-		return throttle_clock(p);
-	all = BPF_CORE_READ(p, se.cfs_rq, tg, cfs_rq);
-	if (!all || bpf_probe_read_kernel(&there, sizeof(there), all + cpu) || !there)
-		return throttle_clock(p);
+		return CLOCK_UNKNOWN;
+	group = BPF_CORE_READ(p, se.cfs_rq, tg);
+	all = BPF_CORE_READ(group, cfs_rq);
+	if (!all || bpf_probe_read_kernel(&there, sizeof(there), all + cpu) || BPF_CORE_READ(there, tg) != group)
+		return CLOCK_UNKNOWN;
 	sum = BPF_CORE_READ(there, throttled_clock_self_time);
 	since = BPF_CORE_READ(there, throttled_clock_self);
 	return since ? sum + (BPF_CORE_READ(there, rq, clock) - since) : sum;
@@ -397,10 +405,10 @@ static __always_inline void account_wait(struct task_rec *t, struct task_struct 
 		return;
 	t->since_ns = to;
 	if (want_quota) {
-		u64 clock = throttle_clock(p), throttled = clock - t->throttled_at;
+		u64 clock = throttle_clock(p), throttled = t->throttled_at == CLOCK_UNKNOWN ? 0 : clock - t->throttled_at;
 
 		t->throttled_at = clock;
-		if ((s64)throttled < 0) /* a task that was moved to another cgroup has another queue, with a clock of its own */
+		if ((s64)throttled < 0) /* a thread of a process that was moved to another cgroup has another queue */
 			throttled = 0;
 		if (throttled > to - from)
 			throttled = to - from;
@@ -923,39 +931,45 @@ static __always_inline void regroup(struct task_struct *p)
  */
 static __noinline void renumber(struct task_struct *p, u32 before)
 {
-	struct cpu_rec *c = cpu_rec(bpf_get_smp_processor_id());
-	u32 tid = p->pid, *slot = bpf_map_lookup_elem(&slot_of_tid, &tid), group, sticky;
-	struct task_rec *t = task_rec(before);
+	u32 cpu = bpf_get_smp_processor_id(), tid = p->pid, *slot = bpf_map_lookup_elem(&slot_of_tid, &tid);
+	struct cpu_rec *c = cpu_rec(cpu);
+	struct task_rec *t = task_rec(before), *goes_on;
 	u64 now = bpf_ktime_get_ns();
 
 	if (!t || !c || !slot || !watching(now))
 		return;
-	group = t->group;
-	sticky = t->flags & STICKY;
 	begin_write(t);
-	first_event(t, RUN);
+	/* Was it off the CPU since it has the number, the record of that has what came then. */
+	first_event(t, c->tid == before || c->tid == NO_TID ? RUN : UNKNOWN);
 	roll(t, p, now);
 	account(t, now);
 	end_write(t);
+	goes_on = task_rec_of(p);
+	if (goes_on) {
+		now = bpf_ktime_get_ns();
+		begin_write(goes_on);
+		if (t->flags & STICKY) {
+			goes_on->flags |= STICKY;
+			goes_on->group = t->group;
+		}
+		first_event(goes_on, RUN);
+		roll(goes_on, p, now);
+		if (goes_on->state == WAIT)
+			account_wait(goes_on, p, cpu_rec(goes_on->cpu), now);
+		else
+			account(goes_on, now);
+		goes_on->cpu = cpu;
+		goes_on->ran = 1;
+		if (goes_on->state != RUN)
+			enter(goes_on, RUN, now);
+		end_write(goes_on);
+		if (c->tid == before) {
+			c->slot = *slot;
+			c->tid = tid;
+		}
+	}
+	/* Last, so that the subject has somebody all the time. */
 	bury(p, t, now);
-	t = task_rec_of(p);
-	if (!t)
-		return;
-	begin_write(t);
-	if (sticky) {
-		t->flags |= STICKY;
-		t->group = group;
-	}
-	if (t->state == NEVER) {
-		t->cpu = bpf_get_smp_processor_id();
-		t->ran = 1;
-		enter(t, RUN, t->since_ns);
-	}
-	end_write(t);
-	if (c->tid == before) {
-		c->slot = *slot;
-		c->tid = tid;
-	}
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -980,6 +994,10 @@ int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
 {
+	struct task_rec *t = task_rec(leader->pid);
+
+	if (t)
+		t->throttled_at = CLOCK_UNKNOWN;
 	regroup(leader);
 	return 0;
 }

@@ -52,6 +52,7 @@ static __always_inline u32 new_cell(u32 parent, u32 weight)
 		__builtin_memset(c->lengths, 0, sizeof(c->lengths));
 		if (cells_used <= i)
 			cells_used = i + 1;
+		activate(i); /* who is still runnable of whoever had it counts */
 		return i;
 	}
 	return NOBODY;

@@ -26,7 +26,9 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
     let possible = root.read("/sys/devices/system/cpu/possible").ok().and_then(|text| cpulist::parse(&text));
     let last_possible = possible.and_then(|cpus| Some(cpus.last()?.0)).unwrap_or(0).min(LAST_SPARE);
     let last_cpu = machine.cpus().last().map_or(0, |c| c.id.0).max(last_possible);
-    let mut places = vec![Place::default(); last_cpu as usize + 1];
+    // Where those are nobody knows yet: far from everybody.
+    let afar = |cpu: u32| Place::new(u32::MAX - cpu, u32::MAX - cpu, u32::MAX - cpu);
+    let mut places: Vec<Place> = (0..=last_cpu).map(afar).collect();
     for c in machine.cpus() {
         places[c.id.0 as usize] = Place::new(c.core, c.llc, c.socket);
     }

@@ -117,16 +117,9 @@ impl ProcessTable {
 
     fn list(&mut self, now_ns: u64, first: bool) -> Result<(), ReadError> {
         let pids = procfs::processes(&self.root)?;
-        for (pid, process) in &mut self.processes {
-            if !process.gone && pids.binary_search(pid).is_err() {
-                process.end();
-                // Its parent, if it is the subject's, has its CPU time now; else nobody here has.
-                if process.role == Role::Subject && !self.family.contains(&process.stat.ppid) {
-                    self.departed_cpu_ns += process.tree_cpu_ns();
-                }
-                self.family.remove(pid);
-            }
-        }
+        let is_left = |(pid, process): &(&u32, &Process)| !process.gone && pids.binary_search(pid).is_err();
+        let ended: Vec<u32> = self.processes.iter().filter(is_left).map(|(pid, _)| *pid).collect();
+        ended.into_iter().for_each(|pid| self.ends(pid));
         let is_new = |pid: &u32| self.processes.get(pid).is_none_or(|p| p.gone);
         let fresh: Vec<u32> = pids.into_iter().filter(is_new).collect();
         let mut found = Vec::new();
@@ -208,11 +201,23 @@ impl ProcessTable {
         self.processes.get_mut(&pid).expect("looked at above").role = role;
     }
 
+    /// A process is not there any more.
+    fn ends(&mut self, pid: u32) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.end();
+        // Its parent, if it is the subject's, has its CPU time now; else nobody here has.
+        if process.role == Role::Subject && !self.family.contains(&process.stat.ppid) {
+            self.departed_cpu_ns += process.tree_cpu_ns();
+        }
+        // Its number may be a stranger's soon.
+        self.family.remove(&pid);
+    }
+
     /// Reads the threads of one process.
     pub fn read_tasks(&mut self, pid: u32, now_ns: u64, depth: Depth) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Ok(tids) = procfs::tasks(&self.root, pid) else {
-            process.end();
+            self.ends(pid);
             return;
         };
         process.tasks.retain(|tid, task| {

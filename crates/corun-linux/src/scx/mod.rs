@@ -248,6 +248,7 @@ impl ScxBackend {
                 let parked = self.on_tenant(*tenant, |scheduler, cell| scheduler.park(cell, true));
                 if parked.is_err() {
                     let _ = self.unpark(*tenant);
+                    self.relax();
                     return parked;
                 }
                 self.held.remove(tenant);
@@ -256,9 +257,7 @@ impl ScxBackend {
             }
             Action::Unpark { tenant } if self.parked.contains(tenant) => {
                 let done = self.unpark(*tenant);
-                if self.parked.is_empty() {
-                    self.stock.be_fair();
-                }
+                self.relax();
                 done
             }
             Action::Unpark { tenant } if self.tenants.contains_key(tenant) => Ok(()),
@@ -306,6 +305,13 @@ impl ScxBackend {
         self.held.remove(&tenant);
         self.parked.remove(&tenant);
         Ok(())
+    }
+
+    /// With nothing in force, nobody has to be real-time.
+    fn relax(&mut self) {
+        if self.parked.is_empty() && !self.stock.is_in_force() {
+            self.stock.be_fair();
+        }
     }
 
     /// Gives back the cells of tenants that have no tasks any more.
@@ -387,6 +393,7 @@ impl Backend for ScxBackend {
             stays
         });
         self.forget_gone();
+        self.relax();
         let own_cells: Vec<(TenantId, u32)> =
             self.places.iter().filter(|(_, p)| p.is_own).map(|(id, p)| (*id, p.cell)).collect();
         for (tenant, cell) in own_cells {
@@ -423,6 +430,7 @@ impl Backend for ScxBackend {
                 self.renew();
                 for tenant in self.held.clone() {
                     let _ = self.unpark(tenant);
+                    self.relax();
                 }
                 return Ok(());
             }

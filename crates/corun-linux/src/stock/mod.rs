@@ -24,6 +24,7 @@ use crate::backend::{Backend, KnobSupport, ParkedTasks, Support};
 use crate::cgroup::Cgroups;
 use crate::cpulist;
 use crate::freezer;
+use crate::procfs;
 use crate::protected::Protection;
 use crate::root::Root;
 use crate::sched::{self, Attributes};
@@ -209,12 +210,18 @@ impl StockBackend {
         self.known_task(id).map(|_| ()).map_err(Outcome::from)
     }
 
+    /// Processes that were named.
+    fn named_by_number(&self) -> impl Iterator<Item = u32> + '_ {
+        let wanted: &[String] = if let Scope::Only(wanted) = &self.options.scope { wanted } else { &[] };
+        wanted.iter().filter_map(|w| w.parse().ok())
+    }
+
     fn is_in_scope(&mut self, tenant: &Tenant) -> bool {
         let Scope::Only(wanted) = &self.options.scope else { return true };
         if wanted.iter().any(|w| tenant.is_called(w)) {
             return true;
         }
-        let pids: Vec<u32> = wanted.iter().filter_map(|w| w.parse().ok()).collect();
+        let pids: Vec<u32> = self.named_by_number().collect();
         !pids.is_empty() && self.members.processes_of(tenant.id).iter().any(|p| pids.contains(&p.task.pid))
     }
 
@@ -311,7 +318,7 @@ impl StockBackend {
     }
 
     /// Whether anybody is parked or anything else is changed.
-    fn is_in_force(&self) -> bool {
+    pub(crate) fn is_in_force(&self) -> bool {
         self.parkings.stopped().next().is_some() || self.tasks.any_changed() || !self.weights.is_empty()
     }
 
@@ -422,14 +429,15 @@ impl Backend for StockBackend {
         let grown = self.members.learn(seen);
         self.forget_gone();
         for tenant in newcomers {
-            if let Some(pid) = self.members.observed_of(tenant).into_iter().next() {
-                self.parkings.has_company(pid, &self.root);
-            }
+            let pids =
+                if self.parkings.has_own() { self.members.observed_of(tenant) } else { BTreeSet::new() };
+            pids.into_iter().for_each(|pid| self.parkings.has_company(pid, &self.root));
         }
+        let named_live = self.named_by_number().any(|pid| procfs::process_stat(&self.root, pid).is_ok());
         for tenant in grown {
             self.parkings.has_grown(tenant);
             // Who was named by a process stays named when that ends.
-            if self.in_scope.get(&tenant) != Some(&true) {
+            if named_live || self.in_scope.get(&tenant) != Some(&true) {
                 self.in_scope.remove(&tenant);
             }
             self.guarded.remove(&tenant);

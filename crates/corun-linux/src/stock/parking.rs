@@ -130,15 +130,17 @@ impl Parkings {
 
     /// Says that a process of a tenant came that was not there before: what was another's cgroup alone may not be any more.
     pub(super) fn has_company(&mut self, pid: u32, root: &Root) {
-        if self.tenants.values().all(|p| p.own.is_empty()) {
-            return;
-        }
         let Ok(membership) = Membership::read(root, format!("/proc/{pid}")) else { return };
         let folder = self.tree().and_then(|tree| tree.folder(membership.in_tree(tree)?));
         let Some(folder) = folder else { return };
         for parking in self.tenants.values_mut() {
             parking.has_company |= parking.own.keys().any(|own| folder.starts_with(own));
         }
+    }
+
+    /// Whether anybody has a cgroup of its own.
+    pub(super) fn has_own(&self) -> bool {
+        self.tenants.values().any(|p| !p.own.is_empty())
     }
 
     /// Forgets everybody, all having been restored.
@@ -174,9 +176,10 @@ impl Parkings {
             return Ok(());
         }
         let mut parking = self.tenants.remove(&tenant).unwrap_or_default();
-        if std::mem::take(&mut parking.has_company) {
+        if parking.has_company {
             // Which cgroups are its own is found out anew; those that are frozen stay as long as they are.
             parking.own.retain(|_, entry| entry.is_some());
+            parking.has_company = !parking.own.is_empty();
         }
         let done = self.hold_all(tenant, &mut parking, means);
         parking.stale = done.is_err();

@@ -141,6 +141,9 @@ fn graph(stages: &[Stage]) -> Result<Vec<Vec<u32>>, String> {
     let mut feeds = vec![Vec::new(); stages.len()];
     let mut connected = vec![stages.len() == 1; stages.len()];
     for (i, stage) in stages.iter().enumerate() {
+        if stage.name.contains(char::is_control) {
+            return Err(format!("stage {} has a name that is not one line of text; give it another", i + 1));
+        }
         if stage.name.is_empty() || stages[..i].iter().any(|s| s.name == stage.name) {
             return Err(format!(
                 "stage `{}` needs a name of its own; two stages have this one, or it is empty",

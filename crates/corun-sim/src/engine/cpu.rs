@@ -4,7 +4,7 @@ use super::account::Reason;
 use super::{task_id, Doing, Engine, Pending, State};
 use crate::checker;
 use crate::contention::{Running, ONE};
-use crate::sched::{CpuIx, TaskIx};
+use crate::sched::{CpuIx, TaskIx, Wake};
 use corun_model::trace::{Left, TraceKind};
 use corun_policy::decisions;
 
@@ -333,7 +333,7 @@ impl Engine {
     }
 
     /// A task becomes runnable.
-    pub(super) fn wake_task(&mut self, task: TaskIx, how: crate::sched::Wake) {
+    pub(super) fn wake_task(&mut self, task: TaskIx, how: Wake) {
         let now_ns = self.now_ns;
         let t = &mut self.tasks[task];
         match t.state {
@@ -351,7 +351,9 @@ impl Engine {
             t.state = State::Parked;
             return;
         }
-        t.state = State::Waiting;
+        // One that was parked before it began returns to no queue.
+        let how = if how == Wake::Return && !t.queued { Wake::Fresh } else { how };
+        (t.state, t.queued) = (State::Waiting, true);
         t.tally.wakeups += 1;
         self.totals.wakeups += 1;
         let before = t.cpu;

@@ -213,9 +213,7 @@ impl Engine {
         let run = &self.tenants[tenant];
         for task in run.first_task..run.first_task + run.tasks {
             if self.tasks[task].state == State::Parked {
-                // One that was parked before it began has never been on a CPU.
-                let how = if self.tasks[task].ran { Wake::Return } else { Wake::Fresh };
-                self.wake_task(task, how);
+                self.wake_task(task, Wake::Return);
             }
         }
         self.finish_instant();

@@ -191,6 +191,8 @@ struct Task {
     since_ns: u64,
     state: State,
     ran: bool,
+    /// It was in a run queue.
+    queued: bool,
     wait_since_ns: u64,
     wait_mark: u64,
     affinity: Option<Rc<CpuSet>>,
@@ -472,6 +474,7 @@ impl Engine {
                 born_ns: 0,
                 cpu: 0,
                 ran: false,
+                queued: false,
                 thread: setup.vcpus.is_none().then_some(first_thread + i),
                 vcpu: setup.vcpus.is_some().then_some(i),
                 wait_since_ns: 0,

@@ -173,12 +173,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .ok();
     split(&mut spin, &mut first, |t| scope.covers(t));
     for wanted in whom::protecting_nobody(&args, &first) {
-        eprintln!(
+        lines::say(&format!(
             "corun control: --protect {wanted}: nothing by that name runs here now; what comes by it later is protected"
-        );
+        ));
     }
     if !args.quiet {
-        unavailable.iter().for_each(|u| eprintln!("corun control: {}: {}", u.what, u.why));
+        unavailable.iter().for_each(|u| lines::say(&format!("corun control: {}: {}", u.what, u.why)));
     }
     let epoch_ns = args.epoch.unwrap_or(policy.epoch_ns());
     let guarded = args.guard == OnOff::On && !matches!(policy.name(), "auto" | "observe") && !args.dry_run;

@@ -5,6 +5,7 @@ use comfy_table::{presets, ContentArrangement, Table};
 use corun_linux::doctor::{self, Answer, Finding, Part, Probes};
 use corun_linux::Root;
 use corun_report::output::write_file;
+use corun_report::printable;
 use corun_report::terminal::Style;
 use serde_json::json;
 use std::path::PathBuf;
@@ -71,7 +72,7 @@ fn table(findings: &[Finding], style: &Style) -> String {
         table.add_row(["", heading, ""]);
         for f in findings.iter().filter(|f| f.part == part) {
             let remedy = f.remedy.as_ref().map_or(String::new(), |r| format!("\n{} {r}", arrow(style)));
-            table.add_row([symbol(f.answer, style), f.what, &format!("{}{remedy}", f.found)]);
+            table.add_row([symbol(f.answer, style), f.what, &printable(&format!("{}{remedy}", f.found))]);
         }
     }
     let rows: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();

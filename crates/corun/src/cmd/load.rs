@@ -5,6 +5,7 @@ mod flags;
 mod victim;
 
 use crate::cli::{check_files, Usage};
+use crate::lines;
 use crate::reading::{text_of, why};
 use anyhow::Context;
 use clap::Subcommand;
@@ -196,8 +197,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         progress_every_ns: (!how.quiet).then_some(1_000_000_000),
     };
     let tell = |progress: &Progress| match how.progress_json {
-        true => eprintln!("{}", serde_json::to_string(progress).expect("numbers and text")),
-        false => eprintln!("{progress}"),
+        true => lines::say(&serde_json::to_string(progress).expect("numbers and text")),
+        false => lines::say(&progress.to_string()),
     };
     let stop = Stop::on_signals();
     let report = match how.target.goal().map_err(Usage)? {
@@ -252,11 +253,11 @@ fn exit_code(report: &Report) -> ExitCode {
     let failed = |c: &corun_load::report::CommandReport| c.exit_code != Some(0);
     match &report.command {
         Some(command) if report.ended == corun_load::Ended::Completed && failed(command) => {
-            eprintln!("corun: the command failed; its report says how");
+            lines::say("corun: the command failed; its report says how");
             ExitCode::from(1)
         }
         _ if report.held.as_ref().is_some_and(|h| !h.held) => {
-            eprintln!("corun: the target was not held; the report says how far it was");
+            lines::say("corun: the target was not held; the report says how far it was");
             ExitCode::from(1)
         }
         _ => ExitCode::SUCCESS,

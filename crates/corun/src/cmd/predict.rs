@@ -164,7 +164,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // What came before a command begins is not its run.
     insight.observe()?;
     let begin_ns = insight.now_ns();
-    let running = armed.held.map(release).transpose()?;
+    let running = armed.held.map(|held| release(held, interrupt)).transpose()?;
     let after_command = running.is_some();
     let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
@@ -228,7 +228,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     recorded?;
     Ok(match (ended, status) {
         (_, Some(status)) => ExitCode::from(launch::exit_code(status)),
-        (Ended::Interrupted, None) if after_command => ExitCode::from(128 + libc::SIGINT as u8),
+        (Ended::Interrupted, None) if after_command => ExitCode::from(interrupt.exit_status()),
         _ => ExitCode::SUCCESS,
     })
 }
@@ -456,7 +456,7 @@ impl Said {
         let stdout_is_taken = self.json_lines || json.as_deref() == Some(Path::new("-"));
         match (stdout_is_taken, after_command) {
             (true, _) => {}
-            (false, true) => eprint!("{shown}"),
+            (false, true) => drop(lines::tell(&shown)),
             (false, false) => print(&shown)?,
         }
         Ok(())

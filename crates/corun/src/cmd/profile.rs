@@ -4,7 +4,9 @@ use crate::cli::{check_files, Usage};
 use crate::counting::{CountersFlag, Counting};
 use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
+use crate::lines;
 use crate::target::{release, usage, SourceFlag, Target};
+use crate::tracing::Tracing;
 use anyhow::Context;
 use corun_linux::clock::process_cpu_ns;
 use corun_linux::counters::Theme;
@@ -13,13 +15,13 @@ use corun_linux::launch;
 use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
-use corun_model::{Host, Recording, TaskId, Trace};
+use corun_model::{Host, Recording, TaskId};
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_report::{describe, html, json, perfetto, terminal, ProfileMeta, ProfileReport, SelfCost};
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -107,7 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             None
         }
     };
-    let running = armed.held.map(release).transpose()?;
+    let running = armed.held.map(|held| release(held, interrupt)).transpose()?;
     let progress = Progress::time("measuring", args.length_ns, args.quiet);
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let mut watch = Watch {
@@ -116,7 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         course: Course { running, end_ns, interrupt },
         cost,
         recording: Recording::default(),
-        trace: Trace::default(),
+        trace: Tracing::default(),
     };
     let ended = watch.until_the_end(&progress)?;
     drop(progress);
@@ -133,17 +135,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     whole.unavailable.extend(unavailable);
     let report = ProfileReport::new(&meta, &whole, subject(&watcher), recording.timeline());
-    let trace_file = || perfetto::encode(&trace, recording.timeline(), subject(&watcher));
+    let trace_file = || perfetto::encode(trace.trace(), recording.timeline(), subject(&watcher));
     let files: [File; 3] = [
         (&args.json, &|| json::write(&report.listing_at_most(args.tasks)).into_bytes()),
         (&args.html, &|| html::render(&report).into_bytes()),
         (&args.trace, &trace_file),
     ];
     write(&report, &files, is_command)?;
+    // The command may go on for long, and nobody watches any more.
+    drop((counters, watcher));
     let status = match running {
         // Measured for as long as was asked; the command goes on, and its status is still ours.
         Some(running) if ended == Ended::TimeIsUp => Some(running.wait().context("collecting the command")?),
-        Some(_) => return Ok(ExitCode::from(128 + libc::SIGINT as u8)),
+        Some(_) => return Ok(ExitCode::from(interrupt.exit_status())),
         None => status,
     };
     Ok(status.map_or(ExitCode::SUCCESS, |s| ExitCode::from(launch::exit_code(s))))
@@ -156,7 +160,7 @@ struct Watch<'a> {
     course: Course,
     cost: Cost,
     recording: Recording,
-    trace: Trace,
+    trace: Tracing,
 }
 
 impl Watch<'_> {
@@ -166,17 +170,15 @@ impl Watch<'_> {
         let mut slot = Slot::default();
         loop {
             let ended = self.course.wait(self.watcher, slot.length)?;
-            let began = Instant::now();
+            // Its own CPU time: on a machine that is busy it waits for a CPU as others do.
+            let began_ns = process_cpu_ns();
             let mut window = self.watcher.observe()?;
             if let Some(counters) = &mut self.counters {
                 counters.read(&mut window);
             }
-            slot.learn(began.elapsed());
             self.recording.push(window);
-            let more = self.watcher.take_trace();
-            self.trace.events.extend(more.events);
-            self.trace.tasks.extend(more.tasks);
-            self.trace.lost = more.lost;
+            slot.learn(Duration::from_nanos(process_cpu_ns() - began_ns));
+            self.trace.take(self.watcher.take_trace());
             let elapsed_ns = self.watcher.now_ns() - begin_ns;
             self.cost.sample(self.watcher, Duration::from_nanos(elapsed_ns));
             progress.elapsed(elapsed_ns);
@@ -201,8 +203,7 @@ impl Default for Slot {
 
 impl Slot {
     fn learn(&mut self, cost: Duration) {
-        // Some 0.7 ms of the cost is waiting for the edge to pass.
-        self.length = self.length.max(50 * cost.saturating_sub(Duration::from_millis(1)));
+        self.length = self.length.max(50 * cost);
     }
 }
 
@@ -255,8 +256,8 @@ impl Cost {
     }
 }
 
-fn trace_lost(wanted: &Option<PathBuf>, trace: &Trace) -> Option<u64> {
-    wanted.as_ref().map(|_| trace.lost)
+fn trace_lost(wanted: &Option<PathBuf>, trace: &Tracing) -> Option<u64> {
+    wanted.as_ref().map(|_| trace.trace().lost)
 }
 
 fn meta(
@@ -333,7 +334,10 @@ fn write(report: &ProfileReport, files: &[File], after_command: bool) -> anyhow:
     let to_stdout = wanted().any(|(path, _)| path.as_os_str() == "-");
     match (to_stdout, after_command) {
         (true, _) => {}
-        (false, true) => eprint!("{}{shown}", terminal::render(report, &terminal::Style::of_stderr())),
+        (false, true) => {
+            let text = terminal::render(report, &terminal::Style::of_stderr());
+            let _ = lines::tell(&(text + &shown));
+        }
         (false, false) => print(&(terminal::render(report, &terminal::Style::of_stdout()) + &shown))?,
     }
     done.map_err(anyhow::Error::from)

@@ -6,6 +6,7 @@ use crate::counting::Counting;
 use crate::course::{Course, Ended};
 use crate::date::now;
 use crate::insight::{Insight, Wanted};
+use crate::lines;
 use crate::target::{release, SourceFlag};
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
@@ -105,12 +106,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             break (report, interrupted);
         }
         if !args.quiet {
-            eprintln!("corun verify: {}; running it again", report.sentence());
+            lines::say(&format!("corun verify: {}; running it again", report.sentence()));
         }
         before.clone_from(&report.tries);
     };
     if !args.quiet {
-        eprint!("{}", report.text());
+        let _ = lines::tell(&report.text());
     }
     if let Some(path) = &args.json {
         write_file(path, report.json().as_bytes())?;
@@ -121,7 +122,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(match (report.meta.exit_status, report.judged.verdict) {
         (0, Ruling::Clean | Ruling::Unclear) => ExitCode::SUCCESS,
         (0, Ruling::Disturbed) => ExitCode::from(DISTURBED),
-        _ if interrupted => ExitCode::from(128 + libc::SIGINT as u8),
+        _ if interrupted => ExitCode::from(interrupt.exit_status()),
         (status, _) => ExitCode::from(status as u8),
     })
 }
@@ -150,7 +151,7 @@ fn once(
     // What came before the command began is not its run.
     insight.observe()?;
     let begin_ns = insight.now_ns();
-    let running = release(held)?;
+    let running = release(held, interrupt)?;
     let course = Course { running: Some(running), end_ns: None, interrupt };
     let mut judge = Judge::new(insight.subject(), args.max_disturbance);
     let (ended, end_ns) = loop {
@@ -173,7 +174,7 @@ fn once(
         source: insight.watcher().source().name().into(),
         counters: args.counters,
         counting_cost: insight.counting().and_then(Counting::cost),
-        exit_status: status.map_or(128 + libc::SIGINT, |s| i32::from(launch::exit_code(s))),
+        exit_status: i32::from(status.map_or(interrupt.exit_status(), launch::exit_code)),
     };
     let verdict = judge.verdict(Some(end_ns - begin_ns));
     Ok((VerifyReport::new(meta, verdict, before, &unavailable(&insight)), interrupted))

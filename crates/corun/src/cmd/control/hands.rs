@@ -3,6 +3,7 @@
 use super::{Args, BackendFlag};
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
+use crate::lines;
 use corun_linux::backend::{Backend, Support};
 use corun_linux::scx::{support, ScxBackend};
 use corun_linux::steered::SteeredHost;
@@ -59,7 +60,7 @@ fn backend(
     if args.backend == BackendFlag::Auto && support::check(root).is_ok() && !policy.knobs().is_empty() {
         match ScxBackend::start(root, options.clone()) {
             Ok(backend) => return Ok(Box::new(backend)),
-            Err(e) => eprintln!("corun control: no sched_ext ({e}); using stock knobs"),
+            Err(e) => lines::say(&format!("corun control: no sched_ext ({e}); using stock knobs")),
         }
     }
     let mut backend = StockBackend::new(root, options);

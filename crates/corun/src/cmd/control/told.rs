@@ -3,6 +3,8 @@
 use super::Args;
 use crate::cmd::profile::source;
 use crate::date::now;
+use crate::lines;
+use crate::tracing::Tracing;
 use anyhow::Context;
 use corun_linux::watcher::Watcher;
 use corun_model::observation::Unavailable;
@@ -18,7 +20,7 @@ use corun_report::{perfetto, ProfileMeta, ProfileReport, Subject};
 pub struct Told {
     history: History,
     recording: Recording,
-    trace: Trace,
+    trace: Tracing,
     unavailable: Vec<Unavailable>,
     /// Whether a file was asked for: what only they need is not kept otherwise.
     wanted: bool,
@@ -30,7 +32,7 @@ impl Told {
         Told {
             history: History::new(begin_ns),
             recording: Recording::default(),
-            trace: Trace::default(),
+            trace: Tracing::default(),
             unavailable,
             wanted: args.files().next().is_some(),
         }
@@ -44,9 +46,7 @@ impl Told {
         }
         // Over hours, tasks would be too many to keep; their tenants' sums have all of it.
         self.recording.push(Observation { tasks: Vec::new(), ..seen.clone() });
-        self.trace.events.extend(more.events);
-        self.trace.tasks.extend(more.tasks);
-        self.trace.lost = more.lost;
+        self.trace.take(more);
     }
 
     /// Takes a decision with what came of it.
@@ -79,7 +79,7 @@ impl Told {
         whole.unavailable.extend(self.unavailable.iter().cloned());
         let meta = ProfileMeta {
             date: Some(now()),
-            trace_lost: args.trace.is_some().then_some(self.trace.lost),
+            trace_lost: args.trace.is_some().then_some(self.trace.trace().lost),
             notes,
             ..ProfileMeta::new(corun_report::Host::Live, source(watcher), whom(args), watcher.machine())
         };
@@ -91,13 +91,13 @@ impl Told {
             write_file(path, page::render(controlled, &profile).as_bytes())?;
         }
         if let Some(path) = &args.trace {
-            let mut bytes = perfetto::encode(&self.trace, self.recording.timeline(), Subject::All);
+            let mut bytes = perfetto::encode(self.trace.trace(), self.recording.timeline(), Subject::All);
             let called = |id| whole.tenant(id).map_or_else(|| format!("tenant {}", id.0), |t| t.name.clone());
             bytes.extend(tracks::encode(controlled.policy, &self.history, called));
             write_file(path, &bytes)?;
         }
         for (_, path) in args.files().filter(|(_, path)| path.as_os_str() != "-") {
-            eprintln!("wrote {}", path.display());
+            lines::say(&format!("wrote {}", path.display()));
         }
         Ok(())
     }

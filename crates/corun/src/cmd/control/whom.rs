@@ -7,7 +7,7 @@
 use super::Args;
 use crate::cli::{take_place, Usage};
 use corun_linux::procfs::process_of;
-use corun_linux::protected::Protection;
+use corun_linux::protected::{is_comm, Protection};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
 use corun_model::observation::TaskObservation;
@@ -59,7 +59,7 @@ pub fn check(args: &Args) -> Result<(), Usage> {
 pub fn protecting_nobody<'a>(args: &'a Args, seen: &'a Observation) -> impl Iterator<Item = &'a String> {
     let is_there = |wanted: &String| {
         let pid = wanted.parse::<u32>().ok();
-        let is_meant = |t: &TaskObservation| Some(t.id.0) == pid || t.name == *wanted;
+        let is_meant = |t: &TaskObservation| Some(t.id.0) == pid || is_comm(wanted, &t.name);
         seen.tenants.iter().any(|t| t.is_called(wanted)) || seen.tasks.iter().any(is_meant)
     };
     args.protect.iter().filter(move |wanted| !is_there(wanted))
