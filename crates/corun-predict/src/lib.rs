@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | [`predictor`] | windows in, an [`Estimate`] out, or why there is none yet |
 //! | [`useful_work`] | a window's time, sorted by what would become of it alone |
+//! | [`switch_cost`] | what a context switch costs, inferred |
 //! | [`yardstick`] | what useful work is measured in |
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
@@ -35,6 +36,7 @@ pub mod phases;
 pub mod predictor;
 pub mod spin;
 mod stretch;
+pub mod switch_cost;
 pub mod useful_work;
 pub mod verdict;
 pub mod yardstick;

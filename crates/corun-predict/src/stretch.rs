@@ -16,7 +16,8 @@ use crate::alone::{self, Alone, Hints};
 use crate::dedicated::{self, Speed};
 use crate::estimate::{Assignment, Method, Parts, Unavailable};
 use crate::interval::{batches, jackknife, Spread, FEWEST};
-use crate::useful_work::{switch_cost_ns, Spent, Window};
+use crate::switch_cost::switch_cost_ns;
+use crate::useful_work::{Spent, Window};
 use crate::yardstick::{spin_stalls, Yardstick};
 use std::collections::BTreeSet;
 

@@ -26,8 +26,7 @@ Examples:
   corun study predict --programs x264,cg-active --repetitions 1
   corun study control --quick                       what does control win? A few cells
   corun study control --out studies/runs/today      all of it (needs root)
-  corun study control-guest                         the same with sched_ext: `make study-control-guest`
-                                                    boots a kernel that has it
+  corun study control-guest                         the same, on a kernel with sched_ext
   corun study verify --out studies/runs/today       are short runs judged rightly?
   corun study verify --repetitions 3 --out studies/runs/today --more
   corun study schedulers --out out/schedulers       the papers' figures, on modelled machines
