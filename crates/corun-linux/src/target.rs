@@ -210,10 +210,13 @@ impl Subject {
             return Err(TargetError::NoTrees { name: name.to_owned() });
         }
         let wanted = if name == "/" { name } else { name.trim_end_matches('/') };
+        let none = || {
+            let mounts = cgroups.by_telling().iter().map(|t| t.mount.display().to_string()).collect();
+            TargetError::NoCgroup { name: name.to_owned(), mounts }
+        };
         if wanted.is_empty() {
             // An unset variable, say: not everybody.
-            let mounts = cgroups.by_telling().iter().map(|t| t.mount.display().to_string()).collect();
-            return Err(TargetError::NoCgroup { name: name.to_owned(), mounts });
+            return Err(none());
         }
         for tree in cgroups.by_telling() {
             let nodes = cgroups.walk(tree)?;
@@ -239,8 +242,7 @@ impl Subject {
                 }
             }
         }
-        let mounts = cgroups.by_telling().iter().map(|t| t.mount.display().to_string()).collect();
-        Err(TargetError::NoCgroup { name: name.to_owned(), mounts })
+        Err(none())
     }
 }
 

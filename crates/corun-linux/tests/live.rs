@@ -323,14 +323,19 @@ fn a_command_is_followed_with_all_that_it_starts() {
     assert!(host.subject_ended());
 }
 
+/// A cgroup of so small a quota that it is used up also on a busy machine, or `None` with the reason printed.
+fn quota(name: &str) -> Option<witness::QuotaCgroup> {
+    let made = witness::QuotaCgroup::new(name, 0.05);
+    if made.is_none() {
+        println!("skipped: no cgroup with a CPU quota can be made here");
+    }
+    made
+}
+
 #[test]
 fn a_quota_is_throttling_and_nobodys_fault() {
     let _alone = alone();
-    // So small a quota that it is used up also on a busy machine.
-    let Some(cgroup) = witness::QuotaCgroup::new("corun-test-quota", 0.05) else {
-        println!("skipped: no cgroup with a CPU quota can be made here");
-        return;
-    };
+    let Some(cgroup) = quota("corun-test-quota") else { return };
     let spinner = Witness::start(&[0]);
     cgroup.add(spinner.pid());
     let Some(mut host) = host(processes(&[spinner.pid()])) else { return };
@@ -351,10 +356,7 @@ fn a_quota_is_throttling_and_nobodys_fault() {
 #[test]
 fn who_is_moved_to_another_cpu_while_it_waits_is_not_throttled_by_that() {
     let _alone = alone();
-    let Some(cgroup) = witness::QuotaCgroup::new("corun-test-moved", 0.05) else {
-        println!("skipped: no cgroup with a CPU quota can be made here");
-        return;
-    };
+    let Some(cgroup) = quota("corun-test-moved") else { return };
     if corun_linux::topology::read_machine(&Root::new("/")).unwrap().cpu_count() < 2 {
         println!("skipped: there is one CPU only");
         return;

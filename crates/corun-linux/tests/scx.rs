@@ -13,7 +13,7 @@ use corun_linux::steered::SteeredHost;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::{sched, supervisor, Root};
-use corun_model::{conformance, Action, CpuId, Host, Outcome, TaskId, TenantId, TenantKind};
+use corun_model::{conformance, Action, CpuId, Host, Observation, Outcome, TaskId, TenantId, TenantKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -176,19 +176,22 @@ fn a_tenant_with_a_protected_process_is_not_parked() {
     assert!(one.run(PATIENCE));
 }
 
+/// Two tenants that are cgroups, as they are observed.
+fn cgroups_seen(one: &Actors, other: &Actors) -> Observation {
+    let mut both = seen(&[&one.pids(), &other.pids()]);
+    both.tenants.iter_mut().for_each(|t| t.kind = TenantKind::Cgroup);
+    both
+}
+
 #[test]
 fn who_is_inside_a_tenants_cgroup_is_not_parked_with_it() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let outer = Nested::new();
-    let one = Actors::spinning(1);
-    let other = Actors::spinning(1);
+    let (outer, one, other) = (Nested::new(), Actors::spinning(1), Actors::spinning(1));
     outer.takes(&outer.path, &one.pids());
     outer.takes(&outer.path.join("inner"), &other.pids());
     let mut backend = backend(&folder, &[one.pids(), other.pids()].concat());
-    let mut seen = seen(&[&one.pids(), &other.pids()]);
-    seen.tenants.iter_mut().for_each(|t| t.kind = TenantKind::Cgroup);
-    backend.learn(&seen);
+    backend.learn(&cgroups_seen(&one, &other));
     for (parked, runs, tenant) in [(&one, &other, ONE), (&other, &one, OTHER)] {
         assert_eq!(backend.apply(&Action::Park { tenant }), Outcome::Done);
         std::thread::sleep(Duration::from_millis(20));
@@ -203,13 +206,10 @@ fn who_is_inside_a_tenants_cgroup_is_not_parked_with_it() {
 fn who_comes_into_the_cgroup_of_a_parked_tenant_that_has_gone_runs() {
     let Some(_alone) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let outer = Nested::new();
-    let one = Actors::spinning(1);
-    let other = Actors::spinning(1);
+    let (outer, one, other) = (Nested::new(), Actors::spinning(1), Actors::spinning(1));
     outer.takes(&outer.path, &one.pids());
     let mut backend = backend(&folder, &[one.pids(), other.pids()].concat());
-    let mut both = seen(&[&one.pids(), &other.pids()]);
-    both.tenants.iter_mut().for_each(|t| t.kind = TenantKind::Cgroup);
+    let mut both = cgroups_seen(&one, &other);
     backend.learn(&both);
     assert_eq!(backend.apply(&Action::Park { tenant: ONE }), Outcome::Done);
     assert!(one.stand_still(Duration::from_millis(100)));

@@ -6,6 +6,8 @@ mod actors;
 mod killing;
 #[path = "steering/parts.rs"]
 mod parts;
+#[path = "steering/scope.rs"]
+mod scope;
 
 use actors::{backend, eventually, options, seen, state_of, transients_of, v2_mount, Act, Actors};
 use corun_linux::backend::Backend;
@@ -280,43 +282,6 @@ fn a_tenant_that_has_gone_leaves_no_cgroup_while_control_goes_on() {
     }));
     backend.undo_all().unwrap();
     assert!(stays.run(PATIENCE));
-}
-
-#[test]
-fn a_parked_tenant_that_may_not_be_controlled_any_more_is_let_go() {
-    if !is_root() || v2_mount().is_none() {
-        return;
-    }
-    let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let (pair, joins) = (Actors::spinning(2), Actors::spinning(1));
-    // In scope for its first process, which comes to belong to another.
-    let mut backend = backend(folder.path(), &pair.pids()[..1]);
-    backend.learn(&seen(&[&pair.pids()]));
-    park(&mut backend);
-    assert_eq!(backend.parked(), [ACTORS].into());
-    let [named, left] = pair.pids()[..] else { unreachable!("there are two") };
-    backend.learn(&seen(&[&[left, joins.pids()[0]], &[named]]));
-    assert_eq!(backend.parked(), [].into());
-    let before = pair.counts()[1];
-    assert!(eventually(PATIENCE, || pair.counts()[1] > before), "it is parked for ever");
-}
-
-#[test]
-fn who_was_named_by_a_process_stays_named_when_that_ends() {
-    if !is_root() || v2_mount().is_none() {
-        return;
-    }
-    let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let (pair, joins) = (Actors::spinning(2), Actors::spinning(1));
-    let mut backend = backend(folder.path(), &pair.pids()[..1]);
-    backend.learn(&seen(&[&pair.pids()]));
-    park(&mut backend);
-    assert_eq!(backend.apply(&Action::Unpark { tenant: ACTORS }), Outcome::Done);
-    pair.kill(0);
-    backend.learn(&seen(&[&[pair.pids()[1], joins.pids()[0]]]));
-    park(&mut backend);
 }
 
 #[test]

@@ -371,6 +371,8 @@ impl Observation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Parts;
+    use crate::tenant::TenantKind;
 
     #[test]
     fn a_machines_own_io_threads_are_no_co_runners_of_it() {
@@ -390,8 +392,6 @@ mod tests {
         assert_eq!(beside(0), [2, 4]);
         assert_eq!(beside(4), [0, 1, 2]);
     }
-    use crate::ledger::Parts;
-    use crate::tenant::TenantKind;
 
     fn task(id: u32, born_ns: u64, compute_ns: u64, alive: bool) -> TaskObservation {
         let parts = Parts { compute_ns, ..Parts::default() };

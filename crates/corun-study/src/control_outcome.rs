@@ -16,6 +16,7 @@
 //! as another is slowed down does not weigh as much.
 
 use crate::control_file::DEFAULT;
+use crate::record::first_difference;
 use crate::verdict::median;
 use corun_model::fairness::jain;
 use corun_sim::metrics;
@@ -265,13 +266,15 @@ impl ControlOutcome {
     /// # Errors
     /// It was another study, or was made elsewhere: numbers of two machines do not belong in one table.
     pub fn go_on_from(&mut self, before: ControlOutcome) -> Result<(), String> {
-        let same = [
-            ("schema", &before.schema, &self.schema),
-            ("study", &before.study, &self.study),
-            ("machine", &before.machine, &self.machine),
-            ("kernel", &before.kernel, &self.kernel),
-        ];
-        if let Some((what, before, now)) = same.iter().find(|(_, before, now)| before != now) {
+        let facts = |o: &ControlOutcome| {
+            [
+                ("schema", o.schema.clone()),
+                ("study", o.study.clone()),
+                ("machine", o.machine.clone()),
+                ("kernel", o.kernel.clone()),
+            ]
+        };
+        if let Some((what, before, now)) = first_difference(facts(&before), facts(self)) {
             return Err(format!("its {what} is `{before}`, here it is `{now}`; begin anew, without --after"));
         }
         *self = before;

@@ -21,6 +21,7 @@
 use crate::alone::alone;
 use crate::pairs::Pairs;
 use crate::programs::{Catalogue, Interferer, Program, Recipe, Stage};
+use crate::record::first_difference;
 use crate::verdict::median;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -369,9 +370,8 @@ impl PredictOutcome {
                 ("restarting", o.restarting.join(", ")),
             ]
         };
-        let mut pairs = facts(earlier).into_iter().zip(facts(self));
-        let (was, is) = pairs.find(|(was, is)| was != is)?;
-        Some(format!("{} was `{}` and is `{}`", was.0, was.1, is.1))
+        let (what, was, is) = first_difference(facts(earlier), facts(self))?;
+        Some(format!("{what} was `{was}` and is `{is}`"))
     }
 
     /// Whether a co-run counts: it came to its end.

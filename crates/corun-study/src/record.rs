@@ -28,6 +28,15 @@ fn machine(note: &MachineNote) -> String {
     serde_json::to_string_pretty(note).expect("every field is plain data") + "\n"
 }
 
+/// The first of some facts about two records in which they differ, with what it was and what it is; `None`: they go together.
+pub fn first_difference<const N: usize>(
+    was: [(&'static str, String); N],
+    is: [(&'static str, String); N],
+) -> Option<(&'static str, String, String)> {
+    let mut pairs = was.into_iter().zip(is);
+    pairs.find_map(|((what, was), (_, is))| (was != is).then_some((what, was, is)))
+}
+
 /// How fair shares are grouped, in words.
 pub fn fair_shares(grouped: bool) -> &'static str {
     if grouped {

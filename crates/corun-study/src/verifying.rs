@@ -17,6 +17,7 @@
 //! would be a miss, as it should be.
 
 use crate::programs::{Interferer, Stage};
+use crate::record::first_difference;
 use crate::study_file::{read, BadStudy};
 use corun_model::duration::written_ns;
 use corun_model::proportion::wilson;
@@ -175,7 +176,7 @@ pub struct VerifyOutcome {
 }
 
 impl VerifyOutcome {
-    /// What of earlier runs does not go with those that are to be added, if anything; a clause.
+    /// Why `earlier` runs do not belong with those that would be added to them; `self` has none yet.
     pub fn differs_from(&self, earlier: &VerifyOutcome) -> Option<String> {
         let facts = |o: &VerifyOutcome| {
             [
@@ -187,9 +188,8 @@ impl VerifyOutcome {
                 ("noticeable", o.noticeable.to_string()),
             ]
         };
-        let mut pairs = facts(earlier).into_iter().zip(facts(self));
-        let (was, is) = pairs.find(|(was, is)| was != is)?;
-        Some(format!("{} was `{}` and is `{}`", was.0, was.1, is.1))
+        let (what, was, is) = first_difference(facts(earlier), facts(self))?;
+        Some(format!("{what} was `{was}` and is `{is}`"))
     }
 }
 

@@ -299,6 +299,15 @@ static __noinline void account(struct task_rec *t, u64 to)
 		t->cur.ns[state] += to - from;
 }
 
+/* The same in any state. */
+static __always_inline void account_any(struct task_rec *t, struct task_struct *p, u64 to)
+{
+	if (t->state == WAIT)
+		account_wait(t, p, cpu_rec(t->cpu), to);
+	else
+		account(t, to);
+}
+
 /* The same for a task that is in all likelihood in `state`. */
 static __always_inline void account_likely(struct task_rec *t, u32 state, u64 to)
 {
@@ -314,12 +323,8 @@ static __always_inline void account_likely(struct task_rec *t, u32 state, u64 to
 
 static __noinline void close_window(struct task_rec *t, struct task_struct *p, u64 edge)
 {
-	if (t->born_ns < edge) {
-		if (t->state == WAIT)
-			account_wait(t, p, cpu_rec(t->cpu), edge);
-		else
-			account(t, edge);
-	}
+	if (t->born_ns < edge)
+		account_any(t, p, edge);
 	__builtin_memcpy(&t->snap, &t->cur, sizeof(t->snap));
 	t->edge_ns = edge;
 }
@@ -536,10 +541,7 @@ static __noinline void surprise(struct cpu_rec *c, u32 cpu, struct task_struct *
 		begin_write(t);
 		first_event(t, before_first_event(t));
 		roll(t, p, from);
-		if (t->state == WAIT)
-			account_wait(t, p, cpu_rec(t->cpu), from);
-		else
-			account(t, from);
+		account_any(t, p, from);
 		enter(t, UNKNOWN, from);
 		end_write(t);
 	}
@@ -718,6 +720,15 @@ int BPF_PROG(on_wakeup, struct task_struct *p)
 	return 0;
 }
 
+/* Whoever comes from one that user space has put into a group is in that group. */
+static __always_inline void stay_with(struct task_rec *t, struct task_rec *from)
+{
+	if (from->flags & STICKY) {
+		t->flags |= STICKY;
+		t->group = from->group;
+	}
+}
+
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct *p)
 {
@@ -734,10 +745,8 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 		return 0;
 	begin_write(t);
 	t->born_ns = t->since_ns = now;
-	if (from && (from->flags & STICKY)) {
-		t->flags |= STICKY;
-		t->group = from->group;
-	}
+	if (from)
+		stay_with(t, from);
 	becomes_runnable(p, t, now);
 	end_write(t);
 	emit(now, t->cpu, TRACE_WAKEUP, 0, 0, t->tid);
@@ -815,16 +824,10 @@ static __noinline void renumber(struct task_struct *p, u32 before)
 	if (goes_on) {
 		now = bpf_ktime_get_ns();
 		begin_write(goes_on);
-		if (t->flags & STICKY) {
-			goes_on->flags |= STICKY;
-			goes_on->group = t->group;
-		}
+		stay_with(goes_on, t);
 		first_event(goes_on, RUN);
 		roll(goes_on, p, now);
-		if (goes_on->state == WAIT)
-			account_wait(goes_on, p, cpu_rec(goes_on->cpu), now);
-		else
-			account(goes_on, now);
+		account_any(goes_on, p, now);
 		goes_on->cpu = cpu;
 		goes_on->ran = 1;
 		if (goes_on->state != RUN)

@@ -424,16 +424,18 @@ impl Backend for StockBackend {
     }
 
     fn learn(&mut self, seen: &Observation) {
-        let newcomers: Vec<TenantId> =
-            seen.tenants.iter().map(|t| t.id).filter(|id| self.members.tenant(*id).is_none()).collect();
+        // They matter where they may have come into a cgroup that was somebody's own.
+        let is_new = |id: &TenantId| self.parkings.has_own() && self.members.tenant(*id).is_none();
+        let newcomers: Vec<TenantId> = seen.tenants.iter().map(|t| t.id).filter(is_new).collect();
         let grown = self.members.learn(seen);
         self.forget_gone();
         for tenant in newcomers {
-            let pids =
-                if self.parkings.has_own() { self.members.observed_of(tenant) } else { BTreeSet::new() };
-            pids.into_iter().for_each(|pid| self.parkings.has_company(pid, &self.root));
+            for pid in self.members.observed_of(tenant) {
+                self.parkings.has_company(pid, &self.root);
+            }
         }
-        let named_live = self.named_by_number().any(|pid| procfs::process_stat(&self.root, pid).is_ok());
+        let lives = |pid| procfs::process_stat(&self.root, pid).is_ok();
+        let named_live = !grown.is_empty() && self.named_by_number().any(lives);
         for tenant in grown {
             self.parkings.has_grown(tenant);
             // Who was named by a process stays named when that ends.

@@ -232,15 +232,8 @@ impl Supervised {
     /// What the kernel says of the journal.
     pub fn restore(&mut self, root: &Root) -> io::Result<Restored> {
         let contents = self.journal.contents()?;
-        let (socket, pause, mut beaten) = (&self.socket, self.lease / BEATS, Instant::now());
-        let mut live = || {
-            if beaten.elapsed() >= pause {
-                beaten = Instant::now();
-                // Should nobody hear it, the supervisor restores as well, which does no harm.
-                let _ = say(socket, BEAT);
-            }
-        };
-        let restored = restoring::restore(root, &contents, &mut live);
+        // Should nobody hear a heartbeat, the supervisor restores as well, which does no harm.
+        let restored = restoring::restore(root, &contents, &mut || drop(self.beat()));
         self.journal.begin(restored.left())?;
         Ok(restored)
     }

@@ -153,7 +153,7 @@ impl XenCredit {
         }
     }
 
-    /// Where a vCPU that becomes runnable goes: its old pCPU, if it may run there. Others are told to come for it.
+    /// Where a vCPU that becomes runnable goes: its old pCPU if it may run there, else one where it may, an idle one first.
     fn choose_cpu(&self, task: TaskIx) -> CpuIx {
         let home = self.vcpus[task].cpu;
         if self.allowed(task, home) {

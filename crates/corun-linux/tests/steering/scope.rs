@@ -1,0 +1,49 @@
+//! Who may be controlled while the tenants change.
+
+use super::actors::{backend, eventually, seen, v2_mount, Actors};
+use super::{alone, is_root, park, unpark, ACTORS, PATIENCE};
+use corun_linux::backend::Backend;
+use corun_linux::stock::StockBackend;
+use std::path::Path;
+
+/// A tenant of two processes that is parked, and in scope for its first one only.
+fn parked_by_its_first(folder: &Path) -> (Actors, StockBackend) {
+    let pair = Actors::spinning(2);
+    let mut backend = backend(folder, &pair.pids()[..1]);
+    backend.learn(&seen(&[&pair.pids()]));
+    park(&mut backend);
+    assert_eq!(backend.parked(), [ACTORS].into());
+    (pair, backend)
+}
+
+#[test]
+fn a_parked_tenant_that_may_not_be_controlled_any_more_is_let_go() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let joins = Actors::spinning(1);
+    let (pair, mut backend) = parked_by_its_first(folder.path());
+    // Which comes to belong to another.
+    let [named, left] = pair.pids()[..] else { unreachable!("there are two") };
+    backend.learn(&seen(&[&[left, joins.pids()[0]], &[named]]));
+    assert_eq!(backend.parked(), [].into());
+    let before = pair.counts()[1];
+    assert!(eventually(PATIENCE, || pair.counts()[1] > before), "it is parked for ever");
+}
+
+#[test]
+fn who_was_named_by_a_process_stays_named_when_that_ends() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let joins = Actors::spinning(1);
+    let (pair, mut backend) = parked_by_its_first(folder.path());
+    unpark(&mut backend);
+    pair.kill(0);
+    backend.learn(&seen(&[&[pair.pids()[1], joins.pids()[0]]]));
+    park(&mut backend);
+}
