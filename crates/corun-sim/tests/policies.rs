@@ -104,6 +104,32 @@ fn auto_brings_programs_that_wait_for_themselves_to_the_fair_share_limit_without
     }
 }
 
+/// A CPU that runs dry when its task is parked must not take the task of one that only has not come to it yet.
+#[test]
+fn a_programs_threads_stay_on_their_sockets_while_slots_alternate() {
+    let s = scenario(
+        "machine = \"cc-magny-cours-48\"\nduration = \"60s\"\n[scheduler]\nname = \"cfs\"\n\
+         [[tenant]]\nworkload = \"workloads/papers/pdes-fm.toml\"\n\
+         [[tenant]]\nworkload = \"workloads/papers/streamcluster.toml\"\n",
+    );
+    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut policy = by_name("gang", &Options::new()).unwrap();
+    let (mut slots, mut moves) = (0, 0);
+    for _ in 0..100 {
+        engine.advance(policy.epoch_ns()).unwrap();
+        let seen = Host::observe(&mut engine).unwrap();
+        let program = rig::tenant(&seen, "streamcluster");
+        moves += program.account.events.migrations.unwrap().other_socket;
+        let decisions = policy.decide(&Host::machine(&engine).clone(), &seen);
+        slots += usize::from(!decisions.is_empty());
+        for d in decisions {
+            assert_eq!(engine.apply(&d.action), Outcome::Done);
+        }
+    }
+    assert!(slots >= 40, "{slots} slots");
+    assert!(moves <= 2, "eight threads were put onto another socket {moves} times in {slots} slots");
+}
+
 #[test]
 fn auto_touches_nothing_where_nobody_waits_for_himself() {
     let (default, _, _) = beside_two_loops("sync = \"none\", grain = \"10ms\", iterations = 400", "");
