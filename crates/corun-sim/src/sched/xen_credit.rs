@@ -73,6 +73,8 @@ pub struct XenCredit {
     weights: Vec<u64>,
     idle: CpuSet,
     waiting: CpuSet,
+    /// pCPUs whose queue begins with a vCPU that is not OVER: what is worth stealing for one that is.
+    urgent: CpuSet,
     ticks: u64,
     draws: Stream,
     /// Per pCPU: it has not had its first slice, whose length is random (see above).
@@ -89,6 +91,7 @@ impl XenCredit {
             weights: Vec::new(),
             idle: CpuSet::full(n),
             waiting: CpuSet::empty(n),
+            urgent: CpuSet::empty(n),
             ticks: 0,
             draws: slices,
             first: CpuSet::full(n),
@@ -118,15 +121,27 @@ impl XenCredit {
         queue.insert(at, task);
         self.vcpus[task].queued = true;
         self.vcpus[task].cpu = cpu;
-        self.waiting.insert(cpu);
+        self.mark(cpu);
+    }
+
+    /// Keeps what peers look at up to date after a change of a pCPU's queue.
+    fn mark(&mut self, cpu: CpuIx) {
+        let first = self.pcpus[cpu].queue.front().map(|&t| self.vcpus[t].priority);
+        for (set, holds) in [
+            (&mut self.waiting, first.is_some()),
+            (&mut self.urgent, first.is_some_and(|p| p > Priority::Over)),
+        ] {
+            match holds {
+                true => set.insert(cpu),
+                false => set.remove(cpu),
+            }
+        }
     }
 
     fn extract(&mut self, cpu: CpuIx, at: usize) -> TaskIx {
         let task = self.pcpus[cpu].queue.remove(at).expect("a place in the queue");
         self.vcpus[task].queued = false;
-        if self.pcpus[cpu].queue.is_empty() {
-            self.waiting.remove(cpu);
-        }
+        self.mark(cpu);
         task
     }
 
@@ -187,7 +202,10 @@ impl XenCredit {
                 }
             }
         }
-        self.pcpus.iter_mut().for_each(|p| p.unsorted = true);
+        for cpu in 0..self.pcpus.len() {
+            self.pcpus[cpu].unsorted = true;
+            self.mark(cpu);
+        }
     }
 
     fn sort(&mut self, cpu: CpuIx) {
@@ -195,14 +213,16 @@ impl XenCredit {
             let vcpus = &self.vcpus;
             let queue = self.pcpus[cpu].queue.make_contiguous();
             queue.sort_by_key(|&t| std::cmp::Reverse(vcpus[t].priority));
+            self.mark(cpu);
         }
     }
 
-    /// Takes a vCPU more urgent than `than` from a peer's queue.
+    /// Takes a vCPU from a peer's queue: for a pCPU whose next is OVER one that is not, for one without any at all.
     fn steal(&mut self, cpu: CpuIx, than: Option<Priority>) -> Option<TaskIx> {
+        let peers = if than.is_some() { &self.urgent } else { &self.waiting };
         let mut from = cpu + 1;
         for _ in 0..2 {
-            while let Some(peer) = self.waiting.next(from) {
+            while let Some(peer) = peers.next(from) {
                 from = peer + 1;
                 if peer == cpu || self.pcpus[peer].curr.is_none() {
                     continue;
