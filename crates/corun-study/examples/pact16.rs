@@ -33,13 +33,18 @@ struct Breakdown {
     steal: f64,
 }
 
-/// Runs `program` for 20 s beside `loops` interfering threads (0: alone), over four seeds; `slowed` looks only at the
+/// Runs a preset for 20 s beside `loops` interfering threads (0: alone), over four seeds; `slowed` looks only at the
 /// thread whose core the first loop shares.
 fn run(program: &str, pattern: &str, loops: u32, slowed: bool) -> Breakdown {
+    run_tenant(&format!("workload = \"workloads/papers/{program}.toml\""), pattern, loops, slowed, 4)
+}
+
+/// The same of any program, as a scenario names it.
+fn run_tenant(program: &str, pattern: &str, loops: u32, slowed: bool, seeds: u32) -> Breakdown {
     let cores = if loops == 1 { "[0]" } else { "[0, 1, 2, 3]" };
     let mut text = format!(
         "schema = \"corun.scenario/1\"\nmachine = \"pact16-xeon-e5620\"\nseeds = [1]\nduration = \"20s\"\n[scheduler]\n\
-         name = \"xen-credit\"\n[[tenant]]\nname = \"subject\"\nworkload = \"workloads/papers/{program}.toml\"\n\
+         name = \"xen-credit\"\n[[tenant]]\nname = \"subject\"\n{program}\n\
          vm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n"
     );
     if loops > 0 {
@@ -49,10 +54,9 @@ fn run(program: &str, pattern: &str, loops: u32, slowed: bool) -> Breakdown {
         );
     }
     let mut sum = Breakdown::default();
-    let seeds = 4;
     for seed in 1..=seeds {
         let text = text.replace("seeds = [1]", &format!("seeds = [{seed}]"));
-        let scenario = Scenario::parse(program, &text, &Repository).unwrap_or_else(|e| panic!("{e}"));
+        let scenario = Scenario::parse("figure", &text, &Repository).unwrap_or_else(|e| panic!("{e}"));
         let outcome = perform(&scenario, &Options::default(), &|| {}).unwrap_or_else(|e| panic!("{e}"));
         let run = &outcome.runs[0];
         let seen = run.recording.as_ref().and_then(|r| r.whole()).expect("the first seed is recorded");
@@ -167,6 +171,31 @@ fn figure_6(folder: &Path) {
     );
 }
 
+/// Beyond the paper: what figure 6 hangs on for spinners. Threads of lu's character with a barrier after every `grain`.
+fn figure_6_by_grain() {
+    const CHARACTER: &str = "ipc = 1.9, branches-pki = 40.0, mispredicts = 0.003, llc-refs-pki = 22.0, working-set = \"2MiB\", compulsory = 0.5, coherence-pki = 3.0, hidden = 0.8";
+    let patterns = ["persistent", "periodic", "intermittent"];
+    let mut table =
+        Table::new(&["grain", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"]);
+    for grain in ["2ms", "5ms", "10ms", "20ms", "50ms", "100ms"] {
+        let program = format!(
+            "program = {{ kind = \"parallel\", threads = 4, wait = \"spin\", grain = \"{grain}\", imbalance = 0.1 }}\ncharacter = {{ {CHARACTER} }}"
+        );
+        let alone = run_tenant(&program, "", 0, false, 8);
+        let mut row = vec![grain.to_owned()];
+        for pattern in patterns {
+            let parts = stack(&run_tenant(&program, pattern, 4, false, 8), &alone);
+            row.push(format!("{:.2}", parts.iter().map(|p| p.1).sum::<f64>()));
+            row.push(format!("{:.2}", parts[1].1));
+        }
+        table.row(row);
+    }
+    println!(
+        "Figure 6 by grain: time and spin of spinners beside four interfering threads, in times alone\n{}",
+        table.text()
+    );
+}
+
 fn save(folder: &Path, name: &str, svg: &str) {
     let path = folder.join(name);
     match corun_report::output::write_file(&path, svg.as_bytes()) {
@@ -184,4 +213,5 @@ fn main() {
     figure_2(&folder);
     figure_3(&folder);
     figure_6(&folder);
+    figure_6_by_grain();
 }
