@@ -9,9 +9,10 @@
 //! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other, gets
 //!    less than its fair share: slots for two rotations. Those who lack nothing by sharing have theirs together, the others
 //!    as in Controlled Contention with one CPU-bound task per CPU. The first goes to who has the least of its share.
-//! 3. **Judge** (`trial.rs`): a clear gain is kept at once (after the first, short watch: a large one); a round in which
-//!    somebody nearly has what it is entitled to goes on for longer. What is not clear is watched and tried again, up to
-//!    five rounds, and the medians decide.
+//! 3. **Judge** (`trial.rs`): a gain is kept as soon as chance would hardly make it: a large one at once (after the first,
+//!    short watch: only a very large one), a small one after some rounds. A round in which somebody nearly has what it is
+//!    entitled to goes on for longer. What is not clear is watched and tried again, up to five rounds, and the medians
+//!    decide.
 //! 4. **Keep** the slots where somebody gains whom they are for (its tasks may wait for each other, and it lacks its fair
 //!    share without), all tenants together gain (the geometric mean rises of what they do, or of what they do up to their
 //!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that
@@ -88,6 +89,9 @@ const TOLERANCE_MILLI: u64 = 50;
 /// ends a trial after the second round.
 const CLEAR_GAIN_MILLI: i64 = 50;
 const LEAST_GAIN_MILLI: i64 = 20;
+/// What who is helped must gain after each round. The first watch is one in which somebody had little, and in so short a time
+/// chance gives x264 anything from three quarters to all of its share; later watches are not chosen, and medians decide.
+const HELPED_MILLI: [i64; MOST_ROUNDS] = [300, 300, 150, 100, CLEAR_GAIN_MILLI];
 /// After a short watch, what who is helped must gain: as much as who has less than half gains by having its share. Less
 /// may be that it just had little: x264, which has 88 % of its share, was seen with 68 % and then with 140 % of that.
 const SURE_GAIN_MILLI: i64 = 1_000;
@@ -347,7 +351,12 @@ impl Auto {
         let hidden = self.hidden && self.trial.costs_nobody(TOLERANCE_MILLI);
         let gains = gain_milli.min(helped_milli) >= least_milli || hidden;
         let fell = worst.kept_milli() < 1_000 - TOLERANCE_MILLI;
-        let sure = !self.glimpsed || helped_milli >= SURE_GAIN_MILLI;
+        let surely_milli = match (self.was_kept, self.glimpsed) {
+            (true, _) => LEAST_GAIN_MILLI,
+            (_, true) => SURE_GAIN_MILLI,
+            _ => HELPED_MILLI[round.min(MOST_ROUNDS) - 1],
+        };
+        let sure = helped_milli >= surely_milli || hidden && !self.glimpsed;
         if gains && !fell && sure {
             self.why = self.kept(seen, &rates, gain_milli);
             self.share_out(seen);
@@ -369,7 +378,10 @@ impl Auto {
         let name = census::name(seen, id);
         let percent = worst.kept_milli() / 10;
         let why = match gains && !fell {
-            true => "not sure yet: it was watched for a moment only".to_owned(),
+            true => format!(
+                "not sure yet: {:+.0} % in so short a time may be chance",
+                helped_milli.max(gain_milli) as f64 / 10.0
+            ),
             false => format!("not clear yet: slots leave {name} {percent} % of what it is entitled to"),
         };
         // What was clear at once has been kept by now.
