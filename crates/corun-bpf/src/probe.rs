@@ -302,19 +302,28 @@ impl Probe {
         self.cpu_count
     }
 
-    /// Who has held a CPU, oldest first, as far back as its log reaches. Each occupancy ends where the next
-    /// begins; the last one is open.
-    pub fn occupancies(&self, cpu: usize) -> Vec<Occupancy> {
+    /// Who has held a CPU since `since_ns` (0: as far back as its log reaches), oldest first. Each occupancy ends where
+    /// the next begins; the last one is open.
+    pub fn occupancies(&self, cpu: usize, since_ns: u64) -> Vec<Occupancy> {
         if cpu >= self.cpu_count {
             return Vec::new();
         }
-        let head = |settled: CpuHead| settled.head as usize;
-        let before = head(self.cpus.read_settled(cpu));
-        let log = self.cpus.read(cpu).log;
+        let head = || self.cpus.read_settled::<CpuHead>(cpu).head as usize;
+        let at = |i: usize| offset_of!(CpuRec, log) + i % OCCUPANTS * size_of::<Occupancy>();
+        let mut newest_first = Vec::new();
+        let before = head();
+        for i in (before.saturating_sub(OCCUPANTS - 1)..before).rev() {
+            let o: Occupancy = self.cpus.field(cpu, at(i));
+            newest_first.push(o);
+            if o.start_ns <= since_ns {
+                break;
+            }
+        }
         // What was written meanwhile has overwritten the oldest entries.
-        let after = head(self.cpus.read_settled(cpu));
-        let oldest = after.saturating_sub(OCCUPANTS - 1).min(before);
-        (oldest..before).map(|i| log[i % OCCUPANTS]).collect()
+        let lost = head().saturating_sub(OCCUPANTS - 1);
+        newest_first.truncate(before.saturating_sub(lost));
+        newest_first.reverse();
+        newest_first
     }
 
     /// Switches seen so far, over all CPUs.

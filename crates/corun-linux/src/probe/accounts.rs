@@ -85,8 +85,8 @@ impl Sums {
         }
     }
 
-    /// The sums of a living task up to `edge_ns`, which has passed. `log` gives the occupancies of a CPU.
-    pub(super) fn at<'a>(rec: &TaskRec, edge_ns: u64, log: impl Fn(u32) -> &'a [Occupancy]) -> Sums {
+    /// The sums of a living task up to `edge_ns`, which has passed. `log` gives the occupancies of a CPU since some time.
+    pub(super) fn at(rec: &TaskRec, edge_ns: u64, log: impl Fn(u32, u64) -> Vec<Occupancy>) -> Sums {
         if rec.edge_ns == edge_ns {
             return Sums::of(&rec.snap, rec);
         }
@@ -95,7 +95,7 @@ impl Sums {
         let state = rec.brief().open_state();
         sums.go_on(state, open_ns);
         if state == state::WAIT {
-            let (charges, rest) = occupants::charge(log(rec.cpu), rec.since_ns, edge_ns);
+            let (charges, rest) = occupants::charge(&log(rec.cpu, rec.since_ns), rec.since_ns, edge_ns);
             for (group, ns) in charges {
                 *sums.culprits.entry(group).or_default() += ns;
             }
@@ -276,8 +276,8 @@ mod tests {
         rec
     }
 
-    fn nobody(_: u32) -> &'static [Occupancy] {
-        &[]
+    fn nobody(_: u32, _: u64) -> Vec<Occupancy> {
+        Vec::new()
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn an_open_wait_is_charged_to_the_occupants_so_far() {
         let log = [Occupancy::new(0, 7), Occupancy::new(1100, 8), Occupancy::new(1200, 9)];
-        let sums = Sums::at(&rec(state::WAIT, 1000), 1150, |_| &log);
+        let sums = Sums::at(&rec(state::WAIT, 1000), 1150, |_, _| log.to_vec());
         assert_eq!(sums.culprits, BTreeMap::from([(7, 150), (8, 50)]));
         let share = sums.since(&Sums::default());
         assert_eq!((share.parts.steal_ns, share.unattributed_ns), (200, 0));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn sums(rec: &TaskRec, edge_ns: u64) -> Sums {
-        Sums::at(rec, edge_ns, |_| &[])
+        Sums::at(rec, edge_ns, |_, _| Vec::new())
     }
 
     /// What is remembered after an edge at 1,000 ns.

@@ -274,14 +274,14 @@ impl LiveHost {
 
         let mut window = Window::new(start_ns, edge_ns);
         window.tasks.reserve(tasks.len());
-        let logs = Logs::new(&self.probe, &at_start, cpus.len());
+        let logs = Logs::new(&self.probe, &at_start);
         for task in &tasks {
             let Some(rec) = changed.get(&task.serial) else {
                 let share = self.bases.carry(task, edge_ns);
                 self.add_share(&mut window, task, share, edge_ns, true);
                 continue;
             };
-            let sums = Sums::at(rec, edge_ns, |cpu| logs.of(cpu));
+            let sums = Sums::at(rec, edge_ns, |cpu, since_ns| logs.of(cpu, since_ns));
             self.add_task(&mut window, rec, &sums, edge_ns, true);
             self.bases.set(rec, sums, edge_ns);
         }

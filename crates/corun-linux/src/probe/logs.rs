@@ -2,7 +2,6 @@
 
 use corun_bpf::layout::{self, state, CpuHead, Occupancy, TaskBrief, NO_TID};
 use corun_bpf::Probe;
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// On CPUs that have not switched since the probe started: the group of the task that has been running there all
@@ -16,28 +15,25 @@ pub(super) fn running_since_start(cpus: &[CpuHead], tasks: &[TaskBrief]) -> BTre
         .collect()
 }
 
-/// The CPUs' logs of occupants, each read once and only if somebody waits there.
+/// The CPUs' logs of occupants.
 pub(super) struct Logs<'a> {
     probe: &'a Probe,
     at_start: &'a BTreeMap<u32, u32>,
-    logs: Vec<OnceCell<Vec<Occupancy>>>,
 }
 
 impl<'a> Logs<'a> {
-    pub(super) fn new(probe: &'a Probe, at_start: &'a BTreeMap<u32, u32>, cpus: usize) -> Logs<'a> {
-        Logs { probe, at_start, logs: vec![OnceCell::new(); cpus] }
+    pub(super) fn new(probe: &'a Probe, at_start: &'a BTreeMap<u32, u32>) -> Logs<'a> {
+        Logs { probe, at_start }
     }
 
-    /// Who has held a CPU, oldest first.
-    pub(super) fn of(&self, cpu: u32) -> &[Occupancy] {
-        let Some(cell) = self.logs.get(cpu as usize) else { return &[] };
-        let read = || match self.probe.occupancies(cpu as usize) {
+    /// Who has held a CPU since then, oldest first.
+    pub(super) fn of(&self, cpu: u32, since_ns: u64) -> Vec<Occupancy> {
+        match self.probe.occupancies(cpu as usize, since_ns) {
             log if log.is_empty() => {
                 let group = self.at_start.get(&cpu).copied().unwrap_or(layout::group::IDLE);
                 vec![Occupancy::new(0, group)]
             }
             log => log,
-        };
-        cell.get_or_init(read)
+        }
     }
 }

@@ -42,7 +42,7 @@ impl Recycling {
             return;
         }
         let mut spoken_of = spoken_of();
-        spoken_of.extend((0..probe.cpu_count()).flat_map(|cpu| probe.occupancies(cpu)).map(|o| o.group));
+        spoken_of.extend((0..probe.cpu_count()).flat_map(|cpu| probe.occupancies(cpu, 0)).map(|o| o.group));
         let turn = self.choose(tenancy.made_by_the_probe(), &spoken_of, tenancy.free().len(), now_ns);
         turn.close.iter().for_each(|&group| probe.close_group(group));
         for group in turn.free {
