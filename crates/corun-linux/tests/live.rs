@@ -126,8 +126,9 @@ fn culprits_are_who_held_the_cpu_within_one_percent() {
         std::thread::sleep(std::time::Duration::from_millis(17 + (i * 13 % 29) as u64));
         let asked_ns = host.now_ns();
         victim.pin(&[i % 2]);
-        moves.push((host.now_ns(), i % 2));
-        unwitnessed_ns += host.now_ns() - asked_ns;
+        let moved_ns = host.now_ns();
+        moves.push((moved_ns, i % 2));
+        unwitnessed_ns += moved_ns - asked_ns;
     }
     let seen = host.observe().unwrap();
     seen.check().unwrap();

@@ -120,7 +120,7 @@ fn a_programs_threads_stay_on_their_sockets_while_slots_alternate() {
         let seen = Host::observe(&mut engine).unwrap();
         let program = rig::tenant(&seen, "streamcluster");
         moves += program.account.events.migrations.unwrap().other_socket;
-        let decisions = policy.decide(&Host::machine(&engine).clone(), &seen);
+        let decisions = policy.decide(Host::machine(&engine), &seen);
         slots += usize::from(!decisions.is_empty());
         for d in decisions {
             assert_eq!(engine.apply(&d.action), Outcome::Done);

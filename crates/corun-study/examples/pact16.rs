@@ -173,13 +173,16 @@ fn figure_6(folder: &Path) {
 
 /// Beyond the paper: what figure 6 hangs on for spinners. Threads of lu's character with a barrier after every `grain`.
 fn figure_6_by_grain() {
-    const CHARACTER: &str = "ipc = 1.9, branches-pki = 40.0, mispredicts = 0.003, llc-refs-pki = 22.0, working-set = \"2MiB\", compulsory = 0.5, coherence-pki = 3.0, hidden = 0.8";
+    let (_, preset) = Repository.read("workloads/papers/lu.toml").unwrap_or_else(|e| panic!("{e}"));
+    let (_, character) = preset.split_once("[character]").expect("the preset has a character");
+    let character: Vec<&str> = character.lines().filter(|line| line.contains('=')).collect();
+    let character = character.join(", ");
     let patterns = ["persistent", "periodic", "intermittent"];
     let mut table =
         Table::new(&["grain", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"]);
     for grain in ["2ms", "5ms", "10ms", "20ms", "50ms", "100ms"] {
         let program = format!(
-            "program = {{ kind = \"parallel\", threads = 4, wait = \"spin\", grain = \"{grain}\", imbalance = 0.1 }}\ncharacter = {{ {CHARACTER} }}"
+            "program = {{ kind = \"parallel\", threads = 4, wait = \"spin\", grain = \"{grain}\", imbalance = 0.1 }}\ncharacter = {{ {character} }}"
         );
         let alone = run_tenant(&program, "", 0, false, 8);
         let mut row = vec![grain.to_owned()];

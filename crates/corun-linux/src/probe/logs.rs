@@ -26,10 +26,10 @@ impl<'a> Logs<'a> {
         Logs { probe, at_start }
     }
 
-    /// Who has held a CPU since then, oldest first.
+    /// Who has held a CPU since then, oldest first. Of a CPU without a log nothing is known.
     pub(super) fn of(&self, cpu: u32, since_ns: u64) -> Vec<Occupancy> {
         match self.probe.occupancies(cpu as usize, since_ns) {
-            log if log.is_empty() => {
+            log if log.is_empty() && (cpu as usize) < self.probe.cpu_count() => {
                 let group = self.at_start.get(&cpu).copied().unwrap_or(layout::group::IDLE);
                 vec![Occupancy::new(0, group)]
             }

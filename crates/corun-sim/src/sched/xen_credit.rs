@@ -127,15 +127,8 @@ impl XenCredit {
     /// Keeps what peers look at up to date after a change of a pCPU's queue.
     fn mark(&mut self, cpu: CpuIx) {
         let first = self.pcpus[cpu].queue.front().map(|&t| self.vcpus[t].priority);
-        for (set, holds) in [
-            (&mut self.waiting, first.is_some()),
-            (&mut self.urgent, first.is_some_and(|p| p > Priority::Over)),
-        ] {
-            match holds {
-                true => set.insert(cpu),
-                false => set.remove(cpu),
-            }
-        }
+        self.waiting.put(cpu, first.is_some());
+        self.urgent.put(cpu, first.is_some_and(|p| p > Priority::Over));
     }
 
     fn extract(&mut self, cpu: CpuIx, at: usize) -> TaskIx {
