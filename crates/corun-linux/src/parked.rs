@@ -15,6 +15,7 @@ use crate::backend::ParkedTasks;
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{Observation, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Who was parked when: closed intervals, and those still open.
 #[derive(Clone, Debug, Default)]
@@ -63,13 +64,22 @@ impl ParkLog {
     /// Moves parked time to where it belongs in an observation, and forgets what lies before its end.
     pub fn relabel(&mut self, seen: &mut Observation, tasks_are: ParkedTasks) {
         let mut moved: BTreeMap<TenantId, u64> = BTreeMap::new();
+        // Who has its account with others still has it with them.
+        let mut last: Option<(Arc<Account>, u64, Arc<Account>)> = None;
         for task in &mut seen.tasks {
             let overlap_ns = self.overlap_ns(task, seen.start_ns);
-            if overlap_ns > 0 {
-                let before_ns = task.account.ledger.parts().parked_ns;
-                task.account = relabelled(&task.account, overlap_ns, tasks_are);
-                *moved.entry(task.tenant).or_default() += task.account.ledger.parts().parked_ns - before_ns;
+            if overlap_ns == 0 {
+                continue;
             }
+            let before = task.account.clone();
+            let is_same = |(of, ns, _): &&(_, u64, _)| Arc::ptr_eq(of, &before) && *ns == overlap_ns;
+            task.account = match last.as_ref().filter(is_same) {
+                Some((_, _, made)) => made.clone(),
+                None => relabelled(&before, overlap_ns, tasks_are).into(),
+            };
+            let parked_ns = |account: &Account| account.ledger.parts().parked_ns;
+            *moved.entry(task.tenant).or_default() += parked_ns(&task.account) - parked_ns(&before);
+            last = Some((before, overlap_ns, task.account.clone()));
         }
         for tenant in &mut seen.by_tenant {
             if let Some(&moved_ns) = moved.get(&tenant.id) {
@@ -138,7 +148,7 @@ mod tests {
                 born_ns: start_ns,
                 alive: true,
                 last_cpu: None,
-                account: account.clone(),
+                account: account.clone().into(),
             }],
             by_tenant: vec![TenantObservation { id: TENANT, tasks: 1, account }],
             ..Observation::default()

@@ -16,7 +16,7 @@ use crate::root::Root;
 use crate::sched;
 use corun_model::observation::TaskObservation;
 use corun_model::{Observation, Tenant, TenantId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a weight that was read holds, in nanoseconds.
 const HOLDS_NS: u64 = 1_000_000_000;
@@ -49,14 +49,16 @@ impl Shares {
         let mut busiest: BTreeMap<TenantId, &TaskObservation> = BTreeMap::new();
         let wanted_ns =
             |t: &TaskObservation| t.account.ledger.on_cpu_ns() + t.account.ledger.parts().steal_ns;
-        for task in seen.tasks.iter().filter(|t| t.alive) {
+        let meant: BTreeSet<TenantId> =
+            seen.tenants.iter().filter(|t| of_interest(t)).map(|t| t.id).collect();
+        for task in seen.tasks.iter().filter(|t| t.alive && meant.contains(&t.tenant)) {
             let best = busiest.entry(task.tenant).or_insert(task);
             if wanted_ns(task) > wanted_ns(best) {
                 *best = task;
             }
         }
         let mut weights = Vec::new();
-        for tenant in seen.tenants.iter().filter(|t| of_interest(t)) {
+        for tenant in &seen.tenants {
             let Some(task) = busiest.get(&tenant.id) else { continue };
             let known = self.known.get(&tenant.id).filter(|(read_ns, _)| seen.end_ns < read_ns + HOLDS_NS);
             let weight = match known {
@@ -148,7 +150,7 @@ mod tests {
             born_ns: 0,
             alive: true,
             last_cpu: None,
-            account: Account { ledger, ..Account::default() },
+            account: Account { ledger, ..Account::default() }.into(),
         };
         Observation { tenants: vec![tenant], tasks: vec![task], end_ns, ..Observation::default() }
     }

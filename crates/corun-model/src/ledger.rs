@@ -89,11 +89,11 @@ impl Ledger {
     }
 
     /// The sum of two ledgers. Where only one of them measured spinning the sum has not: its spin is `None`
-    /// and the measured part goes back into compute.
+    /// and the measured part goes back into compute. Without time on a CPU there is nothing to measure.
     #[must_use]
     pub fn plus(&self, other: &Ledger) -> Ledger {
         let (a, b) = (&self.parts, &other.parts);
-        let empty = |l: &Ledger| l.total_ns == 0;
+        let empty = |l: &Ledger| l.on_cpu_ns() == 0;
         let (compute_ns, spin_ns) = match (a.spin_ns, b.spin_ns) {
             (Some(x), Some(y)) => (a.compute_ns + b.compute_ns, Some(x + y)),
             (Some(x), None) if empty(other) => (a.compute_ns, Some(x)),
@@ -301,5 +301,8 @@ mod tests {
             Some(3),
             "an empty ledger measures nothing"
         );
+        let asleep = Ledger::new(Parts { block_ns: 7, ..Parts::default() }, 7).unwrap();
+        assert_eq!(known.plus(&asleep).parts().spin_ns, Some(3), "nor does who was on no CPU");
+        assert_eq!(asleep.plus(&unknown).parts().spin_ns, None);
     }
 }

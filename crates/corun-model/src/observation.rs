@@ -7,6 +7,7 @@ use crate::histogram::Histogram;
 use crate::ledger::{BlockReasons, Ledger};
 use crate::machine::CpuId;
 use crate::tenant::{TaskId, Tenant, TenantId};
+use std::sync::Arc;
 
 /// What happened on the machine between `start_ns` and `end_ns` of the host's clock.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,13 +35,14 @@ pub struct Observation {
     pub unavailable: Vec<Unavailable>,
 }
 
-/// One task in one window.
+/// One task in one window. Most tasks of a machine sleep through a window, and those that do have the same account: it is there
+/// once, and so is a name from window to window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskObservation {
     /// The task.
     pub id: TaskId,
     /// Its name (the kernel's comm).
-    pub name: String,
+    pub name: Arc<str>,
     /// The tenant it belonged to at the end.
     pub tenant: TenantId,
     /// When it was first seen inside the window, on the host's clock.
@@ -50,7 +52,7 @@ pub struct TaskObservation {
     /// The CPU it last ran on; `None` when it did not run.
     pub last_cpu: Option<CpuId>,
     /// Where its time went.
-    pub account: Account,
+    pub account: Arc<Account>,
 }
 
 /// One tenant in one window: the sum over its tasks.
@@ -107,6 +109,11 @@ impl Account {
             (Some(sum), Some(o)) => sum.add(o),
             _ => *sum = None,
         };
+        self.system_ns = match (self.ledger.on_cpu_ns(), o.ledger.on_cpu_ns()) {
+            (_, 0) => self.system_ns,
+            (0, _) => o.system_ns,
+            _ => self.system_ns.zip(o.system_ns).map(|(a, b)| a + b),
+        };
         self.ledger = self.ledger.plus(&o.ledger);
         self.block = self.block.zip(o.block).map(|(a, b)| a.plus(&b));
         self.events = self.events.plus(&o.events);
@@ -116,7 +123,6 @@ impl Account {
         }
         add(&mut self.waits, &o.waits);
         add(&mut self.stretches, &o.stretches);
-        self.system_ns = self.system_ns.zip(o.system_ns).map(|(a, b)| a + b);
     }
 
     /// The same account with up to `parked_ns` of its block found to be corun's own parking.
@@ -203,6 +209,15 @@ pub struct Unavailable {
     pub what: String,
     /// Why, and what would help.
     pub why: String,
+}
+
+impl TaskObservation {
+    /// Says what was counted of it; an account that says so already is left as it is, and stays everybody's who shares it.
+    pub fn set_counters(&mut self, counters: Option<Counters>) {
+        if self.account.counters != counters {
+            Arc::make_mut(&mut self.account).counters = counters;
+        }
+    }
 }
 
 impl Observation {
@@ -300,7 +315,7 @@ impl Observation {
             match living.remove(&t.id).filter(|_| t.born_ns <= next.start_ns) {
                 Some(i) => {
                     let known = &mut self.tasks[i];
-                    known.account.add(&t.account);
+                    Arc::make_mut(&mut known.account).add(&t.account);
                     known.alive = t.alive;
                     known.name.clone_from(&t.name);
                     known.last_cpu = t.last_cpu.or(known.last_cpu);
@@ -398,12 +413,12 @@ mod tests {
         let ledger = Ledger::new(parts, compute_ns).unwrap();
         TaskObservation {
             id: TaskId(id),
-            name: format!("t{id}"),
+            name: format!("t{id}").into(),
             tenant: TenantId(0),
             born_ns,
             alive,
             last_cpu: None,
-            account: Account { ledger, ..Account::default() },
+            account: Account { ledger, ..Account::default() }.into(),
         }
     }
 

@@ -104,7 +104,7 @@ mod tests {
                     born_ns: window,
                     alive: n == 0,
                     last_cpu: None,
-                    account,
+                    account: account.into(),
                 }
             };
             recording.push(Observation {

@@ -4,9 +4,10 @@
 //! §2.1). The kernel shows it as running; a detector splits that time. Whichever detector it was, the answer is a time
 //! with an interval, so that a reader can tell little spinning from little knowledge.
 
-use crate::observation::{Account, Observation};
+use crate::observation::{Account, Observation, TaskObservation};
 use crate::tenant::{TaskId, TenantId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How spinning was told from useful work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,11 +56,13 @@ impl Observation {
     /// tenant of which any running task was not judged has no spin time of its own: an unknown is not a zero. The
     /// estimate is clamped to what the task was on a CPU.
     pub fn split_spin(&mut self, found: &BTreeMap<TaskId, SpinEstimate>) {
-        for task in &mut self.tasks {
+        let ran = |t: &&mut TaskObservation| t.account.ledger.on_cpu_ns() > 0;
+        for task in self.tasks.iter_mut().filter(ran) {
             if let Some(estimate) = found.get(&task.id) {
-                task.account.ledger = task.account.ledger.with_spin(estimate.spin_ns);
-                let compute_ns = task.account.ledger.parts().compute_ns;
-                task.account.system_ns = estimate.system_ns.map(|ns| ns.min(compute_ns));
+                let account = Arc::make_mut(&mut task.account);
+                account.ledger = account.ledger.with_spin(estimate.spin_ns);
+                let compute_ns = account.ledger.parts().compute_ns;
+                account.system_ns = estimate.system_ns.map(|ns| ns.min(compute_ns));
             }
         }
         let mut judged: BTreeMap<TenantId, Option<u64>> = BTreeMap::new();
@@ -87,7 +90,7 @@ impl Observation {
 mod tests {
     use super::*;
     use crate::ledger::{Ledger, Parts};
-    use crate::observation::{TaskObservation, TenantObservation};
+    use crate::observation::TenantObservation;
 
     fn window() -> Observation {
         let task = |id: u32, compute_ns: u64| {
@@ -99,7 +102,7 @@ mod tests {
                 born_ns: 0,
                 alive: true,
                 last_cpu: None,
-                account: Account { ledger, ..Account::default() },
+                account: Account { ledger, ..Account::default() }.into(),
             }
         };
         let tasks = vec![task(1, 100), task(2, 60)];

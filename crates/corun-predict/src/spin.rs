@@ -236,7 +236,7 @@ mod tests {
             born_ns: 0,
             alive: true,
             last_cpu: None,
-            account: Account { ledger, counters: Some(counters), ..Account::default() },
+            account: Account { ledger, counters: Some(counters), ..Account::default() }.into(),
         }
     }
 

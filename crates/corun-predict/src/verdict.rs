@@ -314,7 +314,7 @@ mod tests {
             born_ns: 0,
             alive: false,
             last_cpu: None,
-            account: account.clone(),
+            account: account.clone().into(),
         };
         let others = waits_ms.iter().enumerate().map(|(n, w)| TenantObservation {
             id: TenantId(n as u32 + 1),
@@ -381,7 +381,7 @@ mod tests {
             offcore_stall_cycles: Some(500_000),
             ..Counters::default()
         };
-        seen.tasks[0].account.counters = Some(counters);
+        std::sync::Arc::make_mut(&mut seen.tasks[0].account).counters = Some(counters);
         seen.by_tenant[0].account.counters = Some(counters);
         let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
         judge.push(&seen);

@@ -513,7 +513,7 @@ mod tests {
             born_ns: 0,
             alive: false,
             last_cpu: None,
-            account: Account { ledger, ..Account::default() },
+            account: Account { ledger, ..Account::default() }.into(),
         }
     }
 

@@ -183,10 +183,10 @@ impl Waits {
                 open.insert(t.id, (whole + steal_ns, before));
             } else {
                 if whole > self.longest.0 {
-                    self.longest = (whole, before + whole + steal_ns, t.name.clone());
+                    self.longest = (whole, before + whole + steal_ns, t.name.to_string());
                 }
                 if whole > SLOT_NS && whole > longest_fair_ns(t.id) {
-                    let (n, longest_ns) = self.stalls.entry(t.name.clone()).or_default();
+                    let (n, longest_ns) = self.stalls.entry(t.name.to_string()).or_default();
                     (*n, *longest_ns) = (*n + 1, whole.max(*longest_ns));
                 }
                 // What a parked task waits is not told from being parked.

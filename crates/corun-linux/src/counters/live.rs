@@ -268,7 +268,7 @@ impl LivePerf {
                 0 => Some(&nothing),
                 _ => windows.get(&task.id).filter(|w| !twins && w.covers(on_cpu_ns)),
             };
-            task.account.counters = window.and_then(|w| self.whole(w, on_cpu_ns));
+            task.set_counters(window.and_then(|w| self.whole(w, on_cpu_ns)));
             missed |= window.is_none();
             if let Some(window) = window {
                 covered.entry(task.tenant).or_insert_with(|| nothing.clone()).add(window);

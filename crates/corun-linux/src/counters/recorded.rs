@@ -217,7 +217,7 @@ impl CounterSource for Recording {
             return;
         };
         for task in &mut seen.tasks {
-            task.account.counters = counted.tasks.get(&(task.id, task.born_ns)).copied();
+            task.set_counters(counted.tasks.get(&(task.id, task.born_ns)).copied());
         }
         let keys: BTreeMap<TenantId, &String> = seen.tenants.iter().map(|t| (t.id, &t.key)).collect();
         for tenant in &mut seen.by_tenant {

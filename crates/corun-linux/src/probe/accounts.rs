@@ -54,7 +54,12 @@ impl Share {
     pub(super) fn of_one_state(state: usize, ns: u64) -> Share {
         let mut by_state = [0; state::STATES];
         by_state[state] = ns;
-        let (parts, block) = categories(&by_state);
+        Share::of_states(&by_state)
+    }
+
+    /// The share of tasks to which nothing happened, together, by the state that each was in.
+    pub(super) fn of_states(by_state: &[u64; state::STATES]) -> Share {
+        let (parts, block) = categories(by_state);
         let events = Events {
             yields: Some(0),
             preemptions: Some(0),

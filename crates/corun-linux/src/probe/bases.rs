@@ -5,22 +5,67 @@
 //! know its share. Only a wait is looked into, since the occupants of the CPU changed meanwhile.
 
 use super::accounts::{Share, Sums};
-use corun_bpf::layout::{state, Ended, TaskBrief, TaskRec};
+use corun_bpf::layout::{comm, state, Ended, TaskBrief, TaskRec};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 /// What is remembered of one task.
 struct Base {
-    /// Up to the edge.
-    sums: Sums,
-    group: u32,
-    edge_ns: u64,
     /// The record's number when the sums were those in it and its open interval; `None` when they were others.
     seq: Option<u32>,
+    group: u32,
+    /// The last edge at which it was there.
+    edge_ns: u64,
+    /// Up to an earlier one; since then it has been in one state.
+    sums: Box<Sums>,
+    sums_edge_ns: u64,
+    state: usize,
+    name: Arc<str>,
+    comm: [u8; 16],
+}
+
+impl Base {
+    /// The sums up to the last edge.
+    fn sums(&self) -> Sums {
+        let mut sums = (*self.sums).clone();
+        sums.go_on(self.state, self.edge_ns - self.sums_edge_ns);
+        sums
+    }
+}
+
+/// Who has done one thing since the last edge.
+pub(super) struct Still {
+    /// What: a [`state`].
+    pub(super) state: usize,
+    /// For how long.
+    pub(super) ns: u64,
+    /// What it is called.
+    pub(super) name: Arc<str>,
 }
 
 /// What is remembered of every task, by serial.
 #[derive(Default)]
-pub(super) struct Bases(HashMap<u32, Base>);
+pub(super) struct Bases(HashMap<u32, Base, BuildHasherDefault<InOrder>>);
+
+/// Keeps serials, which are given in order, in order: whoever is looked up next is nearby.
+#[derive(Default)]
+struct InOrder(u64);
+
+impl Hasher for InOrder {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("serials are u32");
+    }
+
+    fn write_u32(&mut self, serial: u32) {
+        // The table picks places by the low bits, and tells those who share one apart by the highest seven.
+        self.0 = u64::from(serial) | u64::from(serial) << 57;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 impl Bases {
     /// Of how many tasks.
@@ -28,33 +73,47 @@ impl Bases {
         self.0.len()
     }
 
-    /// Whether nothing has happened to a task since the last edge, and its share follows from that.
-    pub(super) fn is_still(&self, task: &TaskBrief) -> bool {
-        let seq = self.0.get(&task.serial).and_then(|base| base.seq);
-        seq == Some(task.seq) && task.open_state() != state::WAIT
-    }
-
-    /// Carries the sums of a task that kept still on to this edge; its share of the window.
-    pub(super) fn carry(&mut self, task: &TaskBrief, edge_ns: u64) -> Share {
-        let Some(base) = self.0.get_mut(&task.serial) else { return Share::default() };
+    /// What a task has done since the last edge up to this one, when nothing has happened to it.
+    pub(super) fn carry(&mut self, task: &TaskBrief, edge_ns: u64) -> Option<Still> {
+        let base = self.0.get_mut(&task.serial)?;
+        let state = task.open_state();
+        if base.seq != Some(task.seq) || state == state::WAIT {
+            return None;
+        }
         let ns = edge_ns - base.edge_ns;
-        base.sums.go_on(task.open_state(), ns);
-        (base.edge_ns, base.group) = (edge_ns, task.group);
-        Share::of_one_state(task.open_state(), ns)
+        if base.comm != task.comm {
+            (base.comm, base.name) = (task.comm, comm(&task.comm).into());
+        }
+        (base.state, base.edge_ns, base.group) = (state, edge_ns, task.group);
+        Some(Still { state, ns, name: base.name.clone() })
     }
 
     /// Remembers a task's sums up to an edge.
     pub(super) fn set(&mut self, rec: &TaskRec, sums: Sums, edge_ns: u64) {
         let is_open = rec.edge_ns != edge_ns && rec.since_ns <= edge_ns;
-        self.0.insert(rec.serial, Base { sums, group: rec.group, edge_ns, seq: is_open.then_some(rec.seq) });
+        let name = self.name(rec);
+        let base = Base {
+            seq: is_open.then_some(rec.seq),
+            group: rec.group,
+            edge_ns,
+            state: rec.brief().open_state(),
+            sums_edge_ns: edge_ns,
+            sums: Box::new(sums),
+            name,
+            comm: rec.comm,
+        };
+        self.0.insert(rec.serial, base);
+    }
+
+    /// What a task is called: a name that is remembered is not made anew.
+    pub(super) fn name(&self, rec: &TaskRec) -> Arc<str> {
+        let known = self.0.get(&rec.serial).filter(|base| base.comm == rec.comm);
+        known.map_or_else(|| comm(&rec.comm).into(), |base| base.name.clone())
     }
 
     /// A task's share: what its sums have more than those remembered.
     pub(super) fn since(&self, serial: u32, sums: &Sums) -> Share {
-        match self.0.get(&serial) {
-            Some(base) => sums.since(&base.sums),
-            None => sums.since(&Sums::default()),
-        }
+        sums.since(&self.0.get(&serial).map_or_else(Sums::default, Base::sums))
     }
 
     /// Whether a task's sums up to this edge are remembered.
@@ -73,7 +132,7 @@ impl Bases {
         let mut gone: BTreeMap<u32, Sums> = BTreeMap::new();
         for (serial, base) in self.0.extract_if(|_, base| base.edge_ns != edge_ns) {
             if !pending.iter().any(|e| e.rec.serial == serial) {
-                gone.entry(base.group).or_default().add(&base.sums);
+                gone.entry(base.group).or_default().add(&base.sums());
             }
         }
         gone
@@ -104,23 +163,36 @@ mod tests {
         for state in [state::RUN, state::BLOCK_FUTEX, state::BLOCK_OTHER, state::UNKNOWN] {
             let rec = rec(state, 4, 300);
             let mut bases = after_an_edge(&rec);
-            assert!(bases.is_still(&rec.brief()));
             let read = bases.since(7, &sums(&rec, 1_700));
-            assert_eq!(bases.carry(&rec.brief(), 1_700), read);
+            let still = bases.carry(&rec.brief(), 1_700).unwrap();
+            assert_eq!(Share::of_one_state(still.state, still.ns), read);
             assert_eq!(bases.since(7, &sums(&rec, 1_700)), Share::of_one_state(state, 0), "the same sums");
         }
     }
 
     #[test]
     fn whom_a_handler_touched_or_who_waits_is_looked_into() {
+        let is_still =
+            |then: &TaskRec, now: TaskRec| after_an_edge(then).carry(&now.brief(), 1_700).is_some();
         let sleeps = rec(state::BLOCK_POLL, 4, 300);
-        assert!(!after_an_edge(&sleeps).is_still(&TaskRec { seq: 6, ..sleeps }.brief()), "an event came");
-        assert!(!after_an_edge(&sleeps).is_still(&TaskRec { serial: 8, ..sleeps }.brief()), "another task");
+        assert!(is_still(&sleeps, sleeps));
+        assert!(!is_still(&sleeps, TaskRec { seq: 6, ..sleeps }), "an event came");
+        assert!(!is_still(&sleeps, TaskRec { serial: 8, ..sleeps }), "another task");
         let waits = rec(state::WAIT, 4, 300);
-        assert!(!after_an_edge(&waits).is_still(&waits.brief()));
+        assert!(!is_still(&waits, waits));
         // Its sums at the edge were the copy made there: those in the record are of later.
         let late = TaskRec { edge_ns: 1_000, ..rec(state::RUN, 4, 1_100) };
-        assert!(!after_an_edge(&late).is_still(&late.brief()));
+        assert!(!is_still(&late, late));
+    }
+
+    #[test]
+    fn who_renames_itself_while_it_keeps_still_is_called_so() {
+        let rec = rec(state::RUN, 4, 300);
+        let mut bases = after_an_edge(&rec);
+        let brief = rec.brief();
+        let mut called = |comm| bases.carry(&TaskBrief { comm, ..brief }, 1_700).unwrap().name;
+        assert_eq!(&*called(*b"make\0\0\0\0\0\0\0\0\0\0\0\0"), "make");
+        assert_eq!(&*called(*b"cc1\0\0\0\0\0\0\0\0\0\0\0\0\0"), "cc1");
     }
 
     #[test]

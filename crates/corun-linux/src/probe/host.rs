@@ -8,8 +8,9 @@
 //! the tenant's account still holds every nanosecond and only the line of the task itself is lost (and counted).
 
 use super::accounts::{Share, Sums};
-use super::bases::Bases;
+use super::bases::{Bases, Still};
 use super::config::config;
+use super::cpus::Cpus;
 use super::logs::{running_since_start, Logs};
 use super::quotas::Quotas;
 use super::recycling::Recycling;
@@ -23,17 +24,16 @@ use crate::procfs;
 use crate::root::Root;
 use crate::target::Subject;
 use crate::topology;
-use corun_bpf::layout::{comm, CpuAcc, CpuHead, Ended, TaskBrief, TaskRec, NO_TID};
+use corun_bpf::layout::{comm, Ended, TaskBrief, TaskRec};
 use corun_bpf::{Losses, Probe, ProbeError};
 use corun_model::culprit::Share as CulpritShare;
-use corun_model::observation::{
-    Account, CpuTime, MachineTime, TaskObservation, TenantObservation, Unavailable,
-};
+use corun_model::observation::{Account, MachineTime, TaskObservation, TenantObservation, Unavailable};
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::{
     Action, CpuId, Culprits, Host, HostError, Ledger, Machine, Observation, Outcome, TaskId, Tenant, TenantId,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -118,7 +118,7 @@ pub struct LiveHost {
     unlisted: BTreeMap<u32, (u32, Sums)>,
     /// What did not fit into the tasks' records up to the last edge, by pair.
     beyond_ns: Vec<u64>,
-    cpu_sums: Vec<CpuAcc>,
+    cpus: Cpus,
     cpu_stat: Option<(u64, CpuStat)>,
     is_virtual: bool,
     losses: Losses,
@@ -160,7 +160,7 @@ impl LiveHost {
             pending: Vec::new(),
             unlisted: BTreeMap::new(),
             beyond_ns: Vec::new(),
-            cpu_sums: Vec::new(),
+            cpus: Cpus::default(),
             cpu_stat: None,
             is_virtual,
             losses: Losses::default(),
@@ -267,23 +267,23 @@ impl LiveHost {
             }
             edge_ns
         });
-        let (tasks, changed) = self.living(edge_ns);
+        let living = self.living(edge_ns);
         self.poll();
         let cpus = self.probe.cpus();
-        let at_start = running_since_start(&cpus, &tasks);
+        let at_start = running_since_start(&cpus, living.iter().map(|(task, _)| task));
 
         let mut window = Window::new(start_ns, edge_ns);
-        window.tasks.reserve(tasks.len());
+        window.tasks.reserve(living.len());
         let logs = Logs::new(&self.probe, &at_start);
-        for task in &tasks {
-            let Some(rec) = changed.get(&task.serial) else {
-                let share = self.bases.carry(task, edge_ns);
-                self.add_share(&mut window, task, share, edge_ns, true);
-                continue;
-            };
-            let sums = Sums::at(rec, edge_ns, |cpu, since_ns| logs.of(cpu, since_ns));
-            self.add_task(&mut window, rec, &sums, edge_ns, true);
-            self.bases.set(rec, sums, edge_ns);
+        for (task, since) in &living {
+            match since {
+                Since::Still(still) => self.add_still(&mut window, task, still),
+                Since::Changed(rec) => {
+                    let sums = Sums::at(rec, edge_ns, |cpu, since_ns| logs.of(cpu, since_ns));
+                    self.add_task(&mut window, rec, &sums, edge_ns, true);
+                    self.bases.set(rec, sums, edge_ns);
+                }
+            }
         }
         let (ended, later): (Vec<Ended>, Vec<Ended>) =
             std::mem::take(&mut self.pending).into_iter().partition(|e| e.end_ns <= edge_ns);
@@ -303,15 +303,20 @@ impl LiveHost {
         }
         self.pending = later;
         self.add_unlisted(&mut window);
-        self.add_cpus(&mut window, &cpus, &at_start);
+        self.cpus.add(&mut window, &self.machine, &cpus, &at_start, self.probe.start_ns());
         self.edge_ns = edge_ns;
         let seen = self.finish(window);
         self.recycling.turn(&self.probe, &mut self.tenancy, edge_ns, || {
             let told = ended.iter().chain(&self.pending).map(|e| e.rec.group);
-            tasks.iter().map(|t| t.group).chain(told).chain(self.unlisted.keys().copied()).collect()
+            living
+                .iter()
+                .map(|(task, _)| task.group)
+                .chain(told)
+                .chain(self.unlisted.keys().copied())
+                .collect()
         });
         if self.wants_trace {
-            for task in tasks.into_iter().chain(ended.iter().map(|e| e.rec.brief())) {
+            for task in living.into_iter().map(|(task, _)| task).chain(ended.iter().map(|e| e.rec.brief())) {
                 let tenant = self.tenancy.of(task.group);
                 let named = TraceTask { name: comm(&task.comm), process: task.tgid, tenant };
                 self.traces.name(TaskId(task.tid), named);
@@ -332,32 +337,38 @@ impl LiveHost {
         }
     }
 
-    /// Who lives, in the order of reports, and the records of those to whom something happened since the last edge (by
-    /// serial). Read at one go, before the tasks that ended.
-    fn living(&self, edge_ns: u64) -> (Vec<TaskBrief>, HashMap<u32, TaskRec>) {
-        let (mut tasks, mut changed) = (Vec::with_capacity(self.bases.len()), HashMap::new());
+    /// Who lives, and what has become of them since the last edge. Read at one go, before the tasks that ended.
+    fn living(&mut self, edge_ns: u64) -> Vec<(TaskBrief, Since)> {
+        let mut living = Vec::with_capacity(self.bases.len());
         for slot in self.probe.slots() {
-            let Some(mut task) = self.probe.brief(slot) else { continue };
-            if !self.bases.is_still(&task) {
-                let Some(rec) = self.probe.task(slot) else { continue };
-                task = rec.brief();
-                changed.insert(rec.serial, rec);
-            }
-            if task.born_ns < edge_ns {
-                tasks.push(task);
+            let Some(task) = self.probe.brief(slot) else { continue };
+            if let Some(still) = self.bases.carry(&task, edge_ns) {
+                living.push((task, Since::Still(still)));
+            } else if let Some(rec) = self.probe.task(slot).filter(|rec| rec.born_ns < edge_ns) {
+                living.push((rec.brief(), Since::Changed(Box::new(rec))));
             }
         }
-        tasks.sort_by_key(|t| (t.tid, t.born_ns));
-        (tasks, changed)
+        living
+    }
+
+    /// Adds a task that did one thing since the last edge: who did the same has the same account.
+    fn add_still(&self, window: &mut Window, task: &TaskBrief, still: &Still) {
+        let &Still { state, ns, ref name } = still;
+        let born_ns = task.born_ns.max(window.start_ns);
+        let account =
+            window.account_of_still(state, ns, || self.account(&Share::of_one_state(state, ns), ns));
+        let Some(account) = account.filter(|_| born_ns + ns == window.end_ns) else {
+            window.loss.events += 1;
+            return;
+        };
+        let tenant = self.tenancy.of(task.group);
+        window.add_still_to_tenant(tenant, state, ns);
+        window.tasks.push(observed(task, name.clone(), tenant, born_ns, account));
     }
 
     /// Adds one task's part of the window: what its sums up to `until_ns` have more than at the previous edge.
     fn add_task(&self, window: &mut Window, rec: &TaskRec, sums: &Sums, until_ns: u64, alive: bool) {
-        self.add_share(window, &rec.brief(), self.bases.since(rec.serial, sums), until_ns, alive);
-    }
-
-    /// Adds one task's share of the window up to `until_ns`.
-    fn add_share(&self, window: &mut Window, task: &TaskBrief, mut share: Share, until_ns: u64, alive: bool) {
+        let (task, mut share) = (rec.brief(), self.bases.since(rec.serial, sums));
         let born_ns = task.born_ns.max(window.start_ns);
         let lifetime_ns = until_ns.saturating_sub(born_ns);
         if lifetime_ns == 0 {
@@ -379,15 +390,10 @@ impl LiveHost {
         let tenant = self.tenancy.of(task.group);
         window.loss.unknown_ns += share.parts.unknown_ns;
         window.add_to_tenant(tenant, 1, &account, share.others_ns);
-        window.tasks.push(TaskObservation {
-            id: TaskId(task.tid),
-            name: comm(&task.comm),
-            tenant,
-            born_ns,
-            alive,
-            last_cpu: (task.ran != 0).then_some(CpuId(task.cpu)),
-            account,
-        });
+        let name = self.bases.name(rec);
+        window
+            .tasks
+            .push(TaskObservation { alive, ..observed(&task, name, tenant, born_ns, account.into()) });
     }
 
     /// The account of a share; `None` when it does not sum, which would be a bug.
@@ -436,41 +442,9 @@ impl LiveHost {
         }
     }
 
-    fn add_cpus(&mut self, window: &mut Window, cpus: &[CpuHead], at_start: &BTreeMap<u32, u32>) {
-        let mut sums = Vec::with_capacity(cpus.len());
-        for (i, c) in cpus.iter().enumerate() {
-            let mut at = c.cur;
-            if c.edge_ns == window.end_ns {
-                at = c.snap;
-            } else {
-                let since_ns = if c.tid == NO_TID { self.probe.start_ns() } else { c.since_ns };
-                let open_ns = window.end_ns.saturating_sub(since_ns);
-                match (c.tid, at_start.get(&(i as u32))) {
-                    (0, _) | (NO_TID, None) => at.idle_ns += open_ns,
-                    _ => at.busy_ns += open_ns,
-                }
-            }
-            sums.push(at);
-        }
-        for cpu in self.machine.cpus() {
-            let i = cpu.id.0 as usize;
-            let Some(now) = sums.get(i) else { continue };
-            let base = self.cpu_sums.get(i).copied().unwrap_or_default();
-            let window_ns = window.end_ns - window.start_ns;
-            let idle_ns = now.idle_ns.saturating_sub(base.idle_ns).min(window_ns);
-            let busy_ns = now.busy_ns.saturating_sub(base.busy_ns).min(window_ns - idle_ns);
-            window.cpus.push(CpuTime {
-                cpu: cpu.id,
-                idle_ns,
-                busy_ns,
-                unknown_ns: window_ns - idle_ns - busy_ns,
-            });
-        }
-        self.cpu_sums = sums;
-    }
-
     /// Resolves what did not fit into the tasks' records, names everybody and closes the window.
     fn finish(&mut self, mut window: Window) -> Observation {
+        self.sum_up_still(&mut window);
         self.spread_others(&mut window);
         let losses = self.probe.losses();
         window.loss.untracked_tasks += losses.untracked_tasks - self.losses.untracked_tasks;
@@ -492,6 +466,18 @@ impl LiveHost {
             loss: window.loss,
             weights: Vec::new(),
             unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
+        }
+    }
+
+    /// Adds those who did one thing to their tenants' accounts, all of a tenant at once.
+    fn sum_up_still(&self, window: &mut Window) {
+        for tenant in window.by_tenant.values_mut() {
+            let total_ns = tenant.still_ns.iter().sum();
+            let account = self.account(&Share::of_states(&tenant.still_ns), total_ns);
+            if let Some(account) = account.filter(|_| total_ns > 0) {
+                window.loss.unknown_ns += account.ledger.parts().unknown_ns;
+                tenant.account.add(&account);
+            }
         }
     }
 
@@ -539,6 +525,33 @@ impl LiveHost {
     /// Every tenant met so far.
     pub fn tenants(&self) -> &[Tenant] {
         self.tenancy.tenants()
+    }
+}
+
+/// What has become of a living task since the last edge.
+enum Since {
+    /// It has done one thing.
+    Still(Still),
+    /// Something happened to it, or it is new.
+    Changed(Box<TaskRec>),
+}
+
+/// A living task with its account of a window.
+fn observed(
+    task: &TaskBrief,
+    name: Arc<str>,
+    tenant: TenantId,
+    born_ns: u64,
+    account: Arc<Account>,
+) -> TaskObservation {
+    TaskObservation {
+        id: TaskId(task.tid),
+        name,
+        tenant,
+        born_ns,
+        alive: true,
+        last_cpu: (task.ran != 0).then_some(CpuId(task.cpu)),
+        account,
     }
 }
 

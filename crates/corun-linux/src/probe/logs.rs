@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 /// On CPUs that have not switched since the probe started: the group of the task that has been running there all
 /// the time. A CPU that is not listed was idle.
-pub(super) fn running_since_start(cpus: &[CpuHead], tasks: &[TaskBrief]) -> BTreeMap<u32, u32> {
+pub(super) fn running_since_start<'a>(
+    cpus: &[CpuHead],
+    tasks: impl Iterator<Item = &'a TaskBrief>,
+) -> BTreeMap<u32, u32> {
     tasks
-        .iter()
         .filter(|t| t.state as usize == state::NEVER && t.guess as usize == state::RUN)
         .filter(|t| cpus.get(t.cpu as usize).is_some_and(|c| c.tid == NO_TID))
         .map(|t| (t.cpu, t.group))

@@ -7,6 +7,7 @@
 //! | `accounts` | a record and a window edge → exact sums; two sums → an [`Account`](corun_model::observation::Account). Pure. |
 //! | `bases` | what is remembered of every task from the last edge, and who has kept still since |
 //! | `config` | what the probe is told before it is loaded |
+//! | `cpus` | what every CPU did |
 //! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
 //! | `logs` | the CPUs' logs, read once a window |
 //! | `quotas` | CPU quotas that are set while the probe watches |
@@ -20,6 +21,7 @@
 mod accounts;
 mod bases;
 mod config;
+mod cpus;
 mod host;
 mod logs;
 mod occupants;

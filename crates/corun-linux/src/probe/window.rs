@@ -1,9 +1,11 @@
 //! A window under construction: tasks and CPUs are added one by one, tenants are their sums.
 
+use corun_bpf::layout::state;
 use corun_model::culprit::Share;
 use corun_model::observation::{Account, CpuTime, Loss, TaskObservation};
 use corun_model::{Culprits, TenantId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// An observation under construction.
 pub(super) struct Window {
@@ -13,6 +15,8 @@ pub(super) struct Window {
     pub(super) by_tenant: BTreeMap<TenantId, TenantSum>,
     pub(super) cpus: Vec<CpuTime>,
     pub(super) loss: Loss,
+    /// The accounts of those who did one thing: what, for how long.
+    pub(super) still: Vec<(usize, u64, Arc<Account>)>,
 }
 
 /// A tenant's sums so far.
@@ -21,6 +25,14 @@ pub(super) struct TenantSum {
     pub(super) tasks: u64,
     pub(super) others_ns: u64,
     pub(super) account: Account,
+    /// Of its tasks that did one thing, by [`state`]: not in the account until the window is closed.
+    pub(super) still_ns: [u64; state::STATES],
+}
+
+impl TenantSum {
+    fn empty(id: TenantId) -> TenantSum {
+        TenantSum { id, tasks: 0, others_ns: 0, account: Account::default(), still_ns: [0; state::STATES] }
+    }
 }
 
 impl Window {
@@ -32,16 +44,39 @@ impl Window {
             by_tenant: BTreeMap::new(),
             cpus: Vec::new(),
             loss: Loss::default(),
+            still: Vec::new(),
         }
     }
 
     /// Adds tasks to their tenant's sums; `others_ns` of their steal is still to be told apart.
     pub(super) fn add_to_tenant(&mut self, id: TenantId, tasks: u64, account: &Account, others_ns: u64) {
-        let empty = || TenantSum { id, tasks: 0, others_ns: 0, account: Account::default() };
-        let t = self.by_tenant.entry(id).or_insert_with(empty);
+        let t = self.by_tenant.entry(id).or_insert_with(|| TenantSum::empty(id));
         t.tasks += tasks;
         t.others_ns += others_ns;
         t.account.add(account);
+    }
+
+    /// The account of who did one thing for so long, made by the first who asks for it.
+    pub(super) fn account_of_still(
+        &mut self,
+        state: usize,
+        ns: u64,
+        make: impl FnOnce() -> Option<Account>,
+    ) -> Option<Arc<Account>> {
+        let known = self.still.iter().find(|(s, n, _)| (*s, *n) == (state, ns));
+        if let Some((_, _, account)) = known {
+            return Some(account.clone());
+        }
+        let account = Arc::new(make()?);
+        self.still.push((state, ns, account.clone()));
+        Some(account)
+    }
+
+    /// Adds a task that did one thing to its tenant's sums.
+    pub(super) fn add_still_to_tenant(&mut self, id: TenantId, state: usize, ns: u64) {
+        let t = self.by_tenant.entry(id).or_insert_with(|| TenantSum::empty(id));
+        t.tasks += 1;
+        t.still_ns[state] += ns;
     }
 }
 

@@ -245,7 +245,7 @@ impl ProcessTable {
                     seen_ns: now_ns,
                     life: if stat.is_dead() && first { Life::Reported } else { Life::Alive },
                     last_cpu: Some(stat.last_cpu),
-                    name: stat.comm,
+                    name: stat.comm.into(),
                     total,
                     described_at: total,
                     runnable: stat.state == 'R',
@@ -279,7 +279,7 @@ impl ProcessTable {
                 if let Ok(stat) = procfs::task_stat(&self.root, pid, tid) {
                     task.life = if stat.is_dead() { Life::Ended } else { Life::Alive };
                     task.runnable = stat.state == 'R';
-                    task.name = stat.comm;
+                    task.name = stat.comm.into();
                     task.last_cpu = Some(stat.last_cpu);
                     task.described_at = total;
                 }

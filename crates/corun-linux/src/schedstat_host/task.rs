@@ -5,6 +5,7 @@
 
 use super::meter::Meter;
 use crate::procfs::{Schedstat, Switches};
+use std::sync::Arc;
 
 /// Whether a thread lives, and whether its end was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Life {
 #[derive(Clone, Debug)]
 pub struct Task {
     /// Its comm.
-    pub name: String,
+    pub name: Arc<str>,
     /// When it started, or the host did, on the host's clock.
     pub born_ns: u64,
     /// When it was last seen alive.

@@ -90,14 +90,14 @@ fn children_of_the_subject_are_the_subjects_and_everybody_else_is_not() {
     let seen = watch_to_the_end(&mut host, &running);
     let subject = host.subject().unwrap();
     let names: BTreeSet<&str> =
-        seen.iter().flat_map(|o| &o.tasks).filter(|t| t.tenant == subject).map(|t| t.name.as_str()).collect();
+        seen.iter().flat_map(|o| &o.tasks).filter(|t| t.tenant == subject).map(|t| &*t.name).collect();
     assert!(names.contains("sh") && names.contains("sleep"), "{names:?}");
     let mine = seen.iter().flat_map(|o| &o.tasks).find(|t| t.id.0 == std::process::id()).unwrap();
     assert_ne!(mine.tenant, subject);
     let sleepers: BTreeSet<TaskId> = seen
         .iter()
         .flat_map(|o| &o.tasks)
-        .filter(|t| t.tenant == subject && t.name == "sleep")
+        .filter(|t| t.tenant == subject && &*t.name == "sleep")
         .map(|t| t.id)
         .collect();
     assert_eq!(sleepers.len(), 2, "each sleeper once");
@@ -231,7 +231,7 @@ fn without_the_others_the_subject_alone_is_there_and_its_windows_still_sum() {
     let seen = watch_to_the_end(&mut host, &running);
     let subject = host.subject().unwrap();
     assert!(seen.iter().flat_map(|o| &o.tasks).all(|t| t.tenant == subject), "{seen:?}");
-    assert!(seen.iter().any(|o| o.tasks.iter().any(|t| t.name == "sleep")), "its children are its own");
+    assert!(seen.iter().any(|o| o.tasks.iter().any(|t| &*t.name == "sleep")), "its children are its own");
     assert!(sum(seen.iter().map(|o| subject_account(&host, o).ledger.on_cpu_ns())) > 0);
     running.wait().unwrap();
 }

@@ -65,7 +65,7 @@ pub fn observed(
         born_ns,
         alive,
         last_cpu: task.last_cpu.filter(|_| compute_ns > 0).map(CpuId),
-        account,
+        account: account.into(),
     }
 }
 

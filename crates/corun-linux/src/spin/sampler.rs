@@ -236,14 +236,18 @@ impl SpinSampler {
         }
     }
 
-    /// Spin time in the window that `seen` observed, for every task of a tenant that was sampled. What has been found
+    /// Spin time in the window that `seen` observed, for every task of a tenant that was sampled, if it was on a CPU. What has been found
     /// is handed out once: the next call answers for the time since this one.
     pub fn collect(&mut self, seen: &Observation) -> BTreeMap<TaskId, SpinEstimate> {
         let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.drain();
         let tallies = std::mem::take(&mut state.tallies);
-        let sampled = |t: &&TaskObservation| tallies.contains_key(&t.id.0) || state.followed.covers(t.id.0);
-        self.tenants.extend(seen.tasks.iter().filter(sampled).map(|t| t.tenant));
+        let sampled = |t: &TaskObservation| tallies.contains_key(&t.id.0) || state.followed.covers(t.id.0);
+        for task in &seen.tasks {
+            if !self.tenants.contains(&task.tenant) && sampled(task) {
+                self.tenants.insert(task.tenant);
+            }
+        }
         drop(state);
         let mut found = estimates(seen, &tallies, &self.tenants);
         if !self.with_kernel {
@@ -494,7 +498,8 @@ fn estimates(
         tallies.iter().map(|(tid, tally)| (TaskId(*tid), Counted::of(tally, &staying))).collect();
     let mut of_tenant: BTreeMap<TenantId, Counted> =
         sampled.iter().map(|tenant| (*tenant, Counted::default())).collect();
-    for task in &seen.tasks {
+    let ran = |t: &&TaskObservation| t.account.ledger.on_cpu_ns() > 0;
+    for task in seen.tasks.iter().filter(ran) {
         if let (Some(sum), Some(own)) = (of_tenant.get_mut(&task.tenant), counted.get(&task.id)) {
             *sum = sum.plus(*own);
         }
@@ -505,5 +510,5 @@ fn estimates(
         let own = counted.get(&task.id).and_then(|c| c.estimate(on_cpu_ns));
         own.or_else(|| siblings.estimate_of_sibling(on_cpu_ns))
     };
-    seen.tasks.iter().filter_map(|task| Some((task.id, estimate(task)?))).collect()
+    seen.tasks.iter().filter(ran).filter_map(|task| Some((task.id, estimate(task)?))).collect()
 }

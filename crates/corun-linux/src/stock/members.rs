@@ -36,7 +36,8 @@ impl Process {
 pub(super) struct Members {
     root: Root,
     tenants: BTreeMap<TenantId, Tenant>,
-    tasks: BTreeMap<TaskId, TenantId>,
+    /// In the order of ids, as observations have them.
+    tasks: Vec<(TaskId, TenantId)>,
     /// When they were learnt, after boot.
     learnt_ns: u64,
     /// The process of each task, as far as somebody asked.
@@ -48,7 +49,7 @@ impl Members {
         Members {
             root: root.clone(),
             tenants: BTreeMap::new(),
-            tasks: BTreeMap::new(),
+            tasks: Vec::new(),
             learnt_ns: 0,
             process_of: BTreeMap::new(),
         }
@@ -60,8 +61,15 @@ impl Members {
         let before = std::mem::take(&mut self.tasks);
         self.tasks = seen.tasks.iter().filter(|t| t.alive).map(|t| (t.id, t.tenant)).collect();
         self.learnt_ns = clock::now_ns() + clock::boot_ahead_ns();
-        self.process_of.retain(|tid, _| self.tasks.contains_key(&TaskId(*tid)));
-        self.tasks.iter().filter(|(id, of)| before.get(id) != Some(of)).map(|(_, of)| *of).collect()
+        let mut process_of = std::mem::take(&mut self.process_of);
+        process_of.retain(|tid, _| self.tenant_of(TaskId(*tid)).is_some());
+        self.process_of = process_of;
+        let mut before = before.into_iter().peekable();
+        let is_new = |task: &&(TaskId, TenantId)| {
+            while before.next_if(|(id, _)| *id < task.0).is_some() {}
+            before.peek() != Some(task)
+        };
+        self.tasks.iter().filter(is_new).map(|(_, of)| *of).collect()
     }
 
     pub(super) fn tenant(&self, id: TenantId) -> Option<&Tenant> {
@@ -70,16 +78,17 @@ impl Members {
 
     /// Tenants that have tasks.
     pub(super) fn living(&self) -> BTreeSet<TenantId> {
-        self.tasks.values().copied().collect()
+        self.tasks.iter().map(|(_, of)| *of).collect()
     }
 
     pub(super) fn tenant_of(&self, task: TaskId) -> Option<TenantId> {
-        self.tasks.get(&task).copied()
+        let at = self.tasks.binary_search_by_key(&task, |(id, _)| *id).ok()?;
+        Some(self.tasks[at].1)
     }
 
     /// The tasks of a tenant, by TID.
     pub(super) fn tasks_of(&self, tenant: TenantId) -> impl Iterator<Item = u32> + '_ {
-        self.tasks.iter().filter(move |(_, of)| **of == tenant).map(|(id, _)| id.0)
+        self.tasks.iter().filter(move |(_, of)| *of == tenant).map(|(id, _)| id.0)
     }
 
     /// A task that was seen and still lives.
@@ -121,7 +130,7 @@ impl Members {
         let unseen: Vec<(u32, Stat)> = procfs::processes(&self.root)
             .unwrap_or_default()
             .into_iter()
-            .filter(|pid| !found.contains_key(pid) && !self.tasks.contains_key(&TaskId(*pid)))
+            .filter(|pid| !found.contains_key(pid) && self.tenant_of(TaskId(*pid)).is_none())
             .filter_map(|pid| live(pid).map(|s| (pid, s)))
             .collect();
         // A child may have a lower PID than its parent: until nobody joins any more.
@@ -143,10 +152,10 @@ impl Members {
     pub(super) fn other_tenant_of(&mut self, pid: u32, tenant: TenantId) -> Option<&Tenant> {
         let tids = procfs::tasks(&self.root, pid).ok()?;
         let mine = self.tenants.get(&tenant)?;
-        let other = tids.iter().filter_map(|tid| self.tasks.get(&TaskId(*tid))).find(|of| {
+        let other = tids.iter().filter_map(|tid| self.tenant_of(TaskId(*tid))).find(|of| {
             // A virtual machine's vCPUs and its I/O threads are two tenants in one process.
-            **of != tenant && !self.tenants.get(of).is_some_and(|t| t.is_of_vm(mine))
+            *of != tenant && !self.tenants.get(of).is_some_and(|t| t.is_of_vm(mine))
         })?;
-        self.tenants.get(other)
+        self.tenants.get(&other)
     }
 }

@@ -182,7 +182,7 @@ pub fn seen(tenants: &[&[u32]]) -> Observation {
             born_ns: 0,
             alive: true,
             last_cpu: None,
-            account: account.clone(),
+            account: account.clone().into(),
         }));
         seen.by_tenant.push(TenantObservation { id, tasks: pids.len() as u64, account });
     }

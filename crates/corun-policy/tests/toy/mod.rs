@@ -98,12 +98,12 @@ impl Toy {
                 sum = sum.plus(&account);
                 tasks.push(TaskObservation {
                     id: TaskId(id.0 * 1_000 + i + 1),
-                    name: t.name.clone(),
+                    name: t.name.as_str().into(),
                     tenant: id,
                     born_ns: start_ns,
                     alive: true,
                     last_cpu: Some(CpuId((id.0 * 7 + i) % self.machine.cpu_count() as u32)),
-                    account,
+                    account: account.into(),
                 });
             }
             by_tenant.push(TenantObservation { id, tasks: u64::from(t.tasks), account: sum });

@@ -122,7 +122,7 @@ fn subject_tasks(seen: &Observation, subject: Subject, names: &Names) -> Vec<sch
 fn task(t: &TaskObservation, start_ns: u64, names: &Names) -> schema::Task {
     schema::Task {
         tid: t.id.0,
-        name: t.name.clone(),
+        name: t.name.to_string(),
         tenant: t.tenant.0,
         lifetime_ns: t.account.ledger.total_ns(),
         born_ns: t.born_ns.saturating_sub(start_ns),
@@ -143,7 +143,7 @@ fn other_tasks(seen: &Observation, subject: Subject) -> Vec<schema::OtherTask> {
         .into_iter()
         .map(|t| schema::OtherTask {
             tid: t.id.0,
-            name: t.name.clone(),
+            name: t.name.to_string(),
             tenant: t.tenant.0,
             ledger: ledger(&t.account.ledger),
         })

@@ -169,12 +169,12 @@ pub fn window(start_ns: u64, end_ns: u64, tasks: Vec<TaskObservation>) -> Observ
 pub fn task(id: u32, name: &str, tenant: TenantId, born_ns: u64, account: Account) -> TaskObservation {
     TaskObservation {
         id: TaskId(id),
-        name: name.to_owned(),
+        name: name.into(),
         tenant,
         born_ns,
         alive: true,
         last_cpu: (account.ledger.on_cpu_ns() > 0).then_some(CpuId(id % 2)),
-        account,
+        account: account.into(),
     }
 }
 
@@ -244,7 +244,7 @@ pub fn whole(slots: &[Observation]) -> Observation {
     let mut tasks: Vec<TaskObservation> = Vec::new();
     for t in slots.iter().flat_map(|s| &s.tasks) {
         match tasks.iter_mut().find(|x| x.id == t.id) {
-            Some(sum) => sum.account = sum.account.plus(&t.account),
+            Some(sum) => sum.account = sum.account.plus(&t.account).into(),
             None => tasks.push(t.clone()),
         }
     }

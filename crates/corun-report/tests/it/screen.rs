@@ -69,7 +69,7 @@ fn without_ebpf(seen: &mut Observation) {
         what: "culprits".to_owned(),
         why: "eBPF needs root; run with sudo".to_owned(),
     });
-    let accounts = seen.tasks.iter_mut().map(|t| &mut t.account);
+    let accounts = seen.tasks.iter_mut().map(|t| std::sync::Arc::make_mut(&mut t.account));
     for a in accounts.chain(seen.by_tenant.iter_mut().map(|t| &mut t.account)) {
         a.culprits = Culprits::unknown(a.ledger.parts().steal_ns);
         (a.block, a.waits, a.stretches) = (None, None, None);

@@ -45,6 +45,7 @@ use corun_model::{CpuId, TaskId, Tenant, TenantId, TenantKind};
 use guest::Guest;
 use noise::Noise;
 use std::rc::Rc;
+use std::sync::Arc;
 use timers::Timers;
 
 pub use life::Completion;
@@ -198,7 +199,7 @@ struct Task {
     affinity: Option<Rc<CpuSet>>,
     preempt_delay_ns: u64,
     tally: Tally,
-    name: String,
+    name: Arc<str>,
     born_ns: u64,
     /// What had been counted when the last window was closed.
     counters: Option<corun_model::Counters>,
@@ -468,7 +469,7 @@ impl Engine {
             });
             self.tasks.push(Task {
                 tenant: ix,
-                name,
+                name: name.into(),
                 state: State::Unborn,
                 since_ns: 0,
                 born_ns: 0,
@@ -716,7 +717,7 @@ impl Engine {
     fn name_in_trace(&mut self, task: TaskIx) {
         let t = &self.tasks[task];
         let entry = TraceTask {
-            name: t.name.clone(),
+            name: t.name.to_string(),
             process: t.tenant as u32 + 1,
             tenant: TenantId(t.tenant as u32),
         };

@@ -66,7 +66,7 @@ impl Engine {
                 born_ns: t.born_ns.max(start_ns),
                 alive: t.state != State::Ended,
                 last_cpu: t.ran.then(|| self.cpus[t.cpu].id),
-                account,
+                account: account.into(),
             });
         }
         let cpus = self

@@ -30,7 +30,7 @@ fn window(tasks: &[(TaskId, u64, bool)]) -> Observation {
             born_ns: 0,
             alive,
             last_cpu: None,
-            account: account(on_cpu_ns),
+            account: account(on_cpu_ns).into(),
         })
         .collect();
     listed.sort_by_key(|t| t.id);

@@ -23,7 +23,8 @@ impl LivePerf {
                 sums.entry(task.tenant).or_insert_with(|| self.nothing()).add(counted);
             }
             let of_task = counted.filter(|_| self.options.grain == Grain::Task);
-            task.account.counters = of_task.and_then(|w| self.whole(w, task.account.ledger.on_cpu_ns()));
+            let counters = of_task.and_then(|w| self.whole(w, task.account.ledger.on_cpu_ns()));
+            task.set_counters(counters);
         }
         if let Grain::Tree(tenant) = self.options.grain {
             sums = Window::sum(self.totals.values()).map(|all| (tenant, all)).into_iter().collect();
@@ -77,7 +78,7 @@ mod tests {
             born_ns: 0,
             alive: true,
             last_cpu: None,
-            account: account(ms),
+            account: account(ms).into(),
         };
         let sum = |of: TenantId| tasks.iter().filter(|t| t.1 == of).map(|t| t.2).sum();
         let tenant = |id: TenantId| TenantObservation { id, tasks: 1, account: account(sum(id)) };

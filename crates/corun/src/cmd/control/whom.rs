@@ -180,7 +180,7 @@ mod tests {
             born_ns: 0,
             alive: true,
             last_cpu: None,
-            account: Account::default(),
+            account: Arc::default(),
         };
         let seen = Observation {
             tenants: [init, stranger].map(tenant).into(),
