@@ -71,7 +71,7 @@ fn watch(
         for task in seen.tasks.iter().filter(|t| Some(t.tenant) == subject) {
             let sum = all.entry(task.id.0).or_default();
             let on_cpu_ns = task.account.ledger.on_cpu_ns();
-            sum.name.clone_from(&task.name);
+            sum.name = task.name.to_string();
             sum.on_cpu_ns += on_cpu_ns;
             match found.get(&task.id) {
                 Some(e) => {

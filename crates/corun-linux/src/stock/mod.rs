@@ -424,14 +424,19 @@ impl Backend for StockBackend {
     }
 
     fn learn(&mut self, seen: &Observation) {
-        // They matter where they may have come into a cgroup that was somebody's own.
-        let is_new = |id: &TenantId| self.parkings.has_own() && self.members.tenant(*id).is_none();
+        // They matter where they may have come into a cgroup that was somebody's own, or were born into one made for it.
+        let is_new = |id: &TenantId| self.parkings.has_cgroups() && self.members.tenant(*id).is_none();
         let newcomers: Vec<TenantId> = seen.tenants.iter().map(|t| t.id).filter(is_new).collect();
         let grown = self.members.learn(seen);
         self.forget_gone();
         for tenant in newcomers {
+            let is_protected =
+                self.members.tenant(tenant).is_some_and(|t| self.protection.of_tenant(t).is_some());
             for pid in self.members.observed_of(tenant) {
                 self.parkings.has_company(pid, &self.root);
+                if is_protected || self.protection.of_process(pid).is_some() {
+                    self.parkings.set_free(pid, &self.root);
+                }
             }
         }
         let lives = |pid| procfs::process_stat(&self.root, pid).is_ok();

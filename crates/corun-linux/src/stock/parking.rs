@@ -8,7 +8,7 @@
 //!    tells nobody: a stopped one sends its parent SIGCHLD, a shell takes the terminal away from it, `sudo` stops
 //!    itself, launchers report it; and a signal per process races with forks. Processes are moved once, at the first
 //!    park, not at each. What the tenant starts from then on is born into the transient cgroup and is parked with it,
-//!    also when it becomes a command of another name.
+//!    also when it becomes a command of another name; but who is protected is set free as soon as it is seen.
 //! 3. **SIGSTOP and SIGCONT** to each process, where no cgroup can be made: no tree, no permission, or the children
 //!    of the cgroup would have controllers of their own. Looked through again until nobody new is found. Refused for
 //!    the foreground job of a terminal, which its shell would take for suspended.
@@ -138,9 +138,23 @@ impl Parkings {
         }
     }
 
-    /// Whether anybody has a cgroup of its own.
-    pub(super) fn has_own(&self) -> bool {
-        self.tenants.values().any(|p| !p.own.is_empty())
+    /// Gives a process back to the cgroup that it would be in without us, should it have been born into a transient one. Of who
+    /// has gone nothing is left to do.
+    pub(super) fn set_free(&self, pid: u32, root: &Root) {
+        let Ok(membership) = Membership::read(root, format!("/proc/{pid}")) else { return };
+        let folder = self.tree().and_then(|tree| tree.folder(membership.in_tree(tree)?));
+        let made = |folder: &Path| {
+            self.tenants.values().flat_map(|p| p.transient.values()).any(|(t, _)| t == folder)
+        };
+        let transient = folder.as_deref().and_then(|folder| folder.ancestors().find(|f| made(f)));
+        if let Some(parent) = transient.and_then(Path::parent) {
+            let _ = freezer::move_into(parent, pid);
+        }
+    }
+
+    /// Whether anybody has a cgroup of its own, or a transient one.
+    pub(super) fn has_cgroups(&self) -> bool {
+        self.tenants.values().any(|p| !p.own.is_empty() || !p.transient.is_empty())
     }
 
     /// Forgets everybody, all having been restored.

@@ -1,9 +1,10 @@
 //! Who may be controlled while the tenants change.
 
-use super::actors::{backend, eventually, seen, v2_mount, Actors};
+use super::actors::{backend, eventually, options, seen, transients_of, v2_mount, Actors};
 use super::{alone, is_root, park, unpark, ACTORS, PATIENCE};
 use corun_linux::backend::Backend;
-use corun_linux::stock::StockBackend;
+use corun_linux::stock::{Options, StockBackend};
+use corun_linux::{freezer, Root};
 use std::path::Path;
 
 /// A tenant of two processes that is parked, and in scope for its first one only.
@@ -46,4 +47,27 @@ fn who_was_named_by_a_process_stays_named_when_that_ends() {
     pair.kill(0);
     backend.learn(&seen(&[&[pair.pids()[1], joins.pids()[0]]]));
     park(&mut backend);
+}
+
+#[test]
+fn a_protected_process_that_a_parked_tenant_has_started_is_not_parked_with_it() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let (shell, server) = (Actors::spinning(1), Actors::spinning(1));
+    let (of_shell, of_server) = (shell.pids(), server.pids());
+    let options = Options { protect: vec![of_server[0].to_string()], ..options(folder.path(), &of_shell) };
+    let mut backend = StockBackend::new(&Root::new("/"), options);
+    backend.learn(&seen(&[&of_shell]));
+    park(&mut backend);
+    // What it starts now is born where it is.
+    let [transient] = &transients_of(std::process::id())[..] else { panic!("one was made") };
+    freezer::move_into(transient, of_server[0]).unwrap();
+    backend.learn(&seen(&[&of_shell, &of_server]));
+    assert!(server.run(PATIENCE), "it is parked with who started it");
+    unpark(&mut backend);
+    park(&mut backend);
+    assert!(server.run(PATIENCE) && shell.stand_still(PATIENCE / 100));
 }
