@@ -5,7 +5,7 @@ mod toy;
 use corun_model::{conformance, Action, Policy, TenantId, TenantKind};
 use corun_policy::{by_name, Kind, Options, Scope, ALL};
 use proptest::prelude::*;
-use toy::{who, Toy, Who};
+use toy::{who, Toy, Who, MS};
 
 /// A machine with everything on it, some of it protected.
 fn everything() -> Toy {
@@ -244,4 +244,24 @@ fn auto_does_not_judge_a_newcomer_by_its_first_slots() {
     };
     assert_eq!(decisions(4), 0, "100 ms are its beginning");
     assert!(decisions(40) > 0, "who goes on like that may need slots");
+}
+
+#[test]
+fn auto_takes_what_the_host_below_took_from_running_tasks_once() {
+    // A pipeline that wants a CPU and has half a one, beside loops. A probe sees time that the hypervisor took from a running
+    // task as the task's: it is in what the two have and in the host's steal.
+    let tries = |host_steal_ns: u64| {
+        let mut toy = Toy::new(2, vec![who("loops", 2, 1_000), who("pipeline", 2, 250)]);
+        let mut auto = by_name("auto", &Options::new()).unwrap();
+        let mut epoch = || {
+            let mut seen = toy.window(auto.epoch_ns());
+            seen.machine.host_steal_ns = Some(host_steal_ns);
+            let decisions = auto.decide(&toy.machine, &seen);
+            toy.carry_out(&decisions);
+            decisions.len()
+        };
+        (0..40).map(|_| epoch()).sum::<usize>()
+    };
+    assert!(tries(0) > 0);
+    assert_eq!(tries(25 * MS), tries(0));
 }
