@@ -24,6 +24,9 @@ pub struct Observation {
     /// Tenants whose share of contended CPU time is known to differ from the default: their weights, 1 to 10000, where 100
     /// is the default, as in `cpu.weight`. In the order of tenant ids.
     pub weights: Vec<(TenantId, u32)>,
+    /// Tenants that nobody may touch, whatever a policy is for: who hands on what it decides knows that it would be refused. In
+    /// the order of their ids.
+    pub refused: Vec<TenantId>,
     /// Per CPU: busy and idle.
     pub cpus: Vec<CpuTime>,
     /// What the host below or the interrupts took, when the machine tells.
@@ -252,6 +255,7 @@ impl Observation {
         self.end_ns = next.end_ns;
         self.extend_tenants(next);
         self.weights.clone_from(&next.weights);
+        self.refused.clone_from(&next.refused);
         let going_on = self.extend_tasks(next);
         for t in &next.by_tenant {
             match self.by_tenant.binary_search_by_key(&t.id, |x| x.id) {

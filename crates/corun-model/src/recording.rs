@@ -71,6 +71,7 @@ impl Recording {
             tasks: Vec::new(),
             by_tenant,
             weights: window.weights.clone(),
+            refused: window.refused.clone(),
             cpus: window.cpus.clone(),
             machine: window.machine,
             loss: window.loss,

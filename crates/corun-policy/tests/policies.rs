@@ -2,7 +2,7 @@
 
 mod toy;
 
-use corun_model::{conformance, Action, Policy, TenantId, TenantKind};
+use corun_model::{conformance, Action, Observation, Policy, TenantId, TenantKind};
 use corun_policy::{by_name, Kind, Options, Scope, ALL};
 use proptest::prelude::*;
 use toy::{who, Toy, Who, MS};
@@ -264,4 +264,26 @@ fn auto_takes_what_the_host_below_took_from_running_tasks_once() {
     };
     assert!(tries(0) > 0);
     assert_eq!(tries(25 * MS), tries(0));
+}
+
+#[test]
+fn nobody_waits_for_who_is_refused() {
+    // One that comes later, wants as much as the others, and is refused whatever is decided about it.
+    for name in ["gang", "paired_gang", "controlled_contention"] {
+        let mut toy = Toy::new(2, vec![who("a", 2, 1_000), who("b", 2, 1_000), who("sshd", 2, 1_000)]);
+        let sshd = toy.id("sshd");
+        let mut policy = by_name(name, &Options::new()).unwrap();
+        let mut epoch = |refused: Vec<TenantId>| {
+            let seen = Observation { refused, ..toy.window(policy.epoch_ns()) };
+            let decisions = policy.decide(&toy.machine, &seen);
+            toy.carry_out(&decisions);
+            toy.parked.clone()
+        };
+        assert!((0..20).any(|_| epoch(Vec::new()).contains(&sshd)), "{name}");
+        epoch(vec![sshd]);
+        for _ in 0..20 {
+            let parked = epoch(vec![sshd]);
+            assert!(!parked.contains(&sshd) && parked.len() < 2, "{name}: {parked:?}");
+        }
+    }
 }

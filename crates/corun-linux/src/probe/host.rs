@@ -490,8 +490,8 @@ impl LiveHost {
             cpus: window.cpus,
             machine: self.machine_time(window.end_ns),
             loss: window.loss,
-            weights: Vec::new(),
             unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
+            ..Observation::default()
         }
     }
 
