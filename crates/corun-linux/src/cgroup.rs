@@ -295,11 +295,14 @@ impl Membership {
         }
     }
 
-    /// The tenant that the cgroups tell, asking the v2 tree, then systemd's, then the CPU controller's; `None`
-    /// when none of them tells. Other hierarchies say how memory or devices are shared out, not who belongs together.
+    /// The tenant that the cgroups tell; `None` when none of them tells. The v2 tree, systemd's and the CPU controller's are
+    /// asked, and the most telling is believed, the first of them where they tell as much: where v1 and v2 are both mounted, a
+    /// container runtime makes cgroups in v1 alone, and in v2 all containers are in the daemon's unit. Other hierarchies say
+    /// how memory or devices are shared out, not who belongs together.
     pub fn tenant(&self) -> Option<TenantName> {
         let paths = [self.v2(), self.v1("name=systemd"), self.v1("cpu")];
-        paths.into_iter().flatten().find_map(naming::of_cgroup)
+        let told = paths.into_iter().flatten().filter_map(naming::of_cgroup);
+        told.min_by_key(naming::vagueness)
     }
 }
 

@@ -54,6 +54,17 @@ pub fn of_cgroup(path: &str) -> Option<TenantName> {
         })
 }
 
+/// How little a cgroup's name says, to choose between those that one task has in several trees: who manages pods, jobs,
+/// containers or machines says what belongs together, the rest only says where a task is.
+pub fn vagueness(tenant: &TenantName) -> u8 {
+    match tenant.kind {
+        TenantKind::Pod => 0,
+        TenantKind::SlurmStep => 1,
+        TenantKind::Container | TenantKind::Vm | TenantKind::VmIo => 2,
+        _ => 3,
+    }
+}
+
 /// The part of a cgroup's path that is the tenant of this key: the outermost cgroup that is.
 pub fn own_part<'a>(path: &'a str, key: &str) -> Option<&'a str> {
     let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);

@@ -364,8 +364,8 @@ impl Host for SchedstatHost {
             by_tenant,
             machine,
             loss,
-            weights: Vec::new(),
             unavailable: self.unavailable(machine.host_steal_ns.is_some()),
+            ..Observation::default()
         };
         self.cpus = cpus;
         self.window_start_ns = end_ns;

@@ -9,7 +9,7 @@
 //! Limits: the weights of cgroups further up are not counted, so tenants are compared as if they were siblings; of a
 //! tenant whose tasks differ in nice, the busiest counts. A weight is read again once a second.
 
-use crate::cgroup::{Cgroups, Membership};
+use crate::cgroup::{Cgroups, Membership, Tree};
 use crate::naming;
 use crate::procfs;
 use crate::root::Root;
@@ -94,13 +94,24 @@ impl Shares {
         if !self.by_kernel {
             return Some(DEFAULT);
         }
-        // Sessions are groups only of those that are in no cgroup.
-        if path == "/" && sched::autogroups_are_on(&self.root) {
+        // Sessions are groups only of those whom no cgroup weighs.
+        let is_weighed = tree.is_some_and(|tree| self.is_weighed(tree, path));
+        if !is_weighed && sched::autogroups_are_on(&self.root) {
             if let Ok(Some(group)) = procfs::autogroup(&self.root, tid) {
                 return weight_of(group.nice);
             }
         }
         weight_of(procfs::process_stat(&self.root, tid).ok()?.nice)
+    }
+
+    /// Whether a cgroup of this path has, or is in one that has, a weight. In the v2 tree many have none: where a cgroup does not
+    /// hand the CPU controller on, those below it (a transient one too) leave a task where it was.
+    fn is_weighed(&self, tree: &Tree, path: &str) -> bool {
+        let outermost = path.split('/').find(|segment| !segment.is_empty());
+        let Some(outermost) = outermost.and_then(|segment| tree.folder(&format!("/{segment}"))) else {
+            return path != "/";
+        };
+        !tree.is_v2() || self.root.has(outermost.join("cpu.weight"))
     }
 }
 
@@ -113,6 +124,7 @@ fn weight_of(nice: i32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::freezer;
     use corun_model::ledger::Parts;
     use corun_model::observation::Account;
     use corun_model::{Ledger, TaskId, TenantKind};
@@ -198,6 +210,27 @@ mod tests {
         assert_eq!(weight_on(&files("1\n"), true, "pgid:7:a"), 305);
         assert_eq!(weight_on(&files("0\n"), true, "pgid:7:a"), 33);
         assert_eq!(weight_on(&files("1\n"), false, "pgid:7:a"), 100, "sched_ext knows no sessions");
+    }
+
+    #[test]
+    fn a_command_in_a_cgroup_without_a_weight_is_still_weighed_by_its_session() {
+        let stat = stat("make", 19);
+        let weight_in = |path: &str, with: &[(&str, &str)]| {
+            let membership = format!("0::{path}\n");
+            let files: [(&str, &str); 6] = [
+                ("/proc/self/mountinfo", V2),
+                ("/sys/fs/cgroup/cgroup.controllers", "cpu\n"),
+                ("/proc/7/cgroup", &membership),
+                ("/proc/7/autogroup", "/autogroup-12 nice 0\n"),
+                ("/proc/7/stat", &stat),
+                ("/proc/sys/kernel/sched_autogroup_enabled", "1\n"),
+            ];
+            weight_on(&machine(&[&files, with].concat()), true, "pgid:7:make")
+        };
+        let parked = format!("/{}12.34.1", freezer::TRANSIENT_PREFIX);
+        assert_eq!(["/", parked.as_str()].map(|path| weight_in(path, &[])), [100, 100]);
+        let weighed = [("/sys/fs/cgroup/user.slice/cpu.weight", "100\n")];
+        assert_eq!(weight_in("/user.slice/session-1.scope", &weighed), 1, "its session does not count");
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub struct Observation {
     /// Tenants whose share of contended CPU time is known to differ from the default: their weights, 1 to 10000, where 100
     /// is the default, as in `cpu.weight`. In the order of tenant ids.
     pub weights: Vec<(TenantId, u32)>,
+    /// Tenants that nobody may touch, whatever a policy is for: who hands on what it decides knows that it would be refused. In
+    /// the order of their ids.
+    pub refused: Vec<TenantId>,
     /// Per CPU: busy and idle.
     pub cpus: Vec<CpuTime>,
     /// What the host below or the interrupts took, when the machine tells.
@@ -169,7 +172,7 @@ pub struct CpuTime {
     pub cpu: CpuId,
     /// Time its idle task ran, in nanoseconds.
     pub idle_ns: u64,
-    /// Time any other task ran, in nanoseconds.
+    /// Time any other task ran, in nanoseconds; also what the hypervisor below took from it meanwhile.
     pub busy_ns: u64,
     /// Time nobody saw, in nanoseconds.
     pub unknown_ns: u64,
@@ -178,7 +181,9 @@ pub struct CpuTime {
 /// What was taken from the machine as a whole, summed over CPUs. `None`: this machine does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineTime {
-    /// Time the hypervisor below ran somebody else while this machine wanted to run.
+    /// Time the hypervisor below ran somebody else while this machine wanted to run. What it took from a running task is
+    /// part of what that CPU was busy. It is part of the task's time on a CPU where the source goes by the clock (the probe),
+    /// and not where the kernel has taken it out (`schedstat`).
     pub host_steal_ns: Option<u64>,
     /// Time in hard interrupts; part of what the interrupted tasks show as compute.
     pub irq_ns: Option<u64>,
@@ -247,6 +252,15 @@ impl Observation {
         known.map_or(100, |at| u64::from(self.weights[at].1.max(1)))
     }
 
+    /// CPU time that tasks had or that the host below took, summed over CPUs: the rest was to be had by anybody.
+    pub fn taken_ns(&self) -> u64 {
+        let on_cpu_ns: u64 = self.by_tenant.iter().map(|t| t.account.ledger.on_cpu_ns()).sum();
+        let busy_ns: u64 = self.cpus.iter().map(|c| c.busy_ns).sum();
+        // What tasks had may contain what was taken from them; what CPUs were busy does.
+        let taken_ns = on_cpu_ns + self.machine.host_steal_ns.unwrap_or(0);
+        taken_ns.min(busy_ns).max(on_cpu_ns)
+    }
+
     /// Adds the window that follows this one, so that both become one. What either cannot see, the sum cannot.
     ///
     /// # Panics
@@ -256,6 +270,7 @@ impl Observation {
         self.end_ns = next.end_ns;
         self.extend_tenants(next);
         self.weights.clone_from(&next.weights);
+        self.refused.clone_from(&next.refused);
         let going_on = self.extend_tasks(next);
         for t in &next.by_tenant {
             match self.by_tenant.binary_search_by_key(&t.id, |x| x.id) {
@@ -469,6 +484,22 @@ mod tests {
         sum = gone;
         sum.extend(&renamed);
         assert_eq!((sum.tenants.len(), sum.tenants[0].name.as_str()), (1, "make"));
+    }
+
+    #[test]
+    fn what_the_host_below_took_counts_once_whether_or_not_tasks_have_it_too() {
+        let cpu = |busy_ns| CpuTime { cpu: CpuId(0), idle_ns: 100 - busy_ns, busy_ns, unknown_ns: 0 };
+        let machine = |steal_ns| MachineTime { host_steal_ns: steal_ns, ..MachineTime::default() };
+        let taken_ns = |on_cpu_ns, busy_ns, steal_ns| {
+            let tasks = vec![task(1, 0, on_cpu_ns, false)];
+            let seen =
+                Observation { cpus: vec![cpu(busy_ns)], machine: machine(steal_ns), ..window(0, 100, tasks) };
+            seen.taken_ns()
+        };
+        assert_eq!(taken_ns(80, 80, Some(30)), 80, "by the clock");
+        assert_eq!(taken_ns(50, 80, Some(30)), 80, "without what was taken");
+        assert_eq!(taken_ns(50, 90, Some(30)), 80, "some were busy with what is no task's");
+        assert_eq!(taken_ns(50, 90, None), 50);
     }
 
     #[test]

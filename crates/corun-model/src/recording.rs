@@ -2,9 +2,10 @@
 //!
 //! However long a program runs, its timeline has at most [`SLOTS`] slots: when there are more, neighbours are merged
 //! two by two. Slots keep tenants and CPUs, not single tasks, so that a machine with thousands of tasks can be recorded
-//! for hours.
+//! for hours. Without the list nobody can tell any more which tasks of two windows are the same, so a task is counted in the
+//! slot in which it began (in the first one where it was there before): the counts of slots sum to those of the whole.
 
-use crate::observation::{Observation, TaskObservation};
+use crate::observation::{Observation, TaskObservation, TenantObservation};
 
 /// Most slots of a timeline.
 pub const SLOTS: usize = 240;
@@ -26,7 +27,7 @@ pub struct Recording {
 impl Recording {
     /// Adds the window that follows the last one.
     pub fn push(&mut self, window: Observation) {
-        let slot = Observation { tasks: Vec::new(), ..window.clone() };
+        let slot = self.unlisted(&window);
         match &mut self.whole {
             Some(whole) => {
                 whole.extend(&window);
@@ -45,6 +46,37 @@ impl Recording {
         self.per_slot = self.per_slot.max(1);
         self.slots.push(slot);
         self.in_last = 1;
+    }
+
+    /// Adds the window that follows the last one, and keeps its tenants' sums alone: who runs for days has more tasks than can
+    /// be kept.
+    pub fn push_sums(&mut self, window: &Observation) {
+        self.push(self.unlisted(window));
+    }
+
+    /// A window without its list of tasks: its tenants count those that are in no window before.
+    fn unlisted(&self, window: &Observation) -> Observation {
+        let known = self.whole.as_ref().map_or(&[][..], |whole| &whole.by_tenant);
+        let mut by_tenant = window.by_tenant.clone();
+        for task in window.tasks.iter().filter(|t| t.born_ns <= window.start_ns) {
+            let at = |list: &[TenantObservation]| list.binary_search_by_key(&task.tenant, |t| t.id).ok();
+            if let (Some(_), Some(i)) = (at(known), at(&by_tenant)) {
+                by_tenant[i].tasks = by_tenant[i].tasks.saturating_sub(1);
+            }
+        }
+        Observation {
+            start_ns: window.start_ns,
+            end_ns: window.end_ns,
+            tenants: window.tenants.clone(),
+            tasks: Vec::new(),
+            by_tenant,
+            weights: window.weights.clone(),
+            refused: window.refused.clone(),
+            cpus: window.cpus.clone(),
+            machine: window.machine,
+            loss: window.loss,
+            unavailable: window.unavailable.clone(),
+        }
     }
 
     fn merge_neighbours(&mut self) {
@@ -118,6 +150,37 @@ mod tests {
         assert!(whole.tasks.len() <= MOST_TASKS, "{}", whole.tasks.len());
         assert_eq!(whole.tasks.len() as u64 + whole.loss.unlisted_tasks, 100_000);
         assert!(whole.tasks.iter().all(|t| t.alive || t.account.ledger.on_cpu_ns() > 30));
+    }
+
+    #[test]
+    fn a_task_that_goes_on_is_counted_once_whether_tasks_are_listed_or_not() {
+        let seen = |window: u64| {
+            let task = |id: u32, born_ns: u64| TaskObservation {
+                id: TaskId(id),
+                name: "make".into(),
+                tenant: TenantId(0),
+                born_ns,
+                alive: id < 3,
+                last_cpu: None,
+                account: Default::default(),
+            };
+            // Two that stay, and in every window one that begins and ends in it.
+            let (start_ns, end_ns) = (window * 10, window * 10 + 10);
+            let tasks = vec![task(1, start_ns), task(2, start_ns), task(3, start_ns + 5)];
+            let of = TenantObservation { id: TenantId(0), tasks: 3, account: Account::default() };
+            Observation { start_ns, end_ns, tasks, by_tenant: vec![of], ..Observation::default() }
+        };
+        let windows = 3 * SLOTS as u64;
+        let (mut listed, mut sums) = (Recording::default(), Recording::default());
+        for window in (0..windows).map(seen) {
+            sums.push_sums(&window);
+            listed.push(window);
+        }
+        for recording in [listed, sums] {
+            let count = |o: &Observation| o.by_tenant[0].tasks;
+            assert_eq!(recording.whole().map(count), Some(2 + windows));
+            assert_eq!(recording.timeline().iter().map(count).sum::<u64>(), 2 + windows);
+        }
     }
 
     #[test]

@@ -456,8 +456,7 @@ impl Auto {
 
     /// Notes what the last window says.
     fn note(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
-        let on_cpu_ns: u64 = seen.by_tenant.iter().map(|t| t.account.ledger.on_cpu_ns()).sum();
-        let taken_ns = on_cpu_ns + seen.machine.host_steal_ns.unwrap_or(0);
+        let taken_ns = seen.taken_ns();
         self.taken_ns += taken_ns;
         if self.phase == Phase::Try {
             let is_member = |u: &&TenantUse| self.members.contains(&u.id);

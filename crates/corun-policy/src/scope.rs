@@ -1,4 +1,5 @@
-//! Whom a policy may touch. A host refuses protected tenants too; a policy that knows them plans around them.
+//! Whom a policy may touch. Protected tenants are refused anyway, and who is refused is known to the observation; a policy that
+//! knows them plans around them.
 
 use corun_model::{Observation, Tenant, TenantId};
 use std::collections::BTreeSet;
@@ -36,9 +37,11 @@ impl Scope {
         tenant.kind.is_controllable() && !named(&self.protected) && self.only.as_ref().is_none_or(named)
     }
 
-    /// The tenants of an observation that may be touched. Names are compared: once per observation is enough.
+    /// The tenants of an observation that may be touched and would not be refused. Names are compared: once per observation is
+    /// enough.
     pub fn covered(&self, seen: &Observation) -> BTreeSet<TenantId> {
-        seen.tenants.iter().filter(|t| self.covers(t)).map(|t| t.id).collect()
+        let is_refused = |t: &Tenant| seen.refused.binary_search(&t.id).is_ok();
+        seen.tenants.iter().filter(|t| !is_refused(t) && self.covers(t)).map(|t| t.id).collect()
     }
 }
 

@@ -2,10 +2,10 @@
 
 mod toy;
 
-use corun_model::{conformance, Action, Policy, TenantId, TenantKind};
+use corun_model::{conformance, Action, Observation, Policy, TenantId, TenantKind};
 use corun_policy::{by_name, Kind, Options, Scope, ALL};
 use proptest::prelude::*;
-use toy::{who, Toy, Who};
+use toy::{who, Toy, Who, MS};
 
 /// A machine with everything on it, some of it protected.
 fn everything() -> Toy {
@@ -244,4 +244,46 @@ fn auto_does_not_judge_a_newcomer_by_its_first_slots() {
     };
     assert_eq!(decisions(4), 0, "100 ms are its beginning");
     assert!(decisions(40) > 0, "who goes on like that may need slots");
+}
+
+#[test]
+fn auto_takes_what_the_host_below_took_from_running_tasks_once() {
+    // A pipeline that wants a CPU and has half a one, beside loops. A probe sees time that the hypervisor took from a running
+    // task as the task's: it is in what the two have and in the host's steal.
+    let tries = |host_steal_ns: u64| {
+        let mut toy = Toy::new(2, vec![who("loops", 2, 1_000), who("pipeline", 2, 250)]);
+        let mut auto = by_name("auto", &Options::new()).unwrap();
+        let mut epoch = || {
+            let mut seen = toy.window(auto.epoch_ns());
+            seen.machine.host_steal_ns = Some(host_steal_ns);
+            let decisions = auto.decide(&toy.machine, &seen);
+            toy.carry_out(&decisions);
+            decisions.len()
+        };
+        (0..40).map(|_| epoch()).sum::<usize>()
+    };
+    assert!(tries(0) > 0);
+    assert_eq!(tries(25 * MS), tries(0));
+}
+
+#[test]
+fn nobody_waits_for_who_is_refused() {
+    // One that comes later, wants as much as the others, and is refused whatever is decided about it.
+    for name in ["gang", "paired_gang", "controlled_contention"] {
+        let mut toy = Toy::new(2, vec![who("a", 2, 1_000), who("b", 2, 1_000), who("sshd", 2, 1_000)]);
+        let sshd = toy.id("sshd");
+        let mut policy = by_name(name, &Options::new()).unwrap();
+        let mut epoch = |refused: Vec<TenantId>| {
+            let seen = Observation { refused, ..toy.window(policy.epoch_ns()) };
+            let decisions = policy.decide(&toy.machine, &seen);
+            toy.carry_out(&decisions);
+            toy.parked.clone()
+        };
+        assert!((0..20).any(|_| epoch(Vec::new()).contains(&sshd)), "{name}");
+        epoch(vec![sshd]);
+        for _ in 0..20 {
+            let parked = epoch(vec![sshd]);
+            assert!(!parked.contains(&sshd) && parked.len() < 2, "{name}: {parked:?}");
+        }
+    }
 }

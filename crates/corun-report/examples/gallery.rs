@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let report = ProfileReport::new(&example::meta(), &seen, subject, &slots);
         let path = |ending: &str| Path::new(&folder).join(format!("{name}.{ending}"));
         output::write_file(&path("html"), html::render(&report).as_bytes())?;
-        output::write_file(&path("json"), json::write(&report).as_bytes())?;
+        output::write_file(&path("json"), json::indented(&report).as_bytes())?;
         println!("{}", render(&report, &Style::of_stdout()));
     }
     Ok(())

@@ -1,6 +1,13 @@
-//! JSON: the contract of `--json`. Writing cannot fail; reading back checks everything a profile promises.
+//! JSON: how everything that corun tells programs is written, and the contract of `profile --json`. Writing cannot fail;
+//! reading back checks everything a profile promises.
+//!
+//! What could steer a terminal is escaped, since JSON is looked at on one too, and whoever names a process may put anything
+//! into its name; a program that reads it gets the name as it is.
 
 use crate::profile::schema::{ProfileReport, SCHEMA};
+use crate::words::steers;
+use serde::Serialize;
+use std::fmt::Write;
 use thiserror::Error;
 
 /// A file that is no profile, or one that contradicts itself.
@@ -17,16 +24,27 @@ pub enum ReadError {
     Contradiction(Vec<String>),
 }
 
-/// Writes a report, indented, with a newline at the end; the same report gives the same bytes.
-pub fn write(report: &ProfileReport) -> String {
-    let mut text = serde_json::to_string_pretty(report).expect("every field of a report is plain data");
-    text.push('\n');
-    text
+/// Plain data as JSON, indented, with a newline at the end; the same data give the same bytes.
+pub fn indented(data: &impl Serialize) -> String {
+    escaped(&serde_json::to_string_pretty(data).expect("everything told is plain data")) + "\n"
 }
 
-/// The same on one line, for embedding.
-pub fn write_compact(report: &ProfileReport) -> String {
-    serde_json::to_string(report).expect("every field of a report is plain data")
+/// The same on one line, without the newline.
+pub fn compact(data: &impl Serialize) -> String {
+    escaped(&serde_json::to_string(data).expect("everything told is plain data"))
+}
+
+/// Serde escapes what JSON asks for: that is nothing above ASCII, and all that is above it is inside strings.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            // All of these have four digits.
+            c if c > '~' && steers(c) => write!(out, "\\u{:04x}", u32::from(c)).expect("text takes text"),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Reads a report back and checks it.
@@ -45,4 +63,19 @@ pub fn read(text: &str) -> Result<ProfileReport, ReadError> {
     let report: ProfileReport = serde_json::from_str(text)?;
     report.check().map_err(ReadError::Contradiction)?;
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_steer_the_terminal_that_json_is_shown_on_and_is_read_back_as_it_is() {
+        let name = "a\u{1b}[2Jb\u{7f}\u{9b}2J\u{202e}c\u{feff}\"\n\u{e9}\u{1f600}".to_owned();
+        for text in [indented(&[&name]), compact(&[&name])] {
+            assert!(!text.chars().any(|c| c != '\n' && steers(c)), "{text:?}");
+            assert!(text.contains("\\u009b2J\\u202ec\\ufeff") && text.contains("\u{e9}\u{1f600}"), "{text}");
+            assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [name.as_str()]);
+        }
+    }
 }

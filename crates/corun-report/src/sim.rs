@@ -3,6 +3,7 @@
 //! Names are a contract, as in [`crate::profile::schema`]; `None` is written as `null` and means *unknown*, and
 //! [`SimReport::unavailable`] says why.
 
+use crate::json;
 use crate::profile::schema::{ProfileReport, Unavailable};
 use crate::table::Table;
 use corun_model::duration::human_ns;
@@ -138,9 +139,7 @@ pub struct SimWork {
 
 /// Writes a report, indented, with a newline at the end; the same report gives the same bytes.
 pub fn json(report: &SimReport) -> String {
-    let mut text = serde_json::to_string_pretty(report).expect("every field of a report is plain data");
-    text.push('\n');
-    text
+    json::indented(report)
 }
 
 /// The tenants' table and the figures of the whole, for a terminal.

@@ -1,6 +1,7 @@
 //! What `corun verify` says: the wire schema `corun.verify/1`, a few lines for people, and JUnit for continuous
 //! integration.
 
+use crate::json;
 use crate::words::{name, percent, wrap};
 use corun_model::duration::human_ns;
 use corun_predict::estimate::Unavailable;
@@ -91,7 +92,7 @@ impl VerifyReport {
 
     /// Indented JSON with a newline at the end.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("every field is plain data") + "\n"
+        json::indented(self)
     }
 
     /// The verdict in one sentence.

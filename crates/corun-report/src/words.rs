@@ -42,10 +42,19 @@ pub fn bound(b: Bound) -> String {
     }
 }
 
-/// A name that is safe on a terminal and at most `width` characters long: whoever names a process may put
-/// escape sequences into it.
+/// Whether a character does something else than being seen: it controls the terminal, turns the direction of what follows it
+/// around, or takes no room. Whoever names a process may put any of them into its name.
+pub fn steers(c: char) -> bool {
+    let formats = ['\u{61c}', '\u{feff}'].contains(&c)
+        || ('\u{200b}'..='\u{200f}').contains(&c)
+        || ('\u{2028}'..='\u{202e}').contains(&c)
+        || ('\u{2060}'..='\u{2069}').contains(&c);
+    c.is_control() || formats
+}
+
+/// A name that is safe on a terminal and at most `width` characters long.
 pub fn name(text: &str, width: usize) -> String {
-    let clean: Vec<char> = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let clean: Vec<char> = text.chars().map(|c| if steers(c) { '?' } else { c }).collect();
     if clean.len() <= width {
         return clean.into_iter().collect();
     }
@@ -54,7 +63,7 @@ pub fn name(text: &str, width: usize) -> String {
 
 /// Text of several lines that is safe on a terminal, as an error that quotes what others have named.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
+    text.chars().map(|c| if steers(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }
 
 /// Breaks text into lines of at most `width` characters, at spaces; a longer word gets a line of its own, and a
@@ -108,7 +117,10 @@ mod tests {
     fn a_name_cannot_steer_the_terminal() {
         assert_eq!(name("ok", 8), "ok");
         assert_eq!(name("a\x1b[2Jb", 20), "a?[2Jb");
+        assert_eq!(name("a\u{9b}2J\u{202e}b\u{2066}c\u{200b}\u{61c}\u{feff}", 20), "a?2J?b?c???");
+        assert_eq!(name("\u{e9}t\u{e9} \u{5d0}\u{1f600}", 20), "\u{e9}t\u{e9} \u{5d0}\u{1f600}");
         assert_eq!(name("a-very-long-name", 8), "a-very-~");
         assert_eq!(printable("line 3:\n\ta\x1b[2Jb"), "line 3:\n\ta?[2Jb");
+        assert_eq!(printable("a\u{2029}b\nc"), "a?b\nc");
     }
 }

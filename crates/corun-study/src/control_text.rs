@@ -3,6 +3,7 @@
 use crate::control_file::{ControlStudy, Group, Target, DEFAULT};
 use crate::control_outcome::{geometric_mean, CellSummary, ControlOutcome};
 use crate::verdict::median;
+use corun_report::json;
 use corun_report::table::Table;
 use serde::Serialize;
 use std::fmt::Write;
@@ -251,7 +252,7 @@ struct Whole<'a> {
 /// The result as JSON, with the metrics of every cell under every policy as `cells`.
 pub fn json(outcome: &ControlOutcome) -> String {
     let whole = Whole { outcome, cells: outcome.summaries() };
-    serde_json::to_string_pretty(&whole).expect("every field is plain data") + "\n"
+    json::indented(&whole)
 }
 
 /// The files of a record, by name; `command` is what makes them again.

@@ -6,6 +6,7 @@ use crate::cell::{Cell, Setting};
 use crate::fit::Tried;
 use crate::real::RealOutcome;
 use crate::verdict::Summary;
+use corun_report::json;
 use serde::{Deserialize, Serialize};
 
 /// The schema's name.
@@ -187,9 +188,7 @@ impl Live {
 
 /// Writes an outcome, indented, with a newline at the end.
 pub fn json(outcome: &Outcome) -> String {
-    let mut text = serde_json::to_string_pretty(outcome).expect("every field is plain data");
-    text.push('\n');
-    text
+    json::indented(outcome)
 }
 
 /// Reads what [`json`] wrote.

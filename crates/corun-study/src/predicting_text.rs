@@ -1,6 +1,7 @@
 //! The result of the study of predictions in words and tables, and as the files of a dated record.
 
 use crate::predicting::{CoRun, PredictOutcome, Quality, PREDICTORS};
+use corun_report::json;
 use corun_report::table::Table;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -147,7 +148,7 @@ pub fn files(outcome: &PredictOutcome, command: &str) -> Vec<(&'static str, Stri
         programs.len(),
         text(outcome, true)
     );
-    let json = serde_json::to_string_pretty(outcome).expect("every field is plain data") + "\n";
+    let json = json::indented(outcome);
     vec![("README.md", readme), ("result.json", json)]
 }
 

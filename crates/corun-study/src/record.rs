@@ -4,6 +4,7 @@
 use crate::figure;
 use crate::outcome::{json, CellOutcome, MachineNote, Outcome, CATEGORIES};
 use crate::text;
+use corun_report::json;
 use std::fmt::Write;
 
 /// The files of a record, by name. `command` is what makes them again.
@@ -25,7 +26,7 @@ fn all_cells(outcome: &Outcome) -> Vec<CellOutcome> {
 }
 
 fn machine(note: &MachineNote) -> String {
-    serde_json::to_string_pretty(note).expect("every field is plain data") + "\n"
+    json::indented(note)
 }
 
 /// The first of some facts about two records in which they differ, with what it was and what it is; `None`: they go together.

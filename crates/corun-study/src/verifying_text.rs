@@ -2,6 +2,7 @@
 
 use crate::verifying::{Judged, Rate, VerifyOutcome};
 use corun_model::duration::human_ns;
+use corun_report::json;
 use corun_report::table::Table;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -164,7 +165,7 @@ pub fn files(o: &VerifyOutcome, command: &str) -> Vec<(&'static str, String)> {
         o.shares,
         text(o, true)
     );
-    let json = serde_json::to_string_pretty(o).expect("plain data") + "\n";
+    let json = json::indented(o);
     vec![("README.md", readme), ("result.json", json)]
 }
 

@@ -266,6 +266,16 @@ fn the_pure_crates_touch_no_file_clock_thread_or_hash_order() {
 }
 
 #[test]
+fn reports_are_written_as_json_in_one_place_which_escapes_what_steers_terminals() {
+    let place = "crates/corun-report/src/json.rs";
+    let reports = ["crates/corun/src/", "crates/corun-report/src/", "crates/corun-study/src/"];
+    none(files(&[".rs"]).into_iter().filter_map(|file| {
+        let is_meant = file != place && reports.iter().any(|folder| file.starts_with(folder));
+        (is_meant && read(&file).contains("serde_json::to_")).then(|| format!("{file}: use {place}"))
+    }));
+}
+
+#[test]
 fn what_runs_in_the_kernel_is_gpl() {
     none(
         files(&[".c", ".h"]).into_iter().filter(|file| file.starts_with("crates/corun-bpf/src/bpf/")).filter(

@@ -2,6 +2,7 @@
 
 use super::quota::{Quota, Throttling};
 use super::*;
+use corun_model::TenantKind;
 use std::fs;
 use tempfile::TempDir;
 
@@ -86,6 +87,24 @@ fn a_task_is_named_by_the_first_tree_that_tells() {
     assert_eq!(m.tenant(), None, "memory says how memory is shared out, not who belongs together");
     assert_eq!(Membership::parse("0::/a:b (deleted)\n").v2(), Some("/a:b"));
     assert_eq!(Membership::parse("nonsense\n\n"), Membership::default());
+}
+
+#[test]
+fn where_v1_and_v2_are_mixed_containers_are_told_by_the_tree_that_has_them() {
+    let id = "0123456789abcdef".repeat(4);
+    let of = |systemd: &str, v2: &str| {
+        Membership::parse(&format!("4:cpu,cpuacct:{systemd}\n1:name=systemd:{systemd}\n0::{v2}\n"))
+            .tenant()
+            .unwrap()
+    };
+    let contained = of(&format!("/docker/{id}"), "/system.slice/containerd.service");
+    assert_eq!((contained.kind, contained.name.as_str()), (TenantKind::Container, "docker 0123456789ab"));
+    let daemon = of("/system.slice/containerd.service", "/system.slice/containerd.service");
+    assert_eq!((daemon.kind, daemon.name.as_str()), (TenantKind::Unit, "containerd.service"));
+    let pod = format!("/kubepods/burstable/pod0123456789abcdef0123456789abcdef/{id}");
+    assert_eq!(of(&pod, &format!("/docker/{id}")).kind, TenantKind::Pod);
+    // Of two that only say where it is, the one in the v2 tree.
+    assert_eq!(of("/system.slice/ci.service", "/mine").key, "cgroup:/mine");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the probe is told before it is loaded: how large its tables are, what it looks at, where each CPU sits.
 
-use super::host::LiveOptions;
+use super::options::LiveOptions;
 use super::syscalls;
 use crate::cgroup::Cgroups;
 use crate::cpulist;

@@ -12,6 +12,7 @@ use super::bases::{Bases, Still};
 use super::config::config;
 use super::cpus::Cpus;
 use super::logs::{running_since_start, Logs};
+use super::options::{LiveError, LiveOptions};
 use super::quotas::Quotas;
 use super::recycling::Recycling;
 use super::tenancy::Tenancy;
@@ -25,7 +26,7 @@ use crate::root::Root;
 use crate::target::Subject;
 use crate::topology;
 use corun_bpf::layout::{comm, Ended, TaskBrief, TaskRec};
-use corun_bpf::{Losses, Probe, ProbeError};
+use corun_bpf::{Losses, Probe};
 use corun_model::culprit::Share as CulpritShare;
 use corun_model::observation::{Account, MachineTime, TaskObservation, TenantObservation, Unavailable};
 use corun_model::trace::{Trace, TraceTask};
@@ -35,7 +36,6 @@ use corun_model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use thiserror::Error;
 
 /// How far ahead an edge is announced: longer than any handler can sit between reading the clock and the edge.
 const AHEAD: Duration = Duration::from_micros(200);
@@ -50,55 +50,6 @@ const STAT_NS: u64 = 50_000_000;
 /// Whether an edge passed long enough ago to read what led up to it, and not long ago.
 fn has_settled(edge_ns: u64) -> bool {
     (SETTLE_NS..2 * SETTLE_NS).contains(&now_ns().saturating_sub(edge_ns))
-}
-
-/// What to watch and how closely.
-#[derive(Clone, Debug)]
-pub struct LiveOptions {
-    /// Whom the report is about.
-    pub subject: Subject,
-    /// Bytes for switches and wake-ups between two polls, a power of two; 0: no trace.
-    pub trace_bytes: u32,
-    /// Tasks that can be followed at a time; `None`: four times those there are, at least 16,384.
-    pub max_tasks: Option<u32>,
-    /// Commands of process groups in cgroups that can be told apart at a time; `None`: 8,192.
-    pub max_groups: Option<u32>,
-    /// Bytes for ended tasks between two polls, a power of two.
-    pub ended_bytes: u32,
-    /// Whether this process is a tenant of its own, [`TenantKind::Watcher`](corun_model::TenantKind::Watcher): so that
-    /// what watching takes of the subject is not blamed on a co-runner. Not what it starts.
-    pub watcher_apart: bool,
-}
-
-impl LiveOptions {
-    /// The usual: no trace, room for everybody.
-    pub fn new(subject: Subject) -> LiveOptions {
-        LiveOptions {
-            subject,
-            trace_bytes: 0,
-            max_tasks: None,
-            max_groups: None,
-            ended_bytes: 16 << 20,
-            watcher_apart: false,
-        }
-    }
-}
-
-/// The live host could not be set up.
-#[derive(Debug, Error)]
-pub enum LiveError {
-    /// The machine could not be read.
-    #[error(transparent)]
-    Read(#[from] crate::ReadError),
-    /// Its shape could not be read.
-    #[error(transparent)]
-    Topology(#[from] topology::TopologyError),
-    /// The probe could not be started.
-    #[error(transparent)]
-    Probe(#[from] ProbeError),
-    /// The table of groups is full before anything began.
-    #[error("the probe's table of tenants is full")]
-    NoGroup,
 }
 
 /// This machine, watched by the probe.
@@ -464,8 +415,8 @@ impl LiveHost {
             cpus: window.cpus,
             machine: self.machine_time(window.end_ns),
             loss: window.loss,
-            weights: Vec::new(),
             unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
+            ..Observation::default()
         }
     }
 

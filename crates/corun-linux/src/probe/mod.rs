@@ -9,6 +9,7 @@
 //! | `config` | what the probe is told before it is loaded |
 //! | `cpus` | what every CPU did |
 //! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
+//! | `options` | what the host is told |
 //! | `logs` | the CPUs' logs, read once a window |
 //! | `quotas` | CPU quotas that are set while the probe watches |
 //! | `window` | an observation under construction |
@@ -25,6 +26,7 @@ mod cpus;
 mod host;
 mod logs;
 mod occupants;
+mod options;
 mod quotas;
 mod recycling;
 mod syscalls;
@@ -32,4 +34,5 @@ mod tenancy;
 mod traces;
 mod window;
 
-pub use host::{LiveError, LiveHost, LiveOptions};
+pub use host::LiveHost;
+pub use options::{LiveError, LiveOptions};

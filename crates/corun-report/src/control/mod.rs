@@ -15,6 +15,7 @@ pub mod page;
 pub mod report;
 pub mod tracks;
 
+use crate::json;
 use crate::table::Table;
 use crate::words::name;
 use corun_model::duration::human_ns;
@@ -148,7 +149,7 @@ fn called(tenant: &str, key: Option<&str>) -> String {
 impl ControlLine {
     /// JSON on one line, with a newline at the end.
     pub fn json_line(&self) -> String {
-        serde_json::to_string(self).expect("every field is plain data") + "\n"
+        json::compact(self) + "\n"
     }
 }
 

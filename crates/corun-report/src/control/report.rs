@@ -4,6 +4,7 @@
 use super::history::Reason;
 use super::page::Controlled;
 use super::{Got, GuardLine};
+use crate::json;
 use crate::profile::schema::ProfileReport;
 use serde::Serialize;
 
@@ -105,6 +106,6 @@ impl<'a> ControlReport<'a> {
 
     /// The file: JSON, with a newline at the end.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("every field is plain data") + "\n"
+        json::indented(self)
     }
 }

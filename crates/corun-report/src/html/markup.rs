@@ -1,6 +1,7 @@
 //! Text that is safe inside HTML, and the class names that carry the palette.
 
 use crate::category::Category;
+use crate::words::steers;
 use std::fmt::Write;
 
 /// A self-contained page without scripts; its own content policy forbids every load.
@@ -31,7 +32,7 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            c if c.is_control() && c != '\n' => out.push('\u{fffd}'),
+            c if steers(c) && c != '\n' => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -42,7 +42,7 @@ pub fn render_with(report: &ProfileReport, more: &str) -> String {
         title = escape(&report.target),
         css = include_str!("page.css"),
         js = include_str!("page.js"),
-        json = script_json(&json::write_compact(&report.listing_at_most(EMBEDDED))),
+        json = script_json(&json::compact(&report.listing_at_most(EMBEDDED))),
         body = body.concat(),
         measured = how(report),
     )

@@ -6,6 +6,7 @@
 mod line;
 mod page;
 
+use crate::json;
 use corun_predict::estimate::{
     Baselines, CannotTell, Culprit, Estimate, Method, Parts, Unavailable, WindowSummary,
 };
@@ -170,12 +171,12 @@ impl PredictReport {
 
     /// Indented JSON with a newline at the end.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("every field is plain data") + "\n"
+        json::indented(self)
     }
 
     /// JSON on one line, with a newline at the end.
     pub fn json_line(&self) -> String {
-        serde_json::to_string(self).expect("every field is plain data") + "\n"
+        json::compact(self) + "\n"
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 fn example() -> Value {
     let slots = timeline();
     let report = ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots);
-    serde_json::from_str(&json::write(&report)).unwrap()
+    serde_json::from_str(&json::indented(&report)).unwrap()
 }
 
 fn has_fields(value: &Value, fields: &[&str]) {
@@ -94,7 +94,7 @@ fn what_was_written_reads_back_the_same() {
     let slots = timeline();
     for subject in [Subject::Tenant(SUBJECT), Subject::Tenant(POSTGRES), Subject::All] {
         let report = ProfileReport::new(&meta(), &whole(&slots), subject, &slots);
-        assert_eq!(json::read(&json::write(&report)).unwrap(), report);
+        assert_eq!(json::read(&json::indented(&report)).unwrap(), report);
     }
 }
 
@@ -102,7 +102,7 @@ fn what_was_written_reads_back_the_same() {
 fn the_same_input_gives_the_same_bytes() {
     let written = || {
         let slots = timeline();
-        json::write(&ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots))
+        json::indented(&ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots))
     };
     assert_eq!(written(), written());
 }
@@ -110,7 +110,7 @@ fn the_same_input_gives_the_same_bytes() {
 #[test]
 fn a_file_whose_numbers_do_not_sum_is_refused() {
     let slots = timeline();
-    let good = json::write(&ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots));
+    let good = json::indented(&ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots));
     let spoil = |change: fn(&mut Value)| {
         let mut v: Value = serde_json::from_str(&good).unwrap();
         change(&mut v);
@@ -188,7 +188,7 @@ proptest! {
         for subject in [Subject::Tenant(SUBJECT), Subject::All] {
             let report = ProfileReport::new(&meta(), &seen, subject, &[]);
             prop_assert!(report.check().is_ok(), "{:?}", report.check());
-            let back = json::read(&json::write(&report)).unwrap();
+            let back = json::read(&json::indented(&report)).unwrap();
             for t in &back.tasks {
                 let l = &t.account.ledger;
                 prop_assert_eq!(l.sum_ns(), t.lifetime_ns);

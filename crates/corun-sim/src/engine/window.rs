@@ -103,6 +103,7 @@ impl Engine {
             machine: MachineTime { host_steal_ns: Some(0), irq_ns: Some(0), softirq_ns: Some(0) },
             loss: Loss::default(),
             weights,
+            refused: Vec::new(),
             unavailable: Vec::<Unavailable>::new(),
         }
     }

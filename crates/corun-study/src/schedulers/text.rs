@@ -3,6 +3,7 @@
 use super::file::{Measure, Shows, Value};
 use super::outcome::{mean, CellOutcome, FigureOutcome, GroupOutcome, SchedulersOutcome};
 use crate::bars::{chart, Bar, Group, Part};
+use corun_report::json;
 use corun_report::table::Table;
 use std::fmt::Write;
 
@@ -201,7 +202,7 @@ pub fn files(outcome: &SchedulersOutcome, command: &str) -> Vec<(String, String)
             let _ = write!(readme, "\n{heading}\n\n{}", table.markdown());
         }
     }
-    let json = serde_json::to_string_pretty(outcome).expect("every field is plain data") + "\n";
+    let json = json::indented(outcome);
     let charts = outcome.figures.iter().map(|f| (format!("{}.svg", f.name), svg(f)));
     [("README.md".to_owned(), readme), ("result.json".to_owned(), json)].into_iter().chain(charts).collect()
 }

@@ -22,12 +22,14 @@ use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCH
 use corun_report::output::print;
 use corun_report::progress::Progress;
 use hands::{hands, Hands};
+use refused::Refused;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use told::Told;
 
 mod hands;
+mod refused;
 mod told;
 mod whom;
 
@@ -171,7 +173,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut spin = SpinSampler::start(&root, SpinOptions::default())
         .inspect_err(|e| unavailable.push(e.unavailable()))
         .ok();
-    split(&mut spin, &mut first, |t| scope.covers(t));
+    let mut refused = Refused::new(&root, &args.protect);
+    refused.fill(&mut first, &scope);
+    let covered = scope.covered(&first);
+    split(&mut spin, &mut first, |t| covered.contains(&t.id));
     for wanted in whom::protecting_nobody(&args, &first) {
         lines::say(&format!(
             "corun control: --protect {wanted}: nothing by that name runs here now; what comes by it later is protected"
@@ -198,7 +203,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         told: Told::new(&args, begin_ns, unavailable),
         policy,
         scope,
-        covered: BTreeSet::new(),
+        refused,
+        covered,
         epoch_ns,
         args: &args,
     };
@@ -257,6 +263,7 @@ struct Control<'a> {
     host: Hands,
     policy: Box<dyn Policy>,
     scope: Scope,
+    refused: Refused,
     /// Whom the scope covers of those seen last.
     covered: BTreeSet<TenantId>,
     guard: Option<Guard>,
@@ -295,6 +302,7 @@ impl Control<'_> {
 
     fn observe(&mut self) -> anyhow::Result<Observation> {
         let mut seen = self.host.host().observe()?;
+        self.refused.fill(&mut seen, &self.scope);
         self.covered = self.scope.covered(&seen);
         split(&mut self.spin, &mut seen, |t| self.covered.contains(&t.id));
         self.shares.fill(&mut seen, |t| self.covered.contains(&t.id));
@@ -323,6 +331,9 @@ impl Control<'_> {
                 Hands::None(_) => None,
                 Hands::Steering(host) => Some(host.apply(&decision.action)),
             };
+            if let Some(outcome) = &outcome {
+                self.refused.told(seen, &decision.action, outcome);
+            }
             let decided = Decided::new(decision, outcome.as_ref(), seen);
             self.told.decided(self.host.host().now_ns(), decision, &decided);
             decided

@@ -36,7 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_files(&args.json)?;
     let findings = doctor::examine(&Root::new("/"), &Probes::ask());
     if let Some(path) = &args.json {
-        write_file(path, format!("{:#}\n", json(&findings)).as_bytes())?;
+        write_file(path, corun_report::json::indented(&json(&findings)).as_bytes())?;
     }
     if args.json.as_deref() != Some("-".as_ref()) {
         write_file("-".as_ref(), table(&findings, &Style::of_stdout()).as_bytes())?;

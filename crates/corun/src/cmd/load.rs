@@ -7,10 +7,10 @@ mod victim;
 use crate::cli::{check_files, Usage};
 use crate::lines;
 use crate::reading::{text_of, why};
-use anyhow::Context;
 use clap::Subcommand;
 use corun_load::{Goal, Hold, Options, Progress, Report, Stop};
 use corun_model::workload::{Interference, MicroKind, Parallel, Pattern, Program, Workload};
+use corun_report::json;
 use corun_report::output::write_file;
 use flags::{Bursts, Crew, MicroFlags, Ns, ParallelFlags, RandomBursts, TargetFlags};
 use std::path::{Path, PathBuf};
@@ -197,7 +197,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         progress_every_ns: (!how.quiet).then_some(1_000_000_000),
     };
     let tell = |progress: &Progress| match how.progress_json {
-        true => lines::say(&serde_json::to_string(progress).expect("numbers and text")),
+        true => lines::say(&json::compact(progress)),
         false => lines::say(&progress.to_string()),
     };
     let stop = Stop::on_signals();
@@ -241,9 +241,7 @@ fn write(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
         write_file(stdout, report.to_string().as_bytes())?;
     }
     if let Some(path) = json {
-        let mut text = serde_json::to_string_pretty(report).context("cannot write the report as JSON")?;
-        text.push('\n');
-        write_file(path, text.as_bytes())?;
+        write_file(path, json::indented(report).as_bytes())?;
     }
     Ok(())
 }

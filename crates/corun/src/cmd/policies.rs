@@ -6,6 +6,7 @@ use corun_linux::stock::{self, StockBackend};
 use corun_linux::Root;
 use corun_model::Knob;
 use corun_policy::{Entry, ALL};
+use corun_report::json;
 use corun_report::output::print;
 use corun_report::table::Table;
 use serde::Serialize;
@@ -76,7 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let policies: Vec<Listed> = ALL.iter().map(|entry| listed(entry, &stock, sched_ext.as_deref())).collect();
     if args.json {
         let listing = Listing { schema: "corun.policies/1", corun: env!("CARGO_PKG_VERSION"), policies };
-        print(&(serde_json::to_string_pretty(&listing)? + "\n"))?;
+        print(&json::indented(&listing))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["policy", "what it does", "knobs", "here", "from"]);

@@ -19,6 +19,7 @@ use corun_predict::interval::FEWEST;
 use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
 use corun_report::describe;
+use corun_report::json;
 use corun_report::output::{print, write_file};
 use corun_report::predict::{line, render, summary, Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
@@ -292,8 +293,7 @@ impl Predictors {
     fn push(&mut self, seen: &Observation, label: Label) -> anyhow::Result<()> {
         let line = Recorded { label, window: Window::of(seen, self.subject) };
         if let Some(record) = &mut self.record {
-            serde_json::to_writer(&mut *record, &line).context("writing --record")?;
-            writeln!(record).context("writing --record")?;
+            writeln!(record, "{}", json::compact(&line)).context("writing --record")?;
         }
         let Recorded { window, .. } = line;
         if let (Label::Shared, Some(ledger)) = (label, &mut self.ledger) {

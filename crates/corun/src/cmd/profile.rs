@@ -137,7 +137,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let report = ProfileReport::new(&meta, &whole, subject(&watcher), recording.timeline());
     let trace_file = || perfetto::encode(trace.trace(), recording.timeline(), subject(&watcher));
     let files: [File; 3] = [
-        (&args.json, &|| json::write(&report.listing_at_most(args.tasks)).into_bytes()),
+        (&args.json, &|| json::indented(&report.listing_at_most(args.tasks)).into_bytes()),
         (&args.html, &|| html::render(&report).into_bytes()),
         (&args.trace, &trace_file),
     ];

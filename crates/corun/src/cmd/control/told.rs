@@ -44,8 +44,7 @@ impl Told {
         if !self.wanted {
             return;
         }
-        // Over hours, tasks would be too many to keep; their tenants' sums have all of it.
-        self.recording.push(Observation { tasks: Vec::new(), ..seen.clone() });
+        self.recording.push_sums(seen);
         self.trace.take(more);
     }
 

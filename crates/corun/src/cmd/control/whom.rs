@@ -75,9 +75,7 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
     let everyone = Scope::everyone().protect(protected);
     let protection = Protection::new(root, &args.protect);
     if args.all {
-        // They are refused anyway; a policy that did not know would keep slots for them in which nobody else runs.
-        let refused = seen.tenants.iter().filter(|t| why_not(root, &protection, seen, t).is_some());
-        return Ok(everyone.protect(refused.map(|t| t.key.clone())));
+        return Ok(everyone);
     }
     let mut keys = Vec::new();
     for wanted in &args.tenants {
@@ -129,7 +127,7 @@ fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Usage> {
 }
 
 /// Why a tenant may not be touched: by what it is, or by one of its processes.
-fn why_not(root: &Root, protection: &Protection, seen: &Observation, tenant: &Tenant) -> Option<String> {
+pub fn why_not(root: &Root, protection: &Protection, seen: &Observation, tenant: &Tenant) -> Option<String> {
     let mut processes = processes(root, seen, tenant.id);
     protection.of_tenant(tenant).or_else(|| processes.find_map(|pid| protection.of_process(pid)))
 }
@@ -148,50 +146,4 @@ fn may_be_stopped(root: &Root, seen: &Observation, tenant: TenantId) -> bool {
 fn processes<'a>(root: &'a Root, seen: &'a Observation, tenant: TenantId) -> impl Iterator<Item = u32> + 'a {
     let tasks = seen.tasks.iter().filter(move |t| t.tenant == tenant && t.alive);
     tasks.filter_map(move |t| process_of(root, t.id.0).ok().flatten())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-    use corun_model::observation::Account;
-    use corun_model::{TaskId, TenantKind};
-
-    #[derive(Parser)]
-    struct Control {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    #[test]
-    fn all_is_everybody_but_who_is_protected() {
-        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let (init, stranger) = (1, other.id());
-        let tenant = |id| Tenant {
-            id: TenantId(id),
-            kind: TenantKind::Command,
-            key: format!("cgroup:/{id}"),
-            name: format!("t{id}"),
-        };
-        let task = |pid: u32| TaskObservation {
-            id: TaskId(pid),
-            name: "x".into(),
-            tenant: TenantId(pid),
-            born_ns: 0,
-            alive: true,
-            last_cpu: None,
-            account: Arc::default(),
-        };
-        let seen = Observation {
-            tenants: [init, stranger].map(tenant).into(),
-            tasks: [init, stranger].map(task).into(),
-            ..Observation::default()
-        };
-        let Control { args } = Control::parse_from(["control", "gang", "--all"]);
-        let scope = scope(&Root::new("/"), &args, &seen, false).unwrap();
-        let covered = [init, stranger].map(|id| scope.covers(&tenant(id)));
-        other.kill().unwrap();
-        other.wait().unwrap();
-        assert_eq!(covered, [false, true]);
-    }
 }

@@ -6,6 +6,7 @@ use anyhow::Context;
 use corun_linux::cpustat::CpuStat;
 use corun_linux::sched::autogroups_are_on;
 use corun_linux::Root;
+use corun_report::json;
 use corun_report::output::print;
 use corun_report::progress::Progress;
 use corun_study::pairs::Pairs;
@@ -57,7 +58,7 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
     });
     drop(progress);
     match args.json {
-        true => print(&(serde_json::to_string_pretty(&outcome)? + "\n"))?,
+        true => print(&json::indented(&outcome))?,
         false => print(&text(&outcome, false))?,
     }
     keep(args, || files(&outcome, &command(args)))?;

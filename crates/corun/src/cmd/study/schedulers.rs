@@ -2,6 +2,7 @@
 
 use super::{command, keep, make_folders, Args};
 use crate::cli::Usage;
+use corun_report::json;
 use corun_report::output::print;
 use corun_report::progress::Progress;
 use corun_sim::experiment::Failure;
@@ -44,7 +45,7 @@ pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<Exit
         figures,
     };
     match args.json {
-        true => print(&(serde_json::to_string_pretty(&outcome)? + "\n"))?,
+        true => print(&json::indented(&outcome))?,
         false => print(&text(&outcome))?,
     }
     keep(args, || files(&outcome, &command(args)))?;

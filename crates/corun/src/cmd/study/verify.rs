@@ -5,6 +5,7 @@ use crate::cli::Usage;
 use anyhow::Context;
 use corun_linux::sched::autogroups_are_on;
 use corun_linux::Root;
+use corun_report::json;
 use corun_report::output::print;
 use corun_report::progress::Progress;
 use corun_study::record::fair_shares;
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<Exit
     });
     drop(progress);
     match args.json {
-        true => print(&(serde_json::to_string_pretty(&outcome)? + "\n"))?,
+        true => print(&json::indented(&outcome))?,
         false => print(&text(&outcome, false))?,
     }
     keep(args, || files(&outcome, &command(args)))?;

@@ -1,0 +1,55 @@
+//! What the live host is told, and why it could not be set up.
+
+use crate::target::Subject;
+use crate::topology;
+use corun_bpf::ProbeError;
+use thiserror::Error;
+
+/// What to watch and how closely.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// Whom the report is about.
+    pub subject: Subject,
+    /// Bytes for switches and wake-ups between two polls, a power of two; 0: no trace.
+    pub trace_bytes: u32,
+    /// Tasks that can be followed at a time; `None`: four times those there are, at least 16,384.
+    pub max_tasks: Option<u32>,
+    /// Commands of process groups in cgroups that can be told apart at a time; `None`: 8,192.
+    pub max_groups: Option<u32>,
+    /// Bytes for ended tasks between two polls, a power of two.
+    pub ended_bytes: u32,
+    /// Whether this process is a tenant of its own, [`TenantKind::Watcher`](corun_model::TenantKind::Watcher): so that
+    /// what watching takes of the subject is not blamed on a co-runner. Not what it starts.
+    pub watcher_apart: bool,
+}
+
+impl LiveOptions {
+    /// The usual: no trace, room for everybody.
+    pub fn new(subject: Subject) -> LiveOptions {
+        LiveOptions {
+            subject,
+            trace_bytes: 0,
+            max_tasks: None,
+            max_groups: None,
+            ended_bytes: 16 << 20,
+            watcher_apart: false,
+        }
+    }
+}
+
+/// The live host could not be set up.
+#[derive(Debug, Error)]
+pub enum LiveError {
+    /// The machine could not be read.
+    #[error(transparent)]
+    Read(#[from] crate::ReadError),
+    /// Its shape could not be read.
+    #[error(transparent)]
+    Topology(#[from] topology::TopologyError),
+    /// The probe could not be started.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The table of groups is full before anything began.
+    #[error("the probe's table of tenants is full")]
+    NoGroup,
+}
