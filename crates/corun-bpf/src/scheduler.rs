@@ -300,6 +300,12 @@ impl Scheduler {
         self.call(&self.skel.progs.cell_park, args, "the root cannot be parked").map(|_| ())
     }
 
+    /// Whether a cell is parked still: a park may have ended by itself.
+    pub fn is_parked(&self, cell: u32) -> bool {
+        let cell = self.bss().cells.get(cell as usize);
+        cell.is_some_and(|c| self.word(&c.parked_since_ns).load(Ordering::Relaxed) != 0)
+    }
+
     /// Until when parked cells may stay parked, on the kernel's monotonic clock. Without renewal they all run again.
     pub fn renew_lease(&self, until_ns: u64) {
         self.word(&self.bss().control.lease_until_ns).store(until_ns, Ordering::Release);

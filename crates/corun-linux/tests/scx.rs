@@ -8,7 +8,7 @@ use actors::{eventually, options, seen, Act, Actors};
 use corun_linux::backend::{Backend, Support, KNOBS};
 use corun_linux::cgroup::Cgroups;
 use corun_linux::probe::LiveOptions;
-use corun_linux::scx::{support, ScxBackend};
+use corun_linux::scx::{support, ScxBackend, LEASE_NS};
 use corun_linux::steered::SteeredHost;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
@@ -91,6 +91,27 @@ fn a_parked_tenant_stands_still_beside_one_that_runs_forks_included() {
     backend.undo_all().unwrap();
     assert_eq!(state(), "disabled");
     assert!(one.run(PATIENCE));
+}
+
+#[test]
+fn whose_park_has_ended_by_itself_does_not_count_as_parked_and_can_be_parked_again() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let one = Actors::spinning(1);
+    let mut backend = backend(&folder, &one.pids());
+    backend.learn(&seen(&[&one.pids()]));
+    for _ in 0..2 {
+        assert_eq!(backend.apply(&Action::Park { tenant: ONE }), Outcome::Done);
+        backend.beat().unwrap();
+        assert_eq!(backend.parked(), [ONE].into());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(one.stand_still(Duration::from_millis(100)));
+        // As a controller does that is stopped.
+        std::thread::sleep(Duration::from_nanos(LEASE_NS));
+        assert!(one.run(PATIENCE), "nobody renews its lease");
+        backend.beat().unwrap();
+        assert_eq!(backend.parked(), [].into());
+    }
 }
 
 #[test]

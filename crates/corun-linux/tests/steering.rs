@@ -2,6 +2,8 @@
 
 #[path = "steering/actors.rs"]
 mod actors;
+#[path = "steering/inheriting.rs"]
+mod inheriting;
 #[path = "steering/killing.rs"]
 mod killing;
 #[path = "steering/parts.rs"]

@@ -15,6 +15,9 @@
 //! are split among tenants by max-min fairness (a tenant wants one CPU per task that wanted to run), and a tenant's part
 //! evenly among those tasks. Spinning counts as synchronisation where it is known, and as computing where not.
 //!
+//! On the live host a new task has the delay of the task that made it. So it is told of its own in any event, also of none:
+//! one that has less than its share, whose delay stays zero, would wait as long as its parent for good.
+//!
 //! Limits: the delay is kept below `most`, beyond which slices decide anyway; programs that wait busily gain nothing
 //! (§6 says so). A change of less than an eighth is not worth an action.
 
@@ -71,11 +74,20 @@ pub struct DelayedPreemption {
     cpus: BTreeMap<CpuId, u64>,
 }
 
-/// What equation 2 says now, and what the host was told.
+/// What equation 2 says now, and what the host was told; `None`: nothing yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delay {
     now_ns: u64,
-    told_ns: u64,
+    told_ns: Option<u64>,
+}
+
+impl Delay {
+    fn is_news(&self) -> bool {
+        self.told_ns.is_none_or(|told_ns| {
+            let off_ns = self.now_ns.abs_diff(told_ns);
+            off_ns > 0 && (off_ns * 8 >= told_ns || self.now_ns == 0)
+        })
+    }
 }
 
 impl DelayedPreemption {
@@ -157,14 +169,17 @@ impl Policy for DelayedPreemption {
         let most_ns = self.most_ns;
         self.delays.follow(seen, &self.scope, |task, known| {
             let mut delay = known.unwrap_or_default();
-            let Some(lag) = fair_ns.get(&task.tenant).and_then(|&fair| lag(task, fair)) else { return delay };
-            delay.now_ns = follow(delay.now_ns, lag, most_ns);
-            let off_ns = delay.now_ns.abs_diff(delay.told_ns);
-            if off_ns > 0 && (off_ns * 8 >= delay.told_ns || delay.now_ns == 0) {
-                delay.told_ns = delay.now_ns;
+            let lag = fair_ns.get(&task.tenant).and_then(|&fair| lag(task, fair));
+            if let Some(lag) = lag {
+                delay.now_ns = follow(delay.now_ns, lag, most_ns);
+            }
+            if delay.is_news() {
+                delay.told_ns = Some(delay.now_ns);
+                let of_nobody = || "a new task: not the delay of the one that made it".to_owned();
+                let of_its_own = |lag| format!("lag {:+.2} of its fair share", lag as f64 / UNIT as f64);
                 decisions.push(Decision {
                     action: Action::PreemptDelay { task: task.id, delay_ns: delay.now_ns },
-                    because: format!("lag {:+.2} of its fair share", lag as f64 / UNIT as f64),
+                    because: lag.map_or_else(of_nobody, of_its_own),
                 });
             }
             delay

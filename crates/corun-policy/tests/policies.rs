@@ -2,7 +2,7 @@
 
 mod toy;
 
-use corun_model::{conformance, Action, Observation, Policy, TenantId, TenantKind};
+use corun_model::{conformance, Action, Decision, Observation, Policy, TenantId, TenantKind};
 use corun_policy::{by_name, Kind, Options, Scope, ALL};
 use proptest::prelude::*;
 use toy::{who, Toy, Who, MS};
@@ -147,7 +147,29 @@ fn an_adaptive_delay_grows_for_who_has_more_than_its_share_and_not_for_who_has_l
         }
     }
     assert!(delays[&0] > 1_000_000, "{delays:?}");
-    assert!(!delays.contains_key(&1), "{delays:?}");
+    assert_eq!(delays[&1], 0);
+}
+
+#[test]
+fn a_new_task_does_not_keep_the_delay_of_the_one_that_made_it() {
+    let mut toy = Toy::new(4, vec![who("all", 4, 1_000), who("little", 3, 300), who("parked", 2, 300)]);
+    let late = ["little", "parked"].map(|name| toy.id(name));
+    late.iter().for_each(|id| assert!(toy.present.remove(id)));
+    let mut policy = by_name("delayed_preemption", &Options::new()).unwrap();
+    (0..40).for_each(|_| drop(toy.epoch(policy.as_mut())));
+    toy.present.extend(late);
+    toy.parked.insert(toy.id("parked"));
+    let told = |decisions: Vec<Decision>| -> Vec<u64> {
+        let of_late = |d: &Decision| match d.action {
+            Action::PreemptDelay { task, delay_ns } => {
+                late.contains(&TenantId(task.0 / 1_000)).then_some(delay_ns)
+            }
+            _ => None,
+        };
+        decisions.iter().filter_map(of_late).collect()
+    };
+    assert_eq!(told(toy.epoch(policy.as_mut())), [0; 5]);
+    assert_eq!(told(toy.epoch(policy.as_mut())), []);
 }
 
 #[test]

@@ -58,6 +58,31 @@ static __always_inline u32 new_cell(u32 parent, u32 weight)
 	return NOBODY;
 }
 
+/*
+ * A cell goes, and its number will be another's: what user space made within it is within the one above from now on. What
+ * was parked with it, which has the very same time of that, is parked only if the one above is.
+ */
+static __always_inline void bequeath(u32 i)
+{
+	u32 above = cell_at(i)->parent, used = cells_used, k;
+	u64 since = cell_at(i)->parked_since_ns;
+
+	bpf_for(k, 1, used) {
+		struct cell *c = cell_at(k);
+
+		if (c->parent != i)
+			continue;
+		forsake(k);
+		c->parent = above;
+		c->depth = cell_at(above)->depth + 1;
+		if (c->parked_since_ns == since)
+			c->parked_since_ns = cell_at(above)->parked_since_ns;
+		activate(k);
+	}
+	if (since)
+		check_leases_in(SOON_NS);
+}
+
 static __always_inline void set_cell_weight(u32 i, u32 weight)
 {
 	cell_at(i)->weight = corun_clamp(weight, CORUN_LEAST_WEIGHT, CORUN_MOST_WEIGHT);
@@ -96,8 +121,10 @@ void BPF_PROG(corun_cgroup_exit, struct cgroup *cgrp)
 	u64 id = cgrp->kn->id;
 	u32 i = cell_of(cgrp);
 
-	if (i && cell_at(i)->cgroup == id)
+	if (i && cell_at(i)->cgroup == id) {
+		bequeath(i);
 		cell_at(i)->used = 0;
+	}
 	bpf_map_delete_elem(&cell_of_cgroup, &id);
 }
 

@@ -2,7 +2,9 @@
 
 use crate::hog::Hog;
 use crate::{alone, cell_of, config, judge, near, ran_ns, started, wait_ms};
+use corun_bpf::{Scheduler, TaskKnobs, ROOT_CELL};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -37,6 +39,12 @@ impl Cgroup {
         fs::create_dir(&path).expect("the guest's root may make cgroups");
         fs::write(path.join("cpu.weight"), weight.to_string()).expect("the cpu controller is on");
         Cgroup(path)
+    }
+
+    /// The cell that the scheduler has for it.
+    fn cell(&self, scheduler: &Scheduler) -> u32 {
+        let id = fs::metadata(&self.0).expect("it is there").ino();
+        scheduler.cell_of_cgroup(id).expect("it has a cell of its own")
     }
 
     fn usage_us(&self) -> f64 {
@@ -144,4 +152,41 @@ fn within_a_cgroup_nice_values_weigh_as_they_do_without_us() {
     judge(|| near("nice 0 beside nice 5", share(), 1024.0 / 1359.0, 0.04));
     drop(busy);
     drop(scheduler);
+}
+
+#[test]
+fn what_was_made_within_a_cgroup_that_goes_is_not_within_the_one_that_gets_its_number() {
+    let Some(_alone) = alone() else { return };
+    let scheduler = started(&config());
+    let hog = Hog::on(None);
+    let goes = Cgroup::new("goes", 100);
+    let number = goes.cell(&scheduler);
+    let within = scheduler.new_cell(number, 100).expect("there is a free cell");
+    let knobs = TaskKnobs { cell: Some(within), ..TaskKnobs::default() };
+    scheduler.set_task(hog.tid, &knobs).expect("there is room");
+    scheduler.announce();
+    wait_ms(100);
+    let runs = || {
+        let before = hog.counted().ran_ns;
+        wait_ms(300);
+        hog.counted().ran_ns > before
+    };
+    scheduler.park(number, true).expect("it can be parked");
+    wait_ms(20);
+    assert!(!runs(), "it lies within");
+    drop(goes);
+    // The kernel lets go of a cgroup some time after it was removed.
+    let comes = (0..500).find_map(|_| {
+        wait_ms(20);
+        Some(Cgroup::new("comes", 100)).filter(|c| c.cell(&scheduler) == number)
+    });
+    let comes = comes.expect("a free number is used again");
+    assert!(runs(), "it was parked with one that has gone");
+    scheduler.park(number, true).expect("it can be parked");
+    wait_ms(20);
+    assert!(runs(), "it is parked with a stranger");
+    let parent = scheduler.cells().into_iter().find(|c| c.id == within).expect("it is in use").parent;
+    assert_eq!(parent, ROOT_CELL);
+    scheduler.park(number, false).expect("it can be unparked");
+    drop((hog, comes));
 }

@@ -10,7 +10,8 @@
 //! to be put back. CPU sets are the exception: they are the kernel's own affinity, set and restored by the stock backend
 //! within, which also knows who may be touched, and whose supervisor keeps two controllers apart.
 //!
-//! Limits: a park ends by itself when this process is silent for [`LEASE_NS`], and after 20 s in any event. A parked task
+//! Limits: a park ends by itself when this process is silent for [`LEASE_NS`], and after 20 s in any event; it is not begun
+//! anew by itself, as who is parked for long must run in between, but when the policy parks the tenant again. A parked task
 //! may hold a lock of the kernel that others wait for; the stock backend's freezer lets it leave the kernel first.
 
 mod placement;
@@ -307,6 +308,15 @@ impl ScxBackend {
         Ok(())
     }
 
+    /// Takes back who is parked from the scheduler, which ends parks by itself.
+    fn forget_ended_parks(&mut self) {
+        let (Some(scheduler), places) = (&self.scheduler, &self.places) else { return };
+        let is_parked = |id: &TenantId| places.get(id).is_some_and(|place| scheduler.is_parked(place.cell));
+        self.parked.retain(is_parked);
+        self.held.retain(is_parked);
+        self.relax();
+    }
+
     /// With nothing in force, nobody has to be real-time.
     fn relax(&mut self) {
         if self.parked.is_empty() && !self.stock.is_in_force() {
@@ -427,6 +437,7 @@ impl Backend for ScxBackend {
         let farewell = self.scheduler.as_ref().and_then(Scheduler::farewell);
         let why = match (stock, farewell) {
             (Ok(()), None) => {
+                self.forget_ended_parks();
                 self.renew();
                 for tenant in self.held.clone() {
                     let _ = self.unpark(tenant);

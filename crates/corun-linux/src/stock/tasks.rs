@@ -43,24 +43,31 @@ impl Tasks {
         self.ranges.clear();
     }
 
-    /// What an aspect of a task was before corun changed it first.
-    fn first<'a>(&'a self, task: &Task, aspect: &'static str) -> Option<&'a Aspect> {
-        let from = (task.tid, task.start_ns, aspect, String::new());
-        let (key, (_, was)) = self.changes.range(from..).next()?;
-        ((key.0, key.1, key.2) == (task.tid, task.start_ns, aspect)).then_some(was)
+    /// What a task was before corun changed it first, or whom it inherited from; `None`: what it is now is its own.
+    fn before(
+        &self,
+        root: &Root,
+        supervised: &Supervised,
+        task: &Task,
+        kind: &'static str,
+    ) -> Option<Aspect> {
+        let from = (task.tid, task.start_ns, kind, String::new());
+        let own = self.changes.range(from..).next();
+        let own = own.filter(|(key, _)| (key.0, key.1, key.2) == (task.tid, task.start_ns, kind));
+        own.map(|(_, (_, was))| was.clone()).or_else(|| supervised.inherited(root, task, kind))
     }
 
-    /// Makes a change and remembers it.
+    /// Makes a change and remembers it; `set` tells apart what a child is known by.
     fn change(
         &mut self,
         root: &Root,
         supervised: &mut Supervised,
         task: &Task,
-        (name, set): (&'static str, String),
+        set: String,
         aspect: Aspect,
         make: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), Refusal> {
-        let key = (task.tid, task.start_ns, name, set);
+        let key = (task.tid, task.start_ns, aspect.name(), set);
         let known = self.changes.get(&key).map(|(entry, _)| *entry);
         let undo = Undo::Task(*task, aspect.clone());
         match supervised.change(root, known, &undo, make)? {
@@ -97,11 +104,11 @@ impl Tasks {
             ));
         }
         let own_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
-        let was = self.first(task, "slice").cloned().unwrap_or(Aspect::Slice { was_ns: own_ns });
+        let was = self.before(root, supervised, task, "slice").unwrap_or(Aspect::Slice { was_ns: own_ns });
         self.draws += 1;
         let slice_ns = draw(min_ns, max_ns, task.tid, self.draws);
         let make = || sched::set_attributes(task.tid, &Attributes { slice_ns, ..now });
-        self.change(root, supervised, task, ("slice", String::new()), was, make)?;
+        self.change(root, supervised, task, String::new(), was, make)?;
         match min_ns == max_ns {
             true => self.ranges.remove(&task.tid),
             false => self.ranges.insert(task.tid, Range { task: *task, min_ns, max_ns }),
@@ -153,20 +160,20 @@ impl Tasks {
         task: &Task,
         delay_ns: u64,
     ) -> Result<(), Refusal> {
-        let now = fair(task)?;
-        let batch = libc::SCHED_BATCH as u32;
-        let slice_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
-        let was = self.first(task, "batch").cloned();
+        let was = self.before(root, supervised, task, "batch");
         if delay_ns == 0 {
-            let key = (task.tid, task.start_ns, "batch", String::new());
-            if let (Some(Aspect::Batch { was }), Some((entry, _))) = (was, self.changes.get(&key)) {
-                sched::set_attributes(task.tid, &Attributes { policy: was, slice_ns, ..now })
-                    .map_err(|e| Refusal::by_kernel(&format!("task {}", task.tid), &e))?;
+            let Some(was) = was else { return Ok(()) };
+            fair(task)?;
+            was.restore(task.tid).map_err(|e| Refusal::by_kernel(&format!("task {}", task.tid), &e))?;
+            let key = (task.tid, task.start_ns, was.name(), String::new());
+            if let Some((entry, _)) = self.changes.get(&key) {
                 supervised.undone(*entry).map_err(|e| Refusal::by_kernel("the journal", &e))?;
                 self.changes.remove(&key);
             }
             return Ok(());
         }
+        let now = fair(task)?;
+        let batch = libc::SCHED_BATCH as u32;
         if now.policy == libc::SCHED_IDLE as u32 {
             return Err(Refusal::Refused(format!("task {} is SCHED_IDLE and preempts nobody", task.tid)));
         }
@@ -174,9 +181,10 @@ impl Tasks {
             // Its own wish; nothing to change and nothing to undo.
             return Ok(());
         }
+        let slice_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
         let was = was.unwrap_or(Aspect::Batch { was: now.policy });
         let make = || sched::set_attributes(task.tid, &Attributes { policy: batch, slice_ns, ..now });
-        self.change(root, supervised, task, ("batch", String::new()), was, make)
+        self.change(root, supervised, task, String::new(), was, make)
     }
 
     /// Confines a task to some CPUs.
@@ -201,13 +209,13 @@ impl Tasks {
         }
         let whom = format!("task {}", task.tid);
         let now = sched::affinity(task.tid).map_err(|e| Refusal::by_kernel(&whom, &e))?;
-        let was = match self.first(task, "cpus") {
-            Some(Aspect::Cpus { was, .. }) => was.clone(),
+        let was = match self.before(root, supervised, task, "cpus") {
+            Some(Aspect::Cpus { was, .. }) => was,
             _ => (now != online).then_some(now),
         };
         let aspect = Aspect::Cpus { was, set: cpus.clone() };
         let make = || sched::set_affinity(task.tid, Some(&cpus));
-        self.change(root, supervised, task, ("cpus", list), aspect, make)
+        self.change(root, supervised, task, list, aspect, make)
     }
 
     /// Sets a task's nice value to `by` more than it was before corun first changed it; returns whether it did.
@@ -219,15 +227,15 @@ impl Tasks {
         by: i32,
     ) -> Result<bool, Refusal> {
         let Ok(now) = fair(task) else { return Ok(false) };
-        let was = match self.first(task, "nice") {
-            Some(Aspect::Nice { was, .. }) => *was,
+        let was = match self.before(root, supervised, task, "nice") {
+            Some(Aspect::Nice { was, .. }) => was,
             _ => now.nice,
         };
         let set = (was + by).clamp(-20, 19);
         let slice_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
         let make = || sched::set_attributes(task.tid, &Attributes { nice: set, slice_ns, ..now });
-        let name = ("nice", set.to_string());
-        self.change(root, supervised, task, name, Aspect::Nice { was, set }, make).map(|()| true)
+        let aspect = Aspect::Nice { was, set };
+        self.change(root, supervised, task, set.to_string(), aspect, make).map(|()| true)
     }
 }
 

@@ -15,6 +15,7 @@
 //! have gone. So a second controller is refused, and a journal that can be locked but holds changes in force is what two
 //! deaths left behind.
 
+use super::inheritance::Inheritance;
 use super::undo::Undo;
 use crate::clock;
 use crate::procfs::TICK_NS;
@@ -70,7 +71,8 @@ pub struct Journal {
     /// Which of the files is the journal.
     active: usize,
     generation: u64,
-    since_ns: u64,
+    /// What new tasks may have of those that were changed since it was begun.
+    inheritance: Inheritance,
     /// Its length, and at what length it is compacted.
     end: u64,
     compacted_at: u64,
@@ -97,6 +99,13 @@ pub struct Contents {
     pub in_force: Vec<Undo>,
     /// Changes of tasks that were undone meanwhile: what was born while they were in force inherited them.
     pub undone: Vec<Undo>,
+}
+
+impl Contents {
+    /// What new tasks may have of those that were changed.
+    pub fn inheritance(&self) -> Inheritance {
+        Inheritance::new(self.since_ns, self.in_force.iter().chain(&self.undone))
+    }
 }
 
 /// Where this user's journal is: `/run/corun` for who may write there.
@@ -150,7 +159,7 @@ impl Journal {
             folder,
             active: 0,
             generation: 0,
-            since_ns: 0,
+            inheritance: Inheritance::default(),
             end: 0,
             compacted_at: 0,
             lines: BTreeMap::new(),
@@ -186,7 +195,7 @@ impl Journal {
         self.compacted_at = 2 * self.end;
         let kept = self.lines.iter().filter(|(_, line)| line.is_in_force || is_needed(&line.undo));
         let kept = kept.map(|(entry, line)| (*entry, Line { undo: line.undo.clone(), ..*line })).collect();
-        self.rewrite(self.since_ns, kept)
+        self.rewrite(self.inheritance.since_ns(), kept)
     }
 
     /// Whether it has doubled since it was begun or compacted.
@@ -211,7 +220,8 @@ impl Journal {
         file.write_all_at(head.as_bytes(), 0)?;
         self.end = start + body.len() as u64;
         self.compacted_at = 2 * self.end.max(LEAST_BYTES);
-        (self.active, self.generation, self.since_ns, self.lines) = (active, generation, since_ns, lines);
+        self.inheritance = Inheritance::new(since_ns, lines.values().map(|line| &line.undo));
+        (self.active, self.generation, self.lines) = (active, generation, lines);
         Ok(())
     }
 
@@ -225,7 +235,13 @@ impl Journal {
         self.end += line.len() as u64;
         self.next.0 += 1;
         self.lines.insert(self.next, Line { at, undo: undo.clone(), is_in_force: true });
+        self.inheritance.add(undo);
         Ok(self.next)
+    }
+
+    /// What new tasks may have of those that were changed since it was begun.
+    pub fn inheritance(&self) -> &Inheritance {
+        &self.inheritance
     }
 
     /// Notes that a change has been undone, or that there is nobody left for whom it could be.

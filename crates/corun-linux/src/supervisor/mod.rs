@@ -19,12 +19,14 @@
 //! | --- | --- |
 //! | `undo` | one change as a line, and how it is undone |
 //! | `journal` | the file |
+//! | `inheritance` | what new tasks have of those that were changed |
 //! | `restoring` | undoing all of it, inheritors included |
 //! | `process` | the supervisor's own loop |
 //! | here | the controller's end |
 //!
 //! Limit: who kills a whole control group or container kills both at once; then the journal has to do.
 
+pub mod inheritance;
 pub mod journal;
 mod process;
 pub mod restoring;
@@ -33,6 +35,7 @@ pub mod undo;
 pub use process::{main, ARGUMENTS};
 
 use crate::cgroup::Cgroups;
+use crate::procfs;
 use crate::root::Root;
 use journal::{Entry, Journal, JournalError};
 use restoring::{Heirs, Restored};
@@ -44,7 +47,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use undo::Undo;
+use undo::{Aspect, Task, Undo};
 
 /// How long a controller may be silent while something is in force.
 pub const LEASE: Duration = Duration::from_secs(2);
@@ -211,6 +214,21 @@ impl Supervised {
     /// What the kernel says of the journal.
     pub fn undone(&mut self, entry: Entry) -> io::Result<()> {
         self.journal.undone(entry)
+    }
+
+    /// What a task that was not changed itself shows to have inherited of this kind of change: what undoes that, and what it
+    /// would be without.
+    pub fn inherited(&self, root: &Root, task: &Task, kind: &str) -> Option<Aspect> {
+        let inheritance = self.journal.inheritance();
+        // Most tasks are older; the others' parents are looked up.
+        if task.start_ns < inheritance.since_ns() {
+            return None;
+        }
+        let ppid = procfs::process_stat(root, task.pid).ok()?.ppid;
+        let near = inheritance.near(task.pid, ppid, task.pgid).into_iter();
+        near.filter(|aspect| aspect.name() == kind && inheritance.may_show(task, aspect))
+            .find(|aspect| aspect.is_inherited_by(task.tid))
+            .cloned()
     }
 
     /// Whether the journal has doubled since it was begun or compacted.

@@ -1,18 +1,23 @@
 //! Undoing everything a journal holds, and what inherited from it.
 //!
 //! The order is by urgency: first everybody runs again, then tasks and files get back what they had, then transient
-//! cgroups are dissolved, at last the tasks that were born meanwhile are looked through. A new task has the slice,
-//! policy, nice value and CPUs of the task that made it, so what was born while a change was in force, in the same
-//! process or process group or to the same parent, and shows what was set, is given back what its relative had.
+//! cgroups are dissolved, at last the tasks that were born meanwhile are looked through, and given back what their
+//! relatives had ([`super::inheritance`]). While one of them is found, and until it has been given back what it had, it may
+//! make another that inherits: so they are looked through until nobody is found.
 //!
-//! Limit: a descendant that has left its process group and whose parent has ended can't be told from a stranger.
+//! Limit: who makes another and ends, faster than it is found, again and again.
 
+use super::inheritance::Inheritance;
 use super::journal::Contents;
 use super::undo::{is_still, Aspect, Task, Undo};
 use crate::procfs;
 use crate::root::{ReadError, Root};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+/// How often the tasks that were born meanwhile are looked through at most: whoever makes tasks all the time, and chooses by
+/// itself what looks inherited, is found again and again.
+const PASSES: usize = 10;
 
 /// What was restored, and what could not be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,49 +51,54 @@ pub fn restore(root: &Root, contents: &Contents, live: &mut dyn FnMut()) -> Rest
             Err(e) => restored.failed.push((undo.clone(), e.to_string())),
         }
     }
-    restore_inheritors(root, contents);
+    restore_inheritors(root, contents, live);
     restored
 }
 
 /// Gives back to tasks that were born since the journal was begun what their relatives had.
-pub fn restore_inheritors(root: &Root, contents: &Contents) {
-    for (tid, aspects) in inheritors(root, contents) {
-        for aspect in aspects {
-            if aspect.is_inherited_by(tid) {
+fn restore_inheritors(root: &Root, contents: &Contents, live: &mut dyn FnMut()) {
+    let mut inheritance = contents.inheritance();
+    for _ in 0..PASSES {
+        let mut restored = BTreeSet::new();
+        for (task, aspects) in inheritors(root, &inheritance) {
+            live();
+            for aspect in aspects {
+                let which = (task, aspect.name());
                 // It may end meanwhile; there is nobody else who could refuse.
-                let _ = aspect.restore(tid);
+                if !restored.contains(&which)
+                    && aspect.is_inherited_by(task.tid)
+                    && aspect.restore(task.tid).is_ok()
+                {
+                    restored.insert(which);
+                }
             }
         }
+        if restored.is_empty() {
+            return;
+        }
+        restored.iter().for_each(|(task, kind)| inheritance.know(task, kind));
     }
 }
 
-/// Tasks that were born since the journal was begun to relatives of the changed, and what those had, each once.
-fn inheritors<'a>(root: &Root, contents: &'a Contents) -> Vec<(u32, Vec<&'a Aspect>)> {
-    let changed: Vec<(&Task, &Aspect)> =
-        contents.in_force.iter().chain(&contents.undone).filter_map(of_task).collect();
+/// Tasks that were born since the journal was begun to relatives of the changed, and what those had, the nearest first.
+fn inheritors<'a>(root: &Root, inheritance: &'a Inheritance) -> Vec<(Task, Vec<&'a Aspect>)> {
     let mut found = Vec::new();
-    if changed.is_empty() {
+    if inheritance.is_empty() {
         return found;
     }
-    let known: BTreeSet<(u32, u64)> = changed.iter().map(|(t, _)| (t.tid, t.start_ns)).collect();
     for pid in procfs::processes(root).unwrap_or_default() {
         let Ok(process) = procfs::process_stat(root, pid) else { continue };
-        let mut aspects = Vec::new();
-        for (task, aspect) in &changed {
-            // Groups of another PID namespace read 0 and are no groups here.
-            let is_in_group = task.pgid != 0 && task.pgid == process.pgid;
-            let is_relative = task.pid == pid || task.pid == process.ppid || is_in_group;
-            if is_relative && !aspects.contains(aspect) {
-                aspects.push(*aspect);
-            }
-        }
-        if aspects.is_empty() || process.is_kernel {
+        let near = inheritance.near(pid, process.ppid, process.pgid);
+        if near.is_empty() || process.is_kernel {
             continue;
         }
         for tid in procfs::tasks(root, pid).unwrap_or_default() {
             let Ok(stat) = procfs::task_stat(root, pid, tid) else { continue };
-            if stat.start_ns >= contents.since_ns && !known.contains(&(tid, stat.start_ns)) {
-                found.push((tid, aspects.clone()));
+            let task = Task { tid, start_ns: stat.start_ns, pid, pgid: process.pgid };
+            let aspects: Vec<&Aspect> =
+                near.iter().filter(|aspect| inheritance.may_show(&task, aspect)).copied().collect();
+            if !aspects.is_empty() {
+                found.push((task, aspects));
             }
         }
     }
@@ -189,9 +199,11 @@ pub fn stray_transients(mount: &std::path::Path) -> Vec<PathBuf> {
 mod tests {
     use super::super::journal::{Entry, Journal};
     use super::*;
+    use crate::{clock, sched};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::fs;
+    use std::sync::mpsc;
 
     /// A `/proc` of processes with one task each.
     struct Proc(tempfile::TempDir);
@@ -247,7 +259,9 @@ mod tests {
         let lives = |undo: &&Undo| of_task(undo).is_none_or(|(task, _)| is_still(root, task).unwrap());
         let direct = contents.in_force.iter().filter(lives).cloned().collect();
         let owned = |aspects: Vec<&Aspect>| aspects.into_iter().cloned().collect();
-        (direct, inheritors(root, contents).into_iter().map(|(tid, of)| (tid, owned(of))).collect())
+        let inheritance = contents.inheritance();
+        let heirs = inheritors(root, &inheritance).into_iter();
+        (direct, heirs.map(|(task, of)| (task.tid, owned(of))).collect())
     }
 
     proptest! {
@@ -320,5 +334,54 @@ mod tests {
             (10..1_000).map(|tid| slice(tid, 5 + tid % 2)).filter(|undo| heirs.need(undo)).collect();
         assert_eq!(needed, [slice(10, 5)]);
         assert!(heirs.need(&slice(5, 5)) && !heirs.need(&slice(5, 5)), "it lives, and has one line");
+    }
+
+    /// A thread that says who it is, makes another when it is told to, and ends when nobody can tell it any more.
+    fn thread(own: mpsc::Sender<u32>, tell: mpsc::Receiver<mpsc::Receiver<()>>) {
+        // SAFETY: gettid cannot fail.
+        own.send(unsafe { libc::gettid() } as u32).unwrap();
+        let mut born = Vec::new();
+        while let Ok(until) = tell.recv() {
+            let own = own.clone();
+            born.push(std::thread::spawn(move || {
+                // SAFETY: gettid cannot fail.
+                own.send(unsafe { libc::gettid() } as u32).unwrap();
+                let _ = until.recv();
+            }));
+        }
+        born.into_iter().for_each(|b| b.join().unwrap());
+    }
+
+    #[test]
+    fn who_is_made_by_one_that_is_not_restored_yet_is_restored_as_well() {
+        let (cpus, pid) = (sched::affinity(0).unwrap(), std::process::id());
+        if cpus.len() < 2 {
+            return println!("skipped: there is one CPU only");
+        }
+        let set = cpus[..1].to_vec();
+        let since_ns = clock::now_ns() + clock::boot_ahead_ns() - procfs::TICK_NS;
+        let (own, ids) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let made = std::thread::spawn(move || thread(own, told));
+        let maker = ids.recv().unwrap();
+        sched::set_affinity(maker, Some(&set)).unwrap();
+        // Whose change they inherited has ended.
+        let ended = Task { tid: pid, start_ns: 1, pid, pgid: 0 };
+        let undo = Undo::Task(ended, Aspect::Cpus { was: Some(cpus.clone()), set: set.clone() });
+        let contents = Contents { since_ns, in_force: vec![undo], ..Contents::default() };
+        let (end, until) = mpsc::channel();
+        let (mut until, mut late) = (Some(until), None);
+        restore_inheritors(&Root::new("/"), &contents, &mut || {
+            // Everybody there is has been found by now, and nobody has been restored.
+            if let Some(until) = until.take() {
+                tell.send(until).unwrap();
+                late = Some(ids.recv().unwrap());
+                assert_eq!(sched::affinity(late.unwrap()).unwrap(), set);
+            }
+        });
+        let found = [maker, late.unwrap()].map(|tid| sched::affinity(tid).unwrap());
+        drop((end, tell));
+        made.join().unwrap();
+        assert_eq!(found, [cpus.clone(), cpus]);
     }
 }

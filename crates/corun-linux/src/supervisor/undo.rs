@@ -133,6 +133,16 @@ impl Undo {
 }
 
 impl Aspect {
+    /// What kind of change it is, in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Aspect::Slice { .. } => "slice",
+            Aspect::Batch { .. } => "batch",
+            Aspect::Nice { .. } => "nice",
+            Aspect::Cpus { .. } => "cpus",
+        }
+    }
+
     /// Gives a task back what this aspect was.
     ///
     /// # Errors
@@ -256,19 +266,27 @@ fn is_gone(e: &io::Error) -> bool {
 
 impl fmt::Display for Undo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |cpus: &Option<Vec<CpuId>>| cpus.as_deref().map_or("all".to_owned(), cpulist::format);
         match self {
             Undo::Thaw(folder) => write!(f, "thaw {}", folder.display()),
             Undo::Dissolve(folder) => write!(f, "dissolve {}", folder.display()),
             Undo::Continue(task) => write!(f, "continue {task}"),
-            Undo::Task(task, Aspect::Slice { was_ns }) => write!(f, "slice {task} {was_ns}"),
-            Undo::Task(task, Aspect::Batch { was }) => write!(f, "batch {task} {was}"),
-            Undo::Task(task, Aspect::Nice { was, set }) => write!(f, "nice {task} {was} {set}"),
-            Undo::Task(task, Aspect::Cpus { was, set }) => {
-                write!(f, "cpus {task} {} {}", list(was), cpulist::format(set))
-            }
+            Undo::Task(task, aspect) => write!(f, "{} {task} {aspect}", aspect.name()),
             Undo::File { path, was } => write!(f, "file {was} {}", path.display()),
             Undo::Autogroup { id, was } => write!(f, "autogroup {id} {was}"),
+        }
+    }
+}
+
+impl fmt::Display for Aspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Aspect::Slice { was_ns } => write!(f, "{was_ns}"),
+            Aspect::Batch { was } => write!(f, "{was}"),
+            Aspect::Nice { was, set } => write!(f, "{was} {set}"),
+            Aspect::Cpus { was, set } => {
+                let was = was.as_deref().map_or("all".to_owned(), cpulist::format);
+                write!(f, "{was} {}", cpulist::format(set))
+            }
         }
     }
 }

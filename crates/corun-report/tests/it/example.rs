@@ -152,6 +152,7 @@ pub fn window(start_ns: u64, end_ns: u64, tasks: Vec<TaskObservation>) -> Observ
         tasks,
         by_tenant,
         weights: Vec::new(),
+        refused: Default::default(),
         cpus: vec![cpu(0), cpu(1)],
         machine: MachineTime {
             host_steal_ns: Some(window_ns / 400),
