@@ -11,7 +11,7 @@ pub const SLOTS: usize = 240;
 
 /// Most tasks that are listed in the sum. Beyond that, of those that have ended the half that ran least is in its tenants' sums
 /// only.
-const MOST_TASKS: usize = 50_000;
+pub const MOST_TASKS: usize = 50_000;
 
 /// Consecutive windows, summed and as a timeline.
 #[derive(Clone, Debug, Default)]
