@@ -50,6 +50,7 @@ impl Recycling {
                 tenancy.forget(group);
             }
         }
+        tenancy.forget_gone();
     }
 
     /// Whether it is time to look: less than half of `room` is left, and the last look was a while ago.
