@@ -263,6 +263,45 @@ fn a_member_of_the_crowd() {
 }
 
 #[test]
+fn all_threads_of_a_process_that_is_moved_to_another_cgroup_are_its_members() {
+    let _alone = alone();
+    let Some(mut host) = host(Subject::All) else { return };
+    let cgroups = corun_linux::cgroup::Cgroups::discover(&Root::new("/")).unwrap();
+    let name = format!("corun-test-threads.{}", std::process::id());
+    let Some(folder) = cgroups.v2().map(|tree| tree.mount.join(&name)) else {
+        return println!("skipped: there is no v2 tree");
+    };
+    if let Err(e) = std::fs::create_dir(&folder) {
+        return println!("skipped: no cgroup can be made here: {e}");
+    }
+    let mut member = Command::new(std::env::current_exe().unwrap());
+    member.args(["--exact", "a_member_of_the_crowd", "--nocapture", "--test-threads", "1"]);
+    member.env("CORUN_TEST_CROWD", "1").process_group(0);
+    let mut member =
+        member.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let threads = || procfs::tasks(&Root::new("/"), member.id()).unwrap();
+    while threads().len() < 10 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let threads = threads();
+    let keys = |seen: &Observation| -> BTreeSet<String> {
+        let of = |t: &&corun_model::observation::TaskObservation| threads.contains(&t.id.0);
+        let tenants = seen.tasks.iter().filter(of).map(|t| seen.tenant(t.tenant).unwrap().key.clone());
+        tenants.collect()
+    };
+    let before = keys(&see(&mut host, 100));
+    std::fs::write(folder.join("cgroup.procs"), member.id().to_string()).unwrap();
+    let after = keys(&see(&mut host, 100));
+    drop(member.stdin.take());
+    member.wait().unwrap();
+    while std::fs::remove_dir(&folder).is_err() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((before.len(), after.len()), (1, 1), "{before:?} {after:?}");
+    assert!(after.iter().all(|key| key.contains(&name)), "{after:?}");
+}
+
+#[test]
 fn ten_thousand_tasks_of_a_thousand_tenants_fit() {
     let _alone = alone();
     let Some(probe) = host(Subject::All) else { return };
