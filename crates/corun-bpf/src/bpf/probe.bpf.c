@@ -54,7 +54,6 @@ char LICENSE[] SEC("license") = "GPL";
 		__type(value, VALUE);                                                                         \
 	} NAME SEC(".maps")
 
-#define MAX_PAIRS 65536
 #define MOST_THREADS 65536 /* of a process that are followed into another cgroup */
 
 /* Sizes are set by user space before loading. */
@@ -65,7 +64,7 @@ ARRAY(slot_of_tid, u32, 32768);
 ARRAY(tasks, struct task_rec, 16384);
 ARRAY(cpus, struct cpu_rec, 1);
 ARRAY(places, struct place, 1);
-ARRAY(overflow_steal, struct pair_steal, MAX_PAIRS);
+ARRAY(overflow_steal, struct pair_steal, 65536);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
@@ -75,10 +74,17 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_PAIRS);
+	__uint(max_entries, 65536);
 	__type(key, struct pair);
 	__type(value, u32);
 } index_of_pair SEC(".maps");
+
+/* Places of pairs that user space has given back. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 65536);
+	__type(value, u32);
+} free_pairs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -93,6 +99,7 @@ struct {
 /* Fixed at load, so that what is not wanted costs nothing. */
 const volatile u32 max_tasks = 16384;
 const volatile u32 max_groups = 8192;
+const volatile u32 max_pairs = 65536;
 const volatile u32 watcher_tgid = 0; /* 0: the watcher is a task like any other */
 const volatile bool want_trace = false;
 const volatile bool want_quota = false;
