@@ -23,9 +23,6 @@ const _: () = assert!(size_of::<GroupRec>() == size_of::<types::group_rec>());
 const _: () = assert!(size_of::<Acc>() == size_of::<types::acc>());
 const _: () = assert!(size_of::<PairSteal>() == size_of::<types::pair_steal>());
 
-/// Pairs of groups that are told apart beyond what fits into the tasks' records; as in `probe.bpf.c`.
-const MAX_PAIRS: u32 = 1 << 16;
-
 /// How large the probe's tables are and what it looks at.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -35,6 +32,8 @@ pub struct Config {
     pub max_tasks: u32,
     /// (cgroup, process group) pairs that can be told apart.
     pub max_groups: u32,
+    /// Pairs of groups that are told apart at a time beyond what fits into the tasks' records: who took from whom.
+    pub max_pairs: u32,
     /// Bytes of the ring of switches and wake-ups, a power of two of at least a page; 0: no trace.
     pub trace_bytes: u32,
     /// Bytes of the ring of ended tasks, likewise.
@@ -116,6 +115,7 @@ pub struct Probe {
     slots: Mapping<u32>,
     cpu_count: usize,
     max_groups: u32,
+    max_pairs: u32,
     max_tasks: u32,
     tid_max: u32,
     ended: Rc<RefCell<Vec<Ended>>>,
@@ -150,6 +150,9 @@ impl Probe {
         size(&mut maps.groups, config.max_groups)?;
         size(&mut maps.group_of_key, config.max_groups)?;
         size(&mut maps.free_groups, config.max_groups)?;
+        size(&mut maps.overflow_steal, config.max_pairs)?;
+        size(&mut maps.index_of_pair, config.max_pairs)?;
+        size(&mut maps.free_pairs, config.max_pairs)?;
         size(&mut maps.cpus, cpu_count as u32)?;
         size(&mut maps.places, cpu_count as u32)?;
         size(&mut maps.ended, config.ended_bytes)?;
@@ -157,6 +160,7 @@ impl Probe {
         let fixed = maps.rodata_data.as_deref_mut().expect("the probe has constants");
         fixed.max_tasks = config.max_tasks;
         fixed.max_groups = config.max_groups;
+        fixed.max_pairs = config.max_pairs;
         fixed.watcher_tgid = config.watcher.unwrap_or(0);
         fixed.want_quota = config.want_quota;
         fixed.want_trace = config.trace_bytes > 0;
@@ -175,7 +179,7 @@ impl Probe {
         let tasks = Mapping::<TaskRec>::new(skel.maps.tasks.as_fd(), config.max_tasks as usize)?;
         let cpus = Mapping::<CpuRec>::new(skel.maps.cpus.as_fd(), cpu_count)?;
         let groups = Mapping::<GroupRec>::new(skel.maps.groups.as_fd(), config.max_groups as usize)?;
-        let pairs = Mapping::<PairSteal>::new(skel.maps.overflow_steal.as_fd(), MAX_PAIRS as usize)?;
+        let pairs = Mapping::<PairSteal>::new(skel.maps.overflow_steal.as_fd(), config.max_pairs as usize)?;
         let slots = Mapping::<u32>::new(skel.maps.slot_of_tid.as_fd(), config.tid_max as usize + 1)?;
         for cpu in 0..cpu_count {
             cpus.word(cpu, offset_of!(CpuHead, tid)).store(NO_TID, Ordering::Relaxed);
@@ -203,6 +207,7 @@ impl Probe {
             slots,
             cpu_count,
             max_groups: config.max_groups,
+            max_pairs: config.max_pairs,
             max_tasks: config.max_tasks,
             tid_max: config.tid_max,
             ended,
@@ -412,11 +417,38 @@ impl Probe {
         self.traced.take()
     }
 
-    /// Steal that did not fit into the tasks' own records. Who was met first comes first, and keeps its place.
+    /// Steal that did not fit into the tasks' own records. A pair keeps its place until it is given back; what a place counts
+    /// goes on from pair to pair.
     pub fn overflow_steal(&self) -> impl Iterator<Item = PairSteal> + '_ {
+        (0..self.places_of_pairs()).map(|i| self.pairs.read(i))
+    }
+
+    /// Whether more than half of the places for pairs have been used.
+    pub fn are_pairs_scarce(&self) -> bool {
+        2 * self.places_of_pairs() >= self.max_pairs as usize
+    }
+
+    /// How many places for pairs have ever been used.
+    fn places_of_pairs(&self) -> usize {
         let bss = self.skel.maps.bss_data.as_deref().expect("the probe counts pairs");
-        let used = self.counter(&bss.next_pair).load(Ordering::Acquire).min(MAX_PAIRS);
-        (0..used as usize).map(|i| self.pairs.read(i))
+        self.counter(&bss.next_pair).load(Ordering::Acquire).min(self.max_pairs) as usize
+    }
+
+    /// Gives back the places of pairs of which one is among these groups, of which nothing speaks any more.
+    pub fn forget_pairs(&self, groups: &BTreeSet<u32>) {
+        for place in 0..self.places_of_pairs() {
+            let PairSteal { victim, culprit, .. } = self.pairs.read(place);
+            // Nobody is never a culprit: this place is free.
+            if culprit == group::UNKNOWN || !groups.contains(&victim) && !groups.contains(&culprit) {
+                continue;
+            }
+            let key = [victim.to_ne_bytes(), culprit.to_ne_bytes()].concat();
+            // When two CPUs met a pair at once it has two places, and is gone with the first.
+            let _ = self.skel.maps.index_of_pair.delete(&key);
+            self.pairs.word(place, offset_of!(PairSteal, culprit)).store(group::UNKNOWN, Ordering::Release);
+            // Should this fail, the place is lost.
+            let _ = self.skel.maps.free_pairs.update(&[], &(place as u32).to_ne_bytes(), MapFlags::ANY);
+        }
     }
 
     /// What was lost so far.

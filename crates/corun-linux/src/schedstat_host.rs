@@ -358,7 +358,7 @@ impl Host for SchedstatHost {
         let observation = Observation {
             start_ns,
             end_ns,
-            tenants: self.tenants.all().iter().filter(|t| named.contains(&t.id)).cloned().collect(),
+            tenants: named.iter().filter_map(|id| self.tenants.get(*id)).cloned().collect(),
             cpus: self.cpu_times(&cpus, window_ns),
             tasks,
             by_tenant,
@@ -367,6 +367,7 @@ impl Host for SchedstatHost {
             unavailable: self.unavailable(machine.host_steal_ns.is_some()),
             ..Observation::default()
         };
+        self.tenants.forget(|id| named.contains(&id));
         self.cpus = cpus;
         self.window_start_ns = end_ns;
         Ok(observation)

@@ -20,7 +20,7 @@ pub struct SteeredHost {
     backend: Box<dyn Backend>,
     watcher: Watcher,
     parks: ParkLog,
-    /// Tenants that had a CPU or wanted one since this host was made.
+    /// Tenants that are still there and had a CPU or wanted one since this host was made.
     active: BTreeSet<TenantId>,
 }
 
@@ -60,7 +60,8 @@ impl SteeredHost {
         self.backend.support()
     }
 
-    /// Tenants that had a CPU or wanted one since this host was made: those that can slow somebody down.
+    /// Tenants of the last window that had a CPU or wanted one since this host was made: those that can slow somebody
+    /// down.
     pub fn active(&self) -> &BTreeSet<TenantId> {
         &self.active
     }
@@ -120,6 +121,8 @@ impl Host for SteeredHost {
             let ledger = &t.account.ledger;
             ledger.on_cpu_ns() + ledger.parts().steal_ns > 0
         };
+        let here: BTreeSet<TenantId> = seen.by_tenant.iter().map(|t| t.id).collect();
+        self.active.retain(|id| here.contains(id));
         self.active.extend(seen.by_tenant.iter().filter(wanted).map(|t| t.id));
         self.acting(|backend| backend.learn(&seen));
         Ok(seen)

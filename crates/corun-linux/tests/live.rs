@@ -249,6 +249,61 @@ fn more_groups_than_there_is_room_for_are_told_apart_one_after_the_other() {
     }
 }
 
+/// A shell on one CPU, in a group of its own, that is ended with that.
+struct Pinned(std::process::Child);
+
+impl Pinned {
+    fn start(cpu: usize, script: &str) -> Pinned {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]).process_group(0);
+        sh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // SAFETY: between fork and exec the closure makes system calls with memory of its own.
+        unsafe {
+            sh.pre_exec(move || {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(cpu, &mut set);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            })
+        };
+        Pinned(sh.spawn().unwrap())
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: a system call without memory.
+        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn more_pairs_than_there_is_room_for_are_told_apart_one_after_the_other() {
+    let _alone = alone();
+    let options = LiveOptions { max_pairs: Some(1024), ..LiveOptions::new(Subject::All) };
+    let Some(mut host) = host_with(options) else { return };
+    let cpus = host.machine().cpus().len();
+    for wave in 0..5 {
+        // Each of them waits for more of the others than a record has room for.
+        let crowd: Vec<_> = (0..12).map(|_| Pinned::start(0, "while :; do :; done")).collect();
+        let seen = see(&mut host, 600);
+        assert_eq!(seen.loss.events, 0, "wave {wave}: {:?}", seen.loss);
+        let beyond = seen.by_tenant.iter().filter(|t| t.account.culprits.shares().len() > 8).count();
+        assert!(beyond >= 8, "only {beyond} had more than eight culprits");
+        drop(crowd);
+        // A group is spoken of while a CPU's log has it.
+        let noise: Vec<_> = (0..cpus).map(|cpu| Pinned::start(cpu, "yes | cat")).collect();
+        for _ in 0..8 {
+            see(&mut host, 600);
+        }
+        drop(noise);
+    }
+}
+
 /// Not a test: a process of the crowd below, with threads that sleep until standard input ends.
 #[test]
 fn a_member_of_the_crowd() {
@@ -260,6 +315,45 @@ fn a_member_of_the_crowd() {
     }
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     std::process::exit(0);
+}
+
+#[test]
+fn all_threads_of_a_process_that_is_moved_to_another_cgroup_are_its_members() {
+    let _alone = alone();
+    let Some(mut host) = host(Subject::All) else { return };
+    let cgroups = corun_linux::cgroup::Cgroups::discover(&Root::new("/")).unwrap();
+    let name = format!("corun-test-threads.{}", std::process::id());
+    let Some(folder) = cgroups.v2().map(|tree| tree.mount.join(&name)) else {
+        return println!("skipped: there is no v2 tree");
+    };
+    if let Err(e) = std::fs::create_dir(&folder) {
+        return println!("skipped: no cgroup can be made here: {e}");
+    }
+    let mut member = Command::new(std::env::current_exe().unwrap());
+    member.args(["--exact", "a_member_of_the_crowd", "--nocapture", "--test-threads", "1"]);
+    member.env("CORUN_TEST_CROWD", "1").process_group(0);
+    let mut member =
+        member.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let threads = || procfs::tasks(&Root::new("/"), member.id()).unwrap();
+    while threads().len() < 10 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let threads = threads();
+    let keys = |seen: &Observation| -> BTreeSet<String> {
+        let of = |t: &&corun_model::observation::TaskObservation| threads.contains(&t.id.0);
+        let tenants = seen.tasks.iter().filter(of).map(|t| seen.tenant(t.tenant).unwrap().key.clone());
+        tenants.collect()
+    };
+    let before = keys(&see(&mut host, 100));
+    std::fs::write(folder.join("cgroup.procs"), member.id().to_string()).unwrap();
+    let after = keys(&see(&mut host, 100));
+    drop(member.stdin.take());
+    member.wait().unwrap();
+    while std::fs::remove_dir(&folder).is_err() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((before.len(), after.len()), (1, 1), "{before:?} {after:?}");
+    assert!(after.iter().all(|key| key.contains(&name)), "{after:?}");
 }
 
 #[test]

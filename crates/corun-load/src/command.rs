@@ -6,8 +6,9 @@
 //! the command SIGTERM.
 //!
 //! For the time of the run corun adopts the command's orphans (`PR_SET_CHILD_SUBREAPER`), so that the CPU time
-//! of all its descendants is counted, however it ends. Limits: a descendant that leaves the group (a daemon) lives
-//! on and is not counted; the children of a command whose corun was killed by SIGKILL live on too.
+//! of all its descendants is counted, however it ends; they are reaped as they end. Limits: a descendant that leaves the
+//! group (a daemon) lives on, is not counted, and once it has ended stays a zombie until corun ends; the children of a
+//! command whose corun was killed by SIGKILL live on too.
 
 use crate::clock::{now_ns, sleep_until};
 use crate::futex;
@@ -37,12 +38,13 @@ pub fn run(command: &Command, limit_ns: Option<u64>, watch: &mut Watch) -> Resul
     let pid =
         start(command).map_err(|error| LoadError::Command { program: command.argv[0].clone(), error })?;
     let (over, stop) = (AtomicU32::new(0), watch.stop);
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            wait_until_over(pid);
+    let (ended, orphans) = std::thread::scope(|scope| {
+        let reaper = scope.spawn(|| {
+            let orphans = reap_until_over(pid);
             over.store(1, SeqCst);
             futex::wake(&over, i32::MAX);
             stop.ring();
+            orphans
         });
         let end_it = || {
             signal_group(pid, libc::SIGTERM);
@@ -54,10 +56,11 @@ pub fn run(command: &Command, limit_ns: Option<u64>, watch: &mut Watch) -> Resul
             });
         };
         let progress = || Progress::of_time("run", now_ns() - begin_ns, limit_ns);
-        watch.until(limit_ns, || over.load(SeqCst) == 1, end_it, progress)
+        let ended = watch.until(limit_ns, || over.load(SeqCst) == 1, end_it, progress);
+        (ended, reaper.join().expect("reaping does not panic"))
     });
     let wall_ns = now_ns() - begin_ns;
-    Ok(report(command, ended, wall_ns, end_group(pid)))
+    Ok(report(command, ended, wall_ns, end_group(pid, orphans)))
 }
 
 /// Makes orphaned descendants the children of this process while any of these exists.
@@ -109,17 +112,46 @@ fn start(command: &Command) -> io::Result<i32> {
     child.spawn().map(|child| child.id() as i32)
 }
 
-/// Waits for the end of `pid` but leaves it to be reaped, so that until then no other process gets its number.
-fn wait_until_over(pid: i32) {
+/// Waits for the end of `pid`, the leader of a group, and reaps who else of the group ends before. The leader is left to
+/// be reaped, so that until then no other process gets its number.
+fn reap_until_over(pid: i32) -> Remains {
+    let mut orphans = Remains::default();
+    let mut whom = libc::P_PGID;
     loop {
-        // SAFETY: all-zero is a valid `siginfo_t`, and the kernel writes no more than one.
-        let rc = unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, libc::WEXITED | libc::WNOWAIT)
-        };
-        if rc == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return;
+        match wait_for_end(whom, pid) {
+            Ok(ended) if ended == pid => return orphans,
+            Ok(ended) => {
+                if let (1.., status, usage) = reap(ended) {
+                    orphans.add(false, status, &usage);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The group has no member: its leader has joined another one.
+            Err(_) if whom == libc::P_PGID => whom = libc::P_PID,
+            Err(_) => return orphans,
         }
+    }
+}
+
+/// Waits until somebody has ended, who is left to be reaped.
+fn wait_for_end(whom: libc::idtype_t, id: i32) -> io::Result<i32> {
+    // SAFETY: all-zero is a valid `siginfo_t`, the kernel writes no more than one, and of a child that has ended.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        match libc::waitid(whom, id as libc::id_t, &mut info, libc::WEXITED | libc::WNOWAIT) {
+            0 => Ok(info.si_pid()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Reaps a child (of a group, by its number below zero) if one has ended: its number or what the kernel says instead, its
+/// status and what it used.
+fn reap(whom: i32) -> (i32, i32, libc::rusage) {
+    // SAFETY: all-zero is a valid `rusage`; the kernel writes one of it and one status.
+    unsafe {
+        let (mut status, mut usage): (i32, libc::rusage) = (0, std::mem::zeroed());
+        (libc::wait4(whom, &mut status, libc::WNOHANG, &mut usage), status, usage)
     }
 }
 
@@ -137,17 +169,12 @@ struct Remains {
     max_rss_bytes: u64,
 }
 
-/// Ends what is left of the group whose leader is over, and reaps all of it.
-fn end_group(pid: i32) -> Remains {
-    let mut remains = Remains::default();
+/// Ends what is left of the group whose leader is over, and reaps all of it. `remains` are those that were reaped before.
+fn end_group(pid: i32, mut remains: Remains) -> Remains {
     let mut kill_ns = Some(now_ns() + GRACE_NS);
     signal_group(pid, libc::SIGTERM);
     loop {
-        // SAFETY: all-zero is a valid `rusage`; the kernel writes one of it and one status.
-        let (reaped, status, usage) = unsafe {
-            let (mut status, mut usage): (i32, libc::rusage) = (0, std::mem::zeroed());
-            (libc::wait4(-pid, &mut status, libc::WNOHANG, &mut usage), status, usage)
-        };
+        let (reaped, status, usage) = reap(-pid);
         match reaped {
             0 if kill_ns.is_some_and(|ns| now_ns() >= ns) => {
                 signal_group(pid, libc::SIGKILL);
@@ -268,6 +295,26 @@ mod tests {
         let report = run_for("sh -c 'while :; do :; done' & wait", Some(400_000_000));
         let used = report.command.unwrap();
         assert_eq!(used.signal, Some(libc::SIGTERM));
+        assert!(used.user_ns + used.system_ns > 20_000_000, "{used:?}");
+    }
+
+    #[test]
+    fn orphans_are_reaped_as_they_end_and_their_work_is_counted() {
+        let file = std::env::temp_dir().join(format!("corun-load-zombies-{}", std::process::id()));
+        // It looks for zombies of its group until there are none, for 5 s at most.
+        let script = format!(
+            "i=0; while [ $i -lt 20 ]; do (true &); i=$((i+1)); done
+             (sh -c 'n=0; while [ $n -lt 100000 ]; do n=$((n+1)); done' &)
+             zombies() {{ cat /proc/[0-9]*/stat 2>/dev/null | awk -v group=$$ '$3 == \"Z\" && $5 == group' | wc -l; }}
+             sleep 0.2
+             i=0; while [ $i -lt 50 ] && [ $(zombies) -gt 0 ]; do sleep 0.1; i=$((i+1)); done
+             zombies > {}; sleep 2",
+            file.display()
+        );
+        let used = run_for(&script, None).command.unwrap();
+        let left = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!((left.trim(), used.exit_code), ("0", Some(0)), "zombies before the command's end");
         assert!(used.user_ns + used.system_ns > 20_000_000, "{used:?}");
     }
 

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct TaskId(pub u32);
 
 /// A tenant, by its place in the tenant table of the [`Observation`](crate::Observation) it came with.
-/// A host keeps a tenant's id for as long as it runs.
+/// A host keeps a tenant's id while it speaks of it and for long after, and never gives an id to another tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
 

@@ -200,6 +200,9 @@ impl Spent {
 /// No CPU retires more instructions in a cycle, so whoever counted more has lost cycles.
 const MOST_PER_CYCLE: f64 = 16.0;
 
+/// Most tasks that a sum of windows keeps apart. A build that goes on for days has millions.
+const MOST_TASKS: usize = 10_000;
+
 /// A window of the subject: its tasks, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
@@ -310,7 +313,8 @@ impl Window {
         }
     }
 
-    /// Adds another window of the same subject.
+    /// Adds another window of the same subject. Of more than [`MOST_TASKS`] the half that lived for the shortest time is
+    /// then among the unlisted.
     pub fn add(&mut self, o: &Window) {
         if self.wall_ns == 0.0 {
             *self = o.clone();
@@ -324,18 +328,29 @@ impl Window {
         self.corunners_ns += o.corunners_ns;
         self.cpus = self.cpus.max(o.cpus);
         o.culprits.iter().for_each(|(id, ns)| *self.culprits.entry(*id).or_default() += ns);
+        if self.tasks.len() > MOST_TASKS {
+            let mut lives_ns: Vec<f64> = self.tasks.values().map(|s| s.life_ns).collect();
+            let middle = lives_ns.len() / 2;
+            let (_, median_ns, _) = lives_ns.select_nth_unstable_by(middle, f64::total_cmp);
+            let median_ns = *median_ns;
+            self.unlist_where(|spent| spent.life_ns <= median_ns);
+        }
     }
 
     /// Counts tasks that lived for less than this share of the window among the unlisted: over a long run they are many.
     pub fn unlist(&mut self, least: f64) {
         let least_ns = least * self.wall_ns;
+        self.unlist_where(|spent| spent.life_ns < least_ns);
+    }
+
+    fn unlist_where(&mut self, is_short: impl Fn(&Spent) -> bool) {
         let unlisted = &mut self.unlisted;
         self.tasks.retain(|_, spent| {
-            let stays = spent.life_ns >= least_ns;
-            if !stays {
+            let is_short = is_short(spent);
+            if is_short {
                 unlisted.add(spent);
             }
-            stays
+            !is_short
         });
     }
 

@@ -275,11 +275,12 @@ fn taken_by_watcher(seen: &Observation, subject: TenantId) -> Option<u64> {
 mod tests {
     use super::*;
     use corun_model::culprit::Share;
-    use corun_model::observation::{Account, TaskObservation, TenantObservation};
-    use corun_model::{Counters, Culprits, Ledger, Parts, TaskId, Tenant};
+    use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
+    use corun_model::{Counters, CpuId, Culprits, Ledger, Parts, TaskId, Tenant};
 
     const MS: u64 = 1_000_000;
     const SUBJECT: TenantId = TenantId(0);
+    const IDLE: CpuTime = CpuTime { cpu: CpuId(0), idle_ns: 100 * MS, busy_ns: 0, unknown_ns: 0 };
 
     /// An account of nothing but time on a CPU.
     fn ran(ns: u64) -> Account {
@@ -410,6 +411,28 @@ mod tests {
         assert_eq!(verdict(100, &[(TenantKind::Command, 2)]).verdict, Ruling::Clean, "what was allowed");
         assert_eq!(verdict(1000, &[(TenantKind::Command, 30)]).verdict, Ruling::Disturbed, "3 % of a second");
         assert_eq!(verdict(1000, &[(TenantKind::Command, 3)]).verdict, Ruling::Clean);
+    }
+
+    #[test]
+    fn a_run_of_a_hundred_thousand_short_tasks_is_judged_without_keeping_them_apart() {
+        let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+        for window in 0..1_000 {
+            let mut seen = later(window * 100, run(100, &[(TenantKind::Command, 20)]));
+            let account = seen.tasks[0].account.clone();
+            let n = 100;
+            let task = |i| TaskObservation { id: TaskId((window * n + i) as u32), ..seen.tasks[0].clone() };
+            seen.tasks = (0..n).map(task).collect();
+            seen.cpus = (0..n as u32).map(|cpu| CpuTime { cpu: CpuId(cpu), ..IDLE }).collect();
+            let (own, other) = seen.by_tenant.split_first_mut().unwrap();
+            (1..n).for_each(|_| own.account.add(&account));
+            other[0].account = ran(n * 20 * MS);
+            judge.push(&seen);
+            let kept = [&judge.whole, &judge.course.open].map(|w| w.tasks.len());
+            assert!(kept.iter().all(|n| *n <= 10_000), "{kept:?} after window {window}");
+        }
+        let found = judge.verdict(None);
+        assert!((found.disturbance - 0.2).abs() < 1e-6, "{found:?}");
+        assert_eq!((found.verdict, found.intervals.len()), (Ruling::Disturbed, 1));
     }
 
     #[test]

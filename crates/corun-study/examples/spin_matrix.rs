@@ -153,7 +153,7 @@ fn watch(words: &[String], beside: usize) -> Result<Run, Failure> {
         let counters = by_counters.estimate(&seen).filter(|_| perf.is_some());
         for task in seen.tasks.iter().filter(|t| t.tenant == of) {
             let sum = all.entry(task.id).or_default();
-            sum.name.clone_from(&task.name);
+            sum.name = task.name.to_string();
             sum.on_cpu_ns += task.account.ledger.on_cpu_ns();
             let of = |found: &BTreeMap<TaskId, SpinEstimate>| found.get(&task.id).map_or(0, |e| e.spin_ns);
             sum.by_samples_ns += of(&samples);

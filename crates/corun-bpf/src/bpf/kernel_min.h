@@ -43,7 +43,13 @@ struct pid {
 	struct upid numbers[1];
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
+/* What the threads of a process share. */
 struct signal_struct {
+	struct list_head thread_head;
 	struct pid *pids[4];
 };
 
@@ -86,6 +92,7 @@ struct task_struct {
 	int tgid;
 	struct css_set *cgroups;
 	struct signal_struct *signal;
+	struct list_head thread_node;
 	struct task_struct *group_leader;
 	char comm[16];
 };

@@ -54,7 +54,7 @@ char LICENSE[] SEC("license") = "GPL";
 		__type(value, VALUE);                                                                         \
 	} NAME SEC(".maps")
 
-#define MAX_PAIRS 65536
+#define MOST_THREADS 65536 /* of a process that are followed into another cgroup */
 
 /* Sizes are set by user space before loading. */
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK = 23, BPF_MAP_TYPE_RINGBUF = 27 };
@@ -64,7 +64,7 @@ ARRAY(slot_of_tid, u32, 32768);
 ARRAY(tasks, struct task_rec, 16384);
 ARRAY(cpus, struct cpu_rec, 1);
 ARRAY(places, struct place, 1);
-ARRAY(overflow_steal, struct pair_steal, MAX_PAIRS);
+ARRAY(overflow_steal, struct pair_steal, 65536);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
@@ -74,10 +74,17 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_PAIRS);
+	__uint(max_entries, 65536);
 	__type(key, struct pair);
 	__type(value, u32);
 } index_of_pair SEC(".maps");
+
+/* Places of pairs that user space has given back. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 65536);
+	__type(value, u32);
+} free_pairs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -92,6 +99,7 @@ struct {
 /* Fixed at load, so that what is not wanted costs nothing. */
 const volatile u32 max_tasks = 16384;
 const volatile u32 max_groups = 8192;
+const volatile u32 max_pairs = 65536;
 const volatile u32 watcher_tgid = 0; /* 0: the watcher is a task like any other */
 const volatile bool want_trace = false;
 const volatile bool want_quota = false;
@@ -785,17 +793,16 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 	return 0;
 }
 
-/* The task may belong to another group from now on. */
-static __always_inline void regroup(struct task_struct *p)
+static __always_inline bool may_regroup(struct task_rec *t)
 {
-	struct task_rec *t = task_rec(p->pid);
-	struct cpu_rec *c;
-	u32 group;
+	return t && !(t->flags & STICKY);
+}
 
-	if (!t || t->flags & STICKY)
-		return;
-	group = resolve_group(p);
-	c = cpu_rec(t->cpu);
+/* The task belongs to `group` from now on. */
+static __always_inline void regroup(struct task_rec *t, u32 group)
+{
+	struct cpu_rec *c = cpu_rec(t->cpu);
+
 	if (c && c->tid == t->tid && t->cpu == bpf_get_smp_processor_id())
 		occupy(c, bpf_ktime_get_ns(), group);
 	t->group = group;
@@ -845,9 +852,13 @@ static __noinline void renumber(struct task_struct *p, u32 before)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *p, int before)
 {
+	struct task_rec *t;
+
 	if (before != p->pid)
 		renumber(p, before);
-	regroup(p);
+	t = task_rec(p->pid);
+	if (may_regroup(t))
+		regroup(t, resolve_group(p));
 	return 0;
 }
 
@@ -861,14 +872,51 @@ int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 	return 0;
 }
 
-SEC("tp_btf/cgroup_attach_task")
-int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
+/* A task has been moved to another cgroup. */
+static __always_inline void moved(u32 tid, u32 group)
 {
-	struct task_rec *t = task_rec(leader->pid);
+	struct task_rec *t = task_rec(tid);
 
 	if (t)
 		t->throttled_at = CLOCK_UNKNOWN;
-	regroup(leader);
+	if (may_regroup(t))
+		regroup(t, group);
+}
+
+struct moving {
+	struct list_head *at;
+	struct list_head *end;
+	u32 group;
+};
+
+static long move_thread(u32 i, struct moving *m)
+{
+	struct list_head *at = m->at;
+	struct task_struct *p;
+
+	if (!at || at == m->end)
+		return 1;
+	p = (void *)at - bpf_core_field_offset(struct task_struct, thread_node);
+	moved(BPF_CORE_READ(p, pid), m->group);
+	m->at = BPF_CORE_READ(at, next);
+	return 0;
+}
+
+/* The kernel tells of a process once, by its first thread, when all of its threads have been moved. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
+{
+	struct moving m = { .group = resolve_group(leader) };
+	struct list_head *threads;
+
+	if (!threadgroup) {
+		moved(leader->pid, m.group);
+		return 0;
+	}
+	threads = (void *)BPF_CORE_READ(leader, signal) + bpf_core_field_offset(struct signal_struct, thread_head);
+	m.at = BPF_CORE_READ(threads, next);
+	m.end = threads;
+	bpf_loop(MOST_THREADS, move_thread, &m, 0);
 	return 0;
 }
 

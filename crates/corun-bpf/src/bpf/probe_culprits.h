@@ -6,20 +6,31 @@
 #ifndef CORUN_PROBE_CULPRITS_H
 #define CORUN_PROBE_CULPRITS_H
 
+/* A place for a pair: one that was never used while there is one; `max_pairs` when there is none at all. */
+static __always_inline u32 new_pair(void)
+{
+	u32 index = next_pair < max_pairs ? __sync_fetch_and_add(&next_pair, 1) : max_pairs;
+
+	if (index >= max_pairs && bpf_map_pop_elem(&free_pairs, &index))
+		return max_pairs;
+	return index;
+}
+
 static __noinline void charge_beyond(struct task_rec *t, u32 group, u64 ns)
 {
 	struct pair pair = { .victim = t->group, .culprit = group };
 	u32 *index = bpf_map_lookup_elem(&index_of_pair, &pair), next;
 	struct pair_steal *steal;
 
-	if (!index && next_pair < MAX_PAIRS) {
-		next = __sync_fetch_and_add(&next_pair, 1);
+	if (!index) {
+		next = new_pair();
 		steal = bpf_map_lookup_elem(&overflow_steal, &next);
-		if (steal)
+		if (steal) {
 			steal->pair = pair;
-		/* Should another CPU be faster, this entry stays empty. */
-		bpf_map_update_elem(&index_of_pair, &pair, &next, BPF_NOEXIST_);
-		index = bpf_map_lookup_elem(&index_of_pair, &pair);
+			/* Should another CPU be faster, nothing is added to this one until it is given back. */
+			bpf_map_update_elem(&index_of_pair, &pair, &next, BPF_NOEXIST_);
+			index = bpf_map_lookup_elem(&index_of_pair, &pair);
+		}
 	}
 	steal = index ? bpf_map_lookup_elem(&overflow_steal, index) : NULL;
 	if (steal) {

@@ -26,6 +26,7 @@ use super::room::Room;
 use crate::root::Root;
 use corun_model::duration::human_ns;
 use corun_model::observation::{Account, Observation, Unavailable};
+use corun_model::recording::MOST_TASKS;
 use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -107,8 +108,8 @@ pub struct LivePerf {
     forbidden: BTreeSet<TaskId>,
     said: BTreeSet<Unavailable>,
     precision: Option<Precision>,
-    /// What every task counted in all windows so far.
-    totals: BTreeMap<TaskId, Window>,
+    /// What was counted in all windows so far.
+    totals: Totals,
     switch: Option<SwitchCost>,
     own_cost: Option<f64>,
 }
@@ -118,8 +119,8 @@ pub struct LivePerf {
 struct Followed {
     groups: Vec<Group>,
     last: Vec<Vec<Reading>>,
-    /// Whether an observation has listed it yet.
-    listed: bool,
+    /// Whose it was when an observation last listed it; `None`: none has yet.
+    tenant: Option<TenantId>,
 }
 
 impl LivePerf {
@@ -144,7 +145,7 @@ impl LivePerf {
             forbidden: BTreeSet::new(),
             said,
             precision: None,
-            totals: BTreeMap::new(),
+            totals: Totals::default(),
             switch,
             own_cost: None,
         })
@@ -192,7 +193,7 @@ impl LivePerf {
             Ok(groups) => {
                 let groups: Vec<Group> = groups;
                 let last = self.plan.groups.iter().map(|g| vec![Reading::default(); g.len()]).collect();
-                self.followed.insert(task, Followed { groups, last, listed: false });
+                self.followed.insert(task, Followed { groups, last, tenant: None });
                 true
             }
             Err(libc::ESRCH) => true,
@@ -223,7 +224,7 @@ impl LivePerf {
         let (mut windows, mut lost) = (BTreeMap::new(), false);
         for (&task, followed) in &mut self.followed {
             let Some(window) = followed.window() else { continue };
-            self.totals.entry(task).and_modify(|sum| sum.add(&window)).or_insert_with(|| window.clone());
+            self.totals.add(task, &window);
             lost |= !self.plan.lost(&window.read).is_empty();
             windows.insert(task, window);
         }
@@ -257,6 +258,7 @@ impl LivePerf {
         let mut covered: BTreeMap<TenantId, Window> = BTreeMap::new();
         let (mut alive, mut to_follow, mut missed) = (BTreeSet::new(), Vec::new(), false);
         let ids: Vec<TaskId> = seen.tasks.iter().map(|t| t.id).collect();
+        self.add_to_tenants(&windows, seen);
         for (n, task) in seen.tasks.iter_mut().enumerate() {
             if self.options.of.is_some_and(|of| of != task.tenant) {
                 continue;
@@ -279,9 +281,6 @@ impl LivePerf {
                     to_follow.push((on_cpu_ns, task.id));
                 }
             }
-            if let Some(followed) = self.followed.get_mut(&task.id) {
-                followed.listed = true;
-            }
         }
         for tenant in &mut seen.by_tenant {
             if self.options.of.is_none_or(|of| of == tenant.id) {
@@ -295,12 +294,32 @@ impl LivePerf {
                        the command as a whole, miss less";
             self.say("counters of tasks that have just begun", why.to_owned());
         }
-        self.followed.retain(|task, f| alive.contains(task) || !f.listed);
+        self.followed.retain(|task, f| alive.contains(task) || f.tenant.is_none());
         self.forbidden.retain(|task| alive.contains(task));
+        self.totals.unlist(MOST_TASKS, |task| self.followed.contains_key(&task));
         to_follow.sort_unstable_by(|a, b| b.cmp(a));
         for (_, task) in to_follow {
             if !self.begin(task) {
                 break;
+            }
+        }
+    }
+
+    /// Adds what was counted in a window to the sums of whose tasks they were in it. A task that is listed for the first
+    /// time brings along all that it has counted until now.
+    fn add_to_tenants(&mut self, windows: &BTreeMap<TaskId, Window>, seen: &Observation) {
+        let mut listed = BTreeMap::new();
+        for task in &seen.tasks {
+            // Of two of one number it is the older one that has been followed.
+            listed.entry(task.id).or_insert(task.tenant);
+        }
+        for (id, followed) in &mut self.followed {
+            let known = followed.tenant;
+            followed.tenant = listed.get(id).copied().or(known);
+            let (Some(tenant), Some(window)) = (followed.tenant, windows.get(id)) else { continue };
+            match known {
+                Some(_) => self.totals.add_to(tenant, window),
+                None => self.totals.add_to(tenant, &Window { read: followed.last.clone() }),
             }
         }
     }
@@ -458,6 +477,8 @@ fn room() -> Room {
 }
 
 mod whole;
+
+use whole::Totals;
 
 #[cfg(test)]
 mod tests;

@@ -36,6 +36,7 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
         tid_max,
         max_tasks: options.max_tasks.unwrap_or((4 * threads).clamp(1 << 14, 1 << 20)),
         max_groups: options.max_groups.unwrap_or(1 << 13),
+        max_pairs: options.max_pairs.unwrap_or(1 << 16),
         trace_bytes: options.trace_bytes,
         ended_bytes: options.ended_bytes,
         watcher: options.watcher_apart.then(std::process::id),

@@ -438,7 +438,7 @@ impl LiveHost {
         let ids = window.by_tenant.keys().copied().chain(culprits.map(|share| share.tenant));
         let named: BTreeSet<TenantId> =
             ids.chain(self.subject_tenant).chain([self.tenancy.others()]).collect();
-        named.into_iter().map(|id| self.tenancy.tenants()[id.0 as usize].clone()).collect()
+        named.into_iter().filter_map(|id| self.tenancy.tenant(id).cloned()).collect()
     }
 
     /// Tells apart the steal that did not fit into the tasks' own records.
@@ -471,11 +471,6 @@ impl LiveHost {
         let Ok(now) = CpuStat::read(&self.root) else { return MachineTime::default() };
         let before = self.cpu_stat.replace((end_ns, now.clone()));
         before.map_or_else(MachineTime::default, |(_, before)| now.machine_time(&before, self.is_virtual))
-    }
-
-    /// Every tenant met so far.
-    pub fn tenants(&self) -> &[Tenant] {
-        self.tenancy.tenants()
     }
 }
 

@@ -16,6 +16,9 @@ pub struct LiveOptions {
     pub max_tasks: Option<u32>,
     /// Commands of process groups in cgroups that can be told apart at a time; `None`: 8,192.
     pub max_groups: Option<u32>,
+    /// Pairs of them, one of which took time from the other, that can be told apart at a time beyond each task's first eight
+    /// culprits; `None`: 65,536.
+    pub max_pairs: Option<u32>,
     /// Bytes for ended tasks between two polls, a power of two.
     pub ended_bytes: u32,
     /// Whether this process is a tenant of its own, [`TenantKind::Watcher`](corun_model::TenantKind::Watcher): so that
@@ -31,6 +34,7 @@ impl LiveOptions {
             trace_bytes: 0,
             max_tasks: None,
             max_groups: None,
+            max_pairs: None,
             ended_bytes: 16 << 20,
             watcher_apart: false,
         }

@@ -3,7 +3,7 @@
 //!
 //! A group is **closed** when nothing speaks of it: none of its tasks lives or has just ended, and no CPU's log has it. From
 //! then on nobody joins it; whoever was about to, is in it, and it is left alone until that one has ended. A second
-//! later, if still nothing speaks of it, its number is **free**.
+//! later, if still nothing speaks of it, its number is **free**, and so are the places of the pairs that it was one of.
 
 use super::tenancy::Tenancy;
 use corun_bpf::Probe;
@@ -38,23 +38,29 @@ impl Recycling {
         now_ns: u64,
         spoken_of: impl FnOnce() -> BTreeSet<u32>,
     ) {
-        if !self.is_due(tenancy.named(), probe.max_groups(), now_ns) {
+        let are_scarce = 2 * tenancy.named() >= probe.max_groups() || probe.are_pairs_scarce();
+        if !self.is_due(are_scarce, now_ns) {
             return;
         }
         let mut spoken_of = spoken_of();
         spoken_of.extend((0..probe.cpu_count()).flat_map(|cpu| probe.occupancies(cpu, 0)).map(|o| o.group));
         let turn = self.choose(tenancy.made_by_the_probe(), &spoken_of, tenancy.free().len(), now_ns);
         turn.close.iter().for_each(|&group| probe.close_group(group));
+        if !turn.free.is_empty() {
+            // Before somebody is given one of the numbers and takes from somebody under it.
+            probe.forget_pairs(&turn.free.iter().copied().collect());
+        }
         for group in turn.free {
             if probe.reuse_group(group) {
                 tenancy.forget(group);
             }
         }
+        tenancy.forget_gone();
     }
 
-    /// Whether it is time to look: less than half of `room` is left, and the last look was a while ago.
-    fn is_due(&self, named: usize, room: usize, now_ns: u64) -> bool {
-        2 * named >= room && now_ns >= self.turned_ns + REST_NS
+    /// Whether it is time to look: less than half of the room is left, and the last look was a while ago.
+    fn is_due(&self, are_scarce: bool, now_ns: u64) -> bool {
+        are_scarce && now_ns >= self.turned_ns + REST_NS
     }
 
     /// Of the groups that have a name and were made by the probe, those to close and to free; `free` are free already.
@@ -107,9 +113,9 @@ mod tests {
     #[test]
     fn nothing_is_done_while_half_of_the_room_is_left_nor_twice_in_a_second() {
         let mut recycling = Recycling::default();
-        assert!(!recycling.is_due(49, 100, 9 * REST_NS) && recycling.is_due(50, 100, 9 * REST_NS));
+        assert!(!recycling.is_due(false, 9 * REST_NS) && recycling.is_due(true, 9 * REST_NS));
         turn(&mut recycling, &[], 9);
-        assert!(!recycling.is_due(50, 100, 10 * REST_NS - 1) && recycling.is_due(50, 100, 10 * REST_NS));
+        assert!(!recycling.is_due(true, 10 * REST_NS - 1) && recycling.is_due(true, 10 * REST_NS));
     }
 
     #[test]

@@ -105,6 +105,14 @@ impl Tenancy {
         &self.free
     }
 
+    /// Forgets tenants that have no group any more.
+    pub(super) fn forget_gone(&mut self) {
+        let subject = self.subject_cgroup.as_ref().map(|(_, name)| name);
+        let made = self.assigned.values().chain(subject).filter_map(|name| self.tenants.with_key(&name.key));
+        let spoken_of: BTreeSet<TenantId> = self.of_group.iter().copied().chain(made).collect();
+        self.tenants.forget(|id| spoken_of.contains(&id));
+    }
+
     /// Forgets a group, whose number may be used again.
     pub(super) fn forget(&mut self, group: u32) {
         self.of_group[group as usize] = self.others();
@@ -162,8 +170,8 @@ impl Tenancy {
         self.of_group[group::UNKNOWN as usize]
     }
 
-    /// All tenants so far, by id.
-    pub(super) fn tenants(&self) -> &[Tenant] {
-        self.tenants.all()
+    /// A tenant that has a group, or had one not long ago.
+    pub(super) fn tenant(&self, id: TenantId) -> Option<&Tenant> {
+        self.tenants.get(id)
     }
 }

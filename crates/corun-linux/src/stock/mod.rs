@@ -429,6 +429,11 @@ impl Backend for StockBackend {
         let newcomers: Vec<TenantId> = seen.tenants.iter().map(|t| t.id).filter(is_new).collect();
         let grown = self.members.learn(seen);
         self.forget_gone();
+        // Who was named by a process may come again when that has ended long since.
+        let by_number = self.named_by_number().next().is_some();
+        let is_here = |id: &TenantId| self.members.tenant(*id).is_some();
+        self.in_scope.retain(|id, in_scope| is_here(id) || by_number && *in_scope);
+        self.guarded.retain(|id, _| is_here(id));
         for tenant in newcomers {
             let is_protected =
                 self.members.tenant(tenant).is_some_and(|t| self.protection.of_tenant(t).is_some());

@@ -52,6 +52,28 @@ pub struct Period {
     pub with: bool,
     /// Useful CPU time of every covered tenant: on a CPU and not known to spin.
     pub useful_ns: BTreeMap<TenantId, u64>,
+    /// That of those that were too many to be told apart, and did least.
+    pub others_ns: u64,
+}
+
+impl Period {
+    /// Useful CPU time of all covered tenants together.
+    pub fn all_useful_ns(&self) -> u64 {
+        self.others_ns + self.useful_ns.values().sum::<u64>()
+    }
+
+    /// Counts the half that did least together when there are too many.
+    fn fold(&mut self) {
+        if self.useful_ns.len() <= MOST_ENTRIES {
+            return;
+        }
+        let mut did: Vec<(u64, TenantId)> = self.useful_ns.iter().map(|(id, ns)| (*ns, *id)).collect();
+        did.sort_unstable();
+        for (ns, id) in &did[..did.len() / 2] {
+            self.useful_ns.remove(id);
+            self.others_ns += ns;
+        }
+    }
 }
 
 /// An instant at which everything was undone.
@@ -81,7 +103,6 @@ pub struct History {
     reasons: Vec<Reason>,
     periods: Vec<Period>,
     undone: Vec<Undone>,
-    covered: BTreeSet<TenantId>,
     left_out: u64,
 }
 
@@ -95,19 +116,20 @@ impl History {
     pub fn window(&mut self, seen: &Observation, with: bool, covers: impl Fn(&Tenant) -> bool) {
         let (from_ns, to_ns) = (self.since(seen.start_ns), self.since(seen.end_ns));
         self.end_ns = self.end_ns.max(to_ns);
-        self.covered.extend(seen.tenants.iter().filter(|t| covers(t)).map(|t| t.id));
         if self.periods.last().is_none_or(|p| p.with != with) {
             if self.periods.len() == MOST_ENTRIES {
                 self.left_out += 1;
                 return;
             }
-            self.periods.push(Period { from_ns, to_ns, with, useful_ns: BTreeMap::new() });
+            self.periods.push(Period { from_ns, to_ns, with, useful_ns: BTreeMap::new(), others_ns: 0 });
         }
         let Some(period) = self.periods.last_mut() else { return };
         period.to_ns = to_ns;
-        for t in seen.by_tenant.iter().filter(|t| self.covered.contains(&t.id)) {
+        let covered: BTreeSet<TenantId> = seen.tenants.iter().filter(|t| covers(t)).map(|t| t.id).collect();
+        for t in seen.by_tenant.iter().filter(|t| covered.contains(&t.id)) {
             *period.useful_ns.entry(t.id).or_default() += t.account.ledger.parts().compute_ns;
         }
+        period.fold();
     }
 
     /// Takes a decision at a time of the host's clock, with what came of it.
@@ -227,9 +249,9 @@ impl History {
         self.begin_ns
     }
 
-    /// The tenants that the policy may touch, as far as they were seen.
-    pub fn covered(&self) -> &BTreeSet<TenantId> {
-        &self.covered
+    /// The tenants that the policy may touch, as far as they were seen and told apart.
+    pub fn covered(&self) -> BTreeSet<TenantId> {
+        self.periods.iter().flat_map(|p| p.useful_ns.keys()).copied().collect()
     }
 
     /// When each tenant was parked, in nanoseconds since the beginning; who still is, is until the end.
@@ -285,7 +307,8 @@ fn without_slot_number(because: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::{Outcome, TaskId, TenantKind};
+    use corun_model::observation::{Account, TenantObservation};
+    use corun_model::{Ledger, Outcome, Parts, TaskId, TenantKind};
 
     fn seen(start_ns: u64, end_ns: u64) -> Observation {
         let tenant = |id, name: &str| Tenant {
@@ -295,7 +318,9 @@ mod tests {
             name: name.into(),
         };
         let tenants = vec![tenant(1, "solver"), tenant(2, "loop")];
-        Observation { start_ns, end_ns, tenants, ..Observation::default() }
+        let ran = |t: &Tenant| TenantObservation { id: t.id, tasks: 1, account: Account::default() };
+        let by_tenant = tenants.iter().map(ran).collect();
+        Observation { start_ns, end_ns, tenants, by_tenant, ..Observation::default() }
     }
 
     fn decide(history: &mut History, at_ns: u64, action: Action, because: &str, outcome: &Outcome) {
@@ -341,6 +366,28 @@ mod tests {
     }
 
     #[test]
+    fn a_period_in_which_thousands_of_commands_end_tells_the_busiest_apart_and_has_them_all() {
+        let mut history = History::new(0);
+        for n in 0..100u32 {
+            let mut window = Observation { end_ns: u64::from(n) + 1, ..Observation::default() };
+            for i in n * 100..(n + 1) * 100 {
+                let id = TenantId(i);
+                let (key, name) = (i.to_string(), "cc1".to_owned());
+                window.tenants.push(Tenant { id, kind: TenantKind::Command, key, name });
+                let parts = Parts { compute_ns: u64::from(i), ..Parts::default() };
+                let account =
+                    Account { ledger: Ledger::new(parts, u64::from(i)).unwrap(), ..Account::default() };
+                window.by_tenant.push(TenantObservation { id, tasks: 1, account });
+            }
+            history.window(&window, true, |_| true);
+        }
+        let period = &history.periods()[0];
+        assert!(period.useful_ns.len() <= MOST_ENTRIES, "{}", period.useful_ns.len());
+        assert_eq!(period.all_useful_ns(), (0..10_000u64).sum::<u64>());
+        assert!(history.covered().contains(&TenantId(9_999)));
+    }
+
+    #[test]
     fn undoing_releases_who_is_parked_and_counts_what_else_was_changed() {
         let mut history = History::new(0);
         decide(&mut history, 10, Action::Park { tenant: TenantId(2) }, "loop: waits", &Outcome::Done);
@@ -364,6 +411,6 @@ mod tests {
         let told: Vec<(u64, u64, bool)> =
             history.periods().iter().map(|p| (p.from_ns, p.to_ns, p.with)).collect();
         assert_eq!(told, [(0, 20, false), (20, 30, true), (30, 40, false)]);
-        assert_eq!(history.covered().iter().collect::<Vec<_>>(), [&TenantId(2)]);
+        assert_eq!(history.covered().into_iter().collect::<Vec<_>>(), [TenantId(2)]);
     }
 }

@@ -19,9 +19,9 @@ use crate::json;
 use crate::table::Table;
 use crate::words::name;
 use corun_model::duration::human_ns;
-use corun_model::{Action, Decision, Observation, Outcome, TenantId};
+use corun_model::{Action, Decision, Observation, Outcome, TenantId, TenantKind};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Name and version of the schema, the first field of every line.
 pub const SCHEMA: &str = "corun.control/1";
@@ -153,10 +153,16 @@ impl ControlLine {
     }
 }
 
+/// Most tenants that are told apart. Beyond that, of those that are not there any more the half that ran least is counted
+/// together.
+const MOST_TENANTS: usize = 5_000;
+
 /// What became of everybody, over the whole time.
 #[derive(Clone, Debug, Default)]
 pub struct ControlSummary {
     tenants: BTreeMap<TenantId, Got>,
+    /// Those that were too many to be told apart.
+    others: Got,
     window_ns: u64,
 }
 
@@ -190,6 +196,22 @@ impl Got {
     pub fn wanted_ns(&self) -> u64 {
         self.on_cpu_ns + self.steal_ns + self.throttled_ns + self.parked_ns
     }
+
+    /// Whether these are several tenants that were too many to be told apart.
+    pub fn is_several(&self) -> bool {
+        self.key == TenantKind::Others.name()
+    }
+
+    fn add(&mut self, more: &Got) {
+        self.on_cpu_ns += more.on_cpu_ns;
+        self.useful_ns += more.useful_ns;
+        self.judged_ns += more.judged_ns;
+        self.spin_ns += more.spin_ns;
+        self.steal_ns += more.steal_ns;
+        self.throttled_ns += more.throttled_ns;
+        self.parked_ns += more.parked_ns;
+        self.life_ns += more.life_ns;
+    }
 }
 
 impl ControlSummary {
@@ -200,7 +222,8 @@ impl ControlSummary {
 
     /// What each tenant got that ran at all, who ran most first.
     pub fn busiest(&self) -> Vec<&Got> {
-        let mut all: Vec<&Got> = self.tenants.values().filter(|s| s.on_cpu_ns > 0).collect();
+        let mut all: Vec<&Got> =
+            self.tenants.values().chain([&self.others]).filter(|s| s.on_cpu_ns > 0).collect();
         all.sort_by_key(|s| std::cmp::Reverse(s.on_cpu_ns));
         all
     }
@@ -214,17 +237,36 @@ impl ControlSummary {
             let got = self.tenants.entry(t.id).or_default();
             got.name.clone_from(&tenant.name);
             got.key.clone_from(&tenant.key);
-            got.on_cpu_ns += t.account.ledger.on_cpu_ns();
-            got.useful_ns += parts.compute_ns;
-            if let Some(spin_ns) = parts.spin_ns {
-                got.judged_ns += parts.compute_ns + spin_ns;
-                got.spin_ns += spin_ns;
-            }
-            got.steal_ns += parts.steal_ns;
-            got.throttled_ns += parts.throttled_ns;
-            got.parked_ns += parts.parked_ns;
-            got.life_ns += t.account.ledger.total_ns();
+            got.add(&Got {
+                on_cpu_ns: t.account.ledger.on_cpu_ns(),
+                useful_ns: parts.compute_ns,
+                judged_ns: parts.spin_ns.map_or(0, |spin_ns| parts.compute_ns + spin_ns),
+                spin_ns: parts.spin_ns.unwrap_or(0),
+                steal_ns: parts.steal_ns,
+                throttled_ns: parts.throttled_ns,
+                parked_ns: parts.parked_ns,
+                life_ns: t.account.ledger.total_ns(),
+                ..Got::default()
+            });
         }
+        if self.tenants.len() > MOST_TENANTS {
+            self.fold(seen);
+        }
+    }
+
+    /// Counts the half that ran least of those that a window has not together.
+    fn fold(&mut self, seen: &Observation) {
+        let here: BTreeSet<TenantId> = seen.by_tenant.iter().map(|t| t.id).collect();
+        let gone = self.tenants.iter().filter(|(id, _)| !here.contains(id));
+        let mut gone: Vec<(u64, TenantId)> = gone.map(|(id, got)| (got.on_cpu_ns, *id)).collect();
+        gone.sort_unstable();
+        for (_, id) in &gone[..gone.len().div_ceil(2)] {
+            if let Some(got) = self.tenants.remove(id) {
+                self.others.add(&got);
+            }
+        }
+        let called = TenantKind::Others.name();
+        (self.others.name, self.others.key) = (called.to_owned(), called.to_owned());
     }
 
     /// For a terminal: who got how much.
@@ -249,7 +291,8 @@ impl ControlSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::{CpuId, TaskId, Tenant, TenantKind};
+    use corun_model::observation::{Account, TenantObservation};
+    use corun_model::{CpuId, Ledger, Parts, TaskId, Tenant};
 
     fn seen() -> Observation {
         let tenant =
@@ -293,6 +336,26 @@ mod tests {
         let got = |key: &str| Got { name: "ffmpeg".into(), key: key.into(), on_cpu_ns: 1, ..Got::default() };
         summary.tenants = BTreeMap::from([(TenantId(3), got("k")), (TenantId(4), got("other"))]);
         assert!(summary.text().contains("ffmpeg (k)") && summary.text().contains("ffmpeg (other)"));
+    }
+
+    #[test]
+    fn of_thirty_thousand_commands_those_that_ran_least_are_one_line_and_nothing_is_lost() {
+        let mut summary = ControlSummary::default();
+        for n in 0..300u32 {
+            let mut window = Observation { end_ns: 10, ..Observation::default() };
+            for i in n * 100..(n + 1) * 100 {
+                let (id, ran_ns) = (TenantId(i), 1 + u64::from(i % 100));
+                window.tenants.push(Tenant { id, key: i.to_string(), ..seen().tenants[0].clone() });
+                let parts = Parts { compute_ns: ran_ns, ..Parts::default() };
+                let account = Account { ledger: Ledger::new(parts, ran_ns).unwrap(), ..Account::default() };
+                window.by_tenant.push(TenantObservation { id, tasks: 1, account });
+            }
+            summary.push(&window, |_| true);
+        }
+        let listed = summary.busiest();
+        assert!(listed.len() <= MOST_TENANTS + 1, "{}", listed.len());
+        assert_eq!(listed.iter().map(|got| got.on_cpu_ns).sum::<u64>(), 300 * (1..=100).sum::<u64>());
+        assert_eq!((listed[0].name.as_str(), listed[1].on_cpu_ns), ("others", 100));
     }
 
     #[test]

@@ -66,12 +66,12 @@ pub fn sections(controlled: &Controlled, profile: &ProfileReport) -> String {
 
 /// Covered tenants that ran or were parked, who ran most first.
 fn shown(history: &History, profile: &ProfileReport) -> Vec<TenantId> {
-    let parked = history.ever_parked();
+    let (parked, covered) = (history.ever_parked(), history.covered());
     let noticed = |t: &&Section| {
         let id = TenantId(t.tenant.id);
         // A hundredth of one CPU.
         let ran = t.account.ledger.on_cpu_ns() * 100 >= profile.window_ns;
-        parked.contains(&id) || history.covered().contains(&id) && ran
+        parked.contains(&id) || covered.contains(&id) && ran
     };
     let mut all: Vec<&Section> = profile.tenants.iter().filter(noticed).collect();
     all.sort_by_key(|t| std::cmp::Reverse(t.account.ledger.on_cpu_ns()));
@@ -220,7 +220,7 @@ fn periods(history: &History, tenants: &Tenants, shown: &[TenantId]) -> String {
                 if p.with { "with" } else { "<span class=\"quiet\">without</span>" },
                 human_ns(p.from_ns),
                 human_ns(p.to_ns),
-                cpus(p, p.useful_ns.values().sum())
+                cpus(p, p.all_useful_ns())
             )
         })
         .collect();
@@ -240,7 +240,7 @@ fn mean_row(history: &History, columns: &[TenantId], with: bool) -> String {
     let cpus = |ns: u64| format!("<td class=\"n\"><b>{:.2}</b></td>", ns as f64 / all_ns.max(1) as f64);
     let of = |t: &TenantId| periods.iter().filter_map(|p| p.useful_ns.get(t)).sum::<u64>();
     let cells: String = columns.iter().map(|t| cpus(of(t))).collect();
-    let sum = cpus(periods.iter().flat_map(|p| p.useful_ns.values()).sum());
+    let sum = cpus(periods.iter().map(|p| p.all_useful_ns()).sum());
     let what = if with { "with" } else { "without" };
     format!("<tr><td><b>{what}</b></td><td>all periods, {}</td>{cells}{sum}</tr>", human_ns(all_ns))
 }
@@ -305,7 +305,7 @@ fn progress(summary: &ControlSummary) -> Vec<(&Got, f64)> {
 
 /// How evenly they did; one alone shares with nobody.
 fn fairness(progress: &[(&Got, f64)]) -> Option<f64> {
-    let did: Vec<f64> = progress.iter().map(|p| p.1).collect();
+    let did: Vec<f64> = progress.iter().filter(|p| !p.0.is_several()).map(|p| p.1).collect();
     jain(&did).filter(|_| did.len() > 1)
 }
 

@@ -85,7 +85,7 @@ impl<'a> ControlReport<'a> {
                     from_ns: p.from_ns,
                     to_ns: p.to_ns,
                     with: p.with,
-                    useful_ns: p.useful_ns.values().sum(),
+                    useful_ns: p.all_useful_ns(),
                 })
                 .collect(),
             undone: history

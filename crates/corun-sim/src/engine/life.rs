@@ -60,7 +60,7 @@ impl Engine {
         for thread in run.first_thread..run.first_thread + run.threads {
             let t = &mut self.threads[thread];
             t.cursor = Cursor::new(t.index);
-            (t.work, t.pending) = (0, Pending::Nothing);
+            (t.work, t.more_ns, t.pending) = (0, 0, Pending::Nothing);
         }
         self.arm_cut(tenant);
     }
@@ -95,7 +95,7 @@ impl Engine {
             }
             let t = &mut self.threads[thread];
             match (t.doing, t.pending) {
-                (Doing::Work, _) => t.work = 0,
+                (Doing::Work, _) => (t.work, t.more_ns) = (0, 0),
                 (Doing::Asleep, Pending::Until(_, reason)) => {
                     t.pending = Pending::Until(self.now_ns, reason);
                     self.timers.disarm(t.wake);

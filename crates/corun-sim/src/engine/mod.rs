@@ -259,6 +259,8 @@ struct Thread {
     doing: Doing,
     /// Work left, in nanoseconds of solo run time × 2^20; `u64::MAX`: endless.
     work: u64,
+    /// What of the same grain follows it, in nanoseconds of solo run time.
+    more_ns: u64,
     /// Kernel time to be spent before anything else.
     overhead_ns: u64,
     pending: Pending,
@@ -502,6 +504,7 @@ impl Engine {
                 task: first_task + i % tasks,
                 doing: Doing::Ready,
                 work: 0,
+                more_ns: 0,
                 overhead_ns: 0,
                 pending: Pending::Nothing,
                 seen: 0,

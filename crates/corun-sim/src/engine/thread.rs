@@ -1,12 +1,27 @@
 //! A thread's steps one after the other, and how it waits.
 
 use super::sync::Tried;
-use super::{Doing, Engine, Pending, Reason, State, ThreadIx};
+use super::{Doing, Engine, Pending, Reason, State, Thread, ThreadIx};
 use crate::program::{Step, Waiting};
 use crate::sched::{CpuIx, Wake};
 
-/// Work beyond this is taken as endless; 2^43 ns are 2.4 hours in one grain.
-const ENDLESS_NS: u64 = 1 << 43;
+/// Work is counted in parts of a nanosecond, so there is room for so much of it at a time, 2.4 hours; longer grains are
+/// taken up one part after the other.
+const MOST_AT_ONCE_NS: u64 = 1 << 43;
+
+impl Thread {
+    /// Begins to work for so long, solo; `u64::MAX`: for ever.
+    fn take_up(&mut self, ns: u64) {
+        self.doing = Doing::Work;
+        (self.work, self.more_ns) = match ns {
+            u64::MAX => (u64::MAX, 0),
+            _ => {
+                let part_ns = ns.min(MOST_AT_ONCE_NS);
+                (part_ns << super::cpu::BITS, ns - part_ns)
+            }
+        };
+    }
+}
 
 impl Engine {
     /// Carries out a thread's next step on `cpu`; its previous one is done.
@@ -15,13 +30,15 @@ impl Engine {
             return self.try_pending(thread, cpu);
         }
         let t = &mut self.threads[thread];
+        if t.more_ns > 0 {
+            return t.take_up(t.more_ns);
+        }
         let run = &mut self.tenants[t.tenant];
         let plan = &run.setup.plan;
         let step = t.cursor.next(plan, &mut run.shared);
         match step {
             Step::Work(ns) => {
-                t.doing = Doing::Work;
-                t.work = if ns >= ENDLESS_NS { u64::MAX } else { ns << super::cpu::BITS };
+                t.take_up(ns);
                 let grain = t.cursor.grains().saturating_sub(1);
                 t.character = run.characters[plan.character_at(grain)];
             }

@@ -113,11 +113,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let progress = Progress::time("measuring", args.length_ns, args.quiet);
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let mut watch = Watch {
+        recording: Recording::about(watcher.subject()),
         watcher: &mut watcher,
         counters,
         course: Course { running, end_ns, interrupt },
         cost,
-        recording: Recording::default(),
         trace: Tracing::default(),
     };
     let ended = watch.until_the_end(&progress)?;

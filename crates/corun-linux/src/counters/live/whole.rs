@@ -3,11 +3,59 @@
 //! A task is followed from the end of the window in which it first ran, so a program whose threads begin with it has a
 //! window without counters, and the sum over its windows would be unknown. Over the whole run little is missing: what was
 //! counted is scaled to the whole time on a CPU where it was counted for at least nine tenths of it.
+//!
+//! Tenants have sums of their own, so single tasks need not be kept for them: of those that have ended at most so many are,
+//! as in the [recording](corun_model::recording) that lists them.
 
 use super::{Grain, LivePerf, Precision, Window};
 use corun_model::observation::{Observation, Unavailable};
-use corun_model::TenantId;
+use corun_model::{TaskId, TenantId};
 use std::collections::BTreeMap;
+
+/// What was counted in all windows so far.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    all: Option<Window>,
+    by_tenant: BTreeMap<TenantId, Window>,
+    /// Of tasks that have ended only those that ran most.
+    by_task: BTreeMap<TaskId, Window>,
+    /// Tasks of which only the sums above have what they counted.
+    unlisted: u64,
+}
+
+impl Totals {
+    /// Adds what a task counted in a window.
+    pub(super) fn add(&mut self, task: TaskId, window: &Window) {
+        add(&mut self.all, window);
+        self.by_task.entry(task).and_modify(|sum| sum.add(window)).or_insert_with(|| window.clone());
+    }
+
+    /// Adds what a task of this tenant counted.
+    pub(super) fn add_to(&mut self, tenant: TenantId, window: &Window) {
+        self.by_tenant.entry(tenant).and_modify(|sum| sum.add(window)).or_insert_with(|| window.clone());
+    }
+
+    /// When there are more than so many tasks, lets go of the half of those that have ended that ran least.
+    pub(super) fn unlist(&mut self, most: usize, lives: impl Fn(TaskId) -> bool) {
+        if self.by_task.len() <= most {
+            return;
+        }
+        let ended = self.by_task.iter().filter(|(task, _)| !lives(**task));
+        let mut ended: Vec<(u64, TaskId)> = ended.map(|(task, w)| (w.enabled_ns(), *task)).collect();
+        ended.sort_unstable();
+        for (_, task) in &ended[..ended.len().div_ceil(2)] {
+            self.by_task.remove(task);
+            self.unlisted += 1;
+        }
+    }
+}
+
+fn add(sum: &mut Option<Window>, more: &Window) {
+    match sum {
+        Some(sum) => sum.add(more),
+        None => *sum = Some(more.clone()),
+    }
+}
 
 impl LivePerf {
     /// Fills in the counters of the run so far, of which `seen` is the sum of all windows that were
@@ -15,23 +63,26 @@ impl LivePerf {
     pub fn read_whole(&self, seen: &mut Observation) {
         let ids: Vec<_> = seen.tasks.iter().map(|t| t.id).collect();
         let is_watched = |tenant: TenantId| self.options.of.is_none_or(|of| of == tenant);
-        let mut sums: BTreeMap<TenantId, Window> = BTreeMap::new();
+        let mut forgotten = false;
         for (n, task) in seen.tasks.iter_mut().enumerate().filter(|(_, t)| is_watched(t.tenant)) {
             let is_twin = n > 0 && ids[n - 1] == task.id || ids.get(n + 1) == Some(&task.id);
-            let counted = self.totals.get(&task.id).filter(|_| !is_twin);
-            if let Some(counted) = counted {
-                sums.entry(task.tenant).or_insert_with(|| self.nothing()).add(counted);
-            }
-            let of_task = counted.filter(|_| self.options.grain == Grain::Task);
+            let counted = self.totals.by_task.get(&task.id);
+            forgotten |= counted.is_none();
+            let of_task = counted.filter(|_| !is_twin && self.options.grain == Grain::Task);
             let counters = of_task.and_then(|w| self.whole(w, task.account.ledger.on_cpu_ns()));
             task.set_counters(counters);
         }
-        if let Grain::Tree(tenant) = self.options.grain {
-            sums = Window::sum(self.totals.values()).map(|all| (tenant, all)).into_iter().collect();
+        if forgotten && self.totals.unlisted > 0 {
+            let why = "more tasks were counted than can be kept apart; their tenants' counters have them";
+            let what = "counters of some tasks that have ended".into();
+            seen.unavailable.push(Unavailable { what, why: why.into() });
         }
         for tenant in seen.by_tenant.iter_mut().filter(|t| is_watched(t.id)) {
             let on_cpu_ns = tenant.account.ledger.on_cpu_ns();
-            let counted = sums.get(&tenant.id);
+            let counted = match self.options.grain {
+                Grain::Task => self.totals.by_tenant.get(&tenant.id),
+                Grain::Tree(of) => self.totals.all.as_ref().filter(|_| of == tenant.id),
+            };
             tenant.account.counters = counted.and_then(|w| self.whole(w, on_cpu_ns));
             if tenant.account.counters.is_none() && on_cpu_ns > 0 && self.options.of == Some(tenant.id) {
                 let part = 100.0 * counted.map_or(0, Window::enabled_ns) as f64 / on_cpu_ns as f64;
@@ -46,22 +97,23 @@ impl LivePerf {
 
     /// How exact the counters of the whole run are; `None` when nobody ran.
     pub fn precision_of_whole(&self) -> Option<Precision> {
-        Precision::of(self.totals.values(), self.turn_ns)
+        Precision::of(self.totals.all.iter(), self.turn_ns)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, Plan, Reading, Theme};
+    use super::super::{Followed, Options, Plan, Reading, Theme};
     use super::*;
     use crate::counters::fixture::{self, Machine};
     use corun_model::ledger::{Ledger, Parts};
     use corun_model::observation::{Account, TaskObservation, TenantObservation};
-    use corun_model::TaskId;
     use std::collections::BTreeSet;
 
     const ME: TenantId = TenantId(0);
     const OTHER: TenantId = TenantId(1);
+    /// A task of the other tenant.
+    const NOT_MINE: TaskId = TaskId(9);
     const MS: u64 = 1_000_000;
 
     fn account(on_cpu_ms: u64) -> Account {
@@ -89,9 +141,12 @@ mod tests {
         }
     }
 
+    fn reading(ms: u64) -> Reading {
+        Reading { value: 1_000 * ms, enabled_ns: ms * MS, running_ns: ms * MS }
+    }
+
     /// A source that has counted a thousand cycles in every millisecond of these tasks' time, all of it.
     fn source(grain: Grain, counted: &[(u32, u64)]) -> LivePerf {
-        let reading = |ms| Reading { value: 1_000 * ms, enabled_ns: ms * MS, running_ns: ms * MS };
         let of = |&(id, ms)| (TaskId(id), reading(ms));
         source_of(grain, counted.iter().map(of))
     }
@@ -101,7 +156,11 @@ mod tests {
         let (_dir, root) = fixture::root(Machine::Amd);
         let plan = Plan::make(&root, &[Theme::Pace], &|_, _| Ok(())).unwrap();
         let window = |r: Reading| Window { read: plan.groups.iter().map(|g| vec![r; g.len()]).collect() };
-        let totals = read.map(|(id, reading)| (id, window(reading))).collect();
+        let mut totals = Totals::default();
+        for (id, reading) in read {
+            totals.add(id, &window(reading));
+            totals.add_to(if id == NOT_MINE { OTHER } else { ME }, &window(reading));
+        }
         LivePerf {
             options: Options { grain, ..Options::new(Some(ME)) },
             plan,
@@ -122,15 +181,15 @@ mod tests {
 
     #[test]
     fn a_task_that_was_followed_late_is_scaled_to_its_whole_time_and_one_followed_too_late_is_not() {
-        let mut seen = run(&[(1, ME, 100), (2, ME, 100), (3, OTHER, 100)]);
-        source(Grain::Task, &[(1, 95), (2, 80), (3, 100)]).read_whole(&mut seen);
+        let mut seen = run(&[(1, ME, 100), (2, ME, 100), (9, OTHER, 100)]);
+        source(Grain::Task, &[(1, 95), (2, 80), (9, 100)]).read_whole(&mut seen);
         let found: Vec<_> = seen.tasks.iter().map(|t| cycles(&t.account)).collect();
         assert_eq!(found, [Some(100_000), None, None], "whom nobody asked for has none");
         assert_eq!(cycles(&seen.by_tenant[0].account), None, "175 of 200 ms are less than nine tenths");
         let said = seen.unavailable.iter().find(|u| u.what == "counters of the subject").unwrap();
         assert!(said.why.contains("only 88 % of its time"), "{}", said.why);
 
-        let mut seen = run(&[(1, ME, 100), (2, ME, 100), (3, OTHER, 100)]);
+        let mut seen = run(&[(1, ME, 100), (2, ME, 100), (9, OTHER, 100)]);
         source(Grain::Task, &[(1, 95), (2, 100)]).read_whole(&mut seen);
         assert_eq!(cycles(&seen.by_tenant[0].account), Some(200_000));
         assert!(seen.unavailable.is_empty(), "{:?}", seen.unavailable);
@@ -138,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_command_that_is_counted_as_a_whole_has_a_sum_and_no_tasks() {
-        let mut seen = run(&[(1, ME, 10), (2, ME, 90), (3, OTHER, 100)]);
+        let mut seen = run(&[(1, ME, 10), (2, ME, 90), (9, OTHER, 100)]);
         source(Grain::Tree(ME), &[(1, 100)]).read_whole(&mut seen);
         assert!(seen.tasks.iter().all(|t| t.account.counters.is_none()));
         let sums: Vec<_> = seen.by_tenant.iter().map(|t| cycles(&t.account)).collect();
@@ -146,11 +205,49 @@ mod tests {
     }
 
     #[test]
-    fn two_tasks_of_one_number_in_one_run_have_no_counters_and_leave_their_tenant_without() {
+    fn two_tasks_of_one_number_in_one_run_have_no_counters_but_their_tenant_has() {
         let mut seen = run(&[(1, ME, 100), (1, ME, 100)]);
         source(Grain::Task, &[(1, 200)]).read_whole(&mut seen);
         assert!(seen.tasks.iter().all(|t| t.account.counters.is_none()));
-        assert_eq!(seen.by_tenant[0].account.counters, None);
+        assert_eq!(cycles(&seen.by_tenant[0].account), Some(200_000));
+    }
+
+    #[test]
+    fn of_a_hundred_thousand_ended_tasks_those_that_ran_most_are_kept_and_the_sums_have_all() {
+        let mut source = source(Grain::Task, &[]);
+        for n in 0..100_000 {
+            let reading = reading(1 + u64::from(n) % 100);
+            let window = Window { read: source.plan.groups.iter().map(|g| vec![reading; g.len()]).collect() };
+            source.totals.add(TaskId(n), &window);
+            source.totals.add_to(ME, &window);
+            source.totals.unlist(10_000, |task| task == TaskId(0));
+        }
+        assert!(source.totals.by_task.len() <= 10_000, "{}", source.totals.by_task.len());
+        assert_eq!(source.totals.by_task.len() as u64 + source.totals.unlisted, 100_000);
+        assert!(source.totals.by_task.contains_key(&TaskId(0)), "who lives is kept, however little it ran");
+        // The last one ran for 100 ms, number 100 for 1.
+        let mut seen = run(&[(100, ME, 1), (99_999, ME, 100)]);
+        seen.by_tenant[0].account = account((1..=100).sum::<u64>() * 1_000);
+        source.read_whole(&mut seen);
+        let found: Vec<_> = seen.tasks.iter().map(|t| cycles(&t.account)).collect();
+        assert_eq!(found, [None, Some(100_000)]);
+        assert_eq!(cycles(&seen.by_tenant[0].account), Some(5_050_000_000));
+        assert_eq!(seen.unavailable[0].what, "counters of some tasks that have ended");
+    }
+
+    #[test]
+    fn what_a_task_counted_before_it_was_listed_is_its_tenants_and_what_follows_is_whose_it_is_then() {
+        let mut source = source(Grain::Task, &[]);
+        let of = |ms: u64| source_of(Grain::Task, [(TaskId(1), reading(ms))].into_iter()).totals.all.unwrap();
+        let followed = Followed { groups: Vec::new(), last: of(0).read, tenant: None };
+        source.followed.insert(TaskId(1), followed);
+        for (ms, listed, sum_ms) in [(7, None, 7), (5, Some(ME), 12), (3, None, 15), (2, Some(OTHER), 17)] {
+            source.followed.get_mut(&TaskId(1)).unwrap().last = of(sum_ms).read;
+            let seen = listed.map_or_else(Observation::default, |tenant| run(&[(1, tenant, ms)]));
+            source.add_to_tenants(&BTreeMap::from([(TaskId(1), of(ms))]), &seen);
+        }
+        let counted_ms = |id| source.totals.by_tenant.get(&id).map(|w| w.enabled_ns() / MS);
+        assert_eq!([ME, OTHER].map(counted_ms), [Some(15), Some(2)]);
     }
 
     #[test]
