@@ -10,6 +10,7 @@ use corun_linux::cgroup::Cgroups;
 use corun_linux::probe::LiveOptions;
 use corun_linux::scx::{support, ScxBackend, LEASE_NS};
 use corun_linux::steered::SteeredHost;
+use corun_linux::stock::Options;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::{sched, supervisor, Root};
@@ -198,6 +199,21 @@ fn a_tenant_with_a_protected_process_is_not_parked() {
 }
 
 /// Two tenants that are cgroups, as they are observed.
+#[test]
+fn a_protected_process_that_a_parked_tenant_has_started_is_not_parked_with_it() {
+    let Some(_alone) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let shell = Actors::start(&[Act::Found], false);
+    let options = Options { protect: vec!["server".into()], ..options(folder.path(), &shell.pids()) };
+    let mut backend = ScxBackend::start(&Root::new("/"), options).unwrap_or_else(|e| panic!("{e}"));
+    backend.learn(&seen(&[&shell.pids()]));
+    assert_eq!(backend.prepare(ONE), Ok(()));
+    let server = shell.found(0);
+    backend.learn(&seen(&[&shell.pids(), &[server]]));
+    assert_eq!(backend.apply(&Action::Park { tenant: ONE }), Outcome::Done);
+    assert!(shell.run(PATIENCE), "its server counts, parked or not");
+}
+
 fn cgroups_seen(one: &Actors, other: &Actors) -> Observation {
     let mut both = seen(&[&one.pids(), &other.pids()]);
     both.tenants.iter_mut().for_each(|t| t.kind = TenantKind::Cgroup);

@@ -216,6 +216,17 @@ impl ScxBackend {
         Ok(())
     }
 
+    /// Gives a protected tenant that was born into another's cell, with what was set there, back to its cgroup.
+    fn set_free(&mut self, tenant: TenantId) {
+        if self.places.values().any(|place| place.is_own) && self.stock.is_protected(tenant) {
+            let tasks = self.tenants.get(&tenant).map(|known| known.tasks.clone()).unwrap_or_default();
+            for task in tasks {
+                // A task that is gone by now is refused, which is as well.
+                let _ = self.set(task, |knobs| *knobs = TaskKnobs::default());
+            }
+        }
+    }
+
     /// Turns a knob of a tenant that may be touched.
     fn on_tenant(
         &mut self,
@@ -382,7 +393,9 @@ impl Backend for ScxBackend {
         self.stock.learn(seen);
         let kinds = seen.tenants.iter().map(|t| (t.id, Known { kind: t.kind, tasks: BTreeSet::new() }));
         let before = std::mem::replace(&mut self.tenants, kinds.collect());
-        if self.tenants.keys().any(|id| !before.contains_key(id)) {
+        let newcomers: Vec<TenantId> =
+            self.tenants.keys().filter(|id| !before.contains_key(id)).copied().collect();
+        if !newcomers.is_empty() {
             // Who is new may be in a cgroup that was somebody's alone.
             let parked = &self.parked;
             self.places.retain(|tenant, place| place.is_own || parked.contains(tenant));
@@ -404,6 +417,9 @@ impl Backend for ScxBackend {
         });
         self.forget_gone();
         self.relax();
+        for tenant in newcomers {
+            self.set_free(tenant);
+        }
         let own_cells: Vec<(TenantId, u32)> =
             self.places.iter().filter(|(_, p)| p.is_own).map(|(id, p)| (*id, p.cell)).collect();
         for (tenant, cell) in own_cells {

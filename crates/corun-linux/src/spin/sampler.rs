@@ -143,6 +143,7 @@ struct State {
     crowds: HashMap<(u32, u64), u32>,
     cost: SpinCost,
     started_ns: u64,
+    drained_ns: u64,
     /// Cost and time when the rate was last looked at.
     rated: SpinCost,
     options: SpinOptions,
@@ -198,6 +199,7 @@ impl SpinSampler {
             crowds: HashMap::new(),
             cost: SpinCost { period_ns, ..SpinCost::default() },
             started_ns,
+            drained_ns: started_ns,
             rated: SpinCost::default(),
             options,
             attached: Attached::default(),
@@ -309,9 +311,15 @@ fn run(shared: &(Mutex<State>, Condvar)) {
     let (state, wake) = shared;
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     while !state.stop {
-        state.drain();
+        // Whoever collects often enough does it alone: a controller that runs before everybody else would have to wait for
+        // this thread, which does not.
+        if clock::now_ns() >= state.drained_ns + DRAIN.as_nanos() as u64 {
+            state.drain();
+        }
         state.keep_cheap();
-        state = wake.wait_timeout(state, DRAIN).unwrap_or_else(PoisonError::into_inner).0;
+        let left_ns = (state.drained_ns + DRAIN.as_nanos() as u64).saturating_sub(clock::now_ns());
+        let left = Duration::from_nanos(left_ns);
+        state = wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
     }
 }
 
@@ -334,6 +342,7 @@ impl State {
     fn drain(&mut self) {
         let began_ns = clock::thread_cpu_ns();
         let now_ns = clock::now_ns();
+        self.drained_ns = now_ns;
         cost_until(&mut self.cost, now_ns - self.started_ns);
         // Births first and ends last: a task's samples may lie in other rings.
         let (mut records, mut born, mut ended) = (Vec::new(), Vec::new(), Vec::new());

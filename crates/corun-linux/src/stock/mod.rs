@@ -185,16 +185,24 @@ impl StockBackend {
     /// Why not.
     pub(crate) fn allows_tenant(&mut self, id: TenantId) -> Result<(), Outcome> {
         self.may_touch(id)?;
-        let why = match self.guarded.get(&id) {
-            Some(known) => known.clone(),
-            None => {
-                let observed = self.members.observed_of(id);
-                let why = observed.into_iter().find_map(|pid| self.protection.of_process(pid));
-                self.guarded.insert(id, why.clone());
-                why
-            }
-        };
-        why.map_or(Ok(()), |why| Err(Outcome::Refused { why }))
+        self.guard_of(id).map_or(Ok(()), |why| Err(Outcome::Refused { why }))
+    }
+
+    /// Whether a tenant is protected, by what it is or by one of its processes.
+    pub(crate) fn is_protected(&mut self, id: TenantId) -> bool {
+        let as_a_whole = |tenant| self.protection.of_tenant(tenant).is_some();
+        self.members.tenant(id).is_some_and(as_a_whole) || self.guard_of(id).is_some()
+    }
+
+    /// Why a tenant may not be touched because of one of its processes.
+    fn guard_of(&mut self, id: TenantId) -> Option<String> {
+        if let Some(known) = self.guarded.get(&id) {
+            return known.clone();
+        }
+        let observed = self.members.observed_of(id);
+        let why = observed.into_iter().find_map(|pid| self.protection.of_process(pid));
+        self.guarded.insert(id, why.clone());
+        why
     }
 
     /// The processes of a tenant that live now, forks since the last observation included.
@@ -435,11 +443,10 @@ impl Backend for StockBackend {
         self.in_scope.retain(|id, in_scope| is_here(id) || by_number && *in_scope);
         self.guarded.retain(|id, _| is_here(id));
         for tenant in newcomers {
-            let is_protected =
-                self.members.tenant(tenant).is_some_and(|t| self.protection.of_tenant(t).is_some());
+            let is_protected = self.is_protected(tenant);
             for pid in self.members.observed_of(tenant) {
                 self.parkings.has_company(pid, &self.root);
-                if is_protected || self.protection.of_process(pid).is_some() {
+                if is_protected {
                     self.parkings.set_free(pid, &self.root);
                 }
             }

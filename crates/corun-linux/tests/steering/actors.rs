@@ -22,7 +22,12 @@ pub enum Act {
     Spin,
     /// Starts a child that counts for a while, waits for it, and again.
     Fork,
+    /// Counts until it is told to, and from then on has a child by the name of `server`, in a process group of its own, count.
+    Found,
 }
+
+/// A count that tells to.
+const FOUNDS: u64 = 1 << 62;
 
 /// Processes in a process group of their own that count. Killed when dropped.
 pub struct Actors {
@@ -93,6 +98,15 @@ impl Actors {
         (0..self.pids.len()).map(|at| self.count(at)).collect()
     }
 
+    /// Has one of them start its server, whose process this returns.
+    pub fn found(&self, at: usize) -> u32 {
+        self.counts[at].store(FOUNDS, Ordering::Relaxed);
+        assert!(eventually(Duration::from_secs(20), || self.count(at) < FOUNDS), "no server was started");
+        let founder = self.pids()[at];
+        let family = procfs::with_descendants(&Root::new("/"), &[founder]).unwrap();
+        family.into_iter().find(|pid| *pid != founder).expect("it has a child")
+    }
+
     /// Whether every one of them counts on.
     pub fn run(&self, patience: Duration) -> bool {
         let before = self.counts();
@@ -133,6 +147,17 @@ fn play(act: Act, count: &AtomicU64) -> ! {
             Act::Spin => {
                 count.fetch_add(1, Ordering::Relaxed);
             }
+            // SAFETY: all of these are async-signal-safe.
+            Act::Found if count.fetch_add(1, Ordering::Relaxed) >= FOUNDS => unsafe {
+                if libc::fork() > 0 {
+                    libc::pause();
+                }
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::prctl(libc::PR_SET_NAME, c"server".as_ptr());
+                libc::setpgid(0, 0);
+                count.store(1, Ordering::Relaxed);
+            },
+            Act::Found => {}
             // SAFETY: fork, waitpid and _exit are async-signal-safe, and so is all that the child does.
             Act::Fork => unsafe {
                 match libc::fork() {

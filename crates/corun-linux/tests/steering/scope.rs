@@ -1,10 +1,10 @@
 //! Who may be controlled while the tenants change.
 
-use super::actors::{backend, eventually, options, seen, transients_of, v2_mount, Actors};
+use super::actors::{backend, eventually, options, seen, v2_mount, Act, Actors};
 use super::{alone, is_root, park, unpark, ACTORS, PATIENCE};
 use corun_linux::backend::Backend;
 use corun_linux::stock::{Options, StockBackend};
-use corun_linux::{freezer, Root};
+use corun_linux::Root;
 use std::path::Path;
 
 /// A tenant of two processes that is parked, and in scope for its first one only.
@@ -56,18 +56,14 @@ fn a_protected_process_that_a_parked_tenant_has_started_is_not_parked_with_it() 
     }
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    let (shell, server) = (Actors::spinning(1), Actors::spinning(1));
-    let (of_shell, of_server) = (shell.pids(), server.pids());
-    let options = Options { protect: vec![of_server[0].to_string()], ..options(folder.path(), &of_shell) };
+    let shell = Actors::start(&[Act::Found], false);
+    let options = Options { protect: vec!["server".into()], ..options(folder.path(), &shell.pids()) };
     let mut backend = StockBackend::new(&Root::new("/"), options);
-    backend.learn(&seen(&[&of_shell]));
+    backend.learn(&seen(&[&shell.pids()]));
     park(&mut backend);
-    // What it starts now is born where it is.
-    let [transient] = &transients_of(std::process::id())[..] else { panic!("one was made") };
-    freezer::move_into(transient, of_server[0]).unwrap();
-    backend.learn(&seen(&[&of_shell, &of_server]));
-    assert!(server.run(PATIENCE), "it is parked with who started it");
     unpark(&mut backend);
+    let server = shell.found(0);
+    backend.learn(&seen(&[&shell.pids(), &[server]]));
     park(&mut backend);
-    assert!(server.run(PATIENCE) && shell.stand_still(PATIENCE / 100));
+    assert!(shell.run(PATIENCE), "its server counts, parked or not");
 }

@@ -190,6 +190,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let begin_ns = watcher.now_ns();
     let host = hands(&root, &args, watcher, policy.as_ref())?;
+    if host.backend() == "stock" && policy.knobs().contains(&Knob::Park) {
+        if let Some(warning) = whom::taken_for_paused(&first, &covered) {
+            lines::say(&format!("corun control: {warning}"));
+        }
+    }
     let mut control = Control {
         begin_ns,
         course: Course { running: None, end_ns, interrupt },

@@ -11,7 +11,7 @@ use corun_linux::protected::{is_comm, Protection};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
 use corun_model::observation::TaskObservation;
-use corun_model::{Observation, Tenant, TenantId};
+use corun_model::{Observation, Tenant, TenantId, TenantKind};
 use corun_policy::Scope;
 use corun_report::output::can_be_written;
 use std::collections::BTreeSet;
@@ -63,6 +63,19 @@ pub fn protecting_nobody<'a>(args: &'a Args, seen: &'a Observation) -> impl Iter
         seen.tenants.iter().any(|t| t.is_called(wanted)) || seen.tasks.iter().any(is_meant)
     };
     args.protect.iter().filter(move |wanted| !is_there(wanted))
+}
+
+/// What to know before containers are parked by freezing their cgroups; `None` where there is none.
+pub fn taken_for_paused(seen: &Observation, covered: &BTreeSet<TenantId>) -> Option<String> {
+    let is_one = |t: &&Tenant| t.kind == TenantKind::Container && covered.contains(&t.id);
+    let names: Vec<&str> = seen.tenants.iter().filter(is_one).map(|t| t.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "while a container is parked ({}), its runtime takes it for paused and refuses `exec`, and probes that use it \
+             fail; sched_ext parks without that",
+            names.join(", ")
+        )
+    })
 }
 
 /// The scope, by what was seen first. `acts`: whether anybody is going to be touched.
@@ -146,4 +159,26 @@ fn may_be_stopped(root: &Root, seen: &Observation, tenant: TenantId) -> bool {
 fn processes<'a>(root: &'a Root, seen: &'a Observation, tenant: TenantId) -> impl Iterator<Item = u32> + 'a {
     let tasks = seen.tasks.iter().filter(move |t| t.tenant == tenant && t.alive);
     tasks.filter_map(move |t| process_of(root, t.id.0).ok().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_containers_may_be_parked_is_told_what_their_runtime_makes_of_it() {
+        let tenant = |(id, kind, name): (u32, TenantKind, &str)| Tenant {
+            id: TenantId(id),
+            kind,
+            key: name.into(),
+            name: name.into(),
+        };
+        let all =
+            [(1, TenantKind::Container, "web"), (2, TenantKind::Pod, "db"), (3, TenantKind::Container, "ci")];
+        let seen = Observation { tenants: all.map(tenant).into(), ..Observation::default() };
+        let told =
+            |covered: &[u32]| taken_for_paused(&seen, &covered.iter().map(|id| TenantId(*id)).collect());
+        assert!(told(&[1, 2]).is_some_and(|told| told.contains("(web)")));
+        assert_eq!(told(&[2]), None);
+    }
 }
