@@ -17,6 +17,11 @@ pub trait Policy {
         100_000_000
     }
 
+    /// How many epochs may pass now until it decides again: more than one while it only waits for something to change.
+    fn epochs_to_wait(&self) -> u64 {
+        1
+    }
+
     /// What to do, given the last epoch. Actions already in force need not be repeated.
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision>;
 

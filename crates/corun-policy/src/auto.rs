@@ -74,6 +74,9 @@ const KEEP_TIMES: u64 = 10;
 const CALM_NS: u64 = 1_000_000_000;
 /// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
 const STARVES_PERCENT: u64 = 75;
+/// Epochs until it looks again while nobody competes, or what was found holds and nobody is parked: as long as a newcomer is not
+/// looked at, so that nobody is noticed too late.
+const IDLE_EPOCHS: u64 = 2 * BEGINNING_SLOTS;
 /// Slots for which a newcomer is not looked at.
 const BEGINNING_SLOTS: u64 = 2;
 /// Slots that a watch lasts before it looks at smaller losses.
@@ -153,6 +156,8 @@ pub struct Auto {
     trial: Trial,
     /// Somebody may spin unseen.
     hidden: bool,
+    /// There are tenants that want more CPUs than there are.
+    competing: bool,
     tried: BTreeMap<TenantId, Tried>,
     /// Until when each is a newcomer; 0: it was there from the first.
     begun_ns: BTreeMap<TenantId, u64>,
@@ -186,6 +191,7 @@ impl Auto {
             taken_ns: 0,
             trial: Trial::default(),
             hidden: false,
+            competing: false,
             tried: BTreeMap::new(),
             begun_ns: BTreeMap::new(),
             has_looked: false,
@@ -303,7 +309,7 @@ impl Auto {
             return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
         }
         let least = starves.map_or(100, |(percent, _)| percent);
-        let competing = candidates.len() >= 2 && candidates.iter().map(|u| u.weight).sum::<u64>() > cpus;
+        let competing = self.competing;
         let limit = if enough { LACKS_PERCENT } else { STARVES_PERCENT };
         let again = self.trial.rounds() > 0;
         if !competing || !again && least >= limit && !(enough && self.hidden) {
@@ -503,6 +509,14 @@ impl Policy for Auto {
         epoch_of(self.slot_ns)
     }
 
+    fn epochs_to_wait(&self) -> u64 {
+        match self.phase {
+            Phase::Rest { .. } => IDLE_EPOCHS,
+            Phase::Watch { .. } if !self.competing => IDLE_EPOCHS,
+            _ => 1,
+        }
+    }
+
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let cpus = machine.cpu_count() as u64;
         let uses = self.census.take(seen, self.slots.parked());
@@ -510,11 +524,19 @@ impl Policy for Auto {
         self.tried.retain(|id, _| is_here(id));
         self.begun_ns.retain(|id, _| is_here(id));
         let is_first = !std::mem::replace(&mut self.has_looked, true);
-        let begun_ns = if is_first { 0 } else { seen.start_ns + BEGINNING_SLOTS * self.slot_ns };
+        let came_ns = |id: TenantId| {
+            let born = seen.tasks.iter().filter(|t| t.tenant == id).map(|t| t.born_ns.max(seen.start_ns));
+            born.min().unwrap_or(seen.start_ns)
+        };
         for u in &uses {
-            self.begun_ns.entry(u.id).or_insert(begun_ns);
+            self.begun_ns.entry(u.id).or_insert_with(|| match is_first {
+                true => 0,
+                false => came_ns(u.id) + BEGINNING_SLOTS * self.slot_ns,
+            });
         }
         self.note(cpus, seen, &uses);
+        let candidates = self.candidates(&uses, seen.end_ns);
+        self.competing = candidates.len() >= 2 && candidates.iter().map(|u| u.weight).sum::<u64>() > cpus;
         let since_ns = *self.since_ns.get_or_insert(seen.start_ns);
         self.raised_ns.get_or_insert(seen.start_ns);
         let took_ns = seen.end_ns - since_ns;

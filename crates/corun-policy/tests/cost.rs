@@ -1,8 +1,9 @@
-//! What an epoch costs, as a ratio: deciding for 100 tenants with 1,000 tasks against copying the observation that it
-//! decides on. Copying it takes some 100 µs; the target is an epoch below 200 µs (`cargo bench -p corun-policy`).
+//! What an epoch costs, as a ratio: deciding for 100 tenants with 1,000 tasks against copying the accounts that it
+//! decides on. Copying them takes some 100 µs; the target is an epoch below 200 µs (`cargo bench -p corun-policy`).
 
 mod toy;
 
+use corun_model::observation::Account;
 use corun_policy::{by_name, Options, ALL};
 use std::time::{Duration, Instant};
 use toy::{who, Toy};
@@ -20,13 +21,13 @@ fn deciding_costs_no_more_than_a_few_copies_of_what_was_seen() {
             let decided = policy.decide(&toy.machine, &seen);
             decide = decide.min(start.elapsed());
             let start = Instant::now();
-            let copied = seen.clone();
+            let copied: Vec<Account> = seen.tasks.iter().map(|t| (*t.account).clone()).collect();
             copy = copy.min(start.elapsed());
-            assert_eq!(copied.tasks.len(), 1_000);
+            assert_eq!(copied.len(), 1_000);
             toy.carry_out(&decided);
         }
         println!("{}: {decide:?}, a copy {copy:?}", entry.name);
-        // Here it is below one copy optimised and about two not; what is quadratic in tasks would be hundreds.
-        assert!(decide < 10 * copy, "{}: {decide:?} against {copy:?}", entry.name);
+        // Here it is below two copies optimised and up to eight not; what is quadratic in tasks would be hundreds.
+        assert!(decide < 30 * copy, "{}: {decide:?} against {copy:?}", entry.name);
     }
 }

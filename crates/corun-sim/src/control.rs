@@ -39,8 +39,9 @@ impl Controller {
         Controller { policy, epoch_ns: spec.epoch_ns, kept, did: Control::default() }
     }
 
-    pub(crate) fn epoch_ns(&self) -> u64 {
-        self.epoch_ns
+    /// How long it waits until it decides again.
+    pub(crate) fn wait_ns(&self) -> u64 {
+        self.epoch_ns * self.policy.epochs_to_wait()
     }
 
     /// Decides on what was seen in the epoch that has just ended.

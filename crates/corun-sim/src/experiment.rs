@@ -293,7 +293,7 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
     loop {
         let now_ns = engine.now_ns();
         let window_ns = match &controller {
-            Some(controller) => controller.epoch_ns(),
+            Some(controller) => controller.wait_ns(),
             None if record => WINDOW_NS.max(now_ns / 128),
             None => horizon_ns,
         };

@@ -290,7 +290,7 @@ impl Control<'_> {
     fn until_the_end(&mut self) -> anyhow::Result<Ended> {
         let progress = Progress::line(self.args.quiet || self.args.json_lines || self.args.explain);
         loop {
-            let ended = self.host.wait(&self.course, self.epoch_ns)?;
+            let ended = self.host.wait(&self.course, self.epoch_ns * self.policy.epochs_to_wait())?;
             let seen = self.observe()?;
             self.summary.push(&seen, |t| self.covered.contains(&t.id));
             let covers = |t: &Tenant| self.covered.contains(&t.id);
