@@ -88,7 +88,7 @@ pub struct Args {
     /// What carries the decisions out
     #[arg(long, value_enum, default_value = "auto")]
     backend: BackendFlag,
-    /// Time between two decisions [default: the policy's]
+    /// Time between two decisions; four of them while `auto` has nothing to decide [default: the policy's]
     #[arg(long, value_name = "TIME", value_parser = parse_ns)]
     epoch: Option<u64>,
     /// Stop after this time, such as 10m [default: at Ctrl-C]
