@@ -313,12 +313,11 @@ fn run(shared: &(Mutex<State>, Condvar)) {
     while !state.stop {
         // Whoever collects often enough does it alone: a controller that runs before everybody else would have to wait for
         // this thread, which does not.
-        if clock::now_ns() >= state.drained_ns + DRAIN.as_nanos() as u64 {
+        if state.until_full().is_zero() {
             state.drain();
         }
         state.keep_cheap();
-        let left_ns = (state.drained_ns + DRAIN.as_nanos() as u64).saturating_sub(clock::now_ns());
-        let left = Duration::from_nanos(left_ns);
+        let left = state.until_full();
         state = wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
     }
 }
@@ -339,6 +338,11 @@ fn may_sample_kernel(rings: &[(u32, Ring)]) -> Result<bool, SpinError> {
 }
 
 impl State {
+    /// How long the rings need not be emptied yet.
+    fn until_full(&self) -> Duration {
+        DRAIN.saturating_sub(Duration::from_nanos(clock::now_ns() - self.drained_ns))
+    }
+
     fn drain(&mut self) {
         let began_ns = clock::thread_cpu_ns();
         let now_ns = clock::now_ns();
