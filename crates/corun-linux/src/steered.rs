@@ -7,7 +7,7 @@ use crate::backend::{Backend, KnobSupport};
 use crate::clock;
 use crate::parked::ParkLog;
 use crate::watcher::Watcher;
-use corun_model::observation::Observation;
+use corun_model::observation::{Observation, TenantObservation};
 use corun_model::{Action, Host, HostError, Machine, Outcome, TenantId, Trace};
 use std::collections::BTreeSet;
 
@@ -117,13 +117,12 @@ impl Host for SteeredHost {
         self.beat()?;
         let mut seen = self.watcher.observe()?;
         self.parks.relabel(&mut seen, self.backend.parked_tasks());
-        let wanted = |t: &&corun_model::observation::TenantObservation| {
+        let wanted = |t: &TenantObservation| {
             let ledger = &t.account.ledger;
             ledger.on_cpu_ns() + ledger.parts().steal_ns > 0
         };
-        let here: BTreeSet<TenantId> = seen.by_tenant.iter().map(|t| t.id).collect();
-        self.active.retain(|id| here.contains(id));
-        self.active.extend(seen.by_tenant.iter().filter(wanted).map(|t| t.id));
+        let active = |t: &&TenantObservation| wanted(t) || self.active.contains(&t.id);
+        self.active = seen.by_tenant.iter().filter(active).map(|t| t.id).collect();
         self.acting(|backend| backend.learn(&seen));
         Ok(seen)
     }

@@ -49,8 +49,20 @@ impl Recording {
 
     /// Adds the window that follows the last one.
     pub fn push(&mut self, window: Observation) {
-        let subject = self.subject;
         let slot = self.unlisted(&window);
+        self.take(window, slot);
+    }
+
+    /// Adds the window that follows the last one, and keeps its tenants' sums alone: who runs for days has more tasks than can
+    /// be kept.
+    pub fn push_sums(&mut self, window: &Observation) {
+        let slot = self.unlisted(window);
+        self.take(slot.clone(), slot);
+    }
+
+    /// Adds a window to the sum, and what is kept of it to the timeline.
+    fn take(&mut self, window: Observation, slot: Observation) {
+        let subject = self.subject;
         match &mut self.whole {
             Some(whole) => {
                 whole.extend(&window);
@@ -74,12 +86,6 @@ impl Recording {
         self.per_slot = self.per_slot.max(1);
         self.slots.push(slot);
         self.in_last = 1;
-    }
-
-    /// Adds the window that follows the last one, and keeps its tenants' sums alone: who runs for days has more tasks than can
-    /// be kept.
-    pub fn push_sums(&mut self, window: &Observation) {
-        self.push(self.unlisted(window));
     }
 
     /// A window without its list of tasks: its tenants count those that are in no window before.
@@ -144,6 +150,14 @@ fn unlist(whole: &mut Observation) {
     whole.loss.unlisted_tasks += (before - whole.tasks.len()) as u64;
 }
 
+/// Of those who can be spared when there are too many, with what each did: the half that did least.
+pub fn lesser_half<T: Ord>(did: impl Iterator<Item = (u64, T)>) -> Vec<T> {
+    let mut did: Vec<(u64, T)> = did.collect();
+    did.sort_unstable();
+    let half = did.len().div_ceil(2);
+    did.into_iter().take(half).map(|(_, who)| who).collect()
+}
+
 /// Counts tenants together when they are too many: their accounts become one, and whom they stole from had it stolen by
 /// that one. Who has a living task goes on under its own name. Returns whether there were too many.
 fn fold(sum: &mut Observation, most: usize, subject: Option<TenantId>) -> bool {
@@ -155,11 +169,8 @@ fn fold(sum: &mut Observation, most: usize, subject: Option<TenantId>) -> bool {
     let living: BTreeSet<TenantId> = sum.tasks.iter().filter(|t| t.alive).map(|t| t.tenant).collect();
     let may_go = |t: &&Tenant| t.kind.is_controllable() && Some(t.id) != subject && !living.contains(&t.id);
     let candidates = sum.tenants.iter().filter(may_go);
-    let mut gone: Vec<(u64, TenantId)> =
-        candidates.map(|t| (ran_ns.get(&t.id).copied().unwrap_or(0), t.id)).collect();
-    gone.sort_unstable();
-    gone.truncate(gone.len().div_ceil(2));
-    let gone: BTreeSet<TenantId> = gone.into_iter().map(|(_, id)| id).collect();
+    let least = lesser_half(candidates.map(|t| (ran_ns.get(&t.id).copied().unwrap_or(0), t.id)));
+    let gone: BTreeSet<TenantId> = least.into_iter().collect();
 
     let known = sum.tenants.iter().find(|t| t.kind == TenantKind::Others).map(|t| t.id);
     let others = known.unwrap_or(OTHERS);

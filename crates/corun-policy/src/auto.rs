@@ -268,9 +268,15 @@ impl Auto {
     }
 
     /// While everybody shares: is there somebody whom slots might help?
-    fn weigh(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse], watched_ns: u64) -> Vec<Decision> {
+    fn weigh(
+        &mut self,
+        cpus: u64,
+        seen: &Observation,
+        uses: &[TenantUse],
+        candidates: &[&TenantUse],
+        watched_ns: u64,
+    ) -> Vec<Decision> {
         let enough = watched_ns >= WATCH_SLOTS * self.slot_ns;
-        let candidates = self.candidates(uses, seen.end_ns);
         // Many tenants take turns more slowly.
         if watched_ns < candidates.len() as u64 * self.slot_ns / 2 && !enough {
             return Vec::new();
@@ -309,10 +315,9 @@ impl Auto {
             return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
         }
         let least = starves.map_or(100, |(percent, _)| percent);
-        let competing = self.competing;
         let limit = if enough { LACKS_PERCENT } else { STARVES_PERCENT };
         let again = self.trial.rounds() > 0;
-        if !competing || !again && least >= limit && !(enough && self.hidden) {
+        if !self.competing || !again && least >= limit && !(enough && self.hidden) {
             // In a later round the competition is over.
             return if again || enough { self.ask(seen, "nobody competes any more") } else { Vec::new() };
         }
@@ -549,7 +554,7 @@ impl Policy for Auto {
                 Vec::new()
             }
             Phase::Watch { slots } if took_ns >= slots * self.slot_ns => {
-                self.weigh(cpus, seen, &uses, took_ns)
+                self.weigh(cpus, seen, &uses, &candidates, took_ns)
             }
             Phase::Settle { .. } | Phase::Watch { .. } => Vec::new(),
             Phase::Try if has_gone => self.ask(seen, "a tenant has gone"),

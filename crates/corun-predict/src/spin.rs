@@ -298,14 +298,14 @@ mod tests {
     #[test]
     fn without_counters_there_is_no_answer_rather_than_zero() {
         let mut blind = task(1, 0.5, 0.1, 0.01);
-        std::sync::Arc::make_mut(&mut blind.account).counters = None;
+        blind.set_counters(None);
         assert_eq!(SpinByCounters::new(TenantId(0)).estimate(&window(vec![blind])), None);
     }
 
     #[test]
     fn a_task_that_has_just_begun_is_taken_to_spin_as_its_siblings_do_with_nothing_certain() {
         let mut blind = task(3, 0.0, 0.1, 0.01);
-        std::sync::Arc::make_mut(&mut blind.account).counters = None;
+        blind.set_counters(None);
         let tasks = vec![task(1, 0.0, 0.1, 0.01), task(2, 1.0, 0.1, 0.01), blind];
         let found = SpinByCounters::new(TenantId(0)).estimate(&window(tasks)).unwrap();
         let all = 100 * MS;

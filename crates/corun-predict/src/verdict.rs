@@ -382,7 +382,7 @@ mod tests {
             offcore_stall_cycles: Some(500_000),
             ..Counters::default()
         };
-        std::sync::Arc::make_mut(&mut seen.tasks[0].account).counters = Some(counters);
+        seen.tasks[0].set_counters(Some(counters));
         seen.by_tenant[0].account.counters = Some(counters);
         let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
         judge.push(&seen);

@@ -11,7 +11,7 @@ use super::accounts::{Share, Sums};
 use super::bases::{Bases, Still};
 use super::config::config;
 use super::cpus::Cpus;
-use super::logs::{running_since_start, Logs};
+use super::logs::{occupants, running_since_start};
 use super::options::{LiveError, LiveOptions};
 use super::quotas::Quotas;
 use super::recycling::Recycling;
@@ -225,12 +225,12 @@ impl LiveHost {
 
         let mut window = Window::new(start_ns, edge_ns);
         window.tasks.reserve(living.len());
-        let logs = Logs::new(&self.probe, &at_start);
+        let log = |cpu, since_ns| occupants(&self.probe, &at_start, cpu, since_ns);
         for (task, since) in &living {
             match since {
                 Since::Still(still) => self.add_still(&mut window, task, still),
                 Since::Changed(rec) => {
-                    let sums = Sums::at(rec, edge_ns, |cpu, since_ns| logs.of(cpu, since_ns));
+                    let sums = Sums::at(rec, edge_ns, log);
                     self.add_task(&mut window, rec, &sums, edge_ns, true);
                     self.bases.set(rec, sums, edge_ns);
                 }

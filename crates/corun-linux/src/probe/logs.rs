@@ -17,25 +17,18 @@ pub(super) fn running_since_start<'a>(
         .collect()
 }
 
-/// The CPUs' logs of occupants.
-pub(super) struct Logs<'a> {
-    probe: &'a Probe,
-    at_start: &'a BTreeMap<u32, u32>,
-}
-
-impl<'a> Logs<'a> {
-    pub(super) fn new(probe: &'a Probe, at_start: &'a BTreeMap<u32, u32>) -> Logs<'a> {
-        Logs { probe, at_start }
-    }
-
-    /// Who has held a CPU since then, oldest first. Of a CPU without a log nothing is known.
-    pub(super) fn of(&self, cpu: u32, since_ns: u64) -> Vec<Occupancy> {
-        match self.probe.occupancies(cpu as usize, since_ns) {
-            log if log.is_empty() && (cpu as usize) < self.probe.cpu_count() => {
-                let group = self.at_start.get(&cpu).copied().unwrap_or(layout::group::IDLE);
-                vec![Occupancy::new(0, group)]
-            }
-            log => log,
+/// Who has held a CPU since then, oldest first. Of a CPU without a log nothing is known.
+pub(super) fn occupants(
+    probe: &Probe,
+    at_start: &BTreeMap<u32, u32>,
+    cpu: u32,
+    since_ns: u64,
+) -> Vec<Occupancy> {
+    match probe.occupancies(cpu as usize, since_ns) {
+        log if log.is_empty() && (cpu as usize) < probe.cpu_count() => {
+            let group = at_start.get(&cpu).copied().unwrap_or(layout::group::IDLE);
+            vec![Occupancy::new(0, group)]
         }
+        log => log,
     }
 }

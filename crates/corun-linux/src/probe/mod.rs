@@ -10,7 +10,7 @@
 //! | `cpus` | what every CPU did |
 //! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
 //! | `options` | what the host is told |
-//! | `logs` | the CPUs' logs, read once a window |
+//! | `logs` | the CPUs' logs, read as far back as an open wait |
 //! | `quotas` | CPU quotas that are set while the probe watches |
 //! | `window` | an observation under construction |
 //! | `recycling` | which groups' numbers may be used again |

@@ -238,8 +238,8 @@ impl SpinSampler {
         }
     }
 
-    /// Spin time in the window that `seen` observed, for every task of a tenant that was sampled, if it was on a CPU. What has been found
-    /// is handed out once: the next call answers for the time since this one.
+    /// Spin time in the window that `seen` observed, for every task of a tenant that was sampled, if it was on a CPU. What
+    /// has been found is handed out once: the next call answers for the time since this one.
     pub fn collect(&mut self, seen: &Observation) -> BTreeMap<TaskId, SpinEstimate> {
         let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.drain();

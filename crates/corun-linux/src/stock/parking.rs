@@ -96,6 +96,13 @@ impl Parkings {
         freezer::tree(self.cgroups.as_ref()?)
     }
 
+    /// The cgroup of a process in the freezer's tree; `None` when it has gone or is in none.
+    fn folder_of(&self, pid: u32, root: &Root) -> Option<PathBuf> {
+        let membership = Membership::read(root, format!("/proc/{pid}")).ok()?;
+        let tree = self.tree()?;
+        tree.folder(membership.in_tree(tree)?)
+    }
+
     /// Who is stopped, wanted so or not.
     pub(super) fn stopped(&self) -> impl Iterator<Item = TenantId> + '_ {
         self.tenants.iter().filter(|(_, p)| p.state != State::Running).map(|(id, _)| *id)
@@ -130,9 +137,7 @@ impl Parkings {
 
     /// Says that a process of a tenant came that was not there before: what was another's cgroup alone may not be any more.
     pub(super) fn has_company(&mut self, pid: u32, root: &Root) {
-        let Ok(membership) = Membership::read(root, format!("/proc/{pid}")) else { return };
-        let folder = self.tree().and_then(|tree| tree.folder(membership.in_tree(tree)?));
-        let Some(folder) = folder else { return };
+        let Some(folder) = self.folder_of(pid, root) else { return };
         for parking in self.tenants.values_mut() {
             parking.has_company |= parking.own.keys().any(|own| folder.starts_with(own));
         }
@@ -141,13 +146,11 @@ impl Parkings {
     /// Gives a process back to the cgroup that it would be in without us, should it have been born into a transient one. Of who
     /// has gone nothing is left to do.
     pub(super) fn set_free(&self, pid: u32, root: &Root) {
-        let Ok(membership) = Membership::read(root, format!("/proc/{pid}")) else { return };
-        let folder = self.tree().and_then(|tree| tree.folder(membership.in_tree(tree)?));
+        let Some(folder) = self.folder_of(pid, root) else { return };
         let made = |folder: &Path| {
             self.tenants.values().flat_map(|p| p.transient.values()).any(|(t, _)| t == folder)
         };
-        let transient = folder.as_deref().and_then(|folder| folder.ancestors().find(|f| made(f)));
-        if let Some(parent) = transient.and_then(Path::parent) {
+        if let Some(parent) = folder.ancestors().find(|f| made(f)).and_then(Path::parent) {
             let _ = freezer::move_into(parent, pid);
         }
     }

@@ -19,6 +19,7 @@ use crate::json;
 use crate::table::Table;
 use crate::words::name;
 use corun_model::duration::human_ns;
+use corun_model::recording::lesser_half;
 use corun_model::{Action, Decision, Observation, Outcome, TenantId, TenantKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -258,10 +259,8 @@ impl ControlSummary {
     fn fold(&mut self, seen: &Observation) {
         let here: BTreeSet<TenantId> = seen.by_tenant.iter().map(|t| t.id).collect();
         let gone = self.tenants.iter().filter(|(id, _)| !here.contains(id));
-        let mut gone: Vec<(u64, TenantId)> = gone.map(|(id, got)| (got.on_cpu_ns, *id)).collect();
-        gone.sort_unstable();
-        for (_, id) in &gone[..gone.len().div_ceil(2)] {
-            if let Some(got) = self.tenants.remove(id) {
+        for id in lesser_half(gone.map(|(id, got)| (got.on_cpu_ns, *id))) {
+            if let Some(got) = self.tenants.remove(&id) {
                 self.others.add(&got);
             }
         }

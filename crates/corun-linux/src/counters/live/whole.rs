@@ -9,6 +9,7 @@
 
 use super::{Grain, LivePerf, Precision, Window};
 use corun_model::observation::{Observation, Unavailable};
+use corun_model::recording::lesser_half;
 use corun_model::{TaskId, TenantId};
 use std::collections::BTreeMap;
 
@@ -41,10 +42,8 @@ impl Totals {
             return;
         }
         let ended = self.by_task.iter().filter(|(task, _)| !lives(**task));
-        let mut ended: Vec<(u64, TaskId)> = ended.map(|(task, w)| (w.enabled_ns(), *task)).collect();
-        ended.sort_unstable();
-        for (_, task) in &ended[..ended.len().div_ceil(2)] {
-            self.by_task.remove(task);
+        for task in lesser_half(ended.map(|(task, w)| (w.enabled_ns(), *task))) {
+            self.by_task.remove(&task);
             self.unlisted += 1;
         }
     }

@@ -86,10 +86,10 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
     let of_pid = |wanted: &String| Some(of_process(wanted.parse().ok()?, seen).ok()?.key.clone());
     let protected = args.protect.iter().map(|wanted| of_pid(wanted).unwrap_or_else(|| wanted.clone()));
     let everyone = Scope::everyone().protect(protected);
-    let protection = Protection::new(root, &args.protect);
     if args.all {
         return Ok(everyone);
     }
+    let protection = Protection::new(root, &args.protect);
     let mut keys = Vec::new();
     for wanted in &args.tenants {
         let refused = |why| Usage(format!("--tenant {wanted}: {why}; name another one"));
