@@ -219,22 +219,27 @@ fn who_was_not_asked_for_is_not_judged() {
     assert_eq!(sampler.cost().unjudged, 0, "nobody's code was looked into");
 }
 
-/// The clock is read through the C library and the vDSO, and samples inside them are not all led back to the loop.
+/// The clock is read through the C library, which calls the vDSO through a pointer: samples just before that call are not led
+/// on to it and count as useful, some twentieth of all.
 #[test]
-fn a_wait_that_reads_the_clock_in_every_turn_is_found_in_part_and_never_overstated() {
+fn a_wait_that_reads_the_clock_in_every_turn_is_found_but_for_a_few_samples_and_never_overstated() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let Some(mut command) = compiled(dir.path(), "waits", "-O2") else { return };
     command.args(["clock", "600"]);
-    let Some((found, _, printed)) = run(&mut command) else { return };
-    for line in printed.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let truth = words[3].parse::<f64>().unwrap() / words[2].parse::<f64>().unwrap();
-        let task = &found[&words[0].parse().unwrap()];
-        eprintln!("clock, {}: {:.1} %, truly {:.1} %", words[1], 100.0 * task.share(), 100.0 * truth);
-        assert!(task.share() <= truth + 0.05 + task.uncertain_ns / task.on_cpu_ns as f64, "{task:?}");
-        assert!(truth < 0.2 || task.spin_ns > 0, "{task:?}");
-    }
+    agrees("clock", || {
+        let (found, _, printed) = run(&mut command)?;
+        Some(printed.lines().all(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let truth = words[3].parse::<f64>().unwrap() / words[2].parse::<f64>().unwrap();
+            let task = &found[&words[0].parse().unwrap()];
+            eprintln!("clock, {}: {:.1} %, truly {:.1} %", words[1], 100.0 * task.share(), 100.0 * truth);
+            let uncertain = task.uncertain_ns / task.on_cpu_ns as f64;
+            assert!(task.share() <= truth + 0.05 + uncertain, "{task:?}");
+            // Half was found when samples inside the vDSO were not led back to the loop.
+            task.share() >= 0.7 * truth
+        }))
+    });
 }
 
 #[test]

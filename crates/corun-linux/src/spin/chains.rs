@@ -125,6 +125,17 @@ impl<'a> Chains<'a> {
         self.members().into_iter().filter(|&n| self.retries(n)).collect()
     }
 
+    /// The ways back from those of them that only read again, such as a sequence lock's second look: whoever leaves there has
+    /// done nothing by it, unlike after a compare and exchange.
+    pub fn rereads(&self) -> Vec<(usize, usize)> {
+        let only_reads = |&n: &usize| {
+            let mut writers = self.from[n].iter().filter(|(_, p)| *p == Place::Flags);
+            writers.all(|(w, _)| self.flow.nodes[*w].step.instruction.mnemonic() == Mnemonic::Cmp)
+        };
+        let back = |n: usize| self.flow.nodes[n].next().filter(|&to| self.inside[to]).map(move |to| (n, to));
+        self.retrying().into_iter().filter(only_reads).flat_map(back).collect()
+    }
+
     fn is_exit(&self, node: usize) -> bool {
         let node = &self.flow.nodes[node];
         let stays = |next: Option<usize>| next.is_some_and(|n| self.inside[n]);

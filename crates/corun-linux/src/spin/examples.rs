@@ -92,6 +92,11 @@ code! {
     // A function that asks, and the loop that calls it.
     question => "mov eax, [rdi]; push rbx; mov ebx, eax; mov eax, ebx; pop rbx; ret"
     asking => "2: call 9f; test eax, eax; je 2b; ret; 9: ret"
+    // A clock as the vDSO has it, read twice where it changes meanwhile; a wait that looks at it in every turn, and a
+    // program that notes the time again and again.
+    clock => "2: mov ecx, [rsi]; mov rax, [rsi + 8]; imul rax, rdx; mov r8d, [rsi]; cmp ecx, r8d; jne 2b; mov r8d, 7; ret"
+    until_late => "2: call corun_spin_clock; cmp rax, rbx; ja 3f; cmp dword ptr [rdi], 0; je 2b; 3: ret"
+    noting => "2: call corun_spin_clock; mov [rdi], rax; cmp dword ptr [rbx], 0; je 2b; ret"
 }
 
 const WAITS: [&str; 13] = [
@@ -248,6 +253,17 @@ fn the_way_back_to_the_caller_is_found_through_pushes() {
     inside.stack[8..16].copy_from_slice(&caller.to_le_bytes());
     let flow = flow::follow(&mut memory(), &inside, &[]).unwrap();
     assert_eq!(flow.outer_return.unwrap().1.address(&inside), Some(caller));
+}
+
+#[test]
+fn a_wait_that_reads_the_clock_waits_inside_the_clock_too_and_who_notes_the_time_does_not() {
+    for ip in instructions("clock") {
+        let around =
+            |callers: &[u64]| wait_loop::around(&flow::follow(&mut memory(), &sample(ip), callers).unwrap());
+        assert!(matches!(around(&[]), Around::Returns), "+{}: its caller decides", ip - address("clock"));
+        assert!(matches!(around(&[instructions("until_late")[1]]), Around::Wait(_)));
+        assert!(matches!(around(&[instructions("noting")[1]]), Around::Work { .. }));
+    }
 }
 
 #[test]

@@ -52,6 +52,20 @@ pub struct Flow {
     pub outer_return: Option<(usize, ReturnSlot)>,
 }
 
+impl Flow {
+    /// The same code as if these ways, each from one node to another, were never taken.
+    pub fn without(&self, ways: &[(usize, usize)]) -> Flow {
+        let mut flow = self.clone();
+        for &(node, to) in ways {
+            let Node { falls_to, jumps_to, .. } = &mut flow.nodes[node];
+            for next in [falls_to, jumps_to] {
+                *next = next.filter(|n| *n != to);
+            }
+        }
+        flow
+    }
+}
+
 /// Where a return address lies in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReturnSlot {
@@ -101,7 +115,7 @@ pub fn follow(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Opti
     };
     let context = callers.iter().fold(0, |outside, &caller| walk.inside(outside, caller));
     walk.reach(sample.ip, context, Frame::of(sample));
-    while let Some(Reverse((_, node))) = walk.to_do.pop() {
+    while let Some(Reverse((.., node))) = walk.to_do.pop() {
         let (context, frame) = walk.ways[node];
         walk.go_on(node, context, frame);
     }
@@ -120,9 +134,9 @@ struct Walk<'a> {
     anchors: Vec<u64>,
     /// How each node was reached.
     ways: Vec<(Context, Frame)>,
-    /// Nodes whose successors are to be found, those nearest to an anchor first: a loop closes before the code behind
-    /// its ways out is looked at.
-    to_do: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Nodes whose successors are to be found: those in the calls that the sample is in before what else is called, and
+    /// of these the ones nearest to an anchor. So a loop closes before the code behind its ways out is looked at.
+    to_do: BinaryHeap<Reverse<(bool, u64, usize)>>,
 }
 
 impl Walk<'_> {
@@ -141,7 +155,9 @@ impl Walk<'_> {
         self.found.insert((context, ip), node);
         self.ways.push((context, frame));
         let distance = self.anchors.iter().map(|a| a.abs_diff(ip)).min();
-        self.to_do.push(Reverse((distance.unwrap_or(0), node)));
+        // The sample's own calls are those that were known first.
+        let is_elsewhere = context >= self.anchors.len();
+        self.to_do.push(Reverse((is_elsewhere, distance.unwrap_or(0), node)));
         Some(node)
     }
 

@@ -10,14 +10,16 @@
 //! 4. What is left is a wait if it can end through what it reads from memory at an address that stays.
 //! 5. A wait may lie in a loop that gets on (for each thread: wait until it is ready): if the whole is none, the same is
 //!    asked of the ways back on which nothing that comes round changes, and of the shortest way back alone.
+//! 6. A second look at what was just read (a sequence lock's: the vDSO's clocks) hardly ever leads back: if there is one, the
+//!    same is asked as if it never did. So who reads the clock in every turn of a wait waits there, too.
 //!
 //! This is the software form of what spin detectors in hardware ask (no change of state from one backward branch to the
 //! next), and of the "spinning read loop" of race detectors. Counters of iterations and back-off may change.
 //!
 //! Limits: a loop that waits and stores outside its stack (statistics, a queue of helpers' work it polls), or that asks
-//! through a function pointer or many small functions (unoptimised C++ or Rust), is taken for useful; of one that reads
-//! the clock in every turn, only a part is found. A loop that counts in a register until a flag is set
-//! (`while (!stop) n++;`) cannot be told from one that waits for the flag, and is taken for a wait.
+//! through a function pointer or many small functions (unoptimised C++ or Rust), is taken for useful. A loop that counts in
+//! a register until a flag is set (`while (!stop) n++;`) cannot be told from one that waits for the flag, and is taken for a
+//! wait.
 
 use super::chains::Chains;
 use super::flow::Flow;
@@ -72,25 +74,44 @@ pub enum Around {
 pub fn around(flow: &Flow) -> Around {
     let mut open: Vec<bool> = flow.nodes.iter().map(|n| n.step.effect != Effect::Progress).collect();
     let whole = ring(flow, &open);
-    // Whoever tries in an inner loop may as well get on in the outer one (compare and exchange until it holds).
-    let mut within: Vec<bool> =
-        (0..open.len()).map(|n| open[n] && flow.nodes[n].step.carry != Carry::Try).collect();
-    let mut still = within.clone();
-    let found = wait(flow, &mut open, &mut within, &mut still).or_else(|| {
-        let open: Vec<bool> = within.iter().zip(&still).map(|(a, b)| *a && *b).collect();
-        [ring(flow, &open), shortest_ring(flow, &within)].into_iter().find_map(|inner| {
+    let mut learnt = Learnt::of(flow, &open);
+    let found = wait(flow, &mut open, &mut learnt).or_else(|| {
+        let still: Vec<bool> = learnt.within.iter().zip(&learnt.still).map(|(a, b)| *a && *b).collect();
+        [ring(flow, &still), shortest_ring(flow, &learnt.within)].into_iter().find_map(|inner| {
             let mut inner = inner.filter(|ring| Some(ring) != whole.as_ref())?;
-            wait(flow, &mut inner, &mut within, &mut still)
+            wait(flow, &mut inner, &mut learnt)
         })
     });
     if let Some(wait) = found {
         return Around::Wait(wait);
+    }
+    if !learnt.rereads.is_empty() {
+        return around(&flow.without(&learnt.rereads));
     }
     let returns = |&(node, _): &(usize, _)| open[0] && (node == 0 || ahead(flow, &open)[node]);
     if flow.outer_return.as_ref().is_some_and(returns) {
         Around::Returns
     } else {
         Around::Work { likewise: whole.map_or_else(Vec::new, |ring| straight_line(flow, &ring)) }
+    }
+}
+
+/// What is learnt of a loop that is no wait as a whole.
+struct Learnt {
+    /// Nodes that may be part of a wait in an inner loop: they would not leave if nobody interfered.
+    within: Vec<bool>,
+    /// Nodes through which no value comes round that changes.
+    still: Vec<bool>,
+    /// Ways back that are taken only when somebody has changed what was just read.
+    rereads: Vec<(usize, usize)>,
+}
+
+impl Learnt {
+    /// At first: whoever tries in an inner loop may as well get on in the outer one (compare and exchange until it holds).
+    fn of(flow: &Flow, open: &[bool]) -> Learnt {
+        let nodes = flow.nodes.iter().zip(open);
+        let within: Vec<bool> = nodes.map(|(n, open)| *open && n.step.carry != Carry::Try).collect();
+        Learnt { still: within.clone(), within, rereads: Vec::new() }
     }
 }
 
@@ -126,10 +147,8 @@ fn straight_line(flow: &Flow, inside: &[bool]) -> Vec<u64> {
     both.into_iter().map(|node| flow.nodes[node].step.instruction.ip()).collect()
 }
 
-/// The wait around the first node among those that are `open`; afterwards these are without what makes progress, and
-/// `within` is without what would leave if nobody interfered, which is no wait in an inner loop either, and `still` without
-/// that through which a value comes round that changes.
-fn wait(flow: &Flow, open: &mut [bool], within: &mut [bool], still: &mut [bool]) -> Option<WaitLoop> {
+/// The wait around the first node among those that are `open`; afterwards these are without what makes progress.
+fn wait(flow: &Flow, open: &mut [bool], learnt: &mut Learnt) -> Option<WaitLoop> {
     while let Some(inside) = ring(flow, open) {
         let unpaused: Vec<bool> =
             (0..open.len()).map(|n| inside[n] && flow.nodes[n].step.effect != Effect::Pause).collect();
@@ -141,8 +160,9 @@ fn wait(flow: &Flow, open: &mut [bool], within: &mut [bool], still: &mut [bool])
         if progress.is_empty() {
             return chains.asks_memory().then(|| turns(flow, &inside));
         }
-        chains.retrying().into_iter().for_each(|node| within[node] = false);
-        chains.changing().into_iter().for_each(|node| still[node] = false);
+        chains.retrying().into_iter().for_each(|node| learnt.within[node] = false);
+        chains.changing().into_iter().for_each(|node| learnt.still[node] = false);
+        learnt.rereads.extend(chains.rereads());
         progress.into_iter().for_each(|node| open[node] = false);
     }
     None
