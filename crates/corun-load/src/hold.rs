@@ -28,7 +28,7 @@ use crate::sensor::{Gauge, LastSpin, Sample, Sensor};
 use crate::watch::{Ended, Watch};
 use crate::{affinity, Calibration, LoadError, Options, Report, Stop};
 use corun_model::duration::human_ns;
-use corun_model::workload::{Interference, Length, Pattern};
+use corun_model::workload::{BusyBy, Interference, Length, Pattern};
 use serde::Serialize;
 use std::fmt::{Display, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -79,6 +79,9 @@ impl Hold {
         match &self.load {
             l if l.pattern == Pattern::Persistent => {
                 refuse("pattern", "persistent interference has no demand that could be adjusted; hold a target with periodic or intermittent, or name no kind")
+            }
+            l if l.busy_by == BusyBy::Wall => {
+                refuse("busy-by", "a target is held by bursts of CPU time; leave busy-by away, or the target")
             }
             l if l.cpus.is_empty() => refuse("cpus", "calibrated interference needs to know the CPUs to press on"),
             l => corun_model::workload::Program::Interference(l.clone())

@@ -73,6 +73,23 @@ fn figure_6_intermittent_interference_is_the_kindest_to_threads_that_follow_each
     assert!(intermittent < persistent && intermittent < periodic);
 }
 
+/// What the paper found of the two programs that block; it does not say by which clock its bursts end.
+#[test]
+fn figure_6_beside_bursts_by_wall_time_canneal_suffers_most_from_intermittent_and_streamcluster_from_periodic(
+) {
+    let slowdown = |program: &str, pattern: &str| {
+        let body = format!(
+            "machine = \"pact16-xeon-e5620\"\nseeds = [1, 2, 3, 4]\nduration = \"20s\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"subject\"\nworkload = \"workloads/papers/{program}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n[[tenant]]\nname = \"loop\"\nprogram = {{ kind = \"interference\", pattern = \"{pattern}\", busy-by = \"wall\", threads = 4 }}\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n"
+        );
+        perform(&scenario(&body), &Options::default(), &|| {}).unwrap().tenants[0].slowdown.unwrap().mean
+    };
+    let of = |program| ["persistent", "periodic", "intermittent"].map(|pattern| slowdown(program, pattern));
+    let (canneal, streamcluster) = (of("canneal"), of("streamcluster"));
+    println!("canneal {canneal:.3?}, streamcluster {streamcluster:.3?}");
+    assert!(canneal[2] > canneal[1] && canneal[1] > canneal[0], "{canneal:?}");
+    assert!(streamcluster[1] > streamcluster[2] && streamcluster[2] > streamcluster[0], "{streamcluster:?}");
+}
+
 /// Slowdown of a program's threads beside four interfering ones: the mean over eight seeds.
 ///
 /// The paper found intermittent interference the kindest to lu too. That does not emerge: periodic interference is

@@ -34,8 +34,8 @@ pub fn nearest_ns(ns: f64) -> u64 {
 }
 
 impl Interference {
-    /// Length in nanoseconds of CPU time of the `index`-th busy interval of `thread`; `None` for persistent
-    /// interference, which has only one.
+    /// Length in nanoseconds, by the clock of [`Interference::busy_by`], of the `index`-th busy interval of `thread`;
+    /// `None` for persistent interference, which has only one.
     pub fn busy_ns(&self, thread: u32, index: u64) -> Option<u64> {
         match self.pattern {
             Pattern::Persistent => None,

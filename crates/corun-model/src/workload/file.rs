@@ -230,6 +230,7 @@ fn check_micro(m: &Micro) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::BusyBy;
     use crate::workload::{Length, Sharing, Wait};
 
     const BARRIER: &str = r#"
@@ -294,6 +295,10 @@ sharing = "false"
         let text = "schema = \"corun.workload/1\"\nname = \"i\"\n[program]\nkind = \"interference\"\npattern = \"intermittent\"\n";
         let Program::Interference(i) = Workload::parse("i.toml", text).unwrap().program else { panic!() };
         assert_eq!((i.busy, i.busy_min, i.busy_max, i.demand), (10_000_000, 1_000_000, 40_000_000, 0.5));
+        assert_eq!(i.busy_by, BusyBy::Cpu);
+        let by_wall = format!("{text}busy-by = \"wall\"\n");
+        let Program::Interference(i) = Workload::parse("i.toml", &by_wall).unwrap().program else { panic!() };
+        assert_eq!(i.busy_by, BusyBy::Wall);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use character::Character;
 pub use file::{line_of, line_saying, BadWorkload, Workload};
 pub use flow::{Flow, Stage};
 pub use program::{
-    Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
+    BusyBy, Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };
 pub use variation::{OnMachine, Phase};
 pub use words::refusal;

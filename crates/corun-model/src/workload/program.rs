@@ -41,6 +41,16 @@ pub enum Pattern {
     Intermittent,
 }
 
+/// By which clock a busy interval is as long as it should be. PACT'16 §2.4 leaves it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BusyBy {
+    /// The thread's own: a burst that is preempted still computes for its whole length.
+    Cpu,
+    /// The one on the wall: what is stolen from a burst is lost to it.
+    Wall,
+}
+
 /// Synthetic interference with zero memory footprint.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -56,6 +66,8 @@ pub struct Interference {
     /// Intermittent: longest busy interval (40 ms).
     #[serde(deserialize_with = "written_ns")]
     pub busy_max: u64,
+    /// By which clock busy intervals are that long (CPU time); persistent interference ignores it.
+    pub busy_by: BusyBy,
     /// Share of a CPU each thread asks for, 0..=1 (0.5); persistent interference ignores it.
     pub demand: f64,
     /// Threads (1).
@@ -76,6 +88,7 @@ impl Default for Interference {
             busy: 10_000_000,
             busy_min: 1_000_000,
             busy_max: 40_000_000,
+            busy_by: BusyBy::Cpu,
             demand: 0.5,
             threads: 1,
             cpus: Vec::new(),

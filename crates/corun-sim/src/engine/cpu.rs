@@ -51,7 +51,7 @@ impl Engine {
                 t.tally.compute_ns += overhead;
                 t.tally.spin_ns += rest;
             }
-            Doing::Work => {
+            Doing::Work | Doing::Busy(_) => {
                 t.tally.compute_ns += dt;
                 let mut done = rest.saturating_mul(u64::from(c.rate));
                 if thread.work != u64::MAX {
@@ -126,6 +126,7 @@ impl Engine {
                 Doing::Work if thread.work == u64::MAX => None,
                 Doing::Work if c.rate == ONE => Some(begin_ns + ((thread.work + u64::from(ONE) - 1) >> BITS)),
                 Doing::Work => Some(begin_ns + thread.work.div_ceil(u64::from(c.rate))),
+                Doing::Busy(until) => Some(until.max(begin_ns)),
                 Doing::Spin(until) => until.map(|u| u.max(begin_ns)),
                 Doing::Ready | Doing::Sinking => Some(begin_ns),
                 Doing::Asleep | Doing::Ended => None,
@@ -159,7 +160,8 @@ impl Engine {
             }
             match t.doing {
                 Doing::Work if t.work > 0 => break,
-                Doing::Work | Doing::Ready => {
+                Doing::Busy(until) if until > self.now_ns => break,
+                Doing::Work | Doing::Busy(_) | Doing::Ready => {
                     t.doing = Doing::Ready;
                     self.advance(thread, cpu);
                 }

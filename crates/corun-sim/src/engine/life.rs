@@ -96,6 +96,7 @@ impl Engine {
             let t = &mut self.threads[thread];
             match (t.doing, t.pending) {
                 (Doing::Work, _) => (t.work, t.more_ns) = (0, 0),
+                (Doing::Busy(_), _) => t.doing = Doing::Busy(self.now_ns),
                 (Doing::Asleep, Pending::Until(_, reason)) => {
                     t.pending = Pending::Until(self.now_ns, reason);
                     self.timers.disarm(t.wake);

@@ -214,6 +214,8 @@ enum Doing {
     Ready,
     /// It computes.
     Work,
+    /// It computes until a wall time.
+    Busy(u64),
     /// It waits on the CPU, until a wall time if it will sleep then.
     Spin(Option<u64>),
     /// It is on its way to sleep.

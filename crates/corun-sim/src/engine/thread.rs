@@ -42,6 +42,10 @@ impl Engine {
                 let grain = t.cursor.grains().saturating_sub(1);
                 t.character = run.characters[plan.character_at(grain)];
             }
+            Step::Busy(ns) => {
+                t.take_up(u64::MAX);
+                t.doing = Doing::Busy(self.now_ns.saturating_add(ns));
+            }
             Step::Meet(object) => {
                 t.seen = run.objects[object].count;
                 if !self.meet(thread, object, cpu) {

@@ -2,7 +2,7 @@
 
 use super::plan::{Phase, Plan, Rhythm};
 use corun_model::workload::draw::nearest_ns;
-use corun_model::workload::{Flow, Interference, Length, Parallel, Sync};
+use corun_model::workload::{BusyBy, Flow, Interference, Length, Parallel, Sync};
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -11,6 +11,8 @@ use std::ops::Range;
 pub enum Step {
     /// Computes for this long, as solo run time. `u64::MAX`: for ever.
     Work(u64),
+    /// Computes until so much time has passed, however much of a CPU it gets meanwhile.
+    Busy(u64),
     /// Arrives at a barrier and waits until it opens.
     Meet(usize),
     /// Takes a lock, waiting until it is free.
@@ -225,7 +227,10 @@ impl Cursor {
         let Some(busy_ns) = i.busy_ns(self.thread, self.round) else { return Step::Work(u64::MAX) };
         if self.state == 0 {
             (self.state, self.grains) = (1, self.grains + 1);
-            return Step::Work(busy_ns);
+            return match i.busy_by {
+                BusyBy::Cpu => Step::Work(busy_ns),
+                BusyBy::Wall => Step::Busy(busy_ns),
+            };
         }
         shared.iterations += 1;
         (self.state, self.round) = (0, self.round + 1);

@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use corun_load::{affinity, Goal};
 use corun_model::duration::{parse_bytes, parse_ns};
 use corun_model::workload::{
-    Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
+    BusyBy, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -105,9 +105,11 @@ impl Crew {
 /// The bursts of periodic interference.
 #[derive(Debug, clap::Args)]
 pub struct Bursts {
-    /// Length of a busy interval, as CPU time
+    /// Length of a busy interval
     #[arg(long, value_name = "TIME", default_value_t = Ns(interference().busy))]
     busy: Ns,
+    #[command(flatten)]
+    clock: Clock,
     /// Share of a CPU each thread asks for, above 0 and up to 1: sets the idle interval
     #[arg(long, value_name = "SHARE", default_value_t = interference().demand)]
     demand: f64,
@@ -117,19 +119,31 @@ impl Bursts {
     /// Interference with these bursts.
     pub fn interference(self) -> Interference {
         let pattern = Pattern::Periodic;
-        Interference { pattern, busy: self.busy.0, demand: self.demand, ..interference() }
+        let (busy, busy_by) = (self.busy.0, self.clock.busy_by);
+        Interference { pattern, busy, busy_by, demand: self.demand, ..interference() }
     }
+}
+
+/// What busy intervals are measured by.
+#[derive(Debug, clap::Args)]
+struct Clock {
+    /// By which clock it is that long: `cpu`, a burst that is preempted still computes for all of it; `wall`, what is stolen
+    /// from a burst is lost to it
+    #[arg(long, value_name = "CLOCK", default_value = "cpu", value_parser = named::<BusyBy>(&["cpu", "wall"]))]
+    busy_by: BusyBy,
 }
 
 /// The bursts of intermittent interference.
 #[derive(Debug, clap::Args)]
 pub struct RandomBursts {
-    /// Shortest busy interval, as CPU time
+    /// Shortest busy interval
     #[arg(long, value_name = "TIME", default_value_t = Ns(interference().busy_min))]
     busy_min: Ns,
-    /// Longest busy interval, as CPU time
+    /// Longest busy interval
     #[arg(long, value_name = "TIME", default_value_t = Ns(interference().busy_max))]
     busy_max: Ns,
+    #[command(flatten)]
+    clock: Clock,
     /// Share of a CPU each thread asks for, above 0 and up to 1: sets the idle intervals
     #[arg(long, value_name = "SHARE", default_value_t = interference().demand)]
     demand: f64,
@@ -145,6 +159,7 @@ impl RandomBursts {
             pattern: Pattern::Intermittent,
             busy_min: self.busy_min.0,
             busy_max: self.busy_max.0,
+            busy_by: self.clock.busy_by,
             demand: self.demand,
             seed: self.seed,
             ..interference()
