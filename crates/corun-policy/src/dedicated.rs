@@ -1,8 +1,8 @@
-//! `dedicated`: from time to time, one tenant has the machine for itself. The dedicated window of PACT'16 §4.
+//! `dedicated`: from time to time, one tenant has the machine for itself. The dedicated mode of PACT'16 §2.3 and §4.
 //!
 //! In a dedicated window every other tenant in scope is parked, so what the subject does in it is what it would do
-//! alone: the measurement that predictions are calibrated on. Between windows nothing is touched. Without a `subject`,
-//! every tenant with CPU-bound tasks gets a window in turn.
+//! alone: the measurement that predictions are calibrated on. Between windows nothing is touched. A `subject` that is named is
+//! not touched either, so it need not be in scope. Without one, every tenant in scope with CPU-bound tasks gets a window in turn.
 //!
 //! Limits: parking costs the others the window's part of their time (`window` of `every`); caches are still cold at its
 //! beginning.
@@ -10,7 +10,7 @@
 use crate::census::Census;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::parking::Parking;
-use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
+use corun_model::{Decision, Knob, Machine, Observation, Policy, Tenant, TenantId};
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
@@ -86,10 +86,11 @@ impl Policy for Dedicated {
 
     fn decide(&mut self, _: &Machine, seen: &Observation) -> Vec<Decision> {
         let uses = self.census.take(seen, self.parking.parked());
+        let is_here = |id: TenantId| seen.tasks.iter().any(|t| t.alive && t.tenant == id);
         // Windows open and close at the epoch nearest to when they are due.
         let now_ns = seen.end_ns + seen.window_ns() / 2;
         if let Some((subject, until_ns)) = self.open {
-            if now_ns < until_ns && uses.iter().any(|u| u.id == subject) {
+            if now_ns < until_ns && is_here(subject) {
                 return Vec::new();
             }
             self.open = None;
@@ -100,15 +101,21 @@ impl Policy for Dedicated {
             return Vec::new();
         }
         self.next_ns = Some(seen.end_ns + self.every_ns);
-        let mut subjects = uses.iter().filter(|u| match &self.subject {
-            Some(name) => seen.tenant(u.id).is_some_and(|t| t.is_called(name)),
-            None => u.weight > 0,
-        });
-        let after = subjects.clone().find(|u| Some(u.id) > self.last);
-        let Some(subject) = after.or_else(|| subjects.next()).map(|u| u.id) else { return Vec::new() };
+        let subjects: Vec<TenantId> = match &self.subject {
+            Some(name) => {
+                let is_it = |t: &&Tenant| t.kind.is_controllable() && t.is_called(name) && is_here(t.id);
+                seen.tenants.iter().filter(is_it).map(|t| t.id).collect()
+            }
+            None => uses.iter().filter(|u| u.weight > 0).map(|u| u.id).collect(),
+        };
+        let after = subjects.iter().find(|&&id| Some(id) > self.last);
+        let Some(&subject) = after.or(subjects.first()) else { return Vec::new() };
         self.last = Some(subject);
         self.open = Some((subject, seen.end_ns + self.window_ns));
-        let others = uses.iter().map(|u| u.id).filter(|&id| id != subject).collect();
+        let own = seen.tenant(subject);
+        // A virtual machine's own I/O threads serve it when it is alone, too.
+        let is_own = |id| id == subject || own.zip(seen.tenant(id)).is_some_and(|(own, t)| t.is_of_vm(own));
+        let others = uses.iter().map(|u| u.id).filter(|&id| !is_own(id)).collect();
         let why = format!("a dedicated window of {}", crate::census::name(seen, subject));
         self.parking.change(seen, others, &why, &why)
     }

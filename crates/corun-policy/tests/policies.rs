@@ -188,6 +188,48 @@ fn a_dedicated_window_belongs_to_one_tenant_and_closes_again() {
     assert!((8..=10).contains(&alone), "{alone} of 100 epochs of 50 ms, one in ten");
 }
 
+#[test]
+fn a_virtual_machine_keeps_its_own_io_threads_in_its_dedicated_windows() {
+    let tenants =
+        [("vm:web", TenantKind::Vm), ("vm-io:web", TenantKind::VmIo), ("loop", TenantKind::Command)];
+    let tenants = tenants.map(|(name, kind)| Who { kind, ..who(name, 2, 900) });
+    let mut toy = Toy::new(4, tenants.to_vec());
+    let options = Options::new().set("subject", "vm:web").set("every", "200ms");
+    let mut policy = by_name("dedicated", &options).unwrap();
+    let mut stopped = 0;
+    for _ in 0..40 {
+        let mut seen = toy.window(policy.epoch_ns());
+        seen.tenants.iter_mut().for_each(|t| t.key.clone_from(&t.name));
+        let decisions = policy.decide(&toy.machine, &seen);
+        toy.carry_out(&decisions);
+        assert!(toy.parked.iter().all(|&id| id == toy.id("loop")), "{:?}", toy.parked);
+        stopped += toy.parked.len();
+    }
+    assert!(stopped > 0);
+}
+
+#[test]
+fn who_is_named_has_dedicated_windows_though_it_may_not_be_touched_itself() {
+    let scopes =
+        [Scope::everyone().only(["loop"]), Scope::everyone().protect(["solver", "sshd", "server", "build"])];
+    for scope in scopes {
+        let mut toy = everything();
+        let options = Options::new().set("subject", "solver").set("window", "50ms").set("every", "500ms");
+        let mut policy = by_name("dedicated", &options.scope(scope.clone())).unwrap();
+        let mut parked = |toy: &mut Toy| {
+            toy.epoch(policy.as_mut());
+            toy.parked.iter().copied().collect::<Vec<_>>()
+        };
+        let all: Vec<Vec<TenantId>> = (0..30).map(|_| parked(&mut toy)).collect();
+        let only_the_loop = all.iter().filter(|parked| **parked == [toy.id("loop")]).count();
+        assert!(only_the_loop >= 2 && all.iter().all(|p| p.len() < 2), "{scope:?}: {all:?}");
+        // Nobody is parked for who has gone.
+        let solver = toy.id("solver");
+        toy.present.remove(&solver);
+        assert!((0..30).all(|_| parked(&mut toy).is_empty()), "{scope:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
