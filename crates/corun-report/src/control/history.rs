@@ -7,6 +7,7 @@
 
 use super::Decided;
 use crate::words::name;
+use corun_model::recording::lesser_half;
 use corun_model::{Action, Decision, Observation, Tenant, TenantId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +43,7 @@ pub struct Reason {
 }
 
 /// A stretch of time in which the policy was in force, or was not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Period {
     /// When it began, in nanoseconds since the beginning.
     pub from_ns: u64,
@@ -67,11 +68,8 @@ impl Period {
         if self.useful_ns.len() <= MOST_ENTRIES {
             return;
         }
-        let mut did: Vec<(u64, TenantId)> = self.useful_ns.iter().map(|(id, ns)| (*ns, *id)).collect();
-        did.sort_unstable();
-        for (ns, id) in &did[..did.len() / 2] {
-            self.useful_ns.remove(id);
-            self.others_ns += ns;
+        for id in lesser_half(self.useful_ns.iter().map(|(id, ns)| (*ns, *id))) {
+            self.others_ns += self.useful_ns.remove(&id).unwrap_or(0);
         }
     }
 }
@@ -102,6 +100,8 @@ pub struct History {
     changed: BTreeSet<(Option<TenantId>, Option<u32>)>,
     reasons: Vec<Reason>,
     periods: Vec<Period>,
+    /// Of the period that goes on: whether the policy is in force, and whether it found room.
+    present: Option<(bool, bool)>,
     undone: Vec<Undone>,
     left_out: u64,
 }
@@ -116,14 +116,15 @@ impl History {
     pub fn window(&mut self, seen: &Observation, with: bool, covers: impl Fn(&Tenant) -> bool) {
         let (from_ns, to_ns) = (self.since(seen.start_ns), self.since(seen.end_ns));
         self.end_ns = self.end_ns.max(to_ns);
-        if self.periods.last().is_none_or(|p| p.with != with) {
-            if self.periods.len() == MOST_ENTRIES {
-                self.left_out += 1;
-                return;
+        if self.present.is_none_or(|(present, _)| present != with) {
+            let has_room = self.periods.len() < MOST_ENTRIES;
+            self.present = Some((with, has_room));
+            match has_room {
+                true => self.periods.push(Period { from_ns, with, ..Period::default() }),
+                false => self.left_out += 1,
             }
-            self.periods.push(Period { from_ns, to_ns, with, useful_ns: BTreeMap::new(), others_ns: 0 });
         }
-        let Some(period) = self.periods.last_mut() else { return };
+        let (Some((_, true)), Some(period)) = (self.present, self.periods.last_mut()) else { return };
         period.to_ns = to_ns;
         let covered: BTreeSet<TenantId> = seen.tenants.iter().filter(|t| covers(t)).map(|t| t.id).collect();
         for t in seen.by_tenant.iter().filter(|t| covered.contains(&t.id)) {
@@ -385,6 +386,21 @@ mod tests {
         assert!(period.useful_ns.len() <= MOST_ENTRIES, "{}", period.useful_ns.len());
         assert_eq!(period.all_useful_ns(), (0..10_000u64).sum::<u64>());
         assert!(history.covered().contains(&TenantId(9_999)));
+    }
+
+    #[test]
+    fn a_period_that_found_no_room_is_counted_once_and_is_not_told_as_a_part_of_another() {
+        let mut history = History::new(0);
+        let most = MOST_ENTRIES as u64;
+        for period in 0..most + 5 {
+            for window in 0..2 {
+                let at_ns = period * 20 + window * 10;
+                history.window(&seen(at_ns, at_ns + 10), period % 2 == 1, |_| true);
+            }
+        }
+        let last = history.periods().last().unwrap();
+        assert_eq!((last.from_ns, last.to_ns), ((most - 1) * 20, most * 20));
+        assert_eq!((history.periods().len(), history.left_out()), (MOST_ENTRIES, 5));
     }
 
     #[test]

@@ -274,7 +274,7 @@ fn reasons(history: &History) -> String {
     let header = "<tr><th>when</th><th>what</th><th>whom</th><th class=\"n\">times</th><th>because</th></tr>";
     let more = match history.left_out() {
         0 => String::new(),
-        n => format!(" {} found no room here.", count(n, "more entry")),
+        n => format!(" Here and above there was no room for {} more.", thousands(n)),
     };
     let lead = format!("Decisions of one reason that follow each other are one line.{more}");
     section("What was decided, and why", &lead, &folding(header, "", &rows))
@@ -362,7 +362,7 @@ fn undone(history: &History, tenants: &Tenants, backend: &str) -> String {
         };
         let changed = match u.changed {
             0 => String::new(),
-            n => format!("; {} given back what they had", count(n as u64, "task or tenant")),
+            n => format!("; other knobs put back: {}", thousands(n as u64)),
         };
         let failed = match &u.failed {
             None => "everything is as it was".to_owned(),

@@ -1,7 +1,10 @@
 //! Round numbers for axes.
 
-/// Round numbers from 0 to `highest`, four to eight of them.
+/// Round numbers from 0 to `highest`, four to eight of them; 0 alone where there is nothing above it.
 pub fn ticks(highest: f64) -> Vec<f64> {
+    if highest <= 0.0 {
+        return vec![0.0];
+    }
     let rough = highest / 5.0;
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|s| s * power).find(|s| *s >= rough).unwrap_or(rough);
@@ -18,5 +21,6 @@ mod tests {
         assert_eq!(ticks(10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(ticks(2.0), [0.0, 0.5, 1.0, 1.5, 2.0]);
         assert_eq!(ticks(0.5), [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]);
+        assert_eq!(ticks(0.0), [0.0]);
     }
 }

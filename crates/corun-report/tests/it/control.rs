@@ -1,7 +1,7 @@
 //! The page of a run under a policy: self-contained, escaped, and with what happened.
 
 use crate::example::{meta, timeline, whole, COMPILER, HOSTILE, POSTGRES, SUBJECT};
-use corun_model::{Action, Decision, Outcome, TenantId};
+use corun_model::{Action, Decision, Outcome, TaskId, TenantId};
 use corun_report::control::history::History;
 use corun_report::control::page::{render, Controlled};
 use corun_report::control::{ControlSummary, Decided, GuardLine};
@@ -84,6 +84,26 @@ fn it_says_who_was_parked_when_what_was_decided_what_it_gained_and_what_was_undo
     assert!(decided.contains("<td class=\"n\">80</td>"), "{decided}");
     let periods = page.split("<h2>").find(|s| s.starts_with("With and without")).unwrap();
     assert_eq!(periods.matches("<td>with</td>").count(), 5, "{periods}");
+}
+
+#[test]
+fn what_found_no_room_and_what_else_was_put_back_is_said_in_numbers() {
+    let slots = timeline();
+    let profile = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
+    let (mut history, summary) = (History::new(slots[0].start_ns), ControlSummary::default());
+    for (i, task) in (0..2_010u32).map(|n| (u64::from(n), TaskId(n % 2))) {
+        let because = if i < 10 { "a new task".to_owned() } else { format!("{:-^1$}", "lag", i as usize) };
+        let decision = Decision { action: Action::PreemptDelay { task, delay_ns: i }, because };
+        let decided = Decided::new(&decision, Some(&Outcome::Done), &slots[0]);
+        history.decided(slots[0].start_ns + i, &decision, &decided);
+    }
+    history.undone(slots[0].end_ns, "the end", None);
+    let (history, summary) = (&history, &summary);
+    let page =
+        render(&Controlled { policy: "gang", backend: "stock", guard: None, history, summary }, &profile);
+    assert_eq!(history.left_out(), 1_001);
+    assert!(page.contains("Here and above there was no room for 1,001 more."));
+    assert!(page.contains("nobody was parked; other knobs put back: 2<"));
 }
 
 #[test]
