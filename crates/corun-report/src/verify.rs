@@ -171,7 +171,7 @@ impl VerifyReport {
         // What nobody asked for is missed by nobody.
         let is_missed = |u: &&Unavailable| self.meta.counters || u.what != "hardware counters";
         for u in self.judged.unavailable.iter().filter(is_missed) {
-            for l in wrap(&format!("! {}: {}", u.what, u.why), 100) {
+            for l in wrap(&name(&format!("! {}: {}", u.what, u.why), usize::MAX), 100) {
                 let _ = writeln!(out, "{l}");
             }
         }
@@ -351,6 +351,13 @@ mod tests {
         assert!(!blind.text().contains("no PMU") && blind.json().contains("no PMU"));
         blind.meta.counters = true;
         assert!(blind.text().contains("no PMU"));
+    }
+
+    #[test]
+    fn what_is_missing_cannot_steer_the_terminal() {
+        let mut blind = report(Ruling::Clean);
+        blind.judged.unavailable.push(Unavailable { what: "a\x1b[2J".into(), why: "b\u{202e}c".into() });
+        assert!(blind.text().contains("! a?[2J: b?c"));
     }
 
     #[test]
