@@ -4,7 +4,7 @@ use crate::category::Category;
 use crate::words::steers;
 use std::fmt::Write;
 
-/// A self-contained page without scripts; its own content policy forbids every load.
+/// A self-contained page that runs no scripts; its own content policy forbids every load.
 pub fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -2,7 +2,7 @@
 
 use super::line::{line, LEAST};
 use super::{Covers, PredictReport};
-use crate::html::markup::{escape, script_json, sentence, Drawing};
+use crate::html::markup::{escape, page, script_json, section, sentence, Drawing};
 use crate::html::scale::ticks;
 use crate::words::count;
 use corun_model::duration::human_ns;
@@ -16,30 +16,17 @@ const BELOW: f64 = 24.0;
 /// The page of a prediction: its reports in the order in which they were made.
 pub fn render(history: &[PredictReport]) -> String {
     let Some(last) = history.last() else { return String::new() };
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>corun: {title}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n{head}{time}{parts}{culprits}\
-         {how}</main>\n<script type=\"application/json\" id=\"corun-predict\">{json}</script>\n</body>\n</html>\n",
-        title = escape(&last.target),
-        css = include_str!("../html/page.css"),
-        head = head(last),
-        time = section(
-            "Slowdown over time",
-            "The estimates as they were made while it ran, of its phase at that time, with their intervals; 1 is as fast as \
-             alone. Each stroke is a stretch of the run by itself.",
-            &over_time(history)
-        ),
-        parts = parts(last),
-        culprits = culprits(last),
-        how = how(last),
-        json = script_json(&last.json_line()),
-    )
-}
-
-fn section(title: &str, lead: &str, content: &str) -> String {
-    format!("<section>\n<h2>{title}</h2>\n<p class=\"lead\">{lead}</p>\n{content}</section>\n")
+    let time = section(
+        "Slowdown over time",
+        "The estimates as they were made while it ran, of its phase at that time, with their intervals; 1 is as fast as \
+         alone. Each stroke is a stretch of the run by itself.",
+        &over_time(history),
+    );
+    let json = format!(
+        "<script type=\"application/json\" id=\"corun-predict\">{}</script>\n",
+        script_json(&last.json_line())
+    );
+    page(&last.target, &[head(last), time, parts(last), culprits(last), how(last), json].concat())
 }
 
 fn head(last: &PredictReport) -> String {
