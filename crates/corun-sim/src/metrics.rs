@@ -7,6 +7,7 @@
 //! | system throughput | `Σ T_solo,j / T_co,j` | Controlled Contention, eq. 2 (Eyerman and Eeckhout, 2008) |
 //! | relative speed-up against a baseline | `n / Σ (T_co,j / T_base,j)`: harmonic mean of the speed-ups | Controlled Contention, eq. 3 |
 //! | geometric-mean speed-up, least, most | of `T_solo,j / T_co,j` | ATC'16 §5 |
+//! | variation | standard deviation by mean | |
 //! | interval | mean ± t × s / √n, 95 % | Student |
 //!
 //! Floating point enters here and nowhere before: no decision of the modelled machine depends on it.
@@ -23,6 +24,27 @@ pub fn relative_speedup(pairs: &[(f64, f64)]) -> Option<f64> {
     (sum > 0.0).then(|| pairs.len() as f64 / sum)
 }
 
+/// The geometric mean; `None` of nothing.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| (values.iter().map(|v| v.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
+/// How much some values vary: their standard deviation by their mean; `None` of less than two.
+pub fn variation(values: &[f64]) -> Option<f64> {
+    Some(variance(values)?.sqrt() / mean(values))
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Of two values or more.
+fn variance(values: &[f64]) -> Option<f64> {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+    (values.len() > 1).then(|| squares / (values.len() - 1) as f64)
+}
+
 /// Geometric mean, least and most of some speed-ups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speedups {
@@ -36,11 +58,11 @@ pub struct Speedups {
 
 /// The speed-ups that go with some slowdowns. `None` without any.
 pub fn speedups(slowdowns: &[f64]) -> Option<Speedups> {
-    let speedups = || slowdowns.iter().map(|s| 1.0 / s);
-    (!slowdowns.is_empty()).then(|| Speedups {
-        mean: (speedups().map(f64::ln).sum::<f64>() / slowdowns.len() as f64).exp(),
-        min: speedups().fold(f64::INFINITY, f64::min),
-        max: speedups().fold(f64::NEG_INFINITY, f64::max),
+    let speedups: Vec<f64> = slowdowns.iter().map(|s| 1.0 / s).collect();
+    Some(Speedups {
+        mean: geometric_mean(&speedups)?,
+        min: speedups.iter().copied().reduce(f64::min)?,
+        max: speedups.iter().copied().reduce(f64::max)?,
     })
 }
 
@@ -62,16 +84,11 @@ pub struct Estimate {
 /// The estimate from one value per seed. `None` without any.
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let n = values.len();
-    let mean = values.iter().sum::<f64>() / n as f64;
-    let half_width = (n > 1).then(|| {
-        let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1) as f64;
-        student_975(n - 1) * (variance / n as f64).sqrt()
-    });
-    (n > 0).then(|| Estimate {
-        mean,
-        half_width,
-        min: values.iter().copied().fold(f64::INFINITY, f64::min),
-        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    Some(Estimate {
+        mean: mean(values),
+        half_width: variance(values).map(|variance| student_975(n - 1) * (variance / n as f64).sqrt()),
+        min: values.iter().copied().reduce(f64::min)?,
+        max: values.iter().copied().reduce(f64::max)?,
         n,
     })
 }
@@ -103,6 +120,13 @@ mod tests {
     fn speedups_have_a_geometric_mean_between_their_ends() {
         let s = speedups(&[1.0, 4.0]).unwrap();
         assert!((s.mean - 0.5).abs() < 1e-12 && s.min == 0.25 && s.max == 1.0);
+    }
+
+    #[test]
+    fn a_mean_of_nothing_is_unknown_and_so_is_the_variation_of_one() {
+        assert!((geometric_mean(&[2.0, 8.0]).unwrap() - 4.0).abs() < 1e-12);
+        assert!((variation(&[1.0, 3.0]).unwrap() - 0.5f64.sqrt()).abs() < 1e-12);
+        assert_eq!((geometric_mean(&[]), variation(&[2.0]), speedups(&[])), (None, None, None));
     }
 
     #[test]

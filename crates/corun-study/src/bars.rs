@@ -57,6 +57,7 @@ pub fn chart(title: &str, unit: &str, groups: &[Group]) -> String {
     let most = heights.fold(0.0, f64::max).max(1e-9);
     let step = step(most);
     let top = (most / step).ceil() * step;
+    let decimals = if (step * 10.0).fract() == 0.0 { 1 } else { 2 };
     let y = |value: f64| TOP + HEIGHT * (1.0 - value / top);
 
     let mut svg = format!(
@@ -71,7 +72,7 @@ pub fn chart(title: &str, unit: &str, groups: &[Group]) -> String {
         let _ = writeln!(
             svg,
             "<line x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"#ddd\"/><text x=\"{:.1}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{line:.1}</text>",
+             text-anchor=\"end\">{line:.decimals$}</text>",
             width - 10.0,
             y(line),
             y(line),
@@ -178,10 +179,27 @@ mod tests {
         let svg = chart("t", "u", &[Group { name: "g".into(), bars: vec![bar] }]);
         assert!(svg.contains("a&lt;b steal: 1.000") && !svg.contains("a<b"));
         assert!(svg.contains("height=\"150.0\" fill=\"#0072b2\""), "half of 300 for one of two: {svg}");
-        assert!(
-            svg.contains("paper: 1.500") && svg.contains("the paper&apos;s number")
-                || svg.contains("the paper's number")
-        );
+        assert!(svg.contains("paper: 1.500") && svg.contains("the paper's number"));
+    }
+
+    #[test]
+    fn lines_stand_at_the_numbers_that_are_written_beside_them() {
+        let lines = |height: f64| -> Vec<(f64, f64)> {
+            let bar = Bar { name: "b".into(), parts: vec![(COMPUTE, height)], paper: None };
+            let svg = chart("t", "u", &[Group { name: "g".into(), bars: vec![bar] }]);
+            let of = |line: &str| -> Option<(f64, f64)> {
+                let (_, y) = line.strip_prefix("<line")?.split_once("y1=\"")?;
+                let number = line.strip_suffix("</text>")?.rsplit('>').next()?;
+                Some((y.split('"').next()?.parse().ok()?, number.parse().ok()?))
+            };
+            svg.lines().filter_map(of).collect()
+        };
+        for height in [0.3, 0.7, 1.3, 1.7, 2.0, 13.0, 70.0] {
+            let lines = lines(height);
+            assert!((4..=8).contains(&lines.len()), "{height}: {lines:?}");
+            let per = (lines[0].0 - lines[1].0) / lines[1].1;
+            assert!(lines.iter().all(|(y, n)| (lines[0].0 - y - n * per).abs() < 0.2), "{height}: {lines:?}");
+        }
     }
 
     #[test]

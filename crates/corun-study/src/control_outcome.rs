@@ -19,7 +19,7 @@ use crate::control_file::DEFAULT;
 use crate::record::first_difference;
 use crate::verdict::median;
 use corun_model::fairness::jain;
-use corun_sim::metrics;
+use corun_sim::metrics::{geometric_mean, relative_speedup, throughput, variation};
 use serde::{Deserialize, Serialize};
 
 /// The schema of the result.
@@ -137,7 +137,7 @@ impl ControlRun {
 
     /// System throughput: the sum of the tenants' speeds.
     pub fn throughput(&self) -> Option<f64> {
-        metrics::throughput(&self.slowdowns())
+        throughput(&self.slowdowns())
     }
 
     /// Relative speed-up of all tenants over another run of the same cell; `None` unless both have the same tenants.
@@ -145,7 +145,7 @@ impl ControlRun {
         let by_default = |name: &str| baseline.tenants.iter().find(|t| t.name == name)?.slowdown;
         let pair = |t: &TenantRun| Some((t.slowdown?, by_default(&t.name)?));
         let pairs: Option<Vec<(f64, f64)>> = self.tenants.iter().map(pair).collect();
-        metrics::relative_speedup(&pairs?)
+        relative_speedup(&pairs?)
     }
 
     /// What the co-runner kept of its fair share.
@@ -158,11 +158,6 @@ impl ControlRun {
         let known: Vec<u64> = self.tenants.iter().filter_map(|t| t.preemptions).collect();
         (!known.is_empty()).then(|| known.iter().sum::<u64>() as f64 / (self.wall_ns as f64 / 1e9))
     }
-}
-
-/// The geometric mean; `None` of nothing.
-pub fn geometric_mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| (values.iter().map(|v| v.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
 /// A cell under a policy, over all repetitions.
@@ -287,14 +282,6 @@ impl ControlOutcome {
     }
 }
 
-/// Standard deviation by mean, of two values or more.
-fn variation(values: &[f64]) -> Option<f64> {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    (values.len() >= 2).then(|| (squares / (n - 1.0)).sqrt() / mean)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,6 +351,5 @@ mod tests {
         assert_eq!(outcome.summary("g", "c", "default").speed_up, None);
         assert!((gang.variation.unwrap() - 0.2474).abs() < 1e-3);
         assert_eq!(outcome.summaries().len(), 2);
-        assert_eq!(variation(&[2.0]), None);
     }
 }

@@ -1,10 +1,11 @@
 //! The result of a study of control in words and tables, and as the files of a dated record.
 
 use crate::control_file::{ControlStudy, Group, Target, DEFAULT};
-use crate::control_outcome::{geometric_mean, CellSummary, ControlOutcome};
+use crate::control_outcome::{CellSummary, ControlOutcome};
 use crate::verdict::median;
 use corun_report::json;
 use corun_report::table::Table;
+use corun_sim::metrics::geometric_mean;
 use serde::Serialize;
 use std::fmt::Write;
 

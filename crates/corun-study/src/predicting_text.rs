@@ -3,6 +3,7 @@
 use crate::predicting::{CoRun, PredictOutcome, Quality, PREDICTORS};
 use corun_report::json;
 use corun_report::table::Table;
+use corun_sim::metrics::geometric_mean;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -26,11 +27,7 @@ fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> T
         let of_key = |r: &CoRun| key(r) == k;
         let slowdowns: Vec<f64> =
             outcome.runs.iter().filter(|r| of_key(r) && outcome.counts(r)).map(|r| r.slowdown).collect();
-        let mean = slowdowns.iter().map(|s| s.ln()).sum::<f64>() / slowdowns.len().max(1) as f64;
-        let slowdown = match slowdowns.is_empty() {
-            true => "-".into(),
-            false => format!("{:.2}×", mean.exp()),
-        };
+        let slowdown = geometric_mean(&slowdowns).map_or("-".into(), |s| format!("{s:.2}×"));
         let mut row = vec![k.clone(), slowdowns.len().to_string(), slowdown];
         row.extend(
             (0..PREDICTORS.len())

@@ -151,7 +151,7 @@ pub enum Measure {
     Gain,
     /// The same of the geometric mean over all programs.
     OverallGain,
-    /// The geometric mean of the slowdowns over the least under any other policy but the first, less 1.
+    /// The geometric mean of the slowdowns over the least under any other policy, the first included, less 1.
     BehindBest,
     /// Standard deviation of the first program's speed over its mean, over seeds.
     Variation,

@@ -6,7 +6,7 @@ use super::file::{Figure, Measure, PolicyUse, SchedulersStudy, Shows, Stated, Va
 use super::scenarios::{Cell, Near, Tenant};
 use corun_model::fairness::jain;
 use corun_sim::experiment::{all_or_first, co_runs, Failure, Run};
-use corun_sim::metrics::{relative_speedup, speedups, throughput};
+use corun_sim::metrics::{geometric_mean, relative_speedup, throughput, variation};
 use corun_sim::scenario::Scenario;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ impl CellOutcome {
 
     /// The geometric mean of the slowdowns.
     pub fn overall(&self, policy: usize) -> f64 {
-        speedups(&self.slowdowns(policy)).map_or(f64::NAN, |s| 1.0 / s.mean)
+        geometric_mean(&self.slowdowns(policy)).unwrap_or(f64::NAN)
     }
 
     /// Tenants' worth of progress that the machine makes.
@@ -121,15 +121,12 @@ impl CellOutcome {
             Measure::Gain => self.speed(policy, 0) / self.speed(0, 0) - 1.0,
             Measure::OverallGain => self.overall(0) / self.overall(policy) - 1.0,
             Measure::BehindBest => {
-                let others = (1..self.speeds.len()).filter(|&p| p != policy).map(|p| self.overall(p));
+                let others = (0..self.speeds.len()).filter(|&p| p != policy).map(|p| self.overall(p));
                 self.overall(policy) / others.reduce(f64::min).unwrap_or(f64::NAN) - 1.0
             }
             Measure::Variation => {
                 let speeds: Vec<f64> = self.speeds[policy].iter().map(|seed| seed[0]).collect();
-                let m = mean(&speeds);
-                let squares: f64 = speeds.iter().map(|v| (v - m) * (v - m)).sum();
-                // One run varies by nothing over nothing.
-                (squares / (speeds.len() - 1) as f64).sqrt() / m
+                variation(&speeds).unwrap_or(f64::NAN)
             }
             Measure::ThroughputGain => self.throughput(policy) / self.throughput(0) - 1.0,
             Measure::Fairness => jain(&self.slowdowns(policy)).unwrap_or(f64::NAN),
@@ -152,10 +149,11 @@ impl GroupOutcome {
         wanted: &dyn Fn(&CellOutcome) -> bool,
     ) -> Option<f64> {
         let cells: Vec<&CellOutcome> = self.cells.iter().filter(|c| wanted(c)).collect();
-        let over = |f: &dyn Fn(&CellOutcome) -> f64| mean(&cells.iter().map(|c| f(c)).collect::<Vec<_>>());
+        let of = |f: &dyn Fn(&CellOutcome) -> f64| cells.iter().map(|c| f(c)).collect::<Vec<_>>();
+        let over = |f: &dyn Fn(&CellOutcome) -> f64| mean(&of(f));
         (!cells.is_empty()).then(|| match measure {
             Measure::OverallGain | Measure::BehindBest => {
-                over(&|c| (c.measure(measure, policy) + 1.0).ln()).exp() - 1.0
+                geometric_mean(&of(&|c| c.measure(measure, policy) + 1.0)).unwrap_or(f64::NAN) - 1.0
             }
             Measure::ThroughputGain => over(&|c| c.throughput(policy)) / over(&|c| c.throughput(0)) - 1.0,
             _ => over(&|c| c.measure(measure, policy)),
@@ -405,6 +403,9 @@ mod tests {
         close(cell.overall(0), 8f64.sqrt());
         close(cell.measure(Measure::OverallGain, 2), 2f64.sqrt() - 1.0);
         close(cell.measure(Measure::BehindBest, 1), (0.25f64 / 0.15).sqrt() - 1.0);
+        let best_left_alone =
+            CellOutcome { speeds: vec![vec![vec![0.5; 2]], vec![vec![0.4; 2]]], ..cell.clone() };
+        close(best_left_alone.measure(Measure::BehindBest, 1), 0.25);
         close(cell.measure(Measure::ThroughputGain, 2), 1.0 / 0.75 - 1.0);
         // Harmonic mean of the speed-ups 1 and 2.
         close(cell.measure(Measure::SpeedUp, 2), 4.0 / 3.0);

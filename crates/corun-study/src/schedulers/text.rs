@@ -5,6 +5,7 @@ use super::outcome::{mean, CellOutcome, FigureOutcome, GroupOutcome, SchedulersO
 use crate::bars::{chart, Bar, Group, Part};
 use corun_report::json;
 use corun_report::table::Table;
+use corun_sim::metrics::geometric_mean;
 use std::fmt::Write;
 
 /// Colours that also the colour-blind can tell apart, after Okabe and Ito.
@@ -69,7 +70,8 @@ fn pairs(figure: &FigureOutcome, group: &GroupOutcome) -> Table {
     }
     let over = |f: &dyn Fn(&CellOutcome) -> f64| mean(&group.cells.iter().map(f).collect::<Vec<_>>());
     let mut row = vec!["overall".to_owned()];
-    row.extend(all().map(|p| format!("{:.3}", over(&|c| c.overall(p).ln()).exp())));
+    let overall = |p: usize| geometric_mean(&group.cells.iter().map(|c| c.overall(p)).collect::<Vec<_>>());
+    row.extend(all().map(|p| format!("{:.3}", overall(p).unwrap_or(f64::NAN))));
     row.extend(all().skip(1).map(|p| percent(over(&|c| c.measure(Measure::Gain, p)), 0)));
     if varies {
         row.extend(all().map(|p| variation(over(&|c| c.measure(Measure::Variation, p)))));
