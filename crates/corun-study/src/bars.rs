@@ -2,6 +2,7 @@
 //!
 //! Coordinates are rounded to a tenth, so equal values give equal bytes.
 
+use corun_report::html::escape;
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -165,19 +166,16 @@ fn legend(svg: &mut String, groups: &[Group]) {
     }
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_bar_is_as_high_as_its_parts_together_and_names_are_escaped() {
-        let bar = Bar { name: "a<b".into(), parts: vec![(COMPUTE, 1.0), (STEAL, 1.0)], paper: Some(1.5) };
+        let name = "a<b\u{8}".into();
+        let bar = Bar { name, parts: vec![(COMPUTE, 1.0), (STEAL, 1.0)], paper: Some(1.5) };
         let svg = chart("t", "u", &[Group { name: "g".into(), bars: vec![bar] }]);
-        assert!(svg.contains("a&lt;b steal: 1.000") && !svg.contains("a<b"));
+        assert!(svg.contains("a&lt;b\u{fffd} steal: 1.000") && !svg.contains("a<b"));
         assert!(svg.contains("height=\"150.0\" fill=\"#0072b2\""), "half of 300 for one of two: {svg}");
         assert!(svg.contains("paper: 1.500") && svg.contains("the paper's number"));
     }

@@ -6,6 +6,7 @@
 use crate::cell::Half;
 use crate::outcome::CellOutcome;
 use crate::text::TARGETS;
+use corun_report::html::escape;
 use std::fmt::Write;
 
 const SIDE: f64 = 560.0;
@@ -129,10 +130,6 @@ fn legend(svg: &mut String) {
         );
         y += 18.0;
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

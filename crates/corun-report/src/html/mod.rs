@@ -18,8 +18,10 @@ use crate::json;
 use crate::profile::schema::{Histogram, ProfileReport};
 use crate::words::{bound, count, percent};
 use corun_model::duration::human_ns;
-use markup::{escape, script_json, section, sentence};
+use markup::{script_json, section, sentence};
 use tenants::Tenants;
+
+pub use markup::escape;
 
 /// The whole page.
 pub fn render(report: &ProfileReport) -> String {
