@@ -4,7 +4,7 @@
 use crate::programs::{Catalogue, Interferer, Program};
 use crate::study_file::{read, twice, BadStudy};
 use corun_model::duration::written_ns;
-use corun_model::workload::{draw, line_of};
+use corun_model::workload::line_of;
 use serde::Deserialize;
 
 /// Name and version of the schema, the first field of every file.
@@ -140,19 +140,6 @@ impl Pairs {
     pub fn interferers<'c>(&self, catalogue: &'c Catalogue) -> Vec<&'c Interferer> {
         self.interferers.iter().filter_map(|name| catalogue.interferer(name)).collect()
     }
-
-    /// How long the interferer runs before the program in the `index`-th run of a repetition: any phase of the
-    /// interferer is as likely as any other, but not left to chance.
-    pub fn lead_ns(&self, repetition: u64, index: u64) -> u64 {
-        self.lead + draw::bits(repetition, 0, index) % self.spread.max(1)
-    }
-
-    /// The order of `n` things in a repetition, another in each, so that a machine whose speed drifts favours none.
-    pub fn order(&self, repetition: u64, n: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..n).collect();
-        order.sort_by_key(|&i| draw::bits(repetition, 1, i as u64));
-        order
-    }
 }
 
 #[cfg(test)]
@@ -193,17 +180,5 @@ mod tests {
         assert!(
             refusal("foreign  = 0.04", "foreign = 0.0").starts_with(&format!("p.toml:{line}: foreign is 0"))
         );
-    }
-
-    #[test]
-    fn every_repetition_has_an_order_and_leads_of_its_own() {
-        let pairs = read(PREDICT).unwrap();
-        let mut sorted = pairs.order(1, 17);
-        assert!(sorted != pairs.order(2, 17) && sorted == pairs.order(1, 17));
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..17).collect::<Vec<_>>());
-        let leads: Vec<u64> = (0..20).map(|i| pairs.lead_ns(1, i)).collect();
-        assert!(leads.iter().all(|ns| (pairs.lead..pairs.lead + pairs.spread).contains(ns)));
-        assert!(leads.iter().max() > leads.iter().min());
     }
 }

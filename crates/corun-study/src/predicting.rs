@@ -202,19 +202,17 @@ impl<'a> Lab<'a> {
     /// Makes all runs; `done` is called after each.
     pub fn run(&mut self, outcome: &mut PredictOutcome, done: &mut dyn FnMut(&str)) {
         let mut interferers: Vec<&Interferer> = Vec::new();
-        for name in &self.study.interferers {
-            let interferer = self.known.interferer(name).expect("it was checked when the study was read");
+        for interferer in self.study.interferers(self.known) {
             match self.stage.prepare(&interferer.recipe) {
                 Ok(()) => interferers.push(interferer),
-                Err(why) => outcome.skipped.push((name.clone(), why)),
+                Err(why) => outcome.skipped.push((interferer.name.clone(), why)),
             }
         }
         for repetition in 1..=self.study.repetitions {
-            for name in &self.study.programs {
-                let program = self.known.program(name).expect("it was checked when the study was read");
+            for program in self.study.programs(self.known) {
                 if let Err(why) = self.stage.prepare(&program.recipe) {
                     if repetition == 1 {
-                        outcome.skipped.push((name.clone(), why));
+                        outcome.skipped.push((program.name.clone(), why));
                     }
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! What every file of a study has in common: it is TOML, and what is wrong with it is said with file, line and remedy.
 
-use corun_model::workload::refusal;
+use corun_model::workload::read_toml;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -26,8 +26,5 @@ pub fn twice(names: &[String]) -> Option<&String> {
 /// # Errors
 /// [`BadStudy`] where the text is no TOML, or has not the fields of `T`.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, BadStudy> {
-    toml::from_str(text).map_err(|e| {
-        let (line, what) = refusal(text, &e);
-        BadStudy { file: file.to_owned(), line, what }
-    })
+    read_toml(text).map_err(|(line, what)| BadStudy { file: file.to_owned(), line, what })
 }

@@ -5,7 +5,7 @@ use super::character::Character;
 use super::flow::Flow;
 use super::program::{Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
 use super::variation::{OnMachine, Phase};
-use super::words::refusal;
+use super::words::read_toml;
 use crate::duration::human_ns;
 use serde::Deserialize;
 use thiserror::Error;
@@ -59,10 +59,7 @@ impl Workload {
     /// [`BadWorkload`] with file, line and remedy.
     pub fn parse(file: &str, text: &str) -> Result<Workload, BadWorkload> {
         let at = |line, what: String| BadWorkload { file: file.to_string(), line, what };
-        let workload: Workload = toml::from_str(text).map_err(|e| {
-            let (line, what) = refusal(text, &e);
-            at(line, what)
-        })?;
+        let workload: Workload = read_toml(text).map_err(|(line, what)| at(line, what))?;
         if workload.schema != "corun.workload/1" {
             let what = format!("schema is `{}`, this corun reads `corun.workload/1`", workload.schema);
             return Err(at(line_of(text, "schema"), what));

@@ -35,4 +35,4 @@ pub use program::{
     BusyBy, Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };
 pub use variation::{OnMachine, Phase};
-pub use words::refusal;
+pub use words::read_toml;

@@ -56,22 +56,6 @@ impl Workload {
         w
     }
 
-    /// The place in `phase` of a thread's `round`-th grain; `None` for a program without phases.
-    pub fn phase_at(&self, round: u64) -> Option<usize> {
-        let all: u64 = self.phase.iter().map(|p| p.rounds).sum();
-        let mut left = round.checked_rem(all)?;
-        self.phase.iter().position(|p| {
-            let here = left < p.rounds;
-            left = left.saturating_sub(p.rounds);
-            here
-        })
-    }
-
-    /// Its character in a thread's `round`-th grain.
-    pub fn character_at(&self, round: u64) -> &Character {
-        self.phase_at(round).map_or(&self.character, |i| &self.phase[i].character)
-    }
-
     /// Checks phases and sizes.
     pub(super) fn check_variation(&self) -> Result<(), (&'static str, String)> {
         if self.phase.iter().any(|p| p.rounds == 0) {
@@ -118,16 +102,6 @@ machine = "large"
 threads = 40
 grain = "2ms"
 "#;
-
-    #[test]
-    fn phases_follow_each_other_and_start_again() {
-        let w = Workload::parse("w.toml", TEXT).unwrap();
-        let ipc = |round| w.character_at(round).ipc;
-        let all: Vec<f64> = (0..7).map(ipc).collect();
-        assert_eq!(all, [0.8, 0.8, 0.8, 2.5, 2.5, 0.8, 0.8]);
-        let plain = TEXT.split("[[phase]]").next().unwrap();
-        assert_eq!(Workload::parse("w.toml", plain).unwrap().phase_at(7), None);
-    }
 
     #[test]
     fn a_program_has_the_size_that_its_file_gives_for_the_machine() {

@@ -3,9 +3,17 @@
 //! Limits: of what is in a table that has a `kind` only the table is known; [`line_at`] looks for the line in it.
 
 use super::file::line_at;
+use serde::de::DeserializeOwned;
 
+/// Reads the text of a file.
+///
+/// # Errors
 /// The line at fault, from 1, and in one sentence what is wrong there and what would be right.
-pub fn refusal(text: &str, error: &toml::de::Error) -> (usize, String) {
+pub fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String)> {
+    toml::from_str(text).map_err(|e| refusal(text, &e))
+}
+
+fn refusal(text: &str, error: &toml::de::Error) -> (usize, String) {
     let what = error.message().lines().collect::<Vec<_>>().join(" ");
     let start = error.span().map_or(0, |s| s.start.min(text.len()));
     (line_at(text, start, &what), in_words(&what, &text[start..]))
@@ -38,12 +46,11 @@ fn in_words(what: &str, place: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::de::DeserializeOwned;
     use std::collections::BTreeMap;
 
     /// What is said of a file that should have had values of this type.
     fn said<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> (usize, String) {
-        refusal(text, &toml::from_str::<BTreeMap<String, T>>(text).unwrap_err())
+        read_toml::<BTreeMap<String, T>>(text).unwrap_err()
     }
 
     #[test]

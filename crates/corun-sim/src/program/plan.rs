@@ -264,3 +264,23 @@ fn round_ns(kind: MicroKind, model: &MachineModel) -> u64 {
         MicroKind::Cpu => 1_000_000,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::Machine;
+
+    #[test]
+    fn stretches_follow_each_other_and_start_again() {
+        let plain = "schema = \"corun.workload/1\"\nname = \"two-faced\"\n[program]\nkind = \"parallel\"\niterations = 9\n";
+        let stretch = |rounds, ipc| format!("[[phase]]\nrounds = {rounds}\ncharacter = {{ ipc = {ipc} }}\n");
+        let ipc = |text: &str| -> Vec<f64> {
+            let workload = Workload::parse("w.toml", text).unwrap();
+            let plan = Plan::of(&workload, &MachineModel::of(Machine::synthetic(1, 1, 2, 1)), 0).unwrap();
+            (0..7).map(|grain| plan.characters[plan.character_at(grain)].ipc).collect()
+        };
+        let text = plain.to_owned() + &stretch(3, "0.8") + &stretch(2, "2.5");
+        assert_eq!(ipc(&text), [0.8, 0.8, 0.8, 2.5, 2.5, 0.8, 0.8]);
+        assert_eq!(ipc(plain), [2.0; 7]);
+    }
+}

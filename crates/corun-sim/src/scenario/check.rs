@@ -5,7 +5,7 @@ use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
-use corun_model::workload::{refusal, Program, Workload};
+use corun_model::workload::{read_toml, Program, Workload};
 use corun_model::CpuId;
 use std::collections::BTreeSet;
 use toml::Spanned;
@@ -102,10 +102,7 @@ impl Reader<'_> {
     }
 
     fn scenario(&self) -> Result<Scenario, BadScenario> {
-        let read: ScenarioFile = toml::from_str(self.text).map_err(|e| {
-            let (line, what) = refusal(self.text, &e);
-            self.bad(line, what)
-        })?;
+        let read: ScenarioFile = read_toml(self.text).map_err(|(line, what)| self.bad(line, what))?;
         if read.schema.as_ref() != "corun.scenario/1" {
             let what = format!("schema is `{}`, this corun reads `corun.scenario/1`", read.schema.as_ref());
             return Err(self.at(&read.schema, what));
