@@ -35,6 +35,19 @@ fn a_good_scenario_is_read() {
 }
 
 #[test]
+fn what_another_machine_cannot_do_is_refused_before_it_runs_there() {
+    let work = "program = { kind = \"parallel\", threads = 40, grain = \"1s\", iterations = 10 }";
+    let text = GOOD.replace("workload = \"workloads/barrier-block.toml\"", work);
+    let text = text.replace("seeds = [1, 2]", "seeds = [1, 2]\nhorizon = \"30s\"");
+    let on = |machine: &str| {
+        Scenario::parse("s.toml", &text, &Repository).unwrap().on_machine(machine, &Repository).map(|_| ())
+    };
+    assert_eq!(on("atc16-ivybridge-40"), Ok(()));
+    let said = on("pact16-xeon-e5620").unwrap_err().to_string();
+    assert!(said.starts_with("s.toml:9: 8 CPUs cannot do the work up to a before the horizon"), "{said}");
+}
+
+#[test]
 fn every_refusal_names_file_line_and_remedy() {
     let cases = [
         ("atc16-haswell-80", "cray-1", "s.toml:2: there is no machine `cray-1`; name one of "),

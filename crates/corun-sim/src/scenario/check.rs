@@ -60,6 +60,7 @@ pub(super) fn on_machine(mut s: Scenario, name: &str, files: &dyn Files) -> Resu
         (t.pins, t.allowed) = (pins, allowed);
     }
     s.machine = model;
+    s.check_size()?;
     Ok(s)
 }
 
