@@ -159,7 +159,8 @@ fn legend(svg: &mut String, groups: &[Group]) {
     let mut x = LEFT;
     for part in seen {
         let _ = writeln!(svg, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"11\" height=\"11\" fill=\"{}\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", y - 10.0, part.colour, x + 16.0, escape(&part.name));
-        x += 90.0;
+        // So wide is a letter at most, on average.
+        x += (26.0 + 7.0 * part.name.chars().count() as f64).max(90.0);
     }
     if bars().any(|b| b.paper.is_some()) {
         let _ = writeln!(svg, "<line x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"#000\" stroke-width=\"3\"/><text x=\"{:.1}\" y=\"{y:.1}\">the paper's number</text>", x + 20.0, y - 4.0, y - 4.0, x + 26.0);
@@ -198,6 +199,23 @@ mod tests {
             let per = (lines[0].0 - lines[1].0) / lines[1].1;
             assert!(lines.iter().all(|(y, n)| (lines[0].0 - y - n * per).abs() < 0.2), "{height}: {lines:?}");
         }
+    }
+
+    #[test]
+    fn names_in_a_legend_do_not_run_into_each_other() {
+        let part = |name: &str| (Part { name: name.to_owned().into(), colour: "#000" }, 1.0);
+        let parts = ["run-queue latency", "CPI × CPU share", "steal"].map(part).to_vec();
+        let svg = chart(
+            "t",
+            "u",
+            &[Group { name: "g".into(), bars: vec![Bar { name: "b".into(), parts, paper: None }] }],
+        );
+        let x = |name: &str| -> f64 {
+            let line = svg.lines().rfind(|l| l.contains(name)).unwrap();
+            line.split_once("<rect x=\"").unwrap().1.split('"').next().unwrap().parse().unwrap()
+        };
+        let between = [x("CPI") - x("run-queue"), x("steal") - x("CPI")];
+        assert!(between[0] > 17.0 * 7.0 && between[1] > 15.0 * 7.0, "{between:?}");
     }
 
     #[test]

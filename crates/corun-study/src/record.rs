@@ -5,6 +5,7 @@ use crate::figure;
 use crate::outcome::{json, CellOutcome, MachineNote, Outcome, CATEGORIES};
 use crate::text;
 use corun_report::json;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// The files of a record, by name. `command` is what makes them again.
@@ -123,10 +124,18 @@ fn csv(cells: &[CellOutcome]) -> String {
         for ledger in [live.and_then(|l| l.ledger()), c.modelled.as_ref().map(|m| m.ledger)] {
             fields.extend((0..CATEGORIES.len()).map(|k| number(ledger.map(|l| l.all()[k]))));
         }
-        out += &fields.join(",");
+        out += &fields.iter().map(|f| field(f)).collect::<Vec<_>>().join(",");
         out.push('\n');
     }
     out
+}
+
+/// A field of a line (RFC 4180): people name their programs as they like.
+fn field(text: &str) -> Cow<'_, str> {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
+        false => text.into(),
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +182,14 @@ mod tests {
         let columns = lines[0].split(',').count();
         assert!(lines.iter().all(|l| l.split(',').count() == columns));
         assert!(lines[1].ends_with(",,,,,,,"), "{}", lines[1]);
+    }
+
+    #[test]
+    fn a_programs_name_is_one_field_whatever_is_in_it() {
+        let mut outcome = outcome();
+        outcome.cells[0].cell.name = "sort -k1,2 \"x\" + loop".into();
+        let csv = csv(&outcome.cells);
+        assert!(csv.lines().nth(1).unwrap().starts_with("\"sort -k1,2 \"\"x\"\" + loop\",fit,"), "{csv}");
     }
 
     #[test]

@@ -205,9 +205,7 @@ mod tests {
             .contains("unknown variant `bfs`"));
         assert!(refusal("repetitions = 8", "repetitions = 0").contains("give 1 to 1000"));
         assert!(refusal("shows       = \"pairs\"", "shows = \"bars\"").contains("unknown variant `bars`"));
-        assert!(
-            refusal("policies = [\"2 ms\", \"8 ms\"]", "policies = [\"3 ms\"]").contains("no policy `3 ms`")
-        );
+        assert!(refusal("policies = [\"2 ms\", ", "policies = [\"3 ms\", ").contains("no policy `3 ms`"));
         assert!(refusal("groups   = [\"beside persistent", "groups = [\"alone\"] # [\"")
             .contains("no group `alone`"));
         assert!(refusal("size  = 2", "size  = 20").contains("give 1 to 8"));
