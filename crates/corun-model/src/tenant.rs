@@ -86,16 +86,18 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// The virtual machine whose vCPUs or I/O threads these are.
+    pub fn vm(&self) -> Option<&str> {
+        match self.kind {
+            TenantKind::Vm => self.key.strip_prefix("vm:"),
+            TenantKind::VmIo => self.key.strip_prefix("vm-io:"),
+            _ => None,
+        }
+    }
+
     /// Whether these are the vCPUs or the I/O threads of the virtual machine that `other` is the vCPUs or the I/O threads of.
     pub fn is_of_vm(&self, other: &Tenant) -> bool {
-        fn machine(tenant: &Tenant) -> Option<&str> {
-            match tenant.kind {
-                TenantKind::Vm => tenant.key.strip_prefix("vm:"),
-                TenantKind::VmIo => tenant.key.strip_prefix("vm-io:"),
-                _ => None,
-            }
-        }
-        machine(self).is_some_and(|name| machine(other) == Some(name))
+        self.vm().is_some_and(|name| other.vm() == Some(name))
     }
 
     /// Whether a user means this tenant by `wanted`: its name, its key, or the first parts of its key, up to a colon.

@@ -5,11 +5,14 @@
 //! out, and a task that waits for others all day is not mistaken for an idle one. A tenant's **weight** is the number of
 //! its tasks whose demand reaches a threshold: Controlled Contention §III.A, where it is 20 % of a CPU.
 //!
+//! A virtual machine's I/O threads are a part of it: a slot of theirs alone would be of no use to it, and where whole processes
+//! are parked it would stop its vCPUs as well. Where tasks are (sched_ext), those of a parked machine may finish what they have.
+//!
 //! Demand is averaged over the last few hundred milliseconds that told something; windows in which the policy itself
 //! had parked the tenant tell nothing. A new task counts once it has been seen for 2 ms.
 
 use crate::scope::Scope;
-use corun_model::{Observation, TaskId, TenantId};
+use corun_model::{Observation, TaskId, Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A task must have been seen for this long before it is judged.
@@ -86,11 +89,15 @@ impl Census {
     /// The tenants that have a living task, in the order of their ids; `parked` were parked during the window.
     pub fn take(&mut self, seen: &Observation, parked: &BTreeSet<TenantId>) -> Vec<TenantUse> {
         let mut place = BTreeMap::new();
+        let mut machines = BTreeMap::new();
         let mut uses: Vec<TenantUse> = Vec::new();
-        for id in self.scope.covered(seen) {
-            place.insert(id, uses.len());
+        let covered = self.scope.covered(seen);
+        let has_own = |t: &&Tenant| t.kind != TenantKind::VmIo && covered.contains(&t.id);
+        for tenant in seen.tenants.iter().filter(has_own) {
+            place.insert(tenant.id, uses.len());
+            machines.extend(tenant.vm().map(|name| (name, uses.len())));
             uses.push(TenantUse {
-                id,
+                id: tenant.id,
                 tasks: 0,
                 weight: 0,
                 demand_milli: 0,
@@ -102,6 +109,9 @@ impl Census {
                 wakeups: Some(0),
                 judged_ns: 0,
             });
+        }
+        for io in seen.tenants.iter().filter(|t| t.kind == TenantKind::VmIo) {
+            place.extend(io.vm().and_then(|name| machines.get(name)).map(|&at| (io.id, at)));
         }
         let mut kept = Vec::with_capacity(seen.tasks.len());
         let mut old = self.tasks.iter().peekable();
@@ -126,7 +136,7 @@ impl Census {
             while old.next_if(|m| m.id < t.id).is_some() {}
             let known = old.next_if(|m| m.id == t.id && t.born_ns <= seen.start_ns).copied();
             let mut memory = known.unwrap_or(Memory { id: t.id, on_ns: 0, basis_ns: 0 });
-            if !parked.contains(&t.tenant) {
+            if !parked.contains(&u.id) {
                 memory.add(on_ns, on_ns + parts.block_ns);
             }
             kept.push(memory);

@@ -112,10 +112,7 @@ impl Policy for Dedicated {
         let Some(&subject) = after.or(subjects.first()) else { return Vec::new() };
         self.last = Some(subject);
         self.open = Some((subject, seen.end_ns + self.window_ns));
-        let own = seen.tenant(subject);
-        // A virtual machine's own I/O threads serve it when it is alone, too.
-        let is_own = |id| id == subject || own.zip(seen.tenant(id)).is_some_and(|(own, t)| t.is_of_vm(own));
-        let others = uses.iter().map(|u| u.id).filter(|&id| !is_own(id)).collect();
+        let others = uses.iter().map(|u| u.id).filter(|&id| id != subject).collect();
         let why = format!("a dedicated window of {}", crate::census::name(seen, subject));
         self.parking.change(seen, others, &why, &why)
     }

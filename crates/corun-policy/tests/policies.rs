@@ -209,6 +209,32 @@ fn a_virtual_machine_keeps_its_own_io_threads_in_its_dedicated_windows() {
 }
 
 #[test]
+fn a_virtual_machines_io_threads_have_no_slots_of_their_own() {
+    for name in ["auto", "gang", "paired_gang", "controlled_contention"] {
+        let tenants = [
+            ("vm:a", TenantKind::Vm),
+            ("vm-io:a", TenantKind::VmIo),
+            ("vm-io:b", TenantKind::VmIo),
+            ("vm:b", TenantKind::Vm),
+        ];
+        let mut toy = Toy::new(2, tenants.map(|(name, kind)| Who { kind, ..who(name, 2, 900) }).to_vec());
+        let machines = [toy.id("vm:a"), toy.id("vm:b")];
+        let mut policy = by_name(name, &Options::new()).unwrap();
+        let mut parked = std::collections::BTreeSet::new();
+        for _ in 0..40 {
+            let mut seen = toy.window(policy.epoch_ns());
+            seen.tenants.iter_mut().for_each(|t| t.key.clone_from(&t.name));
+            let decisions = policy.decide(&toy.machine, &seen);
+            toy.carry_out(&decisions);
+            assert!(toy.parked.iter().all(|id| machines.contains(id)), "{name}: {:?}", toy.parked);
+            assert!(toy.parked.len() < 2, "{name}: both machines are parked");
+            parked.extend(toy.parked.iter().copied());
+        }
+        assert!(name == "auto" || parked.len() == 2, "{name}: {parked:?}");
+    }
+}
+
+#[test]
 fn who_is_named_has_dedicated_windows_though_it_may_not_be_touched_itself() {
     let scopes =
         [Scope::everyone().only(["loop"]), Scope::everyone().protect(["solver", "sshd", "server", "build"])];
