@@ -173,11 +173,6 @@ impl System {
         CharacterId(place as u32)
     }
 
-    /// Says on which node a task's memory lies; without it, that is where the task first computes.
-    pub fn set_home(&mut self, task: u32, node: u32) {
-        self.task(task).home = Some(node);
-    }
-
     /// From `now_ns` on `cpu` runs this (`None`: idle). Counters up to now are settled first. Returns whether that is
     /// something else than before, which then starts at [`ONE`].
     #[inline]
