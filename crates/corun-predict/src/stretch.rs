@@ -111,13 +111,19 @@ impl Told {
     }
 }
 
-/// The spread of a sum: squares add up, and the degrees of freedom are Welch's and Satterthwaite's.
+/// The spread of a sum: squares add up, and the degrees of freedom are Welch's and Satterthwaite's. A stretch too short to tell
+/// how far it scatters is taken to do so as the others do in as much time; `None`: none of them tells.
 fn spread(stretches: &[Told], alone_ns: f64) -> Option<Spread> {
-    let known = || stretches.iter().filter_map(|t| Some((t.alone_ns() / alone_ns, t.spread?)));
+    let known = || stretches.iter().filter_map(|t| Some((t.wall_ns, t.spread?)));
+    let degrees = |(_, s): (f64, Spread)| s.degrees as f64;
+    let in_all = known().map(degrees).sum::<f64>();
+    let fewest = known().map(|k| k.1.degrees).min()?;
+    let of_time = known().map(|k| degrees(k) * k.0 * k.1.error.powi(2)).sum::<f64>() / in_all;
+    let of = |t: &Told| Spread { error: (of_time / t.wall_ns).sqrt(), degrees: fewest };
+    let all = || stretches.iter().map(|t| (t.alone_ns() / alone_ns, t.spread.unwrap_or_else(|| of(t))));
     let variance = |(share, s): (f64, Spread)| (share * s.error).powi(2);
-    let sum: f64 = known().map(variance).sum();
-    let weighted: f64 = known().map(|k| variance(k).powi(2) / k.1.degrees as f64).sum();
-    known().next()?;
+    let sum: f64 = all().map(variance).sum();
+    let weighted: f64 = all().map(|a| variance(a).powi(2) / a.1.degrees as f64).sum();
     let degrees = if weighted > 0.0 { (sum * sum / weighted).max(1.0) as usize } else { FEWEST };
     Some(Spread { error: sum.sqrt(), degrees })
 }
@@ -156,11 +162,15 @@ impl Stretch<'_> {
         if fast <= 0.0 || slow <= 0.0 {
             return Err("the program did no useful work in one kind of window");
         }
-        let mut slowdown = fast / slow;
         let slowest = self.apart(alone).then(|| speed.slowest(alone, shared)).flatten();
-        if let (Assignment::Static, Some(s)) = (self.assignment, slowest) {
-            slowdown = s;
-        }
+        let of_slowest = slowest.filter(|_| self.assignment == Assignment::Static);
+        let slowdown = of_slowest.unwrap_or(fast / slow);
+        let spread = match of_slowest {
+            Some(_) => self.spread_of(alone, shared, |alone, beside| speed.slowest(alone, beside)),
+            None => self.spread_of(alone, shared, |alone, beside| {
+                Some(speed.rate(alone) / speed.rate(beside)).filter(|s| s.is_finite())
+            }),
+        };
         let parts = speed.parts(alone, shared, slowdown);
         if parts.memory.is_none() {
             missing.insert(no_memory(
@@ -172,7 +182,7 @@ impl Stretch<'_> {
         Ok(Told {
             wall_ns: shared.wall_ns,
             slowdown,
-            spread: self.spread_of_rates(&speed),
+            spread,
             method_error: DEDICATED_ERROR,
             parts,
             method: Method::Dedicated,
@@ -182,15 +192,22 @@ impl Stretch<'_> {
         })
     }
 
-    /// How far the rates scatter, alone and beside. Of a few dedicated windows that is told by all there are.
-    fn spread_of_rates(&self, speed: &Speed) -> Option<Spread> {
-        let of = |windows: &[Window]| jackknife(&batches(windows.iter()), |w| Some(speed.rate(w)));
-        let alone = of(self.dedicated).or_else(|| {
-            let all = of(self.all_dedicated)?;
+    /// How far chance may have moved a slowdown, through the windows of either kind: those of the other stay together, as
+    /// their sum. Of a few dedicated windows that is told by all there are.
+    fn spread_of(
+        &self,
+        alone: &Window,
+        shared: &Window,
+        slowdown: impl Fn(&Window, &Window) -> Option<f64>,
+    ) -> Option<Spread> {
+        let of_alone = |windows: &[Window]| jackknife(&batches(windows.iter()), |w| slowdown(w, shared));
+        let of_beside = |windows: &[Window]| jackknife(&batches(windows.iter()), |w| slowdown(alone, w));
+        let alone = of_alone(self.dedicated).or_else(|| {
+            let all = of_alone(self.all_dedicated)?;
             let more = self.all_dedicated.len() as f64 / self.dedicated.len() as f64;
             Some(Spread { error: all.error * more.sqrt(), ..all })
         })?;
-        let beside = of(self.shared)?;
+        let beside = of_beside(self.shared)?;
         Some(Spread { error: alone.error.hypot(beside.error), degrees: alone.degrees.min(beside.degrees) })
     }
 
@@ -245,4 +262,62 @@ fn no_memory(shared: &Spent, counted: &str) -> Unavailable {
         counted.to_owned()
     };
     Unavailable { what: "memory".into(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::TaskId;
+
+    const WALL_NS: f64 = 100.0;
+
+    /// A window of two tasks that compute for these shares of it.
+    fn window(i: u64, shares: [f64; 2]) -> Window {
+        let spent = |share: f64| Spent {
+            life_ns: WALL_NS,
+            compute_ns: share * WALL_NS,
+            stolen_ns: (1.0 - share) * WALL_NS,
+            ..Spent::default()
+        };
+        let tasks = [(TaskId(1), spent(shares[0])), (TaskId(2), spent(shares[1]))].into();
+        let start_ns = i * WALL_NS as u64;
+        Window { start_ns, end_ns: start_ns + 100, wall_ns: WALL_NS, tasks, cpus: 2, ..Window::default() }
+    }
+
+    #[test]
+    fn the_spread_is_that_of_what_is_told_the_slowest_task_or_all_together() {
+        // What one task gets the other lacks: together they are as fast at any time.
+        let shares = [[0.3, 0.5], [0.5, 0.3], [0.3, 0.5], [0.3, 0.5]];
+        let shared: Vec<Window> = (0..16).map(|i| window(i, shares[i as usize % 4])).collect();
+        let dedicated: Vec<Window> = (16..20).map(|i| window(i, [1.0, 1.0])).collect();
+        let told = |assignment| {
+            let (shared, dedicated) = (&shared[..], &dedicated[..]);
+            Stretch { shared, dedicated, all_dedicated: dedicated, assignment }.told().unwrap()
+        };
+        let (together, slowest) = (told(Assignment::Dynamic), told(Assignment::Static));
+        assert!((together.slowdown - 2.5).abs() < 1e-9 && (slowest.slowdown - 1.0 / 0.35).abs() < 1e-9);
+        assert!(together.spread.unwrap().error < 1e-9);
+        // The standard error of the slowest task's share, by that share.
+        let error = 0.1 * (3.0f64 / 4.0).sqrt() / 15f64.sqrt() / 0.35;
+        assert!((slowest.spread.unwrap().error / error - 1.0).abs() < 0.1, "{:?}", slowest.spread);
+    }
+
+    #[test]
+    fn a_stretch_too_short_to_tell_how_far_it_scatters_is_not_taken_to_be_certain() {
+        let whole: Vec<Window> = (0..16).map(|i| window(i, [[0.4; 2], [0.6; 2]][i as usize % 2])).collect();
+        let told = |shared: &[Window]| {
+            let stretch =
+                Stretch { shared, dedicated: &[], all_dedicated: &[], assignment: Assignment::Dynamic };
+            stretch.told().unwrap()
+        };
+        let error = |stretches: &[Told]| Told::sum(stretches).unwrap().spread.unwrap().error;
+        let known = told(&whole);
+        let short = Told { wall_ns: known.wall_ns, ..told(&whole[..2]) };
+        assert_eq!(short.spread, None);
+        let both_known = error(&[known.clone(), known.clone()]);
+        let one_unknown = error(&[known.clone(), short]);
+        assert!((one_unknown / both_known - 1.0).abs() < 0.02, "{one_unknown} {both_known}");
+        let unknown = told(&whole[..2]);
+        assert_eq!(Told::sum(&[unknown.clone(), unknown]).unwrap().spread, None);
+    }
 }
