@@ -73,12 +73,21 @@ pub fn processes_in(folder: &Path) -> io::Result<Vec<u32>> {
     Ok(fs::read_to_string(folder.join("cgroup.procs"))?.lines().filter_map(|l| l.parse().ok()).collect())
 }
 
-/// Moves a process with all its threads into a cgroup.
+/// The threads of a cgroup itself.
+fn threads_in(folder: &Path) -> io::Result<Vec<u32>> {
+    let listed = match fs::read_to_string(folder.join("cgroup.threads")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => fs::read_to_string(folder.join("tasks"))?,
+        other => other?,
+    };
+    Ok(listed.lines().filter_map(|l| l.parse().ok()).collect())
+}
+
+/// Moves a process with all its threads, of which one is given, into a cgroup.
 ///
 /// # Errors
 /// What the kernel says: `ESRCH` when the process has gone.
-pub fn move_into(folder: &Path, pid: u32) -> io::Result<()> {
-    write_file(&folder.join("cgroup.procs"), &pid.to_string())
+pub fn move_into(folder: &Path, thread: u32) -> io::Result<()> {
+    write_file(&folder.join("cgroup.procs"), &thread.to_string())
 }
 
 /// Whether a child of this cgroup would have the same controllers as the cgroup itself, and so change nothing.
@@ -135,8 +144,13 @@ pub fn dissolve(folder: &Path) -> io::Result<()> {
     // in the cgroup for a moment: both are found by looking again.
     let mut refused = io::Error::from_raw_os_error(libc::EBUSY);
     for _ in 0..200 {
-        for pid in processes_in(folder)? {
-            match move_into(parent, pid) {
+        let mut listed = processes_in(folder)?;
+        if listed.is_empty() {
+            // A process that came without its first thread, which had ended, is not among the processes.
+            listed = threads_in(folder)?;
+        }
+        for thread in listed {
+            match move_into(parent, thread) {
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 other => other?,
             }

@@ -38,6 +38,8 @@ pub struct Stat {
     pub children_cpu_ns: u64,
     /// Its nice value, −20 to 19.
     pub nice: i32,
+    /// Threads of the process that have not been collected: itself, and those that go on.
+    pub threads: u32,
     /// When it started, after boot (suspended time included), to a tick.
     pub start_ns: u64,
     /// The CPU it last ran on.
@@ -45,9 +47,14 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether it has ended and only waits to be collected.
+    /// Whether this thread (of a process, its first) has ended and only waits to be collected.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// Whether the process has ended. The first thread of one may have while others go on.
+    pub fn has_ended(&self) -> bool {
+        self.is_dead() && self.threads <= 1
     }
 
     /// Reads the one line of a `stat` file; `None` when it is not one. The name may hold anything, also `) R 1`.
@@ -71,6 +78,7 @@ impl Stat {
             cpu_ns: (number(14)? + number(15)?) * TICK_NS,
             children_cpu_ns: (ticks(16)? + ticks(17)?) * TICK_NS,
             nice: fields.get(19 - 3)?.parse().ok()?,
+            threads: number(20)? as u32,
             start_ns: number(22)? * TICK_NS,
             last_cpu: number(39)? as u32,
         })
@@ -166,13 +174,13 @@ pub fn switches(root: &Root, pid: u32, tid: u32) -> Result<Switches, ReadError> 
     })
 }
 
-/// Whether the task that started at this time lives: another may have its number by now.
+/// Whether the task that started at this time lives, or others of its process do: another may have its number by now.
 ///
 /// # Errors
 /// [`ReadError`] when nobody can tell: its line in `/proc` is there and cannot be read.
 pub fn lives(root: &Root, tid: u32, start_ns: u64) -> Result<bool, ReadError> {
     match process_stat(root, tid) {
-        Ok(stat) => Ok(stat.start_ns == start_ns && !stat.is_dead()),
+        Ok(stat) => Ok(stat.start_ns == start_ns && !stat.has_ended()),
         Err(e) if e.is_gone() => Ok(false),
         Err(e) => Err(e),
     }

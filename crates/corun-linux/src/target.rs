@@ -255,7 +255,7 @@ fn live_process(root: &Root, pid: u32) -> Result<procfs::Stat, TargetError> {
     // `/proc/TID` can be opened too, though it is not listed; the process's own threads are.
     match procfs::process_of(root, pid)? {
         Some(leader) if leader != pid => Err(TargetError::IsThread { tid: pid, pid: leader }),
-        _ if stat.is_dead() => Err(TargetError::Ended { pid, comm: stat.comm }),
+        _ if stat.has_ended() => Err(TargetError::Ended { pid, comm: stat.comm }),
         _ => Ok(stat),
     }
 }

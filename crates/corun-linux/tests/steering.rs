@@ -6,6 +6,8 @@ mod actors;
 mod inheriting;
 #[path = "steering/killing.rs"]
 mod killing;
+#[path = "steering/leaderless.rs"]
+mod leaderless;
 #[path = "steering/parts.rs"]
 mod parts;
 #[path = "steering/scope.rs"]

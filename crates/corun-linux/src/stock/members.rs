@@ -16,17 +16,26 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) task: Task,
+    /// A thread of it that lives: its cgroup is that of the process, and with it the process is moved. That of a first thread
+    /// that has ended stays where it was then.
+    pub(super) through: u32,
     pub(super) comm: String,
     /// Whether it is stopped by somebody else's signal.
     pub(super) stopped: bool,
 }
 
 impl Process {
-    fn new(pid: u32, stat: &Stat) -> Process {
+    fn new(root: &Root, pid: u32, stat: &Stat) -> Process {
+        let lives =
+            |tid: u32| Some((tid, procfs::task_stat(root, pid, tid).ok().filter(|s| !s.is_dead())?.state));
+        let others = || procfs::tasks(root, pid).ok()?.into_iter().find_map(lives);
+        let living = if stat.is_dead() { others() } else { None };
+        let (through, state) = living.unwrap_or((pid, stat.state));
         Process {
             task: Task { tid: pid, start_ns: stat.start_ns, pid, pgid: stat.pgid },
+            through,
             comm: stat.comm.clone(),
-            stopped: matches!(stat.state, 'T' | 't'),
+            stopped: matches!(state, 'T' | 't'),
         }
     }
 }
@@ -121,10 +130,10 @@ impl Members {
     /// The processes of a tenant that live now, forks since the last observation included.
     pub(super) fn processes_of(&mut self, tenant: TenantId) -> Vec<Process> {
         let pids = self.observed_of(tenant);
-        let live = |pid: u32| procfs::process_stat(&self.root, pid).ok().filter(|s| !s.is_dead());
+        let live = |pid: u32| procfs::process_stat(&self.root, pid).ok().filter(|s| !s.has_ended());
         let mut found: BTreeMap<u32, Process> = pids
             .into_iter()
-            .filter_map(|pid| live(pid).map(|s| (pid, Process::new(pid, &s))))
+            .filter_map(|pid| live(pid).map(|s| (pid, Process::new(&self.root, pid, &s))))
             .filter(|(_, p)| p.task.start_ns <= self.learnt_ns + TICK_NS)
             .collect();
         let unseen: Vec<(u32, Stat)> = procfs::processes(&self.root)
@@ -139,7 +148,7 @@ impl Members {
             for (pid, stat) in &unseen {
                 let born_to = found.get(&stat.ppid);
                 if born_to.is_some_and(|p| p.task.pgid == stat.pgid && p.comm == stat.comm) {
-                    found.entry(*pid).or_insert_with(|| Process::new(*pid, stat));
+                    found.entry(*pid).or_insert_with(|| Process::new(&self.root, *pid, stat));
                 }
             }
             if found.len() == before {

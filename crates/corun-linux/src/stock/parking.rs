@@ -242,8 +242,7 @@ impl Parkings {
         parking: &mut Parking,
         means: &mut Means,
     ) -> Result<bool, Refusal> {
-        let pid = process.task.pid;
-        let membership = match Membership::read(means.root, format!("/proc/{pid}")) {
+        let membership = match Membership::read(means.root, format!("/proc/{}", process.through)) {
             Ok(membership) => membership,
             Err(e) if e.is_gone() => return Ok(false),
             Err(e) => return Err(Refusal::Refused(e.to_string())),
@@ -267,7 +266,7 @@ impl Parkings {
         // One that is in another tenant's transient cgroup goes beside that, not into it.
         let transient = folder.ancestors().find(|f| freezer::is_transient(f)).and_then(Path::parent);
         let parent = transient.unwrap_or(&folder).to_owned();
-        match self.enclose(&parent, pid, parking, means)? {
+        match self.enclose(&parent, process.through, parking, means)? {
             Ok(()) => Ok(true),
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(false),
             Err(_) => by_signal(process, parking, means.root),
@@ -287,16 +286,17 @@ impl Parkings {
         (!pids.iter().any(is_alien) && freezer::is_frozen(&folder).is_ok()).then_some(folder)
     }
 
-    /// Moves a process into the tenant's transient cgroup below `parent`. The inner error is the kernel's.
+    /// Moves a process, given by a thread that lives, into the tenant's transient cgroup below `parent`. The inner error is
+    /// the kernel's.
     fn enclose(
         &mut self,
         parent: &Path,
-        pid: u32,
+        thread: u32,
         parking: &mut Parking,
         means: &mut Means,
     ) -> Result<io::Result<()>, Refusal> {
         if let Some((folder, _)) = parking.transient.get(parent) {
-            return Ok(freezer::move_into(folder, pid));
+            return Ok(freezer::move_into(folder, thread));
         }
         if !freezer::may_have_transient_child(parent) {
             return Ok(Err(io::ErrorKind::Unsupported.into()));
@@ -306,7 +306,7 @@ impl Parkings {
         let undo = Undo::Dissolve(folder.clone());
         let make = || {
             std::fs::create_dir(&folder)?;
-            freezer::move_into(&folder, pid).inspect_err(|_| {
+            freezer::move_into(&folder, thread).inspect_err(|_| {
                 let _ = std::fs::remove_dir(&folder);
             })
         };

@@ -157,7 +157,7 @@ fn set_autogroups(
     let sessions: BTreeMap<u32, u32> = mine.iter().filter_map(|&pid| Some((sid(pid)?, pid))).collect();
     for pid in procfs::processes(means.root).unwrap_or_default() {
         let Ok(stat) = procfs::process_stat(means.root, pid) else { continue };
-        if sessions.contains_key(&stat.sid) && !mine.contains(&pid) && !stat.is_dead() {
+        if sessions.contains_key(&stat.sid) && !mine.contains(&pid) && !stat.has_ended() {
             return Err(Refusal::Unsupported(format!(
                 "it has no cgroup of its own and shares its session with {} (PID {pid}); start it with `setsid`, or \
                  switch autogroups off (`sysctl kernel.sched_autogroup_enabled=0`) so that nice counts",

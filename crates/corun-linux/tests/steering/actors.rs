@@ -24,6 +24,8 @@ pub enum Act {
     Fork,
     /// Counts until it is told to, and from then on has a child by the name of `server`, in a process group of its own, count.
     Found,
+    /// Has a thread count and ends its own: the process goes on without its first thread.
+    Leaderless,
 }
 
 /// A count that tells to.
@@ -158,6 +160,19 @@ fn play(act: Act, count: &AtomicU64) -> ! {
                 count.store(1, Ordering::Relaxed);
             },
             Act::Found => {}
+            // SAFETY: mmap, clone and exit are system calls; the thread runs on memory of its own that is never unmapped.
+            Act::Leaderless => unsafe {
+                let (both, size) = (libc::PROT_READ | libc::PROT_WRITE, 64 << 10);
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                let stack = libc::mmap(std::ptr::null_mut(), size, both, flags, -1, 0);
+                let thread = libc::CLONE_VM
+                    | libc::CLONE_FS
+                    | libc::CLONE_FILES
+                    | libc::CLONE_SIGHAND
+                    | libc::CLONE_THREAD;
+                libc::clone(go_on, stack.byte_add(size), thread, (&raw const *count).cast_mut().cast());
+                libc::syscall(libc::SYS_exit, 0);
+            },
             // SAFETY: fork, waitpid and _exit are async-signal-safe, and so is all that the child does.
             Act::Fork => unsafe {
                 match libc::fork() {
@@ -173,6 +188,16 @@ fn play(act: Act, count: &AtomicU64) -> ! {
             },
         }
     }
+}
+
+/// A thread that counts.
+extern "C" fn go_on(count: *mut libc::c_void) -> i32 {
+    // SAFETY: `play` passes a count that is never unmapped; prctl takes integers.
+    let count = unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        &*count.cast::<AtomicU64>()
+    };
+    play(Act::Spin, count)
 }
 
 /// Whether something becomes true in time.
