@@ -80,6 +80,15 @@ pub fn set_attributes(tid: u32, a: &Attributes) -> io::Result<()> {
     ok(done)
 }
 
+/// Sets a task's nice value and nothing else of it; `tid` 0 is this thread.
+///
+/// # Errors
+/// What the kernel says: `ESRCH` when the task has gone, `EACCES` when this user may not lower it.
+pub fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
+    // SAFETY: setpriority takes integers. Of a "process" the kernel means a thread.
+    ok(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, nice) }.into())
+}
+
 /// The CPUs that a task may run on, in ascending order.
 ///
 /// # Errors

@@ -148,18 +148,21 @@ impl Aspect {
     /// # Errors
     /// What the kernel says.
     pub fn restore(&self, tid: u32) -> io::Result<()> {
-        if let Aspect::Cpus { was, .. } = self {
-            return sched::set_affinity(tid, was.as_deref());
-        }
-        let now = sched::attributes(tid)?;
+        let now = match self {
+            Aspect::Cpus { was, .. } => return sched::set_affinity(tid, was.as_deref()),
+            // Also of a task that is real-time by now: it has its nice value again when it is not any more.
+            Aspect::Nice { was, .. } => return sched::set_nice(tid, *was),
+            Aspect::Slice { .. } | Aspect::Batch { .. } => sched::attributes(tid)?,
+        };
         // The slice that is read is also a task's that has none of its own; written back it must be none again.
         let own = |a: &Attributes| if a.slice_ns == default_slice_ns() { 0 } else { a.slice_ns };
-        let now = Attributes { slice_ns: own(&now), ..now };
         let then = match *self {
-            Aspect::Slice { was_ns } => Attributes { slice_ns: was_ns, ..now },
-            Aspect::Batch { was } => Attributes { policy: was, ..now },
-            Aspect::Nice { was, .. } => Attributes { nice: was, ..now },
-            Aspect::Cpus { .. } => now,
+            Aspect::Slice { was_ns } if now.is_fair() => Attributes { slice_ns: was_ns, ..now },
+            Aspect::Batch { was } if now.policy == libc::SCHED_BATCH as u32 => {
+                Attributes { policy: was, slice_ns: own(&now), ..now }
+            }
+            // It has chosen another policy since, and keeps it.
+            _ => return Ok(()),
         };
         sched::set_attributes(tid, &then)
     }
@@ -406,6 +409,53 @@ mod tests {
         let undo = Undo::Task(task, Aspect::Nice { was: 0, set: 5 });
         undo.perform(&Root::new(dir.path())).unwrap_err();
         undo.perform(&Root::new(dir.path().join("nowhere"))).unwrap();
+    }
+
+    /// Runs on a thread of its own: what is changed ends with it.
+    fn aside<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+        std::thread::spawn(test).join().unwrap()
+    }
+
+    #[test]
+    fn who_has_chosen_another_policy_since_keeps_it() {
+        let other = libc::SCHED_OTHER as u32;
+        let aspects = [Aspect::Batch { was: other }, Aspect::Slice { was_ns: 0 }];
+        for aspect in aspects.clone() {
+            aside(move || {
+                let idle = libc::SCHED_IDLE as u32;
+                sched::set_attributes(0, &Attributes { policy: idle, ..sched::attributes(0).unwrap() })
+                    .unwrap();
+                aspect.restore(0).unwrap();
+                assert_eq!(sched::attributes(0).unwrap().policy, idle);
+            });
+        }
+        for aspect in aspects {
+            aside(move || {
+                if sched::become_fifo(1).is_err() {
+                    return println!("skipped: no real-time here");
+                }
+                let chosen = sched::attributes(0).unwrap();
+                aspect.restore(0).unwrap();
+                assert_eq!(sched::attributes(0).unwrap(), chosen);
+            });
+        }
+    }
+
+    #[test]
+    fn who_has_become_real_time_since_has_its_nice_value_when_it_is_not_any_more() {
+        aside(|| {
+            let before = sched::attributes(0).unwrap();
+            let set = before.nice + 5;
+            sched::set_attributes(0, &Attributes { nice: set, ..before }).unwrap();
+            if sched::become_fifo(1).is_err() {
+                return println!("skipped: no real-time here");
+            }
+            Aspect::Nice { was: before.nice, set }.restore(0).unwrap();
+            let fair = libc::sched_param { sched_priority: 0 };
+            // SAFETY: of this thread, with a valid parameter.
+            assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &fair) }, 0);
+            assert_eq!(sched::attributes(0).unwrap().nice, before.nice);
+        });
     }
 
     #[test]
