@@ -7,6 +7,7 @@
 //! Limits: in a cgroup namespace only the part of a tree that is mounted is visible; paths from `/proc/PID/cgroup`
 //! that lie outside it have no folder here.
 
+pub mod cpuset;
 pub mod quota;
 
 use crate::naming::{self, TenantName};

@@ -2,6 +2,8 @@
 
 #[path = "steering/actors.rs"]
 mod actors;
+#[path = "steering/containers.rs"]
+mod containers;
 #[path = "steering/inheriting.rs"]
 mod inheriting;
 #[path = "steering/killing.rs"]

@@ -7,6 +7,7 @@
 //! never preempts when it wakes, but waits for its turn, whatever delay was asked for.
 
 use super::refusal::Refusal;
+use crate::cgroup::Cgroups;
 use crate::cpulist;
 use crate::root::Root;
 use crate::sched::{self, Attributes, SLICE_MAX_NS, SLICE_MIN_NS};
@@ -211,7 +212,10 @@ impl Tasks {
         let now = sched::affinity(task.tid).map_err(|e| Refusal::by_kernel(&whom, &e))?;
         let was = match self.before(root, supervised, task, "cpus") {
             Some(Aspect::Cpus { was, .. }) => was,
-            _ => (now != online).then_some(now),
+            // Those that its cgroup leaves it are not its own either: it is to have those that this is given later.
+            _ => (now != online
+                && Cgroups::discover(root).ok().and_then(|c| c.cpus_of(task.tid)).as_ref() != Some(&now))
+            .then_some(now),
         };
         let aspect = Aspect::Cpus { was, set: cpus.clone() };
         let make = || sched::set_affinity(task.tid, Some(&cpus));
