@@ -7,7 +7,7 @@
 //!
 //! There are two such files, and the journal is the one with the greater **generation** in its first line. It is begun
 //! anew, and **compacted** when it has doubled, by writing the other file: emptied first, then the lines, then the first
-//! line, with which it takes over. A controller that is killed at any instant of it leaves one that is whole. Two files
+//! line, with which it takes over; then the old one is emptied. A controller that is killed at any instant of it leaves one that is whole. Two files
 //! that stay open rather than one that is renamed over another: a supervisor needs no message to know the new one, both
 //! outlive whoever tidies up their folder, and nothing has to be opened where no file can be.
 //!
@@ -218,6 +218,8 @@ impl Journal {
         file.write_all_at(body.as_bytes(), start)?;
         // Up to here the other file is the journal. Without its end, a first line is none.
         file.write_all_at(head.as_bytes(), 0)?;
+        // Should this one be lost, the one before it must not be taken for the journal.
+        let _ = self.files[self.active].set_len(0);
         self.end = start + body.len() as u64;
         self.compacted_at = 2 * self.end.max(LEAST_BYTES);
         self.inheritance = Inheritance::new(since_ns, lines.values().map(|line| &line.undo));
@@ -278,9 +280,10 @@ impl Journal {
         }
     }
 
-    /// Removes the files; the lock ends with the last descriptor.
+    /// Removes the files; the lock ends with the last descriptor. The file that has it goes last: nobody can begin a journal
+    /// of their own before, so that what is removed is this one.
     pub fn remove(&self) {
-        for file in FILES {
+        for file in FILES.iter().rev() {
             let _ = fs::remove_file(self.folder.join(file));
         }
         // Only succeeds when nothing else is in it.
@@ -388,210 +391,4 @@ fn parse(text: &str, boot: &str) -> Option<(u64, Contents)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::undo::{Aspect, Task};
-    use super::*;
-
-    fn journal() -> (tempfile::TempDir, Journal) {
-        let dir = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(&dir.path().join("corun")).unwrap();
-        journal.begin([]).unwrap();
-        (dir, journal)
-    }
-
-    fn of_another(journal: &Journal) -> Journal {
-        Journal::inherited(journal.descriptors().unwrap(), journal.folder().to_owned())
-    }
-
-    fn thaw(n: u32) -> Undo {
-        Undo::Thaw(PathBuf::from(format!("/cg/{n}")))
-    }
-
-    #[test]
-    fn what_is_in_force_can_be_read_back_by_another() {
-        let (_dir, mut journal) = journal();
-        let first = journal.add(&thaw(1)).unwrap();
-        journal.add(&thaw(2)).unwrap();
-        journal.undone(first).unwrap();
-        let task = Undo::Task(Task { tid: 5, start_ns: 6, pid: 7, pgid: 8 }, Aspect::Slice { was_ns: 0 });
-        let sliced = journal.add(&task).unwrap();
-        journal.undone(sliced).unwrap();
-        let other = of_another(&journal);
-        let said = other.contents().unwrap();
-        assert_eq!((said.in_force, said.undone), (vec![thaw(2)], vec![task]));
-        assert_eq!(said.controller, std::process::id());
-        journal.add(&thaw(1)).unwrap();
-        assert_eq!(other.contents().unwrap().in_force, [thaw(2), thaw(1)]);
-    }
-
-    #[test]
-    fn two_who_read_at_once_both_read_all_of_it() {
-        let (_dir, mut journal) = journal();
-        let undos: Vec<Undo> = (0..500).map(thaw).collect();
-        for undo in &undos {
-            journal.add(undo).unwrap();
-        }
-        let other = of_another(&journal);
-        let read = |journal: &Journal| (0..500).all(|_| journal.contents().unwrap().in_force == undos);
-        std::thread::scope(|s| {
-            let theirs = s.spawn(|| read(&other));
-            assert!(read(&journal));
-            assert!(theirs.join().unwrap());
-        });
-    }
-
-    #[test]
-    fn a_second_controller_is_refused_by_the_firsts_pid() {
-        let (dir, journal) = journal();
-        let e = Journal::open(&dir.path().join("corun")).unwrap_err().to_string();
-        let expected =
-            format!("corun already controls this machine (PID {}); stop that one first", std::process::id());
-        assert_eq!(e, expected);
-        let copy = journal.descriptors().unwrap();
-        drop(journal);
-        assert!(Journal::open(&dir.path().join("corun")).is_err(), "the supervisor holds the lock too");
-        drop(copy);
-        Journal::open(&dir.path().join("corun")).unwrap();
-    }
-
-    #[test]
-    fn a_line_cut_short_and_another_boot_say_nothing() {
-        let text = format!("{MAGIC} boot-1 77 5 3\n+thaw /cg/1\n+thaw /c");
-        let (generation, said) = parse(&text, "boot-1").unwrap();
-        assert_eq!(generation, 3);
-        assert_eq!((said.controller, said.since_ns, said.in_force), (77, 5, vec![thaw(1)]));
-        for (text, boot) in [(text.as_str(), "boot-2"), ("", "boot-1"), ("\n", "")] {
-            assert_eq!(parse(text, boot), None);
-        }
-    }
-
-    /// What the files hold.
-    fn held(journal: &Journal) -> [Vec<u8>; 2] {
-        [read(&journal.files[0]).unwrap(), read(&journal.files[1]).unwrap()]
-    }
-
-    /// A journal of which most has been undone.
-    fn grown(journal: &mut Journal) {
-        for n in 0..200 {
-            let entry = journal.add(&thaw(n)).unwrap();
-            if n % 10 > 0 {
-                journal.undone(entry).unwrap();
-            }
-        }
-    }
-
-    #[test]
-    fn a_compacted_journal_holds_what_is_in_force_and_is_no_longer_than_that() {
-        let (_dir, mut journal) = journal();
-        grown(&mut journal);
-        let task = Task { tid: 5, start_ns: 6, pid: 7, pgid: 8 };
-        let nice = |was| Undo::Task(task, Aspect::Nice { was, set: 19 });
-        let entries = [0, 1].map(|was| journal.add(&nice(was)).unwrap());
-        entries.into_iter().for_each(|entry| journal.undone(entry).unwrap());
-        let other = of_another(&journal);
-        let (before, length) = (other.contents().unwrap(), journal.end);
-        journal.compact(|undo| *undo == nice(0)).unwrap();
-        let after = other.contents().unwrap();
-        assert_eq!(after, Contents { undone: vec![nice(0)], ..before });
-        assert!(journal.end < length / 5 && held(&journal)[journal.active].len() as u64 == journal.end);
-    }
-
-    #[test]
-    fn what_was_in_force_before_a_compaction_can_be_undone_after_it() {
-        let (_dir, mut journal) = journal();
-        grown(&mut journal);
-        let last = journal.add(&thaw(1_000)).unwrap();
-        journal.compact(|_| false).unwrap();
-        journal.undone(last).unwrap();
-        assert!(!journal.contents().unwrap().in_force.contains(&thaw(1_000)));
-        let again = journal.add(&thaw(1_000)).unwrap();
-        assert!(journal.contents().unwrap().in_force.contains(&thaw(1_000)) && again != last);
-    }
-
-    #[test]
-    fn a_journal_in_which_changes_come_and_go_stays_as_long_as_it_is() {
-        let (_dir, mut journal) = journal();
-        journal.add(&thaw(0)).unwrap();
-        let (mut longest, mut compactions) = (0, 0);
-        for n in 1..50_000 {
-            let entry = journal.add(&thaw(n)).unwrap();
-            journal.undone(entry).unwrap();
-            if journal.has_doubled() {
-                compactions += 1;
-                journal.compact(|_| false).unwrap();
-            }
-            longest = longest.max(journal.end);
-        }
-        assert!(longest < 2 * LEAST_BYTES + 100 && compactions < 10, "{longest} {compactions}");
-        assert_eq!(journal.contents().unwrap().in_force, [thaw(0)]);
-    }
-
-    #[test]
-    fn between_any_two_writes_of_a_compaction_one_file_is_whole() {
-        let (_dir, mut journal) = journal();
-        grown(&mut journal);
-        let (before, said) = (held(&journal), journal.contents().unwrap());
-        journal.compact(|_| false).unwrap();
-        let (after, new) = (held(&journal), journal.active);
-        assert_eq!(before[1 - new], after[1 - new], "the one that holds until then is left alone");
-        let start = after[new].iter().position(|b| *b == b'\n').unwrap() + 1;
-        let unfinished = |head: usize, body: usize| {
-            let mut file = vec![0; if body > start { body } else { 0 }];
-            file[..head].copy_from_slice(&after[new][..head]);
-            let body = start.min(file.len())..file.len();
-            file[body.clone()].copy_from_slice(&after[new][body]);
-            file
-        };
-        let all = after[new].len();
-        let states = (start..=all).map(|body| (0, body)).chain((0..=start).map(|head| (head, all)));
-        for (head, body) in states {
-            let mut files = before.clone();
-            files[new] = unfinished(head, body);
-            let newest = newest(&files, &boot_id()).unwrap();
-            assert_eq!(newest.contents, said, "{head} bytes of the first line, {body} in all");
-            assert_eq!(newest.file == new, head == start);
-        }
-    }
-
-    #[test]
-    fn a_journal_begun_anew_is_never_without_what_is_left_of_the_old_one() {
-        let (dir, mut journal) = journal();
-        grown(&mut journal);
-        let (active, old) = (journal.active, held(&journal));
-        drop(journal);
-        let mut journal = Journal::open(&dir.path().join("corun")).unwrap();
-        journal.begin(&[thaw(10)]).unwrap();
-        assert_eq!(held(&journal)[active], old[active], "the old one holds until the new one does");
-        let said = journal.contents().unwrap();
-        assert_eq!((said.in_force, said.undone), (vec![thaw(10)], vec![]));
-    }
-
-    #[test]
-    fn a_folder_of_somebody_elses_is_not_trusted() {
-        let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/etc", dir.path().join("corun")).unwrap();
-        let e = Journal::open(&dir.path().join("corun")).unwrap_err();
-        assert!(matches!(e, JournalError::Foreign { .. }), "{e}");
-    }
-
-    #[test]
-    fn a_folder_that_others_may_write_to_is_not_trusted() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("corun");
-        fs::create_dir(&folder).unwrap();
-        let allow = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
-        allow(0o775);
-        let e = Journal::open(&folder).unwrap_err();
-        assert!(matches!(e, JournalError::Foreign { .. }), "{e}");
-        allow(0o755);
-        Journal::open(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_journal_that_is_removed_leaves_no_folder_behind() {
-        let (dir, journal) = journal();
-        journal.remove();
-        assert!(!dir.path().join("corun").exists());
-    }
-}
+mod tests;
