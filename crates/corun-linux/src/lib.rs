@@ -8,6 +8,7 @@
 //! | [`cpulist`], [`topology`] | the machine's shape from sysfs |
 //! | [`cgroup`] | the cgroup trees, memberships, ids, quotas and throttling |
 //! | [`procfs`], [`cpustat`] | processes and threads; what the CPUs did |
+//! | [`namespaces`] | whether what eBPF tells means the same here |
 //! | [`naming`] | a tenant's kind and name, from its cgroup path, process group or kernel thread |
 //! | [`target`] | what a user names (a PID, a cgroup, a VM, everything) as a [`Subject`](target::Subject) |
 //! | [`counters`] | hardware counters of tasks: live, or recorded |
@@ -41,6 +42,7 @@ pub mod doctor;
 pub mod freezer;
 pub mod interrupt;
 pub mod launch;
+pub mod namespaces;
 pub mod naming;
 pub mod parked;
 pub mod probe;

@@ -4,6 +4,7 @@ use super::{line, Finding, Findings, Part, Privileges, Probes};
 use crate::counters::refusal::name_of;
 use crate::counters::{Plan, Theme};
 use crate::cpustat::{self, CpuStat};
+use crate::namespaces;
 use crate::procfs;
 use crate::root::Root;
 use corun_model::duration::human_ns;
@@ -29,15 +30,16 @@ pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Fi
 fn ebpf(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
     let as_root =
         "run as root, or give corun CAP_BPF and CAP_PERFMON (`setcap cap_bpf,cap_perfmon+ep corun`)";
-    match probes.bpf {
-        Ok(()) if who.has_or_admin(Privileges::BPF) => {
+    match (probes.bpf, namespaces::apart(root)) {
+        (_, Some(apart)) => f.no(EBPF, apart.why, apart.remedy),
+        (Ok(()), None) if who.has_or_admin(Privileges::BPF) => {
             f.yes(EBPF, "the bpf system call works and this user may use it")
         }
-        Ok(()) => f.no(EBPF, "unprivileged BPF works, but tracing programs need more", as_root),
-        Err(libc::ENOSYS) => {
+        (Ok(()), None) => f.no(EBPF, "unprivileged BPF works, but tracing programs need more", as_root),
+        (Err(libc::ENOSYS), None) => {
             f.no(EBPF, "this kernel has no bpf system call", "use a kernel with CONFIG_BPF_SYSCALL")
         }
-        Err(errno) => {
+        (Err(errno), None) => {
             let setting = match line(root, "/proc/sys/kernel/unprivileged_bpf_disabled").as_deref() {
                 Some("1" | "2") => ", unprivileged BPF is switched off",
                 _ => "",

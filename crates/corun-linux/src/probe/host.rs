@@ -21,6 +21,7 @@ use super::window::{spread, Window};
 use crate::cgroup::Cgroups;
 use crate::clock::now_ns;
 use crate::cpustat::{self, CpuStat};
+use crate::namespaces;
 use crate::procfs;
 use crate::root::Root;
 use crate::target::Subject;
@@ -85,6 +86,9 @@ impl LiveHost {
     /// # Errors
     /// [`LiveError`]; nothing stays behind.
     pub fn start(root: &Root, options: LiveOptions) -> Result<LiveHost, LiveError> {
+        if let Some(apart) = namespaces::apart(root) {
+            return Err(LiveError::Apart(apart.why));
+        }
         let machine = topology::read_machine(root)?;
         let config = config(root, &machine, &options);
         let probe = Probe::start(&config, now_ns)?;

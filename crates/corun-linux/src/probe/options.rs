@@ -53,6 +53,9 @@ pub enum LiveError {
     /// The probe could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// What it tells would mean something else here.
+    #[error("{0}")]
+    Apart(&'static str),
     /// The table of groups is full before anything began.
     #[error("the probe's table of tenants is full")]
     NoGroup,

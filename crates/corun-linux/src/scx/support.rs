@@ -1,13 +1,18 @@
 //! Whether a sched_ext scheduler can be loaded here, and why not, in one sentence each.
 
+use crate::namespaces;
 use crate::root::Root;
 use corun_bpf::SchedulerError;
 
-/// Checks without changing anything: the kernel has sched_ext, no other scheduler is loaded.
+/// Checks without changing anything: tasks have here the numbers that they have there, the kernel has sched_ext, no other
+/// scheduler is loaded.
 ///
 /// # Errors
 /// Why not, and what would help.
 pub fn check(root: &Root) -> Result<(), String> {
+    if let Some(apart) = namespaces::apart(root) {
+        return Err(format!("{}; {}, or use --backend stock", apart.why, apart.remedy));
+    }
     let read = |path: &str| root.read(path).ok().map(|text| text.trim().to_owned());
     match read("/sys/kernel/sched_ext/state").as_deref() {
         None => {

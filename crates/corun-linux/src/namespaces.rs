@@ -1,0 +1,65 @@
+//! Namespaces in which what eBPF tells means something else.
+//!
+//! eBPF names tasks by the numbers that they have on the machine, and times by the machine's clock. Within a container that
+//! has PIDs of its own the same numbers are other tasks, or none: who was named would be told to have had no task, and
+//! somebody else would be steered. The kernel's first namespace has a number of its own; a clock of its own shows in its
+//! offset.
+
+use crate::root::Root;
+use std::path::Path;
+
+/// The first PID namespace (`PROC_PID_INIT_INO`).
+const FIRST_PIDS: &str = "pid:[4026531836]";
+
+/// Why what eBPF tells is of no use to this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// As a clause.
+    pub why: &'static str,
+    /// What would help.
+    pub remedy: &'static str,
+}
+
+/// Whether this process is apart from what eBPF tells; `None`: it is not, as far as anybody can tell.
+pub fn apart(root: &Root) -> Option<Apart> {
+    let pids = std::fs::read_link(root.path("/proc/self/ns/pid")).ok();
+    if pids.is_some_and(|pids| pids != Path::new(FIRST_PIDS)) {
+        return Some(Apart {
+            why: "this is a PID namespace of its own, in which tasks have other numbers than eBPF tells",
+            remedy: "give the container the host's PIDs (`--pid=host`)",
+        });
+    }
+    let offsets = root.read("/proc/self/timens_offsets").unwrap_or_default();
+    let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
+    let is_ahead = monotonic.is_some_and(|of| of.split_ascii_whitespace().any(|number| number != "0"));
+    is_ahead.then_some(Apart {
+        why: "this is a time namespace of its own, in which it is another time than eBPF tells",
+        remedy: "start corun outside of it",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(pids: &str, offsets: Option<&str>) -> Option<&'static str> {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("proc/self");
+        std::fs::create_dir_all(own.join("ns")).unwrap();
+        std::os::unix::fs::symlink(pids, own.join("ns/pid")).unwrap();
+        if let Some(offsets) = offsets {
+            std::fs::write(own.join("timens_offsets"), offsets).unwrap();
+        }
+        apart(&Root::new(dir.path())).map(|apart| apart.why)
+    }
+
+    #[test]
+    fn a_container_with_pids_or_a_clock_of_its_own_is_told_from_the_machine() {
+        let none = Some("monotonic           0         0\nboottime            0         0\n");
+        let some = Some("monotonic      -86400         0\nboottime            0         0\n");
+        assert_eq!((why(FIRST_PIDS, none), why(FIRST_PIDS, None)), (None, None));
+        assert!(why("pid:[4026532201]", none).is_some_and(|why| why.contains("PID namespace")));
+        assert!(why(FIRST_PIDS, some).is_some_and(|why| why.contains("time namespace")));
+        assert_eq!(apart(&Root::new("/nowhere")), None);
+    }
+}
