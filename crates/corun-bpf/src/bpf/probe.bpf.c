@@ -595,7 +595,8 @@ static __noinline u32 leave(struct switch_args *args, struct cpu_rec *c, struct 
 	t->lengths[bucket_of(lasted(t, now))].stretches++;
 	nr = t->flags & KTHREAD ? NO_TID : syscall_of(prev);
 	state = nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER;
-	if (args->preempt || !prev_state) {
+	/* Whom a signal keeps from going to sleep stays on the run queue. Linux 6.12 tells what it had wanted all the same. */
+	if (args->preempt || !prev_state || unlikely(!prev->__state)) {
 		if (!args->preempt && state == RUN) /* sched_yield */
 			t->cur.yields++;
 		else
@@ -828,8 +829,7 @@ static __noinline void renumber(struct task_struct *p, u32 before)
 	account(t, now);
 	end_write(t);
 	goes_on = task_rec_of(p);
-	if (goes_on) {
-		now = bpf_ktime_get_ns();
+	if (goes_on) { /* of the same instant, so that an edge is after both or before both */
 		begin_write(goes_on);
 		stay_with(goes_on, t);
 		first_event(goes_on, RUN);
