@@ -28,4 +28,4 @@ pub mod verify;
 mod words;
 
 pub use profile::{describe, Host, ProfileMeta, ProfileReport, SelfCost, Source, Subject};
-pub use words::printable;
+pub use words::{one_line, printable};

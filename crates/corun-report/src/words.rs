@@ -66,6 +66,21 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if steers(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
 }
 
+/// A sentence that is safe on a terminal and stays one line, whatever it quotes: of a word that nobody would read to its end
+/// it has the beginning and the end.
+pub fn one_line(text: &str) -> String {
+    const LONG: usize = 256;
+    let short = |word: &str| {
+        let chars: Vec<char> = word.chars().collect();
+        if chars.len() <= LONG {
+            return word.to_owned();
+        }
+        let (first, last) = (&chars[..LONG / 2], &chars[chars.len() - LONG / 4..]);
+        first.iter().chain(&['…']).chain(last).collect()
+    };
+    printable(text).split(['\n', '\t', ' ']).map(short).collect::<Vec<_>>().join(" ").trim_end().to_owned()
+}
+
 /// Breaks text into lines of at most `width` characters, at spaces; a longer word gets a line of its own, and a
 /// number keeps its percent sign.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -122,5 +137,15 @@ mod tests {
         assert_eq!(name("a-very-long-name", 8), "a-very-~");
         assert_eq!(printable("line 3:\n\ta\x1b[2Jb"), "line 3:\n\ta?[2Jb");
         assert_eq!(printable("a\u{2029}b\nc"), "a?b\nc");
+    }
+
+    #[test]
+    fn a_sentence_stays_one_line_whatever_it_quotes() {
+        assert_eq!(one_line("`a\nb\tc\x1b` is no file"), "`a b c?` is no file");
+        let said = one_line(&format!("m.toml:7: `{}` is no size", "x".repeat(5000)));
+        assert!(said.starts_with("m.toml:7: `xx") && said.contains("x…x") && said.ends_with("x` is no size"));
+        assert!(said.chars().count() < 300, "{said}");
+        let path = format!("/{}", "a-folder/".repeat(25));
+        assert_eq!(one_line(&path), path);
     }
 }

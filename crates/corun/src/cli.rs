@@ -5,7 +5,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use corun_report::output::can_be_written;
-use corun_report::printable;
+use corun_report::{one_line, printable};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -95,7 +95,7 @@ pub fn main() -> ExitCode {
             let given: Vec<String> =
                 std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             let Some(what) = sentence(&error, &Cli::command(), &given) else { error.exit() };
-            lines::say(&format!("corun: {what}"));
+            lines::say(&format!("corun: {}", one_line(&what)));
             return ExitCode::from(2);
         }
     };
@@ -117,9 +117,10 @@ pub fn main() -> ExitCode {
         if let Some(Stopped(status)) = error.downcast_ref() {
             return ExitCode::from(*status);
         }
-        // It may quote what somebody else has called a process.
-        lines::say(&format!("corun: {}", printable(&format!("{error:#}"))));
+        // It may quote what somebody else has called a process, or what was given.
+        let what = format!("{error:#}");
         let usage = error.downcast_ref::<Usage>().is_some();
+        lines::say(&format!("corun: {}", if usage { one_line(&what) } else { printable(&what) }));
         ExitCode::from(if usage { 2 } else { 1 })
     })
 }

@@ -125,7 +125,7 @@ fn a_policys_page_shows_who_was_parked_and_why() {
 #[test]
 fn bad_input_is_one_sentence_with_file_and_line_and_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [(&str, &str, &[&str], &str); 16] = [
+    let cases: [(&str, &str, &[&str], &str); 17] = [
         ("pact16-xeon-e5620", "cray-1", &[], "s.toml:3: there is no machine `cray-1`"),
         ("threads = 2, wait", "threads = 0, wait", &[], "s.toml:11: threads is 0"),
         ("cpus = [0, 1]", "cpus = [0, 99]", &[], "s.toml:13: pact16-xeon-e5620 has no CPU 99"),
@@ -147,6 +147,7 @@ fn bad_input_is_one_sentence_with_file_and_line_and_exit_code_2() {
         ("cpus = [0, 1]", "allowed = []", &[], "s.toml:13: allowed names no CPU"),
         ("seeds", "seeds", &["--machine", "nowhere"], "corun: --machine: there is no machine `nowhere`"),
         ("seeds", "seeds", &["--machine", "no.toml"], "no file no.toml; paths are relative to the current"),
+        ("\"2ms\"", "\"a\\nb\\u001b[2J\"", &[], "s.toml:11: `a b?[2J` is not a time"),
         ("seeds", "seeds", &["--seeds", "x"], "corun: invalid value 'x' for '--seeds <N>': it is no whole"),
         ("[3, 4]", "[18446744073709551615]", &["--seeds", "2"], "--seeds 2: from 18446744073709551615 on"),
         ("seeds", "seeds", &["--json", "-", "--html", "-"], "two files would go to `-`; give each a place"),
