@@ -95,7 +95,7 @@ fn parse(text: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String>
     if total.is_finite() && total < 9e18 {
         Ok(total.round() as u64)
     } else {
-        Err(format!("`{text}` is too large"))
+        Err(format!("`{text}` is too large; give less"))
     }
 }
 

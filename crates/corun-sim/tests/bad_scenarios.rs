@@ -56,7 +56,7 @@ fn every_refusal_names_file_line_and_remedy() {
         ("[1, 2]", "[]", "s.toml:3: 0 seeds are given"),
         ("[1, 2]", "[2, 1, 2]", "s.toml:3: seed 2 is given twice"),
         ("[1, 2]", "1", "s.toml:3: invalid type: integer `1`, expected a list such as [1, 2]"),
-        ("[1, 2]", "{ first = 1 }", "s.toml:3: invalid type: map, expected a list such as [1, 2]"),
+        ("[1, 2]", "{ first = 1 }", "s.toml:3: invalid type: table, expected a list such as [1, 2]"),
         ("[1, 2]", "[-1]", "s.toml:3: invalid value: integer `-1`, expected a whole number of at least 0"),
         ("\"cfs\"", "\"bfs\"", "s.toml:6: unknown variant `bfs`"),
         ("threads = 2", "threads = 0", "s.toml:14: threads is 0; a program needs at least 1"),

@@ -46,10 +46,15 @@ fn in_words(what: &str) -> String {
     if let Some((what, values)) = what.split_once(" [possible values: ") {
         return format!("{what}; give one of {}", values.trim_end_matches(']'));
     }
+    if let Some((what, range)) = what.rsplit_once(" is not in ") {
+        if let Some((least, most)) = range.split_once("..=") {
+            return format!("{what} is out of range; give a number from {least} to {most}");
+        }
+    }
     let names = [
         ("invalid digit found in string", "it is no whole number"),
         ("number too large to fit in target type", "it is too large"),
-        ("invalid float literal", "it is no number"),
+        ("invalid float literal", "it is no number; give one such as 0.5"),
         ("cannot parse integer from empty string", "it is empty"),
         ("cannot parse float from empty string", "it is empty"),
     ];
@@ -88,6 +93,16 @@ mod tests {
         for (line, what, verb) in [
             ("sim a --seeds abc", "invalid value 'abc' for '--seeds <N>': it is no whole number", "sim"),
             ("sim a --seeds -1", "no flag takes a number below 0, such as '-1'", "sim"),
+            (
+                "load cpu --loops-per-ms 0",
+                "invalid value '0' for '--loops-per-ms <N>': 0 is out of range; give a number from 1 to 100000000",
+                "load cpu",
+            ),
+            (
+                "load periodic --demand 30%",
+                "invalid value '30%' for '--demand <SHARE>': it is no number; give one such as 0.5",
+                "load periodic",
+            ),
             (
                 "sim a --seeds 2 --seed 3",
                 "the argument '--seeds <N>' cannot be used with '--seed <SEED>'",

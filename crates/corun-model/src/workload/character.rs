@@ -58,11 +58,11 @@ impl Character {
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let within = |key, x: f64, low: f64, high: f64| match x {
             x if (low..=high).contains(&x) => Ok(()),
-            x => Err((key, format!("{key} is {x}; give a number from {low} to {high}"))),
+            x => Err((key, format!("{key} is {x:?}; give a number from {low} to {high}"))),
         };
         let share = |key, x: f64| match x {
             x if (0.0..=1.0).contains(&x) => Ok(()),
-            x => Err((key, format!("{key} is {x}; it is a share between 0 and 1"))),
+            x => Err((key, format!("{key} is {x:?}; it is a share between 0 and 1"))),
         };
         within("ipc", self.ipc, 0.01, MOST_IPC)?;
         within("branches-pki", self.branches_pki, 0.0, MOST_PKI)?;

@@ -156,7 +156,7 @@ fn share(key: &'static str, x: f64) -> Check {
     if (0.0..=1.0).contains(&x) {
         Ok(())
     } else {
-        Err((key, format!("{key} is {x}; it is a share between 0 and 1")))
+        Err((key, format!("{key} is {x:?}; it is a share between 0 and 1")))
     }
 }
 

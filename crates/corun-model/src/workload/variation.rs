@@ -125,7 +125,7 @@ grain = "2ms"
         let large = refusal("ipc = 2.5", "working-set = \"8000000GB\"");
         assert!(large.contains("working-set is above 1.00 PiB; give a smaller one"), "{large}");
         assert!(refusal("threads = 40", "threads = 0").contains("threads is 0"));
-        assert!(refusal("ipc = 2.5", "ipc = 0.0").starts_with("w.toml:16: ipc is 0; give"));
+        assert!(refusal("ipc = 2.5", "ipc = 0.0").starts_with("w.toml:16: ipc is 0.0; give"));
         assert!(refusal("ipc = 2.5", "hidden = 1.5").contains("hidden is 1.5; it is a share"));
         assert!(refusal("machine = \"large\"", "machines = \"large\"").contains("unknown field `machines`"));
     }

@@ -32,8 +32,20 @@ fn in_words(what: &str, place: &str) -> String {
     let names = [
         ("expected a sequence", "expected a list such as [1, 2]"),
         ("expected a string", "expected a text in quotes"),
+        ("expected a map", "expected a table"),
         (" as i128, expected any value", ", which is too large"),
         (" as i128, expected u64", ", which is too large; give at most 18446744073709551615"),
+        (" as i128, expected", ", expected"),
+        ("invalid type: sequence", "invalid type: list"),
+        ("invalid type: map", "invalid type: table"),
+        ("expected variant identifier", "expected a text in quotes"),
+        ("expected string or map", "expected a text in quotes"),
+        (
+            "invalid value: map, expected map with a single key",
+            "invalid type: table, expected a text in quotes",
+        ),
+        ("wanted string or table", "expected a text in quotes"),
+        ("wanted exactly 1 element, found 0 elements", "expected a text in quotes"),
         ("expected u32", "expected a whole number from 0 to 4294967295"),
         ("expected u64", "expected a whole number of at least 0"),
         ("expected usize", "expected a whole number of at least 0"),
@@ -46,6 +58,7 @@ fn in_words(what: &str, place: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Sync;
     use std::collections::BTreeMap;
 
     /// What is said of a file that should have had values of this type.
@@ -60,7 +73,15 @@ mod tests {
         assert_eq!(said::<f64>("a = \"x\"").1, "invalid type: string \"x\", expected a number");
         assert_eq!(seeds("a = 1"), "invalid type: integer `1`, expected a list such as [1, 2]");
         assert_eq!(seeds("a = [-1]"), "invalid value: integer `-1`, expected a whole number of at least 0");
+        assert_eq!(seeds("a = { b = 1 }"), "invalid type: table, expected a list such as [1, 2]");
+        assert_eq!(said::<f64>("a = [1]").1, "invalid type: list, expected a number");
+        for wrong in ["7", "[1]", "{}", "0.5", "true"] {
+            let what = said::<Sync>(&format!("a = {wrong}")).1;
+            assert!(what.ends_with("expected a text in quotes") && !what.contains("map"), "{what}");
+        }
         let large = "99999999999999999999";
+        let what = format!("invalid type: integer `{large}`, expected a number");
+        assert_eq!(said::<f64>(&format!("a = {large}")).1, what);
         let most = "which is too large; give at most 18446744073709551615";
         assert_eq!(seeds(&format!("a = [{large}]")), format!("invalid type: integer `{large}`, {most}"));
     }

@@ -295,7 +295,7 @@ impl PowerFile {
     fn milliwatts(&self) -> Result<Power, Bad> {
         let milliwatts = |key: &'static str, w: f64| match w {
             w if (0.0..=100_000.0).contains(&w) => Ok((w * 1e3 + 0.5) as u64),
-            w => Err((key, format!("{key} is {w}; give watts from 0 to 100000"))),
+            w => Err((key, format!("{key} is {w:?}; give watts from 0 to 100000"))),
         };
         Ok(Power {
             core_idle_mw: milliwatts("core-idle-w", self.core_idle_w)?,
@@ -354,7 +354,7 @@ impl Reader {
     ) -> Result<f64, Bad> {
         match x {
             Some(x) if (low..=high).contains(&x) => Ok(x),
-            Some(x) => Err((key(name), format!("{} is {x}; give a number from {low} to {high}", key(name)))),
+            Some(x) => Err((key(name), format!("{} is {x:?}; give a number from {low} to {high}", key(name)))),
             None => {
                 self.assumed.push(name);
                 Ok(default)
@@ -413,7 +413,7 @@ dram-local = "70ns"
             refusal("\"70ns\"", "\"70\""),
             "m.toml:15: `70` is not a time with its unit, such as 500us, 10ms or 2s"
         );
-        assert_eq!(refusal("ghz = 2.5", "ghz = 0"), "m.toml:12: ghz is 0; give a number from 0.01 to 20");
+        assert_eq!(refusal("ghz = 2.5", "ghz = 0"), "m.toml:12: ghz is 0.0; give a number from 0.01 to 20");
         assert!(refusal("sockets = 2", "sockets = 4000").contains("this makes 16000 CPUs; at most 8192"));
         assert!(refusal("[[10, 21], [21, 10]]", "[[10]]").starts_with("m.toml:9: node-distance has 1 rows"));
         assert!(refusal("[[10, 21], [21, 10]]", "[[10, 5], [5, 10]]").contains("below 10"));

@@ -135,7 +135,7 @@ pub struct Stated {
 
 /// A stated number, or name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a value is a number, or the name of a policy in quotes")]
 pub enum Value {
     /// In the unit of the measure; shares, not percent.
     Number(f64),

@@ -52,6 +52,9 @@ pub struct Args {
     kind: Option<Kind>,
 }
 
+/// No CPU gets that far. By a pace that is too high, a load would look up from its work once in hours.
+const MOST_LOOPS_PER_MS: u64 = 100_000_000;
+
 /// How to run it and where to report.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Run and report")]
@@ -60,7 +63,7 @@ struct How {
     #[arg(long, value_name = "TIME")]
     duration: Option<Ns>,
     /// The pace of the work, as an earlier report names it [default: measured at start-up]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_LOOPS_PER_MS))]
     loops_per_ms: Option<u64>,
     /// Write the report as JSON (schema corun.load/1) too; `-` is standard output, instead of the text
     #[arg(long, value_name = "FILE")]
