@@ -169,3 +169,24 @@ fn a_tenant_without_weight_to_speak_of_starves_and_is_named() {
     let said = s.failed(e.run_to_end(s.horizon_ns).unwrap_err().to_string()).to_string();
     assert!(said.starts_with("s.toml:3: the scenario starves"), "{said}");
 }
+
+#[test]
+fn what_is_wrong_with_a_policy_is_told_at_its_own_line() {
+    let policy =
+        "[policy]\nname = \"auto\"\nepoch = \"5ms\"\n[policy.options]\nslot = \"50ms\"\nhold = \"1s\"\n";
+    let said = |from: &str, to: &str| {
+        assert!(policy.contains(from));
+        refusal("[scheduler]", &format!("{}[scheduler]", policy.replace(from, to)))
+    };
+    for (from, to, expected) in [
+        ("\"auto\"", "\"autos\"", "s.toml:6: there is no policy `autos`; name one of"),
+        ("\"5ms\"", "\"5us\"", "s.toml:7: an epoch below 100us makes no sense"),
+        ("\"5ms\"", "\"2h\"", "s.toml:7: an epoch above 1h makes no sense"),
+        ("\"50ms\"", "\"1h\"", "s.toml:9: auto: `slot` is `1h`; give"),
+        ("\"1s\"", "1", "s.toml:10: auto: `hold` is `1`; give"),
+        ("slot", "slots", "s.toml:9: auto has no option `slots`; it has"),
+    ] {
+        let said = said(from, to);
+        assert!(said.starts_with(expected), "{said}");
+    }
+}

@@ -194,14 +194,14 @@ fn a_scenario_names_its_policy_and_a_wrong_one_is_refused_with_its_line() {
                          [[tenant]]\nname = \"b\"\nprogram = { kind = \"interference\" }\n");
     let policy = good.policy.unwrap();
     assert_eq!((policy.name, policy.epoch_ns), ("controlled_contention", 10 * MS));
-    for (wrong, said) in [
-        ("name = \"gnag\"", "there is no policy `gnag`"),
-        ("name = \"gang\"\noptions = { dc = 3 }", "gang has no option `dc`"),
-        ("name = \"gang\"\noptions = { slot = 3 }", "`slot` is `3`"),
-        ("name = \"gang\"\nepoch = \"1ns\"", "epoch below 100us"),
+    for (wrong, line, said) in [
+        ("name = \"gnag\"", 4, "there is no policy `gnag`"),
+        ("name = \"gang\"\noptions = { dc = 3 }", 5, "gang has no option `dc`"),
+        ("name = \"gang\"\noptions = { slot = 3 }", 5, "`slot` is `3`"),
+        ("name = \"gang\"\nepoch = \"1ns\"", 5, "epoch below 100us"),
     ] {
         let text = format!("schema = \"corun.scenario/1\"\nmachine = \"host\"\n[policy]\n{wrong}\n[[tenant]]\nprogram = {{ kind = \"interference\" }}\n");
         let bad = corun_sim::scenario::Scenario::parse("s.toml", &text, &rig::Repository).unwrap_err();
-        assert!(bad.what.contains(said) && bad.line == 3, "{bad}");
+        assert!(bad.what.contains(said) && bad.line == line, "{bad}");
     }
 }

@@ -354,7 +354,9 @@ impl Reader {
     ) -> Result<f64, Bad> {
         match x {
             Some(x) if (low..=high).contains(&x) => Ok(x),
-            Some(x) => Err((key(name), format!("{} is {x:?}; give a number from {low} to {high}", key(name)))),
+            Some(x) => {
+                Err((key(name), format!("{} is {x:?}; give a number from {low} to {high}", key(name))))
+            }
             None => {
                 self.assumed.push(name);
                 Ok(default)

@@ -166,7 +166,7 @@ impl Reader<'_> {
         if read.tenant.is_empty() {
             return Err(self.bad(1, "a scenario needs at least one [[tenant]]"));
         }
-        let policy = read.policy.as_ref().map(|p| self.policy(p)).transpose()?;
+        let policy = read.policy.as_ref().map(|p| self.policy(p.as_ref())).transpose()?;
         let mut tenants = Vec::new();
         let mut names = BTreeSet::new();
         for t in &read.tenant {
@@ -211,16 +211,27 @@ impl Reader<'_> {
         Ok(scenario)
     }
 
-    fn policy(&self, spanned: &Spanned<PolicyFile>) -> Result<PolicySpec, BadScenario> {
-        let p = spanned.as_ref();
+    fn policy(&self, p: &PolicyFile) -> Result<PolicySpec, BadScenario> {
         let mut scope = corun_policy::Scope::everyone().protect(p.protect.iter().map(Spanned::as_ref));
         if let Some(only) = &p.tenants {
             scope = scope.only(only.iter().map(Spanned::as_ref));
         }
         let given = p.options.iter();
-        let options = given
-            .fold(corun_policy::Options::new().scope(scope), |o, (name, value)| o.set(name, value.text()));
-        PolicySpec::new(&p.name, options, p.epoch.map(|t| t.0)).map_err(|what| self.at(spanned, what))
+        let options = given.fold(corun_policy::Options::new().scope(scope), |o, (name, value)| {
+            o.set(name, value.as_ref().text())
+        });
+        // What is said of an option quotes its name.
+        let quoted = |what: &str| {
+            let named = |name: &str| what.contains(&format!("`{}`", name.replace('_', "-")));
+            p.options.iter().find(|(name, _)| named(name)).map(|(_, value)| self.line(value.span().start))
+        };
+        let policy = PolicySpec::new(p.name.as_ref(), options).map_err(|what| {
+            self.bad(quoted(&what).unwrap_or_else(|| self.line(p.name.span().start)), what)
+        })?;
+        match &p.epoch {
+            Some(epoch) => policy.every(epoch.as_ref().0).map_err(|what| self.at(epoch, what)),
+            None => Ok(policy),
+        }
     }
 
     fn tenant(

@@ -117,12 +117,12 @@ impl Default for SchedulerFile {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table [policy]")]
 pub struct PolicyFile {
     /// Which.
-    pub name: String,
+    pub name: Spanned<String>,
     /// How often it decides; absent: as often as it wants.
-    pub epoch: Option<Time>,
+    pub epoch: Option<Spanned<Time>>,
     /// Its options, as `corun policies` lists them.
     #[serde(default)]
-    pub options: BTreeMap<String, OptionFile>,
+    pub options: BTreeMap<String, Spanned<OptionFile>>,
     /// Tenants that it may touch; absent: all.
     pub tenants: Option<Vec<Spanned<String>>>,
     /// Tenants that it may not touch.

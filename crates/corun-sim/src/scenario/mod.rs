@@ -101,23 +101,25 @@ pub struct PolicySpec {
 }
 
 impl PolicySpec {
-    /// The policy of this name; `epoch_ns` instead of its own where given.
+    /// The policy of this name, which decides as often as it wants.
     ///
     /// # Errors
     /// One sentence: no such policy, option or value.
-    pub fn new(
-        name: &str,
-        options: corun_policy::Options,
-        epoch_ns: Option<u64>,
-    ) -> Result<PolicySpec, String> {
+    pub fn new(name: &str, options: corun_policy::Options) -> Result<PolicySpec, String> {
         let made = corun_policy::by_name(name, &options)?;
-        if epoch_ns.is_some_and(|ns| ns < 100_000) {
-            return Err("an epoch below 100us makes no sense; give a longer one".into());
+        Ok(PolicySpec { name: made.name(), options, epoch_ns: made.epoch_ns() })
+    }
+
+    /// The same, deciding this often.
+    ///
+    /// # Errors
+    /// One sentence: no policy decides that often, or that seldom.
+    pub fn every(self, epoch_ns: u64) -> Result<PolicySpec, String> {
+        match epoch_ns {
+            ..100_000 => Err("an epoch below 100us makes no sense; give a longer one".into()),
+            3_600_000_000_001.. => Err("an epoch above 1h makes no sense; give a shorter one".into()),
+            _ => Ok(PolicySpec { epoch_ns, ..self }),
         }
-        if epoch_ns.is_some_and(|ns| ns > 3_600_000_000_000) {
-            return Err("an epoch above 1h makes no sense; give a shorter one".into());
-        }
-        Ok(PolicySpec { name: made.name(), options, epoch_ns: epoch_ns.unwrap_or(made.epoch_ns()) })
     }
 }
 
