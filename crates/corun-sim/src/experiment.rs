@@ -286,6 +286,9 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
         (Cast::Solo(_), false) => None,
         (Cast::All, _) => scenario.duration_ns,
     };
+    if cast == Cast::All && limit_ns.is_none() {
+        scenario.check_ends()?;
+    }
     let horizon_ns = limit_ns.unwrap_or(scenario.horizon_ns);
     let mut recording = record.then(Recording::default);
     let policy = scenario.policy.as_ref().filter(|_| cast == Cast::All);

@@ -2,6 +2,7 @@
 
 mod rig;
 
+use corun_sim::experiment::co_runs;
 use corun_sim::scenario::{Cast, Scenario};
 use rig::Repository;
 
@@ -106,7 +107,7 @@ fn every_refusal_names_file_line_and_remedy() {
         (
             "workload = \"workloads/barrier-block.toml\"",
             "program = { kind = \"parallel\", threads = 100, grain = \"1ns\", iterations = 1000000000 }",
-            "s.toml:8: the work up to a has 100000000000 grains, which takes a day to model; give fewer",
+            "s.toml:8: a has 100000000000 grains, which takes a day to model even alone; give it fewer",
         ),
         (
             "workload = \"workloads/barrier-block.toml\"",
@@ -189,4 +190,46 @@ fn what_is_wrong_with_a_policy_is_told_at_its_own_line() {
         let said = said(from, to);
         assert!(said.starts_with(expected), "{said}");
     }
+}
+
+#[test]
+fn many_grains_are_refused_also_of_a_run_that_is_cut_off_since_they_are_all_modelled_alone() {
+    let program =
+        "program = { kind = \"parallel\", threads = 100, grain = \"1ns\", iterations = 1000000000 }";
+    let text = GOOD.replace("workload = \"workloads/barrier-block.toml\"", program);
+    let text = text.replace("seeds = [1, 2]", "duration = \"1ms\"");
+    let said = Scenario::parse("s.toml", &text, &Repository).unwrap_err().to_string();
+    assert!(said.starts_with("s.toml:8: a has 100000000000 grains, which takes a day to model even alone"));
+}
+
+#[test]
+fn what_never_ends_may_be_in_the_foreground_only_of_a_run_that_is_cut_off() {
+    let text = GOOD.replace("weight = 50", "background = false");
+    let run = |text: &str| co_runs(&Scenario::parse("s.toml", text, &Repository).unwrap());
+    assert!(run(&text.replace("seeds = [1, 2]", "duration = \"1ms\"")).is_ok());
+    let said = run(&text).unwrap_err().to_string();
+    assert!(said.starts_with("s.toml:12: b never ends, but with `background = false` the run waits for it"));
+    assert!(said.ends_with("leave `background` out, or give a `duration`"), "{said}");
+}
+
+#[test]
+fn a_cpu_that_would_do_nothing_but_switch_is_refused() {
+    let said = |scheduler: &str, vm: &str| {
+        let text = GOOD.replace("name = \"cfs\"", scheduler).replace("weight = 50", vm);
+        let s = Scenario::parse("s.toml", &text, &Repository).unwrap();
+        s.engine(1, Cast::All, 0).err().map(|bad| bad.to_string())
+    };
+    let vm = "vm = { vcpus = 2 }";
+    let guest = "name = \"xen-credit\"\nguest-slice = \"1us\"";
+    assert_eq!(said(guest, "weight = 50"), None);
+    let what = said(guest, vm).unwrap();
+    assert!(
+        what.starts_with("s.toml:5: guest-slice is 1.00 µs, but a switch on atc16-haswell-80 takes 1.50 µs")
+    );
+    assert!(what.ends_with("give a longer guest-slice"), "{what}");
+    let tick = "name = \"cfs\"\ntick = \"1us\"";
+    assert!(said(tick, vm).unwrap().starts_with("s.toml:5: tick is 1.00 µs, but a switch on "));
+    // Xen's credit scheduler has a tick of its own.
+    assert_eq!(said("name = \"xen-credit\"\ntick = \"1us\"", vm), None);
+    assert_eq!(said("name = \"cfs\"\ntick = \"100us\"\nguest-slice = \"100us\"", vm), None);
 }

@@ -2,7 +2,7 @@
 //! sentence that names file, line and remedy.
 
 use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Smt, MAX_CPUS};
-use corun_model::duration::{parse_bytes, parse_ns};
+use corun_model::duration::{human_ns, parse_bytes, parse_ns};
 use corun_model::machine::Cpu;
 use corun_model::workload::{line_saying, read_toml};
 use corun_model::{CpuId, Machine};
@@ -28,6 +28,9 @@ impl MachineModel {
 const LEAST_TICK_NS: u64 = 1_000;
 const LEAST_BANDWIDTH: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
+const MOST_COST_NS: u64 = 10_000_000;
+/// Linux knows no more, and the table of their distances has the square of it.
+const MOST_NODES: u32 = 1024;
 /// The largest distance that firmware can tell; 255 is what cannot be reached at all.
 const FARTHEST: u32 = 254;
 
@@ -192,6 +195,10 @@ impl File {
             let what = "noise and noise-every are how long and how often; say both or neither";
             return Err((key, what.into()));
         }
+        if costs.noise_ns > costs.noise_every_ns / 2 {
+            let what = "noise lasts longer than half of noise-every, so the CPUs would do little else";
+            return Err(("noise", format!("{what}; give it less, or a longer noise-every")));
+        }
         let smt = Smt {
             throughput: read.number("smt.throughput", self.smt.throughput, 1.15, 1.0, 2.0)?,
             peak_ipc: read.number("smt.peak-ipc", self.smt.peak_ipc, 3.0, 0.1, 16.0)?,
@@ -256,6 +263,11 @@ impl Shape {
             );
             return Err(("nodes-per-socket", what));
         }
+        let made = self.sockets * nodes;
+        if made > MOST_NODES {
+            let what = format!("this makes {made} NUMA nodes; at most {MOST_NODES} are allowed");
+            return Err(("sockets", what + "; give fewer sockets, or nodes-per-socket"));
+        }
         let (per_node, cores) =
             (self.llcs_per_socket / nodes, self.sockets * self.llcs_per_socket * self.cores_per_llc);
         // Cores first and hyperthreads last, as Linux numbers them.
@@ -266,7 +278,7 @@ impl Shape {
                 Cpu { id: CpuId(id), core, llc, socket: llc / self.llcs_per_socket, node: llc / per_node }
             })
             .collect();
-        let count = (self.sockets * nodes) as usize;
+        let count = made as usize;
         if !self.node_distance.is_empty() && self.node_distance.len() != count {
             let what = format!("node-distance has {} rows for {count} NUMA nodes", self.node_distance.len());
             return Err(("node-distance", what + "; give one for each"));
@@ -314,11 +326,17 @@ struct Reader {
 impl Reader {
     fn ns(&mut self, name: &'static str, text: &Option<String>, default: u64) -> Result<u64, Bad> {
         let ns = self.value(name, text, default, parse_ns)?;
-        match text {
+        let most_ns = match name {
             // How often something happens may be as seldom as one likes.
-            Some(text) if ns > MOST_NS && name != "costs.noise-every" => {
-                let key = key(name);
-                Err((key, format!("`{text}` is longer than 1 s, which {key} never is; give less")))
+            "costs.noise-every" => u64::MAX,
+            "costs.noise" => MOST_NS,
+            _ if name.starts_with("costs.") => MOST_COST_NS,
+            _ => MOST_NS,
+        };
+        match text {
+            Some(text) if ns > most_ns => {
+                let (most, key) = (human_ns(most_ns), key(name));
+                Err((key, format!("`{text}` is longer than {most}, which {key} never is; give less")))
             }
             _ => Ok(ns),
         }
@@ -417,6 +435,7 @@ dram-local = "70ns"
         );
         assert_eq!(refusal("ghz = 2.5", "ghz = 0"), "m.toml:12: ghz is 0.0; give a number from 0.01 to 20");
         assert!(refusal("sockets = 2", "sockets = 4000").contains("this makes 16000 CPUs; at most 8192"));
+        assert!(refusal("sockets = 2", "sockets = 2000").contains("this makes 2000 NUMA nodes; at most 1024"));
         assert!(refusal("[[10, 21], [21, 10]]", "[[10]]").starts_with("m.toml:9: node-distance has 1 rows"));
         assert!(refusal("[[10, 21], [21, 10]]", "[[10, 5], [5, 10]]").contains("below 10"));
         assert!(refusal("[[10, 21], [21, 10]]", "[[10], [21, 10]]").contains("[0] has 1 numbers for 2 NUMA"));
@@ -439,6 +458,17 @@ dram-local = "70ns"
     }
 
     #[test]
+    fn noise_that_leaves_little_time_is_refused() {
+        let with = |noise: &str, every: &str| {
+            let text = format!("{SMALL}\n[costs]\nnoise = \"{noise}\"\nnoise-every = \"{every}\"\n");
+            MachineModel::parse("m.toml", &text)
+        };
+        assert!(with("1ms", "2ms").is_ok());
+        let said = with("10ms", "1us").unwrap_err().to_string();
+        assert!(said.starts_with("m.toml:18: noise lasts longer than half of noise-every"), "{said}");
+    }
+
+    #[test]
     fn of_two_sections_with_a_key_of_the_same_name_the_one_at_fault_is_named() {
         let said = refusal("dram-local = \"70ns\"", "l2 = \"4\"\n\n[cache]\nl2 = \"256KiB\"");
         assert!(said.starts_with("m.toml:15: `4` is not a time"), "{said}");
@@ -451,11 +481,13 @@ dram-local = "70ns"
         let said = refusal("\"70ns\"", "\"900ns\"");
         assert!(said.starts_with("m.toml:15: dram-local is 900 ns and dram-remote 130 ns"), "{said}");
         let said = refusal("\"70ns\"", "\"70h\"");
-        assert_eq!(said, "m.toml:15: `70h` is longer than 1 s, which dram-local never is; give less");
+        assert_eq!(said, "m.toml:15: `70h` is longer than 1.00 s, which dram-local never is; give less");
+        let said = refusal("[latency]", "[costs]\nswitch = \"100ms\"\n\n[latency]");
+        assert_eq!(said, "m.toml:15: `100ms` is longer than 10.0 ms, which switch never is; give less");
         let said = refusal("ghz = 2.5", "tick = \"10ns\"");
         assert_eq!(said, "m.toml:12: a tick below 1us makes no sense; give a longer one");
         let said = refusal("ghz = 2.5", "tick = \"1h\"");
-        assert_eq!(said, "m.toml:12: `1h` is longer than 1 s, which tick never is; give less");
+        assert_eq!(said, "m.toml:12: `1h` is longer than 1.00 s, which tick never is; give less");
         let said = refusal("[latency]", "[memory]\nnode-bandwidth = \"1B/s\"\n\n[latency]");
         assert!(said.starts_with("m.toml:15: a node-bandwidth below 1MB/s makes no sense"), "{said}");
     }

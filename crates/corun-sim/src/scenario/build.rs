@@ -36,6 +36,7 @@ impl Scenario {
     /// # Errors
     /// [`BadScenario`]: the model does not know what some program does.
     pub fn engine(&self, seed: u64, cast: Cast, trace_limit: usize) -> Result<Engine, BadScenario> {
+        self.check_switches()?;
         let model = Rc::new(self.machine.clone());
         let streams = Streams::new(seed);
         let mut scheduler = self.scheduler(&streams);
@@ -93,9 +94,14 @@ impl Scenario {
         self.scheduler.groups || self.scheduler.name == SchedulerKind::XenCredit
     }
 
+    /// Between two ticks, where the scheduler goes by them.
+    fn tick_ns(&self) -> u64 {
+        self.scheduler.tick.map_or(self.machine.tick_ns, |t| t.0)
+    }
+
     fn scheduler(&self, streams: &Streams) -> Box<dyn Scheduler> {
         let machine = &self.machine.machine;
-        let tick_ns = self.scheduler.tick.map_or(self.machine.tick_ns, |t| t.0);
+        let tick_ns = self.tick_ns();
         let defaults = FairOptions::default();
         let newidle_ratio = self.scheduler.newidle_ratio.unwrap_or(defaults.newidle_ratio);
         let opts = FairOptions { tick_ns, newidle_ratio, ..defaults };
@@ -107,6 +113,26 @@ impl Scenario {
             SchedulerKind::Cfs => Box::new(Cfs::new(machine, opts, streams)),
             SchedulerKind::XenCredit => Box::new(XenCredit::new(machine, streams.stream("slices"))),
         }
+    }
+
+    /// Refuses times after which a CPU would change to the next task before it is through with changing to this one: such a
+    /// run does nothing else, up to its horizon.
+    fn check_switches(&self) -> Result<(), BadScenario> {
+        let switch_ns = self.machine.costs.switch_ns;
+        let ticks = self.scheduler.name != SchedulerKind::XenCredit;
+        let has_guests = self.tenants.iter().any(|t| t.vcpus.is_some());
+        let times =
+            [("tick", self.tick_ns(), ticks), ("guest-slice", self.scheduler.guest_slice.0, has_guests)];
+        let Some((key, ns, _)) = times.into_iter().find(|(_, ns, counts)| *counts && *ns <= switch_ns) else {
+            return Ok(());
+        };
+        let what = format!(
+            "{key} is {}, but a switch on {} takes {}, so its CPUs would do nothing else; give a longer {key}",
+            human_ns(ns),
+            self.machine.machine.name,
+            human_ns(switch_ns)
+        );
+        Err(self.bad(self.scheduler_line, what))
     }
 
     /// Refuses more tasks than the model is made for, programs that it does not know, and work that cannot end.
@@ -129,6 +155,14 @@ impl Scenario {
                     t.name,
                     written(least.time_ns),
                     horizon()
+                );
+                return Err(self.bad(t.line, what));
+            }
+            // Alone, each runs to its end.
+            if least.grains > MOST_GRAINS {
+                let what = format!(
+                    "{} has {} grains, which takes a day to model even alone; give it fewer or longer ones",
+                    t.name, least.grains
                 );
                 return Err(self.bad(t.line, what));
             }

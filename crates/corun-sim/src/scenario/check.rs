@@ -89,6 +89,16 @@ fn machine(name: &str, files: &dyn Files) -> Result<MachineModel, NoMachine> {
         .map_err(|e| NoMachine::InTheFile(BadScenario { file: e.file, line: e.line, what: e.what }))
 }
 
+impl Scenario {
+    /// Refuses to run until all in the foreground have ended where one never does.
+    pub(crate) fn check_ends(&self) -> Result<(), BadScenario> {
+        let awaited = |t: &&TenantSpec| !t.background && is_endless(&t.workload.program);
+        let Some(t) = self.tenants.iter().find(awaited) else { return Ok(()) };
+        let what = format!("{} never ends, but with `background = false` the run waits for it", t.name);
+        Err(self.bad(t.line, what + "; leave `background` out, or give a `duration`"))
+    }
+}
+
 impl Reader<'_> {
     fn line(&self, at: usize) -> usize {
         self.text[..at.min(self.text.len())].matches('\n').count() + 1
@@ -197,6 +207,8 @@ impl Reader<'_> {
             horizon_ns: read.horizon.as_ref().map_or(HORIZON_NS, |t| t.as_ref().0),
             file: self.file.to_string(),
             tenants_line: self.line(read.tenant[0].span().start),
+            scheduler_line: self
+                .line(read.scheduler.as_ref().map_or(read.machine.span(), Spanned::span).start),
         };
         if scenario.duration_ns.is_none() && scenario.tenants.iter().all(|t| t.background) {
             let what = "no tenant ever ends (all are background); give a `duration`";

@@ -87,6 +87,8 @@ pub struct Scenario {
     file: String,
     /// Line of the first tenant, which errors of the run as a whole point at.
     tenants_line: usize,
+    /// Line of the scheduler, or of the machine where the file has none.
+    scheduler_line: usize,
 }
 
 /// A policy of a scenario, known to exist and to like its options.
