@@ -2,9 +2,9 @@
 //! policies, how often, and what is hoped for. Bad input is one sentence that names file, line and remedy.
 
 use crate::programs::Catalogue;
-use crate::study_file::{read, twice, BadStudy};
+use crate::study_file::{line_naming, read, twice, BadStudy};
 use corun_model::duration::written_ns;
-use corun_model::workload::{draw, line_of};
+use corun_model::workload::draw;
 use serde::Deserialize;
 
 /// The live study that corun brings along.
@@ -104,7 +104,7 @@ impl ControlStudy {
     pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<ControlStudy, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
         let study: ControlStudy = read(file, text)?;
-        study.check(catalogue).map_err(|(key, what)| at(line_of(text, &key), what))?;
+        study.check(catalogue).map_err(|(key, what)| at(line_naming(text, &key, &what), what))?;
         Ok(study)
     }
 
@@ -223,6 +223,17 @@ mod tests {
         assert!(refusal("\"default\", \"auto\"", "\"default\", \"autos\"").contains("no policy `autos`"));
         assert!(refusal("backend = \"stock\"", "backend = \"vm\"").contains("give auto, stock or sched_ext"));
         assert!(refusal("[\"lu-active\"]", "[\"lu-active\", \"lu-active\"]").contains("each once"));
+        // Of several groups the one that has it.
+        let (at, last) =
+            CONTROL.lines().enumerate().filter(|(_, l)| l.starts_with("co-runner")).last().unwrap();
+        let slip = format!(
+            "{}\nco-runner = [\"nobody\"]\n",
+            CONTROL.lines().take(at).collect::<Vec<_>>().join("\n")
+        );
+        let said = read(&(slip + &CONTROL.lines().skip(at + 1).collect::<Vec<_>>().join("\n")))
+            .unwrap_err()
+            .to_string();
+        assert!(said.starts_with(&format!("c.toml:{}: no interferer `nobody`", at + 1)), "{said} {last}");
         let line = CONTROL.lines().position(|l| l.starts_with("foreign")).unwrap() + 1;
         let foreign = CONTROL.lines().nth(line - 1).unwrap();
         assert!(refusal(foreign, "foreign = 0.0").starts_with(&format!("c.toml:{line}: foreign is 0")));

@@ -2,9 +2,8 @@
 //! interferers, how often, and when a run counts. Bad input is one sentence that names file, line and remedy.
 
 use crate::programs::{Catalogue, Interferer, Program};
-use crate::study_file::{read, twice, BadStudy};
+use crate::study_file::{line_naming, read, twice, BadStudy};
 use corun_model::duration::written_ns;
-use corun_model::workload::line_of;
 use serde::Deserialize;
 
 /// Name and version of the schema, the first field of every file.
@@ -62,7 +61,7 @@ impl Pairs {
     pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<Pairs, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
         let pairs: Pairs = read(file, text)?;
-        pairs.check(catalogue).map_err(|(key, what)| at(line_of(text, key), what))?;
+        pairs.check(catalogue).map_err(|(key, what)| at(line_naming(text, key, &what), what))?;
         Ok(pairs)
     }
 
@@ -176,6 +175,12 @@ mod tests {
         assert!(refusal("restarting = [", "restarting = [\"triad\", ").contains("`triad` is none of"));
         assert!(refusal("\"gcc\",", "\"gcc\", \"gcc\",").contains("`gcc` is there twice"));
         assert!(refusal("retries  = 3", "retry = 3").contains("unknown field `retry`"));
+        // In a list of several lines the one that has it.
+        let (line, last) =
+            PREDICT.lines().enumerate().filter(|(_, l)| l.contains("\"steal-block\"")).last().unwrap();
+        let said =
+            read(&PREDICT.replace(last, &last.replace("steal-block", "steal"))).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("p.toml:{}: no program `steal`", line + 1)), "{said}");
         let line = PREDICT.lines().position(|l| l.starts_with("foreign")).unwrap() + 1;
         assert!(
             refusal("foreign  = 0.04", "foreign = 0.0").starts_with(&format!("p.toml:{line}: foreign is 0"))

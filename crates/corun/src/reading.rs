@@ -1,20 +1,31 @@
-//! Files that people wrote, read whole; and why one cannot be read, with what to name instead.
+//! Files that people wrote, or corun for itself, read whole; and why one cannot be read, with what to name instead.
 
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// The text of a file: what does not end is not read to its end.
+/// The text of a file that people wrote: what does not end is not read to its end.
 ///
 /// # Errors
 /// What the kernel says; what is longer than anybody writes, or no text.
 pub fn text_of(path: &Path) -> Result<String> {
-    const MOST_BYTES: u64 = 16 << 20;
+    at_most(16, path, "name a file that people wrote")
+}
+
+/// The same of a file that corun wrote for itself.
+///
+/// # Errors
+/// What the kernel says; what is longer than any result, or no text.
+pub fn result_of(path: &Path) -> Result<String> {
+    at_most(256, path, "name the result.json of a record")
+}
+
+fn at_most(mib: u64, path: &Path, remedy: &str) -> Result<String> {
     let mut text = String::new();
-    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(Error::other("it is longer than 16 MiB; name a file that people wrote"));
+    std::fs::File::open(path)?.take((mib << 20) + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > mib << 20 {
+        true => Err(Error::other(format!("it is longer than {mib} MiB; {remedy}"))),
+        false => Ok(text),
     }
-    Ok(text)
 }
 
 /// Why a file cannot be read, and the remedy.
@@ -49,5 +60,7 @@ mod tests {
     fn what_never_ends_is_not_read_to_its_end() {
         let said = why(&text_of(Path::new("/dev/zero")).unwrap_err());
         assert_eq!(said, "it is longer than 16 MiB; name a file that people wrote");
+        let said = why(&result_of(Path::new("/dev/zero")).unwrap_err());
+        assert_eq!(said, "it is longer than 256 MiB; name the result.json of a record");
     }
 }

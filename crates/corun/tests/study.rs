@@ -84,3 +84,17 @@ fn a_bad_study_of_schedulers_is_named_with_file_and_line_and_nothing_is_run() {
     assert!(refused("", "", &["--policies", "CC"]).contains("--policies is not for a study of this kind"));
     assert!(refused("", "", &["--programs", "x264"]).contains("no figure has pairs of `x264`"));
 }
+
+#[test]
+fn runs_are_not_added_to_what_is_no_result_and_nothing_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("result.json"), "{").unwrap();
+    for study in ["predict", "verify"] {
+        let mut more = Command::cargo_bin("corun").unwrap();
+        let out = more.current_dir(&folder).args(["study", study, "--more", "--out", "."]).output().unwrap();
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.starts_with("corun: --more adds to the runs in ./result.json, which is no such result"));
+        assert!(said.ends_with("name another folder with --out\n"), "{said}");
+    }
+}

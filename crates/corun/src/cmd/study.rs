@@ -6,7 +6,7 @@ mod schedulers;
 mod verify;
 
 use crate::cli::{check_folder, Usage};
-use crate::reading::{text_of, why};
+use crate::reading::{result_of, text_of, why};
 use anyhow::Context;
 use corun_linux::{topology, Root};
 use corun_report::describe;
@@ -207,10 +207,14 @@ fn earlier<T: DeserializeOwned>(args: &Args) -> anyhow::Result<Option<T>> {
         }
     };
     let file = out.join("result.json");
-    let found = std::fs::read_to_string(&file).map_err(|e| {
-        Usage(format!("--more adds to the runs in {}: {e}; leave --more out the first time", file.display()))
+    let place = file.display();
+    let found = result_of(&file).map_err(|e| {
+        Usage(format!("--more adds to the runs in {place}: {e}; leave --more out the first time"))
     })?;
-    Ok(Some(serde_json::from_str(&found).with_context(|| format!("reading {}", file.display()))?))
+    let no_result = |e| {
+        Usage(format!("--more adds to the runs in {place}, which is no such result: {e}; name another folder with --out"))
+    };
+    Ok(Some(serde_json::from_str(&found).map_err(no_result)?))
 }
 
 /// Now, the machine and its kernel, for a record.

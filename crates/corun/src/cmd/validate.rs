@@ -1,7 +1,7 @@
 //! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
 
 use crate::cli::{check_files, check_folder, Usage};
-use crate::reading::{text_of, why};
+use crate::reading::{result_of, text_of, why};
 use anyhow::Context;
 use corun_linux::probe::LiveOptions;
 use corun_linux::sched::autogroups_are_on;
@@ -159,8 +159,9 @@ fn read(path: Option<&Path>) -> anyhow::Result<Study> {
 
 fn recorded(path: &Path) -> anyhow::Result<Outcome> {
     let bad = |what: String| Usage(format!("cannot use {}: {what}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| bad(why(&e)))?;
-    Ok(outcome::parse(&text).map_err(bad)?)
+    let text = result_of(path).map_err(|e| bad(why(&e)))?;
+    let no_result = |what| bad(format!("{what}; name the JSON of an earlier `corun validate`"));
+    Ok(outcome::parse(&text).map_err(no_result)?)
 }
 
 fn chosen(args: &Args, study: &Study, recorded: Option<&Outcome>) -> anyhow::Result<Vec<Cell>> {

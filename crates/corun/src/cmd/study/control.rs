@@ -2,6 +2,7 @@
 
 use super::{circumstances, command, keep, make_folders, only, only_of, stage, Args};
 use crate::cli::Usage;
+use crate::reading::{result_of, why};
 use anyhow::Context;
 use corun_linux::Root;
 use corun_policy::ALL;
@@ -74,9 +75,7 @@ pub(super) fn run(args: &Args, name: &str, written: &str, known: &Catalogue) -> 
 }
 
 fn read_result(path: &Path) -> anyhow::Result<ControlOutcome> {
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        Usage(format!("cannot read {}: {e}; name the result.json of a record", path.display()))
-    })?;
+    let text = result_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
     Ok(serde_json::from_str(&text)
         .map_err(|e| Usage(format!("{} is no result of a study of control: {e}", path.display())))?)
 }
