@@ -98,10 +98,28 @@ fn burst_by(hand: &mut Hand, ns: u64, clock: fn() -> u64, step_ns: u64) -> bool 
     loop {
         let left_ns = end_ns.saturating_sub(clock());
         if left_ns == 0 {
-            return true;
+            // One that is over before there was work to look up from does not outlive the run either.
+            return !hand.is_cut();
         }
         if !hand.work((left_ns / 2).min(step_ns).max(LAST_STEP_NS.min(left_ns))) {
             return false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::Counter;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    #[test]
+    fn a_burst_too_short_for_any_work_ends_with_the_run() {
+        let (cut, loops) = (AtomicBool::new(false), Counter::default());
+        let pace = Pace { loops_per_ms: 1000 };
+        let mut hand = Hand { kernel: Kernel::registers(), pace, cut: &cut, loops: &loops };
+        assert!(burst(&mut hand, 0));
+        cut.store(true, Relaxed);
+        assert!(!burst(&mut hand, 0));
     }
 }
