@@ -90,7 +90,8 @@ fn place(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
             Err(io::Error::other("it was exchanged for a link meanwhile; choose another place"))
         }
         Ok(m) => Ok((place, Some(m))),
-        Err(_) => Ok((place, None)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok((place, None)),
+        Err(e) => Err(e),
     }
 }
 
@@ -132,6 +133,7 @@ fn explain(path: &Path, e: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => {
             format!("no permission to create files in {}; choose another place", folder.display())
         }
+        io::ErrorKind::InvalidFilename => "its name is too long; choose a shorter one".to_owned(),
         io::ErrorKind::StorageFull => "the disk is full; free some space or choose another place".to_owned(),
         _ => e.to_string(),
     }
@@ -182,7 +184,12 @@ mod tests {
         }
         assert_eq!(fs::read(&old).unwrap(), b"old");
         assert_eq!(entries(folder.path()), ["old.json"]);
-        for path in [&folder.path().join("no/report.json"), folder.path()] {
+        let long = folder.path().join("x".repeat(300));
+        assert!(can_be_written(&long)
+            .unwrap_err()
+            .to_string()
+            .ends_with("its name is too long; choose a shorter one"));
+        for path in [&folder.path().join("no/report.json"), folder.path(), &long] {
             let before = can_be_written(path).unwrap_err().to_string();
             assert_eq!(before, write_file(path, b"x").unwrap_err().to_string());
         }
