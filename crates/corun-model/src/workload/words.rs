@@ -29,7 +29,11 @@ fn in_words(what: &str, place: &str) -> String {
             "there can be several of these; write [{head}] instead of {head}, above each of them"
         );
     }
+    if let Some((found, _)) = what.split_once("expected variant i") {
+        return format!("{found}expected a text in quotes");
+    }
     let names = [
+        ("cannot recurse further; max recursion depth met", "lists within lists go too deep; take some out"),
         ("expected a sequence", "expected a list such as [1, 2]"),
         ("expected a string", "expected a text in quotes"),
         ("expected a map", "expected a table"),
@@ -38,7 +42,6 @@ fn in_words(what: &str, place: &str) -> String {
         (" as i128, expected", ", expected"),
         ("invalid type: sequence", "invalid type: list"),
         ("invalid type: map", "invalid type: table"),
-        ("expected variant identifier", "expected a text in quotes"),
         ("expected string or map", "expected a text in quotes"),
         (
             "invalid value: map, expected map with a single key",
@@ -75,7 +78,7 @@ mod tests {
         assert_eq!(seeds("a = [-1]"), "invalid value: integer `-1`, expected a whole number of at least 0");
         assert_eq!(seeds("a = { b = 1 }"), "invalid type: table, expected a list such as [1, 2]");
         assert_eq!(said::<f64>("a = [1]").1, "invalid type: list, expected a number");
-        for wrong in ["7", "[1]", "{}", "0.5", "true"] {
+        for wrong in ["7", "[1]", "{}", "0.5", "true", "9223372036854775808"] {
             let what = said::<Sync>(&format!("a = {wrong}")).1;
             assert!(what.ends_with("expected a text in quotes") && !what.contains("map"), "{what}");
         }
