@@ -233,3 +233,21 @@ fn a_cpu_that_would_do_nothing_but_switch_is_refused() {
     assert_eq!(said("name = \"xen-credit\"\ntick = \"1us\"", vm), None);
     assert_eq!(said("name = \"cfs\"\ntick = \"100us\"\nguest-slice = \"100us\"", vm), None);
 }
+
+#[test]
+fn a_program_with_lines_of_its_own_is_refused_at_the_line_of_the_key() {
+    let program = "[tenant.program]\nkind = \"parallel\"\nsync = \"pipeline\"\nthreads = 2\niterations = 1\n[[tenant.program.stage]]\nname = \"in\"\nfeeds = [\"out\"]\n[[tenant.program.stage]]\nname = \"out\"\n[tenant.character]\nipc = 1.5";
+    let said = |from: &str, to: &str| {
+        assert!(program.contains(from));
+        refusal("workload = \"workloads/barrier-block.toml\"", &program.replace(from, to))
+    };
+    for (from, to, expected) in [
+        ("threads = 2", "threads = 0", "s.toml:13: threads is 0"),
+        ("iterations = 1", "grain = \"0\"", "s.toml:14: grain is 0"),
+        ("\"out\"]", "\"off\"]", "s.toml:16: stage `in` feeds `off`"),
+        ("ipc = 1.5", "ipc = 99", "s.toml:21: ipc is 99"),
+    ] {
+        let said = said(from, to);
+        assert!(said.starts_with(expected), "{said}");
+    }
+}

@@ -5,7 +5,7 @@ use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
-use corun_model::workload::{read_toml, Program, Workload};
+use corun_model::workload::{line_saying, read_toml, Program, Workload};
 use corun_model::CpuId;
 use std::collections::BTreeSet;
 use toml::Spanned;
@@ -110,6 +110,17 @@ impl Reader<'_> {
 
     fn at<T>(&self, value: &Spanned<T>, what: impl Into<String>) -> BadScenario {
         self.bad(self.line(value.span().start), what)
+    }
+
+    /// What is said of a key of a tenant's table, which may be within braces or have a header and lines of its own.
+    fn within<T>(&self, table: &Spanned<T>, key: &str, what: String) -> BadScenario {
+        let from = &self.text[table.span().start..];
+        let end = if from.starts_with('{') {
+            table.span().len()
+        } else {
+            from.find("\n[[tenant]]").unwrap_or(from.len())
+        };
+        self.bad(self.line(table.span().start) + line_saying(&from[..end], key, &what) - 1, what)
     }
 
     fn scenario(&self) -> Result<Scenario, BadScenario> {
@@ -364,10 +375,10 @@ impl Reader<'_> {
                 })
             }
             (None, Some(program)) => {
-                program.as_ref().check().map_err(|(_, what)| self.at(program, what))?;
+                program.as_ref().check().map_err(|(key, what)| self.within(program, key, what))?;
                 let character = t.character.as_ref().map(|c| c.as_ref().clone()).unwrap_or_default();
                 if let Some(at) = &t.character {
-                    character.check().map_err(|(_, what)| self.at(at, what))?;
+                    character.check().map_err(|(key, what)| self.within(at, key, what))?;
                 }
                 let name = t.name.as_ref().map_or("tenant", |n| n.as_ref());
                 Ok(Workload {
