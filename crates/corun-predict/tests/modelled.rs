@@ -196,10 +196,10 @@ fn verdict(program: &str, noise: &str) -> corun_predict::Verdict {
     );
     let mut engine = s.engine(1, Cast::All, 0).unwrap();
     let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
-    while engine.progress()[0].completions.is_empty() {
+    while engine.progress()[0].completions.count == 0 {
         judge.push(&observe(&mut engine, 10 * MS));
     }
-    let run = engine.progress()[0].completions[0];
+    let run = engine.progress()[0].completions.first.unwrap();
     judge.verdict(Some(run.end_ns - run.start_ns))
 }
 

@@ -6,7 +6,7 @@
 //! Runs do not know of each other, so results do not depend on how they were spread over CPUs.
 
 use crate::control::{Control, Controller};
-use crate::engine::{Completion, Fault, Progress, Totals};
+use crate::engine::{Completion, Completions, Fault, Progress, Totals};
 use crate::metrics::{self, Estimate, Speedups};
 use crate::scenario::{BadScenario, Cast, Scenario, SchedulerKind, TenantSpec};
 use corun_model::fairness::jain;
@@ -184,7 +184,7 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
             TenantOutcome {
                 name: spec.name.clone(),
                 background: spec.background,
-                completed: runs.iter().map(|r| r.progress[t].completions.len()).sum(),
+                completed: runs.iter().map(|r| r.progress[t].completions.count).sum(),
                 solo_ns: over_seeds(&solo_times),
                 time_ns: over_seeds(&co_times),
                 slowdown: over_seeds(&here[t]),
@@ -323,7 +323,7 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
     if limit_ns.is_none() && !engine.is_finished() {
         let late = |(t, p): (usize, &Progress)| {
             let place = if let Cast::Solo(only) = cast { only } else { t };
-            (p.completions.is_empty() && !p.endless && (cast != Cast::All || !scenario.tenants[t].background))
+            (p.completions.count == 0 && !p.endless && (cast != Cast::All || !scenario.tenants[t].background))
                 .then_some(place)
         };
         let late: Vec<usize> = engine.progress().iter().enumerate().filter_map(late).collect();
@@ -345,9 +345,8 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
 
 /// Mean time of a tenant's completed runs.
 fn mean_time_ns(p: &Progress) -> Option<f64> {
-    let n = p.completions.len();
-    let sum: f64 = p.completions.iter().map(|c| (c.end_ns - c.start_ns) as f64).sum();
-    (n > 0).then(|| sum / n as f64)
+    let Completions { count, took_ns, .. } = p.completions;
+    (count > 0).then(|| took_ns as f64 / count as f64)
 }
 
 fn slowdown(co: &Progress, co_end_ns: u64, solo: &Progress, solo_end_ns: u64) -> Option<f64> {
@@ -357,9 +356,9 @@ fn slowdown(co: &Progress, co_end_ns: u64, solo: &Progress, solo_end_ns: u64) ->
     }
     let rate = |p: &Progress, end_ns: u64| {
         // One that has begun again works on.
-        let only = |c: &&Completion| p.completions.len() == 1 && p.timed && p.started_ns == Some(c.start_ns);
-        let until_ns = p.completions.last().filter(only).map_or(end_ns, |c| c.end_ns);
-        let first_ns = p.completions.first().map(|c| c.start_ns).or(p.started_ns)?;
+        let only = |c: &&Completion| p.completions.count == 1 && p.timed && p.started_ns == Some(c.start_ns);
+        let until_ns = p.completions.last.as_ref().filter(only).map_or(end_ns, |c| c.end_ns);
+        let first_ns = p.completions.first.map(|c| c.start_ns).or(p.started_ns)?;
         let active_ns = until_ns.saturating_sub(first_ns);
         (active_ns > 0 && p.work_ns > 0).then(|| p.work_ns as f64 / active_ns as f64)
     };
@@ -373,9 +372,11 @@ mod tests {
     #[test]
     fn a_timed_program_that_has_begun_again_is_judged_by_all_of_its_time() {
         let run = Completion { start_ns: 0, last_phase_ns: 0, end_ns: 10_000, iterations: 1 };
+        let mut completions = Completions::default();
+        completions.add(run);
         let timed = |started_ns, work_ns| Progress {
             name: "x".into(),
-            completions: vec![run],
+            completions,
             started_ns: Some(started_ns),
             work_ns,
             endless: false,

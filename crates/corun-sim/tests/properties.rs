@@ -79,7 +79,7 @@ proptest! {
         let ended = e.run_to_end(600_000_000_000).map_err(|f| TestCaseError::fail(format!("{f}\n{text}")))?;
         prop_assert!(ended, "not ended after ten minutes\n{}", text);
         e.observe().check().map_err(|wrong| TestCaseError::fail(wrong.join("; ")))?;
-        let done: Vec<u64> = e.progress()[1..].iter().map(|p| p.completions[0].iterations).collect();
+        let done: Vec<u64> = e.progress()[1..].iter().map(|p| p.completions.first.unwrap().iterations).collect();
         prop_assert_eq!(done, expected);
     }
 

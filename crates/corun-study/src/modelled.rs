@@ -202,7 +202,7 @@ impl<'a> Stage<'a> {
         let subject = account_of("subject").ok_or_else(|| bad("its program did not run"))?;
         let parts = subject.ledger.parts();
         let shares = Shares::of(parts.compute_ns, parts.spin_ns.unwrap_or(0), parts.block_ns, parts.steal_ns);
-        let ended = progress.iter().find(|p| p.name == "subject").and_then(|p| p.completions.first());
+        let ended = progress.iter().find(|p| p.name == "subject").and_then(|p| p.completions.first);
         let ended = ended.ok_or_else(|| bad("its program did not end"))?;
         let interferer_ns = account_of("interferer").map_or(0, |a| a.ledger.on_cpu_ns());
         Ok(Run {

@@ -72,7 +72,7 @@ pub fn pact16(program: &str, loops: bool, threads: u32) -> Scenario {
 pub fn time_ns(scenario: &Scenario, seed: u64, cast: Cast) -> u64 {
     let mut engine = scenario.engine(seed, cast, 0).unwrap();
     assert!(engine.run_to_end(100_000_000 * MS).unwrap(), "the run has an end");
-    let run = engine.progress()[0].completions[0];
+    let run = engine.progress()[0].completions.first.unwrap();
     run.end_ns - run.start_ns
 }
 

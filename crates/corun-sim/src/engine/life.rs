@@ -17,6 +17,29 @@ pub struct Completion {
     pub iterations: u64,
 }
 
+/// What is kept of a tenant's runs: the same however often it starts again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Completions {
+    /// How many there were.
+    pub count: usize,
+    /// Nanoseconds that they took, all together.
+    pub took_ns: u128,
+    /// The first.
+    pub first: Option<Completion>,
+    /// The last.
+    pub last: Option<Completion>,
+}
+
+impl Completions {
+    /// Counts one more.
+    pub fn add(&mut self, run: Completion) {
+        self.count += 1;
+        self.took_ns += u128::from(run.end_ns - run.start_ns);
+        self.first.get_or_insert(run);
+        self.last = Some(run);
+    }
+}
+
 impl Engine {
     pub(super) fn start_tenant(&mut self, tenant: TenantIx) {
         let run = &mut self.tenants[tenant];
@@ -132,8 +155,8 @@ impl Engine {
 
     fn complete(&mut self, tenant: TenantIx) {
         let run = &mut self.tenants[tenant];
-        let first = run.completions.is_empty();
-        run.completions.push(Completion {
+        let first = run.completions.count == 0;
+        run.completions.add(Completion {
             start_ns: run.started_ns,
             last_phase_ns: run.phase_ns,
             end_ns: self.now_ns,

@@ -48,7 +48,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use timers::Timers;
 
-pub use life::Completion;
+pub use life::{Completion, Completions};
 pub use window::Progress;
 
 use sync::SyncObject;
@@ -297,7 +297,7 @@ struct TenantRun {
     phase_ns: u64,
     /// Work done, in nanoseconds of solo run time × 2^20.
     work_done: u128,
-    completions: Vec<Completion>,
+    completions: Completions,
     start: u32,
     cut: u32,
 }
@@ -544,7 +544,7 @@ impl Engine {
             phase: 0,
             phase_ns: 0,
             work_done: 0,
-            completions: Vec::new(),
+            completions: Completions::default(),
             start,
             cut,
             setup,

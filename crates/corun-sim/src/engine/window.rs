@@ -1,7 +1,7 @@
 //! Observations: what happened in a window, as any host reports it.
 
 use super::account::{counters_between, Tally};
-use super::{task_id, Completion, Engine, State};
+use super::{task_id, Completions, Engine, State};
 use crate::checker;
 use crate::contention::Energy;
 use corun_model::observation::{
@@ -15,7 +15,7 @@ pub struct Progress {
     /// Its name.
     pub name: String,
     /// Its runs from start to end.
-    pub completions: Vec<Completion>,
+    pub completions: Completions,
     /// When its present run started; `None`: it has not started at all.
     pub started_ns: Option<u64>,
     /// Work it has done in all, in nanoseconds of solo run time.
@@ -115,7 +115,7 @@ impl Engine {
             .iter()
             .map(|t| Progress {
                 name: t.setup.name.clone(),
-                completions: t.completions.clone(),
+                completions: t.completions,
                 started_ns: t.started.then_some(t.started_ns),
                 work_ns: (t.work_done >> super::cpu::BITS) as u64,
                 endless: t.setup.plan.endless,

@@ -298,7 +298,7 @@ fn speed(run: &Run, tenant: usize, fixed: bool) -> Option<f64> {
         let work = progress.work_ns as f64 / run.end_ns as f64;
         return (work > 0.0).then_some(work);
     }
-    let first = progress.completions.first()?;
+    let first = progress.completions.first?;
     Some(1e9 / (first.end_ns - first.start_ns) as f64)
 }
 
