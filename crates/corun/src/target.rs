@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// Whom to watch: exactly one of these.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub struct Target {
     /// A running process, with all its threads and descendants; several with commas
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
@@ -30,9 +30,14 @@ pub struct Target {
     command: Option<Vec<String>>,
 }
 
+/// Whom a verb can be about.
+pub const ANYBODY: &str = "-p PID|--cgroup NAME|--vm NAME|-- CMD...";
+/// The same for a verb that can be about everybody as well.
+pub const ANYBODY_OR_ALL: &str = "-p PID|--cgroup NAME|--vm NAME|--all|-- CMD...";
+
 /// How a verb with these flags is used: clap's own line leaves out the dashes before a command.
-pub fn usage(verb: &str) -> String {
-    format!("corun {verb} [OPTIONS] <-p PID|--cgroup NAME|--vm NAME|--all|-- CMD...>")
+pub fn usage(verb: &str, whom: &str) -> String {
+    format!("corun {verb} [OPTIONS] <{whom}>")
 }
 
 /// A subject, and the command that is held until the watcher is armed.
@@ -51,8 +56,8 @@ impl Target {
         self.command.is_some()
     }
 
-    /// Finds the subject; a command is started, but held before its first instruction.
-    pub fn arm(self, root: &Root) -> anyhow::Result<Armed> {
+    /// Finds the subject, of `whom` the verb can be about; a command is started, but held before its first instruction.
+    pub fn arm(self, root: &Root, whom: &str) -> anyhow::Result<Armed> {
         let named = |subject: Result<Subject, TargetError>, target: String| match subject {
             Ok(subject) => Ok(Armed { subject, target, held: None }),
             Err(TargetError::Read(e)) => Err(anyhow::Error::from(e)),
@@ -78,7 +83,7 @@ impl Target {
             Target { all: true, .. } => {
                 Ok(Armed { subject: Subject::All, target: "everybody".into(), held: None })
             }
-            _ => Err(Usage("name whom to watch: -p PID, --cgroup, --vm, --all or -- CMD".into()).into()),
+            _ => Err(Usage(format!("name whom to watch: {whom}")).into()),
         }
     }
 }

@@ -239,9 +239,16 @@ fn a_record_for_which_the_disk_has_no_room_is_said() {
 }
 
 #[test]
+fn help_offers_nothing_that_is_always_refused() {
+    let help = String::from_utf8(corun(&["predict", "--help"]).stdout).unwrap();
+    assert!(help.contains("--cgroup") && !help.contains("--all"), "{help}");
+}
+
+#[test]
 fn bad_usage_is_one_sentence_with_exit_code_2() {
     for (args, part) in [
         (&["predict", "--all"][..], "has no one to predict for"),
+        (&["predict"], "name whom to watch: -p PID|--cgroup NAME|--vm NAME|-- CMD..."),
         (&["predict", "--confidence", "2", "--", "true"], "not between 0 and 1"),
         (&["predict", "--for", "0", "--", "true"], "no time at all"),
         (&["predict", "--dedicated", "--window", "10s", "--", "true"], "never fits into a budget"),

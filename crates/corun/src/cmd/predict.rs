@@ -6,7 +6,7 @@ use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
 use crate::insight::{Insight, Parking, Wanted};
 use crate::lines;
-use crate::target::{release, usage, SourceFlag, Target};
+use crate::target::{release, usage, SourceFlag, Target, ANYBODY};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow};
 use corun_linux::interrupt::Interrupt;
@@ -70,7 +70,8 @@ const NOBODY_BY_THESE_NAMES: &str =
 
 /// Say how much slower a program is than it would be alone, and why, while it runs
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = usage("predict"))]
+#[command(after_help = EXAMPLES, override_usage = usage("predict", ANYBODY))]
+#[command(mut_arg("all", |all| all.hide(true)))]
 pub struct Args {
     #[command(flatten)]
     target: Target,
@@ -142,7 +143,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_files([&args.json, &args.html, &args.record].into_iter().flatten())?;
     let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
     let only_some = !args.park.is_empty();
-    let armed = args.target.arm(&root)?;
+    let armed = args.target.arm(&root, ANYBODY)?;
     if matches!(armed.subject, Subject::All) {
         return Err(Usage(
             "`--all` has no one to predict for; name a program with -p, --cgroup, --vm or -- CMD".into(),

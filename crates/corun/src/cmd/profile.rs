@@ -5,7 +5,7 @@ use crate::counting::{CountersFlag, Counting};
 use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
 use crate::lines;
-use crate::target::{release, usage, SourceFlag, Target};
+use crate::target::{release, usage, SourceFlag, Target, ANYBODY_OR_ALL};
 use crate::tracing::Tracing;
 use anyhow::Context;
 use corun_linux::clock::process_cpu_ns;
@@ -39,7 +39,7 @@ After CMD the report goes to standard error: standard output is CMD's.";
 
 /// Show where a program's time went, and who took it
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = usage("profile"))]
+#[command(after_help = EXAMPLES, override_usage = usage("profile", ANYBODY_OR_ALL))]
 pub struct Args {
     #[command(flatten)]
     target: Target,
@@ -90,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_files(args.json.iter().chain(&args.html).chain(&args.trace))?;
     let root = Root::new("/");
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
-    let armed = args.target.arm(&root)?;
+    let armed = args.target.arm(&root, ANYBODY_OR_ALL)?;
     let options = LiveOptions {
         trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
         max_tasks: args.max_tasks,
