@@ -85,6 +85,31 @@ fn the_report_keeps_the_contract() {
 }
 
 #[test]
+fn what_watching_costs_is_that_of_the_window_and_not_of_loading_the_probe() {
+    if !is_root() {
+        println!("skipped: loading the probe needs root");
+        return;
+    }
+    let child = corun(&["-q", "--all", "--for", "1s", "--json", "-"]).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = u64::from(child.id());
+    let r = report(&child.wait_with_output().unwrap());
+    let own = r["tasks"].as_array().unwrap().iter().filter(|t| t["tid"] == pid);
+    let on_cpu_ns: u64 = own.map(|t| ns(&t["ledger"], "compute_ns")).sum();
+    let told_ns = ns(&r["self"], "cpu_ns");
+    assert!(told_ns <= 3 * on_cpu_ns, "{told_ns} ns told, {on_cpu_ns} ns seen");
+}
+
+#[test]
+fn counters_that_were_asked_for_are_not_said_to_be_missing_for_want_of_asking() {
+    let r = report(&run(&["-q", "--source", "schedstat", "--counters", "--json", "-", "--", "true"]));
+    let why: Vec<&str> = (r["unavailable"].as_array().unwrap().iter())
+        .filter(|u| u["what"] == "hardware counters")
+        .filter_map(|u| u["why"].as_str())
+        .collect();
+    assert!(why.len() <= 1, "{why:?}");
+}
+
+#[test]
 fn the_exit_status_is_the_commands_own() {
     assert_eq!(run(&["-q", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
     assert_eq!(run(&["-q", "--", "sh", "-c", "kill -9 $$"]).status.code(), Some(137));

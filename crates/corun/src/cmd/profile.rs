@@ -96,8 +96,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         max_tasks: args.max_tasks,
         ..LiveOptions::new(armed.subject)
     };
-    let cost = Cost::start();
+    let counting = corun_bpf::Probe::count_costs();
     let (mut watcher, mut unavailable) = Watcher::start(&root, options, args.source.wanted())?;
+    let cost = Cost::of_what_begins_now(counting);
     let first = armed.held.as_ref().map(|held| TaskId(held.pid()));
     let counted = args
         .counters
@@ -133,6 +134,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(counters) = &counters {
         meta.notes.extend(counters.read_whole(&mut whole));
     }
+    // Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
+    whole.unavailable.retain(|u| unavailable.iter().all(|own| own.what != u.what));
     whole.unavailable.extend(unavailable);
     let report = ProfileReport::new(&meta, &whole, subject(&watcher), recording.timeline());
     let trace_file = || perfetto::encode(trace.trace(), recording.timeline(), subject(&watcher));
@@ -207,10 +210,12 @@ impl Slot {
     }
 }
 
-/// What measuring costs: corun's own CPU time, and the probe's by the kernel's count over the first half second
-/// (counting costs some itself, so it does not go on).
+/// What measuring costs: corun's own CPU time in the window (loading the probe comes before it, and disturbs nobody whose
+/// time is told), and the probe's by the kernel's count over the first half second (counting costs some itself, so it
+/// does not go on).
 struct Cost {
     cpu_ns_before: u64,
+    cpu_ns: u64,
     counting: Option<std::os::fd::OwnedFd>,
     probe: Option<ProbeCost>,
 }
@@ -241,12 +246,14 @@ impl ProbeCost {
 }
 
 impl Cost {
-    fn start() -> Cost {
-        Cost { cpu_ns_before: process_cpu_ns(), counting: corun_bpf::Probe::count_costs(), probe: None }
+    /// The window begins now; `counting` is in force while it is held.
+    fn of_what_begins_now(counting: Option<std::os::fd::OwnedFd>) -> Cost {
+        Cost { cpu_ns_before: process_cpu_ns(), cpu_ns: 0, counting, probe: None }
     }
 
-    /// Reads the count, `counted_for` after the watcher was armed.
+    /// Reads both, `counted_for` after the watcher was armed.
     fn sample(&mut self, watcher: &Watcher, counted_for: Duration) {
+        self.cpu_ns = process_cpu_ns() - self.cpu_ns_before;
         let (Watcher::Ebpf(host), Some(_)) = (watcher, &self.counting) else { return };
         let (ns, switches) = (host.probe_cost().1, host.switches());
         self.probe = Some(ProbeCost { ns, switches, counted_for });
@@ -284,7 +291,7 @@ fn meta(
         date: Some(now()),
         exit_status: status.map(|s| i32::from(launch::exit_code(s))),
         self_cost: SelfCost {
-            cpu_ns: Some(process_cpu_ns() - cost.cpu_ns_before),
+            cpu_ns: Some(cost.cpu_ns),
             ns_per_switch: cost.probe.and_then(|c| c.ns_per_switch()),
             probe_ppm: cost.probe.and_then(|c| c.ppm(cpus)),
             switches_per_s: cost.probe.and_then(|c| c.switches_per_s()),
