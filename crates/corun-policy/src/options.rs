@@ -61,7 +61,7 @@ impl OptionSpec {
             Kind::Time { least_ns, most_ns } => {
                 vec![format!("{} to {}", human_ns(least_ns), human_ns(most_ns))]
             }
-            Kind::Whole { least, most, .. } => vec![format!("{least} to {most}")],
+            Kind::Whole { least, most, unit } => vec![format!("{least} to {most} {unit}")],
             Kind::Flag => vec!["true or false".into()],
             Kind::Name => vec!["a tenant's name".into()],
         };

@@ -56,6 +56,8 @@ fn what_the_registry_says_of_a_policy_is_what_the_policy_says() {
         assert!(policy.epoch_ns() >= 500_000, "{}", entry.name);
         for option in entry.options {
             assert!(!option.range().is_empty() && !option.unit().is_empty() && !option.about.is_empty());
+            let counts = option.default.parse::<u64>().is_ok();
+            assert!(!counts || option.range().contains(option.unit()), "{} of what?", option.range());
         }
     }
 }
