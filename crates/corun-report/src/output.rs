@@ -12,12 +12,20 @@ use thiserror::Error;
 
 /// A report that could not be written; one sentence that names the path.
 #[derive(Debug, Error)]
-#[error("cannot write {}: {why}", path.display())]
+#[error("cannot write {}: {why}", called(path))]
 pub struct OutputError {
     /// The path as the user gave it.
     pub path: PathBuf,
     /// Why, and what would help.
     pub why: String,
+}
+
+/// A path as people call it.
+fn called(path: &Path) -> String {
+    if path == Path::new("-") {
+        return "to standard output".to_owned();
+    }
+    path.display().to_string()
 }
 
 /// Writes `bytes` to `path`; `-` is standard output.
@@ -127,6 +135,10 @@ fn replace(
 fn explain(path: &Path, e: &io::Error) -> String {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match e.kind() {
+        // As in /proc.
+        io::ErrorKind::NotFound if folder.is_dir() => {
+            format!("no file can be made in {}; choose another place", folder.display())
+        }
         io::ErrorKind::NotFound => format!("the folder {} does not exist; make it first", folder.display()),
         io::ErrorKind::NotADirectory => format!("{} is not a folder", folder.display()),
         io::ErrorKind::IsADirectory => "it is a folder; name a file in it".to_owned(),
@@ -212,6 +224,14 @@ mod tests {
         assert!(error.contains("report.json") && error.contains("does not exist"), "{error}");
         let error = write_file(folder.path(), b"x").unwrap_err().to_string();
         assert!(error.contains("it is a folder"), "{error}");
+        let error = can_be_written(Path::new("/proc/report.json")).unwrap_err().to_string();
+        assert!(error.ends_with("no file can be made in /proc; choose another place"), "{error}");
+    }
+
+    #[test]
+    fn standard_output_is_not_called_by_its_sign() {
+        let error = OutputError { path: PathBuf::from("-"), why: "the disk is full".into() };
+        assert_eq!(error.to_string(), "cannot write to standard output: the disk is full");
     }
 
     #[test]

@@ -81,7 +81,8 @@ fn breakdown(report: &ProfileReport, style: &Style) -> String {
         human_ns(l.total_ns),
         human_ns(report.window_ns)
     );
-    let mut out = format!("{}\n{}\n", name(&title, style.width), bar::ledger(l, style.width, style));
+    let title = wrap(&title, style.width).join("\n");
+    let mut out = format!("{title}\n{}\n", bar::ledger(l, style.width, style));
     out.push_str(&legend(&s.account, style));
     out
 }

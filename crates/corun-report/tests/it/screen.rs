@@ -23,6 +23,13 @@ fn a_disturbed_program_fits_on_one_screen() {
 }
 
 #[test]
+fn a_narrow_screen_cuts_off_no_figure() {
+    let screen = render(&example(), &Style::plain(60));
+    let words: Vec<&str> = screen.split_whitespace().collect();
+    assert!(words.join(" ").contains("of task time in a window of 10.0 s"), "{screen}");
+}
+
+#[test]
 fn a_screen_without_unicode_is_ascii() {
     let style = Style { unicode: false, ..Style::plain(80) };
     let screen = render(&example(), &style);
