@@ -117,6 +117,18 @@ pub struct Disturbance {
     pub culprit: Option<String>,
 }
 
+impl Disturbance {
+    /// Makes it end with the run, in which all that it lost was lost; returns whether it is of the run at all.
+    fn ends_by(&mut self, end_ns: u64) -> bool {
+        if self.start_ns < end_ns && end_ns < self.end_ns {
+            let stretched = (self.end_ns - self.start_ns) as f64 / (end_ns - self.start_ns) as f64;
+            self.disturbance = (self.disturbance * stretched).min(1.0);
+            self.end_ns = end_ns;
+        }
+        self.start_ns < end_ns
+    }
+}
+
 /// Judges a run as its windows come in.
 #[derive(Clone, Debug)]
 pub struct Judge {
@@ -172,6 +184,8 @@ impl Judge {
             d if d <= resolution => Ruling::Unclear,
             _ => Ruling::Disturbed,
         };
+        let mut intervals = self.course.clone().end(self.max_disturbance, &self.tenants);
+        intervals.retain_mut(|interval| interval.ends_by(wall_ns));
         Verdict {
             verdict,
             disturbance,
@@ -183,7 +197,7 @@ impl Judge {
             watcher_ns: self.watcher_ns,
             pace: Pace::of(&self.whole.total()),
             culprits: culprits(&self.whole, &self.tenants),
-            intervals: self.course.clone().end(self.max_disturbance, &self.tenants),
+            intervals,
             unavailable: self.unavailable.iter().cloned().collect(),
         }
     }
@@ -433,6 +447,16 @@ mod tests {
         let found = judge.verdict(None);
         assert!((found.disturbance - 0.2).abs() < 1e-6, "{found:?}");
         assert_eq!((found.verdict, found.intervals.len()), (Ruling::Disturbed, 1));
+    }
+
+    #[test]
+    fn no_interval_ends_after_the_run() {
+        let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+        judge.push(&run(20, &[(TenantKind::Command, 5)]));
+        let found = judge.verdict(Some(10 * MS));
+        let [only] = &found.intervals[..] else { panic!("{found:?}") };
+        assert_eq!((only.start_ns, only.end_ns), (0, 10 * MS));
+        assert!((only.disturbance - 0.5).abs() < 1e-9 && (found.disturbance - 0.5).abs() < 1e-9, "{found:?}");
     }
 
     #[test]
