@@ -134,7 +134,9 @@ impl Account {
     /// What came of it. `limit` says why no more could be done.
     pub fn told(&self, baseline: Option<Baseline>, limit: Option<String>) -> Held {
         let settled_ns = self.seconds.iter().find(|s| self.goal.is_held_by(s.lost)).map(|s| s.begin_ns);
-        let from_ns = settled_ns.unwrap_or(GRACE_NS.min(self.passed_ns.saturating_sub(SECOND_NS)));
+        // A run that ends within the grace is told from its last second on.
+        let last_ns = self.seconds.last().map_or(self.passed_ns.saturating_sub(SECOND_NS), |s| s.begin_ns);
+        let from_ns = settled_ns.unwrap_or(GRACE_NS.min(last_ns));
         let tells = |sample: &Sample| self.gauge.lost(sample).is_some();
         let after = || self.windows.iter().filter(|(begin_ns, ..)| *begin_ns >= from_ns);
         let passed_ns: u64 = after().map(|(_, sample, _)| sample.window_ns).sum();
@@ -248,6 +250,14 @@ mod tests {
         assert!((held.mean.unwrap() - 0.3).abs() < 1e-9 && (held.in_band.unwrap() - 2.0 / 3.0).abs() < 1e-9);
         assert!((held.p5.unwrap() - 0.242).abs() < 1e-9 && (held.p95.unwrap() - 0.386).abs() < 1e-9);
         assert!((held.demand - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_short_run_that_was_told_is_not_said_to_be_untold() {
+        // The third second has begun and is not over.
+        let held = account(&[0.9; 12]).told(None, Some("fair share".into()));
+        assert_eq!(held.limit.as_deref(), Some("fair share"));
+        assert!(held.p5.is_some_and(|p5| (p5 - 0.9).abs() < 1e-9), "{held:?}");
     }
 
     #[test]
