@@ -265,11 +265,14 @@ impl SchedstatHost {
     }
 
     fn unavailable(&self, host_steal_known: bool) -> Vec<Unavailable> {
-        let needs = "schedstat does not tell; run as root, so that eBPF can be used";
+        let needs = "schedstat does not tell; eBPF does, as root";
         let mut list: Vec<Unavailable> = [
-            ("culprits", "schedstat counts how long a task waited, not for whom; run as root, so that eBPF can be used"),
-            ("wake-ups, migrations, reasons of blocking, histograms, timeline", needs),
-            ("tasks that live between two polls", "/proc is polled; their CPU time alone shows in their parents' accounts"),
+            ("culprits", "schedstat counts how long a task waited, not for whom; eBPF tells, as root"),
+            ("wake-ups, migrations, reasons of blocking, histograms, traces", needs),
+            (
+                "tasks that live between two polls",
+                "/proc is polled; their CPU time alone shows in their parents' accounts",
+            ),
             ("hardware counters", "the schedstat source does not read them"),
         ]
         .map(|(what, why)| Unavailable { what: what.into(), why: why.into() })

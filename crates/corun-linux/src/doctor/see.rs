@@ -23,7 +23,7 @@ pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Fi
     schedstat(&mut f, root);
     pressure(&mut f, root);
     host_steal(&mut f, root);
-    energy(&mut f, root);
+    energy(&mut f, root, who);
     f.list
 }
 
@@ -168,14 +168,21 @@ fn host_steal(f: &mut Findings, root: &Root) {
     }
 }
 
-fn energy(f: &mut Findings, root: &Root) {
+fn energy(f: &mut Findings, root: &Root, who: &Privileges) {
     const WHAT: &str = "energy (RAPL)";
+    let paranoid = line(root, "/proc/sys/kernel/perf_event_paranoid").and_then(|p| p.parse::<i32>().ok());
+    let counts_whole_cpus = who.has_or_admin(Privileges::PERFMON) || paranoid.is_some_and(|p| p <= 0);
     let zone = "/sys/class/powercap/intel-rapl:0/energy_uj";
     let pmu = root.has("/sys/bus/event_source/devices/power");
     match root.read(zone) {
         Ok(_) => f.yes(WHAT, "powercap counts the package's energy"),
         Err(e) if e.is_forbidden() => f.no(WHAT, "powercap is readable by root only", "run as root"),
-        Err(_) if pmu => f.yes(WHAT, "the perf power PMU counts the package's energy"),
+        Err(_) if pmu && counts_whole_cpus => f.yes(WHAT, "the perf power PMU counts the package's energy"),
+        Err(_) if pmu => f.no(
+            WHAT,
+            "the perf power PMU counts the package's energy, but not for this user",
+            "run as root, or give corun CAP_PERFMON",
+        ),
         Err(_) => f.no(
             WHAT,
             "neither powercap nor a perf power PMU is here",

@@ -147,6 +147,16 @@ fn a_virtual_machine_without_a_pmu_and_without_steal_is_told_so() {
 }
 
 #[test]
+fn energy_is_seen_by_who_may_count_whole_cpus() {
+    let m = Made::new(&[("/sys/bus/event_source/devices/power/type", "9\n")]);
+    m.put("/proc/sys/kernel/perf_event_paranoid", "2\n");
+    let energy = |m: &Made| of(&m.examine(&NONE), "energy (RAPL)").answer;
+    assert_eq!(energy(&m), Answer::No);
+    m.put("/proc/sys/kernel/perf_event_paranoid", "0\n");
+    assert_eq!(energy(&m), Answer::Yes);
+}
+
+#[test]
 fn which_events_can_be_counted_is_said_and_why_not_the_others() {
     let m = server();
     assert_eq!(of(&m.examine(&ALL), "hardware counters").found, "all 13 of amdzen5");
