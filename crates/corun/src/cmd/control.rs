@@ -438,7 +438,7 @@ impl Control<'_> {
             found => found.and_then(told_of).map_or(String::new(), |found| found + "\n"),
         }
         .as_str();
-        if self.policy.knobs().contains(&Knob::Park) && self.host.backend() != "none" {
+        if !self.policy.knobs().is_empty() && self.host.backend() != "none" {
             out += "Everything that was changed is as it was.\n";
         }
         out
