@@ -18,13 +18,7 @@ const BUG: u8 = 70;
 pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<ExitCode> {
     let folder = args.study.parent().unwrap_or(Path::new(""));
     let mut study = SchedulersStudy::parse(name, written, folder).map_err(|e| Usage(e.to_string()))?;
-    if args.quick {
-        study.make_quick();
-    }
-    if let Some(n) = args.repetitions {
-        study.figures.iter_mut().for_each(|f| *f.repetitions.get_mut() = n.into());
-    }
-    only(&mut study, args)?;
+    select(&mut study, args)?;
     make_folders(args)?;
     let progress = Progress::count("simulating", outcome::scenarios(&study) as u64, args.quiet);
     let figures = outcome::run(&study, folder, &|| progress.step());
@@ -52,6 +46,18 @@ pub(super) fn run(args: &Args, name: &str, written: &str) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
+/// Leaves what the flags ask for: what is quick is the first of what was named.
+fn select(study: &mut SchedulersStudy, args: &Args) -> anyhow::Result<()> {
+    only(study, args)?;
+    if args.quick {
+        study.make_quick();
+    }
+    if let Some(n) = args.repetitions {
+        study.figures.iter_mut().for_each(|f| *f.repetitions.get_mut() = n.into());
+    }
+    Ok(())
+}
+
 /// Leaves what was asked for: figures, and of them groups and programs.
 fn only(study: &mut SchedulersStudy, args: &Args) -> anyhow::Result<()> {
     super::only_of(&mut study.figures, |f| f.name.as_ref(), &args.figures, "figure")?;
@@ -76,4 +82,29 @@ fn only(study: &mut SchedulersStudy, args: &Args) -> anyhow::Result<()> {
     }
     study.figures.retain(|f| !f.groups.is_empty());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use corun_study::schedulers::file::SCHEDULERS;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn what_is_quick_is_the_first_of_what_was_named() {
+        let line = "study schedulers --quick --figures pact16-fig9 --programs facesim";
+        let args = Line::parse_from(line.split(' ')).args;
+        let mut study = SchedulersStudy::parse("schedulers", SCHEDULERS, Path::new("")).unwrap();
+        select(&mut study, &args).unwrap();
+        let [figure] = &study.figures[..] else { panic!("{:?}", study.figures) };
+        assert_eq!(figure.groups.len(), 1);
+        let of: Vec<&String> = figure.groups[0].of.iter().map(AsRef::as_ref).collect();
+        assert_eq!(of, ["facesim"]);
+    }
 }
