@@ -1,5 +1,6 @@
-//! The JSON of predict, verify, control and policies as programs read it: every field that a run writes is explained in
-//! `docs/json.md`, in the section of its schema, and every field that a table there begins with is written.
+//! The JSON of predict, verify, control, policies and load as programs read it: every field that a run writes is explained
+//! in `docs/json.md` (of loads: `docs/loads.md`), in the section of its schema, and every field that a table there begins
+//! with is written.
 
 #[path = "../../corun-report/tests/it/fields.rs"]
 mod fields;
@@ -16,11 +17,12 @@ fn corun(args: &[&str]) -> Output {
     Command::cargo_bin("corun").unwrap().args(args).output().unwrap()
 }
 
-/// The part of the documentation below a heading.
+/// The part of the documentation below a heading, which only one of the two pages has.
 fn section(heading: &str) -> &'static str {
-    let documented = include_str!("../../../docs/json.md");
-    let below =
-        documented.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
+    let pages = [include_str!("../../../docs/json.md"), include_str!("../../../docs/loads.md")];
+    let heading = format!("\n## {heading}\n");
+    let below = pages.iter().find_map(|page| page.split(&heading).nth(1));
+    let below = below.unwrap_or_else(|| panic!("no {heading}"));
     below.split("\n## ").next().unwrap_or(below)
 }
 
@@ -38,10 +40,10 @@ fn check(heading: &str, elsewhere: &[&str], written: &Value) {
     let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
     let explained: BTreeSet<&str> = sections.iter().flat_map(|text| quoted(text)).map(last).collect();
     let missing: Vec<&String> = found.iter().filter(|name| !explained.contains(name.as_str())).collect();
-    assert!(missing.is_empty(), "{heading} of docs/json.md does not explain {missing:?} of {written}");
+    assert!(missing.is_empty(), "{heading} of the documents does not explain {missing:?} of {written}");
     let rows = section(heading).lines().filter(|line| line.starts_with("| `"));
     for promised in rows.flat_map(|row| quoted(row.split('|').nth(1).unwrap_or_default())) {
-        assert!(found.contains(promised), "{heading} of docs/json.md promises `{promised}`: {written}");
+        assert!(found.contains(promised), "{heading} of the documents promises `{promised}`: {written}");
     }
 }
 
@@ -125,6 +127,34 @@ fn a_report_of_control_is_as_documented_and_has_a_profile_inside() {
     assert!(!written["reasons"].as_array().unwrap().is_empty(), "{written}");
     assert_eq!(written["tenants"].as_array().unwrap().len(), 2, "{written}");
     check("Reports of control", &["Control"], &written);
+}
+
+#[test]
+fn loads_are_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let victim = Hog::start(folder.path(), "corun-doc-l");
+    let workload = folder.path().join("command.toml");
+    let command =
+        "schema = \"corun.workload/1\"\nname = \"c\"\n[program]\nkind = \"command\"\nargv = [\"true\"]\n";
+    std::fs::write(&workload, command).unwrap();
+    let pid = victim.0.id().to_string();
+    let hold = ["--target-slowdown", "1.2", "--baseline", "300ms", "--victim", &pid, "--duration", "2500ms"];
+    let mut written = Vec::new();
+    for args in [
+        &["parallel", "--wait", "block", "--grain", "1us", "--iterations", "10"][..],
+        &["periodic", "--duration", "50ms"],
+        &[workload.to_str().unwrap()],
+        &hold,
+    ] {
+        let out = corun(&[&["load"], args, &["--json", "-", "--progress-json"]].concat());
+        written
+            .push(serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {out:?}")));
+        let lines = String::from_utf8(out.stderr).unwrap();
+        written.extend(lines.lines().filter_map(|line| serde_json::from_str(line).ok()));
+    }
+    let of = |what: &str| written.iter().any(|value: &Value| value[what].is_object());
+    assert!(of("waiting") && of("command") && of("held") && of("holding"), "{written:?}");
+    check("As JSON", &[], &Value::Array(written));
 }
 
 #[test]
