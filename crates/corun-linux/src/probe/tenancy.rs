@@ -5,6 +5,7 @@
 //! the subject). A group is named while its first member still lives, so [`Tenancy::learn`] is called often.
 
 use crate::cgroup::{is_within, Cgroups, Membership};
+use crate::freezer;
 use crate::naming::{self, TenantName};
 use crate::root::Root;
 use crate::target::Subject;
@@ -12,6 +13,7 @@ use crate::tenants::Tenants;
 use corun_bpf::layout::{comm, group, GroupRec};
 use corun_model::{Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Tenants by the probe's group numbers.
 pub(super) struct Tenancy {
@@ -129,13 +131,7 @@ impl Tenancy {
     }
 
     fn name(&self, rec: &GroupRec) -> TenantName {
-        let membership = Membership::read(&self.root, format!("/proc/{}", rec.tid))
-            .or_else(|_| Membership::read(&self.root, format!("/proc/{}", rec.key.pgid)))
-            .ok();
-        let path = match &membership {
-            Some(m) => m.v2().map(str::to_owned),
-            None => self.path_of(rec.key.cgroup),
-        };
+        let (membership, path) = self.whereabouts(rec);
         if let (Some((subject, name)), Some(path)) = (&self.subject_cgroup, &path) {
             if is_within(path, subject) {
                 return name.clone();
@@ -151,6 +147,36 @@ impl Tenancy {
             name.key = format!("{}:{command}", name.key);
             name
         })
+    }
+
+    /// In which cgroups a group is, as a process of it tells, and where in the v2 tree. Its first member tells while that
+    /// lives, else whoever leads its process group; either only when it is in the group's own cgroup, where a leader may never
+    /// have been and who was moved is no more. Otherwise the cgroup's id tells; and when that has gone, they do after all.
+    fn whereabouts(&self, rec: &GroupRec) -> (Option<Membership>, Option<String>) {
+        let read = |pid| Membership::read(&self.root, format!("/proc/{pid}")).ok();
+        let mut told: Vec<Membership> = [rec.tid, rec.key.pgid].into_iter().filter_map(read).collect();
+        let there = told.iter().position(|m| self.may_be_in(m, rec.key.cgroup));
+        let path = if there.is_none() { self.path_of(rec.key.cgroup) } else { None };
+        if path.is_some() || told.is_empty() {
+            return (None, path);
+        }
+        let membership = told.swap_remove(there.unwrap_or(0));
+        let path = membership.v2().map(str::to_owned);
+        (Some(membership), path)
+    }
+
+    /// Whether a membership is of the cgroup of the v2 tree with this id, or of one made below it to be parked in, as far as
+    /// can be told.
+    fn may_be_in(&self, membership: &Membership, id: u64) -> bool {
+        let Some((cgroups, tree)) = self.cgroups.as_ref().and_then(|c| Some((c, c.v2()?))) else {
+            return true;
+        };
+        let Some(path) = membership.v2().map(Path::new) else { return true };
+        let above = path.parent().filter(|_| freezer::is_transient(path));
+        let ids =
+            [Some(path), above].into_iter().flatten().filter_map(|p| cgroups.id(tree, p.to_str()?).ok());
+        let ids: Vec<u64> = ids.collect();
+        ids.is_empty() || ids.contains(&id)
     }
 
     /// The path of a cgroup of the v2 tree by its id, for groups whose members have all ended.
@@ -173,5 +199,49 @@ impl Tenancy {
     /// A tenant that has a group, or had one not long ago.
     pub(super) fn tenant(&self, id: TenantId) -> Option<&Tenant> {
         self.tenants.get(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_short_lived_command_belongs_to_its_own_cgroup_and_not_to_that_of_its_process_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let put = |file: &str, text: &str| {
+            let path = root.path(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("/proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        for cgroup in ["/build", "/shell"] {
+            fs::create_dir_all(root.path(format!("/sys/fs/cgroup{cgroup}"))).unwrap();
+        }
+        // The leader lives, and the command has ended.
+        put("/proc/70/cgroup", "0::/shell\n");
+        let tenancy = Tenancy::new(&root);
+        let cgroups = Cgroups::discover(&root).unwrap();
+        let of = |cgroup: &str, tid| {
+            let mut rec = GroupRec { tid, ..GroupRec::default() };
+            rec.key.cgroup = cgroups.id(cgroups.v2().unwrap(), cgroup).unwrap();
+            rec.key.pgid = 70;
+            tenancy.name(&rec).key
+        };
+        assert_eq!(of("/build", 71), "cgroup:/build");
+        assert_eq!(of("/shell", 71), "cgroup:/shell");
+        // Who was moved since is no witness of where it was, unless it was parked there.
+        put("/proc/72/cgroup", "0::/shell\n");
+        assert_eq!(of("/build", 72), "cgroup:/build");
+        let parked = format!("/build/{}1.2.3", freezer::TRANSIENT_PREFIX);
+        fs::create_dir_all(root.path(format!("/sys/fs/cgroup{parked}"))).unwrap();
+        put("/proc/73/cgroup", &format!("1:cpu:/docker/{}\n0::{parked}\n", "a".repeat(64)));
+        assert!(of("/build", 73).contains("aaaa"), "the container is told by v1 alone");
+        // Of a cgroup that has gone, who was in it tells more than nothing.
+        let mut gone = GroupRec { tid: 72, ..GroupRec::default() };
+        gone.key.cgroup = u64::MAX;
+        assert_eq!(tenancy.name(&gone).key, "cgroup:/shell");
     }
 }
