@@ -204,6 +204,20 @@ fn the_degree_of_contention_is_also_a_flag_of_its_own_and_the_guard_is_on_when_i
 }
 
 #[test]
+fn that_everything_is_as_it_was_is_said_of_every_policy_that_changes_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = Hog::start(folder.path(), "corun-hog-u");
+    let says_so = |policy: &str, dry: &[&str]| {
+        let who = ["control", policy, "--tenant", "corun-hog-u", "--for", "500ms", "-q"];
+        let out = corun(&[&who, dry].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+        String::from_utf8_lossy(&out.stdout).contains("Everything that was changed is as it was.")
+    };
+    assert!(says_so("gang", &[]) && says_so("differential", &[]));
+    assert!(!says_so("differential", &["--dry-run"]) && !says_so("observe", &[]));
+}
+
+#[test]
 fn who_is_given_by_a_key_may_come_later() {
     let args =
         ["control", "gang", "--tenant", "cgroup:/corun-comes-later", "--dry-run", "--for", "200ms", "-q"];
