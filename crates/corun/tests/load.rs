@@ -47,6 +47,7 @@ fn bad_input_is_one_sentence_and_exit_code_2() {
     assert!(refusal("periodic --demand 1.5").contains("demand is 1.5; it is a share between 0 and 1"));
     assert!(refusal("parallel --grain 10").contains("`10` is not a time with its unit"));
     assert!(refusal("persistant").contains("a kind of load is one of persistent, periodic,"));
+    assert_eq!(refusal("-q cpu"), "corun: flags go behind a kind of load: corun load cpu [OPTIONS]\n");
     assert!(refusal("no/such.toml").starts_with("corun: cannot read no/such.toml: No such file"));
     assert!(refusal("cpu --loops-per-ms 0 --iterations 1").contains("--loops-per-ms"));
     assert!(refusal("cpu --json /no/folder/r.json").contains("the folder /no/folder does not exist"));
