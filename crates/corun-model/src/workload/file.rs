@@ -227,8 +227,7 @@ fn check_micro(m: &Micro) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::BusyBy;
-    use crate::workload::{Length, Sharing, Wait};
+    use crate::workload::{BusyBy, Length, Sharing, Wait};
 
     const BARRIER: &str = r#"
 schema = "corun.workload/1"
