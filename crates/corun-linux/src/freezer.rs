@@ -70,16 +70,19 @@ pub fn set_frozen(folder: &Path, frozen: bool) -> io::Result<()> {
 /// # Errors
 /// What the kernel says: `EOPNOTSUPP` for a threaded cgroup.
 pub fn processes_in(folder: &Path) -> io::Result<Vec<u32>> {
-    Ok(fs::read_to_string(folder.join("cgroup.procs"))?.lines().filter_map(|l| l.parse().ok()).collect())
+    listed_in(&folder.join("cgroup.procs"))
 }
 
 /// The threads of a cgroup itself.
 fn threads_in(folder: &Path) -> io::Result<Vec<u32>> {
-    let listed = match fs::read_to_string(folder.join("cgroup.threads")) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => fs::read_to_string(folder.join("tasks"))?,
-        other => other?,
-    };
-    Ok(listed.lines().filter_map(|l| l.parse().ok()).collect())
+    match listed_in(&folder.join("cgroup.threads")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => listed_in(&folder.join("tasks")),
+        other => other,
+    }
+}
+
+fn listed_in(file: &Path) -> io::Result<Vec<u32>> {
+    Ok(fs::read_to_string(file)?.lines().filter_map(|l| l.parse().ok()).collect())
 }
 
 /// Moves a process with all its threads, of which one is given, into a cgroup.

@@ -171,25 +171,31 @@ fn a_tenant_without_weight_to_speak_of_starves_and_is_named() {
     assert!(said.starts_with("s.toml:3: the scenario starves"), "{said}");
 }
 
+/// `text`, in the place of something good, is refused when one thing in it is exchanged for another, in these words.
+fn refused_at_its_line(place: &str, text: &str, cases: &[(&str, &str, &str)]) {
+    for (from, to, expected) in cases {
+        assert!(text.contains(from));
+        let said = refusal(place, &text.replace(from, to));
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_policy_is_told_at_its_own_line() {
     let policy =
-        "[policy]\nname = \"auto\"\nepoch = \"5ms\"\n[policy.options]\nslot = \"50ms\"\nhold = \"1s\"\n";
-    let said = |from: &str, to: &str| {
-        assert!(policy.contains(from));
-        refusal("[scheduler]", &format!("{}[scheduler]", policy.replace(from, to)))
-    };
-    for (from, to, expected) in [
-        ("\"auto\"", "\"autos\"", "s.toml:6: there is no policy `autos`; name one of"),
-        ("\"5ms\"", "\"5us\"", "s.toml:7: an epoch below 100us makes no sense"),
-        ("\"5ms\"", "\"2h\"", "s.toml:7: an epoch above 1h makes no sense"),
-        ("\"50ms\"", "\"1h\"", "s.toml:9: auto: `slot` is `1h`; give"),
-        ("\"1s\"", "1", "s.toml:10: auto: `hold` is `1`; give"),
-        ("slot", "slots", "s.toml:9: auto has no option `slots`; it has"),
-    ] {
-        let said = said(from, to);
-        assert!(said.starts_with(expected), "{said}");
-    }
+        "[policy]\nname = \"auto\"\nepoch = \"5ms\"\n[policy.options]\nslot = \"50ms\"\nhold = \"1s\"\n[scheduler]";
+    refused_at_its_line(
+        "[scheduler]",
+        policy,
+        &[
+            ("\"auto\"", "\"autos\"", "s.toml:6: there is no policy `autos`; name one of"),
+            ("\"5ms\"", "\"5us\"", "s.toml:7: an epoch below 100us makes no sense"),
+            ("\"5ms\"", "\"2h\"", "s.toml:7: an epoch above 1h makes no sense"),
+            ("\"50ms\"", "\"1h\"", "s.toml:9: auto: `slot` is `1h`; give"),
+            ("\"1s\"", "1", "s.toml:10: auto: `hold` is `1`; give"),
+            ("slot", "slots", "s.toml:9: auto has no option `slots`; it has"),
+        ],
+    );
 }
 
 #[test]
@@ -237,17 +243,14 @@ fn a_cpu_that_would_do_nothing_but_switch_is_refused() {
 #[test]
 fn a_program_with_lines_of_its_own_is_refused_at_the_line_of_the_key() {
     let program = "[tenant.program]\nkind = \"parallel\"\nsync = \"pipeline\"\nthreads = 2\niterations = 1\n[[tenant.program.stage]]\nname = \"in\"\nfeeds = [\"out\"]\n[[tenant.program.stage]]\nname = \"out\"\n[tenant.character]\nipc = 1.5";
-    let said = |from: &str, to: &str| {
-        assert!(program.contains(from));
-        refusal("workload = \"workloads/barrier-block.toml\"", &program.replace(from, to))
-    };
-    for (from, to, expected) in [
-        ("threads = 2", "threads = 0", "s.toml:13: threads is 0"),
-        ("iterations = 1", "grain = \"0\"", "s.toml:14: grain is 0"),
-        ("\"out\"]", "\"off\"]", "s.toml:16: stage `in` feeds `off`"),
-        ("ipc = 1.5", "ipc = 99", "s.toml:21: ipc is 99"),
-    ] {
-        let said = said(from, to);
-        assert!(said.starts_with(expected), "{said}");
-    }
+    refused_at_its_line(
+        "workload = \"workloads/barrier-block.toml\"",
+        program,
+        &[
+            ("threads = 2", "threads = 0", "s.toml:13: threads is 0"),
+            ("iterations = 1", "grain = \"0\"", "s.toml:14: grain is 0"),
+            ("\"out\"]", "\"off\"]", "s.toml:16: stage `in` feeds `off`"),
+            ("ipc = 1.5", "ipc = 99", "s.toml:21: ipc is 99"),
+        ],
+    );
 }

@@ -7,9 +7,9 @@
 //!
 //! There are two such files, and the journal is the one with the greater **generation** in its first line. It is begun
 //! anew, and **compacted** when it has doubled, by writing the other file: emptied first, then the lines, then the first
-//! line, with which it takes over; then the old one is emptied. A controller that is killed at any instant of it leaves one that is whole. Two files
-//! that stay open rather than one that is renamed over another: a supervisor needs no message to know the new one, both
-//! outlive whoever tidies up their folder, and nothing has to be opened where no file can be.
+//! line, with which it takes over; then the old one is emptied. A controller that is killed at any instant of it leaves one
+//! that is whole. Two files that stay open rather than one that is renamed over another: a supervisor needs no message to
+//! know the new one, both outlive whoever tidies up their folder, and nothing has to be opened where no file can be.
 //!
 //! The first file is locked (`flock`) by the controller, and through the same open file by its supervisor, until both
 //! have gone. So a second controller is refused, and a journal that can be locked but holds changes in force is what two

@@ -172,19 +172,19 @@ fn calibrated() -> Interference {
     Interference { pattern: Pattern::Periodic, ..Interference::default() }
 }
 
-/// The kinds that need no file.
-const KINDS: [&str; 8] =
-    ["persistent", "periodic", "intermittent", "parallel", "hubench", "lubench", "membench", "cpu"];
-
 fn read(file: &Path) -> Result<Program, Usage> {
     let name = file.display();
     let text = text_of(file).map_err(|error| {
-        if file.to_str().is_some_and(|word| KINDS.contains(&word)) {
+        if file.to_str().is_some_and(Kind::has_subcommand) {
             return Usage(format!("flags go behind a kind of load: corun load {name} [OPTIONS]"));
         }
         let hint = match file.extension() {
             Some(_) => String::new(),
-            None => format!("; a kind of load is one of {}", KINDS.join(", ")),
+            None => {
+                let all = Kind::augment_subcommands(clap::Command::new("load"));
+                let names: Vec<&str> = all.get_subcommands().map(clap::Command::get_name).collect();
+                format!("; a kind of load is one of {}", names.join(", "))
+            }
         };
         Usage(format!("cannot read {name}: {}{hint}", why(&error)))
     })?;
