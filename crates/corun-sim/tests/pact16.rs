@@ -56,6 +56,23 @@ fn figure_3_spinners_that_share_falsely_compute_less_when_one_of_them_is_slowed(
     }
 }
 
+/// Slowdown of a program beside another one of as many threads on the same cores: the mean over four seeds.
+fn beside_program(program: &str, other: &str) -> f64 {
+    let body = format!(
+        "machine = \"pact16-xeon-e5620\"\nseeds = [1, 2, 3, 4]\nduration = \"20s\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"subject\"\nworkload = \"workloads/papers/{program}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n[[tenant]]\nname = \"background\"\nworkload = \"workloads/papers/{other}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n"
+    );
+    perform(&scenario(&body), &Options::default(), &|| {}).unwrap().tenants[0].slowdown.unwrap().mean
+}
+
+#[test]
+fn figure_1_facesim_loses_more_to_streamcluster_than_to_fluidanimate_and_lu_more_than_half_to_loops() {
+    let [streamcluster, fluidanimate] =
+        ["streamcluster", "fluidanimate"].map(|other| beside_program("facesim", other));
+    assert!(streamcluster > fluidanimate + 0.1, "{streamcluster:.3} {fluidanimate:.3}");
+    let lu = under("lu", "persistent");
+    assert!(lu > 2.0, "{lu:.3}");
+}
+
 /// Threads that follow each other plane by plane, up to 33 planes apart. NPB LU's flags allow one, with which this does
 /// not emerge (docs/pact16.md); its preset has a barrier per plane.
 const PLANES: &str = "program = { kind = \"parallel\", threads = 4, sync = \"pipeline\", stages = 4, queue-depth = 33, wait = \"spin\", grain = \"1200us\", imbalance = 0.1 }\ncharacter = { ipc = 1.9, branches-pki = 40.0, mispredicts = 0.003, llc-refs-pki = 22.0, working-set = \"2MiB\", compulsory = 0.5, coherence-pki = 3.0, hidden = 0.8 }";

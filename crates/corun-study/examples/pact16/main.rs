@@ -1,0 +1,57 @@
+//! Redraws figures 1 to 6 of PACT'16, its table 2 and what it says of affinity, on the modelled machine:
+//! `cargo run --release -p corun-study --example pact16 [FOLDER]`.
+//!
+//! Each program runs on the paper's machine (one node of its Xeon under Xen's credit scheduler) in a VM of four pinned
+//! vCPUs, beside loops in a VM pinned alike. Numbers that the paper states stand beside ours; where it has only a
+//! picture there is nothing to compare with but the shape. Where ours differ, the same is run with one assumption changed:
+//! nothing of that goes into the presets.
+
+mod affinity;
+mod figure_1;
+mod figure_2;
+mod figure_3;
+mod figure_4;
+mod figure_5;
+mod figure_6;
+mod out_of_step;
+mod rig;
+mod table_2;
+
+use corun_study::bars::{chart, Group};
+use std::path::{Path, PathBuf};
+
+/// Writes a figure's chart.
+fn save(folder: &Path, figure: u32, title: &str, unit: &str, groups: &[Group]) {
+    let path = folder.join(format!("pact16-fig{figure}.svg"));
+    let title = format!("{title} (PACT'16 figure {figure}, modelled)");
+    match corun_report::output::write_file(&path, chart(&title, unit, groups).as_bytes()) {
+        Ok(()) => println!("wrote {}\n", path.display()),
+        Err(e) => eprintln!("{e}"),
+    }
+}
+
+/// A change in percent.
+fn percent(change: f64) -> String {
+    // Adding 0 takes the sign from a zero.
+    format!("{:+.0} %", (change * 100.0).round() + 0.0)
+}
+
+fn main() {
+    let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "out".into()));
+    if let Err(e) = std::fs::create_dir_all(&folder) {
+        eprintln!("cannot make {}: {e}", folder.display());
+        std::process::exit(1);
+    }
+    figure_1::draw(&folder);
+    figure_1::facesim_by_grain();
+    figure_2::draw(&folder);
+    figure_3::draw(&folder);
+    figure_4::draw(&folder);
+    figure_5::draw(&folder);
+    figure_6::draw(&folder);
+    figure_6::by_wall_time();
+    figure_6::by_grain();
+    table_2::print();
+    out_of_step::print();
+    affinity::print();
+}

@@ -1,0 +1,232 @@
+//! The paper's machine with a program on it: one node of its Xeon under Xen's credit scheduler, a VM of four vCPUs with
+//! the program, and what runs beside it.
+
+use corun_model::observation::{Observation, TaskObservation, TenantObservation};
+use corun_model::{Counters, Ledger};
+use corun_sim::experiment::{co_runs, perform, Options};
+use corun_sim::machine_file::MachineModel;
+use corun_sim::scenario::{Files, Scenario};
+use rayon::prelude::*;
+use std::path::Path;
+use toml::{Table, Value};
+
+/// Runs of everything that says nothing else.
+pub const SEEDS: u32 = 4;
+/// One vCPU on each of the node's four cores.
+pub const PINNED: &str = "cpus = [0, 1, 2, 3]";
+
+/// The programs of PARSEC that the paper names: they block.
+pub const PARSEC: [&str; 12] = [
+    "blackscholes",
+    "bodytrack",
+    "canneal",
+    "dedup",
+    "facesim",
+    "ferret",
+    "fluidanimate",
+    "raytrace",
+    "streamcluster",
+    "swaptions",
+    "vips",
+    "x264",
+];
+/// Those of NPB: they spin.
+pub const NPB: [&str; 9] = ["bt", "cg", "ep", "ft", "is", "lu", "mg", "sp", "ua"];
+
+/// The repository's own files.
+struct Repository;
+
+impl Files for Repository {
+    fn read(&self, path: &str) -> Result<(String, String), String> {
+        let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        std::fs::read_to_string(&full).map(|text| (path.to_owned(), text)).map_err(|e| format!("{path}: {e}"))
+    }
+
+    fn host(&self) -> Result<MachineModel, String> {
+        Err("these figures are of the paper's machine".into())
+    }
+}
+
+/// A preset, as a scenario's tenant names it.
+pub fn preset(name: &str) -> String {
+    format!("workload = \"workloads/papers/{name}.toml\"")
+}
+
+/// A preset with something changed in its `[program]` and its `[character]`. It does not end: a changed program would
+/// otherwise end at another time.
+pub fn changed(name: &str, change: impl FnOnce(&mut Table, &mut Table)) -> String {
+    let (_, text) =
+        Repository.read(&format!("workloads/papers/{name}.toml")).unwrap_or_else(|e| panic!("{e}"));
+    let mut file: Table = text.parse().unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut part = |key| match file.remove(key) {
+        Some(Value::Table(part)) => part,
+        _ => panic!("{name} has no [{key}]"),
+    };
+    let (mut program, mut character) = (part("program"), part("character"));
+    program.remove("iterations");
+    change(&mut program, &mut character);
+    format!("program = {}\ncharacter = {}", Value::Table(program), Value::Table(character))
+}
+
+/// A preset whose threads take each other's lines so many times as often.
+pub fn with_sharing(name: &str, times: f64) -> String {
+    changed(name, |_, character| {
+        let rate = character["coherence-pki"].as_float().expect("a preset says how often it shares");
+        character.insert("coherence-pki".into(), Value::Float(rate * times));
+    })
+}
+
+/// Interfering threads, as a scenario's tenant names them. Of a pattern "by wall" bursts end by the clock on the wall.
+pub fn loops(pattern: &str, threads: u32, demand: Option<f64>) -> String {
+    let (pattern, clock) = pattern.split_once(" by ").unwrap_or((pattern, "cpu"));
+    let demand = demand.map_or(String::new(), |d| format!(", demand = {d}"));
+    format!(
+        "program = {{ kind = \"interference\", pattern = \"{pattern}\", busy-by = \"{clock}\", threads = {threads}{demand} }}"
+    )
+}
+
+/// A tenant: a program in a VM. `place` says where its vCPUs may run.
+pub fn vm(name: &str, program: &str, vcpus: u32, place: &str) -> String {
+    format!("[[tenant]]\nname = \"{name}\"\n{program}\nvm = {{ vcpus = {vcpus} }}\n{place}\n")
+}
+
+/// The program that a figure is about, on the node's four cores.
+pub fn subject(program: &str) -> String {
+    vm("subject", program, 4, PINNED)
+}
+
+/// Interfering threads, each pinned to a core, in one VM.
+pub fn beside(pattern: &str, threads: u32) -> String {
+    let cores = if threads == 1 { "cpus = [0]" } else { PINNED };
+    vm("loop", &loops(pattern, threads, None), threads, cores)
+}
+
+/// How long a run is.
+#[derive(Clone, Copy)]
+pub enum Length {
+    /// 20 s.
+    Short,
+    /// Until everybody who has an end has ended.
+    Whole,
+}
+
+fn scenario(tenants: &[String], seeds: &[u32], length: Length) -> Scenario {
+    let duration = match length {
+        Length::Short => "duration = \"20s\"\n",
+        Length::Whole => "",
+    };
+    let text = format!(
+        "schema = \"corun.scenario/1\"\nmachine = \"pact16-xeon-e5620\"\nseeds = {seeds:?}\n{duration}\
+         [scheduler]\nname = \"xen-credit\"\n{}",
+        tenants.concat()
+    );
+    Scenario::parse("figure", &text, &Repository).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Solo work per time of the first tenant in 20 s, per seed.
+pub fn speeds(tenants: &[String], seeds: u32) -> Vec<f64> {
+    let seeds: Vec<u32> = (1..=seeds).collect();
+    let runs = co_runs(&scenario(tenants, &seeds, Length::Short)).unwrap_or_else(|e| panic!("{e}"));
+    runs.iter().map(|run| run.progress[0].work_ns as f64 / run.end_ns as f64).collect()
+}
+
+/// A run, as it was seen.
+pub struct Seen {
+    whole: Observation,
+    /// Solo work that the first tenant's threads did, together.
+    pub work_ns: f64,
+    /// When the first tenant ended; `None`: it did not.
+    pub took_ns: Option<u64>,
+}
+
+impl Seen {
+    /// The first tenant.
+    pub fn subject(&self) -> &TenantObservation {
+        &self.whole.by_tenant[0]
+    }
+
+    /// The share of its threads' time in which the first tenant waited for a core that one of them held.
+    pub fn stolen_by_itself(&self) -> f64 {
+        let (id, account) = (self.subject().id, &self.subject().account);
+        account.culprits.of_ns(id) as f64 / account.ledger.total_ns() as f64
+    }
+
+    /// The thread whose core the first loop shares.
+    pub fn slowed(&self) -> &TaskObservation {
+        &self.whole.tasks[0]
+    }
+}
+
+/// The same tenants with each seed.
+pub fn seen(tenants: &[String], seeds: u32, length: Length) -> Vec<Seen> {
+    let one = |seed: u32| {
+        // A run is recorded with the first seed of a scenario only.
+        let outcome = perform(&scenario(tenants, &[seed], length), &Options::default(), &|| {});
+        let mut outcome = outcome.unwrap_or_else(|e| panic!("{e}"));
+        let run = outcome.runs.remove(0);
+        Seen {
+            whole: run
+                .recording
+                .as_ref()
+                .and_then(|r| r.whole())
+                .expect("the first seed is recorded")
+                .clone(),
+            work_ns: run.progress[0].work_ns as f64,
+            took_ns: run.progress[0].completions.first.as_ref().map(|c| c.end_ns - c.start_ns),
+        }
+    };
+    (1..=seeds).into_par_iter().map(one).collect()
+}
+
+/// The mean of a figure over runs.
+pub fn mean<T>(of: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+    of.iter().map(figure).sum::<f64>() / of.len() as f64
+}
+
+/// Where the time of threads went, per nanosecond of solo work that each did.
+#[derive(Clone, Copy, Debug)]
+pub struct Breakdown {
+    pub compute: f64,
+    pub sync: f64,
+    pub steal: f64,
+}
+
+impl Breakdown {
+    /// Of all threads of the first tenant, a mean over runs.
+    pub fn of_all(runs: &[Seen]) -> Breakdown {
+        Breakdown::of(runs, |run| (&run.subject().account.ledger, run.work_ns))
+    }
+
+    /// Of the slowed thread of four that share the work equally.
+    pub fn of_slowed(runs: &[Seen]) -> Breakdown {
+        Breakdown::of(runs, |run| (&run.slowed().account.ledger, run.work_ns / 4.0))
+    }
+
+    fn of<'a>(runs: &'a [Seen], part: impl Fn(&'a Seen) -> (&'a Ledger, f64)) -> Breakdown {
+        let share = |time_ns: fn(&Ledger) -> u64| {
+            let each = runs.iter().map(|run| {
+                let (ledger, work_ns) = part(run);
+                time_ns(ledger) as f64 / work_ns
+            });
+            each.sum::<f64>() / runs.len() as f64
+        };
+        Breakdown {
+            compute: share(|l| l.parts().compute_ns),
+            sync: share(|l| l.parts().spin_ns.unwrap_or(0) + l.parts().block_ns),
+            steal: share(|l| l.parts().steal_ns),
+        }
+    }
+
+    pub fn time(&self) -> f64 {
+        self.compute + self.sync + self.steal
+    }
+}
+
+/// A counter, per solo work of the program: of the slowed thread, or of all.
+pub fn per_work(runs: &[Seen], slowed: bool, counter: impl Fn(&Counters) -> Option<u64>) -> f64 {
+    mean(runs, |run| {
+        let account = if slowed { &run.slowed().account } else { &run.subject().account };
+        let counters = account.counters.as_ref().expect("a modelled machine has counters");
+        counter(counters).expect("and this one") as f64 / run.work_ns
+    })
+}
