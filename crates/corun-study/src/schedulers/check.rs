@@ -65,7 +65,11 @@ impl SchedulersStudy {
         };
         for group in &figure.groups {
             for name in group.of.iter().chain(&group.with) {
-                try_one(&Cell::alone(name.as_ref()), None, name.span())?;
+                let scenario = try_one(&Cell::alone(name.as_ref()), None, name.span())?;
+                if figure.shows == Shows::Energy && scenario.machine.power.is_none() {
+                    let what = format!("the machine `{}` has no [power]; give its file one", figure.machine);
+                    return Err(Refused::Here(figure.name.span(), what));
+                }
             }
             let cells = group.cells();
             let first = cells.first().ok_or_else(|| {
@@ -101,6 +105,10 @@ impl Figure {
         if !(1..=1000).contains(self.repetitions.as_ref()) {
             let what = format!("repetitions is {}; give 1 to 1000", self.repetitions.as_ref());
             return refuse(self.repetitions.span(), what);
+        }
+        if self.shows == Shows::Energy && self.duration.is_some() {
+            let what = format!("`{name}` shows energy, which is of whole programs; leave `duration` out");
+            return refuse(self.name.span(), what);
         }
         if self.policies.is_empty() || self.groups.is_empty() {
             return refuse(self.name.span(), format!("`{name}` needs a policy and a group"));
@@ -161,14 +169,22 @@ mod tests {
         let names: Vec<&str> = study.figures.iter().map(|f| f.name.as_ref().as_str()).collect();
         assert_eq!(
             names,
-            ["pact16-fig9", "pact16-fig10", "cc-fig3-48", "cc-fig3-32", "cc-fig4", "cc-fig5-6"]
+            ["pact16-fig9", "pact16-fig10", "cc-fig3-48", "cc-fig3-32", "cc-fig4", "cc-fig5-6", "cc-fig7"]
         );
         let cells = |f: &Figure| f.groups.iter().map(|g| g.cells().len()).collect::<Vec<_>>();
         let all: Vec<Vec<usize>> = study.figures.iter().map(cells).collect();
         // There are only eight mixes of PDES and one of eight others, and one mix of all of them.
         assert_eq!(
             all,
-            [vec![9; 4], vec![9; 3], vec![1], vec![1], vec![10, 10, 10, 1, 1], vec![8, 10, 10, 8]]
+            [
+                vec![9; 4],
+                vec![9; 3],
+                vec![1],
+                vec![1],
+                vec![10, 10, 10, 1, 1],
+                vec![8, 10, 10, 8],
+                vec![8, 10, 10, 8, 1]
+            ]
         );
         for figure in &study.figures {
             assert!(figure.policies[0].policy.is_none(), "{:?} is compared with nothing", figure.name);
@@ -205,11 +221,30 @@ mod tests {
             .contains("unknown variant `bfs`"));
         assert!(refusal("repetitions = 8", "repetitions = 0").contains("give 1 to 1000"));
         assert!(refusal("shows       = \"pairs\"", "shows = \"bars\"").contains("unknown variant `bars`"));
+        let fig9 = "name        = \"pact16-fig9\"\ntitle       = \"Delayed preemption: PACT'16 figure 9\"\nshows       = ";
+        assert!(refusal(&format!("{fig9}\"pairs\""), &format!("{fig9}\"energy\""))
+            .contains("leave `duration` out"));
         assert!(refusal("policies = [\"2 ms\", ", "policies = [\"3 ms\", ").contains("no policy `3 ms`"));
         assert!(refusal("groups   = [\"beside persistent", "groups = [\"alone\"] # [\"")
             .contains("no group `alone`"));
         assert!(refusal("size  = 2", "size  = 20").contains("give 1 to 8"));
         assert!(refusal("name        = \"cc-fig4\"", "name = \"cc fig4\"").contains("use letters"));
+    }
+
+    #[test]
+    fn energy_of_a_machine_without_power_figures_is_refused_rather_than_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = "schema = \"corun.machine/1\"\nname = \"bare\"\nabout = \"x\"\n[shape]\nsockets = 1\ncores-per-llc = 4\n";
+        std::fs::write(folder.path().join("bare.toml"), machine).unwrap();
+        let read = |shows: &str| {
+            let text = format!(
+                "schema = \"corun.schedulers-study/1\"\nname = \"s\"\nabout = \"s\"\n[[figure]]\nname = \"f\"\ntitle = \"f\"\nshows = \"{shows}\"\nmachine = \"bare.toml\"\nscheduler = {{ name = \"cfs\" }}\nrepetitions = 1\npolicy = [{{ name = \"CFS\" }}]\n[[figure.group]]\nname = \"g\"\nof = [\"sp\"]\n"
+            );
+            SchedulersStudy::parse("s.toml", &text, folder.path())
+        };
+        assert!(read("mixes").is_ok());
+        let said = read("energy").unwrap_err().to_string();
+        assert!(said.starts_with("s.toml:") && said.contains("has no [power]"), "{said}");
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub enum Shows {
     Pairs,
     /// Programs that are alike in rank: throughput, fairness, relative speed-up.
     Mixes,
+    /// The same, and what the machine draws until all have ended.
+    Energy,
 }
 
 /// A policy with its options.
@@ -161,6 +163,8 @@ pub enum Measure {
     Fairness,
     /// Relative speed-up over the first policy: Controlled Contention, equation 3.
     SpeedUp,
+    /// 1 less energy over that under the first policy, both until all have ended.
+    EnergySaving,
 }
 
 impl SchedulersStudy {

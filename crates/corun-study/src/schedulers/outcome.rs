@@ -72,6 +72,10 @@ pub struct CellOutcome {
     pub alone: Vec<f64>,
     /// Speed of each beside the others, per policy and seed.
     pub speeds: Vec<Vec<Vec<f64>>>,
+    /// Joules until all had ended, per policy and seed; `None`: the runs are of a fixed length, so that none did the same
+    /// work, or the machine file says nothing of power.
+    #[serde(default)]
+    pub energy_j: Option<Vec<Vec<f64>>>,
 }
 
 /// A stated number beside ours.
@@ -134,6 +138,10 @@ impl CellOutcome {
                 let (here, base) = (self.slowdowns(policy), self.slowdowns(0));
                 let pairs: Vec<(f64, f64)> = here.into_iter().zip(base).collect();
                 relative_speedup(&pairs).unwrap_or(f64::NAN)
+            }
+            Measure::EnergySaving => {
+                let energy = |p: usize| self.energy_j.as_ref().map_or(f64::NAN, |all| mean(&all[p]));
+                1.0 - energy(policy) / energy(0)
             }
         }
     }
@@ -242,16 +250,19 @@ fn run_figure(
     folder: &Path,
     done: &(dyn Fn() + Sync),
 ) -> Result<FigureOutcome, Failure> {
-    let speeds = |policy: Option<&PolicyUse>, tenants: &[Tenant]| -> Result<Vec<Vec<f64>>, Failure> {
+    let fixed = figure.duration.is_some();
+    let made = |policy: Option<&PolicyUse>, tenants: &[Tenant]| -> Result<Vec<Made>, Failure> {
         let text = study.scenario(figure, policy, tenants);
         let scenario = Scenario::parse(figure.name.as_ref(), &text, &Near(folder))?;
         let runs = co_runs(&scenario)?;
         done();
-        let fixed = figure.duration.is_some();
-        let of_run = |run: &Run| -> Result<Vec<f64>, Failure> {
+        let of_run = |run: &Run| -> Result<Made, Failure> {
             let each = (0..tenants.len()).map(|t| speed(run, t, fixed));
-            each.collect::<Option<_>>()
-                .ok_or_else(|| scenario.failed("a program made no progress; give a longer `duration`").into())
+            let speeds = each
+                .collect::<Option<_>>()
+                .ok_or_else(|| scenario.failed("a program made no progress; give a longer `duration`"))?;
+            let energy_j = run.energy_uj.filter(|_| !fixed).map(|uj| uj as f64 / 1e6);
+            Ok(Made { speeds, energy_j })
         };
         runs.iter().map(of_run).collect()
     };
@@ -259,17 +270,19 @@ fn run_figure(
     let solo: Vec<Result<(&Tenant, f64), Failure>> = tenants
         .par_iter()
         .map(|tenant| {
-            let speeds = speeds(None, std::slice::from_ref(tenant))?;
-            Ok((tenant, mean(&speeds.iter().map(|seed| seed[0]).collect::<Vec<_>>())))
+            let runs = made(None, std::slice::from_ref(tenant))?;
+            Ok((tenant, mean(&runs.iter().map(|run| run.speeds[0]).collect::<Vec<_>>())))
         })
         .collect();
     let solo: BTreeMap<&Tenant, f64> = all_or_first(solo)?;
     let run_cell = |cell: &Cell| -> Result<CellOutcome, Failure> {
-        let under = figure.policies.par_iter().map(|policy| speeds(Some(policy), &cell.tenants));
+        let under = figure.policies.par_iter().map(|policy| made(Some(policy), &cell.tenants));
+        let under: Vec<Vec<Made>> = all_or_first(under.collect())?;
         Ok(CellOutcome {
             programs: cell.tenants.iter().map(|t| t.program.clone()).collect(),
             alone: cell.tenants.iter().map(|t| solo[t]).collect(),
-            speeds: all_or_first(under.collect())?,
+            energy_j: under.iter().map(|runs| runs.iter().map(|run| run.energy_j).collect()).collect(),
+            speeds: under.into_iter().map(|runs| runs.into_iter().map(|run| run.speeds).collect()).collect(),
         })
     };
     let groups = figure.groups.iter().map(|group| -> Result<GroupOutcome, Failure> {
@@ -289,6 +302,14 @@ fn run_figure(
     };
     outcome.stated = figure.stated.iter().map(|stated| outcome.beside(stated)).collect();
     Ok(outcome)
+}
+
+/// What one run comes to.
+struct Made {
+    /// How fast each tenant was.
+    speeds: Vec<f64>,
+    /// See [`CellOutcome::energy_j`].
+    energy_j: Option<f64>,
 }
 
 /// How fast a tenant was; `None`: it came nowhere.
@@ -397,6 +418,7 @@ mod tests {
             programs: vec!["a".into(), "b".into()],
             alone: vec![1.0, 1.0],
             speeds: vec![vec![vec![0.5, 0.25]], vec![vec![0.6, 0.25]], vec![vec![0.5, 0.5]]],
+            energy_j: Some(vec![vec![80.0, 120.0], vec![60.0, 70.0], vec![110.0, 110.0]]),
         };
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} is not {b}");
         close(cell.measure(Measure::Gain, 1), 0.2);
@@ -410,5 +432,9 @@ mod tests {
         // Harmonic mean of the speed-ups 1 and 2.
         close(cell.measure(Measure::SpeedUp, 2), 4.0 / 3.0);
         assert!(cell.measure(Measure::Variation, 1).is_nan(), "one run does not tell");
+        close(cell.measure(Measure::EnergySaving, 1), 0.35);
+        close(cell.measure(Measure::EnergySaving, 2), -0.1);
+        let unknown = CellOutcome { energy_j: None, ..cell };
+        assert!(unknown.measure(Measure::EnergySaving, 1).is_nan(), "unknown is not none");
     }
 }

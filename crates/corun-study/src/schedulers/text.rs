@@ -15,11 +15,20 @@ const COLOURS: [&str; 8] =
 /// What a mix is judged by: its name, and how it is read.
 type Judged = (&'static str, fn(&CellOutcome, usize) -> f64);
 
-const JUDGED: [Judged; 3] = [
+const JUDGED: [Judged; 4] = [
     ("throughput", CellOutcome::throughput),
     ("fairness", |c, p| c.measure(Measure::Fairness, p)),
     ("relative speed-up", |c, p| c.measure(Measure::SpeedUp, p)),
+    ("energy", |c, p| 1.0 - c.measure(Measure::EnergySaving, p)),
 ];
+
+/// What the mixes of a figure are judged by.
+fn judged(figure: &FigureOutcome) -> &'static [Judged] {
+    match figure.shows {
+        Shows::Energy => &JUDGED,
+        Shows::Mixes | Shows::Pairs => &JUDGED[..3],
+    }
+}
 
 fn percent(x: f64, digits: usize) -> String {
     format!("{:+.digits$} %", x * 100.0)
@@ -84,10 +93,15 @@ fn joined(values: impl IntoIterator<Item = f64>) -> String {
     values.into_iter().map(|v| format!("{v:.2}")).collect::<Vec<_>>().join(" / ")
 }
 
+/// An empty table of these columns and what mixes are judged by.
+fn judging(figure: &FigureOutcome, columns: &[&str]) -> Table {
+    let judged: Vec<String> = judged(figure).iter().map(|(what, _)| format!(">{what}")).collect();
+    Table::new(&columns.iter().copied().chain(judged.iter().map(String::as_str)).collect::<Vec<_>>())
+}
+
 /// Means over the mixes of each group, a row per policy.
 fn mixes(figure: &FigureOutcome) -> Table {
-    let columns = ["programs", ">mixes", "policy", ">throughput", ">fairness", ">relative speed-up"];
-    let mut table = Table::new(&columns);
+    let mut table = judging(figure, &["programs", ">mixes", "policy"]);
     for group in &figure.groups {
         for (p, policy) in figure.policies.iter().enumerate() {
             let (name, mixes) = match p {
@@ -95,7 +109,7 @@ fn mixes(figure: &FigureOutcome) -> Table {
                 _ => Default::default(),
             };
             let of = |(_, f): &Judged| mean(&group.cells.iter().map(|c| f(c, p)).collect::<Vec<_>>());
-            let numbers = JUDGED.iter().map(|judged| format!("{:.2}", of(judged)));
+            let numbers = judged(figure).iter().map(|judged| format!("{:.2}", of(judged)));
             table.row([name, mixes, policy.clone()].into_iter().chain(numbers));
         }
     }
@@ -104,10 +118,11 @@ fn mixes(figure: &FigureOutcome) -> Table {
 
 /// Every mix, each cell with all policies.
 fn mix_by_mix(figure: &FigureOutcome) -> Table {
-    let mut table = Table::new(&["mix", ">throughput", ">fairness", ">relative speed-up"]);
+    let mut table = judging(figure, &["mix"]);
     for cell in figure.groups.iter().flat_map(|g| &g.cells) {
         let all = |f: fn(&CellOutcome, usize) -> f64| joined((0..figure.policies.len()).map(|p| f(cell, p)));
-        table.row(std::iter::once(cell.programs.join(" ")).chain(JUDGED.iter().map(|(_, f)| all(*f))));
+        table
+            .row(std::iter::once(cell.programs.join(" ")).chain(judged(figure).iter().map(|(_, f)| all(*f))));
     }
     table
 }
@@ -120,9 +135,9 @@ fn tables(figure: &FigureOutcome, in_full: bool) -> Vec<(String, Table)> {
             let heading = |g: &GroupOutcome| format!("{}: slowdown of the program / of the other", g.name);
             figure.groups.iter().map(|g| (heading(g), pairs(figure, g))).collect()
         }
-        Shows::Mixes => vec![("Means over mixes".into(), mixes(figure))],
+        Shows::Mixes | Shows::Energy => vec![("Means over mixes".into(), mixes(figure))],
     };
-    if in_full && figure.shows == Shows::Mixes {
+    if in_full && figure.shows != Shows::Pairs {
         all.push((format!("Mix by mix: {policies}"), mix_by_mix(figure)));
     }
     if !figure.stated.is_empty() {
@@ -175,7 +190,7 @@ pub fn svg(figure: &FigureOutcome) -> String {
             };
             (figure.groups.iter().flat_map(of).collect(), "slowdown of the first")
         }
-        Shows::Mixes => {
+        Shows::Mixes | Shows::Energy => {
             let of = |(what, f): &Judged| -> Vec<Group> {
                 let one = |g: &GroupOutcome| Group {
                     name: format!("{what}, {}", g.name),
@@ -183,7 +198,7 @@ pub fn svg(figure: &FigureOutcome) -> String {
                 };
                 figure.groups.iter().map(one).collect()
             };
-            (JUDGED.iter().flat_map(of).collect(), "tenants' worth; index; ratio")
+            (judged(figure).iter().flat_map(of).collect(), "tenants' worth; index; ratio")
         }
     };
     chart(&format!("{} (modelled)", figure.title), unit, &groups)
