@@ -1,0 +1,250 @@
+//! Figures 1 and 2: how often eight VMs on eight CPUs are moved.
+//!
+//! As the paper describes it everybody always computes, and nobody is ever moved. It recorded a real machine, on which more
+//! ran than it names, so this looks for what moves a VM: threads of its QEMU that wake up, and pauses of the vCPU itself.
+//! How often either came, the paper does not say.
+
+use crate::{account, mean, percent, run, seen, vm, Repository};
+use corun_model::trace::{Trace, TraceKind};
+use corun_model::{CpuId, Machine, TaskId, TenantId};
+use corun_report::table::Table;
+use corun_sim::experiment::{Options, Outcome};
+use corun_sim::machine_file::MachineModel;
+use corun_sim::scenario::Files;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Table 2 of the paper.
+const VMS: [&str; 8] = ["soplex", "soplex", "sphinx3", "sphinx3", "gamess", "gamess", "namd", "namd"];
+/// Moves in its minute, between CPUs and between cores.
+const PAPER: (f64, f64) = (1066.0, 219.0);
+
+/// Something short that happens again and again: how long it takes and how often it comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Often {
+    us: u64,
+    every_ms: u64,
+}
+
+/// What else happens in every VM.
+#[derive(Clone, Copy, Debug)]
+struct Disturbance {
+    /// The vCPU halts.
+    pause: Option<Often>,
+    /// A thread of QEMU's wakes up, wherever the scheduler puts it.
+    qemu: Option<Often>,
+}
+
+/// Serves presets whose programs pause.
+struct Pausing(Option<Often>);
+
+impl Files for Pausing {
+    fn read(&self, path: &str) -> Result<(String, String), String> {
+        let (name, text) = Repository.read(path)?;
+        let Some(Often { us, every_ms }) = self.0 else { return Ok((name, text)) };
+        let grain = "grain = \"10ms\"";
+        assert!(text.contains(grain), "{name} has other grains");
+        let pausing = format!("grain = \"{every_ms}ms\"\nimbalance = 0.5\nio = \"{us}us\"");
+        Ok((name, text.replace(grain, &pausing)))
+    }
+
+    fn host(&self) -> Result<MachineModel, String> {
+        Repository.host()
+    }
+}
+
+/// What the tables call a VM.
+fn name(place: usize) -> String {
+    format!("VM{place} {}", VMS[place])
+}
+
+/// The paper's VMs, each allowed on all CPUs, for so long.
+fn eight_vms(disturbance: Disturbance, seed: u64, seconds: u64) -> Outcome {
+    let tenants = (0..VMS.len()).map(|i| {
+        // A VM and its QEMU are one control group.
+        let session = format!("session = \"{i}\"\n");
+        let qemu = disturbance.qemu.map(|Often { us, every_ms }| {
+            let demand = us as f64 / 1e3 / every_ms as f64;
+            format!("[[tenant]]\nname = \"QEMU {i}\"\n{session}program = {{ kind = \"interference\", pattern = \"periodic\", busy = \"{us}us\", demand = {demand} }}\n")
+        });
+        format!("{}repeat = true\n{session}{}", vm(&name(i), VMS[i]), qemu.unwrap_or_default())
+    });
+    let head = format!("seeds = [{seed}]\nduration = \"{seconds}s\"");
+    let options = Options { trace_limit: 1 << 21, ..Options::default() };
+    run(&Pausing(disturbance.pause), &head, &tenants.collect::<String>(), &options)
+}
+
+/// Moves of a VM: between CPUs, and of these between cores.
+type Moves = (u64, u64);
+
+/// Moves by VM.
+fn moves(outcome: &Outcome) -> Vec<Moves> {
+    let of = |i| {
+        let all = account(seen(outcome), &name(i)).events.migrations.expect("the model counts them");
+        (all.total(), all.total() - all.same_core)
+    };
+    (0..VMS.len()).map(of).collect()
+}
+
+/// Of all VMs.
+fn sum(moves: &[Moves]) -> (f64, f64) {
+    moves.iter().fold((0.0, 0.0), |(cpus, cores), m| (cpus + m.0 as f64, cores + m.1 as f64))
+}
+
+/// For what share of the time VMs are unevenly placed, whether they run, wait or pause.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Crowding {
+    /// Two or more have one CPU, so that another has none.
+    two_on_a_cpu: f64,
+    none_on_a_core: f64,
+}
+
+/// What a trace shows of it; a VM is where it ran last.
+fn crowding(trace: &Trace, vms: &BTreeSet<TenantId>, machine: &Machine) -> Crowding {
+    assert_eq!(trace.lost, 0, "the trace is whole");
+    let core = |cpu: &CpuId| machine.cpu(*cpu).expect("a CPU of this machine").core;
+    let is_vm = |task: &TaskId| vms.contains(&trace.tasks[task].tenant);
+    let mut at = BTreeMap::<TaskId, CpuId>::new();
+    let (mut since_ns, mut whole_ns, mut two_ns, mut none_ns) = (0, 0, 0, 0);
+    for e in &trace.events {
+        let TraceKind::Switch { next: Some(task), .. } = e.kind else { continue };
+        if !is_vm(&task) || at.get(&task) == Some(&e.cpu) {
+            continue;
+        }
+        // Until all have run once it is not known where they are.
+        if at.len() == vms.len() {
+            let ns = e.t_ns - since_ns;
+            let cpus: BTreeSet<CpuId> = at.values().copied().collect();
+            let cores: BTreeSet<u32> = at.values().map(core).collect();
+            whole_ns += ns;
+            two_ns += if cpus.len() < vms.len() { ns } else { 0 };
+            none_ns += if cores.len() < machine.count(|c| c.core) { ns } else { 0 };
+        }
+        at.insert(task, e.cpu);
+        since_ns = e.t_ns;
+    }
+    let share = |ns: u64| ns as f64 / whole_ns.max(1) as f64;
+    Crowding { two_on_a_cpu: share(two_ns), none_on_a_core: share(none_ns) }
+}
+
+/// What a minute shows.
+struct Minute {
+    moves: Vec<Moves>,
+    crowding: Crowding,
+}
+
+/// Round numbers; the paper has none.
+const SHORT: Often = Often { us: 100, every_ms: 10 };
+
+/// None, either, and both of several lengths and rates.
+fn rows() -> Vec<Disturbance> {
+    let often = |us, every_ms| Some(Often { us, every_ms });
+    let both = |pause, qemu| Disturbance { pause, qemu };
+    let mut rows = vec![both(None, None), both(None, Some(SHORT)), both(Some(SHORT), None)];
+    rows.extend([50, 100, 200, 300, 400, 500, 600, 1000].map(|us| both(Some(SHORT), often(us, 10))));
+    rows.extend([20, 50, 200, 500, 1000].map(|us| both(often(us, 10), Some(SHORT))));
+    rows.extend([30, 100].map(|ms| both(often(100, ms), often(100, ms))));
+    rows
+}
+
+/// Prints the moves of all VMs under every disturbance, and by VM under one of them.
+pub fn figures_1_and_2() {
+    let machine = MachineModel::shipped("arms16-i7-950").expect("it is shipped").machine;
+    let seeds: Vec<u64> = (1..=4).collect();
+    let minutes = |d: Disturbance| {
+        let one = |&seed: &u64| {
+            let outcome = eight_vms(d, seed, 60);
+            let trace = outcome.runs[0].trace.as_ref().expect("a trace was asked for");
+            let tenants = seen(&outcome).tenants.iter().filter(|t| t.name.starts_with("VM"));
+            let crowding = crowding(trace, &tenants.map(|t| t.id).collect(), &machine);
+            Minute { moves: moves(&outcome), crowding }
+        };
+        (d, seeds.par_iter().map(one).collect::<Vec<_>>())
+    };
+    let all: Vec<_> = rows().into_iter().map(minutes).collect();
+
+    let words =
+        |o: Option<Often>| o.map_or("never".to_owned(), |o| format!("{} µs every {} ms", o.us, o.every_ms));
+    let share = |cpus: f64, cores: f64| if cpus > 0.0 { format!("{:.2}", cores / cpus) } else { "-".into() };
+    let mut table = Table::new(&[
+        "vCPU pauses",
+        "QEMU wakes up",
+        ">between CPUs",
+        ">between cores",
+        ">share",
+        ">two on a CPU",
+        ">none on a core",
+    ]);
+    for (d, minutes) in &all {
+        let over = |f: &dyn Fn(&Minute) -> f64| mean(&minutes.iter().map(f).collect::<Vec<_>>());
+        let (cpus, cores) = (over(&|m| sum(&m.moves).0), over(&|m| sum(&m.moves).1));
+        let (two, none) = (over(&|m| m.crowding.two_on_a_cpu), over(&|m| m.crowding.none_on_a_core));
+        let counts =
+            [format!("{cpus:.0}"), format!("{cores:.0}"), share(cpus, cores), percent(two), percent(none)];
+        table.row([words(d.pause), words(d.qemu)].into_iter().chain(counts));
+    }
+    let (cpus, cores) = PAPER;
+    let paper = [cpus.to_string(), cores.to_string(), share(cpus, cores)];
+    table.row(["the paper".to_owned(), "does not say".to_owned()].into_iter().chain(paper));
+    println!(
+        "Figures 1 and 2: moves of eight VMs in a minute under CFS, mean of four seeds\n{}",
+        table.text()
+    );
+
+    let both = |d: &Disturbance| d.pause == Some(SHORT) && d.qemu == Some(SHORT);
+    let (_, minutes) = all.iter().find(|(d, _)| both(d)).expect("it is a row");
+    let mut table = Table::new(&["VM", ">between CPUs", ">between cores"]);
+    for (i, (cpus, cores)) in minutes[0].moves.iter().enumerate() {
+        table.row([name(i), cpus.to_string(), cores.to_string()]);
+    }
+    println!("Moves by VM, both 100 µs every 10 ms, seed 1\n{}", table.text());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::trace::{Left, TraceEvent, TraceTask};
+
+    /// Moves in ten seconds.
+    fn moved(pause: Option<Often>, qemu: Option<Often>) -> (f64, f64) {
+        sum(&moves(&eight_vms(Disturbance { pause, qemu }, 1, 10)))
+    }
+
+    #[test]
+    /// The paper's VMs, each allowed on all CPUs, for so long.
+    fn eight_vms_on_eight_cpus_are_moved_only_where_vcpus_pause_and_others_wake_up() {
+        assert_eq!(moved(None, None), (0.0, 0.0));
+        let (wakeups, pauses, both) =
+            (moved(None, Some(SHORT)).0, moved(Some(SHORT), None).0, moved(Some(SHORT), Some(SHORT)).0);
+        assert!(both > 50.0 && wakeups.max(pauses) < 0.1 * both, "{wakeups}, {pauses}, both {both}");
+    }
+
+    /// By the balancing of kernels since 5.10, not by that of the paper's (docs/arms16.md).
+    #[test]
+    fn where_threads_that_wake_up_are_soon_done_most_moves_stay_within_a_core_and_else_they_do_not() {
+        let share = |us| {
+            let (cpus, cores) = moved(Some(SHORT), Some(Often { us, every_ms: 10 }));
+            cores / cpus
+        };
+        let (short, long) = (share(100), share(1000));
+        assert!(short < 0.4 && long > 0.5, "{short:.2} and {long:.2}");
+    }
+
+    #[test]
+    fn vms_crowd_while_two_have_one_cpu_or_a_core_has_none() {
+        let machine = Machine::synthetic(1, 1, 2, 2);
+        let mut trace = Trace::default();
+        for task in 1..=2 {
+            let tenant = TenantId(task);
+            let known = TraceTask { name: "cpu 0".into(), process: task, tenant };
+            trace.tasks.insert(TaskId(task), known);
+        }
+        // CPUs 0 and 2 are one core. On two cores, on one core, on one CPU, and on two cores again.
+        for (t_ns, task, cpu) in [(0, 1, 0), (10, 2, 1), (30, 2, 2), (60, 2, 0), (100, 2, 1)] {
+            let kind = TraceKind::Switch { prev: None, left: Left::Runnable, next: Some(TaskId(task)) };
+            trace.events.push(TraceEvent { t_ns, cpu: CpuId(cpu), kind });
+        }
+        let found = crowding(&trace, &BTreeSet::from([TenantId(1), TenantId(2)]), &machine);
+        assert_eq!(found, Crowding { two_on_a_cpu: 40.0 / 90.0, none_on_a_core: 70.0 / 90.0 });
+    }
+}
