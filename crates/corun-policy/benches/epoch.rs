@@ -5,11 +5,27 @@
 #[path = "../tests/toy/mod.rs"]
 mod toy;
 
+use corun_model::observation::TaskObservation;
+use corun_model::Counters;
 use corun_policy::{by_name, Options, ALL};
 use std::time::Instant;
 use toy::{who, Toy};
 
 const EPOCHS: usize = 200;
+
+/// What a task counts that shares data, more or less of it.
+fn sharing(task: &TaskObservation) -> Counters {
+    let cycles = task.account.ledger.on_cpu_ns() * 22 / 10;
+    let lines = cycles / 10_000 * u64::from(task.id.0 % 7);
+    Counters {
+        cycles: Some(cycles),
+        instructions: Some(cycles / 2),
+        l2_stall_cycles: Some(lines * 400),
+        coherence_inter: Some(lines * 2),
+        coherence_intra: Some(lines),
+        ..Counters::default()
+    }
+}
 
 fn main() {
     let tenants = || (0..100).map(|i| who(&format!("tenant{i}"), 10, 50 + i * 9)).collect();
@@ -21,7 +37,10 @@ fn main() {
         let mut took: Vec<f64> = Vec::new();
         let mut decisions = 0;
         for _ in 0..EPOCHS {
-            let seen = toy.window(epoch_ns);
+            let mut seen = toy.window(epoch_ns);
+            if !entry.counters.is_empty() {
+                seen.tasks.iter_mut().for_each(|t| t.set_counters(Some(sharing(t))));
+            }
             let start = Instant::now();
             let decided = policy.decide(&toy.machine, &seen);
             took.push(start.elapsed().as_secs_f64() * 1e6);

@@ -6,7 +6,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`registry`], [`options`], [`scope`] | every policy by name; its options; whom it may touch |
-//! | [`observe`], [`auto`], [`gang`], [`paired_gang`], [`controlled_contention`], [`delayed_preemption`], [`differential`], [`dedicated`] | the policies |
+//! | [`observe`], [`auto`], [`gang`], [`paired_gang`], [`controlled_contention`], [`delayed_preemption`], [`differential`], [`dedicated`], [`sam`] | the policies |
 //! | [`slots`], [`parking`], [`dc_search`] | separation in time; who is stopped; the degree of contention, found online |
 //! | [`census`], [`settled`], [`fair`] | what each tenant wants and got; what is settled for each task; fair shares |
 //! | [`guard`] | does a policy help? |
@@ -30,6 +30,7 @@ pub mod options;
 pub mod paired_gang;
 pub mod parking;
 pub mod registry;
+pub mod sam;
 pub mod scope;
 pub mod settled;
 pub mod slots;

@@ -2,9 +2,9 @@
 
 use crate::options::{OptionSpec, Options, Values};
 use crate::{
-    auto, controlled_contention, dedicated, delayed_preemption, differential, gang, observe, paired_gang,
+    auto, controlled_contention, dedicated, delayed_preemption, differential, gang, observe, paired_gang, sam,
 };
-use corun_model::{Knob, Policy};
+use corun_model::{Counter, Knob, Policy};
 
 /// One policy as people choose it.
 #[derive(Clone, Copy)]
@@ -17,6 +17,8 @@ pub struct Entry {
     pub source: &'static str,
     /// The knobs that it turns.
     pub knobs: &'static [Knob],
+    /// The hardware events without which it can decide nothing.
+    pub counters: &'static [Counter],
     /// Its options.
     pub options: &'static [OptionSpec],
     make: fn(&Values) -> Result<Box<dyn Policy>, String>,
@@ -35,6 +37,7 @@ pub const ALL: &[Entry] = &[
         about: "does nothing",
         source: "the default",
         knobs: &[],
+        counters: &[],
         options: &[],
         make: |_| Ok(Box::new(observe::Observe)),
     },
@@ -43,6 +46,7 @@ pub const ALL: &[Entry] = &[
         about: "separates tenants in time when that is seen to help, and leaves the others alone",
         source: "corun",
         knobs: &[Knob::Park],
+        counters: &[],
         options: auto::OPTIONS,
         make: |v| Ok(Box::new(auto::Auto::new(v))),
     },
@@ -51,6 +55,7 @@ pub const ALL: &[Entry] = &[
         about: "one tenant at a time",
         source: "Feitelson and Rudolph 1992; Controlled Contention II",
         knobs: &[Knob::Park],
+        counters: &[],
         options: gang::OPTIONS,
         make: |v| Ok(Box::new(gang::Gang::new(v))),
     },
@@ -59,6 +64,7 @@ pub const ALL: &[Entry] = &[
         about: "two tenants at a time where their demands fit",
         source: "Wiseman and Feitelson 2003; Controlled Contention VII",
         knobs: &[Knob::Park],
+        counters: &[],
         options: paired_gang::OPTIONS,
         make: |v| Ok(Box::new(paired_gang::PairedGang::new(v))),
     },
@@ -67,6 +73,7 @@ pub const ALL: &[Entry] = &[
         about: "as many tenants at a time as their CPU-bound tasks allow",
         source: "Controlled Contention III",
         knobs: &[Knob::Park],
+        counters: &[],
         options: controlled_contention::OPTIONS,
         make: |v| Ok(Box::new(controlled_contention::ControlledContention::new(v))),
     },
@@ -75,6 +82,7 @@ pub const ALL: &[Entry] = &[
         about: "a waking task waits before it may take a CPU",
         source: "PACT'16 5.1, equations 1 and 2",
         knobs: &[Knob::PreemptDelay],
+        counters: &[],
         options: delayed_preemption::OPTIONS,
         make: |v| Ok(Box::new(delayed_preemption::DelayedPreemption::new(v))),
     },
@@ -83,6 +91,7 @@ pub const ALL: &[Entry] = &[
         about: "random slices, different on every CPU",
         source: "PACT'16 5.2",
         knobs: &[Knob::Slice],
+        counters: &[],
         options: differential::OPTIONS,
         make: |v| Ok(Box::new(differential::Differential::new(v)?)),
     },
@@ -91,8 +100,27 @@ pub const ALL: &[Entry] = &[
         about: "from time to time one tenant has the machine for itself",
         source: "PACT'16 4",
         knobs: &[Knob::Park],
+        counters: &[],
         options: dedicated::OPTIONS,
         make: |v| Ok(Box::new(dedicated::Dedicated::new(v)?)),
+    },
+    Entry {
+        name: "sam",
+        about: "tasks that share data come together on a socket, each by itself",
+        source: "ATC'16 2, after Srikanthan, Dwarkadas and Shen 2015",
+        knobs: &[Knob::Cpus],
+        counters: sam::COUNTERS,
+        options: sam::PLAIN,
+        make: |v| Ok(Box::new(sam::Sam::new("sam", v))),
+    },
+    Entry {
+        name: "sam_mph",
+        about: "programs whose tasks share data get a socket, who stalls most for it first; who computes much gets cores",
+        source: "ATC'16 3 and 4",
+        knobs: &[Knob::Cpus],
+        counters: sam::COUNTERS,
+        options: sam::MPH,
+        make: |v| Ok(Box::new(sam::Sam::new("sam_mph", v))),
     },
 ];
 

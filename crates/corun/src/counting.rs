@@ -4,7 +4,7 @@ use corun_linux::counters::{Grain, LivePerf, Options, Theme};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
 use corun_model::observation::Unavailable;
-use corun_model::{CounterSource, Observation, TaskId, TenantId};
+use corun_model::{Counter, CounterSource, Observation, TaskId, TenantId};
 
 /// What is counted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -45,6 +45,15 @@ impl Counting {
             .map_err(|r| Unavailable { what: "hardware counters".into(), why: r.sentence() })?;
         perf.follow(first);
         Ok(Counting { perf, subject, switches: Some(0), on_cpu_ns: 0 })
+    }
+
+    /// Counts everybody for a policy that can decide nothing without these.
+    ///
+    /// # Errors
+    /// One of them cannot be counted here, and why.
+    pub fn needed(root: &Root, counters: &[Counter]) -> Result<Counting, Unavailable> {
+        let counting = Counting::start(root, CountersFlag::Tasks, &Theme::ALL, None, &[])?;
+        counting.perf.plan().lacks(counters).map_or(Ok(counting), Err)
     }
 
     /// Fills in the counters of the window that has just been closed.

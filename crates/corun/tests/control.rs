@@ -283,6 +283,23 @@ fn a_pid_stands_for_its_tenant_and_nobody_else_is_planned_for() {
 }
 
 #[test]
+fn a_policy_that_decides_by_counters_is_refused_where_there_are_none() {
+    let listed: serde_json::Value = serde_json::from_slice(&corun(&["policies", "--json"]).stdout).unwrap();
+    let policies = listed["policies"].as_array().unwrap();
+    let needy: Vec<_> = policies.iter().filter(|p| p["counters"] != serde_json::json!([])).collect();
+    assert!(!needy.is_empty() && needy.len() < policies.len(), "{listed}");
+    for policy in needy {
+        let Some(why) = policy["no_counters"].as_str() else {
+            println!("skipped: this machine has what {} counts", policy["name"]);
+            continue;
+        };
+        let out = corun(&["control", policy["name"].as_str().unwrap(), "--all", "--dry-run", "--for", "1s"]);
+        assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+        assert!(said(&out).contains(why) && said(&out).contains("corun sim"), "{why}: {}", said(&out));
+    }
+}
+
+#[test]
 fn bad_usage_is_one_sentence_with_exit_code_2_and_nothing_is_changed() {
     for (args, part) in [
         (&["control", "gang"][..], "name whom to control"),

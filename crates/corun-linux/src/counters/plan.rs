@@ -136,6 +136,14 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The first of these counters that cannot be counted here, and why.
+    pub fn lacks(&self, needed: &[Counter]) -> Option<Unavailable> {
+        let absent = needed.iter().find(|c| !self.counters.contains_key(c))?.name();
+        let told = self.refused.iter().find(|line| line.what.contains(absent));
+        let why = told.map_or_else(|| "no event of this CPU counts it".to_owned(), |line| line.why.clone());
+        Some(Unavailable { what: absent.to_owned(), why })
+    }
+
     /// The same with groups that take turns wherever they would not be counted together: groups that the kernel would
     /// count at once in counters that are not there get copies of an event until it does not.
     #[must_use]

@@ -1,6 +1,7 @@
 //! `corun control POLICY`: schedule the co-runners, say what and why, and undo everything at the end.
 
 use crate::cli::Usage;
+use crate::counting::Counting;
 use crate::course::{length_ns, Course, Ended};
 use crate::insight::split;
 use crate::lines;
@@ -14,6 +15,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
+use corun_model::observation::Unavailable;
 use corun_model::{Decision, Host, Knob, Observation, Policy, Tenant, TenantId};
 use corun_policy::guard::{Finding, Guard, Wish};
 use corun_policy::{Options, Scope};
@@ -159,6 +161,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Whether there is such a policy with such options does not depend on whom it may touch.
     let turns_knobs = !policy(&args, &Scope::everyone())?.knobs().is_empty();
     whom::check(&args)?;
+    let mut counting = counting(&root, &args)?;
     let acts = turns_knobs && !args.dry_run;
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let options = LiveOptions {
@@ -168,6 +171,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut watcher, mut unavailable) = Watcher::start(&root, options, None)?;
     watcher.advance(FIRST_LOOK_NS)?;
     let mut first = watcher.observe()?;
+    // Whose tasks are there is known now; what they did is counted from here.
+    counting.iter_mut().for_each(|c| c.read(&mut first));
     let scope = whom::scope(&root, &args, &first, acts)?;
     let policy = policy(&args, &scope)?;
     let mut spin = SpinSampler::start(&root, SpinOptions::default())
@@ -204,6 +209,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         in_force: !guarded,
         guard_told: None,
         spin,
+        counting,
         summary: ControlSummary::default(),
         told: Told::new(&args, begin_ns, unavailable),
         policy,
@@ -263,6 +269,20 @@ fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
     })?)
 }
 
+/// Counts what the policy needs counted; refused before anything is touched where that cannot be.
+fn counting(root: &Root, args: &Args) -> anyhow::Result<Option<Counting>> {
+    let entry = args.policy.as_deref().and_then(corun_policy::entry);
+    let Some(entry) = entry.filter(|e| !e.counters.is_empty()) else { return Ok(None) };
+    let refused = |u: Unavailable| {
+        let what = format!(
+            "{} decides by hardware counters, and this machine lacks {}: {}; `corun sim` runs it on a modelled machine",
+            entry.name, u.what, u.why
+        );
+        Usage(what)
+    };
+    Ok(Some(Counting::needed(root, entry.counters).map_err(refused)?))
+}
+
 /// A policy at work.
 struct Control<'a> {
     host: Hands,
@@ -277,6 +297,8 @@ struct Control<'a> {
     /// The guard's state as it was told last; `None`: nothing was told yet, and the first epoch is news whatever it brings.
     guard_told: Option<Option<&'static str>>,
     spin: Option<SpinSampler>,
+    /// Where the policy needs hardware counters.
+    counting: Option<Counting>,
     shares: Shares,
     course: Course,
     summary: ControlSummary,
@@ -307,6 +329,7 @@ impl Control<'_> {
 
     fn observe(&mut self) -> anyhow::Result<Observation> {
         let mut seen = self.host.host().observe()?;
+        self.counting.iter_mut().for_each(|c| c.read(&mut seen));
         self.refused.fill(&mut seen, &self.scope);
         self.covered = self.scope.covered(&seen);
         split(&mut self.spin, &mut seen, |t| self.covered.contains(&t.id));

@@ -1,6 +1,8 @@
 //! `corun policies`: every policy with its options, its knobs, and which backends here can carry it out.
 
 use corun_linux::backend::{Backend, KnobSupport, Support};
+use corun_linux::counters::live::accepted;
+use corun_linux::counters::{Plan, Theme};
 use corun_linux::scx::support;
 use corun_linux::stock::{self, StockBackend};
 use corun_linux::Root;
@@ -41,6 +43,9 @@ struct Listed {
     about: &'static str,
     source: &'static str,
     knobs: Vec<&'static str>,
+    counters: Vec<&'static str>,
+    /// Why they cannot be counted here; `None`: they can, or none is needed.
+    no_counters: Option<String>,
     options: Vec<ListedOption>,
     backends: Vec<ListedBackend>,
 }
@@ -74,7 +79,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     let stock = StockBackend::new(&root, stock::Options::default()).support();
     let sched_ext = support::check(&root).err();
-    let policies: Vec<Listed> = ALL.iter().map(|entry| listed(entry, &stock, sched_ext.as_deref())).collect();
+    let plan = Plan::make(&root, &Theme::ALL, &accepted).map_err(|refusal| refusal.why);
+    let lacking = |entry: &Entry| match &plan {
+        _ if entry.counters.is_empty() => None,
+        Ok(plan) => plan.lacks(entry.counters).map(|u| format!("{}: {}", u.what, u.why)),
+        Err(why) => Some(why.clone()),
+    };
+    let policies: Vec<Listed> =
+        ALL.iter().map(|entry| listed(entry, &stock, sched_ext.as_deref(), lacking(entry))).collect();
     if args.json {
         let listing = Listing { schema: "corun.policies/1", corun: env!("CARGO_PKG_VERSION"), policies };
         print(&json::indented(&listing))?;
@@ -85,6 +97,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let (can, cannot): (Vec<_>, Vec<_>) = p.backends.iter().partition(|b| b.can);
         let names = |all: &[&ListedBackend]| all.iter().map(|b| b.name).collect::<Vec<_>>().join(", ");
         let here = match (can.as_slice(), cannot.as_slice()) {
+            _ if p.no_counters.is_some() => "no (hardware counters)".to_owned(),
             ([], _) => "no".to_owned(),
             (_, []) => names(&can),
             _ => format!("{} (not {})", names(&can), names(&cannot)),
@@ -102,8 +115,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `no_sched_ext`: why this kernel has none; a scheduler of corun's own turns every knob.
-fn listed(entry: &Entry, support: &[KnobSupport], no_sched_ext: Option<&str>) -> Listed {
+/// `no_sched_ext`: why this kernel has none; a scheduler of corun's own turns every knob. `no_counters`: why those that the policy
+/// needs cannot be counted here.
+fn listed(
+    entry: &Entry,
+    support: &[KnobSupport],
+    no_sched_ext: Option<&str>,
+    no_counters: Option<String>,
+) -> Listed {
     let of = |knob: &Knob| {
         let found = support.iter().find(|s| s.knob == *knob);
         let (can, how) = match found.map(|s| &s.support) {
@@ -119,6 +138,8 @@ fn listed(entry: &Entry, support: &[KnobSupport], no_sched_ext: Option<&str>) ->
         about: entry.about,
         source: entry.source,
         knobs: entry.knobs.iter().map(|k| k.name()).collect(),
+        counters: entry.counters.iter().map(|c| c.name()).collect(),
+        no_counters,
         options: entry
             .options
             .iter()

@@ -1,0 +1,311 @@
+//! `sam` and `sam_mph`: who shares data runs close together, who wants memory or a core's pipeline runs apart. ATC'16.
+//!
+//! Every epoch the counters of each task that ran are consolidated by application (§4.2), an application is classified by the
+//! lines that its tasks fetch from other caches, and tasks are mapped to hardware contexts one to one. Four levels, as the
+//! paper takes them apart:
+//!
+//! | switches | who shares | where they go |
+//! | --- | --- | --- |
+//! | none: SAM | each task by itself, by the last epoch | step by step onto one socket ([`reactive`]) |
+//! | `tolerance` (M) | the application | all of it onto one socket, who stalls most per transfer first ([`mapping`], §3.1, §4.4) |
+//! | `history` (P) | in 6 of the last 10 epochs ([`application`], §4.3) | |
+//! | `hyperthreads` (H) | | cores are not shared by who has a high IPC, and are by who stalls most (§3.2) |
+//!
+//! Confinement follows only where it serves somebody: while nobody shares data or wants memory, every task may run anywhere.
+//! With more running tasks than contexts a task is confined to the socket of its context, so that the kernel shares CPUs out.
+//!
+//! Limits: the paper describes SAM itself (ATC'15) in passing; what [`reactive`] does is made of that. Two tasks that share data on
+//! hyperthreads of one core share it in caches that no event counts, and who shares with whom no event tells either: pairs are made
+//! of neighbours in the order of their making. An application that was paired counts
+//! as sharing for some seconds more, and is then looked at again. A task that has slept through an epoch keeps its place.
+
+mod application;
+mod crowd;
+mod mapping;
+mod reactive;
+
+use crate::census;
+use crate::options::{Kind, OptionSpec, Values};
+use crate::scope::Scope;
+use application::{Application, Sharing, Sums, Thresholds};
+use corun_model::observation::TaskObservation;
+use corun_model::{Action, Counter, CpuId, Decision, Knob, Machine, Observation, Policy, TaskId, TenantId};
+use mapping::{At, Board, Need};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The counters without which nothing is decided.
+pub(crate) const COUNTERS: &[Counter] = &[
+    Counter::Cycles,
+    Counter::Instructions,
+    Counter::L2StallCycles,
+    Counter::CoherenceInter,
+    Counter::CoherenceIntra,
+];
+/// A task that wanted a CPU for less than this part of an epoch, in thousandths, is not mapped.
+const RUNS_MILLI: u64 = 50;
+
+const fn switch(name: &'static str, default: &'static str, about: &'static str) -> OptionSpec {
+    OptionSpec { name, default, kind: Kind::Flag, words: &[], about }
+}
+
+/// The options, with the three additions on or off.
+const fn options(on: &'static str) -> [OptionSpec; 9] {
+    const fn number(
+        name: &'static str,
+        default: &'static str,
+        unit: &'static str,
+        about: &'static str,
+    ) -> OptionSpec {
+        OptionSpec { name, default, kind: Kind::Whole { least: 1, most: 1_000_000, unit }, words: &[], about }
+    }
+    [
+        switch("tolerance", on, "M: applications as a whole, who tolerates latency least first"),
+        switch("history", on, "P: what an application did in the last 10 epochs classifies it"),
+        switch("hyperthreads", on, "H: who shares a core, by IPC and stalls"),
+        number("high", "780", "per million cycles", "lines from other sockets, from which sharing is high"),
+        OptionSpec {
+            name: "moderate",
+            default: "50",
+            kind: Kind::Whole { least: 1, most: 100, unit: "percent of high" },
+            words: &[],
+            about: "from which part of that sharing is moderate",
+        },
+        number("ipc", "900", "thousandths", "instructions per cycle, from which a core is not shared"),
+        number("spc", "550", "cycles", "stalls per transfer, from which a core is shared on purpose"),
+        number("memory", "1000", "bytes per 1,000 cycles", "traffic from which a task is bound by memory"),
+        OptionSpec {
+            name: "epoch",
+            default: "100ms",
+            kind: Kind::Time { least_ns: 10_000_000, most_ns: 10_000_000_000 },
+            words: &[],
+            about: "how often tasks are mapped",
+        },
+    ]
+}
+
+pub(crate) const PLAIN: &[OptionSpec] = &options("false");
+pub(crate) const MPH: &[OptionSpec] = &options("true");
+
+/// Which of the paper's additions are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Additions {
+    tolerance: bool,
+    history: bool,
+    hyperthreads: bool,
+}
+
+/// The sharing-aware mapper.
+#[derive(Debug)]
+pub struct Sam {
+    name: &'static str,
+    scope: Scope,
+    additions: Additions,
+    thresholds: Thresholds,
+    epoch_ns: u64,
+    applications: BTreeMap<TenantId, Application>,
+    /// Where each task is confined to now.
+    told: BTreeMap<TaskId, Home>,
+}
+
+/// What a task is confined to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    /// A context, by place in the machine's list.
+    Context(usize),
+    /// All contexts of a socket.
+    Socket(u32),
+}
+
+impl Home {
+    fn cpus(self, machine: &Machine) -> Vec<CpuId> {
+        match self {
+            Home::Context(i) => vec![machine.cpus()[i].id],
+            Home::Socket(s) => machine.cpus().iter().filter(|c| c.socket == s).map(|c| c.id).collect(),
+        }
+    }
+}
+
+/// A task that ran in the last epoch.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    id: TaskId,
+    application: TenantId,
+    /// Its context, as it was told or where it was seen; by place in the machine's list.
+    at: Option<usize>,
+    did: Sums,
+}
+
+impl Sam {
+    pub(crate) fn new(name: &'static str, values: &Values) -> Sam {
+        let number = |name| values.number(name).expect("it has no words");
+        let is_on = |name| number(name) == 1;
+        let thresholds = Thresholds {
+            high: number("high"),
+            moderate: number("high") * number("moderate") / 100,
+            ipc_milli: number("ipc"),
+            spc: number("spc"),
+            memory: number("memory"),
+        };
+        Sam {
+            name,
+            scope: values.scope.clone(),
+            additions: Additions {
+                tolerance: is_on("tolerance"),
+                history: is_on("history"),
+                hyperthreads: is_on("hyperthreads"),
+            },
+            thresholds,
+            epoch_ns: number("epoch"),
+            applications: BTreeMap::new(),
+            told: BTreeMap::new(),
+        }
+    }
+
+    /// Who ran and was counted, in the order of ids.
+    fn running(&self, machine: &Machine, seen: &Observation) -> Vec<Running> {
+        let covered = self.scope.covered(seen);
+        let least_ns = seen.window_ns() * RUNS_MILLI / 1_000;
+        let wanted_ns =
+            |t: &TaskObservation| t.account.ledger.on_cpu_ns() + t.account.ledger.parts().steal_ns;
+        let runs = |t: &&TaskObservation| t.alive && covered.contains(&t.tenant) && wanted_ns(t) >= least_ns;
+        let running = seen.tasks.iter().filter(runs).filter_map(|t| {
+            let did = Sums::of(t.account.ledger.on_cpu_ns(), t.account.counters.as_ref()?)?;
+            let at = match self.told.get(&t.id) {
+                Some(&Home::Context(i)) => Some(i),
+                _ => t.last_cpu.and_then(|cpu| machine.cpus().binary_search_by_key(&cpu, |c| c.id).ok()),
+            };
+            Some(Running { id: t.id, application: t.tenant, at, did })
+        });
+        running.collect()
+    }
+
+    /// Follows every application through the epoch: §4.2 and §4.3.
+    fn classify(&mut self, running: &[Running]) {
+        let mut by_application: BTreeMap<TenantId, Vec<Sums>> = BTreeMap::new();
+        for task in running {
+            by_application.entry(task.application).or_default().push(task.did);
+        }
+        self.applications.retain(|id, _| by_application.contains_key(id));
+        for (id, tasks) in by_application {
+            let application = self.applications.entry(id).or_default();
+            application.window(&tasks, &self.thresholds, self.additions.history);
+        }
+    }
+
+    /// What an application's tasks need, and how early it chooses: §4.4.
+    fn need(&self, id: TenantId) -> Need {
+        let application = &self.applications[&id];
+        let h = self.additions.hyperthreads;
+        let sharing = application.sharing();
+        let in_pairs =
+            h && sharing == Sharing::High && application.spc().is_some_and(|s| s >= self.thresholds.spc);
+        Need {
+            together: sharing > Sharing::Low,
+            in_pairs,
+            own_cores: h && !in_pairs && application.computes(),
+            by_core: h,
+            apart: application.wants_memory(),
+        }
+    }
+
+    /// Maps applications one after the other: the paper's list.
+    fn map(&mut self, machine: &Machine, running: &[Running]) -> Vec<(TaskId, usize)> {
+        let mut tasks: BTreeMap<TenantId, Vec<At>> = BTreeMap::new();
+        running.iter().for_each(|t| tasks.entry(t.application).or_default().push((t.id, t.at)));
+        let mut order: Vec<(TenantId, Need, Vec<At>)> =
+            tasks.into_iter().map(|(id, tasks)| (id, self.need(id), tasks)).collect();
+        order.sort_by_key(|(id, ..)| self.applications[id].rank());
+        if is_crowded(machine, running) {
+            let applications: Vec<(Need, Vec<At>)> =
+                order.into_iter().map(|(_, need, tasks)| (need, tasks)).collect();
+            return crowd::map(machine, &applications);
+        }
+        let mut board = Board::new(machine);
+        for (id, need, tasks) in order {
+            board.place(id, need, &tasks);
+            self.applications.get_mut(&id).expect("it is listed").placed(need.in_pairs);
+        }
+        board.finish()
+    }
+
+    /// Whether a task counts as sharing data where each is looked at by itself: by the last epoch, or by its application's history.
+    fn shares(&self, task: &Running) -> bool {
+        match self.additions.history {
+            true => self.applications[&task.application].sharing() > Sharing::Low,
+            false => task.did.far().max(task.did.near()) >= self.thresholds.moderate,
+        }
+    }
+
+    /// Whether it would serve anybody to confine tasks at all.
+    fn serves(&self) -> bool {
+        self.applications.values().any(|a| a.sharing() > Sharing::Low || a.wants_memory())
+    }
+
+    fn why(&self, seen: &Observation, task: &Running, machine: &Machine, home: Home) -> String {
+        let application = &self.applications[&task.application];
+        let name = census::name(seen, task.application);
+        let place = match home {
+            Home::Context(i) => {
+                format!("socket {}, core {}", machine.cpus()[i].socket, machine.cpus()[i].core)
+            }
+            Home::Socket(s) => format!("socket {s}"),
+        };
+        format!("{name} {}: {place}", application.because())
+    }
+}
+
+/// More tasks run than there are contexts.
+fn is_crowded(machine: &Machine, running: &[Running]) -> bool {
+    running.len() > machine.cpu_count()
+}
+
+impl Policy for Sam {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn knobs(&self) -> &'static [Knob] {
+        &[Knob::Cpus]
+    }
+
+    fn epoch_ns(&self) -> u64 {
+        self.epoch_ns
+    }
+
+    fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
+        // A number that is used again is another task.
+        let same = |t: &&TaskObservation| t.alive && t.born_ns <= seen.start_ns;
+        let known: BTreeSet<TaskId> = seen.tasks.iter().filter(same).map(|t| t.id).collect();
+        self.told.retain(|id, _| known.contains(id));
+        let running = self.running(machine, seen);
+        self.classify(&running);
+        if !self.serves() {
+            let all: Vec<CpuId> = machine.cpus().iter().map(|c| c.id).collect();
+            let because = "nobody shares data or is bound by memory now: it may run anywhere";
+            return std::mem::take(&mut self.told)
+                .into_keys()
+                .map(|task| Decision {
+                    action: Action::Cpus { task, cpus: all.clone() },
+                    because: because.into(),
+                })
+                .collect();
+        }
+        let additions = self.additions;
+        let places = if additions.tolerance || additions.hyperthreads {
+            self.map(machine, &running)
+        } else {
+            reactive::map(machine, &running, &self.thresholds, |t| self.shares(t))
+        };
+        let crowded = is_crowded(machine, &running);
+        let mut decisions = Vec::new();
+        for (task, (id, at)) in running.iter().zip(places) {
+            debug_assert_eq!(task.id, id, "everybody has a place");
+            let home = if crowded { Home::Socket(machine.cpus()[at].socket) } else { Home::Context(at) };
+            if self.told.insert(task.id, home) != Some(home) {
+                let action = Action::Cpus { task: task.id, cpus: home.cpus(machine) };
+                decisions.push(Decision { action, because: self.why(seen, task, machine, home) });
+            }
+        }
+        decisions
+    }
+}

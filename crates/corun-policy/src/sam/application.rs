@@ -1,0 +1,360 @@
+//! What an application is bound by: its class, from the counters of its tasks and from its last epochs. ATC'16 §4.2, §4.3.
+//!
+//! Activity is lines fetched from other caches per million cycles, of the paper's clock: its thresholds are for 2.2 GHz and are
+//! to be scaled by frequency (§5.4), so what goes by time is measured by time. From other sockets it is what closeness would save; where
+//! there is little of that and much within the socket, the application is close together already, and is classified by
+//! what it shares there. Such epochs say nothing of what distance costs it: stalls per transfer (SPC) and instructions per
+//! cycle stay as they were summed up before, since the class last changed. And stalls are divided by transfers only of epochs
+//! with many of them, since the rest stalls for other reasons (§3.1).
+
+use corun_model::Counters;
+
+/// The clock for which the thresholds are given, in MHz: the paper's first machine.
+const CLOCK_MHZ: u64 = 2_200;
+/// Epochs that are remembered, and in how many of them a class must be seen.
+const REMEMBERED: u32 = 10;
+const SEEN_IN: u32 = 6;
+/// For so many epochs an application in pairs, which fetch nothing that is counted, is taken to share as it did.
+const PAIRED_EPOCHS: u32 = 50;
+
+/// From where on something counts; see the options.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Thresholds {
+    pub high: u64,
+    pub moderate: u64,
+    pub ipc_milli: u64,
+    pub spc: u64,
+    pub memory: u64,
+}
+
+/// Events of one task or of several, in one epoch or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// Time on a CPU, in nanoseconds.
+    pub on_cpu_ns: u64,
+    pub cycles: u64,
+    pub instructions: u64,
+    pub stalls: u64,
+    pub inter: u64,
+    pub intra: u64,
+    /// `None`: not counted.
+    pub dram_bytes: Option<u64>,
+}
+
+impl Sums {
+    /// Of no time at all.
+    const NONE: Sums =
+        Sums { on_cpu_ns: 0, cycles: 0, instructions: 0, stalls: 0, inter: 0, intra: 0, dram_bytes: Some(0) };
+
+    /// `None` where a counter that classifies is absent, or the task did not run.
+    pub fn of(on_cpu_ns: u64, c: &Counters) -> Option<Sums> {
+        Some(Sums {
+            on_cpu_ns: Some(on_cpu_ns).filter(|&ns| ns > 0)?,
+            cycles: c.cycles.filter(|&n| n > 0)?,
+            instructions: c.instructions?,
+            stalls: c.l2_stall_cycles?,
+            inter: c.coherence_inter?,
+            intra: c.coherence_intra?,
+            dram_bytes: c.dram_bytes,
+        })
+    }
+
+    fn plus(self, o: Sums) -> Sums {
+        Sums {
+            on_cpu_ns: self.on_cpu_ns + o.on_cpu_ns,
+            cycles: self.cycles + o.cycles,
+            instructions: self.instructions + o.instructions,
+            stalls: self.stalls + o.stalls,
+            inter: self.inter + o.inter,
+            intra: self.intra + o.intra,
+            dram_bytes: self.dram_bytes.zip(o.dram_bytes).map(|(a, b)| a + b),
+        }
+    }
+
+    /// Events of a kind per so many cycles of [`CLOCK_MHZ`].
+    fn rate(&self, events: u64, cycles: u64) -> u64 {
+        events.saturating_mul(cycles) / (self.on_cpu_ns.saturating_mul(CLOCK_MHZ) / 1_000).max(1)
+    }
+
+    /// Lines from other sockets per million cycles.
+    pub fn far(&self) -> u64 {
+        self.rate(self.inter, 1_000_000)
+    }
+
+    /// Lines from other cores of the socket per million cycles.
+    pub fn near(&self) -> u64 {
+        self.rate(self.intra, 1_000_000)
+    }
+
+    /// Whether it moves so many bytes to and from memory per thousand cycles; not known is not said.
+    pub fn is_bound_by_memory(&self, t: &Thresholds) -> bool {
+        self.dram_bytes.is_some_and(|bytes| self.rate(bytes, 1_000) >= t.memory)
+    }
+
+    /// Instructions per thousand cycles, whatever the clock.
+    fn ipc_milli(&self) -> u64 {
+        self.instructions * 1_000 / self.cycles.max(1)
+    }
+
+    /// Stalled cycles, of [`CLOCK_MHZ`], per line from another socket.
+    fn spc(&self) -> Option<u64> {
+        let stalled = u128::from(self.stalls) * u128::from(self.on_cpu_ns) * u128::from(CLOCK_MHZ)
+            / (u128::from(self.cycles.max(1)) * 1_000);
+        (self.inter > 0).then(|| (stalled / u128::from(self.inter)) as u64)
+    }
+}
+
+/// How much an application's tasks share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sharing {
+    Low,
+    Moderate,
+    High,
+}
+
+impl Sharing {
+    fn of(activity: u64, t: &Thresholds) -> Sharing {
+        match activity {
+            a if a >= t.high => Sharing::High,
+            a if a >= t.moderate => Sharing::Moderate,
+            _ => Sharing::Low,
+        }
+    }
+}
+
+/// In which of the last epochs something was seen, the last in the lowest bit.
+#[derive(Clone, Copy, Debug, Default)]
+struct History(u64);
+
+impl History {
+    fn note(&mut self, seen: bool) {
+        self.0 = self.0 << 1 | u64::from(seen);
+    }
+
+    fn is_frequent(self) -> bool {
+        (self.0 & ((1 << REMEMBERED) - 1)).count_ones() >= SEEN_IN
+    }
+}
+
+/// An application as the mapper knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Application {
+    sharing: Sharing,
+    computes: bool,
+    wants_memory: bool,
+    high: History,
+    sharing_at_all: History,
+    computing: History,
+    /// Since its class changed last, without epochs in which it was close together.
+    kept: Sums,
+    /// Those of them in which it fetched much from other sockets.
+    far: Sums,
+    in_pairs: bool,
+    paired_epochs: u32,
+}
+
+impl Default for Application {
+    fn default() -> Application {
+        Application {
+            sharing: Sharing::Low,
+            computes: false,
+            wants_memory: false,
+            high: History::default(),
+            sharing_at_all: History::default(),
+            computing: History::default(),
+            kept: Sums::NONE,
+            far: Sums::NONE,
+            in_pairs: false,
+            paired_epochs: 0,
+        }
+    }
+}
+
+impl Application {
+    /// What its tasks did in an epoch; with `history`, what it did in most of the last ones classifies it.
+    pub fn window(&mut self, tasks: &[Sums], t: &Thresholds, history: bool) {
+        let most = tasks.iter().map(Sums::far).max().unwrap_or(0);
+        let near = tasks.iter().map(Sums::near).max().unwrap_or(0);
+        let sum = tasks.iter().copied().fold(Sums::NONE, Sums::plus);
+        self.wants_memory = sum.is_bound_by_memory(t);
+        if self.in_pairs && most.max(near) < t.moderate && self.paired_epochs < PAIRED_EPOCHS {
+            self.paired_epochs += 1;
+            return;
+        }
+        let is_close = most < t.moderate && near >= t.moderate;
+        let now = Sharing::of(if is_close { near } else { most }, t);
+        self.high.note(now == Sharing::High);
+        self.sharing_at_all.note(now > Sharing::Low);
+        let class = match history {
+            false => now,
+            true if self.high.is_frequent() => Sharing::High,
+            true if self.sharing_at_all.is_frequent() => Sharing::Moderate,
+            true => Sharing::Low,
+        };
+        if class != self.sharing {
+            (self.sharing, self.kept, self.far) = (class, Sums::NONE, Sums::NONE);
+        }
+        if !is_close || self.kept.cycles == 0 {
+            self.kept = self.kept.plus(sum);
+        }
+        if most >= t.high {
+            self.far = self.far.plus(sum);
+        }
+        let computes_now = self.kept.ipc_milli() >= t.ipc_milli;
+        self.computing.note(computes_now);
+        self.computes = if history { self.computing.is_frequent() } else { computes_now };
+    }
+
+    /// It was given its places.
+    pub fn placed(&mut self, in_pairs: bool) {
+        if in_pairs != self.in_pairs {
+            (self.in_pairs, self.paired_epochs) = (in_pairs, 0);
+        }
+    }
+
+    /// Its class.
+    pub fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    /// Whether it wants a core's pipeline.
+    pub fn computes(&self) -> bool {
+        self.computes
+    }
+
+    /// Whether it is bound by memory.
+    pub fn wants_memory(&self) -> bool {
+        self.wants_memory
+    }
+
+    /// Stalled cycles per line from another socket; `None` where there is too little of that to divide by (§3.1).
+    pub fn spc(&self) -> Option<u64> {
+        self.far.spc().filter(|_| self.sharing == Sharing::High)
+    }
+
+    /// Who chooses first has the least: high sharing by falling SPC, those of unknown SPC behind; moderate by rising IPC; the rest.
+    pub fn rank(&self) -> (u8, u64) {
+        match (self.sharing, self.spc()) {
+            (Sharing::High, Some(spc)) => (0, u64::MAX - spc),
+            (Sharing::High, None) => (1, self.kept.ipc_milli()),
+            (Sharing::Moderate, _) => (2, self.kept.ipc_milli()),
+            (Sharing::Low, _) => (3, 0),
+        }
+    }
+
+    /// Its class with the numbers that led to it, as the end of a sentence about it.
+    pub fn because(&self) -> String {
+        let ipc = self.kept.ipc_milli() as f64 / 1_000.0;
+        let memory = if self.wants_memory { ", is bound by memory" } else { "" };
+        match (self.sharing, self.spc()) {
+            (Sharing::High, Some(spc)) => format!("shares much (SPC {spc}, IPC {ipc:.2}){memory}"),
+            (Sharing::High, None) => format!("shares much (IPC {ipc:.2}){memory}"),
+            (Sharing::Moderate, _) => format!("shares some (IPC {ipc:.2}){memory}"),
+            (Sharing::Low, _) => format!("shares little (IPC {ipc:.2}){memory}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Thresholds = Thresholds { high: 780, moderate: 390, ipc_milli: 900, spc: 550, memory: 1_000 };
+
+    /// An epoch of one task, per million cycles.
+    fn epoch(far: u64, near: u64, stalls: u64, instructions: u64) -> [Sums; 1] {
+        [Sums {
+            on_cpu_ns: 454_546,
+            cycles: 1_000_000,
+            instructions,
+            stalls,
+            inter: far,
+            intra: near,
+            dram_bytes: None,
+        }]
+    }
+
+    #[test]
+    fn the_task_that_shares_most_classifies_its_application() {
+        let mut a = Application::default();
+        a.window(&[epoch(0, 0, 0, 5)[0], epoch(1_200, 0, 480_000, 5)[0]], &T, false);
+        assert_eq!((a.sharing(), a.spc()), (Sharing::High, Some(400)));
+    }
+
+    #[test]
+    fn six_epochs_of_ten_make_a_class_and_four_are_forgotten() {
+        let mut a = Application::default();
+        for n in 1..=6 {
+            assert_eq!(a.sharing(), Sharing::Low, "after {} epochs", n - 1);
+            a.window(&epoch(1_000, 0, 400_000, 500_000), &T, true);
+        }
+        assert_eq!(a.sharing(), Sharing::High);
+        for _ in 0..4 {
+            a.window(&epoch(0, 0, 0, 500_000), &T, true);
+            assert_eq!(a.sharing(), Sharing::High);
+        }
+        a.window(&epoch(0, 0, 0, 500_000), &T, true);
+        assert_eq!(a.sharing(), Sharing::Low);
+    }
+
+    #[test]
+    fn epochs_close_together_say_nothing_of_what_distance_costs() {
+        let mut a = Application::default();
+        a.window(&epoch(1_000, 900, 450_000, 400_000), &T, false);
+        let (spc, computes) = (a.spc(), a.computes());
+        for _ in 0..20 {
+            a.window(&epoch(0, 3_000, 100_000, 1_400_000), &T, false);
+        }
+        assert_eq!((a.sharing(), a.spc(), a.computes()), (Sharing::High, spc, computes));
+        assert_eq!((spc, computes), (Some(450), false));
+    }
+
+    #[test]
+    fn stalls_of_epochs_that_share_little_are_not_blamed_on_transfers() {
+        let mut a = Application::default();
+        for _ in 0..6 {
+            a.window(&epoch(1_000, 0, 450_000, 400_000), &T, true);
+        }
+        for _ in 0..3 {
+            a.window(&epoch(10, 100, 900_000, 400_000), &T, true);
+        }
+        assert_eq!((a.sharing(), a.spc()), (Sharing::High, Some(450)));
+    }
+
+    #[test]
+    fn pairs_that_fetch_nothing_any_more_are_looked_at_again_after_some_seconds() {
+        let mut a = Application::default();
+        a.window(&epoch(1_000, 0, 700_000, 300_000), &T, false);
+        a.placed(true);
+        for _ in 0..PAIRED_EPOCHS {
+            a.window(&epoch(0, 0, 0, 900_000), &T, false);
+            assert_eq!(a.sharing(), Sharing::High);
+        }
+        a.window(&epoch(0, 0, 0, 900_000), &T, false);
+        assert_eq!(a.sharing(), Sharing::Low);
+    }
+
+    #[test]
+    fn who_stalls_most_per_transfer_chooses_first_and_who_shares_little_last() {
+        let of = |far, stalls, instructions| {
+            let mut a = Application::default();
+            a.window(&epoch(far, 0, stalls, instructions), &T, false);
+            a.rank()
+        };
+        let ranks = [
+            of(1_000, 600_000, 1),
+            of(2_000, 800_000, 1),
+            of(500, 900_000, 1),
+            of(500, 1, 900_000),
+            of(0, 0, 1),
+        ];
+        assert!(ranks.is_sorted(), "{ranks:?}");
+        assert!(ranks[0] < ranks[1] && ranks[2] < ranks[3]);
+    }
+
+    #[test]
+    fn a_counter_that_is_absent_says_nothing() {
+        let all = Counters { cycles: Some(1), instructions: Some(1), ..Counters::default() };
+        assert_eq!(Sums::of(1, &all), None);
+    }
+}

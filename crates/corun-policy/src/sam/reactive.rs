@@ -1,0 +1,127 @@
+//! SAM without its additions: each task by itself, step by step. After what ATC'16 §2, §5.2 and §5.3 say of SAM (ATC'15).
+//!
+//! It knows nothing of applications. Tasks that fetch lines from other sockets are moved to the socket where most of such tasks
+//! are, as long as it has free contexts: so two applications that share data meet on one socket although there are two.
+//! Where all contexts are taken, the tasks that fetch most from other sockets change places, one from each of two sockets:
+//! those are in the minority where they are, and whom they miss is elsewhere, if it works out. Tasks that are bound by
+//! memory go from the socket that has most of them to the one that has fewest. At most a quarter of the tasks move in an
+//! epoch; cores and contexts are not told apart.
+
+use super::application::Thresholds;
+use super::Running;
+use corun_model::{Machine, TaskId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One part of the tasks in so many moves in an epoch.
+const MOVED_PART: usize = 4;
+
+struct Seats<'a> {
+    machine: &'a Machine,
+    /// By task, its context.
+    at: Vec<usize>,
+    /// By context, how many hold it.
+    holders: Vec<usize>,
+}
+
+impl Seats<'_> {
+    fn socket(&self, task: usize) -> u32 {
+        self.machine.cpus()[self.at[task]].socket
+    }
+
+    fn free_on(&self, socket: u32) -> Option<usize> {
+        let cpus = self.machine.cpus();
+        (0..cpus.len()).find(|&i| self.holders[i] == 0 && cpus[i].socket == socket)
+    }
+
+    fn put(&mut self, task: usize, i: usize) {
+        self.holders[self.at[task]] -= 1;
+        self.holders[i] += 1;
+        self.at[task] = i;
+    }
+}
+
+/// Maps the tasks, which come in the order of their ids; `shares` are those that share data.
+pub(super) fn map(
+    machine: &Machine,
+    tasks: &[Running],
+    t: &Thresholds,
+    shares: impl Fn(&Running) -> bool,
+) -> Vec<(TaskId, usize)> {
+    let mut seats = seated(machine, tasks);
+    let sockets: Vec<u32> = {
+        let mut all: Vec<u32> = machine.cpus().iter().map(|c| c.socket).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    // How many of them are on each socket.
+    let mut sharing: BTreeMap<u32, usize> = sockets.iter().map(|&s| (s, 0)).collect();
+    let those: Vec<usize> = (0..tasks.len()).filter(|&i| shares(&tasks[i])).collect();
+    those.iter().for_each(|&i| *sharing.get_mut(&seats.socket(i)).expect("it is listed") += 1);
+    // Who fetches most from elsewhere, first.
+    let mut far: Vec<usize> = those.into_iter().filter(|&i| tasks[i].did.far() >= t.moderate).collect();
+    far.sort_by_key(|&i| (u64::MAX - tasks[i].did.far(), i));
+    let mut far: VecDeque<usize> = far.into();
+    for _ in 0..tasks.len().div_ceil(MOVED_PART) {
+        let Some(task) = far.pop_front() else { break };
+        let home = seats.socket(task);
+        let fullness = |s: u32| (sharing[&s], u32::MAX - s);
+        let fuller = sockets.iter().copied().filter(|&s| fullness(s) > fullness(home));
+        let goal = fuller.filter(|&s| seats.free_on(s).is_some()).max_by_key(|&s| fullness(s));
+        if let Some((goal, free)) = goal.and_then(|s| Some((s, seats.free_on(s)?))) {
+            seats.put(task, free);
+            *sharing.get_mut(&home).expect("it is listed") -= 1;
+            *sharing.get_mut(&goal).expect("it is listed") += 1;
+        } else if seats.free_on(home).is_none() {
+            let elsewhere = far.iter().position(|&other| seats.socket(other) != home);
+            let Some(other) = elsewhere.and_then(|place| far.remove(place)) else { continue };
+            let (a, b) = (seats.at[task], seats.at[other]);
+            seats.put(task, b);
+            seats.put(other, a);
+        }
+    }
+    spread_memory(&mut seats, &sockets, tasks, t);
+    tasks.iter().zip(&seats.at).map(|(task, &i)| (task.id, i)).collect()
+}
+
+/// Everybody on the context he is on; who shares one with another goes to a free one, near if there is one.
+fn seated<'a>(machine: &'a Machine, tasks: &[Running]) -> Seats<'a> {
+    let cpus = machine.cpus();
+    let mut holders = vec![0; cpus.len()];
+    let mut at = vec![usize::MAX; tasks.len()];
+    for (task, place) in tasks.iter().zip(&mut at) {
+        if let Some(i) = task.at.filter(|&i| holders[i] == 0) {
+            holders[i] = 1;
+            *place = i;
+        }
+    }
+    let mut next = 0;
+    for (task, place) in tasks.iter().zip(&mut at).filter(|(_, place)| **place == usize::MAX) {
+        let home = task.at.map(|i| cpus[i].socket);
+        let mut free = (0..cpus.len()).filter(|&i| holders[i] == 0);
+        let near = free.clone().find(|&i| Some(cpus[i].socket) == home).or_else(|| free.next());
+        // Where none is free, all have equally many more.
+        let i = near.unwrap_or(next % cpus.len());
+        next += usize::from(near.is_none());
+        holders[i] += 1;
+        *place = i;
+    }
+    Seats { machine, at, holders }
+}
+
+/// One task that is bound by memory goes from where most of them are to where fewest are, where two more are than there.
+fn spread_memory(seats: &mut Seats<'_>, sockets: &[u32], tasks: &[Running], t: &Thresholds) {
+    let bound: Vec<usize> = (0..tasks.len()).filter(|&i| tasks[i].did.is_bound_by_memory(t)).collect();
+    for _ in 0..bound.len().div_ceil(MOVED_PART) {
+        let count = |s: u32| bound.iter().filter(|&&i| seats.socket(i) == s).count();
+        let Some(most) = sockets.iter().copied().max_by_key(|&s| (count(s), u32::MAX - s)) else { return };
+        let roomy = sockets.iter().copied().filter(|&s| seats.free_on(s).is_some());
+        let Some(least) = roomy.min_by_key(|&s| (count(s), s)) else { return };
+        if count(most) < count(least) + 2 {
+            return;
+        }
+        let task = bound.iter().copied().find(|&i| seats.socket(i) == most).expect("it has most of them");
+        let free = seats.free_on(least).expect("it is roomy");
+        seats.put(task, free);
+    }
+}
