@@ -1,0 +1,409 @@
+//! Redraws ATC'16 on the modelled machines: figures 2, 4, 5 and 6, sensitivity and overhead:
+//! `cargo run --release -p corun-study --example atc16 [FOLDER]`, or with `--quick` each run five times shorter.
+//!
+//! Programs are the presets of `workloads/papers`, run again and again for twenty seconds; a speed is work done per time. A
+//! program's best static mapping is the fastest of those that [`mappings`] lists, alone. Numbers that the paper states stand beside
+//! ours; where it has only a picture there is nothing to compare with but the shape.
+
+use corun_model::{Host, Outcome};
+use corun_policy::{by_name, Options};
+use corun_report::table::Table;
+use corun_sim::machine_file::MachineModel;
+use corun_sim::metrics::geometric_mean;
+use corun_sim::scenario::{Cast, Files, Scenario};
+use corun_study::bars::{chart, Bar, Group, Part};
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The repository's own files.
+struct Repository;
+
+impl Files for Repository {
+    fn read(&self, path: &str) -> Result<(String, String), String> {
+        let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        std::fs::read_to_string(&full).map(|text| (path.to_owned(), text)).map_err(|e| format!("{path}: {e}"))
+    }
+
+    fn host(&self) -> Result<MachineModel, String> {
+        Err("these figures are of the paper's machines".into())
+    }
+}
+
+/// A program with so many threads.
+type App = (&'static str, usize);
+
+const SMALL: &str = "atc16-ivybridge-40";
+const LARGE: &str = "atc16-haswell-80";
+
+/// Table 2: the mixes of the 40-CPU machine.
+const MIXES_40: [&[App]; 30] = [
+    &[("als", 12), ("sgd", 14), ("lsgd", 14)],
+    &[("als", 12), ("sgd", 14), ("bsgd", 14)],
+    &[("als", 12), ("bsgd", 14), ("lsgd", 14)],
+    &[("als", 12), ("svd", 14), ("bsgd", 14)],
+    &[("als", 12), ("svd", 14), ("lsgd", 14)],
+    &[("als", 12), ("svd", 14), ("sgd", 14)],
+    &[("als", 12), ("svd", 14), ("rbm", 14)],
+    &[("als", 12), ("sgd", 14), ("rbm", 14)],
+    &[("pmf", 12), ("sgd", 14), ("rbm", 14)],
+    &[("pmf", 12), ("sgd", 14), ("bsgd", 14)],
+    &[("pmf", 12), ("sgd", 14), ("lsgd", 14)],
+    &[("sgd", 20), ("bsgd", 20)],
+    &[("sgd", 20), ("lsgd", 20)],
+    &[("sgd", 20), ("svd", 20)],
+    &[("bsgd", 20), ("lsgd", 20)],
+    &[("lsgd", 20), ("als", 20)],
+    &[("lsgd", 20), ("svd", 20)],
+    &[("bsgd", 20), ("svd", 20)],
+    &[("sgd", 6), ("bsgd", 6), ("membench", 4), ("cpu", 4)],
+    &[("bsgd", 6), ("lsgd", 6), ("membench", 4), ("cpu", 4)],
+    &[("sgd", 6), ("lsgd", 6), ("membench", 4), ("cpu", 4)],
+    &[("sgd", 10), ("bsgd", 10)],
+    &[("sgd", 10), ("lsgd", 10)],
+    &[("lsgd", 10), ("bsgd", 10)],
+    &[("lsgd", 10), ("als", 10)],
+    &[("svd", 10), ("sgd", 10)],
+    &[("svd", 10), ("bsgd", 10)],
+    &[("svd", 10), ("lsgd", 10)],
+    &[("svd", 8), ("lsgd", 8)],
+    &[("svd", 6), ("lsgd", 6)],
+];
+
+/// Table 3: those of the 80-CPU machine.
+const MIXES_80: [&[App]; 11] = [
+    &[("sgd", 20), ("bsgd", 20), ("svd", 20)],
+    &[("sgd", 20), ("bsgd", 20), ("svd", 20), ("als", 20)],
+    &[("sgd", 20), ("bsgd", 20), ("svd", 20), ("lsgd", 20)],
+    &[("sgd", 20), ("bsgd", 20), ("rbm", 20), ("lsgd", 20)],
+    &[("sgd", 20), ("bsgd", 20), ("rbm", 20), ("svd", 20)],
+    &[("sgd", 20), ("bsgd", 20), ("rbm", 20), ("als", 20)],
+    &[("sgd", 16), ("svd", 16), ("als", 16), ("lsgd", 16), ("bsgd", 16)],
+    &[("sgd", 16), ("svd", 16), ("pmf", 16), ("bsgd", 16), ("lsgd", 16)],
+    &[("rbm", 16), ("lsgd", 16), ("svd", 16), ("pmf", 16), ("bsgd", 16)],
+    &[("rbm", 16), ("lsgd", 16), ("svd", 16), ("pmf", 16), ("als", 16)],
+    &[("svd", 16), ("sgd", 16), ("rbm", 16), ("bsgd", 16), ("lsgd", 16)],
+];
+
+/// Table 1: the programs alone.
+const ALONE: [App; 15] = [
+    ("hubench", 20),
+    ("lubench", 10),
+    ("lubench", 20),
+    ("membench", 10),
+    ("membench", 20),
+    ("sgd", 20),
+    ("bsgd", 20),
+    ("lsgd", 20),
+    ("rbm", 20),
+    ("svd", 20),
+    ("pmf", 10),
+    ("pmf", 20),
+    ("als", 10),
+    ("als", 20),
+    ("tunkrank", 20),
+];
+
+/// Under whom the tasks are mapped: name, policy, options.
+type Mapper = (&'static str, Option<&'static str>, &'static [(&'static str, &'static str)]);
+
+const LINUX: Mapper = ("Linux", None, &[]);
+const SAM: Mapper = ("SAM", Some("sam"), &[]);
+const M: Mapper = ("SAM-M", Some("sam"), &[("tolerance", "true")]);
+const MP: Mapper = ("SAM-MP", Some("sam"), &[("tolerance", "true"), ("history", "true")]);
+const MPH: Mapper = ("SAM-MPH", Some("sam_mph"), &[]);
+
+/// What each run takes, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Length(u64);
+
+/// Each program's work per nanosecond on a machine, beside the others, under a mapper or (one program) pinned.
+fn speeds(machine: &str, apps: &[App], mapper: Mapper, pins: &[usize], length: Length) -> Vec<f64> {
+    let mut text = format!(
+        "schema = \"corun.scenario/1\"\nmachine = \"{machine}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\ngroups = false\n"
+    );
+    for (name, threads) in apps {
+        text += &format!(
+            "[[tenant]]\nworkload = \"workloads/papers/{name}.toml\"\nthreads = {threads}\nrepeat = true\n"
+        );
+        if !pins.is_empty() {
+            text += &format!("cpus = {pins:?}\n");
+        }
+    }
+    let scenario = Scenario::parse("figure", &text, &Repository).unwrap_or_else(|e| panic!("{e}"));
+    let mut engine = scenario.engine(1, Cast::All, 0).unwrap_or_else(|e| panic!("{e}"));
+    let options = mapper.2.iter().fold(Options::new(), |o, (name, value)| o.set(*name, *value));
+    let mut policy = by_name(mapper.1.unwrap_or("observe"), &options).unwrap_or_else(|e| panic!("{e}"));
+    while engine.now_ns() < length.0 {
+        engine.advance(policy.epoch_ns()).expect("no checker fires");
+        let seen = Host::observe(&mut engine).expect("no checker fires");
+        for decision in policy.decide(engine.machine(), &seen) {
+            assert_eq!(engine.apply(&decision.action), Outcome::Done, "{decision:?}");
+        }
+    }
+    let elapsed_ns = engine.now_ns() as f64;
+    engine.progress().iter().map(|p| p.work_ns as f64 / elapsed_ns).collect()
+}
+
+/// Static mappings of so many threads: CPUs in turn, one per thread.
+fn mappings(machine: &str, threads: usize) -> Vec<Vec<usize>> {
+    let model = MachineModel::shipped(machine).expect("it is shipped");
+    let cpus = model.machine.cpus();
+    let by = |key: &dyn Fn(usize) -> (u32, u32, u32)| {
+        let mut all: Vec<usize> = (0..cpus.len()).collect();
+        all.sort_by_key(|&i| key(i));
+        all.truncate(threads);
+        all
+    };
+    // A core's first context is before its others in the list.
+    let context = |i: usize| cpus[..i].iter().filter(|c| c.core == cpus[i].core).count() as u32;
+    let rank = |i: usize| cpus[..i].iter().filter(|c| c.socket == cpus[i].socket).count() as u32;
+    let mut all = vec![
+        // Socket after socket: each one's cores first, or both contexts of a core in turn.
+        by(&|i| (cpus[i].socket, context(i), cpus[i].core)),
+        by(&|i| (cpus[i].socket, cpus[i].core, context(i))),
+        // A core each: socket after socket, or round the sockets.
+        by(&|i| (context(i), cpus[i].socket, cpus[i].core)),
+        by(&|i| (context(i), rank(i), cpus[i].socket)),
+    ];
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The best standalone static speed of every program that occurs.
+fn best(machine: &str, apps: impl Iterator<Item = App>, length: Length) -> BTreeMap<App, f64> {
+    let all: std::collections::BTreeSet<App> = apps.collect();
+    let of = |app: App| {
+        let speed = |pins: Vec<usize>| speeds(machine, &[app], LINUX, &pins, length)[0];
+        let most = mappings(machine, app.1).into_iter().map(speed).fold(0.0, f64::max);
+        (app, most)
+    };
+    all.into_par_iter().map(of).collect()
+}
+
+/// Speed-ups against the best static mapping: by cell, by mapper, by program.
+fn speedups(machine: &str, cells: &[&[App]], mappers: &[Mapper], length: Length) -> Vec<Vec<Vec<f64>>> {
+    let best = best(machine, cells.iter().flat_map(|c| c.iter().copied()), length);
+    let jobs: Vec<(usize, usize)> =
+        (0..cells.len()).flat_map(|c| (0..mappers.len()).map(move |m| (c, m))).collect();
+    let run = |&(c, m): &(usize, usize)| {
+        let speeds = speeds(machine, cells[c], mappers[m], &[], length);
+        cells[c].iter().zip(speeds).map(|(app, speed)| speed / best[app]).collect::<Vec<f64>>()
+    };
+    let flat: Vec<Vec<f64>> = jobs.par_iter().map(run).collect();
+    flat.chunks(mappers.len()).map(<[Vec<f64>]>::to_vec).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    geometric_mean(values).expect("there are some")
+}
+
+/// By how much one mapper's mixes run faster than another's: the geometric means, by mix, averaged.
+fn gain(of: &[Vec<Vec<f64>>], mapper: usize, over: usize) -> f64 {
+    let ratios: Vec<f64> = of.iter().map(|cell| mean(&cell[mapper]) / mean(&cell[over])).collect();
+    mean(&ratios) - 1.0
+}
+
+/// Per mapper the geometric means over mixes of the slowest and of the fastest program's speed-up.
+fn spread(of: &[Vec<Vec<f64>>], mapper: usize) -> (f64, f64) {
+    let ends = |f: fn(f64, f64) -> f64| -> Vec<f64> {
+        of.iter().map(|cell| cell[mapper].iter().copied().reduce(f).expect("a mix has programs")).collect()
+    };
+    (mean(&ends(f64::min)), mean(&ends(f64::max)))
+}
+
+fn percent(x: f64) -> String {
+    format!("{:+.0} %", x * 100.0)
+}
+
+fn name_of(cell: &[App]) -> String {
+    cell.iter().map(|(name, n)| format!("{n} {}", name.to_uppercase())).collect::<Vec<_>>().join(", ")
+}
+
+/// A table of cells by mappers, and its chart.
+fn table(
+    title: &str,
+    cells: &[&[App]],
+    mappers: &[Mapper],
+    of: &[Vec<Vec<f64>>],
+    svg: Option<(&Path, &str)>,
+) {
+    let heads: Vec<String> = mappers.iter().map(|m| format!(">{}", m.0)).collect();
+    let mut columns = vec!["programs"];
+    columns.extend(heads.iter().map(String::as_str));
+    let mut rows = Table::new(&columns);
+    for (cell, by_mapper) in cells.iter().zip(of) {
+        let speed = by_mapper.iter().map(|s| format!("{:.2}", mean(s)));
+        rows.row(std::iter::once(name_of(cell)).chain(speed).collect::<Vec<_>>());
+    }
+    println!("{title}\n{}", rows.text());
+    let Some((folder, file)) = svg else { return };
+    const COLOURS: [&str; 5] = ["#999999", "#d55e00", "#f0c000", "#56b4e9", "#0072b2"];
+    let groups: Vec<Group> = cells
+        .iter()
+        .zip(of)
+        .enumerate()
+        .map(|(n, (cell, by_mapper))| Group {
+            name: if cell.len() == 1 { name_of(cell) } else { format!("{}", n + 1) },
+            bars: mappers
+                .iter()
+                .zip(by_mapper)
+                .enumerate()
+                .map(|(m, (mapper, s))| Bar {
+                    name: String::new(),
+                    parts: vec![(
+                        Part {
+                            name: Cow::Borrowed(mapper.0),
+                            colour: COLOURS[if mappers.len() == 3 { 2 * m } else { m }],
+                        },
+                        mean(s),
+                    )],
+                    paper: None,
+                })
+                .collect(),
+        })
+        .collect();
+    std::fs::write(folder.join(file), chart(title, "speed, best static mapping alone = 1", &groups))
+        .expect("the folder can be written to");
+}
+
+fn stated(rows: &[(&str, String, &str)]) {
+    let mut table = Table::new(&["what the paper states", ">ours", ">paper"]);
+    rows.iter()
+        .for_each(|(what, ours, paper)| table.row([(*what).to_owned(), ours.clone(), (*paper).to_owned()]));
+    println!("{}", table.text());
+}
+
+fn alone(folder: &Path, length: Length) {
+    let cells: Vec<&[App]> = ALONE.iter().map(std::slice::from_ref).collect();
+    let mappers = [LINUX, SAM, M, MP, MPH];
+    let of = speedups(SMALL, &cells, &mappers, length);
+    table(
+        "Alone on 40 CPUs (ATC'16 figure 2, modelled)",
+        &cells,
+        &mappers,
+        &of,
+        Some((folder, "atc16-fig2.svg")),
+    );
+    stated(&[("SAM-MPH over Linux, on average", percent(gain(&of, 4, 0)), "+25 %")]);
+    let mappers = [LINUX, SAM, MPH];
+    let of = speedups(LARGE, &cells, &mappers, length);
+    table(
+        "Alone on 80 CPUs (ATC'16 figure 4, modelled)",
+        &cells,
+        &mappers,
+        &of,
+        Some((folder, "atc16-fig4.svg")),
+    );
+    stated(&[("SAM-MPH over Linux, on average", percent(gain(&of, 2, 0)), "+57 %")]);
+}
+
+fn mixes_40(folder: &Path, length: Length) {
+    let mappers = [LINUX, SAM, M, MP, MPH];
+    let of = speedups(SMALL, &MIXES_40, &mappers, length);
+    table(
+        "Mixes on 40 CPUs (ATC'16 figure 5, modelled)",
+        &MIXES_40,
+        &mappers,
+        &of,
+        Some((folder, "atc16-fig5.svg")),
+    );
+    let means: Vec<f64> = of.iter().map(|cell| mean(&cell[4])).collect();
+    let first = &of[..11];
+    let pair = |m: usize| format!("{}, {}", percent(gain(first, m, 0)), percent(gain(first, m, 1)));
+    let ends = |m: usize| format!("{:.3}, {:.3}", spread(&of, m).0, spread(&of, m).1);
+    stated(&[
+        ("SAM-MPH over Linux, 30 mixes", percent(gain(&of, 4, 0)), "+27 %"),
+        ("SAM-MPH over SAM", percent(gain(&of, 4, 1)), "+9 %"),
+        ("SAM-MPH against the best static mapping: mean", format!("{:.3}", mean(&means)), "0.976"),
+        ("least", format!("{:.3}", means.iter().copied().fold(f64::MAX, f64::min)), "0.93"),
+        ("mixes 1 to 11: SAM-M over Linux, SAM", pair(2), "+21 %, +5 %"),
+        ("SAM-MP over Linux, SAM", pair(3), "+25 %, +8 %"),
+        ("SAM-MPH over Linux, SAM", pair(4), "+30 %, +13 %"),
+        ("slowest and fastest program of a mix: SAM-MPH", ends(4), "0.953, 1.000"),
+        ("SAM", ends(1), "0.860, 0.932"),
+        ("Linux", ends(0), "0.710, 0.839"),
+    ]);
+}
+
+fn mixes_80(folder: &Path, length: Length) {
+    let mappers = [LINUX, SAM, MPH];
+    let of = speedups(LARGE, &MIXES_80, &mappers, length);
+    table(
+        "Mixes on 80 CPUs (ATC'16 figure 6, modelled)",
+        &MIXES_80,
+        &mappers,
+        &of,
+        Some((folder, "atc16-fig6.svg")),
+    );
+    let gains: Vec<f64> = of.iter().map(|cell| gain(std::slice::from_ref(cell), 2, 0)).collect();
+    let ends = |m: usize| format!("{:.3}, {:.3}", spread(&of, m).0, spread(&of, m).1);
+    stated(&[
+        ("SAM-MPH over Linux, 11 mixes", percent(gain(&of, 2, 0)), "+43 %"),
+        ("SAM-MPH over SAM", percent(gain(&of, 2, 1)), "+21 %"),
+        ("best mix over Linux", percent(gains.iter().copied().fold(f64::MIN, f64::max)), "+61 %"),
+        ("least", percent(gains.iter().copied().fold(f64::MAX, f64::min)), "+29 %"),
+        ("slowest and fastest program of a mix: SAM-MPH", ends(2), "0.889, 0.989"),
+        ("SAM", ends(1), "0.734, 0.822"),
+        ("Linux", ends(0), "0.571, 0.795"),
+    ]);
+}
+
+fn sensitivity(length: Length) {
+    let change = |apps: &[App], options: &'static [(&'static str, &'static str)]| {
+        let plain = mean(&speeds(SMALL, apps, MPH, &[], length));
+        percent(mean(&speeds(SMALL, apps, ("", Some("sam_mph"), options), &[], length)) / plain - 1.0)
+    };
+    println!("Thresholds (ATC'16 section 5.4, modelled)");
+    stated(&[
+        ("IPC 20 % higher: PMF", change(&[("pmf", 20)], &[("ipc", "1080")]), "-7 %"),
+        ("IPC 30 % lower: SGD, 20 threads", change(&[("sgd", 20)], &[("ipc", "630")]), "-18 %"),
+        ("coherence 30 % higher: mix 8", change(MIXES_40[7], &[("high", "1014")]), "-15 %"),
+        ("coherence 50 % lower: mix 1", change(MIXES_40[0], &[("high", "390")]), "-30 %"),
+    ]);
+}
+
+/// What one decision takes here with 80 running tasks, in the median of many.
+fn overhead() {
+    let microseconds = |apps: usize| {
+        let mut text = format!("schema = \"corun.scenario/1\"\nmachine = \"{LARGE}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\n");
+        text += &format!("[[tenant]]\nname = \"a\"\ncount = {apps}\nworkload = \"workloads/papers/sgd.toml\"\nthreads = {}\nrepeat = true\n", 80 / apps);
+        let scenario = Scenario::parse("overhead", &text, &Repository).unwrap_or_else(|e| panic!("{e}"));
+        let mut engine = scenario.engine(1, Cast::All, 0).unwrap_or_else(|e| panic!("{e}"));
+        let mut policy = by_name("sam_mph", &Options::new()).expect("it is listed");
+        let mut took: Vec<u128> = (0..40)
+            .map(|_| {
+                engine.advance(policy.epoch_ns()).expect("no checker fires");
+                let seen = Host::observe(&mut engine).expect("no checker fires");
+                let began = Instant::now();
+                let decisions = policy.decide(engine.machine(), &seen);
+                let ns = began.elapsed().as_nanos();
+                decisions.iter().for_each(|d| assert_eq!(engine.apply(&d.action), Outcome::Done));
+                ns
+            })
+            .collect();
+        took.sort_unstable();
+        format!("{:.0} us", took[took.len() / 2] as f64 / 1e3)
+    };
+    println!("One mapping call with 80 running tasks, without carrying it out (ATC'16 section 5.5; the paper's with it)");
+    stated(&[
+        ("one application", microseconds(1), "14 us"),
+        ("40 of them (the paper: every task its own)", microseconds(40), "230 us"),
+    ]);
+}
+
+fn main() {
+    let quick = std::env::args().any(|a| a == "--quick");
+    let length = Length(if quick { 4_000_000_000 } else { 20_000_000_000 });
+    let folder = std::env::args().skip(1).find(|a| !a.starts_with('-'));
+    let folder = PathBuf::from(folder.unwrap_or_else(|| "out/atc16".into()));
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    alone(&folder, length);
+    mixes_40(&folder, length);
+    mixes_80(&folder, length);
+    sensitivity(length);
+    overhead();
+}
