@@ -17,8 +17,8 @@
 //!    share without), all tenants together gain (the geometric mean rises of what they do, or of what they do up to their
 //!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that
 //!    was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
-//!    below is dealt more (`trial/parts.rs`), and who had less than its fair share of CPU time until then is given slots
-//!    for it first. (Fair: CPU time by weights, or the part by which everybody would be slowed down alike, whichever is
+//!    below is dealt more (`trial/parts.rs`), and who had more than its fair share of CPU time while everybody shared gives
+//!    that back, slot by slot, to those who had less: what is fair is so over all of the time. (Fair: CPU time by weights, or the part by which everybody would be slowed down alike, whichever is
 //!    less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits busily; slots are then also
 //!    kept when they cost nobody anything (nor all together, nor who is known to wait what it had beyond its share) and
 //!    such a program may be there: several tasks that hardly ever block and are often stolen from.
@@ -141,9 +141,10 @@ pub struct Auto {
     /// When the present question was raised, and when the last one was answered.
     raised_ns: Option<u64>,
     asked_ns: u64,
-    /// Since when everybody shares.
+    /// Since when everybody shares and nobody has reckoned what each had.
     shared_ns: u64,
-    /// CPU time that each had beyond its fair share, while everybody shared, since the question was raised.
+    /// CPU time that each had beyond its fair share, while everybody shared, and has not given back; forgotten when slots
+    /// are found to help nobody, since what each has is for the kernel to say then.
     ahead_ns: BTreeMap<TenantId, i64>,
     /// It is asked about slots that were kept.
     was_kept: bool,
@@ -219,7 +220,6 @@ impl Auto {
         self.trial = Trial::default();
         (self.was_kept, self.raised_ns) = (false, None);
         self.members.clear();
-        self.ahead_ns.clear();
         let decisions = self.watch(seen, 1, why);
         self.shared_ns = seen.end_ns;
         decisions
@@ -229,7 +229,6 @@ impl Auto {
     fn ask_again(&mut self, seen: &Observation) -> Vec<Decision> {
         self.trial.sum_up();
         (self.was_kept, self.raised_ns) = (true, None);
-        self.ahead_ns.clear();
         self.watch(seen, 1, "it is time to ask again")
     }
 
@@ -248,6 +247,7 @@ impl Auto {
 
     /// Nothing is touched until the next question.
     fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
+        self.ahead_ns.clear();
         self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, false) };
         self.slots.stop(seen, why)
     }
@@ -314,6 +314,9 @@ impl Auto {
             let is_over = seen.end_ns >= begun_ns;
             return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
         }
+        if self.competing {
+            self.reckon(seen, watched_ns, &found);
+        }
         let least = starves.map_or(100, |(percent, _)| percent);
         let limit = if enough { LACKS_PERCENT } else { STARVES_PERCENT };
         let again = self.trial.rounds() > 0;
@@ -331,7 +334,6 @@ impl Auto {
         self.members = found.iter().map(|f| f.0).collect();
         self.trial.keep(&self.members);
         self.share_out(seen);
-        self.reckon(seen, watched_ns, &found);
         for (id, shared) in found {
             self.trial.without(id, shared);
         }
@@ -428,13 +430,14 @@ impl Auto {
         self.ask(seen, &format!("slots leave {name} {percent} % of what it is entitled to; it is left alone"))
     }
 
-    /// Reckons who had more than its fair share since everybody shares, going by the watch.
+    /// Reckons who had more than its fair share since it was last reckoned, going by the watch.
     fn reckon(&mut self, seen: &Observation, watched_ns: u64, found: &[(TenantId, Shared)]) {
         // Before the last of them came there was nothing to share.
         let came_ns =
             found.iter().map(|(id, _)| self.begun_ns[id].saturating_sub(BEGINNING_SLOTS * self.slot_ns));
         let since_ns = came_ns.max().unwrap_or(0).max(self.shared_ns);
         let shared_ns = seen.end_ns.saturating_sub(since_ns);
+        self.shared_ns = seen.end_ns;
         for (id, shared) in found {
             let had_milli = self.watched[id].on_cpu_ns * 1_000 / watched_ns.max(1);
             let ahead_milli = had_milli as i64 - shared.fair_milli as i64;
@@ -528,6 +531,7 @@ impl Policy for Auto {
         let is_here = |id: &TenantId| uses.binary_search_by_key(id, |u| u.id).is_ok();
         self.tried.retain(|id, _| is_here(id));
         self.begun_ns.retain(|id, _| is_here(id));
+        self.ahead_ns.retain(|id, _| is_here(id));
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         let came_ns = |id: TenantId| {
             let born = seen.tasks.iter().filter(|t| t.tenant == id).map(|t| t.born_ns.max(seen.start_ns));

@@ -104,6 +104,29 @@ fn auto_brings_programs_that_wait_for_themselves_to_the_fair_share_limit_without
     }
 }
 
+/// A program that waits for itself by turns is not seen to need slots at first, and its loops have two thirds meanwhile.
+#[test]
+fn what_loops_had_beyond_their_fair_share_before_slots_were_kept_they_give_back() {
+    let phases = "{ threads = 2, sync = \"none\", grain = \"10ms\", iterations = 50 }, \
+        { threads = 2, wait = \"spin\", grain = \"1ms\", imbalance = 0.3, iterations = 450 }, "
+        .repeat(4);
+    let of = |policy: &str| {
+        let s = scenario(&format!(
+            "seeds = [1, 2, 3]\n{policy}\n[scheduler]\nname = \"eevdf\"\ngroups = false\n\
+             [[tenant]]\nname = \"program\"\n\
+             program = {{ kind = \"command\", argv = [\"solver\"], model = [{phases}] }}\n\
+             [[tenant]]\nname = \"loops\"\nprogram = {{ kind = \"interference\", threads = 4 }}\n"
+        ));
+        let outcome = perform(&s, &Also::default(), &|| {}).unwrap();
+        [0, 1].map(|i| outcome.tenants[i].slowdown.unwrap().mean)
+    };
+    let ([default, _], [program, loops]) = (of(""), of(AUTO));
+    println!("{default:.2}x by default; with auto {program:.3}x, the loops {loops:.3}x");
+    assert!(default > 3.0, "{default} by default: nothing to win");
+    // 2.37x where only what a trial itself took is given back.
+    assert!(program < 2.15 && loops < 2.05, "{program}, and the loops {loops}");
+}
+
 /// A CPU that runs dry when its task is parked must not take the task of one that only has not come to it yet.
 #[test]
 fn a_programs_threads_stay_on_their_sockets_while_slots_alternate() {
