@@ -223,14 +223,8 @@ fn name_of(cell: &[App]) -> String {
     cell.iter().map(|(name, n)| format!("{n} {}", name.to_uppercase())).collect::<Vec<_>>().join(", ")
 }
 
-/// A table of cells by mappers, and its chart.
-fn table(
-    title: &str,
-    cells: &[&[App]],
-    mappers: &[Mapper],
-    of: &[Vec<Vec<f64>>],
-    svg: Option<(&Path, &str)>,
-) {
+/// A table of cells by mappers.
+fn table(title: &str, cells: &[&[App]], mappers: &[Mapper], of: &[Vec<Vec<f64>>]) {
     let heads: Vec<String> = mappers.iter().map(|m| format!(">{}", m.0)).collect();
     let mut columns = vec!["programs"];
     columns.extend(heads.iter().map(String::as_str));
@@ -240,33 +234,24 @@ fn table(
         rows.row(std::iter::once(name_of(cell)).chain(speed).collect::<Vec<_>>());
     }
     println!("{title}\n{}", rows.text());
-    let Some((folder, file)) = svg else { return };
-    const COLOURS: [&str; 5] = ["#999999", "#d55e00", "#f0c000", "#56b4e9", "#0072b2"];
-    let groups: Vec<Group> = cells
-        .iter()
-        .zip(of)
-        .enumerate()
-        .map(|(n, (cell, by_mapper))| Group {
-            name: if cell.len() == 1 { name_of(cell) } else { format!("{}", n + 1) },
-            bars: mappers
-                .iter()
-                .zip(by_mapper)
-                .enumerate()
-                .map(|(m, (mapper, s))| Bar {
-                    name: String::new(),
-                    parts: vec![(
-                        Part {
-                            name: Cow::Borrowed(mapper.0),
-                            colour: COLOURS[if mappers.len() == 3 { 2 * m } else { m }],
-                        },
-                        mean(s),
-                    )],
-                    paper: None,
-                })
-                .collect(),
-        })
-        .collect();
-    std::fs::write(folder.join(file), chart(title, "speed, best static mapping alone = 1", &groups))
+}
+
+/// The mappers that a chart has room for, and their colours.
+const DRAWN: [(&str, &str); 3] = [("Linux", "#999999"), ("SAM", "#f0c000"), ("SAM-MPH", "#0072b2")];
+
+/// A chart of some cells, numbered from `first`; programs alone have their names.
+fn draw(file: &Path, title: &str, first: usize, cells: &[&[App]], mappers: &[Mapper], of: &[Vec<Vec<f64>>]) {
+    let bar = |by_mapper: &[Vec<f64>], (name, colour): (&'static str, &'static str)| {
+        let place = mappers.iter().position(|m| m.0 == name).expect("every table has those that are drawn");
+        let part = Part { name: Cow::Borrowed(name), colour };
+        Bar { name: String::new(), parts: vec![(part, mean(&by_mapper[place]))], paper: None }
+    };
+    let group = |(n, (cell, by_mapper)): (usize, (&&[App], &Vec<Vec<f64>>))| Group {
+        name: if cell.len() == 1 { name_of(cell) } else { format!("{}", first + n) },
+        bars: DRAWN.map(|drawn| bar(by_mapper, drawn)).to_vec(),
+    };
+    let groups: Vec<Group> = cells.iter().zip(of).enumerate().map(group).collect();
+    std::fs::write(file, chart(title, "speed, best static mapping alone = 1", &groups))
         .expect("the folder can be written to");
 }
 
@@ -281,22 +266,26 @@ fn alone(folder: &Path, length: Length) {
     let cells: Vec<&[App]> = ALONE.iter().map(std::slice::from_ref).collect();
     let mappers = [LINUX, SAM, M, MP, MPH];
     let of = speedups(SMALL, &cells, &mappers, length);
-    table(
+    table("Alone on 40 CPUs (ATC'16 figure 2, modelled)", &cells, &mappers, &of);
+    draw(
+        &folder.join("atc16-fig2.svg"),
         "Alone on 40 CPUs (ATC'16 figure 2, modelled)",
+        1,
         &cells,
         &mappers,
         &of,
-        Some((folder, "atc16-fig2.svg")),
     );
     stated(&[("SAM-MPH over Linux, on average", percent(gain(&of, 4, 0)), "+25 %")]);
     let mappers = [LINUX, SAM, MPH];
     let of = speedups(LARGE, &cells, &mappers, length);
-    table(
+    table("Alone on 80 CPUs (ATC'16 figure 4, modelled)", &cells, &mappers, &of);
+    draw(
+        &folder.join("atc16-fig4.svg"),
         "Alone on 80 CPUs (ATC'16 figure 4, modelled)",
+        1,
         &cells,
         &mappers,
         &of,
-        Some((folder, "atc16-fig4.svg")),
     );
     stated(&[("SAM-MPH over Linux, on average", percent(gain(&of, 2, 0)), "+57 %")]);
 }
@@ -304,13 +293,11 @@ fn alone(folder: &Path, length: Length) {
 fn mixes_40(folder: &Path, length: Length) {
     let mappers = [LINUX, SAM, M, MP, MPH];
     let of = speedups(SMALL, &MIXES_40, &mappers, length);
-    table(
-        "Mixes on 40 CPUs (ATC'16 figure 5, modelled)",
-        &MIXES_40,
-        &mappers,
-        &of,
-        Some((folder, "atc16-fig5.svg")),
-    );
+    table("Mixes on 40 CPUs (ATC'16 figure 5, modelled)", &MIXES_40, &mappers, &of);
+    for (file, mixes) in [("atc16-fig5-1.svg", 0..15), ("atc16-fig5-2.svg", 15..30)] {
+        let (first, cells, of) = (mixes.start + 1, &MIXES_40[mixes.clone()], &of[mixes]);
+        draw(&folder.join(file), "Mixes on 40 CPUs (ATC'16 figure 5, modelled)", first, cells, &mappers, of);
+    }
     let means: Vec<f64> = of.iter().map(|cell| mean(&cell[4])).collect();
     let first = &of[..11];
     let pair = |m: usize| format!("{}, {}", percent(gain(first, m, 0)), percent(gain(first, m, 1)));
@@ -332,12 +319,14 @@ fn mixes_40(folder: &Path, length: Length) {
 fn mixes_80(folder: &Path, length: Length) {
     let mappers = [LINUX, SAM, MPH];
     let of = speedups(LARGE, &MIXES_80, &mappers, length);
-    table(
+    table("Mixes on 80 CPUs (ATC'16 figure 6, modelled)", &MIXES_80, &mappers, &of);
+    draw(
+        &folder.join("atc16-fig6.svg"),
         "Mixes on 80 CPUs (ATC'16 figure 6, modelled)",
+        1,
         &MIXES_80,
         &mappers,
         &of,
-        Some((folder, "atc16-fig6.svg")),
     );
     let gains: Vec<f64> = of.iter().map(|cell| gain(std::slice::from_ref(cell), 2, 0)).collect();
     let ends = |m: usize| format!("{:.3}, {:.3}", spread(&of, m).0, spread(&of, m).1);
