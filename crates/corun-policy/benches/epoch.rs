@@ -1,6 +1,6 @@
 //! What an epoch costs: every policy's decision for 100 tenants with 1,000 tasks on 64 CPUs.
 //!
-//! `cargo bench -p corun-policy` prints the median and the slowest of 200 epochs; the target is 200 µs.
+//! `cargo bench -p corun-policy` prints the median and the slowest of 200 epochs, `-- gang` those of one policy; the target is 200 µs.
 
 #[path = "../tests/toy/mod.rs"]
 mod toy;
@@ -30,7 +30,8 @@ fn sharing(task: &TaskObservation) -> Counters {
 fn main() {
     let tenants = || (0..100).map(|i| who(&format!("tenant{i}"), 10, 50 + i * 9)).collect();
     println!("{:<24}{:>14}{:>14}{:>12}", "policy", "median us", "slowest us", "decisions");
-    for entry in ALL {
+    let only = std::env::args().skip(1).find(|a| !a.starts_with('-'));
+    for entry in ALL.iter().filter(|e| only.as_ref().is_none_or(|only| only == e.name)) {
         let mut policy = by_name(entry.name, &Options::new()).expect("defaults are in range");
         let mut toy = Toy::new(64, tenants());
         let epoch_ns = policy.epoch_ns();

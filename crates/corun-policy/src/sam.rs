@@ -28,10 +28,9 @@ use crate::census;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::scope::Scope;
 use application::{Application, Sharing, Sums, Thresholds};
-use corun_model::observation::TaskObservation;
 use corun_model::{Action, Counter, CpuId, Decision, Knob, Machine, Observation, Policy, TaskId, TenantId};
 use mapping::{At, Board, Need};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The counters without which nothing is decided.
 pub(crate) const COUNTERS: &[Counter] = &[
@@ -104,7 +103,8 @@ pub struct Sam {
     epoch_ns: u64,
     applications: BTreeMap<TenantId, Application>,
     /// Where each task is confined to now.
-    told: BTreeMap<TaskId, Home>,
+    /// In the order of ids.
+    told: Vec<(TaskId, Home)>,
 }
 
 /// What a task is confined to.
@@ -132,6 +132,7 @@ struct Running {
     application: TenantId,
     /// Its context, as it was told or where it was seen; by place in the machine's list.
     at: Option<usize>,
+    told: Option<Home>,
     did: Sums,
 }
 
@@ -157,38 +158,46 @@ impl Sam {
             thresholds,
             epoch_ns: number("epoch"),
             applications: BTreeMap::new(),
-            told: BTreeMap::new(),
+            told: Vec::new(),
         }
     }
 
-    /// Who ran and was counted, in the order of ids.
-    fn running(&self, machine: &Machine, seen: &Observation) -> Vec<Running> {
+    /// Who ran and was counted, application by application; what the others were told stays.
+    fn running(&mut self, machine: &Machine, seen: &Observation) -> Vec<Running> {
         let covered = self.scope.covered(seen);
         let least_ns = seen.window_ns() * RUNS_MILLI / 1_000;
-        let wanted_ns =
-            |t: &TaskObservation| t.account.ledger.on_cpu_ns() + t.account.ledger.parts().steal_ns;
-        let runs = |t: &&TaskObservation| t.alive && covered.contains(&t.tenant) && wanted_ns(t) >= least_ns;
-        let running = seen.tasks.iter().filter(runs).filter_map(|t| {
-            let did = Sums::of(t.account.ledger.on_cpu_ns(), t.account.counters.as_ref()?)?;
-            let at = match self.told.get(&t.id) {
-                Some(&Home::Context(i)) => Some(i),
-                _ => t.last_cpu.and_then(|cpu| machine.cpus().binary_search_by_key(&cpu, |c| c.id).ok()),
+        let mut running = Vec::with_capacity(seen.tasks.len());
+        let mut old = std::mem::take(&mut self.told).into_iter().peekable();
+        for t in seen.tasks.iter().filter(|t| t.alive && covered.contains(&t.tenant)) {
+            while old.next_if(|o| o.0 < t.id).is_some() {}
+            // A number that is used again is another task.
+            let told = old.next_if(|o| o.0 == t.id && t.born_ns <= seen.start_ns).map(|o| o.1);
+            let ledger = &t.account.ledger;
+            let counted = t.account.counters.as_ref().and_then(|c| Sums::of(ledger.on_cpu_ns(), c));
+            let wanted = ledger.on_cpu_ns() + ledger.parts().steal_ns >= least_ns;
+            let Some(did) = counted.filter(|_| wanted) else {
+                self.told.extend(told.map(|home| (t.id, home)));
+                continue;
             };
-            Some(Running { id: t.id, application: t.tenant, at, did })
-        });
-        running.collect()
+            let seen_on = |cpu| machine.cpus().binary_search_by_key(&cpu, |c| c.id).ok();
+            let at = match told {
+                Some(Home::Context(i)) => Some(i),
+                _ => t.last_cpu.and_then(seen_on),
+            };
+            running.push(Running { id: t.id, application: t.tenant, at, told, did });
+        }
+        running.sort_by_key(|t| t.application);
+        running
     }
 
     /// Follows every application through the epoch: §4.2 and §4.3.
     fn classify(&mut self, running: &[Running]) {
-        let mut by_application: BTreeMap<TenantId, Vec<Sums>> = BTreeMap::new();
-        for task in running {
-            by_application.entry(task.application).or_default().push(task.did);
-        }
-        self.applications.retain(|id, _| by_application.contains_key(id));
-        for (id, tasks) in by_application {
-            let application = self.applications.entry(id).or_default();
-            application.window(&tasks, &self.thresholds, self.additions.history);
+        let mut old = std::mem::take(&mut self.applications);
+        for tasks in running.chunk_by(|a, b| a.application == b.application) {
+            let id = tasks[0].application;
+            let mut application = old.remove(&id).unwrap_or_default();
+            application.window(tasks.iter().map(|t| t.did), &self.thresholds, self.additions.history);
+            self.applications.insert(id, application);
         }
     }
 
@@ -210,10 +219,12 @@ impl Sam {
 
     /// Maps applications one after the other: the paper's list.
     fn map(&mut self, machine: &Machine, running: &[Running]) -> Vec<(TaskId, usize)> {
-        let mut tasks: BTreeMap<TenantId, Vec<At>> = BTreeMap::new();
-        running.iter().for_each(|t| tasks.entry(t.application).or_default().push((t.id, t.at)));
+        let of_one = |tasks: &[Running]| {
+            let id = tasks[0].application;
+            (id, self.need(id), tasks.iter().map(|t| (t.id, t.at)).collect())
+        };
         let mut order: Vec<(TenantId, Need, Vec<At>)> =
-            tasks.into_iter().map(|(id, tasks)| (id, self.need(id), tasks)).collect();
+            running.chunk_by(|a, b| a.application == b.application).map(of_one).collect();
         order.sort_by_key(|(id, ..)| self.applications[id].rank());
         if is_crowded(machine, running) {
             let applications: Vec<(Need, Vec<At>)> =
@@ -273,39 +284,37 @@ impl Policy for Sam {
     }
 
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
-        // A number that is used again is another task.
-        let same = |t: &&TaskObservation| t.alive && t.born_ns <= seen.start_ns;
-        let known: BTreeSet<TaskId> = seen.tasks.iter().filter(same).map(|t| t.id).collect();
-        self.told.retain(|id, _| known.contains(id));
-        let running = self.running(machine, seen);
+        let mut running = self.running(machine, seen);
         self.classify(&running);
         if !self.serves() {
             let all: Vec<CpuId> = machine.cpus().iter().map(|c| c.id).collect();
             let because = "nobody shares data or is bound by memory now: it may run anywhere";
-            return std::mem::take(&mut self.told)
-                .into_keys()
-                .map(|task| Decision {
-                    action: Action::Cpus { task, cpus: all.clone() },
-                    because: because.into(),
-                })
-                .collect();
+            let asleep = std::mem::take(&mut self.told).into_iter().map(|t| t.0);
+            let confined = running.iter().filter(|t| t.told.is_some()).map(|t| t.id).chain(asleep);
+            let free =
+                |task| Decision { action: Action::Cpus { task, cpus: all.clone() }, because: because.into() };
+            return confined.map(free).collect();
         }
         let additions = self.additions;
         let places = if additions.tolerance || additions.hyperthreads {
             self.map(machine, &running)
         } else {
+            running.sort_unstable_by_key(|t| t.id);
             reactive::map(machine, &running, &self.thresholds, |t| self.shares(t))
         };
+        running.sort_unstable_by_key(|t| t.id);
         let crowded = is_crowded(machine, &running);
         let mut decisions = Vec::new();
         for (task, (id, at)) in running.iter().zip(places) {
             debug_assert_eq!(task.id, id, "everybody has a place");
             let home = if crowded { Home::Socket(machine.cpus()[at].socket) } else { Home::Context(at) };
-            if self.told.insert(task.id, home) != Some(home) {
-                let action = Action::Cpus { task: task.id, cpus: home.cpus(machine) };
+            self.told.push((id, home));
+            if task.told != Some(home) {
+                let action = Action::Cpus { task: id, cpus: home.cpus(machine) };
                 decisions.push(Decision { action, because: self.why(seen, task, machine, home) });
             }
         }
+        self.told.sort_unstable_by_key(|t| t.0);
         decisions
     }
 }

@@ -172,10 +172,10 @@ impl Default for Application {
 
 impl Application {
     /// What its tasks did in an epoch; with `history`, what it did in most of the last ones classifies it.
-    pub fn window(&mut self, tasks: &[Sums], t: &Thresholds, history: bool) {
-        let most = tasks.iter().map(Sums::far).max().unwrap_or(0);
-        let near = tasks.iter().map(Sums::near).max().unwrap_or(0);
-        let sum = tasks.iter().copied().fold(Sums::NONE, Sums::plus);
+    pub fn window(&mut self, tasks: impl Iterator<Item = Sums> + Clone, t: &Thresholds, history: bool) {
+        let most = tasks.clone().map(|task| task.far()).max().unwrap_or(0);
+        let near = tasks.clone().map(|task| task.near()).max().unwrap_or(0);
+        let sum = tasks.fold(Sums::NONE, Sums::plus);
         self.wants_memory = sum.is_bound_by_memory(t);
         if self.in_pairs && most.max(near) < t.moderate && self.paired_epochs < PAIRED_EPOCHS {
             self.paired_epochs += 1;
@@ -262,8 +262,8 @@ mod tests {
     const T: Thresholds = Thresholds { high: 780, moderate: 390, ipc_milli: 900, spc: 550, memory: 1_000 };
 
     /// An epoch of one task, per million cycles.
-    fn epoch(far: u64, near: u64, stalls: u64, instructions: u64) -> [Sums; 1] {
-        [Sums {
+    fn epoch(far: u64, near: u64, stalls: u64, instructions: u64) -> std::iter::Once<Sums> {
+        std::iter::once(Sums {
             on_cpu_ns: 454_546,
             cycles: 1_000_000,
             instructions,
@@ -271,13 +271,13 @@ mod tests {
             inter: far,
             intra: near,
             dram_bytes: None,
-        }]
+        })
     }
 
     #[test]
     fn the_task_that_shares_most_classifies_its_application() {
         let mut a = Application::default();
-        a.window(&[epoch(0, 0, 0, 5)[0], epoch(1_200, 0, 480_000, 5)[0]], &T, false);
+        a.window(epoch(0, 0, 0, 5).chain(epoch(1_200, 0, 480_000, 5)), &T, false);
         assert_eq!((a.sharing(), a.spc()), (Sharing::High, Some(400)));
     }
 
@@ -286,24 +286,24 @@ mod tests {
         let mut a = Application::default();
         for n in 1..=6 {
             assert_eq!(a.sharing(), Sharing::Low, "after {} epochs", n - 1);
-            a.window(&epoch(1_000, 0, 400_000, 500_000), &T, true);
+            a.window(epoch(1_000, 0, 400_000, 500_000), &T, true);
         }
         assert_eq!(a.sharing(), Sharing::High);
         for _ in 0..4 {
-            a.window(&epoch(0, 0, 0, 500_000), &T, true);
+            a.window(epoch(0, 0, 0, 500_000), &T, true);
             assert_eq!(a.sharing(), Sharing::High);
         }
-        a.window(&epoch(0, 0, 0, 500_000), &T, true);
+        a.window(epoch(0, 0, 0, 500_000), &T, true);
         assert_eq!(a.sharing(), Sharing::Low);
     }
 
     #[test]
     fn epochs_close_together_say_nothing_of_what_distance_costs() {
         let mut a = Application::default();
-        a.window(&epoch(1_000, 900, 450_000, 400_000), &T, false);
+        a.window(epoch(1_000, 900, 450_000, 400_000), &T, false);
         let (spc, computes) = (a.spc(), a.computes());
         for _ in 0..20 {
-            a.window(&epoch(0, 3_000, 100_000, 1_400_000), &T, false);
+            a.window(epoch(0, 3_000, 100_000, 1_400_000), &T, false);
         }
         assert_eq!((a.sharing(), a.spc(), a.computes()), (Sharing::High, spc, computes));
         assert_eq!((spc, computes), (Some(450), false));
@@ -313,10 +313,10 @@ mod tests {
     fn stalls_of_epochs_that_share_little_are_not_blamed_on_transfers() {
         let mut a = Application::default();
         for _ in 0..6 {
-            a.window(&epoch(1_000, 0, 450_000, 400_000), &T, true);
+            a.window(epoch(1_000, 0, 450_000, 400_000), &T, true);
         }
         for _ in 0..3 {
-            a.window(&epoch(10, 100, 900_000, 400_000), &T, true);
+            a.window(epoch(10, 100, 900_000, 400_000), &T, true);
         }
         assert_eq!((a.sharing(), a.spc()), (Sharing::High, Some(450)));
     }
@@ -324,13 +324,13 @@ mod tests {
     #[test]
     fn pairs_that_fetch_nothing_any_more_are_looked_at_again_after_some_seconds() {
         let mut a = Application::default();
-        a.window(&epoch(1_000, 0, 700_000, 300_000), &T, false);
+        a.window(epoch(1_000, 0, 700_000, 300_000), &T, false);
         a.placed(true);
         for _ in 0..PAIRED_EPOCHS {
-            a.window(&epoch(0, 0, 0, 900_000), &T, false);
+            a.window(epoch(0, 0, 0, 900_000), &T, false);
             assert_eq!(a.sharing(), Sharing::High);
         }
-        a.window(&epoch(0, 0, 0, 900_000), &T, false);
+        a.window(epoch(0, 0, 0, 900_000), &T, false);
         assert_eq!(a.sharing(), Sharing::Low);
     }
 
@@ -338,7 +338,7 @@ mod tests {
     fn who_stalls_most_per_transfer_chooses_first_and_who_shares_little_last() {
         let of = |far, stalls, instructions| {
             let mut a = Application::default();
-            a.window(&epoch(far, 0, stalls, instructions), &T, false);
+            a.window(epoch(far, 0, stalls, instructions), &T, false);
             a.rank()
         };
         let ranks = [

@@ -21,6 +21,8 @@ struct Seats<'a> {
     at: Vec<usize>,
     /// By context, how many hold it.
     holders: Vec<usize>,
+    /// Contexts that nobody holds.
+    free: usize,
 }
 
 impl Seats<'_> {
@@ -30,11 +32,19 @@ impl Seats<'_> {
 
     fn free_on(&self, socket: u32) -> Option<usize> {
         let cpus = self.machine.cpus();
-        (0..cpus.len()).find(|&i| self.holders[i] == 0 && cpus[i].socket == socket)
+        (self.free > 0)
+            .then(|| (0..cpus.len()).find(|&i| self.holders[i] == 0 && cpus[i].socket == socket))?
     }
 
     fn put(&mut self, task: usize, i: usize) {
-        self.holders[self.at[task]] -= 1;
+        let left = self.at[task];
+        self.holders[left] -= 1;
+        self.free += usize::from(self.holders[left] == 0);
+        self.take(task, i);
+    }
+
+    fn take(&mut self, task: usize, i: usize) {
+        self.free -= usize::from(self.holders[i] == 0);
         self.holders[i] += 1;
         self.at[task] = i;
     }
@@ -58,13 +68,15 @@ pub(super) fn map(
     let mut sharing: BTreeMap<u32, usize> = sockets.iter().map(|&s| (s, 0)).collect();
     let those: Vec<usize> = (0..tasks.len()).filter(|&i| shares(&tasks[i])).collect();
     those.iter().for_each(|&i| *sharing.get_mut(&seats.socket(i)).expect("it is listed") += 1);
-    // Who fetches most from elsewhere, first.
-    let mut far: Vec<usize> = those.into_iter().filter(|&i| tasks[i].did.far() >= t.moderate).collect();
-    far.sort_by_key(|&i| (u64::MAX - tasks[i].did.far(), i));
-    let mut far: VecDeque<usize> = far.into();
+    // Of each socket, who fetches most from elsewhere, first; each with its place among all.
+    let mut all: Vec<usize> = those.into_iter().filter(|&i| tasks[i].did.far() >= t.moderate).collect();
+    all.sort_by_key(|&i| (u64::MAX - tasks[i].did.far(), i));
+    let mut far: BTreeMap<u32, VecDeque<(usize, usize)>> = BTreeMap::new();
+    all.into_iter()
+        .enumerate()
+        .for_each(|(place, i)| far.entry(seats.socket(i)).or_default().push_back((place, i)));
     for _ in 0..tasks.len().div_ceil(MOVED_PART) {
-        let Some(task) = far.pop_front() else { break };
-        let home = seats.socket(task);
+        let Some((home, task)) = first(&mut far, |_| true) else { break };
         let fullness = |s: u32| (sharing[&s], u32::MAX - s);
         let fuller = sockets.iter().copied().filter(|&s| fullness(s) > fullness(home));
         let goal = fuller.filter(|&s| seats.free_on(s).is_some()).max_by_key(|&s| fullness(s));
@@ -73,8 +85,7 @@ pub(super) fn map(
             *sharing.get_mut(&home).expect("it is listed") -= 1;
             *sharing.get_mut(&goal).expect("it is listed") += 1;
         } else if seats.free_on(home).is_none() {
-            let elsewhere = far.iter().position(|&other| seats.socket(other) != home);
-            let Some(other) = elsewhere.and_then(|place| far.remove(place)) else { continue };
+            let Some((_, other)) = first(&mut far, |s| s != home) else { continue };
             let (a, b) = (seats.at[task], seats.at[other]);
             seats.put(task, b);
             seats.put(other, a);
@@ -84,29 +95,38 @@ pub(super) fn map(
     tasks.iter().zip(&seats.at).map(|(task, &i)| (task.id, i)).collect()
 }
 
+/// Takes the task that fetches most from elsewhere, of those on some sockets; with its socket.
+fn first(
+    far: &mut BTreeMap<u32, VecDeque<(usize, usize)>>,
+    on: impl Fn(u32) -> bool,
+) -> Option<(u32, usize)> {
+    let heads = far.iter_mut().filter(|(s, _)| on(**s)).filter(|(_, queue)| !queue.is_empty());
+    let (socket, queue) = heads.min_by_key(|(_, queue)| queue[0].0)?;
+    queue.pop_front().map(|(_, task)| (*socket, task))
+}
+
 /// Everybody on the context he is on; who shares one with another goes to a free one, near if there is one.
 fn seated<'a>(machine: &'a Machine, tasks: &[Running]) -> Seats<'a> {
-    let cpus = machine.cpus();
-    let mut holders = vec![0; cpus.len()];
-    let mut at = vec![usize::MAX; tasks.len()];
-    for (task, place) in tasks.iter().zip(&mut at) {
-        if let Some(i) = task.at.filter(|&i| holders[i] == 0) {
-            holders[i] = 1;
-            *place = i;
+    let n = machine.cpu_count();
+    let mut seats = Seats { machine, at: vec![usize::MAX; tasks.len()], holders: vec![0; n], free: n };
+    for (task, running) in tasks.iter().enumerate() {
+        if let Some(i) = running.at.filter(|&i| seats.holders[i] == 0) {
+            seats.take(task, i);
         }
     }
     let mut next = 0;
-    for (task, place) in tasks.iter().zip(&mut at).filter(|(_, place)| **place == usize::MAX) {
-        let home = task.at.map(|i| cpus[i].socket);
-        let mut free = (0..cpus.len()).filter(|&i| holders[i] == 0);
-        let near = free.clone().find(|&i| Some(cpus[i].socket) == home).or_else(|| free.next());
+    for (task, running) in tasks.iter().enumerate() {
+        if seats.at[task] != usize::MAX {
+            continue;
+        }
+        let near = running.at.and_then(|i| seats.free_on(machine.cpus()[i].socket));
+        let anywhere = || seats.holders.iter().position(|&h| h == 0);
         // Where none is free, all have equally many more.
-        let i = near.unwrap_or(next % cpus.len());
-        next += usize::from(near.is_none());
-        holders[i] += 1;
-        *place = i;
+        let i = near.or_else(|| (seats.free > 0).then(anywhere)?).unwrap_or(next % n);
+        next += usize::from(seats.holders[i] > 0);
+        seats.take(task, i);
     }
-    Seats { machine, at, holders }
+    seats
 }
 
 /// One task that is bound by memory goes from where most of them are to where fewest are, where two more are than there.
