@@ -10,27 +10,14 @@ use corun_policy::{by_name, Options};
 use corun_report::table::Table;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::metrics::geometric_mean;
-use corun_sim::scenario::{Cast, Files, Scenario};
+use corun_sim::scenario::{Cast, Scenario};
 use corun_study::bars::{chart, Bar, Group, Part};
+use corun_study::schedulers::presets::Presets;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// The repository's own files.
-struct Repository;
-
-impl Files for Repository {
-    fn read(&self, path: &str) -> Result<(String, String), String> {
-        let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-        std::fs::read_to_string(&full).map(|text| (path.to_owned(), text)).map_err(|e| format!("{path}: {e}"))
-    }
-
-    fn host(&self) -> Result<MachineModel, String> {
-        Err("these figures are of the paper's machines".into())
-    }
-}
 
 /// A program with so many threads.
 type App = (&'static str, usize);
@@ -132,7 +119,7 @@ fn speeds(machine: &str, apps: &[App], mapper: Mapper, pins: &[usize], length: L
             text += &format!("cpus = {pins:?}\n");
         }
     }
-    let scenario = Scenario::parse("figure", &text, &Repository).unwrap_or_else(|e| panic!("{e}"));
+    let scenario = Scenario::parse("figure", &text, &Presets).unwrap_or_else(|e| panic!("{e}"));
     let mut engine = scenario.engine(1, Cast::All, 0).unwrap_or_else(|e| panic!("{e}"));
     let options = mapper.2.iter().fold(Options::new(), |o, (name, value)| o.set(*name, *value));
     let mut policy = by_name(mapper.1.unwrap_or("observe"), &options).unwrap_or_else(|e| panic!("{e}"));
@@ -360,7 +347,7 @@ fn overhead() {
     let microseconds = |apps: usize| {
         let mut text = format!("schema = \"corun.scenario/1\"\nmachine = \"{LARGE}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\n");
         text += &format!("[[tenant]]\nname = \"a\"\ncount = {apps}\nworkload = \"workloads/papers/sgd.toml\"\nthreads = {}\nrepeat = true\n", 80 / apps);
-        let scenario = Scenario::parse("overhead", &text, &Repository).unwrap_or_else(|e| panic!("{e}"));
+        let scenario = Scenario::parse("overhead", &text, &Presets).unwrap_or_else(|e| panic!("{e}"));
         let mut engine = scenario.engine(1, Cast::All, 0).unwrap_or_else(|e| panic!("{e}"));
         let mut policy = by_name("sam_mph", &Options::new()).expect("it is listed");
         let mut took: Vec<u128> = (0..40)

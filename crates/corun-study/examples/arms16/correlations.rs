@@ -6,10 +6,11 @@
 //!
 //! An event that the model does not have, or that is the same whoever runs beside it, has no correlation.
 
-use crate::{account, mean, run, seen, vm, Repository};
+use crate::{account, mean, run, seen, vm};
 use corun_model::Counters;
 use corun_report::table::Table;
 use corun_sim::experiment::Options;
+use corun_study::schedulers::presets::Presets;
 use rayon::prelude::*;
 
 /// The eleven VMs of the paper's section 6.
@@ -71,7 +72,7 @@ fn point(program: &str, beside: Option<&str>, services: Option<f64>) -> Point {
     if let Some(other) = beside {
         tenants += &format!("{}{}repeat = true\n", vm("beside", other), pinned(4));
     }
-    let outcome = run(&Repository, "", &tenants, &Options::default());
+    let outcome = run(&Presets, "", &tenants, &Options::default());
     let counters = parts.iter().map(|part| account(seen(&outcome), part).counters.expect("the model counts"));
     let counters = counters.reduce(|a, b| a.plus(&b)).expect("a VM has a part");
     Point {

@@ -15,23 +15,8 @@ mod pairings;
 
 use corun_model::observation::{Account, Observation};
 use corun_sim::experiment::{perform, Options, Outcome};
-use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Files, Scenario};
 use std::path::{Path, PathBuf};
-
-/// The repository's own files.
-struct Repository;
-
-impl Files for Repository {
-    fn read(&self, path: &str) -> Result<(String, String), String> {
-        let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-        std::fs::read_to_string(&full).map(|text| (path.to_owned(), text)).map_err(|e| format!("{path}: {e}"))
-    }
-
-    fn host(&self) -> Result<MachineModel, String> {
-        Err("these figures are of the paper's machine".into())
-    }
-}
 
 /// A VM with a preset's program: a scenario's tenant, to which more keys may be added.
 fn vm(name: &str, program: &str) -> String {

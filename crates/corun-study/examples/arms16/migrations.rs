@@ -4,13 +4,14 @@
 //! ran than it names, so this looks for what moves a VM: threads of its QEMU that wake up, and pauses of the vCPU itself.
 //! How often either came, the paper does not say.
 
-use crate::{account, mean, percent, run, seen, vm, Repository};
+use crate::{account, mean, percent, run, seen, vm};
 use corun_model::trace::{Trace, TraceKind};
 use corun_model::{CpuId, Machine, TaskId, TenantId};
 use corun_report::table::Table;
 use corun_sim::experiment::{Options, Outcome};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::Files;
+use corun_study::schedulers::presets::Presets;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +41,7 @@ struct Pausing(Option<Often>);
 
 impl Files for Pausing {
     fn read(&self, path: &str) -> Result<(String, String), String> {
-        let (name, text) = Repository.read(path)?;
+        let (name, text) = Presets.read(path)?;
         let Some(Often { us, every_ms }) = self.0 else { return Ok((name, text)) };
         let grain = "grain = \"10ms\"";
         assert!(text.contains(grain), "{name} has other grains");
@@ -49,7 +50,7 @@ impl Files for Pausing {
     }
 
     fn host(&self) -> Result<MachineModel, String> {
-        Repository.host()
+        Presets.host()
     }
 }
 

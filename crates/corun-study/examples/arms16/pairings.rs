@@ -3,11 +3,12 @@
 //! Four VMs, each pinned to one of the four CPUs of two cores: there are three ways to pair them. Figure 3 holds each against
 //! running alone, figure 4 against its best of the three pairings.
 
-use crate::{account, mean, percent, run, save, seen, vm, Repository};
+use crate::{account, mean, percent, run, save, seen, vm};
 use corun_report::table::Table;
 use corun_sim::experiment::Options;
 use corun_sim::metrics::geometric_mean;
 use corun_study::bars::{chart, Bar, Group, Part};
+use corun_study::schedulers::presets::Presets;
 use rayon::prelude::*;
 use std::path::Path;
 
@@ -66,7 +67,7 @@ fn slowdowns(programs: &Programs, runs: Runs) -> [[f64; 4]; 3] {
             .iter()
             .zip(cpus)
             .map(|(program, cpu)| format!("{}cpus = [{cpu}]\nrepeat = {again}\n", vm(program, program)));
-        let outcome = run(&Repository, &head, &tenants.collect::<String>(), &Options::default());
+        let outcome = run(&Presets, &head, &tenants.collect::<String>(), &Options::default());
         std::array::from_fn(|i| outcome.tenants[i].slowdown.expect("everybody came somewhere").mean)
     })
 }
@@ -111,7 +112,7 @@ fn summary(values: &[f64]) -> [f64; 4] {
 /// Misses of the LLC by thousand instructions, alone: what the paper calls memory-intensive has many.
 fn mpki_alone(program: &str) -> f64 {
     let tenants = format!("{}cpus = [0]\n", vm(program, program));
-    let outcome = run(&Repository, "duration = \"5s\"", &tenants, &Options::default());
+    let outcome = run(&Presets, "duration = \"5s\"", &tenants, &Options::default());
     let counters = account(seen(&outcome), program).counters.expect("the model counts");
     counters.mpki().expect("it has executed something")
 }

@@ -4,10 +4,9 @@
 use corun_model::observation::{Observation, TaskObservation, TenantObservation};
 use corun_model::{Counters, Ledger};
 use corun_sim::experiment::{co_runs, perform, Options};
-use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Files, Scenario};
+use corun_study::schedulers::presets::Presets;
 use rayon::prelude::*;
-use std::path::Path;
 use toml::{Table, Value};
 
 /// Runs of everything that says nothing else.
@@ -33,20 +32,6 @@ pub const PARSEC: [&str; 12] = [
 /// Those of NPB: they spin.
 pub const NPB: [&str; 9] = ["bt", "cg", "ep", "ft", "is", "lu", "mg", "sp", "ua"];
 
-/// The repository's own files.
-struct Repository;
-
-impl Files for Repository {
-    fn read(&self, path: &str) -> Result<(String, String), String> {
-        let full = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-        std::fs::read_to_string(&full).map(|text| (path.to_owned(), text)).map_err(|e| format!("{path}: {e}"))
-    }
-
-    fn host(&self) -> Result<MachineModel, String> {
-        Err("these figures are of the paper's machine".into())
-    }
-}
-
 /// A preset, as a scenario's tenant names it.
 pub fn preset(name: &str) -> String {
     format!("workload = \"workloads/papers/{name}.toml\"")
@@ -55,8 +40,7 @@ pub fn preset(name: &str) -> String {
 /// A preset with something changed in its `[program]` and its `[character]`. It does not end: a changed program would
 /// otherwise end at another time.
 pub fn changed(name: &str, change: impl FnOnce(&mut Table, &mut Table)) -> String {
-    let (_, text) =
-        Repository.read(&format!("workloads/papers/{name}.toml")).unwrap_or_else(|e| panic!("{e}"));
+    let (_, text) = Presets.read(&format!("workloads/papers/{name}.toml")).unwrap_or_else(|e| panic!("{e}"));
     let mut file: Table = text.parse().unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut part = |key| match file.remove(key) {
         Some(Value::Table(part)) => part,
@@ -120,7 +104,7 @@ fn scenario(tenants: &[String], seeds: &[u32], length: Length) -> Scenario {
          [scheduler]\nname = \"xen-credit\"\n{}",
         tenants.concat()
     );
-    Scenario::parse("figure", &text, &Repository).unwrap_or_else(|e| panic!("{e}"))
+    Scenario::parse("figure", &text, &Presets).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Solo work per time of the first tenant in 20 s, per seed.

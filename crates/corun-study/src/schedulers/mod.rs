@@ -16,6 +16,6 @@
 mod check;
 pub mod file;
 pub mod outcome;
-mod presets;
+pub mod presets;
 pub mod scenarios;
 pub mod text;

@@ -1,5 +1,8 @@
 //! The programs of the papers, brought along so that a study of them runs anywhere.
 
+use corun_sim::machine_file::MachineModel;
+use corun_sim::scenario::Files;
+
 macro_rules! presets {
     ($($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../../../workloads/papers/", $name, ".toml")))),*]
@@ -61,8 +64,29 @@ const PRESETS: &[(&str, &str)] = presets![
     "x264",
 ];
 
+/// Where they are, for a scenario.
+pub(super) const PAPERS: &str = "workloads/papers/";
+
+/// The presets as a scenario's files, and no others.
+#[derive(Clone, Copy, Debug)]
+pub struct Presets;
+
+impl Files for Presets {
+    fn read(&self, path: &str) -> Result<(String, String), String> {
+        let name = path.strip_prefix(PAPERS).and_then(|file| file.strip_suffix(".toml"));
+        let text = name.and_then(preset).ok_or_else(|| {
+            format!("no program `{}`; name a preset of {PAPERS} or add a [[program]]", name.unwrap_or(path))
+        })?;
+        Ok((path.to_owned(), text.to_owned()))
+    }
+
+    fn host(&self) -> Result<MachineModel, String> {
+        Err("a study of schedulers is of a machine of the papers or of a machine file; name one".into())
+    }
+}
+
 /// The text of the preset of this name.
-pub(super) fn preset(name: &str) -> Option<&'static str> {
+fn preset(name: &str) -> Option<&'static str> {
     PRESETS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 

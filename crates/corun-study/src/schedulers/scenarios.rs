@@ -1,15 +1,13 @@
 //! Which programs run together, and the scenarios that say so.
 
 use super::file::{Figure, Group, PolicyUse, SchedulersStudy};
-use super::presets::preset;
+use super::presets::{Presets, PAPERS};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::Files;
 use corun_sim::streams::Streams;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// Where presets are, for a scenario.
-const PAPERS: &str = "workloads/papers/";
 /// What the second program of a pair is called, as it may be the first one again.
 const BACKGROUND: &str = "background";
 
@@ -93,9 +91,8 @@ pub struct Near<'a>(pub &'a Path);
 
 impl Files for Near<'_> {
     fn read(&self, path: &str) -> Result<(String, String), String> {
-        if let Some(name) = path.strip_prefix(PAPERS).and_then(|f| f.strip_suffix(".toml")) {
-            let unknown = || format!("no program `{name}`; name a preset of {PAPERS} or add a [[program]]");
-            return preset(name).map(|text| (path.to_owned(), text.to_owned())).ok_or_else(unknown);
+        if path.starts_with(PAPERS) {
+            return Presets.read(path);
         }
         let full = self.0.join(path);
         let named = full.display().to_string();
@@ -105,7 +102,7 @@ impl Files for Near<'_> {
     }
 
     fn host(&self) -> Result<MachineModel, String> {
-        Err("a study of schedulers is of a machine of the papers or of a machine file; name one".into())
+        Presets.host()
     }
 }
 
