@@ -18,10 +18,11 @@
 //!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that
 //!    was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
 //!    below is dealt more (`trial/parts.rs`), and who had more than its fair share of CPU time while everybody shared gives
-//!    that back, slot by slot, to those who had less: what is fair is so over all of the time. (Fair: CPU time by weights, or the part by which everybody would be slowed down alike, whichever is
-//!    less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits busily; slots are then also
-//!    kept when they cost nobody anything (nor all together, nor who is known to wait what it had beyond its share) and
-//!    such a program may be there: several tasks that hardly ever block and are often stolen from.
+//!    that back, slot by slot, to those who had less: what is fair is so over all of the time. (Fair: CPU time by
+//!    weights, or the part by which everybody would be slowed down alike, whichever is less.) Where nobody can
+//!    tell spinning, CPU time shows no gain for a program that waits busily; slots are then also kept when they
+//!    cost nobody anything (nor all together, nor who is known to wait what it had beyond its share) and such a
+//!    program may be there: several tasks that hardly ever block and are often stolen from.
 //! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
 //!    the rest is tried without it.
 //!

@@ -27,6 +27,7 @@ mod reactive;
 use crate::census;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::scope::Scope;
+use crate::settled::Settled;
 use application::{Application, Sharing, Sums, Thresholds};
 use corun_model::{Action, Counter, CpuId, Decision, Knob, Machine, Observation, Policy, TaskId, TenantId};
 use mapping::{At, Board, Need};
@@ -102,9 +103,8 @@ pub struct Sam {
     thresholds: Thresholds,
     epoch_ns: u64,
     applications: BTreeMap<TenantId, Application>,
-    /// Where each task is confined to now.
-    /// In the order of ids.
-    told: Vec<(TaskId, Home)>,
+    /// What each task is confined to; `None`: to nothing.
+    told: Settled<Option<Home>>,
 }
 
 /// What a task is confined to.
@@ -132,7 +132,6 @@ struct Running {
     application: TenantId,
     /// Its context, as it was told or where it was seen; by place in the machine's list.
     at: Option<usize>,
-    told: Option<Home>,
     did: Sums,
 }
 
@@ -158,34 +157,29 @@ impl Sam {
             thresholds,
             epoch_ns: number("epoch"),
             applications: BTreeMap::new(),
-            told: Vec::new(),
+            told: Settled::default(),
         }
     }
 
-    /// Who ran and was counted, application by application; what the others were told stays.
+    /// Who ran and was counted, application by application.
     fn running(&mut self, machine: &Machine, seen: &Observation) -> Vec<Running> {
-        let covered = self.scope.covered(seen);
         let least_ns = seen.window_ns() * RUNS_MILLI / 1_000;
         let mut running = Vec::with_capacity(seen.tasks.len());
-        let mut old = std::mem::take(&mut self.told).into_iter().peekable();
-        for t in seen.tasks.iter().filter(|t| t.alive && covered.contains(&t.tenant)) {
-            while old.next_if(|o| o.0 < t.id).is_some() {}
-            // A number that is used again is another task.
-            let told = old.next_if(|o| o.0 == t.id && t.born_ns <= seen.start_ns).map(|o| o.1);
+        self.told.follow(seen, &self.scope, |t, known| {
+            let told = known.flatten();
             let ledger = &t.account.ledger;
             let counted = t.account.counters.as_ref().and_then(|c| Sums::of(ledger.on_cpu_ns(), c));
             let wanted = ledger.on_cpu_ns() + ledger.parts().steal_ns >= least_ns;
-            let Some(did) = counted.filter(|_| wanted) else {
-                self.told.extend(told.map(|home| (t.id, home)));
-                continue;
-            };
-            let seen_on = |cpu| machine.cpus().binary_search_by_key(&cpu, |c| c.id).ok();
-            let at = match told {
-                Some(Home::Context(i)) => Some(i),
-                _ => t.last_cpu.and_then(seen_on),
-            };
-            running.push(Running { id: t.id, application: t.tenant, at, told, did });
-        }
+            if let Some(did) = counted.filter(|_| wanted) {
+                let seen_on = |cpu| machine.cpus().binary_search_by_key(&cpu, |c| c.id).ok();
+                let at = match told {
+                    Some(Home::Context(i)) => Some(i),
+                    _ => t.last_cpu.and_then(seen_on),
+                };
+                running.push(Running { id: t.id, application: t.tenant, at, did });
+            }
+            told
+        });
         running.sort_by_key(|t| t.application);
         running
     }
@@ -251,18 +245,14 @@ impl Sam {
     fn serves(&self) -> bool {
         self.applications.values().any(|a| a.sharing() > Sharing::Low || a.wants_memory())
     }
+}
 
-    fn why(&self, seen: &Observation, task: &Running, machine: &Machine, home: Home) -> String {
-        let application = &self.applications[&task.application];
-        let name = census::name(seen, task.application);
-        let place = match home {
-            Home::Context(i) => {
-                format!("socket {}, core {}", machine.cpus()[i].socket, machine.cpus()[i].core)
-            }
-            Home::Socket(s) => format!("socket {s}"),
-        };
-        format!("{name} {}: {place}", application.because())
-    }
+fn why(name: &str, application: &Application, machine: &Machine, home: Home) -> String {
+    let place = match home {
+        Home::Context(i) => format!("socket {}, core {}", machine.cpus()[i].socket, machine.cpus()[i].core),
+        Home::Socket(s) => format!("socket {s}"),
+    };
+    format!("{name} {}: {place}", application.because())
 }
 
 /// More tasks run than there are contexts.
@@ -286,14 +276,18 @@ impl Policy for Sam {
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let mut running = self.running(machine, seen);
         self.classify(&running);
+        let mut decisions = Vec::new();
         if !self.serves() {
             let all: Vec<CpuId> = machine.cpus().iter().map(|c| c.id).collect();
             let because = "nobody shares data or is bound by memory now: it may run anywhere";
-            let asleep = std::mem::take(&mut self.told).into_iter().map(|t| t.0);
-            let confined = running.iter().filter(|t| t.told.is_some()).map(|t| t.id).chain(asleep);
-            let free =
-                |task| Decision { action: Action::Cpus { task, cpus: all.clone() }, because: because.into() };
-            return confined.map(free).collect();
+            self.told.follow(seen, &self.scope, |task, known| {
+                if known.flatten().is_some() {
+                    let action = Action::Cpus { task: task.id, cpus: all.clone() };
+                    decisions.push(Decision { action, because: because.into() });
+                }
+                None
+            });
+            return decisions;
         }
         let additions = self.additions;
         let places = if additions.tolerance || additions.hyperthreads {
@@ -302,19 +296,20 @@ impl Policy for Sam {
             running.sort_unstable_by_key(|t| t.id);
             reactive::map(machine, &running, &self.thresholds, |t| self.shares(t))
         };
-        running.sort_unstable_by_key(|t| t.id);
         let crowded = is_crowded(machine, &running);
-        let mut decisions = Vec::new();
-        for (task, (id, at)) in running.iter().zip(places) {
-            debug_assert_eq!(task.id, id, "everybody has a place");
+        let mut places = places.into_iter().peekable();
+        self.told.follow(seen, &self.scope, |task, known| {
+            let told = known.flatten();
+            let Some((_, at)) = places.next_if(|p| p.0 == task.id) else { return told };
             let home = if crowded { Home::Socket(machine.cpus()[at].socket) } else { Home::Context(at) };
-            self.told.push((id, home));
-            if task.told != Some(home) {
-                let action = Action::Cpus { task: id, cpus: home.cpus(machine) };
-                decisions.push(Decision { action, because: self.why(seen, task, machine, home) });
+            if told != Some(home) {
+                let action = Action::Cpus { task: task.id, cpus: home.cpus(machine) };
+                let because =
+                    why(census::name(seen, task.tenant), &self.applications[&task.tenant], machine, home);
+                decisions.push(Decision { action, because });
             }
-        }
-        self.told.sort_unstable_by_key(|t| t.0);
+            Some(home)
+        });
         decisions
     }
 }

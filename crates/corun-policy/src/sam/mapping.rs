@@ -1,12 +1,12 @@
 //! The mapping of tasks to hardware contexts, one to one: ATC'16 §4.4.
 //!
 //! Applications choose one after the other, the most urgent first. One whose tasks share data takes a socket that nobody has
-//! chosen in this round; where it does not fit into one, as few as possible. Within its sockets a task takes the context that
+//! chosen yet; where it does not fit into one, as few as possible. Within its sockets a task takes the context that
 //! suits it best: of a core that is empty, or for pairs one whose other context has a sibling; and among equally good ones
 //! those that the application is on already, so that nothing moves without a reason. Who is bound by memory is spread over
 //! the sockets, and everybody else stays where he is or, where he wants a core for himself, goes to one that is empty.
 //!
-//! When all contexts are taken another round begins with all of them free.
+//! Limit: at most as many tasks as contexts; [`crowd`](super::crowd) has the others.
 
 use corun_model::{Machine, TaskId, TenantId};
 use std::collections::BTreeMap;
@@ -32,17 +32,14 @@ pub(super) type At = (TaskId, Option<usize>);
 /// Who has which context.
 pub(super) struct Board<'a> {
     machine: &'a Machine,
-    /// By context: who holds it, the last one of those who share it; and how many do.
+    /// By context: who holds it, and whether he wants its core for himself.
     holder: Vec<Option<(TenantId, bool)>>,
-    holders: Vec<usize>,
     /// The other contexts of each one's core.
     siblings: Vec<Vec<usize>>,
     /// Contexts of each socket.
     sockets: BTreeMap<u32, Vec<usize>>,
     /// Sockets that an application has chosen.
     chosen: Vec<u32>,
-    /// A context is free that fewer hold than this.
-    round: usize,
     /// By socket: tasks bound by memory.
     memory: BTreeMap<u32, usize>,
     places: Vec<(TaskId, usize)>,
@@ -62,12 +59,10 @@ impl<'a> Board<'a> {
         Board {
             machine,
             holder: vec![None; cpus.len()],
-            holders: vec![0; cpus.len()],
             siblings: (0..cpus.len()).map(others).collect(),
             memory: sockets.keys().map(|&s| (s, 0)).collect(),
             sockets,
             chosen: Vec::new(),
-            round: 1,
             places: Vec::new(),
         }
     }
@@ -103,7 +98,7 @@ impl<'a> Board<'a> {
             // Not even all sockets had room for all of it.
             let i = i
                 .or_else(|| self.best(who, need, |_| true, |i| theirs[i]))
-                .expect("a round always has a free context");
+                .expect("there are as many contexts as tasks");
             let stays = left.iter().position(|t| t.1 == Some(i)).unwrap_or_else(|| self.mover(&left, &near));
             let (task, was) = left.remove(stays);
             was.into_iter().for_each(|i| theirs[i] = false);
@@ -125,7 +120,7 @@ impl<'a> Board<'a> {
             let i = i.or_else(|| self.best(who, need, |i| sockets.contains(&self.socket(i)), here));
             let i = i
                 .or_else(|| self.best(who, need, |_| true, here))
-                .expect("a round always has a free context");
+                .expect("there are as many contexts as tasks");
             self.take(i, who, need, task);
         }
     }
@@ -148,7 +143,7 @@ impl<'a> Board<'a> {
         let found = if rank(far) < rank(near) { far } else { near };
         let i = found
             .or_else(|| self.best(who, need, |_| true, here))
-            .expect("a round always has a free context");
+            .expect("there are as many contexts as tasks");
         self.take(i, who, need, task);
     }
 
@@ -205,7 +200,7 @@ impl<'a> Board<'a> {
             return 0;
         }
         let beside = |f: &dyn Fn((TenantId, bool)) -> bool| {
-            self.siblings[i].iter().any(|&s| self.in_round(s).is_some_and(f))
+            self.siblings[i].iter().any(|&s| self.holder[s].is_some_and(f))
         };
         let own = beside(&|(other, _)| other == who);
         let any = beside(&|_| true);
@@ -222,13 +217,8 @@ impl<'a> Board<'a> {
 
     fn take(&mut self, i: usize, who: TenantId, need: Need, task: TaskId) {
         self.holder[i] = Some((who, need.own_cores));
-        self.holders[i] += 1;
         self.places.push((task, i));
         *self.memory.entry(self.socket(i)).or_default() += usize::from(need.apart);
-        if self.holders.iter().all(|&n| n >= self.round) {
-            self.round += 1;
-            self.chosen.clear();
-        }
     }
 
     fn socket(&self, i: usize) -> u32 {
@@ -236,12 +226,7 @@ impl<'a> Board<'a> {
     }
 
     fn is_free(&self, i: usize) -> bool {
-        self.holders[i] < self.round
-    }
-
-    /// Who has it in this round.
-    fn in_round(&self, i: usize) -> Option<(TenantId, bool)> {
-        self.holder[i].filter(|_| self.holders[i] >= self.round)
+        self.holder[i].is_none()
     }
 }
 
@@ -353,8 +338,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_task_has_a_context_and_no_context_has_two_while_another_has_none(of in applications()) {
-            let m = Machine::synthetic(2, 1, 4, 2);
-            let mut holders = [0usize; 16];
+            let m = Machine::synthetic(2, 1, 12, 2);
+            let mut holders = [0usize; 48];
             map(&m, &of).iter().flatten().for_each(|&i| holders[i] += 1);
             prop_assert_eq!(holders.iter().sum::<usize>(), of.iter().map(|o| o.0).sum::<usize>());
             prop_assert!(holders.iter().max().unwrap() - holders.iter().min().unwrap() <= 1);
