@@ -139,7 +139,7 @@ impl Plan {
     /// The first of these counters that cannot be counted here, and why.
     pub fn lacks(&self, needed: &[Counter]) -> Option<Unavailable> {
         let absent = needed.iter().find(|c| !self.counters.contains_key(c))?.name();
-        let told = self.refused.iter().find(|line| line.what.contains(absent));
+        let told = self.refused.iter().find(|line| line.what.split(SEPARATOR).any(|c| c == absent));
         let why = told.map_or_else(|| "no event of this CPU counts it".to_owned(), |line| line.why.clone());
         Some(Unavailable { what: absent.to_owned(), why })
     }
@@ -322,6 +322,9 @@ fn accepts_kernel(ask: Ask, cycles: &[Event]) -> Result<bool, i32> {
     }
 }
 
+/// Between the counters that a line of [`Refused`] names.
+const SEPARATOR: &str = ", ";
+
 /// Refused counters, those with the same reason in one line.
 #[derive(Default)]
 struct Refused(Vec<(String, Vec<&'static str>)>);
@@ -335,7 +338,10 @@ impl Refused {
     }
 
     fn lines(self) -> Vec<Unavailable> {
-        self.0.into_iter().map(|(why, counters)| Unavailable { what: counters.join(", "), why }).collect()
+        self.0
+            .into_iter()
+            .map(|(why, counters)| Unavailable { what: counters.join(SEPARATOR), why })
+            .collect()
     }
 }
 

@@ -60,6 +60,17 @@ fn an_event_that_the_kernel_refuses_takes_only_its_counters_with_it() {
 }
 
 #[test]
+fn a_counter_whose_name_is_a_part_of_anothers_is_not_taken_for_it() {
+    let refused =
+        Unavailable { what: "offcore_stall_cycles, l2_stall_cycles".into(), why: "no event".into() };
+    let mut plan = plan(Machine::Arm, &kernel_with(6));
+    plan.refused = vec![refused];
+    plan.counters.clear();
+    assert_eq!(plan.lacks(&[Counter::Cycles]).unwrap().why, "no event of this CPU counts it");
+    assert_eq!(plan.lacks(&[Counter::L2StallCycles]).unwrap().why, "no event");
+}
+
+#[test]
 fn without_any_counter_there_is_no_plan_but_a_reason() {
     let (_dir, root) = fixture::root(Machine::Amd);
     let none = Plan::make(&root, &Theme::ALL, &|_, _| Err(libc::ENOENT)).unwrap_err();
