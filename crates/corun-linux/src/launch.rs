@@ -27,7 +27,7 @@ pub enum LaunchError {
         program: String,
     },
     /// The program is there but cannot be executed.
-    #[error("cannot execute `{program}`: {source}")]
+    #[error("cannot execute `{program}`: {source}; name a program that you may run")]
     NotExecutable {
         /// What was to be run.
         program: String,
