@@ -10,34 +10,11 @@ mod rig;
 
 use corun_report::table::Table;
 use corun_study::bars::{chart, Bar, Group, Part};
+use corun_study::schedulers::presets::{NPB, PARSEC};
 use rayon::prelude::*;
 use rig::{outcome, pact16, Outcome, Sampling};
 use std::path::{Path, PathBuf};
 
-/// The programs of PARSEC and NPB that the paper names.
-const PROGRAMS: [&str; 21] = [
-    "blackscholes",
-    "bodytrack",
-    "canneal",
-    "dedup",
-    "facesim",
-    "ferret",
-    "fluidanimate",
-    "raytrace",
-    "streamcluster",
-    "swaptions",
-    "vips",
-    "x264",
-    "bt",
-    "cg",
-    "ep",
-    "ft",
-    "is",
-    "lu",
-    "mg",
-    "sp",
-    "ua",
-];
 /// The interferers: their names, whether they are loops, and their threads.
 const INTERFERERS: [(&str, bool, u32); 4] = [
     ("1-persistent", true, 1),
@@ -46,6 +23,11 @@ const INTERFERERS: [(&str, bool, u32); 4] = [
     ("4-stcluster", false, 4),
 ];
 const SEEDS: u64 = 3;
+
+/// The programs that the paper names.
+fn all_programs() -> impl Iterator<Item = &'static str> {
+    PARSEC.into_iter().chain(NPB)
+}
 
 /// One predictor: its name, the paper's mean error, what it says.
 struct Predictor {
@@ -122,8 +104,7 @@ fn mape(cases: &[Case], predictor: &Predictor, keep: impl Fn(&Case) -> bool) -> 
 }
 
 fn run() -> Vec<Case> {
-    let all: Vec<(&str, usize, u64)> = PROGRAMS
-        .into_iter()
+    let all: Vec<(&str, usize, u64)> = all_programs()
         .flat_map(|p| (0..INTERFERERS.len()).flat_map(move |i| (1..=SEEDS).map(move |seed| (p, i, seed))))
         .collect();
     let each = |&(program, interferer, seed): &(&'static str, usize, u64)| {
@@ -145,7 +126,7 @@ fn main() {
     let heads: Vec<&str> =
         ["program", ">slowdown"].into_iter().chain(names.iter().map(String::as_str)).collect();
     let mut programs = Table::new(&heads);
-    for program in PROGRAMS {
+    for program in all_programs() {
         let of: Vec<&Case> = cases.iter().filter(|c| c.program == program).collect();
         let truth = of.iter().map(|c| c.dedicated.truth).sum::<f64>() / of.len() as f64;
         let errors = PREDICTORS.iter().map(|p| percent(mape(&cases, p, |c| c.program == program)));
@@ -182,7 +163,7 @@ fn main() {
     }
     let of = |p: &str, predictor: usize| mape(&cases, &PREDICTORS[predictor], |c| c.program == p);
     let is_beaten = |p: &&str| of(p, 0) >= of(p, 1).min(of(p, 2));
-    let beaten: Vec<&str> = PROGRAMS.into_iter().filter(is_beaten).collect();
+    let beaten: Vec<&str> = all_programs().filter(is_beaten).collect();
     println!("programs on which CPI or MPKI is as good as useful work: {beaten:?}\n");
     draw(&folder, &cases);
 }

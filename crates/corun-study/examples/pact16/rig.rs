@@ -5,7 +5,7 @@ use corun_model::observation::{Observation, TaskObservation, TenantObservation};
 use corun_model::{Counters, Ledger};
 use corun_sim::experiment::{co_runs, perform, Options};
 use corun_sim::scenario::{Files, Scenario};
-use corun_study::schedulers::presets::Presets;
+pub use corun_study::schedulers::presets::{Presets, NPB, PARSEC};
 use rayon::prelude::*;
 use toml::{Table, Value};
 
@@ -13,24 +13,6 @@ use toml::{Table, Value};
 pub const SEEDS: u32 = 4;
 /// One vCPU on each of the node's four cores.
 pub const PINNED: &str = "cpus = [0, 1, 2, 3]";
-
-/// The programs of PARSEC that the paper names: they block.
-pub const PARSEC: [&str; 12] = [
-    "blackscholes",
-    "bodytrack",
-    "canneal",
-    "dedup",
-    "facesim",
-    "ferret",
-    "fluidanimate",
-    "raytrace",
-    "streamcluster",
-    "swaptions",
-    "vips",
-    "x264",
-];
-/// Those of NPB: they spin.
-pub const NPB: [&str; 9] = ["bt", "cg", "ep", "ft", "is", "lu", "mg", "sp", "ua"];
 
 /// A preset, as a scenario's tenant names it.
 pub fn preset(name: &str) -> String {

@@ -64,6 +64,24 @@ const PRESETS: &[(&str, &str)] = presets![
     "x264",
 ];
 
+/// The programs of PARSEC that PACT'16 names: they block.
+pub const PARSEC: [&str; 12] = [
+    "blackscholes",
+    "bodytrack",
+    "canneal",
+    "dedup",
+    "facesim",
+    "ferret",
+    "fluidanimate",
+    "raytrace",
+    "streamcluster",
+    "swaptions",
+    "vips",
+    "x264",
+];
+/// Those of NPB: they spin.
+pub const NPB: [&str; 9] = ["bt", "cg", "ep", "ft", "is", "lu", "mg", "sp", "ua"];
+
 /// Where they are, for a scenario.
 pub(super) const PAPERS: &str = "workloads/papers/";
 
