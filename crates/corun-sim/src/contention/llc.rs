@@ -38,6 +38,8 @@ const PAUSE_NS: u64 = 50_000;
 const SMALL_STEP: f64 = STEP / 8.0;
 /// Looks at smaller steps are at least this far apart, in nanoseconds.
 const LONG_PAUSE_NS: u64 = 1_000_000;
+/// A cache counts as full from this part of its capacity on.
+const FULL: f64 = 0.999;
 /// Where the survival product is scaled up again.
 const EPOCH: f64 = 1e-100;
 
@@ -247,6 +249,11 @@ impl Domain {
         // From scratch, so that no rounding stays.
         self.inserted = self.members.iter().map(|m| m.reuse + m.stream).sum();
         self.wake_ns = self.at_ns(self.first_way(STEP), self.looked_ns + PAUSE_NS);
+        // Eviction begins when the cache is full: what came to rest in it before moves again.
+        let room = self.capacity * FULL - self.filled;
+        if room > 0.0 && self.inserted > 0.0 {
+            self.wake_ns = self.wake_ns.min(self.at_ns((room, self.inserted), self.now_ns));
+        }
         let close_ns = self.looked_closely_ns + LONG_PAUSE_NS;
         if self.wake_ns > close_ns {
             self.wake_ns = self.wake_ns.min(self.at_ns(self.first_way(SMALL_STEP), close_ns));
@@ -263,7 +270,7 @@ impl Domain {
 
     /// The part of the cache that is evicted in a nanosecond.
     fn eviction(&self) -> f64 {
-        let full = self.filled >= self.capacity * 0.999;
+        let full = self.filled >= self.capacity * FULL;
         if full {
             self.inserted / self.capacity
         } else {
@@ -403,6 +410,21 @@ mod tests {
         domain.leave(0, 1);
         domain.join(0, 2, 8.0 * MIB, &Left { domain: 1, ..left });
         assert_eq!(domain.share(1), 0.0, "another domain's lines are not here");
+    }
+
+    #[test]
+    fn a_cache_that_becomes_full_is_looked_at_then_though_nothing_else_changes() {
+        let mut d = Domain::new(12 << 20);
+        d.join(0, 0, 4.0 * MIB, &Left::default());
+        (d.filled, d.members[0].held) = (4.0 * MIB, 4.0 * MIB);
+        d.evaluate(0);
+        d.set_rates(0, 0.0, 1.0);
+        d.look();
+        let filled = d.wake_ns() as f64 / (8.0 * MIB);
+        assert!(
+            (0.998..=1.0).contains(&filled),
+            "a stream of a byte per nanosecond has 8 MiB to fill: {filled}"
+        );
     }
 
     #[test]

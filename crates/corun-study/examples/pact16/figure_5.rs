@@ -1,6 +1,6 @@
 //! Figure 5: what memory costs the other programs beside one persistent loop.
 
-use crate::rig::{beside, per_work, preset, seen, subject, vm, Length, NPB, PARSEC, SEEDS};
+use crate::rig::{beside, per_work, preset, seen, subject, Length, NPB, PARSEC, SEEDS};
 use crate::{percent, save};
 use corun_report::table::Table;
 use corun_study::bars::{Bar, Group, Part};
@@ -11,19 +11,14 @@ use std::path::Path;
 const ELSEWHERE: [&str; 4] = ["streamcluster", "sp", "bt", "lu"];
 /// The paper's least and greatest change.
 const STATED: [f64; 2] = [-0.309, 0.802];
-/// A loop that wants a thousandth of a core, beside programs alone: of threads that never wait the model notices only when
-/// something changes that the cache is full, and until then it evicts nothing.
-const TICK: &str =
-    r#"program = { kind = "interference", pattern = "periodic", busy = "1ms", demand = 0.001, threads = 1 }"#;
 
 pub fn draw(folder: &Path) {
     let mut table = Table::new(&["program", ">slowed thread", ">all threads"]);
     let programs = PARSEC.into_iter().chain(NPB).filter(|p| !ELSEWHERE.contains(p));
-    let tick = vm("loop", TICK, 1, "cpus = [0]");
     let mut changes = Vec::new();
     for program in programs {
         let subject = subject(&preset(program));
-        let alone = seen(&[subject.clone(), tick.clone()], SEEDS, Length::Short);
+        let alone = seen(&[subject.clone()], SEEDS, Length::Short);
         let slowed = seen(&[subject, beside("persistent", 1)], SEEDS, Length::Short);
         let change = |one: bool| {
             let stalls = |runs| per_work(runs, one, |c| c.offcore_stall_cycles);
