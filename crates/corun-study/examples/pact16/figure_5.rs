@@ -18,7 +18,7 @@ pub fn draw(folder: &Path) {
     let mut changes = Vec::new();
     for program in programs {
         let subject = subject(&preset(program));
-        let alone = seen(&[subject.clone()], SEEDS, Length::Short);
+        let alone = seen(std::slice::from_ref(&subject), SEEDS, Length::Short);
         let slowed = seen(&[subject, beside("persistent", 1)], SEEDS, Length::Short);
         let change = |one: bool| {
             let stalls = |runs| per_work(runs, one, |c| c.offcore_stall_cycles);
