@@ -64,6 +64,8 @@ impl Discipline for CfsRules {
     const PROPORTIONAL_NEWIDLE: bool = false;
     // Until 3.14 the running entities were put back and set anew at every pick.
     const PICKS_EVERY_LEVEL: bool = true;
+    // Less changes no decision, and is not worth a sift.
+    const LEAST_RESHARE: u64 = 128;
 
     fn key(&self, e: &Entity) -> i64 {
         e.vruntime

@@ -7,6 +7,12 @@
 //! comes to reschedule: at a tick, or when a wake-up brings the queue's accounts up to date. A slice shorter than
 //! the tick therefore lasts to the tick when nothing wakes up.
 //!
+//! Re-weighting is as in Linux 6.13 to 6.18, which is not how it was meant: an entity that leaves is placed again with a
+//! lag that is stretched so that its arrival does not shorten it, but one that *runs* never leaves the average V and is
+//! stretched all the same, by `1 + w / W`. A lag that is owed to it grows with every change of its weight, and so does
+//! one that it owes, up to the clamp of two slices. A group whose threads wake up often is re-weighted often, and can
+//! get far more than its share: see docs/validation.md.
+//!
 //! Limits: no buddies (NEXT_BUDDY is off by default), no SCHED_IDLE.
 
 use super::queues::{signed_part, virtual_ns, Discipline, Entity, Place, Queues};
@@ -72,6 +78,7 @@ impl Discipline for EevdfRules {
     const NAME: &'static str = "eevdf";
     const PROPORTIONAL_NEWIDLE: bool = true;
     const PICKS_EVERY_LEVEL: bool = false;
+    const LEAST_RESHARE: u64 = u64::MAX;
 
     fn key(&self, e: &Entity) -> i64 {
         e.deadline

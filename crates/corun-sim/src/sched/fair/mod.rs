@@ -268,12 +268,13 @@ impl<D: Discipline> Fair<D> {
         }
         self.q.touch_rq(now_ns, leaf);
         let (share, weight) = (self.q.group_share(leaf), self.q.e(e).weight);
-        // The kernel re-weights on any difference; one below 1/128 changes no decision and is not worth a sift.
-        if share.abs_diff(weight) > weight / 128 {
+        if share.abs_diff(weight) > weight / D::LEAST_RESHARE {
             self.reweight(now_ns, e, share);
         }
     }
 
+    /// An entity gets another weight. One that runs stays among those that V is the average of while it is placed
+    /// anew, as in Linux 6.13 to 6.18; see [`eevdf`] for what follows from that.
     fn reweight(&mut self, now_ns: u64, e: u32, weight: u64) {
         let rq = self.q.e(e).rq;
         let old = self.q.e(e).weight;
@@ -286,8 +287,8 @@ impl<D: Discipline> Fair<D> {
             self.d.leave(&mut self.q, rq, e, false);
             if waits {
                 self.q.tree_remove(rq, e);
+                self.q.e_mut(e).on_rq = false;
             }
-            self.q.e_mut(e).on_rq = false;
             let q = self.q.rq_mut(rq);
             q.nr -= 1;
             q.weight -= old;

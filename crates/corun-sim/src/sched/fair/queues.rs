@@ -30,6 +30,10 @@ pub trait Discipline {
     /// Whether each pick begins the slices of the task and of its groups anew, even if it is the one that ran.
     const PICKS_EVERY_LEVEL: bool;
 
+    /// A group's entity is re-weighted when its share differs by more than one part in so many. The kernel does at
+    /// any difference.
+    const LEAST_RESHARE: u64;
+
     /// What the queue is ordered by.
     fn key(&self, e: &Entity) -> i64;
 
