@@ -6,7 +6,11 @@
 //! and uneven work, and three grains. Each is run alone on the modelled machine, and the one whose length, share of
 //! blocking and number of blockings come nearest is taken. No co-run has a part in it.
 //!
-//! Limits: all threads are alike, memory is not modelled, and a program of several phases becomes one that is the same
+//! Threads that do little but often (they read and write for the workers, say) are modelled beside them in the same
+//! session, by the bursts that they came in. They take next to no time, but a session whose threads wake up often gets
+//! more than its share from some kernels: see `corun_sim`'s EEVDF.
+//!
+//! Limits: all workers are alike, and so are all helpers; nobody waits for a helper; memory is not modelled, and a program of several phases becomes one that is the same
 //! all along.
 
 use crate::cell::{self, Interferer, Setting};
@@ -21,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 /// Share of the program's CPU time that makes a thread a worker.
 const WORKER: f64 = 0.05;
+/// Any other thread that blocks at least so often, in times per second of the run, is a helper.
+const HELPS_HZ: f64 = 10.0;
 /// The shortest grain that is tried.
 const SHORTEST_NS: u64 = 20_000;
 /// Modelled runs of each candidate.
@@ -43,12 +49,26 @@ pub struct SoloProfile {
     pub apart_ns: u64,
     /// How often they went off the CPU by their own wish.
     pub yields: u64,
+    /// Who did little, but often.
+    #[serde(default)]
+    pub helpers: Helpers,
+}
+
+/// Threads that did little, but often, in a solo run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Helpers {
+    /// How many.
+    pub threads: u32,
+    /// Their time on a CPU, in nanoseconds.
+    pub on_cpu_ns: u64,
+    /// How often they went off the CPU by their own wish.
+    pub yields: u64,
 }
 
 /// The workload that imitates a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fitted {
-    /// A `[[tenant.program.model]]` phase.
+    /// A `[[tenant.program.model]]` phase, and a tenant for the helpers if there are any.
     pub phase: String,
     /// What it does alone on the modelled machine.
     pub wall_ns: u64,
@@ -74,7 +94,8 @@ impl SoloProfile {
             on_cpu_ns: sum(&|t| t.account.ledger.on_cpu_ns()),
             block_ns: sum(&|t| t.account.ledger.parts().block_ns),
             apart_ns: sum(&apart),
-            yields: sum(&|t| t.account.events.yields.unwrap_or(0)),
+            yields: sum(&yields_of),
+            helpers: Helpers::of(seen, tenant, &workers, wall_ns),
         })
     }
 
@@ -86,7 +107,7 @@ impl SoloProfile {
         own().filter(|t| on_cpu(t) > 0 && on_cpu(t) as f64 >= WORKER * all_ns as f64).collect()
     }
 
-    /// Share of blocking in the time of its threads, 0..=1.
+    /// Share of blocking in the time of its workers, 0..=1.
     pub fn block(&self) -> f64 {
         self.block_ns as f64 / (self.on_cpu_ns + self.block_ns).max(1) as f64
     }
@@ -128,6 +149,44 @@ impl SoloProfile {
     }
 }
 
+fn yields_of(t: &TaskObservation) -> u64 {
+    t.account.events.yields.unwrap_or(0)
+}
+
+impl Helpers {
+    fn of(seen: &Observation, tenant: TenantId, workers: &[&TaskObservation], wall_ns: u64) -> Helpers {
+        let works = |t: &TaskObservation| workers.iter().any(|w| w.id == t.id);
+        let often = HELPS_HZ * wall_ns as f64 / 1e9;
+        let helps = |t: &&TaskObservation| {
+            t.tenant == tenant
+                && !works(t)
+                && yields_of(t) as f64 >= often
+                && t.account.ledger.on_cpu_ns() > 0
+        };
+        let all = || seen.tasks.iter().filter(helps);
+        Helpers {
+            threads: all().count() as u32,
+            on_cpu_ns: all().map(|t| t.account.ledger.on_cpu_ns()).sum(),
+            yields: all().map(yields_of).sum(),
+        }
+    }
+
+    /// A tenant that does the same, in the session of the program; nothing for none.
+    fn tenant(&self, wall_ns: u64) -> String {
+        if self.threads == 0 {
+            return String::new();
+        }
+        let burst_ns = (self.on_cpu_ns / self.yields.max(1)).max(1);
+        let demand = self.on_cpu_ns as f64 / (u64::from(self.threads) * wall_ns.max(1)) as f64;
+        format!(
+            "[[tenant]]\nname = \"subject's helpers\"\nsession = \"subject\"\nbackground = true\n[tenant.program]\n\
+             kind = \"interference\"\npattern = \"periodic\"\nthreads = {}\nbusy = \"{burst_ns}ns\"\ndemand = {:?}\n",
+            self.threads,
+            demand.min(1.0)
+        )
+    }
+}
+
 /// The workload nearest to `profile` of program `name`.
 ///
 /// # Errors
@@ -142,7 +201,8 @@ pub fn fit(
     // Only its solo runs are made; a scenario has an interferer all the same.
     let nobody = Interferer { pattern: "persistent".into(), demand: None, threads: 1 };
     let alone = |candidate: String| -> Result<Fitted, ModelError> {
-        let phase = format!("[[tenant.program.model]]\n{candidate}");
+        let phase =
+            format!("[[tenant.program.model]]\n{candidate}{}", profile.helpers.tenant(profile.wall_ns));
         let scenario = cell::scenario(name, setting, &nobody, &phase);
         let stage = Stage::new(study, name, &scenario, machine, setting)?;
         let runs: Result<Vec<_>, ModelError> =
@@ -183,6 +243,7 @@ mod tests {
             block_ns: 0,
             apart_ns: 0,
             yields: 4,
+            helpers: Helpers::default(),
         };
         let f = fitted(profile);
         assert!(f.misfit < 0.1 && f.block < 0.02, "{f:?}");
@@ -198,6 +259,7 @@ mod tests {
             block_ns: 500_000_000,
             apart_ns: 0,
             yields: 500,
+            helpers: Helpers::default(),
         };
         let f = fitted(profile);
         assert!((f.block - 0.2).abs() < 0.06, "{f:?}");
@@ -213,8 +275,35 @@ mod tests {
             block_ns: 400_000_000,
             apart_ns: 400_000_000,
             yields: 100,
+            helpers: Helpers::default(),
         };
         let f = fitted(profile);
         assert!((f.block - 0.4).abs() < 0.05 && f.misfit < 0.2, "{f:?}");
+    }
+
+    #[test]
+    fn who_helps_often_is_modelled_beside_the_workers_and_changes_what_they_get_of_a_machine_that_is_shared()
+    {
+        let alone = SoloProfile {
+            wall_ns: 1_000_000_000,
+            threads: 2,
+            on_cpu_ns: 2_000_000_000,
+            block_ns: 0,
+            apart_ns: 0,
+            yields: 4,
+            helpers: Helpers::default(),
+        };
+        let helpers = Helpers { threads: 2, on_cpu_ns: 100_000_000, yields: 2_000 };
+        let study = Study { repetitions: 1, phases: 3, ..Study::parse("v", VALIDATE).unwrap() };
+        let machine = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
+        let setting = Setting { grouped: true, ..Setting::default() };
+        let loops = Interferer { pattern: "persistent".into(), demand: None, threads: 2 };
+        let slowdown = |profile: SoloProfile| {
+            let f = fit("p", &profile, &study, &machine, &setting).unwrap();
+            let scenario = cell::scenario("p", &setting, &loops, &f.phase);
+            Stage::new(&study, "p", &scenario, &machine, &setting).unwrap().modelled().unwrap().slowdown
+        };
+        let (without, with) = (slowdown(alone), slowdown(SoloProfile { helpers, ..alone }));
+        assert!(without > 1.8 && with < 1.4, "{without} {with}");
     }
 }

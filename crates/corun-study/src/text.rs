@@ -59,7 +59,12 @@ pub fn real_programs(all: &[RealOutcome]) -> Option<Table> {
         let workload = f.map(|f| {
             let wanted =
                 |l: &&str| ["sync", "critical", "grain", "imbalance"].iter().any(|k| l.starts_with(k));
-            f.phase.lines().filter(wanted).map(|l| l.replace([' ', '"'], "")).collect::<Vec<_>>().join(" ")
+            let own = f.phase.lines().filter(wanted).map(|l| l.replace([' ', '"'], ""));
+            let helpers = (p.helpers.threads > 0).then(|| {
+                let hz = p.helpers.yields as f64 / (p.wall_ns.max(1) as f64 / 1e9);
+                format!("and {} that help {hz:.0} times a second", p.helpers.threads)
+            });
+            own.chain(helpers).collect::<Vec<_>>().join(" ")
         });
         table.row(vec![
             real.program.name.clone(),
