@@ -260,10 +260,11 @@ impl<D: Discipline> Fair<D> {
         true
     }
 
-    /// Gives a group's entity on this CPU the weight that its load here deserves (`update_cfs_group`).
+    /// Gives a group's entity on this CPU the weight that its load here deserves (`update_cfs_group`). One whose group is
+    /// empty, and which stays queued until its lag is paid off, keeps its weight.
     fn reshare(&mut self, now_ns: u64, leaf: u32) {
-        let e = self.q.rq(leaf).owner;
-        if e == NIL || !self.q.e(e).on_rq {
+        let Rq { owner: e, nr, .. } = *self.q.rq(leaf);
+        if e == NIL || nr == 0 || !self.q.e(e).on_rq {
             return;
         }
         self.q.touch_rq(now_ns, leaf);
