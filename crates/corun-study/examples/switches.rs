@@ -34,7 +34,7 @@ fn main() {
                 &study,
                 &cell,
                 &model,
-                &Setting { grouped: true, newidle_ratio: 90, background: Vec::new() },
+                &Setting { grouped: true, newidle_ratio: 90, ..Setting::default() },
                 phase,
                 1 << 20,
             )

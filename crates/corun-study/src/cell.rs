@@ -14,6 +14,9 @@ pub struct Setting {
     pub grouped: bool,
     /// Of 1024 chances, how many a newly idle CPU takes to look for a task.
     pub newidle_ratio: u32,
+    /// The kernel's release; empty: the one that the model takes unasked.
+    #[serde(default)]
+    pub kernel: String,
     /// What wakes up again and again even when nothing is run: kernel threads, services.
     pub background: Vec<Recurrent>,
 }
@@ -187,10 +190,14 @@ pub fn scenario(name: &str, setting: &Setting, interferer: &Interferer, phases: 
             r.burst_ns as f64 / r.every_ns as f64
         )
     };
+    let linux = match &*setting.kernel {
+        "" => String::new(),
+        release => format!("linux = \"{release}\"\n"),
+    };
     let background: String = setting.background.iter().enumerate().map(recurrent).collect();
     format!(
         "schema = \"corun.scenario/1\"\nname = \"{name}\"\nmachine = \"host\"\n\n\
-         [scheduler]\ngroups = {}\nnewidle-ratio = {}\n\n\
+         [scheduler]\ngroups = {}\nnewidle-ratio = {}\n{linux}\n\
          [[tenant]]\nname = \"interferer\"\nsession = \"interferer\"\n[tenant.program]\n{}\n\
          [[tenant]]\nname = \"subject\"\nsession = \"subject\"\n[tenant.program]\nkind = \"command\"\nargv = [\"corun\"]\n\
          {phases}\n{}{background}",

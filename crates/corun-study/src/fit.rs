@@ -72,7 +72,7 @@ mod tests {
             .into_iter()
             .filter(|c| c.half == Half::Fit && c.matches("barrier-block-10ms"))
             .collect();
-        let truth = Setting { grouped: true, newidle_ratio: 1024, background: Vec::new() };
+        let truth = Setting { grouped: true, newidle_ratio: 1024, ..Setting::default() };
         let live = modelled::run(&study, &cells, &machine, &truth, &|| ()).unwrap();
         let known: Vec<(Cell, f64)> = cells.into_iter().zip(live.iter().map(|m| m.slowdown)).collect();
         let tried = newidle_ratio(&study, &known, &machine, &truth, &|| ()).unwrap();

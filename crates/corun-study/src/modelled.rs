@@ -268,7 +268,7 @@ mod tests {
             &study,
             &cells,
             &machine,
-            &Setting { grouped: true, newidle_ratio: 512, background: Vec::new() },
+            &Setting { grouped: true, newidle_ratio: 512, ..Setting::default() },
             &|| (),
         )
         .unwrap();

@@ -1,6 +1,6 @@
 //! From a scenario to an engine: for one seed, with all tenants or with one of them alone.
 
-use super::file::SchedulerKind;
+use super::file::{Linux, SchedulerKind};
 use super::{BadScenario, Scenario, TenantSpec};
 use crate::cpu_set::CpuSet;
 use crate::engine::{Engine, Setup, TenantSetup};
@@ -104,7 +104,9 @@ impl Scenario {
         let tick_ns = self.tick_ns();
         let defaults = FairOptions::default();
         let newidle_ratio = self.scheduler.newidle_ratio.unwrap_or(defaults.newidle_ratio);
-        let opts = FairOptions { tick_ns, newidle_ratio, ..defaults };
+        let stretches_who_runs =
+            (Linux(6, 13)..Linux(7, 0)).contains(&self.scheduler.linux.unwrap_or(Linux::USUAL));
+        let opts = FairOptions { tick_ns, newidle_ratio, stretches_who_runs, ..defaults };
         match self.scheduler.name {
             SchedulerKind::Eevdf => {
                 let base = self.scheduler.base_slice.map(|t| t.0);

@@ -1,7 +1,7 @@
 //! From a scenario's text to a scenario: what it names is looked up, what types cannot say is checked, and every
 //! refusal names file, line and remedy.
 
-use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
+use super::file::{Linux, PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
@@ -172,6 +172,16 @@ impl Reader<'_> {
             }
             if scheduler.name != SchedulerKind::Eevdf && scheduler.base_slice.is_some() {
                 return Err(self.at(at, "only eevdf has a base-slice; leave it out"));
+            }
+            match scheduler.linux {
+                Some(_) if scheduler.name != SchedulerKind::Eevdf => {
+                    return Err(self.at(at, "linux is the release whose eevdf is meant; leave it out"));
+                }
+                Some(linux) if linux < Linux(6, 6) => {
+                    let what = "eevdf came with Linux 6.6; give a later release, or name = \"cfs\"";
+                    return Err(self.at(at, what));
+                }
+                _ => {}
             }
             match scheduler.newidle_ratio {
                 Some(_) if scheduler.name != SchedulerKind::Eevdf => {

@@ -49,6 +49,29 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// A release of Linux, as far as its scheduler differs from others': its first two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Linux(pub u32, pub u32);
+
+impl Linux {
+    /// The one that is modelled where nothing is said, and that the model was held against.
+    pub const USUAL: Linux = Linux(6, 18);
+
+    /// That of a kernel's name for itself, such as `6.18.44-amd64`, or of its beginning.
+    pub fn of(release: &str) -> Option<Linux> {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
+        Some(Linux(numbers.next()??, numbers.next()??))
+    }
+}
+
+impl<'de> Deserialize<'de> for Linux {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Linux, D::Error> {
+        let release = String::deserialize(d)?;
+        let bad = || format!("`{release}` is no release of Linux; give one such as \"6.18\"");
+        Linux::of(&release).ok_or_else(|| serde::de::Error::custom(bad()))
+    }
+}
+
 /// Which scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,6 +109,8 @@ impl SchedulerKind {
 pub struct SchedulerFile {
     /// Which (eevdf).
     pub name: SchedulerKind,
+    /// EEVDF: whose; absent: [`Linux::USUAL`].
+    pub linux: Option<Linux>,
     /// EEVDF: the base slice; absent: 0.7 ms × (1 + log2 CPUs).
     pub base_slice: Option<Time>,
     /// EEVDF: of 1024 chances, how many a newly idle CPU takes to look for a task, until it has its own experience;
@@ -103,6 +128,7 @@ impl Default for SchedulerFile {
     fn default() -> SchedulerFile {
         SchedulerFile {
             name: SchedulerKind::Eevdf,
+            linux: None,
             base_slice: None,
             newidle_ratio: None,
             tick: None,

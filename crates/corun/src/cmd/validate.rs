@@ -12,6 +12,7 @@ use corun_report::describe;
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_sim::machine_file::{MachineModel, Measured};
+use corun_sim::scenario::Linux;
 use corun_study::cell::{Cell, Half, Setting};
 use corun_study::outcome::{self, CellOutcome, Live, MachineNote, Outcome};
 use corun_study::real::RealOutcome;
@@ -236,7 +237,10 @@ fn run_live(
     let date = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
     let loops_per_ms = live::pace();
     let (mut watcher, _) = Watcher::start(root, LiveOptions::new(Subject::All), None)?;
+    let kernel = root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let setting = Setting {
+        // A kernel from before EEVDF, or with a name of its own, is modelled as the usual one.
+        kernel: Linux::of(&kernel).filter(|l| *l >= Linux(6, 6)).map(|_| kernel.clone()).unwrap_or_default(),
         grouped: autogroups_are_on(root),
         newidle_ratio: 512,
         background: live::background(&mut watcher)?,
@@ -245,7 +249,7 @@ fn run_live(
         shape: describe(&model.machine),
         cpus: model.machine.cpu_count() as u64,
         processor: processor(root),
-        kernel: root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        kernel,
         is_virtual: cpustat::is_virtual(root),
         setting,
         source: Some(watcher.source().name().into()),

@@ -52,11 +52,18 @@ pub struct FairOptions {
     /// Of 1024 chances, how many a newly idle CPU takes to look for a task, until it has its own experience (512, as a
     /// kernel boots).
     pub newidle_ratio: u32,
+    /// EEVDF: a group that runs is re-weighted as Linux 6.13 to 6.18 do (true), or as was meant and is done since.
+    pub stretches_who_runs: bool,
 }
 
 impl Default for FairOptions {
     fn default() -> FairOptions {
-        FairOptions { tick_ns: 4_000_000, migration_cost_ns: 500_000, newidle_ratio: 512 }
+        FairOptions {
+            tick_ns: 4_000_000,
+            migration_cost_ns: 500_000,
+            newidle_ratio: 512,
+            stretches_who_runs: true,
+        }
     }
 }
 
@@ -274,8 +281,8 @@ impl<D: Discipline> Fair<D> {
         }
     }
 
-    /// An entity gets another weight. One that runs stays among those that V is the average of while it is placed
-    /// anew, as in Linux 6.13 to 6.18; see [`eevdf`] for what follows from that.
+    /// An entity gets another weight. One that runs may stay among those that V is the average of while it is placed
+    /// anew ([`FairOptions::stretches_who_runs`]); see [`eevdf`] for what follows from that.
     fn reweight(&mut self, now_ns: u64, e: u32, weight: u64) {
         let rq = self.q.e(e).rq;
         let old = self.q.e(e).weight;
@@ -288,8 +295,8 @@ impl<D: Discipline> Fair<D> {
             self.d.leave(&mut self.q, rq, e, false);
             if waits {
                 self.q.tree_remove(rq, e);
-                self.q.e_mut(e).on_rq = false;
             }
+            self.q.e_mut(e).on_rq = !waits && self.opts.stretches_who_runs;
             let q = self.q.rq_mut(rq);
             q.nr -= 1;
             q.weight -= old;
