@@ -10,8 +10,8 @@
 //! session, by the bursts that they came in. They take next to no time, but a session whose threads wake up often gets
 //! more than its share from some kernels: see `corun_sim`'s EEVDF.
 //!
-//! Limits: all workers are alike, and so are all helpers; nobody waits for a helper; memory is not modelled, and a program of several phases becomes one that is the same
-//! all along.
+//! Limits: all workers are alike, and so are all helpers; nobody waits for a helper; memory is not modelled, and a
+//! program of several phases becomes one that is the same all along.
 
 use crate::cell::{self, Interferer, Setting};
 use crate::modelled::{ModelError, Stage, Take};

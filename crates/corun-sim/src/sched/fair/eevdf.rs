@@ -11,7 +11,8 @@
 //! lag that is stretched so that its arrival does not shorten it, but one that *runs* never leaves the average V and is
 //! stretched all the same, by `1 + w / W`. A lag that is owed to it grows with every change of its weight, and so does
 //! one that it owes, up to the clamp of two slices. A group whose threads wake up often is re-weighted often, and can
-//! get far more than its share: see docs/validation.md. Linux 7.3 has it as meant, and [`FairOptions`] the choice.
+//! get far more than its share: see docs/validation.md. Linux 7.3 has it as meant, and
+//! [`FairOptions::stretches_who_runs`] the choice.
 //!
 //! Limits: no buddies (NEXT_BUDDY is off by default), no SCHED_IDLE.
 

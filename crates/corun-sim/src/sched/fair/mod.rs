@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`queues`] | entities, queues, virtual time, group shares; the trait [`Discipline`](queues::Discipline) |
 //! | [`eevdf`], [`cfs`] | the two disciplines |
+//! | [`reweight`] | a group's entity gets the weight that its share of the group's load deserves |
 //! | [`tree`] | the augmented tree |
 //! | [`pelt`], [`load`] | decaying averages; the loads of entities, queues and groups made of them |
 //! | [`domains`] | spans of CPUs |
@@ -30,6 +31,7 @@ pub mod newidle;
 pub mod pelt;
 pub mod placement;
 pub mod queues;
+mod reweight;
 pub mod tree;
 
 use super::{CpuIx, Effects, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
@@ -38,7 +40,7 @@ use crate::streams::Streams;
 use corun_model::Machine;
 use counts::GroupCount;
 use domains::Domains;
-use queues::{signed_part, virtual_ns, Discipline, Group, Place, Queues, Rq, TaskState, NICE_0, RESOLUTION};
+use queues::{virtual_ns, Discipline, Group, Place, Queues, Rq, TaskState, NICE_0, RESOLUTION};
 use std::rc::Rc;
 use tree::NIL;
 
@@ -265,60 +267,6 @@ impl<D: Discipline> Fair<D> {
         }
         self.reshare(now_ns, leaf);
         true
-    }
-
-    /// Gives a group's entity on this CPU the weight that its load here deserves (`update_cfs_group`). One whose group is
-    /// empty, and which stays queued until its lag is paid off, keeps its weight.
-    fn reshare(&mut self, now_ns: u64, leaf: u32) {
-        let Rq { owner: e, nr, .. } = *self.q.rq(leaf);
-        if e == NIL || nr == 0 || !self.q.e(e).on_rq {
-            return;
-        }
-        self.q.touch_rq(now_ns, leaf);
-        let (share, weight) = (self.q.group_share(leaf), self.q.e(e).weight);
-        if share.abs_diff(weight) > weight / D::LEAST_RESHARE {
-            self.reweight(now_ns, e, share);
-        }
-    }
-
-    /// An entity gets another weight. One that runs may stay among those that V is the average of while it is placed
-    /// anew ([`FairOptions::stretches_who_runs`]); see [`eevdf`] for what follows from that.
-    fn reweight(&mut self, now_ns: u64, e: u32, weight: u64) {
-        let rq = self.q.e(e).rq;
-        let old = self.q.e(e).weight;
-        let queued = self.q.e(e).on_rq;
-        let waits = queued && !self.q.e(e).runs;
-        if queued {
-            self.update_curr(now_ns, rq);
-            self.q.touch_rq(now_ns, rq);
-            self.q.touch(now_ns, e);
-            self.d.leave(&mut self.q, rq, e, false);
-            if waits {
-                self.q.tree_remove(rq, e);
-            }
-            self.q.e_mut(e).on_rq = !waits && self.opts.stretches_who_runs;
-            let q = self.q.rq_mut(rq);
-            q.nr -= 1;
-            q.weight -= old;
-        }
-        let scale = |x: i64| signed_part(x, old, weight);
-        let entity = self.q.e_mut(e);
-        entity.vlag = scale(entity.vlag);
-        if entity.rel_deadline {
-            entity.deadline = scale(entity.deadline);
-        }
-        self.q.reweigh_load(e, weight);
-        if queued {
-            self.d.place(&mut self.q, rq, e, Place::Reweighted);
-            self.q.e_mut(e).on_rq = true;
-            if waits {
-                let key = self.d.key(self.q.e(e));
-                self.q.tree_insert(rq, e, key);
-            }
-            let q = self.q.rq_mut(rq);
-            q.nr += 1;
-            q.weight += weight;
-        }
     }
 
     /// Whether a task that just woke on a busy CPU takes it from the running one.
