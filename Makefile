@@ -45,6 +45,13 @@ test: ## everything that must hold before a change goes in
 	@scripts/need-rust rustfmt clippy
 	@scripts/test
 
+.PHONY: check
+check: ## formatting, shell scripts, clippy and the tree's own rules: a minute, before every commit
+	@scripts/need $(test_packages)
+	@scripts/need-rust rustfmt clippy
+	@scripts/lint
+	@cargo test --workspace --locked --quiet --test tidy
+
 .PHONY: test-guest
 test-guest: ## the tests that need a kernel with sched_ext, on two of Debian's in a virtual machine
 	@scripts/need $(build_packages)
