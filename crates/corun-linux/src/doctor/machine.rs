@@ -14,6 +14,7 @@ pub(super) fn findings(root: &Root, probes: &Probes) -> Vec<Finding> {
     kvm(&mut f, root);
     scheduler(&mut f, root, probes);
     autogroup(&mut f, root);
+    group_shares(&mut f, root);
     f.list
 }
 
@@ -71,4 +72,16 @@ fn autogroup(f: &mut Findings, root: &Root) {
         None => "not in this kernel",
     };
     f.fact("autogroup", found);
+}
+
+/// Whether groups get what their weights promise: seen to fail under 6.16.12 and 6.18.44, whose arithmetic is that of all
+/// since 6.13, and mended under 7.3.4.
+fn group_shares(f: &mut Findings, root: &Root) {
+    let release = line(root, "/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+    if let (Some(Ok(6)), Some(Ok(13..=18))) = (numbers.next(), numbers.next()) {
+        let found = "not as weights say: under Linux 6.13 to 6.18 a session or container whose threads wake up often \
+                     may get far more CPU time than its share, at its neighbours' cost";
+        f.fact("shares of groups", found);
+    }
 }

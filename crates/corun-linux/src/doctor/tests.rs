@@ -179,6 +179,23 @@ fn which_events_can_be_counted_is_said_and_why_not_the_others() {
 }
 
 #[test]
+fn a_kernel_that_gives_groups_more_than_their_share_is_named() {
+    for (release, is_wrong) in [
+        ("6.12.9-amd64", false),
+        ("6.13.0", true),
+        ("6.18.44-cloud", true),
+        ("6.19.1", false),
+        ("7.3.4+deb13-amd64", false),
+        ("unreadable", false),
+    ] {
+        let made = server();
+        made.put("/proc/sys/kernel/osrelease", release);
+        let found = made.examine(&ALL).iter().any(|f| f.what == "shares of groups");
+        assert_eq!(found, is_wrong, "{release}");
+    }
+}
+
+#[test]
 fn the_freezer_names_its_tree_and_falls_back_to_stop_signals() {
     let m = server();
     assert_eq!(of(&m.examine(&ALL), "freezer (park)").found, "cgroup.freeze below /sys/fs/cgroup (v2)");
