@@ -13,6 +13,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`machine`] | sockets, LLC domains, cores, CPUs, NUMA nodes and the distances between them |
+//! | [`linux`] | a release of Linux, and what its scheduler has that others have not |
 //! | [`tenant`] | tenants and their names; task ids |
 //! | [`ledger`] | where every nanosecond of a task went; refuses to exist unless it sums |
 //! | [`culprit`] | who held the CPU while a task waited; refuses to exist unless it sums |
@@ -41,6 +42,7 @@ pub mod fairness;
 pub mod histogram;
 pub mod host;
 pub mod ledger;
+pub mod linux;
 pub mod machine;
 pub mod observation;
 pub mod policy;
@@ -58,6 +60,7 @@ pub use events::Events;
 pub use histogram::Histogram;
 pub use host::{Host, HostError};
 pub use ledger::{Ledger, Parts};
+pub use linux::Linux;
 pub use machine::{CpuId, Distance, Machine};
 pub use observation::Observation;
 pub use policy::{Decision, Policy};

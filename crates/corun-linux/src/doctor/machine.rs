@@ -5,6 +5,7 @@ use crate::cpustat;
 use crate::root::Root;
 use crate::topology::{llc_bytes, read_machine};
 use corun_model::duration::human_ns;
+use corun_model::Linux;
 
 pub(super) fn findings(root: &Root, probes: &Probes) -> Vec<Finding> {
     let mut f = Findings::of(Part::Machine);
@@ -74,12 +75,10 @@ fn autogroup(f: &mut Findings, root: &Root) {
     f.fact("autogroup", found);
 }
 
-/// Whether groups get what their weights promise: seen to fail under 6.16.12 and 6.18.44, whose arithmetic is that of all
-/// since 6.13, and mended under 7.3.4.
+/// Whether groups get what their weights promise ([`Linux::STRETCH_WHO_RUNS`]).
 fn group_shares(f: &mut Findings, root: &Root) {
     let release = line(root, "/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
-    if let (Some(Ok(6)), Some(Ok(13..=18))) = (numbers.next(), numbers.next()) {
+    if Linux::of(&release).is_some_and(|linux| Linux::STRETCH_WHO_RUNS.contains(&linux)) {
         let found = "not as weights say: under Linux 6.13 to 6.18 a session or container whose threads wake up often \
                      may get far more CPU time than its share, at its neighbours' cost";
         f.fact("shares of groups", found);

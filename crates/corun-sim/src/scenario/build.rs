@@ -1,6 +1,6 @@
 //! From a scenario to an engine: for one seed, with all tenants or with one of them alone.
 
-use super::file::{Linux, SchedulerKind};
+use super::file::SchedulerKind;
 use super::{BadScenario, Scenario, TenantSpec};
 use crate::cpu_set::CpuSet;
 use crate::engine::{Engine, Setup, TenantSetup};
@@ -8,6 +8,7 @@ use crate::program::Plan;
 use crate::sched::{Cfs, Eevdf, FairOptions, Scheduler, XenCredit};
 use crate::streams::Streams;
 use corun_model::duration::human_ns;
+use corun_model::Linux;
 use std::rc::Rc;
 
 /// Tasks and threads that a scenario may have in all.
@@ -104,8 +105,8 @@ impl Scenario {
         let tick_ns = self.tick_ns();
         let defaults = FairOptions::default();
         let newidle_ratio = self.scheduler.newidle_ratio.unwrap_or(defaults.newidle_ratio);
-        let stretches_who_runs =
-            (Linux(6, 13)..Linux(7, 0)).contains(&self.scheduler.linux.unwrap_or(Linux::USUAL));
+        let linux = self.scheduler.linux.unwrap_or(Linux::USUAL);
+        let stretches_who_runs = Linux::STRETCH_WHO_RUNS.contains(&linux);
         let opts = FairOptions { tick_ns, newidle_ratio, stretches_who_runs, ..defaults };
         match self.scheduler.name {
             SchedulerKind::Eevdf => {

@@ -1,12 +1,12 @@
 //! From a scenario's text to a scenario: what it names is looked up, what types cannot say is checked, and every
 //! refusal names file, line and remedy.
 
-use super::file::{Linux, PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
+use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
 use corun_model::workload::{line_saying, read_toml, Program, Workload};
-use corun_model::CpuId;
+use corun_model::{CpuId, Linux};
 use std::collections::BTreeSet;
 use toml::Spanned;
 
@@ -177,7 +177,7 @@ impl Reader<'_> {
                 Some(_) if scheduler.name != SchedulerKind::Eevdf => {
                     return Err(self.at(at, "linux is the release whose eevdf is meant; leave it out"));
                 }
-                Some(linux) if linux < Linux(6, 6) => {
+                Some(linux) if linux < Linux::FIRST_EEVDF => {
                     let what = "eevdf came with Linux 6.6; give a later release, or name = \"cfs\"";
                     return Err(self.at(at, what));
                 }

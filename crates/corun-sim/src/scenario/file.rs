@@ -2,6 +2,7 @@
 
 use corun_model::duration::written_ns;
 use corun_model::workload::{Character, Program};
+use corun_model::Linux;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -46,29 +47,6 @@ pub struct Time(pub u64);
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Time, D::Error> {
         written_ns(d).map(Time)
-    }
-}
-
-/// A release of Linux, as far as its scheduler differs from others': its first two numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Linux(pub u32, pub u32);
-
-impl Linux {
-    /// The one that is modelled where nothing is said, and that the model was held against.
-    pub const USUAL: Linux = Linux(6, 18);
-
-    /// That of a kernel's name for itself, such as `6.18.44-amd64`, or of its beginning.
-    pub fn of(release: &str) -> Option<Linux> {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
-        Some(Linux(numbers.next()??, numbers.next()??))
-    }
-}
-
-impl<'de> Deserialize<'de> for Linux {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Linux, D::Error> {
-        let release = String::deserialize(d)?;
-        let bad = || format!("`{release}` is no release of Linux; give one such as \"6.18\"");
-        Linux::of(&release).ok_or_else(|| serde::de::Error::custom(bad()))
     }
 }
 

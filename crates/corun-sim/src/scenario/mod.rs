@@ -32,7 +32,7 @@ mod check;
 mod file;
 
 pub use build::{Cast, MOST_TASKS};
-pub use file::{Linux, PolicyFile, ScenarioFile, SchedulerFile, SchedulerKind};
+pub use file::{PolicyFile, ScenarioFile, SchedulerFile, SchedulerKind};
 
 use crate::machine_file::MachineModel;
 use corun_model::workload::Workload;

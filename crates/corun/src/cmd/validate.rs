@@ -8,11 +8,11 @@ use corun_linux::sched::autogroups_are_on;
 use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::{cpustat, topology, Root};
+use corun_model::Linux;
 use corun_report::describe;
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_sim::machine_file::{MachineModel, Measured};
-use corun_sim::scenario::Linux;
 use corun_study::cell::{Cell, Half, Setting};
 use corun_study::outcome::{self, CellOutcome, Live, MachineNote, Outcome};
 use corun_study::real::RealOutcome;
@@ -240,7 +240,10 @@ fn run_live(
     let kernel = root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let setting = Setting {
         // A kernel from before EEVDF, or with a name of its own, is modelled as the usual one.
-        kernel: Linux::of(&kernel).filter(|l| *l >= Linux(6, 6)).map(|_| kernel.clone()).unwrap_or_default(),
+        kernel: Linux::of(&kernel)
+            .filter(|l| *l >= Linux::FIRST_EEVDF)
+            .map(|_| kernel.clone())
+            .unwrap_or_default(),
         grouped: autogroups_are_on(root),
         newidle_ratio: 512,
         background: live::background(&mut watcher)?,

@@ -1,0 +1,34 @@
+//! Which Linux: what the schedulers of its releases differ in, as far as anybody here asks.
+
+use serde::{Deserialize, Deserializer};
+use std::ops::RangeInclusive;
+
+/// A release of Linux, as far as its scheduler differs from others': its first two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Linux(pub u32, pub u32);
+
+impl Linux {
+    /// The one that is modelled where nothing is said, and that the model was held against.
+    pub const USUAL: Linux = Linux(6, 18);
+
+    /// The first that schedules by EEVDF.
+    pub const FIRST_EEVDF: Linux = Linux(6, 6);
+
+    /// Those that stretch the lag of a group which runs when they re-weight it, so that groups do not get what their weights
+    /// say: seen under 6.16.12 and 6.18.44, whose arithmetic is that of all since 6.13, and mended under 7.3.4.
+    pub const STRETCH_WHO_RUNS: RangeInclusive<Linux> = Linux(6, 13)..=Linux(6, 18);
+
+    /// That of a kernel's name for itself, such as `6.18.44-amd64`, or of its beginning.
+    pub fn of(release: &str) -> Option<Linux> {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
+        Some(Linux(numbers.next()??, numbers.next()??))
+    }
+}
+
+impl<'de> Deserialize<'de> for Linux {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Linux, D::Error> {
+        let release = String::deserialize(d)?;
+        let bad = || format!("`{release}` is no release of Linux; give one such as \"6.18\"");
+        Linux::of(&release).ok_or_else(|| serde::de::Error::custom(bad()))
+    }
+}
