@@ -150,6 +150,12 @@ impl Census {
         uses.retain(|u| u.tasks > 0);
         uses
     }
+
+    /// A task's demand in thousandths of a CPU; `None` for one that has not been seen for long enough, or is not in scope.
+    pub fn demand_milli(&self, id: TaskId) -> Option<u64> {
+        let at = self.tasks.binary_search_by_key(&id, |m| m.id).ok()?;
+        self.tasks[at].demand_milli()
+    }
 }
 
 /// Whether spinning is told from computing in enough of a time on a CPU to go by it, half of it: threads that run for a

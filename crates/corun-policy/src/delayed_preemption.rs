@@ -11,9 +11,12 @@
 //! where `t_idle` is synchronisation and steal, so that `t_comp + t_idle` is the time that it lived unparked. Whoever
 //! had more than its fair share waits longer, whoever had less, shorter; the 10 µs let a delay of zero grow again.
 //!
-//! The paper does not say how `t_fair` is found. Here: the CPUs that the tasks in scope were seen on in the last second
-//! are split among tenants by max-min fairness (a tenant wants one CPU per task that wanted to run), and a tenant's part
-//! evenly among those tasks. Spinning counts as synchronisation where it is known, and as computing where not.
+//! The paper does not say how `t_fair` is found; its machine has two VMs of as many busy vCPUs each. Here: what others left of
+//! the CPUs that the tasks in scope were seen on in the last second is split among tenants by weight, and a tenant's part
+//! evenly among its tasks, both by max-min fairness. A task whose demand (`census.rs`) reaches a fifth of a CPU wants a whole
+//! one, as in Controlled Contention §III.A, since who is held up blocks more than it would; another wants what it demands. So
+//! a worker with eight helpers that sleep is entitled to its tenant's CPU time, and not to a ninth of it.
+//! Spinning counts as synchronisation where it is known, and as computing where not.
 //!
 //! On the live host a new task has the delay of the task that made it. So it is told of its own in any event, also of none:
 //! one that has less than its share, whose delay stays zero, would wait as long as its parent for good.
@@ -21,19 +24,22 @@
 //! Limits: the delay is kept below `most`, beyond which slices decide anyway; programs that wait busily gain nothing
 //! (§6 says so). A change of less than an eighth is not worth an action.
 
+use crate::census::Census;
 use crate::fair;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::scope::Scope;
 use crate::settled::Settled;
 use corun_model::duration::human_ns;
 use corun_model::observation::TaskObservation;
-use corun_model::{Action, CpuId, Decision, Knob, Machine, Observation, Policy, TenantId};
-use std::collections::BTreeMap;
+use corun_model::{Action, CpuId, Decision, Knob, Machine, Observation, Policy, TaskId, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Equation 2's term "to ensure non-zero changes".
 const FLOOR_NS: i64 = 10_000;
 /// How long a CPU on which a task in scope was seen counts as theirs.
 const SEEN_NS: u64 = 1_000_000_000;
+/// A task that demands as much of a CPU, in thousandths, wants a whole one.
+const WHOLE_MILLI: u64 = 200;
 /// Lags are in millionths.
 const UNIT: i64 = 1_000_000;
 
@@ -70,6 +76,8 @@ pub struct DelayedPreemption {
     most_ns: u64,
     epoch_ns: u64,
     delays: Settled<Delay>,
+    /// What each task wants.
+    census: Census,
     /// When each CPU was last seen to run a task in scope.
     cpus: BTreeMap<CpuId, u64>,
 }
@@ -98,28 +106,48 @@ impl DelayedPreemption {
             most_ns: values.number("most").expect("no words"),
             epoch_ns: values.number("epoch").expect("no words"),
             delays: Settled::default(),
+            census: Census::new(values.scope.clone(), WHOLE_MILLI / 10),
             cpus: BTreeMap::new(),
         }
     }
 
-    /// The fair part of each tenant's tasks that wanted to run, in nanoseconds of the last window.
-    fn fair_ns(&mut self, seen: &Observation) -> BTreeMap<TenantId, u64> {
+    /// The fair part of each task in scope that wanted to run, in nanoseconds of the last window, in the order of ids.
+    fn fair_ns(&mut self, seen: &Observation) -> BTreeMap<TaskId, u64> {
+        self.census.take(seen, &BTreeSet::new());
         let covered = self.scope.covered(seen);
-        let mut wanting: BTreeMap<TenantId, u64> = BTreeMap::new();
+        let mut wanting: BTreeMap<TenantId, Vec<(TaskId, u64)>> = BTreeMap::new();
         for task in seen.tasks.iter().filter(|t| covered.contains(&t.tenant)) {
             let ledger = &task.account.ledger;
-            if ledger.on_cpu_ns() + ledger.parts().steal_ns > 0 {
-                *wanting.entry(task.tenant).or_default() += 1;
+            let (on_cpu_ns, steal_ns) = (ledger.on_cpu_ns(), ledger.parts().steal_ns);
+            if on_cpu_ns + steal_ns > 0 {
+                let lived_ns = on_cpu_ns + steal_ns + ledger.parts().block_ns;
+                let want_ns = match self.census.demand_milli(task.id) {
+                    Some(demand) if demand < WHOLE_MILLI => demand * lived_ns / 1_000,
+                    Some(_) => lived_ns,
+                    // It was hardly seen yet: that is what it asked for.
+                    None => on_cpu_ns + steal_ns,
+                };
+                wanting.entry(task.tenant).or_default().push((task.id, want_ns));
                 if let Some(cpu) = task.last_cpu {
                     self.cpus.insert(cpu, seen.end_ns);
                 }
             }
         }
         self.cpus.retain(|_, at_ns| *at_ns + SEEN_NS > seen.end_ns);
-        let window_ns = seen.window_ns();
-        let wants: Vec<u64> = wanting.values().map(|tasks| tasks * window_ns).collect();
-        let parts = fair::shares(self.cpus.len() as u64 * window_ns, &wants);
-        wanting.iter().zip(parts).map(|((id, tasks), part)| (*id, part / tasks)).collect()
+        let theirs = |cpu: Option<CpuId>| cpu.is_some_and(|cpu| self.cpus.contains_key(&cpu));
+        let others = seen.tasks.iter().filter(|t| !covered.contains(&t.tenant) && theirs(t.last_cpu));
+        let others_ns: u64 = others.map(|t| t.account.ledger.on_cpu_ns()).sum();
+        let capacity_ns = (self.cpus.len() as u64 * seen.window_ns()).saturating_sub(others_ns);
+        let of_tenant = |(id, tasks): (&TenantId, &Vec<(TaskId, u64)>)| {
+            (tasks.iter().map(|t| t.1).sum::<u64>(), seen.weight(*id))
+        };
+        let wants: Vec<(u64, u64)> = wanting.iter().map(of_tenant).collect();
+        let parts = fair::weighted_shares(capacity_ns, &wants);
+        let of_tasks = |(tasks, part): (Vec<(TaskId, u64)>, u64)| {
+            let wants: Vec<u64> = tasks.iter().map(|t| t.1).collect();
+            tasks.into_iter().map(|t| t.0).zip(fair::shares(part, &wants))
+        };
+        wanting.into_values().zip(parts).flat_map(of_tasks).collect()
     }
 }
 
@@ -169,14 +197,23 @@ impl Policy for DelayedPreemption {
         let most_ns = self.most_ns;
         self.delays.follow(seen, &self.scope, |task, known| {
             let mut delay = known.unwrap_or_default();
-            let lag = fair_ns.get(&task.tenant).and_then(|&fair| lag(task, fair));
+            let fair_ns = fair_ns.get(&task.id).copied();
+            let lag = fair_ns.and_then(|fair| lag(task, fair));
             if let Some(lag) = lag {
                 delay.now_ns = follow(delay.now_ns, lag, most_ns);
             }
             if delay.is_news() {
                 delay.told_ns = Some(delay.now_ns);
                 let of_nobody = || "a new task: not the delay of the one that made it".to_owned();
-                let of_its_own = |lag| format!("lag {:+.2} of its fair share", lag as f64 / UNIT as f64);
+                let percent = |ns: u64| ns * 100 / task.account.ledger.total_ns().max(1);
+                let of_its_own = |lag| {
+                    let computed = percent(task.account.ledger.parts().compute_ns);
+                    let fair = percent(fair_ns.unwrap_or(0));
+                    format!(
+                        "computed for {computed} % of its time, fair are {fair} %: lag {:+.2}",
+                        lag as f64 / UNIT as f64
+                    )
+                };
                 decisions.push(Decision {
                     action: Action::PreemptDelay { task: task.id, delay_ns: delay.now_ns },
                     because: lag.map_or_else(of_nobody, of_its_own),
