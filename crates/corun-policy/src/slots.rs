@@ -5,7 +5,8 @@
 //! the choice starts with the lowest counter, so nobody starves; counters are halved from time to time (ageing), so that
 //! those who have been here for long are not put behind newcomers. When a running member ends or falls idle before its
 //! slot is over, those who wait are looked through for one that fits beside the rest (backfill). A newcomer starts with
-//! the lowest counter that there is: it waits its turn, and no other's.
+//! the lowest counter that there is: it waits its turn, and no other's. Who falls idle in a slot was given it all the same,
+//! and has its counter when it comes back, unless the others have caught up by then.
 //!
 //! A member may have a **share** other than the rest: what a slot adds to its counter is divided by it, so who has twice
 //! the share of another gets twice as many slots (stride scheduling). Without one all are alike, as in the papers.
@@ -36,6 +37,8 @@ pub struct Slots {
     slot_ns: u64,
     age_slots: u64,
     counters: BTreeMap<TenantId, u64>,
+    /// Counters of those who were members and are ahead of all who are.
+    left: BTreeMap<TenantId, u64>,
     /// In thousandths; who is not here has 1,000.
     shares: BTreeMap<TenantId, u64>,
     /// What each has still to give back, in parts of [`ONE_SLOT`].
@@ -54,6 +57,7 @@ impl Slots {
             slot_ns,
             age_slots,
             counters: BTreeMap::new(),
+            left: BTreeMap::new(),
             shares: BTreeMap::new(),
             debts: BTreeMap::new(),
             favoured: None,
@@ -121,10 +125,18 @@ impl Slots {
         choose: impl Fn(&[Member]) -> Vec<TenantId>,
     ) -> Vec<Decision> {
         let is_member = |id: TenantId| members.iter().any(|m| m.id == id);
-        let lowest =
-            self.counters.iter().filter(|(id, _)| is_member(**id)).map(|(_, c)| *c).min().unwrap_or(0);
-        self.counters =
-            members.iter().map(|m| (m.id, *self.counters.get(&m.id).unwrap_or(&lowest))).collect();
+        for id in self.counters.keys().copied().filter(|id| !is_member(*id)).collect::<Vec<_>>() {
+            if self.running.contains(&id) {
+                self.count(id);
+            }
+            self.left.extend(self.counters.remove_entry(&id));
+        }
+        let lowest = self.counters.values().copied().min().unwrap_or(0);
+        for m in members {
+            let before = self.left.remove(&m.id).unwrap_or(lowest);
+            self.counters.entry(m.id).or_insert(before.max(lowest));
+        }
+        self.left.retain(|_, counter| *counter > lowest);
         self.running.retain(|&id| is_member(id));
         if members.is_empty() {
             return self.parking.release(seen, "no tenant is left to share with");
@@ -132,19 +144,10 @@ impl Slots {
         let over = self.is_over(seen);
         let mut runs = format!("slot {}, {rule}", self.begun);
         if over || self.running.is_empty() {
-            for id in &self.running {
-                let back = self.debts.get_mut(id).map_or(0, |debt| {
-                    let back = ONE_SLOT.min(*debt);
-                    *debt -= back;
-                    back
-                });
-                let counts = u128::from(one_slot(&self.shares, id)) * u128::from(ONE_SLOT + back);
-                *self.counters.get_mut(id).expect("who runs is a member") +=
-                    (counts / u128::from(ONE_SLOT)) as u64;
-            }
+            self.running.clone().into_iter().for_each(|id| self.count(id));
             self.begun += 1;
             if self.begun.is_multiple_of(self.age_slots) {
-                self.counters.values_mut().for_each(|c| *c /= 2);
+                self.counters.values_mut().chain(self.left.values_mut()).for_each(|c| *c /= 2);
             }
             self.running = choose(&self.queue(members, &[]));
             self.ends_ns = seen.end_ns + self.slot_ns;
@@ -161,6 +164,17 @@ impl Slots {
         self.parking.change(seen, stop, &stops, &runs)
     }
 
+    /// Counts the present slot as given to a member, and what it gives back.
+    fn count(&mut self, id: TenantId) {
+        let back = self.debts.get_mut(&id).map_or(0, |debt| {
+            let back = ONE_SLOT.min(*debt);
+            *debt -= back;
+            back
+        });
+        let counts = u128::from(one_slot(&self.shares, id)) * u128::from(ONE_SLOT + back);
+        *self.counters.get_mut(&id).expect("who runs is a member") += (counts / u128::from(ONE_SLOT)) as u64;
+    }
+
     /// Whether the present slot is over: it ends at the epoch nearest to its end.
     pub fn is_over(&self, seen: &Observation) -> bool {
         seen.end_ns + seen.window_ns() / 2 >= self.ends_ns
@@ -170,6 +184,7 @@ impl Slots {
     pub fn stop(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.running.clear();
         self.counters.clear();
+        self.left.clear();
         self.debts.clear();
         self.ends_ns = 0;
         self.parking.release(seen, why)
@@ -185,8 +200,8 @@ impl Slots {
 }
 
 /// What a slot of its own adds to the counter of one with these shares.
-fn one_slot(shares: &BTreeMap<TenantId, u64>, id: &TenantId) -> u64 {
-    ONE_SLOT / shares.get(id).map_or(1_000, |s| (*s).max(1)) * 1_000
+fn one_slot(shares: &BTreeMap<TenantId, u64>, id: TenantId) -> u64 {
+    ONE_SLOT / shares.get(&id).map_or(1_000, |s| (*s).max(1)) * 1_000
 }
 
 #[cfg(test)]
@@ -214,6 +229,24 @@ mod tests {
         // A slot of both CPUs each, one too many and one too few: two slots more than the other make up for it.
         slots.repay(&BTreeMap::from([(TenantId(0), 100), (TenantId(1), -100)]), 2);
         assert_eq!(turns(&mut slots, 8), [0, 1, 1, 0, 1, 1, 0, 1]);
+    }
+
+    #[test]
+    fn who_falls_idle_in_its_slot_comes_back_when_it_is_its_turn() {
+        let mut slots = Slots::new(SLOT_NS, 1_000);
+        let [flaps, works] = [0, 1].map(|id| Member { id: TenantId(id), weight: 2, demand_milli: 2_000 });
+        let mut given = [0, 0];
+        // It is idle whenever its slot is about to end, and back for the next.
+        for half in 0..80 {
+            let (start_ns, end_ns) = (half * SLOT_NS / 2, (half + 1) * SLOT_NS / 2);
+            let seen = Observation { start_ns, end_ns, ..Observation::default() };
+            let is_idle = half > 0 && half % 2 == 0 && slots.running() == [flaps.id];
+            let members = if is_idle { vec![works] } else { vec![flaps, works] };
+            let begun = slots.begun();
+            slots.turn(&seen, &members, "", |queue| vec![queue[0].id]);
+            given[slots.running()[0].0 as usize] += slots.begun() - begun;
+        }
+        assert!(given[0] > 10 && given[0] <= given[1] + 1, "{given:?}");
     }
 
     #[test]
