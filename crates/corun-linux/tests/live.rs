@@ -454,6 +454,41 @@ fn a_quota_is_throttling_and_nobodys_fault() {
 }
 
 #[test]
+fn a_quota_that_stops_somebody_across_the_edge_of_a_window_is_not_stolen_time() {
+    let _alone = alone();
+    let Some(cgroup) = quota("corun-test-edges") else { return };
+    // Shorter and longer than a window, and in step with none.
+    for period_us in [37_000, 170_000] {
+        cgroup.allow_per_period(0.1, period_us).unwrap();
+        let spinner = Witness::start(&[0]);
+        cgroup.add(spinner.pid());
+        let Some(mut host) = host(processes(&[spinner.pid()])) else { return };
+        let (mut throttled_ns, mut idle_ns, mut revised_ns) = (0, 0, 0);
+        let before_ns = cgroup.throttled_ns();
+        for _ in 0..40 {
+            let seen = see(&mut host, 50);
+            seen.check().unwrap();
+            let account = &tenant(&seen, host.subject().unwrap()).account;
+            let idle = seen.tenants.iter().find(|t| t.kind == corun_model::TenantKind::Idle).map(|t| t.id);
+            throttled_ns += account.ledger.parts().throttled_ns;
+            idle_ns += idle.map_or(0, |idle| account.culprits.of_ns(idle));
+            revised_ns += seen.loss.revised_ns;
+        }
+        let by_kernel_ns = cgroup.throttled_ns() - before_ns;
+        println!("{period_us}: throttled {throttled_ns}, the kernel says {by_kernel_ns}, stolen by nobody {idle_ns}, revised {revised_ns}");
+        if by_kernel_ns < 200_000_000 {
+            println!("skipped: the machine was too busy for it to use up its quota");
+            return;
+        }
+        // The kernel counts whole spells, of which the first and the last may be cut.
+        let off_ns = throttled_ns.abs_diff(by_kernel_ns);
+        assert!(off_ns < by_kernel_ns / 20 + 2_000 * period_us, "off by {off_ns} ns");
+        // A loop that never sleeps has no wake-ups to be late for.
+        assert!(idle_ns * 50 < throttled_ns, "{idle_ns} ns on an idle CPU of {throttled_ns} ns throttled");
+    }
+}
+
+#[test]
 fn who_is_moved_to_another_cpu_while_it_waits_is_not_throttled_by_that() {
     let _alone = alone();
     let Some(cgroup) = quota("corun-test-moved") else { return };

@@ -29,7 +29,9 @@
  *     switch on that CPU betrays it (prev is not who was seen last) and the stretch between becomes UNKNOWN. A
  *     wake-up that was not told of counts as blocked until the task runs.
  *   - Interrupts are part of the task they interrupt, as everywhere in the kernel's own accounts.
- *   - A throttled interval is taken to be the first part of the wait it lies in.
+ *   - A throttled interval is taken to be the first part of the wait it lies in. One that is open is taken to be
+ *     throttled as a whole if the queue was stopped when it began, and not at all if not: whom its group's quota stops while
+ *     it waits, as Linux did before 6.18, seems stolen from up to the next window edge.
  *
  * One file because it is one BPF object: every handler inlines the same functions over the same maps.
  *
@@ -129,6 +131,9 @@ static __always_inline struct task_rec *task_rec(u32 tid)
 	return bpf_map_lookup_elem(&tasks, slot);
 }
 
+/* Nobody knows where the throttle clock of the task's queue stands: from when it is next read on nothing is counted twice. */
+#define CLOCK_UNKNOWN (~0ULL)
+
 /* A fresh record for a task that has none. Rare: at fork, and at the first event of a task that was there before. */
 static __noinline struct task_rec *new_task_rec(struct task_struct *p)
 {
@@ -154,6 +159,7 @@ static __noinline struct task_rec *new_task_rec(struct task_struct *p)
 	/* Whoever was not there when stock was taken is new, or hidden from it: its account begins now. */
 	t->since_ns = t->began_ns = t->born_ns = control.stocked ? bpf_ktime_get_ns() : control.start_ns;
 	t->group = resolve_group(p);
+	t->throttled_at = CLOCK_UNKNOWN;
 	bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
 	barrier();
 	t->tid = tid; /* by which user space knows that the rest is there */
@@ -247,8 +253,21 @@ static __always_inline u64 throttle_clock(struct task_struct *p)
 	return since ? sum + (q->rq->clock - since) : sum;
 }
 
-/* Nobody knows where the clock of the task's queue stands: from when it is next read on nothing is counted twice. */
-#define CLOCK_UNKNOWN (~0ULL)
+/* What a task that becomes runnable, and does not run, waits for: a CPU, or its quota. */
+static __always_inline u32 wait_state(struct task_struct *p)
+{
+	struct cfs_rq *q;
+
+	if (!want_quota || !bpf_core_field_exists(q->throttled_clock_self))
+		return WAIT;
+	q = p->se.cfs_rq;
+	return q && q->throttled_clock_self ? THROTTLED : WAIT;
+}
+
+static __always_inline bool is_waiting(u32 state)
+{
+	return state == WAIT || (want_quota && state == THROTTLED);
+}
 
 /*
  * The same of the queue on another CPU that a task which waits is about to be moved to. Where the kernel keeps queues
@@ -271,7 +290,10 @@ static __noinline u64 throttle_clock_on(struct task_struct *p, u32 cpu)
 	return since ? sum + (BPF_CORE_READ(there, rq, clock) - since) : sum;
 }
 
-/* Adds [since, to), spent waiting on `c`, to the sums, and charges it to the occupants of that CPU. */
+/*
+ * Adds [since, to), spent waiting on `c`, to the sums, and charges what was no quota's fault to the occupants of that CPU. At
+ * a window edge the clock may be beyond it: what was throttled after the edge is for the next part of the wait.
+ */
 static __always_inline void account_wait(struct task_rec *t, struct task_struct *p, struct cpu_rec *c, u64 to)
 {
 	u64 from = t->since_ns;
@@ -282,11 +304,13 @@ static __always_inline void account_wait(struct task_rec *t, struct task_struct 
 	if (want_quota) {
 		u64 clock = throttle_clock(p), throttled = t->throttled_at == CLOCK_UNKNOWN ? 0 : clock - t->throttled_at;
 
-		t->throttled_at = clock;
 		if ((s64)throttled < 0) /* a thread of a process that was moved to another cgroup has another queue */
 			throttled = 0;
-		if (throttled > to - from)
+		t->throttled_at = clock;
+		if (throttled > to - from) {
+			t->throttled_at -= throttled - (to - from);
 			throttled = to - from;
+		}
 		t->cur.ns[THROTTLED] += throttled;
 		from += throttled;
 	}
@@ -294,7 +318,7 @@ static __always_inline void account_wait(struct task_rec *t, struct task_struct 
 	charge_wait(t, c, from, to);
 }
 
-/* Adds [since, to), spent in any state but WAIT, to the sums. */
+/* Adds [since, to), spent in any state but waiting, to the sums. */
 static __noinline void account(struct task_rec *t, u64 to)
 {
 	u64 from = t->since_ns;
@@ -310,7 +334,7 @@ static __noinline void account(struct task_rec *t, u64 to)
 /* The same in any state. */
 static __always_inline void account_any(struct task_rec *t, struct task_struct *p, u64 to)
 {
-	if (t->state == WAIT)
+	if (is_waiting(t->state))
 		account_wait(t, p, cpu_rec(t->cpu), to);
 	else
 		account(t, to);
@@ -603,7 +627,7 @@ static __noinline u32 leave(struct switch_args *args, struct cpu_rec *c, struct 
 			t->cur.preemptions++;
 		if (want_quota)
 			t->throttled_at = throttle_clock(prev);
-		enter(t, WAIT, now);
+		enter(t, wait_state(prev), now);
 		end_write(t);
 		return 0;
 	}
@@ -623,7 +647,7 @@ static __noinline void arrive_from(struct task_rec *t, struct task_struct *next,
 	if (t->state == RUN) /* its switch-out elsewhere was not told of */
 		t->state = UNKNOWN;
 	roll(t, next, now);
-	if (t->state == WAIT)
+	if (is_waiting(t->state))
 		account_wait(t, next, c, now);
 	else
 		account(t, now);
@@ -700,7 +724,7 @@ static __always_inline void becomes_runnable(struct task_struct *p, struct task_
 		t->throttled_at = throttle_clock(p);
 	t->cpu = p->thread_info.cpu;
 	t->cur.wakeups++;
-	enter(t, WAIT, now);
+	enter(t, wait_state(p), now);
 }
 
 SEC("tp_btf/sched_wakeup")
@@ -710,7 +734,7 @@ int BPF_PROG(on_wakeup, struct task_struct *p)
 	u64 now;
 
 	/* A task that is running or queued can be woken too: then nothing changes. */
-	if (t && (t->state == RUN || t->state == WAIT))
+	if (t && (t->state == RUN || is_waiting(t->state)))
 		return 0;
 	now = t && t->state != NEVER ? wakeup_time(p) : bpf_ktime_get_ns(); /* the former needs one that is off the CPU */
 	if (!watching(now))
@@ -783,7 +807,7 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 	begin_write(t);
 	first_event(t, p->on_rq ? WAIT : before_first_event(t));
 	roll(t, p, now);
-	if (t->state == WAIT) { /* what it waited so far, it waited on the old CPU */
+	if (is_waiting(t->state)) { /* what it waited so far, it waited on the old CPU */
 		account_wait(t, p, cpu_rec(from), now);
 		if (want_quota) /* the kernel tells of it before it does it */
 			t->throttled_at = throttle_clock_on(p, to);
@@ -939,9 +963,11 @@ int take_stock(struct bpf_iter__task *ctx)
 	nr = t->flags & KTHREAD ? NO_TID : syscall_of(p);
 	if (p->on_cpu)
 		t->guess = RUN;
-	else if (p->on_rq && !(bpf_core_field_exists(p->se.sched_delayed) && p->se.sched_delayed))
-		t->guess = WAIT;
-	else
+	else if (p->on_rq && !(bpf_core_field_exists(p->se.sched_delayed) && p->se.sched_delayed)) {
+		t->guess = wait_state(p);
+		if (want_quota && t->state == NEVER)
+			t->throttled_at = throttle_clock(p);
+	} else
 		t->guess = block_state(nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER, state);
 	return 0;
 }

@@ -17,7 +17,7 @@ enum state {
 	NEVER, /* no event yet: the first event tells what the task was doing since the start */
 	RUN,
 	WAIT, /* runnable, not running: steal */
-	THROTTLED, /* runnable, stopped by its cgroup's CPU quota; split off a WAIT when that ends */
+	THROTTLED, /* runnable, stopped by its cgroup's CPU quota; how much of a wait it was is known when that ends */
 	UNKNOWN, /* the kernel changed its state without telling */
 	BLOCK_FUTEX,
 	BLOCK_IO,

@@ -45,8 +45,17 @@ pub(super) struct Share {
     pub waits: Histogram,
     /// Lengths of stretches on a CPU.
     pub stretches: Histogram,
-    /// Nanoseconds that an earlier window put into another category than turned out later.
+    /// Nanoseconds that this and earlier windows put into another category than turned out.
     pub moved_ns: u64,
+}
+
+/// Differences of two readings' times.
+struct Settled {
+    ns: [u64; state::STATES],
+    steal: Charges,
+    others_ns: u64,
+    unattributed_ns: u64,
+    moved_ns: u64,
 }
 
 impl Share {
@@ -162,8 +171,8 @@ impl Sums {
         self.others_ns += std::mem::take(&mut self.culprits).values().sum::<u64>();
     }
 
-    /// What came to these sums since `base`, an earlier reading of the same task.
-    pub(super) fn since(&self, base: &Sums) -> Share {
+    /// The difference to `base`, with nothing below zero.
+    fn settled(&self, base: &Sums) -> Settled {
         let mut moved_ns = 0;
         let mut ns: [i128; state::STATES] =
             std::array::from_fn(|i| i128::from(self.ns[i]) - i128::from(base.ns[i]));
@@ -185,12 +194,35 @@ impl Sums {
             loose[1] += missing;
             moved_ns += settle(loose.iter_mut().chain(steal.values_mut()));
         }
+        let steal = steal.into_iter().filter(|&(_, ns)| ns > 0).map(|(g, ns)| (g, ns as u64)).collect();
+        let [others_ns, unattributed_ns] = loose.map(|ns| ns as u64);
+        Settled { ns: ns.map(|ns| ns as u64), steal, others_ns, unattributed_ns, moved_ns }
+    }
+
+    /// These sums as windows have told them whose sums up to the last edge were `base`: what they called by another name than
+    /// turned out later is so until as much of it comes again, and all windows together are right.
+    pub(super) fn as_told(&self, base: &Sums) -> Sums {
+        let settled = self.settled(base);
+        let mut told = base.clone();
+        told.ns.iter_mut().zip(settled.ns).for_each(|(told, ns)| *told += ns);
+        for (group, ns) in settled.steal {
+            *told.culprits.entry(group).or_default() += ns;
+        }
+        told.others_ns += settled.others_ns;
+        told.unattributed_ns += settled.unattributed_ns;
+        let Sums { ns, culprits, others_ns, unattributed_ns, .. } = told;
+        Sums { ns, culprits, others_ns, unattributed_ns, ..self.clone() }
+    }
+
+    /// What came to these sums since `base`, an earlier reading of the same task.
+    pub(super) fn since(&self, base: &Sums) -> Share {
+        let Settled { ns, steal, others_ns, unattributed_ns, moved_ns } = self.settled(base);
         let histogram = |a: &Histogram, b: &Histogram| Histogram {
             counts: std::array::from_fn(|i| events_since(a.counts[i], b.counts[i])),
         };
         let migrations: [u64; 4] =
             std::array::from_fn(|i| events_since(self.migrations[i], base.migrations[i]));
-        let (parts, block) = categories(&ns.map(|ns| ns as u64));
+        let (parts, block) = categories(&ns);
         Share {
             parts,
             block,
@@ -205,9 +237,9 @@ impl Sums {
                     other_socket: migrations[3],
                 }),
             },
-            culprits: steal.into_iter().filter(|&(_, ns)| ns > 0).map(|(g, ns)| (g, ns as u64)).collect(),
-            others_ns: loose[0] as u64,
-            unattributed_ns: loose[1] as u64,
+            culprits: steal,
+            others_ns,
+            unattributed_ns,
             waits: histogram(&self.waits, &base.waits),
             stretches: histogram(&self.stretches, &base.stretches),
             moved_ns,
@@ -339,6 +371,34 @@ mod tests {
         now.ns[state::BLOCK_IO] = 620;
         let share = now.since(&base);
         assert_eq!((share.parts.sum_ns(), share.parts.compute_ns, share.moved_ns), (600, 0, 20));
+    }
+
+    #[test]
+    fn what_a_window_told_by_another_name_is_made_up_for_by_later_ones() {
+        let read = |waited: u64, throttled: u64| {
+            let mut sums = Sums::default();
+            (sums.ns[state::WAIT], sums.ns[state::THROTTLED]) = (waited, throttled);
+            sums.culprits.insert(7, waited);
+            sums
+        };
+        // Throttled across an edge, and known of when it ends; then twice as long within a window.
+        let (mut told, mut all) = (Sums::default(), Parts::default());
+        for now in [read(50, 0), read(5, 80), read(25, 160)] {
+            let share = now.since(&told);
+            assert_eq!(
+                share.culprits.iter().map(|c| c.1).sum::<u64>() + share.unattributed_ns,
+                share.parts.steal_ns
+            );
+            all.steal_ns += share.parts.steal_ns;
+            all.throttled_ns += share.parts.throttled_ns;
+            told = now.as_told(&told);
+        }
+        assert_eq!((all.steal_ns, all.throttled_ns), (50, 135), "185 in all");
+        let share = read(80, 160).since(&told);
+        assert_eq!(
+            (all.steal_ns + share.parts.steal_ns, all.throttled_ns + share.parts.throttled_ns),
+            (80, 160)
+        );
     }
 
     #[test]

@@ -20,6 +20,8 @@ struct Base {
     /// Up to an earlier one; since then it has been in one state.
     sums: Box<Sums>,
     sums_edge_ns: u64,
+    /// How much of these sums is told otherwise than it is by now known to be.
+    owed_ns: u64,
     state: usize,
     name: Arc<str>,
     comm: [u8; 16],
@@ -88,8 +90,12 @@ impl Bases {
         Some(Still { state, ns, name: base.name.clone() })
     }
 
-    /// Remembers a task's sums up to an edge.
-    pub(super) fn set(&mut self, rec: &TaskRec, sums: Sums, edge_ns: u64) {
+    /// Remembers a task's sums up to an edge, of which so much was told otherwise than it is.
+    pub(super) fn set(&mut self, rec: &TaskRec, sums: Sums, edge_ns: u64, owed_ns: u64) {
+        let sums = match self.0.get(&rec.serial).filter(|_| owed_ns > 0) {
+            Some(base) => sums.as_told(&base.sums()),
+            None => sums,
+        };
         let is_open = rec.edge_ns != edge_ns && rec.since_ns <= edge_ns;
         let name = self.name(rec);
         let base = Base {
@@ -98,6 +104,7 @@ impl Bases {
             edge_ns,
             state: rec.brief().open_state(),
             sums_edge_ns: edge_ns,
+            owed_ns,
             sums: Box::new(sums),
             name,
             comm: rec.comm,
@@ -114,6 +121,11 @@ impl Bases {
     /// A task's share: what its sums have more than those remembered.
     pub(super) fn since(&self, serial: u32, sums: &Sums) -> Share {
         sums.since(&self.0.get(&serial).map_or_else(Sums::default, Base::sums))
+    }
+
+    /// How much of what was told of a task up to the last edge was known to be otherwise.
+    pub(super) fn owed_ns(&self, serial: u32) -> u64 {
+        self.0.get(&serial).map_or(0, |base| base.owed_ns)
     }
 
     /// Whether a task's sums up to this edge are remembered.
@@ -154,7 +166,7 @@ mod tests {
     /// What is remembered after an edge at 1,000 ns.
     fn after_an_edge(rec: &TaskRec) -> Bases {
         let mut bases = Bases::default();
-        bases.set(rec, sums(rec, 1_000), 1_000);
+        bases.set(rec, sums(rec, 1_000), 1_000, 0);
         bases
     }
 

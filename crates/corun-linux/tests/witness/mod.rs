@@ -269,6 +269,17 @@ impl QuotaCgroup {
         std::fs::write(self.folder.join("cpu.cfs_quota_us"), us.to_string())
     }
 
+    /// The same by periods of so many microseconds.
+    pub fn allow_per_period(&self, cpus: f64, period_us: u64) -> std::io::Result<()> {
+        let us = (cpus * period_us as f64) as u64;
+        let v2 = self.folder.join("cpu.max");
+        if v2.exists() {
+            return std::fs::write(v2, format!("{us} {period_us}"));
+        }
+        std::fs::write(self.folder.join("cpu.cfs_period_us"), period_us.to_string())?;
+        std::fs::write(self.folder.join("cpu.cfs_quota_us"), us.to_string())
+    }
+
     /// For how long the kernel says it was throttled, in nanoseconds.
     pub fn throttled_ns(&self) -> u64 {
         let text = std::fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
