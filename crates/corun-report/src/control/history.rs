@@ -205,7 +205,7 @@ impl History {
             Action::Unpark { .. } => "let go",
             _ => decided.knob,
         };
-        let because = decided.why();
+        let because = decided.because.as_str();
         let (because, key) = match decided.task {
             None => (without_slot_number(because), without_slot_number(because)),
             Some(_) => (because.to_owned(), because.replace(|c: char| c.is_ascii_digit(), "")),

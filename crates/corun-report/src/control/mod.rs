@@ -60,7 +60,7 @@ pub struct Decided {
     pub knob: &'static str,
     /// What it was set to.
     pub value: serde_json::Value,
-    /// The observation that caused it.
+    /// The observation that caused it, without the name of whom it is about.
     pub because: String,
     /// `done`, `dry_run`, `unsupported: why` or `refused: why`.
     pub outcome: String,
@@ -110,7 +110,9 @@ impl Decided {
             Some(Outcome::Unsupported { why }) => format!("unsupported: {why}"),
             Some(Outcome::Refused { why }) => format!("refused: {why}"),
         };
-        let because = decision.because.clone();
+        // Whom it is about is said beside it; policies begin with that.
+        let named = tenant.as_deref().and_then(|name| decision.because.strip_prefix(name));
+        let because = named.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&decision.because).to_owned();
         let knob = decision.action.knob().name();
         Decided { tenant, key, task, knob, value, because, outcome, shares_name }
     }
@@ -128,14 +130,8 @@ impl Decided {
             (knob, value) => format!("{knob} {value} of"),
         };
         // Both quote the names of processes.
-        let (why, outcome) = (name(self.why(), usize::MAX), name(&self.outcome, usize::MAX));
+        let (why, outcome) = (name(&self.because, usize::MAX), name(&self.outcome, usize::MAX));
         format!("{:>9}  {what} {whom}: {why} ({outcome})", human_ns(t_ns))
-    }
-
-    /// Why, without the name of whom it is about, which policies begin with.
-    fn why(&self) -> &str {
-        let name = self.tenant.as_deref().and_then(|name| self.because.strip_prefix(name));
-        name.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.because)
     }
 }
 
@@ -369,8 +365,13 @@ mod tests {
         );
         let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), None, &seen());
         assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: its slot is over (dry_run)");
-        let twice = Decided { because: "ffmpeg: its slot is over".into(), ..dry.clone() };
-        assert_eq!(twice.line(0), dry.line(0), "whom it is about is said once");
+        let action = Action::Unpark { tenant: TenantId(3) };
+        let twice = Decision { action, because: "ffmpeg: its slot is over".into() };
+        assert_eq!(
+            Decided::new(&twice, None, &seen()),
+            dry,
+            "whom it is about is said once, for programs as well"
+        );
         let steers = Decided { because: "a\x1b[2Jb".into(), outcome: "refused: \x1b[2J".into(), ..dry };
         assert!(!steers.line(0).contains('\x1b'));
     }
