@@ -237,7 +237,7 @@ impl History {
         let reason = &mut self.reasons[at];
         (reason.to_ns, reason.because) = (at_ns, because);
         reason.times += 1;
-        reason.whom.extend(decided.tenant.clone());
+        reason.whom.extend(decided.tenant.clone().filter(|_| decided.task.is_none()));
     }
 
     /// How long all of it took, in nanoseconds.

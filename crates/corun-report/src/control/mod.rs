@@ -3,12 +3,14 @@
 //!
 //! | file | does |
 //! | --- | --- |
+//! | `decided` | a decision and what came of it |
 //! | `history` | keeps what happened |
 //! | `page`, `lanes` | the page, and its picture of who was parked when |
 //! | `tracks` | the same in a trace for ui.perfetto.dev |
 //! | `report` | the same as JSON (`corun.control-report/1`) |
 //! | here | lines and the table |
 
+mod decided;
 pub mod history;
 mod lanes;
 pub mod page;
@@ -17,12 +19,13 @@ pub mod tracks;
 
 use crate::json;
 use crate::table::Table;
-use crate::words::name;
-use corun_model::duration::human_ns;
 use corun_model::recording::lesser_half;
-use corun_model::{Action, Decision, Observation, Outcome, TenantId, TenantKind};
+use corun_model::{Observation, TenantId, TenantKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+
+use decided::called;
+pub use decided::Decided;
 
 /// Name and version of the schema, the first field of every line.
 pub const SCHEMA: &str = "corun.control/1";
@@ -44,31 +47,6 @@ pub struct ControlLine {
     pub guard: Option<GuardLine>,
 }
 
-/// One decision and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Decided {
-    /// Whose knob: a tenant's name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    /// That tenant's key, which no other has: names may be shared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// Whose knob: a task's number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task: Option<u32>,
-    /// Which knob.
-    pub knob: &'static str,
-    /// What it was set to.
-    pub value: serde_json::Value,
-    /// The observation that caused it, without the name of whom it is about.
-    pub because: String,
-    /// `done`, `dry_run`, `unsupported: why` or `refused: why`.
-    pub outcome: String,
-    /// Whether another tenant has the same name, so that people need the key to tell them apart.
-    #[serde(skip)]
-    pub shares_name: bool,
-}
-
 /// What the guard says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GuardLine {
@@ -78,69 +56,6 @@ pub struct GuardLine {
     pub gain: Option<f64>,
     /// Complete pairs of periods so far.
     pub pairs: Option<usize>,
-}
-
-impl Decided {
-    /// A decision, with names from the observation that led to it. `outcome` is `None` in a dry run.
-    pub fn new(decision: &Decision, outcome: Option<&Outcome>, seen: &Observation) -> Decided {
-        let (tenant, task) = match &decision.action {
-            Action::Park { tenant } | Action::Unpark { tenant } | Action::Weight { tenant, .. } => {
-                (Some(*tenant), None)
-            }
-            Action::Slice { task, .. } | Action::PreemptDelay { task, .. } | Action::Cpus { task, .. } => {
-                (None, Some(task.0))
-            }
-        };
-        let known = tenant.and_then(|id| seen.tenant(id));
-        let key = known.map(|t| t.key.clone());
-        let shares_name =
-            known.is_some_and(|t| seen.tenants.iter().any(|other| other.name == t.name && other.id != t.id));
-        let tenant = tenant.map(|id| known.map_or_else(|| format!("tenant {}", id.0), |t| t.name.clone()));
-        let value = match &decision.action {
-            Action::Park { .. } => serde_json::json!(true),
-            Action::Unpark { .. } => serde_json::json!(false),
-            Action::Weight { weight, .. } => serde_json::json!(weight),
-            Action::Slice { min_ns, max_ns, .. } => serde_json::json!({"min_ns": min_ns, "max_ns": max_ns}),
-            Action::PreemptDelay { delay_ns, .. } => serde_json::json!({"delay_ns": delay_ns}),
-            Action::Cpus { cpus, .. } => serde_json::json!(cpus.iter().map(|c| c.0).collect::<Vec<_>>()),
-        };
-        let outcome = match outcome {
-            None => "dry_run".to_owned(),
-            Some(Outcome::Done) => "done".to_owned(),
-            Some(Outcome::Unsupported { why }) => format!("unsupported: {why}"),
-            Some(Outcome::Refused { why }) => format!("refused: {why}"),
-        };
-        // Whom it is about is said beside it; policies begin with that.
-        let named = tenant.as_deref().and_then(|name| decision.because.strip_prefix(name));
-        let because = named.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&decision.because).to_owned();
-        let knob = decision.action.knob().name();
-        Decided { tenant, key, task, knob, value, because, outcome, shares_name }
-    }
-
-    /// For people: `12.3 s  park ffmpeg: its slot is over (done)`.
-    pub fn line(&self, t_ns: u64) -> String {
-        let whom = match (&self.tenant, self.task) {
-            (Some(tenant), _) => called(tenant, self.key.as_deref().filter(|_| self.shares_name)),
-            (None, Some(task)) => format!("task {task}"),
-            (None, None) => "nobody".to_owned(),
-        };
-        let what = match (self.knob, &self.value) {
-            ("park", serde_json::Value::Bool(true)) => "park".to_owned(),
-            ("park", _) => "unpark".to_owned(),
-            (knob, value) => format!("{knob} {value} of"),
-        };
-        // Both quote the names of processes.
-        let (why, outcome) = (name(&self.because, usize::MAX), name(&self.outcome, usize::MAX));
-        format!("{:>9}  {what} {whom}: {why} ({outcome})", human_ns(t_ns))
-    }
-}
-
-/// A tenant for people: its name, and its key where the name alone would not tell it from another.
-fn called(tenant: &str, key: Option<&str>) -> String {
-    match key {
-        Some(key) => format!("{} ({})", name(tenant, 40), name(key, 60)),
-        None => name(tenant, 40),
-    }
 }
 
 impl ControlLine {
@@ -287,7 +202,7 @@ impl ControlSummary {
 mod tests {
     use super::*;
     use corun_model::observation::{Account, TenantObservation};
-    use corun_model::{CpuId, Ledger, Parts, TaskId, Tenant};
+    use corun_model::{Action, Decision, Ledger, Outcome, Parts, Tenant};
 
     fn seen() -> Observation {
         let tenant =
@@ -323,10 +238,6 @@ mod tests {
 
     #[test]
     fn of_two_tenants_of_one_name_the_keys_are_told() {
-        let mut two = seen();
-        two.tenants.push(Tenant { id: TenantId(4), key: "other".into(), ..two.tenants[0].clone() });
-        let decided = Decided::new(&decision(Action::Unpark { tenant: TenantId(4) }), None, &two);
-        assert_eq!(decided.line(0), "     0 ns  unpark ffmpeg (other): its slot is over (dry_run)");
         let mut summary = ControlSummary::default();
         let got = |key: &str| Got { name: "ffmpeg".into(), key: key.into(), on_cpu_ns: 1, ..Got::default() };
         summary.tenants = BTreeMap::from([(TenantId(3), got("k")), (TenantId(4), got("other"))]);
@@ -351,28 +262,5 @@ mod tests {
         assert!(listed.len() <= MOST_TENANTS + 1, "{}", listed.len());
         assert_eq!(listed.iter().map(|got| got.on_cpu_ns).sum::<u64>(), 300 * (1..=100).sum::<u64>());
         assert_eq!((listed[0].name.as_str(), listed[1].on_cpu_ns), ("others", 100));
-    }
-
-    #[test]
-    fn decisions_about_tasks_name_the_task_and_what_could_not_be_done_says_why() {
-        let cpus = decision(Action::Cpus { task: TaskId(7), cpus: vec![CpuId(1)] });
-        let why = Outcome::Refused { why: "it is protected".into() };
-        let decided = Decided::new(&cpus, Some(&why), &seen());
-        assert_eq!((decided.task, decided.outcome.as_str()), (Some(7), "refused: it is protected"));
-        assert_eq!(
-            decided.line(1_500_000_000),
-            "   1.50 s  cpus [1] of task 7: its slot is over (refused: it is protected)"
-        );
-        let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), None, &seen());
-        assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: its slot is over (dry_run)");
-        let action = Action::Unpark { tenant: TenantId(3) };
-        let twice = Decision { action, because: "ffmpeg: its slot is over".into() };
-        assert_eq!(
-            Decided::new(&twice, None, &seen()),
-            dry,
-            "whom it is about is said once, for programs as well"
-        );
-        let steers = Decided { because: "a\x1b[2Jb".into(), outcome: "refused: \x1b[2J".into(), ..dry };
-        assert!(!steers.line(0).contains('\x1b'));
     }
 }

@@ -1,0 +1,268 @@
+//! A decision and what came of it: as JSON, and as a line for people.
+//!
+//! A line says `slice 10 to 30 ms for corun/cpu-0 (12217)`: the knob in words, then a tenant, or a task behind the tenant that it
+//! belongs to. Where two tenants have one name, their keys tell them apart.
+
+use crate::words::name;
+use corun_model::duration::human_ns;
+use corun_model::{Action, CpuId, Decision, Observation, Outcome, TaskId, TenantId};
+use serde::Serialize;
+
+/// One decision and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decided {
+    /// Whose knob: a tenant's name; of a task's knob, the tenant that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// That tenant's key, which no other has: names may be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Whose knob: a task's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<u32>,
+    /// That task's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_name: Option<String>,
+    /// Which knob.
+    pub knob: &'static str,
+    /// What it was set to.
+    pub value: serde_json::Value,
+    /// The observation that caused it, without the name of whom it is about.
+    pub because: String,
+    /// `done`, `dry_run`, `unsupported: why` or `refused: why`.
+    pub outcome: String,
+    /// What was decided about whom, for people.
+    #[serde(skip)]
+    what: String,
+}
+
+impl Decided {
+    /// A decision, with names from the observation that led to it. `outcome` is `None` in a dry run.
+    pub fn new(decision: &Decision, outcome: Option<&Outcome>, seen: &Observation) -> Decided {
+        let action = &decision.action;
+        let whom = Whom::of(action, seen);
+        let value = match action {
+            Action::Park { .. } => serde_json::json!(true),
+            Action::Unpark { .. } => serde_json::json!(false),
+            Action::Weight { weight, .. } => serde_json::json!(weight),
+            Action::Slice { min_ns, max_ns, .. } => serde_json::json!({"min_ns": min_ns, "max_ns": max_ns}),
+            Action::PreemptDelay { delay_ns, .. } => serde_json::json!({"delay_ns": delay_ns}),
+            Action::Cpus { cpus, .. } => serde_json::json!(cpus.iter().map(|c| c.0).collect::<Vec<_>>()),
+        };
+        let outcome = match outcome {
+            None => "dry_run".to_owned(),
+            Some(Outcome::Done) => "done".to_owned(),
+            Some(Outcome::Unsupported { why }) => format!("unsupported: {why}"),
+            Some(Outcome::Refused { why }) => format!("refused: {why}"),
+        };
+        // Whom it is about is said beside it; policies begin with that.
+        let named = whom.tenant.as_deref().and_then(|name| decision.because.strip_prefix(name));
+        let because = named.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&decision.because).to_owned();
+        let (what, knob) = (what(action, &whom.called()), action.knob().name());
+        let Whom { tenant, key, task, .. } = whom;
+        let (task, task_name) = task.map_or((None, None), |(id, name)| (Some(id.0), name));
+        Decided { tenant, key, task, task_name, knob, value, because, outcome, what }
+    }
+
+    /// For people: `12.3 s  park ffmpeg: its slot is over (done)`.
+    pub fn line(&self, t_ns: u64) -> String {
+        // Both quote the names of processes.
+        let (why, outcome) = (name(&self.because, usize::MAX), name(&self.outcome, usize::MAX));
+        format!("{:>9}  {}: {why} ({outcome})", human_ns(t_ns), self.what)
+    }
+}
+
+/// Whose knob it is, as far as that is known.
+struct Whom {
+    tenant: Option<String>,
+    key: Option<String>,
+    task: Option<(TaskId, Option<String>)>,
+    /// Whether another tenant has the same name, so that people need the key to tell them apart.
+    shares_name: bool,
+}
+
+impl Whom {
+    fn of(action: &Action, seen: &Observation) -> Whom {
+        let (id, task) = match action {
+            Action::Park { tenant } | Action::Unpark { tenant } | Action::Weight { tenant, .. } => {
+                (Some(*tenant), None)
+            }
+            Action::Slice { task, .. } | Action::PreemptDelay { task, .. } | Action::Cpus { task, .. } => {
+                let found = seen.tasks.binary_search_by_key(task, |t| t.id).ok().map(|at| &seen.tasks[at]);
+                (found.map(|t| t.tenant), Some((*task, found.map(|t| t.name.to_string()))))
+            }
+        };
+        let known = id.and_then(|id| seen.tenant(id));
+        let is_namesake = |of: &corun_model::Tenant| {
+            seen.tenants.iter().any(|other| other.name == of.name && other.id != of.id)
+        };
+        let unnamed = |id: TenantId| format!("tenant {}", id.0);
+        Whom {
+            tenant: id.map(|id| known.map_or_else(|| unnamed(id), |t| t.name.clone())),
+            key: known.map(|t| t.key.clone()),
+            task,
+            shares_name: known.is_some_and(is_namesake),
+        }
+    }
+
+    /// For people.
+    fn called(&self) -> String {
+        let key = self.key.as_deref().filter(|_| self.shares_name);
+        let tenant = self.tenant.as_deref().map(|tenant| called(tenant, key));
+        match (&self.task, tenant) {
+            (Some((id, Some(task))), Some(tenant)) => format!("{tenant}/{} ({id})", name(task, 20)),
+            (Some((id, _)), _) => format!("task {id}"),
+            (None, tenant) => tenant.unwrap_or_else(|| "nobody".into()),
+        }
+    }
+}
+
+/// A tenant for people: its name, and its key where the name alone would not tell it from another.
+pub(crate) fn called(tenant: &str, key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("{} ({})", name(tenant, 40), name(key, 60)),
+        None => name(tenant, 40),
+    }
+}
+
+/// What is decided about whom, for people.
+fn what(action: &Action, whom: &str) -> String {
+    match action {
+        Action::Park { .. } => format!("park {whom}"),
+        Action::Unpark { .. } => format!("unpark {whom}"),
+        Action::Weight { weight, .. } => format!("weight {weight} for {whom}"),
+        Action::Slice { min_ns, max_ns, .. } => format!("slice {} for {whom}", range(*min_ns, *max_ns)),
+        Action::PreemptDelay { delay_ns: 0, .. } => format!("no preemption delay for {whom}"),
+        Action::PreemptDelay { delay_ns, .. } => format!("preemption delay {} for {whom}", short(*delay_ns)),
+        Action::Cpus { cpus, .. } => format!("{} for {whom}", these(cpus)),
+    }
+}
+
+/// A time without digits that say nothing: `2 ms`, `1.5 ms`.
+fn short(ns: u64) -> String {
+    let written = human_ns(ns);
+    match written.split_once(' ') {
+        Some((digits, unit)) if digits.contains('.') => {
+            format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => written,
+    }
+}
+
+/// `10 to 30 ms`, with both units where they differ.
+fn range(least_ns: u64, most_ns: u64) -> String {
+    let (least, most) = (short(least_ns), short(most_ns));
+    if least == most {
+        return most;
+    }
+    match (least.split_once(' '), most.split_once(' ')) {
+        (Some((digits, unit)), Some((_, other))) if unit == other => format!("{digits} to {most}"),
+        _ => format!("{least} to {most}"),
+    }
+}
+
+/// `CPU 1`, `CPUs 0-3, 8`.
+fn these(cpus: &[CpuId]) -> String {
+    let mut all: Vec<u32> = cpus.iter().map(|c| c.0).collect();
+    all.sort_unstable();
+    all.dedup();
+    let runs = all.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    let runs: Vec<String> = runs.collect();
+    format!("CPU{} {}", if all.len() == 1 { "" } else { "s" }, runs.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use corun_model::observation::{Account, TaskObservation};
+    use corun_model::{Tenant, TenantKind};
+
+    fn seen() -> Observation {
+        let tenant =
+            Tenant { id: TenantId(3), kind: TenantKind::Command, key: "k".into(), name: "ffmpeg".into() };
+        Observation { tenants: vec![tenant], end_ns: 10, ..Observation::default() }
+    }
+
+    fn decision(action: Action) -> Decision {
+        Decision { action, because: "its slot is over".into() }
+    }
+
+    #[test]
+    fn a_line_says_a_knob_in_words_and_of_a_task_whose_it_is_and_its_name() {
+        let task = TaskId(12_217);
+        let worker = TaskObservation {
+            id: task,
+            tenant: TenantId(3),
+            name: "cpu-0".into(),
+            born_ns: 0,
+            alive: true,
+            last_cpu: None,
+            account: Account::default().into(),
+        };
+        let mut seen = seen();
+        seen.tasks.push(worker);
+        let ms = 1_000_000;
+        let cpus = |all: &[u32]| all.iter().map(|c| CpuId(*c)).collect();
+        for (action, told) in [
+            (
+                Action::Slice { task, min_ns: 10 * ms, max_ns: 30 * ms },
+                "slice 10 to 30 ms for ffmpeg/cpu-0 (12217)",
+            ),
+            (
+                Action::Slice { task, min_ns: ms / 2, max_ns: 3 * ms },
+                "slice 500 µs to 3 ms for ffmpeg/cpu-0 (12217)",
+            ),
+            (Action::Slice { task, min_ns: ms, max_ns: ms }, "slice 1 ms for ffmpeg/cpu-0 (12217)"),
+            (
+                Action::PreemptDelay { task, delay_ns: 2 * ms },
+                "preemption delay 2 ms for ffmpeg/cpu-0 (12217)",
+            ),
+            (Action::PreemptDelay { task, delay_ns: 0 }, "no preemption delay for ffmpeg/cpu-0 (12217)"),
+            (Action::Cpus { task, cpus: cpus(&[8, 0, 1, 2]) }, "CPUs 0-2, 8 for ffmpeg/cpu-0 (12217)"),
+            (Action::Weight { tenant: TenantId(3), weight: 50 }, "weight 50 for ffmpeg"),
+        ] {
+            let decided = Decided::new(&decision(action), Some(&Outcome::Done), &seen);
+            assert_eq!(decided.line(0), format!("     0 ns  {told}: its slot is over (done)"));
+            let json: serde_json::Value = serde_json::from_str(&json::compact(&decided)).unwrap();
+            assert_eq!((&json["tenant"], &json["key"]), (&"ffmpeg".into(), &"k".into()), "{json}");
+            let is_of_task = json.get("task").is_some();
+            assert_eq!(json.get("task_name").is_some_and(|name| name == "cpu-0"), is_of_task, "{json}");
+        }
+    }
+
+    #[test]
+    fn of_two_tenants_of_one_name_the_keys_are_told() {
+        let mut two = seen();
+        two.tenants.push(Tenant { id: TenantId(4), key: "other".into(), ..two.tenants[0].clone() });
+        let decided = Decided::new(&decision(Action::Unpark { tenant: TenantId(4) }), None, &two);
+        assert_eq!(decided.line(0), "     0 ns  unpark ffmpeg (other): its slot is over (dry_run)");
+    }
+
+    #[test]
+    fn decisions_about_tasks_name_the_task_and_what_could_not_be_done_says_why() {
+        let cpus = decision(Action::Cpus { task: TaskId(7), cpus: vec![CpuId(1)] });
+        let why = Outcome::Refused { why: "it is protected".into() };
+        let decided = Decided::new(&cpus, Some(&why), &seen());
+        assert_eq!((decided.task, decided.outcome.as_str()), (Some(7), "refused: it is protected"));
+        assert_eq!(
+            decided.line(1_500_000_000),
+            "   1.50 s  CPU 1 for task 7: its slot is over (refused: it is protected)"
+        );
+        let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), None, &seen());
+        assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: its slot is over (dry_run)");
+        let action = Action::Unpark { tenant: TenantId(3) };
+        let twice = Decision { action, because: "ffmpeg: its slot is over".into() };
+        assert_eq!(
+            Decided::new(&twice, None, &seen()),
+            dry,
+            "whom it is about is said once, for programs as well"
+        );
+        let steers = Decided { because: "a\x1b[2Jb".into(), outcome: "refused: \x1b[2J".into(), ..dry };
+        assert!(!steers.line(0).contains('\x1b'));
+    }
+}
