@@ -32,6 +32,11 @@ pub struct Reason {
     pub what: &'static str,
     /// With whom; empty for decisions about single tasks.
     pub whom: BTreeSet<String>,
+    /// Their keys: names may be shared.
+    pub whom_keys: BTreeSet<String>,
+    /// The same, by number.
+    #[serde(skip)]
+    pub who: BTreeSet<TenantId>,
     /// Why, as it was said last.
     pub because: String,
     /// What came of it.
@@ -221,14 +226,15 @@ impl History {
             return;
         }
         let at = known.unwrap_or_else(|| {
-            let (whom, because, outcome) = (BTreeSet::new(), String::new(), decided.outcome.clone());
             self.reasons.push(Reason {
                 from_ns: at_ns,
                 to_ns: at_ns,
                 what,
-                whom,
-                because,
-                outcome,
+                whom: BTreeSet::new(),
+                whom_keys: BTreeSet::new(),
+                who: BTreeSet::new(),
+                because: String::new(),
+                outcome: decided.outcome.clone(),
                 times: 0,
                 key,
             });
@@ -237,7 +243,13 @@ impl History {
         let reason = &mut self.reasons[at];
         (reason.to_ns, reason.because) = (at_ns, because);
         reason.times += 1;
-        reason.whom.extend(decided.tenant.clone().filter(|_| decided.task.is_none()));
+        if let Action::Park { tenant } | Action::Unpark { tenant } | Action::Weight { tenant, .. } =
+            decision.action
+        {
+            reason.who.insert(tenant);
+            reason.whom.extend(decided.tenant.clone());
+            reason.whom_keys.extend(decided.key.clone());
+        }
     }
 
     /// How long all of it took, in nanoseconds.

@@ -52,12 +52,12 @@ pub fn render(controlled: &Controlled, profile: &ProfileReport) -> String {
 pub fn sections(controlled: &Controlled, profile: &ProfileReport) -> String {
     let history = controlled.history;
     let shown = shown(history, profile);
-    let tenants = Tenants::with_first(profile, &shown.iter().map(|t| t.0).collect::<Vec<_>>());
+    let tenants = Tenants::by_key(profile, &shown.iter().map(|t| t.0).collect::<Vec<_>>());
     [
         parked(history, &tenants, &shown, controlled.backend),
         held(profile, &tenants),
         periods(history, &tenants, &shown),
-        reasons(history),
+        reasons(history, &tenants),
         shares(controlled.summary, profile, &tenants),
         undone(history, &tenants, controlled.backend),
     ]
@@ -245,11 +245,11 @@ fn mean_row(history: &History, columns: &[TenantId], with: bool) -> String {
     format!("<tr><td><b>{what}</b></td><td>all periods, {}</td>{cells}{sum}</tr>", human_ns(all_ns))
 }
 
-fn reasons(history: &History) -> String {
+fn reasons(history: &History, tenants: &Tenants) -> String {
     let row = |r: &super::history::Reason| {
-        let whom = match r.whom.len() {
+        let whom = match r.who.len() {
             0 => "tasks".to_owned(),
-            1..=3 => r.whom.iter().cloned().collect::<Vec<_>>().join(", "),
+            1..=3 => r.who.iter().map(|t| tenants.name(t.0)).collect::<Vec<_>>().join(", "),
             n => count(n as u64, "tenant"),
         };
         let when = match r.from_ns == r.to_ns {

@@ -60,6 +60,8 @@ pub struct UndoneLine {
     pub why: &'static str,
     /// Names of those who were parked until then.
     pub released: Vec<String>,
+    /// Their keys, in the same order: names may be shared. `None`: of one that is not told apart in the profile any more.
+    pub released_keys: Vec<Option<String>>,
     /// Tasks and tenants of which something else was changed.
     pub changed: usize,
     /// What stayed changed, and why.
@@ -95,6 +97,7 @@ impl<'a> ControlReport<'a> {
                     at_ns: u.at_ns,
                     why: u.why,
                     released: u.released.iter().map(|&id| profile.tenant_name(id)).collect(),
+                    released_keys: u.released.iter().map(|&id| profile.tenant_key(id)).collect(),
                     changed: u.changed,
                     failed: u.failed.clone(),
                 })

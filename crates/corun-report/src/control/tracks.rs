@@ -3,17 +3,21 @@
 //! [`crate::perfetto`] draws of the same time, on the same clock.
 
 use super::history::History;
+use crate::html::tenants::Tenants;
 use crate::perfetto::append;
 use crate::perfetto::proto::{
     self, DebugAnnotation, TracePacket, TrackDescriptor, TrackEvent, TYPE_SLICE_BEGIN, TYPE_SLICE_END,
 };
+use crate::profile::schema::ProfileReport;
 use corun_model::TenantId;
 
 /// The track that holds the others; counters have the numbers from 1 on.
 const GROUP: u64 = 1 << 32;
 
-/// Packets to append to a trace of the same time; `policy` names the tracks, `called` the tenants.
-pub fn encode(policy: &str, history: &History, called: impl Fn(TenantId) -> String) -> Vec<u8> {
+/// Packets to append to a trace of the same time; `policy` names the tracks, `profile` the tenants.
+pub fn encode(policy: &str, history: &History, profile: &ProfileReport) -> Vec<u8> {
+    let tenants = Tenants::by_key(profile, &[]);
+    let called = |id: TenantId| tenants.name(id.0);
     let mut tracks = Tracks { out: Vec::new(), next: GROUP, begin_ns: history.begin_ns() };
     tracks.add(format!("corun control: {policy}"), None);
     let periods = tracks.add("in force".into(), Some(GROUP));
@@ -29,7 +33,7 @@ pub fn encode(policy: &str, history: &History, called: impl Fn(TenantId) -> Stri
     for r in history.reasons() {
         // Reasons overlap, and slices of one track must not.
         let track = tracks.add(format!("why: {}", r.what), Some(GROUP));
-        let whom = r.whom.iter().cloned().collect::<Vec<_>>().join(", ");
+        let whom = r.who.iter().map(|&id| called(id)).collect::<Vec<_>>().join(", ");
         let told = [
             ("whom", if whom.is_empty() { "tasks".to_owned() } else { whom }),
             ("times", r.times.to_string()),
@@ -86,7 +90,8 @@ impl Tracks {
 mod tests {
     use super::*;
     use crate::control::Decided;
-    use corun_model::{Action, Decision, Observation, Outcome};
+    use crate::{Host, ProfileMeta, Source, Subject};
+    use corun_model::{Action, Decision, Machine, Observation, Outcome};
     use prost::Message;
 
     #[test]
@@ -102,7 +107,9 @@ mod tests {
             history.decided(at_ns, &decision, &decided);
         }
         history.undone(1_300, "the end", None);
-        let trace = proto::Trace::decode(&*encode("gang", &history, |t| format!("tenant {}", t.0))).unwrap();
+        let meta = ProfileMeta::new(Host::Sim, Source::Sim, "", &Machine::synthetic(1, 1, 1, 1));
+        let profile = ProfileReport::new(&meta, &Observation::default(), Subject::All, &[]);
+        let trace = proto::Trace::decode(&*encode("gang", &history, &profile)).unwrap();
         let named = |name: &str| {
             let of = |p: &&TracePacket| {
                 p.track_descriptor.as_ref().is_some_and(|d| d.name.as_deref() == Some(name))

@@ -21,11 +21,19 @@ pub struct Tenants<'a> {
 impl<'a> Tenants<'a> {
     /// Gives colours to those that matter to the subject: by what they took from it, then by what they ran.
     pub fn of(report: &'a ProfileReport) -> Tenants<'a> {
-        Tenants::with_first(report, &[])
+        Tenants::ranked(report, &[], |id| format!("#{id}"))
     }
 
-    /// The same, with these before all others.
-    pub fn with_first(report: &'a ProfileReport, first: &[u32]) -> Tenants<'a> {
+    /// The same, with these before all others, and by their keys where two are called the same.
+    pub fn by_key(report: &'a ProfileReport, first: &[u32]) -> Tenants<'a> {
+        let key = |id| report.tenants.iter().find(|t| t.tenant.id == id).map(|t| &t.key);
+        let known = |id| key(id).filter(|key| !key.is_empty());
+        Tenants::ranked(report, first, |id| {
+            known(id).map_or_else(|| format!("#{id}"), |key| format!("({key})"))
+        })
+    }
+
+    fn ranked(report: &'a ProfileReport, first: &[u32], apart: impl Fn(u32) -> String) -> Tenants<'a> {
         let subject = report.subject.tenant.id;
         let mut weight: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let mut names = BTreeMap::from([(subject, report.subject.tenant.name.as_str())]);
@@ -50,7 +58,7 @@ impl<'a> Tenants<'a> {
         for t in &report.others {
             tasks.entry(t.tenant).or_default().push(t);
         }
-        Tenants { classes, names: told_apart(&names), tasks }
+        Tenants { classes, names: told_apart(&names, apart), tasks }
     }
 
     /// The class of a tenant's colour.
@@ -58,7 +66,7 @@ impl<'a> Tenants<'a> {
         self.classes.get(&id).copied().unwrap_or(REST)
     }
 
-    /// A tenant's name, with its number where two are called the same; only the number when nobody named it.
+    /// A tenant's name, told apart where two are called the same; only the number when nobody named it.
     pub fn name(&self, id: u32) -> String {
         self.names.get(&id).map_or_else(|| format!("tenant {id}"), String::clone)
     }
@@ -84,13 +92,13 @@ impl<'a> Tenants<'a> {
     }
 }
 
-/// Names as they are, but two tenants of one name get their numbers behind it.
-fn told_apart(names: &BTreeMap<u32, &str>) -> BTreeMap<u32, String> {
+/// Names as they are, but those that two tenants have get behind them what tells these apart.
+fn told_apart(names: &BTreeMap<u32, &str>, apart: impl Fn(u32) -> String) -> BTreeMap<u32, String> {
     let mut uses: BTreeMap<&str, u32> = BTreeMap::new();
     names.values().for_each(|name| *uses.entry(name).or_default() += 1);
     let called = |id: u32, name: &str| match uses[name] {
         1 => name.to_owned(),
-        _ => format!("{name} #{id}"),
+        _ => format!("{name} {}", apart(id)),
     };
     names.iter().map(|(&id, &name)| (id, called(id, name))).collect()
 }
@@ -101,7 +109,8 @@ mod tests {
 
     #[test]
     fn two_tenants_of_one_name_are_told_apart_by_their_numbers() {
-        let names = told_apart(&BTreeMap::from([(1, "sh"), (2, "postgres"), (7, "sh")]));
+        let names = BTreeMap::from([(1, "sh"), (2, "postgres"), (7, "sh")]);
+        let names = told_apart(&names, |id| format!("#{id}"));
         assert_eq!(names.values().collect::<Vec<_>>(), ["sh #1", "postgres", "sh #7"]);
     }
 }

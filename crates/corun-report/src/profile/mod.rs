@@ -88,6 +88,11 @@ impl ProfileReport {
         known.map_or_else(|| format!("tenant {}", id.0), |t| t.tenant.name.clone())
     }
 
+    /// A tenant's key, if it is told apart.
+    pub fn tenant_key(&self, id: TenantId) -> Option<String> {
+        self.tenants.iter().find(|t| t.tenant.id == id.0).map(|t| t.key.clone())
+    }
+
     /// The report with at most `most` tasks in either list: those with the most time on a CPU or lost. The others are
     /// still in the sums, and counted as unlisted.
     pub fn listing_at_most(&self, most: usize) -> Cow<'_, ProfileReport> {

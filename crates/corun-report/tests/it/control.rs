@@ -1,9 +1,10 @@
 //! The page of a run under a policy: self-contained, escaped, and with what happened.
 
 use crate::example::{meta, timeline, whole, COMPILER, HOSTILE, POSTGRES, SUBJECT};
-use corun_model::{Action, Decision, Outcome, TaskId, TenantId};
+use corun_model::{Action, Decision, Observation, Outcome, TaskId, TenantId};
 use corun_report::control::history::History;
 use corun_report::control::page::{render, Controlled};
+use corun_report::control::report::ControlReport;
 use corun_report::control::{ControlSummary, Decided, GuardLine};
 use corun_report::{ProfileReport, Subject};
 
@@ -11,7 +12,10 @@ const MS: u64 = 1_000_000;
 
 /// The example's ten seconds under a policy that is in force in every other second and parks by turns.
 fn happened() -> (History, ControlSummary) {
-    let slots = timeline();
+    happened_in(&timeline())
+}
+
+fn happened_in(slots: &[Observation]) -> (History, ControlSummary) {
     let begin_ns = slots[0].start_ns;
     let (mut history, mut summary) = (History::new(begin_ns), ControlSummary::default());
     let covered = [SUBJECT, POSTGRES, COMPILER, HOSTILE];
@@ -84,6 +88,38 @@ fn it_says_who_was_parked_when_what_was_decided_what_it_gained_and_what_was_undo
     assert!(decided.contains("<td class=\"n\">80</td>"), "{decided}");
     let periods = page.split("<h2>").find(|s| s.starts_with("With and without")).unwrap();
     assert_eq!(periods.matches("<td>with</td>").count(), 5, "{periods}");
+}
+
+#[test]
+fn tenants_of_one_name_are_told_apart_by_their_keys_on_the_page_and_in_the_report() {
+    let namesakes = |seen: &mut Observation| {
+        let of_hostile = seen.tenants.iter_mut().filter(|t| t.id == HOSTILE);
+        of_hostile.for_each(|t| t.name = "postgresql.service".into());
+    };
+    let mut slots = timeline();
+    slots.iter_mut().for_each(namesakes);
+    let (history, summary) = happened_in(&slots);
+    let mut seen = whole(&slots);
+    namesakes(&mut seen);
+    let profile = ProfileReport::new(&meta(), &seen, Subject::All, &slots);
+    let controlled =
+        Controlled { policy: "gang", backend: "stock", guard: None, history: &history, summary: &summary };
+    let keys = ["/system.slice/postgresql.service", "pgrp:666"];
+    let page = render(&controlled, &profile);
+    let decided = page.split("<h2>").find(|s| s.starts_with("What was decided")).unwrap();
+    for key in keys {
+        assert!(decided.contains(&format!("postgresql.service ({key})")), "{decided}");
+        assert!(summary.text().contains(&format!("postgresql.service ({key})")), "{}", summary.text());
+    }
+    assert!(!page.contains("postgresql.service #"), "{page}");
+    let report: serde_json::Value =
+        serde_json::from_str(&ControlReport::new(&controlled, &profile).json()).unwrap();
+    let reason = &report["reasons"][0];
+    assert_eq!(reason["whom"], serde_json::json!(["postgresql.service"]), "{reason}");
+    assert_eq!(reason["whom_keys"], serde_json::json!(keys), "{reason}");
+    let undone = report["undone"].as_array().unwrap();
+    let released = undone.iter().find(|u| u["released"] != serde_json::json!([])).unwrap();
+    assert_eq!(released["released_keys"], serde_json::json!(["pgrp:666"]), "{released}");
 }
 
 #[test]

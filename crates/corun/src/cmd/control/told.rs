@@ -91,8 +91,7 @@ impl Told {
         }
         if let Some(path) = &args.trace {
             let mut bytes = perfetto::encode(self.trace.trace(), self.recording.timeline(), Subject::All);
-            let called = |id| whole.tenant(id).map_or_else(|| format!("tenant {}", id.0), |t| t.name.clone());
-            bytes.extend(tracks::encode(controlled.policy, &self.history, called));
+            bytes.extend(tracks::encode(controlled.policy, &self.history, &profile));
             write_file(path, &bytes)?;
         }
         for (_, path) in args.files().filter(|(_, path)| path.as_os_str() != "-") {

@@ -73,6 +73,6 @@ impl Kept {
 
     /// For the trace.
     pub fn tracks(&self, profile: &ProfileReport) -> Vec<u8> {
-        tracks::encode(self.policy, &self.history, |id| profile.tenant_name(id))
+        tracks::encode(self.policy, &self.history, profile)
     }
 }
