@@ -204,17 +204,31 @@ fn the_degree_of_contention_is_also_a_flag_of_its_own_and_the_guard_is_on_when_i
 }
 
 #[test]
-fn that_everything_is_as_it_was_is_said_of_every_policy_that_changes_something() {
+fn that_everything_is_as_it_was_is_said_where_something_was_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let _hog = Hog::start(folder.path(), "corun-hog-u");
-    let says_so = |policy: &str, dry: &[&str]| {
-        let who = ["control", policy, "--tenant", "corun-hog-u", "--for", "500ms", "-q"];
-        let out = corun(&[&who, dry].concat());
+    let _hogs = ["corun-hog-u", "corun-hog-v"].map(|name| Hog::start(folder.path(), name));
+    let says_so = |policy: &str, more: &[&str]| {
+        let who = ["--tenant", "corun-hog-u", "--tenant", "corun-hog-v", "--for", "800ms", "-q"];
+        let out = corun(&[&["control", policy], &who[..], more].concat());
         assert_eq!(out.status.code(), Some(0), "{}", said(&out));
         String::from_utf8_lossy(&out.stdout).contains("Everything that was changed is as it was.")
     };
-    assert!(says_so("gang", &[]) && says_so("differential", &[]));
+    assert!(says_so("gang", &["--guard", "off"]) && says_so("differential", &["--guard", "off"]));
+    // The guard's first period is one without the policy.
+    assert!(!says_so("gang", &[]), "nothing was changed yet");
     assert!(!says_so("differential", &["--dry-run"]) && !says_so("observe", &[]));
+}
+
+#[test]
+fn a_dry_run_is_called_one_and_explains_itself_on_standard_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hogs = ["corun-hog-w", "corun-hog-x"].map(|name| Hog::start(folder.path(), name));
+    let who = ["--tenant", "corun-hog-w", "--tenant", "corun-hog-x", "--dry-run", "--explain"];
+    let out = corun(&[&["control", "gang", "--for", "1s"], &who[..]].concat());
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.starts_with("corun control: gang, a dry run: nothing was touched\n"), "{text}");
+    assert!(said(&out).contains("park corun-hog-"), "{}", said(&out));
+    assert!(!text.contains("--explain tells"), "{text}");
 }
 
 #[test]
@@ -296,6 +310,7 @@ fn a_policy_that_decides_by_counters_is_refused_where_there_are_none() {
         let out = corun(&["control", policy["name"].as_str().unwrap(), "--all", "--dry-run", "--for", "1s"]);
         assert_eq!(out.status.code(), Some(2), "{}", said(&out));
         assert!(said(&out).contains(why) && said(&out).contains("corun sim"), "{why}: {}", said(&out));
+        assert!(!said(&out).contains("corun works without"), "{}", said(&out));
     }
 }
 
@@ -317,7 +332,8 @@ fn bad_usage_is_one_sentence_with_exit_code_2_and_nothing_is_changed() {
         ),
         (&["control", "gang", "--restore"], "--restore"),
         (&["control", "gang", "--all", "--dry-run", "--for", "0"], "no time at all"),
-        (&["control"], "<POLICY>"),
+        (&["control"], "`corun policies` lists them"),
+        (&["control", "--all"], "`corun policies` lists them"),
     ] {
         let out = corun(args);
         assert_eq!(out.status.code(), Some(2), "{args:?}: {}", said(&out));

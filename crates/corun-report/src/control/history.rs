@@ -6,7 +6,7 @@
 //! one, nor do the figures of decisions about single tasks. Every list is bounded, and what found no room is counted.
 
 use super::Decided;
-use crate::words::name;
+use crate::words::{count, name};
 use corun_model::recording::lesser_half;
 use corun_model::{Action, Decision, Observation, Tenant, TenantId};
 use serde::Serialize;
@@ -103,6 +103,8 @@ pub struct History {
     stops_kept: usize,
     parked: BTreeMap<TenantId, u64>,
     changed: BTreeSet<(Option<TenantId>, Option<u32>)>,
+    /// Whether anything was ever changed of anybody.
+    has_changed: bool,
     reasons: Vec<Reason>,
     periods: Vec<Period>,
     /// Of the period that goes on: whether the policy is in force, and whether it found room.
@@ -143,6 +145,10 @@ impl History {
         let at_ns = self.since(at_ns);
         self.end_ns = self.end_ns.max(at_ns);
         let took_effect = matches!(decided.outcome.as_str(), "done" | "dry_run");
+        // A delay of none is told to every new task, and is what it had.
+        let is_change =
+            !matches!(decision.action, Action::Unpark { .. } | Action::PreemptDelay { delay_ns: 0, .. });
+        self.has_changed |= decided.outcome == "done" && is_change;
         match decision.action {
             Action::Park { tenant } if took_effect => drop(self.parked.entry(tenant).or_insert(at_ns)),
             Action::Unpark { tenant } => self.runs_again(tenant, at_ns),
@@ -167,8 +173,8 @@ impl History {
         self.undone.push(Undone { at_ns, why, released, changed, failed });
     }
 
-    /// For a terminal: what was decided how often, why, and what came of it.
-    pub fn text(&self) -> String {
+    /// For a terminal: what was decided how often, why, and what came of it. `explained`: whether every decision was told.
+    pub fn text(&self, explained: bool) -> String {
         let mut all: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
         for r in &self.reasons {
             *all.entry((r.what, &r.because, &r.outcome)).or_default() += r.times;
@@ -182,10 +188,9 @@ impl History {
             out += &format!("{times:>8} × {told}\n");
         }
         if all.len() > TOLD {
-            out += &format!(
-                "           and {} more reasons; --explain tells every decision\n",
-                all.len() - TOLD
-            );
+            let more = count((all.len() - TOLD) as u64, "more reason");
+            let where_else = if explained { "" } else { "; --explain tells every decision" };
+            out += &format!("           and {more}{where_else}\n");
         }
         out
     }
@@ -298,6 +303,11 @@ impl History {
         &self.undone
     }
 
+    /// Whether anything was ever changed of anybody; in a dry run nothing is.
+    pub fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
     /// Entries that found no room.
     pub fn left_out(&self) -> u64 {
         self.left_out
@@ -362,7 +372,7 @@ mod tests {
             history.reasons().iter().map(|r| (r.what, r.because.as_str(), r.times)).collect();
         let waits = "waits out a slot, kept: solver does 9.71 times as much";
         assert_eq!(told, [("park", waits, 5), ("let go", "a slot", 5)]);
-        assert_eq!(history.text(), format!("       5 × let go: a slot\n       5 × park: {waits}\n"));
+        assert_eq!(history.text(false), format!("       5 × let go: a slot\n       5 × park: {waits}\n"));
         assert_eq!(history.stops(tenant).nth(1), Some((100, 150)));
         assert_eq!(history.parked_ns(tenant, 25, 125), 25 + 25);
     }
@@ -376,6 +386,32 @@ mod tests {
         decide(&mut history, 6 + PAUSE_NS, park(), "solver: waits", &refused);
         assert!(history.ever_parked().is_empty());
         assert_eq!(history.reasons().iter().map(|r| r.times).collect::<Vec<_>>(), [1, 1]);
+    }
+
+    #[test]
+    fn what_is_told_apart_no_more_is_counted_and_who_was_told_every_decision_is_not_sent_to_it() {
+        let mut history = History::new(0);
+        for reason in 0..=TOLD as u64 {
+            let why = format!("loop: for {reason} reasons");
+            decide(&mut history, reason, Action::Park { tenant: TenantId(2) }, &why, &Outcome::Done);
+        }
+        assert!(history.text(false).ends_with("and 1 more reason; --explain tells every decision\n"));
+        assert!(history.text(true).ends_with("and 1 more reason\n"), "{}", history.text(true));
+    }
+
+    #[test]
+    fn only_what_was_done_and_changed_something_counts_as_a_change() {
+        let mut history = History::new(0);
+        let (tenant, task) = (TenantId(2), TaskId(7));
+        let refused = Outcome::Refused { why: "protected".into() };
+        decide(&mut history, 1, Action::Park { tenant }, "loop: waits", &refused);
+        decide(&mut history, 2, Action::Unpark { tenant }, "loop: its slot", &Outcome::Done);
+        decide(&mut history, 3, Action::PreemptDelay { task, delay_ns: 0 }, "a new task", &Outcome::Done);
+        let dry = Decision { action: Action::Park { tenant }, because: "loop: waits".into() };
+        history.decided(4, &dry, &Decided::new(&dry, None, &seen(0, 4)));
+        assert!(!history.has_changed());
+        decide(&mut history, 5, Action::Park { tenant }, "loop: waits", &Outcome::Done);
+        assert!(history.has_changed());
     }
 
     #[test]

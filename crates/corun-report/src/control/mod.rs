@@ -58,6 +58,21 @@ pub struct GuardLine {
     pub pairs: Option<usize>,
 }
 
+impl GuardLine {
+    /// What it has found about a policy, as a sentence without its end; `None` while it measures.
+    pub fn sentence(&self, policy: &str) -> Option<String> {
+        let percent = self.gain? * 100.0;
+        let of = "of useful time (geometric mean over tenants)";
+        match self.state {
+            "helps" => Some(format!("{policy} helps, by {percent:.1} % {of}")),
+            "reverted" => {
+                Some(format!("{policy} did not clearly help ({percent:+.1} % {of}), so it was reverted"))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl ControlLine {
     /// JSON on one line, with a newline at the end.
     pub fn json_line(&self) -> String {
@@ -234,6 +249,17 @@ mod tests {
         assert_eq!(value["decision"][0]["because"], "its slot is over");
         assert_eq!(value["guard"]["state"], "measuring");
         assert!(value["decision"][0].get("task").is_none());
+    }
+
+    #[test]
+    fn what_the_guard_has_found_is_a_sentence_about_the_policy() {
+        let line = |state, gain| GuardLine { state, gain, pairs: None };
+        let said = |state, gain| line(state, gain).sentence("gang");
+        let of = "of useful time (geometric mean over tenants)";
+        assert_eq!(said("helps", Some(0.123)), Some(format!("gang helps, by 12.3 % {of}")));
+        let no = format!("gang did not clearly help (-4.0 % {of}), so it was reverted");
+        assert_eq!(said("reverted", Some(-0.04)), Some(no));
+        assert_eq!(said("measuring", None), None);
     }
 
     #[test]

@@ -95,16 +95,11 @@ fn head(c: &Controlled, profile: &ProfileReport) -> String {
 
 /// The answer: did it help, or what did it do?
 fn verdict(c: &Controlled) -> String {
-    let gain = |g: &GuardLine| format!("{:+.1} % of useful work", g.gain.unwrap_or(0.0) * 100.0);
-    let dry = if c.backend == "none" { "would have " } else { "" };
-    match &c.guard {
-        Some(g) if g.state == "helps" => return format!("{} helps: {} with it", c.policy, gain(g)),
-        Some(g) if g.state == "reverted" => {
-            return format!("{} did not help ({}), so it was given up", c.policy, gain(g));
-        }
-        Some(_) => return format!("{}: not enough was seen to say whether it helps", c.policy),
-        None => {}
+    if let Some(guard) = &c.guard {
+        let not_enough = || format!("{}: not enough was seen to say whether it helps", c.policy);
+        return guard.sentence(c.policy).unwrap_or_else(not_enough);
     }
+    let dry = if c.backend == "none" { "would have " } else { "" };
     let parked = c.history.ever_parked();
     let length_ns = c.history.length_ns();
     if !parked.is_empty() {

@@ -68,7 +68,7 @@ fn the_page_needs_nothing_but_itself_and_a_name_stays_a_name() {
 #[test]
 fn it_says_who_was_parked_when_what_was_decided_what_it_gained_and_what_was_undone() {
     let page = page(Some(GuardLine { state: "helps", gain: Some(0.36), pairs: None }));
-    assert!(page.contains("gang helps: +36.0\u{a0}% of useful work with it"));
+    assert!(page.contains("gang helps, by 36.0\u{a0}% of useful time (geometric mean over tenants)"));
     for heading in [
         "Who was parked when",
         "A closer look",
@@ -88,6 +88,13 @@ fn it_says_who_was_parked_when_what_was_decided_what_it_gained_and_what_was_undo
     assert!(decided.contains("<td class=\"n\">80</td>"), "{decided}");
     let periods = page.split("<h2>").find(|s| s.starts_with("With and without")).unwrap();
     assert_eq!(periods.matches("<td>with</td>").count(), 5, "{periods}");
+}
+
+#[test]
+fn a_policy_that_did_not_help_is_told_by_the_same_sentence_as_on_a_terminal() {
+    let guard = GuardLine { state: "reverted", gain: Some(0.004), pairs: None };
+    let said = guard.sentence("gang").unwrap();
+    assert!(page(Some(guard)).contains(&said.replace(" %", "\u{a0}%")), "{said}");
 }
 
 #[test]

@@ -70,7 +70,6 @@ const TRACE_BYTES: u32 = 16 << 20;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy; `corun policies` lists them
-    #[arg(required_unless_present = "restore")]
     policy: Option<String>,
     /// A tenant that may be controlled, by name or PID; repeat it for more
     #[arg(long = "tenant", value_name = "NAME", conflicts_with = "all")]
@@ -102,7 +101,7 @@ pub struct Args {
     /// Whether to measure that the policy helps, and give it up when it does not; `auto` measures by itself
     #[arg(long, value_enum, num_args = 0..=1, default_value = "on", default_missing_value = "on")]
     guard: OnOff,
-    /// A line for every decision
+    /// A line for every decision, on standard error
     #[arg(long)]
     explain: bool,
     /// Write what is decided to standard output, one line of JSON per epoch (schema corun.control/1)
@@ -157,6 +156,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     if args.restore {
         return restore(&root);
+    }
+    if args.policy.is_none() {
+        let what = "name a policy, such as `corun control auto --all`; `corun policies` lists them";
+        return Err(Usage(what.into()).into());
     }
     // Whether there is such a policy with such options does not depend on whom it may touch.
     let turns_knobs = !policy(&args, &Scope::everyone())?.knobs().is_empty();
@@ -274,9 +277,11 @@ fn counting(root: &Root, args: &Args) -> anyhow::Result<Option<Counting>> {
     let entry = args.policy.as_deref().and_then(corun_policy::entry);
     let Some(entry) = entry.filter(|e| !e.counters.is_empty()) else { return Ok(None) };
     let refused = |u: Unavailable| {
+        // Whatever else does without them, this policy does not.
+        let why = u.why.trim_end_matches("; corun works without");
         let what = format!(
-            "{} decides by hardware counters, and this machine lacks {}: {}; `corun sim` runs it on a modelled machine",
-            entry.name, u.what, u.why
+            "{} decides by hardware counters, and this machine lacks {}: {why}; `corun sim` runs it on a modelled machine",
+            entry.name, u.what
         );
         Usage(what)
     };
@@ -417,12 +422,12 @@ impl Control<'_> {
                 return Ok(false);
             }
         }
-        let finding = self.guard.as_ref().map(Guard::finding);
-        let guard = finding.map(guard_line);
+        let guard = self.guard.as_ref().map(|g| guard_line(g.finding()));
         let state = guard.as_ref().map(|g| g.state);
         let is_news = self.guard_told.replace(state) != Some(state);
-        if let Some(found) = finding.and_then(told_of).filter(|_| is_news && !self.args.quiet) {
-            progress.aside(&format!("{}: {found}", human_ns(t_ns)));
+        let found = guard.as_ref().and_then(|g| g.sentence(self.policy.name()));
+        if let Some(found) = found.filter(|_| is_news && !self.args.quiet) {
+            progress.aside(&format!("{}: the guard: {found}.", human_ns(t_ns)));
         }
         progress.say(&format!(
             "{} {}: {}, {} decisions{}",
@@ -447,39 +452,30 @@ impl Control<'_> {
     }
 
     fn conclusion(&self, ended: Ended) -> String {
+        let name = self.policy.name();
+        let by = match &self.host {
+            Hands::None(_) => ", a dry run: nothing was touched".to_owned(),
+            Hands::Steering(_) => format!(" by {}", self.host.backend()),
+        };
+        let interrupted = if ended == Ended::Interrupted { ", interrupted" } else { "" };
+        let history = self.told.history();
         let mut out = format!(
-            "corun control: {} by {}{}\n\n{}",
-            self.policy.name(),
-            self.host.backend(),
-            if ended == Ended::Interrupted { ", interrupted" } else { "" },
-            self.summary.text() + &self.told.history().text()
+            "corun control: {name}{by}{interrupted}\n\n{}{}",
+            self.summary.text(),
+            history.text(self.args.explain)
         );
-        out += match self.guard.as_ref().map(Guard::finding) {
-            Some(Finding::Measuring { pairs }) => {
-                format!("The guard: not enough was seen for a finding ({pairs} pairs of periods).\n")
-            }
-            found => found.and_then(told_of).map_or(String::new(), |found| found + "\n"),
+        if let Some(finding) = self.guard.as_ref().map(Guard::finding) {
+            let found = guard_line(finding).sentence(name).unwrap_or_else(|| {
+                let Finding::Measuring { pairs } = finding else { return String::new() };
+                let s = if pairs == 1 { "" } else { "s" };
+                format!("not enough was seen for a finding ({pairs} pair{s} of periods)")
+            });
+            out += &format!("The guard: {found}.\n");
         }
-        .as_str();
-        if !self.policy.knobs().is_empty() && self.host.backend() != "none" {
+        if history.has_changed() {
             out += "Everything that was changed is as it was.\n";
         }
         out
-    }
-}
-
-/// What the guard has found, as a sentence; `None` while it measures.
-fn told_of(finding: Finding) -> Option<String> {
-    match finding {
-        Finding::Measuring { .. } => None,
-        Finding::Helps { gain } => Some(format!(
-            "The guard: it helps, by {:.1} % of useful time (geometric mean over tenants).",
-            gain * 100.0
-        )),
-        Finding::DoesNotHelp { gain } => Some(format!(
-            "The guard: it did not clearly help ({:+.1} % of useful time, geometric mean over tenants), so it was reverted.",
-            gain * 100.0
-        )),
     }
 }
 
