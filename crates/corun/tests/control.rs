@@ -1,6 +1,7 @@
 //! `corun control` and `corun policies` as a user runs them. Nothing here is parked but these tests' own processes.
 
 mod anybodys;
+mod begins;
 mod hog;
 
 use assert_cmd::cargo::CommandCargoExt;
@@ -119,6 +120,10 @@ fn whoever_cannot_be_controlled_is_refused_before_anything_is_changed() {
         // An empty tenant: a name that nobody has, a PID that nobody has.
         (&["--tenant", "corun-nobody"][..], ["--tenant corun-nobody", "nothing by that name runs here"]),
         (&["--tenant", "corun-hog-e", "--tenant", "4194303"], ["--tenant 4194303", "no such process"]),
+        // A key of what is not there, and what is no key.
+        (&["--tenant", "cgroup:/corun-nowhere"], ["there is no such cgroup", "make it first"]),
+        (&["--tenant", "pgid:4194303"], ["there is no such process group", "lists who is there"]),
+        (&["--tenant", "corun-nobody:80"], ["nothing by that name runs here", "lists who does"]),
         // Whom corun was started from, as a terminal is.
         (&["--tenant", &parent], ["corun is it or was started from it", "name another one"]),
         (&["--tenant", "1"], ["--tenant 1", "it is the first process"]),
@@ -229,14 +234,6 @@ fn a_dry_run_is_called_one_and_explains_itself_on_standard_error() {
     assert!(text.starts_with("corun control: gang, a dry run: nothing was touched\n"), "{text}");
     assert!(said(&out).contains("park corun-hog-"), "{}", said(&out));
     assert!(!text.contains("--explain tells"), "{text}");
-}
-
-#[test]
-fn who_is_given_by_a_key_may_come_later() {
-    let args =
-        ["control", "gang", "--tenant", "cgroup:/corun-comes-later", "--dry-run", "--for", "200ms", "-q"];
-    let out = corun(&args);
-    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
 }
 
 #[test]

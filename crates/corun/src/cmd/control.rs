@@ -185,6 +185,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     refused.fill(&mut first, &scope);
     let covered = scope.covered(&first);
     split(&mut spin, &mut first, |t| covered.contains(&t.id));
+    for wanted in whom::nobody_yet(&args, &first) {
+        lines::say(&format!(
+            "corun control: --tenant {wanted}: nobody is in it now; who comes will be controlled"
+        ));
+    }
     for wanted in whom::protecting_nobody(&args, &first) {
         lines::say(&format!(
             "corun control: --protect {wanted}: nothing by that name runs here now; what comes by it later is protected"

@@ -1,11 +1,14 @@
 //! Whom a run of `corun control` may touch: the tenants that were named, held against who is there.
 //!
-//! Everybody who is named must be there when it starts, unless a key is given (`cgroup:/build`), and be nobody who is
-//! protected: a name that matches nobody, or the terminal that corun was started from, is a mistake that would otherwise
-//! show as nothing happening. PIDs become their tenants' keys, so that a policy plans with these tenants alone.
+//! Everybody who is named must be there when it starts, and be nobody who is protected: a name that matches nobody, or the
+//! terminal that corun was started from, is a mistake that would otherwise show as nothing happening. Of who is given by a
+//! key (`cgroup:/build`) only the place must be there, since a service names cgroups before the programs come that run in
+//! them. PIDs become their tenants' keys, so that a policy plans with these tenants alone.
 
 use super::Args;
 use crate::cli::{take_place, Usage};
+use corun_linux::cgroup::{Cgroups, Tree};
+use corun_linux::naming;
 use corun_linux::procfs::process_of;
 use corun_linux::protected::{is_comm, Protection};
 use corun_linux::Root;
@@ -101,15 +104,10 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
             }
             None => seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect(),
         };
-        // A key is no slip of the pen: who is given by it may come later (a cgroup that is empty so far).
-        if meant.is_empty() && wanted.contains(':') {
+        if meant.is_empty() {
+            may_come(root, wanted).map_err(|why| Usage(format!("--tenant {wanted}: {why}")))?;
             keys.push(wanted.clone());
             continue;
-        }
-        if meant.is_empty() {
-            return Err(Usage(format!(
-                "--tenant {wanted}: nothing by that name runs here; `corun profile --all --for 1s` lists who does"
-            )));
         }
         let reasons: Option<Vec<String>> =
             meant.iter().map(|t| why_not(root, &protection, seen, t)).collect();
@@ -123,6 +121,47 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
         keys.push(if pid.is_some() { meant[0].key.clone() } else { wanted.clone() });
     }
     Ok(everyone.only(keys))
+}
+
+/// Whether somebody may come by a name that nobody has now: only by the key of a place that is there, or of what is made
+/// under a name that is known before, as a container is.
+///
+/// # Errors
+/// Why not, and the remedy.
+fn may_come(root: &Root, wanted: &str) -> Result<(), String> {
+    const LISTED: &str = "`corun profile --all --for 1s` lists who";
+    let nothing = || Err(format!("nothing by that name runs here; {LISTED} does"));
+    let Some((kind, what)) = wanted.split_once(':') else { return nothing() };
+    match kind {
+        "cgroup" | "unit" => {
+            let cgroups = Cgroups::discover(root).map_err(|e| e.to_string())?;
+            let is_there = |tree: &Tree| cgroups.id(tree, what).is_ok();
+            match naming::of_cgroup(what) {
+                _ if !cgroups.trees().iter().any(is_there) => {
+                    Err(format!("there is no such cgroup; make it first, or name another: {LISTED} is there"))
+                }
+                Some(named) if named.key != wanted => {
+                    Err(format!("whoever comes into that cgroup is `{}`; give --tenant that", named.key))
+                }
+                Some(_) => Ok(()),
+                None => {
+                    Err(format!("whoever comes into that cgroup has a name of its own; {LISTED} is there"))
+                }
+            }
+        }
+        "pgid" => Err(format!("there is no such process group; {LISTED} is there")),
+        "container" | "machine" | "lxc" | "pod" | "slurm" | "vm" => Ok(()),
+        _ => nothing(),
+    }
+}
+
+/// Who is given by a key that nobody has yet.
+pub fn nobody_yet<'a>(args: &'a Args, seen: &'a Observation) -> impl Iterator<Item = &'a String> {
+    let is_there = |wanted: &String| {
+        wanted.parse::<u32>().is_ok()
+            || seen.tenants.iter().any(|t| t.is_called(wanted) && has_tasks(seen, t.id))
+    };
+    args.tenants.iter().filter(move |wanted| !is_there(wanted))
 }
 
 fn has_tasks(seen: &Observation, id: TenantId) -> bool {
