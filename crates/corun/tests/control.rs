@@ -8,6 +8,7 @@ use assert_cmd::cargo::CommandCargoExt;
 use hog::Hog;
 use serde_json::Value;
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn corun(args: &[&str]) -> Output {
     Command::cargo_bin("corun").unwrap().args(args).output().unwrap()
@@ -15,6 +16,12 @@ fn corun(args: &[&str]) -> Output {
 
 fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+/// Whoever changes something of this machine takes turns: it has one controller at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURNS: Mutex<()> = Mutex::new(());
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]
@@ -155,6 +162,7 @@ fn is_root() -> bool {
 
 #[test]
 fn without_permission_ones_own_are_controlled_and_others_are_refused() {
+    let _alone = alone();
     if !is_root() {
         println!("skipped: only root can become somebody else");
         return;
@@ -210,6 +218,7 @@ fn the_degree_of_contention_is_also_a_flag_of_its_own_and_the_guard_is_on_when_i
 
 #[test]
 fn that_everything_is_as_it_was_is_said_where_something_was_changed() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-u", "corun-hog-v"].map(|name| Hog::start(folder.path(), name));
     let says_so = |policy: &str, more: &[&str]| {

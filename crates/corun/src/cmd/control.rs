@@ -32,6 +32,7 @@ use told::Told;
 
 mod hands;
 mod refused;
+mod remarks;
 mod told;
 mod whom;
 
@@ -178,6 +179,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     counting.iter_mut().for_each(|c| c.read(&mut first));
     let scope = whom::scope(&root, &args, &first, acts)?;
     let policy = policy(&args, &scope)?;
+    remarks::subject(&args, policy.as_ref()).map_or(Ok(()), |named| whom::subject(&root, named, &first))?;
     let mut spin = SpinSampler::start(&root, SpinOptions::default())
         .inspect_err(|e| unavailable.push(e.unavailable()))
         .ok();
@@ -200,6 +202,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let epoch_ns = args.epoch.unwrap_or(policy.epoch_ns());
     let guarded = args.guard == OnOff::On && !matches!(policy.name(), "auto" | "observe") && !args.dry_run;
+    let period_ns = PERIOD_NS.max(PERIOD_EPOCHS.saturating_mul(epoch_ns));
+    if !args.quiet {
+        let short = args.length_ns.filter(|_| guarded);
+        let short = short.and_then(|ns| remarks::of_guard(policy.name(), ns, period_ns, epoch_ns));
+        let idle = remarks::of_tenants(&args, policy.as_ref(), &first, &covered);
+        idle.iter().chain(&short).for_each(|remark| lines::say(&format!("corun control: {remark}")));
+    }
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let begin_ns = watcher.now_ns();
     let host = hands(&root, &args, watcher, policy.as_ref())?;
@@ -213,7 +222,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         course: Course { running: None, end_ns, interrupt },
         shares: Shares::new(&root, host.backend() != "sched_ext"),
         host,
-        guard: guarded.then(|| Guard::new(PERIOD_NS.max(PERIOD_EPOCHS * epoch_ns))),
+        guard: guarded.then(|| Guard::new(period_ns)),
         in_force: !guarded,
         guard_told: None,
         spin,

@@ -1,6 +1,7 @@
 //! What `corun control` says before it begins.
 
-use super::{corun, said};
+use super::hog::Hog;
+use super::{alone, corun, said};
 use corun_linux::cgroup::Cgroups;
 use corun_linux::Root;
 use std::path::PathBuf;
@@ -46,4 +47,63 @@ fn a_key_that_nobody_who_comes_into_its_cgroup_has_is_refused_with_theirs() {
     let out = corun(&["control", "gang", "--tenant", key, "--dry-run", "--for", "200ms", "-q"]);
     assert_eq!(out.status.code(), Some(2), "{}", said(&out));
     assert!(said(&out).contains("is `unit:/corun-comes-later.scope`; give --tenant that"), "{}", said(&out));
+}
+
+#[test]
+fn a_run_that_can_park_nobody_says_so_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let two =
+        Hog::running(folder.path(), "corun-hog-two", "sh -c 'while :; do :; done' & while :; do :; done");
+    let other = Hog::start(folder.path(), "corun-hog-other");
+    let begins = |args: &[&str]| {
+        let out = corun(&[&["control"], args, &["--dry-run", "--for", "200ms"]].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+        said(&out)
+    };
+    let only = "only corun-hog-two may be controlled now";
+    let told = begins(&["gang", "--tenant", "corun-hog-two"]);
+    assert!(told.contains(only) && told.contains("name another with --tenant"), "{told}");
+    let both = ["--tenant", "corun-hog-two", "--tenant", "corun-hog-other"];
+    assert!(!begins(&[&["gang"], &both[..]].concat()).contains("only corun-hog"));
+    assert!(!begins(&["differential", "--tenant", "corun-hog-two"]).contains("only corun-hog"));
+    // Who has the windows of `dedicated` is not parked for them.
+    let dedicated = |subject: &str| {
+        begins(&["dedicated", "-o", &format!("subject={subject}"), "--tenant", "corun-hog-two"])
+    };
+    assert!(!dedicated("corun-hog-other").contains(only) && dedicated("corun-hog-two").contains(only));
+    // The same process once by its PID and once by its name, and the remedy of who started two programs in one script.
+    let (pid, other) = (two.0.id().to_string(), other.0.id().to_string());
+    let told = begins(&["gang", "--tenant", &pid, "--tenant", "corun-hog-two"]);
+    assert!(told.contains(&format!("--tenant {pid} and --tenant corun-hog-two are one tenant")), "{told}");
+    assert!(told.contains("start them with setsid") && !told.contains(only), "{told}");
+    assert!(!begins(&["gang", "--tenant", &pid, "--tenant", &other]).contains("are one tenant"));
+}
+
+#[test]
+fn who_is_to_have_dedicated_windows_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = Hog::start(folder.path(), "corun-hog-win");
+    let who = ["--tenant", "corun-hog-win", "--dry-run", "--for", "200ms", "-q"];
+    let out = corun(&[&["control", "dedicated", "-o", "subject=corun-nobody"], &who[..]].concat());
+    assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+    assert!(said(&out).contains("-o subject=corun-nobody: nothing by that name runs here"), "{}", said(&out));
+    assert_eq!(said(&out).trim().lines().count(), 1, "{}", said(&out));
+}
+
+#[test]
+fn a_run_too_short_for_the_guard_is_told_how_long_one_must_be() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let _hogs = ["corun-hog-short", "corun-hog-long"].map(|name| Hog::start(folder.path(), name));
+    let begins = |more: &[&str]| {
+        let who = ["--tenant", "corun-hog-short", "--tenant", "corun-hog-long", "--for", "300ms"];
+        let out = corun(&[&["control", "gang"], &who[..], more].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+        said(&out)
+    };
+    let told = begins(&[]);
+    assert!(told.contains("too short for the guard") && told.contains("or more, or --guard off"), "{told}");
+    for unguarded in [&["--guard", "off"][..], &["--dry-run"]] {
+        assert!(!begins(unguarded).contains("too short for the guard"), "{unguarded:?}");
+    }
 }

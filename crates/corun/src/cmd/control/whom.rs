@@ -155,6 +155,17 @@ fn may_come(root: &Root, wanted: &str) -> Result<(), String> {
     }
 }
 
+/// Who is to have the windows of `dedicated` must be there as well.
+///
+/// # Errors
+/// One sentence.
+pub fn subject(root: &Root, subject: &str, seen: &Observation) -> Result<(), Usage> {
+    match seen.tenants.iter().any(|t| t.is_called(subject) && has_tasks(seen, t.id)) {
+        true => Ok(()),
+        false => may_come(root, subject).map_err(|why| Usage(format!("-o subject={subject}: {why}"))),
+    }
+}
+
 /// Who is given by a key that nobody has yet.
 pub fn nobody_yet<'a>(args: &'a Args, seen: &'a Observation) -> impl Iterator<Item = &'a String> {
     let is_there = |wanted: &String| {
@@ -164,7 +175,7 @@ pub fn nobody_yet<'a>(args: &'a Args, seen: &'a Observation) -> impl Iterator<It
     args.tenants.iter().filter(move |wanted| !is_there(wanted))
 }
 
-fn has_tasks(seen: &Observation, id: TenantId) -> bool {
+pub fn has_tasks(seen: &Observation, id: TenantId) -> bool {
     seen.tasks.iter().any(|t| t.tenant == id && t.alive)
 }
 

@@ -1,0 +1,119 @@
+//! What is said before a policy begins: why a run may do nothing, or other than its user thinks.
+//!
+//! Nothing here is a mistake for certain (others may come by the names that were given), so the run goes on; but who is told
+//! only at its end has waited in vain.
+
+use super::whom::{has_tasks, nobody_yet};
+use super::Args;
+use corun_model::duration::human_ns;
+use corun_model::{Knob, Observation, Policy, Tenant, TenantId, TenantKind};
+use corun_policy::guard::PAIRS;
+use std::collections::BTreeSet;
+
+/// How the times of `--for` are rounded up, so that one can be typed in.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Why nobody will be parked as things are; nothing where somebody may be. `covered`: whom the policy may touch.
+pub fn of_tenants(
+    args: &Args,
+    policy: &dyn Policy,
+    seen: &Observation,
+    covered: &BTreeSet<TenantId>,
+) -> Vec<String> {
+    if !policy.knobs().contains(&Knob::Park) {
+        return Vec::new();
+    }
+    let same = the_same(args, seen);
+    if !same.is_empty() {
+        return same;
+    }
+    let here: Vec<&Tenant> =
+        seen.tenants.iter().filter(|t| covered.contains(&t.id) && has_tasks(seen, t.id)).collect();
+    let subject = subject(args, policy);
+    let (alone, others) = match (&here[..], subject) {
+        // Who is named has the windows and is not parked, so that one other is enough.
+        (here, Some(subject)) => (here.first(), here.iter().filter(|t| !t.is_called(subject)).count()),
+        ([one], None) => (Some(one), 0),
+        _ => (None, here.len()),
+    };
+    match alone {
+        Some(alone) if others == 0 && nobody_yet(args, seen).next().is_none() => {
+            let remedy = if args.all { "" } else { "; name another with --tenant" };
+            vec![format!(
+                "only {} may be controlled now, and {} parks nobody unless there are two{remedy}",
+                alone.name,
+                policy.name()
+            )]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Which of those that were named apart are one tenant.
+fn the_same(args: &Args, seen: &Observation) -> Vec<String> {
+    let named = |wanted: &String| -> Option<(String, &Tenant)> {
+        let pid = wanted.parse::<u32>().ok();
+        let mut meant = match pid {
+            Some(pid) => {
+                let task = seen.tasks.iter().find(|t| t.id.0 == pid && t.alive)?;
+                seen.tenants.iter().filter(|t| t.id == task.tenant).collect::<Vec<_>>()
+            }
+            None => seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect(),
+        };
+        let one = meant.pop().filter(|_| meant.is_empty())?;
+        Some((wanted.clone(), one))
+    };
+    let named: Vec<(String, &Tenant)> = args.tenants.iter().filter_map(named).collect();
+    let mut said = Vec::new();
+    for (at, (wanted, tenant)) in named.iter().enumerate() {
+        let is_same = |(other, of): &&(String, &Tenant)| of.id == tenant.id && other != wanted;
+        let Some((first, _)) = named[..at].iter().find(is_same) else { continue };
+        let (why, remedy) = match tenant.kind {
+            TenantKind::Command => ("a process group", "start them with setsid, each by itself"),
+            _ => ("a cgroup", "give each a cgroup of its own"),
+        };
+        said.push(format!(
+            "--tenant {first} and --tenant {wanted} are one tenant, {} ({}), since they share {why}; {remedy}",
+            tenant.name, tenant.key
+        ));
+    }
+    said
+}
+
+/// Who is to have the windows of `dedicated`, if somebody was named.
+pub fn subject<'a>(args: &'a Args, policy: &dyn Policy) -> Option<&'a str> {
+    let given = args.options.iter().rev().filter_map(|o| o.split_once('='));
+    let mut given = given.filter(|(name, _)| policy.name() == "dedicated" && *name == "subject");
+    given.next().map(|(_, subject)| subject).filter(|subject| *subject != "each")
+}
+
+/// That the guard will find out nothing in so short a time; its periods last `period_ns` and end with an epoch.
+pub fn of_guard(policy: &str, length_ns: u64, period_ns: u64, epoch_ns: u64) -> Option<String> {
+    let needed_ns = 2 * PAIRS as u64 * (period_ns + epoch_ns);
+    (length_ns < needed_ns).then(|| {
+        format!(
+            "--for {} is too short for the guard to find out whether {policy} helps, which takes {PAIRS} pairs of periods of {}; \
+             give --for {}s or more, or --guard off",
+            human_ns(length_ns),
+            human_ns(period_ns),
+            needed_ns.div_ceil(SECOND_NS)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::duration::parse_ns;
+
+    #[test]
+    fn what_the_guard_needs_is_told_as_a_length_that_is_enough() {
+        let (period_ns, epoch_ns) = (SECOND_NS, 50_000_000);
+        let told = of_guard("gang", 2 * SECOND_NS, period_ns, epoch_ns).unwrap();
+        let given = told.split("give --for ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let enough_ns = parse_ns(given).unwrap();
+        assert!(enough_ns >= 2 * PAIRS as u64 * period_ns, "{told}");
+        assert_eq!(of_guard("gang", enough_ns, period_ns, epoch_ns), None);
+        assert!(of_guard("gang", enough_ns - SECOND_NS, period_ns, epoch_ns).is_some());
+    }
+}
