@@ -130,6 +130,13 @@ impl Root {
     }
 }
 
+/// What the kernel said, for people: without the number that the standard library puts behind it.
+pub fn in_words(e: &std::io::Error) -> String {
+    let said = e.to_string();
+    let number = e.raw_os_error().map(|number| format!(" (os error {number})"));
+    number.and_then(|number| said.strip_suffix(&number)).unwrap_or(&said).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +145,13 @@ mod tests {
     fn absolute_paths_stay_under_the_root() {
         assert_eq!(Root::new("/fixture").path("/proc/1/stat"), Path::new("/fixture/proc/1/stat"));
         assert_eq!(Root::new("/").path("/proc/1/stat"), Path::new("/proc/1/stat"));
+    }
+
+    #[test]
+    fn what_the_kernel_says_is_told_without_its_number() {
+        let e = std::io::Error::from_raw_os_error(libc::EPERM);
+        assert_eq!(in_words(&e), "Operation not permitted");
+        assert_eq!(in_words(&std::io::Error::other("it does not answer")), "it does not answer");
     }
 
     #[test]

@@ -187,6 +187,28 @@ fn without_permission_ones_own_are_controlled_and_others_are_refused() {
 }
 
 #[test]
+fn without_permission_everybody_is_ones_own_and_the_others_are_counted_once() {
+    let _alone = alone();
+    if !is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = anybodys::corun(folder.path());
+    command.args(["control", "gang", "--all", "--for", "1s", "--guard", "off", "--explain"]);
+    let out = command.output().unwrap();
+    assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+    assert!(said(&out).contains("nobody here may be controlled by this user; run as root"), "{}", said(&out));
+    assert_eq!(said(&out).trim().lines().count(), 1, "{}", said(&out));
+    let _own = ["corun-hog-own", "corun-hog-mine"].map(|name| Hog::of_nobody(folder.path(), name));
+    let out = command.output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    assert_eq!(said(&out).matches("left alone; run as root").count(), 1, "{}", said(&out));
+    assert!(said(&out).contains("park corun-hog-own"), "{}", said(&out));
+    assert!(!said(&out).contains("by this user"), "nobody else was planned with: {}", said(&out));
+}
+
+#[test]
 fn a_name_to_protect_that_nobody_has_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-m", "corun-hog-n"].map(|name| Hog::start(folder.path(), name));

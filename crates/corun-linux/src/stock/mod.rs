@@ -26,7 +26,7 @@ use crate::cpulist;
 use crate::freezer;
 use crate::procfs;
 use crate::protected::Protection;
-use crate::root::Root;
+use crate::root::{in_words, Root};
 use crate::sched::{self, Attributes};
 use crate::supervisor::{self, restoring, Supervised};
 use corun_model::duration::human_ns;
@@ -351,7 +351,7 @@ impl StockBackend {
         match sched::attributes(0) {
             Ok(now) if now.is_fair() => match sched::become_fifo(PRIORITY) {
                 Ok(()) => self.fair = Some(now),
-                Err(e) => self.not_real_time = Some(format!("SCHED_FIFO: {e}; run as root")),
+                Err(e) => self.not_real_time = Some(format!("SCHED_FIFO: {}; run as root", in_words(&e))),
             },
             // Whoever made it real-time knows why.
             _ => {}

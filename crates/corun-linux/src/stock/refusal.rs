@@ -1,5 +1,6 @@
 //! Why an action was not carried out, before it becomes an [`Outcome`].
 
+use crate::root::in_words;
 use crate::supervisor::SuperviseError;
 use corun_model::Outcome;
 use std::io;
@@ -18,10 +19,10 @@ impl Refusal {
     pub(super) fn by_kernel(whom: &str, e: &io::Error) -> Refusal {
         Refusal::Refused(match e.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                format!("{whom} may not be changed by this user ({e}); run as root")
+                format!("{whom} may not be changed by this user ({}); run as root", in_words(e))
             }
             Some(libc::ESRCH) => format!("{whom} has gone"),
-            _ => format!("{whom}: {e}"),
+            _ => format!("{whom}: {}", in_words(e)),
         })
     }
 }
@@ -37,6 +38,20 @@ impl From<Refusal> for Outcome {
         match r {
             Refusal::Unsupported(why) => Outcome::Unsupported { why },
             Refusal::Refused(why) => Outcome::Refused { why },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_refused_is_said_without_its_number() {
+        for errno in [libc::EPERM, libc::EACCES, libc::EINVAL] {
+            let refusal = Refusal::by_kernel("task 7", &io::Error::from_raw_os_error(errno));
+            let Refusal::Refused(why) = refusal else { panic!("{refusal:?}") };
+            assert!(why.starts_with("task 7") && !why.contains("os error"), "{why}");
         }
     }
 }

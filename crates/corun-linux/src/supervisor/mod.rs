@@ -36,7 +36,7 @@ pub use process::{main, ARGUMENTS};
 
 use crate::cgroup::Cgroups;
 use crate::procfs;
-use crate::root::Root;
+use crate::root::{in_words, Root};
 use journal::{Entry, Journal, JournalError};
 use restoring::{Heirs, Restored};
 use std::ffi::OsString;
@@ -303,7 +303,7 @@ pub fn restore(root: &Root, folder: &std::path::Path) -> Result<Restored, Superv
         let undo = Undo::Dissolve(stray);
         match undo.perform(root) {
             Ok(()) => restored.undone += 1,
-            Err(e) => restored.failed.push((undo, e.to_string())),
+            Err(e) => restored.failed.push((undo, in_words(&e))),
         }
     }
     if restored.failed.is_empty() {

@@ -11,7 +11,7 @@ use super::inheritance::Inheritance;
 use super::journal::Contents;
 use super::undo::{is_still, Aspect, Task, Undo};
 use crate::procfs;
-use crate::root::{ReadError, Root};
+use crate::root::{in_words, ReadError, Root};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ pub fn restore(root: &Root, contents: &Contents, live: &mut dyn FnMut()) -> Rest
         live();
         match undo.perform(root) {
             Ok(()) => restored.undone += 1,
-            Err(e) => restored.failed.push((undo.clone(), e.to_string())),
+            Err(e) => restored.failed.push((undo.clone(), in_words(&e))),
         }
     }
     restore_inheritors(root, contents, live);

@@ -183,9 +183,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut spin = SpinSampler::start(&root, SpinOptions::default())
         .inspect_err(|e| unavailable.push(e.unavailable()))
         .ok();
-    let mut refused = Refused::new(&root, &args.protect);
+    let mut refused = Refused::new(&root, &args.protect, acts);
     refused.fill(&mut first, &scope);
     let covered = scope.covered(&first);
+    if acts && args.all {
+        let others = whom::others_left_alone(&root, &args, &first, &scope)?;
+        remarks::of_others(others)
+            .filter(|_| !args.quiet)
+            .iter()
+            .for_each(|told| lines::say(&format!("corun control: {told}")));
+    }
     split(&mut spin, &mut first, |t| covered.contains(&t.id));
     for wanted in whom::nobody_yet(&args, &first) {
         lines::say(&format!(

@@ -14,11 +14,22 @@ impl Hog {
 
     /// The same with another script.
     pub fn running(folder: &Path, name: &str, script: &str) -> Hog {
+        Hog::by(None, folder, name, script)
+    }
+
+    /// A loop of a user who is nobody; `folder` is one that this user may look into.
+    #[allow(dead_code, reason = "not every binary of tests has somebody else's")]
+    pub fn of_nobody(folder: &Path, name: &str) -> Hog {
+        Hog::by(Some(65534), folder, name, "while :; do :; done")
+    }
+
+    fn by(user: Option<u32>, folder: &Path, name: &str, script: &str) -> Hog {
         let program = folder.join(name);
         // A copy could not be started while another test forks with the file still open for writing.
         std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
         let mut command = Command::new(&program);
         command.args(["-c", script]).stdin(Stdio::null());
+        user.iter().for_each(|&id| _ = command.uid(id).gid(id));
         // SAFETY: two system calls.
         unsafe {
             command.pre_exec(|| {

@@ -1,11 +1,12 @@
 //! Who would be refused: a policy that did not know would keep slots for them, in which nobody else runs.
 //!
-//! Whoever is met for the first time is asked about (protected by what it is, or by one of its processes), and whose parking
+//! Whoever is met for the first time is asked about (protected by what it is, or by one of its processes, or another user's whom
+//! this one may not touch), and whose parking
 //! was refused is taken at its word: it cannot be stopped without harm, such as a terminal's job in the foreground. Both may
 //! change, so a refusal holds for a while, twice as long each time it is repeated; then the first is asked again, and the
 //! second tried again.
 
-use super::whom::why_not;
+use super::whom::{may_be_stopped, why_not};
 use corun_linux::protected::Protection;
 use corun_linux::Root;
 use corun_model::{Action, Observation, Outcome, TenantId};
@@ -37,13 +38,16 @@ impl Known {
 pub struct Refused {
     root: Root,
     protection: Protection,
+    /// Whether anybody is going to be touched, which this user must be allowed to do.
+    acts: bool,
     known: BTreeMap<TenantId, Known>,
 }
 
 impl Refused {
-    /// Nobody was met yet; `protect`: what the user named.
-    pub fn new(root: &Root, protect: &[String]) -> Refused {
-        Refused { root: root.clone(), protection: Protection::new(root, protect), known: BTreeMap::new() }
+    /// Nobody was met yet; `protect`: what the user named; `acts`: whether anybody is going to be touched.
+    pub fn new(root: &Root, protect: &[String], acts: bool) -> Refused {
+        let protection = Protection::new(root, protect);
+        Refused { root: root.clone(), protection, acts, known: BTreeMap::new() }
     }
 
     /// Fills in who of the scope would be refused; asks about those of whom nothing is known, or no more.
@@ -58,7 +62,8 @@ impl Refused {
         for tenant in due {
             let known = self.known.entry(tenant.id).or_default();
             known.until_ns = None;
-            if why_not(&self.root, &self.protection, seen, tenant).is_some() {
+            let is_protected = why_not(&self.root, &self.protection, seen, tenant).is_some();
+            if is_protected || self.acts && !may_be_stopped(&self.root, seen, tenant.id) {
                 known.refuse(seen.end_ns);
             }
         }
@@ -137,7 +142,7 @@ mod tests {
     fn all_is_everybody_but_who_is_protected_whenever_it_comes() {
         let other = sleeper();
         let stranger = other.0.id();
-        let mut refused = Refused::new(&Root::new("/"), &[]);
+        let mut refused = Refused::new(&Root::new("/"), &[], true);
         assert_eq!(covered(&mut refused, 1, &[stranger]), [stranger]);
         assert_eq!(covered(&mut refused, 2, &[INIT, stranger]), [stranger]);
         assert_eq!(
@@ -151,7 +156,7 @@ mod tests {
     fn whose_parking_was_refused_is_left_alone_for_longer_each_time() {
         let other = sleeper();
         let (stranger, tenant) = (other.0.id(), TenantId(other.0.id()));
-        let mut refused = Refused::new(&Root::new("/"), &[]);
+        let mut refused = Refused::new(&Root::new("/"), &[], true);
         let no = Outcome::Refused { why: "a job in the foreground".into() };
         let mut now_ns = 0;
         for hold_ns in [FIRST_HOLD_NS, 2 * FIRST_HOLD_NS, 4 * FIRST_HOLD_NS] {

@@ -49,6 +49,16 @@ pub fn of_tenants(
     }
 }
 
+/// That so many tenants are other users', and are left alone.
+pub fn of_others(tenants: usize) -> Option<String> {
+    let them = match tenants {
+        0 => return None,
+        1 => "1 tenant belongs to another user and is".to_owned(),
+        n => format!("{n} tenants belong to other users and are"),
+    };
+    Some(format!("{them} left alone; run as root to control everybody"))
+}
+
 /// Which of those that were named apart are one tenant.
 fn the_same(args: &Args, seen: &Observation) -> Vec<String> {
     let named = |wanted: &String| -> Option<(String, &Tenant)> {

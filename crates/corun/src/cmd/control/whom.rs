@@ -195,8 +195,30 @@ pub fn why_not(root: &Root, protection: &Protection, seen: &Observation, tenant:
     protection.of_tenant(tenant).or_else(|| processes.find_map(|pid| protection.of_process(pid)))
 }
 
+/// How many of those that a policy might touch this user may not stop, where everybody may be controlled.
+///
+/// # Errors
+/// One sentence where that is all of them.
+pub fn others_left_alone(
+    root: &Root,
+    args: &Args,
+    seen: &Observation,
+    scope: &Scope,
+) -> Result<usize, Usage> {
+    let protection = Protection::new(root, &args.protect);
+    let is_meant = |t: &&Tenant| {
+        scope.covers(t) && has_tasks(seen, t.id) && why_not(root, &protection, seen, t).is_none()
+    };
+    let meant = seen.tenants.iter().filter(is_meant);
+    let (mine, others): (Vec<_>, Vec<_>) = meant.partition(|t| may_be_stopped(root, seen, t.id));
+    match (mine.len(), others.len()) {
+        (0, 1..) => Err(Usage("--all: nobody here may be controlled by this user; run as root".into())),
+        (_, others) => Ok(others),
+    }
+}
+
 /// Whether the kernel would let this user stop all of a tenant's processes.
-fn may_be_stopped(root: &Root, seen: &Observation, tenant: TenantId) -> bool {
+pub fn may_be_stopped(root: &Root, seen: &Observation, tenant: TenantId) -> bool {
     let refused = |pid: u32| {
         // SAFETY: signal 0 is sent to nobody; the kernel only says whether it could be.
         let sent = unsafe { libc::kill(pid as i32, 0) };
