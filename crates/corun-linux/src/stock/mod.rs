@@ -417,7 +417,13 @@ impl Backend for StockBackend {
                 ),
             },
             slice,
-            yes(Knob::PreemptDelay, "SCHED_BATCH: the task never preempts at wake-up, whatever the delay".into()),
+            yes(
+                Knob::PreemptDelay,
+                format!(
+                    "SCHED_BATCH: the task never preempts at wake-up, whatever the delay; one below {} is none",
+                    human_ns(tasks::least_delay_ns())
+                ),
+            ),
             yes(Knob::Cpus, "sched_setaffinity".into()),
             match cgroups.as_ref().and_then(|c| c.with_controller("cpu")) {
                 Some(tree) if tree.is_v2() => yes(Knob::Weight, "cpu.weight, or nice where there is no cgroup".into()),

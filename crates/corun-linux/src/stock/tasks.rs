@@ -4,7 +4,9 @@
 //! tick, so a run is as long as the slice rounded up to ticks, and of two tasks the shorter slice governs; what a
 //! short slice always gives is an early turn after waking. A range is drawn from anew at every observation, once an
 //! epoch, not at every switch: no kernel interface does that. **Delayed preemption** is SCHED_BATCH: such a task
-//! never preempts when it wakes, but waits for its turn, whatever delay was asked for.
+//! never preempts when it wakes, but waits for its turn, whatever delay was asked for. Turns end at the tick, so that it waits
+//! for half a tick on average and may wait for several. A delay below an eighth of a tick ([`least_delay_ns`]) is none: none is
+//! nearer to it by far, and the shortest that anybody asks for by hand (2 ms) is more than that under every kernel.
 
 use super::refusal::Refusal;
 use crate::cgroup::Cgroups;
@@ -28,6 +30,14 @@ struct Range {
     task: Task,
     min_ns: u64,
     max_ns: u64,
+}
+
+/// Delays of so many parts of a tick are none.
+const PARTS_OF_A_TICK: u64 = 8;
+
+/// The shortest delay that is one here, in nanoseconds; one below it is none.
+pub(super) fn least_delay_ns() -> u64 {
+    sched::tick_ns() / PARTS_OF_A_TICK
 }
 
 /// Every task that was changed.
@@ -153,7 +163,8 @@ impl Tasks {
         });
     }
 
-    /// Makes a task wait for its turn when it wakes (SCHED_BATCH), or lets it preempt again.
+    /// Makes a task wait for its turn when it wakes (SCHED_BATCH), or lets it preempt again where that would be far longer than
+    /// the delay.
     pub(super) fn preempt_delay(
         &mut self,
         root: &Root,
@@ -162,7 +173,7 @@ impl Tasks {
         delay_ns: u64,
     ) -> Result<(), Refusal> {
         let was = self.before(root, supervised, task, "batch");
-        if delay_ns == 0 {
+        if delay_ns < least_delay_ns() {
             let Some(was) = was else { return Ok(()) };
             fair(task)?;
             was.restore(task.tid).map_err(|e| Refusal::by_kernel(&format!("task {}", task.tid), &e))?;

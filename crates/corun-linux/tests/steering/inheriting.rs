@@ -148,3 +148,24 @@ fn no_delay_is_none_for_who_inherited_one_and_leaves_who_chose_it_alone() {
     backend.undo_all().unwrap();
     assert_eq!([pid, chose].map(policy), [libc::SCHED_OTHER, libc::SCHED_BATCH]);
 }
+
+#[test]
+fn a_delay_far_below_what_the_kernel_makes_of_any_is_none() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let parent = Parent::start();
+    let pid = parent.pid();
+    let mut backend = backend(folder.path(), &[pid]);
+    backend.learn(&seen(&[&[pid]]));
+    let mut after = |delay_ns| {
+        let action = Action::PreemptDelay { task: TaskId(pid), delay_ns };
+        assert_eq!(backend.apply(&action), Outcome::Done);
+        policy(pid)
+    };
+    assert_eq!(after(106), libc::SCHED_OTHER);
+    assert_eq!(after(2_000_000), libc::SCHED_BATCH);
+    assert_eq!(after(106), libc::SCHED_OTHER, "one that has become so short is given up");
+    assert_eq!(after(sched::tick_ns()), libc::SCHED_BATCH);
+    backend.undo_all().unwrap();
+    assert_eq!(policy(pid), libc::SCHED_OTHER);
+}

@@ -224,6 +224,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             lines::say(&format!("corun control: {warning}"));
         }
     }
+    if host.backend() == "stock" && !args.quiet {
+        let told = remarks::of_knobs(policy.as_ref(), &host.support());
+        told.iter().for_each(|how| lines::say(&format!("corun control: {how}")));
+    }
     let mut control = Control {
         begin_ns,
         course: Course { running: None, end_ns, interrupt },

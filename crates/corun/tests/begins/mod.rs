@@ -107,3 +107,30 @@ fn a_run_too_short_for_the_guard_is_told_how_long_one_must_be() {
         assert!(!begins(unguarded).contains("too short for the guard"), "{unguarded:?}");
     }
 }
+
+#[test]
+fn what_stock_knobs_make_of_a_value_is_said_once_in_the_words_of_the_list_of_policies() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = Hog::start(folder.path(), "corun-hog-knob");
+    let listed: serde_json::Value = serde_json::from_slice(&corun(&["policies", "--json"]).stdout).unwrap();
+    let how = |policy: &str| {
+        let of = listed["policies"].as_array().unwrap().iter().find(|p| p["name"] == policy).unwrap();
+        let stock = of["backends"].as_array().unwrap().iter().find(|b| b["name"] == "stock").unwrap();
+        stock["knobs"][0]["how"].as_str().unwrap().to_owned()
+    };
+    let begins = |policy: &str, more: &[&str]| {
+        let who = ["--tenant", "corun-hog-knob", "--backend", "stock", "--for", "200ms"];
+        let out = corun(&[&["control", policy], &who[..], more].concat());
+        (out.status.code() == Some(0)).then(|| said(&out))
+    };
+    for policy in ["delayed_preemption", "differential"] {
+        let Some(told) = begins(policy, &[]) else {
+            println!("skipped: this kernel cannot carry out {policy}");
+            continue;
+        };
+        assert_eq!(told.matches(&how(policy)).count(), 1, "{told}");
+        assert!(!begins(policy, &["-q"]).unwrap().contains(&how(policy)));
+    }
+    assert!(how("delayed_preemption").contains("is none"), "{}", how("delayed_preemption"));
+}

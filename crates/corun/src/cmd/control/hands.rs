@@ -4,7 +4,7 @@ use super::{Args, BackendFlag};
 use crate::cli::Usage;
 use crate::course::{Course, Ended};
 use crate::lines;
-use corun_linux::backend::{Backend, Support};
+use corun_linux::backend::{Backend, KnobSupport, Support};
 use corun_linux::scx::{support, ScxBackend};
 use corun_linux::steered::SteeredHost;
 use corun_linux::stock::{self, StockBackend};
@@ -90,6 +90,14 @@ impl Hands {
         match self {
             Hands::None(_) => "none",
             Hands::Steering(host) => host.backend(),
+        }
+    }
+
+    /// What becomes of each knob; nothing in a dry run.
+    pub fn support(&self) -> Vec<KnobSupport> {
+        match self {
+            Hands::None(_) => Vec::new(),
+            Hands::Steering(host) => host.support(),
         }
     }
 

@@ -5,6 +5,7 @@
 
 use super::whom::{has_tasks, nobody_yet};
 use super::Args;
+use corun_linux::backend::{KnobSupport, Support};
 use corun_model::duration::human_ns;
 use corun_model::{Knob, Observation, Policy, Tenant, TenantId, TenantKind};
 use corun_policy::guard::PAIRS;
@@ -47,6 +48,18 @@ pub fn of_tenants(
         }
         _ => Vec::new(),
     }
+}
+
+/// What stock knobs make of a value that is asked for, where that is not the value.
+pub fn of_knobs(policy: &dyn Policy, support: &[KnobSupport]) -> Vec<String> {
+    let is_inexact = |s: &&KnobSupport| {
+        matches!(s.knob, Knob::Slice | Knob::PreemptDelay) && policy.knobs().contains(&s.knob)
+    };
+    let told = |s: &KnobSupport| match &s.support {
+        Support::Yes { how } => Some(format!("{} by stock knobs: {how}", s.knob.name())),
+        Support::No { .. } => None,
+    };
+    support.iter().filter(is_inexact).filter_map(told).collect()
 }
 
 /// That so many tenants are other users', and are left alone.
