@@ -71,6 +71,40 @@ fn a_dry_run_says_what_it_would_do_and_touches_nothing() {
 }
 
 #[test]
+fn a_dry_run_tells_what_auto_would_try_and_makes_up_no_gain_of_slots_that_nobody_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let threads = std::thread::available_parallelism().unwrap().to_string();
+    // Each under a name and in a session of its own.
+    let load = |name: &str, program: &str| {
+        let corun = assert_cmd::cargo::cargo_bin("corun");
+        let script = format!("exec {} load {program} --threads {threads} --duration 60s -q", corun.display());
+        Hog::running(folder.path(), name, &script)
+    };
+    let loads = [load("corun-hog-par", "parallel --wait spin"), load("corun-hog-cpu", "cpu")];
+    let pids = loads.each_ref().map(|load| load.0.id().to_string());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut args = vec!["control", "auto", "--dry-run", "--for", "4s", "--json-lines"];
+    pids.iter().for_each(|pid| args.extend(["--tenant", pid]));
+    let out = corun(&args);
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let lines = String::from_utf8_lossy(&out.stdout).into_owned();
+    let decided: Vec<Value> = lines
+        .lines()
+        .flat_map(|l| serde_json::from_str::<Value>(l).unwrap()["decision"].as_array().unwrap().clone())
+        .collect();
+    if decided.is_empty() {
+        println!("skipped: with what else runs here, neither of the two lacks its share");
+    }
+    for d in &decided {
+        let (because, outcome) = (d["because"].as_str().unwrap(), d["outcome"].as_str().unwrap());
+        assert!(because.starts_with("would try slots: "), "{d}");
+        assert!(outcome.ends_with("whether it helps only a real run tells"), "{d}");
+    }
+    // Each of them is proposed to wait once, at most.
+    assert!(decided.len() <= pids.len(), "{lines}");
+}
+
+#[test]
 fn a_run_leaves_a_page_and_a_trace_of_what_was_decided() {
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-c", "corun-hog-d"].map(|name| Hog::start(folder.path(), name));

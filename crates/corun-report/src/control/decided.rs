@@ -29,7 +29,7 @@ pub struct Decided {
     pub value: serde_json::Value,
     /// The observation that caused it, without the name of whom it is about.
     pub because: String,
-    /// `done`, `dry_run`, `unsupported: why` or `refused: why`.
+    /// `done`, `dry_run`, `dry_run: why nothing would be in force yet`, `unsupported: why` or `refused: why`.
     pub outcome: String,
     /// What was decided about whom, for people.
     #[serde(skip)]

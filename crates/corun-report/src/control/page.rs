@@ -99,6 +99,9 @@ fn verdict(c: &Controlled) -> String {
         let not_enough = || format!("{}: not enough was seen to say whether it helps", c.policy);
         return guard.sentence(c.policy).unwrap_or_else(not_enough);
     }
+    if c.history.reasons().iter().any(|r| r.outcome.starts_with("dry_run: ")) {
+        return format!("{} would have tried slots; whether they help only a real run tells", c.policy);
+    }
     let dry = if c.backend == "none" { "would have " } else { "" };
     let parked = c.history.ever_parked();
     let length_ns = c.history.length_ns();

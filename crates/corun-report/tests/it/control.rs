@@ -98,6 +98,23 @@ fn a_policy_that_did_not_help_is_told_by_the_same_sentence_as_on_a_terminal() {
 }
 
 #[test]
+fn what_a_dry_run_would_only_try_parks_nobody_on_the_page() {
+    let slots = timeline();
+    let profile = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
+    let (mut history, summary) = (History::new(slots[0].start_ns), ControlSummary::default());
+    let (action, because) = (Action::Park { tenant: POSTGRES }, "would try slots: it lacks".to_owned());
+    let decision = Decision { action, because };
+    let mut decided = Decided::new(&decision, None, &slots[0]);
+    decided.outcome = "dry_run: who knows".into();
+    history.decided(slots[0].start_ns, &decision, &decided);
+    let (history, summary) = (&history, &summary);
+    let controlled = Controlled { policy: "auto", backend: "none", guard: None, history, summary };
+    let page = render(&controlled, &profile);
+    assert!(page.contains("auto would have tried slots; whether they help only a real run tells"), "{page}");
+    assert!(page.contains("would try slots: it lacks") && !page.contains("Who was parked when"), "{page}");
+}
+
+#[test]
 fn tenants_of_one_name_are_told_apart_by_their_keys_on_the_page_and_in_the_report() {
     let namesakes = |seen: &mut Observation| {
         let of_hostile = seen.tenants.iter_mut().filter(|t| t.id == HOSTILE);

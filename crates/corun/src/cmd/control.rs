@@ -23,6 +23,7 @@ use corun_report::control::page::Controlled;
 use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCHEMA};
 use corun_report::output::print;
 use corun_report::progress::Progress;
+use dry::Proposals;
 use hands::{hands, Hands};
 use refused::Refused;
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use told::Told;
 
+mod dry;
 mod hands;
 mod refused;
 mod remarks;
@@ -53,6 +55,9 @@ and who `--protect` names.
 
 The guard measures short periods with and without the policy in turn, and gives the policy up when it does not \
 help. Everything is undone at the end, whatever ends it; a supervisor does so even when corun is killed.
+
+A dry run parks nobody. So `auto`, and `--dc auto` while it searches, which go by what their slots do, only tell \
+what they would try and why; whether it helps only a real run tells.
 
 Exit status: 0; 2 is bad usage (nothing was changed), 1 a failure of corun's own.";
 
@@ -219,14 +224,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let begin_ns = watcher.now_ns();
     let host = hands(&root, &args, watcher, policy.as_ref())?;
+    if host.backend() == "stock" && !args.quiet {
+        let told = remarks::of_knobs(policy.as_ref(), &host.support());
+        told.iter().for_each(|how| lines::say(&format!("corun control: {how}")));
+    }
     if host.backend() == "stock" && policy.knobs().contains(&Knob::Park) {
         if let Some(warning) = whom::taken_for_paused(&first, &covered) {
             lines::say(&format!("corun control: {warning}"));
         }
-    }
-    if host.backend() == "stock" && !args.quiet {
-        let told = remarks::of_knobs(policy.as_ref(), &host.support());
-        told.iter().for_each(|how| lines::say(&format!("corun control: {how}")));
     }
     let mut control = Control {
         begin_ns,
@@ -243,6 +248,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         policy,
         scope,
         refused,
+        proposals: Proposals::default(),
         covered,
         epoch_ns,
         args: &args,
@@ -319,6 +325,8 @@ struct Control<'a> {
     policy: Box<dyn Policy>,
     scope: Scope,
     refused: Refused,
+    /// What a dry run has proposed.
+    proposals: Proposals,
     /// Whom the scope covers of those seen last.
     covered: BTreeSet<TenantId>,
     guard: Option<Guard>,
@@ -383,7 +391,17 @@ impl Control<'_> {
                 None => policy(self.args, &self.scope)?,
             };
         }
-        let decisions: Vec<Decision> = self.policy.decide(self.host.host().machine(), seen);
+        let decided = match &self.host {
+            Hands::None(watcher) => {
+                let anew = || policy(self.args, &self.scope);
+                self.proposals.decide(&mut self.policy, anew, watcher.machine(), seen, &self.covered)?
+            }
+            Hands::Steering(host) => dry::Decided::InForce(self.policy.decide(host.machine(), seen)),
+        };
+        let (decisions, proposed) = match decided {
+            dry::Decided::InForce(decisions) => (decisions, false),
+            dry::Decided::Proposed(decisions) => (decisions, true),
+        };
         let mut apply = |decision: &Decision| {
             let outcome = match &mut self.host {
                 Hands::None(_) => None,
@@ -392,7 +410,10 @@ impl Control<'_> {
             if let Some(outcome) = &outcome {
                 self.refused.told(seen, &decision.action, outcome);
             }
-            let decided = Decided::new(decision, outcome.as_ref(), seen);
+            let mut decided = Decided::new(decision, outcome.as_ref(), seen);
+            if proposed {
+                decided.outcome = dry::UNKNOWN.into();
+            }
             self.told.decided(self.host.host().now_ns(), decision, &decided);
             decided
         };

@@ -1,0 +1,177 @@
+//! A dry run of a policy that goes by what comes of its own turns: `auto`, and `dc=auto` while it searches.
+//!
+//! Nobody is parked in a dry run, so what such a policy measures "in slots" is how everybody does without any, and whatever it
+//! concludes is made up. So its first proposal to park is told with its reason, as something that would be tried, and it
+//! begins anew. Later proposals are told when other tenants compete.
+
+use corun_model::{Action, Decision, Machine, Observation, Policy, TenantId};
+use std::collections::BTreeSet;
+
+/// What becomes of a proposal.
+pub const UNKNOWN: &str = "dry_run: whether it helps only a real run tells";
+/// How a policy begins the reason of a trial, behind what becomes of the tenant.
+const TRIED: &str = ", tried: ";
+/// Who wants less than such a part of one CPU does not compete.
+const PART_OF_A_CPU: u64 = 20;
+/// So many sets of tenants are remembered; of more nothing is told.
+const MOST: usize = 1_000;
+
+fn is_park(decision: &Decision) -> bool {
+    matches!(decision.action, Action::Park { .. })
+}
+
+/// What a policy has decided.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// As if it were in force from now on.
+    InForce(Vec<Decision>),
+    /// To be told, and not to be taken as in force.
+    Proposed(Vec<Decision>),
+}
+
+/// What has been proposed.
+#[derive(Debug, Default)]
+pub struct Proposals {
+    told: BTreeSet<BTreeSet<TenantId>>,
+}
+
+impl Proposals {
+    /// Has a policy decide. Where it proposes what it would then judge by what comes of it, it begins anew (as `anew` makes it), and
+    /// what is told of its proposal stands alone.
+    ///
+    /// # Errors
+    /// Those of `anew`.
+    pub fn decide<E>(
+        &mut self,
+        policy: &mut Box<dyn Policy>,
+        anew: impl FnOnce() -> Result<Box<dyn Policy>, E>,
+        machine: &Machine,
+        seen: &Observation,
+        covered: &BTreeSet<TenantId>,
+    ) -> Result<Decided, E> {
+        let decisions = policy.decide(machine, seen);
+        let judges_by_itself = policy.name() == "auto" || policy.is_searching();
+        if !judges_by_itself || !decisions.iter().any(is_park) {
+            return Ok(Decided::InForce(decisions));
+        }
+        *policy = anew()?;
+        Ok(Decided::Proposed(self.tell(decisions, seen, covered)))
+    }
+
+    /// What of a proposal is told: nothing where one for the same tenants was.
+    fn tell(
+        &mut self,
+        decisions: Vec<Decision>,
+        seen: &Observation,
+        covered: &BTreeSet<TenantId>,
+    ) -> Vec<Decision> {
+        let competes = |id: &TenantId| {
+            let ledger = seen.by_tenant.iter().find(|t| t.id == *id).map(|t| &t.account.ledger);
+            let wanted_ns = ledger.map_or(0, |l| l.on_cpu_ns() + l.parts().steal_ns);
+            wanted_ns * PART_OF_A_CPU >= seen.window_ns()
+        };
+        let who: BTreeSet<TenantId> = covered.iter().copied().filter(competes).collect();
+        if self.told.len() == MOST || !self.told.insert(who) {
+            return Vec::new();
+        }
+        decisions.into_iter().filter(is_park).map(would_try).collect()
+    }
+}
+
+fn would_try(decision: Decision) -> Decision {
+    let (whom, why) = decision.because.split_once(": ").unwrap_or(("", &decision.because));
+    let why = why.split_once(TRIED).map_or(why, |(_, why)| why);
+    let whom = if whom.is_empty() { String::new() } else { format!("{whom}: ") };
+    Decision { because: format!("{whom}would try slots: {why}"), ..decision }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::observation::{Account, TenantObservation};
+    use corun_model::{Knob, Ledger, Parts};
+
+    /// A window in which each of these had half of a CPU.
+    fn window(tenants: &[u32]) -> Observation {
+        let parts = Parts { compute_ns: 50, block_ns: 50, ..Parts::default() };
+        let account = || Account { ledger: Ledger::new(parts, 100).unwrap(), ..Account::default() };
+        let of = |id: &u32| TenantObservation { id: TenantId(*id), tasks: 1, account: account() };
+        Observation { end_ns: 100, by_tenant: tenants.iter().map(of).collect(), ..Observation::default() }
+    }
+
+    /// Parks in its second window, and then says what it gained, as `auto` does.
+    struct Tries {
+        name: &'static str,
+        windows: u32,
+    }
+
+    impl Policy for Tries {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn knobs(&self) -> &'static [Knob] {
+            &[Knob::Park]
+        }
+
+        fn decide(&mut self, _: &Machine, _: &Observation) -> Vec<Decision> {
+            self.windows += 1;
+            let because = match self.windows {
+                1 => return Vec::new(),
+                2 => "loop: waits out slot 1, tried: solver has 19 % of its fair share",
+                _ => "loop: waits out slot 2, kept: solver does 1.21 times as much as without",
+            };
+            vec![Decision { action: Action::Park { tenant: TenantId(2) }, because: because.into() }]
+        }
+    }
+
+    /// What is decided in six windows.
+    fn six(name: &'static str) -> Vec<Decided> {
+        let (mut proposals, machine) = (Proposals::default(), Machine::synthetic(1, 1, 2, 1));
+        let make = || -> Box<dyn Policy> { Box::new(Tries { name, windows: 0 }) };
+        let covered = BTreeSet::from([1, 2].map(TenantId));
+        let mut policy = make();
+        let mut decide = |_| {
+            let anew = || Ok::<_, std::convert::Infallible>(make());
+            proposals.decide(&mut policy, anew, &machine, &window(&[1, 2]), &covered).unwrap()
+        };
+        (0..6).map(&mut decide).collect()
+    }
+
+    #[test]
+    fn who_judges_by_slots_concludes_nothing_of_such_as_nobody_had() {
+        let decided = six("auto");
+        let in_words: Vec<&str> = decided
+            .iter()
+            .flat_map(|d| match d {
+                Decided::InForce(all) | Decided::Proposed(all) => all.iter().map(|d| d.because.as_str()),
+            })
+            .collect();
+        assert_eq!(in_words, ["loop: would try slots: solver has 19 % of its fair share"]);
+        assert!(matches!(&decided[1], Decided::Proposed(told) if told.len() == 1), "{decided:?}");
+        // Of a policy that takes turns whatever comes of them all are told.
+        let goes_on = six("gang");
+        assert!(
+            goes_on[1..].iter().all(|d| matches!(d, Decided::InForce(all) if all.len() == 1)),
+            "{goes_on:?}"
+        );
+    }
+
+    #[test]
+    fn a_proposal_is_told_with_its_reason_and_once_for_the_same_tenants() {
+        let mut proposals = Proposals::default();
+        let covered = BTreeSet::from([1, 2, 3, 4].map(TenantId));
+        let mut told = |tenants: &[u32], because: &str| {
+            let decisions = [Action::Unpark { tenant: TenantId(1) }, Action::Park { tenant: TenantId(2) }];
+            let decisions = decisions.map(|action| Decision { action, because: because.into() }).to_vec();
+            let told = proposals.tell(decisions, &window(tenants), &covered);
+            told.into_iter().map(|d| d.because).collect::<Vec<_>>()
+        };
+        let because = "loop: waits out slot 1, tried: solver has 19 % of its fair share";
+        assert_eq!(told(&[1, 2], because), ["loop: would try slots: solver has 19 % of its fair share"]);
+        assert_eq!(told(&[1, 2], because), [""; 0]);
+        // Who is not covered makes no difference; who comes does.
+        assert_eq!(told(&[1, 2, 5], because), [""; 0]);
+        assert_eq!(told(&[1, 2, 3], "loop: waits out slot 1"), ["loop: would try slots: waits out slot 1"]);
+    }
+}
