@@ -169,7 +169,7 @@ impl SchedstatHost {
         self.io
     }
 
-    /// Whether any task of the subject lived at the last poll; everybody is always there.
+    /// Whether any task of the subject lived at the last poll; a cgroup, whether it is still there. Everybody always is.
     pub fn subject_lives(&self) -> bool {
         self.subject.is_none() || self.table.subject_lives()
     }

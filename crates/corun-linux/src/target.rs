@@ -9,7 +9,8 @@ use crate::naming::{self, TenantName};
 use crate::procfs;
 use crate::root::{ReadError, Root};
 use corun_model::TenantKind;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 mod vm;
@@ -39,6 +40,8 @@ pub enum Subject {
         mount: PathBuf,
         /// Its path in that tree, with a leading slash.
         path: String,
+        /// Its folder: where it is as long as it exists.
+        folder: PathBuf,
         /// Its id in the v2 tree (the inode number of its folder), as `bpf_get_current_cgroup_id` gives it;
         /// `None` when the tree is a v1 hierarchy.
         v2_id: Option<u64>,
@@ -88,6 +91,26 @@ impl Subject {
             _ => None,
         }
     }
+
+    /// Whether a cgroup has been removed. One that is only empty is not over: a service is started again, and whoever comes
+    /// is the subject. Of what is no cgroup, its tasks tell.
+    pub fn is_removed(&self, root: &Root) -> bool {
+        let Subject::Cgroup { folder, .. } = self else { return false };
+        std::fs::metadata(root.path(folder)).is_err_and(|e| e.kind() == ErrorKind::NotFound)
+    }
+
+    /// Whether it is a cgroup that nobody is in, as far as can be told.
+    pub fn is_deserted(&self, root: &Root) -> bool {
+        let Subject::Cgroup { mount, path, folder, .. } = self else { return false };
+        if let Ok(events) = root.read(folder.join("cgroup.events")) {
+            return events.lines().any(|line| line == "populated 0");
+        }
+        // Only the v2 tree tells.
+        Cgroups::discover(root).is_ok_and(|cgroups| {
+            let tree = cgroups.trees().iter().find(|t| t.mount == *mount);
+            tree.and_then(|tree| cgroups.processes(tree, path).ok()).is_some_and(|pids| pids.is_empty())
+        })
+    }
 }
 
 /// What a user named cannot be watched. Each says what would help.
@@ -122,12 +145,12 @@ pub enum TargetError {
         name: String,
     },
     /// There is no such cgroup.
-    #[error("no cgroup `{name}`; `systemd-cgls` lists them, as does `find {} -type d`", mounts.join(" "))]
+    #[error("no cgroup `{name}`; {} lists them", listers.join(" or "))]
     NoCgroup {
         /// What was asked for.
         name: String,
-        /// Where the trees that were searched are mounted.
-        mounts: Vec<String>,
+        /// Commands that list cgroups on this machine, the best first.
+        listers: Vec<String>,
     },
     /// Several cgroups match.
     #[error("`{name}` could be any of {}; give the whole path", candidates.join(", "))]
@@ -210,10 +233,7 @@ impl Subject {
             return Err(TargetError::NoTrees { name: name.to_owned() });
         }
         let wanted = if name == "/" { name } else { name.trim_end_matches('/') };
-        let none = || {
-            let mounts = cgroups.by_telling().iter().map(|t| t.mount.display().to_string()).collect();
-            TargetError::NoCgroup { name: name.to_owned(), mounts }
-        };
+        let none = || TargetError::NoCgroup { name: name.to_owned(), listers: listers(root, &cgroups) };
         if wanted.is_empty() {
             // An unset variable, say: not everybody.
             return Err(none());
@@ -232,6 +252,7 @@ impl Subject {
                 [node] => {
                     return Ok(Subject::Cgroup {
                         mount: tree.mount.clone(),
+                        folder: tree.folder(&node.path).unwrap_or_else(|| tree.mount.clone()),
                         path: node.path.clone(),
                         v2_id: tree.is_v2().then_some(node.id),
                     })
@@ -244,6 +265,22 @@ impl Subject {
         }
         Err(none())
     }
+}
+
+/// The commands by which somebody finds a cgroup's name here.
+fn listers(root: &Root, cgroups: &Cgroups) -> Vec<String> {
+    let has_systemd = ["/usr/bin/systemd-cgls", "/bin/systemd-cgls"].iter().any(|p| root.path(p).exists());
+    let systemd = has_systemd.then(|| "`systemd-cgls`".to_owned());
+    let trees = cgroups.by_telling();
+    let mounts: Vec<&Path> = trees.iter().map(|t| t.mount.as_path()).collect();
+    // Of v1, a tree for each controller is mounted in one folder.
+    let above = mounts.first().and_then(|first| {
+        first
+            .ancestors()
+            .find(|above| mounts.iter().all(|m| m.starts_with(above)) && above.parent().is_some())
+    });
+    let find = above.or(mounts.first().copied()).map(|top| format!("`find {} -type d`", top.display()));
+    systemd.into_iter().chain(find).collect()
 }
 
 fn live_process(root: &Root, pid: u32) -> Result<procfs::Stat, TargetError> {

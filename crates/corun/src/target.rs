@@ -1,6 +1,7 @@
 //! Whom to watch, as a user names it on the command line: the same flags for every verb that watches.
 
 use crate::cli::{Stopped, Usage};
+use crate::lines;
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{Held, Running};
@@ -59,7 +60,12 @@ impl Target {
     /// Finds the subject, of `whom` the verb can be about; a command is started, but held before its first instruction.
     pub fn arm(self, root: &Root, whom: &str) -> anyhow::Result<Armed> {
         let named = |subject: Result<Subject, TargetError>, target: String| match subject {
-            Ok(subject) => Ok(Armed { subject, target, held: None }),
+            Ok(subject) => {
+                if subject.is_deserted(root) {
+                    lines::say(&format!("corun: nobody is in {target} yet; who comes will be watched"));
+                }
+                Ok(Armed { subject, target, held: None })
+            }
             Err(TargetError::Read(e)) => Err(anyhow::Error::from(e)),
             Err(e) => Err(Usage(e.to_string()).into()),
         };

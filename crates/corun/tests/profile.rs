@@ -3,9 +3,13 @@
 mod anybodys;
 
 use assert_cmd::cargo::CommandCargoExt;
+use corun_linux::cgroup::Cgroups;
+use corun_linux::Root;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -202,6 +206,48 @@ fn a_target_that_ends_mid_way_ends_the_measurement() {
     assert!(began.elapsed() < Duration::from_secs(50), "it went on without a target");
     assert!(report(&output)["notes"].to_string().contains("ended"));
     waiter.join().unwrap().unwrap();
+}
+
+/// A cgroup of the tree that corun looks into first, and its end of the path; `None` with the reason printed.
+fn empty_cgroup(name: &str) -> Option<PathBuf> {
+    let cgroups = Cgroups::discover(&Root::new("/")).unwrap();
+    let folder = cgroups.by_telling().first().map(|tree| tree.mount.join(name))?;
+    match std::fs::create_dir(&folder) {
+        Ok(()) => Some(folder),
+        Err(e) => {
+            println!("skipped: no cgroup can be made here: {e}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_cgroup_may_be_empty_when_it_is_watched_and_its_removal_ends_the_measurement() {
+    for source in ["auto", "schedstat"] {
+        let name = format!("corun-test-{}-{source}", std::process::id());
+        let Some(folder) = empty_cgroup(&name) else { return };
+        let mut command =
+            corun(&["-q", "--source", source, "--cgroup", &name, "--for", "60s", "--json", "-"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, format!("corun: nobody is in cgroup {name} yet; who comes will be watched\n"));
+        // Whoever comes, goes, and comes again is the subject.
+        for _ in 0..2 {
+            std::thread::sleep(Duration::from_millis(700));
+            assert!(child.try_wait().unwrap().is_none(), "{source}: it ended while the cgroup was there");
+            let mut member = Command::new("sleep").arg("0.5").spawn().unwrap();
+            std::fs::write(folder.join("cgroup.procs"), member.id().to_string()).unwrap();
+            member.wait().unwrap();
+        }
+        let began = Instant::now();
+        wait_until("the cgroup is empty", || std::fs::remove_dir(&folder).is_ok());
+        let output = child.wait_with_output().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(50), "{source}: it went on without a cgroup");
+        let r = report(&output);
+        assert!(r["notes"].to_string().contains("the subject ended"), "{}", r["notes"]);
+        assert!(ns(&r["subject"], "task_count") >= 2, "{source}: {}", r["subject"]);
+    }
 }
 
 #[test]

@@ -152,10 +152,11 @@ impl LiveHost {
         self.probe.costs().iter().fold((0, 0), |(runs, ns), c| (runs + c.runs, ns + c.ns))
     }
 
-    /// Whether every task of the subject has ended.
+    /// Whether every task of the subject has ended; of a cgroup, whether it has been removed.
     pub fn subject_ended(&self) -> bool {
-        match (self.group_of_subject, &self.subject) {
-            (Some(group), _) => !self.probe.any_in(group),
+        match (&self.subject, self.group_of_subject) {
+            (Subject::Cgroup { .. }, _) => self.subject.is_removed(&self.root),
+            (_, Some(group)) => !self.probe.any_in(group),
             _ => false,
         }
     }

@@ -319,6 +319,9 @@ impl ProcessTable {
 
     /// Whether any task of the subject still lives.
     pub fn subject_lives(&self) -> bool {
+        if matches!(self.subject, Subject::Cgroup { .. }) {
+            return !self.subject.is_removed(&self.root);
+        }
         let lives = |p: &Process| !p.gone && p.tasks.values().any(|t| t.life == Life::Alive);
         self.processes.values().any(|p| p.role == Role::Subject && lives(p))
     }

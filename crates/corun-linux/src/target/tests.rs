@@ -114,6 +114,24 @@ fn a_cgroup_of_the_v2_tree_has_its_id_and_one_of_a_v1_tree_has_none() {
 }
 
 #[test]
+fn a_cgroup_that_is_empty_goes_on_and_one_that_was_removed_is_over() {
+    let m = Made::new();
+    m.put("/sys/fs/cgroup/a/cgroup.events", "populated 0\nfrozen 0\n");
+    m.put("/cgroup/systemd/b/cgroup.procs", "");
+    m.put("/cgroup/systemd/b/c/cgroup.procs", "7\n");
+    let [a, b, all] = ["/a", "/b", "/"].map(|name| Subject::cgroup(&m.root(), name).unwrap());
+    let is = |subject: &Subject| (subject.is_deserted(&m.root()), subject.is_removed(&m.root()));
+    assert_eq!([is(&a), is(&b)], [(true, false), (false, false)], "who is below it is in it");
+    m.put("/sys/fs/cgroup/a/cgroup.events", "populated 1\nfrozen 0\n");
+    m.put("/cgroup/systemd/b/c/cgroup.procs", "");
+    assert_eq!([is(&a), is(&b)], [(false, false), (true, false)]);
+    std::fs::remove_dir_all(m.root().path("/sys/fs/cgroup/a")).unwrap();
+    std::fs::remove_dir_all(m.root().path("/cgroup/systemd/b")).unwrap();
+    assert!([&a, &b].iter().all(|subject| subject.is_removed(&m.root())));
+    assert!(!all.is_removed(&m.root()) && !Subject::All.is_removed(&m.root()));
+}
+
+#[test]
 fn a_name_that_several_cgroups_end_with_lists_them() {
     let m = Made::new();
     m.cgroup("/a/jobs");
@@ -123,7 +141,21 @@ fn a_name_that_several_cgroups_end_with_lists_them() {
         "`jobs` could be any of /a/jobs, /b/jobs; give the whole path"
     );
     let e = path_of(Subject::cgroup(&m.root(), "nothing"));
-    assert!(e.starts_with("no cgroup `nothing`; `systemd-cgls` lists them"), "{e}");
+    assert_eq!(e, "no cgroup `nothing`; `find /sys/fs/cgroup -type d` lists them", "v2's, which tells most");
+    m.put("/usr/bin/systemd-cgls", "");
+    let e = path_of(Subject::cgroup(&m.root(), "nothing"));
+    assert_eq!(e, "no cgroup `nothing`; `systemd-cgls` or `find /sys/fs/cgroup -type d` lists them");
+    // Ten trees in one folder are not named one by one.
+    let v1 = |(at, name): (usize, &str)| {
+        format!("{} 23 0:27 / /sys/fs/cgroup/{name} rw - cgroup cgroup rw,{name}\n", 40 + at)
+    };
+    let mounts: String = ["cpu", "memory", "pids"].into_iter().enumerate().map(v1).collect();
+    m.put("/proc/self/mountinfo", &mounts);
+    for tree in ["cpu", "memory", "pids"] {
+        m.put(&format!("/sys/fs/cgroup/{tree}/tasks"), "");
+    }
+    let e = path_of(Subject::cgroup(&m.root(), "nothing"));
+    assert!(e.ends_with("`find /sys/fs/cgroup -type d` lists them"), "{e}");
     m.put("/proc/self/mountinfo", "");
     let e = path_of(Subject::cgroup(&m.root(), "x"));
     assert!(e.starts_with("no cgroup tree is mounted here"), "{e}");
