@@ -1,16 +1,19 @@
 //! Ctrl-C and friends: noted, so that a verb can print what it has and undo what it did before it ends.
 //!
-//! The first SIGINT, SIGTERM or SIGHUP sets a flag; the second ends the process as if nothing had been installed, so
-//! a verb that hangs can still be stopped. A signal that was ignored when corun started (`nohup`, a background job)
+//! The first SIGINT, SIGTERM or SIGHUP sets a flag, and so does the second, so that a verb that waits for something before it
+//! ends does not wait any longer; the third ends the process as if nothing had been installed, so a verb that hangs can still
+//! be stopped. A signal that was ignored when corun started (`nohup`, a background job)
 //! stays ignored. Commands that corun starts get the default actions back when they are executed.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The signal that came, 0 before one did. A handler may touch nothing but this.
+/// The first signal that came, 0 before one did. A handler may touch nothing but this and the next.
 static CAME: AtomicI32 = AtomicI32::new(0);
+/// How many came.
+static TIMES: AtomicU32 = AtomicU32::new(0);
 
 /// Proof that the handlers are installed; asks whether a signal came.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +33,7 @@ impl Interrupt {
                 let mut before: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = note as extern "C" fn(i32) as usize;
                 // No SA_RESTART: whoever sleeps or waits wakes up and can look at the flag.
-                action.sa_flags = libc::SA_RESETHAND;
+                action.sa_flags = 0;
                 libc::sigemptyset(&mut action.sa_mask);
                 if libc::sigaction(signal, std::ptr::null(), &mut before) != 0 {
                     -1
@@ -55,6 +58,11 @@ impl Interrupt {
         }
     }
 
+    /// Whether another one came: nothing is to be waited for any longer.
+    pub fn came_again(&self) -> bool {
+        TIMES.load(Ordering::Relaxed) > 1
+    }
+
     /// What a shell says of who ended by the signal that came: 128 and its number.
     pub fn exit_status(&self) -> u8 {
         128 + self.signal().unwrap_or(libc::SIGINT) as u8
@@ -67,7 +75,13 @@ impl Interrupt {
 }
 
 extern "C" fn note(signal: i32) {
-    CAME.store(signal, Ordering::Relaxed);
+    let _ = CAME.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+    if TIMES.fetch_add(1, Ordering::Relaxed) > 0 {
+        for signal in SIGNALS {
+            // SAFETY: signal() is async-signal-safe, and what was ignored before has no handler to be here by.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
 }
 
 #[cfg(test)]
@@ -75,11 +89,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_signal_is_noted_and_kills_nobody() {
+    fn the_first_two_signals_are_noted_and_kill_nobody() {
         let interrupt = Interrupt::install().unwrap();
         assert_eq!(interrupt.signal(), None);
         // SAFETY: raise has no preconditions; the handler was just installed.
-        assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
-        assert_eq!(interrupt.signal(), Some(libc::SIGTERM));
+        let raise = |signal| assert_eq!(unsafe { libc::raise(signal) }, 0);
+        raise(libc::SIGTERM);
+        assert_eq!((interrupt.signal(), interrupt.came_again()), (Some(libc::SIGTERM), false));
+        raise(libc::SIGINT);
+        assert_eq!((interrupt.signal(), interrupt.came_again()), (Some(libc::SIGTERM), true));
+        let handled = SIGNALS.iter().filter(|&&signal| {
+            // SAFETY: sets and returns actions of this process, which ends with this test.
+            unsafe { libc::signal(signal, libc::SIG_DFL) != libc::SIG_DFL }
+        });
+        assert_eq!(handled.count(), 0, "the third would kill");
     }
 }

@@ -23,6 +23,9 @@ pub fn length_ns(text: &str) -> Result<u64, String> {
 /// How long one look for an end may wait.
 const LOOK: Duration = Duration::from_millis(25);
 
+/// How long a command has to end after a signal.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Why a measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -86,7 +89,7 @@ impl Course {
                     Some(running) if signal != libc::SIGINT => running.tell(signal),
                     _ => {}
                 }
-                let ended = self.running.as_ref().is_some_and(|r| r.ended_within(Duration::from_secs(1)));
+                let ended = self.running.as_ref().is_some_and(|r| self.ends_after_all(r));
                 return Ok(Some(if ended { Ended::Command } else { Ended::Interrupted }));
             }
             let now_ns = host.now_ns();
@@ -100,5 +103,11 @@ impl Course {
                 return Ok(None);
             }
         }
+    }
+
+    /// Whether a command that was told to end does so soon. Who asks a second time has no time for that.
+    fn ends_after_all(&self, running: &Running) -> bool {
+        let looks = GRACE.as_millis() / LOOK.as_millis();
+        (0..looks).any(|_| self.interrupt.came_again() || running.ended_within(LOOK)) && running.has_ended()
     }
 }

@@ -196,6 +196,31 @@ fn ctrl_c_shows_what_was_seen_until_then() {
 }
 
 #[test]
+fn a_second_ctrl_c_ends_the_waiting_for_the_command_and_the_report_is_shown() {
+    // A terminal would send it to the command too; this one goes on.
+    let mut command = corun(&["-q", "--json", "-", "--", "sleep", "3"]);
+    // SAFETY: signal() is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let runs = || children(child.id()).iter().any(|&pid| status_of(pid, "Name:") == "sleep");
+    wait_until("the command runs", runs);
+    // Each is a signal of its own: the second comes when the first has been taken.
+    let pending = || status_of(child.id(), "ShdPnd:").chars().any(|c| c != '0');
+    for _ in 0..2 {
+        signal(child.id(), libc::SIGINT);
+        wait_until("the signal was taken", || !pending());
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(report(&output)["notes"].to_string().contains("interrupted"));
+}
+
+#[test]
 fn a_target_that_ends_mid_way_ends_the_measurement() {
     let mut target = Command::new("sleep").arg("5").spawn().unwrap();
     let pid = target.id().to_string();
@@ -320,6 +345,15 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 fn status_of(pid: u32, field: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|l| l.strip_prefix(field)).unwrap_or_default().trim().to_owned()
+}
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Whether a process has a handler of its own for a signal.
