@@ -309,6 +309,24 @@ fn without_root_the_ledger_is_there_and_the_culprits_are_said_to_be_missing() {
 }
 
 #[test]
+fn a_trace_that_cannot_be_had_is_refused_before_the_command_begins() {
+    if !is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = anybodys::corun(folder.path());
+    command.args(["profile", "-q", "--trace", "/tmp/corun-test.perfetto", "--", "echo", "it ran"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.starts_with("corun: --trace needs eBPF: ") && said.lines().count() == 1, "{said}");
+    assert!(said.ends_with("drop --trace\n"), "{said}");
+    assert!(output.stdout.is_empty(), "the command ran: {:?}", output.stdout);
+    assert!(!std::path::Path::new("/tmp/corun-test.perfetto").exists());
+}
+
+#[test]
 fn nothing_stays_in_the_kernel_when_corun_is_killed() {
     if !run(&["-q", "--source", "ebpf", "--all", "--for", "1ms"]).status.success() {
         println!("skipped: no eBPF here");

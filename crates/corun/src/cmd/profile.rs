@@ -98,6 +98,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let counting = corun_bpf::Probe::count_costs();
     let (mut watcher, mut unavailable) = Watcher::start(&root, options, args.source.wanted())?;
+    if let (Some(_), Source::Schedstat) = (&args.trace, watcher.source()) {
+        // The command that is held has not begun, and never does.
+        let why = unavailable.iter().find(|u| u.what == "eBPF").map_or("it cannot be had", |u| &u.why);
+        return Err(Usage(format!("--trace needs eBPF: {why}; without a trace, drop --trace")).into());
+    }
     let cost = Cost::of_what_begins_now(counting);
     let first = armed.held.as_ref().map(|held| TaskId(held.pid()));
     let counted = args
