@@ -271,6 +271,24 @@ pub fn command_line(root: &Root, pid: u32) -> Result<Vec<String>, ReadError> {
     Ok(text.split_terminator('\0').map(str::to_owned).collect())
 }
 
+/// What people call the program of a process whose comm is `comm`. One that runs from a file in memory has the name of that,
+/// which tells nothing (`memfd:sealed`, or a descriptor's number): it is called by what it was started as.
+pub fn program_name(root: &Root, pid: u32, comm: &str) -> String {
+    let is_number = !comm.is_empty() && comm.bytes().all(|b| b.is_ascii_digit());
+    let is_in_memory = || {
+        let program = std::fs::read_link(root.path(format!("/proc/{pid}/exe")));
+        program.is_ok_and(|program| program.to_string_lossy().starts_with("/memfd:"))
+    };
+    if comm.starts_with("memfd:") || is_number && is_in_memory() {
+        let words = command_line(root, pid).unwrap_or_default();
+        let name = words.first().and_then(|first| first.rsplit('/').next());
+        if let Some(name) = name.filter(|name| !name.is_empty() && !name.starts_with("memfd:")) {
+            return name.to_owned();
+        }
+    }
+    comm.to_owned()
+}
+
 /// Reads a file of at most 8 KiB with one `read` and hands its text over.
 fn read_small<T>(
     root: &Root,
@@ -361,6 +379,27 @@ mod tests {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
         std::fs::write(root.path("/proc/10/task/10/status"), status).unwrap();
         assert_eq!(switches(&root, 10, 10).unwrap(), Switches { voluntary: 7, involuntary: 3 });
+    }
+
+    #[test]
+    fn a_program_in_memory_is_called_by_what_it_was_started_as() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let process = |pid: u32, program: &str, line: &str| {
+            let proc = root.path(format!("/proc/{pid}"));
+            std::fs::create_dir_all(&proc).unwrap();
+            std::os::unix::fs::symlink(program, proc.join("exe")).unwrap();
+            std::fs::write(proc.join("cmdline"), line).unwrap();
+        };
+        process(1, "/memfd:sealed-91 (deleted)", "/usr/bin/agent\0--all\0");
+        process(2, "/usr/bin/42", "42\0");
+        process(3, "/memfd:x (deleted)", "");
+        assert_eq!(program_name(&root, 1, "memfd:sealed-91"), "agent");
+        assert_eq!(program_name(&root, 1, "5"), "agent", "older kernels tell the descriptor's number");
+        assert_eq!(program_name(&root, 1, "its-own-name"), "its-own-name");
+        assert_eq!(program_name(&root, 2, "42"), "42");
+        assert_eq!(program_name(&root, 3, "memfd:x"), "memfd:x");
+        assert_eq!(program_name(&root, 4, "memfd:gone"), "memfd:gone");
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl Subject {
         let mut first = None;
         for &pid in pids {
             let stat = live_process(root, pid)?;
-            first.get_or_insert(stat.comm);
+            first.get_or_insert_with(|| procfs::program_name(root, pid, &stat.comm));
         }
         Ok(Subject::Processes { roots: pids.to_vec(), name: first.unwrap_or_default() })
     }

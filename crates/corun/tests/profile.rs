@@ -327,6 +327,32 @@ fn a_trace_that_cannot_be_had_is_refused_before_the_command_begins() {
 }
 
 #[test]
+fn corun_itself_is_not_a_co_runner_that_is_called_corun() {
+    let watching =
+        || corun(&["-q", "--source", "ebpf", "--all", "--for", "300ms", "--json", "-"]).output().unwrap();
+    if !watching().status.success() {
+        println!("skipped: no eBPF here");
+        return;
+    }
+    let mut load = Command::cargo_bin("corun").unwrap();
+    load.args(["load", "cpu", "-q", "--loops-per-ms", "50000", "--duration", "1m"]).process_group(0);
+    let mut load = load.stdout(Stdio::null()).spawn().unwrap();
+    let r = report(&watching());
+    load.kill().unwrap();
+    load.wait().unwrap();
+    let tenants = r["tenants"].as_array().unwrap();
+    let own: Vec<&Value> = tenants.iter().filter(|t| t["tenant"]["kind"] == "watcher").collect();
+    assert_eq!(own.len(), 1);
+    assert_eq!(own[0]["tenant"]["name"], "corun itself");
+    let key = format!("pgid:{}:corun", load.id());
+    let co_runner = tenants.iter().find(|t| t["key"] == key.as_str()).expect("the load is a tenant");
+    assert_eq!(
+        (&co_runner["tenant"]["kind"], &co_runner["tenant"]["name"]),
+        (&"command".into(), &"corun".into())
+    );
+}
+
+#[test]
 fn nothing_stays_in_the_kernel_when_corun_is_killed() {
     if !run(&["-q", "--source", "ebpf", "--all", "--for", "1ms"]).status.success() {
         println!("skipped: no eBPF here");

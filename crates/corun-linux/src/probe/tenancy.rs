@@ -7,6 +7,7 @@
 use crate::cgroup::{is_within, Cgroups, Membership};
 use crate::freezer;
 use crate::naming::{self, TenantName};
+use crate::procfs;
 use crate::root::Root;
 use crate::target::Subject;
 use crate::tenants::Tenants;
@@ -143,7 +144,8 @@ impl Tenancy {
         };
         told.unwrap_or_else(|| {
             let command = comm(&rec.key.comm);
-            let mut name = naming::of_process_group(rec.key.pgid, &command);
+            let called = procfs::program_name(&self.root, rec.tid, &command);
+            let mut name = naming::of_process_group(rec.key.pgid, &called);
             name.key = format!("{}:{command}", name.key);
             name
         })

@@ -296,8 +296,11 @@ impl ProcessTable {
             return Some(naming::of_kernel_thread(&stat.comm));
         }
         Some(process.membership.tenant().unwrap_or_else(|| {
-            let leader = self.processes.get(&stat.pgid).map_or(&stat.comm, |leader| &leader.stat.comm);
-            naming::of_process_group(stat.pgid, leader)
+            let (pid, leader) = match self.processes.get(&stat.pgid) {
+                Some(leader) => (stat.pgid, &leader.stat.comm),
+                None => (pid, &stat.comm),
+            };
+            naming::of_process_group(stat.pgid, &procfs::program_name(&self.root, pid, leader))
         }))
     }
 

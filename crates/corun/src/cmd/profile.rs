@@ -94,6 +94,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = LiveOptions {
         trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
         max_tasks: args.max_tasks,
+        // Or a co-runner that is called corun too could not be told from it.
+        watcher_apart: true,
         ..LiveOptions::new(armed.subject)
     };
     let counting = corun_bpf::Probe::count_costs();
