@@ -6,6 +6,7 @@
 //! measure is a lower bound, and the sentence says so. Nor is it the slowdown of the whole program: tasks wait side by
 //! side, and a task that blocks on a stolen lock holder shows as blocked (`corun predict` untangles that).
 
+use crate::names::Names;
 use crate::profile::schema::{Account, Culprit, ProfileReport};
 use crate::words::{count, name, percent};
 use std::collections::BTreeMap;
@@ -15,11 +16,22 @@ const NOTABLE: u64 = 200;
 /// So many culprits are named in the sentence, those after the first only from 1 % of compute.
 const NAMED: usize = 3;
 
+/// What was taken by other tenants of one name: ten compilers are one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Their name.
+    pub name: String,
+    /// Who they are, by their numbers in the report.
+    pub tenants: Vec<u32>,
+    /// How much all of them took.
+    pub ns: u64,
+}
+
 /// Where a subject's lost time went, each in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Taken by other tenants, largest first; tenants of one name (ten compilers) are one entry.
-    pub stolen: Vec<(String, u64)>,
+    /// Taken by other tenants, largest first.
+    pub stolen: Vec<Taken>,
     /// Taken by its own other tasks.
     pub own_ns: u64,
     /// Waiting on a CPU that was idle: the latency of a wake-up.
@@ -53,7 +65,7 @@ impl Lost {
 
     /// Taken by other tenants.
     pub fn stolen_ns(&self) -> u64 {
-        self.stolen.iter().map(|(_, ns)| ns).sum()
+        self.stolen.iter().map(|taken| taken.ns).sum()
     }
 
     /// All of it.
@@ -68,11 +80,17 @@ impl Lost {
     }
 }
 
-fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<(String, u64)> {
-    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    culprits.for_each(|c| *sums.entry(&c.tenant.name).or_default() += c.steal_ns);
-    let mut sums: Vec<(String, u64)> = sums.into_iter().map(|(name, ns)| (name.to_owned(), ns)).collect();
-    sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<Taken> {
+    let mut sums: BTreeMap<&str, Taken> = BTreeMap::new();
+    for c in culprits {
+        let name = &c.tenant.name;
+        let none = || Taken { name: name.clone(), tenants: Vec::new(), ns: 0 };
+        let taken = sums.entry(name).or_insert_with(none);
+        taken.tenants.push(c.tenant.id);
+        taken.ns += c.steal_ns;
+    }
+    let mut sums: Vec<Taken> = sums.into_values().collect();
+    sums.sort_by_key(|taken| std::cmp::Reverse(taken.ns));
     sums
 }
 
@@ -131,7 +149,7 @@ pub fn answer(report: &ProfileReport) -> Answer {
 }
 
 /// Whether every tenant together is asked about: then nobody is a neighbour.
-fn is_all(report: &ProfileReport) -> bool {
+pub(crate) fn is_all(report: &ProfileReport) -> bool {
     report.subject.tenant.kind == "all"
 }
 
@@ -175,10 +193,14 @@ fn never_ran(report: &ProfileReport, lost: &Lost) -> Answer {
 fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
     let pc = |ns| percent(ns, base_ns);
     let blind = lost.stolen.is_empty() && lost.own_ns == 0 && lost.idle_ns == 0;
-    let unattributed = if blind { "waiting for a CPU; who held it is not known" } else { "taken by unknown" };
+    let unattributed = if blind {
+        "waiting for a CPU; who held it is not known"
+    } else {
+        "taken by nobody that could be told"
+    };
     let stolen = if is_all(report) { "for a CPU that was held" } else { "stolen" };
     let mut causes = [
-        (lost.stolen_ns(), format!("{stolen} ({})", culprits(&lost.stolen, base_ns))),
+        (lost.stolen_ns(), format!("{stolen} ({})", culprits(report, &lost.stolen, base_ns))),
         (lost.own_ns, own(report)),
         (lost.idle_ns, "waking up on an idle CPU".to_owned()),
         (lost.unattributed_ns, unattributed.to_owned()),
@@ -208,16 +230,23 @@ fn own(report: &ProfileReport) -> String {
     "waiting for its own tasks".to_owned()
 }
 
-fn culprits(stolen: &[(String, u64)], base_ns: u64) -> String {
-    let named = stolen.iter().take(NAMED).skip(1).filter(|(_, ns)| ns * 100 >= base_ns).count() + 1;
+fn culprits(report: &ProfileReport, stolen: &[Taken], base_ns: u64) -> String {
+    let names = Names::of(report);
+    let who = |taken: &Taken| match taken.tenants[..] {
+        [one] => names.within(one, 24),
+        _ => format!("{} named {}", taken.tenants.len(), name(&taken.name, 24)),
+    };
+    let named = stolen.iter().take(NAMED).skip(1).filter(|taken| taken.ns * 100 >= base_ns).count() + 1;
     let mut said: Vec<String> = stolen
         .iter()
         .take(named)
-        .map(|(who, ns)| format!("{} {}", name(who, 24), percent(*ns, base_ns)))
+        .map(|taken| format!("{} {}", who(taken), percent(taken.ns, base_ns)))
         .collect();
-    let rest_ns: u64 = stolen.iter().skip(named).map(|(_, ns)| ns).sum();
+    let rest = || stolen.iter().skip(named);
+    let rest_ns: u64 = rest().map(|taken| taken.ns).sum();
     if rest_ns > 0 {
-        said.push(format!("{} more {}", stolen.len() - named, percent(rest_ns, base_ns)));
+        let tenants: usize = rest().map(|taken| taken.tenants.len()).sum();
+        said.push(format!("{tenants} more {}", percent(rest_ns, base_ns)));
     }
     said.join(", ")
 }

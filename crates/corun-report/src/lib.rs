@@ -16,6 +16,7 @@ pub mod category;
 pub mod control;
 pub mod html;
 pub mod json;
+pub mod names;
 pub mod output;
 pub mod perfetto;
 pub mod predict;

@@ -3,6 +3,7 @@
 //! A line says `slice 10 to 30 ms for corun/cpu-0 (12217)`: the knob in words, then a tenant, or a task behind the tenant that it
 //! belongs to. Where two tenants have one name, their keys tell them apart.
 
+use crate::names::what_tells;
 use crate::words::name;
 use corun_model::duration::human_ns;
 use corun_model::{Action, CpuId, Decision, Observation, Outcome, TaskId, TenantId};
@@ -117,10 +118,10 @@ impl Whom {
     }
 }
 
-/// A tenant for people: its name, and its key where the name alone would not tell it from another.
+/// A tenant for people: its name, and what its key tells where the name alone would not tell it from another.
 pub(crate) fn called(tenant: &str, key: Option<&str>) -> String {
     match key {
-        Some(key) => format!("{} ({})", name(tenant, 40), name(key, 60)),
+        Some(key) => format!("{} ({})", name(tenant, 40), name(&what_tells(key), 60)),
         None => name(tenant, 40),
     }
 }

@@ -52,7 +52,7 @@ pub fn render(controlled: &Controlled, profile: &ProfileReport) -> String {
 pub fn sections(controlled: &Controlled, profile: &ProfileReport) -> String {
     let history = controlled.history;
     let shown = shown(history, profile);
-    let tenants = Tenants::by_key(profile, &shown.iter().map(|t| t.0).collect::<Vec<_>>());
+    let tenants = Tenants::with_first(profile, &shown.iter().map(|t| t.0).collect::<Vec<_>>());
     [
         parked(history, &tenants, &shown, controlled.backend),
         held(profile, &tenants),

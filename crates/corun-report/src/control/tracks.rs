@@ -16,7 +16,7 @@ const GROUP: u64 = 1 << 32;
 
 /// Packets to append to a trace of the same time; `policy` names the tracks, `profile` the tenants.
 pub fn encode(policy: &str, history: &History, profile: &ProfileReport) -> Vec<u8> {
-    let tenants = Tenants::by_key(profile, &[]);
+    let tenants = Tenants::of(profile);
     let called = |id: TenantId| tenants.name(id.0);
     let mut tracks = Tracks { out: Vec::new(), next: GROUP, begin_ns: history.begin_ns() };
     tracks.add(format!("corun control: {policy}"), None);

@@ -89,7 +89,11 @@ impl<'a> Matrix<'a> {
 
     fn column_head(&self, column: Column) -> String {
         let whole = self.column_name(column);
-        format!("<th title=\"{}\">{}</th>", escape(&whole), escape(&name(&whole, 30)))
+        let short = match column {
+            Column::Tenant(id) => self.tenants.short(id, 30),
+            _ => name(&whole, 30),
+        };
+        format!("<th title=\"{}\">{}</th>", escape(&whole), escape(&short))
     }
 
     fn row(&self, victim: &Section, largest_ns: u64) -> String {

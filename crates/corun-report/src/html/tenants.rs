@@ -1,6 +1,7 @@
 //! One colour per tenant, the same in every picture: the subject's is the colour of compute, the busiest and
 //! greediest others follow, everybody else is grey.
 
+use crate::names::Names;
 use crate::profile::schema::{OtherTask, ProfileReport};
 use crate::words::percent;
 use std::cmp::Reverse;
@@ -14,35 +15,22 @@ pub const REST: &str = "rest";
 /// Names and colours of a report's tenants.
 pub struct Tenants<'a> {
     classes: BTreeMap<u32, &'static str>,
-    names: BTreeMap<u32, String>,
+    names: Names,
     tasks: BTreeMap<u32, Vec<&'a OtherTask>>,
 }
 
 impl<'a> Tenants<'a> {
     /// Gives colours to those that matter to the subject: by what they took from it, then by what they ran.
     pub fn of(report: &'a ProfileReport) -> Tenants<'a> {
-        Tenants::ranked(report, &[], |id| format!("#{id}"))
+        Tenants::with_first(report, &[])
     }
 
-    /// The same, with these before all others, and by their keys where two are called the same.
-    pub fn by_key(report: &'a ProfileReport, first: &[u32]) -> Tenants<'a> {
-        let key = |id| report.tenants.iter().find(|t| t.tenant.id == id).map(|t| &t.key);
-        let known = |id| key(id).filter(|key| !key.is_empty());
-        Tenants::ranked(report, first, |id| {
-            known(id).map_or_else(|| format!("#{id}"), |key| format!("({key})"))
-        })
-    }
-
-    fn ranked(report: &'a ProfileReport, first: &[u32], apart: impl Fn(u32) -> String) -> Tenants<'a> {
+    /// The same, with these before all others.
+    pub fn with_first(report: &'a ProfileReport, first: &[u32]) -> Tenants<'a> {
         let subject = report.subject.tenant.id;
         let mut weight: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-        let mut names = BTreeMap::from([(subject, report.subject.tenant.name.as_str())]);
         for t in &report.tenants {
-            names.insert(t.tenant.id, &t.tenant.name);
             weight.entry(t.tenant.id).or_default().1 += t.account.ledger.on_cpu_ns();
-            for c in &t.account.culprits {
-                names.insert(c.tenant.id, &c.tenant.name);
-            }
         }
         for c in report.subject.account.culprits.iter().filter(|c| c.tenant.kind != "idle") {
             weight.entry(c.tenant.id).or_default().0 += c.steal_ns;
@@ -58,7 +46,7 @@ impl<'a> Tenants<'a> {
         for t in &report.others {
             tasks.entry(t.tenant).or_default().push(t);
         }
-        Tenants { classes, names: told_apart(&names, apart), tasks }
+        Tenants { classes, names: Names::of(report), tasks }
     }
 
     /// The class of a tenant's colour.
@@ -66,9 +54,14 @@ impl<'a> Tenants<'a> {
         self.classes.get(&id).copied().unwrap_or(REST)
     }
 
-    /// A tenant's name, told apart where two are called the same; only the number when nobody named it.
+    /// What a tenant is called, at any length.
     pub fn name(&self, id: u32) -> String {
-        self.names.get(&id).map_or_else(|| format!("tenant {id}"), String::clone)
+        self.names.whole(id)
+    }
+
+    /// The same, short enough for a column.
+    pub fn short(&self, id: u32, width: usize) -> String {
+        self.names.within(id, width)
     }
 
     /// The tenants with a colour of their own, the subject first.
@@ -89,28 +82,5 @@ impl<'a> Tenants<'a> {
             .map(|t| format!("{} {} %", t.name, percent(t.ledger.on_cpu_ns(), all_ns)))
             .collect();
         said.join(", ")
-    }
-}
-
-/// Names as they are, but those that two tenants have get behind them what tells these apart.
-fn told_apart(names: &BTreeMap<u32, &str>, apart: impl Fn(u32) -> String) -> BTreeMap<u32, String> {
-    let mut uses: BTreeMap<&str, u32> = BTreeMap::new();
-    names.values().for_each(|name| *uses.entry(name).or_default() += 1);
-    let called = |id: u32, name: &str| match uses[name] {
-        1 => name.to_owned(),
-        _ => format!("{name} {}", apart(id)),
-    };
-    names.iter().map(|(&id, &name)| (id, called(id, name))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_tenants_of_one_name_are_told_apart_by_their_numbers() {
-        let names = BTreeMap::from([(1, "sh"), (2, "postgres"), (7, "sh")]);
-        let names = told_apart(&names, |id| format!("#{id}"));
-        assert_eq!(names.values().collect::<Vec<_>>(), ["sh #1", "postgres", "sh #7"]);
     }
 }

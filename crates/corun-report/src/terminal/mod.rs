@@ -10,24 +10,31 @@ mod style;
 pub(crate) use footer::{lost, probe_cost};
 pub use style::Style;
 
-use crate::answer;
+use crate::answer::{self, is_all};
 use crate::category::{parts, Category};
-use crate::profile::schema::{Account, Block, ProfileReport, Task};
+use crate::names::Names;
+use crate::profile::schema::{Account, Block, Ledger, ProfileReport, Section};
 use crate::table::Table;
 use crate::words::{count, name, percent, wrap};
 use corun_model::duration::human_ns;
+use std::cmp::Reverse;
 
 /// At most so many culprits and tasks are listed.
 const CULPRITS: usize = 5;
 const TASKS: usize = 6;
+/// Of everybody, so many tenants are, and fewer culprits; their tasks are in the other outputs.
+const VICTIMS: usize = 10;
+const CULPRITS_OF_ALL: usize = 3;
 
 /// The report as text for a terminal, at most some 36 lines.
 pub fn render(report: &ProfileReport, style: &Style) -> String {
+    let names = Names::of(report);
     let parts = [
         head(report, style),
         breakdown(report, style),
-        culprits(report, style),
-        tasks(report, style),
+        victims(report, &names, style),
+        culprits(report, &names, style),
+        tasks(report, &names, style),
         footer::distributions(report, style),
         footer::measured(report, style),
     ];
@@ -125,7 +132,39 @@ fn reasons(b: &Block, total_ns: u64) -> String {
     format!(" ({})", said.join(", "))
 }
 
-fn culprits(report: &ProfileReport, style: &Style) -> String {
+/// Who steals from whom, of everybody: who lost how much of its time, and mostly to whom.
+fn victims(report: &ProfileReport, names: &Names, style: &Style) -> String {
+    if !is_all(report) {
+        return String::new();
+    }
+    let mut victims: Vec<&Section> =
+        report.tenants.iter().filter(|t| lost_ns(&t.account.ledger) > 0).collect();
+    if victims.is_empty() {
+        return String::new();
+    }
+    victims.sort_by_key(|t| (Reverse(lost_ns(&t.account.ledger)), t.tenant.id));
+    let mut table = Table::new(&["tenant", ">lost", ">of its time", "mostly to"]);
+    for t in victims.iter().take(VICTIMS) {
+        let (a, lost_ns) = (&t.account, lost_ns(&t.account.ledger));
+        table.row([
+            names.within(t.tenant.id, 28),
+            human_ns(lost_ns),
+            format!("{} %", percent(lost_ns, a.ledger.total_ns)),
+            mostly(a, names, 24),
+        ]);
+    }
+    let lines = table.lines();
+    let mut out = format!("{}\n", style.faint(lines[0].trim_end()));
+    out.extend(lines[1..].iter().map(|line| format!("{}\n", line.trim_end())));
+    out + &more(victims.len(), VICTIMS, "tenant")
+}
+
+/// Time that was no use: waiting for a CPU, stopped, spinning.
+fn lost_ns(l: &Ledger) -> u64 {
+    l.spin_ns.unwrap_or(0) + l.steal_ns + l.throttled_ns + l.parked_ns
+}
+
+fn culprits(report: &ProfileReport, names: &Names, style: &Style) -> String {
     let a = &report.subject.account;
     if a.culprits.is_empty() {
         return String::new();
@@ -133,13 +172,14 @@ fn culprits(report: &ProfileReport, style: &Style) -> String {
     let mut rows: Vec<(String, String, u64)> = a
         .culprits
         .iter()
-        .map(|c| (name(&c.tenant.name, 28), role(&c.tenant.kind, c.own).to_owned(), c.steal_ns))
+        .map(|c| (names.within(c.tenant.id, 28), role(&c.tenant.kind, c.own).to_owned(), c.steal_ns))
         .collect();
     if a.unattributed_ns > 0 {
         rows.push(("not resolved".to_owned(), "unattributed".to_owned(), a.unattributed_ns));
     }
+    let shown = if is_all(report) { CULPRITS_OF_ALL } else { CULPRITS };
     let mut table = Table::new(&["Held the CPU while it waited", "", ">for", ">share"]);
-    for (who, what, ns) in rows.iter().take(CULPRITS) {
+    for (who, what, ns) in rows.iter().take(shown) {
         table.row([
             who.clone(),
             what.clone(),
@@ -147,12 +187,12 @@ fn culprits(report: &ProfileReport, style: &Style) -> String {
             format!("{} %", percent(*ns, a.ledger.steal_ns)),
         ]);
     }
-    let bars = rows.iter().take(CULPRITS).map(|(_, _, ns)| {
+    let bars = rows.iter().take(shown).map(|(_, _, ns)| {
         let free = style.width.saturating_sub(table_width(&table));
         bar::share(*ns, a.ledger.steal_ns, free.min(30), style)
     });
     let mut out = with_bars(&table, bars, style);
-    out.push_str(&more(rows.len(), CULPRITS, "tenant"));
+    out.push_str(&more(rows.len(), shown, "tenant"));
     out
 }
 
@@ -164,16 +204,16 @@ fn role(kind: &str, own: bool) -> &str {
     }
 }
 
-fn tasks(report: &ProfileReport, style: &Style) -> String {
-    if report.tasks.len() < 2 {
+fn tasks(report: &ProfileReport, names: &Names, style: &Style) -> String {
+    if report.tasks.len() < 2 || is_all(report) {
         return String::new();
     }
     let has_counters = report.tasks.iter().any(|t| t.account.counters.is_some());
-    let mut names = vec![">tid", "task", ">lived", ">compute", ">lost", ">blocked", "mostly to"];
+    let mut columns = vec![">tid", "task", ">lived", ">compute", ">lost", ">blocked", "mostly to"];
     if has_counters {
-        names.insert(4, ">IPC");
+        columns.insert(4, ">IPC");
     }
-    let mut table = Table::new(&names);
+    let mut table = Table::new(&columns);
     for t in report.tasks.iter().take(TASKS) {
         let (l, pc) = (&t.account.ledger, |ns| format!("{} %", percent(ns, t.lifetime_ns)));
         let mut row = vec![
@@ -181,9 +221,9 @@ fn tasks(report: &ProfileReport, style: &Style) -> String {
             name(&t.name, 15),
             human_ns(t.lifetime_ns),
             pc(l.compute_ns),
-            pc(l.spin_ns.unwrap_or(0) + l.steal_ns + l.throttled_ns + l.parked_ns),
+            pc(lost_ns(l)),
             pc(l.block_ns),
-            mostly(t),
+            mostly(&t.account, names, 14),
         ];
         if has_counters {
             let ipc = t.account.counters.as_ref().and_then(footer::ipc);
@@ -198,11 +238,10 @@ fn tasks(report: &ProfileReport, style: &Style) -> String {
     out
 }
 
-/// What took most of a task's lost time.
-fn mostly(t: &Task) -> String {
-    let a = &t.account;
+/// What took most of the lost time.
+fn mostly(a: &Account, names: &Names, width: usize) -> String {
     let culprit = a.culprits.first().map_or(("-".to_owned(), 0), |c| {
-        (if c.own { "itself".to_owned() } else { name(&c.tenant.name, 14) }, c.steal_ns)
+        (if c.own { "itself".to_owned() } else { names.within(c.tenant.id, width) }, c.steal_ns)
     });
     let others = [
         ("not known".to_owned(), a.unattributed_ns),

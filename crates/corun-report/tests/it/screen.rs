@@ -1,9 +1,9 @@
 //! The terminal report, looked at as a whole.
 
-use crate::example::{alone, meta, timeline, whole, Did, SUBJECT};
+use crate::example::{alone, meta, timeline, whole, Did, COMPILER, POSTGRES, SUBJECT};
 use corun_model::{Culprits, Observation};
 use corun_report::terminal::{render, Style};
-use corun_report::{ProfileMeta, ProfileReport, Source, Subject};
+use corun_report::{html, ProfileMeta, ProfileReport, Source, Subject};
 
 fn example() -> ProfileReport {
     let slots = timeline();
@@ -58,6 +58,43 @@ fn a_process_cannot_draw_on_the_screen_with_its_name() {
     let report = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
     let screen = render(&report, &Style::plain(100));
     assert!(!screen.contains('\x1b'), "{screen:?}");
+}
+
+#[test]
+fn tenants_of_one_name_are_told_apart_in_every_output() {
+    let slots = timeline();
+    let mut seen = whole(&slots);
+    for t in seen.tenants.iter_mut().filter(|t| [POSTGRES, COMPILER].contains(&t.id)) {
+        (t.name, t.key) = ("bash".to_owned(), format!("pgid:47{}:bash", t.id.0));
+    }
+    let report = ProfileReport::new(&meta(), &seen, SUBJECT, &slots);
+    let screen = render(&report, &Style::plain(100));
+    assert!(screen.contains("stolen (2 named bash 86,"), "{screen}");
+    assert!(screen.contains("\nbash (pgid 472)  ") && screen.contains("\nbash (pgid 473)  "), "{screen}");
+    assert!(screen.contains(" %  bash (pgid 472)  "), "mostly to: {screen}");
+    let page = html::render(&report);
+    assert!(page.contains(">bash (pgid 472)<") && page.contains(">bash (pgid 473)<"));
+    assert!(!page.contains(">bash<"));
+}
+
+#[test]
+fn of_everybody_the_screen_says_who_loses_how_much_to_whom() {
+    let slots = timeline();
+    let mut report = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
+    let screen = render(&report, &Style::plain(80));
+    insta::assert_snapshot!("everybody_80", screen);
+    // However many there are, it is the ten that lost most.
+    let victim = report.tenants[0].clone();
+    report.tenants.extend((0..20).map(|n| {
+        let mut t = victim.clone();
+        (t.tenant.id, t.tenant.name) = (100 + n, format!("victim-{n}"));
+        t
+    }));
+    let screen = render(&report, &Style::plain(80));
+    assert!(screen.lines().count() <= 40, "{screen}");
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    assert!(screen.contains("\nvictim-8 ") && !screen.contains("\nvictim-9 "), "{screen}");
+    assert!(screen.contains("\nand 13 more tenants\n"), "{screen}");
 }
 
 #[test]

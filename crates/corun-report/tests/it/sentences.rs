@@ -1,6 +1,6 @@
 //! The headline must be true and useful in every situation.
 
-use crate::example::{alone, meta, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
+use crate::example::{alone, meta, timeline, whole, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
 use corun_model::observation::Account;
 use corun_model::{Culprits, Observation, TenantId};
 use corun_report::{answer, ProfileMeta, ProfileReport, Source, Subject};
@@ -106,10 +106,23 @@ fn all_tenants_together_have_no_neighbours_but_still_wait() {
 }
 
 #[test]
-fn tenants_of_one_name_are_one_culprit_in_the_sentence() {
+fn culprits_of_one_name_are_summed_up_in_the_sentence_and_a_single_one_of_them_is_told_apart() {
     let mut seen = alone(&Did { stolen: vec![(POSTGRES, 50 * MS), (COMPILER, 40 * MS)], ..busy(500) });
-    seen.tenants.iter_mut().for_each(|t| t.name = "cc1".to_owned());
-    assert!(said(&seen).ends_with(": 18 % stolen (cc1 18)."), "{}", said(&seen));
+    for (t, key) in seen.tenants.iter_mut().zip(["pid:1", "pgid:2:cc1", "pgid:3:cc1"]) {
+        (t.name, t.key) = ("cc1".to_owned(), key.to_owned());
+    }
+    assert!(said(&seen).ends_with(": 18 % stolen (2 named cc1 18)."), "{}", said(&seen));
+    let mut seen = whole(&timeline());
+    for t in seen.tenants.iter_mut().filter(|t| [SUBJECT, POSTGRES].contains(&t.id)) {
+        (t.name, t.key) = ("corun".to_owned(), format!("pgid:{}:corun", t.id.0));
+    }
+    assert!(said(&seen).contains(" % stolen (corun (pgid 2) 58, "), "{}", said(&seen));
+}
+
+#[test]
+fn what_was_taken_by_nobody_known_reads_as_no_tenants_name() {
+    let did = Did { stolen: vec![(POSTGRES, 50 * MS)], unattributed_ns: 10 * MS, ..busy(500) };
+    assert!(said(&alone(&did)).ends_with(", 2.0 % taken by nobody that could be told."));
 }
 
 #[test]
