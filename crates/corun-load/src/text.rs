@@ -2,7 +2,7 @@
 
 use crate::calibration::Source;
 use crate::progress::Progress;
-use crate::report::{Report, ThreadReport};
+use crate::report::{CommandReport, Report, ThreadReport};
 use crate::watch::Ended;
 use corun_model::duration::{human_bytes, human_ns};
 use std::fmt::{Display, Formatter, Result};
@@ -12,11 +12,12 @@ const MOST_THREADS: usize = 64;
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter) -> Result {
-        let ended = match self.ended {
-            Ended::Completed => "completed",
-            Ended::TimeUp => "time is up",
-            Ended::Stopped => "stopped",
-            Ended::VictimEnded => "the victim has ended",
+        let ended = match (self.ended, &self.command) {
+            (Ended::Completed, Some(c)) if c.exit_code != Some(0) => format!("failed: {}", c.how_it_ended()),
+            (Ended::Completed, _) => "completed".to_owned(),
+            (Ended::TimeUp, _) => "time is up".to_owned(),
+            (Ended::Stopped, _) => "stopped".to_owned(),
+            (Ended::VictimEnded, _) => "the victim has ended".to_owned(),
         };
         writeln!(f, "{}", self.what)?;
         writeln!(
@@ -42,15 +43,21 @@ impl Display for Report {
             writeln!(f, "  pace {} loops/ms ({source})", c.loops_per_ms)?;
         }
         if let Some(c) = &self.command {
-            let ended = match (c.exit_code, c.signal) {
-                (Some(code), _) => format!("exit status {code}"),
-                (None, Some(signal)) => format!("ended by signal {signal}"),
-                (None, None) => "ended".to_string(),
-            };
+            let ended = c.how_it_ended();
             let (user, system) = (human_ns(c.user_ns), human_ns(c.system_ns));
             writeln!(f, "  {ended}; user {user}, system {system}, memory {}", human_bytes(c.max_rss_bytes))?;
         }
         self.table(f)
+    }
+}
+
+impl CommandReport {
+    fn how_it_ended(&self) -> String {
+        match (self.exit_code, self.signal) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, Some(signal)) => format!("ended by signal {signal}"),
+            (None, None) => "ended".to_string(),
+        }
     }
 }
 

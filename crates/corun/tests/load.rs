@@ -48,6 +48,8 @@ fn bad_input_is_one_sentence_and_exit_code_2() {
     assert!(refusal("parallel --grain 10").contains("`10` is not a time with its unit"));
     assert!(refusal("persistant").contains("a kind of load is one of persistent, periodic,"));
     assert_eq!(refusal("-q cpu"), "corun: flags go behind a kind of load: corun load cpu [OPTIONS]\n");
+    let passwd = refusal("/etc/passwd");
+    assert!(passwd.starts_with("corun: /etc/passwd:1: this is no workload file: that is TOML"), "{passwd}");
     assert!(refusal("no/such.toml").starts_with("corun: cannot read no/such.toml: No such file"));
     assert!(refusal("cpu --loops-per-ms 0 --iterations 1").contains("--loops-per-ms"));
     assert!(refusal("cpu --json /no/folder/r.json").contains("the folder /no/folder does not exist"));
@@ -91,13 +93,16 @@ fn a_workload_file_runs_and_a_time_limit_ends_it() {
 #[test]
 fn a_command_that_fails_is_exit_code_1_and_its_output_is_not_the_report() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let text = "schema = \"corun.workload/1\"\nname = \"x\"\n[program]\nkind = \"command\"\n\
+    let program = "schema = \"corun.workload/1\"\nname = \"x\"\n[program]\nkind = \"command\"\n\
                 argv = [\"sh\", \"-c\", \"echo noise; exit 7\"]\n";
-    std::fs::write(file.path(), text).unwrap();
+    std::fs::write(file.path(), program).unwrap();
     let output = load(&format!("{} --json -", file.path().display()));
     assert_eq!(output.status.code(), Some(1));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["command"]["exit_code"], 7);
+    let output = load(&file.path().display().to_string());
+    let human = text(&output.stdout);
+    assert!(human.contains(" (failed: exit status 7)\n") && !human.contains("completed"), "{human}");
 }
 
 #[test]
