@@ -44,6 +44,9 @@ fn every_verb_has_a_page_that_names_all_its_flags() {
             let flag = flag.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or(flag);
             assert!(page.contains(&flag.replace('-', "\\-")), "{verbs:?}: the page lacks {flag}");
         }
+        if help.contains("xit status") {
+            assert!(page.contains("\n.SH \"EXIT STATUS\"\n"), "{verbs:?}: no section for the exit status");
+        }
         pending.extend(commands(&help).into_iter().map(|verb| [verbs.clone(), vec![verb]].concat()));
         pages += 1;
     }
@@ -87,6 +90,9 @@ fn completions_name_every_verb_and_bash_accepts_its_own() {
         let script = read(folder.path(), file);
         for verb in commands(&text(&corun(&["--help"]).stdout)) {
             assert!(script.contains(&verb), "{file} lacks {verb}");
+        }
+        for hidden in ["supervise", "generate"] {
+            assert!(!script.contains(hidden), "{file} offers `{hidden}`");
         }
     }
     let bash = Command::new("bash").arg("-n").arg(folder.path().join("corun.bash")).output().unwrap();

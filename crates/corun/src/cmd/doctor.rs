@@ -20,7 +20,8 @@ Examples:
   sudo corun doctor           the same for root, who may do more
   corun doctor --json -       for scripts (schema corun.doctor/1)
 
-Nothing is changed. The exit status is 0 whatever is found.";
+Nothing is changed.
+Exit status: 0, whatever is found.";
 
 /// Tell what can be seen and done on this machine, and why not
 #[derive(Debug, clap::Args)]

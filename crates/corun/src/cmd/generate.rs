@@ -4,7 +4,8 @@
 //! kept in the repository, so nothing can be out of date.
 //!
 //! The text after a verb's options is, by custom here, a block headed `Examples:` and then paragraphs of what else to
-//! know. A man page needs to be told that the lines of the former are not to be filled.
+//! know. A man page needs to be told that the lines of the former are not to be filled, and has a section of its own for the
+//! line that begins with `Exit status:`.
 
 use crate::cli::Usage;
 use clap::builder::Resettable;
@@ -16,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
+
+/// How the line begins that says what an exit status means.
+const EXIT_STATUS: &str = "Exit status:";
 
 /// Write the man pages or the shell completions into a folder
 #[derive(Debug, clap::Args)]
@@ -43,7 +47,7 @@ pub fn run(args: Args, mut command: Command) -> anyhow::Result<ExitCode> {
                 let program = format!("corun {}", command.get_version().unwrap_or_default());
                 man_pages(&command, &program, folder)
             }
-            What::Completions => completions(&mut command, folder),
+            What::Completions => completions(&command, folder),
         })
         .map_err(|error| {
             Usage(format!("cannot write into {}: {error}; choose another place", folder.display()))
@@ -51,8 +55,20 @@ pub fn run(args: Args, mut command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn completions(command: &mut Command, folder: &Path) -> std::io::Result<()> {
-    SHELLS.iter().try_for_each(|&shell| clap_complete::generate_to(shell, command, "corun", folder).map(drop))
+fn completions(command: &Command, folder: &Path) -> std::io::Result<()> {
+    let mut shown = without_hidden(command);
+    SHELLS
+        .iter()
+        .try_for_each(|&shell| clap_complete::generate_to(shell, &mut shown, "corun", folder).map(drop))
+}
+
+/// The command line without the verbs that `--help` leaves out: shells would offer them.
+fn without_hidden(command: &Command) -> Command {
+    Command::new("corun")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .args(command.get_arguments().cloned())
+        .subcommands(command.get_subcommands().filter(|c| !c.is_hide_set()).cloned())
 }
 
 /// One page for `command` and one for each of its sub-commands, all the way down.
@@ -74,7 +90,12 @@ fn after_options(text: &str) -> Roff {
         Some(text) => text.split_once("\n\n").unwrap_or((text, "")),
         None => ("", text),
     };
+    let (exit, rest): (Vec<&str>, Vec<&str>) = rest.lines().partition(|line| line.starts_with(EXIT_STATUS));
+    let rest = rest.join("\n");
     let mut roff = Roff::new();
+    for line in exit {
+        roff.control("SH", ["EXIT STATUS"]).text([roman(capital(line[EXIT_STATUS.len()..].trim_start()))]);
+    }
     if !examples.is_empty() {
         roff.control("SH", ["EXAMPLES"]).control("nf", []);
         for line in examples.lines() {
@@ -82,13 +103,18 @@ fn after_options(text: &str) -> Roff {
         }
         roff.control("fi", []);
     }
-    if !rest.is_empty() {
+    if !rest.trim().is_empty() {
         roff.control("SH", ["NOTES"]);
-        for paragraph in rest.split("\n\n") {
+        for paragraph in rest.split("\n\n").filter(|paragraph| !paragraph.is_empty()) {
             roff.control("PP", []).text([roman(paragraph)]);
         }
     }
     roff
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 #[cfg(test)]
@@ -101,6 +127,17 @@ mod tests {
         let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("no `{part}` in:\n{page}"));
         assert!(at(".nf") < at("corun doctor   all of it\ncorun \\-V\n") && at("corun \\-V\n") < at(".fi"));
         assert!(at(".fi") < at(".SH NOTES") && at(".SH NOTES") < at("One."));
+    }
+
+    #[test]
+    fn the_exit_status_has_its_own_section_and_not_the_line_below_it() {
+        let page =
+            after_options("Examples:\n  corun -V\n\nOne.\n\nExit status: that of CMD.\nMore.").to_roff();
+        let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("no `{part}` in:\n{page}"));
+        assert!(at(".SH \"EXIT STATUS\"\nThat of CMD.\n.SH EXAMPLES") < at(".SH NOTES"), "{page}");
+        assert!(at("One.") < at("More."));
+        let page = after_options("Examples:\n  corun -V\n\nExit status: 0.").to_roff();
+        assert!(!page.contains("NOTES"), "{page}");
     }
 
     #[test]
