@@ -131,7 +131,7 @@ fn tenants_of_one_name_are_told_apart_by_their_keys_on_the_page_and_in_the_repor
     let keys = ["/system.slice/postgresql.service", "pgrp:666"];
     let page = render(&controlled, &profile);
     let decided = page.split("<h2>").find(|s| s.starts_with("What was decided")).unwrap();
-    for key in keys {
+    for key in ["/system.slice/postgresql.service", "pgrp 666"] {
         assert!(decided.contains(&format!("postgresql.service ({key})")), "{decided}");
         assert!(summary.text().contains(&format!("postgresql.service ({key})")), "{}", summary.text());
     }
