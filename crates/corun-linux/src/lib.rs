@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`root`] | reading small kernel files under a root path |
 //! | [`cpulist`], [`topology`] | the machine's shape from sysfs |
+//! | [`figures`] | its cache sizes, clock and tick |
 //! | [`cgroup`] | the cgroup trees, memberships, ids, quotas and throttling |
 //! | [`procfs`], [`cpustat`] | processes and threads; what the CPUs did |
 //! | [`namespaces`] | whether what eBPF tells means the same here |
@@ -39,6 +40,7 @@ pub mod cpustat;
 pub mod dedicated;
 mod descriptors;
 pub mod doctor;
+pub mod figures;
 pub mod freezer;
 pub mod interrupt;
 pub mod launch;

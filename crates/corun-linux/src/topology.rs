@@ -18,7 +18,7 @@ use corun_model::{CpuId, Machine};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-const CPUS: &str = "/sys/devices/system/cpu";
+pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
 /// The machine's shape could not be read.
@@ -120,7 +120,7 @@ fn last_level(root: &Root, dir: &str) -> Result<Option<Vec<CpuId>>, ReadError> {
 }
 
 /// The folders and levels of a CPU's data and unified caches.
-fn caches(root: &Root, cpu_dir: &str) -> Result<Vec<(String, u32)>, ReadError> {
+pub(crate) fn caches(root: &Root, cpu_dir: &str) -> Result<Vec<(String, u32)>, ReadError> {
     let all = format!("{cpu_dir}/cache");
     if !root.has(&all) {
         return Ok(Vec::new());
@@ -135,26 +135,6 @@ fn caches(root: &Root, cpu_dir: &str) -> Result<Vec<(String, u32)>, ReadError> {
         }
     }
     Ok(found)
-}
-
-/// The size of the last-level cache of one CPU in bytes; `None` where the machine does not tell.
-///
-/// # Errors
-/// [`ReadError`] when a file that is there holds nonsense.
-pub fn llc_bytes(root: &Root, cpu: CpuId) -> Result<Option<u64>, ReadError> {
-    let caches = caches(root, &format!("{CPUS}/cpu{}", cpu.0))?;
-    let Some((dir, _)) = caches.into_iter().max_by_key(|(_, level)| *level) else { return Ok(None) };
-    let file = format!("{dir}/size");
-    let Some(text) = root.read_if_there(&file)? else { return Ok(None) };
-    let (digits, scale) = match text.trim() {
-        t if t.ends_with('K') => (&t[..t.len() - 1], 1 << 10),
-        t if t.ends_with('M') => (&t[..t.len() - 1], 1 << 20),
-        t => (t, 1),
-    };
-    match digits.parse::<u64>() {
-        Ok(n) => Ok(Some(n * scale)),
-        Err(_) => Err(root.unexpected(&file, &text, "a cache size such as 32768K")),
-    }
 }
 
 /// The CPUs online, from sysfs or, where a container hides it, from `/proc/cpuinfo`.
@@ -176,7 +156,7 @@ fn online(root: &Root) -> Result<Vec<CpuId>, TopologyError> {
 }
 
 /// A file that holds a CPU list; `None` when there is no such file.
-fn list(root: &Root, file: &str) -> Result<Option<Vec<CpuId>>, ReadError> {
+pub(crate) fn list(root: &Root, file: &str) -> Result<Option<Vec<CpuId>>, ReadError> {
     let Some(text) = root.read_if_there(file)? else { return Ok(None) };
     cpulist::parse(&text).map(Some).ok_or_else(|| root.unexpected(file, &text, cpulist::WANTED))
 }
@@ -221,7 +201,7 @@ fn name(root: &Root) -> Result<String, ReadError> {
 }
 
 /// The `key : value` lines of `/proc/cpuinfo`.
-fn fields(cpuinfo: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn fields(cpuinfo: &str) -> impl Iterator<Item = (&str, &str)> {
     cpuinfo.lines().filter_map(|line| line.split_once(':')).map(|(k, v)| (k.trim(), v.trim()))
 }
 

@@ -5,13 +5,13 @@
 use corun_linux::probe::LiveOptions;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
-use corun_linux::{topology, Root};
+use corun_linux::Root;
 use corun_model::trace::{Left, TraceKind};
 use corun_model::{Host, TaskId, Trace};
-use corun_sim::machine_file::{MachineModel, Measured};
 use corun_study::cell::{Cell, Setting};
 use corun_study::session::Session;
 use corun_study::study::{Study, VALIDATE};
+use corun_study::this_machine::this_machine;
 use corun_study::{live, modelled};
 use std::process::Command;
 
@@ -26,8 +26,7 @@ fn main() {
     }
     if only != "live" {
         println!("# model");
-        let machine = topology::read_machine(&Root::new("/")).unwrap();
-        let model = MachineModel::host(machine, &Measured::default());
+        let model = this_machine(&Root::new("/")).unwrap();
         let phase = args.get(4).map_or(0, |p| p.parse().unwrap());
         print(
             &modelled::trace(

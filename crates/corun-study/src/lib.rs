@@ -12,6 +12,7 @@
 //! | [`study_file`] | what is wrong with a study file, and where |
 //! | [`study`], [`cell`] | the study file, and the cells of its matrix with their workload texts |
 //! | [`programs`], [`pairs`] | the programs and interferers of the live studies, ready to run, and a study of pairs of them |
+//! | [`mod@this_machine`] | the model of the machine that corun runs on |
 //! | [`session`] | a child process in a session of its own |
 //! | [`live`], [`modelled`] | a cell's runs on either host |
 //! | [`real`], [`solo_fit`] | real programs, and the workload fitted to what one did alone |
@@ -52,6 +53,7 @@ pub mod study;
 pub mod study_file;
 pub mod tenant_cgroup;
 pub mod text;
+pub mod this_machine;
 pub mod verdict;
 pub mod verifying;
 pub mod verifying_text;

@@ -103,6 +103,19 @@ fn of_several_seeds_page_and_text_say_whose_profile_they_show() {
 }
 
 #[test]
+fn of_this_machine_is_told_what_was_not_measured_and_no_file_is_named_that_there_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = sim(folder.path(), &SCENARIO.replace("[0, 1]", "[0]"), &["--machine", "host", "--seed", "3"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let said = text(&out.stdout);
+    let figures =
+        said.lines().find(|l| l.contains("figures of the machine: nobody measured")).expect("it is told");
+    assert!(figures.contains("costs.switch") && !figures.contains("clock.tick"), "{figures}");
+    let energy = "energy: nobody measured what power this machine takes; a machine file with [power] can say";
+    assert!(said.contains(energy) && !said.contains("the machine file of"), "{said}");
+}
+
+#[test]
 fn a_policys_page_shows_who_was_parked_and_why() {
     let folder = tempfile::tempdir().unwrap();
     let with = SCENARIO.replace("[scheduler]", "duration = \"2s\"\n[policy]\nname = \"gang\"\n[scheduler]");

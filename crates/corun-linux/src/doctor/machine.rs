@@ -2,8 +2,9 @@
 
 use super::{line, Finding, Findings, Part, Probes};
 use crate::cpustat;
+use crate::figures::llc_bytes;
 use crate::root::Root;
-use crate::topology::{llc_bytes, read_machine};
+use crate::topology::read_machine;
 use corun_model::duration::human_ns;
 use corun_model::Linux;
 
@@ -24,7 +25,7 @@ fn topology(f: &mut Findings, root: &Root) {
         Ok(m) => {
             let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
             let (cores, cpus) = (m.count(|c| c.core), m.cpu_count());
-            let size = llc_bytes(root, m.cpus()[0].id).ok().flatten();
+            let size = llc_bytes(root, &m);
             let size = size.map_or(String::new(), |b| format!(" of {} MiB", b >> 20));
             let shape = [
                 plural(m.count(|c| c.socket), "socket"),

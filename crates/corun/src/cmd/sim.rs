@@ -5,7 +5,7 @@ mod controlled;
 use crate::cli::{check_files, Usage};
 use crate::reading::{text_of, why};
 use anyhow::Context;
-use corun_linux::{topology, Root};
+use corun_linux::Root;
 use corun_model::duration::parse_ns;
 use corun_model::Observation;
 use corun_report::output::{print, write_file};
@@ -14,9 +14,10 @@ use corun_report::progress::Progress;
 use corun_report::sim::{self, SimReport, SimTenant, SimWork};
 use corun_report::{describe, html, perfetto, terminal, ProfileMeta, ProfileReport, Subject};
 use corun_sim::experiment::{self, Failure, Options, Outcome};
-use corun_sim::machine_file::{MachineModel, Measured};
+use corun_sim::machine_file::MachineModel;
 use corun_sim::metrics::Estimate;
 use corun_sim::scenario::{Files, Scenario, SchedulerKind};
+use corun_study::this_machine::this_machine;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -99,8 +100,7 @@ impl Files for Folder {
     }
 
     fn host(&self) -> Result<MachineModel, String> {
-        let machine = topology::read_machine(&Root::new("/")).map_err(|e| e.to_string())?;
-        Ok(MachineModel::host(machine, &Measured::default()))
+        this_machine(&Root::new("/")).map_err(|e| e.to_string())
     }
 }
 
@@ -199,11 +199,21 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
     let mut unavailable = Vec::new();
     let mut say = |what: &str, why: String| unavailable.push(Unavailable { what: what.into(), why });
     if outcome.energy_j.is_none() {
-        say("energy", format!("the machine file of {} says nothing of power", machine.name));
+        // Only of a live machine it is assumed, rather than left out of a file.
+        let why = match scenario.machine.assumed.contains(&"power") {
+            true => {
+                "nobody measured what power this machine takes; a machine file with [power] can say it".into()
+            }
+            false => format!("the machine file of {} says nothing of power; [power] in it can", machine.name),
+        };
+        say("energy", why);
     }
     if !scenario.machine.assumed.is_empty() {
         let figures = scenario.machine.assumed.join(", ");
-        say("figures of the machine", format!("nobody measured {figures}; they have their defaults"));
+        say(
+            "figures of the machine",
+            format!("nobody measured {figures}, so they have their defaults; a machine file can give them"),
+        );
     }
     for t in outcome.tenants.iter().filter(|t| t.slowdown.is_none()) {
         say("slowdown", format!("{} made no progress in some run; give it longer", t.name));
