@@ -3,6 +3,7 @@
 //! Names are a contract, as in [`crate::profile::schema`]; `None` is written as `null` and means *unknown*, and
 //! [`SimReport::unavailable`] says why.
 
+use crate::control::Decided;
 use crate::json;
 use crate::profile::schema::{ProfileReport, Unavailable};
 use crate::table::Table;
@@ -80,16 +81,15 @@ pub struct SimPolicy {
 }
 
 /// One decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SimDecision {
     /// When, on the modelled machine's clock in nanoseconds.
     pub t_ns: u64,
-    /// The knob.
-    pub knob: String,
-    /// What was done with it.
+    /// What was done, in the words of corun's own code, which no contract covers: the fields below say the same.
     pub action: String,
-    /// Why.
-    pub because: String,
+    /// Whose knob, which, its value, why, and what came of it: as `corun.control/1` has them.
+    #[serde(flatten)]
+    pub decided: Decided,
 }
 
 /// One tenant of a scenario.

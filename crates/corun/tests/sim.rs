@@ -126,6 +126,12 @@ fn a_policys_page_shows_who_was_parked_and_why() {
     for part in ["Who was parked when", "What was decided, and why", "Who got how much"] {
         assert!(page.contains(part), "no {part}");
     }
+    let v: Value = serde_json::from_slice(&sim(folder.path(), &with, &["--json", "-"]).stdout).unwrap();
+    let first = &v["policy"]["first"][0];
+    assert_eq!((first["knob"].as_str(), first["value"].as_bool()), (Some("park"), Some(true)), "{first}");
+    assert!(["subject", "loop"].contains(&first["tenant"].as_str().unwrap()), "{first}");
+    assert!(first["key"].as_str().unwrap().starts_with("sim/"), "{first}");
+    assert!(first["because"].is_string() && first["outcome"] == "done" && first["t_ns"].is_u64(), "{first}");
     let trace = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
     let long = trace("run.pftrace");
     let without = SCENARIO.replace("[scheduler]", "duration = \"2s\"\n[scheduler]");

@@ -13,19 +13,18 @@ use std::collections::BTreeMap;
 /// Decisions that a report lists word by word.
 const LISTED: usize = 200;
 
-/// What the policy did over all seeds; `None`: there is none.
-pub fn told(scenario: &Scenario, outcome: &experiment::Outcome) -> Option<SimPolicy> {
+/// What the policy did over all seeds, with names from what was `seen`; `None`: there is none.
+pub fn told(scenario: &Scenario, outcome: &experiment::Outcome, seen: &Observation) -> Option<SimPolicy> {
     let spec = scenario.policy.as_ref()?;
     let runs: Vec<_> = outcome.runs.iter().filter_map(|r| r.control.as_ref()).collect();
     let mut not_done = BTreeMap::new();
     for (why, count) in runs.iter().flat_map(|c| &c.not_done) {
         *not_done.entry(why.clone()).or_default() += count;
     }
-    let decision = |(t_ns, d, _): &(u64, Decision, Outcome)| SimDecision {
+    let decision = |(t_ns, d, outcome): &(u64, Decision, Outcome)| SimDecision {
         t_ns: *t_ns,
-        knob: d.action.knob().name().into(),
         action: format!("{:?}", d.action),
-        because: d.because.clone(),
+        decided: Decided::new(d, Some(outcome), seen),
     };
     Some(SimPolicy {
         name: spec.name.into(),
