@@ -167,23 +167,9 @@ pub fn text(report: &SimReport) -> String {
         table.text()
     );
     let mut line = |what: &str, value: String| out.push_str(&format!("{what:<22}{value}\n"));
-    if let Some(f) = report.fairness {
-        line("fairness (Jain)", figure(f));
+    for Figure { what, value, remark } in figures(report) {
+        line(what, [value, remark].join(" ").trim_end().to_owned());
     }
-    if let Some(t) = report.throughput {
-        line("system throughput", figure(t));
-    }
-    if let (Some(r), Some(b)) = (report.relative_speedup, &report.baseline) {
-        line("relative speed-up", format!("{} over {b}", figure(r)));
-    }
-    if let (Some(mean), Some(min), Some(max)) = (report.speedup_mean, report.speedup_min, report.speedup_max)
-    {
-        line("speed-up over alone", format!("{mean:.3} (geometric mean), {min:.3} to {max:.3}"));
-    }
-    if let Some(e) = report.energy_j {
-        line("energy", joules(e));
-    }
-    line("length", time(Some(report.length_ns)));
     if let Some(p) = &report.policy {
         line(
             "policy",
@@ -197,6 +183,35 @@ pub fn text(report: &SimReport) -> String {
         out.push_str(&format!("! {}: {}\n", u.what, u.why));
     }
     out
+}
+
+/// A figure of the whole.
+pub(crate) struct Figure {
+    pub what: &'static str,
+    pub value: String,
+    /// Further words on it; may be empty.
+    pub remark: String,
+}
+
+/// The figures of the whole that are known, in the order in which they are shown.
+pub(crate) fn figures(report: &SimReport) -> Vec<Figure> {
+    let of = |what, value: Option<String>, remark: String| value.map(|value| Figure { what, value, remark });
+    let over = report.baseline.as_ref().map_or(String::new(), |b| format!("over {b}"));
+    let extremes = match (report.speedup_min, report.speedup_max) {
+        (Some(min), Some(max)) => format!("(geometric mean), {min:.3} to {max:.3}"),
+        _ => String::new(),
+    };
+    [
+        of("fairness (Jain)", report.fairness.map(figure), String::new()),
+        of("system throughput", report.throughput.map(figure), String::new()),
+        of("relative speed-up", report.relative_speedup.map(figure), over),
+        of("speed-up over alone", report.speedup_mean.map(|mean| format!("{mean:.3}")), extremes),
+        of("energy", report.energy_j.map(joules), String::new()),
+        of("length", Some(time(Some(report.length_ns))), String::new()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn figure(e: Estimate) -> String {
@@ -221,7 +236,7 @@ fn joules(e: Estimate) -> String {
     }
 }
 
-fn times(e: Option<Estimate>) -> String {
+pub(crate) fn times(e: Option<Estimate>) -> String {
     match e {
         None => "-".into(),
         Some(Estimate { mean, half_width: Some(h), .. }) => format!("{mean:.2}x ± {h:.2}"),
@@ -229,7 +244,7 @@ fn times(e: Option<Estimate>) -> String {
     }
 }
 
-fn time(e: Option<Estimate>) -> String {
+pub(crate) fn time(e: Option<Estimate>) -> String {
     e.map_or("-".into(), |e| human_ns(e.mean.round() as u64))
 }
 

@@ -87,6 +87,9 @@ fn page_and_timeline_are_written() {
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
     assert!(page.contains("subject") && page.contains("</html>"));
+    for part in ["How much slower than alone", "fairness (Jain)", "system throughput", "energy"] {
+        assert!(page.contains(part), "no {part}");
+    }
     assert!(std::fs::metadata(folder.path().join("run.pftrace")).unwrap().len() > 1_000);
 }
 
@@ -123,7 +126,9 @@ fn a_policys_page_shows_who_was_parked_and_why() {
     let done = sim(folder.path(), &with, &args);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
-    for part in ["Who was parked when", "What was decided, and why", "Who got how much"] {
+    for part in
+        ["How much slower than alone", "Who was parked when", "What was decided, and why", "Who got how much"]
+    {
         assert!(page.contains(part), "no {part}");
     }
     let v: Value = serde_json::from_slice(&sim(folder.path(), &with, &["--json", "-"]).stdout).unwrap();

@@ -9,6 +9,7 @@ mod distribution;
 pub(crate) mod markup;
 mod matrix;
 pub(crate) mod measured;
+mod modelled;
 pub(crate) mod scale;
 pub(crate) mod tenants;
 pub(crate) mod timeline;
@@ -16,6 +17,7 @@ pub(crate) mod timeline;
 use crate::answer::{self, Lost};
 use crate::json;
 use crate::profile::schema::{Histogram, ProfileReport};
+use crate::sim::SimReport;
 use crate::words::{bound, count, percent};
 use corun_model::duration::human_ns;
 use markup::{script_json, section, sentence};
@@ -25,14 +27,25 @@ pub use markup::escape;
 
 /// The whole page.
 pub fn render(report: &ProfileReport) -> String {
-    render_with(report, "")
+    page(report, "", "")
 }
 
-/// The whole page with `more` sections of its caller's before how all was measured.
-pub fn render_with(report: &ProfileReport, more: &str) -> String {
+/// The page of a run on a modelled machine, with `more` sections of its caller's before how all was measured.
+pub fn render_modelled(report: &SimReport, more: &str) -> String {
+    page(&report.profile, &modelled::section_of(report), more)
+}
+
+/// The whole page, with sections after its head and before its end.
+fn page(report: &ProfileReport, first: &str, more: &str) -> String {
     let tenants = Tenants::of(report);
-    let body =
-        [head(report), time(report), thieves(report, &tenants), over_time(report, &tenants), shapes(report)];
+    let body = [
+        head(report),
+        first.to_owned(),
+        time(report),
+        thieves(report, &tenants),
+        over_time(report, &tenants),
+        shapes(report),
+    ];
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\

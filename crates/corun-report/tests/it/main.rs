@@ -10,6 +10,7 @@
 //! | `fields` | the field names of JSON |
 //! | `junit` | the verdict's JUnit XML, by its schema |
 //! | `control` | the page of a run under a policy |
+//! | `modelled` | the page of a run on a modelled machine |
 //! | `timeline` | the Perfetto trace, decoded again |
 
 mod contract;
@@ -17,6 +18,7 @@ mod control;
 mod example;
 mod fields;
 mod junit;
+mod modelled;
 mod page;
 mod screen;
 mod sentences;

@@ -62,7 +62,7 @@ pub struct Args {
     /// Write the report as JSON (schema corun.sim/1); `-` is standard output, instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the first seed's profile as a page
+    /// Write a page: slowdowns and the other figures, and the first seed's profile
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write the first seed's timeline for ui.perfetto.dev
@@ -190,8 +190,9 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
     meta.trace_lost = first.trace.as_ref().map(|t| t.lost);
     if let [seed, _, ..] = scenario.seeds[..] {
         let all = scenario.seeds.len();
-        meta.notes
-            .push(format!("This is the run of seed {seed}, the first of {all}; the others are not in it."));
+        meta.notes.push(format!(
+            "The profile is of the run of seed {seed}, the first of {all}; the others are not in it."
+        ));
     }
     let profile = ProfileReport::new(&meta, whole, Subject::All, recording(outcome)?.1);
     let lengths: Vec<f64> = outcome.runs.iter().map(|r| r.end_ns as f64).collect();
@@ -280,7 +281,7 @@ fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args
     }
     if let Some(path) = &args.html {
         let decisions = controlled.as_ref().map_or_else(String::new, |c| c.sections(&report.profile));
-        write_file(path, html::render_with(&report.profile, &decisions).as_bytes())?;
+        write_file(path, html::render_modelled(report, &decisions).as_bytes())?;
     }
     if let (Some(path), Some(trace)) = (&args.trace, &outcome.runs[0].trace) {
         let mut bytes = perfetto::encode(trace, recording(outcome)?.1, Subject::All);
