@@ -307,8 +307,7 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
         };
         let ended = ended.map_err(failure)?;
         if controller.is_some() || recording.is_some() {
-            let window = corun_model::Host::observe(&mut engine)
-                .map_err(|e| Failure::Bug { seed, what: e.to_string() })?;
+            let window = engine.try_observe().map_err(failure)?;
             if let Some(controller) = &mut controller {
                 controller.epoch(&mut engine, &window);
             }

@@ -62,7 +62,19 @@ fn every_refusal_names_file_line_and_remedy() {
         ("[1, 2]", "1", "s.toml:3: invalid type: integer `1`, expected a list such as [1, 2]"),
         ("[1, 2]", "{ first = 1 }", "s.toml:3: invalid type: table, expected a list such as [1, 2]"),
         ("[1, 2]", "[-1]", "s.toml:3: invalid value: integer `-1`, expected a whole number of at least 0"),
-        ("\"cfs\"", "\"bfs\"", "s.toml:6: unknown variant `bfs`"),
+        ("\"cfs\"", "\"bfs\"", "s.toml:6: there is no `bfs`; name one of eevdf, cfs, xen-credit"),
+        ("machine = \"atc16-haswell-80\"\n", "", "s.toml:1: `machine` is missing; give it"),
+        (
+            "schema = \"corun.scenario/1\"\nmachine = \"atc16-haswell-80\"",
+            "schema = \"corun.workload/1\"",
+            "s.toml:1: this is a workload, which `corun load` runs; a scenario has schema = ",
+        ),
+        (
+            "schema = \"corun.scenario/1\"\nmachine = \"atc16-haswell-80\"",
+            "schema = \"corun.scenario/2\"",
+            "s.toml:1: schema is `corun.scenario/2`, this corun reads `corun.scenario/1`",
+        ),
+        (GOOD, "", "s.toml:1: the file is empty; a scenario has schema = \"corun.scenario/1\" and a machine"),
         ("threads = 2", "threads = 0", "s.toml:14: threads is 0; a program needs at least 1"),
         ("threads = 2", "threads = 99999", "s.toml:14: threads is 99999; at most 10000 are allowed"),
         ("weight = 50", "weight = 0", "s.toml:15: weight is 0; give 1 to 10000"),
@@ -172,6 +184,7 @@ fn a_tenant_without_weight_to_speak_of_starves_and_is_named() {
     let mut e = s.engine(1, Cast::All, 0).unwrap();
     let said = s.failed(e.run_to_end(s.horizon_ns).unwrap_err().to_string()).to_string();
     assert!(said.starts_with("s.toml:3: the scenario starves"), "{said}");
+    assert!(said.contains("runnable for 60."), "{said}");
 }
 
 /// `text`, in the place of something good, is refused when one thing in it is exchanged for another, in these words.

@@ -10,7 +10,7 @@ use crate::outcome::{Modelled, Shares};
 use crate::study::Study;
 use crate::verdict::median;
 use corun_model::workload::draw;
-use corun_model::{Host, TenantId, Trace};
+use corun_model::{TenantId, Trace};
 use corun_sim::engine::{Engine, Fault};
 use corun_sim::experiment::all_or_first;
 use corun_sim::machine_file::MachineModel;
@@ -192,7 +192,7 @@ impl<'a> Stage<'a> {
         if !engine.run_to_end(self.scenario.horizon_ns).map_err(fault)? {
             return Err(bad("it has not ended at the horizon"));
         }
-        let seen = Host::observe(&mut engine).map_err(|e| self.bad(e.to_string()))?;
+        let seen = engine.try_observe().map_err(fault)?;
         let progress = engine.progress();
         let account_of = |name: &str| {
             let tenant = progress.iter().position(|p| p.name == name)?;

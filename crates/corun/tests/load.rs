@@ -49,7 +49,7 @@ fn bad_input_is_one_sentence_and_exit_code_2() {
     assert!(refusal("persistant").contains("a kind of load is one of persistent, periodic,"));
     assert_eq!(refusal("-q cpu"), "corun: flags go behind a kind of load: corun load cpu [OPTIONS]\n");
     let passwd = refusal("/etc/passwd");
-    assert!(passwd.starts_with("corun: /etc/passwd:1: this is no workload file: that is TOML"), "{passwd}");
+    assert!(passwd.starts_with("corun: /etc/passwd:1: this is not a workload: that is TOML"), "{passwd}");
     assert!(refusal("no/such.toml").starts_with("corun: cannot read no/such.toml: No such file"));
     assert!(refusal("cpu --loops-per-ms 0 --iterations 1").contains("--loops-per-ms"));
     assert!(refusal("cpu --json /no/folder/r.json").contains("the folder /no/folder does not exist"));

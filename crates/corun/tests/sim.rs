@@ -149,8 +149,21 @@ fn a_policys_page_shows_who_was_parked_and_why() {
 #[test]
 fn bad_input_is_one_sentence_with_file_and_line_and_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [(&str, &str, &[&str], &str); 17] = [
+    let cases: [(&str, &str, &[&str], &str); 20] = [
         ("pact16-xeon-e5620", "cray-1", &[], "s.toml:3: there is no machine `cray-1`"),
+        ("xen-credit", "bfs", &[], "s.toml:7: there is no `bfs`; name one of eevdf, cfs, xen-credit"),
+        (
+            "scenario/1",
+            "workload/1",
+            &[],
+            "s.toml:2: this is a workload, which `corun load` runs; a scenario has",
+        ),
+        (
+            SCENARIO,
+            "",
+            &[],
+            "s.toml:1: the file is empty; a scenario has schema = \"corun.scenario/1\" and a machine",
+        ),
         ("threads = 2, wait", "threads = 0, wait", &[], "s.toml:11: threads is 0"),
         ("cpus = [0, 1]", "cpus = [0, 99]", &[], "s.toml:13: pact16-xeon-e5620 has no CPU 99"),
         ("grain = \"2ms\"", "grain = \"2\"", &[], "s.toml:11: `2` is not a time"),
@@ -254,7 +267,8 @@ fn a_bug_of_the_engine_exits_with_70_and_the_printed_command_leads_to_it_again()
     assert!(first.stdout.is_empty(), "a wrong machine has nothing to report");
     assert!(
         said.contains("the modelled machine is wrong: ")
-            && said.contains("checker conservation: CPU index 0"),
+            && said.contains("checker conservation: CPU index 0")
+            && said.matches("the modelled machine").count() == 1,
         "{said}"
     );
     assert!(said.contains("scenario s.toml, seed 4; replay with: corun sim s.toml --seed 4"), "{said}");
@@ -274,6 +288,7 @@ fn a_bug_late_in_a_run_is_found_too_and_nothing_but_a_hidden_flag_makes_one() {
     let out = sim(folder.path(), SCENARIO, &["--baseline", "eevdf", "--miscount-at", "150ms"]);
     let said = text(&out.stderr);
     assert_eq!(out.status.code(), Some(70), "{said}");
+    assert!(said.contains("is wrong: checker conservation: "), "{said}");
     let fine = sim(folder.path(), SCENARIO, &["--miscount-at", "10h"]);
     assert_eq!(fine.status.code(), Some(0), "nothing is wrong before that time: {}", text(&fine.stderr));
     let help = text(&Command::cargo_bin("corun").unwrap().args(["sim", "--help"]).output().unwrap().stdout);

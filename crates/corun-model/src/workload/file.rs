@@ -5,15 +5,10 @@ use super::character::Character;
 use super::flow::Flow;
 use super::program::{Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
 use super::variation::{OnMachine, Phase};
-use super::words::read_toml;
+use super::words::read_file;
 use crate::duration::human_ns;
 use serde::Deserialize;
 use thiserror::Error;
-
-/// The schema that this corun reads.
-const SCHEMA: &str = "corun.workload/1";
-/// How a file says it.
-const SCHEMA_LINE: &str = "`schema = \"corun.workload/1\"`";
 
 /// A program described once.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -64,33 +59,11 @@ impl Workload {
     /// [`BadWorkload`] with file, line and remedy.
     pub fn parse(file: &str, text: &str) -> Result<Workload, BadWorkload> {
         let at = |line, what: String| BadWorkload { file: file.to_string(), line, what };
-        check_schema(text).map_err(|(line, what)| at(line, what))?;
-        let workload: Workload = read_toml(text).map_err(|(line, what)| at(line, what))?;
+        let workload: Workload =
+            read_file("corun.workload/1", text).map_err(|(line, what)| at(line, what))?;
         let checks = workload.program.check().and_then(|()| workload.check_variation());
         checks.map_err(|(key, what)| at(line_saying(text, key, &what), what))?;
         Ok(workload)
-    }
-}
-
-/// Whether a text says that it is a workload file. Who gives another file should not hear of keys that it lacks or has.
-fn check_schema(text: &str) -> Result<(), (usize, String)> {
-    let table = toml::from_str::<toml::Table>(text);
-    let says_so = text.lines().any(|line| line.trim_start().starts_with("schema"));
-    match table.as_ref().map(|table| table.get("schema")) {
-        Err(_) if says_so => Ok(()),
-        Err(_) => Err((
-            1,
-            format!(
-                "this is no workload file: that is TOML and has {SCHEMA_LINE}; see workloads/periodic.toml"
-            ),
-        )),
-        Ok(None) => {
-            Err((1, format!("schema is missing; write {SCHEMA_LINE} as the first line of a workload file")))
-        }
-        Ok(Some(toml::Value::String(schema))) if schema != SCHEMA => {
-            Err((line_of(text, "schema"), format!("schema is `{schema}`, this corun reads `{SCHEMA}`")))
-        }
-        Ok(Some(_)) => Ok(()),
     }
 }
 
@@ -294,24 +267,6 @@ sharing = "false"
         assert!(refusal("workload/1", "workload/9").starts_with("w.toml:2: schema is `corun.workload/9`"));
         assert!(refusal("sync = \"barrier\"", "sync = \"pipeline\"\nstages = 9").contains("9 stages need"));
         assert!(refusal("name =", "name").starts_with("w.toml:3:"));
-    }
-
-    #[test]
-    fn what_is_no_workload_file_hears_that_and_how_one_begins() {
-        let said = |text: &str| Workload::parse("w.toml", text).unwrap_err().to_string();
-        let begins = "`schema = \"corun.workload/1\"`";
-        assert_eq!(
-            said("root:x:0:0:root:/root:/bin/bash\n"),
-            format!("w.toml:1: this is no workload file: that is TOML and has {begins}; see workloads/periodic.toml")
-        );
-        let missing =
-            format!("w.toml:1: schema is missing; write {begins} as the first line of a workload file");
-        assert_eq!(said(&BARRIER.replace("schema", "# schema")), missing);
-        assert_eq!(said("[package]\nname = \"x\"\n"), missing);
-        assert_eq!(
-            said("\nschema = \"corun.scenario/1\"\nmachine = \"m\"\n"),
-            "w.toml:2: schema is `corun.scenario/1`, this corun reads `corun.workload/1`"
-        );
     }
 
     #[test]

@@ -35,4 +35,4 @@ pub use program::{
     BusyBy, Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
 };
 pub use variation::{OnMachine, Phase};
-pub use words::read_toml;
+pub use words::{read_file, read_toml};

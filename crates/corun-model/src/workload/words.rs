@@ -2,8 +2,59 @@
 //!
 //! Limits: of what is in a table that has a `kind` only the table is known; [`line_at`] looks for the line in it.
 
-use super::file::line_at;
+use super::file::{line_at, line_of};
 use serde::de::DeserializeOwned;
+
+/// The files that people write: schema, what it is called, who takes it, and what it has beside its schema.
+const KINDS: [(&str, &str, &str, &str); 3] = [
+    ("corun.workload/1", "a workload", "`corun load` runs", "a name and a [program]"),
+    ("corun.scenario/1", "a scenario", "`corun sim` runs", "a machine and a [[tenant]] or several"),
+    ("corun.machine/1", "a machine file", "scenarios and `corun sim --machine` name", "a name and a [shape]"),
+];
+
+/// Reads the text of a file of this schema: what sort of file it is comes before what is wrong in it.
+///
+/// # Errors
+/// As [`read_toml`].
+pub fn read_file<T: DeserializeOwned>(schema: &str, text: &str) -> Result<T, (usize, String)> {
+    match toml::from_str::<toml::Table>(text) {
+        Ok(table) => check_schema(schema, &table).map_err(|what| (line_of(text, "schema"), what))?,
+        // A text that does not even speak of a schema is another's: what is wrong with it as TOML is nobody's concern.
+        Err(_) if !text.lines().any(|line| line.trim_start().starts_with("schema")) => {
+            let (_, a_kind, _, parts) = kind(schema);
+            let what =
+                format!("this is not {a_kind}: that is TOML, and has schema = \"{schema}\" and {parts}");
+            return Err((1, what));
+        }
+        Err(_) => {}
+    }
+    read_toml(text)
+}
+
+/// What is known of the files of a schema.
+fn kind(schema: &str) -> (&str, &str, &str, &str) {
+    let known = KINDS.into_iter().find(|k| k.0 == schema);
+    known.unwrap_or((schema, "such a file", "", "its keys"))
+}
+
+fn check_schema(schema: &str, table: &toml::Table) -> Result<(), String> {
+    let (_, a_kind, _, parts) = kind(schema);
+    match table.get("schema") {
+        Some(toml::Value::String(found)) if found == schema => Ok(()),
+        Some(toml::Value::String(found)) => Err(match KINDS.into_iter().find(|k| k.0 == found) {
+            Some((_, other, who, _)) => {
+                format!("this is {other}, which {who}; {a_kind} has schema = \"{schema}\" and {parts}")
+            }
+            None => format!("schema is `{found}`, this corun reads `{schema}`"),
+        }),
+        // What else it may be is told as of any other key.
+        Some(_) => Ok(()),
+        None if table.is_empty() => {
+            Err(format!("the file is empty; {a_kind} has schema = \"{schema}\" and {parts}"))
+        }
+        None => Err(format!("`schema` is missing; {a_kind} begins with schema = \"{schema}\"")),
+    }
+}
 
 /// Reads the text of a file.
 ///
@@ -28,6 +79,14 @@ fn in_words(what: &str, place: &str) -> String {
         return format!(
             "there can be several of these; write [{head}] instead of {head}, above each of them"
         );
+    }
+    if let Some((found, known)) = what.split_once(", expected ").filter(|_| what.starts_with("unknown ")) {
+        let found = found.replace("unknown variant", "there is no");
+        let known = known.trim_start_matches("one of ").replace(" or ", ", ").replace('`', "");
+        return format!("{found}; name {}{known}", if known.contains(", ") { "one of " } else { "" });
+    }
+    if let Some(key) = what.strip_prefix("missing field ") {
+        return format!("{key} is missing; give it");
     }
     if let Some((found, _)) = what.split_once("expected variant i") {
         return format!("{found}expected a text in quotes");
@@ -87,6 +146,38 @@ mod tests {
         assert_eq!(said::<f64>(&format!("a = {large}")).1, what);
         let most = "which is too large; give at most 18446744073709551615";
         assert_eq!(seeds(&format!("a = [{large}]")), format!("invalid type: integer `{large}`, {most}"));
+    }
+
+    #[test]
+    fn what_may_stand_there_instead_is_named_and_what_is_missing_is_asked_for() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Two {
+            #[serde(rename = "first")]
+            _first: bool,
+            #[serde(rename = "second")]
+            _second: Option<bool>,
+        }
+        assert!(said::<Sync>("a = \"x\"").1.starts_with("there is no `x`; name one of barrier, lock, "));
+        assert_eq!(said::<Two>("a = { third = 1 }").1, "unknown field `third`; name one of first, second");
+        assert_eq!(said::<Two>("a = {}").1, "`first` is missing; give it");
+    }
+
+    #[test]
+    fn what_sort_of_file_it_is_comes_before_what_is_wrong_in_it() {
+        let said = |text: &str| read_file::<toml::Table>("corun.scenario/1", text).map(drop).unwrap_err();
+        let parts = "a scenario has schema = \"corun.scenario/1\" and a machine and a [[tenant]] or several";
+        let workload = "# a loop\nschema = \"corun.workload/1\"\nname = \"w\"\n[program]\n";
+        assert_eq!(said(workload), (2, format!("this is a workload, which `corun load` runs; {parts}")));
+        assert_eq!(said("\n# nothing\n"), (1, format!("the file is empty; {parts}")));
+        let later = "schema is `corun.scenario/9`, this corun reads `corun.scenario/1`";
+        assert_eq!(said("\nschema = \"corun.scenario/9\""), (2, later.into()));
+        let none = "`schema` is missing; a scenario begins with schema = \"corun.scenario/1\"";
+        assert_eq!(said("machine = \"host\""), (1, none.into()));
+        assert!(read_file::<toml::Table>("corun.scenario/1", "schema = \"corun.scenario/1\"").is_ok());
+        assert_eq!(said("schema = ").0, 1, "what is wrong in it is said by its reader");
+        let passwd = said("root:x:0:0:root:/root:/bin/bash\n");
+        assert!(passwd.1.starts_with("this is not a scenario: that is TOML, and has schema"), "{passwd:?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub fn progress(task: &str, tenant: &str, wait_since_ns: u64, now_ns: u64) -> Re
         return Ok(());
     }
     Err(Fault::Scenario(format!(
-        "the scenario starves {task} of {tenant}: runnable since {} without running; give it more weight or more CPUs",
+        "the scenario starves {task} of {tenant}: runnable for {} without running; give it more weight or more CPUs",
         human_ns(now_ns - wait_since_ns)
     )))
 }
@@ -28,6 +28,10 @@ mod tests {
     #[test]
     fn a_minute_in_the_run_queue_is_starvation() {
         assert!(progress("t", "x", 5, STARVED_NS).is_ok());
-        assert!(progress("t", "x", 5, STARVED_NS + 6).unwrap_err().to_string().contains("starves t of x"));
+        let said = progress("t", "x", 5, STARVED_NS + 5 + 1_500_000_000).unwrap_err().to_string();
+        assert!(
+            said.starts_with("the scenario starves t of x: runnable for 61.5 s without running"),
+            "{said}"
+        );
     }
 }

@@ -103,11 +103,7 @@ impl Host for Engine {
     }
 
     fn observe(&mut self) -> Result<Observation, HostError> {
-        let seen = Engine::observe(self);
-        match self.take_fault() {
-            Some(fault) => Err(fault.into()),
-            None => Ok(seen),
-        }
+        Ok(self.try_observe()?)
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {

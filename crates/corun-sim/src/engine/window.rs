@@ -108,6 +108,15 @@ impl Engine {
         }
     }
 
+    /// The same, unless a checker finds that the engine is wrong.
+    ///
+    /// # Errors
+    /// [`Fault`](super::Fault): what it found.
+    pub fn try_observe(&mut self) -> Result<Observation, super::Fault> {
+        let seen = self.observe();
+        self.fault.take().map_or(Ok(seen), Err)
+    }
+
     /// How far each tenant has come.
     pub fn progress(&mut self) -> Vec<Progress> {
         (0..self.cpus.len()).for_each(|c| self.settle(c));
@@ -204,11 +213,6 @@ impl Engine {
                 self.fault.get_or_insert(fault);
             }
         }
-    }
-
-    /// A fault that a checker found while the host was observed.
-    pub(super) fn take_fault(&mut self) -> Option<super::Fault> {
-        self.fault.take()
     }
 }
 

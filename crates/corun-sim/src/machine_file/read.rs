@@ -4,7 +4,7 @@
 use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Smt, MAX_CPUS};
 use corun_model::duration::{human_ns, parse_bytes, parse_ns};
 use corun_model::machine::Cpu;
-use corun_model::workload::{line_saying, read_toml};
+use corun_model::workload::{line_saying, read_file};
 use corun_model::{CpuId, Machine};
 use serde::Deserialize;
 
@@ -15,11 +15,7 @@ impl MachineModel {
     /// [`BadMachineFile`] with file, line and remedy.
     pub fn parse(file: &str, text: &str) -> Result<MachineModel, BadMachineFile> {
         let at = |line, what: String| BadMachineFile { file: file.to_string(), line, what };
-        let read: File = read_toml(text).map_err(|(line, what)| at(line, what))?;
-        if read.schema != "corun.machine/1" {
-            let what = format!("schema is `{}`, this corun reads `corun.machine/1`", read.schema);
-            return Err(at(line_saying(text, "schema", &what), what));
-        }
+        let read: File = read_file("corun.machine/1", text).map_err(|(line, what)| at(line, what))?;
         read.model().map_err(|(key, what)| at(line_saying(text, key, &what), what))
     }
 }
@@ -38,7 +34,8 @@ const FARTHEST: u32 = 254;
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct File {
-    schema: String,
+    #[serde(rename = "schema")]
+    _schema: String,
     name: String,
     #[serde(default)]
     about: String,

@@ -5,7 +5,7 @@ use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
-use corun_model::workload::{line_saying, read_toml, Program, Workload};
+use corun_model::workload::{line_saying, read_file, Program, Workload};
 use corun_model::{CpuId, Linux};
 use std::collections::BTreeSet;
 use toml::Spanned;
@@ -124,11 +124,8 @@ impl Reader<'_> {
     }
 
     fn scenario(&self) -> Result<Scenario, BadScenario> {
-        let read: ScenarioFile = read_toml(self.text).map_err(|(line, what)| self.bad(line, what))?;
-        if read.schema.as_ref() != "corun.scenario/1" {
-            let what = format!("schema is `{}`, this corun reads `corun.scenario/1`", read.schema.as_ref());
-            return Err(self.at(&read.schema, what));
-        }
+        let read: ScenarioFile =
+            read_file("corun.scenario/1", self.text).map_err(|(line, what)| self.bad(line, what))?;
         let model = machine(read.machine.as_ref(), self.files).map_err(|bad| match bad {
             NoMachine::OfThatName(what) => self.at(&read.machine, what),
             NoMachine::InTheFile(bad) => bad,

@@ -12,7 +12,7 @@ use toml::Spanned;
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ScenarioFile {
     /// Always `corun.scenario/1`.
-    pub schema: Spanned<String>,
+    pub schema: String,
     /// What people call it; the file's name if absent.
     pub name: Option<String>,
     /// One sentence on what it shows.

@@ -218,9 +218,10 @@ mod tests {
         assert!(refusal("machine     = \"pact16-xeon-e5620\"", "machine = \"x\"").contains("no machine `x`"));
         assert!(refusal("duration    = \"60s\"", "duration = \"60\"").contains("`60` is not a time"));
         assert!(refusal("scheduler   = { name = \"xen-credit\" }", "scheduler = { name = \"bfs\" }")
-            .contains("unknown variant `bfs`"));
+            .contains("there is no `bfs`; name one of "));
         assert!(refusal("repetitions = 8", "repetitions = 0").contains("give 1 to 1000"));
-        assert!(refusal("shows       = \"pairs\"", "shows = \"bars\"").contains("unknown variant `bars`"));
+        assert!(refusal("shows       = \"pairs\"", "shows = \"bars\"")
+            .contains("there is no `bars`; name one of "));
         let fig9 = "name        = \"pact16-fig9\"\ntitle       = \"Delayed preemption: PACT'16 figure 9\"\nshows       = ";
         assert!(refusal(&format!("{fig9}\"pairs\""), &format!("{fig9}\"energy\""))
             .contains("leave `duration` out"));
