@@ -15,9 +15,10 @@ pub struct Share {
     pub steal_ns: u64,
 }
 
-/// Who held the CPU during a victim's waits. Largest share first; ties by tenant id, so the order is stable.
+/// Who held the CPU during a victim's waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Culprits {
+    /// By tenant, each once.
     shares: Vec<Share>,
     unattributed_ns: u64,
 }
@@ -57,14 +58,14 @@ impl Culprits {
     }
 
     fn merge(shares: impl IntoIterator<Item = Share>, unattributed_ns: u64) -> Culprits {
-        let mut by_tenant = std::collections::BTreeMap::<TenantId, u64>::new();
         // Most tasks of a machine wait for nobody: nothing is allocated for them.
-        for s in shares.into_iter().filter(|s| s.steal_ns > 0) {
-            *by_tenant.entry(s.tenant).or_default() += s.steal_ns;
-        }
-        let mut shares: Vec<Share> =
-            by_tenant.into_iter().map(|(tenant, steal_ns)| Share { tenant, steal_ns }).collect();
-        shares.sort_by_key(|s| (std::cmp::Reverse(s.steal_ns), s.tenant));
+        let mut shares: Vec<Share> = shares.into_iter().filter(|s| s.steal_ns > 0).collect();
+        shares.sort_unstable_by_key(|s| s.tenant);
+        shares.dedup_by(|later, first| {
+            let is_same = later.tenant == first.tenant;
+            first.steal_ns += if is_same { later.steal_ns } else { 0 };
+            is_same
+        });
         Culprits { shares, unattributed_ns }
     }
 
@@ -83,9 +84,16 @@ impl Culprits {
         Culprits::merge(shares, steal_ns - given_ns)
     }
 
-    /// The shares, largest first.
+    /// The shares, by tenant.
     pub fn shares(&self) -> &[Share] {
         &self.shares
+    }
+
+    /// The shares, largest first; ties by tenant, so the order is stable.
+    pub fn largest_first(&self) -> Vec<Share> {
+        let mut shares = self.shares.clone();
+        shares.sort_by_key(|s| (std::cmp::Reverse(s.steal_ns), s.tenant));
+        shares
     }
 
     /// Steal that could not be charged to anyone, in nanoseconds.
@@ -100,16 +108,37 @@ impl Culprits {
 
     /// One tenant's share in nanoseconds; 0 when it took nothing.
     pub fn of_ns(&self, tenant: TenantId) -> u64 {
-        self.shares.iter().find(|s| s.tenant == tenant).map_or(0, |s| s.steal_ns)
+        self.shares.binary_search_by_key(&tenant, |s| s.tenant).map_or(0, |i| self.shares[i].steal_ns)
+    }
+
+    /// Adds another account. Where hundreds share a CPU everybody has hundreds of culprits, window after window: it takes as
+    /// many steps as both have shares.
+    pub fn add(&mut self, other: &Culprits) {
+        self.unattributed_ns += other.unattributed_ns;
+        let mut at = 0;
+        let mut new: Vec<Share> = Vec::new();
+        for share in &other.shares {
+            while self.shares.get(at).is_some_and(|s| s.tenant < share.tenant) {
+                at += 1;
+            }
+            match self.shares.get_mut(at).filter(|s| s.tenant == share.tenant) {
+                Some(known) => known.steal_ns += share.steal_ns,
+                None => new.push(*share),
+            }
+        }
+        if !new.is_empty() {
+            self.shares.extend(new);
+            // Two runs in order, which a stable sort merges.
+            self.shares.sort_by_key(|s| s.tenant);
+        }
     }
 
     /// The sum of two accounts.
     #[must_use]
     pub fn plus(&self, other: &Culprits) -> Culprits {
-        Culprits::merge(
-            self.shares.iter().chain(&other.shares).copied(),
-            self.unattributed_ns + other.unattributed_ns,
-        )
+        let mut sum = self.clone();
+        sum.add(other);
+        sum
     }
 }
 
@@ -129,9 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_one_tenant_are_merged_and_the_largest_comes_first() {
-        let c = Culprits::new([share(1, 4), share(2, 5), share(1, 3), share(3, 0)], 0, 12).unwrap();
-        assert_eq!(c.shares(), [share(1, 7), share(2, 5)]);
+    fn shares_of_one_tenant_are_merged_and_can_be_had_by_tenant_or_the_largest_first() {
+        let c = Culprits::new([share(2, 5), share(1, 1), share(1, 3), share(3, 0)], 0, 9).unwrap();
+        assert_eq!(c.shares(), [share(1, 4), share(2, 5)]);
+        assert_eq!(c.largest_first(), [share(2, 5), share(1, 4)]);
         assert_eq!(c.of_ns(TenantId(2)), 5);
         assert_eq!(c.of_ns(TenantId(9)), 0);
     }
@@ -151,5 +181,9 @@ mod tests {
         let b = Culprits::new([share(1, 2), share(2, 9)], 3, 14).unwrap();
         assert_eq!(a.plus(&b).total_ns(), 19);
         assert_eq!(a.plus(&b).of_ns(TenantId(1)), 6);
+        assert_eq!(a.plus(&b), b.plus(&a));
+        let c = Culprits::new([share(0, 1), share(3, 7)], 0, 8).unwrap();
+        let sum = a.plus(&b).plus(&c);
+        assert_eq!(sum.shares(), [share(0, 1), share(1, 6), share(2, 9), share(3, 7)]);
     }
 }

@@ -122,7 +122,7 @@ impl Account {
         self.events = self.events.plus(&o.events);
         self.counters = self.counters.take().zip(o.counters.as_ref()).map(|(a, b)| a.plus(b));
         if o.culprits.total_ns() > 0 {
-            self.culprits = self.culprits.plus(&o.culprits);
+            self.culprits.add(&o.culprits);
         }
         add(&mut self.waits, &o.waits);
         add(&mut self.stretches, &o.stretches);

@@ -160,6 +160,29 @@ fn tenants_that_wait_for_each_others_end_deadlock() {
 }
 
 #[test]
+fn so_many_on_one_cpu_that_the_answer_fits_nowhere_are_refused_and_elsewhere_or_for_a_moment_they_are_not() {
+    let with = |count: u32, cpus: &str, duration: &str| {
+        let loops = format!("program = {{ kind = \"interference\" }}\ncount = {count}\n{cpus}");
+        let text = GOOD.replace("program = { kind = \"interference\", threads = 2 }", &loops);
+        let text = text.replace("seeds = [1, 2]", &format!("duration = \"{duration}\""));
+        Scenario::parse("s.toml", &text, &Repository).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let said = with(2_500, "cpus = [3]", "1m").unwrap_err();
+    let expected = "s.toml:12: 2500 tenants take turns on CPU 3, and who took how much from whom has more than 4000000 parts; take fewer, on more CPUs, or a shorter `duration`";
+    assert_eq!(said, expected);
+    assert_eq!(with(1_500, "cpus = [3]", "1m"), Ok(()));
+    assert_eq!(with(2_500, "cpus = [3]", "100ms"), Ok(()));
+    assert_eq!(with(10_000, "", "1m"), Ok(()));
+    assert!(with(50_000, "", "1m").unwrap_err().contains("tenants take turns on CPU "));
+    let work =
+        "program = { kind = \"parallel\", threads = 1, sync = \"none\", grain = \"1s\", iterations = 1 }";
+    let text = GOOD.replace("program = { kind = \"interference\", threads = 2 }", work);
+    let text = text.replace("weight = 50", "count = 2500\nallowed = [7]");
+    let said = Scenario::parse("s.toml", &text, &Repository).unwrap_err().to_string();
+    assert!(said.starts_with("s.toml:12: 2500 tenants take turns on CPU 7"), "{said}");
+}
+
+#[test]
 fn a_tenant_that_starts_when_the_duration_is_over_is_refused() {
     let with = |start: &str| {
         let text = GOOD.replace("weight = 50", &format!("start = \"{start}\""));

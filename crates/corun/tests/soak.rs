@@ -148,7 +148,7 @@ fn longest_fair_ns(task: TaskId) -> u64 {
 /// Who had the CPU that a task waited for, and for how many ms.
 fn culprits(seen: &Observation, t: &TaskObservation) -> String {
     let name = |id| seen.tenants.iter().find(|t| t.id == id).map_or("?", |t| &t.name);
-    let shares = t.account.culprits.shares().iter();
+    let shares = t.account.culprits.largest_first().into_iter();
     let told: Vec<String> =
         shares.map(|s| format!("{} {}", name(s.tenant), s.steal_ns / 1_000_000)).collect();
     told.join(", ")

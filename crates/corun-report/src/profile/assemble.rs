@@ -225,8 +225,8 @@ fn counters(c: &Counters) -> schema::Counters {
 }
 
 fn culprits(c: &Culprits, owner: TenantId, names: &Names) -> Vec<schema::Culprit> {
-    c.shares()
-        .iter()
+    c.largest_first()
+        .into_iter()
         .map(|s| schema::Culprit {
             tenant: names.tenant(s.tenant),
             steal_ns: s.steal_ns,

@@ -6,7 +6,7 @@
 //! each other does not count.
 
 use super::plan::{Phase, Plan, Rhythm};
-use corun_model::workload::{Length, Parallel, Sync};
+use corun_model::workload::{Length, Parallel, Pattern, Sync};
 
 /// A lower bound on what a program takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,17 @@ impl Plan {
             grains: a.grains + b.grains,
         };
         (!self.endless).then(|| self.phases.iter().map(of_phase).fold(Least::default(), sum))
+    }
+}
+
+impl Plan {
+    /// Whether its threads want a CPU from the first instant to the last: they wait for nothing.
+    pub fn always_runs(&self) -> bool {
+        self.phases.iter().all(|phase| match &phase.rhythm {
+            Rhythm::Interference(i) => i.pattern == Pattern::Persistent,
+            Rhythm::Parallel(p) => p.sync == Sync::None && p.io == 0 && p.sleep == 0,
+            Rhythm::Pairs { .. } => false,
+        })
     }
 }
 

@@ -31,6 +31,21 @@ pub enum Cast {
 /// Bound on the grains that a run waits for; each takes a microsecond or two to model.
 const MOST_GRAINS: u128 = 50_000_000_000;
 
+/// Bound on the parts of what is charged to whom: everybody who waits for a CPU has one for everybody who holds it meanwhile.
+/// Each takes more than a kilobyte until it stands in the report.
+const MOST_PARTS: u128 = 4_000_000;
+
+/// Those that always want a CPU.
+#[derive(Clone, Copy, Default)]
+struct Crowd {
+    tasks: u128,
+    tenants: u128,
+    /// Work that the run waits for.
+    work_ns: u128,
+    /// The tenant that came last, by place.
+    last: usize,
+}
+
 impl Scenario {
     /// Makes the machine of one run. `trace_limit` is how many events its trace may hold; 0: none.
     ///
@@ -188,6 +203,60 @@ impl Scenario {
                     horizon()
                 );
                 return Err(self.bad(t.line, what));
+            }
+        }
+        self.check_crowds()
+    }
+
+    /// Refuses so many who take turns on one CPU that the answer, who took how much from whom, would fit nowhere.
+    fn check_crowds(&self) -> Result<(), BadScenario> {
+        let n = self.machine.machine.cpu_count();
+        // Of those that may run anywhere every CPU has its part.
+        let (mut pinned, mut anywhere) = (vec![Crowd::default(); n], Crowd::default());
+        let mut longest_ns = 0;
+        for (place, t) in self.tenants.iter().enumerate() {
+            let plan = self.plan(t, 1)?;
+            let awaited = self.duration_ns.is_none() && !t.background;
+            let least = plan.least().filter(|_| awaited).unwrap_or_default();
+            longest_ns = longest_ns.max(least.time_ns);
+            if !plan.always_runs() {
+                continue;
+            }
+            let tasks = t.vcpus.unwrap_or(plan.threads) as usize;
+            let join = |crowd: &mut Crowd, tasks: u128| {
+                crowd.work_ns += least.cpu_ns * tasks / (t.vcpus.unwrap_or(plan.threads).max(1) as u128);
+                *crowd =
+                    Crowd { tasks: crowd.tasks + tasks, tenants: crowd.tenants + 1, last: place, ..*crowd };
+            };
+            match t.pins.len().min(tasks) {
+                0 if t.allowed.is_empty() => join(&mut anywhere, tasks as u128),
+                0 => t.allowed.iter().for_each(|&cpu| {
+                    join(&mut pinned[cpu], (tasks as u128).div_ceil(t.allowed.len() as u128));
+                }),
+                used => t.pins[..used].iter().enumerate().for_each(|(i, &cpu)| {
+                    // One CPU each in turn.
+                    join(&mut pinned[cpu], (tasks - i).div_ceil(t.pins.len()) as u128);
+                }),
+            }
+        }
+        let mut parts = 0;
+        for (cpu, own) in self.machine.machine.cpus().iter().zip(&pinned) {
+            let cpus = n as u128;
+            let tenants = own.tenants + anywhere.tenants.div_ceil(cpus);
+            let length_ns = self
+                .duration_ns
+                .map_or_else(|| longest_ns.max(own.work_ns + anywhere.work_ns / cpus), u128::from);
+            // In a short run not everybody has a turn.
+            let turns = length_ns / u128::from(self.tick_ns().max(1)) + 1;
+            parts += (own.tasks + anywhere.tasks.div_ceil(cpus)) * tenants.min(turns);
+            if parts > MOST_PARTS {
+                let last = &self.tenants[own.last.max(anywhere.last)];
+                let what = format!(
+                    "{tenants} tenants take turns on CPU {}, and who took how much from whom has more than {MOST_PARTS} \
+                     parts; take fewer, on more CPUs, or a shorter `duration`",
+                    cpu.id.0
+                );
+                return Err(self.bad(last.line, what));
             }
         }
         Ok(())
