@@ -8,6 +8,10 @@
 //!
 //! The demand that weights are made of is what a task would use if nobody stood in its way (`census.rs`), where the paper
 //! takes its present CPU usage: beside many others, a task that wants a whole CPU may be given less than 20 % of one.
+//!
+//! Whoever fills up a slot that has become free may bring the sum up to the DC, as at a slot's beginning. There §III.B says "not
+//! greater than the value of DC", and its example runs 43 + 5 under a DC of 48; of the free rest of a slot it says "below the value
+//! of DC". One rule is kept: who would have been taken along had he been asked first is taken along later.
 
 use crate::census::Census;
 use crate::dc_search::DcSearch;

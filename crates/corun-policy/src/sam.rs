@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | none: SAM | each task by itself, by the last epoch | step by step onto one socket ([`reactive`]) |
 //! | `tolerance` (M) | the application | all of it onto one socket, who stalls most per transfer first ([`mapping`], §3.1, §4.4) |
-//! | `history` (P) | in 6 of the last 10 epochs ([`application`], §4.3) | |
+//! | `history` (P) | in more than 6 of the last 10 epochs ([`application`], §4.3) | |
 //! | `hyperthreads` (H) | | cores are not shared by who has a high IPC, and are by who stalls most (§3.2) |
 //!
 //! Confinement follows only where it serves somebody: while nobody shares data or wants memory, every task may run anywhere.
@@ -62,16 +62,16 @@ const fn options(on: &'static str) -> [OptionSpec; 9] {
         switch("tolerance", on, "M: applications as a whole, who tolerates latency least first"),
         switch("history", on, "P: what an application did in the last 10 epochs classifies it"),
         switch("hyperthreads", on, "H: who shares a core, by IPC and stalls"),
-        number("high", "780", "per million cycles", "lines from other sockets, from which sharing is high"),
+        number("high", "780", "per million cycles", "lines from other sockets, above which sharing is high"),
         OptionSpec {
             name: "moderate",
             default: "50",
             kind: Kind::Whole { least: 1, most: 100, unit: "percent of high" },
             words: &[],
-            about: "from which part of that sharing is moderate",
+            about: "above which part of that sharing is moderate",
         },
-        number("ipc", "900", "thousandths", "instructions per cycle, from which a core is not shared"),
-        number("spc", "550", "cycles", "stalls per transfer, from which a core is shared on purpose"),
+        number("ipc", "900", "thousandths", "instructions per cycle, above which a core is not shared"),
+        number("spc", "550", "cycles", "stalls per transfer, above which a core is shared on purpose"),
         number("memory", "1000", "bytes per 1,000 cycles", "traffic from which a task is bound by memory"),
         OptionSpec {
             name: "epoch",
@@ -201,7 +201,7 @@ impl Sam {
         let h = self.additions.hyperthreads;
         let sharing = application.sharing();
         let in_pairs =
-            h && sharing == Sharing::High && application.spc().is_some_and(|s| s >= self.thresholds.spc);
+            h && sharing == Sharing::High && application.spc().is_some_and(|s| s > self.thresholds.spc);
         Need {
             together: sharing > Sharing::Low,
             in_pairs,
@@ -237,7 +237,7 @@ impl Sam {
     fn shares(&self, task: &Running) -> bool {
         match self.additions.history {
             true => self.applications[&task.application].sharing() > Sharing::Low,
-            false => task.did.far().max(task.did.near()) >= self.thresholds.moderate,
+            false => task.did.far().max(task.did.near()) > self.thresholds.moderate,
         }
     }
 

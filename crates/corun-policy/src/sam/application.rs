@@ -1,5 +1,8 @@
 //! What an application is bound by: its class, from the counters of its tasks and from its last epochs. ATC'16 §4.2, §4.3.
 //!
+//! The task with the most coherence activity says how much its application shares and what its IPC is (§4.2). SPC, by which §4.4
+//! sorts applications, is of all tasks together: of which the paper does not say. What exceeds a threshold is above it.
+//!
 //! Activity is lines fetched from other caches per million cycles, of the paper's clock: its thresholds are for 2.2 GHz and are
 //! to be scaled by frequency (§5.4), so what goes by time is measured by time. From other sockets it is what closeness would save; where
 //! there is little of that and much within the socket, the application is close together already, and is classified by
@@ -11,7 +14,7 @@ use corun_model::Counters;
 
 /// The clock for which the thresholds are given, in MHz: the paper's first machine.
 const CLOCK_MHZ: u64 = 2_200;
-/// Epochs that are remembered, and in how many of them a class must be seen.
+/// Epochs that are remembered; a class must be seen in more than so many of them.
 const REMEMBERED: u32 = 10;
 const SEEN_IN: u32 = 6;
 /// For so many epochs an application in pairs, which fetch nothing that is counted, is taken to share as it did.
@@ -86,6 +89,11 @@ impl Sums {
         self.rate(self.intra, 1_000_000)
     }
 
+    /// What tasks of an application are told apart by: from other sockets first, as they classify it.
+    fn activity(&self) -> (u64, u64) {
+        (self.far(), self.near())
+    }
+
     /// Whether it moves so many bytes to and from memory per thousand cycles; not known is not said.
     pub fn is_bound_by_memory(&self, t: &Thresholds) -> bool {
         self.dram_bytes.is_some_and(|bytes| self.rate(bytes, 1_000) >= t.memory)
@@ -115,8 +123,8 @@ pub(super) enum Sharing {
 impl Sharing {
     fn of(activity: u64, t: &Thresholds) -> Sharing {
         match activity {
-            a if a >= t.high => Sharing::High,
-            a if a >= t.moderate => Sharing::Moderate,
+            a if a > t.high => Sharing::High,
+            a if a > t.moderate => Sharing::Moderate,
             _ => Sharing::Low,
         }
     }
@@ -132,7 +140,7 @@ impl History {
     }
 
     fn is_frequent(self) -> bool {
-        (self.0 & ((1 << REMEMBERED) - 1)).count_ones() >= SEEN_IN
+        (self.0 & ((1 << REMEMBERED) - 1)).count_ones() > SEEN_IN
     }
 }
 
@@ -145,9 +153,9 @@ pub(super) struct Application {
     high: History,
     sharing_at_all: History,
     computing: History,
-    /// Since its class changed last, without epochs in which it was close together.
+    /// What the task that shares most did since the class changed last, without epochs in which all were close together.
     kept: Sums,
-    /// Those of them in which it fetched much from other sockets.
+    /// What all its tasks did in those of these epochs in which one fetched much from other sockets.
     far: Sums,
     in_pairs: bool,
     paired_epochs: u32,
@@ -175,13 +183,16 @@ impl Application {
     pub fn window(&mut self, tasks: impl Iterator<Item = Sums> + Clone, t: &Thresholds, history: bool) {
         let most = tasks.clone().map(|task| task.far()).max().unwrap_or(0);
         let near = tasks.clone().map(|task| task.near()).max().unwrap_or(0);
-        let sum = tasks.fold(Sums::NONE, Sums::plus);
+        let sum = tasks.clone().fold(Sums::NONE, Sums::plus);
+        // The first of several that share most.
+        let leader =
+            tasks.reduce(|a, b| if b.activity() > a.activity() { b } else { a }).unwrap_or(Sums::NONE);
         self.wants_memory = sum.is_bound_by_memory(t);
-        if self.in_pairs && most.max(near) < t.moderate && self.paired_epochs < PAIRED_EPOCHS {
+        if self.in_pairs && most.max(near) <= t.moderate && self.paired_epochs < PAIRED_EPOCHS {
             self.paired_epochs += 1;
             return;
         }
-        let is_close = most < t.moderate && near >= t.moderate;
+        let is_close = most <= t.moderate && near > t.moderate;
         let now = Sharing::of(if is_close { near } else { most }, t);
         self.high.note(now == Sharing::High);
         self.sharing_at_all.note(now > Sharing::Low);
@@ -195,12 +206,12 @@ impl Application {
             (self.sharing, self.kept, self.far) = (class, Sums::NONE, Sums::NONE);
         }
         if !is_close || self.kept.cycles == 0 {
-            self.kept = self.kept.plus(sum);
+            self.kept = self.kept.plus(leader);
         }
-        if most >= t.high {
+        if most > t.high {
             self.far = self.far.plus(sum);
         }
-        let computes_now = self.kept.ipc_milli() >= t.ipc_milli;
+        let computes_now = self.kept.ipc_milli() > t.ipc_milli;
         self.computing.note(computes_now);
         self.computes = if history { self.computing.is_frequent() } else { computes_now };
     }
@@ -282,14 +293,38 @@ mod tests {
     }
 
     #[test]
-    fn six_epochs_of_ten_make_a_class_and_four_are_forgotten() {
+    fn the_task_that_shares_most_says_whether_its_application_computes() {
+        let busy = epoch(0, 0, 0, 2_000_000);
+        let classified = |leader: std::iter::Once<Sums>| {
+            let mut a = Application::default();
+            a.window(busy.clone().chain(leader).chain(busy.clone()), &T, false);
+            (a.sharing(), a.computes())
+        };
+        assert_eq!(classified(epoch(1_000, 0, 400_000, 300_000)), (Sharing::High, false));
+        assert_eq!(classified(epoch(1_000, 0, 400_000, 1_000_000)), (Sharing::High, true));
+    }
+
+    #[test]
+    fn what_is_at_a_threshold_does_not_exceed_it() {
+        let classified = |far, instructions| {
+            let mut a = Application::default();
+            a.window(epoch(far, 0, 0, instructions), &T, false);
+            (a.sharing(), a.computes())
+        };
+        assert_eq!(classified(T.high, 900_000), (Sharing::Moderate, false));
+        assert_eq!(classified(T.high + 2, 901_000), (Sharing::High, true));
+        assert_eq!(classified(T.moderate, 1).0, Sharing::Low);
+    }
+
+    #[test]
+    fn more_than_six_epochs_of_ten_make_a_class_and_three_are_forgotten() {
         let mut a = Application::default();
-        for n in 1..=6 {
+        for n in 1..=7 {
             assert_eq!(a.sharing(), Sharing::Low, "after {} epochs", n - 1);
             a.window(epoch(1_000, 0, 400_000, 500_000), &T, true);
         }
         assert_eq!(a.sharing(), Sharing::High);
-        for _ in 0..4 {
+        for _ in 0..3 {
             a.window(epoch(0, 0, 0, 500_000), &T, true);
             assert_eq!(a.sharing(), Sharing::High);
         }
@@ -312,7 +347,7 @@ mod tests {
     #[test]
     fn stalls_of_epochs_that_share_little_are_not_blamed_on_transfers() {
         let mut a = Application::default();
-        for _ in 0..6 {
+        for _ in 0..7 {
             a.window(epoch(1_000, 0, 450_000, 400_000), &T, true);
         }
         for _ in 0..3 {

@@ -69,7 +69,7 @@ pub(super) fn map(
     let those: Vec<usize> = (0..tasks.len()).filter(|&i| shares(&tasks[i])).collect();
     those.iter().for_each(|&i| *sharing.get_mut(&seats.socket(i)).expect("it is listed") += 1);
     // Of each socket, who fetches most from elsewhere, first; each with its place among all.
-    let mut all: Vec<usize> = those.into_iter().filter(|&i| tasks[i].did.far() >= t.moderate).collect();
+    let mut all: Vec<usize> = those.into_iter().filter(|&i| tasks[i].did.far() > t.moderate).collect();
     all.sort_by_key(|&i| (u64::MAX - tasks[i].did.far(), i));
     let mut far: BTreeMap<u32, VecDeque<(usize, usize)>> = BTreeMap::new();
     all.into_iter()
