@@ -71,18 +71,25 @@ fn bar(l: &Ledger, whole_ns: u64, big: bool) -> String {
     format!("<div class=\"bar{}\">{pieces}</div>\n", if big { " big" } else { "" })
 }
 
-/// One bar per task, as long as the task lived.
-pub fn tasks(report: &ProfileReport) -> String {
+/// One bar per task, as long as the task lived. Where they are of several tenants, whose each is.
+pub fn tasks(report: &ProfileReport, tenants: &Tenants) -> String {
     if report.tasks.len() < 2 {
         return String::new();
     }
-    let rows: Vec<String> =
-        report.tasks.iter().take(TASKS + TASKS_UNFOLDED).map(|t| task_row(t, report.window_ns)).collect();
+    let is_of_several = report.tasks.iter().any(|t| t.tenant != report.tasks[0].tenant);
+    let whose = |t: &Task| is_of_several.then(|| tenants.name(t.tenant));
+    let rows: Vec<String> = report
+        .tasks
+        .iter()
+        .take(TASKS + TASKS_UNFOLDED)
+        .map(|t| task_row(t, whose(t), report.window_ns))
+        .collect();
     let (shown, folded) = rows.split_at(rows.len().min(TASKS));
     let table = |rows: &[String]| {
         format!(
-            "<table class=\"tasks\"><tr><th>task</th><th class=\"n\">lived</th><th class=\"n\">ran</th>\
+            "<table class=\"tasks\"><tr><th>task</th>{}<th class=\"n\">lived</th><th class=\"n\">ran</th>\
              <th class=\"n\">lost</th><th></th></tr>{}</table>\n",
+            if is_of_several { "<th>tenant</th>" } else { "" },
             rows.concat()
         )
     };
@@ -101,11 +108,15 @@ pub fn tasks(report: &ProfileReport) -> String {
     out
 }
 
-fn task_row(t: &Task, window_ns: u64) -> String {
+fn task_row(t: &Task, tenant: Option<String>, window_ns: u64) -> String {
     let l = &t.account.ledger;
     let lost_ns = l.spin_ns.unwrap_or(0) + l.steal_ns + l.throttled_ns + l.parked_ns;
+    let tenant = tenant.map_or_else(String::new, |whose| {
+        let whose = escape(&whose);
+        format!("<td class=\"name\" title=\"{whose}\"><small>{whose}</small></td>")
+    });
     format!(
-        "<tr><td class=\"name\" title=\"{name}\">{name} <small>{}</small></td><td class=\"n\">{}</td>\
+        "<tr><td class=\"name\" title=\"{name}\">{name} <small>{}</small></td>{tenant}<td class=\"n\">{}</td>\
          <td class=\"n\">{} %</td><td class=\"n\">{} %</td><td class=\"wide\">{}</td></tr>",
         t.tid,
         human_ns(t.lifetime_ns),

@@ -41,7 +41,7 @@ fn page(report: &ProfileReport, first: &str, more: &str) -> String {
     let body = [
         head(report),
         first.to_owned(),
-        time(report),
+        time(report, &tenants),
         thieves(report, &tenants),
         over_time(report, &tenants),
         shapes(report),
@@ -133,8 +133,8 @@ fn waited_for(report: &ProfileReport, lost: &Lost) -> String {
     format!("{} % of that for other tenants", percent(lost.stolen_ns(), steal_ns))
 }
 
-fn time(report: &ProfileReport) -> String {
-    section("Where the time went", "", &(breakdown::subject(report) + &breakdown::tasks(report)))
+fn time(report: &ProfileReport, tenants: &Tenants) -> String {
+    section("Where the time went", "", &(breakdown::subject(report) + &breakdown::tasks(report, tenants)))
 }
 
 fn thieves(report: &ProfileReport, tenants: &Tenants) -> String {
