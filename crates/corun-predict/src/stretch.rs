@@ -25,7 +25,8 @@ use std::collections::BTreeSet;
 /// rest of a run is. Set so that intervals held the outcome of about 95 % of recorded runs on a live machine, which are
 /// not those of the study (`docs/prediction.md`); modelled runs would do with a quarter of it.
 const DEDICATED_ERROR: f64 = 0.08;
-/// The same without them, for programs whose tasks do not wait for each other.
+/// The same without them, for programs whose tasks do not wait for each other. Neither is more than could be wrong at all
+/// ([`Stretch::at_stake`]).
 const LEDGER_ERROR: f64 = 0.09;
 /// And for those that do: this share of the distance between the two bounds on induced waiting.
 const BOUND_SHARE: f64 = 0.35;
@@ -183,7 +184,7 @@ impl Stretch<'_> {
             wall_ns: shared.wall_ns,
             slowdown,
             spread,
-            method_error: DEDICATED_ERROR,
+            method_error: DEDICATED_ERROR.min(self.at_stake(shared, slowdown)),
             parts,
             method: Method::Dedicated,
             slowest,
@@ -227,7 +228,9 @@ impl Stretch<'_> {
             wall_ns: shared.wall_ns,
             slowdown,
             spread: jackknife(&batches(self.shared.iter()), of),
-            method_error: LEDGER_ERROR.hypot(BOUND_SHARE * (slowdown / unbound).ln()),
+            method_error: LEDGER_ERROR
+                .min(self.at_stake(shared, slowdown))
+                .hypot(BOUND_SHARE * (slowdown / unbound).ln()),
             parts: Parts { steal: found.steal * scale, sync: found.sync * scale, memory: None, other: 0.0 },
             method: Method::Ledger,
             slowest: self.apart(shared).then_some(found.slowest),
@@ -238,6 +241,19 @@ impl Stretch<'_> {
             .into(),
             rules: vec![(self.begin_ns(), Rule::Ledger(hints))],
         })
+    }
+
+    /// By how much a method can be wrong at all, as a logarithm: what was found, or may at most have been taken; and the
+    /// share of the machine that co-runners had, since what they do to caches and clocks no ledger shows. Where nobody
+    /// was there and nothing was taken, a program is as fast as alone.
+    fn at_stake(&self, shared: &Window, slowdown: f64) -> f64 {
+        let most = alone::from_ledger(shared, Hints::default());
+        let most = most.map_or(slowdown, |a| match self.assignment {
+            Assignment::Static => a.slowest,
+            Assignment::Dynamic => a.slowdown,
+        });
+        let there = shared.corunners_ns / (shared.wall_ns * shared.cpus.max(1) as f64);
+        most.ln().max(slowdown.ln().abs()) + there
     }
 
     fn begin_ns(&self) -> u64 {
@@ -300,6 +316,30 @@ mod tests {
         // The standard error of the slowest task's share, by that share.
         let error = 0.1 * (3.0f64 / 4.0).sqrt() / 15f64.sqrt() / 0.35;
         assert!((slowest.spread.unwrap().error / error - 1.0).abs() < 0.1, "{:?}", slowest.spread);
+    }
+
+    #[test]
+    fn a_program_beside_nobody_from_which_nothing_is_taken_is_as_fast_as_alone_for_certain() {
+        let told = |taken: f64, there: f64, is_dedicated: bool| {
+            let beside = |i| Window { corunners_ns: 2.0 * there * WALL_NS, ..window(i, [1.0 - taken; 2]) };
+            let shared: Vec<Window> = (0..16).map(beside).collect();
+            let alone: Vec<Window> = (16..20).map(|i| window(i, [1.0; 2])).collect();
+            let dedicated = if is_dedicated { &alone[..] } else { &[] };
+            let stretch = Stretch {
+                shared: &shared,
+                dedicated,
+                all_dedicated: dedicated,
+                assignment: Assignment::Dynamic,
+            };
+            stretch.told().unwrap().method_error
+        };
+        for (is_dedicated, most) in [(true, DEDICATED_ERROR), (false, LEDGER_ERROR)] {
+            assert!(told(0.0, 0.0, is_dedicated) < 1e-9);
+            let hardly = told(0.003, 0.002, is_dedicated);
+            assert!(0.004 < hardly && hardly < 0.01, "{hardly}");
+            assert_eq!(told(0.2, 0.1, is_dedicated), most, "what is taken may be told wrongly");
+            assert_eq!(told(0.0, 0.5, is_dedicated), most, "caches are shared with whoever takes no CPU");
+        }
     }
 
     #[test]

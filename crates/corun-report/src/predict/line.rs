@@ -6,8 +6,10 @@ use corun_model::duration::human_ns;
 use corun_predict::estimate::Method;
 use std::fmt::Write;
 
-/// Below this, a part of the slowdown is not worth a word.
+/// Below this, a part of the slowdown is not worth a word, nor is whoever caused it.
 const SMALL: f64 = 0.005;
+/// As near to 1, a slowdown is none, if its interval holds 1.
+const ALIKE: f64 = 0.02;
 /// A culprit with less is not worth a line.
 pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
@@ -18,11 +20,14 @@ pub fn line(report: &PredictReport) -> String {
     let (Some(slowdown), Some([low, high])) = (report.slowdown, report.interval) else {
         return format!("cannot tell yet: {}", report.cannot_tell.as_deref().unwrap_or("nothing was seen"));
     };
-    let mut out = if high < 1.0 + SMALL {
-        format!("as fast as alone ({low:.2}-{high:.2})")
+    let how = if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
+        "as fast as alone".to_owned()
+    } else if slowdown < 1.0 {
+        format!("{slowdown:.2}× the time alone")
     } else {
-        format!("{slowdown:.2}× slower than alone ({low:.2}-{high:.2})")
+        format!("{slowdown:.2}× slower than alone")
     };
+    let mut out = format!("{how} ({low:.2}-{high:.2})");
     let parts = report.parts.unwrap_or_default();
     let named = [
         ("steal", Some(parts.steal)),
@@ -38,7 +43,9 @@ pub fn line(report: &PredictReport) -> String {
     if !said.is_empty() {
         let _ = write!(out, ": {}", said.join(", "));
     }
-    if let Some(c) = report.culprits.first() {
+    // What waiting for siblings became less by is nobody's merit.
+    let by_others = parts.steal + parts.sync.max(0.0);
+    if let Some(c) = report.culprits.first().filter(|c| c.share * by_others >= SMALL) {
         let who = c
             .tenant
             .as_deref()
@@ -110,7 +117,7 @@ pub fn summary(report: &PredictReport) -> String {
 mod tests {
     use super::super::example::{estimate, report};
     use super::*;
-    use corun_predict::estimate::{CannotTell, Estimate};
+    use corun_predict::estimate::{CannotTell, Estimate, Parts};
 
     #[test]
     fn the_line_says_how_much_why_and_from_whom() {
@@ -140,13 +147,29 @@ mod tests {
         assert!(!summary(&report).contains("`--dedicated`"));
     }
 
+    /// An estimate of this slowdown, all of it steal by one tenant.
+    fn stolen(slowdown: f64, interval: [f64; 2]) -> Estimate {
+        let parts = Parts { steal: slowdown - 1.0, ..Parts::default() };
+        Estimate { slowdown, interval, parts, ..estimate() }
+    }
+
     #[test]
-    fn an_undisturbed_program_is_as_fast_as_alone() {
-        let mut e = estimate();
-        (e.slowdown, e.interval) = (1.0, [1.0, 1.002]);
-        e.parts = Default::default();
-        e.culprits.clear();
-        assert_eq!(line(&report(Ok(e))), "as fast as alone (1.00-1.00)");
+    fn a_program_that_is_slowed_by_next_to_nothing_is_as_fast_as_alone_and_nobody_is_to_blame() {
+        let line = |slowdown, interval| line(&report(Ok(stolen(slowdown, interval))));
+        assert_eq!(line(1.0, [1.0, 1.002]), "as fast as alone (1.00-1.00)");
+        assert_eq!(line(1.003, [0.98, 1.03]), "as fast as alone (0.98-1.03)");
+        assert_eq!(
+            line(1.01, [0.98, 1.03]),
+            "as fast as alone (0.98-1.03): steal 0.01; mainly from `ffmpeg`"
+        );
+        assert!(line(1.013, [1.01, 1.02]).starts_with("1.01× slower than alone"));
+        assert!(line(1.05, [0.9, 1.2]).starts_with("1.05× slower than alone"));
+    }
+
+    #[test]
+    fn a_program_that_takes_less_time_than_alone_is_not_said_to_be_slower() {
+        let found = line(&report(Ok(stolen(0.9, [0.85, 0.96]))));
+        assert_eq!(found, "0.90× the time alone (0.85-0.96): steal -0.10");
     }
 
     #[test]
