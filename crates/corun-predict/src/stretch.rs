@@ -223,7 +223,13 @@ impl Stretch<'_> {
         // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
         let unbound = alone::from_ledger(shared, Hints::all_its_own()).map_or(slowdown, value);
         let scale = if found.slowdown > 1.0 { (slowdown - 1.0) / (found.slowdown - 1.0) } else { 1.0 };
-        let why = "none was taken, so what the program would do alone is derived from its ledger; the interval is wider";
+        let taken = match self.all_dedicated.len() {
+            0 => "none was taken".to_owned(),
+            n => format!("{n} of the three that are needed {} taken", if n == 1 { "was" } else { "were" }),
+        };
+        let why = format!(
+            "{taken}, so what the program would do alone is derived from its ledger; the interval is wider"
+        );
         Ok(Told {
             wall_ns: shared.wall_ns,
             slowdown,
@@ -236,7 +242,7 @@ impl Stretch<'_> {
             slowest: self.apart(shared).then_some(found.slowest),
             missing: [
                 no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
-                Unavailable { what: "dedicated windows".into(), why: why.into() },
+                Unavailable { what: "dedicated windows".into(), why },
             ]
             .into(),
             rules: vec![(self.begin_ns(), Rule::Ledger(hints))],
@@ -316,6 +322,23 @@ mod tests {
         // The standard error of the slowest task's share, by that share.
         let error = 0.1 * (3.0f64 / 4.0).sqrt() / 15f64.sqrt() / 0.35;
         assert!((slowest.spread.unwrap().error / error - 1.0).abs() < 0.1, "{:?}", slowest.spread);
+    }
+
+    #[test]
+    fn it_is_said_how_many_dedicated_windows_there_were_where_they_are_too_few() {
+        let shared: Vec<Window> = (0..16).map(|i| window(i, [0.5; 2])).collect();
+        let alone: Vec<Window> = (16..20).map(|i| window(i, [1.0; 2])).collect();
+        let why = |n: usize| {
+            let (shared, dedicated) = (&shared[..], &alone[..n]);
+            let stretch =
+                Stretch { shared, dedicated, all_dedicated: dedicated, assignment: Assignment::Dynamic };
+            let missing = stretch.told().unwrap().missing;
+            missing.into_iter().find(|u| u.what == "dedicated windows").map(|u| u.why)
+        };
+        assert!(why(0).unwrap().starts_with("none was taken"));
+        assert!(why(1).unwrap().starts_with("1 of the three that are needed was taken"));
+        assert!(why(2).unwrap().starts_with("2 of the three that are needed were taken"));
+        assert_eq!(why(3), None);
     }
 
     #[test]
