@@ -5,7 +5,7 @@ use crate::cli::Usage;
 use crate::counting::{CountersFlag, Counting};
 use crate::course::{Course, Ended};
 use corun_linux::counters::Theme;
-use corun_linux::dedicated::{Dedicated, DedicatedWindow};
+use corun_linux::dedicated::{hindrance, Dedicated, DedicatedWindow, Hindrance};
 use corun_linux::probe::LiveOptions;
 use corun_linux::spin::pause_exits::PauseExits;
 use corun_linux::spin::{SpinOptions, SpinSampler};
@@ -89,6 +89,16 @@ pub struct Parking {
     pub only: Vec<String>,
     /// None of these.
     pub protect: Vec<String>,
+}
+
+/// What became of a dedicated window.
+pub enum Opening {
+    /// None was asked for, or the budget allows none now.
+    NotNow,
+    /// It would not have counted, so nobody was parked.
+    Hindered(Hindrance),
+    /// It was opened.
+    Opened(Box<DedicatedWindow>),
 }
 
 impl Insight {
@@ -235,14 +245,20 @@ impl Insight {
         seen.unavailable.retain(|u| !self.unavailable.iter().any(|own| own.what == u.what));
     }
 
-    /// Opens a dedicated window, if they were asked for and the budget allows one now; nobody is parked afterwards.
+    /// Opens a dedicated window, if they were asked for and the budget allows one now; nobody is parked afterwards. None is
+    /// opened where co-runners that cannot be parked had more than `most` of the machine in `seen`, the last window.
     ///
     /// # Errors
     /// When the machine can no longer be watched or steered; everybody runs then.
-    pub fn dedicated(&mut self) -> anyhow::Result<Option<DedicatedWindow>> {
-        let Eyes::Parking(host, dedicated) = &mut self.eyes else { return Ok(None) };
+    pub fn dedicated(&mut self, seen: &Observation, most: f64) -> anyhow::Result<Opening> {
+        let Eyes::Parking(host, dedicated) = &mut self.eyes else { return Ok(Opening::NotNow) };
         if dedicated.due_in_ns(host.now_ns()) > 0 {
-            return Ok(None);
+            return Ok(Opening::NotNow);
+        }
+        let hindrance = hindrance(host, seen, self.subject);
+        let machine_ns = seen.window_ns() as f64 * seen.cpus.len() as f64;
+        if hindrance.on_cpu_ns() as f64 > most * machine_ns {
+            return Ok(Opening::Hindered(hindrance));
         }
         let (lenses, subject) = (&mut self.lenses, self.subject);
         // All that is known of the program alone comes from a few short windows.
@@ -252,7 +268,7 @@ impl Insight {
         let mut window = window?;
         self.say_once(&mut window.before);
         self.say_once(&mut window.dedicated);
-        Ok(Some(window))
+        Ok(Opening::Opened(Box::new(window)))
     }
 
     /// Restores whatever was changed.

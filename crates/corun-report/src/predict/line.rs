@@ -1,7 +1,7 @@
 //! A prediction in one line, and in a few.
 
 use super::{Covers, PredictReport};
-use crate::words::{name, wrap};
+use crate::words::{count, name, percent, wrap};
 use corun_model::duration::human_ns;
 use corun_predict::estimate::Method;
 use std::fmt::Write;
@@ -87,6 +87,16 @@ pub fn summary(report: &PredictReport) -> String {
             },
         );
     }
+    if let Some(w) = &report.dedicated_windows {
+        let share = percent(w.parked_ns, report.elapsed_ns);
+        let cost = format!(
+            "{}, co-runners parked for {} ({share} % of the run), leaked {}",
+            count(w.opened as u64, "window"),
+            human_ns(w.parked_ns),
+            human_ns(w.leaked_ns)
+        );
+        row("dedicated", if w.opened > 0 { cost } else { "no window, nobody was parked".into() });
+    }
     if let Some(slowest) = report.slowest_task {
         row("its slowest task", format!("{slowest:.2}×, which counts if work was dealt out at the start"));
     }
@@ -116,6 +126,7 @@ pub fn summary(report: &PredictReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::example::{estimate, report};
+    use super::super::DedicatedWindows;
     use super::*;
     use corun_predict::estimate::{CannotTell, Estimate, Parts};
 
@@ -170,6 +181,22 @@ mod tests {
     fn a_program_that_takes_less_time_than_alone_is_not_said_to_be_slower() {
         let found = line(&report(Ok(stolen(0.9, [0.85, 0.96]))));
         assert_eq!(found, "0.90× the time alone (0.85-0.96): steal -0.10");
+    }
+
+    #[test]
+    fn what_dedicated_windows_cost_is_said() {
+        let mut report = report(Ok(estimate()));
+        assert!(!summary(&report).contains("parked"));
+        report.elapsed_ns = 5_000_000_000;
+        report.dedicated_windows = Some(DedicatedWindows {
+            opened: 4,
+            counted: 4,
+            parked_ns: 250_000_000,
+            ..DedicatedWindows::default()
+        });
+        let wanted =
+            "dedicated             4 windows, co-runners parked for 250 ms (5.0 % of the run), leaked 0 ns";
+        assert!(summary(&report).contains(wanted), "{}", summary(&report));
     }
 
     #[test]

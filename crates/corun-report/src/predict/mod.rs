@@ -87,10 +87,27 @@ pub struct PredictReport {
     pub so_far: Option<f64>,
     /// How long co-runners have been parked for dedicated windows, in nanoseconds; `None`: they are not to be parked.
     pub parked_ns: Option<u64>,
+    /// What dedicated windows came to; `None`: they were not asked for.
+    pub dedicated_windows: Option<DedicatedWindows>,
     /// Beside an estimate from dedicated windows: the slowdown from the ledger alone, of the same run.
     pub without_dedicated: Option<f64>,
     /// Why there is no estimate yet.
     pub cannot_tell: Option<String>,
+}
+
+/// What dedicated windows came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DedicatedWindows {
+    /// How many were opened.
+    pub opened: usize,
+    /// How many of them count.
+    pub counted: usize,
+    /// How many were not opened, since they would not have counted: who may not be parked ran.
+    pub skipped: usize,
+    /// How long co-runners were parked, in nanoseconds.
+    pub parked_ns: u64,
+    /// CPU time that parked tenants had while they were, in nanoseconds; 0: parking held.
+    pub leaked_ns: u64,
 }
 
 /// What a slowdown is of.
@@ -164,6 +181,7 @@ impl PredictReport {
             now: slowdown(&estimates.now),
             so_far: slowdown(&estimates.so_far),
             parked_ns: None,
+            dedicated_windows: None,
             without_dedicated: None,
             cannot_tell: estimate.as_ref().err().map(|e| e.why.clone()),
         }

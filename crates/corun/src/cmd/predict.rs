@@ -1,21 +1,22 @@
 //! `corun predict`: how much slower is a program than it would be alone, said while it runs.
 
+mod windows;
+
 use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
 use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
-use crate::insight::{Insight, Parking, Wanted};
+use crate::insight::{Insight, Opening, Parking, Wanted};
 use crate::lines;
 use crate::target::{release, usage, SourceFlag, Target, ANYBODY};
 use anyhow::Context;
-use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow};
+use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch;
 use corun_linux::target::Subject;
 use corun_linux::Root;
 use corun_model::{Host as _, Observation, TaskId, TenantId};
 use corun_predict::estimate::{Assignment, Label, Unavailable};
-use corun_predict::interval::FEWEST;
 use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
 use corun_report::describe;
@@ -23,12 +24,12 @@ use corun_report::json;
 use corun_report::output::{print, write_file};
 use corun_report::predict::{line, render, summary, Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use windows::{Windows, FIRST_NS, OTHERS};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,22 +53,8 @@ const ESTIMATE_TIMES: u64 = 50;
 /// The length of a window.
 const SLOT: Duration = Duration::from_millis(200);
 
-/// When the first dedicated window may be: a program's beginning is not like the rest of it.
-const FIRST_NS: u64 = 500_000_000;
-/// They follow each other at growing distances, so that those which the budget allows are spread over a run of any length:
-/// the first few, which any answer takes, after half of the time that has passed, the others after as long again. But no
-/// sooner and no later than this; the latter is what the default budget allows for ever.
-const SOON_NS: u64 = 150_000_000;
-const LATER_NS: u64 = 4_000_000_000;
 /// What counting may take of the program's time on a CPU, from when the first dedicated window may be.
 const COUNTING: f64 = 0.03;
-/// What others may take of the machine in a dedicated window that counts.
-const OTHERS: f64 = 0.05;
-
-const NOBODY_BY_THESE_NAMES: &str =
-    "no tenant by the names given with --park was seen, so nobody was parked; \
-                                     `corun profile --all --for 1s` lists who is there";
-
 /// Say how much slower a program is than it would be alone, and why, while it runs
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = usage("predict", ANYBODY))]
@@ -142,7 +129,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     check_files([&args.json, &args.html, &args.record].into_iter().flatten())?;
     let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
-    let only_some = !args.park.is_empty();
     let armed = args.target.arm(&root, ANYBODY)?;
     if matches!(armed.subject, Subject::All) {
         return Err(Usage(
@@ -171,7 +157,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { confidence: args.confidence, assignment, ..Options::default() };
-    let mut predictors = Predictors::new(&insight, options, args.dedicated, record);
+    let windows = args.dedicated.then(|| Windows::new(insight.subject(), !args.park.is_empty()));
+    let mut predictors = Predictors::new(&insight, options, windows, record);
     let mut said = Said {
         meta,
         begin_ns,
@@ -179,7 +166,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         keeps_all: args.html.is_some(),
         json_lines: args.json_lines,
         is_unheard: false,
-        only_some,
     };
     let ended = {
         let progress = Progress::line(args.quiet || args.json_lines);
@@ -193,12 +179,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 insight.end_counting_above(COUNTING);
             }
             if ended.is_none() && predictors.are_due(begin_ns, now_ns) {
-                if let Some(window) = insight.dedicated()? {
-                    predictors.push(&window.before, Label::Shared)?;
-                    if predictors.note(&window) {
-                        predictors.push(&window.dedicated, Label::Dedicated)?;
+                match insight.dedicated(&seen, OTHERS)? {
+                    Opening::NotNow => {}
+                    Opening::Hindered(hindrance) => {
+                        predictors.windows.iter_mut().for_each(|w| w.skip(&seen, &hindrance));
                     }
-                    now_ns = window.dedicated.end_ns;
+                    Opening::Opened(window) => {
+                        predictors.push(&window.before, Label::Shared)?;
+                        if predictors.windows.as_mut().is_some_and(|w| w.note(&window)) {
+                            predictors.push(&window.dedicated, Label::Dedicated)?;
+                        }
+                        now_ns = window.dedicated.end_ns;
+                    }
                 }
             }
             if ended.is_some() || now_ns >= next_ns {
@@ -260,34 +252,24 @@ struct Predictors {
     main: Predictor,
     ledger: Option<Predictor>,
     record: Option<BufWriter<File>>,
-    taken: Vec<u64>,
-    /// How many of them count.
-    counted: usize,
-    parked_ns: u64,
-    /// Whether any window had somebody parked.
-    parked_somebody: bool,
-    /// Who could not be parked although it ran, with the reason.
-    not_parked: BTreeMap<String, String>,
+    /// Where dedicated windows were asked for.
+    windows: Option<Windows>,
 }
 
 impl Predictors {
     fn new(
         insight: &Insight,
         options: Options,
-        dedicated: bool,
+        windows: Option<Windows>,
         record: Option<BufWriter<File>>,
     ) -> Predictors {
         let one = || Predictor::new(insight.subject(), options);
         Predictors {
             subject: insight.subject(),
             main: one(),
-            ledger: dedicated.then(one),
+            ledger: windows.is_some().then(one),
             record,
-            taken: Vec::new(),
-            counted: 0,
-            parked_ns: 0,
-            parked_somebody: false,
-            not_parked: BTreeMap::new(),
+            windows,
         }
     }
 
@@ -310,70 +292,10 @@ impl Predictors {
         self.record.as_mut().map_or(Ok(()), |record| record.flush()).context("writing --record")
     }
 
-    /// Whether a dedicated window would help now: from time to time, and at once when the program's behaviour has
-    /// changed. The budget is not considered here.
+    /// Whether a dedicated window would help now. The budget is not considered here.
     fn are_due(&self, begin_ns: u64, now_ns: u64) -> bool {
-        let Some(last_ns) = self.taken.last() else { return now_ns - begin_ns >= FIRST_NS };
-        // That there are too few at first is no reason to take them all from the beginning.
-        let passed_ns = last_ns - begin_ns;
-        let distance_ns = match self.main.wants_dedicated() {
-            Some(_) if self.counted >= FEWEST => SOON_NS,
-            _ if self.taken.len() < FEWEST => (passed_ns / 2).clamp(SOON_NS, LATER_NS),
-            _ => passed_ns.clamp(SOON_NS, LATER_NS),
-        };
-        now_ns - last_ns >= distance_ns
-    }
-
-    /// Notes a dedicated window. Returns whether it was one: the subject must have lived to its end, and whoever could not be
-    /// parked must hardly have run in it.
-    fn note(&mut self, window: &DedicatedWindow) -> bool {
-        let seen = &window.dedicated;
-        self.taken.push(seen.end_ns);
-        self.parked_ns += window.parked_ns;
-        self.parked_somebody |= !window.parked.is_empty();
-        for (tenant, why) in &window.not_parked {
-            let name = seen.tenant(*tenant).map_or_else(|| tenant.0.to_string(), |t| t.name.clone());
-            self.not_parked.insert(name, why.clone());
-        }
-        let others_ns: u64 = seen.co_runners(self.subject).map(|t| t.account.ledger.on_cpu_ns()).sum();
-        let counts = !window.subject_ended
-            && others_ns as f64 <= OTHERS * seen.window_ns() as f64 * seen.cpus.len() as f64;
-        self.counted += usize::from(counts);
-        counts
-    }
-
-    /// Whether there were dedicated windows and nobody was parked in any.
-    fn has_parked_nobody(&self) -> bool {
-        !self.taken.is_empty() && !self.parked_somebody
-    }
-
-    fn missing(&self) -> Vec<Unavailable> {
-        // One line for all of whom the same is true.
-        let mut alike: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (name, why) in &self.not_parked {
-            alike.entry(why.strip_prefix(name.as_str()).unwrap_or(why)).or_default().push(name);
-        }
-        let of = |(why, names): (&str, Vec<&str>)| Unavailable {
-            what: format!("dedicated windows without {}", names.join(", ")),
-            why: match (names.as_slice(), why.strip_prefix(' ')) {
-                ([name], Some(rest)) => format!("{name} {rest}"),
-                (_, Some(rest)) => format!("each {rest}"),
-                (_, None) => why.to_owned(),
-            },
-        };
-        alike.into_iter().map(of).collect()
-    }
-
-    /// Why no dedicated window counts although there were some; `None`: one does, or there were none.
-    fn why_none_counts(&self) -> Option<String> {
-        let opened = self.taken.len();
-        (opened > 0 && self.counted == 0).then(|| {
-            format!(
-                "{opened} were opened and none counts, since others who were not parked ran for more than {} % of each; \
-                 what the program would do alone is derived from its ledger",
-                OTHERS * 100.0
-            )
-        })
+        let wanted = self.main.wants_dedicated().is_some();
+        self.windows.as_ref().is_some_and(|w| w.are_due(begin_ns, now_ns, wanted))
     }
 }
 
@@ -387,8 +309,6 @@ struct Said {
     json_lines: bool,
     /// Nobody reads the lines any more.
     is_unheard: bool,
-    /// Only tenants that the user named may be parked.
-    only_some: bool,
 }
 
 impl Said {
@@ -401,13 +321,11 @@ impl Said {
     ) -> anyhow::Result<String> {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
         let mut missing = unavailable(insight);
-        missing.extend(predictors.missing());
+        let windows = predictors.windows.as_ref();
+        missing.extend(windows.into_iter().flat_map(Windows::missing));
         let estimates = Estimates::of(&predictors.main);
         let mut report = PredictReport::new(&self.meta, elapsed_ns, &estimates, covers, &missing);
-        let unknown_names = self.only_some && predictors.has_parked_nobody();
-        let why =
-            unknown_names.then(|| NOBODY_BY_THESE_NAMES.to_owned()).or_else(|| predictors.why_none_counts());
-        if let Some(why) = why {
+        if let Some(why) = windows.and_then(Windows::why_too_few) {
             report.unavailable.retain(|u| u.what != "dedicated windows");
             report.unavailable.push(Unavailable { what: "dedicated windows".into(), why });
         }
@@ -420,7 +338,8 @@ impl Said {
             Covers::Run => p.so_far().ok(),
         };
         report.without_dedicated = predictors.ledger.as_ref().and_then(by_ledger).map(|e| e.slowdown);
-        report.parked_ns = predictors.ledger.is_some().then_some(predictors.parked_ns);
+        report.dedicated_windows = windows.map(Windows::told);
+        report.parked_ns = report.dedicated_windows.map(|w| w.parked_ns);
         report.spin_cost = insight.spin_cost();
         report.counting_cost = insight.counting().and_then(Counting::cost);
         if self.json_lines && !self.is_unheard {

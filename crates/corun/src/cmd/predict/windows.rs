@@ -1,0 +1,411 @@
+//! The dedicated windows of a run: when the next may be, which of them count, who was in the way of the others, and what they
+//! cost. What is said of them is one sentence with the remedy.
+//!
+//! A window counts if the subject lived to its end and others had at most [`OTHERS`] of the machine in it. Where those who may
+//! not be parked had more than that just before, none is opened: it would stop the rest for nothing. After [`FRUITLESS`]
+//! windows in a row that do not count no more are opened.
+
+use corun_linux::dedicated::{DedicatedWindow, Hindrance};
+use corun_model::{Observation, Tenant, TenantId};
+use corun_predict::estimate::Unavailable;
+use corun_predict::interval::FEWEST;
+use corun_report::predict::DedicatedWindows;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What others may have of the machine in a dedicated window that counts.
+pub const OTHERS: f64 = 0.05;
+/// When the first dedicated window may be: a program's beginning is not like the rest of it.
+pub const FIRST_NS: u64 = 500_000_000;
+/// They follow each other at growing distances, so that those which the budget allows are spread over a run of any length:
+/// the first few, which any answer takes, after half of the time that has passed, the others after as long again. But no
+/// sooner and no later than this; the latter is what the default budget allows for ever.
+const SOON_NS: u64 = 150_000_000;
+const LATER_NS: u64 = 4_000_000_000;
+/// So many windows in a row that do not count end it.
+const FRUITLESS: usize = 3;
+/// A tenant with less of the machine is in nobody's way.
+const LEAST: f64 = 0.001;
+/// Most tenants that a sentence names.
+const NAMED: usize = 3;
+
+/// What is known of the dedicated windows so far.
+#[derive(Clone, Debug)]
+pub struct Windows {
+    subject: TenantId,
+    /// Only tenants that the user named may be parked.
+    only_some: bool,
+    /// When each was opened, or was not because of who ran.
+    tried_ns: Vec<u64>,
+    opened: usize,
+    counted: usize,
+    skipped: usize,
+    /// How many in a row, up to now, did not count.
+    fruitless: usize,
+    /// Whether there was ever anybody who could be parked.
+    parked_somebody: bool,
+    parked_ns: u64,
+    leaked_ns: u64,
+    /// CPU time that the machine had in all of them, and just before those that were not opened.
+    machine_ns: f64,
+    /// The same of those that do not count.
+    in_vain_ns: f64,
+    others: BTreeMap<TenantId, Other>,
+}
+
+/// A co-runner that ran although it should not have.
+#[derive(Clone, Debug, Default)]
+struct Other {
+    name: String,
+    key: String,
+    /// In all windows, and in those that do not count, in nanoseconds.
+    on_cpu_ns: u64,
+    in_vain_ns: u64,
+    /// Why it cannot be parked; `None`: it could have been, or nobody asked.
+    why: Option<String>,
+}
+
+impl Windows {
+    /// Those of this subject; whether only tenants that the user named may be parked.
+    pub fn new(subject: TenantId, only_some: bool) -> Windows {
+        Windows {
+            subject,
+            only_some,
+            tried_ns: Vec::new(),
+            opened: 0,
+            counted: 0,
+            skipped: 0,
+            fruitless: 0,
+            parked_somebody: false,
+            parked_ns: 0,
+            leaked_ns: 0,
+            machine_ns: 0.0,
+            in_vain_ns: 0.0,
+            others: BTreeMap::new(),
+        }
+    }
+
+    /// Whether one would help now: from time to time, and at once when one is `wanted` since the program's behaviour has
+    /// changed. The budget is not considered here.
+    pub fn are_due(&self, begin_ns: u64, now_ns: u64, wanted: bool) -> bool {
+        if self.has_given_up() {
+            return false;
+        }
+        let Some(last_ns) = self.tried_ns.last() else { return now_ns - begin_ns >= FIRST_NS };
+        // That there are too few at first is no reason to take them all from the beginning.
+        let passed_ns = last_ns - begin_ns;
+        let distance_ns = if wanted && self.counted >= FEWEST {
+            SOON_NS
+        } else if self.tried_ns.len() < FEWEST {
+            (passed_ns / 2).clamp(SOON_NS, LATER_NS)
+        } else {
+            passed_ns.clamp(SOON_NS, LATER_NS)
+        };
+        now_ns - last_ns >= distance_ns
+    }
+
+    fn has_given_up(&self) -> bool {
+        self.fruitless >= FRUITLESS
+    }
+
+    /// Notes one. Returns whether it counts.
+    pub fn note(&mut self, window: &DedicatedWindow) -> bool {
+        let seen = &window.dedicated;
+        self.tried_ns.push(seen.end_ns);
+        self.opened += 1;
+        self.parked_ns += window.parked_ns;
+        self.leaked_ns += window.leaked_ns;
+        self.parked_somebody |= !window.parked.is_empty();
+        let ran: Vec<(TenantId, u64)> =
+            seen.co_runners(self.subject).map(|t| (t.id, t.account.ledger.on_cpu_ns())).collect();
+        let others_ns: u64 = ran.iter().map(|r| r.1).sum();
+        let in_the_way = others_ns as f64 > OTHERS * machine_ns(seen);
+        let counts = !window.subject_ended && !in_the_way;
+        self.add(seen, &ran, &window.not_parked, in_the_way);
+        self.counted += usize::from(counts);
+        // A subject that has ended is in no need of more.
+        self.fruitless = if counts { 0 } else { self.fruitless + usize::from(in_the_way) };
+        counts
+    }
+
+    /// Notes that none was opened because of who ran in `seen`, the window before.
+    pub fn skip(&mut self, seen: &Observation, hindrance: &Hindrance) {
+        self.tried_ns.push(seen.end_ns);
+        self.skipped += 1;
+        self.parked_somebody |= hindrance.parkable > 0;
+        let why: Vec<(TenantId, String)> =
+            hindrance.unparkable.iter().map(|u| (u.tenant, u.why.clone())).collect();
+        let ran: Vec<(TenantId, u64)> =
+            hindrance.unparkable.iter().map(|u| (u.tenant, u.on_cpu_ns)).collect();
+        self.add(seen, &ran, &why, true);
+    }
+
+    fn add(
+        &mut self,
+        seen: &Observation,
+        ran: &[(TenantId, u64)],
+        why: &[(TenantId, String)],
+        in_vain: bool,
+    ) {
+        self.machine_ns += machine_ns(seen);
+        self.in_vain_ns += if in_vain { machine_ns(seen) } else { 0.0 };
+        for (id, ns) in ran.iter().filter(|r| r.1 > 0) {
+            let other = self.others.entry(*id).or_default();
+            if let Some(Tenant { name, key, .. }) = seen.tenant(*id) {
+                (other.name, other.key) = (name.clone(), key.clone());
+            }
+            other.on_cpu_ns += ns;
+            other.in_vain_ns += if in_vain { *ns } else { 0 };
+            other.why = why.iter().find(|w| w.0 == *id).map(|w| w.1.clone()).or(other.why.take());
+        }
+    }
+
+    /// What they came to, for a report.
+    pub fn told(&self) -> DedicatedWindows {
+        DedicatedWindows {
+            opened: self.opened,
+            counted: self.counted,
+            skipped: self.skipped,
+            parked_ns: self.parked_ns,
+            leaked_ns: self.leaked_ns,
+        }
+    }
+
+    /// A tenant's name, with what tells it from others of that name.
+    fn label(&self, other: &Other) -> String {
+        let alike = self.others.values().filter(|o| o.name == other.name).count();
+        if alike > 1 {
+            format!("{} ({})", other.name, other.key)
+        } else {
+            other.name.clone()
+        }
+    }
+
+    /// Who ran in the windows that count although it could not be parked, with the reason.
+    pub fn missing(&self) -> Vec<Unavailable> {
+        if self.counted == 0 {
+            return Vec::new();
+        }
+        // One line for all of whom the same is true.
+        let mut alike: BTreeMap<&str, Vec<(&Other, f64)>> = BTreeMap::new();
+        for other in self.others.values() {
+            let share = other.on_cpu_ns as f64 / self.machine_ns.max(1.0);
+            if let Some(why) = other.why.as_deref().filter(|_| share >= LEAST) {
+                alike
+                    .entry(why.strip_prefix(other.name.as_str()).unwrap_or(why))
+                    .or_default()
+                    .push((other, share));
+            }
+        }
+        let of = |(why, mut others): (&str, Vec<(&Other, f64)>)| {
+            others.sort_by_key(|(other, _)| Reverse(other.on_cpu_ns));
+            let who: Vec<String> = others
+                .iter()
+                .map(|(other, share)| {
+                    format!("{} ({:.1} % of the machine)", self.label(other), share * 100.0)
+                })
+                .collect();
+            Unavailable {
+                what: format!("dedicated windows without {}", who.join(", ")),
+                why: match (others.as_slice(), why.strip_prefix(' ')) {
+                    ([(only, _)], Some(rest)) => format!("{} {rest}", only.name),
+                    (_, Some(rest)) => format!("each {rest}"),
+                    (_, None) => why.to_owned(),
+                },
+            }
+        };
+        alike.into_iter().map(of).collect()
+    }
+
+    /// Why too few of them count, and what would help; `None`: enough do, or none was tried.
+    pub fn why_too_few(&self) -> Option<String> {
+        if self.tried_ns.is_empty() || self.counted >= FEWEST {
+            return None;
+        }
+        if self.only_some && !self.parked_somebody {
+            return Some(
+                "no tenant by the names given with --park was seen, so nobody was parked; `corun profile --all --for 1s` \
+                 lists who is there"
+                    .to_owned(),
+            );
+        }
+        let mut in_the_way: Vec<&Other> =
+            self.others.values().filter(|o| o.in_vain_ns as f64 >= LEAST * self.in_vain_ns).collect();
+        in_the_way.retain(|o| o.in_vain_ns > 0);
+        in_the_way.sort_by_key(|o| Reverse(o.in_vain_ns));
+        let named: Vec<String> = in_the_way
+            .iter()
+            .take(NAMED)
+            .map(|o| format!("{} {:.1} %", self.label(o), 100.0 * o.in_vain_ns as f64 / self.in_vain_ns))
+            .collect();
+        let opened = match (self.opened, self.counted) {
+            (0, _) => "none was opened".to_owned(),
+            (n, counted) => format!(
+                "{n} {} opened, {} {}",
+                if n == 1 { "was" } else { "were" },
+                if counted == 0 { "none".to_owned() } else { counted.to_string() },
+                if counted > 1 { "count" } else { "counts" }
+            ),
+        };
+        let who = match (named.is_empty(), self.opened) {
+            (true, _) => String::new(),
+            (false, 0) => format!(", since just before others had of the machine: {}", named.join(", ")),
+            (false, _) => format!(" (in the others there ran, of the machine: {})", named.join(", ")),
+        };
+        let no_more = if self.has_given_up() { ", and no more were tried" } else { "" };
+        let remedy = match in_the_way.first() {
+            None => "give it more time, or a larger --budget".to_owned(),
+            Some(other) => remedy(other),
+        };
+        Some(format!(
+            "{opened}{who}{no_more}; three are needed: {remedy}. What the program would do alone is derived from its ledger"
+        ))
+    }
+}
+
+/// What would keep this tenant out of dedicated windows.
+fn remedy(other: &Other) -> String {
+    let name = &other.name;
+    let why = other.why.as_deref().unwrap_or_default();
+    if why.contains("--protect names it") {
+        format!("leave {name} out of --protect")
+    } else if why.contains("not among the tenants that may be controlled") {
+        format!("name {name} with --park as well, or leave --park away")
+    } else if why.contains("run as root") {
+        "run as root".to_owned()
+    } else if why.is_empty() {
+        format!("{name} came when the others were parked already; try again without it")
+    } else {
+        format!("{why}; try again while it is idle")
+    }
+}
+
+/// CPU time that there was in a window, in nanoseconds.
+fn machine_ns(seen: &Observation) -> f64 {
+    seen.window_ns() as f64 * seen.cpus.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_linux::dedicated::Unparkable;
+    use corun_model::observation::{Account, CpuTime, TenantObservation};
+    use corun_model::{CpuId, Ledger, Parts, TenantKind};
+
+    const MS: u64 = 1_000_000;
+    const SUBJECT: TenantId = TenantId(0);
+
+    /// 40 ms on two CPUs in which these co-runners, by name, were on a CPU for so many milliseconds.
+    fn seen(at_ms: u64, others: &[(&str, u64)]) -> Observation {
+        let of = |(n, (name, _)): (usize, &(&str, u64))| Tenant {
+            id: TenantId(n as u32 + 1),
+            kind: TenantKind::Command,
+            key: format!("pgid:{}", 100 + n),
+            name: (*name).into(),
+        };
+        let account = |ms: u64| {
+            let parts = Parts { compute_ns: ms * MS, ..Parts::default() };
+            Account { ledger: Ledger::new(parts, ms * MS).unwrap(), ..Account::default() }
+        };
+        let ran = |(n, (_, ms)): (usize, &(&str, u64))| TenantObservation {
+            id: TenantId(n as u32 + 1),
+            tasks: 1,
+            account: account(*ms),
+        };
+        Observation {
+            start_ns: at_ms * MS,
+            end_ns: (at_ms + 40) * MS,
+            tenants: others.iter().enumerate().map(of).collect(),
+            by_tenant: others.iter().enumerate().map(ran).collect(),
+            cpus: [0, 1]
+                .map(|n| CpuTime { cpu: CpuId(n), idle_ns: 0, busy_ns: 40 * MS, unknown_ns: 0 })
+                .into(),
+            ..Observation::default()
+        }
+    }
+
+    fn window(at_ms: u64, others: &[(&str, u64)], why: &str) -> DedicatedWindow {
+        let not_parked = (1..=others.len() as u32).map(|n| (TenantId(n), why.to_owned())).collect();
+        DedicatedWindow {
+            before: Observation::default(),
+            dedicated: seen(at_ms, others),
+            parked: vec![TenantId(9)],
+            not_parked: if why.is_empty() { Vec::new() } else { not_parked },
+            parked_ns: 64 * MS,
+            leaked_ns: 3,
+            subject_ended: false,
+        }
+    }
+
+    #[test]
+    fn of_windows_too_few_of_which_count_it_is_said_who_ran_in_the_others_and_what_helps() {
+        let mut windows = Windows::new(SUBJECT, false);
+        assert_eq!(windows.why_too_few(), None, "none was tried");
+        assert!(windows.note(&window(0, &[], "")));
+        assert_eq!(
+            windows.why_too_few().unwrap(),
+            "1 was opened, 1 counts; three are needed: give it more time, or a larger --budget. What the program would \
+             do alone is derived from its ledger"
+        );
+        let protected = "hog is protected: --protect names it";
+        assert!(!windows.note(&window(100, &[("hog", 40)], protected)));
+        let why = windows.why_too_few().unwrap();
+        assert!(
+            why.starts_with(
+                "2 were opened, 1 counts (in the others there ran, of the machine: hog 50.0 %); three are"
+            ),
+            "{why}"
+        );
+        assert!(why.contains("leave hog out of --protect"), "{why}");
+        assert!(windows.note(&window(200, &[("hog", 1)], protected)));
+        assert!(windows.note(&window(300, &[("hog", 1)], protected)));
+        assert_eq!(windows.why_too_few(), None, "three count");
+        let told = windows.told();
+        assert_eq!((told.opened, told.counted, told.parked_ns, told.leaked_ns), (4, 3, 256 * MS, 12));
+    }
+
+    #[test]
+    fn who_ran_unparked_is_listed_with_its_share_and_told_from_its_namesake_and_who_slept_is_not() {
+        let mut windows = Windows::new(SUBJECT, false);
+        let others = [("sshd", 1), ("cron", 0), ("sshd", 2)];
+        assert!(windows.note(&window(0, &others, "each is protected")));
+        let [only] = &windows.missing()[..] else { panic!("{:?}", windows.missing()) };
+        assert_eq!(
+            only.what,
+            "dedicated windows without sshd (pgid:102) (2.5 % of the machine), sshd (pgid:100) (1.2 % of the machine)"
+        );
+    }
+
+    #[test]
+    fn three_windows_in_a_row_that_do_not_count_are_the_last_and_a_good_one_between_begins_anew() {
+        let mut windows = Windows::new(SUBJECT, false);
+        let bad = |at_ms| window(at_ms, &[("late", 40)], "");
+        let due = |w: &Windows| w.are_due(0, 100_000 * MS, false);
+        assert!(due(&windows));
+        for (at_ms, is_bad) in [(0, true), (1, true), (2, false), (3, true), (4, true)] {
+            windows.note(&if is_bad { bad(at_ms) } else { window(at_ms, &[], "") });
+            assert!(due(&windows), "after {at_ms}");
+        }
+        windows.note(&bad(5));
+        assert!(!due(&windows));
+        let why = windows.why_too_few().unwrap();
+        assert!(why.contains("and no more were tried") && why.contains("late came when"), "{why}");
+    }
+
+    #[test]
+    fn a_window_that_was_not_opened_parks_nobody_and_says_who_ran_just_before() {
+        let mut windows = Windows::new(SUBJECT, true);
+        let why = "hog is not among the tenants that may be controlled".to_owned();
+        let unparkable = vec![Unparkable { tenant: TenantId(1), why, on_cpu_ns: 40 * MS }];
+        windows.skip(&seen(500, &[("hog", 40)]), &Hindrance { unparkable: unparkable.clone(), parkable: 0 });
+        assert!(windows.why_too_few().unwrap().contains("no tenant by the names given with --park"));
+        windows.skip(&seen(800, &[("hog", 40)]), &Hindrance { unparkable, parkable: 1 });
+        assert_eq!((windows.told().opened, windows.told().skipped, windows.told().parked_ns), (0, 2, 0));
+        let why = windows.why_too_few().unwrap();
+        assert!(
+            why.starts_with("none was opened, since just before others had of the machine: hog 50.0 %"),
+            "{why}"
+        );
+        assert!(why.contains("name hog with --park as well"), "{why}");
+    }
+}
