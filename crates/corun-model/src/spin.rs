@@ -39,6 +39,8 @@ impl SpinMethod {
 pub struct SpinEstimate {
     /// The part of the time on a CPU that was observed at all, in nanoseconds; the rest is judged like it.
     pub observed_ns: u64,
+    /// The part, likewise, that was looked at and could not be judged: it may have been either, however often one looks.
+    pub unjudged_ns: u64,
     /// Best estimate, in nanoseconds of time on a CPU.
     pub spin_ns: u64,
     /// Lower end of the 95 % interval.
@@ -114,7 +116,7 @@ mod tests {
     fn estimate(spin_ns: u64) -> SpinEstimate {
         let method = SpinMethod::Samples;
         let (low_ns, high_ns, system_ns) = (spin_ns, spin_ns, Some(40));
-        SpinEstimate { observed_ns: spin_ns, spin_ns, low_ns, high_ns, system_ns, method }
+        SpinEstimate { observed_ns: spin_ns, unjudged_ns: 0, spin_ns, low_ns, high_ns, system_ns, method }
     }
 
     #[test]

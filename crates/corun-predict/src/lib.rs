@@ -22,6 +22,7 @@
 //! | [`baselines`] | simpler predictors, to be compared with |
 //! | `beginning`, [`phases`] | when a program had begun, and when its behaviour changed |
 //! | [`spin`] | spinning told from computing by hardware counters |
+//! | [`spinning`] | how long the subject spun, in all and by task, by whatever told |
 //! | [`verdict`] | was a run disturbed? by how much, when, by whom |
 //! | [`estimate`] | the answers, as plain data that serialises |
 
@@ -35,6 +36,7 @@ pub mod interval;
 pub mod phases;
 pub mod predictor;
 pub mod spin;
+pub mod spinning;
 mod stretch;
 pub mod switch_cost;
 pub mod useful_work;

@@ -125,7 +125,15 @@ impl SpinByCounters {
             (spun_ns, judged_ns) = (spun_ns + spin_ns, judged_ns + on_cpu_ns);
             found.insert(
                 task.id,
-                SpinEstimate { observed_ns, spin_ns, low_ns, high_ns, system_ns: None, method },
+                SpinEstimate {
+                    observed_ns,
+                    unjudged_ns: 0,
+                    spin_ns,
+                    low_ns,
+                    high_ns,
+                    system_ns: None,
+                    method,
+                },
             );
         }
         for task in ran().filter(|t| !rates.contains_key(&t.id)) {
@@ -134,7 +142,15 @@ impl SpinByCounters {
             let (low_ns, high_ns, method) = (0, on_cpu_ns, SpinMethod::Counters);
             found.insert(
                 task.id,
-                SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, system_ns: None, method },
+                SpinEstimate {
+                    observed_ns: 0,
+                    unjudged_ns: on_cpu_ns,
+                    spin_ns,
+                    low_ns,
+                    high_ns,
+                    system_ns: None,
+                    method,
+                },
             );
         }
         Some(found)

@@ -15,9 +15,10 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::observation::Unavailable;
-use corun_model::{Host, Observation, SpinMethod, TaskId, Tenant, TenantId};
+use corun_model::{Host, Observation, SpinEstimate, SpinMethod, TaskId, Tenant, TenantId};
 use corun_predict::spin::SpinByCounters;
-use std::collections::BTreeSet;
+use corun_predict::spinning::{Spinning, SpinningSoFar};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A watcher of one subject, with what tells more of it than a ledger.
@@ -42,6 +43,8 @@ struct Lenses {
     exits: Option<PauseExits>,
     counting: Option<Counting>,
     by_counters: SpinByCounters,
+    /// What was found of the subject so far.
+    spinning: SpinningSoFar,
 }
 
 impl Lenses {
@@ -58,13 +61,15 @@ impl Lenses {
             counting.read(seen);
         }
         if self.spin.is_some() {
-            split(&mut self.spin, seen, |t| t.id == subject);
+            let found = split(&mut self.spin, seen, |t| t.id == subject);
+            self.spinning.push(seen, subject, &found);
             return;
         }
         let exits = self.exits.as_mut().map(|exits| exits.collect(seen));
         if let Some(found) = exits.or_else(|| self.by_counters.estimate(seen)) {
             seen.split_spin(&found);
             seen.unavailable.retain(|u| u.what != "spin");
+            self.spinning.push(seen, subject, &found);
         }
     }
 }
@@ -151,7 +156,8 @@ impl Insight {
                 unavailable.push(refused);
                 None
             });
-        let lenses = Lenses { spin, exits, counting, by_counters: SpinByCounters::new(subject) };
+        let spinning = SpinningSoFar::default();
+        let lenses = Lenses { spin, exits, counting, by_counters: SpinByCounters::new(subject), spinning };
         Ok(Insight { eyes, lenses, subject, unavailable })
     }
 
@@ -188,6 +194,11 @@ impl Insight {
             _ => return None,
         };
         Some(method.name().to_owned())
+    }
+
+    /// How long the subject spun so far, in all and by task; `None`: nobody told.
+    pub fn spinning(&self) -> Option<Spinning> {
+        self.lenses.spinning.told()
     }
 
     /// What sampling has cost, as a share of one CPU.
@@ -284,13 +295,19 @@ impl Insight {
 }
 
 /// Tells spinning from computing in a window that has just been closed, and follows what lives of the tenants that
-/// are of interest.
-pub fn split(spin: &mut Option<SpinSampler>, seen: &mut Observation, of_interest: impl Fn(&Tenant) -> bool) {
-    let Some(sampler) = spin else { return };
-    seen.split_spin(&sampler.collect(seen));
+/// are of interest. Returns what was found of each task.
+pub fn split(
+    spin: &mut Option<SpinSampler>,
+    seen: &mut Observation,
+    of_interest: impl Fn(&Tenant) -> bool,
+) -> BTreeMap<TaskId, SpinEstimate> {
+    let Some(sampler) = spin else { return BTreeMap::new() };
+    let found = sampler.collect(seen);
+    seen.split_spin(&found);
     seen.unavailable.retain(|u| u.what != "spin");
     let tenants: BTreeSet<TenantId> = seen.tenants.iter().filter(|t| of_interest(t)).map(|t| t.id).collect();
     let living: Vec<TaskId> =
         seen.tasks.iter().filter(|t| t.alive && tenants.contains(&t.tenant)).map(|t| t.id).collect();
     sampler.follow(&living);
+    found
 }

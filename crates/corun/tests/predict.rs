@@ -255,6 +255,11 @@ fn every_estimate_is_a_line_of_json_and_a_program_that_only_sleeps_cannot_be_tol
     assert!(lines.len() >= 2, "{lines:?}");
     assert!(lines.iter().all(|l| l["schema"] == "corun.predict/1"));
     assert!(lines.windows(2).all(|w| w[0]["elapsed_ns"].as_u64() < w[1]["elapsed_ns"].as_u64()));
+    let spin_is_told_or_why_not = |l: &Value| {
+        let why = |u: &Value| u["what"].as_str().is_some_and(|what| what.starts_with("spin"));
+        l["spinning"]["interval"].is_array() || l["unavailable"].as_array().unwrap().iter().any(why)
+    };
+    assert!(lines.iter().all(spin_is_told_or_why_not), "{lines:?}");
     let last = lines.last().unwrap();
     assert!(last["slowdown"].is_null() == last["cannot_tell"].is_string(), "{last}");
 }

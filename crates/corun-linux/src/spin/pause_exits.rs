@@ -64,6 +64,7 @@ impl Window {
         let spun_ns = |window_ns: u64| exits.saturating_mul(window_ns).min(on_cpu_ns);
         SpinEstimate {
             observed_ns: on_cpu_ns,
+            unjudged_ns: 0,
             spin_ns: spun_ns(self.window_ns),
             low_ns: spun_ns(self.window_ns_min),
             high_ns: on_cpu_ns,

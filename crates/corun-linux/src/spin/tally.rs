@@ -169,6 +169,7 @@ impl Counted {
         let spin_ns = part(self.spinning / (self.judged + self.passed_over) as f64);
         Some(SpinEstimate {
             observed_ns: self.sampled_ns.min(on_cpu_ns),
+            unjudged_ns: part(1.0 - judged),
             spin_ns,
             low_ns: part(low * judged).min(spin_ns),
             high_ns: part(high * judged + (1.0 - judged)).max(spin_ns),
@@ -188,7 +189,15 @@ impl Counted {
             None if self.unjudged + self.passed_over == 0 => (0, None),
             None => return None,
         };
-        Some(SpinEstimate { observed_ns: 0, spin_ns, low_ns, high_ns, system_ns, method })
+        Some(SpinEstimate {
+            observed_ns: 0,
+            unjudged_ns: on_cpu_ns,
+            spin_ns,
+            low_ns,
+            high_ns,
+            system_ns,
+            method,
+        })
     }
 }
 

@@ -4,12 +4,17 @@ use super::{Covers, PredictReport};
 use crate::words::{count, name, percent, wrap};
 use corun_model::duration::human_ns;
 use corun_predict::estimate::Method;
+use corun_predict::spinning::Spinning;
 use std::fmt::Write;
 
 /// Below this, a part of the slowdown is not worth a word, nor is whoever caused it.
 const SMALL: f64 = 0.005;
 /// As near to 1, a slowdown is none, if its interval holds 1.
 const ALIKE: f64 = 0.02;
+/// Where more of the time on a CPU was judged, that is as good as all of it.
+const MOST_JUDGED: f64 = 0.98;
+/// An interval that many per cent wide tells nothing.
+const UNTOLD: f64 = 90.0;
 /// A culprit with less is not worth a line.
 pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
@@ -87,6 +92,9 @@ pub fn summary(report: &PredictReport) -> String {
             },
         );
     }
+    if let Some(s) = &report.spinning {
+        row("spinning", spun(s));
+    }
     if let Some(w) = &report.dedicated_windows {
         let share = percent(w.parked_ns, report.elapsed_ns);
         let cost = format!(
@@ -123,9 +131,25 @@ pub fn summary(report: &PredictReport) -> String {
     out
 }
 
+/// `63 % of its CPU time (61-65)`.
+pub(super) fn spun(s: &Spinning) -> String {
+    let [low, high] = s.interval.map(|share| 100.0 * share);
+    if high - low > UNTOLD {
+        return format!("not to be told from so little: {low:.0} to {high:.0} % of its CPU time");
+    }
+    // Below 10 % a whole per cent is too coarse.
+    let digits = usize::from(high < 10.0);
+    let mut said = format!("{:.digits$} % of its CPU time ({low:.digits$}-{high:.digits$})", 100.0 * s.share);
+    if s.judged < MOST_JUDGED {
+        let _ =
+            write!(said, ", as far as it was judged: {} %", percent((s.judged * 1e9) as u64, 1_000_000_000));
+    }
+    said
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::example::{estimate, report};
+    use super::super::example::{estimate, report, spinning};
     use super::super::DedicatedWindows;
     use super::*;
     use corun_predict::estimate::{CannotTell, Estimate, Parts};
@@ -181,6 +205,18 @@ mod tests {
     fn a_program_that_takes_less_time_than_alone_is_not_said_to_be_slower() {
         let found = line(&report(Ok(stolen(0.9, [0.85, 0.96]))));
         assert_eq!(found, "0.90× the time alone (0.85-0.96): steal -0.10");
+    }
+
+    #[test]
+    fn how_much_it_spins_is_said_with_its_interval_and_of_how_much() {
+        let mut report = report(Ok(estimate()));
+        assert!(!summary(&report).contains("spinning"));
+        report.spinning = Some(spinning());
+        assert!(summary(&report).contains("spinning              63 % of its CPU time (61-65)\n"));
+        let short = Spinning { share: 0.0, interval: [0.0, 1.0], ..spinning() };
+        assert_eq!(spun(&short), "not to be told from so little: 0 to 100 % of its CPU time");
+        let rare = Spinning { share: 0.002, interval: [0.0, 0.0136], judged: 0.42, ..spinning() };
+        assert_eq!(spun(&rare), "0.2 % of its CPU time (0.0-1.4), as far as it was judged: 42 %");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::json;
 use corun_predict::estimate::{
     Baselines, CannotTell, Culprit, Estimate, Method, Parts, Unavailable, WindowSummary,
 };
+use corun_predict::spinning::Spinning;
 use corun_predict::Predictor;
 use serde::Serialize;
 
@@ -53,6 +54,8 @@ pub struct PredictReport {
     pub spin: Option<String>,
     /// What telling it cost, as a share of one CPU.
     pub spin_cost: Option<f64>,
+    /// How long the program spun, in all and by task; `None`: nobody told.
+    pub spinning: Option<Spinning>,
     /// What counting hardware events cost, as a share of the program's time on a CPU; `None`: not counted, or not known.
     pub counting_cost: Option<f64>,
     /// Time since the beginning, in nanoseconds.
@@ -164,6 +167,7 @@ impl PredictReport {
             source: meta.source.clone(),
             spin: meta.spin.clone(),
             spin_cost: None,
+            spinning: None,
             counting_cost: None,
             elapsed_ns,
             covers,
@@ -202,6 +206,31 @@ impl PredictReport {
 pub(crate) mod example {
     use super::*;
     use corun_predict::estimate::Label;
+    use corun_predict::spinning::TaskSpinning;
+
+    /// Two threads that wait for each other at barriers.
+    pub fn spinning() -> Spinning {
+        let task = |tid, name: &str, spin_ns: u64| TaskSpinning {
+            tid,
+            name: name.into(),
+            spin_ns: Some(spin_ns),
+            on_cpu_ns: 1_000_000_000,
+            share: Some(spin_ns as f64 / 1e9),
+            interval: Some([0.0, 1.0]),
+            judged: 1.0,
+        };
+        Spinning {
+            share: 0.6342,
+            interval: [0.608, 0.6521],
+            confidence: 0.95,
+            spin_ns: 1_268_400_000,
+            on_cpu_ns: 2_000_000_000,
+            judged: 1.0,
+            method: "samples",
+            tasks: vec![task(11, "worker <1>", 968_400_000), task(12, "worker <2>", 300_000_000)],
+            unlisted_tasks: 0,
+        }
+    }
 
     /// A program that a video encoder slows down to half its speed.
     pub fn estimate() -> Estimate {

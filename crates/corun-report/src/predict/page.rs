@@ -1,6 +1,6 @@
 //! A prediction as one self-contained page: the slowdown over time with its interval, its parts, and who it came from.
 
-use super::line::{line, LEAST};
+use super::line::{line, spun, LEAST};
 use super::{Covers, PredictReport};
 use crate::html::markup::{escape, page, script_json, section, sentence, Drawing};
 use crate::html::scale::ticks;
@@ -26,7 +26,10 @@ pub fn render(history: &[PredictReport]) -> String {
         "<script type=\"application/json\" id=\"corun-predict\">{}</script>\n",
         script_json(&last.json_line())
     );
-    page(&last.target, &[head(last), time, parts(last), culprits(last), how(last), json].concat())
+    page(
+        &last.target,
+        &[head(last), time, parts(last), culprits(last), spinning(last), how(last), json].concat(),
+    )
 }
 
 fn head(last: &PredictReport) -> String {
@@ -140,6 +143,40 @@ fn culprits(last: &PredictReport) -> String {
     )
 }
 
+/// Most tasks in the table of spinning.
+const SPINNERS: usize = 20;
+
+fn spinning(last: &PredictReport) -> String {
+    let Some(s) = &last.spinning else { return String::new() };
+    let mut rows = String::new();
+    for t in s.tasks.iter().take(SPINNERS) {
+        let percent = |share: f64| format!("{:.1}", 100.0 * share);
+        let share = t.share.map_or("not known".to_owned(), |x| format!("{}\u{a0}%", percent(x)));
+        let between = t.interval.map_or_else(String::new, |i| i.map(percent).join("-"));
+        let _ = writeln!(
+            rows,
+            "<tr><td class=\"n\">{}</td><td class=\"name\">{}</td><td class=\"n\">{share}</td>\
+             <td class=\"n\">{between}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            t.tid,
+            escape(&t.name),
+            t.spin_ns.map_or("not known".to_owned(), human_ns),
+            human_ns(t.on_cpu_ns)
+        );
+    }
+    let more = match s.tasks.len().saturating_sub(SPINNERS) as u64 + s.unlisted_tasks {
+        0 => String::new(),
+        n => format!(" {} not shown.", count(n, "more task")),
+    };
+    let lead = format!(
+        "{}, waiting for a sibling or a lock on a CPU instead of off it. The interval is what chance leaves open, at {:.0} %.{more}",
+        spun(s),
+        100.0 * s.confidence
+    );
+    let head = "<tr><th>tid</th><th>task</th><th>spinning</th><th>between</th><th>for</th><th>of</th></tr>\n";
+    let table = format!("<table class=\"counts\">\n{head}{rows}</table>\n");
+    section("How much it spins", &sentence(&lead), &table)
+}
+
 fn how(last: &PredictReport) -> String {
     let b = &last.baselines;
     let simpler =
@@ -173,7 +210,7 @@ fn how(last: &PredictReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::example::{estimate, report};
+    use super::super::example::{estimate, report, spinning as spinning_example};
     use super::*;
     use corun_predict::estimate::{CannotTell, Culprit, Label, WindowSummary};
 
@@ -212,6 +249,17 @@ mod tests {
         let page = render(&[report(Ok(e))]);
         assert!(page.contains("2 more tenants with less than 0.1\u{a0}% of it."));
         assert!(!page.contains("<td class=\"name\">sed</td>"));
+    }
+
+    #[test]
+    fn how_much_each_task_spins_is_a_table() {
+        let mut r = report(Ok(estimate()));
+        assert!(!render(&[r.clone()]).contains("How much it spins"));
+        r.spinning = Some(spinning_example());
+        let page = render(&[r]);
+        for said in ["63\u{a0}% of its CPU time (61-65)", "worker &lt;1&gt;", "968 ms", "96.8\u{a0}%"] {
+            assert!(page.contains(said), "{said} in {page}");
+        }
     }
 
     #[test]

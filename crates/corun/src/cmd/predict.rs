@@ -341,6 +341,11 @@ impl Said {
         report.dedicated_windows = windows.map(Windows::told);
         report.parked_ns = report.dedicated_windows.map(|w| w.parked_ns);
         report.spin_cost = insight.spin_cost();
+        report.spinning = insight.spinning();
+        if report.spinning.is_none() && !report.unavailable.iter().any(|u| u.what.starts_with("spin")) {
+            let why = "nothing of its time on a CPU was judged";
+            report.unavailable.push(Unavailable { what: "spinning".into(), why: why.into() });
+        }
         report.counting_cost = insight.counting().and_then(Counting::cost);
         if self.json_lines && !self.is_unheard {
             self.is_unheard = !lines::write(&report.json_line())?;
@@ -352,6 +357,7 @@ impl Said {
         if let Some(before) = self.history.last_mut().filter(|_| !report.windows.is_empty()) {
             // A page draws only how slow it was said to be then.
             (before.windows, before.culprits, before.unavailable) = Default::default();
+            before.spinning = None;
         }
         self.history.push(report);
         Ok(text)
