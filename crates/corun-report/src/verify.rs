@@ -2,6 +2,7 @@
 //! integration.
 
 use crate::json;
+use crate::remarks::remarks;
 use crate::words::{name, percent, wrap};
 use corun_model::duration::human_ns;
 use corun_predict::estimate::Unavailable;
@@ -168,12 +169,8 @@ impl VerifyReport {
                 human_ns(own_ns)
             );
         }
-        // What nobody asked for is missed by nobody.
-        let is_missed = |u: &&Unavailable| self.meta.counters || u.what != "hardware counters";
-        for u in self.judged.unavailable.iter().filter(is_missed) {
-            for l in wrap(&name(&format!("! {}: {}", u.what, u.why), usize::MAX), 100) {
-                let _ = writeln!(out, "{l}");
-            }
+        for l in remarks(&self.judged.unavailable, self.meta.counters) {
+            let _ = writeln!(out, "{l}");
         }
         out
     }

@@ -4,7 +4,8 @@
 use crate::cli::Usage;
 use crate::counting::{CountersFlag, Counting};
 use crate::course::{Course, Ended};
-use corun_linux::counters::Theme;
+use corun_linux::counters::live::accepted;
+use corun_linux::counters::{Plan, Theme};
 use corun_linux::dedicated::{hindrance, Dedicated, DedicatedWindow, Hindrance};
 use corun_linux::probe::LiveOptions;
 use corun_linux::spin::pause_exits::PauseExits;
@@ -156,6 +157,12 @@ impl Insight {
                 unavailable.push(refused);
                 None
             });
+        // That they were not asked for is no reason where there are none.
+        if !wanted.counters {
+            let refused = Plan::make(root, &[Theme::Work], &accepted).err();
+            unavailable
+                .extend(refused.map(|r| Unavailable { what: "hardware counters".into(), why: r.sentence() }));
+        }
         let spinning = SpinningSoFar::default();
         let lenses = Lenses { spin, exits, counting, by_counters: SpinByCounters::new(subject), spinning };
         Ok(Insight { eyes, lenses, subject, unavailable })

@@ -1,9 +1,10 @@
 //! A prediction in one line, and in a few.
 
 use super::{Covers, PredictReport};
+use crate::remarks::remarks;
 use crate::words::{count, name, percent, wrap};
 use corun_model::duration::human_ns;
-use corun_predict::estimate::Method;
+use corun_predict::estimate::{Method, Unavailable};
 use corun_predict::spinning::Spinning;
 use std::fmt::Write;
 
@@ -51,11 +52,11 @@ pub fn line(report: &PredictReport) -> String {
     // What waiting for siblings became less by is nobody's merit.
     let by_others = parts.steal + parts.sync.max(0.0);
     if let Some(c) = report.culprits.first().filter(|c| c.share * by_others >= SMALL) {
-        let who = c
-            .tenant
-            .as_deref()
-            .map_or("nobody who could be named".to_owned(), |t| format!("`{}`", name(t, 32)));
-        let _ = write!(out, "; {} {who}", if c.share >= MAIN { "mainly from" } else { "most from" });
+        let mostly = if c.share >= MAIN { "mainly from" } else { "most from" };
+        let _ = match &c.tenant {
+            Some(who) => write!(out, "; {mostly} `{}`", name(who, 32)),
+            None => write!(out, "; {}", unnamed(report, mostly)),
+        };
     }
     if report.phases.is_some_and(|n| n > 1) {
         match (report.covers, report.now, report.so_far) {
@@ -65,6 +66,16 @@ pub fn line(report: &PredictReport) -> String {
         }
     }
     out
+}
+
+/// Who took the time, where nobody can tell.
+fn unnamed(report: &PredictReport, mostly: &str) -> String {
+    let ebpf = report.unavailable.iter().find(|u| u.what == "eBPF");
+    match (report.source.as_str(), ebpf) {
+        ("schedstat", Some(u)) if u.why.contains("not permitted") => "who: only root can see".to_owned(),
+        ("schedstat", _) => "who: only eBPF can see".to_owned(),
+        _ => format!("{mostly} nobody who could be named"),
+    }
 }
 
 /// The last estimate for a terminal: the line, who took the time, what simpler predictors say, what is not known.
@@ -108,7 +119,8 @@ pub fn summary(report: &PredictReport) -> String {
     if let Some(slowest) = report.slowest_task {
         row("its slowest task", format!("{slowest:.2}×, which counts if work was dealt out at the start"));
     }
-    for c in report.culprits.iter().take(5).filter(|c| c.share >= LEAST) {
+    let is_any_named = report.culprits.iter().any(|c| c.tenant.is_some());
+    for c in report.culprits.iter().take(5).filter(|c| is_any_named && c.share >= LEAST) {
         let who = c.tenant.as_deref().map_or("not known".to_owned(), |t| name(t, 40));
         row("taken by", format!("{:>5.1} %  {who} ({})", c.share * 100.0, human_ns(c.steal_ns)));
     }
@@ -123,10 +135,11 @@ pub fn summary(report: &PredictReport) -> String {
     if let Some(cost) = report.counting_cost {
         row("counting cost", format!("{:.1} % of its time on a CPU", cost * 100.0));
     }
-    for u in &report.unavailable {
-        for (i, l) in wrap(&name(&format!("{}: {}", u.what, u.why), usize::MAX), 96).into_iter().enumerate() {
-            let _ = writeln!(out, "{} {l}", if i == 0 { "!" } else { " " });
-        }
+    // Of windows that nobody asked for, the row of the method tells.
+    let is_said = |u: &&Unavailable| u.what != "dedicated windows" || report.dedicated_windows.is_some();
+    let missing: Vec<Unavailable> = report.unavailable.iter().filter(is_said).cloned().collect();
+    for l in remarks(&missing, report.counters) {
+        let _ = writeln!(out, "{l}");
     }
     out
 }
@@ -205,6 +218,34 @@ mod tests {
     fn a_program_that_takes_less_time_than_alone_is_not_said_to_be_slower() {
         let found = line(&report(Ok(stolen(0.9, [0.85, 0.96]))));
         assert_eq!(found, "0.90× the time alone (0.85-0.96): steal -0.10");
+    }
+
+    #[test]
+    fn where_nobody_can_be_named_it_is_said_who_could_tell() {
+        let mut e = estimate();
+        (e.culprits[0].tenant, e.unavailable[0].what) = (None, "eBPF".into());
+        let mut report = report(Ok(e));
+        assert!(line(&report).ends_with("; mainly from nobody who could be named"));
+        report.source = "schedstat".into();
+        assert!(line(&report).ends_with("; who: only eBPF can see"), "{}", line(&report));
+        report.unavailable[0].why = "loading the probe: Operation not permitted".into();
+        assert!(line(&report).ends_with("; who: only root can see"));
+        assert!(!summary(&report).contains("taken by"));
+    }
+
+    #[test]
+    fn what_changes_the_answer_is_said_and_the_rest_is_counted() {
+        let mut report = report(Ok(estimate()));
+        let missing = |what: &str| Unavailable { what: what.into(), why: "why".into() };
+        let all = ["memory", "hardware counters", "wake-ups, migrations", "host steal", "dedicated windows"];
+        report.unavailable = all.map(missing).into();
+        let marked = |r: &PredictReport| -> Vec<String> {
+            summary(r).lines().filter(|l| l.starts_with('!')).map(str::to_owned).collect()
+        };
+        let [memory, more] = &marked(&report)[..] else { panic!("{:?}", marked(&report)) };
+        assert!(memory == "! memory: why" && more.starts_with("! 2 more"), "{more}");
+        (report.counters, report.dedicated_windows) = (true, Some(DedicatedWindows::default()));
+        assert_eq!(marked(&report).len(), 4, "both were asked for");
     }
 
     #[test]

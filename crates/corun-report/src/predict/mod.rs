@@ -33,6 +33,8 @@ pub struct PredictMeta {
     pub source: String,
     /// How spinning was told from computing: `samples`, `counters`; `None`: not told.
     pub spin: Option<String>,
+    /// Whether hardware events were to be counted.
+    pub counters: bool,
 }
 
 /// An estimate, or why there is none yet.
@@ -56,6 +58,8 @@ pub struct PredictReport {
     pub spin_cost: Option<f64>,
     /// How long the program spun, in all and by task; `None`: nobody told.
     pub spinning: Option<Spinning>,
+    /// Whether hardware events were to be counted.
+    pub counters: bool,
     /// What counting hardware events cost, as a share of the program's time on a CPU; `None`: not counted, or not known.
     pub counting_cost: Option<f64>,
     /// Time since the beginning, in nanoseconds.
@@ -168,6 +172,7 @@ impl PredictReport {
             spin: meta.spin.clone(),
             spin_cost: None,
             spinning: None,
+            counters: meta.counters,
             counting_cost: None,
             elapsed_ns,
             covers,
@@ -267,6 +272,7 @@ pub(crate) mod example {
             date: None,
             source: "ebpf".into(),
             spin: Some("samples".into()),
+            counters: false,
         };
         let estimates = Estimates { now: estimate.clone(), so_far: estimate };
         PredictReport::new(&meta, 1_000_000_000, &estimates, Covers::Present, &[])

@@ -148,6 +148,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         date: Some(now()),
         source: insight.watcher().source().name().into(),
         spin: insight.spin(),
+        counters: args.counters,
     };
     // What came before a command begins is not its run.
     insight.observe()?;

@@ -1,0 +1,64 @@
+//! What a terminal says of what could not be seen: what changes the answer, a line each, and how much else there is. The JSON
+//! and the page have all of it.
+
+use crate::words::{name, wrap};
+use corun_predict::estimate::Unavailable;
+
+/// What a slowdown or a verdict is as good without, or what is said of it elsewhere: by the beginning of its name.
+const LITTLE: [&str; 5] = [
+    "culprits",
+    "host steal",
+    "spinning inside sched_yield",
+    "tasks that live between two polls",
+    "wake-ups, migrations",
+];
+
+/// What is missed by nobody who did not ask for it.
+const COUNTERS: [&str; 2] = ["exact counters", "hardware counters"];
+
+/// The lines; `counters`: whether hardware events were to be counted.
+pub fn remarks(unavailable: &[Unavailable], counters: bool) -> Vec<String> {
+    let is_missed = |u: &&Unavailable| counters || !COUNTERS.contains(&u.what.as_str());
+    let is_little = |u: &&Unavailable| LITTLE.iter().any(|w| u.what.starts_with(w));
+    let (little, much): (Vec<&Unavailable>, Vec<&Unavailable>) =
+        unavailable.iter().filter(is_missed).partition(is_little);
+    let mut said: Vec<String> = much.iter().map(|u| format!("{}: {}", u.what, u.why)).collect();
+    if !little.is_empty() {
+        let which = if said.is_empty() { "" } else { "more " };
+        let verb = if little.len() == 1 { "changes" } else { "change" };
+        said.push(format!("{} {which}that {verb} little here: `corun doctor` and --json tell", little.len()));
+    }
+    said.iter().flat_map(|text| marked(text)).collect()
+}
+
+/// A text that is safe on a terminal, in lines after a mark.
+fn marked(text: &str) -> Vec<String> {
+    let lines = wrap(&name(text, usize::MAX), 96).into_iter().enumerate();
+    lines.map(|(n, line)| format!("{} {line}", if n == 0 { "!" } else { " " })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(what: &str) -> Unavailable {
+        Unavailable { what: what.into(), why: "why".into() }
+    }
+
+    #[test]
+    fn what_changes_little_is_counted_and_counters_are_missed_by_who_asked_for_them() {
+        let all = ["eBPF", "hardware counters", "culprits", "host steal"].map(missing);
+        let little = "! 2 more that change little here: `corun doctor` and --json tell";
+        assert_eq!(remarks(&all, false), ["! eBPF: why", little]);
+        assert_eq!(remarks(&all, true), ["! eBPF: why", "! hardware counters: why", little]);
+        let only = "! 1 that changes little here: `corun doctor` and --json tell";
+        assert_eq!(remarks(&all[1..3], false), [only]);
+        assert!(remarks(&all[1..2], false).is_empty());
+    }
+
+    #[test]
+    fn what_is_missing_cannot_steer_the_terminal() {
+        let [only] = &remarks(&[missing("a\x1b[2Jb")], false)[..] else { panic!() };
+        assert_eq!(only, "! a?[2Jb: why");
+    }
+}
