@@ -138,6 +138,15 @@ pub struct Unavailable {
 pub struct CannotTell {
     /// One clause: what is missing, and what would help.
     pub why: String,
+    /// What it lacked where no more will be seen: `at least 500 ms is needed`; `None`: it was not too short.
+    pub at_end: Option<String>,
+}
+
+impl CannotTell {
+    /// For this reason, whether more will be seen or not.
+    pub fn because(why: impl Into<String>) -> CannotTell {
+        CannotTell { why: why.into(), at_end: None }
+    }
 }
 
 impl std::fmt::Display for CannotTell {

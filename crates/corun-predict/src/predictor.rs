@@ -13,6 +13,7 @@ use crate::interval::{interval, FEWEST};
 use crate::phases::{PhaseChange, Phases};
 use crate::stretch::{Stretch, Told};
 use crate::useful_work::{wall_ns, Window};
+use corun_model::duration::human_ns;
 use corun_model::{Observation, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -204,7 +205,7 @@ impl Predictor {
     fn now(&self) -> Result<(u64, Told), CannotTell> {
         let from_ns = self.present_ns();
         let stretch = self.stretch(from_ns, u64::MAX);
-        let cannot = |why: &str| CannotTell { why: why.to_owned() };
+        let cannot = |why: &str| CannotTell::because(why);
         let shared = Window::sum(stretch.shared);
         if shared.wall_ns == 0.0 || shared.all().next().is_none() {
             return Err(cannot("the program had no task in a shared window"));
@@ -213,11 +214,12 @@ impl Predictor {
             return Err(cannot("the program has not run yet; it only waited"));
         }
         if shared.wall_ns < self.options.least_ns as f64 {
-            let least = corun_model::duration::human_ns(self.options.least_ns);
-            return Err(cannot(&format!("it takes {least} of shared windows with the same behaviour")));
+            let least = human_ns(self.options.least_ns);
+            let why = format!("it takes {least} of shared windows with the same behaviour");
+            return Err(CannotTell { why, at_end: Some(format!("at least {least} is needed")) });
         }
         if stretch.shared.len() < FEWEST {
-            return Err(cannot("it takes three shared windows for an interval"));
+            return Err(too_few("it takes three shared windows for an interval"));
         }
         Ok((from_ns, stretch.told().map_err(cannot)?))
     }
@@ -256,7 +258,7 @@ impl Predictor {
 
     /// The estimate that windows since `from_ns` make.
     fn finish(&self, told: Told, from_ns: u64) -> Result<Estimate, CannotTell> {
-        let few = || CannotTell { why: "there are too few windows for an interval".into() };
+        let few = || too_few("there are too few windows for an interval");
         let interval =
             interval(told.slowdown, told.spread.ok_or_else(few)?, told.method_error, self.options.confidence);
         let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
@@ -288,6 +290,11 @@ impl Predictor {
             phases: self.changes_ns.len() + 1,
         })
     }
+}
+
+/// There are too few windows for an interval.
+fn too_few(why: &str) -> CannotTell {
+    CannotTell { why: why.into(), at_end: Some("an interval needs more".into()) }
 }
 
 /// The windows since `from_ns`, merged where they are many.
@@ -369,6 +376,18 @@ mod tests {
         assert!((slowdowns[4].unwrap() - 2.0).abs() < 1e-9, "there is nothing else");
         assert!(slowdowns[8].unwrap() > 1.2);
         assert_eq!(slowdowns[9], Some(1.0));
+    }
+
+    #[test]
+    fn of_a_program_that_has_ended_it_is_said_what_it_was_too_short_for_and_not_to_wait() {
+        let mut predictor = Predictor::new(TenantId(0), Options::default());
+        assert_eq!(predictor.estimate().unwrap_err().at_end, None);
+        predictor.push_window(Window { wall_ns: 1_400_000.0, ..window(0, 0.5) }, Label::Shared);
+        let e = predictor.estimate().unwrap_err();
+        assert!(e.why.starts_with("it takes 500 ms of shared windows"), "{e}");
+        assert_eq!(e.at_end.as_deref(), Some("at least 500 ms is needed"));
+        predictor.push_window(Window { wall_ns: 1e9, ..window(1, 0.5) }, Label::Shared);
+        assert_eq!(predictor.estimate().unwrap_err().at_end.as_deref(), Some("an interval needs more"));
     }
 
     /// Prepares for 4 s on one thread, from which nothing is taken, then goes on with four for 20 s, of which three

@@ -24,7 +24,9 @@ const MAIN: f64 = 0.5;
 /// The whole answer in one line, without a newline: `1.93× slower than alone (1.86-2.01): steal 0.61, …`.
 pub fn line(report: &PredictReport) -> String {
     let (Some(slowdown), Some([low, high])) = (report.slowdown, report.interval) else {
-        return format!("cannot tell yet: {}", report.cannot_tell.as_deref().unwrap_or("nothing was seen"));
+        let yet = if report.covers == Covers::Present { " yet" } else { "" };
+        let why = report.cannot_tell.as_deref().unwrap_or("nothing was seen");
+        return format!("cannot tell{yet}: {why}");
     };
     let how = if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
         "as fast as alone".to_owned()
@@ -163,7 +165,7 @@ pub(super) fn spun(s: &Spinning) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::example::{estimate, report, spinning};
-    use super::super::DedicatedWindows;
+    use super::super::{DedicatedWindows, Estimates, PredictMeta};
     use super::*;
     use corun_predict::estimate::{CannotTell, Estimate, Parts};
 
@@ -277,9 +279,20 @@ mod tests {
     }
 
     #[test]
-    fn when_nothing_can_be_told_the_line_says_why() {
-        let r = report(Err(CannotTell { why: "it sleeps".into() }));
-        assert_eq!(line(&r), "cannot tell yet: it sleeps");
+    fn when_nothing_can_be_told_the_line_says_why_and_to_wait_only_while_it_runs() {
+        let mut e = CannotTell::because("it sleeps");
+        let mut report = report(Err(e.clone()));
+        assert_eq!(line(&report), "cannot tell yet: it sleeps");
+        report.covers = Covers::Run;
+        assert_eq!(line(&report), "cannot tell: it sleeps");
+        e.at_end = Some("at least 500 ms is needed".into());
+        let estimates = Estimates { now: Err(e.clone()), so_far: Err(e) };
+        let of = |covers| PredictReport::new(&PredictMeta::default(), 1_400_000, &estimates, covers, &[]);
+        assert_eq!(
+            line(&of(Covers::Run)),
+            "cannot tell: it ran for 1.40 ms, and at least 500 ms is needed; give it more work, or watch it for longer"
+        );
+        assert_eq!(line(&of(Covers::Present)), "cannot tell yet: it sleeps");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod line;
 mod page;
 
 use crate::json;
+use corun_model::duration::human_ns;
 use corun_predict::estimate::{
     Baselines, CannotTell, Culprit, Estimate, Method, Parts, Unavailable, WindowSummary,
 };
@@ -192,7 +193,13 @@ impl PredictReport {
             parked_ns: None,
             dedicated_windows: None,
             without_dedicated: None,
-            cannot_tell: estimate.as_ref().err().map(|e| e.why.clone()),
+            cannot_tell: estimate.as_ref().err().map(|e| match (covers, &e.at_end) {
+                (Covers::Run, Some(lacked)) => {
+                    let ran = human_ns(elapsed_ns);
+                    format!("it ran for {ran}, and {lacked}; give it more work, or watch it for longer")
+                }
+                _ => e.why.clone(),
+            }),
         }
     }
 
@@ -298,7 +305,7 @@ mod tests {
 
     #[test]
     fn no_estimate_yet_is_null_with_the_reason_and_not_a_number() {
-        let report = example::report(Err(CannotTell { why: "it has not run for a second".into() }));
+        let report = example::report(Err(CannotTell::because("it has not run for a second")));
         let value: serde_json::Value = serde_json::from_str(&report.json_line()).unwrap();
         assert_eq!(value["slowdown"], serde_json::Value::Null);
         assert_eq!(value["cannot_tell"], "it has not run for a second");
