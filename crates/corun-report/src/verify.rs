@@ -58,6 +58,10 @@ pub struct VerifyMeta {
     pub source: String,
     /// The command's exit status, 128 and the signal's number where one ended it.
     pub exit_status: i32,
+    /// The signal that ended it; `None`: it ended by itself, or was left to itself.
+    pub signal: Option<i32>,
+    /// Whether a verdict that is unclear counts as a failure.
+    pub strict: bool,
     /// Whether hardware events were to be counted.
     pub counters: bool,
     /// What counting them cost, as a share of the command's time on a CPU; `None`: not counted, or not known.
@@ -149,6 +153,9 @@ impl VerifyReport {
                 let _ = writeln!(out, "  and {} more", self.judged.intervals.len() - 5);
             }
         }
+        if self.judged.verdict != Ruling::Clean {
+            let _ = writeln!(out, "  {}", self.remedy());
+        }
         if self.tries.len() > 1 {
             let all: Vec<String> =
                 self.tries.iter().map(|t| format!("{:.1} %", t.disturbance * 100.0)).collect();
@@ -176,7 +183,23 @@ impl VerifyReport {
     }
 
     fn failure(&self) -> String {
-        format!("the command ended with status {}", self.meta.exit_status)
+        match self.meta.signal {
+            Some(signal) => {
+                format!("the command was killed by {} ({})", signal_name(signal), self.meta.exit_status)
+            }
+            None => format!("the command ended with status {}", self.meta.exit_status),
+        }
+    }
+
+    /// What to do about a run that is not clean.
+    fn remedy(&self) -> &'static str {
+        match (self.judged.verdict, self.tries.len()) {
+            (Ruling::Unclear, _) => "--retries N runs it again; or make it longer, so that it can be told",
+            (_, 1) => {
+                "--retries N runs it again until nobody disturbs it, --max-disturbance SHARE allows more"
+            }
+            _ => "more --retries may find a quieter moment, --max-disturbance SHARE allows more",
+        }
     }
 
     /// What was counted, of every try where there were several.
@@ -209,6 +232,9 @@ impl VerifyReport {
         };
         let status = match (self.meta.exit_status, self.judged.verdict) {
             (0, Ruling::Clean) => TestCaseStatus::success(),
+            (0, Ruling::Unclear) if self.meta.strict => {
+                bad(NonSuccessKind::Failure, "unclear", self.sentence())
+            }
             (0, Ruling::Unclear) => {
                 let mut skipped = TestCaseStatus::skipped();
                 skipped.set_type("unclear").set_message(self.sentence()).set_description(self.text());
@@ -229,6 +255,30 @@ impl VerifyReport {
 
 fn share(x: f64) -> String {
     percent((x * 1e9) as u64, 1_000_000_000)
+}
+
+/// What people call a signal.
+fn signal_name(signal: i32) -> String {
+    const NAMES: [(i32, &str); 16] = [
+        (1, "HUP"),
+        (2, "INT"),
+        (3, "QUIT"),
+        (4, "ILL"),
+        (5, "TRAP"),
+        (6, "ABRT"),
+        (7, "BUS"),
+        (8, "FPE"),
+        (9, "KILL"),
+        (11, "SEGV"),
+        (13, "PIPE"),
+        (14, "ALRM"),
+        (15, "TERM"),
+        (24, "XCPU"),
+        (25, "XFSZ"),
+        (31, "SYS"),
+    ];
+    let known = NAMES.iter().find(|n| n.0 == signal);
+    known.map_or(format!("signal {signal}"), |(_, name)| format!("SIG{name}"))
 }
 
 #[cfg(test)]
@@ -338,6 +388,33 @@ mod tests {
         assert!(xml.contains("errors=\"1\"") && xml.contains("failures=\"0\""), "{xml}");
         assert!(xml.contains("the command ended with status 7"), "{xml}");
         assert!(failed.text().contains("the command ended with status 7, which is the exit status"));
+    }
+
+    #[test]
+    fn who_was_killed_is_not_said_to_have_ended_with_a_number() {
+        let mut killed = report(Ruling::Clean);
+        (killed.meta.exit_status, killed.meta.signal) = (137, Some(9));
+        assert!(killed.text().contains("the command was killed by SIGKILL (137), which is the exit status"));
+        (killed.meta.exit_status, killed.meta.signal) = (162, Some(34));
+        assert!(killed.text().contains("killed by signal 34 (162)"));
+    }
+
+    #[test]
+    fn what_is_not_clean_says_what_to_do_and_what_is_says_nothing() {
+        let mut found = report(Ruling::Disturbed);
+        assert!(found.text().contains("more --retries"), "{}", found.text());
+        found.tries.truncate(1);
+        assert!(found.text().contains("--retries N runs it again"), "{}", found.text());
+        assert!(report(Ruling::Unclear).text().contains("make it longer"));
+        assert!(!report(Ruling::Clean).text().contains("--retries"));
+    }
+
+    #[test]
+    fn a_strict_gate_takes_what_is_unclear_for_a_failure() {
+        let mut short = report(Ruling::Unclear);
+        short.meta.strict = true;
+        let xml = short.junit();
+        assert!(xml.contains("failures=\"1\"") && !xml.contains("<skipped"), "{xml}");
     }
 
     #[test]

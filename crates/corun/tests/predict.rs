@@ -101,9 +101,22 @@ fn a_command_that_fails_keeps_its_own_status() {
     let files = ["--json", report.to_str().unwrap(), "--junit", junit.to_str().unwrap()];
     let out = corun(&[&["verify"], &files[..], &["--", "sh", "-c", "kill -SEGV $$"]].concat());
     assert_eq!((out.status.code(), &json(&report)["exit_status"]), (Some(139), &139.into()));
-    assert!(said(&out).contains("the command ended with status 139"), "{}", said(&out));
+    assert!(said(&out).contains("the command was killed by SIGSEGV (139)"), "{}", said(&out));
+    assert_eq!(json(&report)["signal"], 11);
     let xml = std::fs::read_to_string(junit).unwrap();
     assert!(xml.contains("errors=\"1\"") && xml.contains("failures=\"0\""), "{xml}");
+}
+
+#[test]
+fn whoever_wants_quiet_gets_the_verdict_and_nothing_before_it() {
+    let _quiet = quiet();
+    let folder = tempfile::tempdir().unwrap();
+    let _hog = hog_of_the_first_cpu(folder.path());
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let out = corun(&["verify", "-q", "--retries", "1", "--", "taskset", "-c", "0", "sh", "-c", script]);
+    assert_eq!(out.status.code(), Some(3), "{}", said(&out));
+    assert!(said(&out).starts_with("corun verify: disturbed"), "{}", said(&out));
+    assert!(!said(&out).contains("running it again"), "{}", said(&out));
 }
 
 #[test]

@@ -109,7 +109,7 @@ pub struct Args {
     /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
     #[arg(long, value_enum, default_value = "auto")]
     source: SourceFlag,
-    /// Show nothing while it runs
+    /// Show nothing while it runs; the last estimate still comes
     #[arg(long, short)]
     quiet: bool,
 }

@@ -18,6 +18,7 @@ use corun_predict::verdict::{Judge, Ruling};
 use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::verify::{Try, VerifyMeta, VerifyReport};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -27,13 +28,14 @@ Examples:
   corun verify -- ./bench                            exit 0: nobody disturbed it; 3: somebody did
   corun verify --max-disturbance 5% -- make bench    allow others to cost it 5 % of its time
   corun verify --retries 3 -- ./bench                again until a run is clean, at most three times
+  corun verify --strict -- ./bench                   a gate: what is too short to tell does not pass
   corun verify --junit verify.xml --json verify.json -- cargo bench
 
-Exit status: 0 the (last) run was clean, or `unclear`: too short to tell; 3 it was disturbed; where CMD failed, \
-CMD's own status. 2 is bad usage, 1 a failure of corun's own. Where CMD may end with these itself, ask for \
+Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3); 3 it was disturbed; \
+where CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. Where CMD may end with these itself, ask for \
 --json: `verdict` and `exit_status` are apart there. What corun says goes to standard error: standard output is CMD's.";
 
-/// The exit status of a disturbed run.
+/// The exit status of a disturbed run, and of an unclear one where that counts as a failure.
 const DISTURBED: u8 = 3;
 /// The length of a window: closing one costs about a millisecond of CPU time, which must not be what disturbs the run.
 const SLOT: Duration = Duration::from_millis(250);
@@ -48,6 +50,9 @@ pub struct Args {
     /// Run the command again when it was disturbed or the verdict is unclear, at most this often
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
+    /// Take a verdict that is unclear for a failure: exit status 3, and a failure in JUnit
+    #[arg(long)]
+    strict: bool,
     /// Write the verdict as JSON (schema corun.verify/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -64,7 +69,7 @@ pub struct Args {
     /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
     #[arg(long, value_enum, default_value = "auto")]
     source: SourceFlag,
-    /// Say nothing
+    /// Say nothing until the last run has ended; the verdict still comes
     #[arg(long, short)]
     quiet: bool,
     /// The command to run
@@ -110,9 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         before.clone_from(&report.tries);
     };
-    if !args.quiet {
-        let _ = lines::tell(&report.text());
-    }
+    let _ = lines::tell(&report.text());
     if let Some(path) = &args.json {
         write_file(path, report.json().as_bytes())?;
     }
@@ -120,8 +123,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         write_file(path, report.junit().as_bytes())?;
     }
     Ok(match (report.meta.exit_status, report.judged.verdict) {
-        (0, Ruling::Clean | Ruling::Unclear) => ExitCode::SUCCESS,
         (0, Ruling::Disturbed) => ExitCode::from(DISTURBED),
+        (0, Ruling::Unclear) if args.strict => ExitCode::from(DISTURBED),
+        (0, Ruling::Clean | Ruling::Unclear) => ExitCode::SUCCESS,
         _ if interrupted => ExitCode::from(interrupt.exit_status()),
         (status, _) => ExitCode::from(status as u8),
     })
@@ -175,6 +179,8 @@ fn once(
         counters: args.counters,
         counting_cost: insight.counting().and_then(Counting::cost),
         exit_status: i32::from(status.map_or(interrupt.exit_status(), launch::exit_code)),
+        signal: status.and_then(|s| s.signal()),
+        strict: args.strict,
     };
     let verdict = judge.verdict(Some(end_ns - begin_ns));
     Ok((VerifyReport::new(meta, verdict, before, &unavailable(&insight)), interrupted))
