@@ -79,7 +79,9 @@ pub struct Parts {
 impl Parts {
     /// These parts of a slowdown; what they leave of `slowdown - 1` is `other`.
     pub(crate) fn of(slowdown: f64, steal: f64, sync: f64, memory: Option<f64>) -> Parts {
-        Parts { steal, sync, memory, other: slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0) }
+        let other = slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0);
+        // What rounding leaves of a difference is no part.
+        Parts { steal, sync, memory, other: if other.abs() < 1e-12 { 0.0 } else { other } }
     }
 }
 

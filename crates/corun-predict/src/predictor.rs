@@ -316,6 +316,9 @@ fn summary(
     windows.chunks(each).map(Window::sum).map(summary).collect()
 }
 
+/// Who took less than this share of all that was taken is no culprit.
+const LEAST_SHARE: f64 = 1e-4;
+
 /// A window's culprits by name: tenants of one name and kind (ten compilers) are one, most first.
 pub(crate) fn culprits(window: &Window, tenants: &BTreeMap<TenantId, (String, TenantKind)>) -> Vec<Culprit> {
     let all: f64 = window.culprits.values().sum();
@@ -330,12 +333,12 @@ pub(crate) fn culprits(window: &Window, tenants: &BTreeMap<TenantId, (String, Te
     }
     let mut found: Vec<Culprit> = sums
         .into_iter()
-        .filter(|(_, ns)| *ns > 0.0)
+        .filter(|(_, ns)| *ns >= LEAST_SHARE * all && *ns > 0.0)
         .map(|((tenant, kind), ns)| Culprit {
             tenant: tenant.map(str::to_owned),
             kind: kind.to_owned(),
             steal_ns: ns as u64,
-            share: ns / all,
+            share: (ns / all * 1e6).round() / 1e6,
         })
         .collect();
     found.sort_by(|a, b| b.steal_ns.cmp(&a.steal_ns).then_with(|| a.tenant.cmp(&b.tenant)));
@@ -376,6 +379,16 @@ mod tests {
         assert!((slowdowns[4].unwrap() - 2.0).abs() < 1e-9, "there is nothing else");
         assert!(slowdowns[8].unwrap() > 1.2);
         assert_eq!(slowdowns[9], Some(1.0));
+    }
+
+    #[test]
+    fn who_took_next_to_nothing_is_no_culprit_and_shares_are_round() {
+        let tenants = (0..3).map(|i| (TenantId(i), (format!("t{i}"), TenantKind::Command))).collect();
+        let took = [(0, 2e9), (1, 1e9), (2, 3e4)].map(|(id, ns)| (Some(TenantId(id)), ns));
+        let found = culprits(&Window { culprits: took.into(), ..Window::default() }, &tenants);
+        let shares: Vec<(&str, f64)> =
+            found.iter().map(|c| (c.tenant.as_deref().unwrap(), c.share)).collect();
+        assert_eq!(shares, [("t0", 0.666_66), ("t1", 0.333_33)]);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use assert_cmd::cargo::CommandCargoExt;
 use hog::Hog;
 use printed::text;
 use serde_json::Value;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -275,6 +276,29 @@ fn every_estimate_is_a_line_of_json_and_a_program_that_only_sleeps_cannot_be_tol
     assert!(lines.iter().all(spin_is_told_or_why_not), "{lines:?}");
     let last = lines.last().unwrap();
     assert!(last["slowdown"].is_null() == last["cannot_tell"].is_string(), "{last}");
+}
+
+#[test]
+fn a_load_among_the_culprits_is_called_one_and_not_by_the_name_of_who_watches() {
+    let _quiet = quiet();
+    let mut load = Command::cargo_bin("corun").unwrap();
+    load.args(["load", "persistent", "--cpus", "0", "--duration", "60s", "-q", "--loops-per-ms", "100000"]);
+    let mut load = load.process_group(0).stdout(Stdio::null()).spawn().unwrap();
+    let (folder, busy) = (tempfile::tempdir().unwrap(), "while :; do :; done");
+    let report = folder.path().join("p.json");
+    let predict = ["predict", "-q", "--for", "2s", "--json", report.to_str().unwrap(), "--"];
+    let cmd = ["taskset", "-c", "0", "timeout", "2.2", "sh", "-c", busy];
+    let out = corun(&[&predict[..], &cmd].concat());
+    load.kill().unwrap();
+    load.wait().unwrap();
+    assert_eq!(out.status.code(), Some(124), "{}", said(&out));
+    let found = json(&report);
+    if found["source"] != "ebpf" {
+        println!("skipped: nobody can be named without eBPF");
+        return;
+    }
+    let culprits = found["culprits"].as_array().unwrap();
+    assert!(culprits.iter().any(|c| c["tenant"] == "corun load"), "{culprits:?}");
 }
 
 #[test]

@@ -265,7 +265,8 @@ impl Windows {
 
 /// What would keep this tenant out of dedicated windows.
 fn remedy(other: &Other) -> String {
-    let name = &other.name;
+    // What a shell would take for two words has a key of one.
+    let name = if other.name.contains(' ') { &other.key } else { &other.name };
     let why = other.why.as_deref().unwrap_or_default();
     if why.contains("--protect names it") {
         format!("leave {name} out of --protect")
