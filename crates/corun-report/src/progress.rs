@@ -58,6 +58,11 @@ impl Progress {
         self.bar.set_message(what.to_owned());
     }
 
+    /// Columns of the terminal that it is seen on.
+    pub fn columns(&self) -> usize {
+        usize::from(console::Term::stderr().size().1)
+    }
+
     /// Says something that stays, above what goes on.
     pub fn aside(&self, what: &str) {
         // Whether anybody hears it is no matter.

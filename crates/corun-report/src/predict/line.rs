@@ -20,54 +20,109 @@ const UNTOLD: f64 = 90.0;
 pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
 const MAIN: f64 = 0.5;
+/// Longest name in the line, and where there is little room.
+const NAME: usize = 32;
+const SHORT_NAME: usize = 12;
 
 /// The whole answer in one line, without a newline: `1.93× slower than alone (1.86-2.01): steal 0.61, …`.
 pub fn line(report: &PredictReport) -> String {
-    let (Some(slowdown), Some([low, high])) = (report.slowdown, report.interval) else {
-        let yet = if report.covers == Covers::Present { " yet" } else { "" };
-        let why = report.cannot_tell.as_deref().unwrap_or("nothing was seen");
-        return format!("cannot tell{yet}: {why}");
+    Pieces::of(report, NAME).map_or_else(|why| why, |pieces| pieces.joined())
+}
+
+/// The same in so many columns, for a line that is written anew all the time: the least parts go first, then what it was
+/// before or after; how slow it is and who it was stay.
+pub fn live(report: &PredictReport, columns: usize) -> String {
+    let fitting = |text: String| if text.chars().count() <= columns { Ok(text) } else { Err(text) };
+    let mut pieces = match Pieces::of(report, NAME) {
+        Ok(pieces) => pieces,
+        Err(why) => return fitting(why).unwrap_or_else(|why| cut(&why, columns)),
     };
-    let how = if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
-        "as fast as alone".to_owned()
-    } else if slowdown < 1.0 {
-        format!("{slowdown:.2}× the time alone")
-    } else {
-        format!("{slowdown:.2}× slower than alone")
-    };
-    let mut out = format!("{how} ({low:.2}-{high:.2})");
-    let parts = report.parts.unwrap_or_default();
-    let named = [
-        ("steal", Some(parts.steal)),
-        ("waiting for siblings", Some(parts.sync)),
-        ("memory", parts.memory),
-        ("other", Some(parts.other)),
-    ];
-    let said: Vec<String> = named
-        .into_iter()
-        .filter_map(|(what, part)| Some((what, part.filter(|p| p.abs() >= SMALL)?)))
-        .map(|(what, part)| format!("{what} {part:.2}"))
-        .collect();
-    if !said.is_empty() {
-        let _ = write!(out, ": {}", said.join(", "));
-    }
-    // What waiting for siblings became less by is nobody's merit.
-    let by_others = parts.steal + parts.sync.max(0.0);
-    if let Some(c) = report.culprits.first().filter(|c| c.share * by_others >= SMALL) {
-        let mostly = if c.share >= MAIN { "mainly from" } else { "most from" };
-        let _ = match &c.tenant {
-            Some(who) => write!(out, "; {mostly} `{}`", name(who, 32)),
-            None => write!(out, "; {}", unnamed(report, mostly)),
-        };
-    }
-    if report.phases.is_some_and(|n| n > 1) {
-        match (report.covers, report.now, report.so_far) {
-            (Covers::Present, _, Some(x)) => out.push_str(&format!("; {x:.2}× so far")),
-            (Covers::Run, Some(x), _) => out.push_str(&format!("; {x:.2}× in its last phase")),
-            _ => {}
+    loop {
+        let Err(long) = fitting(pieces.joined()) else { return pieces.joined() };
+        let least = (0..pieces.parts.len())
+            .min_by(|a, b| pieces.parts[*a].0.abs().total_cmp(&pieces.parts[*b].0.abs()));
+        if let Some(least) = least {
+            pieces.parts.remove(least);
+        } else if pieces.tail.take().is_none() {
+            let short = Pieces::of(report, SHORT_NAME).map_or_else(|why| why, |p| p.without_parts());
+            return fitting(short).unwrap_or_else(|_| cut(&long, columns));
         }
     }
-    out
+}
+
+/// So many columns of a text, with a sign that there was more.
+fn cut(text: &str, columns: usize) -> String {
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// What the line is made of.
+struct Pieces {
+    how: String,
+    parts: Vec<(f64, String)>,
+    who: Option<String>,
+    tail: Option<String>,
+}
+
+impl Pieces {
+    /// Those of a report, with names of at most so many characters; or why there are none.
+    fn of(report: &PredictReport, longest: usize) -> Result<Pieces, String> {
+        let (Some(slowdown), Some([low, high])) = (report.slowdown, report.interval) else {
+            let yet = if report.covers == Covers::Present { " yet" } else { "" };
+            let why = report.cannot_tell.as_deref().unwrap_or("nothing was seen");
+            return Err(format!("cannot tell{yet}: {why}"));
+        };
+        let how = if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
+            "as fast as alone".to_owned()
+        } else if slowdown < 1.0 {
+            format!("{slowdown:.2}× the time alone")
+        } else {
+            format!("{slowdown:.2}× slower than alone")
+        };
+        let parts = report.parts.unwrap_or_default();
+        let named = [
+            ("steal", Some(parts.steal)),
+            ("waiting for siblings", Some(parts.sync)),
+            ("memory", parts.memory),
+            ("other", Some(parts.other)),
+        ];
+        // What waiting for siblings became less by is nobody's merit.
+        let by_others = parts.steal + parts.sync.max(0.0);
+        let culprit = report.culprits.first().filter(|c| c.share * by_others >= SMALL);
+        let who = culprit.map(|c| {
+            let mostly = if c.share >= MAIN { "mainly from" } else { "most from" };
+            match &c.tenant {
+                Some(who) => format!("{mostly} `{}`", name(who, longest)),
+                None => unnamed(report, mostly),
+            }
+        });
+        let changed = report.phases.is_some_and(|n| n > 1);
+        let tail = match (report.covers, report.now, report.so_far) {
+            (Covers::Present, _, Some(x)) if changed => Some(format!("{x:.2}× so far")),
+            (Covers::Run, Some(x), _) if changed => Some(format!("{x:.2}× in its last phase")),
+            _ => None,
+        };
+        let parts = named
+            .into_iter()
+            .filter_map(|(what, part)| Some((what, part.filter(|p| p.abs() >= SMALL)?)))
+            .map(|(what, part)| (part, format!("{what} {part:.2}")))
+            .collect();
+        Ok(Pieces { how: format!("{how} ({low:.2}-{high:.2})"), parts, who, tail })
+    }
+
+    fn joined(&self) -> String {
+        let mut out = self.how.clone();
+        for (n, (_, part)) in self.parts.iter().enumerate() {
+            let _ = write!(out, "{} {part}", if n == 0 { ":" } else { "," });
+        }
+        for more in self.who.iter().chain(&self.tail) {
+            let _ = write!(out, "; {more}");
+        }
+        out
+    }
+
+    fn without_parts(self) -> String {
+        Pieces { parts: Vec::new(), tail: None, ..self }.joined()
+    }
 }
 
 /// Who took the time, where nobody can tell.
@@ -176,6 +231,25 @@ mod tests {
             "1.93× slower than alone (1.86-2.01): steal 0.61, waiting for siblings 0.27, memory 0.05; \
              mainly from `ffmpeg`"
         );
+    }
+
+    #[test]
+    fn a_narrow_terminal_loses_the_least_parts_and_keeps_the_slowdown_and_the_culprit() {
+        let mut report = report(Ok(Estimate { phases: 2, ..estimate() }));
+        report.so_far = Some(1.4);
+        let whole = line(&report);
+        assert_eq!(live(&report, 200), whole);
+        assert_eq!(live(&report, whole.chars().count()), whole);
+        assert_eq!(
+            live(&report, 80),
+            "1.93× slower than alone (1.86-2.01); mainly from `ffmpeg`; 1.40× so far"
+        );
+        assert_eq!(live(&report, 62), "1.93× slower than alone (1.86-2.01); mainly from `ffmpeg`");
+        report.culprits[0].tenant = Some("a-name-that-nobody-has-room-for".into());
+        assert_eq!(live(&report, 68), "1.93× slower than alone (1.86-2.01); mainly from `a-name-that~`");
+        let all = (10..100).map(|columns| live(&report, columns));
+        assert!(all.zip(10..).all(|(text, columns)| text.chars().count() <= columns));
+        assert!(live(&report, 30).ends_with('…'));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use corun_predict::spinning::Spinning;
 use corun_predict::Predictor;
 use serde::Serialize;
 
-pub use line::{line, summary};
+pub use line::{line, live, summary};
 pub use page::render;
 
 /// Name and version of the schema, the first field of every report.

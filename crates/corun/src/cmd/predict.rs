@@ -22,7 +22,7 @@ use corun_predict::useful_work::Window;
 use corun_report::describe;
 use corun_report::json;
 use corun_report::output::{print, write_file};
-use corun_report::predict::{line, render, summary, Covers, Estimates, PredictMeta, PredictReport};
+use corun_report::predict::{live, render, summary, Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -170,6 +170,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let ended = {
         let progress = Progress::line(args.quiet || args.json_lines);
+        progress.say("looking; the first estimate takes half a second");
         let mut next_ns = begin_ns + ESTIMATE_NS;
         loop {
             let ended = insight.wait(&course, SLOT)?;
@@ -197,7 +198,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if ended.is_some() || now_ns >= next_ns {
                 let began = Instant::now();
                 let covers = if ended.is_some() { Covers::Run } else { Covers::Present };
-                progress.say(&said.estimate(&predictors, covers, now_ns, &insight)?);
+                said.estimate(&predictors, covers, now_ns, &insight)?;
+                progress.say(&said.live(progress.columns()));
                 next_ns = now_ns + ESTIMATE_NS.max(ESTIMATE_TIMES * began.elapsed().as_nanos() as u64);
             }
             if let Some(ended) = ended {
@@ -319,7 +321,7 @@ impl Said {
         covers: Covers,
         now_ns: u64,
         insight: &Insight,
-    ) -> anyhow::Result<String> {
+    ) -> anyhow::Result<()> {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
         let mut missing = unavailable(insight);
         let windows = predictors.windows.as_ref();
@@ -351,7 +353,6 @@ impl Said {
         if self.json_lines && !self.is_unheard {
             self.is_unheard = !lines::write(&report.json_line())?;
         }
-        let text = line(&report);
         if !self.keeps_all {
             self.history.clear();
         }
@@ -361,7 +362,12 @@ impl Said {
             before.spinning = None;
         }
         self.history.push(report);
-        Ok(text)
+        Ok(())
+    }
+
+    /// The last estimate in one line of so many columns.
+    fn live(&self, columns: usize) -> String {
+        self.history.last().map_or_else(String::new, |report| live(report, columns))
     }
 
     fn write(
