@@ -155,8 +155,10 @@ pub fn summary(report: &PredictReport) -> String {
             "method",
             match method {
                 Method::Dedicated => "dedicated windows against shared ones".into(),
-                Method::Ledger if report.parked_ns.is_some() => "its ledger alone so far".into(),
-                Method::Ledger => "its ledger alone; `--dedicated` would narrow the interval".into(),
+                Method::Ledger if is_advised(report) => {
+                    "its ledger alone; with `--dedicated` runs of ten seconds and more are told better".into()
+                }
+                Method::Ledger => "its ledger alone".into(),
             },
         );
     }
@@ -199,6 +201,13 @@ pub fn summary(report: &PredictReport) -> String {
         let _ = writeln!(out, "{l}");
     }
     out
+}
+
+/// Whether dedicated windows would help: nobody asked for them, co-runners can be seen (and so, as root, parked), and there
+/// is something to be told better. Their interval is narrower only once there are some six of them.
+fn is_advised(report: &PredictReport) -> bool {
+    let is_disturbed = report.parts.is_some_and(|p| p.steal + p.sync >= ALIKE);
+    report.parked_ns.is_none() && report.source == "ebpf" && is_disturbed
 }
 
 /// `63 % of its CPU time (61-65)`.
@@ -262,13 +271,19 @@ mod tests {
     }
 
     #[test]
-    fn dedicated_windows_are_recommended_to_whoever_has_not_asked_for_them() {
+    fn dedicated_windows_are_recommended_to_whoever_has_not_asked_for_them_and_may_park_somebody() {
         let mut e = estimate();
         e.method = Method::Ledger;
-        let mut report = report(Ok(e));
-        assert!(summary(&report).contains("`--dedicated` would narrow"));
-        report.parked_ns = Some(0);
-        assert!(!summary(&report).contains("`--dedicated`"));
+        let report = report(Ok(e));
+        assert!(summary(&report).contains("its ledger alone; with `--dedicated`"));
+        let advises = |change: fn(&mut PredictReport)| {
+            let mut changed = report.clone();
+            change(&mut changed);
+            summary(&changed).contains("`--dedicated`")
+        };
+        assert!(!advises(|r| r.parked_ns = Some(0)), "it was asked for");
+        assert!(!advises(|r| r.source = "schedstat".into()), "nobody may be parked");
+        assert!(!advises(|r| r.parts = Some(Parts::default())), "there is nothing to tell better");
     }
 
     /// An estimate of this slowdown, all of it steal by one tenant.

@@ -99,6 +99,8 @@ pub struct PredictReport {
     pub dedicated_windows: Option<DedicatedWindows>,
     /// Beside an estimate from dedicated windows: the slowdown from the ledger alone, of the same run.
     pub without_dedicated: Option<f64>,
+    /// And the interval of that.
+    pub without_dedicated_interval: Option<[f64; 2]>,
     /// Why there is no estimate yet.
     pub cannot_tell: Option<String>,
 }
@@ -193,6 +195,7 @@ impl PredictReport {
             parked_ns: None,
             dedicated_windows: None,
             without_dedicated: None,
+            without_dedicated_interval: None,
             cannot_tell: estimate.as_ref().err().map(|e| match (covers, &e.at_end) {
                 (Covers::Run, Some(lacked)) => {
                     let ran = human_ns(elapsed_ns);

@@ -340,7 +340,9 @@ impl Said {
             Covers::Present => p.estimate().ok(),
             Covers::Run => p.so_far().ok(),
         };
-        report.without_dedicated = predictors.ledger.as_ref().and_then(by_ledger).map(|e| e.slowdown);
+        let without = predictors.ledger.as_ref().and_then(by_ledger);
+        report.without_dedicated = without.as_ref().map(|e| e.slowdown);
+        report.without_dedicated_interval = without.map(|e| e.interval);
         report.dedicated_windows = windows.map(Windows::told);
         report.parked_ns = report.dedicated_windows.map(|w| w.parked_ns);
         report.spin_cost = insight.spin_cost();
