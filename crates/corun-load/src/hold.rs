@@ -43,6 +43,9 @@ const LEAST_BURST_NS: u64 = 20_000;
 /// Windows at a bound before that is said.
 const IN_VAIN: i32 = 15;
 
+/// After so many windows in which the victim slept nothing is asked for until it wakes up.
+const ASLEEP: u32 = 5;
+
 /// A baseline with less than this share of a CPU says nothing.
 const LEAST_RATE: f64 = 0.02;
 
@@ -268,15 +271,18 @@ impl Steering<'_> {
         let mut controller = Controller::new(self.hold.goal.lost());
         let mut account = Account::new(sensor.source(), self.hold.goal, self.gauge);
         let (mut last, mut limit, mut last_spin) = (Snapshot::of(self.crew), None, LastSpin::default());
+        let mut asleep = 0;
         // What happened before the first burst is no answer to it.
         sensor.window(0).map_err(LoadError::Sensor)?;
         loop {
-            self.demand.store(controller.demand().to_bits(), Relaxed);
+            let demand = if asleep >= ASLEEP { 0.0 } else { controller.demand() };
+            self.demand.store(demand.to_bits(), Relaxed);
             let sample = sensor.window(PERIOD_NS).map_err(LoadError::Sensor)?;
             if is_over() || !sample.alive {
                 return Ok((account.told(self.baseline, limit), sample.alive));
             }
-            let second = account.add(&sample, controller.demand());
+            asleep = if sample.sleeps() { asleep.saturating_add(1) } else { 0 };
+            let second = account.add(&sample, demand);
             controller.saw(self.gauge.lost(&last_spin.fill_in(&sample)));
             if account.passed_ns() >= GRACE_NS {
                 limit = self.hold.limit(controller.pressed());

@@ -14,6 +14,12 @@ use std::fmt::{Display, Formatter};
 /// What one point of the spread is: a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// A goal that is met on average counts as held from moment to moment where at least this share of the seconds is in the band.
+pub const STEADY: f64 = 0.8;
+
+/// A baseline in which others took more than this is not how the victim does alone.
+const TAKEN_BEFORE: f64 = 0.1;
+
 /// The time after which a goal that was never reached is told as missed.
 pub const GRACE_NS: u64 = 5 * SECOND_NS;
 
@@ -37,6 +43,8 @@ pub struct Held {
     /// Share of the time after settling that told anything: of the rest nobody knows how much was spinning, or the victim
     /// wanted no CPU. All the numbers here are of that share.
     pub told: Option<f64>,
+    /// Share of the time after settling in which the victim wanted no CPU; after a second of that nothing is asked for.
+    pub asleep: Option<f64>,
     /// Time until the first second in the band had begun, in nanoseconds; null if there was none.
     pub settled_ns: Option<u64>,
     /// Whether the mean is in the band.
@@ -113,9 +121,10 @@ impl Account {
 
     /// Why no second told anything.
     fn untold(&self) -> &'static str {
+        let all = self.windows.iter().fold(Sample::default(), |sum, w| sum.plus(&w.1));
         match self.gauge {
-            Gauge::Steal => "the victim wanted no CPU all the while, so there was nothing to take from it",
-            Gauge::Rate { .. } => {
+            _ if all.sleeps() => "the victim wanted no CPU all the while, so there was nothing to take from it",
+            _ => {
                 "the victim's spinning could not be told from computing all the while; hold a steal, or give --baseline 0"
             }
         }
@@ -139,7 +148,10 @@ impl Account {
         let from_ns = settled_ns.unwrap_or(GRACE_NS.min(last_ns));
         let tells = |sample: &Sample| self.gauge.lost(sample).is_some();
         let after = || self.windows.iter().filter(|(begin_ns, ..)| *begin_ns >= from_ns);
-        let passed_ns: u64 = after().map(|(_, sample, _)| sample.window_ns).sum();
+        let sum_ns = |of: &dyn Fn(&Sample) -> bool| -> u64 {
+            after().filter(|w| of(&w.1)).map(|(_, sample, _)| sample.window_ns).sum()
+        };
+        let (passed_ns, asleep_ns) = (sum_ns(&|_| true), sum_ns(&Sample::sleeps));
         let (whole, pressed) = after()
             .filter(|(_, sample, _)| tells(sample))
             .fold((Sample::default(), 0.0), |(sum, d), (_, s, demand)| (sum.plus(s), d + demand));
@@ -160,6 +172,7 @@ impl Account {
             p95: quantile(&values, 0.95).map(|lost| measure.of_lost(lost)),
             in_band: (!values.is_empty()).then(|| inside as f64 / values.len() as f64),
             told: (passed_ns > 0).then(|| whole.window_ns as f64 / passed_ns as f64),
+            asleep: (passed_ns > 0).then(|| asleep_ns as f64 / passed_ns as f64),
             settled_ns,
             held,
             demand: pressed / (whole.window_ns as f64).max(1.0),
@@ -184,7 +197,11 @@ impl Display for Held {
             Measure::Steal => "steal",
             Measure::Slowdown => "slowdown",
         };
-        let verdict = if self.held { "held" } else { "NOT held" };
+        let verdict = match (self.held, self.in_band) {
+            (false, _) => "NOT held",
+            (true, Some(share)) if share < STEADY => "held on average",
+            (true, _) => "held",
+        };
         writeln!(
             f,
             "  {name} {} of {} asked for: {verdict}; 90 % of seconds {} to {}",
@@ -202,7 +219,12 @@ impl Display for Held {
             self.demand * 100.0,
             self.source
         )?;
-        if let Some(told) = self.told.filter(|told| *told < 0.995) {
+        let asleep = self.asleep.unwrap_or(0.0);
+        if asleep >= 0.005 {
+            let for_long = "after a second of that nothing was asked for";
+            writeln!(f, "  the victim wanted no CPU for {:.0} % of that time; {for_long}", asleep * 100.0)?;
+        }
+        if let Some(told) = self.told.filter(|told| *told + asleep < 0.995) {
             writeln!(
                 f,
                 "  told in {:.0} % of that time: of the rest nobody knows how much counts",
@@ -215,6 +237,12 @@ impl Display for Held {
             let spin = if b.spin_known { ", spinning left out" } else { "; spinning counts as progress" };
             let window = human_ns(b.window_ns);
             writeln!(f, "  baseline {:.2} CPUs over {window}{steal}{spin}", b.rate)?;
+            if b.steal.is_some_and(|share| share > TAKEN_BEFORE) {
+                writeln!(
+                    f,
+                    "  so the slowdown is against a victim that was slowed already, not against it alone"
+                )?;
+            }
         }
         match &self.limit {
             Some(limit) => writeln!(f, "  {limit}"),
@@ -285,7 +313,32 @@ mod tests {
         assert!((0..10).all(|_| account.add(&asleep, 1.0).is_none()));
         let held = account.told(None, None);
         assert_eq!(held.told, Some(0.0));
+        assert_eq!(held.asleep, Some(1.0));
+        assert!(held.to_string().contains("wanted no CPU for 100 % of that time"), "{held}");
         assert!(held.mean.is_none() && held.limit.unwrap().contains("wanted no CPU"));
+        // A slowdown is none of a victim that sleeps, either.
+        let gauge = Gauge::Rate { solo: 1.0, useful: false };
+        let mut account = Account::new("test", Goal::Slowdown(2.0), gauge);
+        assert!((0..10).all(|_| account.add(&asleep, 1.0).is_none()));
+        let held = account.told(None, None);
+        assert!(held.mean.is_none() && held.limit.unwrap().contains("wanted no CPU"));
+    }
+
+    #[test]
+    fn a_goal_that_is_met_on_average_is_not_said_to_be_held_all_the_time() {
+        let said = |steals: &[f64]| account(steals).told(None, None).to_string();
+        assert!(said(&[0.25; 20]).contains("asked for: held;"));
+        let swings = [[0.25; 5], [0.1; 5], [0.4; 5], [0.25; 5]].concat();
+        assert!(said(&swings).contains("asked for: held on average;"), "{}", said(&swings));
+    }
+
+    #[test]
+    fn that_the_victim_was_slowed_before_is_said() {
+        let baseline =
+            |steal| Some(Baseline { window_ns: MS, rate: 1.0, steal: Some(steal), spin_known: true });
+        let said = |steal| account(&[0.25; 10]).told(baseline(steal), None).to_string();
+        assert!(said(0.2).contains("a victim that was slowed already"));
+        assert!(!said(0.05).contains("slowed already"));
     }
 
     #[test]

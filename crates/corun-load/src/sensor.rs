@@ -36,7 +36,7 @@ pub trait Sensor {
     fn window(&mut self, ns: u64) -> Result<Sample, String>;
 }
 
-/// Below this share of one CPU wanted, a window tells nothing of steal.
+/// Below this share of one CPU wanted, the victim sleeps: a window tells nothing of what is taken from it.
 const LEAST_WANTED: f64 = 0.002;
 
 /// From a window to the share of its progress that the victim lost.
@@ -59,10 +59,8 @@ impl Gauge {
     pub fn lost(self, sample: &Sample) -> Option<f64> {
         let window_ns = sample.window_ns as f64;
         match self {
-            Gauge::Steal => {
-                let wanted_ns = (sample.run_ns + sample.wait_ns) as f64;
-                (wanted_ns > LEAST_WANTED * window_ns).then(|| sample.wait_ns as f64 / wanted_ns)
-            }
+            _ if sample.sleeps() => None,
+            Gauge::Steal => Some(sample.wait_ns as f64 / (sample.run_ns + sample.wait_ns) as f64),
             Gauge::Rate { solo, useful } => {
                 sample.rate(useful).filter(|_| window_ns > 0.0).map(|rate| 1.0 - rate / solo)
             }
@@ -71,6 +69,11 @@ impl Gauge {
 }
 
 impl Sample {
+    /// Whether the victim wanted no CPU to speak of: nothing can be taken from it, and it is no slower for that.
+    pub fn sleeps(&self) -> bool {
+        (self.run_ns + self.wait_ns) as f64 <= LEAST_WANTED * self.window_ns as f64
+    }
+
     /// CPU time per time, without spinning if only `useful` work counts; `None`: nobody told them apart.
     pub fn rate(&self, useful: bool) -> Option<f64> {
         let spin_ns = if useful { self.spin_ns? } else { 0 };
