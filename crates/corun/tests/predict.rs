@@ -309,6 +309,14 @@ fn a_record_for_which_the_disk_has_no_room_is_said() {
 }
 
 #[test]
+fn a_confidence_may_be_given_in_per_cent_as_shares_may_everywhere() {
+    for text in ["90%", "0.9"] {
+        let out = corun(&["predict", "--confidence", text, "--json-lines", "--", "sleep", "0.1"]);
+        assert_eq!(out.status.code(), Some(0), "{text}: {}", said(&out));
+    }
+}
+
+#[test]
 fn help_offers_nothing_that_is_always_refused() {
     let help = String::from_utf8(corun(&["predict", "--help"]).stdout).unwrap();
     assert!(help.contains("--cgroup") && !help.contains("--all"), "{help}");
@@ -319,7 +327,9 @@ fn bad_usage_is_one_sentence_with_exit_code_2() {
     for (args, part) in [
         (&["predict", "--all"][..], "has no one to predict for"),
         (&["predict"], "name whom to watch: -p PID|--cgroup NAME|--vm NAME|-- CMD..."),
-        (&["predict", "--confidence", "2", "--", "true"], "not between 0 and 1"),
+        (&["predict", "--confidence", "2", "--", "true"], "not between 0 and 100 %; give 95% or 0.95"),
+        (&["predict", "--confidence", "100%", "--", "true"], "not between 0 and 100 %"),
+        (&["predict", "--confidence", "often", "--", "true"], "`often` is not a number; give 95% or 0.95"),
         (&["predict", "--for", "0", "--", "true"], "no time at all"),
         (&["predict", "--dedicated", "--window", "10s", "--", "true"], "never fits into a budget"),
         (&["predict", "--budget", "2%", "--", "true"], "--dedicated"),

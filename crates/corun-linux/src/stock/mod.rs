@@ -127,7 +127,7 @@ impl StockBackend {
     pub fn arm(&mut self) -> Result<(), HostError> {
         self.start_supervisor().map(|_| ()).map_err(|refusal| match refusal {
             Refusal::Unsupported(why) | Refusal::Refused(why) => {
-                HostError::Failed { what: "controlling this machine".into(), why }
+                HostError::Failed { what: "taking control".into(), why }
             }
         })
     }

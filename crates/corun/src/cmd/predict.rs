@@ -83,7 +83,8 @@ pub struct Args {
     /// Length of a dedicated window, after 20 ms in which the program's threads spread over the CPUs
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = length_ns, requires = "dedicated")]
     window: u64,
-    /// Share of the co-runners' time that dedicated windows may take, in any 20 s
+    /// Share of the co-runners' time that dedicated windows may take, in any 20 s: 2% are six windows, of which the three
+    /// that any answer takes come in the first seconds, also of a short run
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = super::verify::share, requires = "dedicated")]
     budget: f64,
     /// Only this tenant may be parked, by name or PID; repeat it for more [default: everybody who is not protected]
@@ -95,7 +96,7 @@ pub struct Args {
     /// The program's work was dealt out to its threads at the start: it ends with the slowest of them
     #[arg(long)]
     static_work: bool,
-    /// How often the interval should hold what the whole run shows
+    /// How often the interval should hold what the whole run shows, such as 95% or 0.95
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = confidence)]
     confidence: f64,
     /// Count hardware events of each task as well. With --dedicated this tells what memory costs, and what CPI and MPKI
@@ -115,11 +116,17 @@ pub struct Args {
 }
 
 fn confidence(text: &str) -> Result<f64, String> {
-    let x: f64 = text.parse().map_err(|_| format!("`{text}` is not a number; give a share such as 0.95"))?;
+    let of = |text: &str| {
+        text.trim().parse::<f64>().map_err(|_| format!("`{text}` is not a number; give 95% or 0.95"))
+    };
+    let x = match text.strip_suffix('%') {
+        Some(percent) => of(percent)? / 100.0,
+        None => of(text)?,
+    };
     if x > 0.0 && x < 1.0 {
         Ok(x)
     } else {
-        Err(format!("{text} is not between 0 and 1; give a share such as 0.95"))
+        Err(format!("{text} is not between 0 and 100 %; give 95% or 0.95"))
     }
 }
 
