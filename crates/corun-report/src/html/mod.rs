@@ -78,11 +78,11 @@ fn head(report: &ProfileReport) -> String {
         .collect();
     let date = report.date.as_ref().map_or_else(String::new, |date| format!(", {}", escape(date)));
     format!(
-        "<header>\n<p class=\"brand\"><b>corun profile</b>, {}{date}</p>\n<p class=\"target\">{}</p>\n<h1>{}</h1>\n\
+        "<header>\n<p class=\"brand\">{}{date}</p>\n<p class=\"target\">{}</p>\n<h1>{}</h1>\n\
          {causes}{cautions}{}</header>\n",
         match report.host {
-            crate::Host::Live => "on a live machine",
-            crate::Host::Sim => "on a modelled machine",
+            crate::Host::Live => "<b>corun profile</b>, on a live machine",
+            crate::Host::Sim => "<b>corun sim</b>, on a modelled machine",
         },
         escape(&report.target),
         sentence(&answer.verdict),
