@@ -210,7 +210,7 @@ impl Policy for DelayedPreemption {
                     let computed = percent(task.account.ledger.parts().compute_ns);
                     let fair = percent(fair_ns.unwrap_or(0));
                     format!(
-                        "computed for {computed} % of its time, fair are {fair} %: lag {:+.2}",
+                        "computed for {computed} % of its time, its fair share is {fair} %: lag {:+.2}",
                         lag as f64 / UNIT as f64
                     )
                 };

@@ -131,7 +131,9 @@ impl Slots {
             }
             self.left.extend(self.counters.remove_entry(&id));
         }
-        let lowest = self.counters.values().copied().min().unwrap_or(0);
+        // When all have left and some come back, these are all there is to go by.
+        let counters = || self.counters.values().min().or_else(|| self.left.values().min());
+        let lowest = counters().copied().unwrap_or(0);
         for m in members {
             let before = self.left.remove(&m.id).unwrap_or(lowest);
             self.counters.entry(m.id).or_insert(before.max(lowest));
@@ -247,6 +249,23 @@ mod tests {
             given[slots.running()[0].0 as usize] += slots.begun() - begun;
         }
         assert!(given[0] > 10 && given[0] <= given[1] + 1, "{given:?}");
+    }
+
+    #[test]
+    fn who_was_here_alone_does_not_wait_for_a_newcomer_to_catch_up() {
+        let mut slots = Slots::new(SLOT_NS, 1_000);
+        let [old, new] = [0, 1].map(|id| Member { id: TenantId(id), weight: 2, demand_milli: 2_000 });
+        let mut turn = |members: &[Member]| {
+            let start_ns = slots.begun() * SLOT_NS;
+            let seen = Observation { start_ns, end_ns: start_ns + SLOT_NS, ..Observation::default() };
+            slots.turn(&seen, members, "", |queue| vec![queue[0].id]);
+            slots.running().first().map(|id| id.0)
+        };
+        assert!((0..30).all(|_| turn(&[old]) == Some(0)));
+        assert_eq!(turn(&[]), None);
+        turn(&[new]);
+        let both: Vec<_> = (0..6).map(|_| turn(&[old, new]).unwrap()).collect();
+        assert!(both.windows(3).all(|w| w.contains(&0) && w.contains(&1)), "{both:?}");
     }
 
     #[test]
