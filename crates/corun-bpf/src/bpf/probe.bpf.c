@@ -270,24 +270,29 @@ static __always_inline bool is_waiting(u32 state)
 }
 
 /*
- * The same of the queue on another CPU that a task which waits is about to be moved to. Where the kernel keeps queues
- * otherwise than in an array of pointers, what is found there does not name the group, and the clock is not known.
+ * What a task that waits waits for from now on, on another CPU that it is about to be moved to: a CPU or its quota, by the
+ * clock of the queue there. Where the kernel keeps queues otherwise than in an array of pointers, what is found there does
+ * not name the group, and the clock is not known.
  */
-static __noinline u64 throttle_clock_on(struct task_struct *p, u32 cpu)
+static __noinline void wait_on(struct task_rec *t, struct task_struct *p, u32 cpu)
 {
 	struct cfs_rq *q, **all, *there = NULL;
 	struct task_group *group;
 	u64 sum, since;
 
+	t->state = WAIT;
+	t->throttled_at = CLOCK_UNKNOWN;
 	if (!bpf_core_field_exists(q->throttled_clock_self_time) || !bpf_core_field_exists(q->tg))
-		return CLOCK_UNKNOWN;
+		return;
 	group = BPF_CORE_READ(p, se.cfs_rq, tg);
 	all = BPF_CORE_READ(group, cfs_rq);
 	if (!all || bpf_probe_read_kernel(&there, sizeof(there), all + cpu) || BPF_CORE_READ(there, tg) != group)
-		return CLOCK_UNKNOWN;
+		return;
 	sum = BPF_CORE_READ(there, throttled_clock_self_time);
 	since = BPF_CORE_READ(there, throttled_clock_self);
-	return since ? sum + (BPF_CORE_READ(there, rq, clock) - since) : sum;
+	t->throttled_at = since ? sum + (BPF_CORE_READ(there, rq, clock) - since) : sum;
+	if (since)
+		t->state = THROTTLED;
 }
 
 /*
@@ -810,7 +815,7 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 	if (is_waiting(t->state)) { /* what it waited so far, it waited on the old CPU */
 		account_wait(t, p, cpu_rec(from), now);
 		if (want_quota) /* the kernel tells of it before it does it */
-			t->throttled_at = throttle_clock_on(p, to);
+			wait_on(t, p, to);
 		t->cpu = to;
 	}
 	t->cur.migrations[distance]++;

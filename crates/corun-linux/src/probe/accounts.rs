@@ -210,6 +210,12 @@ impl Sums {
         }
         told.others_ns += settled.others_ns;
         told.unattributed_ns += settled.unattributed_ns;
+        // Whom a window named and the record has no room for is among the others there, and is so here.
+        let (others_ns, known) = (&mut told.others_ns, &self.culprits);
+        told.culprits.retain(|group, ns| {
+            *others_ns += if known.contains_key(group) { 0 } else { *ns };
+            known.contains_key(group)
+        });
         let Sums { ns, culprits, others_ns, unattributed_ns, .. } = told;
         Sums { ns, culprits, others_ns, unattributed_ns, ..self.clone() }
     }
@@ -399,6 +405,23 @@ mod tests {
             (all.steal_ns + share.parts.steal_ns, all.throttled_ns + share.parts.throttled_ns),
             (80, 160)
         );
+    }
+
+    #[test]
+    fn what_was_told_names_nobody_whom_the_record_does_not() {
+        let read = |culprits: &[(u32, u64)], others_ns: u64| {
+            let mut sums =
+                Sums { culprits: culprits.iter().copied().collect(), others_ns, ..Sums::default() };
+            sums.ns[state::WAIT] = culprits.iter().map(|c| c.1).sum::<u64>() + others_ns;
+            sums
+        };
+        // A wait that was open at an edge had a ninth culprit, who is among the others when it ends.
+        let told = read(&[(7, 50), (9, 30)], 0);
+        let now = read(&[(7, 60)], 40);
+        let told = now.as_told(&told);
+        assert_eq!(told.culprits.keys().collect::<Vec<_>>(), [&7]);
+        assert_eq!(told.culprits[&7] + told.others_ns + told.unattributed_ns, told.ns[state::WAIT]);
+        assert_eq!(told.ns[state::WAIT], 100);
     }
 
     #[test]
