@@ -40,7 +40,7 @@ pub struct Spinning {
     pub method: &'static str,
     /// By task, who spun most first; at most a hundred.
     pub tasks: Vec<TaskSpinning>,
-    /// How many tasks are in the sums only.
+    /// How many tasks are in the sums only, at most: of more than ten thousand, one that goes on may be counted again.
     pub unlisted_tasks: u64,
 }
 

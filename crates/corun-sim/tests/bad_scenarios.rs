@@ -168,18 +168,18 @@ fn so_many_on_one_cpu_that_the_answer_fits_nowhere_are_refused_and_elsewhere_or_
         Scenario::parse("s.toml", &text, &Repository).map(|_| ()).map_err(|e| e.to_string())
     };
     let said = with(2_500, "cpus = [3]", "1m").unwrap_err();
-    let expected = "s.toml:12: 2500 tenants take turns on CPU 3, and who took how much from whom has more than 4000000 parts; take fewer, on more CPUs, or a shorter `duration`";
+    let expected = "s.toml:12: so many tenants share CPUs (2500 of them CPU 3) that who took how much from whom has more than 4000000 parts; take fewer, on more CPUs, or a shorter `duration`";
     assert_eq!(said, expected);
     assert_eq!(with(1_500, "cpus = [3]", "1m"), Ok(()));
     assert_eq!(with(2_500, "cpus = [3]", "100ms"), Ok(()));
     assert_eq!(with(10_000, "", "1m"), Ok(()));
-    assert!(with(50_000, "", "1m").unwrap_err().contains("tenants take turns on CPU "));
+    assert!(with(50_000, "", "1m").unwrap_err().contains(" of them CPU "));
     let work =
         "program = { kind = \"parallel\", threads = 1, sync = \"none\", grain = \"1s\", iterations = 1 }";
     let text = GOOD.replace("program = { kind = \"interference\", threads = 2 }", work);
     let text = text.replace("weight = 50", "count = 2500\nallowed = [7]");
     let said = Scenario::parse("s.toml", &text, &Repository).unwrap_err().to_string();
-    assert!(said.starts_with("s.toml:12: 2500 tenants take turns on CPU 7"), "{said}");
+    assert!(said.starts_with("s.toml:12: so many tenants share CPUs (2500 of them CPU 7)"), "{said}");
 }
 
 #[test]

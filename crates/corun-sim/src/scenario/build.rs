@@ -9,6 +9,7 @@ use crate::sched::{Cfs, Eevdf, FairOptions, Scheduler, XenCredit};
 use crate::streams::Streams;
 use corun_model::duration::human_ns;
 use corun_model::Linux;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Tasks and threads that a scenario may have in all.
@@ -233,10 +234,14 @@ impl Scenario {
                 0 => t.allowed.iter().for_each(|&cpu| {
                     join(&mut pinned[cpu], (tasks as u128).div_ceil(t.allowed.len() as u128));
                 }),
-                used => t.pins[..used].iter().enumerate().for_each(|(i, &cpu)| {
-                    // One CPU each in turn.
-                    join(&mut pinned[cpu], (tasks - i).div_ceil(t.pins.len()) as u128);
-                }),
+                used => {
+                    // One CPU each in turn; a CPU may be named twice.
+                    let mut of_cpu = BTreeMap::<usize, u128>::new();
+                    for (i, &cpu) in t.pins[..used].iter().enumerate() {
+                        *of_cpu.entry(cpu).or_default() += (tasks - i).div_ceil(t.pins.len()) as u128;
+                    }
+                    of_cpu.into_iter().for_each(|(cpu, tasks)| join(&mut pinned[cpu], tasks));
+                }
             }
         }
         let mut parts = 0;
@@ -252,8 +257,8 @@ impl Scenario {
             if parts > MOST_PARTS {
                 let last = &self.tenants[own.last.max(anywhere.last)];
                 let what = format!(
-                    "{tenants} tenants take turns on CPU {}, and who took how much from whom has more than {MOST_PARTS} \
-                     parts; take fewer, on more CPUs, or a shorter `duration`",
+                    "so many tenants share CPUs ({tenants} of them CPU {}) that who took how much from whom has more than \
+                     {MOST_PARTS} parts; take fewer, on more CPUs, or a shorter `duration`",
                     cpu.id.0
                 );
                 return Err(self.bad(last.line, what));
