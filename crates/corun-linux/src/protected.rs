@@ -84,6 +84,9 @@ const KEEPERS: &[&str] = &[
     "slurmstepd",
 ];
 
+/// How the reason ends where the user asked for it.
+pub const NAMED_BY_PROTECT: &str = "--protect names it";
+
 /// Whom to leave alone.
 #[derive(Clone, Debug)]
 pub struct Protection {
@@ -117,7 +120,7 @@ impl Protection {
             return Some(format!("{name} is protected: {}", why_not_controllable(tenant.kind)));
         }
         if self.named.iter().any(|n| tenant.is_called(n)) {
-            return Some(format!("{name} is protected: --protect names it"));
+            return Some(format!("{name} is protected: {NAMED_BY_PROTECT}"));
         }
         let is_session = ["user@", "systemd-", "dbus", "ssh", "getty@", "serial-getty@"];
         if tenant.kind == TenantKind::Unit && is_session.iter().any(|unit| name.starts_with(unit)) {
@@ -148,7 +151,7 @@ impl Protection {
             return Some(format!("{who} is protected: it keeps sessions, devices, logs or a cluster going"));
         }
         if self.named.iter().any(|n| is_comm(n, &stat.comm) || n.parse() == Ok(pid)) {
-            return Some(format!("{who} is protected: --protect names it"));
+            return Some(format!("{who} is protected: {NAMED_BY_PROTECT}"));
         }
         None
     }

@@ -3,6 +3,9 @@
 use crate::cpustat;
 use crate::root::Root;
 
+/// How a remedy ends that is no must: whoever needs what is refused leaves it out.
+pub const WITHOUT: &str = "; corun works without";
+
 /// A no, with its reason and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -37,7 +40,7 @@ pub fn of_errno(root: &Root, errno: i32) -> Refusal {
                     "this kernel drives no performance counters of this CPU (perf_event_open says {name})"
                 )
             };
-            Refusal::new(why, "use a metal instance or a VM with a virtual PMU; corun works without")
+            Refusal::new(why, format!("use a metal instance or a VM with a virtual PMU{WITHOUT}"))
         }
         libc::EACCES | libc::EPERM => {
             let paranoid = root.read("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
@@ -56,7 +59,7 @@ pub fn of_errno(root: &Root, errno: i32) -> Refusal {
         ),
         libc::EINVAL => Refusal::new(
             "this kernel cannot encode the event (perf_event_open says EINVAL)",
-            "use a newer kernel; corun works without",
+            format!("use a newer kernel{WITHOUT}"),
         ),
         libc::EBUSY => Refusal::new(
             "another program has the counters for itself (perf_event_open says EBUSY)",
@@ -68,7 +71,7 @@ pub fn of_errno(root: &Root, errno: i32) -> Refusal {
         ),
         _ => Refusal::new(
             format!("perf_event_open says {}", name_of(errno)),
-            "use a kernel with CONFIG_PERF_EVENTS; corun works without",
+            format!("use a kernel with CONFIG_PERF_EVENTS{WITHOUT}"),
         ),
     }
 }

@@ -41,6 +41,11 @@ use tasks::Tasks;
 /// The controller's priority while anything is in force: the lowest that is above everybody fair.
 const PRIORITY: u32 = 1;
 
+/// How the reasons end of who was not named, and of what only root may do.
+pub const NOT_IN_SCOPE: &str = "is not among the tenants that may be controlled";
+/// See [`NOT_IN_SCOPE`].
+pub const AS_ROOT: &str = "run as root";
+
 /// Whose tenants may be touched at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -173,7 +178,7 @@ impl StockBackend {
         let in_scope = known.unwrap_or_else(|| self.is_in_scope(&tenant));
         self.in_scope.insert(id, in_scope);
         if !in_scope {
-            let why = format!("{} is not among the tenants that may be controlled", tenant.name);
+            let why = format!("{} {NOT_IN_SCOPE}", tenant.name);
             return Err(Refusal::Refused(why));
         }
         Ok(())

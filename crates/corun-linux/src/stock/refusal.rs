@@ -1,5 +1,6 @@
 //! Why an action was not carried out, before it becomes an [`Outcome`].
 
+use super::AS_ROOT;
 use crate::root::in_words;
 use crate::supervisor::SuperviseError;
 use corun_model::Outcome;
@@ -19,7 +20,7 @@ impl Refusal {
     pub(super) fn by_kernel(whom: &str, e: &io::Error) -> Refusal {
         Refusal::Refused(match e.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
-                format!("{whom} may not be changed by this user ({}); run as root", in_words(e))
+                format!("{whom} may not be changed by this user ({}); {AS_ROOT}", in_words(e))
             }
             Some(libc::ESRCH) => format!("{whom} has gone"),
             _ => format!("{whom}: {}", in_words(e)),

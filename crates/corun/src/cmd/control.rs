@@ -6,6 +6,7 @@ use crate::course::{length_ns, Course, Ended};
 use crate::insight::split;
 use crate::lines;
 use anyhow::Context;
+use corun_linux::counters::WITHOUT;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::probe::LiveOptions;
 use corun_linux::shares::Shares;
@@ -309,7 +310,7 @@ fn counting(root: &Root, args: &Args) -> anyhow::Result<Option<Counting>> {
     let Some(entry) = entry.filter(|e| !e.counters.is_empty()) else { return Ok(None) };
     let refused = |u: Unavailable| {
         // Whatever else does without them, this policy does not.
-        let why = u.why.trim_end_matches("; corun works without");
+        let why = u.why.trim_end_matches(WITHOUT);
         let what = format!(
             "{} decides by hardware counters, and this machine lacks {}: {why}; `corun sim` runs it on a modelled machine",
             entry.name, u.what
