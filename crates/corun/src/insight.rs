@@ -292,8 +292,7 @@ impl Insight {
             return Ok(Opening::NotNow);
         }
         let hindrance = hindrance(host, seen, self.subject);
-        let machine_ns = seen.window_ns() as f64 * seen.cpus.len() as f64;
-        if hindrance.on_cpu_ns() as f64 > most * machine_ns {
+        if hindrance.on_cpu_ns() as f64 > most * machine_ns(seen) {
             return Ok(Opening::Hindered(hindrance));
         }
         let (lenses, subject) = (&mut self.lenses, self.subject);
@@ -319,6 +318,11 @@ impl Insight {
             Eyes::Parking(host, _) => Ok(host.undo_all()?),
         }
     }
+}
+
+/// CPU time that there was in a window, in nanoseconds.
+pub fn machine_ns(seen: &Observation) -> f64 {
+    seen.window_ns() as f64 * seen.cpus.len() as f64
 }
 
 /// The verb of the corun that is this process.

@@ -5,10 +5,14 @@
 //! not be parked had more than that just before, none is opened: it would stop the rest for nothing. After [`FRUITLESS`]
 //! windows in a row that do not count no more are opened.
 
+use crate::insight::machine_ns;
 use corun_linux::dedicated::{DedicatedWindow, Hindrance};
+use corun_linux::protected::{is_comm, NAMED_BY_PROTECT};
+use corun_linux::stock::{AS_ROOT, NOT_IN_SCOPE};
 use corun_model::{Observation, Tenant, TenantId};
 use corun_predict::estimate::Unavailable;
 use corun_predict::interval::FEWEST;
+use corun_report::names::Names;
 use corun_report::predict::DedicatedWindows;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -26,6 +30,8 @@ const LATER_NS: u64 = 4_000_000_000;
 const FRUITLESS: usize = 3;
 /// A tenant with less of the machine is in nobody's way.
 const LEAST: f64 = 0.001;
+/// What is said of who ran all the same.
+const LEAKED: &str = "ran although it was parked";
 /// Most tenants that a sentence names.
 const NAMED: usize = 3;
 
@@ -33,8 +39,9 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Windows {
     subject: TenantId,
-    /// Only tenants that the user named may be parked.
-    only_some: bool,
+    /// Whom alone the user lets be parked, and whom not, in the user's words.
+    park: Vec<String>,
+    protect: Vec<String>,
     /// When each was opened, or was not because of who ran.
     tried_ns: Vec<u64>,
     opened: usize,
@@ -54,23 +61,42 @@ pub struct Windows {
 }
 
 /// A co-runner that ran although it should not have.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Other {
-    name: String,
-    key: String,
+    tenant: Tenant,
     /// In all windows, and in those that do not count, in nanoseconds.
     on_cpu_ns: u64,
     in_vain_ns: u64,
-    /// Why it cannot be parked; `None`: it could have been, or nobody asked.
+    /// Why it was not parked, or did not help to park it; `None`: it could have been, or nobody asked.
     why: Option<String>,
 }
 
+impl Other {
+    /// What is said of it behind its name; `None`: it is not said of it by its name.
+    fn said_of_it<'a>(&self, why: &'a str) -> Option<&'a str> {
+        let behind = |name: &str| why.strip_prefix(name)?.strip_prefix(' ');
+        behind(&self.tenant.name).or_else(|| behind(command(&self.tenant)))
+    }
+
+    /// Whether this reason is known.
+    fn is_so(&self, reason: &str) -> bool {
+        self.why.as_deref().is_some_and(|why| why.ends_with(reason))
+    }
+}
+
+/// What its command is called, which is not its name where it is another corun.
+fn command(tenant: &Tenant) -> &str {
+    let of_key = tenant.key.strip_prefix("pgid:").and_then(|rest| rest.split_once(':'));
+    of_key.map_or(&tenant.name, |(_, command)| command)
+}
+
 impl Windows {
-    /// Those of this subject; whether only tenants that the user named may be parked.
-    pub fn new(subject: TenantId, only_some: bool) -> Windows {
+    /// Those of this subject; `park`: whom alone the user lets be parked, if anybody was named, and `protect`: whom not.
+    pub fn new(subject: TenantId, park: &[String], protect: &[String]) -> Windows {
         Windows {
             subject,
-            only_some,
+            park: park.to_vec(),
+            protect: protect.to_vec(),
             tried_ns: Vec::new(),
             opened: 0,
             counted: 0,
@@ -121,7 +147,11 @@ impl Windows {
         let others_ns: u64 = ran.iter().map(|r| r.1).sum();
         let in_the_way = others_ns as f64 > OTHERS * machine_ns(seen);
         let counts = !window.subject_ended && !in_the_way;
-        self.add(seen, &ran, &window.not_parked, in_the_way);
+        // Of whom it did not help to park, it is not said that it came too late.
+        let held = window.parked.iter().filter_map(|id| seen.tenant(*id));
+        let leaked = held.map(|t| (t.id, format!("{} {LEAKED}", t.name)));
+        let why: Vec<(TenantId, String)> = window.not_parked.iter().cloned().chain(leaked).collect();
+        self.add(seen, &ran, &why, in_the_way);
         self.counted += usize::from(counts);
         // A subject that has ended is in no need of more.
         self.fruitless = if counts { 0 } else { self.fruitless + usize::from(in_the_way) };
@@ -150,10 +180,10 @@ impl Windows {
         self.machine_ns += machine_ns(seen);
         self.in_vain_ns += if in_vain { machine_ns(seen) } else { 0.0 };
         for (id, ns) in ran.iter().filter(|r| r.1 > 0) {
-            let other = self.others.entry(*id).or_default();
-            if let Some(Tenant { name, key, .. }) = seen.tenant(*id) {
-                (other.name, other.key) = (name.clone(), key.clone());
-            }
+            let Some(tenant) = seen.tenant(*id) else { continue };
+            let new = || Other { tenant: tenant.clone(), on_cpu_ns: 0, in_vain_ns: 0, why: None };
+            let other = self.others.entry(*id).or_insert_with(new);
+            other.tenant = tenant.clone();
             other.on_cpu_ns += ns;
             other.in_vain_ns += if in_vain { *ns } else { 0 };
             other.why = why.iter().find(|w| w.0 == *id).map(|w| w.1.clone()).or(other.why.take());
@@ -171,14 +201,10 @@ impl Windows {
         }
     }
 
-    /// A tenant's name, with what tells it from others of that name.
-    fn label(&self, other: &Other) -> String {
-        let alike = self.others.values().filter(|o| o.name == other.name).count();
-        if alike > 1 {
-            format!("{} ({})", other.name, other.key)
-        } else {
-            other.name.clone()
-        }
+    /// What they are called, as everywhere else.
+    fn names(&self) -> Names {
+        let tenants = self.others.values().map(|o| &o.tenant);
+        Names::told_apart(tenants.map(|t| (t.id.0, t.name.as_str(), t.key.as_str())))
     }
 
     /// Who ran in the windows that count although it could not be parked, with the reason.
@@ -191,26 +217,24 @@ impl Windows {
         for other in self.others.values() {
             let share = other.on_cpu_ns as f64 / self.machine_ns.max(1.0);
             if let Some(why) = other.why.as_deref().filter(|_| share >= LEAST) {
-                alike
-                    .entry(why.strip_prefix(other.name.as_str()).unwrap_or(why))
-                    .or_default()
-                    .push((other, share));
+                alike.entry(other.said_of_it(why).unwrap_or(why)).or_default().push((other, share));
             }
         }
+        let names = self.names();
         let of = |(why, mut others): (&str, Vec<(&Other, f64)>)| {
             others.sort_by_key(|(other, _)| Reverse(other.on_cpu_ns));
             let who: Vec<String> = others
                 .iter()
                 .map(|(other, share)| {
-                    format!("{} ({:.1} % of the machine)", self.label(other), share * 100.0)
+                    format!("{} ({:.1} % of the machine)", names.whole(other.tenant.id.0), share * 100.0)
                 })
                 .collect();
             Unavailable {
                 what: format!("dedicated windows without {}", who.join(", ")),
-                why: match (others.as_slice(), why.strip_prefix(' ')) {
-                    ([(only, _)], Some(rest)) => format!("{} {rest}", only.name),
-                    (_, Some(rest)) => format!("each {rest}"),
-                    (_, None) => why.to_owned(),
+                why: match others.as_slice() {
+                    [(first, _), ..] if first.why.as_deref() == Some(why) => why.to_owned(),
+                    [(only, _)] => format!("{} {why}", only.tenant.name),
+                    _ => format!("each {why}"),
                 },
             }
         };
@@ -222,7 +246,14 @@ impl Windows {
         if self.tried_ns.is_empty() || self.counted >= FEWEST {
             return None;
         }
-        if self.only_some && !self.parked_somebody {
+        // Nobody was parked: why not those who were named?
+        let nobody_named = !self.park.is_empty() && !self.parked_somebody;
+        let could_not = |o: &&Other| {
+            let is_named = self.park.iter().any(|wanted| o.tenant.is_called(wanted));
+            is_named || o.why.is_some() && !o.is_so(NOT_IN_SCOPE)
+        };
+        let named = self.others.values().filter(could_not).max_by_key(|o| (o.why.is_some(), o.on_cpu_ns));
+        if nobody_named && named.is_none() {
             return Some(
                 "no tenant by the names given with --park was seen, so nobody was parked; `corun profile --all --for 1s` \
                  lists who is there"
@@ -233,57 +264,82 @@ impl Windows {
             self.others.values().filter(|o| o.in_vain_ns as f64 >= LEAST * self.in_vain_ns).collect();
         in_the_way.retain(|o| o.in_vain_ns > 0);
         in_the_way.sort_by_key(|o| Reverse(o.in_vain_ns));
-        let named: Vec<String> = in_the_way
-            .iter()
-            .take(NAMED)
-            .map(|o| format!("{} {:.1} %", self.label(o), 100.0 * o.in_vain_ns as f64 / self.in_vain_ns))
-            .collect();
-        let opened = match (self.opened, self.counted) {
-            (0, _) => "none was opened".to_owned(),
-            (n, counted) => format!(
-                "{n} {} opened, {} {}",
-                if n == 1 { "was" } else { "were" },
-                if counted == 0 { "none".to_owned() } else { counted.to_string() },
-                if counted > 1 { "count" } else { "counts" }
-            ),
-        };
-        let who = match (named.is_empty(), self.opened) {
-            (true, _) => String::new(),
-            (false, 0) => format!(", since just before others had of the machine: {}", named.join(", ")),
-            (false, _) => format!(" (in the others there ran, of the machine: {})", named.join(", ")),
-        };
         let no_more = if self.has_given_up() { ", and no more were tried" } else { "" };
-        let remedy = match in_the_way.first() {
+        let remedy = match named.filter(|_| nobody_named).or(in_the_way.first().copied()) {
             None => "give it more time, or a larger --budget".to_owned(),
-            Some(other) => remedy(other),
+            Some(other) => self.remedy(other),
         };
         Some(format!(
-            "{opened}{who}{no_more}; three are needed: {remedy}. What the program would do alone is derived from its ledger"
+            "{}{no_more}: {remedy}. What the program would do alone is derived from its ledger",
+            self.so_few(&in_the_way)
         ))
     }
-}
 
-/// What would keep this tenant out of dedicated windows.
-fn remedy(other: &Other) -> String {
-    // What a shell would take for two words has a key of one.
-    let name = if other.name.contains(' ') { &other.key } else { &other.name };
-    let why = other.why.as_deref().unwrap_or_default();
-    if why.contains("--protect names it") {
-        format!("leave {name} out of --protect")
-    } else if why.contains("not among the tenants that may be controlled") {
-        format!("name {name} with --park as well, or leave --park away")
-    } else if why.contains("run as root") {
-        "run as root".to_owned()
-    } else if why.is_empty() {
-        format!("{name} came when the others were parked already; try again without it")
-    } else {
-        format!("{why}; try again while it is idle")
+    /// How many there were and count, and who was in the way of the others, the first most.
+    fn so_few(&self, in_the_way: &[&Other]) -> String {
+        let names = self.names();
+        // Who, a word of what it did, and how much of it.
+        let who = |between: &str, and: &str| {
+            let of = |(n, o): (usize, &&Other)| {
+                let (who, share) =
+                    (names.whole(o.tenant.id.0), 100.0 * o.in_vain_ns as f64 / self.in_vain_ns);
+                match n {
+                    0 => format!("{who}{between} {share:.1} % of the machine"),
+                    _ => format!("{who}{} {share:.1} %", between.trim_end_matches(" had")),
+                }
+            };
+            in_the_way.iter().take(NAMED).enumerate().map(of).collect::<Vec<_>>().join(and)
+        };
+        let before = || format!("since {} just before", who(" had", " and "));
+        let counted = match (self.opened, self.counted) {
+            (0, _) if in_the_way.is_empty() => return "none was opened, three are needed".to_owned(),
+            (0, _) => return format!("none was opened, {}, three are needed", before()),
+            (1, 0) => "the only window does not count".to_owned(),
+            (1, _) => "only one window counts".to_owned(),
+            (opened, 0) => format!("none of {opened} windows counts"),
+            (opened, 1) => format!("1 of {opened} windows counts"),
+            (opened, counted) => format!("{counted} of {opened} windows count"),
+        };
+        let why = match (self.opened, self.counted) {
+            _ if in_the_way.is_empty() => String::new(),
+            (opened, counted) if opened == counted => format!(" (no other was opened, {})", before()),
+            (1, _) => format!(" (in it ran {})", who(",", ", and ")),
+            (_, 0) => format!(" (in them ran {})", who(",", ", and ")),
+            _ => format!(" (in the others ran {})", who(",", ", and ")),
+        };
+        format!("{counted}, three are needed{why}")
     }
-}
 
-/// CPU time that there was in a window, in nanoseconds.
-fn machine_ns(seen: &Observation) -> f64 {
-    seen.window_ns() as f64 * seen.cpus.len() as f64
+    /// What would keep this tenant out of dedicated windows.
+    fn remedy(&self, other: &Other) -> String {
+        let Tenant { name, key, .. } = &other.tenant;
+        match other.why.as_deref() {
+            Some(_) if other.is_so(NAMED_BY_PROTECT) => {
+                format!("leave {} out of --protect", self.protected_as(other))
+            }
+            Some(_) if other.is_so(NOT_IN_SCOPE) => {
+                // What a shell would take for two words has a key of one.
+                let name = if name.contains(' ') { key } else { name };
+                format!("name {name} with --park as well, or leave --park away")
+            }
+            Some(_) if other.is_so(AS_ROOT) => AS_ROOT.to_owned(),
+            Some(why) => format!("{why}; try again while it is idle"),
+            None if self.parked_somebody => {
+                format!("{name} came when the others were parked already; try again without it")
+            }
+            None => format!("{name} came when the window had begun already; try again"),
+        }
+    }
+
+    /// By which of the user's words a tenant, or one of its processes, is protected.
+    fn protected_as<'a>(&'a self, other: &'a Other) -> &'a str {
+        let who = other.why.as_deref().and_then(|why| why.split_once(" is protected: ")).map_or("", |w| w.0);
+        let (comm, pid) = who.strip_suffix(')').and_then(|w| w.rsplit_once(" (PID ")).unwrap_or((who, ""));
+        let is_it = |wanted: &&String| {
+            other.tenant.is_called(wanted) || is_comm(wanted, comm) || wanted.as_str() == pid
+        };
+        self.protect.iter().find(is_it).map_or(&other.tenant.name, String::as_str)
+    }
 }
 
 #[cfg(test)]
@@ -340,20 +396,20 @@ mod tests {
 
     #[test]
     fn of_windows_too_few_of_which_count_it_is_said_who_ran_in_the_others_and_what_helps() {
-        let mut windows = Windows::new(SUBJECT, false);
+        let mut windows = Windows::new(SUBJECT, &[], &["hog".into()]);
         assert_eq!(windows.why_too_few(), None, "none was tried");
         assert!(windows.note(&window(0, &[], "")));
         assert_eq!(
             windows.why_too_few().unwrap(),
-            "1 was opened, 1 counts; three are needed: give it more time, or a larger --budget. What the program would \
-             do alone is derived from its ledger"
+            "only one window counts, three are needed: give it more time, or a larger --budget. What the program would do \
+             alone is derived from its ledger"
         );
         let protected = "hog is protected: --protect names it";
         assert!(!windows.note(&window(100, &[("hog", 40)], protected)));
         let why = windows.why_too_few().unwrap();
         assert!(
             why.starts_with(
-                "2 were opened, 1 counts (in the others there ran, of the machine: hog 50.0 %); three are"
+                "1 of 2 windows counts, three are needed (in the others ran hog, 50.0 % of the machine): "
             ),
             "{why}"
         );
@@ -367,19 +423,19 @@ mod tests {
 
     #[test]
     fn who_ran_unparked_is_listed_with_its_share_and_told_from_its_namesake_and_who_slept_is_not() {
-        let mut windows = Windows::new(SUBJECT, false);
+        let mut windows = Windows::new(SUBJECT, &[], &[]);
         let others = [("sshd", 1), ("cron", 0), ("sshd", 2)];
         assert!(windows.note(&window(0, &others, "each is protected")));
         let [only] = &windows.missing()[..] else { panic!("{:?}", windows.missing()) };
         assert_eq!(
             only.what,
-            "dedicated windows without sshd (pgid:102) (2.5 % of the machine), sshd (pgid:100) (1.2 % of the machine)"
+            "dedicated windows without sshd (pgid 102) (2.5 % of the machine), sshd (pgid 100) (1.2 % of the machine)"
         );
     }
 
     #[test]
     fn three_windows_in_a_row_that_do_not_count_are_the_last_and_a_good_one_between_begins_anew() {
-        let mut windows = Windows::new(SUBJECT, false);
+        let mut windows = Windows::new(SUBJECT, &[], &[]);
         let bad = |at_ms| window(at_ms, &[("late", 40)], "");
         let due = |w: &Windows| w.are_due(0, 100_000 * MS, false);
         assert!(due(&windows));
@@ -395,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_window_that_was_not_opened_parks_nobody_and_says_who_ran_just_before() {
-        let mut windows = Windows::new(SUBJECT, true);
+        let mut windows = Windows::new(SUBJECT, &["solver".into()], &[]);
         let why = "hog is not among the tenants that may be controlled".to_owned();
         let unparkable = vec![Unparkable { tenant: TenantId(1), why, on_cpu_ns: 40 * MS }];
         windows.skip(&seen(500, &[("hog", 40)]), &Hindrance { unparkable: unparkable.clone(), parkable: 0 });
@@ -404,9 +460,61 @@ mod tests {
         assert_eq!((windows.told().opened, windows.told().skipped, windows.told().parked_ns), (0, 2, 0));
         let why = windows.why_too_few().unwrap();
         assert!(
-            why.starts_with("none was opened, since just before others had of the machine: hog 50.0 %"),
+            why.starts_with(
+                "none was opened, since hog had 50.0 % of the machine just before, three are needed: "
+            ),
             "{why}"
         );
         assert!(why.contains("name hog with --park as well"), "{why}");
+    }
+
+    /// Whom a window parked in which this one of its tenants was on a CPU all the same.
+    fn leaky(at_ms: u64, name: &str) -> DedicatedWindow {
+        DedicatedWindow { parked: vec![TenantId(1)], ..window(at_ms, &[(name, 40)], "") }
+    }
+
+    #[test]
+    fn who_was_named_and_could_not_be_parked_was_seen_and_it_is_said_why_not() {
+        let mut windows = Windows::new(SUBJECT, &["sshd".into()], &[]);
+        let why = "sshd is protected: it keeps sessions going";
+        windows.note(&DedicatedWindow { parked: Vec::new(), ..window(0, &[("sshd", 1)], why) });
+        let told = windows.why_too_few().unwrap();
+        assert!(told.contains(why) && !told.contains("no tenant"), "{told}");
+    }
+
+    #[test]
+    fn who_ran_although_it_was_parked_did_not_come_too_late() {
+        let mut windows = Windows::new(SUBJECT, &[], &[]);
+        windows.note(&leaky(0, "hog"));
+        let why = windows.why_too_few().unwrap();
+        assert!(
+            why.contains("(in it ran hog, 50.0 %") && why.contains("hog ran although it was parked"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn another_corun_is_left_out_of_protect_by_the_word_that_the_user_gave() {
+        let say = |wanted: &str, who: &str| {
+            let mut windows = Windows::new(SUBJECT, &[], &["other".into(), wanted.into()]);
+            let mut seen =
+                window(0, &[("corun load", 40)], &format!("{who} is protected: {NAMED_BY_PROTECT}"));
+            seen.dedicated.tenants[0].key = "pgid:4711:corun".into();
+            windows.note(&seen);
+            windows.note(&window(100, &[], ""));
+            (windows.why_too_few().unwrap(), windows.missing())
+        };
+        for (wanted, who) in [
+            ("corun", "corun"),
+            ("pgid:4711", "corun"),
+            ("pgid:4711:corun", "corun"),
+            ("corun", "corun (PID 4712)"),
+            ("4712", "corun (PID 4712)"),
+        ] {
+            let (why, _) = say(wanted, who);
+            assert!(why.contains(&format!("leave {wanted} out of --protect")), "{wanted}: {why}");
+        }
+        let (_, missing) = say("corun", "corun");
+        assert_eq!(missing[0].why, "corun load is protected: --protect names it");
     }
 }
