@@ -91,10 +91,18 @@ fn completions_name_every_verb_and_bash_accepts_its_own() {
         for verb in commands(&text(&corun(&["--help"]).stdout)) {
             assert!(script.contains(&verb), "{file} lacks {verb}");
         }
-        for hidden in ["supervise", "generate"] {
+        for hidden in ["supervise", "generate", "miscount-at"] {
             assert!(!script.contains(hidden), "{file} offers `{hidden}`");
         }
     }
+    let fish = read(folder.path(), "corun.fish");
+    let offers = |verb: &str, flag: &str| {
+        fish.lines().any(|l| l.contains(&format!(" {verb}\"")) && l.contains(&format!("-l {flag}")))
+    };
+    assert!(
+        offers("profile", "all") && offers("predict", "dedicated") && !offers("predict", "all"),
+        "{fish}"
+    );
     let bash = Command::new("bash").arg("-n").arg(folder.path().join("corun.bash")).output().unwrap();
     assert!(bash.status.success(), "{}", text(&bash.stderr));
 }

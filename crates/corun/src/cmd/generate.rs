@@ -62,13 +62,21 @@ fn completions(command: &Command, folder: &Path) -> std::io::Result<()> {
         .try_for_each(|&shell| clap_complete::generate_to(shell, &mut shown, "corun", folder).map(drop))
 }
 
-/// The command line without the verbs that `--help` leaves out: shells would offer them.
+/// The command line without the verbs and flags that `--help` leaves out: shells would offer them.
 fn without_hidden(command: &Command) -> Command {
-    Command::new("corun")
-        .version(env!("CARGO_PKG_VERSION"))
-        .disable_help_subcommand(true)
-        .args(command.get_arguments().cloned())
-        .subcommands(command.get_subcommands().filter(|c| !c.is_hide_set()).cloned())
+    // clap keeps names for good; there are a few, and corun ends after this.
+    let shown = Command::new(&*command.get_name().to_owned().leak())
+        .disable_help_subcommand(command.is_disable_help_subcommand_set())
+        .args(command.get_arguments().filter(|a| !a.is_hide_set()).cloned())
+        .subcommands(command.get_subcommands().filter(|c| !c.is_hide_set()).map(without_hidden));
+    let shown = match command.get_about() {
+        Some(about) => shown.about(about.clone()),
+        None => shown,
+    };
+    match command.get_version() {
+        Some(_) => shown.version(env!("CARGO_PKG_VERSION")),
+        None => shown,
+    }
 }
 
 /// One page for `command` and one for each of its sub-commands, all the way down.
