@@ -14,13 +14,19 @@ use std::collections::BTreeSet;
 /// How the times of `--for` are rounded up, so that one can be typed in.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Why nobody will be parked as things are; nothing where somebody may be. `covered`: whom the policy may touch.
+/// Why nobody will be parked, or controlled at all, as things are; nothing where somebody may be. `covered`: whom the policy may touch.
 pub fn of_tenants(
     args: &Args,
     policy: &dyn Policy,
     seen: &Observation,
     covered: &BTreeSet<TenantId>,
 ) -> Vec<String> {
+    let here: Vec<&Tenant> =
+        seen.tenants.iter().filter(|t| covered.contains(&t.id) && has_tasks(seen, t.id)).collect();
+    // Of each that was named, and nobody is in, it is said already.
+    if here.is_empty() && nobody_yet(args, seen).next().is_none() && !policy.knobs().is_empty() {
+        return vec!["nobody may be controlled now; who comes will be".to_owned()];
+    }
     if !policy.knobs().contains(&Knob::Park) {
         return Vec::new();
     }
@@ -28,8 +34,6 @@ pub fn of_tenants(
     if !same.is_empty() {
         return same;
     }
-    let here: Vec<&Tenant> =
-        seen.tenants.iter().filter(|t| covered.contains(&t.id) && has_tasks(seen, t.id)).collect();
     let subject = subject(args, policy);
     let (alone, others) = match (&here[..], subject) {
         // Who is named has the windows and is not parked, so that one other is enough.
@@ -112,7 +116,7 @@ pub fn subject<'a>(args: &'a Args, policy: &dyn Policy) -> Option<&'a str> {
 
 /// That the guard will find out nothing in so short a time; its periods last `period_ns` and end with an epoch.
 pub fn of_guard(policy: &str, length_ns: u64, period_ns: u64, epoch_ns: u64) -> Option<String> {
-    let needed_ns = 2 * PAIRS as u64 * (period_ns + epoch_ns);
+    let needed_ns = period_ns.saturating_add(epoch_ns).saturating_mul(2 * PAIRS as u64);
     (length_ns < needed_ns).then(|| {
         format!(
             "--for {} is too short for the guard to find out whether {policy} helps, which takes {PAIRS} pairs of periods of {}; \
@@ -127,7 +131,21 @@ pub fn of_guard(policy: &str, length_ns: u64, period_ns: u64, epoch_ns: u64) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Args as _, FromArgMatches as _};
     use corun_model::duration::parse_ns;
+
+    #[test]
+    fn that_nobody_may_be_controlled_is_said_where_it_is_not_yet() {
+        let remarks = |given: &[&str]| {
+            let given = ["control", "gang"].iter().chain(given);
+            let matches = Args::augment_args(clap::Command::new("control")).get_matches_from(given);
+            let (args, seen) = (Args::from_arg_matches(&matches).unwrap(), Observation::default());
+            let policy = corun_policy::by_name("gang", &corun_policy::Options::new()).unwrap();
+            of_tenants(&args, policy.as_ref(), &seen, &BTreeSet::new())
+        };
+        assert_eq!(remarks(&["--all"]), ["nobody may be controlled now; who comes will be"]);
+        assert!(remarks(&["--tenant", "cgroup:/build"]).is_empty(), "that nobody is in it is said of each");
+    }
 
     #[test]
     fn what_the_guard_needs_is_told_as_a_length_that_is_enough() {
@@ -138,5 +156,6 @@ mod tests {
         assert!(enough_ns >= 2 * PAIRS as u64 * period_ns, "{told}");
         assert_eq!(of_guard("gang", enough_ns, period_ns, epoch_ns), None);
         assert!(of_guard("gang", enough_ns - SECOND_NS, period_ns, epoch_ns).is_some());
+        assert!(of_guard("gang", SECOND_NS, u64::MAX, u64::MAX).is_some(), "absurd, and no overflow");
     }
 }
