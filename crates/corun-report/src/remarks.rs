@@ -24,9 +24,11 @@ pub fn remarks(unavailable: &[Unavailable], counters: bool) -> Vec<String> {
         unavailable.iter().filter(is_missed).partition(is_little);
     let mut said: Vec<String> = much.iter().map(|u| format!("{}: {}", u.what, u.why)).collect();
     if !little.is_empty() {
-        let which = if said.is_empty() { "" } else { "more " };
-        let verb = if little.len() == 1 { "changes" } else { "change" };
-        said.push(format!("{} {which}that {verb} little here: `corun doctor` and --json tell", little.len()));
+        let more = if said.is_empty() { "" } else { "more " };
+        said.push(match little.len() {
+            1 => format!("1 {more}thing could not be seen, which changes little here; --json lists it"),
+            n => format!("{n} {more}things could not be seen, which change little here; --json lists them"),
+        });
     }
     said.iter().flat_map(|text| marked(text)).collect()
 }
@@ -48,10 +50,10 @@ mod tests {
     #[test]
     fn what_changes_little_is_counted_and_counters_are_missed_by_who_asked_for_them() {
         let all = ["eBPF", "hardware counters", "culprits", "host steal"].map(missing);
-        let little = "! 2 more that change little here: `corun doctor` and --json tell";
+        let little = "! 2 more things could not be seen, which change little here; --json lists them";
         assert_eq!(remarks(&all, false), ["! eBPF: why", little]);
         assert_eq!(remarks(&all, true), ["! eBPF: why", "! hardware counters: why", little]);
-        let only = "! 1 that changes little here: `corun doctor` and --json tell";
+        let only = "! 1 thing could not be seen, which changes little here; --json lists it";
         assert_eq!(remarks(&all[1..3], false), [only]);
         assert!(remarks(&all[1..2], false).is_empty());
     }
