@@ -3,7 +3,7 @@
 
 use crate::json;
 use crate::remarks::remarks;
-use crate::words::{name, percent, wrap};
+use crate::words::{name, share, wrap};
 use corun_model::duration::human_ns;
 use corun_predict::estimate::Unavailable;
 use corun_predict::verdict::{Pace, Ruling, Verdict};
@@ -251,10 +251,6 @@ impl VerifyReport {
         report.add_test_suite(suite);
         report.to_string().expect("names without control characters are XML")
     }
-}
-
-fn share(x: f64) -> String {
-    percent((x * 1e9) as u64, 1_000_000_000)
 }
 
 /// What people call a signal.

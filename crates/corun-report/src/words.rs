@@ -16,6 +16,11 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
+/// A share in percent, likewise.
+pub fn share(x: f64) -> String {
+    percent((x * 1e9) as u64, 1_000_000_000)
+}
+
 /// A count with separators: `1,234,567`.
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();

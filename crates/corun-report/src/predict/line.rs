@@ -2,7 +2,7 @@
 
 use super::{Covers, PredictReport};
 use crate::remarks::remarks;
-use crate::words::{count, name, percent, wrap};
+use crate::words::{count, name, percent, share, wrap};
 use corun_model::duration::human_ns;
 use corun_predict::estimate::{Method, Unavailable};
 use corun_predict::spinning::Spinning;
@@ -20,6 +20,8 @@ const UNTOLD: f64 = 90.0;
 pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
 const MAIN: f64 = 0.5;
+/// What the kernel says, in libc's words, to who is not root.
+const NOT_PERMITTED: &str = "Operation not permitted";
 /// Longest name in the line, and where there is little room.
 const NAME: usize = 32;
 const SHORT_NAME: usize = 12;
@@ -129,7 +131,7 @@ impl Pieces {
 fn unnamed(report: &PredictReport, mostly: &str) -> String {
     let ebpf = report.unavailable.iter().find(|u| u.what == "eBPF");
     match (report.source.as_str(), ebpf) {
-        ("schedstat", Some(u)) if u.why.contains("not permitted") => "who: only root can see".to_owned(),
+        ("schedstat", Some(u)) if u.why.contains(NOT_PERMITTED) => "who: only root can see".to_owned(),
         ("schedstat", _) => "who: only eBPF can see".to_owned(),
         _ => format!("{mostly} nobody who could be named"),
     }
@@ -220,8 +222,7 @@ pub(super) fn spun(s: &Spinning) -> String {
     let digits = usize::from(high < 10.0);
     let mut said = format!("{:.digits$} % of its CPU time ({low:.digits$}-{high:.digits$})", 100.0 * s.share);
     if s.judged < MOST_JUDGED {
-        let _ =
-            write!(said, ", as far as it was judged: {} %", percent((s.judged * 1e9) as u64, 1_000_000_000));
+        let _ = write!(said, ", as far as it was judged: {} %", share(s.judged));
     }
     said
 }
@@ -319,7 +320,9 @@ mod tests {
         assert!(line(&report).ends_with("; mainly from nobody who could be named"));
         report.source = "schedstat".into();
         assert!(line(&report).ends_with("; who: only eBPF can see"), "{}", line(&report));
-        report.unavailable[0].why = "loading the probe: Operation not permitted".into();
+        let refused = std::io::Error::from_raw_os_error(1);
+        report.unavailable[0].why =
+            format!("loading the probe: {refused}; `corun doctor` says what would help");
         assert!(line(&report).ends_with("; who: only root can see"));
         assert!(!summary(&report).contains("taken by"));
     }

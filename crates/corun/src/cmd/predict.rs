@@ -2,6 +2,7 @@
 
 mod windows;
 
+use super::verify;
 use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
 use crate::course::{length_ns, Course, Ended};
@@ -85,7 +86,7 @@ pub struct Args {
     window: u64,
     /// Share of the co-runners' time that dedicated windows may take, in any 20 s: 2% are six windows, of which the three
     /// that any answer takes come in the first seconds, also of a short run
-    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = super::verify::share, requires = "dedicated")]
+    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = verify::share, requires = "dedicated")]
     budget: f64,
     /// Only this tenant may be parked, by name or PID; repeat it for more [default: everybody who is not protected]
     #[arg(long, value_name = "NAME", requires = "dedicated")]
@@ -116,13 +117,7 @@ pub struct Args {
 }
 
 fn confidence(text: &str) -> Result<f64, String> {
-    let of = |text: &str| {
-        text.trim().parse::<f64>().map_err(|_| format!("`{text}` is not a number; give 95% or 0.95"))
-    };
-    let x = match text.strip_suffix('%') {
-        Some(percent) => of(percent)? / 100.0,
-        None => of(text)?,
-    };
+    let x = verify::number(text).ok_or_else(|| format!("`{text}` is not a number; give 95% or 0.95"))?;
     if x > 0.0 && x < 1.0 {
         Ok(x)
     } else {

@@ -79,15 +79,20 @@ pub struct Args {
 
 /// `2%` or `0.02`.
 pub fn share(text: &str) -> Result<f64, String> {
-    let bad = || format!("`{text}` is not a share of time; give one such as 2% or 0.02");
-    let x: f64 = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().map_err(|_| bad())? / 100.0,
-        None => text.parse().map_err(|_| bad())?,
-    };
+    let x = number(text)
+        .ok_or_else(|| format!("`{text}` is not a share of time; give one such as 2% or 0.02"))?;
     if (0.0..=1.0).contains(&x) {
         Ok(x)
     } else {
         Err(format!("{text} is not between 0 and 100 %; give a share such as 2%"))
+    }
+}
+
+/// A share, also in per cent; `None`: it is no number.
+pub fn number(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok().map(|x| x / 100.0),
+        None => text.trim().parse().ok(),
     }
 }
 
