@@ -1,10 +1,9 @@
 //! Who would be refused: a policy that did not know would keep slots for them, in which nobody else runs.
 //!
-//! Whoever is met for the first time is asked about (protected by what it is, or by one of its processes, or another user's whom
-//! this one may not touch), and whose parking
-//! was refused is taken at its word: it cannot be stopped without harm, such as a terminal's job in the foreground. Both may
-//! change, so a refusal holds for a while, twice as long each time it is repeated; then the first is asked again, and the
-//! second tried again.
+//! Whoever is met for the first time is asked about (protected by what it is, or by one of its processes, or another user's
+//! whom this one may not touch), and whose parking was refused is taken at its word: it cannot be stopped without harm, such
+//! as a terminal's job in the foreground. Both may change, so a refusal holds for a while, twice as long each time it is
+//! repeated; then the first is asked again, and the second tried again.
 
 use super::whom::{may_be_stopped, why_not};
 use corun_linux::protected::Protection;
