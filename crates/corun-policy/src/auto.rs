@@ -49,6 +49,9 @@ use use_so_far::UseSoFar;
 
 mod use_so_far;
 
+/// How the reason of a trial begins, behind what becomes of the tenant.
+pub const TRIED: &str = "tried: ";
+
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     SLOT,
     OptionSpec {
@@ -342,7 +345,7 @@ impl Auto {
         self.slots.favour(starves.map(|(_, id)| id));
         self.glimpsed = !enough && !self.was_kept;
         self.why = format!(
-            "tried: {} has {least} % of its fair share",
+            "{TRIED}{} has {least} % of its fair share",
             starves.map_or("nobody", |(_, id)| census::name(seen, id))
         );
         (self.phase, self.since_ns) = (Phase::Try, None);

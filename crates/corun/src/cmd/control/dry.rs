@@ -5,12 +5,11 @@
 //! begins anew. Later proposals are told when other tenants compete.
 
 use corun_model::{Action, Decision, Machine, Observation, Policy, TenantId};
+use corun_policy::auto::TRIED;
 use std::collections::BTreeSet;
 
 /// What becomes of a proposal.
 pub const UNKNOWN: &str = "dry_run: whether it helps only a real run tells";
-/// How a policy begins the reason of a trial, behind what becomes of the tenant.
-const TRIED: &str = ", tried: ";
 /// Who wants less than such a part of one CPU does not compete.
 const PART_OF_A_CPU: u64 = 20;
 /// So many sets of tenants are remembered; of more nothing is told.
@@ -74,14 +73,18 @@ impl Proposals {
         if self.told.len() == MOST || !self.told.insert(who) {
             return Vec::new();
         }
-        decisions.into_iter().filter(is_park).map(would_try).collect()
+        decisions.into_iter().filter(is_park).map(|d| would_try(d, seen)).collect()
     }
 }
 
-fn would_try(decision: Decision) -> Decision {
-    let (whom, why) = decision.because.split_once(": ").unwrap_or(("", &decision.because));
-    let why = why.split_once(TRIED).map_or(why, |(_, why)| why);
-    let whom = if whom.is_empty() { String::new() } else { format!("{whom}: ") };
+fn would_try(decision: Decision, seen: &Observation) -> Decision {
+    let Action::Park { tenant } = decision.action else { return decision };
+    let whom = seen.tenant(tenant).map_or("a tenant", |t| t.name.as_str());
+    // Both names and reasons may hold colons.
+    let reason = decision.because.strip_prefix(whom).and_then(|rest| rest.strip_prefix(": "));
+    let why = reason.unwrap_or(&decision.because);
+    let why = why.split_once(&format!(", {TRIED}")).map_or(why, |(_, why)| why);
+    let whom = reason.map_or_else(String::new, |_| format!("{whom}: "));
     Decision { because: format!("{whom}would try slots: {why}"), ..decision }
 }
 
@@ -89,14 +92,21 @@ fn would_try(decision: Decision) -> Decision {
 mod tests {
     use super::*;
     use corun_model::observation::{Account, TenantObservation};
-    use corun_model::{Knob, Ledger, Parts};
+    use corun_model::{Knob, Ledger, Parts, Tenant, TenantKind};
 
-    /// A window in which each of these had half of a CPU.
+    /// A window in which each of these had half of a CPU; the second is called `loop: 2`.
     fn window(tenants: &[u32]) -> Observation {
         let parts = Parts { compute_ns: 50, block_ns: 50, ..Parts::default() };
         let account = || Account { ledger: Ledger::new(parts, 100).unwrap(), ..Account::default() };
         let of = |id: &u32| TenantObservation { id: TenantId(*id), tasks: 1, account: account() };
-        Observation { end_ns: 100, by_tenant: tenants.iter().map(of).collect(), ..Observation::default() }
+        let second = Tenant {
+            id: TenantId(2),
+            kind: TenantKind::Command,
+            key: "pgid:2:loop".into(),
+            name: "loop: 2".into(),
+        };
+        let by_tenant = tenants.iter().map(of).collect();
+        Observation { end_ns: 100, tenants: vec![second], by_tenant, ..Observation::default() }
     }
 
     /// Parks in its second window, and then says what it gained, as `auto` does.
@@ -118,8 +128,8 @@ mod tests {
             self.windows += 1;
             let because = match self.windows {
                 1 => return Vec::new(),
-                2 => "loop: waits out slot 1, tried: solver has 19 % of its fair share",
-                _ => "loop: waits out slot 2, kept: solver does 1.21 times as much as without",
+                2 => "loop: 2: waits out slot 1, tried: solver has 19 % of its fair share",
+                _ => "loop: 2: waits out slot 2, kept: solver does 1.21 times as much as without",
             };
             vec![Decision { action: Action::Park { tenant: TenantId(2) }, because: because.into() }]
         }
@@ -147,7 +157,7 @@ mod tests {
                 Decided::InForce(all) | Decided::Proposed(all) => all.iter().map(|d| d.because.as_str()),
             })
             .collect();
-        assert_eq!(in_words, ["loop: would try slots: solver has 19 % of its fair share"]);
+        assert_eq!(in_words, ["loop: 2: would try slots: solver has 19 % of its fair share"]);
         assert!(matches!(&decided[1], Decided::Proposed(told) if told.len() == 1), "{decided:?}");
         // Of a policy that takes turns whatever comes of them all are told.
         let goes_on = six("gang");
@@ -167,11 +177,14 @@ mod tests {
             let told = proposals.tell(decisions, &window(tenants), &covered);
             told.into_iter().map(|d| d.because).collect::<Vec<_>>()
         };
-        let because = "loop: waits out slot 1, tried: solver has 19 % of its fair share";
-        assert_eq!(told(&[1, 2], because), ["loop: would try slots: solver has 19 % of its fair share"]);
+        let because = "loop: 2: waits out slot 1, tried: solver has 19 % of its fair share";
+        assert_eq!(told(&[1, 2], because), ["loop: 2: would try slots: solver has 19 % of its fair share"]);
         assert_eq!(told(&[1, 2], because), [""; 0]);
         // Who is not covered makes no difference; who comes does.
         assert_eq!(told(&[1, 2, 5], because), [""; 0]);
-        assert_eq!(told(&[1, 2, 3], "loop: waits out slot 1"), ["loop: would try slots: waits out slot 1"]);
+        assert_eq!(
+            told(&[1, 2, 3], "loop: 2: waits out slot 1"),
+            ["loop: 2: would try slots: waits out slot 1"]
+        );
     }
 }
