@@ -3,7 +3,7 @@
 //! Nothing here is a mistake for certain (others may come by the names that were given), so the run goes on; but who is told
 //! only at its end has waited in vain.
 
-use super::whom::{has_tasks, nobody_yet};
+use super::whom::{has_tasks, meant, nobody_yet};
 use super::Args;
 use corun_linux::backend::{KnobSupport, Support};
 use corun_model::duration::human_ns;
@@ -79,15 +79,8 @@ pub fn of_others(tenants: usize) -> Option<String> {
 /// Which of those that were named apart are one tenant.
 fn the_same(args: &Args, seen: &Observation) -> Vec<String> {
     let named = |wanted: &String| -> Option<(String, &Tenant)> {
-        let pid = wanted.parse::<u32>().ok();
-        let mut meant = match pid {
-            Some(pid) => {
-                let task = seen.tasks.iter().find(|t| t.id.0 == pid && t.alive)?;
-                seen.tenants.iter().filter(|t| t.id == task.tenant).collect::<Vec<_>>()
-            }
-            None => seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect(),
-        };
-        let one = meant.pop().filter(|_| meant.is_empty())?;
+        let meant = meant(wanted, seen).ok()?;
+        let [one] = meant[..] else { return None };
         Some((wanted.clone(), one))
     };
     let named: Vec<(String, &Tenant)> = args.tenants.iter().filter_map(named).collect();

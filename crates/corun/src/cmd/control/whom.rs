@@ -97,13 +97,8 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
     for wanted in &args.tenants {
         let refused = |why| Usage(format!("--tenant {wanted}: {why}; name another one"));
         let pid = wanted.parse::<u32>().ok();
-        let meant: Vec<&Tenant> = match pid {
-            Some(pid) => {
-                protection.of_process(pid).map_or(Ok(()), |why| Err(refused(why)))?;
-                vec![of_process(pid, seen)?]
-            }
-            None => seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect(),
-        };
+        pid.and_then(|pid| protection.of_process(pid)).map_or(Ok(()), |why| Err(refused(why)))?;
+        let meant = meant(wanted, seen)?;
         if meant.is_empty() {
             may_come(root, wanted).map_err(|why| Usage(format!("--tenant {wanted}: {why}")))?;
             keys.push(wanted.clone());
@@ -177,6 +172,17 @@ pub fn nobody_yet<'a>(args: &'a Args, seen: &'a Observation) -> impl Iterator<It
 
 pub fn has_tasks(seen: &Observation, id: TenantId) -> bool {
     seen.tasks.iter().any(|t| t.tenant == id && t.alive)
+}
+
+/// Whom a name, a key or a PID means, of those that have tasks; nobody is meant by what may still come.
+///
+/// # Errors
+/// Where it is the PID of nobody.
+pub fn meant<'a>(wanted: &str, seen: &'a Observation) -> Result<Vec<&'a Tenant>, Usage> {
+    match wanted.parse() {
+        Ok(pid) => Ok(vec![of_process(pid, seen)?]),
+        Err(_) => Ok(seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect()),
+    }
 }
 
 /// The tenant that a process belongs to.
