@@ -272,13 +272,20 @@ pub fn command_line(root: &Root, pid: u32) -> Result<Vec<String>, ReadError> {
 }
 
 /// What people call the program of a process whose comm is `comm`. One that runs from a file in memory has the name of that,
-/// which tells nothing (`memfd:sealed`, or a descriptor's number): it is called by what it was started as.
+/// which tells nothing (`memfd:sealed`, or a descriptor's number): it is called by what it was started as. A corun is called by
+/// what it does, such as `corun load`: who watches is one, too.
 pub fn program_name(root: &Root, pid: u32, comm: &str) -> String {
     let is_number = !comm.is_empty() && comm.bytes().all(|b| b.is_ascii_digit());
     let is_in_memory = || {
         let program = std::fs::read_link(root.path(format!("/proc/{pid}/exe")));
         program.is_ok_and(|program| program.to_string_lossy().starts_with("/memfd:"))
     };
+    if comm == "corun" {
+        let words = command_line(root, pid).unwrap_or_default();
+        let verb = words.into_iter().skip(1).find(|word| !word.starts_with('-'));
+        let is_verb = |word: &String| word.bytes().all(|b| b.is_ascii_lowercase());
+        return verb.filter(is_verb).map_or_else(|| comm.to_owned(), |verb| format!("corun {verb}"));
+    }
     if comm.starts_with("memfd:") || is_number && is_in_memory() {
         let words = command_line(root, pid).unwrap_or_default();
         let name = words.first().and_then(|first| first.rsplit('/').next());
@@ -394,6 +401,10 @@ mod tests {
         process(1, "/memfd:sealed-91 (deleted)", "/usr/bin/agent\0--all\0");
         process(2, "/usr/bin/42", "42\0");
         process(3, "/memfd:x (deleted)", "");
+        process(5, "/usr/bin/corun", "corun\0-q\0load\0persistent\0");
+        process(6, "/usr/bin/corun", "corun\0--help\0");
+        assert_eq!(program_name(&root, 5, "corun"), "corun load");
+        assert_eq!([6, 7].map(|pid| program_name(&root, pid, "corun")), ["corun", "corun"]);
         assert_eq!(program_name(&root, 1, "memfd:sealed-91"), "agent");
         assert_eq!(program_name(&root, 1, "5"), "agent", "older kernels tell the descriptor's number");
         assert_eq!(program_name(&root, 1, "its-own-name"), "its-own-name");

@@ -1,6 +1,7 @@
 //! Hardware counters beside a watcher, where they were asked for: windows with counters, and what a reader must know.
 
-use corun_linux::counters::{Grain, LivePerf, Options, Theme};
+use corun_linux::counters::live::accepted;
+use corun_linux::counters::{Grain, LivePerf, Options, Plan, Theme};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
 use corun_model::observation::Unavailable;
@@ -13,6 +14,12 @@ pub enum CountersFlag {
     Tasks,
     /// A CMD with all that it starts, also what lives shorter than a window
     Whole,
+}
+
+/// Why there are none here, for those who did not ask for them: that they did not is no reason then.
+pub fn absent(root: &Root) -> Option<Unavailable> {
+    let refused = Plan::make(root, &[Theme::Work], &accepted).err()?;
+    Some(Unavailable { what: "hardware counters".into(), why: refused.sentence() })
 }
 
 /// Counters of a subject's tasks (of everybody's where there is none).

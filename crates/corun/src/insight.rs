@@ -2,10 +2,9 @@
 //! lets; and, where they were asked for, hardware counters and dedicated windows.
 
 use crate::cli::Usage;
-use crate::counting::{CountersFlag, Counting};
+use crate::counting::{self, CountersFlag, Counting};
 use crate::course::{Course, Ended};
-use corun_linux::counters::live::accepted;
-use corun_linux::counters::{Plan, Theme};
+use corun_linux::counters::Theme;
 use corun_linux::dedicated::{hindrance, Dedicated, DedicatedWindow, Hindrance};
 use corun_linux::probe::LiveOptions;
 use corun_linux::spin::pause_exits::PauseExits;
@@ -16,7 +15,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::observation::Unavailable;
-use corun_model::{Host, Observation, SpinEstimate, SpinMethod, TaskId, Tenant, TenantId, TenantKind};
+use corun_model::{Host, Observation, SpinEstimate, SpinMethod, TaskId, Tenant, TenantId};
 use corun_predict::spin::SpinByCounters;
 use corun_predict::spinning::{Spinning, SpinningSoFar};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,9 +28,6 @@ pub struct Insight {
     subject: TenantId,
     /// What could not be had at all.
     unavailable: Vec<Unavailable>,
-    /// What tenants called `corun` do, as far as it is known.
-    own_kind: BTreeMap<TenantId, String>,
-    root: Root,
 }
 
 /// Who looks, and whether co-runners may be parked.
@@ -160,15 +156,12 @@ impl Insight {
                 unavailable.push(refused);
                 None
             });
-        // That they were not asked for is no reason where there are none.
         if !wanted.counters {
-            let refused = Plan::make(root, &[Theme::Work], &accepted).err();
-            unavailable
-                .extend(refused.map(|r| Unavailable { what: "hardware counters".into(), why: r.sentence() }));
+            unavailable.extend(counting::absent(root));
         }
         let spinning = SpinningSoFar::default();
         let lenses = Lenses { spin, exits, counting, by_counters: SpinByCounters::new(subject), spinning };
-        Ok(Insight { eyes, lenses, subject, unavailable, own_kind: BTreeMap::new(), root: root.clone() })
+        Ok(Insight { eyes, lenses, subject, unavailable })
     }
 
     /// What it sees through.
@@ -258,27 +251,12 @@ impl Insight {
         };
         self.lenses.look(&mut seen, self.subject);
         self.say_once(&mut seen);
-        self.name_own_kind(&mut seen);
         Ok(seen)
     }
 
     /// Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
     fn say_once(&self, seen: &mut Observation) {
         seen.unavailable.retain(|u| !self.unavailable.iter().any(|own| own.what == u.what));
-    }
-
-    /// A tenant that is another corun is called by what it does, such as `corun load`: the process that watches is corun, too.
-    fn name_own_kind(&mut self, seen: &mut Observation) {
-        let subject = self.subject;
-        let is_one = |t: &&mut Tenant| t.id != subject && t.kind == TenantKind::Command && t.name == "corun";
-        for tenant in seen.tenants.iter_mut().filter(is_one) {
-            let verb = || verb(&self.root, tenant.key.strip_prefix("pgid:")?.split(':').next()?);
-            let known = self.own_kind.get(&tenant.id).cloned().or_else(verb);
-            if let Some(verb) = known {
-                tenant.name = format!("corun {verb}");
-                self.own_kind.insert(tenant.id, verb);
-            }
-        }
     }
 
     /// Opens a dedicated window, if they were asked for and the budget allows one now; nobody is parked afterwards. None is
@@ -303,8 +281,6 @@ impl Insight {
         let mut window = window?;
         self.say_once(&mut window.before);
         self.say_once(&mut window.dedicated);
-        self.name_own_kind(&mut window.before);
-        self.name_own_kind(&mut window.dedicated);
         Ok(Opening::Opened(Box::new(window)))
     }
 
@@ -323,13 +299,6 @@ impl Insight {
 /// CPU time that there was in a window, in nanoseconds.
 pub fn machine_ns(seen: &Observation) -> f64 {
     seen.window_ns() as f64 * seen.cpus.len() as f64
-}
-
-/// The verb of the corun that is this process.
-fn verb(root: &Root, pid: &str) -> Option<String> {
-    let line = root.read(format!("/proc/{pid}/cmdline")).ok()?;
-    let verb = line.split('\0').skip(1).find(|word| !word.starts_with('-'))?;
-    verb.chars().all(|c| c.is_ascii_lowercase()).then(|| verb.to_owned()).filter(|verb| !verb.is_empty())
 }
 
 /// Tells spinning from computing in a window that has just been closed, and follows what lives of the tenants that

@@ -1,7 +1,7 @@
 //! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
 
 use crate::cli::{check_files, Usage};
-use crate::counting::{CountersFlag, Counting};
+use crate::counting::{self, CountersFlag, Counting};
 use crate::course::{length_ns, Course, Ended};
 use crate::date::now;
 use crate::lines;
@@ -142,6 +142,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         meta.notes.extend(counters.read_whole(&mut whole));
     }
     // Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
+    if args.counters.is_none() {
+        unavailable.extend(counting::absent(&root));
+    }
     whole.unavailable.retain(|u| unavailable.iter().all(|own| own.what != u.what));
     whole.unavailable.extend(unavailable);
     let report = ProfileReport::new(&meta, &whole, subject(&watcher), recording.timeline());
