@@ -348,7 +348,7 @@ fn corun_itself_is_not_a_co_runner_that_is_called_corun() {
     let co_runner = tenants.iter().find(|t| t["key"] == key.as_str()).expect("the load is a tenant");
     assert_eq!(
         (&co_runner["tenant"]["kind"], &co_runner["tenant"]["name"]),
-        (&"command".into(), &"corun".into())
+        (&"command".into(), &"corun load".into())
     );
 }
 
