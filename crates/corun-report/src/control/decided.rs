@@ -177,19 +177,19 @@ fn these(cpus: &[CpuId]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::json;
     use corun_model::observation::{Account, TaskObservation};
     use corun_model::{Tenant, TenantKind};
 
-    fn seen() -> Observation {
+    pub fn seen() -> Observation {
         let tenant =
             Tenant { id: TenantId(3), kind: TenantKind::Command, key: "k".into(), name: "ffmpeg".into() };
         Observation { tenants: vec![tenant], end_ns: 10, ..Observation::default() }
     }
 
-    fn decision(action: Action) -> Decision {
+    pub fn decision(action: Action) -> Decision {
         Decision { action, because: "its slot is over".into() }
     }
 

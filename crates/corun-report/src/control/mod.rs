@@ -215,19 +215,10 @@ impl ControlSummary {
 
 #[cfg(test)]
 mod tests {
+    use super::decided::tests::{decision, seen};
     use super::*;
     use corun_model::observation::{Account, TenantObservation};
-    use corun_model::{Action, Decision, Ledger, Outcome, Parts, Tenant};
-
-    fn seen() -> Observation {
-        let tenant =
-            Tenant { id: TenantId(3), kind: TenantKind::Command, key: "k".into(), name: "ffmpeg".into() };
-        Observation { tenants: vec![tenant], end_ns: 10, ..Observation::default() }
-    }
-
-    fn decision(action: Action) -> Decision {
-        Decision { action, because: "its slot is over".into() }
-    }
+    use corun_model::{Action, Ledger, Outcome, Parts, Tenant};
 
     #[test]
     fn a_line_has_the_fields_of_the_contract() {
