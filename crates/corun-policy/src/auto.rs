@@ -537,6 +537,9 @@ impl Policy for Auto {
         self.begun_ns.retain(|id, _| is_here(id));
         self.ahead_ns.retain(|id, _| is_here(id));
         let is_first = !std::mem::replace(&mut self.has_looked, true);
+        if is_first {
+            self.shared_ns = seen.start_ns;
+        }
         let came_ns = |id: TenantId| {
             let born = seen.tasks.iter().filter(|t| t.tenant == id).map(|t| t.born_ns.max(seen.start_ns));
             born.min().unwrap_or(seen.start_ns)

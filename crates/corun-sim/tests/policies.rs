@@ -211,6 +211,36 @@ fn a_server_is_never_parked_by_auto() {
 }
 
 #[test]
+fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
+    // A live machine's clock runs since it was started, a modelled one's since the run began.
+    let s = scenario(
+        "duration = \"5s\"\n[[tenant]]\nname = \"solver\"\ncharacter = { ipc = 1.5 }\nrepeat = true\n\
+         program = { kind = \"parallel\", threads = 2, sync = \"barrier\", wait = \"spin\", grain = \"300us\", iterations = 100000 }\n\
+         [[tenant]]\nname = \"loop\"\ncount = 2\nprogram = { kind = \"interference\" }\n",
+    );
+    let decisions = |name: &str, began_ns: u64| {
+        let mut engine = s.engine(1, Cast::All, 0).unwrap();
+        let mut policy = by_name(name, &Options::new()).unwrap();
+        let mut all = Vec::new();
+        while Host::now_ns(&engine) < 4_000 * MS {
+            engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();
+            let mut seen = engine.observe();
+            (seen.start_ns, seen.end_ns) = (seen.start_ns + began_ns, seen.end_ns + began_ns);
+            seen.tasks.iter_mut().for_each(|t| t.born_ns += began_ns);
+            for d in policy.decide(Host::machine(&engine), &seen) {
+                engine.apply(&d.action);
+                all.push((seen.end_ns - began_ns, d.action, d.because));
+            }
+        }
+        all
+    };
+    for entry in ALL {
+        let (at_zero, later) = (decisions(entry.name, 0), decisions(entry.name, 12_345_678_912_345));
+        assert!(at_zero == later, "{}: {} and {} decisions", entry.name, at_zero.len(), later.len());
+    }
+}
+
+#[test]
 fn a_scenario_names_its_policy_and_a_wrong_one_is_refused_with_its_line() {
     let good = scenario("[policy]\nname = \"controlled-contention\"\nepoch = \"10ms\"\noptions = { dc = 48, slot = \"20ms\" }\n\
                          protect = [\"b\"]\n[[tenant]]\nname = \"a\"\nprogram = { kind = \"interference\" }\nbackground = false\n\
