@@ -19,16 +19,14 @@ const TELL_EVERY_NS: u64 = 1_000_000;
 
 impl Rq {
     fn age(&mut self, now_ns: u64) {
-        self.avg.update(now_ns, self.weight, u64::from(self.runnable), u64::from(self.curr != NIL));
+        self.avg.update(now_ns, self.weight, u64::from(self.runnable), self.curr != NIL);
     }
 }
 
 impl Entity {
     fn age(&mut self, now_ns: u64) {
         // A delayed entity still counts as load, but not as runnable (`se_runnable`).
-        let queued = if self.on_rq { NICE_0 } else { 0 };
-        let runnable = u64::from(self.on_rq && !self.delayed);
-        self.avg.update(now_ns, queued, runnable, u64::from(self.runs));
+        self.avg.update_single(now_ns, self.on_rq, self.on_rq && !self.delayed, self.runs);
     }
 }
 

@@ -42,17 +42,34 @@ impl Avg {
         self.stamp >= now_ns >> 10
     }
 
-    /// Brings the averages up to `now_ns`, where they are not [there](Self::is_at) yet; `load`, `runnable` and `util`
-    /// are what held since the last call.
+    /// Brings a queue's averages up to `now_ns`, where they are not [there](Self::is_at) yet; `load`, `runnable` and
+    /// whether something ran are what held since the last call.
     #[inline]
-    pub fn update(&mut self, now_ns: u64, load: u64, runnable: u64, util: u64) {
+    pub fn update(&mut self, now_ns: u64, load: u64, runnable: u64, ran: bool) {
+        let keep = self.pass(now_ns);
+        let new = (1 << 32) - keep;
+        self.load = share(self.load, keep) + share(load, new);
+        // Of these a queue has 1024 a task at most: products with a share stay below 2^64.
+        self.runnable = ((self.runnable * keep) >> 32) + (((runnable << 10) * new) >> 32);
+        self.util = ((self.util * keep) >> 32) + if ran { new >> 22 } else { 0 };
+    }
+
+    /// The same for a single entity, which was queued as a whole or not at all: its load is a share of 2^20.
+    #[inline]
+    pub fn update_single(&mut self, now_ns: u64, queued: bool, runnable: bool, ran: bool) {
+        let keep = self.pass(now_ns);
+        let new = (1 << 32) - keep;
+        let mix = |old: u64, holds: bool, new: u64| ((old * keep) >> 32) + if holds { new } else { 0 };
+        self.load = mix(self.load, queued, new >> 12);
+        self.runnable = mix(self.runnable, runnable, new >> 22);
+        self.util = mix(self.util, ran, new >> 22);
+    }
+
+    /// Moves the clock on to `now_ns`; returns what share of 2^32 the old averages keep.
+    #[inline]
+    fn pass(&mut self, now_ns: u64) -> u64 {
         let now = now_ns >> 10;
-        let keep = decay(now - self.stamp);
-        self.stamp = now;
-        let mix = |old: u64, new: u64| share(old, keep) + share(new, (1 << 32) - keep);
-        self.load = mix(self.load, load);
-        self.runnable = mix(self.runnable, runnable << 10);
-        self.util = mix(self.util, util << 10);
+        decay(now - std::mem::replace(&mut self.stamp, now))
     }
 
     /// Starts the clock: nothing before `now_ns` counts.
@@ -64,10 +81,7 @@ impl Avg {
 /// `x × part / 2^32`; thousands of tasks on one queue weigh more than 2^32.
 #[inline]
 fn share(x: u64, part: u64) -> u64 {
-    match x.checked_mul(part) {
-        Some(product) => product >> 32,
-        None => ((u128::from(x) * u128::from(part)) >> 32) as u64,
-    }
+    ((u128::from(x) * u128::from(part)) >> 32) as u64
 }
 
 /// `2^32 × y^(dt/1024)` with `dt` in units of 1024 ns.
@@ -93,16 +107,16 @@ mod tests {
     #[test]
     fn ten_thousand_tasks_on_one_queue_weigh_what_they_weigh() {
         let (mut avg, load) = (Avg::default(), 10_000 * 1_048_576);
-        (0..4_000).for_each(|ms| avg.update(ms << 20, load, 10_000, 1));
+        (0..4_000).for_each(|ms| avg.update(ms << 20, load, 10_000, true));
         assert!(avg.load.abs_diff(load) < load / 100, "{}", avg.load);
     }
 
     #[test]
     fn an_average_halves_in_32_periods_and_settles_at_what_holds() {
         let mut a = Avg { load: 1 << 20, ..Avg::default() };
-        a.update((32 * 1024) << 10, 0, 0, 0);
+        a.update((32 * 1024) << 10, 0, 0, false);
         assert!(a.load.abs_diff(1 << 19) <= 2, "{}", a.load);
-        a.update(2_000_000_000, 4096, 3, 1);
+        a.update(2_000_000_000, 4096, 3, true);
         assert!(a.load.abs_diff(4096) <= 2 && a.runnable.abs_diff(3 << 10) <= 2, "{a:?}");
     }
 
@@ -110,8 +124,8 @@ mod tests {
     fn many_small_steps_decay_like_one_large_one() {
         let (mut a, mut b) =
             (Avg { load: 1 << 30, ..Avg::default() }, Avg { load: 1 << 30, ..Avg::default() });
-        a.update(64_000_000, 0, 0, 0);
-        (1..=64).for_each(|i| b.update(i * 1_000_000, 0, 0, 0));
+        a.update(64_000_000, 0, 0, false);
+        (1..=64).for_each(|i| b.update(i * 1_000_000, 0, 0, false));
         assert!(a.load.abs_diff(b.load) < a.load / 100, "{} {}", a.load, b.load);
     }
 }
