@@ -3,11 +3,12 @@
 //! Whatever can happen at a time has a fixed slot (a CPU's next step, a thread's wake-up), so re-arming moves an entry
 //! instead of leaving a stale one behind. Time is cut into buckets of 16 µs, 64 of these into one of the next level, and
 //! so on; a timer lies in the list of the bucket, of the lowest level, that tells its time apart from the wheel's. When
-//! the wheel reaches a bucket, its timers go down to lower levels, and from the lowest into a heap which holds what is
-//! due in the present 16 µs and in which entries of equal time come in the order in which they were armed. Arming and
-//! firing cost the same however many timers there are; many that fall together cost the logarithm of their number.
+//! the wheel reaches a bucket, its timers go down to lower levels, and from the lowest into a sorted list of what is due in
+//! the present 16 µs, in which entries of equal time come in the order in which they were armed. Most of what is armed is due
+//! within a few others there; what would have to pass many goes into a heap beside it. Arming and firing cost the same
+//! however many timers there are; many that fall together cost the logarithm of their number.
 //!
-//! Source: Varghese and Lauck, 1987 (scheme 6 and 7); the heap makes it exact.
+//! Source: Varghese and Lauck, 1987 (scheme 6 and 7); list and heap make it exact.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,8 +23,10 @@ pub struct Timers {
     occupied: [u64; LEVELS],
     /// The bucket that holds this instant is the wheel's present one.
     reached_ns: u64,
-    /// What is due in the present bucket, and entries that were armed anew since.
-    near: BinaryHeap<Reverse<Key>>,
+    /// What is due in the present bucket, the soonest last, and entries that were armed anew since.
+    near: Vec<Key>,
+    /// The same, where more than [`MOST_PASSED`] were due before it.
+    crowd: BinaryHeap<Reverse<Key>>,
     seq: u64,
 }
 
@@ -50,6 +53,8 @@ const FINEST_BITS: u32 = 14;
 /// Bits of a bucket's number within its level.
 const LEVEL_BITS: u32 = 6;
 const LEVELS: usize = ((u64::BITS - FINEST_BITS).div_ceil(LEVEL_BITS)) as usize;
+/// As many sooner entries as one passes on its way into the sorted list.
+const MOST_PASSED: usize = 24;
 /// No slot.
 const NONE: u32 = u32::MAX;
 /// In no bucket's list: not armed, or near.
@@ -70,7 +75,8 @@ impl Default for Timers {
             heads: vec![NONE; LEVELS << LEVEL_BITS],
             occupied: [0; LEVELS],
             reached_ns: 0,
-            near: BinaryHeap::new(),
+            near: Vec::new(),
+            crowd: BinaryHeap::new(),
             seq: 0,
         }
     }
@@ -125,22 +131,55 @@ impl Timers {
     }
 
     /// Takes the next timer that is due at or before `until_ns`: its time and slot.
+    #[inline]
     pub fn pop(&mut self, until_ns: u64) -> Option<(u64, u32)> {
         loop {
-            while let Some(&Reverse(key)) = self.near.peek() {
+            while let Some((key, is_crowd)) = self.soonest() {
                 let timer = &mut self.slots[slot_of(key) as usize];
-                if timer.key == key {
-                    if at_ns(key) > until_ns {
-                        return None;
-                    }
-                    timer.key = NEVER;
+                let is_armed = timer.key == key;
+                if is_armed && at_ns(key) > until_ns {
+                    return None;
+                }
+                if is_crowd {
+                    self.crowd.pop();
+                } else {
                     self.near.pop();
+                }
+                if is_armed {
+                    timer.key = NEVER;
                     return Some((at_ns(key), slot_of(key)));
                 }
-                self.near.pop();
             }
             self.turn(until_ns)?;
         }
+    }
+
+    /// The soonest entry of the present bucket, and whether it is of the crowd.
+    #[inline]
+    fn soonest(&self) -> Option<(Key, bool)> {
+        match (self.near.last(), self.crowd.peek()) {
+            (near, Some(&Reverse(key))) if near.is_none_or(|&near| key < near) => Some((key, true)),
+            (near, _) => near.map(|&key| (key, false)),
+        }
+    }
+
+    /// Queues an entry of the present bucket.
+    #[inline]
+    fn queue(&mut self, key: Key) {
+        let mut place = self.near.len();
+        if place > MOST_PASSED && self.near[place - 1 - MOST_PASSED] < key {
+            self.crowd.push(Reverse(key));
+            return;
+        }
+        self.near.push(key);
+        while let Some(&sooner) = place.checked_sub(1).map(|before| &self.near[before]) {
+            if sooner > key {
+                break;
+            }
+            self.near[place] = sooner;
+            place -= 1;
+        }
+        self.near[place] = key;
     }
 
     /// Goes on to the next bucket with timers, if that begins at or before `until_ns`, and deals its timers out.
@@ -159,7 +198,10 @@ impl Timers {
         while slot != NONE {
             let Timer { key, after, .. } = self.slots[slot as usize];
             self.slots[slot as usize].bucket = UNLISTED;
-            self.place(slot, key);
+            match level {
+                0 => self.queue(key),
+                _ => self.place(slot, key),
+            }
             slot = after;
         }
         Some(())
@@ -171,8 +213,7 @@ impl Timers {
         let at_ns = at_ns(key).max(self.reached_ns);
         let apart = (at_ns ^ self.reached_ns) >> FINEST_BITS;
         if apart == 0 {
-            self.near.push(Reverse(key));
-            return;
+            return self.queue(key);
         }
         let level = apart.ilog2() / LEVEL_BITS;
         let number = at_ns >> (FINEST_BITS + level * LEVEL_BITS) & ((1 << LEVEL_BITS) - 1);
@@ -226,6 +267,17 @@ mod tests {
         assert_eq!(t.pop(100), Some((50, slots[0])));
         assert_eq!(t.pop(100), Some((60, slots[3])));
         assert_eq!(t.pop(100), None);
+    }
+
+    #[test]
+    fn a_crowd_that_is_due_within_one_bucket_fires_in_order_too() {
+        let mut t = Timers::default();
+        let due_ns = |slot: u32| u64::from(slot * 37 % 50);
+        let mut expected: Vec<(u64, u32)> = (0..200).map(|_| t.add_slot()).map(|s| (due_ns(s), s)).collect();
+        expected.iter().for_each(|&(at_ns, slot)| t.arm(slot, at_ns));
+        assert!(!t.crowd.is_empty() && t.near.len() > MOST_PASSED);
+        expected.sort();
+        assert_eq!(std::iter::from_fn(|| t.pop(u64::MAX)).take(200).collect::<Vec<_>>(), expected);
     }
 
     /// A time at any distance: near, in the next buckets, and on every level of the wheel.
