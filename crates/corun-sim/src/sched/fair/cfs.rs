@@ -10,7 +10,7 @@
 //! instantaneous weights.
 
 use super::queues::{part, virtual_ns, Discipline, Entity, Place, Queues};
-use super::tree::NIL;
+use super::tree::{Nodes, NIL};
 use super::{granularity_factor, Fair, FairOptions};
 use crate::streams::Streams;
 use corun_model::Machine;
@@ -71,6 +71,7 @@ impl Discipline for CfsRules {
         e.vruntime
     }
 
+    #[inline]
     fn place(&self, q: &mut Queues, rq: u32, e: u32, why: Place) {
         let zero = q.rq(rq).zero;
         let was = q.e(e).rq;
@@ -84,8 +85,7 @@ impl Discipline for CfsRules {
                 (zero - self.latency_ns as i64 / 2).max(q.e(e).vruntime + here)
             }
         };
-        q.e_mut(e).vruntime = vruntime;
-        q.renew_slice(e, self.latency_ns);
+        q.renew_slice(e, self.latency_ns).vruntime = vruntime;
     }
 
     fn leave(&self, q: &mut Queues, rq: u32, e: u32, _: bool) {
@@ -119,6 +119,7 @@ impl Discipline for CfsRules {
         first.is_some_and(|first| q.e(e).vruntime - q.e(first).vruntime > ideal as i64)
     }
 
+    #[inline]
     fn choose(&self, q: &Queues, rq: u32) -> Option<u32> {
         let queue = q.rq(rq);
         let running = (queue.curr != NIL && q.e(queue.curr).on_rq).then_some(queue.curr);
@@ -129,7 +130,7 @@ impl Discipline for CfsRules {
         }
     }
 
-    fn chosen(&self, _: &mut Queues, _: u32, _: u32) {}
+    fn chosen(&self, _: &Nodes, _: u32, _: &mut Entity) {}
 
     fn preempts(&self, q: &mut Queues, _: u32, curr: u32, new: u32) -> bool {
         let behind = q.e(curr).vruntime - q.e(new).vruntime;

@@ -1,7 +1,7 @@
 //! How many tasks can run, on each CPU and in each group of each domain: counted as it changes, so that balancing
 //! need not look at CPUs one by one.
 
-use super::queues::{Discipline, Rq};
+use super::queues::{Discipline, Queues, Rq};
 use super::Fair;
 use crate::sched::CpuIx;
 
@@ -19,15 +19,16 @@ pub(super) struct GroupCount {
 impl<D: Discipline> Fair<D> {
     /// Counts runnable tasks up the hierarchy.
     pub(super) fn add_runnable(&mut self, now_ns: u64, leaf: u32, by: i32) {
-        let cpu = self.q.rq(leaf).cpu as usize;
+        let Queues { rqs, groups, .. } = &mut self.q;
         let add = |rq: &mut Rq| {
             rq.runnable = rq.runnable.checked_add_signed(by).expect("a queue counts what is in it");
-            rq.runnable
+            (rq.cpu as usize, rq.runnable)
         };
-        let mut runnable = add(self.q.rq_mut(leaf));
+        let (cpu, mut runnable) = add(&mut rqs[leaf as usize]);
         if leaf != cpu as u32 {
-            self.q.touch_rq(now_ns, cpu as u32);
-            runnable = add(&mut self.q.rqs[cpu]);
+            let rq = &mut rqs[cpu];
+            rq.touch(now_ns, groups);
+            (_, runnable) = add(rq);
         }
         // Beyond two nothing changes that is marked; nor below one while something runs.
         let changes = runnable <= 2 && (runnable != 0 || self.q.cpus[cpu].curr.is_none());

@@ -17,7 +17,7 @@
 //! Limits: no buddies (NEXT_BUDDY is off by default), no SCHED_IDLE.
 
 use super::queues::{signed_part, virtual_ns, Discipline, Entity, Place, Queues};
-use super::tree::NIL;
+use super::tree::{Nodes, NIL};
 use super::{granularity_factor, Fair, FairOptions};
 use crate::streams::Streams;
 use corun_model::Machine;
@@ -41,7 +41,9 @@ impl Eevdf {
 }
 
 impl EevdfRules {
-    fn set_lag(&self, q: &mut Queues, rq: u32, e: u32) {
+    /// Works out what an entity is owed; at most two slices, either way.
+    #[inline]
+    fn set_lag<'a>(&self, q: &'a mut Queues, rq: u32, e: u32) -> &'a mut Entity {
         let (zero_lag, _) = q.zero_lag(rq);
         let entity = q.e_mut(e);
         entity.vlag = zero_lag - entity.vruntime;
@@ -49,6 +51,7 @@ impl EevdfRules {
             let limit = virtual_ns((2 * entity.slice).max(self.tick_ns), entity.weight);
             entity.vlag = entity.vlag.clamp(-limit, limit);
         }
+        entity
     }
 
     /// Whom to run: the earliest eligible deadline, where the running entity keeps the CPU while `protected`.
@@ -85,10 +88,10 @@ impl Discipline for EevdfRules {
         e.deadline
     }
 
+    #[inline]
     fn place(&self, q: &mut Queues, rq: u32, e: u32, why: Place) {
-        q.renew_slice(e, self.base_slice_ns);
         let ((zero_lag, load), nr) = (q.zero_lag(rq), q.rq(rq).nr);
-        let entity = q.e_mut(e);
+        let entity = q.renew_slice(e, self.base_slice_ns);
         let mut lag = 0;
         if nr > 0 && entity.vlag != 0 && load > 0 {
             // The entity's own arrival shifts V; the lag is stretched so that it still has it afterwards.
@@ -108,9 +111,9 @@ impl Discipline for EevdfRules {
         entity.deadline = vruntime + request;
     }
 
+    #[inline]
     fn leave(&self, q: &mut Queues, rq: u32, e: u32, sleeps: bool) {
-        self.set_lag(q, rq, e);
-        let entity = q.e_mut(e);
+        let entity = self.set_lag(q, rq, e);
         if entity.delayed && entity.vlag > 0 {
             entity.vlag = 0;
         }
@@ -120,13 +123,13 @@ impl Discipline for EevdfRules {
         }
     }
 
+    #[inline]
     fn delays_dequeue(&self, q: &Queues, rq: u32, e: u32) -> bool {
         !q.eligible(rq, q.e(e).vruntime)
     }
 
     fn requeue_delayed(&self, q: &mut Queues, rq: u32, e: u32) {
-        self.set_lag(q, rq, e);
-        if q.e(e).vlag <= 0 {
+        if self.set_lag(q, rq, e).vlag <= 0 {
             return;
         }
         let waits = q.rq(rq).curr != e;
@@ -143,13 +146,13 @@ impl Discipline for EevdfRules {
         q.rq_mut(rq).nr += 1;
     }
 
+    #[inline]
     fn ran(&self, q: &mut Queues, e: u32) -> bool {
         let entity = q.e(e);
         if entity.vruntime < entity.deadline {
             return entity.vruntime >= entity.vprot;
         }
-        q.renew_slice(e, self.base_slice_ns);
-        let entity = q.e_mut(e);
+        let entity = q.renew_slice(e, self.base_slice_ns);
         entity.deadline = entity.vruntime + virtual_ns(entity.slice, entity.weight);
         true
     }
@@ -158,17 +161,15 @@ impl Discipline for EevdfRules {
         false
     }
 
+    #[inline]
     fn choose(&self, q: &Queues, rq: u32) -> Option<u32> {
         self.best(q, rq, true)
     }
 
-    fn chosen(&self, q: &mut Queues, rq: u32, e: u32) {
-        let least = q.least_slice(rq);
-        let entity = q.e_mut(e);
-        let least = least.min(entity.slice);
-        entity.vprot = entity.deadline;
-        if least != entity.slice {
-            entity.vprot = entity.vprot.min(entity.vruntime + virtual_ns(least, entity.weight));
+    fn chosen(&self, nodes: &Nodes, waiting: u32, e: &mut Entity) {
+        e.vprot = e.deadline;
+        if let Some(least) = nodes.least_slice(waiting).filter(|&least| least < e.slice) {
+            e.vprot = e.vprot.min(e.vruntime + virtual_ns(least, e.weight));
         }
     }
 

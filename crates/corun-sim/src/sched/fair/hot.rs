@@ -46,6 +46,7 @@ impl<D: Discipline> Fair<D> {
     }
 
     /// Whether a balance takes hot tasks too.
+    #[inline]
     pub(super) fn takes_hot(&self, cpu: CpuIx, level: usize) -> bool {
         let domain = &self.domains.all[self.domains.of_cpu[cpu][level]];
         domain.level == Level::Smt || self.q.cpus[cpu].failed[level] > domain.cache_nice_tries
@@ -53,12 +54,13 @@ impl<D: Discipline> Fair<D> {
 
     /// Whether a newly idle CPU would find hot tasks only within a domain, and take none.
     pub(super) fn all_hot(&mut self, now_ns: u64, cpu: CpuIx, level: usize) -> bool {
-        if self.takes_hot(cpu, level) || self.q.cpus[cpu].failed[level] > 0 {
+        let domain = &self.domains.all[self.domains.of_cpu[cpu][level]];
+        if domain.level == Level::Smt || self.q.cpus[cpu].failed[level] > 0 {
             return false;
         }
-        let set = &self.domains.all[self.domains.of_cpu[cpu][level]].set;
-        let all_hot = set.iter_common(&self.q.overloaded).all(|c| {
-            let (first, cost_ns) = (&mut self.first_to_cool[c], self.opts.migration_cost_ns);
+        let cost_ns = self.opts.migration_cost_ns;
+        let all_hot = domain.set.iter_common(&self.q.overloaded).all(|c| {
+            let first = &mut self.first_to_cool[c];
             if now_ns < first.cools_ns {
                 return true;
             }

@@ -10,7 +10,7 @@
 //!
 //! Limit: what a task takes along when it wakes up on another CPU is taken at once, not at that CPU's next update.
 
-use super::queues::{part, Entity, Queues, Rq, NICE_0, RESOLUTION};
+use super::queues::{part, Entity, Group, Queues, Rq, NICE_0, RESOLUTION};
 use super::tree::NIL;
 use crate::sched::{CpuIx, TaskIx};
 
@@ -18,12 +18,47 @@ use crate::sched::{CpuIx, TaskIx};
 const TELL_EVERY_NS: u64 = 1_000_000;
 
 impl Rq {
+    /// Brings its averages up to now.
+    #[inline(always)]
+    pub fn touch(&mut self, now_ns: u64, groups: &mut [Group]) {
+        if !self.avg.is_at(now_ns) {
+            self.age(now_ns);
+        }
+        if self.group != NIL && now_ns >= self.told_ns + TELL_EVERY_NS {
+            self.tell_group(now_ns, groups);
+        }
+    }
+
+    fn tell_group(&mut self, now_ns: u64, groups: &mut [Group]) {
+        let (load, told) = (self.avg.load, self.told);
+        if load.abs_diff(told) > told / 64 {
+            (self.told, self.told_ns) = (load, now_ns);
+            let g = &mut groups[self.group as usize];
+            g.load = (g.load + load).saturating_sub(told);
+        }
+    }
+
+    #[inline]
     fn age(&mut self, now_ns: u64) {
         self.avg.update(now_ns, self.weight, u64::from(self.runnable), self.curr != NIL);
     }
 }
 
 impl Entity {
+    /// Brings its averages up to now.
+    #[inline(always)]
+    pub fn touch(&mut self, now_ns: u64) {
+        if !self.avg.is_at(now_ns) {
+            self.age(now_ns);
+        }
+    }
+
+    /// Its load: the share of time for which it was queued, times its weight.
+    #[inline]
+    pub fn load(&self) -> u64 {
+        part(self.avg.load, self.weight, NICE_0)
+    }
+
     fn age(&mut self, now_ns: u64) {
         // A delayed entity still counts as load, but not as runnable (`se_runnable`).
         self.avg.update_single(now_ns, self.on_rq, self.on_rq && !self.delayed, self.runs);
@@ -34,38 +69,20 @@ impl Queues {
     /// Brings a queue's averages up to now.
     #[inline(always)]
     pub fn touch_rq(&mut self, now_ns: u64, rq: u32) {
-        let q = self.rq_mut(rq);
-        if !q.avg.is_at(now_ns) {
-            q.age(now_ns);
-        }
-        if q.group != NIL && now_ns >= q.told_ns + TELL_EVERY_NS {
-            self.tell_group(now_ns, rq);
-        }
-    }
-
-    fn tell_group(&mut self, now_ns: u64, rq: u32) {
-        let q = self.rq_mut(rq);
-        let (load, told, group) = (q.avg.load, q.told, q.group);
-        if load.abs_diff(told) > told / 64 {
-            (q.told, q.told_ns) = (load, now_ns);
-            let g = &mut self.groups[group as usize];
-            g.load = (g.load + load).saturating_sub(told);
-        }
+        self.rqs[rq as usize].touch(now_ns, &mut self.groups);
     }
 
     /// Brings an entity's averages up to now.
     #[inline(always)]
     pub fn touch(&mut self, now_ns: u64, e: u32) {
-        let e = self.e_mut(e);
-        if !e.avg.is_at(now_ns) {
-            e.age(now_ns);
-        }
+        self.e_mut(e).touch(now_ns);
     }
 
-    /// An entity's load: the share of time for which it was queued, times its weight.
-    pub fn load(&self, e: u32) -> u64 {
-        let e = self.e(e);
-        part(e.avg.load, e.weight, NICE_0)
+    /// Brings the averages of a queue, and of an entity that is on it or comes to it, up to now.
+    #[inline(always)]
+    pub fn touch_both(&mut self, now_ns: u64, rq: u32, e: u32) {
+        self.touch_rq(now_ns, rq);
+        self.touch(now_ns, e);
     }
 
     /// A new task counts as one that was always queued, and as busy as its queue lets it expect
@@ -90,35 +107,43 @@ impl Queues {
         if from == to {
             return;
         }
-        self.touch(now_ns, e);
-        let (load, avg) = (self.load(e), self.e(e).avg);
+        let entity = self.e_mut(e);
+        entity.touch(now_ns);
+        let (load, avg) = (entity.load(), entity.avg);
         if from != NIL {
-            self.touch_rq(now_ns, from);
-            let left = &mut self.rq_mut(from).avg;
+            let q = &mut self.rqs[from as usize];
+            q.touch(now_ns, &mut self.groups);
+            let left = &mut q.avg;
             left.load = left.load.saturating_sub(load);
             left.util = left.util.saturating_sub(avg.util);
             left.runnable = left.runnable.saturating_sub(avg.runnable);
-            self.pass_on(now_ns, from, None);
+            if q.owner != NIL {
+                self.pass_on(now_ns, from, None);
+            }
         }
-        self.touch_rq(now_ns, to);
-        let joined = &mut self.rq_mut(to).avg;
+        let q = &mut self.rqs[to as usize];
+        q.touch(now_ns, &mut self.groups);
+        let joined = &mut q.avg;
         joined.load += load;
         joined.util += avg.util;
         joined.runnable += avg.runnable;
-        self.pass_on(now_ns, to, Some(avg.load));
+        if q.owner != NIL {
+            self.pass_on(now_ns, to, Some(avg.load));
+        }
     }
 
     /// Passes what changed in a group's queue on to the group's entity and to the queue that this is on. `joined`: the
     /// average of a task that came; `None`: one left.
     fn pass_on(&mut self, now_ns: u64, rq: u32, joined: Option<u64>) {
-        let (owner, avg, weight) = (self.rq(rq).owner, self.rq(rq).avg, self.rq(rq).weight);
-        if owner == NIL {
-            return;
-        }
-        let parent = self.e(owner).rq;
-        self.touch_rq(now_ns, parent);
-        self.touch(now_ns, owner);
-        let before = (self.load(owner), self.e(owner).avg);
+        let Queues { rqs, ents, groups, .. } = self;
+        let q = &mut rqs[rq as usize];
+        let (avg, weight, owner) = (q.avg, q.weight, &mut ents[q.owner as usize]);
+        // Nothing that follows changes what it tells.
+        q.tell_group(now_ns, groups);
+        let parent = &mut rqs[owner.rq as usize];
+        parent.touch(now_ns, groups);
+        owner.touch(now_ns);
+        let before = (owner.load(), owner.avg);
         let queued = match joined {
             Some(share) => (before.1.load + share).min(NICE_0),
             // As if all that are left were queued equally long.
@@ -127,25 +152,22 @@ impl Queues {
                 before.1.load.min(left)
             }
         };
-        let e = self.e_mut(owner);
         // What ran was queued, at least.
-        e.avg.load = queued.max((avg.util * RESOLUTION).min(NICE_0));
-        (e.avg.util, e.avg.runnable) = (avg.util, avg.runnable);
-        let load = self.load(owner);
+        owner.avg.load = queued.max((avg.util * RESOLUTION).min(NICE_0));
+        (owner.avg.util, owner.avg.runnable) = (avg.util, avg.runnable);
         let change = |x: &mut u64, from: u64, to: u64| *x = (*x + to).saturating_sub(from);
-        let parent = &mut self.rq_mut(parent).avg;
-        change(&mut parent.load, before.0, load);
-        change(&mut parent.util, before.1.util, avg.util);
-        change(&mut parent.runnable, before.1.runnable, avg.runnable);
-        self.tell_group(now_ns, rq);
+        change(&mut parent.avg.load, before.0, owner.load());
+        change(&mut parent.avg.util, before.1.util, avg.util);
+        change(&mut parent.avg.runnable, before.1.runnable, avg.runnable);
     }
 
     /// An entity gets another weight: its load, and that of its queue, change at once.
     pub fn reweigh_load(&mut self, e: u32, weight: u64) {
-        let (rq, before) = (self.e(e).rq, self.load(e));
-        self.e_mut(e).weight = weight;
-        let after = self.load(e);
-        let load = &mut self.rq_mut(rq).avg.load;
+        let entity = &mut self.ents[e as usize];
+        let before = entity.load();
+        entity.weight = weight;
+        let after = entity.load();
+        let load = &mut self.rqs[entity.rq as usize].avg.load;
         *load = (*load + after).saturating_sub(before);
     }
 
@@ -167,13 +189,13 @@ impl Queues {
     /// two CPUs that a move would only just even out, the `+ 1`s decide that it is made.
     pub fn task_load(&self, task: TaskIx) -> u64 {
         let e = self.tasks[task].entity;
-        let (own, rq) = (self.load(e) / RESOLUTION, self.e(e).rq);
+        let (own, rq) = (self.e(e).load() / RESOLUTION, self.e(e).rq);
         if rq == NIL || self.rq(rq).owner == NIL {
             return own;
         }
         let q = self.rq(rq);
         let cpu_load = self.cpu_load(q.cpu as CpuIx);
-        let group_load = cpu_load * (self.load(q.owner) / RESOLUTION) / (cpu_load + 1);
+        let group_load = cpu_load * (self.e(q.owner).load() / RESOLUTION) / (cpu_load + 1);
         own * group_load / (q.avg.load / RESOLUTION + 1)
     }
 }

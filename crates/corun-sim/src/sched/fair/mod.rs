@@ -40,7 +40,7 @@ use crate::streams::Streams;
 use corun_model::Machine;
 use counts::GroupCount;
 use domains::Domains;
-use queues::{virtual_ns, Discipline, Group, Place, Queues, Rq, TaskState, NICE_0, RESOLUTION};
+use queues::{virtual_ns, Discipline, Entity, Group, Place, Queues, Rq, TaskState, NICE_0, RESOLUTION};
 use std::rc::Rc;
 use tree::NIL;
 
@@ -133,72 +133,66 @@ impl<D: Discipline> Fair<D> {
     /// One entity joins one queue.
     fn enqueue_entity(&mut self, now_ns: u64, rq: u32, e: u32, why: Place) {
         self.update_curr(now_ns, rq);
-        self.q.touch_rq(now_ns, rq);
-        self.q.touch(now_ns, e);
+        self.q.touch_both(now_ns, rq, e);
         let my_rq = self.q.e(e).my_rq;
         if my_rq != NIL {
             let share = self.q.group_share(my_rq);
             self.reweight(now_ns, e, share);
         }
         self.d.place(&mut self.q, rq, e, why);
-        let entity = self.q.e_mut(e);
+        let Queues { rqs, ents, nodes, .. } = &mut self.q;
+        let (q, entity) = (&mut rqs[rq as usize], &mut ents[e as usize]);
         (entity.rq, entity.on_rq) = (rq, true);
-        let (key, weight) = (self.d.key(entity), entity.weight);
-        self.q.tree_insert(rq, e, key);
-        let q = self.q.rq_mut(rq);
+        q.insert(nodes, e, entity, self.d.key(entity));
         q.nr += 1;
-        q.weight += weight;
+        q.weight += entity.weight;
     }
 
     /// One entity leaves one queue, or stays delayed on it (`false`).
     fn dequeue_entity(&mut self, now_ns: u64, rq: u32, e: u32, sleeps: bool, may_delay: bool) -> bool {
         self.update_curr(now_ns, rq);
-        self.q.touch_rq(now_ns, rq);
-        self.q.touch(now_ns, e);
+        self.q.touch_both(now_ns, rq, e);
         if sleeps && may_delay && self.d.delays_dequeue(&self.q, rq, e) {
             self.q.e_mut(e).delayed = true;
             return false;
         }
         self.d.leave(&mut self.q, rq, e, sleeps);
-        if !self.q.e(e).runs {
-            self.q.tree_remove(rq, e);
+        let Queues { rqs, ents, nodes, .. } = &mut self.q;
+        let (q, entity) = (&mut rqs[rq as usize], &mut ents[e as usize]);
+        if !entity.runs {
+            q.remove(nodes, e, entity);
         }
-        let entity = self.q.e_mut(e);
         (entity.on_rq, entity.delayed) = (false, false);
-        let weight = entity.weight;
-        let q = self.q.rq_mut(rq);
         q.nr -= 1;
-        q.weight -= weight;
+        q.weight -= entity.weight;
         self.q.advance_zero(rq);
         true
     }
 
     /// A delayed entity runs again from where it is.
     fn requeue_delayed(&mut self, now_ns: u64, rq: u32, e: u32) {
-        self.q.touch_rq(now_ns, rq);
-        self.q.touch(now_ns, e);
+        self.q.touch_both(now_ns, rq, e);
         self.d.requeue_delayed(&mut self.q, rq, e);
         self.q.e_mut(e).delayed = false;
     }
 
     /// A task joins its CPU's hierarchy.
     fn enqueue(&mut self, now_ns: u64, task: TaskIx, cpu: CpuIx, why: Place) {
-        let mut e = self.q.tasks[task].entity;
+        let TaskState { entity: mut e, group, .. } = self.q.tasks[task];
+        let Entity { delayed, rq, .. } = *self.q.e(e);
         self.note_cooling(e, cpu);
-        if self.q.e(e).delayed {
-            let rq = self.q.e(e).rq;
+        if delayed {
             self.update_curr(now_ns, rq);
             self.requeue_delayed(now_ns, rq, e);
             self.add_runnable(now_ns, rq, 1);
             return;
         }
-        let group = self.q.tasks[task].group;
+        self.q.tasks[task].cpu = cpu;
         let mut rq = self.q.rq_of(group, cpu, self.d.default_slice_ns());
         if why == Place::Initial {
             self.q.init_load(now_ns, e, rq);
         }
         self.q.move_load(now_ns, e, rq);
-        self.q.tasks[task].cpu = cpu;
         let (leaf, mut why) = (rq, why);
         loop {
             self.enqueue_entity(now_ns, rq, e, why);
@@ -208,15 +202,17 @@ impl<D: Discipline> Fair<D> {
             }
             let slice = self.q.least_slice(rq);
             (e, rq, why) = (owner, cpu as u32, Place::Wakeup);
-            if self.q.e(e).on_rq {
-                if self.q.e(e).delayed {
-                    self.update_curr(now_ns, rq);
-                    self.requeue_delayed(now_ns, rq, e);
-                }
-                self.request(rq, e, slice);
-                break;
+            let group = self.q.e_mut(e);
+            if !group.on_rq {
+                group.slice = slice;
+                continue;
             }
-            self.q.e_mut(e).slice = slice;
+            if group.delayed {
+                self.update_curr(now_ns, rq);
+                self.requeue_delayed(now_ns, rq, e);
+            }
+            self.request(rq, e, slice);
+            break;
         }
         self.add_runnable(now_ns, leaf, 1);
         self.reshare(now_ns, leaf);
@@ -338,29 +334,33 @@ impl<D: Discipline> Fair<D> {
     }
 
     /// An entity that ran goes back into its tree, unless it left its queue.
+    #[inline]
     fn put_back(&mut self, now_ns: u64, e: u32) {
         let rq = self.q.e(e).rq;
         self.update_curr(now_ns, rq);
-        self.q.touch_rq(now_ns, rq);
-        self.q.touch(now_ns, e);
-        let entity = self.q.e_mut(e);
+        let Queues { rqs, ents, nodes, groups, .. } = &mut self.q;
+        let (q, entity) = (&mut rqs[rq as usize], &mut ents[e as usize]);
+        q.touch(now_ns, groups);
+        entity.touch(now_ns);
         entity.runs = false;
         if entity.on_rq {
-            let key = self.d.key(entity);
-            self.q.tree_insert(rq, e, key);
+            q.insert(nodes, e, entity, self.d.key(entity));
         }
-        self.q.rq_mut(rq).curr = NIL;
+        q.curr = NIL;
     }
 
     /// A picked entity leaves its tree and runs.
+    #[inline]
     fn set_next(&mut self, now_ns: u64, e: u32) {
-        let rq = self.q.e(e).rq;
-        self.q.touch_rq(now_ns, rq);
-        self.q.touch(now_ns, e);
-        self.q.tree_remove(rq, e);
-        self.d.chosen(&mut self.q, rq, e);
-        self.q.rq_mut(rq).curr = e;
-        let entity = self.q.e_mut(e);
+        let Queues { rqs, ents, nodes, groups, .. } = &mut self.q;
+        let entity = &mut ents[e as usize];
+        let q = &mut rqs[entity.rq as usize];
+        debug_assert_eq!(q.curr, NIL, "who ran was put back before");
+        q.touch(now_ns, groups);
+        entity.touch(now_ns);
+        q.remove(nodes, e, entity);
+        self.d.chosen(nodes, q.root, entity);
+        q.curr = e;
         entity.runs = true;
         entity.exec_start_ns = now_ns;
         entity.ran_at_pick_ns = entity.ran_ns;
@@ -378,6 +378,7 @@ impl<D: Discipline> Fair<D> {
     }
 
     /// The task that should run on a CPU now, delayed entities cleared away as they come up.
+    #[inline]
     fn choose(&mut self, now_ns: u64, cpu: CpuIx) -> Option<TaskIx> {
         'restart: loop {
             let mut rq = cpu as u32;
@@ -499,8 +500,7 @@ impl<D: Discipline> Scheduler for Fair<D> {
         loop {
             let rq = self.q.e(e).rq;
             self.update_curr(now_ns, rq);
-            self.q.touch_rq(now_ns, rq);
-            self.q.touch(now_ns, e);
+            self.q.touch_both(now_ns, rq, e);
             if self.q.rq(rq).nr > 1 && self.d.tick(&self.q, rq, e) {
                 self.q.cpus[cpu].resched = true;
             }

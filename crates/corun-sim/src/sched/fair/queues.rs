@@ -58,8 +58,8 @@ pub trait Discipline {
     /// Whom to run next, among the queued and the running one.
     fn choose(&self, q: &Queues, rq: u32) -> Option<u32>;
 
-    /// An entity starts to run.
-    fn chosen(&self, q: &mut Queues, rq: u32, e: u32);
+    /// An entity starts to run; `waiting` is the tree of those that its queue still holds.
+    fn chosen(&self, nodes: &Nodes, waiting: u32, e: &mut Entity);
 
     /// Whether waking entity `new` takes the CPU from `curr`.
     fn preempts(&self, q: &mut Queues, rq: u32, curr: u32, new: u32) -> bool;
@@ -382,6 +382,7 @@ impl Queues {
 
     /// The average virtual time of a queue's entities, the running one included: the zero-lag point V; and the weight
     /// that takes part in it.
+    #[inline]
     pub fn zero_lag(&self, rq: u32) -> (i64, i64) {
         let q = self.rq(rq);
         if q.root == NIL {
@@ -398,6 +399,7 @@ impl Queues {
     }
 
     /// Whether an entity at this virtual time has not had more than its share: `V >= v`.
+    #[inline]
     pub fn eligible(&self, rq: u32, vruntime: i64) -> bool {
         let q = self.rq(rq);
         if q.root == NIL {
@@ -413,6 +415,7 @@ impl Queues {
         running(&self.ents, q)
     }
 
+    #[inline]
     fn sums(&self, q: &Rq) -> (i128, i64) {
         let (mut sum_wv, mut sum_w) = (q.sum_wv, q.sum_w);
         if let Some(curr) = self.running(q) {
@@ -424,33 +427,19 @@ impl Queues {
 
     /// Puts an entity into its queue's tree.
     pub fn tree_insert(&mut self, rq: u32, e: u32, key: i64) {
-        let (q, entity) = (&mut self.rqs[rq as usize], &self.ents[e as usize]);
-        q.root = self.nodes.insert(q.root, e, key, entity.vruntime, entity.slice);
-        q.sum_w += entity.weight as i64;
-        q.sum_wv += product(entity.vruntime - q.zero, entity.weight as i64);
+        self.rqs[rq as usize].insert(&mut self.nodes, e, &self.ents[e as usize], key);
     }
 
     /// Takes an entity out of its queue's tree.
     pub fn tree_remove(&mut self, rq: u32, e: u32) {
-        let (q, entity) = (&mut self.rqs[rq as usize], &self.ents[e as usize]);
-        q.root = self.nodes.remove(q.root, e);
-        q.sum_w -= entity.weight as i64;
-        q.sum_wv -= product(entity.vruntime - q.zero, entity.weight as i64);
+        self.rqs[rq as usize].remove(&mut self.nodes, e, &self.ents[e as usize]);
     }
 
     /// Moves a queue's `zero` up to the least virtual time in it.
     pub fn advance_zero(&mut self, rq: u32) {
         let q = &mut self.rqs[rq as usize];
-        let curr = running(&self.ents, q).map(|e| e.vruntime);
-        let least = match (curr, self.nodes.least_vruntime(q.root)) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(a), None) | (None, Some(a)) => a,
-            (None, None) => return,
-        };
-        if least > q.zero {
-            q.sum_wv -= product(least - q.zero, q.sum_w);
-            q.zero = least;
-        }
+        let curr = running(&self.ents, q);
+        q.advance_zero(&self.nodes, curr);
     }
 
     /// The least slice among a queue's entities, the running one included.
@@ -460,18 +449,18 @@ impl Queues {
         curr.unwrap_or(u64::MAX).min(self.nodes.least_slice(q.root).unwrap_or(u64::MAX))
     }
 
-    /// Draws the next request of an entity: its own bounds, or `default`.
-    pub fn renew_slice(&mut self, e: u32, default: u64) {
+    /// Draws the next request of an entity: its own bounds, or `default`. A group's comes from those in it.
+    #[inline]
+    pub fn renew_slice(&mut self, e: u32, default: u64) -> &mut Entity {
         let entity = &mut self.ents[e as usize];
-        if entity.my_rq != NIL {
-            return;
-        }
-        entity.slice = default;
         if entity.own_slices {
             let own = self.tasks[entity.task as usize].slice_ns;
             let draw = self.slices.between(0, u64::from(u32::MAX)) as u32;
             entity.slice = decisions::slice_ns(own, default, draw);
+        } else if entity.my_rq == NIL {
+            entity.slice = default;
         }
+        entity
     }
 
     /// An entity, if it waits on a CPU's queue or one of its groups'.
@@ -505,6 +494,7 @@ impl Queues {
     }
 
     /// Marks whether a CPU is idle, and whether it is overloaded; returns what that adds to the numbers of such CPUs.
+    #[inline]
     pub fn mark(&mut self, cpu: CpuIx) -> (i32, i32) {
         let runnable = self.rqs[cpu].runnable;
         let is_idle = runnable == 0 && self.cpus[cpu].curr.is_none();
@@ -529,6 +519,36 @@ impl Rq {
             avg: Avg::default(),
             told: 0,
             told_ns: 0,
+        }
+    }
+
+    /// Puts an entity into the tree.
+    #[inline]
+    pub fn insert(&mut self, nodes: &mut Nodes, e: u32, entity: &Entity, key: i64) {
+        self.root = nodes.insert(self.root, e, key, entity.vruntime, entity.slice);
+        self.sum_w += entity.weight as i64;
+        self.sum_wv += product(entity.vruntime - self.zero, entity.weight as i64);
+    }
+
+    /// Takes an entity out of the tree.
+    #[inline]
+    pub fn remove(&mut self, nodes: &mut Nodes, e: u32, entity: &Entity) {
+        self.root = nodes.remove(self.root, e);
+        self.sum_w -= entity.weight as i64;
+        self.sum_wv -= product(entity.vruntime - self.zero, entity.weight as i64);
+    }
+
+    /// Moves `zero` up to the least virtual time; `curr` is the entity that runs and takes part.
+    #[inline]
+    fn advance_zero(&mut self, nodes: &Nodes, curr: Option<&Entity>) {
+        let least = match (curr.map(|e| e.vruntime), nodes.least_vruntime(self.root)) {
+            (Some(a), Some(b)) => a.min(b),
+            (Some(a), None) | (None, Some(a)) => a,
+            (None, None) => return,
+        };
+        if least > self.zero {
+            self.sum_wv -= product(least - self.zero, self.sum_w);
+            self.zero = least;
         }
     }
 }

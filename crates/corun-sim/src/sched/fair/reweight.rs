@@ -33,8 +33,7 @@ impl<D: Discipline> Fair<D> {
         let waits = queued && !self.q.e(e).runs;
         if queued {
             self.update_curr(now_ns, rq);
-            self.q.touch_rq(now_ns, rq);
-            self.q.touch(now_ns, e);
+            self.q.touch_both(now_ns, rq, e);
             self.d.leave(&mut self.q, rq, e, false);
             if waits {
                 self.q.tree_remove(rq, e);
