@@ -1,7 +1,7 @@
 //! What a CPU does: settling the past, arming the next moment, switching from task to task.
 
-use super::account::Reason;
-use super::{task_id, Doing, Engine, Pending, State};
+use super::account::{Occupancy, Reason};
+use super::{task_id, Doing, Engine, Pending, State, Task};
 use crate::checker;
 use crate::contention::{Running, ONE};
 use crate::sched::{CpuIx, TaskIx, Wake};
@@ -13,6 +13,15 @@ const FOREVER_NS: u64 = i64::MAX as u64;
 
 /// Fixed-point bits of [`ONE`].
 pub(super) const BITS: u32 = ONE.trailing_zeros();
+
+impl Task {
+    /// Charges a wait so far to those who held its CPU.
+    #[inline]
+    fn charge(&mut self, now_ns: u64, occupancy: &Occupancy) {
+        occupancy.charge(self.wait_mark, self.since_ns, now_ns, &mut self.tally);
+        (self.since_ns, self.wait_mark) = (now_ns, occupancy.mark());
+    }
+}
 
 impl Engine {
     /// Counts what a CPU did since it was settled last.
@@ -113,9 +122,10 @@ impl Engine {
         }
     }
 
-    /// Arms the moment at which a CPU's present activity ends.
+    /// Arms the moment at which a CPU's present activity ends: it is clean again.
     pub(super) fn arm(&mut self, cpu: CpuIx) {
-        let c = &self.cpus[cpu];
+        let c = &mut self.cpus[cpu];
+        c.dirty = false;
         let end_ns = c.curr.and_then(|task| {
             let t = &self.tasks[task];
             // A vCPU that was woken for a thread which another one took halts at once.
@@ -136,10 +146,9 @@ impl Engine {
             let rotation = guest.slice_left(vcpu, self.guest_slice_ns).map(|left| self.now_ns + left);
             own.into_iter().chain(rotation).min()
         });
-        let step = c.step;
         match end_ns {
-            Some(at_ns) => self.timers.arm(step, at_ns),
-            None => self.timers.disarm(step),
+            Some(at_ns) => self.timers.arm(c.step, at_ns),
+            None => self.timers.disarm(c.step),
         }
     }
 
@@ -178,6 +187,7 @@ impl Engine {
     }
 
     /// A thread that comes to a CPU looks whether its wait is over.
+    #[inline]
     pub(super) fn resume(&mut self, task: TaskIx) {
         let Some(thread) = self.tasks[task].thread else { return };
         let t = &self.threads[thread];
@@ -189,35 +199,32 @@ impl Engine {
     /// A CPU chooses whom to run.
     pub(super) fn switch(&mut self, cpu: CpuIx) {
         self.settle(cpu);
-        let prev = self.cpus[cpu].curr;
-        let still = prev.filter(|&t| self.tasks[t].state == State::Running);
         let pick = self.sched.pick(self.now_ns, cpu, &mut self.fx);
         self.absorb_moves();
-        let (resched, slice, delay) = (self.cpus[cpu].resched, self.cpus[cpu].slice, self.cpus[cpu].delay);
-        self.timers.disarm(resched);
+        let c = &mut self.cpus[cpu];
+        let prev = std::mem::replace(&mut c.curr, pick.task);
+        let still = prev.filter(|&t| self.tasks[t].state == State::Running);
+        self.timers.disarm(c.resched);
         match pick.until_ns {
-            Some(at_ns) => self.timers.arm(slice, at_ns),
-            None => self.timers.disarm(slice),
+            Some(at_ns) => self.timers.arm(c.slice, at_ns),
+            None => self.timers.disarm(c.slice),
         }
         if pick.task == still && pick.task.is_some() {
             self.soil(cpu);
             return;
         }
-        self.timers.disarm(delay);
+        self.timers.disarm(c.delay);
         if let Some(prev) = still {
             self.tasks[prev].tally.preemptions += 1;
             self.off_cpu(prev, cpu, State::Waiting);
             self.begin_wait(prev, cpu);
         }
         if prev != pick.task {
-            let left = match prev.map(|t| self.tasks[t].state) {
-                Some(State::Ended) => Left::Ended,
-                Some(State::Blocked(_)) => Left::Blocked,
-                _ => Left::Runnable,
-            };
-            self.note_switch(cpu, prev, left, pick.task);
+            self.totals.switches += 1;
+            if self.trace.is_some() {
+                self.record_switch(cpu, prev, pick.task);
+            }
         }
-        self.cpus[cpu].curr = pick.task;
         match pick.task {
             Some(task) => self.on_cpu(task, cpu),
             None => {
@@ -229,32 +236,34 @@ impl Engine {
         self.soil(cpu);
     }
 
-    fn note_switch(&mut self, cpu: CpuIx, prev: Option<TaskIx>, left: Left, next: Option<TaskIx>) {
-        self.totals.switches += 1;
-        if self.trace.is_some() {
-            self.record(cpu, TraceKind::Switch { prev: prev.map(task_id), left, next: next.map(task_id) });
-        }
+    fn record_switch(&mut self, cpu: CpuIx, prev: Option<TaskIx>, next: Option<TaskIx>) {
+        let left = match prev.map(|t| self.tasks[t].state) {
+            Some(State::Ended) => Left::Ended,
+            Some(State::Blocked(_)) => Left::Blocked,
+            _ => Left::Runnable,
+        };
+        self.record(cpu, TraceKind::Switch { prev: prev.map(task_id), left, next: next.map(task_id) });
     }
 
     /// A task gets the CPU.
     fn on_cpu(&mut self, task: TaskIx, cpu: CpuIx) {
         self.end_wait(task);
-        let t = &mut self.tasks[task];
+        let (t, c) = (&mut self.tasks[task], &mut self.cpus[cpu]);
         if t.state != State::Waiting || t.cpu != cpu {
             let what =
                 format!("task {} runs on CPU index {cpu} from state {:?} on {}", t.name, t.state, t.cpu);
             self.fail(checker::bug("dispatch", what));
             return;
         }
-        t.state = State::Running;
-        t.ran = true;
-        if let Err(fault) = checker::affinity(t.affinity.as_deref(), cpu, &t.name) {
+        (t.state, t.ran) = (State::Running, true);
+        let (thread, allowed) = (t.thread, checker::affinity(t.affinity.as_deref(), cpu, &t.name));
+        c.switched_in_ns = self.now_ns;
+        c.occupancy.enter(self.now_ns, t.tenant as u32);
+        let is_long = c.occupancy.is_long();
+        if let Err(fault) = allowed {
             self.fail(fault);
         }
-        let (tenant, thread) = (self.tasks[task].tenant, self.tasks[task].thread);
-        self.cpus[cpu].switched_in_ns = self.now_ns;
-        self.cpus[cpu].occupancy.enter(self.now_ns, tenant as u32);
-        if self.cpus[cpu].occupancy.is_long() {
+        if is_long {
             self.prune(cpu);
         }
         if self.busy.is_empty() {
@@ -269,6 +278,7 @@ impl Engine {
     }
 
     /// A task loses the CPU (it is settled already).
+    #[inline]
     fn off_cpu(&mut self, task: TaskIx, cpu: CpuIx, state: State) {
         let stretch_ns = self.now_ns - self.cpus[cpu].switched_in_ns;
         let t = &mut self.tasks[task];
@@ -300,17 +310,15 @@ impl Engine {
     /// Charges a waiting task's wait so far.
     pub(super) fn charge_wait(&mut self, task: TaskIx) {
         let t = &mut self.tasks[task];
-        let occupancy = &self.cpus[t.cpu].occupancy;
-        occupancy.charge(t.wait_mark, t.since_ns, self.now_ns, &mut t.tally);
-        t.since_ns = self.now_ns;
-        t.wait_mark = occupancy.mark();
+        t.charge(self.now_ns, &self.cpus[t.cpu].occupancy);
     }
 
     fn end_wait(&mut self, task: TaskIx) {
-        self.charge_wait(task);
         let t = &mut self.tasks[task];
+        let occupancy = &mut self.cpus[t.cpu].occupancy;
+        t.charge(self.now_ns, occupancy);
         t.tally.waits.record(self.now_ns - t.wait_since_ns);
-        self.cpus[t.cpu].occupancy.end_wait();
+        occupancy.end_wait();
     }
 
     /// A waiting task, which has been charged, leaves its queue without having run.

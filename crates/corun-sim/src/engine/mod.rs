@@ -689,7 +689,6 @@ impl Engine {
             }
         }
         while let Some(cpu) = self.dirty.pop() {
-            self.cpus[cpu].dirty = false;
             self.arm(cpu);
         }
     }

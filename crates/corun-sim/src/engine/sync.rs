@@ -90,6 +90,7 @@ impl Engine {
     }
 
     /// Tries what a thread has pending.
+    #[inline]
     pub(super) fn attempt(&mut self, thread: ThreadIx) -> Tried {
         let t = &self.threads[thread];
         let (pending, seen) = (t.pending, t.seen);
