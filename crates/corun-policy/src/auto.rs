@@ -18,8 +18,9 @@
 //!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that
 //!    was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
 //!    below is dealt more (`trial/parts.rs`), and who had more than its fair share of CPU time while everybody shared gives
-//!    that back, slot by slot, to those who had less: what is fair is so over all of the time. (Fair: CPU time by
-//!    weights, or the part by which everybody would be slowed down alike, whichever is less.) Where nobody can
+//!    that back, slot by slot, to those who had less, and what those whom slots are for lose otherwise all make up for,
+//!    slowly (`dues.rs`): what is fair is so over all of the time. (Fair: CPU time by weights, or the part by which
+//!    everybody would be slowed down alike, whichever is less.) Where nobody can
 //!    tell spinning, CPU time shows no gain for a program that waits busily; slots are then also kept when they
 //!    cost nobody anything (nor all together, nor who is known to wait what it had beyond its share) and such a
 //!    program may be there: several tasks that hardly ever block and are often stolen from.
@@ -28,10 +29,11 @@
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
 //! programs begin otherwise than they go on, but as long as it took to find (kept slots: ten times as long) at least;
-//! then twice as long each time it is found again, up to 5 min (or as long as that, where it took so long to find). It is
-//! asked again at once, but not twice in a second, when a tenant comes that has not been tried or one of those in slots
-//! goes. What was found of kept slots counts as much as what is seen when they are asked about, since threads are in step
-//! for a while after slots; the first slot after them is not looked at, since who was parked is owed CPU time.
+//! then twice as long each time it is found again, up to 5 min (or as long as that, where it took so long to find). Slots that
+//! leave no CPU idle go on without a question: by them everybody has its fair share. It is asked again at once, but not twice
+//! in a second, when a tenant comes that has not been tried or one of those in slots goes. What was found of kept slots
+//! counts as much as what is seen when they are asked about, since threads are in step for a while after slots; the first
+//! slot after them is not looked at, since who was parked is owed CPU time.
 //!
 //! Limits: the first watch has one slot for two tenants, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.
@@ -44,9 +46,12 @@ use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
 use crate::trial::{Rates, Shared, Trial, Waits, LACKS_PERCENT};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
+use dues::{lost_in_slot_ns, Dues};
 use std::collections::BTreeMap;
 use use_so_far::UseSoFar;
 
+mod dues;
+mod reasons;
 mod use_so_far;
 
 /// How the reason of a trial begins, behind what becomes of the tenant.
@@ -81,6 +86,8 @@ const STARVES_PERCENT: u64 = 75;
 /// Epochs until it looks again while nobody competes, or what was found holds and nobody is parked: as long as a newcomer is not
 /// looked at, so that nobody is noticed too late.
 const IDLE_EPOCHS: u64 = 2 * BEGINNING_SLOTS;
+/// In slots it looks when one is over.
+const SLOT_EPOCHS: u64 = 2;
 /// Slots for which a newcomer is not looked at.
 const BEGINNING_SLOTS: u64 = 2;
 /// Slots that a watch lasts before it looks at smaller losses.
@@ -96,6 +103,9 @@ const TOLERANCE_MILLI: u64 = 50;
 /// ends a trial after the second round.
 const CLEAR_GAIN_MILLI: i64 = 50;
 const LEAST_GAIN_MILLI: i64 = 20;
+/// Kept slots that leave less of the machine idle than this, in thousandths, are not asked about: whoever uses all of its
+/// slots has its fair share by them, and what everybody would do without is not worth making everybody share.
+const IDLE_MILLI: u64 = 20;
 /// What who is helped must gain after each round. The first watch is one in which somebody had little, and in so short a time
 /// chance gives x264 anything from three quarters to all of its share; later watches are not chosen, and medians decide.
 const HELPED_MILLI: [i64; MOST_ROUNDS] = [300, 300, 150, 100, CLEAR_GAIN_MILLI];
@@ -147,9 +157,7 @@ pub struct Auto {
     asked_ns: u64,
     /// Since when everybody shares and nobody has reckoned what each had.
     shared_ns: u64,
-    /// CPU time that each had beyond its fair share, while everybody shared, and has not given back; forgotten when slots
-    /// are found to help nobody, since what each has is for the kernel to say then.
-    ahead_ns: BTreeMap<TenantId, i64>,
+    dues: Dues,
     /// It is asked about slots that were kept.
     was_kept: bool,
     /// The watch before this round was a short one.
@@ -158,6 +166,9 @@ pub struct Auto {
     watched: BTreeMap<TenantId, UseSoFar>,
     /// CPU time that anybody, or the host below, took since then.
     taken_ns: u64,
+    /// CPU time that nobody took since slots are kept or it was last looked at, and how long that is.
+    idle_ns: u64,
+    kept_ns: u64,
     trial: Trial,
     /// Somebody may spin unseen.
     hidden: bool,
@@ -189,11 +200,13 @@ impl Auto {
             raised_ns: None,
             asked_ns: 0,
             shared_ns: 0,
-            ahead_ns: BTreeMap::new(),
+            dues: Dues::default(),
             was_kept: false,
             glimpsed: false,
             watched: BTreeMap::new(),
             taken_ns: 0,
+            idle_ns: 0,
+            kept_ns: 0,
             trial: Trial::default(),
             hidden: false,
             competing: false,
@@ -249,9 +262,20 @@ impl Auto {
         until_ns
     }
 
+    /// Whether kept slots need not be asked about now: then they are kept for longer.
+    fn keeps_on(&mut self, cpus: u64, seen: &Observation) -> bool {
+        let (idle_ns, kept_ns) = (std::mem::take(&mut self.idle_ns), std::mem::take(&mut self.kept_ns));
+        let is_full = idle_ns * 1_000 <= cpus * kept_ns * IDLE_MILLI;
+        if is_full {
+            self.phase = Phase::Keep { until_ns: seen.end_ns + self.hold_ns };
+            self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
+        }
+        is_full
+    }
+
     /// Nothing is touched until the next question.
     fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        self.ahead_ns.clear();
+        self.dues.forgive(&mut self.slots);
         self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, false) };
         self.slots.stop(seen, why)
     }
@@ -375,10 +399,11 @@ impl Auto {
         };
         let sure = helped_milli >= surely_milli || hidden && !self.glimpsed;
         if gains && !fell && sure {
-            self.why = self.kept(seen, &rates, gain_milli);
+            self.why = reasons::kept(seen, &rates, gain_milli);
             self.share_out(seen);
-            self.slots.repay(&std::mem::take(&mut self.ahead_ns), cpus);
+            self.dues.settle(&self.trial, &mut self.slots, cpus);
             self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen, true) };
+            (self.idle_ns, self.kept_ns) = (0, 0);
             return self.turn(cpus, seen, uses);
         }
         if gains && fell && worst.kept_milli() >= NEARLY_MILLI && self.trial.go_on() {
@@ -405,22 +430,6 @@ impl Auto {
         self.watch(seen, WATCH_SLOTS, &why)
     }
 
-    fn kept(&self, seen: &Observation, rates: &BTreeMap<TenantId, Rates>, gain_milli: i64) -> String {
-        let times = |r: &Rates| r.within * 100 / r.without.max(1);
-        match rates.iter().max_by_key(|(_, r)| times(r)) {
-            Some((id, r)) if gain_milli > 0 && times(r) >= 10_000 => {
-                format!("kept: {} does next to nothing without", census::name(seen, *id))
-            }
-            Some((id, r)) if gain_milli > 0 => format!(
-                "kept: {} does {}.{:02} times as much as without",
-                census::name(seen, *id),
-                times(r) / 100,
-                times(r) % 100
-            ),
-            _ => "kept: they cost nobody anything, and what spins here cannot be seen".into(),
-        }
-    }
-
     /// After the last round somebody has less than it is entitled to.
     fn give_up(&mut self, seen: &Observation, id: TenantId, r: Rates) -> Vec<Decision> {
         let name = census::name(seen, id).to_owned();
@@ -444,8 +453,7 @@ impl Auto {
         self.shared_ns = seen.end_ns;
         for (id, shared) in found {
             let had_milli = self.watched[id].on_cpu_ns * 1_000 / watched_ns.max(1);
-            let ahead_milli = had_milli as i64 - shared.fair_milli as i64;
-            *self.ahead_ns.entry(*id).or_default() += ahead_milli * shared_ns as i64 / 1_000;
+            self.dues.shared(*id, (had_milli, shared.useful_milli, shared.fair_milli), shared_ns);
         }
     }
 
@@ -482,15 +490,29 @@ impl Auto {
             let all_ns = cpus * seen.window_ns();
             self.trial.had(all_ns.saturating_sub(taken_ns.saturating_sub(members_ns)), seen.window_ns());
         }
+        let idle_ns = (cpus * seen.window_ns()).saturating_sub(taken_ns);
+        if let Phase::Keep { .. } = self.phase {
+            self.idle_ns += idle_ns;
+            self.kept_ns += seen.window_ns();
+        }
+        if let &[id] = self.slots.running() {
+            let u = uses.iter().find(|u| u.id == id && self.trial.needs_slots(id));
+            let lost_ns = u.map_or(0, |u| {
+                let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
+                lost_in_slot_ns(u, useful_ns, idle_ns, taken_ns.saturating_sub(u.on_cpu_ns), cpus)
+            });
+            let of = |m: &TenantId| (*m, if *m == id { lost_ns } else { 0 });
+            self.slots.make_up(&self.members.iter().map(of).collect(), cpus);
+        }
         for u in uses {
             match self.phase {
                 Phase::Watch { .. } => self.watched.entry(u.id).or_default().add(u),
                 Phase::Try if !self.slots.parked().contains(&u.id) => {
                     let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
-                    self.trial.ran(u.id, useful_ns, seen.window_ns());
+                    self.trial.ran(u.id, useful_ns, u.on_cpu_ns, seen.window_ns());
                 }
                 // It runs on for a moment until it is parked, as it begins late.
-                Phase::Try => self.trial.ran(u.id, self.useful_ns(u.on_cpu_ns, u.useful_ns), 0),
+                Phase::Try => self.trial.ran(u.id, self.useful_ns(u.on_cpu_ns, u.useful_ns), u.on_cpu_ns, 0),
                 _ => {}
             }
         }
@@ -525,6 +547,8 @@ impl Policy for Auto {
         match self.phase {
             Phase::Rest { .. } => IDLE_EPOCHS,
             Phase::Watch { .. } if !self.competing => IDLE_EPOCHS,
+            // A look costs everybody; who ends or falls idle in its slot leaves less idle by it than that in most.
+            Phase::Try | Phase::Keep { .. } => SLOT_EPOCHS,
             _ => 1,
         }
     }
@@ -535,7 +559,7 @@ impl Policy for Auto {
         let is_here = |id: &TenantId| uses.binary_search_by_key(id, |u| u.id).is_ok();
         self.tried.retain(|id, _| is_here(id));
         self.begun_ns.retain(|id, _| is_here(id));
-        self.ahead_ns.retain(|id, _| is_here(id));
+        self.dues.retain(is_here);
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         if is_first {
             self.shared_ns = seen.start_ns;
@@ -575,7 +599,10 @@ impl Policy for Auto {
                 let why = if has_come { "a tenant has come that was not tried" } else { "a tenant has gone" };
                 self.ask(seen, why)
             }
-            Phase::Keep { until_ns } if seen.end_ns >= until_ns => self.ask_again(seen),
+            Phase::Keep { until_ns } if seen.end_ns >= until_ns => match self.keeps_on(cpus, seen) {
+                true => self.turn(cpus, seen, &uses),
+                false => self.ask_again(seen),
+            },
             Phase::Rest { until_ns } if seen.end_ns >= until_ns => self.ask(seen, "it is time to ask again"),
             Phase::Try | Phase::Keep { .. } => self.turn(cpus, seen, &uses),
             Phase::Rest { .. } => Vec::new(),

@@ -20,6 +20,9 @@ const ONE_SLOT: u64 = 1 << 32;
 /// Who had more than others before gives back no more than so many slots of its own: what was had long ago is let be.
 const MOST_REPAID_SLOTS: u64 = 20;
 
+/// Who lost less than others gives no more at once than this part of its slots.
+const MADE_UP_PART: u64 = 14;
+
 /// A member that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -43,6 +46,8 @@ pub struct Slots {
     shares: BTreeMap<TenantId, u64>,
     /// What each has still to give back, in parts of [`ONE_SLOT`].
     debts: BTreeMap<TenantId, u64>,
+    /// What each has still to give to those who lost more than it, likewise.
+    made_up: BTreeMap<TenantId, u64>,
     favoured: Option<TenantId>,
     running: Vec<TenantId>,
     ends_ns: u64,
@@ -60,6 +65,7 @@ impl Slots {
             left: BTreeMap::new(),
             shares: BTreeMap::new(),
             debts: BTreeMap::new(),
+            made_up: BTreeMap::new(),
             favoured: None,
             running: Vec::new(),
             ends_ns: 0,
@@ -108,6 +114,28 @@ impl Slots {
             (slots / u128::from(all_ns.max(1))) as u64
         };
         self.debts = self.counters.keys().map(|id| (*id, debt(id))).collect();
+    }
+
+    /// Makes up for what each lost in other ways than by slots, in nanoseconds of so many CPUs: until who lost most has it
+    /// from the others, each slot of those who lost less counts for a little more. It is not forgotten when slots stop.
+    pub fn make_up(&mut self, lost_ns: &BTreeMap<TenantId, u64>, cpus: u64) {
+        // What one gains all others lose together.
+        let (all, others) = (lost_ns.len() as u128, lost_ns.len().max(2) as u128 - 1);
+        let one_ns = u128::from(self.slot_ns * cpus);
+        let slots = |ns: u64| (u128::from(ns) * u128::from(ONE_SLOT) * all / (one_ns * others)) as u64;
+        let most_ns = lost_ns.values().copied().max().unwrap_or(0);
+        self.made_up.retain(|id, _| lost_ns.contains_key(id));
+        for (id, ns) in lost_ns {
+            *self.made_up.entry(*id).or_default() += slots(most_ns - ns);
+        }
+        // Who owes least owes nothing.
+        let least = self.made_up.values().copied().min().unwrap_or(0);
+        self.made_up.values_mut().for_each(|owed| *owed -= least);
+    }
+
+    /// Forgets what was lost.
+    pub fn forgive(&mut self) {
+        self.made_up.clear();
     }
 
     /// Slots begun so far.
@@ -168,11 +196,17 @@ impl Slots {
 
     /// Counts the present slot as given to a member, and what it gives back.
     fn count(&mut self, id: TenantId) {
-        let back = self.debts.get_mut(&id).map_or(0, |debt| {
-            let back = ONE_SLOT.min(*debt);
-            *debt -= back;
-            back
-        });
+        let of = |debts: &mut BTreeMap<TenantId, u64>, most: u64| {
+            debts.get_mut(&id).map_or(0, |debt| {
+                let back = most.min(*debt);
+                *debt -= back;
+                back
+            })
+        };
+        let back = match of(&mut self.debts, ONE_SLOT) {
+            0 => of(&mut self.made_up, ONE_SLOT / MADE_UP_PART),
+            back => back,
+        };
         let counts = u128::from(one_slot(&self.shares, id)) * u128::from(ONE_SLOT + back);
         *self.counters.get_mut(&id).expect("who runs is a member") += (counts / u128::from(ONE_SLOT)) as u64;
     }
@@ -277,6 +311,37 @@ mod tests {
         let of = |id: u32| after.iter().filter(|t| **t == id).count() as u64;
         assert!(after.windows(3).all(|w| w.contains(&0)), "{after:?}");
         assert_eq!(of(1) - of(0), MOST_REPAID_SLOTS);
+    }
+
+    #[test]
+    fn what_was_lost_is_made_up_for_slowly_and_whole() {
+        let mut slots = Slots::new(SLOT_NS, 1_000_000);
+        turns(&mut slots, 2);
+        // Three slots of both CPUs: then one has three more than half, the other three fewer.
+        slots.make_up(&BTreeMap::from([(TenantId(0), 0), (TenantId(1), 300)]), 2);
+        let after = turns(&mut slots, 400);
+        let of = |id: u32, part: &[u32]| part.iter().filter(|t| **t == id).count() as i64;
+        assert_eq!(of(1, &after) - of(0, &after), 6, "{after:?}");
+        for some in after.windows(40) {
+            assert!(of(0, some) >= 19, "nobody gives more than a fourteenth at once: {some:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_lost_is_not_forgotten_when_slots_stop_but_when_it_is_said() {
+        let more = |forgive: bool| {
+            let mut slots = Slots::new(SLOT_NS, 1_000_000);
+            turns(&mut slots, 2);
+            slots.make_up(&BTreeMap::from([(TenantId(0), 0), (TenantId(1), 300)]), 2);
+            // Whoever also lost owes as much less.
+            slots.make_up(&BTreeMap::from([(TenantId(0), 100), (TenantId(1), 0)]), 2);
+            slots.stop(&Observation::default(), "");
+            if forgive {
+                slots.forgive();
+            }
+            turns(&mut slots, 400).iter().map(|id| 2 * i64::from(*id) - 1).sum::<i64>()
+        };
+        assert_eq!((more(false), more(true)), (4, 0));
     }
 
     #[test]

@@ -44,6 +44,7 @@ struct Side {
     /// Slots that it was given in the last round.
     slots: u64,
     useful_ns: u64,
+    on_cpu_ns: u64,
     ran_ns: u64,
 }
 
@@ -183,7 +184,7 @@ impl Trial {
     pub fn without(&mut self, id: TenantId, shared: Shared) {
         let Shared { weight, want_milli, fair_milli, waits, useful_milli, may_spin } = shared;
         let side = self.sides.entry(id).or_default();
-        (side.slots, side.useful_ns, side.ran_ns) = (0, 0, 0);
+        (side.slots, side.useful_ns, side.on_cpu_ns, side.ran_ns) = (0, 0, 0, 0);
         (side.weight, side.want_milli, side.fair_milli, side.may_spin) =
             (weight, want_milli, fair_milli, may_spin);
         // Just after slots threads that wait for each other are in step, and hardly wait.
@@ -202,9 +203,10 @@ impl Trial {
     }
 
     /// Notes what a tenant did in a window in which it ran.
-    pub fn ran(&mut self, id: TenantId, useful_ns: u64, window_ns: u64) {
+    pub fn ran(&mut self, id: TenantId, useful_ns: u64, on_cpu_ns: u64, window_ns: u64) {
         if let Some(side) = self.sides.get_mut(&id) {
             side.useful_ns += useful_ns;
+            side.on_cpu_ns += on_cpu_ns;
             side.ran_ns += window_ns;
         }
     }
@@ -251,6 +253,12 @@ impl Trial {
     fn rates_of(&self, side: &Side) -> Rates {
         let (fair, without, running) = (side.fair_milli, median(&side.without), side.running());
         Rates { fair, without, running, within: 0, capacity_milli: self.capacity_milli() }
+    }
+
+    /// How much of its CPU time in the slots of the present round was useful, in thousandths; 1,000 where it had none.
+    pub fn useful_milli(&self, id: TenantId) -> u64 {
+        let side = self.sides.get(&id);
+        side.and_then(|side| (side.useful_ns * 1_000).checked_div(side.on_cpu_ns)).unwrap_or(1_000)
     }
 
     /// Whether slots are for it; all others may run together.
@@ -391,9 +399,9 @@ mod tests {
         trial.without(LOOP, shared(1_000, 900));
         for _ in 0..2 {
             trial.slot(&[SOLVER]);
-            trial.ran(SOLVER, 2 * 50_000_000, 50_000_000);
+            trial.ran(SOLVER, 2 * 50_000_000, 2 * 50_000_000, 50_000_000);
             trial.slot(&[LOOP]);
-            trial.ran(LOOP, 2 * loop_ns, loop_ns);
+            trial.ran(LOOP, 2 * loop_ns, 2 * loop_ns, loop_ns);
         }
         trial.close();
     }
@@ -448,8 +456,8 @@ mod tests {
         trial.without(SOLVER, shared(600, 500));
         trial.without(LOOP, shared(600, 1_500));
         trial.slot(&[SOLVER, LOOP]);
-        trial.ran(SOLVER, 60, 100);
-        trial.ran(LOOP, 70, 100);
+        trial.ran(SOLVER, 60, 60, 100);
+        trial.ran(LOOP, 70, 70, 100);
         assert!(trial.welfare_milli() < -200 && trial.fairness_milli() > 90, "{:?}", trial.rates());
         assert_eq!(trial.helped_milli(), Some(200));
     }
@@ -462,9 +470,9 @@ mod tests {
             trial.without(SOLVER, shared(1_000, pipeline_had));
             trial.without(LOOP, Shared { waits, ..shared(1_000, 600) });
             trial.slot(&[SOLVER]);
-            trial.ran(SOLVER, 200, 100);
+            trial.ran(SOLVER, 200, 200, 100);
             trial.slot(&[LOOP]);
-            trial.ran(LOOP, 200, 100);
+            trial.ran(LOOP, 200, 200, 100);
             trial
         };
         let enough = trial(Waits::No, 1_400);
@@ -491,7 +499,9 @@ mod tests {
         assert_eq!(trial.turns(), 2);
         for together in [&[SOLVER][..], &[LOOP, builds, pipeline]] {
             trial.slot(together);
-            together.iter().for_each(|id| trial.ran(*id, 600 / together.len() as u64, 300));
+            together
+                .iter()
+                .for_each(|id| trial.ran(*id, 600 / together.len() as u64, 600 / together.len() as u64, 300));
         }
         let rates = trial.rates();
         // A quarter of the slots is the solver's part; the others need three quarters for what they had, and have them.
@@ -510,7 +520,7 @@ mod tests {
             trial.slot(&[running]);
             trial.had(160, 100);
         }
-        trial.ran(LOOP, 80, 100);
+        trial.ran(LOOP, 80, 80, 100);
         let rates = trial.rates()[&LOOP];
         assert_eq!((rates.within, rates.entitled(), rates.kept_milli()), (400, 400, 1_000));
     }
@@ -524,8 +534,8 @@ mod tests {
         }
         trial.slot(&[SOLVER, LOOP]);
         // Twice by a half.
-        trial.ran(SOLVER, 200, 100);
-        trial.ran(LOOP, 50, 100);
+        trial.ran(SOLVER, 200, 200, 100);
+        trial.ran(LOOP, 50, 50, 100);
         assert_eq!(trial.welfare_milli(), 0);
     }
 }

@@ -241,6 +241,35 @@ fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
 }
 
 #[test]
+fn slots_that_leave_no_cpu_idle_are_kept_without_asking_and_others_are_asked_about() {
+    // How often kept slots are asked about in half a minute.
+    let asked = |program: &str| {
+        let s = scenario(&format!(
+            "duration = \"30s\"\n\
+             [[tenant]]\nname = \"program\"\ncharacter = {{ ipc = 1.5 }}\nrepeat = true\n\
+             program = {{ kind = \"parallel\", threads = 2, sync = \"barrier\", iterations = 100000, {program} }}\n\
+             [[tenant]]\nname = \"loop\"\ncount = 2\nprogram = {{ kind = \"interference\" }}\n"
+        ));
+        let mut engine = s.engine(1, Cast::All, 0).unwrap();
+        let mut policy = by_name("auto", &Options::new()).unwrap();
+        let (mut kept, mut asked) = (false, 0);
+        while Host::now_ns(&engine) < 30_000 * MS {
+            engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();
+            let seen = engine.observe();
+            let decisions = policy.decide(Host::machine(&engine), &seen);
+            kept |= decisions.iter().any(|d| d.because.contains("kept: "));
+            asked += decisions.iter().filter(|d| d.because.contains("it is time to ask again")).count();
+            decisions.iter().for_each(|d| assert_eq!(engine.apply(&d.action), Outcome::Done));
+        }
+        assert!(kept, "{program}: slots were never kept");
+        asked
+    };
+    assert_eq!(asked("wait = \"spin\", grain = \"300us\", imbalance = 0.1"), 0);
+    let idle = asked("wait = \"block\", grain = \"2ms\", imbalance = 0.6");
+    assert!((2..=8).contains(&idle), "{idle}");
+}
+
+#[test]
 fn a_scenario_names_its_policy_and_a_wrong_one_is_refused_with_its_line() {
     let good = scenario("[policy]\nname = \"controlled-contention\"\nepoch = \"10ms\"\noptions = { dc = 48, slot = \"20ms\" }\n\
                          protect = [\"b\"]\n[[tenant]]\nname = \"a\"\nprogram = { kind = \"interference\" }\nbackground = false\n\

@@ -1,0 +1,115 @@
+//! What tenants owe each other over all of the time, not only within slots.
+//!
+//! - Who had more CPU time than its fair share while everybody shared gives that **back**, a slot of its own for a slot of
+//!   another.
+//! - Those whom slots are for **lose** otherwise: while everybody shared they spun for threads that were not running, beyond
+//!   what they spin in their slots too; and when somebody else takes a CPU from one of their threads in a slot, the others
+//!   wait for it, so that it costs them more than that CPU. The other tenants make up for that, but slowly
+//!   ([`Slots::make_up`]): slots and the questions about them are for nobody's profit, and may not cost anybody more than
+//!   `auto` promises.
+//!
+//! Nothing is owed any more once slots are found to help nobody: what each has is for the kernel to say then.
+
+use crate::census::TenantUse;
+use crate::slots::Slots;
+use crate::trial::Trial;
+use corun_model::TenantId;
+use std::collections::BTreeMap;
+
+/// What a tenant had while everybody shared.
+#[derive(Clone, Copy, Debug, Default)]
+struct Had {
+    /// CPU time beyond its fair share.
+    ahead_ns: i64,
+    on_cpu_ns: u64,
+    useful_ns: u64,
+}
+
+/// What is owed and not yet settled in slots.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dues {
+    had: BTreeMap<TenantId, Had>,
+}
+
+impl Dues {
+    /// A tenant had these parts of a CPU, in thousandths, while everybody shared for so long.
+    pub(super) fn shared(
+        &mut self,
+        id: TenantId,
+        (on_cpu_milli, useful_milli, fair_milli): (u64, u64, u64),
+        shared_ns: u64,
+    ) {
+        let had = self.had.entry(id).or_default();
+        had.ahead_ns += (on_cpu_milli as i64 - fair_milli as i64) * shared_ns as i64 / 1_000;
+        had.on_cpu_ns += on_cpu_milli * shared_ns / 1_000;
+        had.useful_ns += useful_milli * shared_ns / 1_000;
+    }
+
+    /// Forgets who has gone.
+    pub(super) fn retain(&mut self, is_here: impl Fn(&TenantId) -> bool) {
+        self.had.retain(|id, _| is_here(id));
+    }
+
+    /// Lets everybody off.
+    pub(super) fn forgive(&mut self, slots: &mut Slots) {
+        self.had.clear();
+        slots.forgive();
+    }
+
+    /// Has it settled in slots.
+    pub(super) fn settle(&mut self, trial: &Trial, slots: &mut Slots, cpus: u64) {
+        let had = std::mem::take(&mut self.had);
+        let lost_ns = |(id, had): (&TenantId, &Had)| {
+            let could_ns = had.on_cpu_ns * trial.useful_milli(*id) / 1_000;
+            (*id, if trial.needs_slots(*id) { could_ns.saturating_sub(had.useful_ns) } else { 0 })
+        };
+        slots.repay(&had.iter().map(|(id, had)| (*id, had.ahead_ns)).collect(), cpus);
+        slots.make_up(&had.iter().map(lost_ns).collect(), cpus);
+    }
+}
+
+/// What one whom slots are for may have lost in a window of its slot in which others had a CPU for so long: as much as its
+/// other threads could wait for meanwhile, and no more than was waited, spinning or with a CPU idle.
+pub(super) fn lost_in_slot_ns(u: &TenantUse, useful_ns: u64, idle_ns: u64, others_ns: u64, cpus: u64) -> u64 {
+    let waited_ns = idle_ns + u.on_cpu_ns.saturating_sub(useful_ns);
+    waited_ns.min(others_ns * u.weight.min(cpus).saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_threads(weight: u64, on_cpu_ns: u64) -> TenantUse {
+        TenantUse {
+            id: TenantId(1),
+            tasks: weight as u32,
+            weight,
+            demand_milli: weight * 1_000,
+            useful_ns: 0,
+            on_cpu_ns,
+            steal_ns: 0,
+            block_ns: 0,
+            outside_ns: None,
+            wakeups: None,
+            judged_ns: 0,
+        }
+    }
+
+    #[test]
+    fn who_has_one_thread_loses_a_cpu_and_no_more() {
+        assert_eq!(lost_in_slot_ns(&of_threads(1, 90), 90, 100, 10, 2), 0);
+    }
+
+    #[test]
+    fn threads_that_waited_for_another_lost_what_they_waited_and_at_most_while_it_was_kept_from_running() {
+        let two = of_threads(2, 190);
+        assert_eq!(lost_in_slot_ns(&two, 184, 0, 10, 2), 6, "spinning");
+        assert_eq!(lost_in_slot_ns(&two, 190, 4, 10, 2), 4, "blocked");
+        assert_eq!(lost_in_slot_ns(&two, 120, 0, 10, 2), 10, "it spins for itself as well");
+        assert_eq!(
+            lost_in_slot_ns(&of_threads(8, 390), 300, 0, 10, 4),
+            30,
+            "on four CPUs there are three others"
+        );
+    }
+}
