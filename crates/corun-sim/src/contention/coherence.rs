@@ -1,19 +1,36 @@
-//! Coherence: transfers of lines between threads that share them, by distance, and only while both compute.
+//! Coherence: transfers of lines between threads that share them, by distance, while both compute in the same part of
+//! the program.
 //!
-//! Method: with all its siblings computing, a thread takes `coherence-pki` transfers per thousand instructions,
-//! equally from each of them. A sibling that waits, spins or is off the CPU writes nothing, so its part of the
-//! transfers does not happen: that is how out-of-sync execution lowers coherence misses (PACT'16 §3.3).
+//! Method: with all its siblings computing in step, a thread takes `coherence-pki` transfers per thousand
+//! instructions, equally from each of them. A sibling that waits, spins or is off the CPU writes nothing, and one at
+//! another place of the program has other lines in its private cache: their parts of the transfers do not happen. That is
+//! how out-of-sync execution lowers coherence misses (PACT'16 §3.3: "threads with different progression will see fewer
+//! cache line invalidations from sibling cores").
 //!
 //! ```text
-//! transfers from distance d = coherence-pki × siblings computing at d / (threads - 1)
+//! transfers from distance d = coherence-pki × siblings computing in step at d / (threads - 1)
+//! in step                   : places nearer than the reach
+//! place                     = solo work since the threads last met
+//! reach                     = lines of the private cache / references to the LLC per solo work
 //! ```
+//!
+//! The **reach** is the work after which a private cache holds other lines than before: farther on, a line that a sibling
+//! wrote has left its cache, and who comes to it finds it in the LLC, as an ordinary reference that it would make anyhow. It
+//! follows from the machine and from the program alone, and nothing of it can be set.
+//!
+//! Threads in step form a **cohort**. One that starts or goes on to compute, or has met the others, joins the nearest
+//! cohort within its reach or founds one, and who is behind and faster catches up. A program whose threads never meet all together (queues, pipelines, locks, each
+//! for itself) has no places to compare and is one cohort; so is one that refers to nothing beyond its private caches.
 //!
 //! A transfer from a hyperthread of the same core is a hit in the shared private cache: it costs an L2 hit, and no
 //! event counts it. Within a socket it counts as intra-socket, beyond as inter-socket.
 //!
-//! Source: PACT'16 §3.3 (figure 4d), ATC'16 §3.1 and figure 1.
-//! Limits: every sibling is an equal partner (no neighbours; programs that share in pairs are one program number
-//! per pair), the rate per instruction does not rise when fewer threads contend for a line, links do not queue.
+//! Source: PACT'16 §3.3 (figure 4d) and §3.4, ATC'16 §3.1 and figure 1; the reach is ours.
+//! Limits: within a cohort every sibling is an equal partner (no neighbours; programs that share in pairs are one program
+//! number per pair). Who falls behind while it computes, since its core is slower, stays in step until
+//! it next stops or meets: solo runs are calibrated with threads whose cores differ. Threads that compute different
+//! parts of the data at one place are taken to share as often as at any other. The rate per instruction does
+//! not rise when fewer threads contend for a line, links do not queue.
 
 /// Siblings that compute, by where they are as seen from one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,16 +81,45 @@ pub fn sharing(rate: f64, threads: u32, siblings: &Siblings, cycles: &TransferCy
     }
 }
 
-/// The threads of one program that compute now, counted by place.
+/// Where in its program a thread is, when its threads meet again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Which meeting is next.
+    pub meeting: u64,
+    /// Solo work since the last one, in nanoseconds.
+    pub work_ns: u64,
+    /// From when on it does more of it: the kernel's time comes first.
+    pub from_ns: u64,
+}
+
+/// The most cohorts that a group has; whoever would found another joins the nearest, so that joining has a bounded cost.
+const COHORTS: usize = 64;
+
+/// Threads that are in step, counted by distance.
 #[derive(Clone, Debug, Default)]
-pub struct Group {
-    /// Threads that have been seen.
-    pub threads: u32,
+struct Cohort {
     members: Vec<u32>,
     by_llc: Vec<u32>,
     by_socket: Vec<u32>,
+}
+
+/// The threads of one program that compute now, in cohorts.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Threads that have been seen.
+    pub threads: u32,
+    /// Those without members are kept for their memory.
+    cohorts: Vec<Cohort>,
     /// Changes since all members' rates were evaluated.
     drift: u32,
+    /// When one cohort will have caught up with another; `u64::MAX`: never.
+    pub catch_up_ns: u64,
+}
+
+impl Default for Group {
+    fn default() -> Group {
+        Group { threads: 0, cohorts: Vec::new(), drift: 0, catch_up_ns: u64::MAX }
+    }
 }
 
 fn slot(counts: &mut Vec<u32>, i: u32) -> &mut u32 {
@@ -84,37 +130,82 @@ fn slot(counts: &mut Vec<u32>, i: u32) -> &mut u32 {
 }
 
 impl Group {
-    /// A thread starts to compute on `cpu`; returns its place.
-    pub fn join(&mut self, cpu: u32, llc: u32, socket: u32) -> usize {
-        *slot(&mut self.by_llc, llc) += 1;
-        *slot(&mut self.by_socket, socket) += 1;
-        self.members.push(cpu);
-        self.drift += 1;
-        self.members.len() - 1
+    /// The cohort of a thread that is so far from a member of each: the nearest if it is within `reach`, else an empty one.
+    pub fn nearest(&self, reach: u64, distance: impl Fn(u32) -> u64) -> u32 {
+        match self.first_members().map(|(cohort, cpu)| (distance(cpu), cohort)).min() {
+            Some((d, nearest)) if d <= reach => nearest,
+            Some((_, nearest)) => self.empty().unwrap_or(nearest),
+            None => 0,
+        }
     }
 
-    /// The thread at `place` stops; returns the CPU of the thread that now has its place.
-    pub fn leave(&mut self, place: usize, llc: u32, socket: u32) -> Option<u32> {
-        self.by_llc[llc as usize] -= 1;
-        self.by_socket[socket as usize] -= 1;
-        self.members.swap_remove(place);
+    /// A CPU of each cohort that has any.
+    pub fn first_members(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        (0..).zip(&self.cohorts).filter_map(|(i, c)| Some((i, *c.members.first()?)))
+    }
+
+    /// The members of one cohort become members of another; `moved` is told the CPU and the place there of each.
+    pub fn merge(&mut self, from: u32, into: u32, mut moved: impl FnMut(u32, u32)) {
+        let c = std::mem::take(&mut self.cohorts[from as usize]);
+        let to = &mut self.cohorts[into as usize];
+        self.drift += c.members.len() as u32;
+        for (i, cpu) in (to.members.len() as u32..).zip(&c.members) {
+            moved(*cpu, i);
+        }
+        to.members.extend(c.members);
+        for (counts, by) in [(&mut to.by_llc, c.by_llc), (&mut to.by_socket, c.by_socket)] {
+            (0..).zip(by).for_each(|(i, n)| *slot(counts, i) += n);
+        }
+    }
+
+    fn empty(&self) -> Option<u32> {
+        let place = self.cohorts.iter().position(|c| c.members.is_empty()).unwrap_or(self.cohorts.len());
+        (place < COHORTS).then_some(place as u32)
+    }
+
+    /// A thread starts to compute on `cpu` in a cohort; returns its place there.
+    pub fn join(&mut self, cohort: u32, cpu: u32, llc: u32, socket: u32) -> usize {
         self.drift += 1;
-        self.members.get(place).copied()
+        if self.cohorts.len() <= cohort as usize {
+            self.cohorts.resize(cohort as usize + 1, Cohort::default());
+        }
+        let c = &mut self.cohorts[cohort as usize];
+        *slot(&mut c.by_llc, llc) += 1;
+        *slot(&mut c.by_socket, socket) += 1;
+        c.members.push(cpu);
+        c.members.len() - 1
+    }
+
+    /// The thread at a place of a cohort stops; returns the CPU of the thread that now has its place.
+    pub fn leave(&mut self, cohort: u32, place: usize, llc: u32, socket: u32) -> Option<u32> {
+        self.drift += 1;
+        let c = &mut self.cohorts[cohort as usize];
+        c.by_llc[llc as usize] -= 1;
+        c.by_socket[socket as usize] -= 1;
+        c.members.swap_remove(place);
+        c.members.get(place).copied()
     }
 
     /// CPUs that run a computing thread of it.
-    pub fn members(&self) -> &[u32] {
-        &self.members
+    pub fn members(&self) -> impl Iterator<Item = u32> + '_ {
+        self.cohorts.iter().flat_map(|c| &c.members).copied()
     }
 
-    /// A thread's siblings, of which `core` are on its own core.
-    pub fn siblings(&self, core: u32, llc: u32, socket: u32) -> Siblings {
-        let (in_llc, in_socket) = (self.by_llc[llc as usize], self.by_socket[socket as usize]);
+    /// The CPU at a place of a cohort.
+    #[cfg(test)]
+    pub fn member(&self, cohort: u32, place: u32) -> Option<u32> {
+        self.cohorts.get(cohort as usize)?.members.get(place as usize).copied()
+    }
+
+    /// The siblings of a cohort's thread, of which `core` are on its own core.
+    pub fn siblings(&self, cohort: u32, core: u32, llc: u32, socket: u32) -> Siblings {
+        let c = &self.cohorts[cohort as usize];
+        let (in_llc, in_socket) = (c.by_llc[llc as usize], c.by_socket[socket as usize]);
         Siblings {
             core,
             llc: in_llc - 1 - core,
             socket: in_socket - in_llc,
-            remote: self.members.len() as u32 - in_socket,
+            remote: c.members.len() as u32 - in_socket,
         }
     }
 
@@ -151,13 +242,31 @@ mod tests {
     }
 
     #[test]
-    fn siblings_are_counted_by_place() {
+    fn siblings_are_counted_by_distance() {
         let mut g = Group { threads: 4, ..Group::default() };
         let places: Vec<usize> =
-            [(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 2, 1)].map(|(c, l, s)| g.join(c, l, s)).into();
-        assert_eq!(g.siblings(0, 0, 0), Siblings { core: 0, llc: 1, socket: 1, remote: 1 });
-        assert_eq!(g.leave(places[0], 0, 0), Some(3));
-        assert_eq!(g.siblings(0, 0, 0), Siblings { core: 0, llc: 0, socket: 1, remote: 1 });
-        assert_eq!(g.members(), [3, 1, 2]);
+            [(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 2, 1)].map(|(c, l, s)| g.join(0, c, l, s)).into();
+        assert_eq!(g.siblings(0, 0, 0, 0), Siblings { core: 0, llc: 1, socket: 1, remote: 1 });
+        assert_eq!(g.leave(0, places[0], 0, 0), Some(3));
+        assert_eq!(g.siblings(0, 0, 0, 0), Siblings { core: 0, llc: 0, socket: 1, remote: 1 });
+        assert_eq!(g.members().collect::<Vec<_>>(), [3, 1, 2]);
+    }
+
+    #[test]
+    fn a_thread_joins_the_nearest_cohort_within_its_reach_or_founds_one() {
+        let mut g = Group { threads: 200, ..Group::default() };
+        let mut at = Vec::new();
+        let mut come = |here: u64, reach: u64| {
+            let cohort =
+                g.nearest(reach, |cpu: u32| at.get(cpu as usize).map_or(0, |p: &u64| p.abs_diff(here)));
+            g.join(cohort, at.len() as u32, 0, 0);
+            at.push(here);
+            cohort
+        };
+        assert_eq!([1_000, 1_050, 1_500, 1_460].map(|here| come(here, 100)), [0, 0, 1, 1]);
+        assert_eq!(come(1_240, u64::MAX), 0, "1,240 is nearer to 1,000 than to 1,500");
+        let last = (0..150).map(|i| come(10_000 * (i + 1), 100)).max();
+        assert_eq!(last, Some(63), "there is a bound, and beyond it the nearest");
+        assert_eq!(g.siblings(1, 0, 0, 0).llc, 1);
     }
 }

@@ -20,7 +20,7 @@
 //! | [`llc`] | shares of the last-level cache, and refill after a switch | miss curve against occupied share |
 //! | [`membw`] | queueing for a node's memory | M/D/1 |
 //! | [`numa`] | local and remote DRAM | ATC'16 §2 |
-//! | [`coherence`] | transfers between threads that compute at the same time | PACT'16 §3.3 |
+//! | [`coherence`] | transfers between threads that compute at the same time at the same place of the program | PACT'16 §3.3 |
 //! | [`tolerance`] | what of a stall is hidden | ATC'16 §3.1 |
 //! | [`energy`] | cores and packages by state | RAPL's domains |
 //! | [`profile`] | how the parts add up: the CPI stack | |

@@ -19,7 +19,7 @@ use corun_model::workload::Character;
 
 use super::coherence::TransferCycles;
 use super::llc::{miss_share, share_alone};
-use super::membw::{Demand, Memory};
+use super::membw::{Demand, Memory, LINE};
 use super::numa::Numa;
 use super::smt;
 use super::tolerance::{exposed, exposed_transfer};
@@ -55,6 +55,8 @@ pub struct Profile {
     pub memory: bool,
     /// Whether it takes part in the coherence model.
     pub coherent: bool,
+    /// Solo work after which its private cache holds other lines: [`coherence`](super::coherence).
+    pub reach_ns: u64,
     /// Of one that takes part in neither: what it suffers by itself, by node of the core and home, once and for all.
     pub steady: Vec<Own>,
 }
@@ -95,12 +97,16 @@ impl Profile {
             alone_cpi: 0.0,
             memory: false,
             coherent: c.coherence_pki > 0.0,
+            reach_ns: u64::MAX,
             steady: Vec::new(),
         };
         let resident = share_alone(p.compulsory, p.working_set / model.llc_bytes as f64);
         let missing = if p.working_set > 0.0 { miss_share(p.compulsory, resident) } else { p.compulsory };
         let alone = p.demand(p.compute + p.memory_stall(missing, numa.cycles(0, 0)), missing);
         p.alone_cpi = alone.cpi(memory.wait(&[alone]));
+        // A program that refers to nothing beyond its caches keeps its lines: infinity becomes the largest integer.
+        let lines = model.l2_bytes as f64 / LINE;
+        p.reach_ns = (lines / references * p.alone_cpi / model.ghz) as u64;
         let traffic = alone.bytes_per_cycle(0.0);
         p.memory = references > 0.0 && (p.working_set > 0.0 || traffic * 256.0 > memory.capacity);
         if !p.memory && !p.coherent {

@@ -9,7 +9,7 @@ use corun_model::machine::Cpu;
 use corun_model::workload::Character;
 use corun_model::Counters;
 
-use super::coherence::{sharing, Group, Sharing};
+use super::coherence::{sharing, Group, Place, Sharing};
 use super::energy::{Energy, Meter};
 use super::llc::{miss_share, Domain, Left};
 use super::membw::{Demand, Memory, LINE};
@@ -18,6 +18,8 @@ use super::profile::{spinning, Own, Profile};
 use super::tally::{Rates, Tally};
 use super::{smt, CharacterId, CpuRate, Running, ONE};
 use crate::machine_file::MachineModel;
+
+mod in_step;
 
 /// Rates that move by less than this are left alone: a 2,048th.
 const NOTICEABLE: u32 = ONE >> 11;
@@ -42,6 +44,8 @@ pub struct System {
     /// By LLC number: when its shares will have moved; `u64::MAX`: never.
     wakes_ns: Vec<u64>,
     next_ns: u64,
+    /// When a cohort will have caught up with another; `u64::MAX`: never.
+    catch_up_ns: u64,
     nodes: Vec<Node>,
     /// By program.
     groups: Vec<Group>,
@@ -58,6 +62,8 @@ pub struct System {
     nodes_touched: bool,
     /// Used by [`Self::solve_nodes`] only; kept for its memory.
     demands: Vec<Demand>,
+    /// The same for cohorts in the order of their places.
+    abreast: Vec<(u64, u32)>,
     evaluations: u64,
 }
 
@@ -87,10 +93,13 @@ struct Slot {
     wait: f64,
     /// What it adds to its node's `wanted`.
     wanted: u64,
-    /// Places in its LLC domain, its home node and its group.
+    /// Places in its LLC domain, its home node and its cohort.
     in_domain: u32,
     in_node: u32,
     in_group: u32,
+    /// Its cohort in its group, and the place in the program from which its own is counted on.
+    cohort: u32,
+    place: Option<Place>,
 }
 
 /// A NUMA node's memory.
@@ -147,6 +156,7 @@ impl System {
             domains: vec![Domain::new(model.llc_bytes); llcs],
             wakes_ns: vec![u64::MAX; llcs],
             next_ns: u64::MAX,
+            catch_up_ns: u64::MAX,
             nodes: (0..numa.nodes()).map(node).collect(),
             groups: Vec::new(),
             tasks: Vec::new(),
@@ -156,6 +166,7 @@ impl System {
             unplanned: Vec::new(),
             nodes_touched: false,
             demands: Vec::new(),
+            abreast: Vec::new(),
             evaluations: 0,
             model: model.clone(),
             numa,
@@ -177,14 +188,20 @@ impl System {
     /// something else than before, which then starts at [`ONE`].
     #[inline]
     pub fn set(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) -> bool {
+        self.set_at(now_ns, cpu, running, None)
+    }
+
+    /// The same, of a thread at some place of its program.
+    #[inline]
+    pub fn set_at(&mut self, now_ns: u64, cpu: u32, running: Option<Running>, place: Option<Place>) -> bool {
         let differs = self.slots[cpu as usize].running != running;
         if differs {
-            self.change(now_ns, cpu, running);
+            self.change(now_ns, cpu, running, place);
         }
         differs
     }
 
-    fn change(&mut self, now_ns: u64, cpu: u32, running: Option<Running>) {
+    fn change(&mut self, now_ns: u64, cpu: u32, running: Option<Running>, place: Option<Place>) {
         self.settle(now_ns, cpu);
         let before = self.slots[cpu as usize].running;
         let at = self.slots[cpu as usize].at;
@@ -202,7 +219,7 @@ impl System {
         (slot.running, slot.progress, slot.sharing) = (running, ONE, Sharing::default());
         if let Some(r) = running {
             self.task(r.task).on = Some(cpu);
-            self.join(now_ns, cpu, r);
+            self.join(now_ns, cpu, r, place);
         }
         self.mark(cpu);
     }
@@ -213,15 +230,16 @@ impl System {
         if now_ns >= self.next_ns {
             self.wake(now_ns);
         }
+        if now_ns >= self.catch_up_ns {
+            self.catch_up(now_ns);
+        }
         for i in 0..self.regrouped.len() {
             let program = self.regrouped[i] as usize;
             if self.groups[program].take_drift() {
-                for j in 0..self.groups[program].members().len() {
-                    self.mark(self.groups[program].members()[j]);
-                }
+                let Self { groups, slots, dirty, .. } = self;
+                groups[program].members().for_each(|cpu| mark(slots, dirty, cpu));
             }
         }
-        self.regrouped.clear();
         if !self.dirty.is_empty() {
             // Marks may be added in each of the first three steps, and only by the one before the last two.
             let mut i = 0;
@@ -240,15 +258,19 @@ impl System {
             }
             self.dirty.clear();
         }
+        if !self.regrouped.is_empty() {
+            self.plan_catching_up(now_ns);
+        }
         if !self.unplanned.is_empty() {
             self.plan();
         }
     }
 
     /// When [`refresh`](Self::refresh) should be called again although nothing was [`set`](Self::set): a cache
-    /// fills, and rates move by themselves.
+    /// fills, or threads catch up with others, and rates move by themselves.
     pub fn next_ns(&self) -> Option<u64> {
-        (self.next_ns != u64::MAX).then_some(self.next_ns)
+        let next_ns = self.next_ns.min(self.catch_up_ns);
+        (next_ns != u64::MAX).then_some(next_ns)
     }
 
     /// How many CPUs were evaluated so far: the work done, in a unit that does not depend on the machine.
@@ -278,11 +300,7 @@ impl System {
     }
 
     fn mark(&mut self, cpu: u32) {
-        let slot = &mut self.slots[cpu as usize];
-        if !slot.dirty {
-            slot.dirty = true;
-            self.dirty.push(cpu);
-        }
+        mark(&mut self.slots, &mut self.dirty, cpu);
     }
 
     fn settle(&mut self, now_ns: u64, cpu: u32) {
@@ -292,8 +310,8 @@ impl System {
     fn leave(&mut self, now_ns: u64, cpu: u32, was: Running) {
         let slot = &mut self.slots[cpu as usize];
         let (at, home) = (slot.at, slot.home as usize);
-        let (in_domain, in_node, in_group) = (slot.in_domain, slot.in_node, slot.in_group);
-        (slot.in_domain, slot.in_node, slot.in_group) = (NOWHERE, NOWHERE, NOWHERE);
+        let (in_domain, in_node) = (slot.in_domain, slot.in_node);
+        (slot.in_domain, slot.in_node) = (NOWHERE, NOWHERE);
         let wanted = std::mem::take(&mut slot.wanted);
         if in_domain != NOWHERE {
             let domain = &mut self.domains[at.llc as usize];
@@ -312,16 +330,10 @@ impl System {
                 self.slots[*cpu as usize].in_node = in_node;
             }
         }
-        if in_group != NOWHERE {
-            let group = &mut self.groups[was.program as usize];
-            if let Some(cpu) = group.leave(in_group as usize, at.llc, at.socket) {
-                self.slots[cpu as usize].in_group = in_group;
-            }
-            self.regroup(was.program);
-        }
+        self.leave_group(cpu, was);
     }
 
-    fn join(&mut self, now_ns: u64, cpu: u32, now: Running) {
+    fn join(&mut self, now_ns: u64, cpu: u32, now: Running, place: Option<Place>) {
         let at = self.slots[cpu as usize].at;
         let task = self.task(now.task);
         if now.spinning {
@@ -348,10 +360,8 @@ impl System {
             if self.groups.len() <= now.program as usize {
                 self.groups.resize(now.program as usize + 1, Group::default());
             }
-            let group = &mut self.groups[now.program as usize];
-            group.threads += u32::from(new);
-            slot.in_group = group.join(cpu, at.llc, at.socket) as u32;
-            self.regroup(now.program);
+            self.groups[now.program as usize].threads += u32::from(new);
+            self.join_group(now_ns, cpu, now, place);
         }
     }
 
@@ -413,7 +423,7 @@ impl System {
 
     /// The same for a task that shares a cache or lines with others.
     fn evaluate_shared(&mut self, now_ns: u64, cpu: u32, r: Running) -> Own {
-        let Slot { at, in_domain, in_group, home, ref siblings, .. } = self.slots[cpu as usize];
+        let Slot { at, in_domain, in_group, cohort, home, ref siblings, .. } = self.slots[cpu as usize];
         let p = if r.spinning { &self.spin } else { &self.profiles[r.character.0 as usize] };
         let mut missing = p.compulsory;
         if in_domain != NOWHERE && p.working_set > 0.0 {
@@ -425,11 +435,12 @@ impl System {
         if in_group != NOWHERE {
             let partner = |c: &&u32| {
                 let s = &self.slots[**c as usize];
-                s.in_group != NOWHERE && s.running.is_some_and(|o| o.program == r.program)
+                let same = s.in_group != NOWHERE && s.cohort == cohort;
+                same && s.running.is_some_and(|o| o.program == r.program)
             };
             let partners = siblings.iter().filter(partner).count() as u32;
             let group = &self.groups[r.program as usize];
-            let siblings = group.siblings(partners, at.llc, at.socket);
+            let siblings = group.siblings(cohort, partners, at.llc, at.socket);
             shared = sharing(p.transfers, group.threads, &siblings, &p.transfer_stall);
         }
         self.slots[cpu as usize].sharing = shared;
@@ -520,6 +531,7 @@ impl System {
         if progress.abs_diff(slot.progress) < NOTICEABLE {
             return None;
         }
+        slot.place_anew(now_ns);
         slot.progress = progress;
         Some(CpuRate { cpu, progress })
     }
@@ -530,6 +542,12 @@ impl System {
             self.wakes_ns[llc as usize] = self.domains[llc as usize].wake_ns();
         }
         self.next_ns = self.wakes_ns.iter().copied().min().unwrap_or(u64::MAX);
+    }
+}
+
+fn mark(slots: &mut [Slot], dirty: &mut Vec<u32>, cpu: u32) {
+    if !std::mem::replace(&mut slots[cpu as usize].dirty, true) {
+        dirty.push(cpu);
     }
 }
 
@@ -562,6 +580,8 @@ impl Slot {
             in_domain: NOWHERE,
             in_node: NOWHERE,
             in_group: NOWHERE,
+            cohort: 0,
+            place: None,
         }
     }
 }

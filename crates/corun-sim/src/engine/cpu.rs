@@ -102,6 +102,7 @@ impl Engine {
 
     /// Tells the contention models what a CPU runs, if that changed, looking ahead where that is safe.
     pub(super) fn tell(&mut self, cpu: CpuIx) {
+        let mut place = None;
         let running = self.cpus[cpu].curr.and_then(|task| {
             let ix = self.tasks[task].thread?;
             let mut thread = &self.threads[ix];
@@ -109,6 +110,7 @@ impl Engine {
                 self.foresee(ix, cpu);
                 thread = &self.threads[ix];
             }
+            place = thread.place(self.now_ns);
             Some(Running {
                 task: task as u32,
                 program: thread.program,
@@ -116,9 +118,11 @@ impl Engine {
                 spinning: matches!(thread.doing, Doing::Spin(_)),
             })
         });
-        if self.contention.set(self.now_ns, cpu as u32, running) {
+        if self.contention.set_at(self.now_ns, cpu as u32, running, place) {
             self.cpus[cpu].rate = ONE;
             self.stirred = true;
+        } else if let Some(place) = place {
+            self.stirred |= self.contention.goes_on(self.now_ns, cpu as u32, place);
         }
     }
 

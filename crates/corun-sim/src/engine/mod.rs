@@ -263,6 +263,8 @@ struct Thread {
     work: u64,
     /// What of the same grain follows it, in nanoseconds of solo run time.
     more_ns: u64,
+    /// The grain at hand, where all threads meet after it and share lines; places are told by it.
+    share_ns: Option<u64>,
     /// Kernel time to be spent before anything else.
     overhead_ns: u64,
     pending: Pending,
@@ -285,6 +287,8 @@ struct TenantRun {
     guest: Option<Guest>,
     objects: Vec<SyncObject>,
     characters: Vec<CharacterId>,
+    /// Whether its threads share lines.
+    shares: bool,
     /// The contention models' number of its first sharing group, and how many there are.
     program: u32,
     groups: u32,
@@ -495,6 +499,7 @@ impl Engine {
         // Sharing groups are numbered in a row over all tenants; a program that shares in pairs has one per pair.
         let program = self.tenants.last().map_or(0, |t| t.program + t.groups);
         let pair = |thread: usize| if plan.in_pairs { thread as u32 / 2 } else { 0 };
+        let shares = plan.characters.iter().any(|c| c.coherence_pki > 0.0);
         let characters: Vec<CharacterId> =
             plan.characters.iter().map(|c| self.contention.character(c)).collect();
         for i in 0..threads {
@@ -507,6 +512,7 @@ impl Engine {
                 doing: Doing::Ready,
                 work: 0,
                 more_ns: 0,
+                share_ns: None,
                 overhead_ns: 0,
                 pending: Pending::Nothing,
                 seen: 0,
@@ -534,6 +540,7 @@ impl Engine {
             guest: setup.vcpus.map(|n| Guest::new(n as usize)),
             objects: plan.objects.iter().map(|&o| SyncObject::new(o)).collect(),
             characters,
+            shares,
             program,
             groups: pair(threads - 1) + 1,
             shared: Shared::new(plan.phases.len()),

@@ -2,7 +2,8 @@
 
 use super::sync::Tried;
 use super::{Doing, Engine, Pending, Reason, State, Thread, ThreadIx};
-use crate::program::{Step, Waiting};
+use crate::contention::coherence::Place;
+use crate::program::{Phase, Step, Waiting};
 use crate::sched::{CpuIx, Wake};
 
 /// Work is counted in parts of a nanosecond, so there is room for so much of it at a time, 2.4 hours; longer grains are
@@ -20,6 +21,16 @@ impl Thread {
                 (part_ns << super::cpu::BITS, ns - part_ns)
             }
         };
+    }
+
+    /// Where in its program it is, of a thread that shares lines and meets the others again and again.
+    pub(super) fn place(&self, now_ns: u64) -> Option<Place> {
+        let left_ns = (self.work >> super::cpu::BITS).saturating_add(self.more_ns);
+        Some(Place {
+            meeting: self.cursor.grains(),
+            work_ns: self.share_ns?.saturating_sub(left_ns),
+            from_ns: now_ns + self.overhead_ns,
+        })
     }
 }
 
@@ -39,6 +50,8 @@ impl Engine {
         match step {
             Step::Work(ns) => {
                 t.take_up(ns);
+                let meets = run.shares && plan.phases.get(t.cursor.phase()).is_some_and(Phase::meets);
+                t.share_ns = meets.then_some(ns);
                 let grain = t.cursor.grains().saturating_sub(1);
                 t.character = run.characters[plan.character_at(grain)];
             }

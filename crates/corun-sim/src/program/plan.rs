@@ -60,6 +60,17 @@ pub struct Phase {
     pub duration_ns: Option<u64>,
 }
 
+impl Phase {
+    /// Whether all who share lines meet again and again.
+    pub fn meets(&self) -> bool {
+        match &self.rhythm {
+            Rhythm::Parallel(p) => p.sync == Sync::Barrier,
+            Rhythm::Pairs { .. } => true,
+            Rhythm::Interference(_) => false,
+        }
+    }
+}
+
 /// A program made ready.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
