@@ -1,7 +1,7 @@
 //! Figure 6: where the time goes beside four interfering threads; and, beyond the paper, what that hangs on.
 
-use crate::rig::{beside, changed, preset, seen, subject, Breakdown, Length, SEEDS};
-use crate::save;
+use crate::rig::{beside, changed, preset, seen, subject, with_sharing, Breakdown, Length, SEEDS};
+use crate::{percent, save};
 use corun_report::table::Table;
 use corun_study::bars::{Bar, Group, Part, COMPUTE, STEAL, SYNC};
 use std::path::Path;
@@ -85,4 +85,28 @@ pub fn by_grain() {
         "Figure 6 by grain: time and spin of spinners beside four interfering threads, in times alone\n{}",
         table.text()
     );
+}
+
+/// lu and sp as they are, and with threads that take each other's lines four times as often.
+pub fn by_sharing() {
+    const SEEDS: u32 = 8;
+    const OTHERS: [(&str, u32); 4] =
+        [("persistent", 1), ("persistent", 4), ("periodic", 4), ("intermittent", 4)];
+    let mut table = Table::new(&["program", "beside", ">time", ">spin", ">compute, against alone"]);
+    for (program, times) in [("lu", 1.0), ("lu", 4.0), ("sp", 1.0), ("sp", 4.0)] {
+        let program_then = with_sharing(program, times);
+        let alone = run(&program_then, None, SEEDS);
+        for (pattern, threads) in OTHERS {
+            let tenants = [subject(&program_then), beside(pattern, threads)];
+            let b = Breakdown::of_all(&seen(&tenants, SEEDS, Length::Short));
+            table.row([
+                format!("{program}, sharing x{times}"),
+                format!("{threads} {pattern}"),
+                format!("{:.2}", b.time() / alone.time()),
+                format!("{:.2}", b.sync / alone.time()),
+                percent(b.compute / alone.compute - 1.0),
+            ]);
+        }
+    }
+    println!("Figure 6 by sharing: time and spin in times alone, and compute time\n{}", table.text());
 }

@@ -51,6 +51,7 @@ fn main() {
     figure_6::draw(&folder);
     figure_6::by_wall_time();
     figure_6::by_grain();
+    figure_6::by_sharing();
     table_2::print();
     out_of_step::print();
     affinity::print();

@@ -1,7 +1,7 @@
 //! Beyond the paper: how much threads that are out of step could win at most, if they took no line from each other.
 //!
-//! In the model a thread takes lines from every sibling that computes, wherever in the program that one is; in the paper
-//! also siblings that have come to another place take fewer. None at all is the most that this can be worth.
+//! A thread takes lines from siblings that compute at its place of the program. None at all is the most that coming out of
+//! step can be worth, so what is between tells how far they stay in step.
 
 use crate::rig::{beside, mean, seen, speeds, subject, with_sharing, Breakdown, Length, SEEDS};
 use crate::{percent, table_2};
