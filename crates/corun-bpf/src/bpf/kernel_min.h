@@ -84,6 +84,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
+	void *stack;
 	/* Bytes since Linux 7.3. Unsigned, because libbpf adapts the width of a load only then. */
 	unsigned int on_cpu;
 	unsigned int on_rq;
@@ -98,12 +99,9 @@ struct task_struct {
 };
 
 /* One name per architecture for "the system call this task is in". */
-struct pt_regs___x86 {
-	unsigned long orig_ax;
-};
-
-struct pt_regs___arm64 {
-	s32 syscallno;
+struct pt_regs {
+	unsigned long orig_ax; /* x86 */
+	s32 syscallno; /* arm64 */
 };
 
 struct bpf_iter_meta;
@@ -114,6 +112,9 @@ struct bpf_iter__task {
 };
 
 #pragma clang attribute pop
+
+/* Since Linux 6.2: what lies at an address, as a type of the kernel's. The verifier makes it a move, not a call. */
+extern void *bpf_rdonly_cast(const void *at, u32 type) __attribute__((section(".ksyms"), weak));
 
 enum { BPF_NOEXIST_ = 1 };
 

@@ -113,6 +113,7 @@ struct losses losses = {};
 u32 next_slot = 1; /* 0 means none */
 u32 next_serial = 1;
 u32 next_pair = 0;
+u64 registers_in_stack = 0; /* how far from its beginning; 0 until stock is taken */
 
 #include "probe_groups.h"
 
@@ -404,17 +405,34 @@ static __always_inline void enter(struct task_rec *t, u32 state, u64 now)
 	t->began_ns = now;
 }
 
-/* The system call that a task is in. */
-static __always_inline u32 syscall_of(struct task_struct *p)
+/* Where a task's registers lie in its stack: where every other's do. A number only once it has been read from memory. */
+static __noinline void find_registers(struct task_struct *p)
 {
 	void *regs = (void *)bpf_task_pt_regs(p);
-	struct pt_regs___x86 *x86 = regs;
-	struct pt_regs___arm64 *arm = regs;
+	u64 at = 0;
 
-	if (bpf_core_field_exists(x86->orig_ax))
-		return x86->orig_ax;
-	if (bpf_core_field_exists(arm->syscallno))
-		return arm->syscallno;
+	bpf_probe_read_kernel(&at, sizeof(at), &regs);
+	if (p->stack)
+		registers_in_stack = at - (u64)p->stack;
+}
+
+/*
+ * The system call that a task is in. To ask the kernel for its registers is a call, 22 ns of a switch where every return is
+ * made safe; to read them off its stack is none.
+ */
+static __always_inline u32 syscall_of(struct task_struct *p)
+{
+	u64 at = registers_in_stack;
+	struct pt_regs *regs;
+
+	if (likely(at) && bpf_ksym_exists(bpf_rdonly_cast))
+		regs = bpf_rdonly_cast(p->stack + at, bpf_core_type_id_kernel(struct pt_regs));
+	else
+		regs = (void *)bpf_task_pt_regs(p);
+	if (bpf_core_field_exists(regs->orig_ax))
+		return regs->orig_ax;
+	if (bpf_core_field_exists(regs->syscallno))
+		return regs->syscallno;
 	return NO_TID;
 }
 
@@ -960,6 +978,8 @@ int take_stock(struct bpf_iter__task *ctx)
 
 	if (!p || !p->pid)
 		return 0;
+	if (!registers_in_stack)
+		find_registers(p);
 	state = p->__state;
 	if (state & TASK_DEAD) /* it will never run again, and so never be buried */
 		return 0;
