@@ -221,21 +221,23 @@ static __always_inline void end_write(struct task_rec *t)
 
 /* ------------------------------------------------------------------------------------------- states -- */
 
+/* As a table, since a switch has two to take, most of numbers as small: branches, often guessed wrong, cost 5 ns more. */
+static const volatile u8 log2_of[16] = { 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3 };
+
 /* As corun-model's Histogram::bucket_of: powers of two of 1024 ns. */
 static __always_inline u32 bucket_of(u64 ns)
 {
 	u64 units = ns >> 10;
 	u32 b = 0;
 
-	if (likely(!units))
-		return 0;
 	if (unlikely(units >> 24))
 		return BUCKETS - 1;
-	if (units >= 1 << 16) { b += 16; units >>= 16; }
-	if (units >= 1 << 8) { b += 8; units >>= 8; }
-	if (units >= 1 << 4) { b += 4; units >>= 4; }
-	if (units >= 1 << 2) { b += 2; units >>= 2; }
-	if (units >= 1 << 1) b += 1;
+	if (unlikely(units >= 16)) {
+		if (units >= 1 << 16) { b += 16; units >>= 16; }
+		if (units >= 1 << 8) { b += 8; units >>= 8; }
+		if (units >= 1 << 4) { b += 4; units >>= 4; }
+	}
+	b += log2_of[units & 15];
 	return b < BUCKETS ? b : BUCKETS - 1;
 }
 
