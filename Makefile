@@ -67,6 +67,7 @@ soak: ## the sched_ext scheduler while tenants come and go, in a virtual machine
 .PHONY: bench
 bench: build ## what watching costs, beside other tools, as root
 	@scripts/need $(bench_packages)
+	@! command -v cargo >/dev/null || cargo build --quiet --release -p corun-bpf --example floor
 	@bench/run.sh
 
 .PHONY: validate

@@ -2,7 +2,8 @@
 # What watching costs: `perf bench sched pipe` on one CPU, bare and under each tool, interleaved.
 #
 # Every round runs the bare benchmark twice and each tool once, in turn, so that a machine whose speed drifts
-# drifts under all of them; quoted are medians of the ratios within a round. The second bare run shows the noise.
+# drifts under all of them; quoted are medians of the ratios within a round. The second bare run shows the noise, `floor`
+# (where it is built) what two programs cost that do nothing: less than that no tool at these tracepoints can cost.
 # Usage: bench/run.sh [ROUNDS [OPERATIONS]]      (7 rounds of 400,000 operations, two switches each)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,6 +11,7 @@ cd "$(dirname "$0")/.."
 rounds=${1:-7}
 operations=${2:-400000}
 corun=${CORUN:-${CARGO_TARGET_DIR:-target}/release/corun}
+floor=${FLOOR:-${CARGO_TARGET_DIR:-target}/release/examples/floor}
 cpu=$(taskset -pc $$ | sed 's/.*[^0-9]//') # the last that may be used
 work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -33,11 +35,13 @@ under() {
 }
 
 tools=(corun)
+[ -x "$floor" ] && tools+=(floor)
 command -v runqlat >/dev/null && tools+=(runqlat)
 tools+=(perf-sched)
 run_tool() {
     case $1 in
     corun) under "$corun" profile --all --quiet --for 60s --json "$work/corun.json" ;;
+    floor) under "$floor" 60 ;;
     runqlat) under runqlat 60 1 ;;
     perf-sched) under perf sched record -a -o "$work/perf.data" ;;
     esac
@@ -72,6 +76,10 @@ sleep 0.1
 "$corun" profile --all --quiet --for 400ms --json "$work/cost.json" >/dev/null
 echo
 echo "cost per switch by the kernel's BPF statistics: $(grep -o '"ns_per_switch": *[0-9]*' "$work/cost.json" | grep -o '[0-9]*$') ns"
+if [ -x "$floor" ]; then
+    (taskset -c "$cpu" perf bench sched pipe -l "$operations" >/dev/null 2>&1 &)
+    echo "by the same count: $("$floor" 0.6)"
+fi
 
 began=$(date +%s%N)
 "$corun" profile --all --quiet --for 1ms --json "$work/first.json" >/dev/null

@@ -9,7 +9,7 @@ const DECISIONS: &str = "../corun-policy/include";
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let decisions = format!("-I{DECISIONS}");
-    for program in ["probe", "sched"] {
+    for program in ["probe", "sched", "floor"] {
         SkeletonBuilder::new()
             .source(format!("src/bpf/{program}.bpf.c"))
             // v3 is the newest instruction set that clang 14 (Debian 12) knows.
