@@ -39,7 +39,6 @@
 //! one that begins while slots are kept makes everybody share again for a moment.
 
 use crate::census::{self, Census, TenantUse};
-use crate::controlled_contention::fitting;
 use crate::fair;
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
@@ -48,10 +47,12 @@ use crate::trial::{Rates, Shared, Trial, Waits, LACKS_PERCENT};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use dues::{lost_in_slot_ns, Dues};
 use std::collections::BTreeMap;
+use together::together;
 use use_so_far::UseSoFar;
 
 mod dues;
 mod reasons;
+mod together;
 mod use_so_far;
 
 /// How the reason of a trial begins, behind what becomes of the tenant.
@@ -86,8 +87,6 @@ const STARVES_PERCENT: u64 = 75;
 /// Epochs until it looks again while nobody competes, or what was found holds and nobody is parked: as long as a newcomer is not
 /// looked at, so that nobody is noticed too late.
 const IDLE_EPOCHS: u64 = 2 * BEGINNING_SLOTS;
-/// In slots it looks when one is over.
-const SLOT_EPOCHS: u64 = 2;
 /// Slots for which a newcomer is not looked at.
 const BEGINNING_SLOTS: u64 = 2;
 /// Slots that a watch lasts before it looks at smaller losses.
@@ -145,6 +144,9 @@ pub struct Auto {
     census: Census,
     slots: Slots,
     slot_ns: u64,
+    /// Epochs in a slot, as long as they are here, and for how many it asked to wait last.
+    slot_epochs: u64,
+    waited_epochs: u64,
     use_spin: bool,
     first_hold_ns: u64,
     hold_ns: u64,
@@ -155,8 +157,6 @@ pub struct Auto {
     /// When the present question was raised, and when the last one was answered.
     raised_ns: Option<u64>,
     asked_ns: u64,
-    /// Since when everybody shares and nobody has reckoned what each had.
-    shared_ns: u64,
     dues: Dues,
     /// It is asked about slots that were kept.
     was_kept: bool,
@@ -191,6 +191,8 @@ impl Auto {
             census: Census::new(values.scope.clone(), 20),
             slots: Slots::new(slot_ns, crate::gang::AGE_SLOTS),
             slot_ns,
+            slot_epochs: 1,
+            waited_epochs: 1,
             use_spin: number("spin") == 1,
             first_hold_ns: number("hold"),
             hold_ns: number("hold"),
@@ -199,7 +201,6 @@ impl Auto {
             since_ns: None,
             raised_ns: None,
             asked_ns: 0,
-            shared_ns: 0,
             dues: Dues::default(),
             was_kept: false,
             glimpsed: false,
@@ -222,7 +223,9 @@ impl Auto {
     fn watch(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
         self.since_ns = None;
         let was_shared = matches!(self.phase, Phase::Settle { .. } | Phase::Watch { .. });
-        self.shared_ns = if was_shared { self.shared_ns } else { seen.end_ns };
+        if !was_shared {
+            self.dues.share_from(seen.end_ns);
+        }
         self.phase = match self.phase {
             Phase::Try | Phase::Keep { .. } => Phase::Settle { slots },
             _ => Phase::Watch { slots },
@@ -238,7 +241,7 @@ impl Auto {
         (self.was_kept, self.raised_ns) = (false, None);
         self.members.clear();
         let decisions = self.watch(seen, 1, why);
-        self.shared_ns = seen.end_ns;
+        self.dues.share_from(seen.end_ns);
         decisions
     }
 
@@ -343,7 +346,11 @@ impl Auto {
             return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
         }
         if self.competing {
-            self.reckon(seen, watched_ns, &found);
+            // Before the last of them came there was nothing to share.
+            let beginning_ns = BEGINNING_SLOTS * self.slot_ns;
+            let came_ns = found.iter().map(|(id, _)| self.begun_ns[id].saturating_sub(beginning_ns)).max();
+            let on_cpu_milli = |id: &TenantId| self.watched[id].on_cpu_ns * 1_000 / watched_ns.max(1);
+            self.dues.reckon(came_ns.unwrap_or(0), seen.end_ns, &found, on_cpu_milli);
         }
         let least = starves.map_or(100, |(percent, _)| percent);
         let limit = if enough { LACKS_PERCENT } else { STARVES_PERCENT };
@@ -443,20 +450,6 @@ impl Auto {
         self.ask(seen, &format!("slots leave {name} {percent} % of what it is entitled to; it is left alone"))
     }
 
-    /// Reckons who had more than its fair share since it was last reckoned, going by the watch.
-    fn reckon(&mut self, seen: &Observation, watched_ns: u64, found: &[(TenantId, Shared)]) {
-        // Before the last of them came there was nothing to share.
-        let came_ns =
-            found.iter().map(|(id, _)| self.begun_ns[id].saturating_sub(BEGINNING_SLOTS * self.slot_ns));
-        let since_ns = came_ns.max().unwrap_or(0).max(self.shared_ns);
-        let shared_ns = seen.end_ns.saturating_sub(since_ns);
-        self.shared_ns = seen.end_ns;
-        for (id, shared) in found {
-            let had_milli = self.watched[id].on_cpu_ns * 1_000 / watched_ns.max(1);
-            self.dues.shared(*id, (had_milli, shared.useful_milli, shared.fair_milli), shared_ns);
-        }
-    }
-
     /// Deals the slots by what is known so far.
     fn share_out(&mut self, seen: &Observation) {
         let known = self.trial.shares();
@@ -495,13 +488,11 @@ impl Auto {
             self.idle_ns += idle_ns;
             self.kept_ns += seen.window_ns();
         }
-        if let &[id] = self.slots.running() {
-            let u = uses.iter().find(|u| u.id == id && self.trial.needs_slots(id));
-            let lost_ns = u.map_or(0, |u| {
-                let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
-                lost_in_slot_ns(u, useful_ns, idle_ns, taken_ns.saturating_sub(u.on_cpu_ns), cpus)
-            });
-            let of = |m: &TenantId| (*m, if *m == id { lost_ns } else { 0 });
+        let alone = if let &[id] = self.slots.running() { uses.iter().find(|u| u.id == id) } else { None };
+        if let Some(u) = alone.filter(|u| self.trial.needs_slots(u.id)) {
+            let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
+            let lost_ns = lost_in_slot_ns(u, useful_ns, idle_ns, taken_ns.saturating_sub(u.on_cpu_ns), cpus);
+            let of = |m: &TenantId| (*m, if *m == u.id { lost_ns } else { 0 });
             self.slots.make_up(&self.members.iter().map(of).collect(), cpus);
         }
         for u in uses {
@@ -517,43 +508,9 @@ impl Auto {
             }
         }
     }
-}
 
-/// Who runs with the first in the queue: with one whom slots are for, each that still has a CPU for each of its CPU-bound
-/// tasks; with one who loses nothing by sharing, all of its kind.
-fn together(queue: &[Member], cpus: u64, needs_slots: impl Fn(TenantId) -> bool) -> Vec<TenantId> {
-    match queue.first() {
-        Some(first) if !needs_slots(first.id) => {
-            queue.iter().map(|m| m.id).filter(|id| !needs_slots(*id)).collect()
-        }
-        _ => fitting(queue, cpus),
-    }
-}
-
-impl Policy for Auto {
-    fn name(&self) -> &'static str {
-        "auto"
-    }
-
-    fn knobs(&self) -> &'static [Knob] {
-        &[Knob::Park]
-    }
-
-    fn epoch_ns(&self) -> u64 {
-        epoch_of(self.slot_ns)
-    }
-
-    fn epochs_to_wait(&self) -> u64 {
-        match self.phase {
-            Phase::Rest { .. } => IDLE_EPOCHS,
-            Phase::Watch { .. } if !self.competing => IDLE_EPOCHS,
-            // A look costs everybody; who ends or falls idle in its slot leaves less idle by it than that in most.
-            Phase::Try | Phase::Keep { .. } => SLOT_EPOCHS,
-            _ => 1,
-        }
-    }
-
-    fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
+    /// What becomes of the phase, and what is decided.
+    fn step(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let cpus = machine.cpu_count() as u64;
         let uses = self.census.take(seen, self.slots.parked());
         let is_here = |id: &TenantId| uses.binary_search_by_key(id, |u| u.id).is_ok();
@@ -562,7 +519,7 @@ impl Policy for Auto {
         self.dues.retain(is_here);
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         if is_first {
-            self.shared_ns = seen.start_ns;
+            self.dues.share_from(seen.start_ns);
         }
         let came_ns = |id: TenantId| {
             let born = seen.tasks.iter().filter(|t| t.tenant == id).map(|t| t.born_ns.max(seen.start_ns));
@@ -607,5 +564,37 @@ impl Policy for Auto {
             Phase::Try | Phase::Keep { .. } => self.turn(cpus, seen, &uses),
             Phase::Rest { .. } => Vec::new(),
         }
+    }
+}
+
+impl Policy for Auto {
+    fn name(&self) -> &'static str {
+        "auto"
+    }
+
+    fn knobs(&self) -> &'static [Knob] {
+        &[Knob::Park]
+    }
+
+    fn epoch_ns(&self) -> u64 {
+        epoch_of(self.slot_ns)
+    }
+
+    fn epochs_to_wait(&self) -> u64 {
+        match self.phase {
+            Phase::Rest { .. } => IDLE_EPOCHS,
+            Phase::Watch { .. } if !self.competing => IDLE_EPOCHS,
+            // A look costs everybody; who ends or falls idle in its slot leaves less idle by it than that in most.
+            Phase::Try | Phase::Keep { .. } => self.slot_epochs,
+            _ => 1,
+        }
+    }
+
+    fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
+        let window_ns = seen.window_ns().max(1);
+        self.slot_epochs = ((self.slot_ns * self.waited_epochs + window_ns / 2) / window_ns).max(1);
+        let decisions = self.step(machine, seen);
+        self.waited_epochs = self.epochs_to_wait();
+        decisions
     }
 }

@@ -12,7 +12,7 @@
 
 use crate::census::TenantUse;
 use crate::slots::Slots;
-use crate::trial::Trial;
+use crate::trial::{Shared, Trial};
 use corun_model::TenantId;
 use std::collections::BTreeMap;
 
@@ -29,20 +29,34 @@ struct Had {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dues {
     had: BTreeMap<TenantId, Had>,
+    /// Since when everybody shares and nobody has reckoned what each had.
+    shared_ns: u64,
 }
 
 impl Dues {
-    /// A tenant had these parts of a CPU, in thousandths, while everybody shared for so long.
-    pub(super) fn shared(
+    /// From now on everybody shares, or what each had until now is not to be reckoned.
+    pub(super) fn share_from(&mut self, now_ns: u64) {
+        self.shared_ns = now_ns;
+    }
+
+    /// Reckons what each had since it was last reckoned, or since the last of them came, going by what was found of them in a
+    /// watch: `on_cpu_milli` is the part of a CPU that a tenant had in it, in thousandths.
+    pub(super) fn reckon(
         &mut self,
-        id: TenantId,
-        (on_cpu_milli, useful_milli, fair_milli): (u64, u64, u64),
-        shared_ns: u64,
+        came_ns: u64,
+        now_ns: u64,
+        found: &[(TenantId, Shared)],
+        on_cpu_milli: impl Fn(&TenantId) -> u64,
     ) {
-        let had = self.had.entry(id).or_default();
-        had.ahead_ns += (on_cpu_milli as i64 - fair_milli as i64) * shared_ns as i64 / 1_000;
-        had.on_cpu_ns += on_cpu_milli * shared_ns / 1_000;
-        had.useful_ns += useful_milli * shared_ns / 1_000;
+        let shared_ns = now_ns.saturating_sub(came_ns.max(self.shared_ns));
+        self.shared_ns = now_ns;
+        for (id, shared) in found {
+            let had_milli = on_cpu_milli(id);
+            let had = self.had.entry(*id).or_default();
+            had.ahead_ns += (had_milli as i64 - shared.fair_milli as i64) * shared_ns as i64 / 1_000;
+            had.on_cpu_ns += had_milli * shared_ns / 1_000;
+            had.useful_ns += shared.useful_milli * shared_ns / 1_000;
+        }
     }
 
     /// Forgets who has gone.
