@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn the_first_two_signals_are_noted_and_kill_nobody_and_what_was_ignored_stays_ignored() {
-        // SAFETY: as below; who is started by nohup finds it so.
-        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        // SAFETY: as below; who is started by nohup finds the one so, who is started in the background by a script the other.
+        unsafe { (libc::signal(libc::SIGHUP, libc::SIG_IGN), libc::signal(libc::SIGINT, libc::SIG_DFL)) };
         let interrupt = Interrupt::install().unwrap();
         assert_eq!(interrupt.signal(), None);
         // SAFETY: raise has no preconditions; the handler was just installed.

@@ -15,21 +15,20 @@
 //!    decide.
 //! 4. **Keep** the slots where somebody gains whom they are for (its tasks may wait for each other, and it lacks its fair
 //!    share without), all tenants together gain (the geometric mean rises of what they do, or of what they do up to their
-//!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that
-//!    was less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall
-//!    below is dealt more (`trial/parts.rs`), and who had more than its fair share of CPU time while everybody shared gives
-//!    that back, slot by slot, to those who had less, and what those whom slots are for lose otherwise all make up for,
-//!    slowly (`dues.rs`): what is fair is so over all of the time. (Fair: CPU time by weights, or the part by which
-//!    everybody would be slowed down alike, whichever is less.) Where nobody can
-//!    tell spinning, CPU time shows no gain for a program that waits busily; slots are then also kept when they
-//!    cost nobody anything (nor all together, nor who is known to wait what it had beyond its share) and such a
-//!    program may be there: several tasks that hardly ever block and are often stolen from.
+//!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that was
+//!    less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall below is dealt
+//!    more (`trial/parts.rs`), and who had more than its fair share of CPU time while everybody shared gives that back, slot
+//!    by slot, to those who had less, and what those whom slots are for lose otherwise all make up for, slowly (`dues.rs`):
+//!    what is fair is so over all of the time. (Fair: CPU time by weights, or the part by which everybody would be slowed
+//!    down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits busily;
+//!    slots are then also kept when they cost nobody anything (nor all together, nor who is known to wait what it had beyond
+//!    its share) and such a program may be there: several tasks that hardly ever block and are often stolen from.
 //! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
 //!    the rest is tried without it.
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
-//! programs begin otherwise than they go on, but as long as it took to find (kept slots: ten times as long) at least;
-//! then twice as long each time it is found again, up to 5 min (or as long as that, where it took so long to find). Slots that
+//! programs begin otherwise than they go on, but as long as it took to find (kept slots: ten times as long) at least; then
+//! twice as long each time it is found again, up to 5 min (or as long as that, where it took so long to find). Slots that
 //! leave no CPU idle go on without a question: by them everybody has its fair share. It is asked again at once, but not twice
 //! in a second, when a tenant comes that has not been tried or one of those in slots goes. What was found of kept slots
 //! counts as much as what is seen when they are asked about, since threads are in step for a while after slots; the first
@@ -84,8 +83,7 @@ const KEEP_TIMES: u64 = 10;
 const CALM_NS: u64 = 1_000_000_000;
 /// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
 const STARVES_PERCENT: u64 = 75;
-/// Epochs until it looks again while nobody competes, or what was found holds and nobody is parked: as long as a newcomer is not
-/// looked at, so that nobody is noticed too late.
+/// Epochs until it looks again while nobody competes, or what was found holds with nobody parked: no newcomer comes too late.
 const IDLE_EPOCHS: u64 = 2 * BEGINNING_SLOTS;
 /// Slots for which a newcomer is not looked at.
 const BEGINNING_SLOTS: u64 = 2;
@@ -591,8 +589,10 @@ impl Policy for Auto {
     }
 
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
-        let window_ns = seen.window_ns().max(1);
-        self.slot_epochs = ((self.slot_ns * self.waited_epochs + window_ns / 2) / window_ns).max(1);
+        if self.waited_epochs == 1 {
+            let epoch_ns = seen.window_ns().max(1);
+            self.slot_epochs = ((self.slot_ns + epoch_ns / 2) / epoch_ns).max(1);
+        }
         let decisions = self.step(machine, seen);
         self.waited_epochs = self.epochs_to_wait();
         decisions

@@ -35,10 +35,9 @@
  *
  * One file because it is one BPF object: every handler inlines the same functions over the same maps.
  *
- * Cost       see `make bench`. One switch and one wake-up together are 7 map look-ups, one reading of the clock and
- *            no atomics. What is rare stands apart, and what is not is inlined: where the kernel makes every return
- *            safe (AMD, `spec_rstack_overflow`) a call costs 10 ns. Each function's stack stays under 64 bytes, from
- *            which on the kernel gives it one outside of the cache.
+ * Cost       see `make bench`. One switch and one wake-up together are 7 map look-ups, one reading of the clock and no
+ *            atomics. What is rare stands apart, what is not is inlined: where the kernel makes every return safe (AMD,
+ *            `spec_rstack_overflow`) a call costs 10 ns. From 64 bytes of stack on the kernel gives one out of the cache.
  */
 #include "kernel_min.h"
 #include <bpf/bpf_helpers.h>
