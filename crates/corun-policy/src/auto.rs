@@ -100,8 +100,8 @@ const TOLERANCE_MILLI: u64 = 50;
 /// ends a trial after the second round.
 const CLEAR_GAIN_MILLI: i64 = 50;
 const LEAST_GAIN_MILLI: i64 = 20;
-/// Kept slots that leave less of the machine idle than this, in thousandths, are not asked about: whoever uses all of its
-/// slots has its fair share by them, and what everybody would do without is not worth making everybody share.
+/// Kept slots that leave less of the machine idle than this, in thousandths, are not asked about: whoever uses all of its own
+/// has its fair share by them, and what everybody would do without is not worth making everybody share.
 const IDLE_MILLI: u64 = 20;
 /// What who is helped must gain after each round. The first watch is one in which somebody had little, and in so short a time
 /// chance gives x264 anything from three quarters to all of its share; later watches are not chosen, and medians decide.
@@ -266,12 +266,12 @@ impl Auto {
     /// Whether kept slots need not be asked about now: then they are kept for longer.
     fn keeps_on(&mut self, cpus: u64, seen: &Observation) -> bool {
         let (idle_ns, kept_ns) = (std::mem::take(&mut self.idle_ns), std::mem::take(&mut self.kept_ns));
-        let is_full = idle_ns * 1_000 <= cpus * kept_ns * IDLE_MILLI;
-        if is_full {
+        let keeps = idle_ns * 1_000 <= cpus * kept_ns * IDLE_MILLI && !self.trial.may_need_more();
+        if keeps {
             self.phase = Phase::Keep { until_ns: seen.end_ns + self.hold_ns };
             self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
         }
-        is_full
+        keeps
     }
 
     /// Nothing is touched until the next question.

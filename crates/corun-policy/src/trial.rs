@@ -266,6 +266,12 @@ impl Trial {
         self.sides.get(&id).is_some_and(Side::needs_slots)
     }
 
+    /// Whether several share slots of whom one may come to need its own: its tasks may wait for each other.
+    pub fn may_need_more(&self) -> bool {
+        let sharing = || self.sides.values().filter(|side| !side.needs_slots());
+        sharing().count() > 1 && sharing().any(|side| side.waits != Waits::No)
+    }
+
     /// Turns in a rotation where no two of those whom slots are for fit together.
     pub fn turns(&self) -> usize {
         self.sets().len()
@@ -496,7 +502,7 @@ mod tests {
         }
         let is_for = |id| trial.needs_slots(id);
         assert_eq!([SOLVER, LOOP, builds, pipeline].map(is_for), [true, false, false, false]);
-        assert_eq!(trial.turns(), 2);
+        assert_eq!((trial.turns(), trial.may_need_more()), (2, true));
         for together in [&[SOLVER][..], &[LOOP, builds, pipeline]] {
             trial.slot(together);
             together

@@ -243,12 +243,12 @@ fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
 #[test]
 fn slots_that_leave_no_cpu_idle_are_kept_without_asking_and_others_are_asked_about() {
     // How often kept slots are asked about in half a minute.
-    let asked = |program: &str| {
+    let asked = |program: &str, others: &str| {
         let s = scenario(&format!(
             "duration = \"30s\"\n\
              [[tenant]]\nname = \"program\"\ncharacter = {{ ipc = 1.5 }}\nrepeat = true\n\
              program = {{ kind = \"parallel\", threads = 2, sync = \"barrier\", iterations = 100000, {program} }}\n\
-             [[tenant]]\nname = \"loop\"\ncount = 2\nprogram = {{ kind = \"interference\" }}\n"
+             [[tenant]]\nname = \"loop\"\ncount = 2\nprogram = {{ kind = \"interference\" }}\n{others}"
         ));
         let mut engine = s.engine(1, Cast::All, 0).unwrap();
         let mut policy = by_name("auto", &Options::new()).unwrap();
@@ -264,9 +264,16 @@ fn slots_that_leave_no_cpu_idle_are_kept_without_asking_and_others_are_asked_abo
         assert!(kept, "{program}: slots were never kept");
         asked
     };
-    assert_eq!(asked("wait = \"spin\", grain = \"300us\", imbalance = 0.1"), 0);
-    let idle = asked("wait = \"block\", grain = \"2ms\", imbalance = 0.6");
+    let spins = "wait = \"spin\", grain = \"300us\", imbalance = 0.1";
+    assert_eq!(asked(spins, ""), 0);
+    let idle = asked("wait = \"block\", grain = \"2ms\", imbalance = 0.6", "");
     assert!((2..=8).contains(&idle), "{idle}");
+    let naps = "[[tenant]]\nname = \"naps\"\nrepeat = true\n\
+        program = { kind = \"parallel\", threads = 2, sync = \"none\", grain = \"10ms\", sleep = \"500us\", iterations = 100000 }\n";
+    assert!(
+        asked(spins, naps) > 0,
+        "it shares its slots with the loops, and may come to need some of its own"
+    );
 }
 
 #[test]
