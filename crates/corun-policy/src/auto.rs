@@ -29,10 +29,10 @@
 //! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
 //! programs begin otherwise than they go on, but as long as it took to find (kept slots: ten times as long) at least; then
 //! twice as long each time it is found again, up to 5 min (or as long as that, where it took so long to find). Slots that
-//! leave no CPU idle go on without a question: by them everybody has its fair share. It is asked again at once, but not twice
-//! in a second, when a tenant comes that has not been tried or one of those in slots goes. What was found of kept slots
-//! counts as much as what is seen when they are asked about, since threads are in step for a while after slots; the first
-//! slot after them is not looked at, since who was parked is owed CPU time.
+//! leave no CPU idle go on without a question (unless some who may wait share one): everybody has its fair share. It is asked
+//! again at once, but not twice in a second, when a tenant comes that has not been tried or one of those in slots goes. What
+//! was found of kept slots counts as much as what is seen when they are asked about, since threads are in step for a while
+//! after slots; the first slot after them is not looked at, since who was parked is owed CPU time.
 //!
 //! Limits: the first watch has one slot for two tenants, so a program that changes faster than that is judged by chance;
 //! one that begins while slots are kept makes everybody share again for a moment.
