@@ -18,6 +18,7 @@
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
 //! | `stretch` | what windows of one behaviour tell, and what stretches of a run tell together |
+//! | `weighed` | both ways to a slowdown, each as far as it is certain |
 //! | [`interval`] | how sure it is: the jackknife over batches of windows |
 //! | [`baselines`] | simpler predictors, to be compared with |
 //! | `beginning`, [`phases`] | when a program had begun, and when its behaviour changed |
@@ -41,6 +42,7 @@ mod stretch;
 pub mod switch_cost;
 pub mod useful_work;
 pub mod verdict;
+mod weighed;
 pub mod yardstick;
 
 pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};

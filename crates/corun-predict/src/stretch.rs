@@ -18,6 +18,7 @@ use crate::estimate::{Assignment, Method, Parts, Unavailable};
 use crate::interval::{batches, jackknife, Spread, FEWEST};
 use crate::switch_cost::switch_cost_ns;
 use crate::useful_work::{Spent, Window};
+use crate::weighed::weighed;
 use crate::yardstick::{spin_stalls, Yardstick};
 use std::collections::BTreeSet;
 
@@ -56,12 +57,12 @@ pub(crate) struct Told {
     pub slowest: Option<f64>,
     pub missing: BTreeSet<Unavailable>,
     /// How to tell the slowdown of a part of it, and since when; by time.
-    rules: Vec<(u64, Rule)>,
+    pub(crate) rules: Vec<(u64, Rule)>,
 }
 
 /// How a window's slowdown is told.
 #[derive(Clone, Debug)]
-enum Rule {
+pub(crate) enum Rule {
     Dedicated { speed: Speed, fast: f64 },
     Ledger(Hints),
 }
@@ -130,7 +131,8 @@ fn spread(stretches: &[Told], alone_ns: f64) -> Option<Spread> {
 }
 
 impl Stretch<'_> {
-    /// What it tells, by dedicated windows if there are any in it, else by its ledger; why nothing, as a clause.
+    /// What it tells, by dedicated windows if there are any in it (and by its ledger, as far as they are unsure), else by its
+    /// ledger; why nothing, as a clause.
     pub fn told(&self) -> Result<Told, &'static str> {
         if self.shared.is_empty() {
             // Two changes of phase may lie in one slot of a long run.
@@ -139,7 +141,11 @@ impl Stretch<'_> {
         let shared = Window::sum(self.shared);
         let alone = Window::sum(self.dedicated);
         if self.all_dedicated.len() >= FEWEST && alone.total().compute_ns > 0.0 {
-            self.by_dedicated(&alone, &shared)
+            let dedicated = self.by_dedicated(&alone, &shared)?;
+            Ok(match self.by_ledger(&shared) {
+                Ok(ledger) => weighed(dedicated, ledger),
+                Err(_) => dedicated,
+            })
         } else {
             self.by_ledger(&shared)
         }

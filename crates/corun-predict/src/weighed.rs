@@ -1,0 +1,108 @@
+//! Two ways to tell the slowdown of the same windows, each with the weight that its certainty gives it.
+//!
+//! Dedicated windows are few and short: what a program happened to do in them may not be what it does, and then they scatter
+//! widely while its ledger, of all the time there was, does not. The ledger knows neither memory nor how long threads would
+//! wait for each other anyway, so that it may be wrong by more than it knows. Method: the mean of both logarithms, weighed by
+//! their variances. Where they differ by more than chance in the dedicated windows explains, the rest is an error of the
+//! ledger's, and adds to its variance (as between studies in a meta-analysis, DerSimonian and Laird 1986): whoever contradicts a
+//! certain answer has no say.
+//!
+//! Limits: both see the same shared windows, whose chance errors are added up and not their squares.
+
+use crate::estimate::Parts;
+use crate::interval::{chance, Spread};
+use crate::stretch::Told;
+
+/// What dedicated windows tell, weighed with what the ledger of the same shared windows does.
+pub(crate) fn weighed(dedicated: Told, ledger: Told) -> Told {
+    let (Some(of_dedicated), Some(of_ledger)) = (dedicated.spread, ledger.spread) else { return dedicated };
+    let (d, l) = (dedicated.slowdown.ln(), ledger.slowdown.ln());
+    let unsure = chance(of_dedicated).powi(2);
+    let contradicts = ((d - l).powi(2) - unsure).max(0.0).sqrt();
+    let ledger_error = ledger.method_error.max(contradicts);
+    let unsure_ledger = chance(of_ledger).powi(2) + ledger_error.powi(2);
+    if unsure + unsure_ledger <= 0.0 {
+        return dedicated;
+    }
+    let share = unsure_ledger / (unsure + unsure_ledger);
+    let mean = |of_dedicated: f64, of_ledger: f64| share * of_dedicated + (1.0 - share) * of_ledger;
+    let slowdown = mean(d, l).exp();
+    let parts = Parts::of(
+        slowdown,
+        mean(dedicated.parts.steal, ledger.parts.steal),
+        mean(dedicated.parts.sync, ledger.parts.sync),
+        dedicated.parts.memory.map(|memory| share * memory),
+    );
+    let rules = if share < 0.5 { ledger.rules } else { dedicated.rules };
+    Told {
+        slowdown,
+        spread: Some(together(share, of_dedicated, of_ledger)),
+        method_error: mean(dedicated.method_error, ledger_error),
+        parts,
+        rules,
+        ..dedicated
+    }
+}
+
+/// The spread of the mean: degrees of freedom are Welch's and Satterthwaite's.
+fn together(share: f64, dedicated: Spread, ledger: Spread) -> Spread {
+    let (a, b) = (share * dedicated.error, (1.0 - share) * ledger.error);
+    let each = a.powi(4) / dedicated.degrees as f64 + b.powi(4) / ledger.degrees as f64;
+    let degrees = if each > 0.0 { ((a * a + b * b).powi(2) / each).max(1.0) as usize } else { ledger.degrees };
+    Spread { error: a + b, degrees }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Method;
+
+    fn told(slowdown: f64, error: f64, degrees: usize, method: Method) -> Told {
+        Told {
+            wall_ns: 1e9,
+            slowdown,
+            spread: Some(Spread { error, degrees }),
+            method_error: 0.08,
+            parts: Parts::of(slowdown, 0.75 * (slowdown - 1.0), 0.25 * (slowdown - 1.0), None),
+            method,
+            slowest: None,
+            missing: [].into(),
+            rules: Vec::new(),
+        }
+    }
+
+    /// What comes of dedicated windows that say 2 with this error of three windows, and a ledger that says this.
+    fn of(error: f64, ledger: f64) -> Told {
+        weighed(told(2.0, error, 2, Method::Dedicated), told(ledger, 0.01, 15, Method::Ledger))
+    }
+
+    #[test]
+    fn whoever_contradicts_a_certain_answer_has_no_say() {
+        assert!((of(0.01, 4.0).slowdown - 2.0).abs() < 0.01);
+        assert!((of(0.01, 1.0).slowdown - 2.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn an_answer_of_windows_that_scatter_gives_way_to_the_ledgers() {
+        let found = of(0.5, 3.0);
+        assert!(found.slowdown > 2.9, "{}", found.slowdown);
+        assert_eq!(found.method, Method::Dedicated, "they have a say all the same");
+        let spread = found.spread.unwrap();
+        assert!(chance(spread) < 0.2, "and it is surer than they are: {spread:?}");
+    }
+
+    #[test]
+    fn what_both_say_stands_and_the_parts_of_what_lies_between_sum_to_it() {
+        assert!((of(0.1, 2.0).slowdown - 2.0).abs() < 1e-9);
+        let found = of(0.1, 3.0);
+        assert!(2.0 < found.slowdown && found.slowdown < 3.0);
+        let Parts { steal, sync, other, .. } = found.parts;
+        assert!((steal + sync + other - (found.slowdown - 1.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_chance_cannot_be_told_nothing_is_weighed() {
+        let alone = Told { spread: None, ..told(2.0, 0.0, 2, Method::Dedicated) };
+        assert_eq!(weighed(alone, told(3.0, 0.01, 15, Method::Ledger)).slowdown, 2.0);
+    }
+}
