@@ -48,7 +48,8 @@ pub(crate) fn weighed(dedicated: Told, ledger: Told) -> Told {
 fn together(share: f64, dedicated: Spread, ledger: Spread) -> Spread {
     let (a, b) = (share * dedicated.error, (1.0 - share) * ledger.error);
     let each = a.powi(4) / dedicated.degrees as f64 + b.powi(4) / ledger.degrees as f64;
-    let degrees = if each > 0.0 { ((a * a + b * b).powi(2) / each).max(1.0) as usize } else { ledger.degrees };
+    let degrees =
+        if each > 0.0 { ((a * a + b * b).powi(2) / each).max(1.0) as usize } else { ledger.degrees };
     Spread { error: a + b, degrees }
 }
 
