@@ -14,100 +14,21 @@
 //!
 //! Limits: the machine's noise and how roughly spinning is told are assumptions; 0.6 % is one slot.
 
-use corun_model::workload::draw::bits;
-use corun_model::{Action, Host, Ledger, Observation, Outcome, TenantId};
-use corun_policy::{by_name, Options};
-use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Files, Scenario};
-use rayon::prelude::*;
-use std::sync::Arc;
+mod modelled;
 
-const MS: u64 = 1_000_000;
+use corun_model::{Action, Host, Observation, Outcome, TenantId};
+use corun_policy::{by_name, Options};
+use corun_sim::scenario::{Cast, Scenario};
+use modelled::{phases, tell_roughly, Cpus, Program, NEED_NO_HELP, WAIT_FOR_EACH_OTHER};
+use rayon::prelude::*;
+
 const SEEDS: usize = 5;
 const LOOPS_ID: TenantId = TenantId(1);
-
-/// Programs by name. Those of several phases go through them as often as is said, and then end alone.
-#[rustfmt::skip]
-const WAIT_FOR_EACH_OTHER: &[(&str, usize, &str)] = &[
-    ("barrier spin 0.3 ms", 1, r#"{ wait = "spin", grain = "300us", imbalance = 0.1, iterations = 13000 },"#),
-    ("barrier spin 1 ms", 1, r#"{ wait = "spin", grain = "1ms", imbalance = 0.3, iterations = 3600 },"#),
-    ("barrier spin 3 ms", 1, r#"{ wait = "spin", grain = "3ms", imbalance = 0.3, iterations = 1200 },"#),
-    ("barrier spin 10 ms", 1, r#"{ wait = "spin", grain = "10ms", imbalance = 0.3, iterations = 360 },"#),
-    ("barrier spin-block 1 ms", 1, r#"{ wait = "spin-then-block", grain = "1ms", imbalance = 0.2, iterations = 3600 },"#),
-    ("barrier block 0.3 ms", 1, r#"{ wait = "block", grain = "300us", imbalance = 0.1, iterations = 13000 },"#),
-    ("barrier block 1 ms", 1, r#"{ wait = "block", grain = "1ms", imbalance = 0.3, iterations = 3600 },"#),
-    ("barrier block 5 ms", 1, r#"{ wait = "block", grain = "5ms", imbalance = 0.3, iterations = 700 },"#),
-    ("wavefront spin 0.3 ms", 1, r#"{ sync = "pipeline", wait = "spin", grain = "300us", imbalance = 0.3, iterations = 12000 },"#),
-    ("lock spin 0.2 ms", 1, r#"{ sync = "lock", wait = "spin", grain = "200us", critical = 0.4, imbalance = 0.3, iterations = 16000 },"#),
-    ("reads alone, then barriers", 1, r#"
-        { threads = 1, sync = "none", grain = "10ms", iterations = 40 },
-        { wait = "spin", grain = "500us", imbalance = 0.2, iterations = 6500 },"#),
-    ("starts slowly, then barriers", 1, r#"
-        { threads = 1, sync = "none", grain = "3ms", sleep = "5ms", iterations = 60 },
-        { wait = "spin", grain = "100us", imbalance = 0.2, iterations = 30000 },"#),
-    ("regions and serial parts", 60, r#"
-        { wait = "spin", grain = "2ms", imbalance = 0.3, iterations = 20 },
-        { threads = 1, sync = "none", grain = "1ms", iterations = 15 },"#),
-    ("lengths that change, spin", 9, r#"
-        { wait = "spin", grain = "12ms", imbalance = 0.3, iterations = 12 },
-        { wait = "spin", grain = "4ms", imbalance = 0.3, iterations = 30 },
-        { wait = "spin", grain = "1ms", imbalance = 0.3, iterations = 60 },
-        { wait = "spin", grain = "200us", imbalance = 0.3, iterations = 200 },"#),
-    ("lengths that change, block", 9, r#"
-        { wait = "block", grain = "12ms", imbalance = 0.3, iterations = 12 },
-        { wait = "block", grain = "4ms", imbalance = 0.3, iterations = 30 },
-        { wait = "block", grain = "1ms", imbalance = 0.3, iterations = 60 },
-        { wait = "block", grain = "200us", imbalance = 0.3, iterations = 200 },"#),
-    ("by turns of 0.2 s", 10, r#"
-        { sync = "none", grain = "10ms", iterations = 20 },
-        { wait = "spin", grain = "1ms", imbalance = 0.3, iterations = 180 },"#),
-    ("by turns of 0.5 s", 4, r#"
-        { sync = "none", grain = "10ms", iterations = 50 },
-        { wait = "spin", grain = "1ms", imbalance = 0.3, iterations = 450 },"#),
-    ("by turns of 0.3 s, coarse", 8, r#"
-        { sync = "none", grain = "10ms", iterations = 30 },
-        { wait = "block", grain = "15ms", imbalance = 0.5, iterations = 15 },"#),
-    ("barriers, then a device", 1, r#"
-        { wait = "spin", grain = "500us", imbalance = 0.2, iterations = 1500 },
-        { sync = "steal", wait = "block", grain = "2ms", imbalance = 0.5, io = "1ms", iterations = 2000 },"#),
-    ("a device, then barriers", 1, r#"
-        { sync = "steal", wait = "block", grain = "2ms", imbalance = 0.5, io = "1ms", iterations = 1300 },
-        { wait = "spin", grain = "500us", imbalance = 0.2, iterations = 3500 },"#),
-];
-
-/// Programs that lose little by sharing, or nothing.
-#[rustfmt::skip]
-const NEED_NO_HELP: &[(&str, usize, &str)] = &[
-    ("independent threads", 1, r#"{ sync = "none", grain = "10ms", iterations = 400 },"#),
-    ("frames, as x264", 1, r#"{ threads = 3, sync = "pipeline", stages = 3, wait = "block", grain = "4ms", imbalance = 0.5, iterations = 650 },"#),
-    ("five frames", 1, r#"{ threads = 5, sync = "pipeline", stages = 5, queue-depth = 2, wait = "block", grain = "3ms", imbalance = 0.6, iterations = 520 },"#),
-    ("fine pipeline, as mksquashfs", 1, r#"{ threads = 4, sync = "pipeline", stages = 3, queue-depth = 16, wait = "block", grain = "500us", imbalance = 0.6, iterations = 5000 },"#),
-    ("queue, as pigz", 1, r#"{ sync = "queue", wait = "block", grain = "4ms", imbalance = 0.6, iterations = 2000 },"#),
-    ("stealing and a device", 1, r#"{ sync = "steal", wait = "block", grain = "2ms", imbalance = 0.5, io = "1ms", iterations = 2700 },"#),
-    ("server that sleeps, as redis", 1, r#"{ sync = "pipeline", stages = 2, queue-depth = 8, wait = "block", grain = "60us", imbalance = 0.4, sleep = "30us", iterations = 40000 },"#),
-    ("requests, as YCSB", 1, r#"{ threads = 4, sync = "lock", wait = "block", grain = "300us", imbalance = 0.8, sleep = "400us", iterations = 5000 },"#),
-];
 
 const LOOPS: [(&str, &str); 2] = [
     ("one session", "program = { kind = \"interference\", threads = 2 }"),
     ("two sessions", "count = 2\nprogram = { kind = \"interference\" }"),
 ];
-
-struct TwoCpus;
-
-impl Files for TwoCpus {
-    fn read(&self, path: &str) -> Result<(String, String), String> {
-        Err(format!("there is no {path}"))
-    }
-
-    fn host(&self) -> Result<MachineModel, String> {
-        let mut model = MachineModel::of(corun_model::Machine::synthetic(1, 1, 2, 1));
-        // Without noise two CPUs that begin alike stay alike.
-        (model.costs.timer_late_ns, model.costs.noise_ns, model.costs.noise_every_ns) =
-            (50_000, 30_000, 10 * MS);
-        Ok(model)
-    }
-}
 
 /// Who is beside whom, and under what.
 #[derive(Clone, Copy)]
@@ -159,19 +80,6 @@ fn of_all(action: &Action, tenants: u32) -> Vec<Action> {
         Action::Park { tenant: LOOPS_ID } => loops.map(|tenant| Action::Park { tenant }).collect(),
         Action::Unpark { tenant: LOOPS_ID } => loops.map(|tenant| Action::Unpark { tenant }).collect(),
         other => vec![other.clone()],
-    }
-}
-
-/// Spinning as a live machine tells it: one window in eight is not judged, of the others 70 to 100 % is told.
-fn tell_roughly(seen: &mut Observation, seed: u64) {
-    for t in &mut seen.tasks {
-        let mut parts = *t.account.ledger.parts();
-        let draw = bits(seed, u64::from(t.id.0), seen.end_ns) >> 32;
-        let all_ns = parts.spin_ns.unwrap_or(0);
-        parts.spin_ns = (!draw.is_multiple_of(8)).then_some(all_ns * (70 + draw % 31) / 100);
-        parts.compute_ns += all_ns - parts.spin_ns.unwrap_or(0);
-        let total_ns = t.account.ledger.total_ns();
-        Arc::make_mut(&mut t.account).ledger = Ledger::new(parts, total_ns).expect("the sum is the same");
     }
 }
 
@@ -229,17 +137,16 @@ fn run(scenario: &Scenario, seed: u64, way: Way, timeline: bool) -> Came {
 }
 
 /// All runs of a program beside these loops: by seed, each way.
-fn runs(phases: &str, times: usize, loops: &str, timeline: bool) -> Vec<[Came; WAYS.len()]> {
-    let end = "{ threads = 1, sync = \"none\", grain = \"10ms\", iterations = 1 }";
+fn runs(program: &Program, loops: &str, timeline: bool) -> Vec<[Came; WAYS.len()]> {
     let one = |seed: usize| {
         let text = format!(
             "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[[tenant]]\nname = \"program\"\nstart = \"{}ms\"\n\
-             program = {{ kind = \"command\", argv = [\"it\"], model = [{}{end}] }}\n\
+             program = {{ kind = \"command\", argv = [\"it\"], model = [{}] }}\n\
              [[tenant]]\nname = \"loops\"\n{loops}\n",
             1_000 + 37 * seed,
-            phases.repeat(times),
+            phases(program),
         );
-        let scenario = Scenario::parse("it", &text, &TwoCpus).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let scenario = Scenario::parse("it", &text, &Cpus(2)).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let way = |at: usize| run(&scenario, seed as u64, WAYS[at], timeline && seed == 1 && at == AUTO);
         std::array::from_fn(way)
     };
@@ -261,8 +168,8 @@ fn main() {
             );
             let mut logs = [0.0; WAYS.len()];
             let asked: Vec<_> = programs.iter().filter(|p| is_asked(p.0)).collect();
-            for (name, times, phases) in &asked {
-                let runs = runs(phases, *times, loops, timeline);
+            for program in &asked {
+                let (name, runs) = (program.0, runs(program, loops, timeline));
                 let mean = |f: &dyn Fn(&[Came; WAYS.len()]) -> f64| {
                     runs.iter().map(f).sum::<f64>() / runs.len() as f64
                 };
