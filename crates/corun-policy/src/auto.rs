@@ -12,7 +12,7 @@
 //! 3. **Judge** (`trial.rs`): a gain is kept as soon as chance would hardly make it: a large one at once (after the first,
 //!    short watch: only a very large one), a small one after some rounds. A round in which somebody nearly has what it is
 //!    entitled to goes on for longer. What is not clear is watched and tried again, up to five rounds, and the medians
-//!    decide.
+//!    decide. Who falls behind those it shares slots with has its own from then on, and the round begins again.
 //! 4. **Keep** the slots where somebody gains whom they are for (its tasks may wait for each other, and it lacks its fair
 //!    share without), all tenants together gain (the geometric mean rises of what they do, or of what they do up to their
 //!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that was
@@ -26,33 +26,40 @@
 //! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
 //!    the rest is tried without it.
 //!
-//! Tenants that mostly wait for the outside in short bursts (servers) are never parked. What was found holds for 1 s, since
-//! programs begin otherwise than they go on, but as long as it took to find (kept slots: ten times as long) at least; then
-//! twice as long each time it is found again, up to 5 min (or as long as that, where it took so long to find). Slots that
-//! leave no CPU idle go on without a question (unless some who may wait share one): everybody has its fair share. It is asked
-//! again at once, but not twice in a second, when a tenant comes that has not been tried or one of those in slots goes. What
-//! was found of kept slots counts as much as what is seen when they are asked about, since threads are in step for a while
-//! after slots; the first slot after them is not looked at, since who was parked is owed CPU time.
+//! Tenants that mostly wait for the outside in short bursts (servers) are not parked as long as they take no more than their
+//! fair share (`riders.rs`). Who comes, goes or changes while slots are kept is taken in without a question (`kept.rs`).
+//! What was found holds for 1 s, since programs begin otherwise than they go on, but as long as it took to find (kept
+//! slots: ten times as long) at least; then twice as long each time it is found again, up to 5 min (or as long as that,
+//! where it took so long to find). Slots that leave nothing to others and no CPU idle go on without a question: everybody
+//! has its fair share. While nobody is parked it is asked at once, but not twice in a second, when a tenant comes that has
+//! not been tried or one of those that were goes. What was found of kept slots counts as much as what is seen when they are
+//! asked about, since threads are in step for a while after slots; the first slot after them is not looked at, since who was
+//! parked is owed CPU time.
 //!
 //! Limits: the first watch has one slot for two tenants, so a program that changes faster than that is judged by chance;
-//! one that begins while slots are kept makes everybody share again for a moment.
+//! where many wait for each other by turns, it may take seconds until slots are kept.
 
 use crate::census::{self, Census, TenantUse};
-use crate::fair;
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
-use crate::trial::{Rates, Shared, Trial, Waits, LACKS_PERCENT};
+use crate::trial::{Rates, Shared, Trial, LACKS_PERCENT};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use dues::{lost_in_slot_ns, Dues};
-use std::collections::BTreeMap;
+use known::Everybody;
+use riders::Riders;
 use together::together;
 use use_so_far::UseSoFar;
+use watch::Watch;
 
 mod dues;
+mod kept;
+mod known;
 mod reasons;
+mod riders;
 mod together;
 mod use_so_far;
+mod watch;
 
 /// How the reason of a trial begins, behind what becomes of the tenant.
 pub const TRIED: &str = "tried: ";
@@ -87,6 +94,8 @@ const STARVES_PERCENT: u64 = 75;
 const IDLE_EPOCHS: u64 = 2 * BEGINNING_SLOTS;
 /// Slots for which a newcomer is not looked at.
 const BEGINNING_SLOTS: u64 = 2;
+/// Who is not seen for longer than this has gone.
+const GONE_SLOTS: u64 = 4;
 /// Slots that a watch lasts before it looks at smaller losses.
 const WATCH_SLOTS: u64 = 4;
 /// Of a round.
@@ -128,14 +137,6 @@ enum Phase {
     },
 }
 
-/// What is remembered of a tenant that was thought of.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tried {
-    /// It fell below what it is entitled to and waits for other things than CPUs: it is left alone until then.
-    alone_until_ns: u64,
-    alone_ns: u64,
-}
-
 /// Separation in time where it helps.
 #[derive(Debug)]
 pub struct Auto {
@@ -156,14 +157,18 @@ pub struct Auto {
     raised_ns: Option<u64>,
     asked_ns: u64,
     dues: Dues,
+    riders: Riders,
     /// It is asked about slots that were kept.
     was_kept: bool,
     /// The watch before this round was a short one.
     glimpsed: bool,
-    /// What each did since it was last parked or the question began.
-    watched: BTreeMap<TenantId, UseSoFar>,
-    /// CPU time that anybody, or the host below, took since then.
-    taken_ns: u64,
+    /// What everybody did since somebody was last parked or the question began.
+    watched: Watch,
+    /// While slots are kept: what those who share one do in it, since it was last looked at, and what those do who have none.
+    sharing: Watch,
+    free: Watch,
+    /// Since slots are kept, somebody has come, gone or been given slots of its own.
+    regrouped: bool,
     /// CPU time that nobody took since slots are kept or it was last looked at, and how long that is.
     idle_ns: u64,
     kept_ns: u64,
@@ -172,10 +177,7 @@ pub struct Auto {
     hidden: bool,
     /// There are tenants that want more CPUs than there are.
     competing: bool,
-    tried: BTreeMap<TenantId, Tried>,
-    /// Until when each is a newcomer; 0: it was there from the first.
-    begun_ns: BTreeMap<TenantId, u64>,
-    has_looked: bool,
+    everybody: Everybody,
     /// Whom the slots are for.
     members: Vec<TenantId>,
     why: String,
@@ -200,18 +202,19 @@ impl Auto {
             raised_ns: None,
             asked_ns: 0,
             dues: Dues::default(),
+            riders: Riders::default(),
             was_kept: false,
             glimpsed: false,
-            watched: BTreeMap::new(),
-            taken_ns: 0,
+            watched: Watch::default(),
+            sharing: Watch::default(),
+            free: Watch::default(),
+            regrouped: false,
             idle_ns: 0,
             kept_ns: 0,
             trial: Trial::default(),
             hidden: false,
             competing: false,
-            tried: BTreeMap::new(),
-            begun_ns: BTreeMap::new(),
-            has_looked: false,
+            everybody: Everybody::default(),
             members: Vec::new(),
             why: String::new(),
         }
@@ -228,8 +231,7 @@ impl Auto {
             Phase::Try | Phase::Keep { .. } => Phase::Settle { slots },
             _ => Phase::Watch { slots },
         };
-        self.watched.clear();
-        self.taken_ns = 0;
+        self.watched = Watch::default();
         self.slots.stop(seen, why)
     }
 
@@ -241,13 +243,6 @@ impl Auto {
         let decisions = self.watch(seen, 1, why);
         self.dues.share_from(seen.end_ns);
         decisions
-    }
-
-    /// The same of slots that were kept: what was found of them still counts, for as much as what is seen now.
-    fn ask_again(&mut self, seen: &Observation) -> Vec<Decision> {
-        self.trial.sum_up();
-        (self.was_kept, self.raised_ns) = (true, None);
-        self.watch(seen, 1, "it is time to ask again")
     }
 
     /// Until when a finding holds: for longer each time it is the same.
@@ -263,17 +258,6 @@ impl Auto {
         until_ns
     }
 
-    /// Whether kept slots need not be asked about now: then they are kept for longer.
-    fn keeps_on(&mut self, cpus: u64, seen: &Observation) -> bool {
-        let (idle_ns, kept_ns) = (std::mem::take(&mut self.idle_ns), std::mem::take(&mut self.kept_ns));
-        let keeps = idle_ns * 1_000 <= cpus * kept_ns * IDLE_MILLI && !self.trial.may_need_more();
-        if keeps {
-            self.phase = Phase::Keep { until_ns: seen.end_ns + self.hold_ns };
-            self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
-        }
-        keeps
-    }
-
     /// Nothing is touched until the next question.
     fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.dues.forgive(&mut self.slots);
@@ -283,8 +267,9 @@ impl Auto {
 
     /// Tenants that could be separated: CPU-bound, not latency-bound, not to be left alone.
     fn candidates<'a>(&self, uses: &'a [TenantUse], now_ns: u64) -> Vec<&'a TenantUse> {
-        let alone = |id: &TenantId| self.tried.get(id).is_some_and(|t| t.alone_until_ns > now_ns);
-        let latency = |id: &TenantId| self.watched.get(id).is_some_and(UseSoFar::is_latency_bound);
+        let alone = |id: &TenantId| self.everybody.get(*id).alone_until_ns > now_ns;
+        let did = |id: TenantId| self.watched.of(id).or_else(|| self.free.of(id));
+        let latency = |id: &TenantId| did(*id).is_some_and(UseSoFar::is_latency_bound);
         uses.iter().filter(|u| u.weight > 0 && !alone(&u.id) && !latency(&u.id)).collect()
     }
 
@@ -310,35 +295,10 @@ impl Auto {
         if watched_ns < candidates.len() as u64 * self.slot_ns / 2 && !enough {
             return Vec::new();
         }
-        let is_candidate = |id: &TenantId| candidates.iter().any(|c| c.id == *id);
-        // What others use is not there to be shared out.
-        let of_candidates = self.watched.iter().filter(|(id, _)| is_candidate(id));
-        let candidates_ns: u64 = of_candidates.map(|(_, did)| did.on_cpu_ns).sum();
-        let others_ns = self.taken_ns.saturating_sub(candidates_ns);
-        let capacity_milli = (cpus * 1_000).saturating_sub(others_ns * 1_000 / watched_ns.max(1));
-        let want = |u: &TenantUse| (u.weight * 1_000).max(u.demand_milli);
-        let wants: Vec<(u64, u64)> = candidates.iter().map(|u| (want(u), seen.weight(u.id))).collect();
-        let shares = fair::weighted_shares(capacity_milli, &wants);
-        let all: u64 = wants.iter().map(|(want, weight)| want * weight).sum();
-        let (mut starves, mut found) = (None, Vec::new());
-        self.hidden = false;
-        for ((u, &(want, weight)), &share) in candidates.iter().zip(&wants).zip(&shares) {
-            let Some(did) = self.watched.get(&u.id) else { continue };
-            let useful_milli = self.useful_ns(did.on_cpu_ns, did.useful_ns) * 1_000 / watched_ns.max(1);
-            // Slots slow everybody down alike, so by them a tenant's part is that of what it wants.
-            let part_milli = want.min(want * weight * capacity_milli / all.max(1));
-            let fair_milli = share.min(part_milli);
-            let waits = if u.weight >= 2 { did.waits(self.use_spin) } else { Waits::No };
-            let may_spin = did.may_spin(u.weight, self.use_spin);
-            found
-                .push((u.id, Shared { weight, want_milli: want, fair_milli, useful_milli, waits, may_spin }));
-            self.hidden |= may_spin;
-            let of_share = useful_milli * 100 / fair_milli.max(1);
-            if waits != Waits::No {
-                starves = starves.min(Some((of_share, u.id))).or(Some((of_share, u.id)));
-            }
-        }
-        let begun_ns = starves.map_or(0, |(_, id)| self.begun_ns[&id]);
+        let found = self.watched.found(cpus, seen, candidates, self.use_spin);
+        let starves = found.starves();
+        self.hidden = found.of.iter().any(|(_, shared)| shared.may_spin);
+        let begun_ns = starves.map_or(0, |(_, id)| self.everybody.get(id).begun_ns);
         if begun_ns > seen.end_ns - watched_ns {
             let is_over = seen.end_ns >= begun_ns;
             return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
@@ -346,9 +306,10 @@ impl Auto {
         if self.competing {
             // Before the last of them came there was nothing to share.
             let beginning_ns = BEGINNING_SLOTS * self.slot_ns;
-            let came_ns = found.iter().map(|(id, _)| self.begun_ns[id].saturating_sub(beginning_ns)).max();
-            let on_cpu_milli = |id: &TenantId| self.watched[id].on_cpu_ns * 1_000 / watched_ns.max(1);
-            self.dues.reckon(came_ns.unwrap_or(0), seen.end_ns, &found, on_cpu_milli);
+            let begun_ns = found.of.iter().map(|(id, _)| self.everybody.get(*id).begun_ns).max();
+            let came_ns = begun_ns.map_or(0, |begun_ns| begun_ns.saturating_sub(beginning_ns));
+            let on_cpu_milli = |id: &TenantId| self.watched.on_cpu_milli(*id);
+            self.dues.reckon(came_ns, seen.end_ns, &found.of, on_cpu_milli);
         }
         let least = starves.map_or(100, |(percent, _)| percent);
         let limit = if enough { LACKS_PERCENT } else { STARVES_PERCENT };
@@ -362,15 +323,16 @@ impl Auto {
             return if self.was_kept { self.ask(seen, why) } else { self.rest(seen, why) };
         }
         for u in uses.iter().filter(|u| u.weight > 0) {
-            self.tried.entry(u.id).or_default();
+            self.everybody.tried(u.id);
         }
-        self.members = found.iter().map(|f| f.0).collect();
+        self.members = found.of.iter().map(|f| f.0).collect();
+        self.watch_riders(cpus, seen, uses);
         self.trial.keep(&self.members);
         self.share_out(seen);
-        for (id, shared) in found {
+        for (id, shared) in found.of {
             self.trial.without(id, shared);
         }
-        self.trial.begin(capacity_milli, ROTATIONS * self.trial.turns() as u64);
+        self.trial.begin(found.capacity_milli, ROTATIONS);
         self.slots.favour(starves.map(|(_, id)| id));
         self.glimpsed = !enough && !self.was_kept;
         self.why = format!(
@@ -378,6 +340,7 @@ impl Auto {
             starves.map_or("nobody", |(_, id)| census::name(seen, id))
         );
         (self.phase, self.since_ns) = (Phase::Try, None);
+        (self.sharing, self.free) = (Watch::default(), Watch::default());
         self.turn(cpus, seen, uses)
     }
 
@@ -408,10 +371,14 @@ impl Auto {
             self.share_out(seen);
             self.dues.settle(&self.trial, &mut self.slots, cpus);
             self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen, true) };
-            (self.idle_ns, self.kept_ns) = (0, 0);
+            (self.idle_ns, self.kept_ns, self.regrouped) = (0, 0, false);
+            self.sharing = Watch::default();
             return self.turn(cpus, seen, uses);
         }
         if gains && fell && worst.kept_milli() >= NEARLY_MILLI && self.trial.go_on() {
+            return self.turn(cpus, seen, uses);
+        }
+        if self.split(cpus, seen, uses) {
             return self.turn(cpus, seen, uses);
         }
         self.trial.close();
@@ -439,12 +406,10 @@ impl Auto {
     fn give_up(&mut self, seen: &Observation, id: TenantId, r: Rates) -> Vec<Decision> {
         let name = census::name(seen, id).to_owned();
         let percent = r.kept_milli() / 10;
-        if !self.watched.get(&id).is_some_and(UseSoFar::waits_for_other_things) {
+        if !self.watched.of(id).is_some_and(UseSoFar::waits_for_other_things) {
             return self.rest(seen, &format!("slots leave {name} {percent} % of what it is entitled to"));
         }
-        let t = self.tried.entry(id).or_default();
-        t.alone_ns = (2 * t.alone_ns).clamp(self.first_hold_ns, LONGEST_HOLD_NS);
-        t.alone_until_ns = seen.end_ns + t.alone_ns;
+        self.everybody.leave_alone(id, seen.end_ns, self.first_hold_ns, LONGEST_HOLD_NS);
         self.ask(seen, &format!("slots leave {name} {percent} % of what it is entitled to; it is left alone"))
     }
 
@@ -459,10 +424,13 @@ impl Auto {
         let here = uses.iter().filter(|u| u.weight > 0 && self.members.contains(&u.id));
         let members: Vec<Member> =
             here.map(|u| Member { id: u.id, weight: u.weight, demand_milli: u.demand_milli }).collect();
-        if members.len() < 2 {
+        let is_seen = |id: &TenantId| uses.iter().any(|u| u.id == *id);
+        let away = self.members.iter().filter(|id| !is_seen(id)).count();
+        if members.len() + away < 2 {
             return self.ask(seen, "no tenant is left to share with");
         }
         let begun = self.slots.begun();
+        self.slots.bench(self.riders.ahead().into_iter().filter(is_seen).collect());
         let choose = |queue: &[Member]| together(queue, cpus, |id| self.trial.needs_slots(id));
         let decisions = self.slots.turn(seen, &members, &self.why, choose);
         if self.slots.begun() != begun {
@@ -471,10 +439,30 @@ impl Auto {
         decisions
     }
 
+    /// Who is left alone by these slots, and what is its fair share.
+    fn watch_riders(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
+        let all: Vec<&TenantUse> = uses.iter().filter(|u| u.weight > 0).collect();
+        let found = self.watched.found(cpus, seen, &all, self.use_spin);
+        let rides = |(id, _): &&(TenantId, Shared)| !self.members.contains(id);
+        self.riders.are(found.of.iter().filter(rides).map(|(id, shared)| (*id, shared.fair_milli)));
+    }
+
+    /// A trial goes on without who has gone, as long as there is somebody to be helped and somebody to wait for.
+    fn go_on_without(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> Vec<Decision> {
+        self.members.retain(|id| self.everybody.is_here(*id));
+        self.trial.keep(&self.members);
+        match self.trial.is_for_somebody() {
+            true => self.turn(cpus, seen, uses),
+            false => self.ask(seen, "who was to be helped has gone"),
+        }
+    }
+
     /// Notes what the last window says.
     fn note(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
         let taken_ns = seen.taken_ns();
-        self.taken_ns += taken_ns;
+        if let Phase::Watch { .. } = self.phase {
+            self.watched.add(seen, uses.iter());
+        }
         if self.phase == Phase::Try {
             let is_member = |u: &&TenantUse| self.members.contains(&u.id);
             let members_ns: u64 = uses.iter().filter(is_member).map(|u| u.on_cpu_ns).sum();
@@ -486,6 +474,13 @@ impl Auto {
             self.idle_ns += idle_ns;
             self.kept_ns += seen.window_ns();
         }
+        if let Phase::Try | Phase::Keep { .. } = self.phase {
+            let running = self.slots.running();
+            if running.len() > 1 && running.iter().all(|id| !self.trial.needs_slots(*id)) {
+                self.sharing.add(seen, uses.iter().filter(|u| running.contains(&u.id)));
+            }
+            self.free.add(seen, uses.iter().filter(|u| !self.members.contains(&u.id)));
+        }
         let alone = if let &[id] = self.slots.running() { uses.iter().find(|u| u.id == id) } else { None };
         if let Some(u) = alone.filter(|u| self.trial.needs_slots(u.id)) {
             let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
@@ -494,8 +489,10 @@ impl Auto {
             self.slots.make_up(&self.members.iter().map(of).collect(), cpus);
         }
         for u in uses {
+            if let Phase::Try | Phase::Keep { .. } = self.phase {
+                self.riders.ran(u, seen.window_ns(), cpus * self.slot_ns);
+            }
             match self.phase {
-                Phase::Watch { .. } => self.watched.entry(u.id).or_default().add(u),
                 Phase::Try if !self.slots.parked().contains(&u.id) => {
                     let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
                     self.trial.ran(u.id, useful_ns, u.on_cpu_ns, seen.window_ns());
@@ -511,24 +508,11 @@ impl Auto {
     fn step(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let cpus = machine.cpu_count() as u64;
         let uses = self.census.take(seen, self.slots.parked());
-        let is_here = |id: &TenantId| uses.binary_search_by_key(id, |u| u.id).is_ok();
-        self.tried.retain(|id, _| is_here(id));
-        self.begun_ns.retain(|id, _| is_here(id));
-        self.dues.retain(is_here);
-        let is_first = !std::mem::replace(&mut self.has_looked, true);
-        if is_first {
+        if !self.everybody.has_looked() {
             self.dues.share_from(seen.start_ns);
         }
-        let came_ns = |id: TenantId| {
-            let born = seen.tasks.iter().filter(|t| t.tenant == id).map(|t| t.born_ns.max(seen.start_ns));
-            born.min().unwrap_or(seen.start_ns)
-        };
-        for u in &uses {
-            self.begun_ns.entry(u.id).or_insert_with(|| match is_first {
-                true => 0,
-                false => came_ns(u.id) + BEGINNING_SLOTS * self.slot_ns,
-            });
-        }
+        self.everybody.look(seen, &uses, BEGINNING_SLOTS * self.slot_ns, GONE_SLOTS * self.slot_ns);
+        self.dues.retain(|id| self.everybody.is_here(*id));
         self.note(cpus, seen, &uses);
         let candidates = self.candidates(&uses, seen.end_ns);
         self.competing = candidates.len() >= 2 && candidates.iter().map(|u| u.weight).sum::<u64>() > cpus;
@@ -536,30 +520,27 @@ impl Auto {
         self.raised_ns.get_or_insert(seen.start_ns);
         let took_ns = seen.end_ns - since_ns;
         let calm = seen.end_ns >= self.asked_ns + CALM_NS;
-        let has_come = uses.iter().any(|u| u.weight > 0 && !self.tried.contains_key(&u.id));
-        let has_gone = self.members.iter().any(|id| !is_here(id));
+        let has_come = uses.iter().any(|u| u.weight > 0 && !self.everybody.get(u.id).tried);
+        let has_gone = self.members.iter().any(|id| !self.everybody.is_here(*id));
         match self.phase {
             Phase::Settle { slots } if took_ns >= self.slot_ns => {
-                (self.phase, self.since_ns, self.taken_ns) = (Phase::Watch { slots }, None, 0);
+                (self.phase, self.since_ns) = (Phase::Watch { slots }, None);
                 Vec::new()
             }
             Phase::Watch { slots } if took_ns >= slots * self.slot_ns => {
                 self.weigh(cpus, seen, &uses, &candidates, took_ns)
             }
             Phase::Settle { .. } | Phase::Watch { .. } => Vec::new(),
-            Phase::Try if has_gone => self.ask(seen, "a tenant has gone"),
+            Phase::Try if has_gone => self.go_on_without(cpus, seen, &uses),
             Phase::Try if self.trial.is_due() && self.slots.is_over(seen) => self.judge(cpus, seen, &uses),
-            Phase::Keep { .. } | Phase::Rest { .. } if calm && (has_come || has_gone) => {
+            Phase::Rest { .. } if calm && (has_come || has_gone) => {
                 self.hold_ns = self.first_hold_ns;
                 let why = if has_come { "a tenant has come that was not tried" } else { "a tenant has gone" };
                 self.ask(seen, why)
             }
-            Phase::Keep { until_ns } if seen.end_ns >= until_ns => match self.keeps_on(cpus, seen) {
-                true => self.turn(cpus, seen, &uses),
-                false => self.ask_again(seen),
-            },
+            Phase::Keep { until_ns } => self.keep(cpus, seen, &uses, &candidates, until_ns),
             Phase::Rest { until_ns } if seen.end_ns >= until_ns => self.ask(seen, "it is time to ask again"),
-            Phase::Try | Phase::Keep { .. } => self.turn(cpus, seen, &uses),
+            Phase::Try => self.turn(cpus, seen, &uses),
             Phase::Rest { .. } => Vec::new(),
         }
     }

@@ -49,6 +49,8 @@ pub struct Slots {
     /// What each has still to give to those who lost more than it, likewise.
     made_up: BTreeMap<TenantId, u64>,
     favoured: Option<TenantId>,
+    /// Who has no slots and waits all the same.
+    benched: BTreeSet<TenantId>,
     running: Vec<TenantId>,
     ends_ns: u64,
     begun: u64,
@@ -67,6 +69,7 @@ impl Slots {
             debts: BTreeMap::new(),
             made_up: BTreeMap::new(),
             favoured: None,
+            benched: BTreeSet::new(),
             running: Vec::new(),
             ends_ns: 0,
             begun: 0,
@@ -138,6 +141,11 @@ impl Slots {
         self.made_up.clear();
     }
 
+    /// Has these wait out the present slot, who are no members.
+    pub fn bench(&mut self, ids: BTreeSet<TenantId>) {
+        self.benched = ids;
+    }
+
     /// Slots begun so far.
     pub fn begun(&self) -> u64 {
         self.begun
@@ -189,7 +197,8 @@ impl Slots {
                 runs = format!("slot {} has room again, {rule}", self.begun);
             }
         }
-        let stop = members.iter().map(|m| m.id).filter(|id| !self.running.contains(id)).collect();
+        let waiting = members.iter().map(|m| m.id).chain(self.benched.iter().copied());
+        let stop = waiting.filter(|id| !self.running.contains(id)).collect();
         let stops = format!("waits out slot {}, {rule}", self.begun);
         self.parking.change(seen, stop, &stops, &runs)
     }

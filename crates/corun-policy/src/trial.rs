@@ -18,90 +18,18 @@
 
 use corun_model::TenantId;
 use parts::Claim;
+use side::{median, Side};
 use std::collections::BTreeMap;
 
 mod parts;
+mod side;
+
+pub(crate) use side::{Shared, Waits, LACKS_PERCENT};
 
 /// A round that does not tell goes on for up to so many times its length.
 const LONGEST_ROUND: u64 = 4;
-/// Who has less than this part of its fair share lacks it, in hundredths.
-pub(crate) const LACKS_PERCENT: u64 = 90;
 /// Most that a share may grow to, in thousandths.
 const MOST_SHARE_MILLI: u64 = 4_000;
-
-/// Useful CPU time of a tenant in the periods of a question, in thousandths of a CPU.
-#[derive(Clone, Debug, Default)]
-struct Side {
-    weight: u64,
-    want_milli: u64,
-    fair_milli: u64,
-    waits: Waits,
-    may_spin: bool,
-    /// Per round, with everybody sharing.
-    without: Vec<u64>,
-    /// Per round, while it ran in slots.
-    running: Vec<u64>,
-    /// Slots that it was given in the last round.
-    slots: u64,
-    useful_ns: u64,
-    on_cpu_ns: u64,
-    ran_ns: u64,
-}
-
-impl Side {
-    /// Its rate in the slots of the present round.
-    fn running_milli(&self) -> u64 {
-        (self.useful_ns * 1_000).checked_div(self.ran_ns).unwrap_or(0)
-    }
-
-    /// Its tasks may wait for each other, and it has less than its fair share where everybody shares.
-    fn lacks(&self) -> bool {
-        self.waits != Waits::No && median(&self.without) * 100 < self.fair_milli * LACKS_PERCENT
-    }
-
-    /// Slots are for it.
-    fn needs_slots(&self) -> bool {
-        self.lacks() || self.may_spin
-    }
-
-    /// The median over the rounds, the present one included while it goes on.
-    fn running(&self) -> u64 {
-        let mut all = self.running.clone();
-        if self.running.len() < self.without.len() {
-            all.push(self.running_milli());
-        }
-        median(&all)
-    }
-}
-
-/// A tenant while everybody shared.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shared {
-    /// Its weight.
-    pub weight: u64,
-    /// CPUs that it wants, in thousandths.
-    pub want_milli: u64,
-    /// Its fair share, and what it did: thousandths of a CPU of useful time.
-    pub fair_milli: u64,
-    /// See `fair_milli`.
-    pub useful_milli: u64,
-    /// Whether its tasks wait for each other.
-    pub waits: Waits,
-    /// Whether they may spin where nobody sees it.
-    pub may_spin: bool,
-}
-
-/// Whether a tenant's tasks wait for each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Waits {
-    /// They neither block nor spin.
-    #[default]
-    No,
-    /// They do not block, and nobody can tell whether they spin.
-    Perhaps,
-    /// They do.
-    Yes,
-}
 
 /// A tenant's rates, in thousandths of a CPU of useful time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,10 +84,52 @@ impl Trial {
         self.sides.retain(|id, _| members.contains(id));
     }
 
-    /// Begins a round of so many slots: the CPUs that were to be had while everybody shared, in thousandths.
-    pub fn begin(&mut self, capacity_milli: u64, slots: u64) {
-        (self.without_capacity_milli, self.capacity_ns, self.within_ns) = (capacity_milli, 0, 0);
+    /// Begins a round of so many rotations: the CPUs that were to be had while everybody shared, in thousandths.
+    pub fn begin(&mut self, capacity_milli: u64, rotations: u64) {
+        self.compose();
+        self.without_capacity_milli = capacity_milli;
+        self.start_over(rotations);
+    }
+
+    /// Begins the round's slots again.
+    pub fn start_over(&mut self, rotations: u64) {
+        let slots = rotations * self.turns() as u64;
+        (self.capacity_ns, self.within_ns) = (0, 0);
         (self.slots, self.length_slots, self.due_slots) = (0, slots, slots);
+        self.sides.values_mut().for_each(Side::begin);
+    }
+
+    /// Finds who is to have slots of its own. What anybody did in slots that it shared with others than now says nothing.
+    fn compose(&mut self) {
+        let owns = |side: &Side| side.lacks() || side.may_spin;
+        if self.sides.values().any(|side| side.own != owns(side)) {
+            for side in self.sides.values_mut() {
+                let own = owns(side);
+                if !(own && side.own) {
+                    side.forget();
+                }
+                side.own = own;
+            }
+        }
+    }
+
+    /// Gives one slots of its own that shared those of others.
+    pub fn give_own(&mut self, id: TenantId) {
+        self.sides.values_mut().filter(|side| !side.own).for_each(Side::forget);
+        if let Some(side) = self.sides.get_mut(&id) {
+            side.own = true;
+        }
+    }
+
+    /// Takes in one that came later: it shares the slots of those who have none of their own.
+    pub fn join(&mut self, id: TenantId, weight: u64, want_milli: u64) {
+        self.sides.insert(id, Side { weight, want_milli, ..Side::default() });
+        self.sides.values_mut().filter(|side| !side.own).for_each(Side::forget);
+    }
+
+    /// Whether there is somebody whom slots are for.
+    pub fn is_for_somebody(&self) -> bool {
+        self.sides.values().any(|side| side.own)
     }
 
     /// Whether the round has had its slots.
@@ -184,7 +154,7 @@ impl Trial {
     pub fn without(&mut self, id: TenantId, shared: Shared) {
         let Shared { weight, want_milli, fair_milli, waits, useful_milli, may_spin } = shared;
         let side = self.sides.entry(id).or_default();
-        (side.slots, side.useful_ns, side.on_cpu_ns, side.ran_ns) = (0, 0, 0, 0);
+        side.begin();
         (side.weight, side.want_milli, side.fair_milli, side.may_spin) =
             (weight, want_milli, fair_milli, may_spin);
         // Just after slots threads that wait for each other are in step, and hardly wait.
@@ -214,9 +184,7 @@ impl Trial {
     /// Ends the round.
     pub fn close(&mut self) {
         self.rounds += 1;
-        for side in self.sides.values_mut() {
-            side.running.push(side.running_milli());
-        }
+        self.sides.values_mut().for_each(Side::close);
     }
 
     /// Ends the round, and makes one of all.
@@ -224,19 +192,19 @@ impl Trial {
         self.close();
         self.rounds = 1;
         for side in self.sides.values_mut() {
-            side.without = vec![median(&side.without)];
-            side.running = vec![median(&side.running)];
+            for all in [&mut side.without, &mut side.running] {
+                *all = if all.is_empty() { Vec::new() } else { vec![median(all)] };
+            }
         }
     }
 
     /// What is known of every tenant, by the medians of the rounds.
     pub fn rates(&self) -> BTreeMap<TenantId, Rates> {
-        let mut rates: BTreeMap<TenantId, Rates> =
-            self.sides.iter().map(|(id, side)| (*id, self.rates_of(side))).collect();
-        for (r, part_milli) in rates.values_mut().zip(self.parts()) {
-            r.within = r.running * part_milli / 1_000;
-        }
-        rates
+        let known = |((id, side), part_milli): ((&TenantId, &Side), u64)| {
+            let rates = self.rates_of(side)?;
+            Some((*id, Rates { within: rates.running * part_milli / 1_000, ..rates }))
+        };
+        self.sides.iter().zip(self.parts()).filter_map(known).collect()
     }
 
     /// Shares that deal everybody its part, in thousandths of that of those who have no more than the others.
@@ -249,10 +217,10 @@ impl Trial {
         self.sides.keys().copied().zip(shares).collect()
     }
 
-    /// A tenant's rates before slots are dealt.
-    fn rates_of(&self, side: &Side) -> Rates {
-        let (fair, without, running) = (side.fair_milli, median(&side.without), side.running());
-        Rates { fair, without, running, within: 0, capacity_milli: self.capacity_milli() }
+    /// A tenant's rates before slots are dealt; `None`: it had none yet.
+    fn rates_of(&self, side: &Side) -> Option<Rates> {
+        let (fair, without, running) = (side.fair_milli, median(&side.without), side.running()?);
+        Some(Rates { fair, without, running, within: 0, capacity_milli: self.capacity_milli() })
     }
 
     /// How much of its CPU time in the slots of the present round was useful, in thousandths; 1,000 where it had none.
@@ -263,13 +231,7 @@ impl Trial {
 
     /// Whether slots are for it; all others may run together.
     pub fn needs_slots(&self, id: TenantId) -> bool {
-        self.sides.get(&id).is_some_and(Side::needs_slots)
-    }
-
-    /// Whether several share slots of whom one may come to need its own: its tasks may wait for each other.
-    pub fn may_need_more(&self) -> bool {
-        let sharing = || self.sides.values().filter(|side| !side.needs_slots());
-        sharing().count() > 1 && sharing().any(|side| side.waits != Waits::No)
+        self.sides.get(&id).is_some_and(|side| side.own)
     }
 
     /// Turns in a rotation where no two of those whom slots are for fit together.
@@ -281,7 +243,7 @@ impl Trial {
     fn sets(&self) -> BTreeMap<Option<TenantId>, Vec<&Side>> {
         let mut sets = BTreeMap::<_, Vec<&Side>>::new();
         for (id, side) in &self.sides {
-            sets.entry(side.needs_slots().then_some(*id)).or_default().push(side);
+            sets.entry(side.own.then_some(*id)).or_default().push(side);
         }
         sets
     }
@@ -290,8 +252,7 @@ impl Trial {
     fn parts(&self) -> Vec<u64> {
         let sets = self.sets();
         let need_milli = |side: &&Side| {
-            let rates = self.rates_of(side);
-            rates.entitled() * 1_000 / rates.running.max(1)
+            self.rates_of(side).map_or(0, |rates| rates.entitled() * 1_000 / rates.running.max(1))
         };
         let claim = |set: &Vec<&Side>| Claim {
             weight: self.weight_of(set),
@@ -299,12 +260,11 @@ impl Trial {
         };
         let claims: Vec<Claim> = sets.values().map(claim).collect();
         // Slots of several at once count as often.
-        let slots_milli =
-            |set: &Vec<&Side>| set.iter().map(|side| side.slots * 1_000).sum::<u64>() / set.len() as u64;
+        let slots_milli = |set: &Vec<&Side>| set.iter().map(|side| side.slots * 1_000).max().unwrap_or(0);
         let given_milli: u64 = sets.values().map(slots_milli).sum();
         let parts = parts::deal(&claims, given_milli.checked_div(self.slots).unwrap_or(1_000));
         let of_set: BTreeMap<_, _> = sets.keys().zip(parts).collect();
-        self.sides.iter().map(|(id, side)| of_set[&side.needs_slots().then_some(*id)]).collect()
+        self.sides.iter().map(|(id, side)| of_set[&side.own.then_some(*id)]).collect()
     }
 
     /// Together they weigh as much as they would fill machines, at least as much as one of them.
@@ -336,7 +296,7 @@ impl Trial {
         let rates = self.rates();
         let gain = |r: &Rates| (r.within * 1_000 / r.without.max(1)) as i64 - 1_000;
         let lacking = self.sides.iter().filter(|(_, side)| side.lacks());
-        lacking.map(|(id, _)| gain(&rates[id])).max()
+        lacking.filter_map(|(id, _)| rates.get(id)).map(gain).max()
     }
 
     /// Whether all together do with slots what they do without, and everybody whose tasks are known to wait does, but for so
@@ -346,8 +306,8 @@ impl Trial {
         let is_left = |within: u64, without: u64| {
             within * 1_000_000 >= without * self.capacity_milli() * (1_000 - tolerance_milli)
         };
-        let mut of_waiting =
-            self.sides.iter().filter(|(_, side)| side.waits == Waits::Yes).map(|(id, _)| &rates[id]);
+        let waiting = self.sides.iter().filter(|(_, side)| side.waits == Waits::Yes);
+        let mut of_waiting = waiting.filter_map(|(id, _)| rates.get(id));
         is_left(rates.values().map(|r| r.within).sum(), rates.values().map(|r| r.without).sum())
             && of_waiting.all(|r| is_left(r.within, r.without))
     }
@@ -367,16 +327,6 @@ impl Trial {
         } else {
             0
         }
-    }
-}
-
-fn median(values: &[u64]) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    match sorted.len() {
-        0 => 0,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2,
     }
 }
 
@@ -400,9 +350,9 @@ mod tests {
 
     /// A round in which slots of the loop last `loop_ns` and those of the solver 50 ms.
     fn round(trial: &mut Trial, solver_without: u64, loop_ns: u64) {
-        trial.begin(2_000, 4);
         trial.without(SOLVER, shared(1_000, solver_without));
         trial.without(LOOP, shared(1_000, 900));
+        trial.begin(2_000, 2);
         for _ in 0..2 {
             trial.slot(&[SOLVER]);
             trial.ran(SOLVER, 2 * 50_000_000, 2 * 50_000_000, 50_000_000);
@@ -458,9 +408,9 @@ mod tests {
     #[test]
     fn giving_back_what_was_more_than_its_fair_share_is_a_gain_in_fairness_alone() {
         let mut trial = Trial::default();
-        trial.begin(2_000, 4);
         trial.without(SOLVER, shared(600, 500));
         trial.without(LOOP, shared(600, 1_500));
+        trial.begin(2_000, 2);
         trial.slot(&[SOLVER, LOOP]);
         trial.ran(SOLVER, 60, 60, 100);
         trial.ran(LOOP, 70, 70, 100);
@@ -472,9 +422,9 @@ mod tests {
     fn slots_are_for_those_who_wait_for_each_other_and_lack_their_share() {
         let trial = |waits: Waits, pipeline_had: u64| {
             let mut trial = Trial::default();
-            trial.begin(2_000, 2);
             trial.without(SOLVER, shared(1_000, pipeline_had));
             trial.without(LOOP, Shared { waits, ..shared(1_000, 600) });
+            trial.begin(2_000, 1);
             trial.slot(&[SOLVER]);
             trial.ran(SOLVER, 200, 200, 100);
             trial.slot(&[LOOP]);
@@ -493,16 +443,16 @@ mod tests {
     fn who_loses_nothing_by_sharing_is_dealt_slots_with_all_others_who_do_not() {
         let (builds, pipeline) = (TenantId(3), TenantId(4));
         let mut trial = Trial::default();
-        trial.begin(2_000, 4);
         trial.without(SOLVER, shared(500, 100));
         for (id, waits, had) in
             [(LOOP, Waits::No, 300), (builds, Waits::Yes, 600), (pipeline, Waits::Yes, 460)]
         {
             trial.without(id, Shared { waits, ..shared(500, had) });
         }
+        trial.begin(2_000, 2);
         let is_for = |id| trial.needs_slots(id);
         assert_eq!([SOLVER, LOOP, builds, pipeline].map(is_for), [true, false, false, false]);
-        assert_eq!((trial.turns(), trial.may_need_more()), (2, true));
+        assert_eq!(trial.turns(), 2);
         for together in [&[SOLVER][..], &[LOOP, builds, pipeline]] {
             trial.slot(together);
             together
@@ -517,11 +467,47 @@ mod tests {
         assert_eq!((shares[&SOLVER], shares[&LOOP], shares[&builds]), (1_000, 3_000, 3_000));
     }
 
+    /// A solver that lacks its share, and two that do not; each ran in a slot.
+    fn one_of_three() -> Trial {
+        let mut trial = Trial::default();
+        for (id, had) in [(SOLVER, 100), (LOOP, 700), (TenantId(3), 700)] {
+            trial.without(id, shared(667, had));
+        }
+        trial.begin(2_000, 2);
+        trial.slot(&[SOLVER]);
+        trial.ran(SOLVER, 200, 200, 100);
+        trial.slot(&[LOOP, TenantId(3)]);
+        [LOOP, TenantId(3)].iter().for_each(|id| trial.ran(*id, 100, 100, 100));
+        trial
+    }
+
+    #[test]
+    fn what_was_done_in_slots_that_were_shared_with_others_than_now_says_nothing() {
+        let mut trial = one_of_three();
+        assert_eq!((trial.turns(), trial.rates().len(), trial.rates()[&SOLVER].within), (2, 3, 666));
+        trial.give_own(LOOP);
+        assert_eq!((trial.turns(), trial.needs_slots(LOOP)), (3, true));
+        assert_eq!(trial.rates().keys().copied().collect::<Vec<_>>(), [SOLVER]);
+        // Of the others nothing is known, so everybody is dealt the same.
+        assert!(trial.shares().values().all(|share| *share < 1_010), "{:?}", trial.shares());
+    }
+
+    #[test]
+    fn who_comes_later_is_dealt_slots_with_those_who_share_them_and_they_are_more_for_it() {
+        let mut trial = one_of_three();
+        let before = trial.shares()[&LOOP];
+        let newcomer = TenantId(4);
+        trial.join(newcomer, 100, 2_000);
+        let shares = trial.shares();
+        assert_eq!((trial.turns(), shares[&newcomer]), (2, shares[&LOOP]));
+        assert!(before < 2_100 && shares[&LOOP] > 2_900, "{before} before, then {shares:?}");
+    }
+
     #[test]
     fn what_others_took_meanwhile_is_not_laid_to_the_slots() {
         let mut trial = Trial::default();
-        trial.begin(2_000, 4);
         trial.without(LOOP, shared(500, 900));
+        trial.begin(2_000, 4);
         for running in [LOOP, SOLVER] {
             trial.slot(&[running]);
             trial.had(160, 100);

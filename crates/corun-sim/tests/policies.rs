@@ -268,12 +268,59 @@ fn slots_that_leave_no_cpu_idle_are_kept_without_asking_and_others_are_asked_abo
     assert_eq!(asked(spins, ""), 0);
     let idle = asked("wait = \"block\", grain = \"2ms\", imbalance = 0.6", "");
     assert!((2..=8).contains(&idle), "{idle}");
-    let naps = "[[tenant]]\nname = \"naps\"\nrepeat = true\n\
-        program = { kind = \"parallel\", threads = 2, sync = \"none\", grain = \"10ms\", sleep = \"500us\", iterations = 100000 }\n";
-    assert!(
-        asked(spins, naps) > 0,
-        "it shares its slots with the loops, and may come to need some of its own"
+}
+
+/// CPU time in thousandths of a CPU that a tenant has usefully and in all beside a program that needs slots and three loops, in
+/// the second half of 20 s under `auto`, and the reasons of all decisions.
+fn beside_a_solver(tenant: &str) -> ([u64; 2], Vec<String>) {
+    let s = scenario(&format!(
+        "duration = \"20s\"\n[[tenant]]\nname = \"it\"\nrepeat = true\n{tenant}\n\
+         [[tenant]]\nname = \"solver\"\nrepeat = true\n\
+         program = {{ kind = \"parallel\", threads = 2, wait = \"spin\", grain = \"300us\", imbalance = 0.1, iterations = 100000 }}\n\
+         [[tenant]]\nname = \"loop\"\ncount = 3\nprogram = {{ kind = \"interference\", threads = 2 }}\n"
+    ));
+    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut policy = by_name("auto", &Options::new()).unwrap();
+    let (mut had_ns, mut reasons) = ([0; 2], Vec::new());
+    while Host::now_ns(&engine) < 20_000 * MS {
+        engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();
+        let seen = engine.observe();
+        if seen.start_ns >= 10_000 * MS {
+            let ledger = rig::tenant(&seen, "it").account.ledger;
+            had_ns[0] += ledger.parts().compute_ns;
+            had_ns[1] += ledger.on_cpu_ns();
+        }
+        for d in policy.decide(Host::machine(&engine), &seen) {
+            assert_eq!(engine.apply(&d.action), Outcome::Done);
+            reasons.push(d.because);
+        }
+    }
+    (had_ns.map(|ns| ns / (10 * MS)), reasons)
+}
+
+#[test]
+fn who_shares_slots_and_comes_to_need_its_own_is_given_them_without_a_question() {
+    // It prepares by itself for three seconds, and needs no slots meanwhile.
+    let ([useful_milli, _], reasons) = beside_a_solver(
+        "program = { kind = \"command\", argv = [\"it\"], model = [\
+           { threads = 1, sync = \"none\", grain = \"10ms\", iterations = 100 }, \
+           { threads = 2, wait = \"spin\", grain = \"300us\", imbalance = 0.1, iterations = 100000 }] }",
     );
+    let given = reasons.iter().position(|why| why.contains("of those that it shared with others"));
+    let asked = reasons.iter().position(|why| why.contains("it is time to ask again"));
+    assert!(given.is_some() && asked.is_none_or(|asked| given < Some(asked)), "{given:?}, {asked:?}");
+    assert!(useful_milli > 340, "{useful_milli} of its 400");
+}
+
+#[test]
+fn who_is_left_alone_while_others_take_turns_has_its_fair_share_and_no_more() {
+    let ([_, had_milli], reasons) = beside_a_solver(
+        "program = { kind = \"parallel\", threads = 2, sync = \"steal\", wait = \"block\", grain = \"2ms\", \
+           imbalance = 0.5, io = \"1ms\", iterations = 1000000 }",
+    );
+    assert!(reasons.iter().any(|why| why.contains("kept: ")), "{reasons:?}");
+    // 1,330 alone; beside one at a time it would have half of that.
+    assert!((300..=440).contains(&had_milli), "{had_milli} of its 400");
 }
 
 #[test]
