@@ -246,7 +246,7 @@ mod tests {
 
     fn sh(script: &str) -> Command {
         let argv = ["sh", "-c", script].map(String::from).to_vec();
-        Command { argv, env: Default::default(), model: Vec::new() }
+        Command { argv, env: Default::default(), model: Vec::new(), iterations: 1 }
     }
 
     fn run_for(script: &str, limit_ns: Option<u64>) -> Report {

@@ -21,15 +21,37 @@ impl Files for Shape {
     }
 }
 
-/// A program that ends, and the iterations that it makes.
+/// A program that ends, and the iterations that it makes: a synthetic one, or phases that are gone through several times.
 fn finite() -> impl Strategy<Value = (String, u64)> {
+    let synthetic =
+        part().prop_map(|(keys, iterations)| (format!("{{ kind = \"parallel\", {keys} }}"), iterations));
+    let phases = (proptest::collection::vec(part(), 1..4), 1u64..4).prop_map(|(parts, laps)| {
+        let model: Vec<String> = parts.iter().map(|(keys, _)| format!("{{ {keys} }}")).collect();
+        let program = format!(
+            "{{ kind = \"command\", argv = [\"it\"], iterations = {laps}, model = [{}] }}",
+            model.join(", ")
+        );
+        (program, laps * parts.iter().map(|part| part.1).sum::<u64>())
+    });
+    prop_oneof![2 => synthetic, 1 => phases]
+}
+
+/// The keys of a program that ends, and the iterations that it makes.
+fn part() -> impl Strategy<Value = (String, u64)> {
     let wait = prop_oneof![Just("spin"), Just("block"), Just("spin-then-block")];
-    let sync = prop_oneof![Just("barrier"), Just("lock"), Just("pipeline"), Just("queue"), Just("none")];
+    let sync = prop_oneof![
+        Just("barrier"),
+        Just("lock"),
+        Just("pipeline"),
+        Just("queue"),
+        Just("steal"),
+        Just("none")
+    ];
     (sync, wait, 1u32..6, 1u64..20, 5u64..3_000, 0u32..10, 1u32..4).prop_map(
         |(sync, wait, threads, iterations, grain_us, tenths, parts)| {
             let stages = parts.min(threads);
             let program = format!(
-                "{{ kind = \"parallel\", sync = \"{sync}\", wait = \"{wait}\", threads = {threads}, iterations = {iterations}, grain = \"{grain_us}us\", imbalance = 0.{tenths}, locks = {parts}, critical = 0.{tenths}, stages = {stages}, queue-depth = {parts} }}"
+                "sync = \"{sync}\", wait = \"{wait}\", threads = {threads}, iterations = {iterations}, grain = \"{grain_us}us\", imbalance = 0.{tenths}, locks = {parts}, critical = 0.{tenths}, stages = {stages}, queue-depth = {parts}"
             );
             let expected = match sync {
                 "lock" | "none" => iterations * u64::from(threads),

@@ -3,7 +3,7 @@
 
 use super::character::Character;
 use super::flow::Flow;
-use super::program::{Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
+use super::program::{Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sync};
 use super::variation::{OnMachine, Phase};
 use super::words::read_file;
 use crate::duration::human_ns;
@@ -128,10 +128,7 @@ impl Program {
             Program::Interference(i) => check_interference(i),
             Program::Parallel(p) => check_parallel(p),
             Program::Micro(m) => check_micro(m),
-            Program::Command(c) if c.argv.is_empty() => {
-                Err(("argv", "argv is empty; give the program and its arguments".into()))
-            }
-            Program::Command(c) => c.model.iter().try_for_each(check_parallel),
+            Program::Command(c) => check_command(c),
         }
     }
 }
@@ -210,6 +207,25 @@ fn check_parallel(p: &Parallel) -> Check {
     }
 }
 
+fn check_command(c: &Command) -> Check {
+    if c.argv.is_empty() {
+        return Err(("argv", "argv is empty; give the program and its arguments".into()));
+    }
+    c.model.iter().try_for_each(check_parallel)?;
+    if c.iterations == 1 {
+        return Ok(());
+    }
+    let wrong = |what: &str| Err(("iterations", format!("iterations is {}, {what}", c.iterations)));
+    match c.model.iter().position(|p| p.length() == Length::Endless) {
+        _ if c.model.is_empty() => wrong("but there are no phases to go through; describe them as [[program.model]]"),
+        Some(i) => wrong(&format!(
+            "but phase {} never ends, so it is gone through once at most; give that phase iterations, or a duration",
+            i + 1
+        )),
+        None => Ok(()),
+    }
+}
+
 fn check_micro(m: &Micro) -> Check {
     threads(m.threads)?;
     match m.name {
@@ -224,7 +240,7 @@ fn check_micro(m: &Micro) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{BusyBy, Length, Sharing, Wait};
+    use crate::workload::{BusyBy, Sharing, Wait};
 
     const BARRIER: &str = r#"
 schema = "corun.workload/1"
@@ -304,6 +320,28 @@ sharing = "false"
         let said = of("1e-300").unwrap_err();
         assert!(said.starts_with("i.toml:6: demand is 1e-300, so it would be idle"), "{said}");
         assert!(said.ends_with("be idle for more than 1000 h after 10.0 ms; give a larger share"), "{said}");
+    }
+
+    #[test]
+    fn phases_may_be_gone_through_again_and_again_if_each_has_an_end() {
+        let of = |iterations: &str, phase: &str| {
+            let text = format!("schema = \"corun.workload/1\"\nname = \"c\"\n[program]\nkind = \"command\"\nargv = [\"c\"]\n{iterations}\n{phase}");
+            let command = |w: Workload| match w.program {
+                Program::Command(c) => (c.iterations, c.is_endless()),
+                _ => panic!("it is a command"),
+            };
+            Workload::parse("c.toml", &text).map(command).map_err(|bad| bad.to_string())
+        };
+        let ends = "[[program.model]]\nthreads = 4\niterations = 3\n[[program.model]]\nduration = \"5ms\"\n";
+        assert_eq!(of("", ends), Ok((1, false)));
+        assert_eq!(of("iterations = 250", ends), Ok((250, false)));
+        assert_eq!(of("iterations = 0", ends), Ok((0, true)));
+        let endless = "[[program.model]]\nthreads = 4\n";
+        assert_eq!(of("", endless), Ok((1, true)));
+        let said = of("iterations = 250", &format!("{ends}{endless}")).unwrap_err();
+        assert!(said.starts_with("c.toml:6: iterations is 250, but phase 3 never ends"), "{said}");
+        let said = of("iterations = 250", "").unwrap_err();
+        assert!(said.starts_with("c.toml:6: iterations is 250, but there are no phases"), "{said}");
     }
 
     #[test]

@@ -298,13 +298,29 @@ pub struct Command {
     /// Environment added to the caller's.
     #[serde(default)]
     pub env: std::collections::BTreeMap<String, String>,
-    /// How the modelled machine should imitate it: what its threads do, phase after phase.
+    /// How the modelled machine should imitate it: what its threads do, phase after phase. Where a phase ends all threads of
+    /// the program meet, waiting as that phase's threads do.
     #[serde(default)]
     pub model: Vec<Parallel>,
+    /// How often the modelled machine goes through the phases (1); 0: until told to stop. What is drawn at random goes on
+    /// from one time to the next.
+    #[serde(default = "one")]
+    pub iterations: u64,
+}
+
+impl Command {
+    /// Whether the modelled machine never comes to its end: it goes through the phases for ever, or one of them is endless.
+    pub fn is_endless(&self) -> bool {
+        self.iterations == 0 || self.model.iter().any(|p| p.length() == Length::Endless)
+    }
 }
 
 fn two() -> u32 {
     2
+}
+
+fn one() -> u64 {
+    1
 }
 
 pub(super) fn parse_ns_some<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {

@@ -27,7 +27,7 @@ pub struct OnMachine {
     pub machine: String,
     /// Threads; absent: as in `[program]`.
     pub threads: Option<u32>,
-    /// Iterations; absent: as in `[program]`.
+    /// Iterations, of a command those of its model; absent: as in `[program]`.
     pub iterations: Option<u64>,
     /// Work between two synchronisations in nanoseconds; absent: as in `[program]`.
     #[serde(default, deserialize_with = "parse_ns_some")]
@@ -51,7 +51,7 @@ impl Workload {
                 m.iterations = on.iterations.unwrap_or(m.iterations);
             }
             Program::Interference(i) => i.threads = on.threads.unwrap_or(i.threads),
-            Program::Command(_) => {}
+            Program::Command(c) => c.iterations = on.iterations.unwrap_or(c.iterations),
         }
         w
     }

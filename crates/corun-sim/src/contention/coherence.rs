@@ -19,8 +19,9 @@
 //! follows from the machine and from the program alone, and nothing of it can be set.
 //!
 //! Threads in step form a **cohort**. One that starts or goes on to compute, or has met the others, joins the nearest
-//! cohort within its reach or founds one, and who is behind and faster catches up. A program whose threads never meet all together (queues, pipelines, locks, each
-//! for itself) has no places to compare and is one cohort; so is one that refers to nothing beyond its private caches.
+//! cohort within its reach or founds one, and who is behind and faster catches up. A program, or a phase of one, whose threads do not
+//! meet all together (queues, pipelines, locks, each for itself) has no places to compare and is one cohort; so is one that refers to
+//! nothing beyond its private caches.
 //!
 //! A transfer from a hyperthread of the same core is a hit in the shared private cache: it costs an L2 hit, and no
 //! event counts it. Within a socket it counts as intra-socket, beyond as inter-socket.

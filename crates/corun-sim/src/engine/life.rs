@@ -99,9 +99,11 @@ impl Engine {
     /// All threads have met between two phases.
     pub(super) fn next_phase(&mut self, tenant: TenantIx) {
         let run = &mut self.tenants[tenant];
-        run.phase += 1;
+        run.phase = (run.phase + 1) % run.setup.plan.phases.len();
         run.phase_ns = self.now_ns;
-        run.shared.begin_phase();
+        run.shared.begin_phase(run.phase);
+        // Whoever puts items into queues has left those of a phase that was there before.
+        run.objects.iter_mut().for_each(super::SyncObject::begin);
         self.arm_cut(tenant);
     }
 

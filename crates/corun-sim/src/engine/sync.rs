@@ -28,15 +28,23 @@ pub(super) struct SyncObject {
 
 impl SyncObject {
     pub fn new(what: Object) -> SyncObject {
-        let producers = if let Object::Queue { producers, .. } = what { producers } else { 0 };
-        SyncObject {
+        let mut object = SyncObject {
             what,
             count: 0,
             waiters: Vec::new(),
             arrived: 0,
             holder: None,
             items: VecDeque::new(),
-            producers,
+            producers: 0,
+        };
+        object.begin();
+        object
+    }
+
+    /// A phase begins, in which nobody has left a queue yet.
+    pub fn begin(&mut self) {
+        if let Object::Queue { producers, .. } = self.what {
+            self.producers = producers;
         }
     }
 }
@@ -141,7 +149,7 @@ impl Engine {
             return false;
         }
         barrier.arrived = 0;
-        if run.setup.plan.is_join(object) {
+        if run.setup.plan.ended_by(object).is_some() {
             self.next_phase(tenant);
         } else {
             run.shared.opened(object);

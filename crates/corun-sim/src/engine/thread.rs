@@ -132,11 +132,10 @@ impl Engine {
         let t = &self.threads[thread];
         let run = &self.tenants[t.tenant];
         let Some(object) = t.pending.object() else { return };
-        let join = run.setup.plan.is_join(object);
-        let waiting = match (join, run.setup.plan.phases.get(t.cursor.phase())) {
-            (false, Some(phase)) => phase.waiting,
-            _ => Waiting::Block,
-        };
+        let plan = &run.setup.plan;
+        // Who waits between two phases stands in the next one already.
+        let phase = plan.ended_by(object).or_else(|| plan.phases.get(t.cursor.phase()));
+        let waiting = phase.map_or(Waiting::Block, |phase| phase.waiting);
         let seen = run.objects[object].count;
         let t = &mut self.threads[thread];
         if !matches!(t.pending, Pending::Meet(_)) {

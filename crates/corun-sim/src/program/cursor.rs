@@ -56,8 +56,12 @@ impl Shared {
         Shared { taken: vec![0; phases], ..Shared::default() }
     }
 
-    /// A phase begins: nothing is over.
-    pub fn begin_phase(&mut self) {
+    /// A phase begins, or begins again: nothing of it is taken, nothing is over.
+    pub fn begin_phase(&mut self, phase: usize) {
+        self.taken[phase] = 0;
+        if let Some(own) = self.own.get_mut(phase) {
+            own.clear();
+        }
         self.cut = false;
         self.over.clear();
     }
@@ -96,6 +100,8 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct Cursor {
     thread: u32,
+    /// How often it has gone through all phases.
+    lap: u64,
     phase: usize,
     round: u64,
     state: u8,
@@ -113,6 +119,7 @@ impl Cursor {
     pub fn new(thread: u32) -> Cursor {
         Cursor {
             thread,
+            lap: 0,
             phase: 0,
             round: 0,
             state: 0,
@@ -158,10 +165,18 @@ impl Cursor {
             return step;
         }
         (self.phase, self.round, self.state, self.item) = (self.phase + 1, 0, 0, None);
-        match phase.join {
-            Some(barrier) => Step::Meet(barrier),
-            None => Step::End,
+        if self.phase == plan.phases.len() && self.lap + 1 < plan.laps {
+            (self.phase, self.lap) = (0, self.lap + 1);
         }
+        match phase.join {
+            Some(barrier) if self.phase < plan.phases.len() => Step::Meet(barrier),
+            _ => Step::End,
+        }
+    }
+
+    /// Which draw belongs to the phase's `index`-th grain or item: each time through the phases has its own.
+    fn draw(&self, index: u64) -> u64 {
+        index.wrapping_add(self.lap << 40)
     }
 
     /// Whether the next step is [`Step::Work`], of a length that no other thread decides.
@@ -209,7 +224,10 @@ impl Cursor {
                 };
                 let thread = self.thread;
                 match p.sync {
-                    Sync::Barrier => self.in_rounds(shared, rounds, |r| p.grain_ns(thread, r), phase.object),
+                    Sync::Barrier => {
+                        let grain_ns = |c: &Cursor| p.grain_ns(thread, c.draw(c.round));
+                        self.in_rounds(shared, rounds, grain_ns, phase.object)
+                    }
                     Sync::Lock => self.lock(p, rounds, phase.object, shared),
                     Sync::Pipeline => self.pipeline(p, &phase.flow, rounds, phase.object, shared),
                     Sync::Queue => self.queue(p, rounds, shared),
@@ -245,7 +263,7 @@ impl Cursor {
         &mut self,
         shared: &mut Shared,
         rounds: u64,
-        grain_ns: impl Fn(u64) -> u64,
+        grain_ns: impl Fn(&Cursor) -> u64,
         barrier: usize,
     ) -> Step {
         if self.state == 0 {
@@ -253,7 +271,7 @@ impl Cursor {
                 return Step::Next;
             }
             (self.state, self.grains) = (1, self.grains + 1);
-            return Step::Work(if shared.cut { 0 } else { grain_ns(self.round) });
+            return Step::Work(if shared.cut { 0 } else { grain_ns(self) });
         }
         (self.state, self.round) = (0, self.round + 1);
         if self.thread == 0 {
@@ -267,7 +285,7 @@ impl Cursor {
         match self.state {
             0 if self.round == rounds || shared.cut => Step::Next,
             0 => {
-                let grain_ns = p.grain_ns(self.thread, self.round);
+                let grain_ns = p.grain_ns(self.thread, self.draw(self.round));
                 self.inside_ns = nearest_ns(grain_ns as f64 * p.critical);
                 (self.state, self.grains) = (1, self.grains + 1);
                 Step::Work(grain_ns - self.inside_ns)
@@ -308,7 +326,7 @@ impl Cursor {
             1 => match self.item {
                 Some(item) => {
                     (self.state, self.grains) = (2, self.grains + 1);
-                    Step::Work(if shared.cut { 0 } else { p.grain_ns(stage, item) })
+                    Step::Work(if shared.cut { 0 } else { p.grain_ns(stage, self.draw(item)) })
                 }
                 None => {
                     (self.state, self.round) = (3, 0);
@@ -318,7 +336,7 @@ impl Cursor {
             2 => {
                 self.state = 0;
                 let item = self.item.expect("an item was worked on");
-                match flow.next(stage, item) {
+                match flow.next(stage, self.draw(item)) {
                     Some(fed) => Step::Put(before(fed), item),
                     None => {
                         shared.iterations += u64::from(!shared.cut);
@@ -348,7 +366,7 @@ impl Cursor {
         }
         shared.taken[self.phase] += 1;
         self.grains += 1;
-        Step::Work(p.grain_ns(0, grain))
+        Step::Work(p.grain_ns(0, self.draw(grain)))
     }
 
     fn steal(&mut self, p: &Parallel, shared: &mut Shared) -> Step {
@@ -361,7 +379,7 @@ impl Cursor {
         }
         let Some(grain) = shared.steal(self.phase, p, self.thread as usize) else { return Step::Next };
         self.grains += 1;
-        Step::Work(p.grain_ns(0, grain))
+        Step::Work(p.grain_ns(0, self.draw(grain)))
     }
 
     fn free(&mut self, p: &Parallel, rounds: u64, shared: &mut Shared) -> Step {
@@ -373,7 +391,7 @@ impl Cursor {
         }
         self.round += 1;
         self.grains += 1;
-        Step::Work(p.grain_ns(self.thread, self.round - 1))
+        Step::Work(p.grain_ns(self.thread, self.draw(self.round - 1)))
     }
 }
 
@@ -487,6 +505,40 @@ mod tests {
         let (busy, idle) = (Step::Work(10_000_000), Step::Sleep(30_000_000));
         assert_eq!(steps(&p, 0, 4), [busy, idle, busy, idle]);
         assert!(p.endless);
+    }
+
+    #[test]
+    fn phases_are_gone_through_again_with_draws_of_their_own_each_time() {
+        let phase = |how: &str| format!("[[program.model]]\nthreads = 2\n{how}\niterations = 1\n");
+        let text = |laps: u32| {
+            let pipeline = phase("sync = \"pipeline\"\ngrain = \"1ms\"\nimbalance = 0.5");
+            let barrier = phase("grain = \"2ms\"\nimbalance = 0.5");
+            format!("kind = \"command\"\nargv = [\"x\"]\niterations = {laps}\n{pipeline}{barrier}")
+        };
+        let twice = plan(&text(2));
+        let mut shared = Shared::new(2);
+        let mut cursor = Cursor::new(0);
+        let mut next = |shared: &mut Shared| cursor.next(&twice, shared);
+        let mut lap = |shared: &mut Shared| {
+            shared.begin_phase(0);
+            let Step::Work(item_ns) = next(shared) else { panic!("it works on an item") };
+            assert_eq!([next(shared), next(shared)], [Step::Put(0, 0), Step::Leave(0)]);
+            assert_eq!(next(shared), Step::Meet(2), "all meet after the pipeline");
+            let Step::Work(round_ns) = next(shared) else { panic!("it works") };
+            assert_eq!(next(shared), Step::Meet(1));
+            ([item_ns, round_ns], next(shared))
+        };
+        let (first, second) = (lap(&mut shared), lap(&mut shared));
+        assert_eq!(
+            (first.1, second.1),
+            (Step::Meet(3), Step::End),
+            "all meet after the first time, and then it ends"
+        );
+        assert!(first.0[0] != second.0[0] && first.0[1] != second.0[1], "{first:?} {second:?}");
+        // What is gone through once is as it was: the same draws, and no meeting in the end.
+        let once = plan(&text(1));
+        assert_eq!(once.objects, twice.objects[..3]);
+        assert_eq!(steps(&once, 0, 1), [Step::Work(first.0[0])]);
     }
 
     #[test]

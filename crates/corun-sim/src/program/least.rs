@@ -27,7 +27,13 @@ impl Plan {
             cpu_ns: a.cpu_ns + b.cpu_ns,
             grains: a.grains + b.grains,
         };
-        (!self.endless).then(|| self.phases.iter().map(of_phase).fold(Least::default(), sum))
+        let laps = u128::from(self.laps);
+        let all = |once: Least| Least {
+            time_ns: once.time_ns.saturating_mul(laps),
+            cpu_ns: once.cpu_ns.saturating_mul(laps),
+            grains: once.grains.saturating_mul(laps),
+        };
+        (!self.endless).then(|| all(self.phases.iter().map(of_phase).fold(Least::default(), sum)))
     }
 }
 
@@ -98,6 +104,9 @@ mod tests {
     fn phases_follow_each_other_and_a_time_is_that_time() {
         let two = "kind = \"command\"\nargv = [\"x\"]\n[[program.model]]\nthreads = 1\nsync = \"none\"\niterations = 3\n[[program.model]]\nthreads = 2\nduration = \"5ms\"\n";
         assert_eq!(least(two), Some(Least { time_ns: 8 * MS, cpu_ns: 3 * MS, grains: 3 }));
+        let again = |n: u32| two.replace("[\"x\"]", &format!("[\"x\"]\niterations = {n}"));
+        assert_eq!(least(&again(5)), Some(Least { time_ns: 40 * MS, cpu_ns: 15 * MS, grains: 15 }));
+        assert_eq!(least(&again(0)), None);
         assert_eq!(least("kind = \"interference\"\n"), None);
         assert_eq!(least("kind = \"interference\"\nduration = \"7ms\"\n").map(|l| l.time_ns), Some(7 * MS));
     }

@@ -54,7 +54,7 @@ pub struct Phase {
     pub waiting: Waiting,
     /// Its first synchronisation object; how many there are follows from the rhythm.
     pub object: usize,
-    /// The barrier at which all threads of the program meet before the next phase.
+    /// The barrier at which all threads of the program meet before the next phase, waiting as this one's threads do.
     pub join: Option<usize>,
     /// Wall time it lasts; `None`: until its work is done.
     pub duration_ns: Option<u64>,
@@ -78,6 +78,8 @@ pub struct Plan {
     pub name: String,
     /// Its phases, in order.
     pub phases: Vec<Phase>,
+    /// How often it goes through them; `u64::MAX`: until told to stop.
+    pub laps: u64,
     /// Its synchronisation objects.
     pub objects: Vec<Object>,
     /// Its characters: the program's own, then those of its stretches.
@@ -107,6 +109,7 @@ impl Plan {
         let mut plan = Plan {
             name: workload.name.clone(),
             phases: Vec::new(),
+            laps: 1,
             objects: Vec::new(),
             characters: own.chain(workload.phase.iter().map(|p| &p.character)).cloned().collect(),
             stretches: workload.phase.iter().map(|p| p.rounds).collect(),
@@ -165,6 +168,8 @@ impl Plan {
                 for p in &c.model {
                     plan.parallel(p, reseed)?;
                 }
+                plan.laps = if c.iterations == 0 { u64::MAX } else { c.iterations };
+                plan.endless |= c.iterations == 0;
             }
         }
         plan.join_phases();
@@ -230,10 +235,11 @@ impl Plan {
         Ok(())
     }
 
-    /// Where there are several phases, all threads of the program meet between them, asleep.
+    /// All threads of the program meet where another phase follows.
     fn join_phases(&mut self) {
-        for i in 1..self.phases.len() {
-            self.phases[i - 1].join = Some(self.objects.len());
+        let last = self.phases.len() - usize::from(self.laps == 1);
+        for phase in &mut self.phases[..last] {
+            phase.join = Some(self.objects.len());
             self.objects.push(Object::Barrier(self.threads));
         }
     }
@@ -251,9 +257,9 @@ impl Plan {
         unreachable!("the remainder lies in some stretch")
     }
 
-    /// Whether an object is the barrier between two phases.
-    pub fn is_join(&self, object: usize) -> bool {
-        self.phases.iter().any(|p| p.join == Some(object))
+    /// The phase that an object ends, if it is the barrier between two.
+    pub fn ended_by(&self, object: usize) -> Option<&Phase> {
+        self.phases.iter().find(|p| p.join == Some(object))
     }
 
     /// Whether its threads ever wait for each other by spinning.

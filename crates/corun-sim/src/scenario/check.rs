@@ -484,6 +484,6 @@ fn is_endless(program: &Program) -> bool {
         Program::Interference(i) => i.duration == 0,
         Program::Parallel(p) => p.length() == Length::Endless,
         Program::Micro(m) => m.length() == Length::Endless,
-        Program::Command(c) => c.model.iter().any(|p| p.length() == Length::Endless),
+        Program::Command(c) => c.is_endless(),
     }
 }

@@ -10,12 +10,12 @@ use crate::contention::coherence::Place;
 use crate::contention::{Running, ONE};
 
 impl System {
-    /// A thread that computes on may have met its siblings meanwhile, and begins where they begin. Returns whether rates
-    /// may change by it.
+    /// A thread that computes on may have met its siblings meanwhile, and begins where they begin, or comes from a phase in
+    /// which there are no places. Returns whether rates may change by it.
     pub fn goes_on(&mut self, now_ns: u64, cpu: u32, place: Place) -> bool {
         let slot = &mut self.slots[cpu as usize];
-        let (Some(r), Some(before)) = (slot.running, slot.place) else { return false };
-        if slot.in_group == NOWHERE || before.meeting == place.meeting {
+        let Some(r) = slot.running else { return false };
+        if slot.in_group == NOWHERE || slot.place.is_some_and(|before| before.meeting == place.meeting) {
             return false;
         }
         slot.place = Some(place);
@@ -227,6 +227,21 @@ mod tests {
         assert!(system.goes_on(met_ns, 0, place(2, 0, met_ns).unwrap()));
         assert_eq!(partners(&system), [3, 3, 3, 3]);
         assert!(!system.goes_on(met_ns, 0, place(2, 0, met_ns).unwrap()), "it has met them already");
+    }
+
+    #[test]
+    fn a_thread_that_comes_from_a_phase_without_places_begins_where_its_siblings_do() {
+        let (mut system, character, reach_ns) = four_cores();
+        // It was the last to arrive where the phase ends, and computes on without a stop.
+        system.set_at(0, 0, running(0, character), None);
+        system.goes_on(1_000, 0, place(2, 0, 1_000).unwrap());
+        (1..4)
+            .for_each(|cpu| assert!(system.set_at(1_000, cpu, running(cpu, character), place(2, 0, 1_000))));
+        let later_ns = 20 * reach_ns;
+        settle(&mut system, 1_000, later_ns);
+        assert_eq!(partners(&system), [3, 3, 3, 3]);
+        let [a, b] = [0, 1].map(|cpu: usize| system.slots[cpu].work_ns(later_ns));
+        assert!(a > reach_ns && a.abs_diff(b) < reach_ns, "{a} {b}");
     }
 
     #[test]
