@@ -2,7 +2,8 @@
 //!
 //! Method: a queue per vCPU, a slice after which a thread goes to the queue's end, wake-ups to a halted vCPU if
 //! there is one and else to the thread's previous vCPU, and a vCPU that runs dry pulls from the longest queue
-//! before it halts. The guest does not know that its vCPUs are themselves preempted: a thread that holds a lock
+//! before it halts, but nobody's only thread: Linux's balancing asks for more than one runnable (`nr_running > 1`), and to
+//! it a vCPU that waits for a CPU is one that is about to run what was woken there. The guest does not know that its vCPUs are themselves preempted: a thread that holds a lock
 //! on a vCPU without a CPU keeps it, and others spin or sleep for it. Lock-holder preemption is that, not a rule.
 //!
 //! Limits: no weights and no wake-up preemption inside the guest; the papers' guests have a thread per vCPU,
@@ -41,13 +42,16 @@ impl Guest {
         (!v.queue.is_empty()).then(|| slice_ns.saturating_sub(v.used_ns))
     }
 
-    /// The next thread for a vCPU: from its own queue, or from the longest one.
-    fn take(&mut self, vcpu: usize) -> Option<ThreadIx> {
+    /// The next thread for a vCPU: from its own queue, or from the longest one of those that have more than one thread,
+    /// counting the one that they execute (`is_busy`).
+    fn take(&mut self, vcpu: usize, is_busy: impl Fn(usize) -> bool) -> Option<ThreadIx> {
         self.vcpus[vcpu].used_ns = 0;
         if let Some(thread) = self.vcpus[vcpu].queue.pop_front() {
             return Some(thread);
         }
-        let longest = (0..self.vcpus.len()).max_by_key(|&v| (self.vcpus[v].queue.len(), usize::MAX - v))?;
+        let runnable = |v: usize| self.vcpus[v].queue.len() + usize::from(is_busy(v));
+        let crowded = (0..self.vcpus.len()).filter(|&v| runnable(v) > 1);
+        let longest = crowded.max_by_key(|&v| (self.vcpus[v].queue.len(), usize::MAX - v))?;
         self.vcpus[longest].queue.pop_front()
     }
 }
@@ -59,8 +63,10 @@ impl Engine {
         if self.tasks[task].thread.is_some() {
             return;
         }
-        let guest = self.tenants[tenant].guest.as_mut().expect("a VM has a guest");
-        let Some(thread) = guest.take(vcpu) else { return };
+        let Self { tenants, tasks, .. } = self;
+        let first = tenants[tenant].first_task;
+        let guest = tenants[tenant].guest.as_mut().expect("a VM has a guest");
+        let Some(thread) = guest.take(vcpu, |v| tasks[first + v].thread.is_some()) else { return };
         self.tasks[task].thread = Some(thread);
         self.threads[thread].task = task;
         self.threads[thread].overhead_ns += self.model.costs.switch_ns;
@@ -104,5 +110,22 @@ impl Engine {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vcpu_that_runs_dry_pulls_from_a_crowd_and_nobodys_only_thread() {
+        let mut guest = Guest::new(3);
+        guest.vcpus[1].queue.push_back(7);
+        assert_eq!(guest.take(0, |_| false), None, "vCPU 1 is about to run it");
+        assert_eq!(guest.take(0, |v| v == 1), Some(7), "vCPU 1 runs another");
+        guest.vcpus[2].queue.extend([8, 9]);
+        assert_eq!(guest.take(0, |_| false), Some(8));
+        assert_eq!(guest.take(0, |_| false), None);
+        assert_eq!(guest.take(2, |_| false), Some(9), "its own it always takes");
     }
 }
