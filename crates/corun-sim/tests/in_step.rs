@@ -65,7 +65,7 @@ const BESIDE_LOOPS: &str =
 
 #[test]
 fn beside_others_they_are_and_the_same_seed_gives_the_same_bytes() {
-    for program in ["lu", "sp", "streamcluster"] {
+    for program in ["ua", "sp", "streamcluster"] {
         let s = || on("pact16-xeon-e5620", program, "cpus = [0, 1, 2, 3]\n", BESIDE_LOOPS);
         let (first, in_step) = (run(&s()), run_with_endless_caches(s()));
         let [[instructions, taken], [then, taken_then]] = [counted(&first), counted(&in_step)];

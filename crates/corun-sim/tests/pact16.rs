@@ -73,6 +73,14 @@ fn figure_1_facesim_loses_more_to_streamcluster_than_to_fluidanimate_and_lu_more
     assert!(lu > 2.0, "{lu:.3}");
 }
 
+#[test]
+fn figure_1_lu_loses_more_to_fluidanimate_than_to_streamcluster() {
+    let [streamcluster, fluidanimate] =
+        ["streamcluster", "fluidanimate"].map(|other| beside_program("lu", other));
+    println!("{streamcluster:.3} {fluidanimate:.3}");
+    assert!(fluidanimate > streamcluster + 0.1, "{streamcluster:.3} {fluidanimate:.3}");
+}
+
 /// sp's slowdown beside four intermittent loops, each on a core of its own, which take a tenth of the machine: the mean over
 /// eight seeds, on the paper's machine or one whose private caches hold so many bytes.
 fn sp_with_less_of_the_machine(l2_bytes: Option<u64>) -> f64 {
@@ -98,7 +106,7 @@ fn table_2_sp_gains_by_having_less_of_the_machine_since_its_threads_come_out_of_
 }
 
 /// Threads that follow each other plane by plane, up to 33 planes apart. NPB LU's flags allow one, with which this does
-/// not emerge (docs/pact16.md); its preset has a barrier per plane.
+/// not emerge (docs/pact16.md).
 const PLANES: &str = "program = { kind = \"parallel\", threads = 4, sync = \"pipeline\", stages = 4, queue-depth = 33, wait = \"spin\", grain = \"1200us\", imbalance = 0.1 }\ncharacter = { ipc = 1.9, branches-pki = 40.0, mispredicts = 0.003, llc-refs-pki = 22.0, working-set = \"2MiB\", compulsory = 0.5, coherence-pki = 3.0, hidden = 0.8 }";
 
 #[test]
@@ -116,19 +124,46 @@ fn figure_6_intermittent_interference_is_the_kindest_to_threads_that_follow_each
 
 /// What the paper found of the two programs that block; it does not say by which clock its bursts end.
 #[test]
-fn figure_6_beside_bursts_by_wall_time_canneal_suffers_most_from_intermittent_and_streamcluster_from_periodic(
-) {
-    let slowdown = |program: &str, pattern: &str| {
+fn figure_6_canneal_suffers_most_from_intermittent_interference_and_streamcluster_from_periodic() {
+    let slowdown = |program: &str, pattern: &str, clock: &str| {
         let body = format!(
-            "machine = \"pact16-xeon-e5620\"\nseeds = [1, 2, 3, 4]\nduration = \"20s\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"subject\"\nworkload = \"workloads/papers/{program}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n[[tenant]]\nname = \"loop\"\nprogram = {{ kind = \"interference\", pattern = \"{pattern}\", busy-by = \"wall\", threads = 4 }}\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n"
+            "machine = \"pact16-xeon-e5620\"\nseeds = [1, 2, 3, 4]\nduration = \"20s\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"subject\"\nworkload = \"workloads/papers/{program}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n[[tenant]]\nname = \"loop\"\nprogram = {{ kind = \"interference\", pattern = \"{pattern}\", busy-by = \"{clock}\", threads = 4 }}\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n"
         );
         perform(&scenario(&body), &Options::default(), &|| {}).unwrap().tenants[0].slowdown.unwrap().mean
     };
-    let of = |program| ["persistent", "periodic", "intermittent"].map(|pattern| slowdown(program, pattern));
-    let (canneal, streamcluster) = (of("canneal"), of("streamcluster"));
-    println!("canneal {canneal:.3?}, streamcluster {streamcluster:.3?}");
-    assert!(canneal[2] > canneal[1] && canneal[1] > canneal[0], "{canneal:?}");
-    assert!(streamcluster[1] > streamcluster[2] && streamcluster[2] > streamcluster[0], "{streamcluster:?}");
+    for clock in ["cpu", "wall"] {
+        let of = |program| {
+            ["persistent", "periodic", "intermittent"].map(|pattern| slowdown(program, pattern, clock))
+        };
+        let (canneal, streamcluster) = (of("canneal"), of("streamcluster"));
+        println!("by {clock} time: canneal {canneal:.3?}, streamcluster {streamcluster:.3?}");
+        assert!(canneal[2] > canneal[1] && canneal[1] > canneal[0], "{clock}: {canneal:?}");
+        assert!(
+            streamcluster[1] > streamcluster[2] && streamcluster[2] > streamcluster[0],
+            "{clock}: {streamcluster:?}"
+        );
+    }
+}
+
+/// Time that a program's threads spin beside four interfering ones, by the work that they do: the mean over eight seeds.
+fn spin_under(program: &str, pattern: &str) -> f64 {
+    let spin = |seed: u32| {
+        let outcome = beside(program, pattern, 4, &format!("[{seed}]"));
+        let run = &outcome.runs[0];
+        let seen = run.recording.as_ref().unwrap().whole().unwrap().clone();
+        let spin_ns = seen.by_tenant[0].account.ledger.parts().spin_ns.unwrap();
+        spin_ns as f64 / run.progress[0].work_ns as f64
+    };
+    (1..=8).map(spin).sum::<f64>() / 8.0
+}
+
+#[test]
+fn figure_6_lu_spins_longest_beside_persistent_interference_and_least_beside_periodic() {
+    let [persistent, periodic, intermittent] =
+        ["persistent", "periodic", "intermittent"].map(|pattern| spin_under("lu", pattern));
+    println!("{persistent:.3} {periodic:.3} {intermittent:.3}");
+    assert!(persistent > 1.2 * intermittent, "{persistent:.3} {intermittent:.3}");
+    assert!(intermittent > 1.5 * periodic, "{intermittent:.3} {periodic:.3}");
 }
 
 /// Slowdown of a program's threads beside four interfering ones: the mean over eight seeds.
