@@ -1,19 +1,49 @@
 //! Figure 6: where the time goes beside four interfering threads; and, beyond the paper, what that hangs on.
 
-use crate::rig::{beside, changed, preset, seen, subject, with_sharing, Breakdown, Length, SEEDS};
+use crate::rig::{
+    apart, beside, changed, preset, seen, seen_by_seed, seen_disturbed, subject, with_sharing, Breakdown,
+    Length, Seen,
+};
 use crate::{percent, save};
 use corun_report::table::Table;
 use corun_study::bars::{Bar, Group, Part, COMPUTE, STEAL, SYNC};
 use std::path::Path;
 use toml::Value;
 
+const SEEDS: u32 = 8;
 const PROGRAMS: [&str; 4] = ["streamcluster", "canneal", "sp", "lu"];
+const PATTERNS: [&str; 3] = ["persistent", "periodic", "intermittent"];
 
-/// Beside four threads of a pattern, or alone.
-fn run(program: &str, pattern: Option<&str>, seeds: u32) -> Breakdown {
-    let mut tenants = vec![subject(program)];
-    tenants.extend(pattern.map(|p| beside(p, 4)));
-    Breakdown::of_all(&seen(&tenants, seeds, Length::Short))
+/// Runs beside four threads of a pattern, or alone. Of a pattern "after NAME" the program comes 300 ms later than the loops, and
+/// of "disturbed NAME" that on a machine that is disturbed.
+fn runs(program: &str, pattern: Option<&str>) -> Vec<Seen> {
+    let late = |pattern: &str| [subject(program) + "start = \"300ms\"\n", beside(pattern, 4)];
+    match pattern.map(|p| p.split_once(' ').unwrap_or(("with", p))) {
+        None => seen(&[subject(program)], SEEDS, Length::Short),
+        Some(("after", pattern)) => seen(&late(pattern), SEEDS, Length::Short),
+        Some(("disturbed", pattern)) => seen_disturbed(&late(pattern), SEEDS),
+        Some((_, "apart")) => {
+            let tenants = |seed| std::iter::once(subject(program)).chain(apart(seed)).collect();
+            seen_by_seed(tenants, SEEDS)
+        }
+        Some(_) => seen(&[subject(program), beside(pattern.unwrap_or_default(), 4)], SEEDS, Length::Short),
+    }
+}
+
+fn run(program: &str, pattern: Option<&str>) -> Breakdown {
+    Breakdown::of_all(&runs(program, pattern))
+}
+
+/// Time in times of the program alone, with the half width of its 95 % interval over the seeds.
+fn time(runs: &[Seen], alone: &Breakdown) -> String {
+    /// Student's t for eight seeds.
+    const T: f64 = 2.365;
+    let times: Vec<f64> =
+        runs.iter().map(|run| Breakdown::of_all(std::slice::from_ref(run)).time() / alone.time()).collect();
+    let n = times.len() as f64;
+    let mean = times.iter().sum::<f64>() / n;
+    let variance = times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    format!("{mean:.2} ± {:.2}", T * (variance / n).sqrt())
 }
 
 /// In times of the program alone.
@@ -25,23 +55,22 @@ fn stack(b: &Breakdown, alone: &Breakdown) -> Vec<(Part, f64)> {
 pub fn draw(folder: &Path) {
     let mut table = Table::new(&["program", "interference", ">compute", ">sync", ">steal", ">time"]);
     let groups = PROGRAMS.map(|program| {
-        let alone = run(&preset(program), None, SEEDS);
-        let bars = ["alone", "persistent", "periodic", "intermittent"].map(|pattern| {
-            let b = if pattern == "alone" { alone } else { run(&preset(program), Some(pattern), SEEDS) };
-            let parts = stack(&b, &alone);
+        let alone = run(&preset(program), None);
+        let bars = ["alone"].into_iter().chain(PATTERNS).map(|pattern| {
+            let runs = runs(&preset(program), (pattern != "alone").then_some(pattern));
+            let parts = stack(&Breakdown::of_all(&runs), &alone);
             let share = |i: usize| format!("{:.2}", parts[i].1);
-            let time: f64 = parts.iter().map(|p| p.1).sum();
             table.row([
                 program.to_owned(),
                 pattern.to_owned(),
                 share(0),
                 share(1),
                 share(2),
-                format!("{time:.2}"),
+                time(&runs, &alone),
             ]);
             Bar { name: pattern.into(), parts, paper: None }
         });
-        Group { name: program.into(), bars: bars.to_vec() }
+        Group { name: program.into(), bars: bars.collect() }
     });
     println!(
         "Figure 6: where the time goes beside four interfering threads, in times of the program alone\n{}",
@@ -53,9 +82,8 @@ pub fn draw(folder: &Path) {
 pub fn by_wall_time() {
     let mut table = Table::new(&["program", ">persistent", ">periodic", ">intermittent"]);
     for program in PROGRAMS {
-        let alone = run(&preset(program), None, SEEDS);
-        let time =
-            |pattern| format!("{:.2}", run(&preset(program), Some(pattern), SEEDS).time() / alone.time());
+        let alone = run(&preset(program), None);
+        let time = |pattern| time(&runs(&preset(program), Some(pattern)), &alone);
         let [persistent, periodic, intermittent] =
             ["persistent", "periodic by wall", "intermittent by wall"].map(time);
         table.row([program.to_owned(), persistent, periodic, intermittent]);
@@ -63,19 +91,81 @@ pub fn by_wall_time() {
     println!("Figure 6 with bursts by wall time: time in times alone\n{}", table.text());
 }
 
-/// Threads of lu's character with a barrier after every `grain`.
+/// Where in their period the loops begin.
+pub fn by_beginning() {
+    const BEGINNINGS: [(&str, &str); 9] = [
+        ("persistent, with the program", "persistent"),
+        ("persistent, before it", "after persistent"),
+        ("periodic, with the program", "periodic"),
+        ("periodic, before it: in step", "after periodic"),
+        ("periodic, each at a place of its own", "apart"),
+        ("intermittent, before it", "after intermittent"),
+        ("persistent, before it, disturbed", "disturbed persistent"),
+        ("periodic, before it, disturbed", "disturbed periodic"),
+        ("intermittent, before it, disturbed", "disturbed intermittent"),
+    ];
+    let mut table = Table::new(&["program", "loops begin", ">time", ">compute", ">sync"]);
+    for program in PROGRAMS {
+        let alone = run(&preset(program), None);
+        for (name, pattern) in BEGINNINGS {
+            let runs = runs(&preset(program), Some(pattern));
+            let parts = stack(&Breakdown::of_all(&runs), &alone);
+            let share = |i: usize| format!("{:.2}", parts[i].1);
+            table.row([program.to_owned(), name.to_owned(), time(&runs, &alone), share(0), share(1)]);
+        }
+    }
+    println!("Figure 6 by how the loops begin, in times alone\n{}", table.text());
+}
+
+/// lu, what it consists of by itself, and with other lengths.
+pub fn by_part_of_lu() {
+    let with = |change: &dyn Fn(&mut Vec<Value>)| {
+        changed("lu", |program, _| {
+            change(program["model"].as_array_mut().expect("lu is described in phases"));
+        })
+    };
+    let lengths = |sweep: &'static str, alone: &'static str| {
+        with(&move |phases| {
+            for (phase, grain) in phases.iter_mut().zip([sweep, sweep, alone]) {
+                phase.as_table_mut().expect("a phase").insert("grain".into(), Value::String(grain.into()));
+            }
+        })
+    };
+    let rows = [
+        ("lu", preset("lu")),
+        ("its sweeps alone", with(&|phases| phases.truncate(2))),
+        ("its loops alone", with(&|phases| drop(phases.drain(..2)))),
+        ("planes and loops of 0.6 times the length", lengths("2ms", "50ms")),
+        ("planes and loops of 1.4 times the length", lengths("5ms", "120ms")),
+        ("four times the coherence misses", with_sharing("lu", 4.0)),
+    ];
+    let mut table =
+        Table::new(&["program", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"]);
+    for (name, program) in rows {
+        let alone = run(&program, None);
+        let cells = PATTERNS.iter().flat_map(|pattern| {
+            let runs = runs(&program, Some(pattern));
+            let spin = Breakdown::of_all(&runs).sync / alone.time();
+            [time(&runs, &alone), format!("{spin:.2}")]
+        });
+        table.row(std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>());
+    }
+    println!("Figure 6, lu by what it consists of: time and spin in times alone\n{}", table.text());
+}
+
+/// Threads of lu's character with a barrier after every `grain`, instead of its sweeps and loops.
 pub fn by_grain() {
-    const SEEDS: u32 = 8;
     let mut table =
         Table::new(&["grain", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"]);
     for grain in ["2ms", "5ms", "10ms", "20ms", "50ms", "100ms"] {
         let program = changed("lu", |program, _| {
+            *program = toml::toml! { kind = "parallel" threads = 4 wait = "spin" imbalance = 0.1 };
             program.insert("grain".into(), Value::String(grain.into()));
         });
-        let alone = run(&program, None, SEEDS);
+        let alone = run(&program, None);
         let mut row = vec![grain.to_owned()];
-        for pattern in ["persistent", "periodic", "intermittent"] {
-            let b = run(&program, Some(pattern), SEEDS);
+        for pattern in PATTERNS {
+            let b = run(&program, Some(pattern));
             row.push(format!("{:.2}", b.time() / alone.time()));
             row.push(format!("{:.2}", b.sync / alone.time()));
         }
@@ -89,13 +179,12 @@ pub fn by_grain() {
 
 /// lu and sp as they are, and with threads that take each other's lines four times as often.
 pub fn by_sharing() {
-    const SEEDS: u32 = 8;
     const OTHERS: [(&str, u32); 4] =
         [("persistent", 1), ("persistent", 4), ("periodic", 4), ("intermittent", 4)];
     let mut table = Table::new(&["program", "beside", ">time", ">spin", ">compute, against alone"]);
     for (program, times) in [("lu", 1.0), ("lu", 4.0), ("sp", 1.0), ("sp", 4.0)] {
         let program_then = with_sharing(program, times);
-        let alone = run(&program_then, None, SEEDS);
+        let alone = run(&program_then, None);
         for (pattern, threads) in OTHERS {
             let tenants = [subject(&program_then), beside(pattern, threads)];
             let b = Breakdown::of_all(&seen(&tenants, SEEDS, Length::Short));

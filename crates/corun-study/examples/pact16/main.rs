@@ -50,6 +50,8 @@ fn main() {
     figure_5::draw(&folder);
     figure_6::draw(&folder);
     figure_6::by_wall_time();
+    figure_6::by_beginning();
+    figure_6::by_part_of_lu();
     figure_6::by_grain();
     figure_6::by_sharing();
     table_2::print();
