@@ -459,27 +459,29 @@ impl Auto {
 
     /// Notes what the last window says.
     fn note(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
-        let taken_ns = seen.taken_ns();
+        let (taken_ns, window_ns) = (seen.taken_ns(), seen.window_ns());
         if let Phase::Watch { .. } = self.phase {
-            self.watched.add(seen, uses.iter());
+            self.watched.add(window_ns, taken_ns, uses.iter());
         }
         if self.phase == Phase::Try {
             let is_member = |u: &&TenantUse| self.members.contains(&u.id);
             let members_ns: u64 = uses.iter().filter(is_member).map(|u| u.on_cpu_ns).sum();
-            let all_ns = cpus * seen.window_ns();
-            self.trial.had(all_ns.saturating_sub(taken_ns.saturating_sub(members_ns)), seen.window_ns());
+            let all_ns = cpus * window_ns;
+            self.trial.had(all_ns.saturating_sub(taken_ns.saturating_sub(members_ns)), window_ns);
         }
-        let idle_ns = (cpus * seen.window_ns()).saturating_sub(taken_ns);
+        let idle_ns = (cpus * window_ns).saturating_sub(taken_ns);
         if let Phase::Keep { .. } = self.phase {
             self.idle_ns += idle_ns;
-            self.kept_ns += seen.window_ns();
+            self.kept_ns += window_ns;
         }
         if let Phase::Try | Phase::Keep { .. } = self.phase {
             let running = self.slots.running();
             if running.len() > 1 && running.iter().all(|id| !self.trial.needs_slots(*id)) {
-                self.sharing.add(seen, uses.iter().filter(|u| running.contains(&u.id)));
+                self.sharing.add(window_ns, taken_ns, uses.iter().filter(|u| running.contains(&u.id)));
             }
-            self.free.add(seen, uses.iter().filter(|u| !self.members.contains(&u.id)));
+            let free = uses.iter().filter(|u| !self.members.contains(&u.id));
+            self.free.add(window_ns, taken_ns, free);
+            uses.iter().for_each(|u| self.riders.ran(u, window_ns, cpus * self.slot_ns));
         }
         let alone = if let &[id] = self.slots.running() { uses.iter().find(|u| u.id == id) } else { None };
         if let Some(u) = alone.filter(|u| self.trial.needs_slots(u.id)) {
@@ -489,13 +491,10 @@ impl Auto {
             self.slots.make_up(&self.members.iter().map(of).collect(), cpus);
         }
         for u in uses {
-            if let Phase::Try | Phase::Keep { .. } = self.phase {
-                self.riders.ran(u, seen.window_ns(), cpus * self.slot_ns);
-            }
             match self.phase {
                 Phase::Try if !self.slots.parked().contains(&u.id) => {
                     let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
-                    self.trial.ran(u.id, useful_ns, u.on_cpu_ns, seen.window_ns());
+                    self.trial.ran(u.id, useful_ns, u.on_cpu_ns, window_ns);
                 }
                 // It runs on for a moment until it is parked, as it begins late.
                 Phase::Try => self.trial.ran(u.id, self.useful_ns(u.on_cpu_ns, u.useful_ns), u.on_cpu_ns, 0),

@@ -48,6 +48,13 @@ pub struct TenantUse {
     pub judged_ns: u64,
 }
 
+impl TenantUse {
+    /// CPUs that it would use if it had them, in thousandths: one for each CPU-bound task at least.
+    pub fn want_milli(&self) -> u64 {
+        (self.weight * 1_000).max(self.demand_milli)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     id: TaskId,

@@ -90,7 +90,7 @@ impl Auto {
             if !known.tried && seen.end_ns >= known.begun_ns + WATCH_SLOTS * self.slot_ns {
                 self.everybody.tried(u.id);
                 self.members.push(u.id);
-                self.trial.join(u.id, seen.weight(u.id), (u.weight * 1_000).max(u.demand_milli));
+                self.trial.join(u.id, seen.weight(u.id), u.want_milli());
                 is_new = true;
             }
         }

@@ -26,10 +26,15 @@ pub(super) struct Found {
 }
 
 impl Watch {
-    /// Takes a window in.
-    pub(super) fn add<'a>(&mut self, seen: &Observation, uses: impl Iterator<Item = &'a TenantUse>) {
-        self.taken_ns += seen.taken_ns();
-        self.lasted_ns += seen.window_ns();
+    /// Takes in a window of `window_ns`, in which anybody took so much CPU time.
+    pub(super) fn add<'a>(
+        &mut self,
+        window_ns: u64,
+        taken_ns: u64,
+        uses: impl Iterator<Item = &'a TenantUse>,
+    ) {
+        self.taken_ns += taken_ns;
+        self.lasted_ns += window_ns;
         for u in uses {
             self.of.entry(u.id).or_default().add(u);
         }
@@ -67,8 +72,7 @@ impl Watch {
         let candidates_ns: u64 = of_candidates.map(|(_, did)| did.on_cpu_ns).sum();
         let others_ns = self.taken_ns.saturating_sub(candidates_ns);
         let capacity_milli = (cpus * 1_000).saturating_sub(others_ns * 1_000 / self.lasted_ns.max(1));
-        let want = |u: &TenantUse| (u.weight * 1_000).max(u.demand_milli);
-        let wants: Vec<(u64, u64)> = candidates.iter().map(|u| (want(u), seen.weight(u.id))).collect();
+        let wants: Vec<(u64, u64)> = candidates.iter().map(|u| (u.want_milli(), seen.weight(u.id))).collect();
         let shares = fair::weighted_shares(capacity_milli, &wants);
         let all: u64 = wants.iter().map(|(want, weight)| want * weight).sum();
         let of = candidates.iter().zip(&wants).zip(&shares).filter_map(|((u, &(want, weight)), &share)| {
