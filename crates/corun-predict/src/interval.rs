@@ -27,6 +27,18 @@ pub struct Spread {
     pub degrees: usize,
 }
 
+/// The degrees of freedom of a sum of independent errors, Welch's and Satterthwaite's; [`FEWEST`] of none.
+pub(crate) fn degrees(of: impl Iterator<Item = Spread> + Clone) -> usize {
+    let variance = |s: Spread| s.error * s.error;
+    let sum: f64 = of.clone().map(variance).sum();
+    let weighted: f64 = of.map(|s| variance(s).powi(2) / s.degrees as f64).sum();
+    if weighted > 0.0 {
+        (sum * sum / weighted).max(1.0) as usize
+    } else {
+        FEWEST
+    }
+}
+
 /// Merges windows into at most [`BATCHES`] batches of about equal wall time, in their order.
 pub fn batches<'a>(windows: impl Iterator<Item = &'a Window> + Clone) -> Vec<Window> {
     let whole_ns: f64 = windows.clone().map(|w| w.wall_ns).sum();

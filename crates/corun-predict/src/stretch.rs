@@ -15,7 +15,7 @@
 use crate::alone::{self, Alone, Hints};
 use crate::dedicated::{self, Speed};
 use crate::estimate::{Assignment, Method, Parts, Unavailable};
-use crate::interval::{batches, jackknife, Spread, FEWEST};
+use crate::interval::{batches, degrees, jackknife, Spread, FEWEST};
 use crate::switch_cost::switch_cost_ns;
 use crate::useful_work::{Spent, Window};
 use crate::weighed::weighed;
@@ -117,17 +117,17 @@ impl Told {
 /// how far it scatters is taken to do so as the others do in as much time; `None`: none of them tells.
 fn spread(stretches: &[Told], alone_ns: f64) -> Option<Spread> {
     let known = || stretches.iter().filter_map(|t| Some((t.wall_ns, t.spread?)));
-    let degrees = |(_, s): (f64, Spread)| s.degrees as f64;
-    let in_all = known().map(degrees).sum::<f64>();
+    let weight = |(_, s): (f64, Spread)| s.degrees as f64;
+    let in_all = known().map(weight).sum::<f64>();
     let fewest = known().map(|k| k.1.degrees).min()?;
-    let of_time = known().map(|k| degrees(k) * k.0 * k.1.error.powi(2)).sum::<f64>() / in_all;
+    let of_time = known().map(|k| weight(k) * k.0 * k.1.error.powi(2)).sum::<f64>() / in_all;
     let of = |t: &Told| Spread { error: (of_time / t.wall_ns).sqrt(), degrees: fewest };
-    let all = || stretches.iter().map(|t| (t.alone_ns() / alone_ns, t.spread.unwrap_or_else(|| of(t))));
-    let variance = |(share, s): (f64, Spread)| (share * s.error).powi(2);
-    let sum: f64 = all().map(variance).sum();
-    let weighted: f64 = all().map(|a| variance(a).powi(2) / a.1.degrees as f64).sum();
-    let degrees = if weighted > 0.0 { (sum * sum / weighted).max(1.0) as usize } else { FEWEST };
-    Some(Spread { error: sum.sqrt(), degrees })
+    let all = stretches.iter().map(|t| {
+        let own = t.spread.unwrap_or_else(|| of(t));
+        Spread { error: t.alone_ns() / alone_ns * own.error, ..own }
+    });
+    let sum: f64 = all.clone().map(|s| s.error * s.error).sum();
+    Some(Spread { error: sum.sqrt(), degrees: degrees(all) })
 }
 
 impl Stretch<'_> {

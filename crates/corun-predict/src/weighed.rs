@@ -10,7 +10,7 @@
 //! Limits: both see the same shared windows, whose chance errors are added up and not their squares.
 
 use crate::estimate::Parts;
-use crate::interval::{chance, Spread};
+use crate::interval::{chance, degrees, Spread};
 use crate::stretch::Told;
 
 /// What dedicated windows tell, weighed with what the ledger of the same shared windows does.
@@ -44,13 +44,11 @@ pub(crate) fn weighed(dedicated: Told, ledger: Told) -> Told {
     }
 }
 
-/// The spread of the mean: degrees of freedom are Welch's and Satterthwaite's.
+/// The spread of the mean.
 fn together(share: f64, dedicated: Spread, ledger: Spread) -> Spread {
-    let (a, b) = (share * dedicated.error, (1.0 - share) * ledger.error);
-    let each = a.powi(4) / dedicated.degrees as f64 + b.powi(4) / ledger.degrees as f64;
-    let degrees =
-        if each > 0.0 { ((a * a + b * b).powi(2) / each).max(1.0) as usize } else { ledger.degrees };
-    Spread { error: a + b, degrees }
+    let part = |share: f64, s: Spread| Spread { error: share * s.error, ..s };
+    let both = [part(share, dedicated), part(1.0 - share, ledger)];
+    Spread { error: both[0].error + both[1].error, degrees: degrees(both.into_iter()) }
 }
 
 #[cfg(test)]

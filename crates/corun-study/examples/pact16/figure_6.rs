@@ -6,6 +6,7 @@ use crate::rig::{
 };
 use crate::{percent, save};
 use corun_report::table::Table;
+use corun_sim::metrics::estimate;
 use corun_study::bars::{Bar, Group, Part, COMPUTE, STEAL, SYNC};
 use std::path::Path;
 use toml::Value;
@@ -36,14 +37,10 @@ fn run(program: &str, pattern: Option<&str>) -> Breakdown {
 
 /// Time in times of the program alone, with the half width of its 95 % interval over the seeds.
 fn time(runs: &[Seen], alone: &Breakdown) -> String {
-    /// Student's t for eight seeds.
-    const T: f64 = 2.365;
     let times: Vec<f64> =
         runs.iter().map(|run| Breakdown::of_all(std::slice::from_ref(run)).time() / alone.time()).collect();
-    let n = times.len() as f64;
-    let mean = times.iter().sum::<f64>() / n;
-    let variance = times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    format!("{mean:.2} ± {:.2}", T * (variance / n).sqrt())
+    let found = estimate(&times).expect("there is a run");
+    format!("{:.2} ± {:.2}", found.mean, found.half_width.expect("there are several"))
 }
 
 /// In times of the program alone.
