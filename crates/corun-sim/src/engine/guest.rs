@@ -3,8 +3,9 @@
 //! Method: a queue per vCPU, a slice after which a thread goes to the queue's end, wake-ups to a halted vCPU if
 //! there is one and else to the thread's previous vCPU, and a vCPU that runs dry pulls from the longest queue
 //! before it halts, but nobody's only thread: Linux's balancing asks for more than one runnable (`nr_running > 1`), and to
-//! it a vCPU that waits for a CPU is one that is about to run what was woken there. The guest does not know that its vCPUs are themselves preempted: a thread that holds a lock
-//! on a vCPU without a CPU keeps it, and others spin or sleep for it. Lock-holder preemption is that, not a rule.
+//! it a vCPU that waits for a CPU is one that is about to run what was woken there. The guest does not know that its vCPUs
+//! are themselves preempted: a thread that holds a lock on a vCPU without a CPU keeps it, and others spin or sleep for it.
+//! Lock-holder preemption is that, not a rule.
 //!
 //! Limits: no weights and no wake-up preemption inside the guest; the papers' guests have a thread per vCPU,
 //! where neither plays a part.
