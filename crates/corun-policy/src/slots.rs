@@ -3,7 +3,8 @@
 //!
 //! Whose turn it is follows Controlled Contention §III.B: each member has a counter of the slots that it was given;
 //! the choice starts with the lowest counter, so nobody starves; counters are halved from time to time (ageing), so that
-//! those who have been here for long are not put behind newcomers. When a running member ends or falls idle before its
+//! those who have been here for long are not put behind newcomers. Halving forgets half of what anybody is owed, too: where
+//! tenants owe each other (`auto`), counters are not aged. When a running member ends or falls idle before its
 //! slot is over, those who wait are looked through for one that fits beside the rest (backfill). A newcomer starts with
 //! the lowest counter that there is: it waits its turn, and no other's. Who falls idle in a slot was given it all the same,
 //! and has its counter when it comes back, unless the others have caught up by then.
@@ -38,7 +39,8 @@ pub struct Member {
 #[derive(Clone, Debug)]
 pub struct Slots {
     slot_ns: u64,
-    age_slots: u64,
+    /// `None`: counters are not halved.
+    age_slots: Option<u64>,
     counters: BTreeMap<TenantId, u64>,
     /// Counters of those who were members and are ahead of all who are.
     left: BTreeMap<TenantId, u64>,
@@ -60,9 +62,14 @@ pub struct Slots {
 impl Slots {
     /// Slots of this length; counters are halved every `age_slots` of them.
     pub fn new(slot_ns: u64, age_slots: u64) -> Slots {
+        Slots { age_slots: Some(age_slots), ..Slots::unaged(slot_ns) }
+    }
+
+    /// Slots of this length, in which nothing that a tenant was given or is owed is forgotten.
+    pub fn unaged(slot_ns: u64) -> Slots {
         Slots {
             slot_ns,
-            age_slots,
+            age_slots: None,
             counters: BTreeMap::new(),
             left: BTreeMap::new(),
             shares: BTreeMap::new(),
@@ -79,7 +86,7 @@ impl Slots {
 
     /// The same slots with nobody parked and no turn taken.
     pub fn afresh(&self) -> Slots {
-        Slots::new(self.slot_ns, self.age_slots)
+        Slots { age_slots: self.age_slots, ..Slots::unaged(self.slot_ns) }
     }
 
     /// Those who were parked during the last window.
@@ -184,9 +191,7 @@ impl Slots {
         if over || self.running.is_empty() {
             self.running.clone().into_iter().for_each(|id| self.count(id));
             self.begun += 1;
-            if self.begun.is_multiple_of(self.age_slots) {
-                self.counters.values_mut().chain(self.left.values_mut()).for_each(|c| *c /= 2);
-            }
+            self.age();
             self.running = choose(&self.queue(members, &[]));
             self.ends_ns = seen.end_ns + self.slot_ns;
             runs = format!("slot {}, {rule}", self.begun);
@@ -201,6 +206,18 @@ impl Slots {
         let stop = waiting.filter(|id| !self.running.contains(id)).collect();
         let stops = format!("waits out slot {}, {rule}", self.begun);
         self.parking.change(seen, stop, &stops, &runs)
+    }
+
+    /// Keeps counters small: who has been here for long is not to be put behind newcomers, nor to count without end.
+    fn age(&mut self) {
+        let least = self.counters.values().min().copied().unwrap_or(0);
+        let all = self.counters.values_mut().chain(self.left.values_mut());
+        match self.age_slots {
+            Some(slots) if self.begun.is_multiple_of(slots) => all.for_each(|c| *c /= 2),
+            Some(_) => {}
+            // Only how far they are apart tells whose turn it is.
+            None => all.for_each(|c| *c = c.saturating_sub(least)),
+        }
     }
 
     /// Counts the present slot as given to a member, and what it gives back.
@@ -324,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_made_up_for_slowly_and_whole() {
-        let mut slots = Slots::new(SLOT_NS, 1_000_000);
+        let mut slots = Slots::unaged(SLOT_NS);
         turns(&mut slots, 2);
         // Three slots of both CPUs: then one has three more than half, the other three fewer.
         slots.make_up(&BTreeMap::from([(TenantId(0), 0), (TenantId(1), 300)]), 2);
@@ -339,7 +356,7 @@ mod tests {
     #[test]
     fn what_was_lost_is_not_forgotten_when_slots_stop_but_when_it_is_said() {
         let more = |forgive: bool| {
-            let mut slots = Slots::new(SLOT_NS, 1_000_000);
+            let mut slots = Slots::unaged(SLOT_NS);
             turns(&mut slots, 2);
             slots.make_up(&BTreeMap::from([(TenantId(0), 0), (TenantId(1), 300)]), 2);
             // Whoever also lost owes as much less.
