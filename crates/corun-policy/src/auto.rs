@@ -6,8 +6,9 @@
 //!
 //! 1. **Watch**, with nobody parked: how much useful CPU time does each tenant get? (On a CPU and not known to spin.) The
 //!    first two slots of a newcomer do not count: programs begin otherwise than they go on.
-//! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other, gets
-//!    less than its fair share: slots for two rotations. Those who lack nothing by sharing have theirs together, the others
+//! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other or which
+//!    the kernel leaves out (less than a third of its fair share for a second), gets less than its fair share: slots for two
+//!    rotations. Those who lack nothing by sharing have theirs together, the others
 //!    as in Controlled Contention with one CPU-bound task per CPU. The first goes to who has the least of its share.
 //! 3. **Judge** (`trial.rs`): a gain is kept as soon as chance would hardly make it: a large one at once (after the first,
 //!    short watch: only a very large one), a small one after some rounds. A round in which somebody nearly has what it is
@@ -43,7 +44,7 @@ use crate::census::{self, Census, TenantUse};
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
-use crate::trial::{Rates, Shared, Trial, LACKS_PERCENT};
+use crate::trial::{Rates, Shared, Trial, Waits, LACKS_PERCENT};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use dues::{lost_in_slot_ns, Dues};
 use known::Everybody;
@@ -189,7 +190,7 @@ impl Auto {
         let slot_ns = number("slot");
         Auto {
             census: Census::new(values.scope.clone(), 20),
-            slots: Slots::new(slot_ns, crate::gang::AGE_SLOTS),
+            slots: Slots::unaged(slot_ns),
             slot_ns,
             slot_epochs: 1,
             waited_epochs: 1,
@@ -295,7 +296,13 @@ impl Auto {
         if watched_ns < candidates.len() as u64 * self.slot_ns / 2 && !enough {
             return Vec::new();
         }
-        let found = self.watched.found(cpus, seen, candidates, self.use_spin);
+        let mut found = self.watched.found(cpus, seen, candidates, self.use_spin);
+        if enough {
+            self.everybody.weigh(&found.of);
+        }
+        // Who is left out is helped as those are whose tasks wait for each other.
+        let left_out = found.of.iter_mut().filter(|(id, _)| self.everybody.get(*id).is_left_out());
+        left_out.for_each(|(_, shared)| shared.waits = Waits::Yes);
         let starves = found.starves();
         self.hidden = found.of.iter().any(|(_, shared)| shared.may_spin);
         let begun_ns = starves.map_or(0, |(_, id)| self.everybody.get(id).begun_ns);
@@ -486,7 +493,8 @@ impl Auto {
         let alone = if let &[id] = self.slots.running() { uses.iter().find(|u| u.id == id) } else { None };
         if let Some(u) = alone.filter(|u| self.trial.needs_slots(u.id)) {
             let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
-            let lost_ns = lost_in_slot_ns(u, useful_ns, idle_ns, taken_ns.saturating_sub(u.on_cpu_ns), cpus);
+            let others_ns = taken_ns.saturating_sub(u.on_cpu_ns);
+            let lost_ns = lost_in_slot_ns(u, useful_ns, idle_ns, others_ns, (cpus, window_ns));
             let of = |m: &TenantId| (*m, if *m == u.id { lost_ns } else { 0 });
             self.slots.make_up(&self.members.iter().map(of).collect(), cpus);
         }

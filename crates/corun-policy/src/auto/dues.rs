@@ -3,10 +3,10 @@
 //! - Who had more CPU time than its fair share while everybody shared gives that **back**, a slot of its own for a slot of
 //!   another.
 //! - Those whom slots are for **lose** otherwise: while everybody shared they spun for threads that were not running, beyond
-//!   what they spin in their slots too; and when somebody else takes a CPU from one of their threads in a slot, the others
-//!   wait for it, so that it costs them more than that CPU. The other tenants make up for that, but slowly
-//!   ([`Slots::make_up`]): slots and the questions about them are for nobody's profit, and may not cost anybody more than
-//!   `auto` promises.
+//!   what they spin in their slots too; when somebody else takes a CPU from one of their threads in a slot, the others
+//!   wait for it, so that it costs them more than that CPU; and a CPU that is idle in a slot of theirs is CPU time of their
+//!   share that they cannot have at another time. The other tenants make up for that, but slowly ([`Slots::make_up`]):
+//!   slots and the questions about them are for nobody's profit, and may not cost anybody more than `auto` promises.
 //!
 //! Nothing is owed any more once slots are found to help nobody: what each has is for the kernel to say then.
 
@@ -83,10 +83,20 @@ impl Dues {
 }
 
 /// What one whom slots are for may have lost in a window of its slot in which others had a CPU for so long: as much as its
-/// other threads could wait for meanwhile, and no more than was waited, spinning or with a CPU idle.
-pub(super) fn lost_in_slot_ns(u: &TenantUse, useful_ns: u64, idle_ns: u64, others_ns: u64, cpus: u64) -> u64 {
+/// other threads could wait for meanwhile, and no more than was waited, spinning or with a CPU idle. And what a CPU that its
+/// CPU-bound tasks could have used was idle: CPU time that is its by its share and that it could not take, since it
+/// may have it in its slots only.
+pub(super) fn lost_in_slot_ns(
+    u: &TenantUse,
+    useful_ns: u64,
+    idle_ns: u64,
+    others_ns: u64,
+    (cpus, window_ns): (u64, u64),
+) -> u64 {
+    let usable = u.weight.min(cpus);
     let waited_ns = idle_ns + u.on_cpu_ns.saturating_sub(useful_ns);
-    waited_ns.min(others_ns * u.weight.min(cpus).saturating_sub(1))
+    let kept_from_ns = waited_ns.min(others_ns * usable.saturating_sub(1));
+    kept_from_ns.max(idle_ns.min((usable * window_ns).saturating_sub(u.on_cpu_ns)))
 }
 
 #[cfg(test)]
@@ -111,19 +121,33 @@ mod tests {
 
     #[test]
     fn who_has_one_thread_loses_a_cpu_and_no_more() {
-        assert_eq!(lost_in_slot_ns(&of_threads(1, 90), 90, 100, 10, 2), 0);
+        assert_eq!(lost_in_slot_ns(&of_threads(1, 100), 100, 90, 10, (2, 100)), 0);
     }
 
     #[test]
     fn threads_that_waited_for_another_lost_what_they_waited_and_at_most_while_it_was_kept_from_running() {
         let two = of_threads(2, 190);
-        assert_eq!(lost_in_slot_ns(&two, 184, 0, 10, 2), 6, "spinning");
-        assert_eq!(lost_in_slot_ns(&two, 190, 4, 10, 2), 4, "blocked");
-        assert_eq!(lost_in_slot_ns(&two, 120, 0, 10, 2), 10, "it spins for itself as well");
+        assert_eq!(lost_in_slot_ns(&two, 184, 0, 10, (2, 100)), 6, "spinning");
+        assert_eq!(lost_in_slot_ns(&two, 190, 4, 6, (2, 100)), 4, "blocked");
+        assert_eq!(lost_in_slot_ns(&two, 120, 0, 10, (2, 100)), 10, "it spins for itself as well");
         assert_eq!(
-            lost_in_slot_ns(&of_threads(8, 390), 300, 0, 10, 4),
+            lost_in_slot_ns(&of_threads(8, 390), 300, 0, 10, (4, 100)),
             30,
             "on four CPUs there are three others"
+        );
+    }
+
+    #[test]
+    fn a_cpu_that_was_idle_is_lost_to_as_many_tasks_as_could_have_used_it() {
+        assert_eq!(
+            lost_in_slot_ns(&of_threads(2, 178), 178, 22, 0, (2, 100)),
+            22,
+            "its threads waited for each other"
+        );
+        assert_eq!(
+            lost_in_slot_ns(&of_threads(1, 95), 95, 105, 0, (2, 100)),
+            5,
+            "one thread has no use for two CPUs"
         );
     }
 }

@@ -1,8 +1,13 @@
 //! Tenants that are here, since when, and what is remembered of each.
 
 use crate::census::TenantUse;
+use crate::trial::Shared;
 use corun_model::{Observation, TenantId};
 use std::collections::BTreeMap;
+
+/// Who has less than this part of its fair share, in hundredths, in so many long watches on end is left out by the kernel.
+const LEFT_OUT_PERCENT: u64 = 33;
+const LEFT_OUT_WATCHES: u32 = 5;
 
 /// A tenant that is here.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +21,15 @@ pub(super) struct Known {
     /// It fell below what it is entitled to and waits for other things than CPUs: it is left alone until then.
     pub(super) alone_until_ns: u64,
     pub(super) alone_ns: u64,
+    /// Long watches on end in which it had next to nothing.
+    left_out: u32,
+}
+
+impl Known {
+    /// It is kept from its share for so long that it is to be helped whether its tasks wait for each other or not.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.left_out >= LEFT_OUT_WATCHES
+    }
 }
 
 /// All of them.
@@ -60,10 +74,54 @@ impl Everybody {
         self.of.entry(id).or_default().tried = true;
     }
 
+    /// Remembers who had next to nothing in a long watch.
+    pub(super) fn weigh(&mut self, found: &[(TenantId, Shared)]) {
+        for (id, shared) in found {
+            let had_nothing = shared.useful_milli * 100 < shared.fair_milli * LEFT_OUT_PERCENT;
+            let known = self.of.entry(*id).or_default();
+            known.left_out = if had_nothing { known.left_out + 1 } else { 0 };
+        }
+    }
+
     /// Leaves one alone, for twice as long each time.
     pub(super) fn leave_alone(&mut self, id: TenantId, now_ns: u64, first_ns: u64, longest_ns: u64) {
         let known = self.of.entry(id).or_default();
         known.alone_ns = (2 * known.alone_ns).clamp(first_ns, longest_ns);
         known.alone_until_ns = now_ns + known.alone_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::Waits;
+
+    const ID: TenantId = TenantId(1);
+
+    /// What a long watch found of one that should have a CPU.
+    fn had(useful_milli: u64) -> [(TenantId, Shared); 1] {
+        let shared = Shared {
+            weight: 100,
+            want_milli: 2_000,
+            fair_milli: 1_000,
+            useful_milli,
+            waits: Waits::No,
+            may_spin: false,
+        };
+        [(ID, shared)]
+    }
+
+    #[test]
+    fn who_has_next_to_nothing_for_a_second_is_left_out_and_no_more_once_it_has_its_share() {
+        let mut everybody = Everybody::default();
+        let is_left_out = |everybody: &Everybody| everybody.get(ID).is_left_out();
+        for _ in 1..LEFT_OUT_WATCHES {
+            everybody.weigh(&had(200));
+        }
+        assert!(!is_left_out(&everybody), "for a moment anybody may be");
+        everybody.weigh(&had(200));
+        assert!(is_left_out(&everybody));
+        everybody.weigh(&had(600));
+        assert!(!is_left_out(&everybody));
     }
 }
