@@ -2,7 +2,7 @@
 
 use crate::rig::{
     apart, beside, changed, preset, seen, seen_by_seed, seen_disturbed, subject, with_sharing, Breakdown,
-    Length, Seen,
+    Length, Seen, NPB,
 };
 use crate::{percent, save};
 use corun_report::table::Table;
@@ -112,6 +112,31 @@ pub fn by_beginning() {
         }
     }
     println!("Figure 6 by how the loops begin, in times alone\n{}", table.text());
+}
+
+/// All programs that spin, of which the paper's figure has two.
+pub fn by_spinner() {
+    let mut table =
+        Table::new(&["program", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"]);
+    let (mut times, mut spins) = ([1.0_f64; PATTERNS.len()], [0.0_f64; PATTERNS.len()]);
+    for program in NPB {
+        let program_then = preset(program);
+        let alone = run(&program_then, None);
+        let mut row = vec![program.to_owned()];
+        for (i, pattern) in PATTERNS.into_iter().enumerate() {
+            let runs = runs(&program_then, Some(pattern));
+            let b = Breakdown::of_all(&runs);
+            times[i] *= (b.time() / alone.time()).powf(1.0 / NPB.len() as f64);
+            spins[i] += b.sync / alone.time() / NPB.len() as f64;
+            row.extend([time(&runs, &alone), format!("{:.2}", b.sync / alone.time())]);
+        }
+        table.row(row);
+    }
+    let all = times.iter().zip(&spins).flat_map(|(time, spin)| [format!("{time:.2}"), format!("{spin:.2}")]);
+    table.row(
+        std::iter::once("geometric mean of time, mean of spin".to_owned()).chain(all).collect::<Vec<_>>(),
+    );
+    println!("Figure 6 of all programs that spin: time and spin in times alone\n{}", table.text());
 }
 
 /// lu, what it consists of by itself, and with other lengths.

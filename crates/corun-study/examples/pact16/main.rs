@@ -1,5 +1,6 @@
 //! Redraws figures 1 to 6 of PACT'16, its table 2 and what it says of affinity, on the modelled machine:
-//! `cargo run --release -p corun-study --example pact16 [FOLDER]`.
+//! `cargo run --release -p corun-study --example pact16 [FOLDER [PART…]]`, where parts are `figure-1` to `figure-6`, `table-2`,
+//! `out-of-step` and `affinity`.
 //!
 //! Each program runs on the paper's machine (one node of its Xeon under Xen's credit scheduler) in a VM of four pinned
 //! vCPUs, beside loops in a VM pinned alike. Numbers that the paper states stand beside ours; where it has only a
@@ -19,6 +20,33 @@ mod table_2;
 
 use corun_study::bars::{chart, Group};
 use std::path::{Path, PathBuf};
+
+/// A name, and what makes it.
+type Part = (&'static str, fn(&Path));
+
+/// What can be made.
+const PARTS: [Part; 9] = [
+    ("figure-1", |folder| {
+        figure_1::draw(folder);
+        figure_1::facesim_by_grain();
+    }),
+    ("figure-2", figure_2::draw),
+    ("figure-3", figure_3::draw),
+    ("figure-4", figure_4::draw),
+    ("figure-5", figure_5::draw),
+    ("figure-6", |folder| {
+        figure_6::draw(folder);
+        figure_6::by_spinner();
+        figure_6::by_wall_time();
+        figure_6::by_beginning();
+        figure_6::by_part_of_lu();
+        figure_6::by_grain();
+        figure_6::by_sharing();
+    }),
+    ("table-2", |_| table_2::print()),
+    ("out-of-step", |_| out_of_step::print()),
+    ("affinity", |_| affinity::print()),
+];
 
 /// Writes a figure's chart.
 fn save(folder: &Path, figure: u32, title: &str, unit: &str, groups: &[Group]) {
@@ -42,19 +70,10 @@ fn main() {
         eprintln!("cannot make {}: {e}", folder.display());
         std::process::exit(1);
     }
-    figure_1::draw(&folder);
-    figure_1::facesim_by_grain();
-    figure_2::draw(&folder);
-    figure_3::draw(&folder);
-    figure_4::draw(&folder);
-    figure_5::draw(&folder);
-    figure_6::draw(&folder);
-    figure_6::by_wall_time();
-    figure_6::by_beginning();
-    figure_6::by_part_of_lu();
-    figure_6::by_grain();
-    figure_6::by_sharing();
-    table_2::print();
-    out_of_step::print();
-    affinity::print();
+    let wanted: Vec<String> = std::env::args().skip(2).collect();
+    for (name, make) in PARTS {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            make(&folder);
+        }
+    }
 }
