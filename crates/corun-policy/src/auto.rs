@@ -297,12 +297,12 @@ impl Auto {
             return Vec::new();
         }
         let mut found = self.watched.found(cpus, seen, candidates, self.use_spin);
-        if enough {
-            self.everybody.weigh(&found.of);
-        }
         // Who is left out is helped as those are whose tasks wait for each other.
         let left_out = found.of.iter_mut().filter(|(id, _)| self.everybody.get(*id).is_left_out());
         left_out.for_each(|(_, shared)| shared.waits = Waits::Yes);
+        if enough {
+            self.everybody.weigh(&found.of);
+        }
         let starves = found.starves();
         self.hidden = found.of.iter().any(|(_, shared)| shared.may_spin);
         let begun_ns = starves.map_or(0, |(_, id)| self.everybody.get(id).begun_ns);
