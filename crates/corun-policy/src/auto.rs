@@ -8,8 +8,8 @@
 //!    first two slots of a newcomer do not count: programs begin otherwise than they go on.
 //! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other or which
 //!    the kernel leaves out (less than a third of its fair share for a second), gets less than its fair share: slots for two
-//!    rotations. Those who lack nothing by sharing have theirs together, the others
-//!    as in Controlled Contention with one CPU-bound task per CPU. The first goes to who has the least of its share.
+//!    rotations. Those who lack nothing by sharing have theirs together, the others as in Controlled Contention with one
+//!    CPU-bound task per CPU. The first goes to who has the least of its share.
 //! 3. **Judge** (`trial.rs`): a gain is kept as soon as chance would hardly make it: a large one at once (after the first,
 //!    short watch: only a very large one), a small one after some rounds. A round in which somebody nearly has what it is
 //!    entitled to goes on for longer. What is not clear is watched and tried again, up to five rounds, and the medians

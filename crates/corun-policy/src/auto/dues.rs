@@ -96,7 +96,7 @@ pub(super) fn lost_in_slot_ns(
     let usable = u.weight.min(cpus);
     let waited_ns = idle_ns + u.on_cpu_ns.saturating_sub(useful_ns);
     let kept_from_ns = waited_ns.min(others_ns * usable.saturating_sub(1));
-    kept_from_ns.max(idle_ns.min((usable * window_ns).saturating_sub(u.on_cpu_ns)))
+    kept_from_ns.max(idle_ns.min((usable * window_ns).saturating_sub(u.on_cpu_ns + others_ns)))
 }
 
 #[cfg(test)]
@@ -121,14 +121,14 @@ mod tests {
 
     #[test]
     fn who_has_one_thread_loses_a_cpu_and_no_more() {
-        assert_eq!(lost_in_slot_ns(&of_threads(1, 100), 100, 90, 10, (2, 100)), 0);
+        assert_eq!(lost_in_slot_ns(&of_threads(1, 90), 90, 100, 10, (2, 100)), 0);
     }
 
     #[test]
     fn threads_that_waited_for_another_lost_what_they_waited_and_at_most_while_it_was_kept_from_running() {
         let two = of_threads(2, 190);
         assert_eq!(lost_in_slot_ns(&two, 184, 0, 10, (2, 100)), 6, "spinning");
-        assert_eq!(lost_in_slot_ns(&two, 190, 4, 6, (2, 100)), 4, "blocked");
+        assert_eq!(lost_in_slot_ns(&two, 190, 4, 10, (2, 100)), 4, "blocked");
         assert_eq!(lost_in_slot_ns(&two, 120, 0, 10, (2, 100)), 10, "it spins for itself as well");
         assert_eq!(
             lost_in_slot_ns(&of_threads(8, 390), 300, 0, 10, (4, 100)),
