@@ -6,7 +6,7 @@ use crate::rig::{
 };
 use crate::{percent, save};
 use corun_report::table::Table;
-use corun_sim::metrics::estimate;
+use corun_sim::metrics::{estimate, geometric_mean};
 use corun_study::bars::{Bar, Group, Part, COMPUTE, STEAL, SYNC};
 use std::path::Path;
 use toml::Value;
@@ -114,28 +114,35 @@ pub fn by_beginning() {
     println!("Figure 6 by how the loops begin, in times alone\n{}", table.text());
 }
 
+/// A program beside each pattern, and what its table says of that: its time and how long it spins, in times alone.
+fn row(table: &mut Table, name: &str, program: &str) -> [(f64, f64); PATTERNS.len()] {
+    let alone = run(program, None);
+    let mut cells = vec![name.to_owned()];
+    let found = PATTERNS.map(|pattern| {
+        let runs = runs(program, Some(pattern));
+        let b = Breakdown::of_all(&runs);
+        let spin = b.sync / alone.time();
+        cells.extend([time(&runs, &alone), format!("{spin:.2}")]);
+        (b.time() / alone.time(), spin)
+    });
+    table.row(cells);
+    found
+}
+
+fn time_and_spin() -> Table {
+    Table::new(&["program", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"])
+}
+
 /// All programs that spin, of which the paper's figure has two.
 pub fn by_spinner() {
-    let mut table =
-        Table::new(&["program", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"]);
-    let (mut times, mut spins) = ([1.0_f64; PATTERNS.len()], [0.0_f64; PATTERNS.len()]);
-    for program in NPB {
-        let program_then = preset(program);
-        let alone = run(&program_then, None);
-        let mut row = vec![program.to_owned()];
-        for (i, pattern) in PATTERNS.into_iter().enumerate() {
-            let runs = runs(&program_then, Some(pattern));
-            let b = Breakdown::of_all(&runs);
-            times[i] *= (b.time() / alone.time()).powf(1.0 / NPB.len() as f64);
-            spins[i] += b.sync / alone.time() / NPB.len() as f64;
-            row.extend([time(&runs, &alone), format!("{:.2}", b.sync / alone.time())]);
-        }
-        table.row(row);
-    }
-    let all = times.iter().zip(&spins).flat_map(|(time, spin)| [format!("{time:.2}"), format!("{spin:.2}")]);
-    table.row(
-        std::iter::once("geometric mean of time, mean of spin".to_owned()).chain(all).collect::<Vec<_>>(),
-    );
+    let mut table = time_and_spin();
+    let rows = NPB.map(|program| row(&mut table, program, &preset(program)));
+    let all = (0..PATTERNS.len()).flat_map(|i| {
+        let mean = geometric_mean(&rows.map(|r| r[i].0)).expect("there are programs");
+        [mean, rows.iter().map(|r| r[i].1).sum::<f64>() / rows.len() as f64]
+    });
+    let name = "geometric mean of time, mean of spin".to_owned();
+    table.row(std::iter::once(name).chain(all.map(|n| format!("{n:.2}"))).collect::<Vec<_>>());
     println!("Figure 6 of all programs that spin: time and spin in times alone\n{}", table.text());
 }
 
@@ -161,16 +168,9 @@ pub fn by_part_of_lu() {
         ("planes and loops of 1.4 times the length", lengths("5ms", "120ms")),
         ("four times the coherence misses", with_sharing("lu", 4.0)),
     ];
-    let mut table =
-        Table::new(&["program", ">persistent", ">spin", ">periodic", ">spin", ">intermittent", ">spin"]);
+    let mut table = time_and_spin();
     for (name, program) in rows {
-        let alone = run(&program, None);
-        let cells = PATTERNS.iter().flat_map(|pattern| {
-            let runs = runs(&program, Some(pattern));
-            let spin = Breakdown::of_all(&runs).sync / alone.time();
-            [time(&runs, &alone), format!("{spin:.2}")]
-        });
-        table.row(std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>());
+        row(&mut table, name, &program);
     }
     println!("Figure 6, lu by what it consists of: time and spin in times alone\n{}", table.text());
 }

@@ -71,6 +71,11 @@ fn main() {
         std::process::exit(1);
     }
     let wanted: Vec<String> = std::env::args().skip(2).collect();
+    if let Some(w) = wanted.iter().find(|w| PARTS.iter().all(|(name, _)| name != w)) {
+        let names = PARTS.map(|(name, _)| name).join(", ");
+        eprintln!("there is no part `{w}`; there are {names}");
+        std::process::exit(2);
+    }
     for (name, make) in PARTS {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
             make(&folder);
