@@ -32,8 +32,9 @@
 //! What was found holds for 1 s, since programs begin otherwise than they go on, but as long as it took to find (kept
 //! slots: ten times as long) at least; then twice as long each time it is found again, up to 5 min (or as long as that,
 //! where it took so long to find). Slots that leave nothing to others and no CPU idle go on without a question: everybody
-//! has its fair share. While nobody is parked it is asked at once, but not twice in a second, when a tenant comes that has
-//! not been tried or one of those that were goes. What was found of kept slots counts as much as what is seen when they are
+//! has its fair share. While nobody is parked it is asked at once when somebody comes to have less than half of what it had
+//! when slots were tried (`rest.rs`), and, but not twice in a second, when a tenant comes that has not been tried or one of
+//! those that were goes. What was found of kept slots counts as much as what is seen when they are
 //! asked about, since threads are in step for a while after slots; the first slot after them is not looked at, since who was
 //! parked is owed CPU time.
 //!
@@ -57,6 +58,7 @@ mod dues;
 mod kept;
 mod known;
 mod reasons;
+mod rest;
 mod riders;
 mod together;
 mod use_so_far;
@@ -179,6 +181,8 @@ pub struct Auto {
     /// There are tenants that want more CPUs than there are.
     competing: bool,
     everybody: Everybody,
+    /// What part of its fair share, in hundredths, who lacked most had when slots were tried last.
+    tried_percent: u64,
     /// Whom the slots are for.
     members: Vec<TenantId>,
     why: String,
@@ -216,6 +220,7 @@ impl Auto {
             hidden: false,
             competing: false,
             everybody: Everybody::default(),
+            tried_percent: 0,
             members: Vec::new(),
             why: String::new(),
         }
@@ -238,10 +243,15 @@ impl Auto {
 
     /// The same, with all evidence forgotten.
     fn ask(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
+        self.ask_for(seen, 1, why)
+    }
+
+    /// The same, but for a watch of one slot.
+    fn ask_for(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
         self.trial = Trial::default();
         (self.was_kept, self.raised_ns) = (false, None);
         self.members.clear();
-        let decisions = self.watch(seen, 1, why);
+        let decisions = self.watch(seen, slots, why);
         self.dues.share_from(seen.end_ns);
         decisions
     }
@@ -257,13 +267,6 @@ impl Auto {
         self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
         self.asked_ns = seen.end_ns;
         until_ns
-    }
-
-    /// Nothing is touched until the next question.
-    fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        self.dues.forgive(&mut self.slots);
-        self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, false) };
-        self.slots.stop(seen, why)
     }
 
     /// Tenants that could be separated: CPU-bound, not latency-bound, not to be left alone.
@@ -327,11 +330,13 @@ impl Auto {
         }
         if again && enough && least >= LACKS_PERCENT && !self.hidden {
             let why = "who lacked its fair share for a moment has it";
-            return if self.was_kept { self.ask(seen, why) } else { self.rest(seen, why) };
+            // What it had for another moment would say as little.
+            return self.ask_for(seen, WATCH_SLOTS, why);
         }
         for u in uses.iter().filter(|u| u.weight > 0) {
             self.everybody.tried(u.id);
         }
+        self.tried_percent = if again { self.tried_percent.min(least) } else { least };
         self.members = found.of.iter().map(|f| f.0).collect();
         self.watch_riders(cpus, seen, uses);
         self.trial.keep(&self.members);
@@ -467,7 +472,7 @@ impl Auto {
     /// Notes what the last window says.
     fn note(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
         let (taken_ns, window_ns) = (seen.taken_ns(), seen.window_ns());
-        if let Phase::Watch { .. } = self.phase {
+        if let Phase::Watch { .. } | Phase::Rest { .. } = self.phase {
             self.watched.add(window_ns, taken_ns, uses.iter());
         }
         if self.phase == Phase::Try {
@@ -547,6 +552,9 @@ impl Auto {
             }
             Phase::Keep { until_ns } => self.keep(cpus, seen, &uses, &candidates, until_ns),
             Phase::Rest { until_ns } if seen.end_ns >= until_ns => self.ask(seen, "it is time to ask again"),
+            Phase::Rest { .. } if took_ns >= WATCH_SLOTS * self.slot_ns => {
+                self.look_while_resting(cpus, seen, &candidates)
+            }
             Phase::Try => self.turn(cpus, seen, &uses),
             Phase::Rest { .. } => Vec::new(),
         }

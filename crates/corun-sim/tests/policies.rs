@@ -313,6 +313,38 @@ fn who_shares_slots_and_comes_to_need_its_own_is_given_them_without_a_question()
 }
 
 #[test]
+fn who_comes_to_starve_while_nothing_is_touched_is_asked_about_before_its_time() {
+    let s = scenario(
+        "duration = \"40s\"\n[[tenant]]\nname = \"it\"\n\
+         program = { kind = \"command\", argv = [\"it\"], model = [\
+           { threads = 2, wait = \"block\", grain = \"5ms\", imbalance = 0.6, iterations = 2000 }, \
+           { threads = 2, wait = \"spin\", grain = \"300us\", imbalance = 0.1, iterations = 100000 }] }\n\
+         [[tenant]]\nname = \"loops\"\nprogram = { kind = \"interference\", threads = 2 }\n",
+    );
+    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut policy = by_name("auto", &Options::new()).unwrap();
+    let (mut tried, mut spins_ns, mut kept_ns) = (0, None, None);
+    while Host::now_ns(&engine) < 40_000 * MS {
+        engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();
+        let seen = engine.observe();
+        if rig::tenant(&seen, "it").account.ledger.parts().spin_ns > Some(0) {
+            spins_ns.get_or_insert(seen.start_ns);
+        }
+        for d in policy.decide(Host::machine(&engine), &seen) {
+            assert_eq!(engine.apply(&d.action), Outcome::Done);
+            tried += u32::from(d.because.contains("help nobody"));
+            if d.because.contains("kept: ") {
+                kept_ns.get_or_insert(seen.end_ns);
+            }
+        }
+    }
+    println!("{tried} trials in vain, spins from {spins_ns:?}, kept at {kept_ns:?}");
+    let took_ms = (kept_ns.unwrap() - spins_ns.unwrap()) / MS;
+    assert!(tried >= 4, "by then a finding holds for eight seconds: {tried}");
+    assert!(took_ms < 1_500, "{took_ms} ms");
+}
+
+#[test]
 fn who_is_left_alone_while_others_take_turns_has_its_fair_share_and_no_more() {
     let ([_, had_milli], reasons) = beside_a_solver(
         "program = { kind = \"parallel\", threads = 2, sync = \"steal\", wait = \"block\", grain = \"2ms\", \
