@@ -494,6 +494,10 @@ impl Auto {
             let free = uses.iter().filter(|u| !self.members.contains(&u.id));
             self.free.add(window_ns, taken_ns, free);
             uses.iter().for_each(|u| self.riders.ran(u, window_ns, cpus * self.slot_ns));
+            for u in uses.iter().filter(|u| self.members.contains(&u.id)) {
+                self.dues.ran(u.id, u.on_cpu_ns, self.trial.fair_milli(u.id) * window_ns / 1_000);
+            }
+            self.slots.let_give(self.dues.givers());
         }
         let alone = if let &[id] = self.slots.running() { uses.iter().find(|u| u.id == id) } else { None };
         if let Some(u) = alone.filter(|u| self.trial.needs_slots(u.id)) {

@@ -229,6 +229,11 @@ impl Trial {
         side.and_then(|side| (side.useful_ns * 1_000).checked_div(side.on_cpu_ns)).unwrap_or(1_000)
     }
 
+    /// Its fair share when everybody last shared, in thousandths of a CPU; 0 where it came later.
+    pub fn fair_milli(&self, id: TenantId) -> u64 {
+        self.sides.get(&id).map_or(0, |side| side.fair_milli)
+    }
+
     /// Whether slots are for it; all others may run together.
     pub fn needs_slots(&self, id: TenantId) -> bool {
         self.sides.get(&id).is_some_and(|side| side.own)

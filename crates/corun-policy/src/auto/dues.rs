@@ -5,8 +5,9 @@
 //! - Those whom slots are for **lose** otherwise: while everybody shared they spun for threads that were not running, beyond
 //!   what they spin in their slots too; when somebody else takes a CPU from one of their threads in a slot, the others
 //!   wait for it, so that it costs them more than that CPU; and a CPU that is idle in a slot of theirs is CPU time of their
-//!   share that they cannot have at another time. The other tenants make up for that, but slowly ([`Slots::make_up`]):
-//!   slots and the questions about them are for nobody's profit, and may not cost anybody more than `auto` promises.
+//!   share that they cannot have at another time. The other tenants make up for that ([`Slots::make_up`]), but no further than to
+//!   96.5 % of their own fair shares since the question began: slots and the questions about them are for nobody's profit, and
+//!   may not cost anybody more than `auto` promises.
 //!
 //! Nothing is owed any more once slots are found to help nobody: what each has is for the kernel to say then.
 
@@ -14,7 +15,12 @@ use crate::census::TenantUse;
 use crate::slots::Slots;
 use crate::trial::{Shared, Trial};
 use corun_model::TenantId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who has had less than this of its fair share, in thousandths, gives nothing for what others lost.
+const GIVES_TO_MILLI: u64 = 965;
+/// Older time counts half beyond so much fair CPU time: nobody gives for ever since it had much yesterday.
+const MEMORY_NS: u64 = 60_000_000_000;
 
 /// What a tenant had while everybody shared.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,10 +31,18 @@ struct Had {
     useful_ns: u64,
 }
 
+/// CPU time that a tenant has had, with slots or without, and what was fair.
+#[derive(Clone, Copy, Debug, Default)]
+struct SoFar {
+    had_ns: u64,
+    fair_ns: u64,
+}
+
 /// What is owed and not yet settled in slots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dues {
     had: BTreeMap<TenantId, Had>,
+    so_far: BTreeMap<TenantId, SoFar>,
     /// Since when everybody shares and nobody has reckoned what each had.
     shared_ns: u64,
 }
@@ -56,17 +70,38 @@ impl Dues {
             had.ahead_ns += (had_milli as i64 - shared.fair_milli as i64) * shared_ns as i64 / 1_000;
             had.on_cpu_ns += had_milli * shared_ns / 1_000;
             had.useful_ns += shared.useful_milli * shared_ns / 1_000;
+            self.ran(*id, had_milli * shared_ns / 1_000, shared.fair_milli * shared_ns / 1_000);
         }
+    }
+
+    /// Takes in what one had in a window, and what was fair.
+    pub(super) fn ran(&mut self, id: TenantId, had_ns: u64, fair_ns: u64) {
+        let so_far = self.so_far.entry(id).or_default();
+        so_far.had_ns += had_ns;
+        so_far.fair_ns += fair_ns;
+        if so_far.fair_ns > 2 * MEMORY_NS {
+            so_far.had_ns /= 2;
+            so_far.fair_ns /= 2;
+        }
+    }
+
+    /// Those who may give something for what others lost.
+    pub(super) fn givers(&self) -> BTreeSet<TenantId> {
+        let may =
+            |s: &SoFar| u128::from(s.had_ns) * 1_000 > u128::from(s.fair_ns) * u128::from(GIVES_TO_MILLI);
+        self.so_far.iter().filter(|(_, s)| may(s)).map(|(id, _)| *id).collect()
     }
 
     /// Forgets who has gone.
     pub(super) fn retain(&mut self, is_here: impl Fn(&TenantId) -> bool) {
         self.had.retain(|id, _| is_here(id));
+        self.so_far.retain(|id, _| is_here(id));
     }
 
     /// Lets everybody off.
     pub(super) fn forgive(&mut self, slots: &mut Slots) {
         self.had.clear();
+        self.so_far.clear();
         slots.forgive();
     }
 
@@ -117,6 +152,18 @@ mod tests {
             wakeups: None,
             judged_ns: 0,
         }
+    }
+
+    #[test]
+    fn who_has_nearly_its_fair_share_gives_and_who_has_less_does_not_whatever_it_had_long_ago() {
+        let mut dues = Dues::default();
+        dues.ran(TenantId(1), 970, 1_000);
+        dues.ran(TenantId(2), 960, 1_000);
+        assert_eq!(dues.givers(), BTreeSet::from([TenantId(1)]));
+        let second_ns = 1_000_000_000;
+        (0..600).for_each(|_| dues.ran(TenantId(1), 2 * second_ns, second_ns));
+        (0..300).for_each(|_| dues.ran(TenantId(1), second_ns / 2, second_ns));
+        assert_eq!(dues.givers(), BTreeSet::new(), "ten minutes of twice its share, then five of half");
     }
 
     #[test]
