@@ -45,7 +45,7 @@ use crate::census::{self, Census, TenantUse};
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
-use crate::trial::{Rates, Shared, Trial, Waits, LACKS_PERCENT};
+use crate::trial::{Rates, Trial, Waits, LACKS_PERCENT};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use dues::{lost_in_slot_ns, Dues};
 use known::Everybody;
@@ -228,7 +228,6 @@ impl Auto {
 
     /// Everybody shares, to be watched for so many slots at least.
     fn watch(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
-        self.since_ns = None;
         let was_shared = matches!(self.phase, Phase::Settle { .. } | Phase::Watch { .. });
         if !was_shared {
             self.dues.share_from(seen.end_ns);
@@ -237,16 +236,21 @@ impl Auto {
             Phase::Try | Phase::Keep { .. } => Phase::Settle { slots },
             _ => Phase::Watch { slots },
         };
-        self.watched = Watch::default();
+        self.look_afresh();
         self.slots.stop(seen, why)
     }
 
-    /// The same, with all evidence forgotten.
+    /// What was seen until now is not looked at.
+    fn look_afresh(&mut self) {
+        (self.watched, self.since_ns) = (Watch::default(), None);
+    }
+
+    /// Everybody shares, and all evidence is forgotten.
     fn ask(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.ask_for(seen, 1, why)
     }
 
-    /// The same, but for a watch of one slot.
+    /// The same, to be watched for so many slots at least.
     fn ask_for(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
         self.trial = Trial::default();
         (self.was_kept, self.raised_ns) = (false, None);
@@ -449,14 +453,6 @@ impl Auto {
             self.trial.slot(self.slots.running());
         }
         decisions
-    }
-
-    /// Who is left alone by these slots, and what is its fair share.
-    fn watch_riders(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
-        let all: Vec<&TenantUse> = uses.iter().filter(|u| u.weight > 0).collect();
-        let found = self.watched.found(cpus, seen, &all, self.use_spin);
-        let rides = |(id, _): &&(TenantId, Shared)| !self.members.contains(id);
-        self.riders.are(found.of.iter().filter(rides).map(|(id, shared)| (*id, shared.fair_milli)));
     }
 
     /// A trial goes on without who has gone, as long as there is somebody to be helped and somebody to wait for.

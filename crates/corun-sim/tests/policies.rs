@@ -2,11 +2,11 @@
 
 mod rig;
 
-use corun_model::{Host, Outcome, Policy};
+use corun_model::{Decision, Host, Observation, Outcome, Policy};
 use corun_policy::{by_name, Options, ALL};
 use corun_sim::experiment::{perform, Options as Also};
 use corun_sim::machine_file::SHIPPED;
-use corun_sim::scenario::Cast;
+use corun_sim::scenario::{Cast, Scenario};
 use rig::scenario;
 
 const MS: u64 = 1_000_000;
@@ -240,6 +240,19 @@ fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
     }
 }
 
+/// Lets `auto` control a scenario until then; `each` is told every window and what was decided by it.
+fn under_auto(s: &Scenario, until_ns: u64, mut each: impl FnMut(&Observation, &[Decision])) {
+    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut policy = by_name("auto", &Options::new()).unwrap();
+    while Host::now_ns(&engine) < until_ns {
+        engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();
+        let seen = engine.observe();
+        let decisions = policy.decide(Host::machine(&engine), &seen);
+        decisions.iter().for_each(|d| assert_eq!(engine.apply(&d.action), Outcome::Done));
+        each(&seen, &decisions);
+    }
+}
+
 #[test]
 fn slots_that_leave_no_cpu_idle_are_kept_without_asking_and_others_are_asked_about() {
     // How often kept slots are asked about in half a minute.
@@ -250,17 +263,11 @@ fn slots_that_leave_no_cpu_idle_are_kept_without_asking_and_others_are_asked_abo
              program = {{ kind = \"parallel\", threads = 2, sync = \"barrier\", iterations = 100000, {program} }}\n\
              [[tenant]]\nname = \"loop\"\ncount = 2\nprogram = {{ kind = \"interference\" }}\n{others}"
         ));
-        let mut engine = s.engine(1, Cast::All, 0).unwrap();
-        let mut policy = by_name("auto", &Options::new()).unwrap();
         let (mut kept, mut asked) = (false, 0);
-        while Host::now_ns(&engine) < 30_000 * MS {
-            engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();
-            let seen = engine.observe();
-            let decisions = policy.decide(Host::machine(&engine), &seen);
+        under_auto(&s, 30_000 * MS, |_, decisions| {
             kept |= decisions.iter().any(|d| d.because.contains("kept: "));
             asked += decisions.iter().filter(|d| d.because.contains("it is time to ask again")).count();
-            decisions.iter().for_each(|d| assert_eq!(engine.apply(&d.action), Outcome::Done));
-        }
+        });
         assert!(kept, "{program}: slots were never kept");
         asked
     };
@@ -279,22 +286,15 @@ fn beside_a_solver(tenant: &str) -> ([u64; 2], Vec<String>) {
          program = {{ kind = \"parallel\", threads = 2, wait = \"spin\", grain = \"300us\", imbalance = 0.1, iterations = 100000 }}\n\
          [[tenant]]\nname = \"loop\"\ncount = 3\nprogram = {{ kind = \"interference\", threads = 2 }}\n"
     ));
-    let mut engine = s.engine(1, Cast::All, 0).unwrap();
-    let mut policy = by_name("auto", &Options::new()).unwrap();
     let (mut had_ns, mut reasons) = ([0; 2], Vec::new());
-    while Host::now_ns(&engine) < 20_000 * MS {
-        engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();
-        let seen = engine.observe();
+    under_auto(&s, 20_000 * MS, |seen, decisions| {
         if seen.start_ns >= 10_000 * MS {
-            let ledger = rig::tenant(&seen, "it").account.ledger;
+            let ledger = rig::tenant(seen, "it").account.ledger;
             had_ns[0] += ledger.parts().compute_ns;
             had_ns[1] += ledger.on_cpu_ns();
         }
-        for d in policy.decide(Host::machine(&engine), &seen) {
-            assert_eq!(engine.apply(&d.action), Outcome::Done);
-            reasons.push(d.because);
-        }
-    }
+        reasons.extend(decisions.iter().map(|d| d.because.clone()));
+    });
     (had_ns.map(|ns| ns / (10 * MS)), reasons)
 }
 
@@ -321,23 +321,18 @@ fn who_comes_to_starve_while_nothing_is_touched_is_asked_about_before_its_time()
            { threads = 2, wait = \"spin\", grain = \"300us\", imbalance = 0.1, iterations = 100000 }] }\n\
          [[tenant]]\nname = \"loops\"\nprogram = { kind = \"interference\", threads = 2 }\n",
     );
-    let mut engine = s.engine(1, Cast::All, 0).unwrap();
-    let mut policy = by_name("auto", &Options::new()).unwrap();
     let (mut tried, mut spins_ns, mut kept_ns) = (0, None, None);
-    while Host::now_ns(&engine) < 40_000 * MS {
-        engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();
-        let seen = engine.observe();
-        if rig::tenant(&seen, "it").account.ledger.parts().spin_ns > Some(0) {
+    under_auto(&s, 40_000 * MS, |seen, decisions| {
+        if rig::tenant(seen, "it").account.ledger.parts().spin_ns > Some(0) {
             spins_ns.get_or_insert(seen.start_ns);
         }
-        for d in policy.decide(Host::machine(&engine), &seen) {
-            assert_eq!(engine.apply(&d.action), Outcome::Done);
+        for d in decisions {
             tried += u32::from(d.because.contains("help nobody"));
             if d.because.contains("kept: ") {
                 kept_ns.get_or_insert(seen.end_ns);
             }
         }
-    }
+    });
     println!("{tried} trials in vain, spins from {spins_ns:?}, kept at {kept_ns:?}");
     let took_ms = (kept_ns.unwrap() - spins_ns.unwrap()) / MS;
     assert!(tried >= 4, "by then a finding holds for eight seconds: {tried}");

@@ -1,6 +1,5 @@
 //! While nothing is touched, since slots were found to help nobody: until when, and what makes it too long.
 
-use super::watch::Watch;
 use super::{Auto, Phase};
 use crate::census::TenantUse;
 use corun_model::{Decision, Observation};
@@ -9,7 +8,7 @@ impl Auto {
     /// Nothing is touched until the next question.
     pub(super) fn rest(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
         self.dues.forgive(&mut self.slots);
-        (self.watched, self.since_ns) = (Watch::default(), None);
+        self.look_afresh();
         self.phase = Phase::Rest { until_ns: self.hold_until_ns(seen, false) };
         self.slots.stop(seen, why)
     }
@@ -23,7 +22,7 @@ impl Auto {
         candidates: &[&TenantUse],
     ) -> Vec<Decision> {
         let found = self.watched.found(cpus, seen, candidates, self.use_spin);
-        (self.watched, self.since_ns) = (Watch::default(), None);
+        self.look_afresh();
         let least = found.starves().map_or(100, |(percent, _)| percent);
         if self.competing && least * 2 < self.tried_percent {
             self.hold_ns = self.first_hold_ns;

@@ -5,8 +5,10 @@
 //! waits as long. So they may have their fair share, and who is ahead of that waits out a slot. Who stays within it is never
 //! parked.
 
+use super::Auto;
 use crate::census::TenantUse;
-use corun_model::TenantId;
+use crate::trial::Shared;
+use corun_model::{Observation, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +44,16 @@ impl Riders {
     /// Those who are ahead of their fair share.
     pub(super) fn ahead(&self) -> BTreeSet<TenantId> {
         self.of.iter().filter(|(_, rider)| rider.credit_ns < 0).map(|(id, _)| *id).collect()
+    }
+}
+
+impl Auto {
+    /// Who is left alone by these slots, and what is its fair share.
+    pub(super) fn watch_riders(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
+        let all: Vec<&TenantUse> = uses.iter().filter(|u| u.weight > 0).collect();
+        let found = self.watched.found(cpus, seen, &all, self.use_spin);
+        let rides = |(id, _): &&(TenantId, Shared)| !self.members.contains(id);
+        self.riders.are(found.of.iter().filter(rides).map(|(id, shared)| (*id, shared.fair_milli)));
     }
 }
 
