@@ -17,7 +17,7 @@
 //! 4. **Keep** the slots where somebody gains whom they are for (its tasks may wait for each other, and it lacks its fair
 //!    share without), all tenants together gain (the geometric mean rises of what they do, or of what they do up to their
 //!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that was
-//!    less, but for 5 %. Everybody is dealt the same part of the slots; who does less in them and would fall below is dealt
+//!    less, but for 5 %. Everybody is dealt the same part of the slots; who does less in all of them and would fall below is dealt
 //!    more (`trial/parts.rs`), and who had more than its fair share of CPU time while everybody shared gives that back, slot
 //!    by slot, to those who had less, and what those whom slots are for lose otherwise all make up for, slowly (`dues.rs`):
 //!    what is fair is so over all of the time. (Fair: CPU time by weights, or the part by which everybody would be slowed
@@ -471,7 +471,7 @@ impl Auto {
         if let Phase::Watch { .. } | Phase::Rest { .. } = self.phase {
             self.watched.add(window_ns, taken_ns, uses.iter());
         }
-        if self.phase == Phase::Try {
+        if let Phase::Try | Phase::Keep { .. } = self.phase {
             let is_member = |u: &&TenantUse| self.members.contains(&u.id);
             let members_ns: u64 = uses.iter().filter(is_member).map(|u| u.on_cpu_ns).sum();
             let all_ns = cpus * window_ns;
@@ -505,7 +505,7 @@ impl Auto {
         }
         for u in uses {
             match self.phase {
-                Phase::Try if !self.slots.parked().contains(&u.id) => {
+                Phase::Try | Phase::Keep { .. } if !self.slots.parked().contains(&u.id) => {
                     let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
                     self.trial.ran(u.id, useful_ns, u.on_cpu_ns, window_ns);
                 }

@@ -3,7 +3,8 @@
 //! A **round** is a period in which everybody shares, then some slots. Within slots a tenant's rate is what it does per
 //! time in which it runs, times the part of the slots that it would be dealt (`parts.rs`): one slot that came late, or one
 //! more of somebody's among a few, says nothing. Over several rounds the median holds, so that one round in which a build
-//! or a phase of the program passed through does not decide.
+//! or a phase of the program passed through does not decide. As long as slots are kept the last round goes on, so what is
+//! dealt then follows from all of its slots and not from the two that each had while they were tried.
 //!
 //! What others used and what the host below took meanwhile was not there to be had: what is left, the capacity, scales
 //! what is expected within slots.
@@ -175,9 +176,7 @@ impl Trial {
     /// Notes what a tenant did in a window in which it ran.
     pub fn ran(&mut self, id: TenantId, useful_ns: u64, on_cpu_ns: u64, window_ns: u64) {
         if let Some(side) = self.sides.get_mut(&id) {
-            side.useful_ns += useful_ns;
-            side.on_cpu_ns += on_cpu_ns;
-            side.ran_ns += window_ns;
+            side.ran(useful_ns, on_cpu_ns, window_ns);
         }
     }
 
@@ -376,6 +375,26 @@ mod tests {
             |without| Rates { fair: 1_000, without, running: 2_000, within: 1_000, capacity_milli: 1_000 };
         assert_eq!((rates[&LOOP], rates[&SOLVER]), (rates_of(900), rates_of(300)));
         assert_eq!(rates[&SOLVER].entitled(), 300);
+    }
+
+    #[test]
+    fn who_was_disturbed_while_slots_were_tried_is_not_dealt_more_of_them_for_as_long_as_they_are_kept() {
+        let mut trial = Trial::default();
+        trial.without(SOLVER, shared(1_000, 300));
+        trial.without(LOOP, shared(1_000, 1_300));
+        trial.begin(2_000, 2);
+        let slots = |trial: &mut Trial, loop_ns: u64, count: u32| {
+            for _ in 0..count {
+                for (id, had_ns) in [(SOLVER, 100), (LOOP, loop_ns)] {
+                    trial.slot(&[id]);
+                    trial.ran(id, had_ns, had_ns, 50);
+                }
+            }
+        };
+        slots(&mut trial, 80, 2);
+        assert!(trial.shares()[&LOOP] > 1_400, "{:?}", trial.shares());
+        slots(&mut trial, 100, 100);
+        assert!(trial.shares().values().all(|share| *share <= 1_001), "{:?}", trial.shares());
     }
 
     #[test]

@@ -28,6 +28,9 @@ impl Auto {
         if seen.end_ns >= until_ns && !self.keeps_on(cpus, seen) {
             return self.ask_again(seen);
         }
+        if self.slots.is_over(seen) {
+            self.share_out(seen);
+        }
         self.turn(cpus, seen, uses)
     }
 

@@ -3,6 +3,9 @@
 /// Who has less than this part of its fair share lacks it, in hundredths.
 pub(crate) const LACKS_PERCENT: u64 = 90;
 
+/// Older time in slots counts half beyond so much.
+const MEMORY_NS: u64 = 10_000_000_000;
+
 /// Useful CPU time of a tenant in the periods of a question, in thousandths of a CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
@@ -25,6 +28,19 @@ pub(super) struct Side {
 }
 
 impl Side {
+    /// Takes in a window in which it ran. While slots are kept the round goes on, and older time counts half now and then: what
+    /// a program did ten minutes ago is not what it does.
+    pub(super) fn ran(&mut self, useful_ns: u64, on_cpu_ns: u64, window_ns: u64) {
+        self.useful_ns += useful_ns;
+        self.on_cpu_ns += on_cpu_ns;
+        self.ran_ns += window_ns;
+        if self.ran_ns > 2 * MEMORY_NS {
+            for sum in [&mut self.useful_ns, &mut self.on_cpu_ns, &mut self.ran_ns] {
+                *sum /= 2;
+            }
+        }
+    }
+
     /// Its rate in the slots of the present round.
     pub(super) fn running_milli(&self) -> u64 {
         (self.useful_ns * 1_000).checked_div(self.ran_ns).unwrap_or(0)
