@@ -1,7 +1,9 @@
-//! How well the predictor does on the modelled machine: `cargo run --release -p corun-predict --example accuracy [CPUS] [WINDOW_MS]`.
+//! How well the predictor does on the modelled machine: `cargo run --release -p corun-predict --example accuracy [CPUS] [WINDOW_MS]
+//! [THREADS]`.
 //!
 //! Every synthetic program beside every interferer, with dedicated windows and from the ledger alone: mean error per kind
-//! of program and per interferer, and how many intervals hold the outcome. The tables in docs/prediction.md are these.
+//! of program and per interferer, and how many intervals hold the outcome. The tables in docs/prediction.md are these. THREADS are
+//! those of each program; as many as there are CPUs unless said.
 
 #[path = "../tests/rig/mod.rs"]
 mod rig;
@@ -17,10 +19,11 @@ fn main() {
     let argument = |n: usize, default: u64| {
         std::env::args()
             .nth(n)
-            .map_or(default, |a| a.parse().expect("a number of CPUs, then of milliseconds"))
+            .map_or(default, |a| a.parse().expect("a number of CPUs, then of milliseconds, then of threads"))
     };
     let (cpus, window_ns) = (argument(1, 2) as u32, argument(2, 10) * 1_000_000);
-    let cases: Vec<(String, String, String)> = programs(cpus)
+    let threads = argument(3, cpus.into()) as u32;
+    let cases: Vec<(String, String, String)> = programs(threads)
         .into_iter()
         .flat_map(|(name, program)| {
             interferers(cpus).into_iter().map(move |i| (name.clone(), program.clone(), i))
@@ -38,7 +41,7 @@ fn main() {
             }
         }
         let how = if dedicated { "with dedicated windows" } else { "from the ledger alone" };
-        println!("{cpus} CPUs, windows of {} ms, {how}", window_ns / 1_000_000);
+        println!("{threads} threads on {cpus} CPUs, windows of {} ms, {how}", window_ns / 1_000_000);
         println!("{:<44} {:>5} {:>7} {:>7} {:>8}", "", "cases", "MAPE", "worst", "covered");
         for (row, of) in rows {
             let n = of.len() as f64;

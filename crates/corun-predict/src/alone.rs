@@ -19,8 +19,9 @@
 //! 3. Tasks that are bound together (barriers, locks, pipelines) all lose the same `x + v`. So a task loses no more than
 //!    the one for which the first two bounds leave least: in a pipeline, that of the critical stage, which never waits.
 //!
-//! Threads that queue behind a sibling count as stolen from as far as co-runners held CPUs in the meantime. And however
-//! little is taken away, no program computes on more CPUs than there are.
+//! Threads that queue behind a sibling count as stolen from as far as co-runners held CPUs in the meantime, and where the
+//! program wants more CPUs than there are, as far as it would have more of them alone ([`crate::crowded`]). And however little
+//! is taken away, no program computes on more CPUs than there are.
 //!
 //! A program that is never left in peace shows nowhere how much it waits on its own: two threads that take turns on the one
 //! CPU that a loop leaves them look alike whether alone they would overlap wholly or hardly. Its slowdown lies between that
@@ -32,6 +33,7 @@
 //! bounds lie apart. Memory contention is not seen. A wait for a device that a co-runner keeps busy counts as the program's own.
 //! Within a window, steals of different tasks are taken to fall as they do between windows.
 
+use crate::crowded::Crowding;
 use crate::useful_work::{Spent, Window};
 use corun_model::TaskId;
 use std::collections::BTreeMap;
@@ -113,15 +115,16 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
     }
     let most = window.all().map(|s| s.compute_ns).fold(0.0, f64::max);
     let own_waiting = hints.own_waiting.unwrap_or(0.0);
+    let crowding = Crowding::of(window);
     let lost = |s: &Spent| {
         let waiting_ns = (s.waiting_ns() - own_waiting * s.compute_ns).max(0.0);
-        (s.stolen_ns + waiting_ns.min(s.beside_stolen_ns * (1.0 - hints.overlap))) / s.life_ns
+        (crowding.taken_ns(s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - hints.overlap))) / s.life_ns
     };
     let workers = || window.all().filter(|s| s.compute_ns > 0.0 && s.compute_ns >= WORKER * most);
     let common = workers().map(lost).fold(f64::INFINITY, f64::min);
     let (mut slowdown, mut steal, mut sync, mut slowest) = (0.0, 0.0, 0.0, 1.0f64);
     for s in window.all().filter(|s| s.compute_ns > 0.0) {
-        let x = s.stolen_ns / s.life_ns;
+        let x = crowding.taken_ns(s) / s.life_ns;
         let v = common.clamp(x, lost(s).max(x)) - x;
         let (weight, left) = (s.compute_ns / total.compute_ns, (1.0 - x - v).max(s.compute_ns / s.life_ns));
         slowdown += weight / left;
@@ -239,6 +242,15 @@ mod tests {
         let tasks = [(TaskId(0), task(90.0, 0.0, 10.0, 0.0)), (TaskId(1), task(90.0, 0.0, 10.0, 0.0))].into();
         let window = Window { wall_ns: LIFE_NS, tasks, cpus: 1, ..Window::default() };
         assert_eq!(from_ledger(&window, Hints::default()).unwrap().slowdown, 1.0);
+    }
+
+    #[test]
+    fn threads_that_queue_for_the_cpu_that_a_loop_leaves_them_would_be_twice_as_fast_on_two() {
+        let queues = Spent { queued_ns: 50.0, ..task(25.0, 0.0, 25.0, 50.0) };
+        let tasks = (0..4).map(|i| (TaskId(i), queues)).collect();
+        let window = Window { wall_ns: LIFE_NS, tasks, cpus: 2, ..Window::default() };
+        let found = from_ledger(&window, Hints::default()).unwrap();
+        assert!((found.slowdown - 2.0).abs() < 1e-9 && (found.steal - 1.0).abs() < 1e-9, "{found:?}");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! | [`yardstick`] | what useful work is measured in |
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
+//! | `crowded` | what steal costs a program that wants more CPUs than there are |
 //! | `stretch` | what windows of one behaviour tell, and what stretches of a run tell together |
 //! | `weighed` | both ways to a slowdown, each as far as it is certain |
 //! | [`interval`] | how sure it is: the jackknife over batches of windows |
@@ -31,6 +32,7 @@ pub mod alone;
 pub mod baselines;
 mod beginning;
 pub mod counted;
+mod crowded;
 pub mod dedicated;
 pub mod estimate;
 pub mod interval;

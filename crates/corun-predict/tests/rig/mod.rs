@@ -154,18 +154,18 @@ pub fn outcome(scenario: &Scenario, seed: u64, how: Sampling) -> Outcome {
     Outcome { truth, estimate }
 }
 
-/// The synthetic programs: every way to depend on each other and to wait, three grains, even and uneven.
-pub fn programs(cpus: u32) -> Vec<(String, String)> {
+/// The synthetic programs of so many threads: every way to depend on each other and to wait, three grains, even and uneven.
+pub fn programs(threads: u32) -> Vec<(String, String)> {
     let kinds = [
         ("barrier", "sync = \"barrier\"", 1.0, true),
         ("barrier, sleeping", "sync = \"barrier\", sleep = \"GRAIN\"", 0.5, true),
         ("lock", "sync = \"lock\", critical = 0.2", 1.0, true),
         ("lock, always taken", "sync = \"lock\", critical = 0.6", 1.0, true),
         ("lock, devices", "sync = \"lock\", critical = 0.1, io = \"GRAIN\"", 0.5, true),
-        ("pipeline", "sync = \"pipeline\", stages = CPUS", 1.0, true),
+        ("pipeline", "sync = \"pipeline\", stages = THREADS", 1.0, true),
         ("pipeline, uneven", "sync = \"pipeline\", stages = FEWER", 1.0, true),
-        ("queue", "sync = \"queue\"", f64::from(cpus), false),
-        ("work stealing", "sync = \"steal\"", f64::from(cpus), false),
+        ("queue", "sync = \"queue\"", f64::from(threads), false),
+        ("work stealing", "sync = \"steal\"", f64::from(threads), false),
         ("independent", "sync = \"none\"", 1.0, false),
     ];
     let mut found = Vec::new();
@@ -176,10 +176,10 @@ pub fn programs(cpus: u32) -> Vec<(String, String)> {
                     let iterations = (6e6 / grain_us as f64 * length) as u64;
                     let sync = sync
                         .replace("GRAIN", &format!("{grain_us}us"))
-                        .replace("CPUS", &cpus.to_string())
-                        .replace("FEWER", &(cpus - 1).max(2).to_string());
+                        .replace("THREADS", &threads.to_string())
+                        .replace("FEWER", &(threads - 1).max(2).to_string());
                     let program = format!(
-                        "threads = {cpus}, {sync}, wait = \"{wait}\", grain = \"{grain_us}us\", \
+                        "threads = {threads}, {sync}, wait = \"{wait}\", grain = \"{grain_us}us\", \
                          imbalance = {imbalance}, iterations = {iterations}"
                     );
                     found.push((format!("{name} / {wait} / {grain_us} us / {imbalance}"), program));
