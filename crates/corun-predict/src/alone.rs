@@ -12,7 +12,9 @@
 //! it is bounded three times, and the least of the bounds is what the tasks of a program that waits only for itself have:
 //!
 //! 1. It is no longer than the task waited at all, less the waiting that the program has of its own. That shows in
-//!    **quiet** windows, in which nothing was stolen ([`own_waiting`]); where there are none it is taken to be nothing.
+//!    **quiet** windows, in which nothing was stolen ([`own_waiting`]); where there are none it is taken to be nothing. In any
+//!    case it is no less than what the machine takes to wake it up as often as it was ([`Hints::wake_up_ns`]): alone CPUs
+//!    sleep while it does, and beside a busy loop they do not.
 //! 2. It is no longer than a sibling was stolen from while the task was not: every nanosecond taken from a sibling delays
 //!    a waiting task by one at most. Where steals of the tasks rise and fall together from window to window, they fall on
 //!    the same moments also within windows, and leave less ([`Hints::overlap`]).
@@ -61,17 +63,28 @@ pub struct Hints {
     pub own_waiting: Option<f64>,
     /// How far the tasks are stolen from at the same moments, 0..=1; 0: independently of each other.
     pub overlap: f64,
+    /// How long the machine takes from waking a task up to running it on a CPU that slept, in nanoseconds; 0: nobody knows.
+    pub wake_up_ns: f64,
 }
 
 impl Hints {
     /// The other extreme: all the program's waiting is its own.
     pub fn all_its_own() -> Hints {
-        Hints { own_waiting: Some(f64::INFINITY), overlap: 0.0 }
+        Hints { own_waiting: Some(f64::INFINITY), ..Hints::default() }
     }
 
-    /// What these windows, which follow each other, tell.
-    pub fn of(windows: &[Window]) -> Hints {
-        Hints { own_waiting: own_waiting(windows), overlap: overlap(windows) }
+    /// What these windows, which follow each other, tell of a machine that takes so long for a wake-up.
+    pub fn of(windows: &[Window], wake_up_ns: f64) -> Hints {
+        Hints { own_waiting: own_waiting(windows), overlap: overlap(windows), wake_up_ns }
+    }
+
+    /// How long a task would have waited for siblings alone, in nanoseconds, at least: in proportion to what it computed, or for
+    /// its wake-ups.
+    fn own_waiting_ns(&self, s: &Spent) -> f64 {
+        let blocked_ns = s.sibling_ns + s.own_ns;
+        let by_sibling = if blocked_ns > 0.0 { s.sibling_ns / blocked_ns } else { 0.0 };
+        let wake_ups_ns = s.blockings.unwrap_or(0.0) * by_sibling * self.wake_up_ns;
+        (self.own_waiting.unwrap_or(0.0) * s.compute_ns).max(wake_ups_ns.min(s.sibling_ns))
     }
 }
 
@@ -114,10 +127,9 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
         return None;
     }
     let most = window.all().map(|s| s.compute_ns).fold(0.0, f64::max);
-    let own_waiting = hints.own_waiting.unwrap_or(0.0);
     let crowding = Crowding::of(window);
     let lost = |s: &Spent| {
-        let waiting_ns = (s.waiting_ns() - own_waiting * s.compute_ns).max(0.0);
+        let waiting_ns = (s.waiting_ns() - hints.own_waiting_ns(s)).max(0.0);
         (crowding.taken_ns(s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - hints.overlap))) / s.life_ns
     };
     let workers = || window.all().filter(|s| s.compute_ns > 0.0 && s.compute_ns >= WORKER * most);
@@ -272,6 +284,24 @@ mod tests {
             w.tasks.insert(TaskId(1), only_waits);
         });
         assert_eq!(own_waiting(&windows), Some(1.0), "who only waits for the end does not count");
+    }
+
+    #[test]
+    fn who_sleeps_often_waits_for_wake_ups_alone_too_as_long_as_the_machine_takes_for_them() {
+        let sleeps = Spent { blockings: Some(5.0), ..task(50.0, 25.0, 25.0, 25.0) };
+        let tasks = (0..2).map(|i| (TaskId(i), sleeps)).collect();
+        let window = Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() };
+        let slowdown =
+            |wake_up_ns| from_ledger(&window, Hints { wake_up_ns, ..Hints::default() }).unwrap().slowdown;
+        assert!((slowdown(0.0) - 2.0).abs() < 1e-9, "nobody knows");
+        assert!((slowdown(3.0) - 1.0 / 0.65).abs() < 1e-9, "15 of 25 are its own");
+        assert!((slowdown(30.0) - 1.0 / 0.75).abs() < 1e-9, "never more than it waited");
+        let for_devices = Spent { sibling_ns: 5.0, own_ns: 20.0, ..sleeps };
+        let hints = Hints { wake_up_ns: 3.0, ..Hints::default() };
+        assert!(
+            (hints.own_waiting_ns(&for_devices) - 3.0).abs() < 1e-9,
+            "who wakes up for a device is no sibling"
+        );
     }
 
     #[test]

@@ -33,11 +33,13 @@ pub struct Options {
     pub assignment: Assignment,
     /// Shared time that it takes for an estimate, in nanoseconds.
     pub least_ns: u64,
+    /// How long the machine takes from waking a task up to running it on a CPU that slept, in nanoseconds; 0: nobody knows.
+    pub wake_up_ns: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { confidence: 0.95, assignment: Assignment::Dynamic, least_ns: 500_000_000 }
+        Options { confidence: 0.95, assignment: Assignment::Dynamic, least_ns: 500_000_000, wake_up_ns: 0 }
     }
 }
 
@@ -253,6 +255,7 @@ impl Predictor {
             dedicated,
             all_dedicated: &self.dedicated.windows,
             assignment: self.options.assignment,
+            wake_up_ns: self.options.wake_up_ns as f64,
         }
     }
 

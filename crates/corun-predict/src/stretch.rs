@@ -40,6 +40,8 @@ pub(crate) struct Stretch<'a> {
     /// All dedicated windows of the run, which tell how far a few scatter.
     pub all_dedicated: &'a [Window],
     pub assignment: Assignment,
+    /// As [`Hints::wake_up_ns`].
+    pub wake_up_ns: f64,
 }
 
 /// What a stretch, or several, tell.
@@ -220,7 +222,7 @@ impl Stretch<'_> {
 
     /// `shared` is the sum of its windows.
     fn by_ledger(&self, shared: &Window) -> Result<Told, &'static str> {
-        let hints = Hints::of(self.shared);
+        let hints = Hints::of(self.shared, self.wake_up_ns);
         let found = alone::likely(shared, hints).ok_or("the program has not run yet; it only waited")?;
         let is_static = self.assignment == Assignment::Static && self.apart(shared);
         let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
@@ -320,7 +322,9 @@ mod tests {
         let dedicated: Vec<Window> = (16..20).map(|i| window(i, [1.0, 1.0])).collect();
         let told = |assignment| {
             let (shared, dedicated) = (&shared[..], &dedicated[..]);
-            Stretch { shared, dedicated, all_dedicated: dedicated, assignment }.told().unwrap()
+            Stretch { shared, dedicated, all_dedicated: dedicated, assignment, wake_up_ns: 0.0 }
+                .told()
+                .unwrap()
         };
         let (together, slowest) = (told(Assignment::Dynamic), told(Assignment::Static));
         assert!((together.slowdown - 2.5).abs() < 1e-9 && (slowest.slowdown - 1.0 / 0.35).abs() < 1e-9);
@@ -336,8 +340,13 @@ mod tests {
         let alone: Vec<Window> = (16..20).map(|i| window(i, [1.0; 2])).collect();
         let why = |n: usize| {
             let (shared, dedicated) = (&shared[..], &alone[..n]);
-            let stretch =
-                Stretch { shared, dedicated, all_dedicated: dedicated, assignment: Assignment::Dynamic };
+            let stretch = Stretch {
+                shared,
+                dedicated,
+                all_dedicated: dedicated,
+                assignment: Assignment::Dynamic,
+                wake_up_ns: 0.0,
+            };
             let missing = stretch.told().unwrap().missing;
             missing.into_iter().find(|u| u.what == "dedicated windows").map(|u| u.why)
         };
@@ -359,6 +368,7 @@ mod tests {
                 dedicated,
                 all_dedicated: dedicated,
                 assignment: Assignment::Dynamic,
+                wake_up_ns: 0.0,
             };
             stretch.told().unwrap().method_error
         };
@@ -375,8 +385,13 @@ mod tests {
     fn a_stretch_too_short_to_tell_how_far_it_scatters_is_not_taken_to_be_certain() {
         let whole: Vec<Window> = (0..16).map(|i| window(i, [[0.4; 2], [0.6; 2]][i as usize % 2])).collect();
         let told = |shared: &[Window]| {
-            let stretch =
-                Stretch { shared, dedicated: &[], all_dedicated: &[], assignment: Assignment::Dynamic };
+            let stretch = Stretch {
+                shared,
+                dedicated: &[],
+                all_dedicated: &[],
+                assignment: Assignment::Dynamic,
+                wake_up_ns: 0.0,
+            };
             stretch.told().unwrap()
         };
         let error = |stretches: &[Told]| Told::sum(stretches).unwrap().spread.unwrap().error;
