@@ -14,6 +14,7 @@
 //! | [`target`] | what a user names (a PID, a cgroup, a VM, everything) as a [`Subject`](target::Subject) |
 //! | [`counters`] | hardware counters of tasks: live, or recorded |
 //! | [`tenants`], [`clock`] | numbers for tenants; the clocks |
+//! | [`wake_up`] | how long a sleeping CPU takes to wake up |
 //! | [`schedstat_host`] | the live host without privileges: the ledger from `schedstat` |
 //! | [`shares`] | the weight of each tenant: what part of contended CPU time it is promised |
 //! | [`probe`] | the live host through eBPF |
@@ -62,6 +63,7 @@ pub mod supervisor;
 pub mod target;
 pub mod tenants;
 pub mod topology;
+pub mod wake_up;
 pub mod watcher;
 
 pub use root::{ReadError, Root};

@@ -1,10 +1,10 @@
 //! The study of predictions judged anew from its recordings, with the predictor as it is now: `cargo run --release -p
-//! corun-study --example predict_again RESULT RECORDINGS [OUT] [--by-time]`.
+//! corun-study --example predict_again RESULT RECORDINGS [OUT] [--by-time] [--wake-up-us=N]`.
 //!
 //! RESULT is the `result.json` of a study that was made with `--recordings RECORDINGS`. Lengths and slowdowns are those of
 //! the record; predictions are made again from the windows that were kept: the last one before a third of a co-run had
 //! passed, and the last of all. So two ways to predict can be compared on the same co-runs; `--by-time` is one of them:
-//! without what hardware counters told. The record with these predictions goes to the folder OUT.
+//! without what hardware counters told; `--wake-up-us` is what waking a sleeping CPU took there, for records that do not say. The record with these predictions goes to the folder OUT.
 //!
 //! Limits: when dedicated windows were taken is as it was; another schedule needs another study.
 
@@ -44,8 +44,8 @@ struct Both {
 }
 
 impl Both {
-    fn new() -> Both {
-        let new = || Predictor::new(TenantId(0), Options::default());
+    fn new(options: Options) -> Both {
+        let new = || Predictor::new(TenantId(0), options);
         Both { main: new(), ledger: new() }
     }
 
@@ -79,12 +79,15 @@ fn main() {
         std::env::args().skip(1).partition(|a| a.starts_with("--"));
     let [result, recordings, out @ ..] = &paths[..] else { panic!("give RESULT RECORDINGS [OUT]") };
     let counts = !flags.iter().any(|f| f == "--by-time");
+    let wake_up_us = flags.iter().find_map(|f| f.strip_prefix("--wake-up-us=")?.parse::<u64>().ok());
     let kept = std::fs::read_to_string(result).unwrap_or_else(|e| panic!("cannot read {result}: {e}"));
     let mut outcome: PredictOutcome =
         serde_json::from_str(&kept).expect("the result of a study of predictions");
+    let wake_up_ns = wake_up_us.map(|us| 1_000 * us).or(outcome.wake_up_ns);
+    let options = Options { wake_up_ns: wake_up_ns.unwrap_or(0), ..Options::default() };
     for run in &mut outcome.runs {
         let path = recording(Path::new(recordings), &run.program, Some((&run.interferer, run.repetition)));
-        again(run, &path, counts);
+        again(run, &path, counts, options);
         let percent = |x: Option<f64>| {
             x.map_or("    -".into(), |x| format!("{:+5.1}", 100.0 * (x / run.slowdown - 1.0)))
         };
@@ -100,9 +103,9 @@ fn main() {
 }
 
 /// Predicts a co-run again; `counts`: with what hardware counters told.
-fn again(run: &mut CoRun, path: &Path, counts: bool) {
+fn again(run: &mut CoRun, path: &Path, counts: bool, options: Options) {
     let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()));
-    let mut both = Both::new();
+    let mut both = Both::new(options);
     let mut begin_ns = None;
     let mut in_time = true;
     for line in std::io::BufReader::new(file).lines() {

@@ -23,6 +23,7 @@ use crate::pairs::Pairs;
 use crate::programs::{Catalogue, Interferer, Program, Recipe, Stage};
 use crate::record::first_difference;
 use crate::verdict::median;
+use corun_linux::wake_up;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -92,6 +93,9 @@ pub struct PredictOutcome {
     pub kernel: String,
     /// How fair shares are grouped.
     pub shares: String,
+    /// What waking up a CPU that slept took before the first run, in nanoseconds; `None`: nobody knows.
+    #[serde(default)]
+    pub wake_up_ns: Option<u64>,
     /// To what standard error a slowdown is known that is called known, as a share.
     pub known_to: f64,
     /// Interferers that start again and again.
@@ -169,6 +173,8 @@ pub struct Lab<'a> {
     folder: PathBuf,
     /// Where the windows of every run are kept, if they are.
     recordings: Option<PathBuf>,
+    /// What waking a CPU up takes here, in nanoseconds; `None`: nobody knows.
+    wake_up_ns: Option<u64>,
     /// How busy others are, 0..1: asked before every run.
     foreign: &'a mut dyn FnMut() -> f64,
 }
@@ -184,7 +190,7 @@ impl<'a> Lab<'a> {
         foreign: &'a mut dyn FnMut() -> f64,
     ) -> Lab<'a> {
         let (corun, folder) = (corun.to_owned(), folder.to_owned());
-        Lab { study, known, stage, corun, folder, recordings: None, foreign }
+        Lab { study, known, stage, corun, folder, recordings: None, wake_up_ns: None, foreign }
     }
 
     /// Keeps the windows of every run in this folder, as [`recording`]s.
@@ -201,6 +207,10 @@ impl<'a> Lab<'a> {
 
     /// Makes all runs; `done` is called after each.
     pub fn run(&mut self, outcome: &mut PredictOutcome, done: &mut dyn FnMut(&str)) {
+        // Beside interferers no CPU may sleep.
+        self.wait_for_quiet();
+        self.wake_up_ns = outcome.wake_up_ns.or_else(wake_up::measured_ns);
+        outcome.wake_up_ns = self.wake_up_ns;
         let mut interferers: Vec<&Interferer> = Vec::new();
         for interferer in self.study.interferers(self.known) {
             match self.stage.prepare(&interferer.recipe) {
@@ -316,6 +326,7 @@ impl<'a> Lab<'a> {
         if let Some(interferer) = &interferer {
             argv.extend(["--dedicated".into(), "--park".into(), format!("pgid:{}", interferer.pid())]);
         }
+        argv.extend(self.wake_up_ns.into_iter().flat_map(|ns| ["--wake-up".into(), format!("{ns}ns")]));
         if let Some(folder) = &self.recordings {
             let beside = beside.map(|(interferer, repetition)| (interferer.name.as_str(), repetition));
             argv.extend(["--record".into(), recording(folder, &program.name, beside).display().to_string()]);

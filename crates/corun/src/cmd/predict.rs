@@ -15,7 +15,7 @@ use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch;
 use corun_linux::target::Subject;
-use corun_linux::Root;
+use corun_linux::{wake_up, Root};
 use corun_model::{Host as _, Observation, TaskId, TenantId};
 use corun_predict::estimate::{Assignment, Label, Unavailable};
 use corun_predict::predictor::{Options, Predictor};
@@ -97,6 +97,10 @@ pub struct Args {
     /// The program's work was dealt out to its threads at the start: it ends with the slowest of them
     #[arg(long)]
     static_work: bool,
+    /// How long this machine takes to wake up a CPU that sleeps, such as 25us: programs whose threads sleep often wait that long
+    /// alone, too, but not beside co-runners that keep CPUs awake [default: measured now, as far as CPUs sleep]
+    #[arg(long, value_name = "TIME", value_parser = length_ns)]
+    wake_up: Option<u64>,
     /// How often the interval should hold what the whole run shows, such as 95% or 0.95
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = confidence)]
     confidence: f64,
@@ -143,6 +147,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let first: Vec<TaskId> = armed.held.iter().map(|h| TaskId(h.pid())).collect();
     let wanted =
         Wanted { source: args.source.wanted(), spin: !args.no_spin, counters: args.counters, dedicated };
+    let wake_up_ns = args.wake_up.or_else(wake_up::measured_ns).unwrap_or(0);
     let mut insight = Insight::start(&root, armed.subject, &first, wanted)?;
     let meta = PredictMeta {
         target: armed.target,
@@ -159,7 +164,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let after_command = running.is_some();
     let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
-    let options = Options { confidence: args.confidence, assignment, ..Options::default() };
+    let options = Options { confidence: args.confidence, assignment, wake_up_ns, ..Options::default() };
     let windows = args.dedicated.then(|| Windows::new(insight.subject(), &args.park, &args.protect));
     let mut predictors = Predictors::new(&insight, options, windows, record);
     let mut said = Said {
