@@ -21,6 +21,10 @@
 //! 3. Tasks that are bound together (barriers, locks, pipelines) all lose the same `x + v`. So a task loses no more than
 //!    the one for which the first two bounds leave least: in a pipeline, that of the critical stage, which never waits.
 //!
+//! Wake-ups also bound the slowdown from above, and may make it less than 1: a program that takes turns on the one CPU that a loop
+//! keeps awake can be faster than one whose threads each wait for a CPU of their own to wake up. Its waiting for siblings is
+//! negative then.
+//!
 //! Threads that queue behind a sibling count as stolen from as far as co-runners held CPUs in the meantime, and where the
 //! program wants more CPUs than there are, as far as it would have more of them alone ([`crate::crowded`]). And however little
 //! is taken away, no program computes on more CPUs than there are.
@@ -68,9 +72,9 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// The other extreme: all the program's waiting is its own.
-    pub fn all_its_own() -> Hints {
-        Hints { own_waiting: Some(f64::INFINITY), ..Hints::default() }
+    /// The other extreme, on the same machine: all the program's waiting is its own.
+    pub fn all_its_own(self) -> Hints {
+        Hints { own_waiting: Some(f64::INFINITY), overlap: 0.0, wake_up_ns: self.wake_up_ns }
     }
 
     /// What these windows, which follow each other, tell of a machine that takes so long for a wake-up.
@@ -81,10 +85,20 @@ impl Hints {
     /// How long a task would have waited for siblings alone, in nanoseconds, at least: in proportion to what it computed, or for
     /// its wake-ups.
     fn own_waiting_ns(&self, s: &Spent) -> f64 {
+        (self.own_waiting.unwrap_or(0.0) * s.compute_ns).max(self.wake_ups_ns(s).min(s.sibling_ns))
+    }
+
+    /// What waking a task up as often as siblings did takes while CPUs sleep, in nanoseconds.
+    fn wake_ups_ns(&self, s: &Spent) -> f64 {
         let blocked_ns = s.sibling_ns + s.own_ns;
         let by_sibling = if blocked_ns > 0.0 { s.sibling_ns / blocked_ns } else { 0.0 };
-        let wake_ups_ns = s.blockings.unwrap_or(0.0) * by_sibling * self.wake_up_ns;
-        (self.own_waiting.unwrap_or(0.0) * s.compute_ns).max(wake_ups_ns.min(s.sibling_ns))
+        s.blockings.unwrap_or(0.0) * by_sibling * self.wake_up_ns
+    }
+
+    /// How long a task would take alone at the least, in nanoseconds: nobody computes for it, and where each task has a CPU of its own
+    /// (`roomy`) nobody keeps that awake while it sleeps.
+    fn least_alone_ns(&self, s: &Spent, roomy: bool) -> f64 {
+        s.compute_ns + if roomy { s.own_ns + self.wake_ups_ns(s) } else { 0.0 }
     }
 }
 
@@ -100,7 +114,7 @@ pub fn likely(window: &Window, hints: Hints) -> Option<Alone> {
     if hints.own_waiting.is_some() {
         return Some(most);
     }
-    Some(most.towards(from_ledger(window, Hints::all_its_own())?, OWN_SHARE))
+    Some(most.towards(from_ledger(window, hints.all_its_own())?, OWN_SHARE))
 }
 
 impl Alone {
@@ -134,14 +148,16 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
     };
     let workers = || window.all().filter(|s| s.compute_ns > 0.0 && s.compute_ns >= WORKER * most);
     let common = workers().map(lost).fold(f64::INFINITY, f64::min);
+    let roomy = workers().count() <= window.cpus;
     let (mut slowdown, mut steal, mut sync, mut slowest) = (0.0, 0.0, 0.0, 1.0f64);
     for s in window.all().filter(|s| s.compute_ns > 0.0) {
         let x = crowding.taken_ns(s) / s.life_ns;
-        let v = common.clamp(x, lost(s).max(x)) - x;
-        let (weight, left) = (s.compute_ns / total.compute_ns, (1.0 - x - v).max(s.compute_ns / s.life_ns));
+        let both = common.clamp(x, lost(s).max(x));
+        let left = (1.0 - both).max(hints.least_alone_ns(s, roomy) / s.life_ns);
+        let weight = s.compute_ns / total.compute_ns;
         slowdown += weight / left;
         steal += weight * x / left;
-        sync += weight * v / left;
+        sync += weight * (1.0 - x - left) / left;
         if s.compute_ns >= WORKER * most {
             slowest = slowest.max(1.0 / left);
         }
@@ -295,7 +311,12 @@ mod tests {
             |wake_up_ns| from_ledger(&window, Hints { wake_up_ns, ..Hints::default() }).unwrap().slowdown;
         assert!((slowdown(0.0) - 2.0).abs() < 1e-9, "nobody knows");
         assert!((slowdown(3.0) - 1.0 / 0.65).abs() < 1e-9, "15 of 25 are its own");
-        assert!((slowdown(30.0) - 1.0 / 0.75).abs() < 1e-9, "never more than it waited");
+        assert!((slowdown(10.0) - 1.0).abs() < 1e-9, "it would take as long alone");
+        assert!((slowdown(30.0) - 0.5).abs() < 1e-9, "it would take twice as long alone");
+        let crowded = Window { cpus: 1, ..window.clone() };
+        let hints = Hints { wake_up_ns: 30.0, ..Hints::default() };
+        let found = from_ledger(&crowded, hints).unwrap();
+        assert!(found.slowdown >= 1.0, "no CPU sleeps where threads are more than there are: {found:?}");
         let for_devices = Spent { sibling_ns: 5.0, own_ns: 20.0, ..sleeps };
         let hints = Hints { wake_up_ns: 3.0, ..Hints::default() };
         assert!(
@@ -310,7 +331,7 @@ mod tests {
         let tasks = tasks.iter().enumerate().map(|(i, s)| (TaskId(i as u32), *s)).collect();
         let window = Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() };
         let slowdown = |hints| from_ledger(&window, hints).unwrap().slowdown;
-        let (most, least) = (slowdown(Hints::default()), slowdown(Hints::all_its_own()));
+        let (most, least) = (slowdown(Hints::default()), slowdown(Hints::default().all_its_own()));
         assert!((most - 2.0).abs() < 1e-9 && (least - 4.0 / 3.0).abs() < 1e-9);
         let found = likely(&window, Hints::default()).unwrap();
         assert!(least < found.slowdown && found.slowdown < most);

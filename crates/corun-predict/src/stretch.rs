@@ -229,7 +229,7 @@ impl Stretch<'_> {
         let slowdown = value(found);
         let of = |w: &Window| alone::likely(w, hints).map(value);
         // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
-        let unbound = alone::from_ledger(shared, Hints::all_its_own()).map_or(slowdown, value);
+        let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value);
         let scale = if found.slowdown > 1.0 { (slowdown - 1.0) / (found.slowdown - 1.0) } else { 1.0 };
         let taken = match self.all_dedicated.len() {
             0 => "none was taken".to_owned(),
