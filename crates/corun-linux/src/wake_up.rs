@@ -1,96 +1,117 @@
-//! How long this machine takes from waking a thread up to running it on a CPU that slept.
+//! How much longer two threads that wait for each other take where each has a CPU that sleeps while it waits, than taking turns on
+//! one CPU: what a wake-up costs.
 //!
-//! In a virtual machine the host has to wake the CPU first, which takes some twenty microseconds; a program whose threads sleep
-//! for as long a hundred thousand times waits for it all the time, but not beside co-runners that keep its CPUs awake. The
-//! ledger does not have that time: until its CPU is awake the thread counts as blocked.
+//! In a virtual machine the host has to wake the CPU first, which takes some ten microseconds, and to ask it to takes the waker
+//! some more; a program whose threads sleep for as long a hundred thousand times waits for it all the time, but not beside co-runners
+//! that leave it one CPU and keep that awake. The ledger does not have that time: until its CPU is awake the thread counts as
+//! blocked.
 //!
-//! Method. A thread sleeps, another one waits a moment and wakes it up, [`ROUNDS`] times; a clock is read on either side. The
-//! median counts. Where most of the time passed in a run queue
-//! (`schedstat`), some CPU was busy and none slept. That is done [`SPELLS`] times with new threads, and the median of those counts:
-//! some sleepers are put on a CPU that still looks for work before it sleeps.
+//! Method. Two threads compute for [`GRAIN`] and meet, [`ROUNDS`] times. Whoever comes first sleeps, is woken up by the other, and
+//! so comes last in the next round, if a wake-up takes longer than what their computing differs by: a round takes one of them
+//! the whole of a wake-up and of its computing. So the wake-up is what a round takes where they have two CPUs, less what one
+//! of them computes in a round where they have but one. That is done [`SPELLS`] times with new threads, and the median counts.
 //!
-//! Limits: it takes some 35 ms, in which one CPU is busy. Where CPUs are busy but give way at once, it comes out too short: 2 to
-//! 12 µs beside loops on a machine of two virtual CPUs that takes 22.
+//! Limits: it takes some 160 ms, in which two CPUs are busy half of the time; in shorter spells it came out a tenth shorter than in those that
+//! last. On a shared host it changes by a quarter from one minute to the next. Where threads waited in run queues for much of
+//! the time, some CPU was busy or both were put on the same, and such a spell does not count.
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use crate::clock::thread_cpu_ns;
+use crate::procfs::schedstat;
+use crate::sched::{affinity, set_affinity};
+use crate::Root;
+use corun_model::CpuId;
+use std::hint::black_box;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// How often the thread is woken up.
-const ROUNDS: u32 = 50;
+/// How often the threads meet.
+const ROUNDS: u32 = 1_000;
 /// How often all of that is done.
-const SPELLS: usize = 5;
-/// How long it sleeps each time.
-const SLEEP: Duration = Duration::from_micros(100);
-/// No more rounds of a spell are begun after this time.
-const PATIENCE: Duration = Duration::from_millis(20);
+const SPELLS: usize = 3;
+/// What each computes before a meeting, about: less than it sleeps for, so that the CPU does sleep.
+const GRAIN: Duration = Duration::from_micros(10);
+/// Of a spell's time, what threads may wait in run queues if it is to count.
+const QUEUED: f64 = 0.1;
 
-/// How long it takes, in nanoseconds; `None`: no CPU slept, or the kernel does not tell.
+/// How long it takes, in nanoseconds; `None`: too few CPUs were idle, or the kernel does not tell.
 pub fn measured_ns() -> Option<u64> {
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        return None;
-    }
-    let mut spells_ns: Vec<u64> = (0..SPELLS).filter_map(|_| spell_ns()).collect();
+    let cpus = affinity(0).ok().filter(|cpus| cpus.len() > 1)?;
+    let turns = turns_in(GRAIN);
+    let mut spells_ns: Vec<u64> = (0..SPELLS).filter_map(|_| spell_ns(turns, &cpus)).collect();
     spells_ns.sort_unstable();
-    spells_ns.get(SPELLS / 2).map(|_| spells_ns[spells_ns.len() / 2])
+    // Of some that had to be left out, the others may have been disturbed as well.
+    (spells_ns.len() > SPELLS / 2).then(|| spells_ns[spells_ns.len() / 2])
 }
 
-/// How long it takes by one sleeper; `None`: its CPU did not sleep, or the kernel does not tell.
-fn spell_ns() -> Option<u64> {
-    let begin = Instant::now();
-    let since_begin_ns = || begin.elapsed().as_nanos() as u64;
-    // The round that each has come to.
-    let (asleep, woken) = (AtomicU32::new(0), AtomicU32::new(0));
-    let sleeper = || {
-        let queued_ns = queued_ns()?;
-        let mut woken_ns = Vec::new();
-        for round in 1..=ROUNDS {
-            asleep.store(round, SeqCst);
-            while woken.load(SeqCst) < round {
-                std::thread::park();
-            }
-            woken_ns.push(since_begin_ns());
-            if woken.load(SeqCst) == ROUNDS {
-                break;
-            }
+/// How long it takes by two new threads.
+fn spell_ns(turns: u32, cpus: &[CpuId]) -> Option<u64> {
+    let (apart, together) = (meet(turns, cpus)?, meet(turns, &cpus[..1])?);
+    (apart.queued_ns as f64 <= QUEUED * apart.wall_ns as f64)
+        .then(|| apart.wall_ns.saturating_sub(together.computed_ns) / u64::from(ROUNDS))
+}
+
+/// How long two threads were at it, each the mean of both, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Took {
+    wall_ns: u64,
+    computed_ns: u64,
+    queued_ns: u64,
+}
+
+/// Two threads that compute and meet on these CPUs; `None`: the kernel does not tell, or did not let them.
+fn meet(turns: u32, cpus: &[CpuId]) -> Option<Took> {
+    let barrier = Barrier::new(2);
+    let one = || {
+        let is_there = set_affinity(0, Some(cpus)).is_ok();
+        // The other one waits at the barrier, whatever became of this.
+        barrier.wait();
+        let (begin, computed_ns, queued_ns) = (Instant::now(), thread_cpu_ns(), queued_ns());
+        for _ in 0..ROUNDS {
+            compute(turns);
+            barrier.wait();
         }
-        Some((woken_ns, self::queued_ns()? - queued_ns))
+        let wall_ns = begin.elapsed().as_nanos() as u64;
+        let took = Took {
+            wall_ns,
+            computed_ns: thread_cpu_ns() - computed_ns,
+            queued_ns: self::queued_ns()? - queued_ns?,
+        };
+        is_there.then_some(took)
     };
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(sleeper);
-        let mut called_ns = Vec::new();
-        for round in 1..=ROUNDS {
-            while asleep.load(SeqCst) < round && !thread.is_finished() {
-                std::hint::spin_loop();
-            }
-            let slept = Instant::now();
-            while slept.elapsed() < SLEEP {
-                std::hint::spin_loop();
-            }
-            let is_last = begin.elapsed() > PATIENCE;
-            called_ns.push(since_begin_ns());
-            woken.store(if is_last { ROUNDS } else { round }, SeqCst);
-            thread.thread().unpark();
-            if is_last {
-                break;
-            }
-        }
-        let (woken_ns, queued_ns) = thread.join().ok()??;
-        told_ns(&called_ns, &woken_ns, queued_ns)
+    let (a, b) = std::thread::scope(|scope| {
+        let threads = [scope.spawn(one), scope.spawn(one)];
+        let [a, b] = threads.map(|t| t.join().ok().flatten());
+        a.zip(b)
+    })?;
+    let mean = |get: fn(&Took) -> u64| u64::midpoint(get(&a), get(&b));
+    Some(Took {
+        wall_ns: mean(|t| t.wall_ns),
+        computed_ns: mean(|t| t.computed_ns),
+        queued_ns: mean(|t| t.queued_ns),
     })
-}
-
-/// What calls and wake-ups, and how long the thread was in a run queue in all of them, come to.
-fn told_ns(called_ns: &[u64], woken_ns: &[u64], queued_ns: u64) -> Option<u64> {
-    let mut took_ns: Vec<u64> =
-        called_ns.iter().zip(woken_ns).map(|(called, woken)| woken.saturating_sub(*called)).collect();
-    took_ns.sort_unstable();
-    let all_ns: u64 = took_ns.iter().sum();
-    took_ns.get(took_ns.len() / 2).copied().filter(|_| 2 * queued_ns <= all_ns)
 }
 
 /// How long the calling thread has been in run queues.
 fn queued_ns() -> Option<u64> {
-    std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').nth(1)?.parse().ok()
+    // SAFETY: gettid has no preconditions.
+    let tid = unsafe { libc::gettid() } as u32;
+    Some(schedstat(&Root::new("/"), std::process::id(), tid).ok()?.wait_ns)
+}
+
+/// Work that takes the same time on any CPU.
+fn compute(turns: u32) {
+    for turn in 0..turns {
+        black_box(turn);
+    }
+}
+
+/// How much of it takes so long.
+fn turns_in(time: Duration) -> u32 {
+    const TRIED: u32 = 100_000;
+    let begin_ns = thread_cpu_ns();
+    compute(TRIED);
+    let took_ns = (thread_cpu_ns() - begin_ns).max(1);
+    (u128::from(TRIED) * time.as_nanos() / u128::from(took_ns)) as u32
 }
 
 #[cfg(test)]
@@ -98,18 +119,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_spent_in_a_run_queue_was_not_for_a_cpu_to_wake_up() {
-        let (called, woken) = ([0, 1_000, 2_000], [30, 1_020, 2_900]);
-        assert_eq!(told_ns(&called, &woken, 100), Some(30));
-        assert_eq!(told_ns(&called, &woken, 800), None);
-        assert_eq!(told_ns(&[], &[], 0), None);
-    }
-
-    #[test]
     fn it_ends_soon_whatever_others_do_and_no_wake_up_takes_no_time() {
         let begin = Instant::now();
         let found = measured_ns();
         assert!(found.is_none_or(|ns| ns > 0), "{found:?}");
         assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn on_one_cpu_threads_take_turns_and_nothing_is_measured() {
+        let first = affinity(0).unwrap()[0];
+        let took = meet(turns_in(GRAIN), &[first]).unwrap();
+        assert!(took.computed_ns <= took.wall_ns, "{took:?}");
+        std::thread::scope(|scope| {
+            let confined = || {
+                set_affinity(0, Some(&[first])).unwrap();
+                measured_ns()
+            };
+            assert_eq!(scope.spawn(confined).join().unwrap(), None);
+        });
     }
 }

@@ -97,8 +97,8 @@ pub struct Args {
     /// The program's work was dealt out to its threads at the start: it ends with the slowest of them
     #[arg(long)]
     static_work: bool,
-    /// How long this machine takes to wake up a CPU that sleeps, such as 25us: programs whose threads sleep often wait that long
-    /// alone, too, but not beside co-runners that keep CPUs awake [default: measured now, as far as CPUs sleep]
+    /// What a wake-up takes on this machine where CPUs sleep, such as 17us: programs whose threads sleep often wait that long
+    /// alone, too, but not beside co-runners that keep CPUs awake [default: measured now, if two CPUs are idle]
     #[arg(long, value_name = "TIME", value_parser = length_ns)]
     wake_up: Option<u64>,
     /// How often the interval should hold what the whole run shows, such as 95% or 0.95
