@@ -30,7 +30,7 @@ fn main() {
         })
         .collect();
     for dedicated in [true, false] {
-        let how = Sampling { window_ns, dedicated };
+        let how = Sampling { window_ns, dedicated, wake_up_ns: 0 };
         let found: Vec<Outcome> =
             cases.par_iter().map(|(_, p, i)| outcome(&synthetic(cpus, p, i), 1, how)).collect();
         let mut rows: BTreeMap<&str, Vec<&Outcome>> = BTreeMap::new();

@@ -13,11 +13,11 @@
 //!
 //! 1. It is no longer than the task waited at all, less the waiting that the program has of its own. That shows in
 //!    **quiet** windows, in which nothing was stolen ([`own_waiting`]); where there are none it is taken to be nothing. In any
-//!    case it is no less than what the machine takes to wake it up as often as it was ([`Hints::wake_up_ns`]): alone CPUs
-//!    sleep while it does, and beside a busy loop they do not.
+//!    case it is no less than what wake-ups take ([`crate::wake_ups`]): alone CPUs sleep while tasks do, and beside a busy loop
+//!    they do not.
 //! 2. It is no longer than a sibling was stolen from while the task was not: every nanosecond taken from a sibling delays
-//!    a waiting task by one at most. Where steals of the tasks rise and fall together from window to window, they fall on
-//!    the same moments also within windows, and leave less ([`Hints::overlap`]).
+//!    a waiting task by one at most. Where more tasks have work than there are CPUs, several of them may wait for the same
+//!    co-runner at once: their steals then rise and fall together from window to window, and leave less ([`Hints::overlap`]).
 //! 3. Tasks that are bound together (barriers, locks, pipelines) all lose the same `x + v`. So a task loses no more than
 //!    the one for which the first two bounds leave least: in a pipeline, that of the critical stage, which never waits.
 //!
@@ -37,10 +37,12 @@
 //! Limits: that part is the same for all programs, so those whose threads never wait alone look less slowed than they are,
 //! and those that always do (a lock that is always taken, a pool without requests) more; the interval tells how far the
 //! bounds lie apart. Memory contention is not seen. A wait for a device that a co-runner keeps busy counts as the program's own.
-//! Within a window, steals of different tasks are taken to fall as they do between windows.
+//! Within a window, steals of different tasks are taken to fall as they do between windows, or where each task has a CPU of its own,
+//! independently of each other.
 
 use crate::crowded::Crowding;
 use crate::useful_work::{Spent, Window};
+use crate::wake_ups::{self, WakeUps};
 use corun_model::TaskId;
 use std::collections::BTreeMap;
 
@@ -57,17 +59,14 @@ pub struct Alone {
     pub slowest: f64,
 }
 
-/// A task is one of the workers when it computes at least this share of what the busiest does.
-pub const WORKER: f64 = 0.25;
-
 /// What a row of windows tells that their sum does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Hints {
     /// How long the program waits for its own reasons per time computing; `None`: it was never left in peace.
     pub own_waiting: Option<f64>,
-    /// How far the tasks are stolen from at the same moments, 0..=1; 0: independently of each other.
+    /// How far tasks that are more than the CPUs are stolen from at the same moments, 0..=1; 0: independently of each other.
     pub overlap: f64,
-    /// How long the machine takes from waking a task up to running it on a CPU that slept, in nanoseconds; 0: nobody knows.
+    /// What a wake-up takes where CPUs sleep, in nanoseconds; 0: nobody knows.
     pub wake_up_ns: f64,
 }
 
@@ -79,27 +78,25 @@ impl Hints {
 
     /// What these windows, which follow each other, tell of a machine that takes so long for a wake-up.
     pub fn of(windows: &[Window], wake_up_ns: f64) -> Hints {
-        Hints { own_waiting: own_waiting(windows), overlap: overlap(windows), wake_up_ns }
+        let quiet = quiet(windows);
+        Hints {
+            own_waiting: quiet.as_ref().map(own_waiting),
+            overlap: overlap(windows),
+            wake_up_ns: quiet.map_or(wake_up_ns, |quiet| wake_ups::at_most(&quiet, wake_up_ns)),
+        }
     }
 
     /// How long a task would have waited for siblings alone, in nanoseconds, at least: in proportion to what it computed, or for
-    /// its wake-ups.
-    fn own_waiting_ns(&self, s: &Spent) -> f64 {
-        (self.own_waiting.unwrap_or(0.0) * s.compute_ns).max(self.wake_ups_ns(s).min(s.sibling_ns))
+    /// wake-ups.
+    fn own_waiting_ns(&self, s: &Spent, wake_ups: WakeUps) -> f64 {
+        (self.own_waiting.unwrap_or(0.0) * s.compute_ns).max(wake_ups.waiting_ns(s).min(s.sibling_ns))
     }
+}
 
-    /// What waking a task up as often as siblings did takes while CPUs sleep, in nanoseconds.
-    fn wake_ups_ns(&self, s: &Spent) -> f64 {
-        let blocked_ns = s.sibling_ns + s.own_ns;
-        let by_sibling = if blocked_ns > 0.0 { s.sibling_ns / blocked_ns } else { 0.0 };
-        s.blockings.unwrap_or(0.0) * by_sibling * self.wake_up_ns
-    }
-
-    /// How long a task would take alone at the least, in nanoseconds: nobody computes for it, and where each task has a CPU of its own
-    /// (`roomy`) nobody keeps that awake while it sleeps.
-    fn least_alone_ns(&self, s: &Spent, roomy: bool) -> f64 {
-        s.compute_ns + if roomy { s.own_ns + self.wake_ups_ns(s) } else { 0.0 }
-    }
+/// How long a task would take alone at the least, in nanoseconds: nobody computes for it, and where each task has a CPU of its own
+/// (`roomy`) nobody keeps that awake while it sleeps.
+fn least_alone_ns(s: &Spent, wake_ups: WakeUps, roomy: bool) -> f64 {
+    s.compute_ns + if roomy { s.own_ns + wake_ups.waiting_ns(s) } else { 0.0 }
 }
 
 /// How far down from the upper bound to the lower the slowdown is taken to be, where nothing tells, as a share of the way
@@ -140,25 +137,25 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
     if total.compute_ns <= 0.0 {
         return None;
     }
-    let most = window.all().map(|s| s.compute_ns).fold(0.0, f64::max);
-    let crowding = Crowding::of(window);
+    let (crowding, wake_ups) = (Crowding::of(window), WakeUps::of(window, hints.wake_up_ns));
+    let roomy = window.workers().count() <= window.cpus;
+    let overlap = if roomy { 0.0 } else { hints.overlap };
     let lost = |s: &Spent| {
-        let waiting_ns = (s.waiting_ns() - hints.own_waiting_ns(s)).max(0.0);
-        (crowding.taken_ns(s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - hints.overlap))) / s.life_ns
+        let waiting_ns = (s.waiting_ns() - hints.own_waiting_ns(s, wake_ups)).max(0.0);
+        (crowding.taken_ns(s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - overlap))) / s.life_ns
     };
-    let workers = || window.all().filter(|s| s.compute_ns > 0.0 && s.compute_ns >= WORKER * most);
-    let common = workers().map(lost).fold(f64::INFINITY, f64::min);
-    let roomy = workers().count() <= window.cpus;
+    let common = window.workers().map(lost).fold(f64::INFINITY, f64::min);
+    let least_work_ns = window.least_work_ns();
     let (mut slowdown, mut steal, mut sync, mut slowest) = (0.0, 0.0, 0.0, 1.0f64);
     for s in window.all().filter(|s| s.compute_ns > 0.0) {
         let x = crowding.taken_ns(s) / s.life_ns;
         let both = common.clamp(x, lost(s).max(x));
-        let left = (1.0 - both).max(hints.least_alone_ns(s, roomy) / s.life_ns);
+        let left = (1.0 - both).max(least_alone_ns(s, wake_ups, roomy) / s.life_ns);
         let weight = s.compute_ns / total.compute_ns;
         slowdown += weight / left;
         steal += weight * x / left;
         sync += weight * (1.0 - x - left) / left;
-        if s.compute_ns >= WORKER * most {
+        if s.compute_ns >= least_work_ns {
             slowest = slowest.max(1.0 / left);
         }
     }
@@ -177,23 +174,24 @@ const QUIET: f64 = 0.01;
 /// Share of windows that must be quiet before they say anything of the rest.
 const ENOUGH: f64 = 0.1;
 
-/// How long the program waits of its own per time computing: from windows in which, as in those before them, nothing was
-/// stolen. `None`: there are too few of them to tell.
-fn own_waiting(windows: &[Window]) -> Option<f64> {
+/// The windows in which, as in those before them, nothing was stolen, together. `None`: there are too few of them to tell
+/// anything of the rest.
+fn quiet(windows: &[Window]) -> Option<Window> {
     let quiet: Vec<bool> = windows
         .iter()
         .map(|w| w.all().all(|s| s.stolen_ns <= QUIET * w.wall_ns) && w.total().compute_ns > 0.0)
         .collect();
     let settled = quiet.windows(2).zip(&windows[1.min(windows.len())..]).filter(|(q, _)| q[0] && q[1]);
     let found: Vec<&Window> = settled.map(|(_, w)| w).collect();
-    if (found.len() as f64) < ENOUGH * windows.len() as f64 || found.is_empty() {
-        return None;
-    }
-    // A thread that only waits for the others to end says nothing of how long they wait.
-    let all = Window::sum(found);
-    let most = all.all().map(|s| s.compute_ns).fold(0.0, f64::max);
-    let workers = || all.all().filter(|s| s.compute_ns >= WORKER * most);
-    Some(workers().map(Spent::waiting_ns).sum::<f64>() / workers().map(|s| s.compute_ns).sum::<f64>())
+    let are_enough = !found.is_empty() && found.len() as f64 >= ENOUGH * windows.len() as f64;
+    are_enough.then(|| Window::sum(found))
+}
+
+/// How long the program waits of its own per time computing, going by a window in which nothing was stolen. A thread that only
+/// waits for the others to end says nothing of how long they wait.
+fn own_waiting(quiet: &Window) -> f64 {
+    let sum = |get: fn(&Spent) -> f64| quiet.workers().map(get).sum::<f64>();
+    sum(Spent::waiting_ns) / sum(|s| s.compute_ns)
 }
 
 /// Fewest changes from window to window that a correlation is taken of.
@@ -292,6 +290,7 @@ mod tests {
         };
         let mut windows: Vec<Window> =
             (0..8).map(|i| window(i * 100, task(40.0, 20.0, 40.0, 20.0))).collect();
+        let own_waiting = |windows: &[Window]| Hints::of(windows, 0.0).own_waiting;
         assert_eq!(own_waiting(&windows), None, "no window is quiet");
         windows.extend((8..12).map(|i| window(i * 100, task(50.0, 50.0, 0.0, 0.0))));
         assert_eq!(own_waiting(&windows), Some(1.0));
@@ -304,7 +303,7 @@ mod tests {
 
     #[test]
     fn who_sleeps_often_waits_for_wake_ups_alone_too_as_long_as_the_machine_takes_for_them() {
-        let sleeps = Spent { blockings: Some(5.0), ..task(50.0, 25.0, 25.0, 25.0) };
+        let sleeps = Spent { blockings: Some(2.5), ..task(50.0, 25.0, 25.0, 25.0) };
         let tasks = (0..2).map(|i| (TaskId(i), sleeps)).collect();
         let window = Window { wall_ns: LIFE_NS, tasks, cpus: 8, ..Window::default() };
         let slowdown =
@@ -317,12 +316,6 @@ mod tests {
         let hints = Hints { wake_up_ns: 30.0, ..Hints::default() };
         let found = from_ledger(&crowded, hints).unwrap();
         assert!(found.slowdown >= 1.0, "no CPU sleeps where threads are more than there are: {found:?}");
-        let for_devices = Spent { sibling_ns: 5.0, own_ns: 20.0, ..sleeps };
-        let hints = Hints { wake_up_ns: 3.0, ..Hints::default() };
-        assert!(
-            (hints.own_waiting_ns(&for_devices) - 3.0).abs() < 1e-9,
-            "who wakes up for a device is no sibling"
-        );
     }
 
     #[test]

@@ -164,12 +164,13 @@ fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> P
         Yardstick::Time { switch_ns, spin_stalls } => {
             (switch_ns, spin_stalls.map(|share| part(&|s| s.stalled_computing_ns(share))))
         }
-        Yardstick::UserTime => (0.0, None),
+        Yardstick::UserTime | Yardstick::Blockings => (0.0, None),
         // What computing takes longer for the same instructions.
         Yardstick::Instructions => (0.0, Some(part(&|s| s.compute_ns))),
     };
     // To wake up and to be woken is a part of waiting.
-    let in_kernel = |s: &Spent| if by == Yardstick::UserTime { s.system_ns() } else { 0.0 };
+    let is_waiting = matches!(by, Yardstick::UserTime | Yardstick::Blockings);
+    let in_kernel = |s: &Spent| if is_waiting { s.system_ns() } else { 0.0 };
     let sync = part(&|s| s.waiting_ns() + s.blockings.unwrap_or(0.0) * switch_ns + in_kernel(s));
     Parts::of(slowdown, steal, sync, memory)
 }

@@ -40,10 +40,12 @@ pub mod phases;
 pub mod predictor;
 pub mod spin;
 pub mod spinning;
+mod steps;
 mod stretch;
 pub mod switch_cost;
 pub mod useful_work;
 pub mod verdict;
+mod wake_ups;
 mod weighed;
 pub mod yardstick;
 

@@ -33,7 +33,8 @@ pub struct Options {
     pub assignment: Assignment,
     /// Shared time that it takes for an estimate, in nanoseconds.
     pub least_ns: u64,
-    /// How long the machine takes from waking a task up to running it on a CPU that slept, in nanoseconds; 0: nobody knows.
+    /// How much longer tasks that wait for each other take, each time, where each has a CPU that sleeps while it waits than taking turns on
+    /// one, in nanoseconds; 0: nobody knows.
     pub wake_up_ns: u64,
 }
 

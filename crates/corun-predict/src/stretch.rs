@@ -16,8 +16,10 @@ use crate::alone::{self, Alone, Hints};
 use crate::dedicated::{self, Speed};
 use crate::estimate::{Assignment, Method, Parts, Unavailable};
 use crate::interval::{batches, degrees, jackknife, Spread, FEWEST};
+use crate::steps::goes_in_steps;
 use crate::switch_cost::switch_cost_ns;
 use crate::useful_work::{Spent, Window};
+use crate::wake_ups;
 use crate::weighed::weighed;
 use crate::yardstick::{spin_stalls, Yardstick};
 use std::collections::BTreeSet;
@@ -165,6 +167,8 @@ impl Stretch<'_> {
         let (share, unsure) = spin_stalls(self.shared).unzip();
         let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns, share);
         let critical = dedicated::critical_tasks(alone, shared);
+        let by_steps = by.is_blind() && critical.is_none() && goes_in_steps(self.dedicated, self.shared);
+        let by = if by_steps { Yardstick::Blockings } else { by };
         let blind = Yardstick::blind(switch_ns);
         let speed = Speed::of(self.dedicated, self.shared, by, unsure.unwrap_or(0.0), blind, critical);
         let (fast, slow) = (speed.rate(alone), speed.rate(shared));
@@ -188,6 +192,7 @@ impl Stretch<'_> {
                  compared, or always spins alike, so that nobody can tell which stalls are those of spinning",
             ));
         }
+        missing.extend(wake_ups::unknown(alone, self.wake_up_ns));
         Ok(Told {
             wall_ns: shared.wall_ns,
             slowdown,
@@ -252,7 +257,9 @@ impl Stretch<'_> {
                 no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
                 Unavailable { what: "dedicated windows".into(), why },
             ]
-            .into(),
+            .into_iter()
+            .chain(wake_ups::unknown(shared, self.wake_up_ns))
+            .collect(),
             rules: vec![(self.begin_ns(), Rule::Ledger(hints))],
         })
     }

@@ -156,6 +156,13 @@ impl Spent {
         self.spin_ns + self.sibling_ns
     }
 
+    /// How often it blocked until a sibling woke it up.
+    pub fn blockings_for_siblings(&self) -> f64 {
+        let blocked_ns = self.sibling_ns + self.own_ns;
+        let by_sibling = if blocked_ns > 0.0 { self.sibling_ns / blocked_ns } else { 0.0 };
+        self.blockings.unwrap_or(0.0) * by_sibling
+    }
+
     /// Memory stalls in all of its time on a CPU, going by the part that was counted; 0 where none was.
     pub fn stalled_ns(&self) -> f64 {
         self.memory.rate().unwrap_or(0.0) * self.on_cpu_ns()
@@ -183,7 +190,7 @@ impl Spent {
         (self.stalled_ns() - spin_stalls * self.spin_ns).clamp(0.0, self.compute_ns)
     }
 
-    /// Useful work, in nanoseconds or instructions; 0 where it was not counted.
+    /// Useful work, in nanoseconds, instructions or blockings; 0 where it was not counted.
     pub fn useful(&self, by: Yardstick) -> f64 {
         match by {
             Yardstick::Time { switch_ns, spin_stalls } => {
@@ -191,6 +198,7 @@ impl Spent {
                 let stalled = spin_stalls.map_or(0.0, |share| self.stalled_computing_ns(share));
                 (self.compute_ns - stalled - switches).max(0.0)
             }
+            Yardstick::Blockings => self.blockings_for_siblings(),
             Yardstick::UserTime => (self.compute_ns - self.system_ns()).max(0.0),
             Yardstick::Instructions => self.instructions.rate().unwrap_or(0.0) * self.on_cpu_ns(),
         }
@@ -199,6 +207,9 @@ impl Spent {
 
 /// No CPU retires more instructions in a cycle, so whoever counted more has lost cycles.
 const MOST_PER_CYCLE: f64 = 16.0;
+
+/// A task is one of the workers when it computes at least this share of what the busiest does.
+const WORKER: f64 = 0.25;
 
 /// Most tasks that a sum of windows keeps apart. A build that goes on for days has millions.
 const MOST_TASKS: usize = 10_000;
@@ -368,6 +379,17 @@ impl Window {
         self.tasks.values().chain(unlisted)
     }
 
+    /// What a task computes that has a fair part of the work, at least, in nanoseconds.
+    pub(crate) fn least_work_ns(&self) -> f64 {
+        WORKER * self.all().map(|s| s.compute_ns).fold(0.0, f64::max)
+    }
+
+    /// The tasks that have a fair part of the work.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = &Spent> {
+        let least_ns = self.least_work_ns();
+        self.all().filter(move |s| s.compute_ns > 0.0 && s.compute_ns >= least_ns)
+    }
+
     /// On how many tasks computing is spread, if each had as much: Jain's index times their number. 1 where one does it all;
     /// 0 where nobody computes.
     pub fn spread_on(&self) -> f64 {
@@ -501,6 +523,12 @@ mod tests {
         assert_eq!((s.sibling_ns, s.own_ns), (120.0, 80.0));
         let sum = s.compute_ns + s.spin_ns + s.sibling_ns + s.own_ns + s.stolen_ns + s.queued_ns + s.other_ns;
         assert_eq!(sum, s.life_ns);
+    }
+
+    #[test]
+    fn who_is_woken_up_for_a_device_is_not_woken_up_by_a_sibling() {
+        let s = Spent::of(&account(), TenantId(0), &kind);
+        assert!((s.blockings_for_siblings() - 4.0 * 120.0 / 200.0).abs() < 1e-9);
     }
 
     #[test]

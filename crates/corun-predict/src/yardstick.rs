@@ -22,6 +22,8 @@
 //! with 0.8 to 1.0 s of its own. What else the kernel does for a program is in proportion to its own work. This stands in for
 //! the cost of context switches that PACT'16 §4 infers.
 //!
+//! Of a program that goes in steps, from one barrier to the next, blockings are the measure (`steps.rs`).
+//!
 //! Limits: one `a` and one `b` for all windows: a program whose loops differ in this is told by their mean.
 
 use crate::useful_work::{Spent, Window};
@@ -39,6 +41,8 @@ pub enum Yardstick {
     },
     /// Time computing in user mode.
     UserTime,
+    /// How often its tasks blocked for each other, of a program that goes in steps (`steps.rs`).
+    Blockings,
     /// Instructions retired, of a program that does not spin: what it executes is what it gets done.
     Instructions,
 }
@@ -68,6 +72,11 @@ impl Yardstick {
             None if both(&|s| s.system.whole(s.on_cpu_ns()).is_some()) => Yardstick::UserTime,
             spin_stalls => Yardstick::Time { switch_ns, spin_stalls },
         }
+    }
+
+    /// Whether this is time with nothing to tell stalls or counted work.
+    pub fn is_blind(self) -> bool {
+        matches!(self, Yardstick::UserTime | Yardstick::Time { spin_stalls: None, .. })
     }
 
     /// The same where spinning stalls for `more` of its time than is told, or for less.

@@ -13,8 +13,8 @@ use rig::{
 };
 
 const MS: u64 = 1_000_000;
-const DEDICATED: Sampling = Sampling { window_ns: 100 * MS, dedicated: true };
-const SHARED: Sampling = Sampling { window_ns: 10 * MS, dedicated: false };
+const DEDICATED: Sampling = Sampling { window_ns: 100 * MS, dedicated: true, wake_up_ns: 0 };
+const SHARED: Sampling = Sampling { window_ns: 10 * MS, dedicated: false, wake_up_ns: 0 };
 
 fn mape(outcomes: &[Outcome]) -> f64 {
     outcomes.iter().map(Outcome::error).sum::<f64>() / outcomes.len() as f64
@@ -69,13 +69,30 @@ fn it_stays_there_for_programs_with_more_threads_than_there_are_cpus() {
 }
 
 #[test]
+fn threads_that_meet_all_the_time_are_foretold_where_it_is_known_what_a_wake_up_takes() {
+    const WAKE_UP_NS: u64 = 20_000;
+    let meets = "threads = 2, grain = \"30us\", imbalance = 0.3, iterations = 60000";
+    let found = |wake_up_ns| -> Vec<Outcome> {
+        let of = |interferer: &String| {
+            let mut scenario = synthetic(2, meets, interferer);
+            scenario.machine.costs.idle_exit_ns = WAKE_UP_NS;
+            outcome(&scenario, 1, Sampling { wake_up_ns, ..SHARED })
+        };
+        interferers(2).iter().map(of).collect()
+    };
+    let (known, unknown) = (found(WAKE_UP_NS), found(0));
+    assert!(mape(&known) < 0.10, "{known:?}");
+    assert!(mape(&unknown) > 2.0 * mape(&known), "{} {}", mape(&known), mape(&unknown));
+}
+
+#[test]
 fn intervals_hold_the_outcome_about_as_often_as_they_say() {
     let cases: Vec<(String, String)> = programs(4)
         .into_iter()
         .flat_map(|(_, program)| interferers(4).into_iter().map(move |i| (program.clone(), i)))
         .step_by(9)
         .collect();
-    let how = Sampling { window_ns: 10 * MS, dedicated: true };
+    let how = Sampling { dedicated: true, ..SHARED };
     let found: Vec<Outcome> = cases.par_iter().map(|(p, i)| outcome(&synthetic(4, p, i), 2, how)).collect();
     let covered = found.iter().filter(|o| o.is_covered()).count() as f64 / found.len() as f64;
     assert!(covered >= 0.85, "{covered} of {}", found.len());

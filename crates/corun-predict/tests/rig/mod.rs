@@ -89,6 +89,8 @@ pub struct Sampling {
     pub window_ns: u64,
     /// Park the co-runner for the first part.
     pub dedicated: bool,
+    /// What the predictor is told of wake-ups, as [`Options::wake_up_ns`].
+    pub wake_up_ns: u64,
 }
 
 /// Feeds a predictor from the first third of a run of `run_ns`: half of it dedicated, if so, but no more than a sixth of
@@ -103,7 +105,8 @@ pub fn predict(
     let statically =
         matches!(&scenario.tenants[0].workload.program, Program::Parallel(p) if p.sync == Sync::None);
     let assignment = if statically { Assignment::Static } else { Assignment::Dynamic };
-    let mut predictor = Predictor::new(SUBJECT, Options { assignment, ..Options::default() });
+    let options = Options { assignment, wake_up_ns: how.wake_up_ns, ..Options::default() };
+    let mut predictor = Predictor::new(SUBJECT, options);
     let mut engine = scenario.engine(seed, Cast::All, 0).unwrap();
     let settle_ns = (run_ns / 40).min(200 * MS);
     observe(&mut engine, settle_ns);
