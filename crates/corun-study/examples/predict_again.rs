@@ -83,10 +83,11 @@ fn main() {
     let kept = std::fs::read_to_string(result).unwrap_or_else(|e| panic!("cannot read {result}: {e}"));
     let mut outcome: PredictOutcome =
         serde_json::from_str(&kept).expect("the result of a study of predictions");
-    let wake_up_ns = wake_up_us.map(|us| 1_000 * us).or(outcome.wake_up_ns);
-    let options = Options { wake_up_ns: wake_up_ns.unwrap_or(0), ..Options::default() };
+    let of_all = outcome.wake_up_ns;
     for run in &mut outcome.runs {
         let path = recording(Path::new(recordings), &run.program, Some((&run.interferer, run.repetition)));
+        let wake_up_ns = wake_up_us.map(|us| 1_000 * us).or(run.wake_up_ns).or(of_all);
+        let options = Options { wake_up_ns: wake_up_ns.unwrap_or(0), ..Options::default() };
         again(run, &path, counts, options);
         let percent = |x: Option<f64>| {
             x.map_or("    -".into(), |x| format!("{:+5.1}", 100.0 * (x / run.slowdown - 1.0)))

@@ -158,12 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn the_study_of_programs_held_out_has_none_of_the_others() {
+    fn studies_of_programs_held_out_have_none_of_the_others() {
         let (own, seen) = (Catalogue::own(), read(PREDICT).unwrap());
-        let held_out = read(include_str!("../../../studies/predict-held-out.toml")).unwrap();
         let is_seen = |name: &String| seen.programs(&own).iter().any(|p| p.name == *name);
-        let names: Vec<String> = held_out.programs(&own).iter().map(|p| p.name.clone()).collect();
-        assert!(names.len() >= 6 && !names.iter().any(is_seen), "{names:?}");
+        for held_out in [
+            include_str!("../../../studies/predict-held-out.toml"),
+            include_str!("../../../studies/predict-sleepers.toml"),
+        ] {
+            let held_out = read(held_out).unwrap();
+            let names: Vec<String> = held_out.programs(&own).iter().map(|p| p.name.clone()).collect();
+            assert!(names.len() >= 6 && !names.iter().any(is_seen), "{names:?}");
+        }
     }
 
     #[test]

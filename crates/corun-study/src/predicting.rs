@@ -43,6 +43,9 @@ pub struct CoRun {
     pub interferer: String,
     /// Which repetition, from 1.
     pub repetition: u32,
+    /// What a wake-up took just before it, in nanoseconds; `None`: nobody knows.
+    #[serde(default)]
+    pub wake_up_ns: Option<u64>,
     /// Length of the co-run, in nanoseconds.
     pub wall_ns: u64,
     /// Median length of the runs alone around it.
@@ -93,8 +96,8 @@ pub struct PredictOutcome {
     pub kernel: String,
     /// How fair shares are grouped.
     pub shares: String,
-    /// What waking up a CPU that slept took before the first run, in nanoseconds; `None`: nobody knows.
-    #[serde(default)]
+    /// What a wake-up took before the first run, in nanoseconds, in records whose runs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_up_ns: Option<u64>,
     /// To what standard error a slowdown is known that is called known, as a share.
     pub known_to: f64,
@@ -207,10 +210,6 @@ impl<'a> Lab<'a> {
 
     /// Makes all runs; `done` is called after each.
     pub fn run(&mut self, outcome: &mut PredictOutcome, done: &mut dyn FnMut(&str)) {
-        // Beside interferers no CPU may sleep.
-        self.wait_for_quiet();
-        self.wake_up_ns = outcome.wake_up_ns.or_else(wake_up::measured_ns);
-        outcome.wake_up_ns = self.wake_up_ns;
         let mut interferers: Vec<&Interferer> = Vec::new();
         for interferer in self.study.interferers(self.known) {
             match self.stage.prepare(&interferer.recipe) {
@@ -273,6 +272,7 @@ impl<'a> Lab<'a> {
             program: program.name.clone(),
             interferer: interferer.name.clone(),
             repetition,
+            wake_up_ns: self.wake_up_ns,
             wall_ns,
             solo_ns: 0,
             error: None,
@@ -290,6 +290,8 @@ impl<'a> Lab<'a> {
     fn tried(&mut self, program: &Program, beside: Option<(&Interferer, u32)>) -> Option<(Vec<Line>, bool)> {
         (0..=self.study.retries).find_map(|_| {
             self.wait_for_quiet();
+            // Beside interferers no CPU may sleep, and what it takes changes within minutes.
+            self.wake_up_ns = wake_up::measured_ns().or(self.wake_up_ns);
             self.once(program, beside).filter(|(lines, _)| !lines.is_empty())
         })
     }
@@ -459,6 +461,7 @@ mod tests {
             program: "p".into(),
             interferer: "i".into(),
             repetition: 1,
+            wake_up_ns: None,
             wall_ns: 1,
             solo_ns: 1,
             error: Some(0.01),

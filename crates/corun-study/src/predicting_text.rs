@@ -158,6 +158,7 @@ mod tests {
             program: "p".into(),
             interferer: interferer.into(),
             repetition: 1,
+            wake_up_ns: None,
             wall_ns: 2,
             solo_ns: 1,
             error: Some(error),
