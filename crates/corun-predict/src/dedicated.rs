@@ -164,7 +164,9 @@ fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> P
         Yardstick::Time { switch_ns, spin_stalls } => {
             (switch_ns, spin_stalls.map(|share| part(&|s| s.stalled_computing_ns(share))))
         }
-        Yardstick::UserTime | Yardstick::Blockings => (0.0, None),
+        Yardstick::UserTime => (0.0, None),
+        // What computing takes longer for the same steps.
+        Yardstick::Blockings => (0.0, Some(part(&|s| s.compute_ns - s.system_ns()))),
         // What computing takes longer for the same instructions.
         Yardstick::Instructions => (0.0, Some(part(&|s| s.compute_ns))),
     };
@@ -189,6 +191,23 @@ mod tests {
         };
         let tasks = tasks.iter().enumerate().map(|(i, t)| (TaskId(i as u32), spent(t))).collect();
         Window { wall_ns: 100.0, tasks, ..Window::default() }
+    }
+
+    #[test]
+    fn of_a_program_that_goes_in_steps_memory_is_what_computing_takes_longer_for_a_step() {
+        let of = |compute_ns: f64, stolen_ns: f64, blockings: f64| {
+            let mut window = window(&[(compute_ns, 100.0 - compute_ns - stolen_ns); 2]);
+            window.tasks.values_mut().for_each(|s| {
+                (s.stolen_ns, s.blockings) = (stolen_ns, Some(blockings));
+            });
+            window
+        };
+        // Ten steps in 80 ns computing alone, six in 30 beside others: 8 ns each, and 5.
+        let found = parts(&of(80.0, 0.0, 10.0), &of(30.0, 50.0, 6.0), Yardstick::Blockings, 10.0 / 6.0);
+        let memory = found.memory.unwrap();
+        assert!((memory - (5.0 - 8.0) / 10.0).abs() < 1e-9, "{found:?}");
+        assert!((found.steal + found.sync + memory + found.other - 4.0 / 6.0).abs() < 1e-9, "{found:?}");
+        assert!(found.other.abs() < 1e-9, "nothing is left: {found:?}");
     }
 
     #[test]
