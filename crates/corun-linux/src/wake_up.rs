@@ -129,8 +129,10 @@ mod tests {
     #[test]
     fn on_one_cpu_threads_take_turns_and_nothing_is_measured() {
         let first = affinity(0).unwrap()[0];
-        let took = meet(turns_in(GRAIN), &[first]).unwrap();
-        assert!(took.computed_ns <= took.wall_ns, "{took:?}");
+        match meet(turns_in(GRAIN), &[first]) {
+            Some(took) => assert!(took.computed_ns <= took.wall_ns, "{took:?}"),
+            None => println!("skipped: this kernel has no schedstat"),
+        }
         std::thread::scope(|scope| {
             let confined = || {
                 set_affinity(0, Some(&[first])).unwrap();
