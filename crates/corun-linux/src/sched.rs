@@ -118,6 +118,12 @@ pub fn set_affinity(tid: u32, cpus: Option<&[CpuId]>) -> io::Result<()> {
     ok(unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&mask), &mask) })
 }
 
+/// The number of the calling thread.
+pub fn own_tid() -> u32 {
+    // SAFETY: gettid has no preconditions and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
 /// The length of the scheduler's tick in nanoseconds: the resolution of the coarse clock.
 pub fn tick_ns() -> u64 {
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };

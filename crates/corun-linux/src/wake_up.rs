@@ -17,7 +17,7 @@
 
 use crate::clock::thread_cpu_ns;
 use crate::procfs::schedstat;
-use crate::sched::{affinity, set_affinity};
+use crate::sched::{affinity, own_tid, set_affinity};
 use crate::Root;
 use corun_model::CpuId;
 use std::hint::black_box;
@@ -45,9 +45,10 @@ pub fn measured_ns() -> Option<u64> {
 
 /// How long it takes by two new threads.
 fn spell_ns(turns: u32, cpus: &[CpuId]) -> Option<u64> {
-    let (apart, together) = (meet(turns, cpus)?, meet(turns, &cpus[..1])?);
-    (apart.queued_ns as f64 <= QUEUED * apart.wall_ns as f64)
-        .then(|| apart.wall_ns.saturating_sub(together.computed_ns) / u64::from(ROUNDS))
+    // Where CPUs are busy nothing more is added to what keeps them so.
+    let apart = meet(turns, cpus).filter(|apart| apart.queued_ns as f64 <= QUEUED * apart.wall_ns as f64)?;
+    let together = meet(turns, &cpus[..1])?;
+    Some(apart.wall_ns.saturating_sub(together.computed_ns) / u64::from(ROUNDS))
 }
 
 /// How long two threads were at it, each the mean of both, in nanoseconds.
@@ -93,9 +94,7 @@ fn meet(turns: u32, cpus: &[CpuId]) -> Option<Took> {
 
 /// How long the calling thread has been in run queues.
 fn queued_ns() -> Option<u64> {
-    // SAFETY: gettid has no preconditions.
-    let tid = unsafe { libc::gettid() } as u32;
-    Some(schedstat(&Root::new("/"), std::process::id(), tid).ok()?.wait_ns)
+    Some(schedstat(&Root::new("/"), std::process::id(), own_tid()).ok()?.wait_ns)
 }
 
 /// Work that takes the same time on any CPU.

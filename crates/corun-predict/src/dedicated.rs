@@ -166,7 +166,7 @@ fn parts(dedicated: &Window, shared: &Window, by: Yardstick, slowdown: f64) -> P
         }
         Yardstick::UserTime => (0.0, None),
         // What computing takes longer for the same steps.
-        Yardstick::Blockings => (0.0, Some(part(&|s| s.compute_ns - s.system_ns()))),
+        Yardstick::Blockings => (0.0, Some(part(&|s| s.useful(Yardstick::UserTime)))),
         // What computing takes longer for the same instructions.
         Yardstick::Instructions => (0.0, Some(part(&|s| s.compute_ns))),
     };

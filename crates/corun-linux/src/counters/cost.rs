@@ -10,6 +10,7 @@
 
 use super::perf_event::{Group, Manner, Whose};
 use super::plan::Plan;
+use crate::sched::own_tid;
 use corun_model::TaskId;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -84,7 +85,7 @@ pub fn ping_pong(turns: u64, mut before: impl FnMut(Who) -> io::Result<()>) -> i
     let (go_b, may_b) = channel();
     let creator = std::thread::spawn(move || {
         stay_on_one_cpu();
-        tell.send(TaskId(tid())).map_err(|_| gone())?;
+        tell.send(TaskId(own_tid())).map_err(|_| gone())?;
         may_create.recv().map_err(|_| gone())?;
         let a = player(tell.clone(), may_a, from_b, to_b, turns, true);
         let b = player(tell, may_b, from_a, to_a, turns, false);
@@ -111,7 +112,7 @@ fn player(
 ) -> JoinHandle<io::Result<()>> {
     std::thread::spawn(move || {
         let gone = |_| io::Error::other("nobody waits for this thread");
-        tell.send(TaskId(tid())).map_err(gone)?;
+        tell.send(TaskId(own_tid())).map_err(gone)?;
         go.recv().map_err(|_| io::Error::other("this thread was not wanted"))?;
         let mut token = [0u8];
         for _ in 0..turns {
@@ -137,11 +138,6 @@ fn stay_on_one_cpu() {
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
         }
     }
-}
-
-fn tid() -> u32 {
-    // SAFETY: gettid has no preconditions.
-    unsafe { libc::gettid() as u32 }
 }
 
 #[cfg(test)]

@@ -147,6 +147,7 @@ fn errno() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::own_tid;
 
     /// Software events need no PMU: the clock of the task, in nanoseconds, and its page faults.
     const TASK_CLOCK: Event = Event { kind: 1, config: 1, config1: 0, config2: 0 };
@@ -174,8 +175,7 @@ mod tests {
         let (begin, begun) = std::sync::mpsc::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            // SAFETY: gettid has no preconditions.
-            begin.send(unsafe { libc::gettid() } as u32).unwrap();
+            begin.send(own_tid()).unwrap();
             gone.recv().unwrap();
             std::hint::black_box(vec![1u8; 4 << 20]);
         });

@@ -199,6 +199,7 @@ pub fn stray_transients(mount: &std::path::Path) -> Vec<PathBuf> {
 mod tests {
     use super::super::journal::{Entry, Journal};
     use super::*;
+    use crate::sched::own_tid;
     use crate::{clock, sched};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -338,14 +339,12 @@ mod tests {
 
     /// A thread that says who it is, makes another when it is told to, and ends when nobody can tell it any more.
     fn thread(own: mpsc::Sender<u32>, tell: mpsc::Receiver<mpsc::Receiver<()>>) {
-        // SAFETY: gettid cannot fail.
-        own.send(unsafe { libc::gettid() } as u32).unwrap();
+        own.send(own_tid()).unwrap();
         let mut born = Vec::new();
         while let Ok(until) = tell.recv() {
             let own = own.clone();
             born.push(std::thread::spawn(move || {
-                // SAFETY: gettid cannot fail.
-                own.send(unsafe { libc::gettid() } as u32).unwrap();
+                own.send(own_tid()).unwrap();
                 let _ = until.recv();
             }));
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::clock;
 use crate::launch::Held;
+use crate::sched::own_tid;
 use corun_model::ledger::{Ledger, Parts};
 use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::{Tenant, TenantKind};
@@ -62,8 +63,7 @@ impl Worker {
         let (go, steps) = channel::<u64>();
         let (done, took) = channel();
         let thread = std::thread::spawn(move || {
-            // SAFETY: gettid has no preconditions.
-            tell.send(TaskId(unsafe { libc::gettid() } as u32)).unwrap();
+            tell.send(TaskId(own_tid())).unwrap();
             for n in steps {
                 let before_ns = clock::thread_cpu_ns();
                 let mut x = n;
