@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Records: where a task's and a CPU's sums are kept, how one is found by its tid, and how it is written while user space reads.
+ */
+#ifndef CORUN_PROBE_RECORDS_H
+#define CORUN_PROBE_RECORDS_H
+
+static __always_inline struct cpu_rec *cpu_rec(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+static __always_inline struct task_rec *task_rec(u32 tid)
+{
+	u32 *slot = bpf_map_lookup_elem(&slot_of_tid, &tid);
+
+	if (!slot || !*slot)
+		return NULL;
+	return bpf_map_lookup_elem(&tasks, slot);
+}
+
+/* Nobody knows where the throttle clock of the task's queue stands: from when it is next read on nothing is counted twice. */
+#define CLOCK_UNKNOWN (~0ULL)
+
+/* A fresh record for a task that has none. Rare: at fork, and at the first event of a task that was there before. */
+static __noinline struct task_rec *new_task_rec(struct task_struct *p)
+{
+	u32 tid = BPF_CORE_READ(p, pid), slot = 0, *home;
+	struct task_rec *t;
+
+	home = bpf_map_lookup_elem(&slot_of_tid, &tid);
+	if (!home)
+		goto full;
+	if (bpf_map_pop_elem(&free_slots, &slot)) {
+		if (next_slot >= max_tasks)
+			goto full;
+		slot = __sync_fetch_and_add(&next_slot, 1);
+	}
+	t = bpf_map_lookup_elem(&tasks, &slot);
+	if (!t)
+		goto full;
+	__builtin_memset(t, 0, sizeof(*t));
+	t->serial = __sync_fetch_and_add(&next_serial, 1);
+	t->tgid = BPF_CORE_READ(p, tgid);
+	t->flags = BPF_CORE_READ(p, flags) & PF_KTHREAD ? KTHREAD : 0;
+	t->cpu = BPF_CORE_READ(p, thread_info.cpu);
+	/* Whoever was not there when stock was taken is new, or hidden from it: its account begins now. */
+	t->since_ns = t->began_ns = t->born_ns = control.stocked ? bpf_ktime_get_ns() : control.start_ns;
+	t->group = resolve_group(p);
+	t->throttled_at = CLOCK_UNKNOWN;
+	bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
+	barrier();
+	t->tid = tid; /* by which user space knows that the rest is there */
+	if (__sync_val_compare_and_swap(home, 0, slot) != 0) { /* the task iterator and an event met */
+		t->tid = 0;
+		bpf_map_push_elem(&free_slots, &slot, 0);
+		return task_rec(tid);
+	}
+	return t;
+full:
+	__sync_fetch_and_add(&losses.untracked_tasks, 1);
+	return NULL;
+}
+
+/* Whoever had this tid before has ended, though nobody told. */
+static __always_inline void forget(u32 tid)
+{
+	u32 *home = bpf_map_lookup_elem(&slot_of_tid, &tid), slot;
+	struct task_rec *t;
+
+	if (!home || !*home)
+		return;
+	slot = *home;
+	*home = 0;
+	t = bpf_map_lookup_elem(&tasks, &slot);
+	if (t)
+		t->tid = 0;
+	bpf_map_push_elem(&free_slots, &slot, 0);
+}
+
+static __always_inline struct task_rec *task_rec_of(struct task_struct *p)
+{
+	struct task_rec *t = task_rec(p->pid);
+
+	return t ? t : new_task_rec(p);
+}
+
+/* Whether the probe is watching: every program starts and stops at the same instant. */
+static __always_inline bool watching(u64 now)
+{
+	return now >= control.start_ns && now < control.stop_ns;
+}
+
+static __always_inline void begin_write(struct task_rec *t)
+{
+	*(volatile u32 *)&t->seq = t->seq + 1;
+	barrier();
+}
+
+static __always_inline void end_write(struct task_rec *t)
+{
+	barrier();
+	*(volatile u32 *)&t->seq = t->seq + 1;
+}
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * States: what a task does, how its time is added to its sums, and how a window is closed at its edge.
+ */
+#ifndef CORUN_PROBE_STATES_H
+#define CORUN_PROBE_STATES_H
+
+/* As a table, since a switch has two to take, most of numbers as small: branches, often guessed wrong, cost 5 ns more. */
+static const volatile u8 log2_of[16] = { 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3 };
+
+/* As corun-model's Histogram::bucket_of: powers of two of 1024 ns. */
+static __always_inline u32 bucket_of(u64 ns)
+{
+	u64 units = ns >> 10;
+	u32 b = 0;
+
+	if (unlikely(units >> 24))
+		return BUCKETS - 1;
+	if (unlikely(units >= 16)) {
+		if (units >= 1 << 16) { b += 16; units >>= 16; }
+		if (units >= 1 << 8) { b += 8; units >>= 8; }
+		if (units >= 1 << 4) { b += 4; units >>= 4; }
+	}
+	b += log2_of[units & 15];
+	return b < BUCKETS ? b : BUCKETS - 1;
+}
+
+/* Time for which the task's run queue has been stopped by a CPU quota, on the run queue's own clock. */
+static __always_inline u64 throttle_clock(struct task_struct *p)
+{
+	struct cfs_rq *q;
+	u64 sum, since;
+
+	if (!want_quota || !bpf_core_field_exists(q->throttled_clock_self_time))
+		return 0;
+	q = p->se.cfs_rq;
+	if (!q)
+		return 0;
+	sum = q->throttled_clock_self_time;
+	since = q->throttled_clock_self;
+	return since ? sum + (q->rq->clock - since) : sum;
+}
+
+/* What a task that becomes runnable, and does not run, waits for: a CPU, or its quota. */
+static __always_inline u32 wait_state(struct task_struct *p)
+{
+	struct cfs_rq *q;
+
+	if (!want_quota || !bpf_core_field_exists(q->throttled_clock_self))
+		return WAIT;
+	q = p->se.cfs_rq;
+	return q && q->throttled_clock_self ? THROTTLED : WAIT;
+}
+
+static __always_inline bool is_waiting(u32 state)
+{
+	return state == WAIT || (want_quota && state == THROTTLED);
+}
+
+/*
+ * What a task that waits waits for from now on, on another CPU that it is about to be moved to: a CPU or its quota, by the
+ * clock of the queue there. Where the kernel keeps queues otherwise than in an array of pointers, what is found there does
+ * not name the group, and the clock is not known.
+ */
+static __noinline void wait_on(struct task_rec *t, struct task_struct *p, u32 cpu)
+{
+	struct cfs_rq *q, **all, *there = NULL;
+	struct task_group *group;
+	u64 sum, since;
+
+	t->state = WAIT;
+	t->throttled_at = CLOCK_UNKNOWN;
+	if (!bpf_core_field_exists(q->throttled_clock_self_time) || !bpf_core_field_exists(q->tg))
+		return;
+	group = BPF_CORE_READ(p, se.cfs_rq, tg);
+	all = BPF_CORE_READ(group, cfs_rq);
+	if (!all || bpf_probe_read_kernel(&there, sizeof(there), all + cpu) || BPF_CORE_READ(there, tg) != group)
+		return;
+	sum = BPF_CORE_READ(there, throttled_clock_self_time);
+	since = BPF_CORE_READ(there, throttled_clock_self);
+	t->throttled_at = since ? sum + (BPF_CORE_READ(there, rq, clock) - since) : sum;
+	if (since)
+		t->state = THROTTLED;
+}
+
+/*
+ * Adds [since, to), spent waiting on `c`, to the sums, and charges what was no quota's fault to the occupants of that CPU. At
+ * a window edge the clock may be beyond it: what was throttled after the edge is for the next part of the wait.
+ */
+static __always_inline void account_wait(struct task_rec *t, struct task_struct *p, struct cpu_rec *c, u64 to)
+{
+	u64 from = t->since_ns;
+
+	if (to <= from)
+		return;
+	t->since_ns = to;
+	if (want_quota) {
+		u64 clock = throttle_clock(p), throttled = t->throttled_at == CLOCK_UNKNOWN ? 0 : clock - t->throttled_at;
+
+		if ((s64)throttled < 0) /* a thread of a process that was moved to another cgroup has another queue */
+			throttled = 0;
+		t->throttled_at = clock;
+		if (throttled > to - from) {
+			t->throttled_at -= throttled - (to - from);
+			throttled = to - from;
+		}
+		t->cur.ns[THROTTLED] += throttled;
+		from += throttled;
+	}
+	t->cur.ns[WAIT] += to - from;
+	charge_wait(t, c, from, to);
+}
+
+/* Adds [since, to), spent in any state but waiting, to the sums. */
+static __always_inline void account(struct task_rec *t, u64 to)
+{
+	u64 from = t->since_ns;
+	u32 state = t->state;
+
+	if (to <= from)
+		return;
+	t->since_ns = to;
+	if (state < STATES)
+		t->cur.ns[state] += to - from;
+}
+
+/* The same in any state. */
+static __always_inline void account_any(struct task_rec *t, struct task_struct *p, u64 to)
+{
+	if (is_waiting(t->state))
+		account_wait(t, p, cpu_rec(t->cpu), to);
+	else
+		account(t, to);
+}
+
+/* The same for a task that is in all likelihood in `state`. */
+static __always_inline void account_likely(struct task_rec *t, u32 state, u64 to)
+{
+	u64 from = t->since_ns;
+
+	if (unlikely(t->state != state)) {
+		account(t, to);
+	} else if (likely(to > from)) {
+		t->since_ns = to;
+		t->cur.ns[state] += to - from;
+	}
+}
+
+static __noinline void close_window(struct task_rec *t, struct task_struct *p, u64 edge)
+{
+	if (t->born_ns < edge)
+		account_any(t, p, edge);
+	__builtin_memcpy(&t->snap, &t->cur, sizeof(t->snap));
+	t->edge_ns = edge;
+}
+
+/* Closes the open interval at the newest edge, if that has passed and this record has not seen it. */
+static __always_inline void roll(struct task_rec *t, struct task_struct *p, u64 now)
+{
+	u64 edge = control.edge_ns;
+
+	if (unlikely(t->edge_ns != edge && now >= edge))
+		close_window(t, p, edge);
+}
+
+/* The task's first event tells what it had been doing since the start. */
+static __always_inline u32 before_first_event(struct task_rec *t)
+{
+	return t->guess > NEVER && t->guess < STATES ? t->guess : BLOCK_OTHER;
+}
+
+static __always_inline void first_event(struct task_rec *t, u32 was)
+{
+	if (unlikely(t->state == NEVER))
+		t->state = was;
+}
+
+/*
+ * How long the present state has lasted. A wake-up's time is off by as much as the run queue's clock was stale when its lead
+ * was measured (wakeup_time), so that one which is followed at once may seem to lie ahead.
+ */
+static __always_inline u64 lasted(struct task_rec *t, u64 now)
+{
+	return now > t->began_ns ? now - t->began_ns : 0;
+}
+
+/* What was before `now` has been accounted for. */
+static __always_inline void enter(struct task_rec *t, u32 state, u64 now)
+{
+	t->state = state;
+	t->began_ns = now;
+}
+
+/* Where a task's registers lie in its stack: where every other's do. A number only once it has been read from memory. */
+static __noinline void find_registers(struct task_struct *p)
+{
+	void *regs = (void *)bpf_task_pt_regs(p);
+	u64 at = 0;
+
+	bpf_probe_read_kernel(&at, sizeof(at), &regs);
+	if (p->stack)
+		registers_in_stack = at - (u64)p->stack;
+}
+
+/*
+ * The system call that a task is in. To ask the kernel for its registers is a call, 22 ns of a switch where every return is
+ * made safe; to read them off its stack is none.
+ */
+static __always_inline u32 syscall_of(struct task_struct *p)
+{
+	u64 at = registers_in_stack;
+	struct pt_regs *regs;
+
+	if (likely(at) && bpf_ksym_exists(bpf_rdonly_cast))
+		regs = bpf_rdonly_cast(p->stack + at, bpf_core_type_id_kernel(struct pt_regs));
+	else
+		regs = (void *)bpf_task_pt_regs(p);
+	if (bpf_core_field_exists(regs->orig_ax))
+		return regs->orig_ax;
+	if (bpf_core_field_exists(regs->syscallno))
+		return regs->syscallno;
+	return NO_TID;
+}
+
+/* By what the system call is for (any state from user space's table); I/O when it cannot be interrupted. */
+static __always_inline u32 block_state(u32 of_syscall, u32 prev_state)
+{
+	u32 state = of_syscall;
+
+	if (unlikely(state < BLOCK_FUTEX || state > BLOCK_OTHER))
+		state = BLOCK_OTHER;
+	if ((prev_state & TASK_UNINTERRUPTIBLE) && (state == BLOCK_PIPE || state == BLOCK_OTHER))
+		state = BLOCK_IO;
+	return state;
+}
+
+/*
+ * The time of a wake-up. Reading the clock is the dearest part of one, and the run queue's own clock has been read for it
+ * under the same lock: that, and by how much the monotonic clock is ahead of it, give the time. The two run at one
+ * rate but for NTP's at most 500 ppm, so that after 2^20 ns the lead is measured anew.
+ */
+static __always_inline u64 wakeup_time(struct task_struct *p)
+{
+	struct cfs_rq *q;
+	struct cpu_rec *c = cpu_rec(p->thread_info.cpu);
+	u64 clock, now;
+
+	if (!c || !bpf_core_field_exists(q->rq))
+		return bpf_ktime_get_ns();
+	q = p->se.cfs_rq;
+	clock = q ? q->rq->clock : 0;
+	now = clock + c->lead_ns;
+	if (unlikely(now - c->lead_at_ns > 1 << 20)) {
+		now = bpf_ktime_get_ns();
+		c->lead_ns = now - clock;
+		c->lead_at_ns = now;
+	}
+	return now;
+}
+
+#endif
