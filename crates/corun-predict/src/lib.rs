@@ -26,6 +26,7 @@
 //! | [`spin`] | spinning told from computing by hardware counters |
 //! | [`spinning`] | how long the subject spun, in all and by task, by whatever told |
 //! | [`verdict`] | was a run disturbed? by how much, when, by whom |
+//! | [`evidence`] | what is known of a run alone by better means than sums |
 //! | [`estimate`] | the answers, as plain data that serialises |
 
 pub mod alone;
@@ -35,6 +36,7 @@ pub mod counted;
 mod crowded;
 pub mod dedicated;
 pub mod estimate;
+pub mod evidence;
 pub mod interval;
 pub mod phases;
 pub mod predictor;
@@ -50,6 +52,7 @@ mod weighed;
 pub mod yardstick;
 
 pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
+pub use evidence::{Counterfactual, Evidence};
 pub use phases::PhaseChange;
 pub use predictor::{Options, Predictor};
 pub use verdict::{Judge, Pace, Ruling, Verdict, MAX_DISTURBANCE};
