@@ -191,7 +191,7 @@ pub fn json(outcome: &Outcome) -> String {
     json::indented(outcome)
 }
 
-/// Reads what [`json`] wrote.
+/// Reads what [`json()`] wrote.
 ///
 /// # Errors
 /// One sentence: what is wrong with it.

@@ -3,7 +3,7 @@
 //! | module | is about |
 //! | --- | --- |
 //! | [`identity`], [`table`] | which CPU this is, and which events count what on it |
-//! | [`format`] | how its kernel wants an event encoded |
+//! | [`mod@format`] | how its kernel wants an event encoded |
 //! | [`perf_event`], [`reading`] | the system call; groups that take turns |
 //! | [`room`] | how many events are really counted at once |
 //! | [`plan`], [`refusal`] | what will be counted here, and why not the rest |

@@ -20,7 +20,7 @@ pub struct ScenarioFile {
     pub about: String,
     /// A machine of the papers, a machine file (ending in `.toml`), or `host`.
     pub machine: Spanned<String>,
-    /// One run per seed ([1]).
+    /// One run per seed (`[1]`).
     #[serde(default = "one_seed")]
     pub seeds: Spanned<Vec<u64>>,
     /// How long to run; absent: until every tenant that has an end and is not background has ended.

@@ -24,7 +24,7 @@
 //! cpus = [0, 1, 2, 3]
 //! ```
 //!
-//! [`file`] is the file's text; [`check`] what types cannot say; [`build`] makes engines of it. Reading other files
+//! [`mod@file`] is the file's text; [`check`] what types cannot say; [`build`] makes engines of it. Reading other files
 //! (workloads, machines) is the caller's: a [`Files`] gives their text, so this crate opens none.
 
 mod build;

@@ -8,7 +8,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | [`file`], `check` | the study as written, and as checked |
+//! | [`mod@file`], `check` | the study as written, and as checked |
 //! | [`scenarios`] | which programs run together, and the scenarios that say so |
 //! | [`outcome`] | the runs, and what the figures show of them |
 //! | [`text`] | tables, charts, record |

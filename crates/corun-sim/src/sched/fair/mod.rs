@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | [`queues`] | entities, queues, virtual time, group shares; the trait [`Discipline`](queues::Discipline) |
+//! | [`queues`] | entities, queues, virtual time, group shares; the trait [`Discipline`] |
 //! | [`eevdf`], [`cfs`] | the two disciplines |
 //! | [`reweight`] | a group's entity gets the weight that its share of the group's load deserves |
 //! | [`tree`] | the augmented tree |
