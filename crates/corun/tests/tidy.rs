@@ -120,8 +120,18 @@ fn nothing_is_left_undone_and_no_path_of_one_machine_is_told() {
 
 #[test]
 fn no_host_is_named_but_those_that_readers_are_sent_to() {
-    let known =
-        ["ui.perfetto.dev", "rustup.rs", "www.apache.org", "www.w3.org", "github.com", "keepachangelog.com"];
+    let known = [
+        "doi.org",
+        "docs.kernel.org",
+        "github.com",
+        "keepachangelog.com",
+        "rustup.rs",
+        "ui.perfetto.dev",
+        "www.apache.org",
+        "www.kernel.org",
+        "www.usenix.org",
+        "www.w3.org",
+    ];
     let is_ours = |file: &String| file != "Cargo.lock" && !file.starts_with("LICENSE");
     none(files(&[]).iter().filter(|file| is_ours(file)).flat_map(|file| {
         let bytes = std::fs::read(root().join(file)).unwrap();
@@ -227,6 +237,19 @@ fn the_code_map_is_the_graph_of_dependencies() {
         })
         .collect();
     assert_eq!(map, graph, "ARCHITECTURE.md (left) and the manifests (right) differ");
+}
+
+#[test]
+fn the_version_is_the_same_everywhere() {
+    let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
+    let version = workspace["workspace"]["package"]["version"].as_str().unwrap();
+    assert!(read("CITATION.cff").contains(&format!("\nversion: {version}\n")), "CITATION.cff: not {version}");
+    let newest = read("CHANGELOG.md");
+    let newest = newest.lines().find(|line| line.starts_with("## ")).expect("CHANGELOG.md has a release");
+    assert!(
+        newest.starts_with(&format!("## {version}")),
+        "CHANGELOG.md begins with `{newest}`, not {version}"
+    );
 }
 
 #[test]
