@@ -46,7 +46,7 @@ test: ## everything that must hold before a change goes in
 	@scripts/test
 
 .PHONY: check
-check: ## formatting, shell scripts, clippy and the tree's own rules: a minute, before every commit
+check: ## formatting, shell scripts, clippy, rustdoc and the rules of the tree: two minutes, before every commit
 	@scripts/need $(test_packages)
 	@scripts/need-rust rustfmt clippy
 	@scripts/lint
