@@ -96,6 +96,33 @@ fn the_steered_host_passes_the_suite_that_the_modelled_one_passes() {
 }
 
 #[test]
+fn the_control_loop_passes_the_suite_that_it_passes_on_the_modelled_machine() {
+    if !is_root() || v2_mount().is_none() {
+        return;
+    }
+    let _alone = alone();
+    let pair = [Actors::spinning(1), Actors::spinning(1)];
+    let pids: Vec<u32> = pair.iter().flat_map(Actors::pids).collect();
+    for source in [Source::Schedstat, Source::Ebpf] {
+        if watcher(Subject::All, source).is_none() {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let make = || {
+            let backend = Box::new(backend(folder.path(), &pids));
+            let mut watcher = watcher(Subject::All, source).expect("it could be made a moment ago");
+            // Whose tasks are there is known afterwards.
+            watcher.advance(20_000_000).unwrap();
+            watcher.observe().unwrap();
+            let scope = corun_policy::Scope::everyone().only(pids.iter().map(|pid| format!("pgid:{pid}")));
+            (Box::new(SteeredHost::new(watcher, backend)) as Box<dyn Host>, scope)
+        };
+        corun_policy::conformance::control(make).unwrap_or_else(|failed| panic!("{source:?}: {failed}"));
+    }
+    assert!(pair.iter().all(|actors| actors.run(PATIENCE)));
+}
+
+#[test]
 fn nothing_of_a_parked_tenant_runs_in_a_thousand_windows() {
     if !is_root() || v2_mount().is_none() {
         return;

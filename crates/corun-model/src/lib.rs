@@ -63,7 +63,7 @@ pub use ledger::{Ledger, Parts};
 pub use linux::Linux;
 pub use machine::{CpuId, Distance, Machine};
 pub use observation::Observation;
-pub use policy::{Decision, Policy};
+pub use policy::{Decision, Fate, Policy};
 pub use recording::Recording;
 pub use spin::{SpinEstimate, SpinMethod};
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};

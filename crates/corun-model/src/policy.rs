@@ -1,6 +1,6 @@
 //! `Policy`: decides, once an epoch, which knobs to turn. Passive and pure: same observations, same decisions.
 
-use crate::action::{Action, Knob};
+use crate::action::{Action, Knob, Outcome};
 use crate::machine::Machine;
 use crate::observation::Observation;
 
@@ -30,6 +30,17 @@ pub trait Policy {
         false
     }
 
+    /// Whether it measures by itself that what it does helps, and leaves off where it does not. A guard over it would measure
+    /// its measuring, and a dry run, in which nothing comes of anything, shows only what it would try.
+    fn judges_itself(&self) -> bool {
+        false
+    }
+
+    /// The tenant, by name or key, that it was told to serve; it must be there, and need not be one that it may touch.
+    fn subject(&self) -> Option<&str> {
+        None
+    }
+
     /// One like it for when all that it had set was undone by somebody else: it knows what this one has found out, and
     /// that nothing is in force. `None`: a fresh one knows as much.
     fn renewed(&self) -> Option<Box<dyn Policy>> {
@@ -44,4 +55,15 @@ pub struct Decision {
     pub action: Action,
     /// Why, in one clause with its numbers: "lag 0.21 of its fair share".
     pub because: String,
+}
+
+/// What became of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was applied, and this came of it.
+    Applied(Outcome),
+    /// A dry run: it was not applied, and the policy takes it as in force.
+    DryRun,
+    /// A dry run of a policy that would judge it by what came of it: whether it helps, only a real run tells.
+    Proposed,
 }

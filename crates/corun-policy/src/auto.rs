@@ -574,6 +574,10 @@ impl Policy for Auto {
         epoch_of(self.slot_ns)
     }
 
+    fn judges_itself(&self) -> bool {
+        true
+    }
+
     fn epochs_to_wait(&self) -> u64 {
         match self.phase {
             Phase::Rest { .. } => IDLE_EPOCHS,

@@ -84,6 +84,10 @@ impl Policy for Dedicated {
         self.window_ns
     }
 
+    fn subject(&self) -> Option<&str> {
+        self.subject.as_deref()
+    }
+
     fn decide(&mut self, _: &Machine, seen: &Observation) -> Vec<Decision> {
         let uses = self.census.take(seen, self.parking.parked());
         let is_here = |id: TenantId| seen.tasks.iter().any(|t| t.alive && t.tenant == id);

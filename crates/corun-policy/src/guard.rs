@@ -34,6 +34,15 @@ const HOLD: u64 = 20;
 /// How long a policy that searches is waited for, in periods over all.
 const PATIENCE: u64 = 30;
 
+/// Its periods are so many epochs long, and at least [`PERIOD_NS`].
+const PERIOD_EPOCHS: u64 = 16;
+const PERIOD_NS: u64 = 1_000_000_000;
+
+/// The length of a period over a policy that decides once in `epoch_ns`, in nanoseconds.
+pub fn period_ns(epoch_ns: u64) -> u64 {
+    PERIOD_NS.max(PERIOD_EPOCHS.saturating_mul(epoch_ns))
+}
+
 /// What the guard wants for the next epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
@@ -117,6 +126,11 @@ impl Guard {
             held_ns: 0,
             searched_ns: 0,
         }
+    }
+
+    /// A guard over a policy that decides once in `epoch_ns`.
+    pub fn over(epoch_ns: u64) -> Guard {
+        Guard::new(period_ns(epoch_ns))
     }
 
     /// What it wants now.

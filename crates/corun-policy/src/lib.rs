@@ -9,14 +9,18 @@
 //! | [`observe`], [`auto`], [`gang`], [`paired_gang`], [`controlled_contention`], [`delayed_preemption`], [`differential`], [`dedicated`], [`sam`] | the policies |
 //! | [`slots`], [`parking`], [`dc_search`] | separation in time; who is stopped; the degree of contention, found online |
 //! | [`census`], [`settled`], [`fair`] | what each tenant wants and got; what is settled for each task; fair shares |
+//! | [`controller`] | the control loop: a policy at work on a host; whom it refuses, dry runs |
 //! | [`guard`] | does a policy help? |
+//! | [`conformance`] | what the control loop must do on every host |
 //! | [`decisions`] | what is decided at a context switch: the C header that the kernel compiles too |
 //!
 //! Absences: no file, clock, thread or hash order; nothing unsafe but the calls in [`decisions`].
 
 pub mod auto;
 pub mod census;
+pub mod conformance;
 pub mod controlled_contention;
+pub mod controller;
 pub mod dc_search;
 pub mod decisions;
 pub mod dedicated;
@@ -36,6 +40,7 @@ pub mod settled;
 pub mod slots;
 mod trial;
 
+pub use controller::{Controller, Mode};
 pub use options::{Kind, OptionSpec, Options};
 pub use registry::{by_name, entry, Entry, ALL};
 pub use scope::Scope;

@@ -5,7 +5,7 @@
 //! loop, a run of fixed length). A tenant's solo run is made once per seed and serves all tenants that are alike.
 //! Runs do not know of each other, so results do not depend on how they were spread over CPUs.
 
-use crate::control::{Control, Controller};
+use crate::control::{Control, Controlled};
 use crate::engine::{Completion, Completions, Fault, Progress, Totals};
 use crate::metrics::{self, Estimate, Speedups};
 use crate::scenario::{BadScenario, Cast, Scenario, SchedulerKind, TenantSpec};
@@ -292,11 +292,11 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
     let horizon_ns = limit_ns.unwrap_or(scenario.horizon_ns);
     let mut recording = record.then(Recording::default);
     let policy = scenario.policy.as_ref().filter(|_| cast == Cast::All);
-    let mut controller = policy.map(|p| Controller::new(p, record));
+    let mut controlled = policy.map(|p| Controlled::new(p, record));
     loop {
         let now_ns = engine.now_ns();
-        let window_ns = match &controller {
-            Some(controller) => controller.wait_ns(),
+        let window_ns = match &controlled {
+            Some(controlled) => controlled.wait_ns(),
             None if record => WINDOW_NS.max(now_ns / 128),
             None => horizon_ns,
         };
@@ -306,10 +306,10 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
             None => engine.run_to_end(until_ns),
         };
         let ended = ended.map_err(failure)?;
-        if controller.is_some() || recording.is_some() {
-            let window = engine.try_observe().map_err(failure)?;
-            if let Some(controller) = &mut controller {
-                controller.epoch(&mut engine, &window);
+        if controlled.is_some() || recording.is_some() {
+            let mut window = engine.try_observe().map_err(failure)?;
+            if let Some(controlled) = &mut controlled {
+                controlled.epoch(&mut engine, &mut window);
             }
             if let Some(recording) = &mut recording {
                 recording.push(window);
@@ -337,7 +337,7 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
         energy_uj,
         totals: engine.totals(),
         recording,
-        control: controller.map(Controller::finish),
+        control: controlled.map(Controlled::finish),
         trace: engine.trace().cloned(),
     })
 }

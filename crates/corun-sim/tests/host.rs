@@ -36,6 +36,17 @@ fn it_passes_the_conformance_suite_under_every_scheduler() {
 }
 
 #[test]
+fn the_control_loop_passes_its_suite_under_every_scheduler() {
+    for scheduler in ["eevdf", "cfs", "xen-credit"] {
+        let s = scenario(&format!("duration = \"60s\"\n[scheduler]\nname = \"{scheduler}\"\n{}", mix()));
+        let made = corun_policy::conformance::control(|| {
+            (Box::new(s.engine(1, Cast::All, 0).unwrap()), corun_policy::Scope::everyone())
+        });
+        made.unwrap_or_else(|failed| panic!("{scheduler}: {failed}"));
+    }
+}
+
+#[test]
 fn a_parked_tenant_does_not_run_and_its_time_is_parked_time() {
     let mut e = engine(&mix());
     observe(&mut e, 50 * MS);

@@ -6,7 +6,7 @@
 use crate::names::what_tells;
 use crate::words::name;
 use corun_model::duration::human_ns;
-use corun_model::{Action, CpuId, Decision, Observation, Outcome, TaskId, TenantId};
+use corun_model::{Action, CpuId, Decision, Fate, Observation, Outcome, TaskId, TenantId};
 use serde::Serialize;
 
 /// One decision and what came of it.
@@ -32,14 +32,17 @@ pub struct Decided {
     pub because: String,
     /// `done`, `dry_run`, `dry_run: why nothing would be in force yet`, `unsupported: why` or `refused: why`.
     pub outcome: String,
+    /// The same as a fact.
+    #[serde(skip)]
+    pub fate: Fate,
     /// What was decided about whom, for people.
     #[serde(skip)]
     what: String,
 }
 
 impl Decided {
-    /// A decision, with names from the observation that led to it. `outcome` is `None` in a dry run.
-    pub fn new(decision: &Decision, outcome: Option<&Outcome>, seen: &Observation) -> Decided {
+    /// A decision and what became of it, with names from the observation that led to it.
+    pub fn new(decision: &Decision, fate: &Fate, seen: &Observation) -> Decided {
         let action = &decision.action;
         let whom = Whom::of(action, seen);
         let value = match action {
@@ -50,11 +53,12 @@ impl Decided {
             Action::PreemptDelay { delay_ns, .. } => serde_json::json!({"delay_ns": delay_ns}),
             Action::Cpus { cpus, .. } => serde_json::json!(cpus.iter().map(|c| c.0).collect::<Vec<_>>()),
         };
-        let outcome = match outcome {
-            None => "dry_run".to_owned(),
-            Some(Outcome::Done) => "done".to_owned(),
-            Some(Outcome::Unsupported { why }) => format!("unsupported: {why}"),
-            Some(Outcome::Refused { why }) => format!("refused: {why}"),
+        let outcome = match fate {
+            Fate::DryRun => "dry_run".to_owned(),
+            Fate::Proposed => "dry_run: whether it helps only a real run tells".to_owned(),
+            Fate::Applied(Outcome::Done) => "done".to_owned(),
+            Fate::Applied(Outcome::Unsupported { why }) => format!("unsupported: {why}"),
+            Fate::Applied(Outcome::Refused { why }) => format!("refused: {why}"),
         };
         // Whom it is about is said beside it; policies begin with that.
         let named = whom.tenant.as_deref().and_then(|name| decision.because.strip_prefix(name));
@@ -62,7 +66,7 @@ impl Decided {
         let (what, knob) = (what(action, &whom.called()), action.knob().name());
         let Whom { tenant, key, task, .. } = whom;
         let (task, task_name) = task.map_or((None, None), |(id, name)| (Some(id.0), name));
-        Decided { tenant, key, task, task_name, knob, value, because, outcome, what }
+        Decided { tenant, key, task, task_name, knob, value, because, outcome, fate: fate.clone(), what }
     }
 
     /// For people: `12.3 s  park ffmpeg: its slot is over (done)`.
@@ -227,7 +231,7 @@ pub(super) mod tests {
             (Action::Cpus { task, cpus: cpus(&[8, 0, 1, 2]) }, "CPUs 0-2, 8 for ffmpeg/cpu-0 (12217)"),
             (Action::Weight { tenant: TenantId(3), weight: 50 }, "weight 50 for ffmpeg"),
         ] {
-            let decided = Decided::new(&decision(action), Some(&Outcome::Done), &seen);
+            let decided = Decided::new(&decision(action), &Fate::Applied(Outcome::Done), &seen);
             assert_eq!(decided.line(0), format!("     0 ns  {told}: its slot is over (done)"));
             let json: serde_json::Value = serde_json::from_str(&json::compact(&decided)).unwrap();
             assert_eq!((&json["tenant"], &json["key"]), (&"ffmpeg".into(), &"k".into()), "{json}");
@@ -240,7 +244,7 @@ pub(super) mod tests {
     fn of_two_tenants_of_one_name_the_keys_are_told() {
         let mut two = seen();
         two.tenants.push(Tenant { id: TenantId(4), key: "other".into(), ..two.tenants[0].clone() });
-        let decided = Decided::new(&decision(Action::Unpark { tenant: TenantId(4) }), None, &two);
+        let decided = Decided::new(&decision(Action::Unpark { tenant: TenantId(4) }), &Fate::DryRun, &two);
         assert_eq!(decided.line(0), "     0 ns  unpark ffmpeg (other): its slot is over (dry_run)");
     }
 
@@ -248,18 +252,18 @@ pub(super) mod tests {
     fn decisions_about_tasks_name_the_task_and_what_could_not_be_done_says_why() {
         let cpus = decision(Action::Cpus { task: TaskId(7), cpus: vec![CpuId(1)] });
         let why = Outcome::Refused { why: "it is protected".into() };
-        let decided = Decided::new(&cpus, Some(&why), &seen());
+        let decided = Decided::new(&cpus, &Fate::Applied(why), &seen());
         assert_eq!((decided.task, decided.outcome.as_str()), (Some(7), "refused: it is protected"));
         assert_eq!(
             decided.line(1_500_000_000),
             "   1.50 s  CPU 1 for task 7: its slot is over (refused: it is protected)"
         );
-        let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), None, &seen());
+        let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), &Fate::DryRun, &seen());
         assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: its slot is over (dry_run)");
         let action = Action::Unpark { tenant: TenantId(3) };
         let twice = Decision { action, because: "ffmpeg: its slot is over".into() };
         assert_eq!(
-            Decided::new(&twice, None, &seen()),
+            Decided::new(&twice, &Fate::DryRun, &seen()),
             dry,
             "whom it is about is said once, for programs as well"
         );

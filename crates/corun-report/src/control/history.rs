@@ -8,7 +8,7 @@
 use super::Decided;
 use crate::words::{count, name};
 use corun_model::recording::lesser_half;
-use corun_model::{Action, Decision, Observation, Tenant, TenantId};
+use corun_model::{Action, Decision, Fate, Observation, Outcome, Tenant, TenantId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +41,9 @@ pub struct Reason {
     pub because: String,
     /// What came of it.
     pub outcome: String,
+    /// The same as a fact.
+    #[serde(skip)]
+    pub fate: Fate,
     /// How often it was decided.
     pub times: u64,
     #[serde(skip)]
@@ -144,11 +147,12 @@ impl History {
     pub fn decided(&mut self, at_ns: u64, decision: &Decision, decided: &Decided) {
         let at_ns = self.since(at_ns);
         self.end_ns = self.end_ns.max(at_ns);
-        let took_effect = matches!(decided.outcome.as_str(), "done" | "dry_run");
+        let was_done = decided.fate == Fate::Applied(Outcome::Done);
+        let took_effect = was_done || decided.fate == Fate::DryRun;
         // A delay of none is told to every new task, and is what it had.
         let is_change =
             !matches!(decision.action, Action::Unpark { .. } | Action::PreemptDelay { delay_ns: 0, .. });
-        self.has_changed |= decided.outcome == "done" && is_change;
+        self.has_changed |= was_done && is_change;
         match decision.action {
             Action::Park { tenant } if took_effect => drop(self.parked.entry(tenant).or_insert(at_ns)),
             Action::Unpark { tenant } => self.runs_again(tenant, at_ns),
@@ -221,7 +225,7 @@ impl History {
             Some(_) => (because.to_owned(), because.replace(|c: char| c.is_ascii_digit(), "")),
         };
         let is_it = |r: &Reason| {
-            r.what == what && r.key == key && r.outcome == decided.outcome && at_ns <= r.to_ns + PAUSE_NS
+            r.what == what && r.key == key && r.fate == decided.fate && at_ns <= r.to_ns + PAUSE_NS
         };
         // What still goes on is near the end.
         let recent = self.reasons.len().saturating_sub(100);
@@ -240,6 +244,7 @@ impl History {
                 who: BTreeSet::new(),
                 because: String::new(),
                 outcome: decided.outcome.clone(),
+                fate: decided.fate.clone(),
                 times: 0,
                 key,
             });
@@ -331,7 +336,7 @@ fn without_slot_number(because: &str) -> String {
 mod tests {
     use super::*;
     use corun_model::observation::{Account, TenantObservation};
-    use corun_model::{Ledger, Outcome, Parts, TaskId, TenantKind};
+    use corun_model::{Ledger, Parts, TaskId, TenantKind};
 
     fn seen(start_ns: u64, end_ns: u64) -> Observation {
         let tenant = |id, name: &str| Tenant {
@@ -348,7 +353,7 @@ mod tests {
 
     fn decide(history: &mut History, at_ns: u64, action: Action, because: &str, outcome: &Outcome) {
         let decision = Decision { action, because: because.into() };
-        let decided = Decided::new(&decision, Some(outcome), &seen(0, at_ns));
+        let decided = Decided::new(&decision, &Fate::Applied(outcome.clone()), &seen(0, at_ns));
         history.decided(at_ns, &decision, &decided);
     }
 
@@ -408,7 +413,7 @@ mod tests {
         decide(&mut history, 2, Action::Unpark { tenant }, "loop: its slot", &Outcome::Done);
         decide(&mut history, 3, Action::PreemptDelay { task, delay_ns: 0 }, "a new task", &Outcome::Done);
         let dry = Decision { action: Action::Park { tenant }, because: "loop: waits".into() };
-        history.decided(4, &dry, &Decided::new(&dry, None, &seen(0, 4)));
+        history.decided(4, &dry, &Decided::new(&dry, &Fate::DryRun, &seen(0, 4)));
         assert!(!history.has_changed());
         decide(&mut history, 5, Action::Park { tenant }, "loop: waits", &Outcome::Done);
         assert!(history.has_changed());

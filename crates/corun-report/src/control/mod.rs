@@ -218,7 +218,7 @@ mod tests {
     use super::decided::tests::{decision, seen};
     use super::*;
     use corun_model::observation::{Account, TenantObservation};
-    use corun_model::{Action, Ledger, Outcome, Parts, Tenant};
+    use corun_model::{Action, Fate, Ledger, Outcome, Parts, Tenant};
 
     #[test]
     fn a_line_has_the_fields_of_the_contract() {
@@ -228,7 +228,7 @@ mod tests {
             t_ns: 5,
             policy: "gang".into(),
             backend: "stock".into(),
-            decision: vec![Decided::new(&park, Some(&Outcome::Done), &seen())],
+            decision: vec![Decided::new(&park, &Fate::Applied(Outcome::Done), &seen())],
             guard: Some(GuardLine { state: "measuring", gain: None, pairs: Some(1) }),
         };
         let value: serde_json::Value = serde_json::from_str(&line.json_line()).unwrap();

@@ -18,6 +18,7 @@ use crate::profile::schema::{ProfileReport, Section};
 use crate::words::{count, percent, thousands};
 use corun_model::duration::human_ns;
 use corun_model::fairness::jain;
+use corun_model::Fate;
 use corun_model::TenantId;
 use std::fmt::Write;
 
@@ -99,7 +100,7 @@ fn verdict(c: &Controlled) -> String {
         let not_enough = || format!("{}: not enough was seen to say whether it helps", c.policy);
         return guard.sentence(c.policy).unwrap_or_else(not_enough);
     }
-    if c.history.reasons().iter().any(|r| r.outcome.starts_with("dry_run: ")) {
+    if c.history.reasons().iter().any(|r| r.fate == Fate::Proposed) {
         return format!("{} would have tried slots; whether they help only a real run tells", c.policy);
     }
     let dry = if c.backend == "none" { "would have " } else { "" };

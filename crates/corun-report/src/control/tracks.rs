@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::control::Decided;
     use crate::{Host, ProfileMeta, Source, Subject};
-    use corun_model::{Action, Decision, Machine, Observation, Outcome};
+    use corun_model::{Action, Decision, Fate, Machine, Observation, Outcome};
     use prost::Message;
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
             (1_200, Action::Park { tenant: TenantId(4) }),
         ] {
             let decision = Decision { action, because: "its turn".into() };
-            let decided = Decided::new(&decision, Some(&Outcome::Done), &Observation::default());
+            let decided = Decided::new(&decision, &Fate::Applied(Outcome::Done), &Observation::default());
             history.decided(at_ns, &decision, &decided);
         }
         history.undone(1_300, "the end", None);

@@ -1,7 +1,7 @@
 //! The page of a run under a policy: self-contained, escaped, and with what happened.
 
 use crate::example::{meta, timeline, whole, COMPILER, HOSTILE, POSTGRES, SUBJECT};
-use corun_model::{Action, Decision, Observation, Outcome, TaskId, TenantId};
+use corun_model::{Action, Decision, Fate, Observation, Outcome, TaskId, TenantId};
 use corun_report::control::history::History;
 use corun_report::control::page::{render, Controlled};
 use corun_report::control::report::ControlReport;
@@ -35,7 +35,7 @@ fn happened_in(slots: &[Observation]) -> (History, ControlSummary) {
             {
                 let name = slot.tenant(tenant).map_or("it", |t| t.name.as_str());
                 let decision = Decision { action, because: format!("{name}: slot {turn}, <by> turns") };
-                let decided = Decided::new(&decision, Some(&Outcome::Done), slot);
+                let decided = Decided::new(&decision, &Fate::Applied(Outcome::Done), slot);
                 history.decided(at_ns, &decision, &decided);
             }
         }
@@ -104,8 +104,7 @@ fn what_a_dry_run_would_only_try_parks_nobody_on_the_page() {
     let (mut history, summary) = (History::new(slots[0].start_ns), ControlSummary::default());
     let (action, because) = (Action::Park { tenant: POSTGRES }, "would try slots: it lacks".to_owned());
     let decision = Decision { action, because };
-    let mut decided = Decided::new(&decision, None, &slots[0]);
-    decided.outcome = "dry_run: who knows".into();
+    let decided = Decided::new(&decision, &Fate::Proposed, &slots[0]);
     history.decided(slots[0].start_ns, &decision, &decided);
     let (history, summary) = (&history, &summary);
     let controlled = Controlled { policy: "auto", backend: "none", guard: None, history, summary };
@@ -154,7 +153,7 @@ fn what_found_no_room_and_what_else_was_put_back_is_said_in_numbers() {
     for (i, task) in (0..2_010u32).map(|n| (u64::from(n), TaskId(n % 2))) {
         let because = if i < 10 { "a new task".to_owned() } else { format!("{:-^1$}", "lag", i as usize) };
         let decision = Decision { action: Action::PreemptDelay { task, delay_ns: i }, because };
-        let decided = Decided::new(&decision, Some(&Outcome::Done), &slots[0]);
+        let decided = Decided::new(&decision, &Fate::Applied(Outcome::Done), &slots[0]);
         history.decided(slots[0].start_ns + i, &decision, &decided);
     }
     history.undone(slots[0].end_ns, "the end", None);

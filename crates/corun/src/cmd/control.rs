@@ -17,24 +17,22 @@ use corun_linux::watcher::Watcher;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
 use corun_model::observation::Unavailable;
-use corun_model::{Decision, Host, Knob, Observation, Policy, Tenant, TenantId};
-use corun_policy::guard::{Finding, Guard, Wish};
+use corun_model::{Host, HostError, Knob, Observation, Tenant};
+use corun_policy::controller::{Controller, Epoch, Mode, Taken};
+use corun_policy::guard::Finding;
 use corun_policy::{Options, Scope};
 use corun_report::control::page::Controlled;
 use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCHEMA};
 use corun_report::output::print;
 use corun_report::progress::Progress;
-use dry::Proposals;
 use hands::{hands, Hands};
-use refused::Refused;
-use std::collections::BTreeSet;
+use protected::Protected;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use told::Told;
 
-mod dry;
 mod hands;
-mod refused;
+mod protected;
 mod remarks;
 mod told;
 mod whom;
@@ -61,10 +59,6 @@ A dry run parks nobody. So `auto`, and `--dc auto` while it searches, which go b
 what they would try and why; whether it helps only a real run tells.
 
 Exit status: 0; 2 is bad usage (nothing was changed), 1 a failure of corun's own.";
-
-/// The guard's periods are this many epochs long, and at least [`PERIOD_NS`].
-const PERIOD_EPOCHS: u64 = 16;
-const PERIOD_NS: u64 = 1_000_000_000;
 
 /// How long it looks around before it takes anybody for not there.
 const FIRST_LOOK_NS: u64 = 20_000_000;
@@ -169,7 +163,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(Usage(what.into()).into());
     }
     // Whether there is such a policy with such options does not depend on whom it may touch.
-    let turns_knobs = !policy(&args, &Scope::everyone())?.knobs().is_empty();
+    let turns_knobs = !controller(&args, Scope::everyone())?.policy().knobs().is_empty();
     whom::check(&args)?;
     let mut counting = counting(&root, &args)?;
     let acts = turns_knobs && !args.dry_run;
@@ -183,17 +177,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut first = watcher.observe()?;
     // Whose tasks are there is known now; what they did is counted from here.
     counting.iter_mut().for_each(|c| c.read(&mut first));
-    let scope = whom::scope(&root, &args, &first, acts)?;
-    let policy = policy(&args, &scope)?;
-    remarks::subject(&args, policy.as_ref()).map_or(Ok(()), |named| whom::subject(&root, named, &first))?;
+    let mut controller = controller(&args, whom::scope(&root, &args, &first, acts)?)?;
+    controller.policy().subject().map_or(Ok(()), |named| whom::subject(&root, named, &first))?;
     let mut spin = SpinSampler::start(&root, SpinOptions::default())
         .inspect_err(|e| unavailable.push(e.unavailable()))
         .ok();
-    let mut refused = Refused::new(&root, &args.protect, acts);
-    refused.fill(&mut first, &scope);
-    let covered = scope.covered(&first);
+    let protected = Protected::new(&root, &args.protect, acts);
+    controller.look(&mut first, |seen, tenant| protected.refuses(seen, tenant));
+    let covered = controller.covered();
     if acts && args.all {
-        let others = whom::others_left_alone(&root, &args, &first, &scope)?;
+        let others = whom::others_left_alone(&root, &args, &first, controller.scope())?;
         remarks::of_others(others)
             .filter(|_| !args.quiet)
             .iter()
@@ -213,24 +206,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         unavailable.iter().for_each(|u| lines::say(&format!("corun control: {}: {}", u.what, u.why)));
     }
-    let epoch_ns = args.epoch.unwrap_or(policy.epoch_ns());
-    let guarded = args.guard == OnOff::On && !matches!(policy.name(), "auto" | "observe") && !args.dry_run;
-    let period_ns = PERIOD_NS.max(PERIOD_EPOCHS.saturating_mul(epoch_ns));
+    let policy = controller.policy();
     if !args.quiet {
-        let short = args.length_ns.filter(|_| guarded);
-        let short = short.and_then(|ns| remarks::of_guard(policy.name(), ns, period_ns, epoch_ns));
-        let idle = remarks::of_tenants(&args, policy.as_ref(), &first, &covered);
+        let short = args.length_ns.filter(|_| controller.guard().is_some());
+        let short = short.and_then(|ns| remarks::of_guard(policy.name(), ns, controller.epoch_ns()));
+        let idle = remarks::of_tenants(&args, policy, &first, covered);
         idle.iter().chain(&short).for_each(|remark| lines::say(&format!("corun control: {remark}")));
     }
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let begin_ns = watcher.now_ns();
-    let host = hands(&root, &args, watcher, policy.as_ref())?;
+    let host = hands(&root, &args, watcher, policy)?;
     if host.backend() == "stock" && !args.quiet {
-        let told = remarks::of_knobs(policy.as_ref(), &host.support());
+        let told = remarks::of_knobs(policy, &host.support());
         told.iter().for_each(|how| lines::say(&format!("corun control: {how}")));
     }
     if host.backend() == "stock" && policy.knobs().contains(&Knob::Park) {
-        if let Some(warning) = whom::taken_for_paused(&first, &covered) {
+        if let Some(warning) = whom::taken_for_paused(&first, covered) {
             lines::say(&format!("corun control: {warning}"));
         }
     }
@@ -239,24 +230,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         course: Course { running: None, end_ns, interrupt },
         shares: Shares::new(&root, host.backend() != "sched_ext"),
         host,
-        guard: guarded.then(|| Guard::new(period_ns)),
-        in_force: !guarded,
+        controller,
         guard_told: None,
         spin,
         counting,
         summary: ControlSummary::default(),
         told: Told::new(&args, begin_ns, unavailable),
-        policy,
-        scope,
-        refused,
-        proposals: Proposals::default(),
-        covered,
-        epoch_ns,
+        protected,
         args: &args,
     };
     let ended = control.until_the_end();
     // Whatever happened, nothing stays changed.
-    let undone = control.undo_all("the end");
+    let undone = control.host.undo_all();
+    let undone = control.undone("the end", undone);
     let interrupted = matches!(ended, Ok(Ended::Interrupted));
     let written = control.write(interrupted);
     let ended = ended?;
@@ -282,9 +268,10 @@ fn restore(root: &Root) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
+/// The policy as it was asked for, with whom it may touch.
+fn controller(args: &Args, scope: Scope) -> anyhow::Result<Controller> {
     let name = args.policy.as_deref().unwrap_or_default();
-    let mut options = Options::new().scope(scope.clone());
+    let mut options = Options::new().scope(scope);
     for given in &args.options {
         let Some((key, value)) = given.split_once('=') else {
             let what = format!("-o {given} has no value; give NAME=VALUE, such as -o slot=50ms");
@@ -298,7 +285,8 @@ fn policy(args: &Args, scope: &Scope) -> anyhow::Result<Box<dyn Policy>> {
         }
         options = options.set("dc", dc);
     }
-    Ok(corun_policy::by_name(name, &options).map_err(|what| match &args.dc {
+    let mode = Mode { guard: args.guard == OnOff::On, dry_run: args.dry_run, epoch_ns: args.epoch };
+    Ok(Controller::new(name, options, mode).map_err(|what| match &args.dc {
         Some(_) if what.contains("`dc`") => Usage(format!("--dc: {what}")),
         _ => Usage(what),
     })?)
@@ -323,16 +311,8 @@ fn counting(root: &Root, args: &Args) -> anyhow::Result<Option<Counting>> {
 /// A policy at work.
 struct Control<'a> {
     host: Hands,
-    policy: Box<dyn Policy>,
-    scope: Scope,
-    refused: Refused,
-    /// What a dry run has proposed.
-    proposals: Proposals,
-    /// Whom the scope covers of those seen last.
-    covered: BTreeSet<TenantId>,
-    guard: Option<Guard>,
-    /// Whether the policy's decisions are in force now.
-    in_force: bool,
+    controller: Controller,
+    protected: Protected,
     /// The guard's state as it was told last; `None`: nothing was told yet, and the first epoch is news whatever it brings.
     guard_told: Option<Option<&'static str>>,
     spin: Option<SpinSampler>,
@@ -343,7 +323,6 @@ struct Control<'a> {
     summary: ControlSummary,
     told: Told,
     begin_ns: u64,
-    epoch_ns: u64,
     args: &'a Args,
 }
 
@@ -351,11 +330,11 @@ impl Control<'_> {
     fn until_the_end(&mut self) -> anyhow::Result<Ended> {
         let progress = Progress::line(self.args.quiet || self.args.json_lines || self.args.explain);
         loop {
-            let ended = self.host.wait(&self.course, self.epoch_ns * self.policy.epochs_to_wait())?;
+            let ended = self.host.wait(&self.course, self.controller.wait_ns())?;
             let seen = self.observe()?;
-            self.summary.push(&seen, |t| self.covered.contains(&t.id));
-            let covers = |t: &Tenant| self.covered.contains(&t.id);
-            self.told.window(self.host.take_trace(), &seen, self.in_force, covers);
+            let covers = |t: &Tenant| self.controller.covered().contains(&t.id);
+            self.summary.push(&seen, covers);
+            self.told.window(self.host.take_trace(), &seen, self.controller.is_in_force(), covers);
             if let Some(ended) = ended {
                 return Ok(ended);
             }
@@ -369,73 +348,32 @@ impl Control<'_> {
     fn observe(&mut self) -> anyhow::Result<Observation> {
         let mut seen = self.host.host().observe()?;
         self.counting.iter_mut().for_each(|c| c.read(&mut seen));
-        self.refused.fill(&mut seen, &self.scope);
-        self.covered = self.scope.covered(&seen);
-        split(&mut self.spin, &mut seen, |t| self.covered.contains(&t.id));
-        self.shares.fill(&mut seen, |t| self.covered.contains(&t.id));
+        self.controller.look(&mut seen, |seen, tenant| self.protected.refuses(seen, tenant));
+        let covers = |t: &Tenant| self.controller.covered().contains(&t.id);
+        split(&mut self.spin, &mut seen, covers);
+        self.shares.fill(&mut seen, covers);
         Ok(seen)
     }
 
-    /// Decides and applies, as far as the guard allows.
+    /// Decides and applies, as far as the guard allows, and keeps what came of it.
     fn epoch(&mut self, seen: &Observation) -> anyhow::Result<Vec<Decided>> {
-        let wish = self.ask_the_guard(seen);
-        if wish == Wish::Without {
-            if std::mem::replace(&mut self.in_force, false) {
-                self.undo_all("the guard: a time without the policy")?;
-            }
-            return Ok(Vec::new());
+        let Epoch { undone, taken } = self.controller.epoch(self.host.host(), seen);
+        if let Some(undone) = undone {
+            self.undone("the guard: a time without the policy", undone)?;
         }
-        if !std::mem::replace(&mut self.in_force, true) {
-            // A policy that was interrupted does not know what was undone: it begins anew.
-            self.policy = match self.policy.renewed() {
-                Some(policy) => policy,
-                None => policy(self.args, &self.scope)?,
-            };
-        }
-        let decided = match &self.host {
-            Hands::None(watcher) => {
-                let anew = || policy(self.args, &self.scope);
-                self.proposals.decide(&mut self.policy, anew, watcher.machine(), seen, &self.covered)?
-            }
-            Hands::Steering(host) => dry::Decided::InForce(self.policy.decide(host.machine(), seen)),
-        };
-        let (decisions, proposed) = match decided {
-            dry::Decided::InForce(decisions) => (decisions, false),
-            dry::Decided::Proposed(decisions) => (decisions, true),
-        };
-        let mut apply = |decision: &Decision| {
-            let outcome = match &mut self.host {
-                Hands::None(_) => None,
-                Hands::Steering(host) => Some(host.apply(&decision.action)),
-            };
-            if let Some(outcome) = &outcome {
-                self.refused.told(seen, &decision.action, outcome);
-            }
-            let mut decided = Decided::new(decision, outcome.as_ref(), seen);
-            if proposed {
-                decided.outcome = dry::UNKNOWN.into();
-            }
-            self.told.decided(self.host.host().now_ns(), decision, &decided);
+        let mut keep = |Taken { at_ns, decision, fate }: &Taken| {
+            let decided = Decided::new(decision, fate, seen);
+            self.told.decided(*at_ns, decision, &decided);
             decided
         };
-        Ok(decisions.iter().map(&mut apply).collect())
+        Ok(taken.iter().map(&mut keep).collect())
     }
 
-    /// What the guard wants after this epoch.
-    fn ask_the_guard(&mut self, seen: &Observation) -> Wish {
-        let Some(guard) = &mut self.guard else { return Wish::With };
-        let covers = |t: &Tenant| self.covered.contains(&t.id);
-        match self.in_force && self.policy.is_searching() {
-            true => guard.push_trial(seen, covers),
-            false => guard.push(seen, covers),
-        }
-    }
-
-    fn undo_all(&mut self, why: &'static str) -> anyhow::Result<()> {
-        let done = self.host.undo_all();
+    /// Notes that everything was undone, and what came of that.
+    fn undone(&mut self, why: &'static str, done: Result<(), HostError>) -> anyhow::Result<()> {
         let failed = done.as_ref().err().map(ToString::to_string);
         self.told.undone(self.host.host().now_ns(), why, failed);
-        done
+        Ok(done?)
     }
 
     /// Writes the files that were asked for.
@@ -446,9 +384,9 @@ impl Control<'_> {
             Vec::new()
         };
         let controlled = Controlled {
-            policy: self.policy.name(),
+            policy: self.controller.policy().name(),
             backend: self.host.backend(),
-            guard: self.guard.as_ref().map(|g| guard_line(g.finding())),
+            guard: self.controller.finding().map(guard_line),
             history: self.told.history(),
             summary: &self.summary,
         };
@@ -469,18 +407,19 @@ impl Control<'_> {
                 return Ok(false);
             }
         }
-        let guard = self.guard.as_ref().map(|g| guard_line(g.finding()));
+        let guard = self.controller.finding().map(guard_line);
+        let name = self.controller.policy().name();
         let state = guard.as_ref().map(|g| g.state);
         let is_news = self.guard_told.replace(state) != Some(state);
-        let found = guard.as_ref().and_then(|g| g.sentence(self.policy.name()));
+        let found = guard.as_ref().and_then(|g| g.sentence(name));
         if let Some(found) = found.filter(|_| is_news && !self.args.quiet) {
             progress.aside(&format!("{}: the guard: {found}.", human_ns(t_ns)));
         }
         progress.say(&format!(
             "{} {}: {}, {} decisions{}",
             human_ns(t_ns),
-            self.policy.name(),
-            if self.in_force { "in force" } else { "not in force" },
+            name,
+            if self.controller.is_in_force() { "in force" } else { "not in force" },
             decided.len(),
             guard.as_ref().map_or(String::new(), |g| format!(", guard: {}", g.state))
         ));
@@ -488,7 +427,7 @@ impl Control<'_> {
             let line = ControlLine {
                 schema: SCHEMA,
                 t_ns,
-                policy: self.policy.name().to_owned(),
+                policy: name.to_owned(),
                 backend: self.host.backend().to_owned(),
                 decision: decided,
                 guard,
@@ -499,7 +438,7 @@ impl Control<'_> {
     }
 
     fn conclusion(&self, ended: Ended) -> String {
-        let name = self.policy.name();
+        let name = self.controller.policy().name();
         let by = match &self.host {
             Hands::None(_) => ", a dry run: nothing was touched".to_owned(),
             Hands::Steering(_) => format!(" by {}", self.host.backend()),
@@ -511,7 +450,7 @@ impl Control<'_> {
             self.summary.text(),
             history.text(self.args.explain)
         );
-        if let Some(finding) = self.guard.as_ref().map(Guard::finding) {
+        if let Some(finding) = self.controller.finding() {
             let found = guard_line(finding).sentence(name).unwrap_or_else(|| {
                 let Finding::Measuring { pairs } = finding else { return String::new() };
                 let s = if pairs == 1 { "" } else { "s" };

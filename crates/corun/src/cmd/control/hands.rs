@@ -115,10 +115,10 @@ impl Hands {
         }
     }
 
-    pub fn undo_all(&mut self) -> anyhow::Result<()> {
+    pub fn undo_all(&mut self) -> Result<(), HostError> {
         match self {
             Hands::None(_) => Ok(()),
-            Hands::Steering(host) => Ok(host.undo_all()?),
+            Hands::Steering(host) => host.undo_all(),
         }
     }
 

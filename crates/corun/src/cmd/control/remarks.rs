@@ -8,7 +8,7 @@ use super::Args;
 use corun_linux::backend::{KnobSupport, Support};
 use corun_model::duration::human_ns;
 use corun_model::{Knob, Observation, Policy, Tenant, TenantId, TenantKind};
-use corun_policy::guard::PAIRS;
+use corun_policy::guard::{period_ns, PAIRS};
 use std::collections::BTreeSet;
 
 /// How the times of `--for` are rounded up, so that one can be typed in.
@@ -34,7 +34,7 @@ pub fn of_tenants(
     if !same.is_empty() {
         return same;
     }
-    let subject = subject(args, policy);
+    let subject = policy.subject();
     let (alone, others) = match (&here[..], subject) {
         // Who is named has the windows and is not parked, so that one other is enough.
         (here, Some(subject)) => (here.first(), here.iter().filter(|t| !t.is_called(subject)).count()),
@@ -100,15 +100,9 @@ fn the_same(args: &Args, seen: &Observation) -> Vec<String> {
     said
 }
 
-/// Who is to have the windows of `dedicated`, if somebody was named.
-pub fn subject<'a>(args: &'a Args, policy: &dyn Policy) -> Option<&'a str> {
-    let given = args.options.iter().rev().filter_map(|o| o.split_once('='));
-    let mut given = given.filter(|(name, _)| policy.name() == "dedicated" && *name == "subject");
-    given.next().map(|(_, subject)| subject).filter(|subject| *subject != "each")
-}
-
-/// That the guard will find out nothing in so short a time; its periods last `period_ns` and end with an epoch.
-pub fn of_guard(policy: &str, length_ns: u64, period_ns: u64, epoch_ns: u64) -> Option<String> {
+/// That the guard will find out nothing in so short a time; its periods end with an epoch.
+pub fn of_guard(policy: &str, length_ns: u64, epoch_ns: u64) -> Option<String> {
+    let period_ns = period_ns(epoch_ns);
     let needed_ns = period_ns.saturating_add(epoch_ns).saturating_mul(2 * PAIRS as u64);
     (length_ns < needed_ns).then(|| {
         format!(
@@ -143,12 +137,13 @@ mod tests {
     #[test]
     fn what_the_guard_needs_is_told_as_a_length_that_is_enough() {
         let (period_ns, epoch_ns) = (SECOND_NS, 50_000_000);
-        let told = of_guard("gang", 2 * SECOND_NS, period_ns, epoch_ns).unwrap();
+        assert_eq!(period_ns, super::period_ns(epoch_ns));
+        let told = of_guard("gang", 2 * SECOND_NS, epoch_ns).unwrap();
         let given = told.split("give --for ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         let enough_ns = parse_ns(given).unwrap();
         assert!(enough_ns >= 2 * PAIRS as u64 * period_ns, "{told}");
-        assert_eq!(of_guard("gang", enough_ns, period_ns, epoch_ns), None);
-        assert!(of_guard("gang", enough_ns - SECOND_NS, period_ns, epoch_ns).is_some());
-        assert!(of_guard("gang", SECOND_NS, u64::MAX, u64::MAX).is_some(), "absurd, and no overflow");
+        assert_eq!(of_guard("gang", enough_ns, epoch_ns), None);
+        assert!(of_guard("gang", enough_ns - SECOND_NS, epoch_ns).is_some());
+        assert!(of_guard("gang", SECOND_NS, u64::MAX).is_some(), "absurd, and no overflow");
     }
 }

@@ -1,6 +1,7 @@
 //! What a scenario's policy did: in the report, and as the sections and tracks that `corun control` shows of a live run.
 
-use corun_model::{Decision, Observation, Outcome};
+use corun_model::Observation;
+use corun_policy::controller::Taken;
 use corun_report::control::history::History;
 use corun_report::control::page::{self, Controlled};
 use corun_report::control::{tracks, ControlSummary, Decided};
@@ -21,10 +22,10 @@ pub fn told(scenario: &Scenario, outcome: &experiment::Outcome, seen: &Observati
     for (why, count) in runs.iter().flat_map(|c| &c.not_done) {
         *not_done.entry(why.clone()).or_default() += count;
     }
-    let decision = |(t_ns, d, outcome): &(u64, Decision, Outcome)| SimDecision {
-        t_ns: *t_ns,
-        action: format!("{:?}", d.action),
-        decided: Decided::new(d, Some(outcome), seen),
+    let decision = |t: &Taken| SimDecision {
+        t_ns: t.at_ns,
+        action: format!("{:?}", t.decision.action),
+        decided: Decided::new(&t.decision, &t.fate, seen),
     };
     Some(SimPolicy {
         name: spec.name.into(),
@@ -58,8 +59,8 @@ impl Kept {
             history.window(window, true, covers);
             summary.push(window, covers);
         }
-        for (at_ns, decision, outcome) in &control.first {
-            history.decided(*at_ns, decision, &Decided::new(decision, Some(outcome), whole));
+        for Taken { at_ns, decision, fate } in &control.first {
+            history.decided(*at_ns, decision, &Decided::new(decision, fate, whole));
         }
         Some(Kept { policy: spec.name, history, summary })
     }

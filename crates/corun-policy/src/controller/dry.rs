@@ -1,15 +1,13 @@
-//! A dry run of a policy that goes by what comes of its own turns: `auto`, and `dc=auto` while it searches.
+//! A dry run of a policy that goes by what comes of its own turns: one that judges itself, or still searches.
 //!
 //! Nobody is parked in a dry run, so what such a policy measures "in slots" is how everybody does without any, and whatever it
 //! concludes is made up. So its first proposal to park is told with its reason, as something that would be tried, and it
 //! begins anew. Later proposals are told when other tenants compete.
 
+use crate::auto::TRIED;
 use corun_model::{Action, Decision, Machine, Observation, Policy, TenantId};
-use corun_policy::auto::TRIED;
 use std::collections::BTreeSet;
 
-/// What becomes of a proposal.
-pub const UNKNOWN: &str = "dry_run: whether it helps only a real run tells";
 /// Who wants less than such a part of one CPU does not compete.
 const PART_OF_A_CPU: u64 = 20;
 /// So many sets of tenants are remembered; of more nothing is told.
@@ -35,26 +33,23 @@ pub struct Proposals {
 }
 
 impl Proposals {
-    /// Has a policy decide. Where it proposes what it would then judge by what comes of it, it begins anew (as `anew` makes it), and
-    /// what is told of its proposal stands alone.
-    ///
-    /// # Errors
-    /// Those of `anew`.
-    pub fn decide<E>(
+    /// Has a policy decide. Where it proposes what it would then judge by what comes of it, it begins anew (as `anew` makes
+    /// one of its name), and what is told of its proposal stands alone.
+    pub fn decide(
         &mut self,
         policy: &mut Box<dyn Policy>,
-        anew: impl FnOnce() -> Result<Box<dyn Policy>, E>,
+        anew: impl FnOnce(&str) -> Box<dyn Policy>,
         machine: &Machine,
         seen: &Observation,
         covered: &BTreeSet<TenantId>,
-    ) -> Result<Decided, E> {
+    ) -> Decided {
         let decisions = policy.decide(machine, seen);
-        let judges_by_itself = policy.name() == "auto" || policy.is_searching();
-        if !judges_by_itself || !decisions.iter().any(is_park) {
-            return Ok(Decided::InForce(decisions));
+        let judges = policy.judges_itself() || policy.is_searching();
+        if !judges || !decisions.iter().any(is_park) {
+            return Decided::InForce(decisions);
         }
-        *policy = anew()?;
-        Ok(Decided::Proposed(self.tell(decisions, seen, covered)))
+        *policy = anew(policy.name());
+        Decided::Proposed(self.tell(decisions, seen, covered))
     }
 
     /// What of a proposal is told: nothing where one for the same tenants was.
@@ -111,13 +106,17 @@ mod tests {
 
     /// Parks in its second window, and then says what it gained, as `auto` does.
     struct Tries {
-        name: &'static str,
+        judges: bool,
         windows: u32,
     }
 
     impl Policy for Tries {
         fn name(&self) -> &'static str {
-            self.name
+            "tries"
+        }
+
+        fn judges_itself(&self) -> bool {
+            self.judges
         }
 
         fn knobs(&self) -> &'static [Knob] {
@@ -136,21 +135,18 @@ mod tests {
     }
 
     /// What is decided in six windows.
-    fn six(name: &'static str) -> Vec<Decided> {
+    fn six(judges: bool) -> Vec<Decided> {
         let (mut proposals, machine) = (Proposals::default(), Machine::synthetic(1, 1, 2, 1));
-        let make = || -> Box<dyn Policy> { Box::new(Tries { name, windows: 0 }) };
+        let make = || -> Box<dyn Policy> { Box::new(Tries { judges, windows: 0 }) };
         let covered = BTreeSet::from([1, 2].map(TenantId));
         let mut policy = make();
-        let mut decide = |_| {
-            let anew = || Ok::<_, std::convert::Infallible>(make());
-            proposals.decide(&mut policy, anew, &machine, &window(&[1, 2]), &covered).unwrap()
-        };
+        let mut decide = |_| proposals.decide(&mut policy, |_| make(), &machine, &window(&[1, 2]), &covered);
         (0..6).map(&mut decide).collect()
     }
 
     #[test]
     fn who_judges_by_slots_concludes_nothing_of_such_as_nobody_had() {
-        let decided = six("auto");
+        let decided = six(true);
         let in_words: Vec<&str> = decided
             .iter()
             .flat_map(|d| match d {
@@ -160,7 +156,7 @@ mod tests {
         assert_eq!(in_words, ["loop: 2: would try slots: solver has 19 % of its fair share"]);
         assert!(matches!(&decided[1], Decided::Proposed(told) if told.len() == 1), "{decided:?}");
         // Of a policy that takes turns whatever comes of them all are told.
-        let goes_on = six("gang");
+        let goes_on = six(false);
         assert!(
             goes_on[1..].iter().all(|d| matches!(d, Decided::InForce(all) if all.len() == 1)),
             "{goes_on:?}"

@@ -1,0 +1,227 @@
+//! The control loop: a policy at work on a host, under a guard. `corun control` runs it on this machine, `corun sim` on the
+//! modelled one.
+//!
+//! One epoch: the host is observed; [`Controller::look`] notes newcomers and whom the host would refuse; and
+//! [`Controller::epoch`] asks the guard, has the policy decide, and applies what it decided. [`Controller::turn`] is all
+//! of it, for whoever adds nothing in between.
+//!
+//! - **Guard.** A policy that does not judge itself ([`Policy::judges_itself`]) and turns knobs is measured in turn with and
+//!   without ([`guard`](crate::guard)). For a time without it everything is undone.
+//! - **Renewal.** After such a time the policy begins anew: it knows what it has found out, and that nothing is in force.
+//! - **Refusals.** A policy that did not know whom the host refuses would keep slots for them ([`refusals`]).
+//! - **Dry run.** Nothing is applied, and what a policy would have to try is only proposed ([`dry`]).
+
+pub mod dry;
+pub mod refusals;
+
+use crate::guard::{Finding, Guard, Wish};
+use crate::options::Options;
+use crate::registry::by_name;
+use crate::scope::Scope;
+use corun_model::{Decision, Fate, Host, HostError, Observation, Policy, Tenant, TenantId};
+use dry::{Decided, Proposals};
+use refusals::Refusals;
+use std::collections::BTreeSet;
+
+/// How a policy is put to work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mode {
+    /// Measure whether the policy helps, where it does not do so itself, and give it up where it does not.
+    pub guard: bool,
+    /// Decide, but apply nothing.
+    pub dry_run: bool,
+    /// Time between two decisions in nanoseconds; `None`: what the policy wants.
+    pub epoch_ns: Option<u64>,
+}
+
+/// A decision and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// When, on the host's clock.
+    pub at_ns: u64,
+    /// What was decided, and why.
+    pub decision: Decision,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What happened at the end of an epoch.
+#[derive(Debug, Default)]
+pub struct Epoch {
+    /// Whether everything was undone for a time without the policy, and what came of that.
+    pub undone: Option<Result<(), HostError>>,
+    /// What was decided, in the order in which it was applied.
+    pub taken: Vec<Taken>,
+}
+
+/// A policy at work.
+pub struct Controller {
+    policy: Box<dyn Policy>,
+    options: Options,
+    epoch_ns: u64,
+    guard: Option<Guard>,
+    /// Whether the policy's decisions are in force.
+    in_force: bool,
+    refusals: Refusals,
+    /// Whom the scope covers, of those seen last.
+    covered: BTreeSet<TenantId>,
+    /// What was proposed in a dry run; `None`: decisions are applied.
+    proposals: Option<Proposals>,
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controller").field("policy", &self.policy.name()).finish_non_exhaustive()
+    }
+}
+
+impl Controller {
+    /// A policy by its name, with its options; the scope is that of the options. Nothing is in force yet.
+    ///
+    /// # Errors
+    /// As [`by_name`].
+    pub fn new(name: &str, options: Options, mode: Mode) -> Result<Controller, String> {
+        let policy = by_name(name, &options)?;
+        let epoch_ns = mode.epoch_ns.unwrap_or(policy.epoch_ns());
+        let guarded = mode.guard && !mode.dry_run && !policy.judges_itself() && !policy.knobs().is_empty();
+        Ok(Controller {
+            policy,
+            options,
+            epoch_ns,
+            guard: guarded.then(|| Guard::over(epoch_ns)),
+            in_force: !guarded,
+            refusals: Refusals::default(),
+            covered: BTreeSet::new(),
+            proposals: mode.dry_run.then(Proposals::default),
+        })
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &dyn Policy {
+        self.policy.as_ref()
+    }
+
+    /// Whom it may touch.
+    pub fn scope(&self) -> &Scope {
+        &self.options.scope
+    }
+
+    /// Whom it may touch, of those seen last.
+    pub fn covered(&self) -> &BTreeSet<TenantId> {
+        &self.covered
+    }
+
+    /// Time between two decisions, in nanoseconds.
+    pub fn epoch_ns(&self) -> u64 {
+        self.epoch_ns
+    }
+
+    /// How long to wait until the next epoch ends, in nanoseconds.
+    pub fn wait_ns(&self) -> u64 {
+        self.epoch_ns.saturating_mul(self.policy.epochs_to_wait())
+    }
+
+    /// Whether the policy's decisions are in force now.
+    pub fn is_in_force(&self) -> bool {
+        self.in_force
+    }
+
+    /// The guard, if there is one.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+
+    /// What the guard has found; `None`: there is none.
+    pub fn finding(&self) -> Option<Finding> {
+        self.guard.as_ref().map(Guard::finding)
+    }
+
+    /// Takes newcomers in and notes in the observation whom the host would refuse; `refuses` asks it about one tenant.
+    pub fn look(&mut self, seen: &mut Observation, refuses: impl Fn(&Observation, &Tenant) -> bool) {
+        self.refusals.fill(seen, &self.options.scope, refuses);
+        self.covered = self.options.scope.covered(seen);
+    }
+
+    /// Decides on what was seen, and applies it as far as the guard allows.
+    pub fn epoch(&mut self, host: &mut dyn Host, seen: &Observation) -> Epoch {
+        if self.ask_the_guard(seen) == Wish::Without {
+            let undone = std::mem::replace(&mut self.in_force, false).then(|| host.undo_all());
+            return Epoch { undone, taken: Vec::new() };
+        }
+        if !std::mem::replace(&mut self.in_force, true) {
+            // A policy that was interrupted does not know what was undone.
+            self.policy = self.policy.renewed().unwrap_or_else(|| anew(self.policy.name(), &self.options));
+        }
+        let (decisions, unapplied) = match &mut self.proposals {
+            None => (self.policy.decide(host.machine(), seen), None),
+            Some(proposals) => {
+                let anew = |name: &str| anew(name, &self.options);
+                match proposals.decide(&mut self.policy, anew, host.machine(), seen, &self.covered) {
+                    Decided::InForce(decisions) => (decisions, Some(Fate::DryRun)),
+                    Decided::Proposed(decisions) => (decisions, Some(Fate::Proposed)),
+                }
+            }
+        };
+        let mut take = |decision: Decision| {
+            let fate = unapplied.clone().unwrap_or_else(|| {
+                let outcome = host.apply(&decision.action);
+                self.refusals.told(seen, &decision.action, &outcome);
+                Fate::Applied(outcome)
+            });
+            Taken { at_ns: host.now_ns(), decision, fate }
+        };
+        Epoch { undone: None, taken: decisions.into_iter().map(&mut take).collect() }
+    }
+
+    /// One whole epoch: waits, observes, looks and decides. Returns what was seen, too.
+    ///
+    /// # Errors
+    /// Those of the host.
+    pub fn turn(
+        &mut self,
+        host: &mut dyn Host,
+        refuses: impl Fn(&Observation, &Tenant) -> bool,
+    ) -> Result<(Observation, Epoch), HostError> {
+        host.advance(self.wait_ns())?;
+        let mut seen = host.observe()?;
+        self.look(&mut seen, refuses);
+        let epoch = self.epoch(host, &seen);
+        Ok((seen, epoch))
+    }
+
+    /// What the guard wants after this epoch.
+    fn ask_the_guard(&mut self, seen: &Observation) -> Wish {
+        let Some(guard) = &mut self.guard else { return Wish::With };
+        let covers = |t: &Tenant| self.covered.contains(&t.id);
+        match self.in_force && self.policy.is_searching() {
+            true => guard.push_trial(seen, covers),
+            false => guard.push(seen, covers),
+        }
+    }
+}
+
+/// A policy as it was at first.
+fn anew(name: &str, options: &Options) -> Box<dyn Policy> {
+    by_name(name, options).expect("these options have made this policy before")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::ALL;
+
+    #[test]
+    fn who_turns_knobs_and_does_not_judge_itself_has_a_guard_where_one_is_wanted() {
+        for entry in ALL {
+            let policy = by_name(entry.name, &Options::new()).unwrap();
+            let needs_one = !entry.knobs.is_empty() && !policy.judges_itself();
+            for (guard, dry_run) in [(true, false), (true, true), (false, false)] {
+                let mode = Mode { guard, dry_run, epoch_ns: None };
+                let controller = Controller::new(entry.name, Options::new(), mode).unwrap();
+                let has_one = guard && !dry_run && needs_one;
+                assert_eq!(controller.guard().is_some(), has_one, "{} {mode:?}", entry.name);
+                assert_eq!(controller.is_in_force(), !has_one, "a guard begins without the policy");
+            }
+        }
+    }
+}
