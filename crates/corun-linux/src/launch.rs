@@ -8,6 +8,8 @@
 //! The command stays in corun's process group and keeps its terminal: Ctrl-C reaches it directly. Callers who want
 //! otherwise set `process_group` on the [`Command`] they pass.
 
+use crate::limits;
+use crate::root::in_words;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -27,7 +29,7 @@ pub enum LaunchError {
         program: String,
     },
     /// The program is there but cannot be executed.
-    #[error("cannot execute `{program}`: {source}; name a program that you may run")]
+    #[error("cannot execute `{program}`: {}; name a program that you may run", in_words(.source))]
     NotExecutable {
         /// What was to be run.
         program: String,
@@ -35,7 +37,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// The child could not be made at all.
-    #[error("cannot start a process: {0}")]
+    #[error("cannot start the command: {}", in_words(.0))]
     Fork(io::Error),
 }
 
@@ -70,14 +72,12 @@ impl Held {
         unsafe {
             command.pre_exec(move || hold(go_fd, go_write_fd, pid_fd));
         }
-        let spawner = std::thread::Builder::new()
-            .name("corun-launch".into())
-            .spawn(move || {
-                let spawned = command.spawn();
-                drop((go_read, pid_write));
-                spawned
-            })
-            .map_err(LaunchError::Fork)?;
+        let spawn = move || {
+            let spawned = command.spawn();
+            drop((go_read, pid_write));
+            spawned
+        };
+        let spawner = limits::start_thread("corun-launch", spawn).map_err(LaunchError::Fork)?;
         let mut pid = [0u8; 4];
         match File::from(pid_read).read_exact(&mut pid) {
             Ok(()) => Ok(Held {
@@ -88,7 +88,7 @@ impl Held {
             }),
             // The pipe ended without a PID: there was no child.
             Err(ended) => Err(match spawner.join() {
-                Ok(Err(e)) => LaunchError::Fork(e),
+                Ok(Err(e)) => LaunchError::Fork(limits::explained(e)),
                 _ => LaunchError::Fork(ended),
             }),
         }

@@ -29,6 +29,7 @@
 //! | [`steered`], [`parked`] | a watcher and a backend as one host; parked time told from blocked time |
 //! | [`dedicated`] | windows in which every co-runner is parked, within a budget |
 //! | [`doctor`] | what can be seen and done here, and why not |
+//! | [`limits`] | why the kernel starts nothing more: `pids.max`, `ulimit -u`, a PID namespace without init, memory, seccomp |
 //! | [`launch`] | a command held before its first instruction until a watcher is armed |
 //! | [`interrupt`] | Ctrl-C noted, so that a verb can print what it has |
 
@@ -45,6 +46,7 @@ pub mod figures;
 pub mod freezer;
 pub mod interrupt;
 pub mod launch;
+pub mod limits;
 pub mod namespaces;
 pub mod naming;
 pub mod parked;

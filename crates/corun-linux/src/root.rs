@@ -132,6 +132,17 @@ impl Root {
 
 /// What the kernel said, for people: without the number that the standard library puts behind it.
 pub fn in_words(e: &std::io::Error) -> String {
+    let known = match e.kind() {
+        _ if e.raw_os_error().is_none() => None,
+        io::ErrorKind::StorageFull => Some("the disk is full; free some space"),
+        io::ErrorKind::QuotaExceeded => Some("this user's disk quota is used up; free some space"),
+        io::ErrorKind::ReadOnlyFilesystem => Some("the file system can only be read; choose another place"),
+        io::ErrorKind::FileTooLarge => Some("it would be larger than `ulimit -f` allows; raise that"),
+        _ => None,
+    };
+    if let Some(known) = known {
+        return known.to_owned();
+    }
     let said = e.to_string();
     let number = e.raw_os_error().map(|number| format!(" (os error {number})"));
     number.and_then(|number| said.strip_suffix(&number)).unwrap_or(&said).to_owned()

@@ -18,10 +18,13 @@
 use crate::clock::thread_cpu_ns;
 use crate::procfs::schedstat;
 use crate::sched::{affinity, own_tid, set_affinity};
-use crate::Root;
+use crate::{limits, Root};
 use corun_model::CpuId;
 use std::hint::black_box;
+use std::io;
+use std::sync::mpsc::{channel, Receiver};
 use std::sync::Barrier;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// How often the threads meet.
@@ -34,21 +37,28 @@ const GRAIN: Duration = Duration::from_micros(10);
 const QUEUED: f64 = 0.1;
 
 /// How long it takes, in nanoseconds; `None`: too few CPUs were idle, or the kernel does not tell.
-pub fn measured_ns() -> Option<u64> {
-    let cpus = affinity(0).ok().filter(|cpus| cpus.len() > 1)?;
+///
+/// # Errors
+/// Why the two threads could not be started.
+pub fn measured_ns() -> io::Result<Option<u64>> {
+    let Some(cpus) = affinity(0).ok().filter(|cpus| cpus.len() > 1) else { return Ok(None) };
     let turns = turns_in(GRAIN);
-    let mut spells_ns: Vec<u64> = (0..SPELLS).filter_map(|_| spell_ns(turns, &cpus)).collect();
+    let mut spells_ns = Vec::new();
+    for _ in 0..SPELLS {
+        spells_ns.extend(spell_ns(turns, &cpus)?);
+    }
     spells_ns.sort_unstable();
     // Of some that had to be left out, the others may have been disturbed as well.
-    (spells_ns.len() > SPELLS / 2).then(|| spells_ns[spells_ns.len() / 2])
+    Ok((spells_ns.len() > SPELLS / 2).then(|| spells_ns[spells_ns.len() / 2]))
 }
 
 /// How long it takes by two new threads.
-fn spell_ns(turns: u32, cpus: &[CpuId]) -> Option<u64> {
+fn spell_ns(turns: u32, cpus: &[CpuId]) -> io::Result<Option<u64>> {
     // Where CPUs are busy nothing more is added to what keeps them so.
-    let apart = meet(turns, cpus).filter(|apart| apart.queued_ns as f64 <= QUEUED * apart.wall_ns as f64)?;
+    let is_quiet = |apart: &Took| apart.queued_ns as f64 <= QUEUED * apart.wall_ns as f64;
+    let Some(apart) = meet(turns, cpus)?.filter(is_quiet) else { return Ok(None) };
     let together = meet(turns, &cpus[..1])?;
-    Some(apart.wall_ns.saturating_sub(together.computed_ns) / u64::from(ROUNDS))
+    Ok(together.map(|t| apart.wall_ns.saturating_sub(t.computed_ns) / u64::from(ROUNDS)))
 }
 
 /// How long two threads were at it, each the mean of both, in nanoseconds.
@@ -60,9 +70,14 @@ struct Took {
 }
 
 /// Two threads that compute and meet on these CPUs; `None`: the kernel does not tell, or did not let them.
-fn meet(turns: u32, cpus: &[CpuId]) -> Option<Took> {
+///
+/// # Errors
+/// Why they could not be started.
+fn meet(turns: u32, cpus: &[CpuId]) -> io::Result<Option<Took>> {
     let barrier = Barrier::new(2);
-    let one = || {
+    let one = |both_are_there: Receiver<()>| {
+        // Alone it would wait at the barrier for ever.
+        both_are_there.recv().ok()?;
         let is_there = set_affinity(0, Some(cpus)).is_ok();
         // The other one waits at the barrier, whatever became of this.
         barrier.wait();
@@ -79,17 +94,26 @@ fn meet(turns: u32, cpus: &[CpuId]) -> Option<Took> {
         };
         is_there.then_some(took)
     };
-    let (a, b) = std::thread::scope(|scope| {
-        let threads = [scope.spawn(one), scope.spawn(one)];
-        let [a, b] = threads.map(|t| t.join().ok().flatten());
-        a.zip(b)
+    let took = std::thread::scope(|scope| {
+        let start = || {
+            let (go, both_are_there) = channel();
+            let thread = Builder::new().spawn_scoped(scope, move || one(both_are_there));
+            thread.map(|thread| (go, thread)).map_err(limits::explained)
+        };
+        let threads = [start()?, start()?];
+        for (go, _) in &threads {
+            // One that is not there any more says so when it is joined.
+            let _ = go.send(());
+        }
+        let [a, b] = threads.map(|(_, thread)| thread.join().ok().flatten());
+        Ok::<_, io::Error>(a.zip(b))
     })?;
-    let mean = |get: fn(&Took) -> u64| u64::midpoint(get(&a), get(&b));
-    Some(Took {
-        wall_ns: mean(|t| t.wall_ns),
-        computed_ns: mean(|t| t.computed_ns),
-        queued_ns: mean(|t| t.queued_ns),
-    })
+    let mean = |(a, b): &(Took, Took), get: fn(&Took) -> u64| u64::midpoint(get(a), get(b));
+    Ok(took.map(|both| Took {
+        wall_ns: mean(&both, |t| t.wall_ns),
+        computed_ns: mean(&both, |t| t.computed_ns),
+        queued_ns: mean(&both, |t| t.queued_ns),
+    }))
 }
 
 /// How long the calling thread has been in run queues.
@@ -120,7 +144,7 @@ mod tests {
     #[test]
     fn it_ends_soon_whatever_others_do_and_no_wake_up_takes_no_time() {
         let begin = Instant::now();
-        let found = measured_ns();
+        let found = measured_ns().unwrap();
         assert!(found.is_none_or(|ns| ns > 0), "{found:?}");
         assert!(begin.elapsed() < Duration::from_secs(10));
     }
@@ -128,14 +152,14 @@ mod tests {
     #[test]
     fn on_one_cpu_threads_take_turns_and_nothing_is_measured() {
         let first = affinity(0).unwrap()[0];
-        match meet(turns_in(GRAIN), &[first]) {
+        match meet(turns_in(GRAIN), &[first]).unwrap() {
             Some(took) => assert!(took.computed_ns <= took.wall_ns, "{took:?}"),
             None => println!("skipped: this kernel has no schedstat"),
         }
         std::thread::scope(|scope| {
             let confined = || {
                 set_affinity(0, Some(&[first])).unwrap();
-                measured_ns()
+                measured_ns().unwrap()
             };
             assert_eq!(scope.spawn(confined).join().unwrap(), None);
         });

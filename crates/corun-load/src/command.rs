@@ -24,6 +24,7 @@ use std::process::Stdio;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Mutex;
+use std::thread::Builder;
 
 /// Between asking a command to end and ending it.
 const GRACE_NS: u64 = 2_000_000_000;
@@ -31,34 +32,38 @@ const GRACE_NS: u64 = 2_000_000_000;
 /// Runs `command` until it ends, `limit_ns` have passed or it is asked to stop.
 ///
 /// # Errors
-/// [`LoadError::Command`] if it does not start.
+/// [`LoadError`] if it does not start, or cannot be watched over.
 pub fn run(command: &Command, limit_ns: Option<u64>, watch: &mut Watch) -> Result<Report, LoadError> {
     let begin_ns = now_ns();
     let _adopting = Adopting::orphans();
-    let pid =
-        start(command).map_err(|error| LoadError::Command { program: command.argv[0].clone(), error })?;
+    let pid = start(command).map_err(|error| LoadError::of_command(&command.argv[0], error))?;
     let (over, stop) = (AtomicU32::new(0), watch.stop);
-    let (ended, orphans) = std::thread::scope(|scope| {
-        let reaper = scope.spawn(|| {
+    let ran = std::thread::scope(|scope| {
+        let reap = || {
             let orphans = reap_until_over(pid);
             over.store(1, SeqCst);
             futex::wake(&over, i32::MAX);
             stop.ring();
             orphans
-        });
+        };
+        let reaper = Builder::new().spawn_scoped(scope, reap)?;
         let end_it = || {
             signal_group(pid, libc::SIGTERM);
-            scope.spawn(|| {
-                futex::wait(&over, 0, Some(GRACE_NS));
-                if over.load(SeqCst) == 0 {
-                    signal_group(pid, libc::SIGKILL);
-                }
-            });
+            futex::wait(&over, 0, Some(GRACE_NS));
+            if over.load(SeqCst) == 0 {
+                signal_group(pid, libc::SIGKILL);
+            }
         };
         let progress = || Progress::of_time("run", now_ns() - begin_ns, limit_ns);
         let ended = watch.until(limit_ns, || over.load(SeqCst) == 1, end_it, progress);
-        (ended, reaper.join().expect("reaping does not panic"))
+        Ok((ended, reaper.join().expect("reaping does not panic")))
     });
+    let (ended, orphans) = ran.map_err(|error| {
+        // Nobody can watch over it.
+        signal_group(pid, libc::SIGKILL);
+        end_group(pid, Remains::default());
+        LoadError::Thread { started: 0, wanted: 1, error }
+    })?;
     let wall_ns = now_ns() - begin_ns;
     Ok(report(command, ended, wall_ns, end_group(pid, orphans)))
 }

@@ -35,11 +35,17 @@ pub enum LoadError {
         /// What the kernel says it can give without swapping.
         available_bytes: u64,
     },
-    /// The command does not start.
+    /// The command is not there, or is no program.
     #[error("cannot start `{program}`: {error}; is it installed and in PATH?")]
     Command {
         /// The program, as in `argv`.
         program: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The kernel refuses another process.
+    #[error("cannot start the command: {error}")]
+    Process {
         /// What the system said.
         error: io::Error,
     },
@@ -50,9 +56,7 @@ pub enum LoadError {
     #[error("cannot read or set the CPUs of a thread: {0}")]
     Affinity(io::Error),
     /// The kernel refuses another thread.
-    #[error(
-        "cannot start thread {started} of {wanted}: {error}; ask for fewer threads or raise `ulimit -u`"
-    )]
+    #[error("{started} of {wanted} threads can be started: {error}; ask for fewer, or raise the limit on processes")]
     Thread {
         /// Threads started before.
         started: usize,
@@ -64,6 +68,26 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Why a command did not start.
+    pub fn of_command(program: &str, error: io::Error) -> LoadError {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOMEM) => LoadError::Process { error },
+            _ => LoadError::Command { program: program.to_owned(), error },
+        }
+    }
+
+    /// The same with what `explained` knows of why the system refused a thread or a process.
+    #[must_use]
+    pub fn with_cause(self, explained: impl FnOnce(io::Error) -> io::Error) -> LoadError {
+        match self {
+            LoadError::Thread { started, wanted, error } => {
+                LoadError::Thread { started, wanted, error: explained(error) }
+            }
+            LoadError::Process { error } => LoadError::Process { error: explained(error) },
+            other => other,
+        }
+    }
+
     /// True if what was asked for is at fault, false if the system refused.
     pub fn is_usage(&self) -> bool {
         use LoadError::*;

@@ -161,11 +161,15 @@ pub fn run(
     let steering =
         Steering { hold, gauge, baseline, crew: &crew, demand: &demand, limit_ns: options.limit_ns };
     std::thread::scope(|scope| {
-        let at_work = scope.spawn(|| {
+        let work = || {
             let mut quietly = |_: &Progress| {};
             let mut watch = Watch::new(stop, options.limit_ns, None, &mut quietly);
             press(hold, calibration, &crew, &demand, &mut watch)
-        });
+        };
+        let wanted = hold.load.threads as usize + 1;
+        let at_work = std::thread::Builder::new()
+            .spawn_scoped(scope, work)
+            .map_err(|error| LoadError::Thread { started: 0, wanted, error })?;
         let steered = steering.until(|| at_work.is_finished(), sensor, &mut |progress| {
             if options.progress_every_ns.is_some() {
                 on_progress(progress);

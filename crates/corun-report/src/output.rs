@@ -147,6 +147,13 @@ fn explain(path: &Path, e: &io::Error) -> String {
         }
         io::ErrorKind::InvalidFilename => "its name is too long; choose a shorter one".to_owned(),
         io::ErrorKind::StorageFull => "the disk is full; free some space or choose another place".to_owned(),
+        io::ErrorKind::QuotaExceeded => {
+            "this user's disk quota is used up; free some space or choose another place".to_owned()
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            format!("the file system of {} can only be read; choose another place", folder.display())
+        }
+        io::ErrorKind::FileTooLarge => "it would be larger than `ulimit -f` allows; raise that".to_owned(),
         _ => e.to_string(),
     }
 }

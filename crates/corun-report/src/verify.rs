@@ -60,6 +60,8 @@ pub struct VerifyMeta {
     pub exit_status: i32,
     /// The signal that ended it; `None`: it ended by itself, or was left to itself.
     pub signal: Option<i32>,
+    /// Tasks that it had started and that were still there when it ended; `None`: it did not end.
+    pub still_running: Option<usize>,
     /// Whether a verdict that is unclear counts as a failure.
     pub strict: bool,
     /// Whether hardware events were to be counted.
@@ -135,7 +137,11 @@ impl VerifyReport {
     /// A few lines for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        for l in wrap(&format!("corun verify: {}", self.sentence()), 100) {
+        let first = match self.meta.exit_status {
+            0 => self.sentence(),
+            _ => format!("{}, which is the exit status; its run was {}", self.failure(), self.sentence()),
+        };
+        for l in wrap(&format!("corun verify: {first}"), 100) {
             let _ = writeln!(out, "{l}");
         }
         if self.judged.verdict == Ruling::Disturbed {
@@ -161,8 +167,8 @@ impl VerifyReport {
                 self.tries.iter().map(|t| format!("{:.1} %", t.disturbance * 100.0)).collect();
             let _ = writeln!(out, "  tries: {}", all.join(", "));
         }
-        if self.meta.exit_status != 0 {
-            let _ = writeln!(out, "  {}, which is the exit status", self.failure());
+        if let Some(left) = self.meta.still_running.and_then(still_running) {
+            let _ = writeln!(out, "  {left}");
         }
         if let Some(pace) = &self.judged.pace {
             for (n, l) in wrap(&self.paces(pace), 96).into_iter().enumerate() {
@@ -253,6 +259,16 @@ impl VerifyReport {
     }
 }
 
+/// That a command has left so many tasks behind; nothing where it has left none.
+pub fn still_running(tasks: usize) -> Option<String> {
+    let (they, do_) = match tasks {
+        0 => return None,
+        1 => ("1 task that the command started was".to_owned(), "it does"),
+        n => (format!("{n} tasks that the command started were"), "they do"),
+    };
+    Some(format!("{they} still there when it ended; what {do_} afterwards is no part of this"))
+}
+
 /// What people call a signal.
 fn signal_name(signal: i32) -> String {
     const NAMES: [(i32, &str); 16] = [
@@ -326,6 +342,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_command_has_left_running_is_said() {
+        let left = |n| {
+            let mut report = report(Ruling::Clean);
+            report.meta.still_running = n;
+            report.text()
+        };
+        assert!(!left(None).contains("still there") && !left(Some(0)).contains("still there"));
+        assert!(left(Some(1)).contains("1 task that the command started was still there when it ended"));
+        assert!(left(Some(3)).contains("3 tasks that the command started were still there when it ended"));
+    }
+
+    #[test]
     fn a_disturbed_run_says_by_whom_by_how_much_when_and_how_long_it_would_have_taken() {
         let text = report(Ruling::Disturbed).text();
         for said in
@@ -383,14 +411,18 @@ mod tests {
         let xml = failed.junit();
         assert!(xml.contains("errors=\"1\"") && xml.contains("failures=\"0\""), "{xml}");
         assert!(xml.contains("the command ended with status 7"), "{xml}");
-        assert!(failed.text().contains("the command ended with status 7, which is the exit status"));
+        assert!(failed.text().starts_with(
+            "corun verify: the command ended with status 7, which is the exit status; its run was clean"
+        ));
     }
 
     #[test]
     fn who_was_killed_is_not_said_to_have_ended_with_a_number() {
         let mut killed = report(Ruling::Clean);
         (killed.meta.exit_status, killed.meta.signal) = (137, Some(9));
-        assert!(killed.text().contains("the command was killed by SIGKILL (137), which is the exit status"));
+        assert!(killed
+            .text()
+            .starts_with("corun verify: the command was killed by SIGKILL (137), which is the exit status"));
         (killed.meta.exit_status, killed.meta.signal) = (162, Some(34));
         assert!(killed.text().contains("killed by signal 34 (162)"));
     }

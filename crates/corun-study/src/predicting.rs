@@ -291,7 +291,7 @@ impl<'a> Lab<'a> {
         (0..=self.study.retries).find_map(|_| {
             self.wait_for_quiet();
             // Beside interferers no CPU may sleep, and what it takes changes within minutes.
-            self.wake_up_ns = wake_up::measured_ns().or(self.wake_up_ns);
+            self.wake_up_ns = wake_up::measured_ns().ok().flatten().or(self.wake_up_ns);
             self.once(program, beside).filter(|(lines, _)| !lines.is_empty())
         })
     }

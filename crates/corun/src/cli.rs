@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use crate::cmd;
 use crate::lines;
 use crate::refusal::sentence;
+use crate::spread::spread;
 
 /// corun tells who slows your program down on a shared Linux machine, by how much and why
 #[derive(Debug, Parser)]
@@ -87,6 +88,16 @@ pub fn check_folder(folder: &Path) -> Result<(), Usage> {
     check_files([&folder.join("result.json")])
 }
 
+/// A sentence without the numbers that the standard library puts behind what the kernel said.
+fn without_numbers(what: &str) -> String {
+    let mut parts = what.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |so_far, part| match part.split_once(')') {
+        Some((number, rest)) if number.parse::<i32>().is_ok() => so_far + rest,
+        _ => so_far + " (os error " + part,
+    })
+}
+
 /// Runs the command line and returns the exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -107,9 +118,9 @@ pub fn main() -> ExitCode {
         Verb::Control(args) => cmd::control::run(args),
         Verb::Policies(args) => cmd::policies::run(args),
         Verb::Load(args) => cmd::load::run(args),
-        Verb::Sim(args) => cmd::sim::run(args),
-        Verb::Validate(args) => cmd::validate::run(args),
-        Verb::Study(args) => cmd::study::run(args),
+        Verb::Sim(args) => spread(|| cmd::sim::run(args)),
+        Verb::Validate(args) => spread(|| cmd::validate::run(args)),
+        Verb::Study(args) => spread(|| cmd::study::run(args)),
         Verb::Supervise(args) => cmd::supervise::run(args),
         Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };
@@ -118,9 +129,24 @@ pub fn main() -> ExitCode {
             return ExitCode::from(*status);
         }
         // It may quote what somebody else has called a process, or what was given.
-        let what = format!("{error:#}");
+        let what = without_numbers(&format!("{error:#}"));
         let usage = error.downcast_ref::<Usage>().is_some();
         lines::say(&format!("corun: {}", if usage { one_line(&what) } else { printable(&what) }));
         ExitCode::from(if usage { 2 } else { 1 })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_numbers;
+
+    #[test]
+    fn what_the_kernel_said_is_told_without_its_number_wherever_it_stands() {
+        let e = |errno| std::io::Error::from_raw_os_error(errno);
+        let what = without_numbers(&format!("a: {}; b: {}", e(2), e(11)));
+        assert_eq!(what, "a: No such file or directory; b: Resource temporarily unavailable");
+        for kept in ["", "plain", "a (os error x) b", "a (os error 2"] {
+            assert_eq!(without_numbers(kept), kept);
+        }
+    }
 }

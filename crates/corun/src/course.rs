@@ -6,7 +6,7 @@ use corun_linux::launch::Running;
 use corun_linux::steered::SteeredHost;
 use corun_linux::watcher::Watcher;
 use corun_model::duration::parse_ns;
-use corun_model::Host;
+use corun_model::{Host, Observation, TaskId, TenantId};
 use std::time::Duration;
 
 /// Parses how long to measure: some time, not none.
@@ -37,6 +37,11 @@ pub enum Ended {
     SubjectGone,
     /// Ctrl-C or SIGTERM.
     Interrupted,
+}
+
+/// How many tasks of a subject were there at the end of a window, other than the command itself.
+pub fn left_behind(seen: &Observation, subject: Option<TenantId>, command: TaskId) -> usize {
+    seen.tasks.iter().filter(|t| t.alive && Some(t.tenant) == subject && t.id != command).count()
 }
 
 /// A live host that knows whether its subject is still there.

@@ -188,6 +188,11 @@ impl Insight {
         self.unavailable.iter().cloned().chain(of_samples).collect()
     }
 
+    /// Notes that something cannot be had, and why.
+    pub fn lacks(&mut self, what: &str, why: String) {
+        self.unavailable.push(Unavailable { what: what.into(), why });
+    }
+
     /// How spinning is told from computing, for a report.
     pub fn spin(&self) -> Option<String> {
         let method = match &self.lenses {

@@ -9,6 +9,8 @@ mod insight;
 mod lines;
 mod reading;
 mod refusal;
+mod spoken;
+mod spread;
 mod target;
 mod tracing;
 
@@ -18,5 +20,11 @@ fn main() -> ExitCode {
     // Whoever started it may ignore the ends of its children; here they are waited for.
     // SAFETY: sets the default action, before there is another thread.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    // A limit on the size of files (`ulimit -f`) is to be said, not to end it halfway. A handler, unlike an ignored signal, is
+    // not passed on to the commands that it starts.
+    // SAFETY: the handler does nothing.
+    unsafe { libc::signal(libc::SIGXFSZ, nothing as extern "C" fn(i32) as usize) };
     cli::main()
 }
+
+extern "C" fn nothing(_signal: i32) {}

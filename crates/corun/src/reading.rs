@@ -1,5 +1,6 @@
 //! Files that people wrote, or corun for itself, read whole; and why one cannot be read, with what to name instead.
 
+use corun_linux::root::in_words;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
@@ -35,7 +36,7 @@ pub fn why(error: &Error) -> String {
         ErrorKind::IsADirectory => "it is a folder; name a file in it".to_owned(),
         ErrorKind::InvalidData => "it is not text in UTF-8; name a file that people wrote".to_owned(),
         ErrorKind::PermissionDenied => "no permission to read it; name a file that you may read".to_owned(),
-        _ => error.to_string(),
+        _ => in_words(error),
     }
 }
 

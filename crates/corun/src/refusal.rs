@@ -18,14 +18,28 @@ pub fn sentence(error: &Error, command: &Command, given: &[String]) -> Option<St
     let what = what.strip_prefix("error: ").unwrap_or(&what);
     let (verb, found) = verb(command, given);
     if let Some(word) = unexpected(what).filter(|word| takes_command(found) && !word.starts_with('-')) {
+        // As it was typed, with its arguments, and from where clap stumbled.
+        let at = given.iter().position(|w| w == word).unwrap_or(given.len());
+        let rest: Vec<String> = given[at..].iter().map(|word| quoted(word)).collect();
         return Some(format!(
-            "`{word}` is no flag of `{verb}`; a command to run goes behind `--`: {verb} -- {word}"
+            "a command to run goes behind `--`: corun {} -- {}",
+            given[..at].join(" "),
+            rest.join(" ")
         ));
     }
     let what = in_words(what);
     let mut tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
     let tip = tips.find(|tip| tip.contains(" similar ")).map_or_else(String::new, |tip| format!("; {tip}"));
     Some(format!("{what}{tip}; `{verb} --help` tells more"))
+}
+
+/// A word as a shell takes it for one.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-+=./:,@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 /// The word that clap did not expect.
@@ -125,10 +139,18 @@ mod tests {
 
     #[test]
     fn a_command_without_the_dashes_before_it_is_told_where_they_go() {
-        for verb in ["profile", "predict", "verify"] {
-            let what = format!("`make` is no flag of `corun {verb}`; a command to run goes behind `--`: corun {verb} -- make");
-            assert_eq!(said(&format!("{verb} make -j8")), Some(what));
+        for (given, right) in [
+            ("profile make -j8", "profile -- make -j8"),
+            ("predict ./burn 0.1", "predict -- ./burn 0.1"),
+            ("verify make make", "verify -- make make"),
+            ("profile --quiet ./burn *", "profile --quiet -- ./burn '*'"),
+            ("profile --json a ./burn", "profile --json a -- ./burn"),
+        ] {
+            let what = format!("a command to run goes behind `--`: corun {right}");
+            assert_eq!(said(given), Some(what));
         }
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
     }
 
     #[test]

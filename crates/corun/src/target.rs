@@ -2,12 +2,14 @@
 
 use crate::cli::{Stopped, Usage};
 use crate::lines;
+use crate::spoken;
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{Held, Running};
 use corun_linux::target::{Subject, TargetError};
 use corun_linux::watcher::Source;
 use corun_linux::Root;
+use std::ffi::OsString;
 use std::process::Command;
 
 /// Whom to watch: exactly one of these.
@@ -18,17 +20,17 @@ pub struct Target {
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Option<Vec<u32>>,
     /// A cgroup: its path, the end of it, or the name of a unit, container, pod or Slurm step
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = spoken::name())]
     cgroup: Option<String>,
     /// A virtual machine: its name, or the PID of its QEMU
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = spoken::name())]
     vm: Option<String>,
     /// Everybody on the machine
     #[arg(long)]
     all: bool,
     /// A command to run and watch
     #[arg(last = true, value_name = "CMD")]
-    command: Option<Vec<String>>,
+    command: Option<Vec<OsString>>,
 }
 
 /// Whom a verb can be about.
@@ -83,8 +85,8 @@ impl Target {
                 let mut command = Command::new(program);
                 command.args(arguments);
                 let held = Held::start(command)?;
-                let subject = Subject::command(held.pid(), program);
-                Ok(Armed { subject, target: argv.join(" "), held: Some(held) })
+                let subject = Subject::command(held.pid(), &program.to_string_lossy());
+                Ok(Armed { subject, target: spoken::line(&argv), held: Some(held) })
             }
             Target { all: true, .. } => {
                 Ok(Armed { subject: Subject::All, target: "everybody".into(), held: None })

@@ -10,6 +10,7 @@
 
 use super::perf_event::{Group, Manner, Whose};
 use super::plan::Plan;
+use crate::limits;
 use crate::sched::own_tid;
 use corun_model::TaskId;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -83,23 +84,35 @@ pub fn ping_pong(turns: u64, mut before: impl FnMut(Who) -> io::Result<()>) -> i
     let (create, may_create) = channel::<()>();
     let (go_a, may_a) = channel();
     let (go_b, may_b) = channel();
-    let creator = std::thread::spawn(move || {
+    let creator = limits::start_thread("corun-cost", move || {
         stay_on_one_cpu();
         tell.send(TaskId(own_tid())).map_err(|_| gone())?;
         may_create.recv().map_err(|_| gone())?;
-        let a = player(tell.clone(), may_a, from_b, to_b, turns, true);
-        let b = player(tell, may_b, from_a, to_a, turns, false);
+        let a = player(tell.clone(), may_a, from_b, to_b, turns, true)?;
+        let b = player(tell, may_b, from_a, to_a, turns, false)?;
         a.join().map_err(|_| gone())?.and(b.join().map_err(|_| gone())?)
-    });
-    before(Who::Creator(told.recv().map_err(|_| gone())?))?;
-    create.send(()).map_err(|_| gone())?;
-    let players = [told.recv().map_err(|_| gone())?, told.recv().map_err(|_| gone())?];
-    before(Who::Players(players))?;
-    let start = Instant::now();
-    go_b.send(()).map_err(|_| gone())?;
-    go_a.send(()).map_err(|_| gone())?;
-    creator.join().map_err(|_| gone())??;
-    Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) / (2 * turns.max(1)))
+    })?;
+    let mut play = || {
+        before(Who::Creator(told.recv().map_err(|_| gone())?))?;
+        create.send(()).map_err(|_| gone())?;
+        let players = [told.recv().map_err(|_| gone())?, told.recv().map_err(|_| gone())?];
+        before(Who::Players(players))?;
+        let start = Instant::now();
+        go_b.send(()).map_err(|_| gone())?;
+        go_a.send(()).map_err(|_| gone())?;
+        Ok(start)
+    };
+    let started: io::Result<Instant> = play();
+    // Whoever still waits for these is not wanted any more.
+    drop((create, go_a, go_b));
+    let played = creator.join().map_err(|_| gone())?;
+    match started {
+        Ok(start) => played
+            .map(|()| u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) / (2 * turns.max(1))),
+        // A player that could not be started is the reason, and what its absence led to is not.
+        Err(led_to) if led_to.kind() == gone().kind() => Err(played.err().unwrap_or(led_to)),
+        Err(refused) => Err(refused),
+    }
 }
 
 fn player(
@@ -109,10 +122,12 @@ fn player(
     mut to: PipeWriter,
     turns: u64,
     begins: bool,
-) -> JoinHandle<io::Result<()>> {
-    std::thread::spawn(move || {
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    limits::start_thread("corun-cost", move || {
         let gone = |_| io::Error::other("nobody waits for this thread");
         tell.send(TaskId(own_tid())).map_err(gone)?;
+        // Whoever waits for the other player is to learn that there will be none.
+        drop(tell);
         go.recv().map_err(|_| io::Error::other("this thread was not wanted"))?;
         let mut token = [0u8];
         for _ in 0..turns {

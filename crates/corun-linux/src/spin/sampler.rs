@@ -11,7 +11,8 @@ use super::tally::{self, Counted, Tally};
 use crate::clock;
 use crate::cpulist;
 use crate::descriptors;
-use crate::root::{ReadError, Root};
+use crate::limits;
+use crate::root::{in_words, ReadError, Root};
 use corun_model::observation::{TaskObservation, Unavailable};
 use corun_model::spin::SpinEstimate;
 use corun_model::{Observation, TaskId, TenantId};
@@ -81,11 +82,14 @@ pub enum SpinError {
     #[error("only x86-64 code can be judged, this machine is {0}")]
     Architecture(&'static str),
     /// Perf events are not to be had.
-    #[error("perf events are refused ({0}); run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 2 or less")]
+    #[error("perf events are refused ({}); run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to 2 or less", in_words(.0))]
     Refused(#[source] io::Error),
     /// Another failure of the kernel's interface.
-    #[error("perf events cannot be used: {0}")]
+    #[error("perf events cannot be used: {}", in_words(.0))]
     Failed(#[source] io::Error),
+    /// There is nobody to empty the rings.
+    #[error("the thread that reads the samples cannot be started: {}", in_words(.0))]
+    Thread(#[source] io::Error),
     /// The CPUs cannot be listed.
     #[error(transparent)]
     Cpus(#[from] ReadError),
@@ -208,10 +212,8 @@ impl SpinSampler {
         };
         let shared = Arc::new((Mutex::new(state), Condvar::new()));
         let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("corun-spin".into())
-            .spawn(move || run(&of_thread))
-            .map_err(SpinError::Failed)?;
+        let thread =
+            limits::start_thread("corun-spin", move || run(&of_thread)).map_err(SpinError::Thread)?;
         let tenants = BTreeSet::new();
         Ok(SpinSampler { shared, thread: Some(thread), root: root.clone(), with_kernel, tenants })
     }

@@ -24,9 +24,10 @@ use crate::backend::{Backend, KnobSupport, ParkedTasks, Support};
 use crate::cgroup::Cgroups;
 use crate::cpulist;
 use crate::freezer;
+use crate::limits;
 use crate::procfs;
 use crate::protected::Protection;
-use crate::root::{in_words, Root};
+use crate::root::Root;
 use crate::sched::{self, Attributes};
 use crate::supervisor::{self, restoring, Supervised};
 use corun_model::duration::human_ns;
@@ -134,7 +135,11 @@ impl StockBackend {
             Refusal::Unsupported(why) | Refusal::Refused(why) => {
                 HostError::Failed { what: "taking control".into(), why }
             }
-        })
+        })?;
+        // Whether it may be is to be known before anybody waits for it.
+        self.be_real_time();
+        self.be_fair();
+        Ok(())
     }
 
     /// The supervisor's PID, once it runs.
@@ -354,10 +359,14 @@ impl StockBackend {
             return;
         }
         match sched::attributes(0) {
-            Ok(now) if now.is_fair() => match sched::become_fifo(PRIORITY) {
-                Ok(()) => self.fair = Some(now),
-                Err(e) => self.not_real_time = Some(format!("SCHED_FIFO: {}; run as root", in_words(&e))),
-            },
+            Ok(now) if now.is_fair() => {
+                // Only an ordinary thread can ask.
+                supervisor::undo::default_slice_ns();
+                match sched::become_fifo(PRIORITY) {
+                    Ok(()) => self.fair = Some(now),
+                    Err(e) => self.not_real_time = Some(limits::of_real_time(&self.root, &e)),
+                }
+            }
             // Whoever made it real-time knows why.
             _ => {}
         }

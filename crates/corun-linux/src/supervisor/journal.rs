@@ -19,7 +19,7 @@ use super::inheritance::Inheritance;
 use super::undo::Undo;
 use crate::clock;
 use crate::procfs::TICK_NS;
-use crate::root::Root;
+use crate::root::{in_words, Root};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -44,7 +44,7 @@ pub enum JournalError {
         pid: u32,
     },
     /// A file or folder could not be used.
-    #[error("cannot keep a journal at {}: {source}", path.display())]
+    #[error("cannot keep a journal at {}: {}", path.display(), in_words(.source))]
     Io {
         /// Which.
         path: PathBuf,

@@ -35,6 +35,7 @@ pub mod undo;
 pub use process::{main, ARGUMENTS};
 
 use crate::cgroup::Cgroups;
+use crate::limits;
 use crate::procfs;
 use crate::root::{in_words, Root};
 use journal::{Entry, Journal, JournalError};
@@ -96,13 +97,13 @@ pub enum SuperviseError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// It could not be started.
-    #[error("cannot start the supervisor: {0}")]
+    #[error("cannot start the supervisor: {}", in_words(.0))]
     Start(#[source] io::Error),
     /// It has ended or given up on this controller.
     #[error("the supervisor has {0}; everything it knew of is restored")]
     Lost(&'static str),
     /// The journal could not be written.
-    #[error("cannot write the journal: {0}")]
+    #[error("cannot write the journal: {}", in_words(.0))]
     Write(#[source] io::Error),
 }
 
@@ -124,6 +125,10 @@ impl Supervised {
     /// # Errors
     /// [`SuperviseError`]; nothing was changed.
     pub fn start(root: &Root, options: &Options) -> Result<Supervised, SuperviseError> {
+        // It would know neither the controller nor those who are changed by the numbers that it is given.
+        if let Some(why) = limits::without_init(root) {
+            return Err(SuperviseError::Start(io::Error::other(why)));
+        }
         let mut journal = Journal::open(&options.folder)?;
         let left = journal.contents().map_err(SuperviseError::Write)?;
         let restored = restoring::restore(root, &left, &mut || {});
@@ -339,7 +344,7 @@ fn spawn(journal: &Journal, options: &Options) -> io::Result<(OwnedFd, Child)> {
             Ok(())
         });
     }
-    let mut child = command.spawn()?;
+    let mut child = limits::start_process(&mut command)?;
     drop((theirs, files));
     match wait_for(&ours, PATIENCE) {
         Ok(READY) => Ok((ours, child)),

@@ -71,10 +71,10 @@ impl Supervisor {
         let signals = stop_signals()?;
         // Both are a matter of speed, not of correctness; without the right to them it is an ordinary process.
         let _ = sched::lock_memory();
+        // Only an ordinary thread can ask.
+        super::undo::default_slice_ns();
         let _ = sched::become_fifo(PRIORITY);
         let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-        // Asked for now, not when somebody waits to be thawed: it starts a thread.
-        super::undo::default_slice_ns();
         Ok(Supervisor {
             socket,
             controller: pidfd(number(controller)?),

@@ -184,25 +184,23 @@ impl Aspect {
     }
 }
 
-/// The slice of a task that was given none: asked of a thread that is born for it, as others may have one of theirs.
+/// The slice of a task that was given none; 0: this kernel has no slice per task. It is asked of the calling thread, which has
+/// none of its own for that moment, so that no thread need be started while somebody is parked; so the first to ask is to be
+/// an ordinary thread. Of one that is real-time the kernel does not tell, and the answer is asked for again.
 pub fn default_slice_ns() -> u64 {
     use std::sync::OnceLock;
     static DEFAULT: OnceLock<u64> = OnceLock::new();
-    *DEFAULT.get_or_init(|| {
-        let ask = || {
-            let plain = Attributes {
-                policy: libc::SCHED_OTHER as u32,
-                flags: 0,
-                nice: sched::attributes(0).map_or(0, |a| a.nice),
-                priority: 0,
-                slice_ns: 0,
-            };
-            // Refused, it has inherited what its parent has, which is as good a guess as there is.
-            let _ = sched::set_attributes(0, &plain);
-            sched::attributes(0).map_or(0, |a| a.slice_ns)
-        };
-        std::thread::spawn(ask).join().unwrap_or(0)
-    })
+    if let Some(known) = DEFAULT.get() {
+        return *known;
+    }
+    let Some(before) = sched::attributes(0).ok().filter(Attributes::is_fair) else { return 0 };
+    // Refused, it has what it had, which is as good a guess as there is.
+    let _ = sched::set_attributes(0, &Attributes { slice_ns: 0, ..before });
+    let slice_ns = sched::attributes(0).map_or(0, |a| a.slice_ns);
+    if before.slice_ns != slice_ns {
+        let _ = sched::set_attributes(0, &before);
+    }
+    *DEFAULT.get_or_init(|| slice_ns)
 }
 
 /// Whether the task is still the one that was changed.

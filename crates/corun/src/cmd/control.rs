@@ -5,6 +5,7 @@ use crate::counting::Counting;
 use crate::course::{length_ns, Course, Ended};
 use crate::insight::split;
 use crate::lines;
+use crate::spoken;
 use anyhow::Context;
 use corun_linux::counters::WITHOUT;
 use corun_linux::interrupt::Interrupt;
@@ -73,16 +74,16 @@ pub struct Args {
     /// The policy; `corun policies` lists them
     policy: Option<String>,
     /// A tenant that may be controlled, by name or PID; repeat it for more
-    #[arg(long = "tenant", value_name = "NAME", conflicts_with = "all")]
+    #[arg(long = "tenant", value_name = "NAME", conflicts_with = "all", value_parser = spoken::name())]
     tenants: Vec<String>,
     /// Everybody may be controlled who is not protected
     #[arg(long)]
     all: bool,
     /// A tenant that may not be touched, by name or PID
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = spoken::name())]
     protect: Vec<String>,
     /// An option of the policy, such as slot=50ms
-    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE")]
+    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", value_parser = spoken::name())]
     options: Vec<String>,
     /// The degree of contention: a number, `cpus` or `auto`; the same as -o dc=DC
     #[arg(long, value_name = "DC")]

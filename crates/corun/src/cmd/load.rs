@@ -8,6 +8,7 @@ use crate::cli::{check_files, Usage};
 use crate::lines;
 use crate::reading::{text_of, why};
 use clap::Subcommand;
+use corun_linux::limits;
 use corun_load::{Goal, Hold, Options, Progress, Report, Stop};
 use corun_model::workload::{Interference, MicroKind, Parallel, Pattern, Program, Workload};
 use corun_report::json;
@@ -221,6 +222,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let report = report.map_err(|error| {
+        let error = error.with_cause(limits::explained);
         if error.is_usage() {
             anyhow::Error::new(Usage(error.to_string()))
         } else {

@@ -5,15 +5,17 @@ mod windows;
 use super::verify;
 use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
-use crate::course::{length_ns, Course, Ended};
+use crate::course::{left_behind, length_ns, Course, Ended};
 use crate::date::now;
 use crate::insight::{Insight, Opening, Parking, Wanted};
 use crate::lines;
+use crate::spoken;
 use crate::target::{release, usage, SourceFlag, Target, ANYBODY};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch;
+use corun_linux::root::in_words;
 use corun_linux::target::Subject;
 use corun_linux::{wake_up, Root};
 use corun_model::{Host as _, Observation, TaskId, TenantId};
@@ -25,6 +27,7 @@ use corun_report::json;
 use corun_report::output::{print, write_file};
 use corun_report::predict::{live, render, summary, Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
+use corun_report::verify::still_running;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -89,10 +92,10 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = verify::share, requires = "dedicated")]
     budget: f64,
     /// Only this tenant may be parked, by name or PID; repeat it for more [default: everybody who is not protected]
-    #[arg(long, value_name = "NAME", requires = "dedicated")]
+    #[arg(long, value_name = "NAME", requires = "dedicated", value_parser = spoken::name())]
     park: Vec<String>,
     /// A tenant that may not be parked, by name or PID
-    #[arg(long, value_name = "NAME", requires = "dedicated")]
+    #[arg(long, value_name = "NAME", requires = "dedicated", value_parser = spoken::name())]
     protect: Vec<String>,
     /// The program's work was dealt out to its threads at the start: it ends with the slowest of them
     #[arg(long)]
@@ -147,8 +150,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let first: Vec<TaskId> = armed.held.iter().map(|h| TaskId(h.pid())).collect();
     let wanted =
         Wanted { source: args.source.wanted(), spin: !args.no_spin, counters: args.counters, dedicated };
-    let wake_up_ns = args.wake_up.or_else(wake_up::measured_ns).unwrap_or(0);
+    let wake_up = args.wake_up.map_or_else(wake_up::measured_ns, |given| Ok(Some(given)));
     let mut insight = Insight::start(&root, armed.subject, &first, wanted)?;
+    let wake_up_ns = wake_up.unwrap_or_else(|e| {
+        insight.lacks("what a wake-up takes", format!("{}; --wake-up TIME gives it", in_words(&e)));
+        None
+    });
+    let wake_up_ns = wake_up_ns.unwrap_or(0);
     let meta = PredictMeta {
         target: armed.target,
         machine: describe(insight.watcher().machine()),
@@ -174,6 +182,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         keeps_all: args.html.is_some(),
         json_lines: args.json_lines,
         is_unheard: false,
+        left: None,
     };
     let ended = {
         let progress = Progress::line(args.quiet || args.json_lines);
@@ -210,6 +219,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 next_ns = now_ns + ESTIMATE_NS.max(ESTIMATE_TIMES * began.elapsed().as_nanos() as u64);
             }
             if let Some(ended) = ended {
+                if let (Ended::Command, [command]) = (ended, &first[..]) {
+                    said.left = still_running(left_behind(&seen, Some(insight.subject()), *command));
+                }
                 break ended;
             }
             // Of a command that was started the end is awaited.
@@ -245,7 +257,9 @@ fn dedicated(args: &Args) -> anyhow::Result<Parking> {
 }
 
 fn record(path: &Path) -> anyhow::Result<BufWriter<File>> {
-    let refused = |e| format!("--record cannot write {}: {e}; name a file that can be made", path.display());
+    let refused = |e| {
+        format!("--record cannot write {}: {}; name a file that can be made", path.display(), in_words(&e))
+    };
     Ok(BufWriter::new(File::create(path).map_err(|e| Usage(refused(e)))?))
 }
 
@@ -319,6 +333,8 @@ struct Said {
     json_lines: bool,
     /// Nobody reads the lines any more.
     is_unheard: bool,
+    /// That the command has left something running.
+    left: Option<String>,
 }
 
 impl Said {
@@ -387,6 +403,7 @@ impl Said {
     ) -> anyhow::Result<()> {
         let last = self.history.last().context("nothing was seen")?;
         let mut shown = summary(last);
+        shown.extend(self.left.iter().map(|left| format!("  {left}\n")));
         if let Some(path) = html {
             write_file(path, render(&self.history).as_bytes())?;
             shown.push_str(&format!("wrote {}\n", path.display()));

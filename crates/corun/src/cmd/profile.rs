@@ -2,7 +2,7 @@
 
 use crate::cli::{check_files, Usage};
 use crate::counting::{self, CountersFlag, Counting};
-use crate::course::{length_ns, Course, Ended};
+use crate::course::{left_behind, length_ns, Course, Ended};
 use crate::date::now;
 use crate::lines;
 use crate::target::{release, usage, SourceFlag, Target, ANYBODY_OR_ALL};
@@ -18,6 +18,7 @@ use corun_linux::Root;
 use corun_model::{Host, Recording, TaskId};
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
+use corun_report::verify::still_running;
 use corun_report::{describe, html, json, perfetto, terminal, ProfileMeta, ProfileReport, SelfCost};
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
@@ -138,6 +139,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mut whole = recording.whole().cloned().context("nothing was seen")?;
     let mut meta = meta(&watcher, armed.target, status, &cost, ended, trace_lost(&args.trace, &trace));
+    if let (Ended::Command, Some(command)) = (ended, first) {
+        meta.notes.extend(still_running(left_behind(&whole, watcher.subject(), command)));
+    }
+    if ended == Ended::TimeIsUp && is_command {
+        meta.notes.push("the command goes on; corun waits for its end, and ends with its status".to_owned());
+    }
     if let Some(counters) = &counters {
         meta.notes.extend(counters.read_whole(&mut whole));
     }

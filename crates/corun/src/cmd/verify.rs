@@ -3,10 +3,11 @@
 use super::predict::unavailable;
 use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
-use crate::course::{Course, Ended};
+use crate::course::{left_behind, Course, Ended};
 use crate::date::now;
 use crate::insight::{Insight, Wanted};
 use crate::lines;
+use crate::spoken;
 use crate::target::{release, SourceFlag};
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
@@ -18,6 +19,7 @@ use corun_predict::verdict::{Judge, Ruling};
 use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::verify::{Try, VerifyMeta, VerifyReport};
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -74,7 +76,7 @@ pub struct Args {
     quiet: bool,
     /// The command to run
     #[arg(last = true, required = true, value_name = "CMD")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 /// `2%` or `0.02`.
@@ -147,7 +149,7 @@ fn once(
     let mut command = Command::new(program);
     command.args(arguments);
     let held = Held::start(command)?;
-    let subject = Subject::command(held.pid(), program);
+    let subject = Subject::command(held.pid(), &program.to_string_lossy());
     let first = [TaskId(held.pid())];
     let wanted = Wanted {
         source: args.source.wanted(),
@@ -163,12 +165,13 @@ fn once(
     let running = release(held, interrupt)?;
     let course = Course { running: Some(running), end_ns: None, interrupt };
     let mut judge = Judge::new(insight.subject(), args.max_disturbance);
-    let (ended, end_ns) = loop {
+    let (ended, end_ns, left) = loop {
         let ended = insight.wait(&course, SLOT)?;
         let now_ns = insight.now_ns();
-        judge.push(&insight.observe()?);
+        let seen = insight.observe()?;
+        judge.push(&seen);
         if let Some(ended) = ended {
-            break (ended, now_ns);
+            break (ended, now_ns, left_behind(&seen, Some(insight.subject()), first[0]));
         }
     };
     let interrupted = ended == Ended::Interrupted;
@@ -177,7 +180,7 @@ fn once(
         _ => None,
     };
     let meta = VerifyMeta {
-        command: args.command.join(" "),
+        command: spoken::line(&args.command),
         date,
         machine: describe(insight.watcher().machine()),
         source: insight.watcher().source().name().into(),
@@ -185,6 +188,7 @@ fn once(
         counting_cost: insight.counting().and_then(Counting::cost),
         exit_status: i32::from(status.map_or(interrupt.exit_status(), launch::exit_code)),
         signal: status.and_then(|s| s.signal()),
+        still_running: (!interrupted).then_some(left),
         strict: args.strict,
     };
     let verdict = judge.verdict(Some(end_ns - begin_ns));

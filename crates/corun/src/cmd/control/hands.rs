@@ -66,6 +66,11 @@ fn backend(
     let mut backend = StockBackend::new(root, options);
     if !policy.knobs().is_empty() {
         backend.arm().map_err(usage)?;
+        if let Some(why) = backend.not_real_time() {
+            lines::say(&format!(
+                "corun control: it waits for a CPU like everybody else, so parking and thawing may take longer: {why}"
+            ));
+        }
     }
     Ok(Box::new(backend))
 }

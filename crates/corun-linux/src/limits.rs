@@ -1,0 +1,288 @@
+//! Why this machine lets nothing more be started: what the kernel answers with a bare number, looked up and said with its
+//! remedy.
+//!
+//! `EAGAIN`, `ENOMEM`, `EINVAL` and `EPERM` of `clone` each have several causes, and the standard library tells none of them.
+//! Whoever starts a thread or a process does it here, or asks [`explained`] about the error, so that the same cause is told
+//! in the same words everywhere; `corun doctor` tells the same limits beforehand.
+//!
+//! Method: the kernel checks the cgroups' `pids.max`, the user's `RLIMIT_NPROC`, the machine's `threads-max` and the PID
+//! namespace in turn, and does not say which refused. So all are read, and the one without room is named. Limits: what was
+//! started may have ended meanwhile, so a limit counts as reached where [`NEARLY`] fit in; where none is, the sentence lists
+//! those that it may be. A limit in a cgroup above a container's own cannot be seen from within.
+
+use crate::cgroup::{Cgroups, Membership};
+use crate::procfs;
+use crate::root::{in_words, Root};
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread::{Builder, JoinHandle};
+
+/// So few free places are none: corun's own may have become free since the refusal.
+const NEARLY: u64 = 2;
+
+/// How many processes and threads something allows, together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Whose processes and threads they are.
+    pub of: String,
+    /// The setting.
+    pub setting: &'static str,
+    /// How many it allows.
+    pub most: u64,
+    /// How many there are.
+    pub used: u64,
+    /// What would give more room.
+    pub remedy: &'static str,
+}
+
+impl Allowance {
+    /// How many more it allows.
+    pub fn free(&self) -> u64 {
+        self.most.saturating_sub(self.used)
+    }
+}
+
+impl fmt::Display for Allowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Allowance { of, setting, most, used, .. } = self;
+        write!(f, "processes and threads {of} are limited to {most} ({setting}; in use: {used})")
+    }
+}
+
+/// Starts a thread.
+///
+/// # Errors
+/// Why the kernel refuses it, with the remedy.
+pub fn start_thread<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    Builder::new().name(name.into()).spawn(body).map_err(explained)
+}
+
+/// Starts a process.
+///
+/// # Errors
+/// Why the kernel refuses it, with the remedy; what is wrong with the program is left as the kernel says it.
+pub fn start_process(command: &mut Command) -> io::Result<Child> {
+    command.spawn().map_err(explained)
+}
+
+/// The same error with its cause and the remedy, where the kernel refused a thread or a process and the cause is known.
+pub fn explained(e: io::Error) -> io::Error {
+    match cause(&Root::new("/"), &e) {
+        Some(why) => io::Error::new(e.kind(), why),
+        None => e,
+    }
+}
+
+/// Why the kernel refused a thread or a process, and the remedy, as one clause; `None`: the number says it all.
+pub fn cause(root: &Root, e: &io::Error) -> Option<String> {
+    let errno = e.raw_os_error()?;
+    if matches!(errno, libc::EINVAL | libc::ENOMEM | libc::EAGAIN) {
+        if let Some(why) = without_init(root) {
+            return Some(why.into());
+        }
+    }
+    match errno {
+        libc::EAGAIN => Some(of_many(root)),
+        libc::ENOMEM => {
+            Some(of_memory(root).unwrap_or_else(|| "there is not enough memory; free some".into()))
+        }
+        libc::EPERM | libc::EACCES | libc::ENOSYS if is_filtered(root) => Some(format!(
+            "a seccomp filter forbids it ({}); start corun outside of this container or sandbox",
+            in_words(e)
+        )),
+        _ => None,
+    }
+}
+
+/// Why no thread can be started and no process would have a number that corun knows: the next child would be in another PID
+/// namespace than this process. `None`: it is in the same, as far as anybody can tell.
+pub fn without_init(root: &Root) -> Option<&'static str> {
+    let link = |name: &str| std::fs::read_link(root.path(format!("/proc/self/ns/{name}")));
+    let own = link("pid").ok()?;
+    match link("pid_for_children") {
+        Ok(theirs) if theirs == own => None,
+        // It can be listed but not read as long as it has no first process.
+        Err(_) if std::fs::symlink_metadata(root.path("/proc/self/ns/pid_for_children")).is_err() => None,
+        _ => Some(
+            "corun was started in one PID namespace for children in another (`unshare --pid` without `--fork`), where Linux \
+             lets no thread be started; add `--fork`",
+        ),
+    }
+}
+
+/// Why a thread of corun's may not be real-time, and the remedy, as one clause.
+pub fn of_real_time(root: &Root, e: &io::Error) -> String {
+    no_real_time_budget(root).unwrap_or_else(|| match e.raw_os_error() {
+        Some(libc::EPERM) if is_filtered(root) && status_field(root, "Uid:").is_some_and(|u| is_root(&u)) => {
+            "a seccomp filter forbids it; start corun outside of this container or sandbox".into()
+        }
+        Some(libc::EPERM) => {
+            "this user may not (it lacks CAP_SYS_NICE, and `ulimit -r` is 0); run as root".into()
+        }
+        _ => in_words(e),
+    })
+}
+
+/// Which budget leaves real-time tasks of this process's cgroup no time, and the remedy; `None`: they have some, or this
+/// kernel has no such budgets.
+pub fn no_real_time_budget(root: &Root) -> Option<String> {
+    let none = |file: &Path| root.value::<i64>(file, "a time").ok() == Some(0);
+    if none(Path::new("/proc/sys/kernel/sched_rt_runtime_us")) {
+        return Some(
+            "the kernel gives real-time tasks no time (kernel.sched_rt_runtime_us is 0); set it to 950000, its default"
+                .into(),
+        );
+    }
+    let (_, folders) = own_folders(root, "cpu")?;
+    let folder = folders.first().filter(|folder| none(&folder.join("cpu.rt_runtime_us")))?;
+    Some(format!(
+        "the cgroup {} gives real-time tasks no time (cpu.rt_runtime_us is 0); write 10000 into that file, or start corun in \
+         another cgroup",
+        folder.display()
+    ))
+}
+
+/// Whether the numbers of a process's user begin with root's.
+fn is_root(uids: &str) -> bool {
+    uids.split_whitespace().next() == Some("0")
+}
+
+/// This process's cgroup in the tree of a controller and those above it, as folders, with where the tree is mounted.
+fn own_folders(root: &Root, controller: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
+    let cgroups = Cgroups::discover(root).ok()?;
+    let tree = cgroups.with_controller(controller)?;
+    let membership = Membership::read(root, "/proc/self").ok()?;
+    let folder = tree.folder(membership.in_tree(tree)?)?;
+    let up = folder.ancestors().take_while(|folder| folder.starts_with(&tree.mount));
+    Some((tree.mount.clone(), up.map(Path::to_owned).collect()))
+}
+
+/// The limits on processes and threads that are known here, the tightest first.
+pub fn allowances(root: &Root) -> Vec<Allowance> {
+    let mut all: Vec<Allowance> =
+        of_cgroups(root).into_iter().chain(of_user(root)).chain(of_machine(root)).collect();
+    all.sort_by_key(Allowance::free);
+    all
+}
+
+/// Too many processes and threads, or memory: the C library says the same of both.
+fn of_many(root: &Root) -> String {
+    match allowances(root).first().filter(|tightest| tightest.free() <= NEARLY) {
+        Some(a) => format!("{a}; {}", a.remedy),
+        None => of_memory(root).unwrap_or_else(|| {
+            "a limit of processes or threads is reached (`pids.max` of the cgroup, `ulimit -u`, kernel.threads-max), or \
+             memory is; raise it, or end what is not needed"
+                .into()
+        }),
+    }
+}
+
+/// Why there is no memory for a thread's stack or another process, where that is a limit's doing.
+fn of_memory(root: &Root) -> Option<String> {
+    let status = root.read("/proc/self/limits").unwrap_or_default();
+    let address_space = status.lines().find_map(|l| l.strip_prefix("Max address space"));
+    if let Some(most) = address_space.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()) {
+        return Some(format!(
+            "this session allows a process {} MiB of memory; raise `ulimit -v`",
+            most >> 20
+        ));
+    }
+    let mode: u32 = root.value("/proc/sys/vm/overcommit_memory", "a mode").ok()?;
+    let (limit, promised) = committed(root)?;
+    (mode == 2).then(|| {
+        format!(
+            "memory is promised up to a limit only (vm.overcommit_memory is 2), and {} of {} MiB are; raise \
+             vm.overcommit_ratio, or end what is not needed",
+            promised >> 10,
+            limit >> 10
+        )
+    })
+}
+
+/// What may be promised and what is, in KiB.
+pub fn committed(root: &Root) -> Option<(u64, u64)> {
+    let text = root.read("/proc/meminfo").ok()?;
+    let of = |name: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((of("CommitLimit:")?, of("Committed_AS:")?))
+}
+
+/// Whether system calls of this process are filtered.
+pub fn is_filtered(root: &Root) -> bool {
+    status_field(root, "Seccomp:").is_some_and(|mode| mode.trim() != "0")
+}
+
+fn status_field(root: &Root, name: &str) -> Option<String> {
+    let status = root.read("/proc/self/status").ok()?;
+    status.lines().find_map(|l| l.strip_prefix(name)).map(str::to_owned)
+}
+
+/// The tightest `pids.max` on the way up from this process's cgroup.
+fn of_cgroups(root: &Root) -> Option<Allowance> {
+    let (mount, folders) = own_folders(root, "pids")?;
+    let of = |folder: &Path| {
+        let number = |file: &str| root.value::<u64>(folder.join(file), "a number").ok();
+        // `max` is no number.
+        let (most, used) = (number("pids.max")?, number("pids.current")?);
+        let below = folder.strip_prefix(&mount).unwrap_or(folder);
+        Some(Allowance {
+            of: format!("in the cgroup {}", PathBuf::from("/").join(below).display()),
+            setting: "pids.max",
+            most,
+            used,
+            remedy: "raise its pids.max, or start corun in another cgroup",
+        })
+    };
+    folders.iter().filter_map(|folder| of(folder)).min_by_key(Allowance::free)
+}
+
+/// What this user may have, where a limit holds for it: not for root, nor for who has one of two capabilities.
+fn of_user(root: &Root) -> Option<Allowance> {
+    const SYS_ADMIN: u64 = 1 << 21;
+    const SYS_RESOURCE: u64 = 1 << 24;
+    let limits = root.read("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|l| l.strip_prefix("Max processes"))?;
+    let most = line.split_whitespace().next()?.parse().ok()?;
+    let uid: u32 = status_field(root, "Uid:")?.split_whitespace().next()?.parse().ok()?;
+    let capabilities = u64::from_str_radix(status_field(root, "CapEff:")?.trim(), 16).unwrap_or(0);
+    if uid == 0 || capabilities & (SYS_ADMIN | SYS_RESOURCE) != 0 {
+        return None;
+    }
+    let is_own =
+        |pid: &u32| std::fs::metadata(root.path(format!("/proc/{pid}"))).is_ok_and(|m| m.uid() == uid);
+    let own = procfs::processes(root).ok()?.into_iter().filter(is_own);
+    let used = own.map(|pid| procfs::tasks(root, pid).map_or(1, |tasks| tasks.len() as u64)).sum();
+    Some(Allowance {
+        of: "of this user".into(),
+        setting: "`ulimit -u`",
+        most,
+        used,
+        remedy: "raise it, or end what is not needed",
+    })
+}
+
+/// What the machine may have at all.
+fn of_machine(root: &Root) -> Option<Allowance> {
+    let of = |file: &str| root.value::<u64>(format!("/proc/sys/kernel/{file}"), "a number").ok();
+    let most = of("threads-max")?.min(of("pid_max").unwrap_or(u64::MAX));
+    let load = root.read("/proc/loadavg").ok()?;
+    let used = load.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()?;
+    Some(Allowance {
+        of: "of this machine".into(),
+        setting: "kernel.threads-max, kernel.pid_max",
+        most,
+        used,
+        remedy: "raise these, or end what is not needed",
+    })
+}
+
+#[cfg(test)]
+mod tests;
