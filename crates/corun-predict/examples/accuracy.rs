@@ -2,7 +2,7 @@
 //! [THREADS]`.
 //!
 //! Every synthetic program beside every interferer, with dedicated windows and from the ledger alone: mean error per kind
-//! of program and per interferer, and how many intervals hold the outcome. The tables in docs/prediction.md are these. THREADS are
+//! of program and per interferer, and how many intervals hold the outcome. The tables in docs/accuracy.md are these. THREADS are
 //! those of each program; as many as there are CPUs unless said.
 
 #[path = "../tests/rig/mod.rs"]

@@ -8,7 +8,7 @@
 //!
 //! To this comes what no sub-window shows: that the method itself is not exact and that the rest of a run is not like its
 //! beginning. That error, as a standard deviation of the logarithm, is the caller's; how often intervals hold the
-//! outcome is measured on modelled runs (`docs/prediction.md`).
+//! outcome is measured on modelled runs (`docs/accuracy.md`).
 
 use crate::useful_work::Window;
 use statrs::distribution::{ContinuousCDF, StudentsT};

@@ -6,7 +6,7 @@
 //! errors add as they are.
 //!
 //! Limits: of very many tasks those that ran least are told together. What a method gets wrong alike in every window is
-//! not in the interval (`docs/prediction.md` has what was found against programs that know how long they spun).
+//! not in the interval (`docs/spinning.md` has what was found against programs that know how long they spun).
 
 use corun_model::spin::{SpinEstimate, SpinMethod};
 use corun_model::{Observation, TaskId, TenantId};

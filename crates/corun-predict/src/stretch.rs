@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 
 /// The method's own error with dedicated windows, as a standard deviation of the logarithm: how unlike its beginning the
 /// rest of a run is. Set so that intervals held the outcome of about 95 % of recorded runs on a live machine, which are
-/// not those of the study (`docs/prediction.md`); modelled runs would do with a quarter of it.
+/// not those of the study (`docs/accuracy.md`); modelled runs would do with a quarter of it.
 const DEDICATED_ERROR: f64 = 0.08;
 /// The same without them, for programs whose tasks do not wait for each other. Neither is more than could be wrong at all
 /// ([`Stretch::at_stake`]).

@@ -4,7 +4,7 @@
 //! no CPU sleeps. Two threads that meet again and again after a few microseconds of work wait for nothing else: whoever was woken up
 //! comes last the next time, and the other sleeps. So each of them waits for all wake-ups of both, its own and those that
 //! the other is late by, and they follow each other like the rounds of a dance, each a wake-up and the computing of one of them.
-//! A run alone of such a program is `computing + rounds × wake-up` (`docs/prediction.md` has four of them).
+//! A run alone of such a program is `computing + rounds × wake-up`.
 //!
 //! Method. In a round of `n` tasks all but the last to come sleep, so the blockings of all, by `n - 1`, are the rounds. Of these a task
 //! waits for those that it is woken up in, and for as many in which another was woken up that it then waits for. So a task that

@@ -7,6 +7,7 @@
 use corun_study::control_file::ControlStudy;
 use corun_study::control_outcome::ControlOutcome;
 use corun_study::control_text::files;
+use corun_study::kept;
 use corun_study::programs::Catalogue;
 use std::path::Path;
 
@@ -18,8 +19,9 @@ fn main() {
     let folder = Path::new(folder);
     let catalogue = Catalogue::own();
     let study = ControlStudy::parse(study, &read(Path::new(study)), &catalogue).expect("a study of control");
-    let outcome: ControlOutcome =
-        serde_json::from_str(&read(&folder.join("result.json"))).expect("the result of a study of control");
+    let outcome: ControlOutcome = kept::record(folder)
+        .and_then(|text| Ok(serde_json::from_str(&text)?))
+        .expect("the result of a study of control");
     for (name, text) in files(&study, &outcome, command) {
         std::fs::write(folder.join(name), text).expect("the folder of a record can be written to");
     }

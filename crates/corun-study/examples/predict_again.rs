@@ -1,7 +1,7 @@
 //! The study of predictions judged anew from its recordings, with the predictor as it is now: `cargo run --release -p
 //! corun-study --example predict_again RESULT RECORDINGS [OUT] [--by-time] [--wake-up-us=N]`.
 //!
-//! RESULT is the `result.json` of a study that was made with `--recordings RECORDINGS`. Lengths and slowdowns are those of
+//! RESULT is the `result.json` or `result.json.gz` of a study that was made with `--recordings RECORDINGS`. Lengths and slowdowns are those of
 //! the record; predictions are made again from the windows that were kept: the last one before a third of a co-run had
 //! passed, and the last of all. So two ways to predict can be compared on the same co-runs; `--by-time` is one of them:
 //! without what hardware counters told; `--wake-up-us` is what waking a sleeping CPU took there, for records that do not say. The record with these predictions goes to the folder OUT.
@@ -12,6 +12,7 @@ use corun_model::TenantId;
 use corun_predict::counted::Counted;
 use corun_predict::useful_work::{Spent, Window};
 use corun_predict::{CannotTell, Estimate, Label, Method, Options, Predictor};
+use corun_study::kept;
 use corun_study::predicting::{recording, CoRun, PredictOutcome};
 use corun_study::predicting_text::{files, text};
 use serde::Deserialize;
@@ -80,9 +81,10 @@ fn main() {
     let [result, recordings, out @ ..] = &paths[..] else { panic!("give RESULT RECORDINGS [OUT]") };
     let counts = !flags.iter().any(|f| f == "--by-time");
     let wake_up_us = flags.iter().find_map(|f| f.strip_prefix("--wake-up-us=")?.parse::<u64>().ok());
-    let kept = std::fs::read_to_string(result).unwrap_or_else(|e| panic!("cannot read {result}: {e}"));
+    let result_text =
+        kept::read(Path::new(result), u64::MAX).unwrap_or_else(|e| panic!("cannot read {result}: {e}"));
     let mut outcome: PredictOutcome =
-        serde_json::from_str(&kept).expect("the result of a study of predictions");
+        serde_json::from_str(&result_text).expect("the result of a study of predictions");
     let of_all = outcome.wake_up_ns;
     for run in &mut outcome.runs {
         let path = recording(Path::new(recordings), &run.program, Some((&run.interferer, run.repetition)));

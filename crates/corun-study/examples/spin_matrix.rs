@@ -1,4 +1,4 @@
-//! The spin matrix of `docs/prediction.md`: both spin detectors against programs that know how long they spun, and
+//! The spin matrix of `docs/spinning.md`: both spin detectors against programs that know how long they spun, and
 //! against programs that never do.
 //!
 //! ```text

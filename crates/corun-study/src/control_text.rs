@@ -177,7 +177,7 @@ fn verdict(outcome: &ControlOutcome, group: &Group) -> String {
 }
 
 /// Whether a cell under a policy reaches the target; `None`: there is none, or not enough was measured.
-fn reaches(target: Target, s: &CellSummary, default: &CellSummary) -> Option<bool> {
+pub(crate) fn reaches(target: Target, s: &CellSummary, default: &CellSummary) -> Option<bool> {
     let [slowdown, ..] = s.slowdown?;
     let by_default = default.slowdown?[0];
     let judged = [

@@ -20,6 +20,7 @@
 //! | [`outcome`] | the result as it is written and read back (`corun.validate/1`) |
 //! | [`verdict`] | errors, per cell and overall |
 //! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
+//! | [`kept`], [`facts`] | records as the tree keeps them, and the figures that documents quote from them |
 //! | [`predicting`], [`predicting_text`] | how good predictions are, live |
 //! | [`alone`] | how long a program takes alone, and how well that is known |
 //! | [`control_file`], [`controlling`], [`tenant_cgroup`] | what control wins: the study file, its runs, a tenant's cgroup |
@@ -35,8 +36,10 @@ pub mod control_file;
 pub mod control_outcome;
 pub mod control_text;
 pub mod controlling;
+pub mod facts;
 pub mod figure;
 pub mod fit;
+pub mod kept;
 pub mod live;
 pub mod modelled;
 pub mod outcome;

@@ -4,25 +4,31 @@ use corun_linux::root::in_words;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
+/// Nobody writes more than this by hand, in MiB.
+const TEXT_MIB: u64 = 16;
+/// No result is longer than this, in MiB.
+const RESULT_MIB: u64 = 256;
+
 /// The text of a file that people wrote: what does not end is not read to its end.
 ///
 /// # Errors
 /// What the kernel says; what is longer than anybody writes, or no text.
 pub fn text_of(path: &Path) -> Result<String> {
-    at_most(16, path, "name a file that people wrote")
+    let mut text = String::new();
+    std::fs::File::open(path)?.take((TEXT_MIB << 20) + 1).read_to_string(&mut text)?;
+    fits(text, TEXT_MIB, "name a file that people wrote")
 }
 
-/// The same of a file that corun wrote for itself.
+/// The same of a file that corun wrote for itself, plain or compressed with gzip.
 ///
 /// # Errors
 /// What the kernel says; what is longer than any result, or no text.
 pub fn result_of(path: &Path) -> Result<String> {
-    at_most(256, path, "name the result.json of a record")
+    let text = corun_study::kept::read(path, RESULT_MIB << 20)?;
+    fits(text, RESULT_MIB, "name the result.json of a record")
 }
 
-fn at_most(mib: u64, path: &Path, remedy: &str) -> Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take((mib << 20) + 1).read_to_string(&mut text)?;
+fn fits(text: String, mib: u64, remedy: &str) -> Result<String> {
     match text.len() as u64 > mib << 20 {
         true => Err(Error::other(format!("it is longer than {mib} MiB; {remedy}"))),
         false => Ok(text),

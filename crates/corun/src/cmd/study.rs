@@ -22,13 +22,13 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  corun study predict --out studies/runs/today      how good are predictions of slowdown?
+  corun study predict --out out/study               how good are predictions of slowdown?
   corun study predict --programs x264,cg-active --repetitions 1
   corun study control --quick                       what does control win? A few cells
-  corun study control --out studies/runs/today      all of it (needs root)
+  corun study control --out out/study               all of it (needs root)
   corun study control-guest                         the same, on a kernel with sched_ext
-  corun study verify --out studies/runs/today       are short runs judged rightly?
-  corun study verify --repetitions 3 --out studies/runs/today --more
+  corun study verify --out out/study                are short runs judged rightly?
+  corun study verify --repetitions 3 --out out/study --more
   corun study schedulers --out out/schedulers       the papers' figures, on modelled machines
   corun study schedulers --quick                    a cell of each, in a minute
   corun study schedulers --figures pact16-fig9 --programs facesim

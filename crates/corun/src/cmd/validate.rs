@@ -25,7 +25,7 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   corun validate --quick                       every program once, two repetitions: some two minutes
-  corun validate --out studies/runs/today      the whole published study, some 25 minutes, kept
+  corun validate --out out/validate            the whole published study, some 25 minutes, kept
   corun validate --cells 'lock spin 1ms'       the cells whose names have all of these words
   corun validate --live result.json --fit-only model a recorded run again, its fit half only
 

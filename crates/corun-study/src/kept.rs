@@ -1,0 +1,58 @@
+//! Records as the tree keeps them: `studies/runs/NAME/result.json.gz`, which every reader of a `result.json` takes as well.
+
+use flate2::bufread::MultiGzDecoder;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Result};
+use std::path::Path;
+
+/// How a file that gzip made begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The text of a file, plain or compressed with gzip: at most one byte more than `most`, so that a caller can tell.
+///
+/// # Errors
+/// What the kernel says; what is no text, or is compressed and damaged.
+pub fn read(path: &Path, most: u64) -> Result<String> {
+    let mut file = BufReader::new(File::open(path)?);
+    let is_compressed = file.fill_buf()?.starts_with(&GZIP);
+    let mut text = String::new();
+    let most = most.saturating_add(1);
+    match is_compressed {
+        true => MultiGzDecoder::new(file).take(most).read_to_string(&mut text)?,
+        false => file.take(most).read_to_string(&mut text)?,
+    };
+    Ok(text)
+}
+
+/// The result in the folder of a record: `result.json`, or `result.json.gz` where there is no such file.
+///
+/// # Errors
+/// As [`read`]; there is neither.
+pub fn record(folder: &Path) -> Result<String> {
+    let plain = folder.join("result.json");
+    read(&if plain.exists() { plain } else { folder.join("result.json.gz") }, u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::write::GzEncoder;
+    use flate2::Compression;
+    use std::io::Write;
+
+    #[test]
+    fn a_result_is_read_plain_and_compressed_and_no_further_than_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "{\"runs\": []}\n".repeat(1_000);
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(text.as_bytes()).unwrap();
+        let packed = gzip.finish().unwrap();
+        std::fs::write(folder.path().join("result.json.gz"), &packed).unwrap();
+        assert_eq!(record(folder.path()).unwrap(), text);
+        assert_eq!(read(&folder.path().join("result.json.gz"), 99).unwrap().len(), 100);
+        std::fs::write(folder.path().join("result.json"), "{}").unwrap();
+        assert_eq!(record(folder.path()).unwrap(), "{}");
+        std::fs::write(folder.path().join("half"), &packed[..packed.len() / 2]).unwrap();
+        assert!(read(&folder.path().join("half"), u64::MAX).is_err());
+    }
+}

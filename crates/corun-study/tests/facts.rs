@@ -1,0 +1,86 @@
+//! The documents against the records that they quote (`corun_study::facts`), and the records that the tree keeps.
+
+use corun_study::facts::{self, Facts};
+use corun_study::kept;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The records may take this much of a checkout, in bytes.
+const MOST: u64 = 1_000_000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The documents that readers see: those of the root, of `docs` and of `studies`.
+fn documents() -> Vec<PathBuf> {
+    let folders = ["", "docs", "studies"].map(|folder| root().join(folder));
+    let all = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap().flatten());
+    let mut documents: Vec<PathBuf> =
+        all.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
+    documents.sort();
+    documents
+}
+
+fn records() -> BTreeSet<String> {
+    let folders = std::fs::read_dir(root().join("studies/runs")).unwrap().flatten();
+    folders.filter(|e| e.path().is_dir()).map(|e| e.file_name().into_string().unwrap()).collect()
+}
+
+fn facts_of(record: &str) -> Result<Facts, String> {
+    let folder = root().join("studies/runs").join(record);
+    let text = kept::record(&folder).map_err(|e| format!("the record `{record}` cannot be read: {e}"))?;
+    facts::of(&text).map_err(|e| format!("`{record}`: {e}"))
+}
+
+/// `CORUN_FACTS=write` writes the figures into the documents instead of comparing them.
+#[test]
+fn every_figure_that_a_document_quotes_is_that_of_its_record() {
+    let writes = std::env::var("CORUN_FACTS").is_ok_and(|how| how == "write");
+    let mut quoted = 0;
+    let mut wrong = Vec::new();
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (right, count) =
+            facts::filled(&text, &facts_of).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        quoted += count;
+        if right == text {
+            continue;
+        }
+        if writes {
+            std::fs::write(&path, right).unwrap();
+        } else {
+            let line = text.lines().zip(right.lines()).find(|(is, should_be)| is != should_be);
+            let (is, should_be) = line.unwrap_or(("fewer lines", "more lines"));
+            wrong.push(format!("{}:\n  is        {is}\n  should be {should_be}", path.display()));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "\n{}\nCORUN_FACTS=write cargo test -p corun-study --test facts\nwrites what the records say",
+        wrong.join("\n")
+    );
+    assert!(quoted > 50, "only {quoted} figures are quoted from records");
+}
+
+#[test]
+fn every_record_that_is_kept_can_be_read_is_quoted_and_says_how_it_was_made() {
+    let documents: String = documents().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    for record in records() {
+        let facts = facts_of(&record).unwrap();
+        assert!(facts.len() > 5, "{record} tells only {facts:?}");
+        assert!(documents.contains(&format!("<!--{record}:")), "no document quotes the record {record}");
+        let readme = std::fs::read_to_string(root().join("studies/runs").join(&record).join("README.md"));
+        assert!(readme.unwrap().contains("\n```\ncorun "), "{record} does not say what made it");
+    }
+}
+
+#[test]
+fn the_records_take_less_than_a_megabyte() {
+    fn size(path: &Path) -> u64 {
+        let entries = std::fs::read_dir(path).unwrap().flatten();
+        entries.map(|e| if e.path().is_dir() { size(&e.path()) } else { e.metadata().unwrap().len() }).sum()
+    }
+    let all = size(&root().join("studies/runs"));
+    assert!(all < MOST, "studies/runs has {all} bytes; keep only the newest record of each study");
+}
