@@ -1,0 +1,116 @@
+//! A round: global virtual time, and what it says on memory. One worker at a time does it, for all, and stops nobody.
+//!
+//! **Memory** is bounded by `Options::memory`. After every round each worker may add its share of what is left; when that is used up it
+//! handles nothing but what is at global virtual time, which frees memory. When memory is nearly full, optimism is narrowed: events
+//! beyond a horizon are taken back (cancelback: their messages are annihilated), with half the distance each time, down to what a
+//! sequential run would have to keep. When even that is too much, the run ends and says so.
+
+use crate::door::{self, NEVER};
+use crate::error::Error;
+use crate::model::Model;
+use crate::options::Options;
+use crate::shared::Shared;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// What rounds remember.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    limit: usize,
+    widest: u64,
+    /// Ticks beyond global virtual time that may be handled.
+    window: u64,
+    pub rounds: u64,
+    /// Rounds that took events back for want of memory.
+    pub recalls: u64,
+    /// The most events that a round found held.
+    pub peak: usize,
+}
+
+impl Collector {
+    pub fn new(options: &Options) -> Collector {
+        let widest = options.window.unwrap_or(NEVER);
+        Collector { limit: options.memory, widest, window: widest, rounds: 0, recalls: 0, peak: 0 }
+    }
+
+    /// A round.
+    pub fn round<M: Model>(&mut self, shared: &Shared<'_, M>) {
+        let known = shared.progress.gvt.load(Relaxed);
+        let gvt = known.max(door::collect(shared.places.iter().map(|place| &place.door)));
+        let mut held = held(shared);
+        self.peak = self.peak.max(held);
+        self.rounds += 1;
+        if held > self.limit / 8 * 7 {
+            self.recalls += 1;
+            held = self.recall(gvt, held, shared);
+        } else if held < self.limit / 2 {
+            self.window = self.window.max(1).saturating_mul(2).min(self.widest);
+        }
+        let progress = &shared.progress;
+        let left = self.limit.saturating_sub(held) / shared.options.workers;
+        progress.allowance.store(left.min(i64::MAX as usize) as i64, Relaxed);
+        progress.horizon.store(gvt.saturating_add(self.window), Relaxed);
+        progress.gvt.store(gvt, SeqCst);
+        progress.rounds.store(self.rounds, SeqCst);
+        if gvt == NEVER {
+            shared.end();
+        } else {
+            shared.wake_all();
+        }
+    }
+
+    /// Takes back what is furthest ahead until three quarters of the memory are enough. Returns what is held then.
+    ///
+    /// A recall makes work that no door tells of, so nobody may compute global virtual time meanwhile: the caller is the one who could.
+    fn recall<M: Model>(&mut self, gvt: u64, held_before: usize, shared: &Shared<'_, M>) -> usize {
+        let ahead = shared.places.iter().map(|place| place.door.next()).filter(|next| *next != NEVER);
+        let spread = ahead.max().map_or(0, |furthest| furthest.saturating_sub(gvt));
+        self.window = self.window.min(spread);
+        let (mut held, mut narrowest) = (held_before, 0);
+        while held > self.limit / 4 * 3 && narrowest < 2 {
+            // Twice with the narrowest window, so that anti-messages of the first pass meet their events in the second.
+            narrowest += u32::from(self.window == 0);
+            self.window /= 2;
+            let horizon = gvt.saturating_add(self.window);
+            shared.progress.horizon.store(horizon, SeqCst);
+            let mut waiting = 0;
+            for number in 0..shared.places.len() as u32 {
+                waiting += recall_one(number, gvt, horizon, shared);
+            }
+            held = self::held(shared);
+            if narrowest == 2 && waiting > self.limit {
+                shared.fail(Error::OutOfMemory { limit: self.limit, events: waiting, at: gvt });
+            }
+        }
+        held
+    }
+}
+
+fn held<M: Model>(shared: &Shared<'_, M>) -> usize {
+    shared.places.iter().map(|place| place.held.load(Relaxed) + place.door.waiting()).sum()
+}
+
+/// Returns the messages that wait in this kernel process.
+fn recall_one<M: Model>(number: u32, gvt: u64, horizon: u64, shared: &Shared<'_, M>) -> usize {
+    let place = &shared.places[number as usize];
+    let Ok(mut kp) = place.kp.lock() else { return 0 };
+    let mut out = Vec::new();
+    place.door.take_mail(|message| kp.push(message));
+    // What the model did wrong is told by whoever commits for good.
+    if let Err((lp, at, fault)) = kp.commit(gvt) {
+        shared.fail(Error::Model { lp, at, fault });
+        return 0;
+    }
+    kp.recall(horizon, shared.model, &shared.terms, &mut out);
+    place.door.bring_down(kp.next());
+    for message in out {
+        let to = shared.homes[message.to as usize];
+        if to == number {
+            kp.push(message);
+        } else {
+            shared.places[to as usize].door.post(message);
+        }
+    }
+    place.door.publish(kp.next());
+    place.held.store(kp.held(), Relaxed);
+    kp.waiting()
+}

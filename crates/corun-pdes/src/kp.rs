@@ -1,0 +1,148 @@
+//! A kernel process: logical processes that are mapped as one, with the events that wait for them.
+//!
+//! Stragglers and anti-messages wait in the heap like everything else. As they are earlier than what was handled, they are at its top
+//! next; then the logical process that they concern goes back, and nobody else does.
+
+use crate::event::{Key, Message};
+use crate::lp::{Lp, Terms};
+use crate::model::{Fault, Model};
+use std::collections::BinaryHeap;
+
+/// What a kernel process did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub handled: u64,
+    pub committed: u64,
+    pub undone: u64,
+    pub rollbacks: u64,
+    pub coasted: u64,
+    pub sent: u64,
+    pub anti: u64,
+    pub annihilated: u64,
+}
+
+/// A kernel process.
+pub(crate) struct Kp<M: Model> {
+    first: u32,
+    lps: Vec<Lp<M>>,
+    heap: BinaryHeap<Message<M::Event>>,
+    /// Events that were handled and not committed.
+    pub uncommitted: usize,
+    pub counts: Counts,
+}
+
+impl<M: Model> Kp<M> {
+    /// A kernel process of these logical processes, the first of which is number `first`.
+    pub fn new(first: u32, lps: Vec<Lp<M>>) -> Kp<M> {
+        Kp { first, lps, heap: BinaryHeap::new(), uncommitted: 0, counts: Counts::default() }
+    }
+
+    /// When the next event is to be handled; [`crate::door::NEVER`] where none waits.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.heap.peek().map_or(crate::door::NEVER, |message| message.key.time)
+    }
+
+    /// Adds a message for one of its logical processes.
+    #[inline]
+    pub fn push(&mut self, message: Message<M::Event>) {
+        self.heap.push(message);
+    }
+
+    /// Messages that wait and events that may be taken back: what takes memory.
+    pub fn held(&self) -> usize {
+        self.heap.len() + self.uncommitted
+    }
+
+    /// Messages that wait.
+    pub fn waiting(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Handles the next message; what is to be sent is added to `out`.
+    #[inline]
+    pub fn step(&mut self, model: &M, terms: &Terms, out: &mut Vec<Message<M::Event>>) {
+        let Some(message) = self.heap.pop() else { return };
+        let lp = (message.to - self.first) as usize;
+        if self.lps[lp].last().is_some_and(|last| last >= message.key) {
+            self.roll_back(lp, message.key, model, terms, out);
+        }
+        match message.event {
+            Some(event) => {
+                let already = out.len();
+                self.lps[lp].handle(model, terms, message.key, event, out);
+                self.uncommitted += 1;
+                self.counts.handled += 1;
+                self.counts.sent += (out.len() - already) as u64;
+            }
+            None => self.annihilate(message.key),
+        }
+    }
+
+    /// Drops the event that an anti-message of this key takes back. It was sent first and inboxes keep the order, so it is here.
+    fn annihilate(&mut self, key: Key) {
+        let event = self.heap.pop();
+        assert!(event.is_some_and(|m| m.key == key && m.event.is_some()), "nothing to take back at {key:?}");
+        self.counts.annihilated += 1;
+    }
+
+    fn roll_back(
+        &mut self,
+        lp: usize,
+        from: Key,
+        model: &M,
+        terms: &Terms,
+        out: &mut Vec<Message<M::Event>>,
+    ) {
+        let (heap, already) = (&mut self.heap, out.len());
+        let (undone, coasted) = self.lps[lp].roll_back(model, terms, from, |message| heap.push(message), out);
+        self.uncommitted -= undone as usize;
+        self.counts.undone += undone;
+        self.counts.rollbacks += u64::from(undone > 0);
+        self.counts.coasted += coasted;
+        self.counts.anti += (out.len() - already) as u64;
+    }
+
+    /// Takes back every event after `horizon`, which gives back the memory of what they sent, and drops what meets its anti-message.
+    pub fn recall(&mut self, horizon: u64, model: &M, terms: &Terms, out: &mut Vec<Message<M::Event>>) {
+        let from = Key::at(horizon.saturating_add(1));
+        for lp in 0..self.lps.len() {
+            if self.lps[lp].last().is_some_and(|last| last >= from) {
+                self.roll_back(lp, from, model, terms, out);
+            }
+        }
+        let mut kept: Vec<Message<M::Event>> = Vec::with_capacity(self.heap.len());
+        // Anti-messages whose event was handled before the horizon stay until they are handled.
+        for message in std::mem::take(&mut self.heap).into_sorted_vec().into_iter().rev() {
+            let meets = kept.last().is_some_and(|anti| anti.event.is_none() && anti.key == message.key);
+            if meets {
+                kept.pop();
+                self.counts.annihilated += 1;
+            } else {
+                kept.push(message);
+            }
+        }
+        self.heap = kept.into();
+    }
+
+    /// Commits every event before `gvt`.
+    ///
+    /// # Errors
+    /// The logical process that did wrong, when, and what.
+    pub fn commit(&mut self, gvt: u64) -> Result<(), (u32, u64, Fault)> {
+        if self.uncommitted == 0 {
+            return Ok(());
+        }
+        for (lp, number) in self.lps.iter_mut().zip(self.first..) {
+            let committed = lp.commit(gvt).map_err(|(at, fault)| (number, at, fault))?;
+            self.counts.committed += committed;
+            self.uncommitted -= committed as usize;
+        }
+        Ok(())
+    }
+
+    /// The traces of its logical processes, in order.
+    pub fn traces(&self) -> impl Iterator<Item = u64> + '_ {
+        self.lps.iter().map(Lp::trace)
+    }
+}

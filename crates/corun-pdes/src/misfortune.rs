@@ -1,0 +1,36 @@
+//! What [`Disturbance`] asks for: pauses in the middle of things, and kernel processes that move for no reason.
+
+use crate::options::Disturbance;
+use crate::owners::Owners;
+use crate::rng::Rng;
+
+/// The misfortunes of one worker.
+pub(crate) struct Misfortune {
+    what: Disturbance,
+    rng: Rng,
+}
+
+impl Misfortune {
+    pub fn new(what: Disturbance, worker: u32) -> Misfortune {
+        Misfortune { what, rng: Rng::new(what.seed, worker) }
+    }
+
+    /// After an event, while its kernel process is held.
+    pub fn strike(&mut self, owners: &Owners, kps: usize, workers: usize) {
+        if self.is_one_in(self.what.pause_every) {
+            let pause = self.rng.below(self.what.pause.as_nanos() as u64);
+            match pause {
+                0 => std::thread::yield_now(),
+                nanos => std::thread::sleep(std::time::Duration::from_nanos(nanos)),
+            }
+        }
+        if self.is_one_in(self.what.remap_every) {
+            let (kp, worker) = (self.rng.below(kps as u64), self.rng.below(workers as u64));
+            owners.give(kp as u32, worker as u32);
+        }
+    }
+
+    fn is_one_in(&mut self, every: u32) -> bool {
+        every > 0 && self.rng.below(u64::from(every)) == 0
+    }
+}

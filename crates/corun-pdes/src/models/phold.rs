@@ -1,0 +1,75 @@
+//! PHOLD, the benchmark of the field: a fixed number of events that hop between logical processes at random.
+//!
+//! R. M. Fujimoto, Performance of Time Warp under synthetic workloads, 1990. Each event, handled, sends one.
+
+use crate::{Context, Model};
+
+/// PHOLD. One tick may be taken for a thousandth of a unit of time.
+#[derive(Clone, Copy, Debug)]
+pub struct Phold {
+    /// Logical processes.
+    pub lps: u32,
+    /// Events that each begins with.
+    pub population: u32,
+    /// How likely it is that an event goes to any process and not back to the one that handled it, in millionths.
+    pub remote_ppm: u32,
+    /// The least delay, in ticks, at least 1.
+    pub look_ahead: u64,
+    /// The mean of what is added to the least delay, exponentially distributed, in ticks.
+    pub mean_delay: u64,
+    /// Rounds of busy arithmetic an event; [`Phold::rounds_for`] says how many take how long here.
+    pub grain: u32,
+}
+
+impl Default for Phold {
+    fn default() -> Phold {
+        Phold { lps: 1_024, population: 8, remote_ppm: 250_000, look_ahead: 100, mean_delay: 1_000, grain: 0 }
+    }
+}
+
+impl Phold {
+    /// How many rounds of `grain` take so many nanoseconds on this machine, measured on the calling thread, the best of five times.
+    pub fn rounds_for(nanos: u64) -> u32 {
+        const ROUNDS: u32 = 200_000;
+        let best = (0..5).map(|_| {
+            let begin = std::time::Instant::now();
+            std::hint::black_box(work(ROUNDS, 1));
+            begin.elapsed().as_nanos().max(1) as u64
+        });
+        let best = best.min().expect("five were measured");
+        (u128::from(nanos) * u128::from(ROUNDS) / u128::from(best)).min(u128::from(u32::MAX)) as u32
+    }
+
+    fn hop(&self, context: &mut Context<'_, ()>) {
+        let delay = self.look_ahead.max(1).saturating_add(context.rng().exponential(self.mean_delay));
+        let is_remote = context.rng().chance(self.remote_ppm);
+        let all = u64::from(context.lps());
+        let to = if is_remote { context.rng().below(all) as u32 } else { context.lp() };
+        context.send(to, delay, ());
+    }
+}
+
+/// Arithmetic that depends on itself.
+fn work(rounds: u32, seed: u64) -> u64 {
+    (0..rounds).fold(seed, |x, _| (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
+}
+
+impl Model for Phold {
+    /// A number that depends on all events that were handled.
+    type State = u64;
+    type Event = ();
+
+    fn lps(&self) -> u32 {
+        self.lps
+    }
+
+    fn start(&self, context: &mut Context<'_, ()>) -> u64 {
+        (0..self.population).for_each(|_| self.hop(context));
+        u64::from(context.lp())
+    }
+
+    fn handle(&self, state: &mut u64, _: &(), context: &mut Context<'_, ()>) {
+        *state = work(self.grain + 1, *state ^ context.now());
+        self.hop(context);
+    }
+}

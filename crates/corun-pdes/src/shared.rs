@@ -1,0 +1,148 @@
+//! What the workers of a run share.
+
+use crate::collector::Collector;
+use crate::door::Door;
+use crate::error::Error;
+use crate::kp::Kp;
+use crate::lp::Terms;
+use crate::model::Model;
+use crate::options::Options;
+use crate::owners::Owners;
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, OnceLock};
+use std::thread::Thread;
+
+/// A kernel process and what of it is seen from outside.
+pub(crate) struct Place<M: Model> {
+    pub door: Door<M::Event>,
+    pub kp: Mutex<Kp<M>>,
+    /// What it held when somebody last let go of it, in events.
+    pub held: AtomicUsize,
+}
+
+/// What the others see of a worker.
+#[derive(Default)]
+pub(crate) struct Desk {
+    /// Grows as long as the worker is on a CPU.
+    pub beat: AtomicU64,
+    asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Desk {
+    /// The calling thread sits down here.
+    pub fn sit_down(&self) {
+        let _ = self.thread.set(std::thread::current());
+    }
+
+    /// Announces that the worker is about to sleep, or that it woke up. What it looks at after that, it does not miss.
+    pub fn set_asleep(&self, asleep: bool) {
+        self.asleep.store(asleep, SeqCst);
+        std::sync::atomic::fence(SeqCst);
+    }
+
+    /// Whether it sleeps.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(SeqCst)
+    }
+
+    /// Wakes it up, should it sleep.
+    #[inline]
+    pub fn wake(&self) {
+        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
+            if let Some(thread) = self.thread.get() {
+                thread.unpark();
+            }
+        }
+    }
+}
+
+/// A run, as its workers see it.
+pub(crate) struct Shared<'m, M: Model> {
+    pub model: &'m M,
+    pub options: &'m Options,
+    pub terms: Terms,
+    /// The kernel process of each logical process.
+    pub homes: Vec<u32>,
+    pub places: Vec<CachePadded<Place<M>>>,
+    pub desks: Vec<CachePadded<Desk>>,
+    pub owners: Owners,
+    /// What everybody reads and one writes once a round.
+    pub progress: CachePadded<Progress>,
+    pub collector: Mutex<Collector>,
+    pub stop: AtomicBool,
+    failure: Mutex<Option<Error>>,
+}
+
+/// Where a run is.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// Rounds of global virtual time so far.
+    pub rounds: AtomicU64,
+    /// Nothing before it is ever taken back.
+    pub gvt: AtomicU64,
+    /// Nothing after it is to be handled yet.
+    pub horizon: AtomicU64,
+    /// How many events each worker may add before the next round.
+    pub allowance: AtomicI64,
+}
+
+impl<'m, M: Model> Shared<'m, M> {
+    pub fn new(
+        model: &'m M,
+        options: &'m Options,
+        terms: Terms,
+        homes: Vec<u32>,
+        kps: Vec<Kp<M>>,
+    ) -> Shared<'m, M> {
+        let place = |kp: Kp<M>| {
+            let (door, held) = (Door::new(kp.next()), AtomicUsize::new(kp.held()));
+            CachePadded::new(Place { door, kp: Mutex::new(kp), held })
+        };
+        let shared = Shared {
+            model,
+            options,
+            terms,
+            owners: Owners::new(kps.len() as u32, options.workers as u32),
+            homes,
+            places: kps.into_iter().map(place).collect(),
+            desks: (0..options.workers).map(|_| CachePadded::default()).collect(),
+            progress: CachePadded::default(),
+            collector: Mutex::new(Collector::new(options)),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        };
+        shared.collector.lock().expect("nobody else has it yet").round(&shared);
+        shared
+    }
+
+    /// Ends the run; the first failure is the one that is told.
+    pub fn fail(&self, error: Error) {
+        if let Ok(mut failure) = self.failure.lock() {
+            failure.get_or_insert(error);
+        }
+        self.end();
+    }
+
+    /// Ends the run.
+    pub fn end(&self) {
+        self.stop.store(true, SeqCst);
+        self.wake_all();
+    }
+
+    /// Wakes whoever sleeps.
+    pub fn wake_all(&self) {
+        self.desks.iter().for_each(|desk| desk.wake());
+    }
+
+    /// What came of it: the failure, or what the workers leave.
+    pub fn into_parts(self) -> Result<(Vec<Kp<M>>, Collector), Error> {
+        if let Some(error) = self.failure.into_inner().expect("no worker panicked") {
+            return Err(error);
+        }
+        let kps = self.places.into_iter().map(|place| place.into_inner().kp);
+        let kps = kps.map(|kp| kp.into_inner().expect("no worker panicked")).collect();
+        Ok((kps, self.collector.into_inner().expect("no worker panicked")))
+    }
+}

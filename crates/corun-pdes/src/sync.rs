@@ -1,0 +1,45 @@
+//! What is shared between threads, from the standard library and crossbeam, or from loom where a model checker runs the tests.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release, SeqCst},
+};
+
+#[cfg(not(loom))]
+pub(crate) use crossbeam_queue::SegQueue as Queue;
+
+#[cfg(loom)]
+pub(crate) use checked::Queue;
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release, SeqCst},
+};
+
+#[cfg(loom)]
+mod checked {
+    use loom::sync::Mutex;
+    use std::collections::VecDeque;
+
+    /// A queue that behaves like crossbeam's and that loom can see through.
+    pub(crate) struct Queue<T>(Mutex<VecDeque<T>>);
+
+    impl<T> Queue<T> {
+        pub fn new() -> Queue<T> {
+            Queue(Mutex::new(VecDeque::new()))
+        }
+
+        pub fn push(&self, item: T) {
+            self.0.lock().unwrap().push_back(item);
+        }
+
+        pub fn pop(&self) -> Option<T> {
+            self.0.lock().unwrap().pop_front()
+        }
+
+        pub fn len(&self) -> usize {
+            self.0.lock().unwrap().len()
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! A worker: it takes its kernel process that is furthest behind, handles events of it until another one is behind, and goes on.
+
+use crate::door::NEVER;
+use crate::error::Error;
+use crate::event::Message;
+use crate::kp::Kp;
+use crate::misfortune::Misfortune;
+use crate::model::Model;
+use crate::options::{Idle, Mapping};
+use crate::outcome::WorkerOutcome;
+use crate::pin::pin_to_nth;
+use crate::rescue::Rescue;
+use crate::shared::Shared;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+/// Events in a row of one kernel process, after which the worker looks around.
+const STINT: u32 = 64;
+/// Who has nothing to do computes global virtual time as often as this.
+const ROUND_EVERY: Duration = Duration::from_micros(20);
+/// How often who blocks looks again before it sleeps.
+const LOOKS: u32 = 64;
+/// How long it sleeps without news.
+const SLEEP: Duration = Duration::from_millis(1);
+
+/// A worker of a run.
+pub(crate) struct Worker<'s, 'm, M: Model> {
+    shared: &'s Shared<'m, M>,
+    me: u32,
+    is_pool: bool,
+    /// Its kernel processes, as of `changes`.
+    mine: Vec<u32>,
+    changes: u64,
+    /// Those that somebody else held, since it last got one.
+    busy: Vec<u32>,
+    /// What it knows, as of round `rounds`.
+    rounds: u64,
+    gvt: u64,
+    horizon: u64,
+    allowance: i64,
+    /// What an event sent.
+    out: Vec<Message<M::Event>>,
+    since_round: u32,
+    last_round: Instant,
+    looks: u32,
+    rescue: Option<Rescue>,
+    misfortune: Option<Misfortune>,
+    report: WorkerOutcome,
+}
+
+impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
+    pub fn new(shared: &'s Shared<'m, M>, me: u32) -> Self {
+        let options = shared.options;
+        let mut worker = Worker {
+            shared,
+            me,
+            is_pool: options.mapping == Mapping::Pool,
+            mine: (0..shared.places.len() as u32).collect(),
+            changes: 0,
+            busy: Vec::new(),
+            rounds: 0,
+            gvt: 0,
+            horizon: 0,
+            allowance: 0,
+            out: Vec::new(),
+            since_round: 0,
+            last_round: Instant::now(),
+            looks: 0,
+            rescue: match options.mapping {
+                Mapping::Ladm { stale_after } => Some(Rescue::new(me, options.workers, stale_after)),
+                _ => None,
+            },
+            misfortune: options.disturbance.map(|disturbance| Misfortune::new(disturbance, me)),
+            report: WorkerOutcome::default(),
+        };
+        worker.list_mine();
+        worker
+    }
+
+    /// Works until the run ends.
+    pub fn run(mut self) -> WorkerOutcome {
+        let _stops_others = StopOnPanic(self.shared);
+        self.shared.desks[self.me as usize].sit_down();
+        if self.shared.options.mapping == (Mapping::Fixed { pin: true }) {
+            if let Err(source) = pin_to_nth(self.me as usize) {
+                self.shared.fail(Error::Pin { worker: self.me as usize, source });
+            }
+        }
+        while !self.shared.stop.load(Relaxed) {
+            self.shared.desks[self.me as usize].beat.fetch_add(1, Relaxed);
+            self.look_around();
+            match self.choose() {
+                Some((kp, bound)) => self.stint(kp, bound),
+                None => self.idle(),
+            }
+            if self.since_round >= self.shared.options.gvt_every {
+                self.round();
+            }
+        }
+        self.report
+    }
+
+    fn list_mine(&mut self) {
+        self.changes = self.shared.owners.changes();
+        if !self.is_pool {
+            self.shared.owners.list(self.me, &mut self.mine);
+        }
+    }
+
+    fn look_around(&mut self) {
+        if self.changes != self.shared.owners.changes() {
+            self.list_mine();
+        }
+        let progress = &self.shared.progress;
+        let rounds = progress.rounds.load(Relaxed);
+        if rounds != self.rounds {
+            self.rounds = rounds;
+            self.horizon = progress.horizon.load(Relaxed);
+            self.allowance = progress.allowance.load(Relaxed);
+            let gvt = progress.gvt.load(SeqCst);
+            if gvt != self.gvt {
+                self.gvt = gvt;
+                self.commit();
+            }
+        }
+        if self.rescue.as_mut().is_some_and(Rescue::is_due) {
+            self.help();
+        }
+    }
+
+    /// Commits what global virtual time has passed, of its own kernel processes.
+    fn commit(&mut self) {
+        for &number in &self.mine {
+            let place = &self.shared.places[number as usize];
+            // Whoever holds it will not mind; the next round comes soon.
+            let Ok(mut kp) = place.kp.try_lock() else { continue };
+            if let Err((lp, at, fault)) = kp.commit(self.gvt) {
+                return self.shared.fail(Error::Model { lp, at, fault });
+            }
+            place.held.store(kp.held(), Relaxed);
+        }
+    }
+
+    /// LADM: takes back what it began with, and takes over what those had who show no sign of life.
+    fn help(&mut self) {
+        let Some(rescue) = &mut self.rescue else { return };
+        self.report.came_home += self.shared.owners.take_home(self.me);
+        self.report.took_over += rescue.look(&self.shared.desks, &self.shared.owners);
+    }
+
+    /// The kernel process that is furthest behind, and until when it is.
+    #[inline]
+    fn choose(&self) -> Option<(u32, u64)> {
+        let (mut first, mut second, mut chosen) = (NEVER, NEVER, None);
+        for &kp in &self.mine {
+            let next = self.shared.places[kp as usize].door.next();
+            if next >= second || (!self.busy.is_empty() && self.busy.contains(&kp)) {
+                continue;
+            }
+            if next < first {
+                (second, first, chosen) = (first, next, Some(kp));
+            } else {
+                second = next;
+            }
+        }
+        let may = first <= self.horizon && self.is_affordable(first);
+        chosen.filter(|_| may).map(|kp| (kp, second.min(self.horizon)))
+    }
+
+    /// Whether there is memory for what an event at `time` sends. For the very first there always is: it lets others be committed.
+    #[inline]
+    fn is_affordable(&self, time: u64) -> bool {
+        self.allowance > 0 || time <= self.gvt
+    }
+
+    /// Handles events of kernel process `number` up to `bound`.
+    fn stint(&mut self, number: u32, mut bound: u64) {
+        let shared = self.shared;
+        let place = &shared.places[number as usize];
+        let Ok(mut kp) = place.kp.try_lock() else {
+            self.busy.push(number);
+            return;
+        };
+        self.busy.clear();
+        self.looks = 0;
+        let mut steps = 0;
+        loop {
+            if place.door.has_mail() {
+                place.door.take_mail(|message| kp.push(message));
+            }
+            let next = kp.next();
+            place.door.publish(next);
+            if next > bound || next == NEVER || steps == STINT || !self.is_affordable(next) {
+                break;
+            }
+            kp.step(shared.model, &shared.terms, &mut self.out);
+            steps += 1;
+            if !self.out.is_empty() {
+                bound = bound.min(self.deliver(number, &mut kp));
+            }
+            if let Some(misfortune) = &mut self.misfortune {
+                misfortune.strike(&shared.owners, shared.places.len(), shared.options.workers);
+            }
+        }
+        place.held.store(kp.held(), Relaxed);
+        self.since_round += steps;
+        self.report.handled += u64::from(steps);
+    }
+
+    /// Delivers what an event of `from` sent. Returns the least time of what went to other kernel processes of this worker.
+    ///
+    /// The caller holds `from` and publishes nothing until this returns: see [`crate::door`].
+    #[inline]
+    fn deliver(&mut self, from: u32, kp: &mut Kp<M>) -> u64 {
+        let mut least = NEVER;
+        let mut out = std::mem::take(&mut self.out);
+        self.allowance -= out.len() as i64;
+        for message in out.drain(..) {
+            let to = self.shared.homes[message.to as usize];
+            if to == from {
+                kp.push(message);
+                continue;
+            }
+            let (place, owner) = (&self.shared.places[to as usize], self.shared.owners.of(to));
+            if owner == self.me || self.is_pool {
+                // Past what the same sender posted before, if that is still in the inbox, nothing may go.
+                if let Some(mut other) = place.kp.try_lock().ok().filter(|_| !place.door.has_mail()) {
+                    let time = message.key.time;
+                    other.push(message);
+                    place.door.bring_down(time);
+                    least = least.min(time);
+                    continue;
+                }
+            }
+            self.report.posted += 1;
+            place.door.post(message);
+            self.shared.desks[owner as usize].wake();
+        }
+        self.out = out;
+        least
+    }
+
+    fn round(&mut self) {
+        self.since_round = 0;
+        self.last_round = Instant::now();
+        if let Ok(mut collector) = self.shared.collector.try_lock() {
+            collector.round(self.shared);
+        }
+    }
+
+    fn idle(&mut self) {
+        self.looks = self.looks.saturating_add(1);
+        self.busy.clear();
+        if self.last_round.elapsed() >= ROUND_EVERY {
+            self.round();
+            return;
+        }
+        if self.rescue.is_some() && self.looks.is_multiple_of(8) {
+            self.help();
+        }
+        match self.shared.options.idle {
+            Idle::Spin => std::hint::spin_loop(),
+            Idle::Yield => std::thread::yield_now(),
+            Idle::Block if self.looks < LOOKS => std::hint::spin_loop(),
+            Idle::Block => self.sleep(),
+        }
+    }
+
+    fn sleep(&mut self) {
+        let desk = &self.shared.desks[self.me as usize];
+        desk.set_asleep(true);
+        let is_news = self.shared.stop.load(SeqCst)
+            || self.shared.progress.rounds.load(SeqCst) != self.rounds
+            || self.changes != self.shared.owners.changes()
+            || self.choose().is_some();
+        if !is_news {
+            std::thread::park_timeout(SLEEP);
+        }
+        desk.set_asleep(false);
+    }
+}
+
+/// Ends the run for the others when a worker panics, so that they do not wait for it.
+struct StopOnPanic<'s, 'm, M: Model>(&'s Shared<'m, M>);
+
+impl<M: Model> Drop for StopOnPanic<'_, '_, M> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The protocol of doors under loom, which tries every order of what two threads do: `RUSTFLAGS="--cfg loom" cargo test -p corun-pdes
+//! --release --test model_check`.
+//!
+//! The sources are compiled into this test, since the library itself is built against the standard library's atomics. Kernel processes are
+//! reduced to what the protocol sees: the times at which something is left to handle.
+#![cfg(loom)]
+#![allow(dead_code)]
+
+#[path = "../src/door.rs"]
+mod door;
+#[path = "../src/event.rs"]
+mod event;
+#[path = "../src/sync.rs"]
+mod sync;
+
+use door::{collect, Door, NEVER};
+use event::{Key, Message};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+struct Place {
+    door: Door<()>,
+    times: Mutex<Vec<u64>>,
+}
+
+fn place(times: &[u64]) -> Place {
+    let first = times.iter().min().copied().unwrap_or(NEVER);
+    Place { door: Door::new(first), times: Mutex::new(times.to_vec()) }
+}
+
+/// Handles one event of `from`, which sends one to `to`, `delay` later, through the inbox.
+fn handle(from: &Place, to: Option<(&Place, u64)>) {
+    let mut times = from.times.lock().unwrap();
+    if from.door.has_mail() {
+        from.door.take_mail(|message| times.push(message.key.time));
+    }
+    times.sort_unstable();
+    from.door.publish(times.first().copied().unwrap_or(NEVER));
+    if times.is_empty() {
+        return;
+    }
+    let now = times.remove(0);
+    if let Some((to, delay)) = to {
+        to.door.post(Message { key: Key::at(now + delay), to: 0, event: Some(()) });
+    }
+    from.door.publish(times.first().copied().unwrap_or(NEVER));
+}
+
+/// The same, but the holder puts the message in by itself.
+fn handle_directly(from: &Place, to: &Place, delay: u64) {
+    let mut times = from.times.lock().unwrap();
+    times.sort_unstable();
+    let now = times.remove(0);
+    let mut theirs = to.times.lock().unwrap();
+    theirs.push(now + delay);
+    to.door.bring_down(now + delay);
+    drop(theirs);
+    from.door.publish(times.first().copied().unwrap_or(NEVER));
+}
+
+/// What is left to handle: no global virtual time may be later.
+fn least_left(places: &[Place]) -> u64 {
+    let left = places.iter().map(|place| {
+        let mut times = place.times.lock().unwrap();
+        place.door.take_mail(|message| times.push(message.key.time));
+        times.iter().min().copied().unwrap_or(NEVER)
+    });
+    left.min().unwrap()
+}
+
+/// Whatever is computed while `work` runs on another thread is not later than anything that is left in the end.
+fn no_order_computes_too_late_a_time(places: fn() -> Vec<Place>, work: fn(&[Place])) {
+    loom::model(move || {
+        let places = Arc::new(places());
+        let theirs = places.clone();
+        let worker = thread::spawn(move || work(&theirs));
+        let gvt = collect(places.iter().map(|place| &place.door));
+        worker.join().unwrap();
+        let left = least_left(&places);
+        assert!(gvt <= left, "{gvt} was computed, and {left} is left");
+    });
+}
+
+#[test]
+fn a_message_that_overtakes_the_collector_is_seen() {
+    // The receiver is looked at first, at 10; then 5 sends it a message at 7.
+    no_order_computes_too_late_a_time(
+        || vec![place(&[10]), place(&[5, 20])],
+        |places| handle(&places[1], Some((&places[0], 2))),
+    );
+}
+
+#[test]
+fn one_that_is_passed_on_twice_is_seen() {
+    no_order_computes_too_late_a_time(
+        || vec![place(&[10]), place(&[5, 20])],
+        |places| {
+            handle(&places[1], Some((&places[0], 2)));
+            handle(&places[0], Some((&places[1], 1)));
+        },
+    );
+}
+
+#[test]
+fn one_that_is_put_in_directly_is_seen() {
+    no_order_computes_too_late_a_time(
+        || vec![place(&[10]), place(&[5, 20])],
+        |places| handle_directly(&places[1], &places[0], 2),
+    );
+}
+
+#[test]
+fn two_workers_and_a_collector_agree() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let places = Arc::new(vec![place(&[10]), place(&[5, 20])]);
+        let (a, b) = (places.clone(), places.clone());
+        let sender = thread::spawn(move || handle(&a[1], Some((&a[0], 2))));
+        let receiver = thread::spawn(move || handle(&b[0], None));
+        let gvt = collect(places.iter().map(|place| &place.door));
+        sender.join().unwrap();
+        receiver.join().unwrap();
+        let left = least_left(&places);
+        assert!(gvt <= left, "{gvt} was computed, and {left} is left");
+    });
+}
+
+#[test]
+fn an_inbox_keeps_the_order_of_each_sender_and_loses_nothing_when_its_owner_changes() {
+    loom::model(|| {
+        let place = Arc::new(place(&[]));
+        let sender = {
+            let place = place.clone();
+            thread::spawn(move || {
+                for time in [3, 4] {
+                    place.door.post(Message { key: Key::at(time), to: 0, event: Some(()) });
+                }
+            })
+        };
+        // Two owners, one after the other, as the lock has it.
+        let mut got = Vec::new();
+        for _ in 0..2 {
+            if place.door.has_mail() {
+                place.door.take_mail(|message| got.push(message.key.time));
+            }
+        }
+        sender.join().unwrap();
+        place.door.take_mail(|message| got.push(message.key.time));
+        assert_eq!(got, [3, 4]);
+    });
+}
