@@ -406,10 +406,24 @@ pub struct TraceEvent {
     /// How `prev` left: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended.
     pub left: u8,
     pad: u16,
-    /// Who left (switch).
+    /// Who left (switch), or woke; 0: the idle task, or an interrupt.
     pub prev: u32,
     /// Who came (switch), or was woken.
     pub next: u32,
+}
+
+/// What a task of the subject did, for the run log.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordEvent {
+    /// When.
+    pub t_ns: u64,
+    /// From the lowest bit: tid (32), kind (8), how (8), CPU (16).
+    pub who: u64,
+    /// By kind, as in `probe.h`.
+    pub a: u64,
+    /// By kind, as in `probe.h`.
+    pub b: u64,
 }
 
 /// A fixed-size NUL-padded name as text.

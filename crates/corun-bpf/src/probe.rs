@@ -2,7 +2,7 @@
 
 use crate::layout::{group, NO_TID, OCCUPANTS, STICKY};
 use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, PairSteal, Place};
-use crate::layout::{TaskBrief, TaskHead, TaskRec, TraceEvent};
+use crate::layout::{RecordEvent, TaskBrief, TaskHead, TaskRec, TraceEvent};
 use crate::mapping::Mapping;
 use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -36,6 +36,8 @@ pub struct Config {
     pub max_pairs: u32,
     /// Bytes of the ring of switches and wake-ups, a power of two of at least a page; 0: no trace.
     pub trace_bytes: u32,
+    /// Bytes of the ring of the run log, likewise; 0: none is kept.
+    pub record_bytes: u32,
     /// Bytes of the ring of ended tasks, likewise.
     pub ended_bytes: u32,
     /// A process whose threads are a group of their own, [`WATCHER`](group::WATCHER), but not what it starts: the one that
@@ -87,6 +89,8 @@ pub struct Losses {
     pub ended_unlisted: u64,
     /// Trace events that found no room.
     pub trace_events: u64,
+    /// Events of the run log that found no room.
+    pub record_events: u64,
     /// Times a task went without a group because the table was full.
     pub groups: u64,
     /// Switches whose predecessor was not the one seen last.
@@ -120,6 +124,7 @@ pub struct Probe {
     tid_max: u32,
     ended: Rc<RefCell<Vec<Ended>>>,
     traced: Rc<RefCell<Vec<TraceEvent>>>,
+    recorded: Rc<RefCell<Vec<RecordEvent>>>,
     rings: RingBuffer<'static>,
     skel: ProbeSkel<'static>,
     // Owns what `skel` borrows: fields are dropped in this order.
@@ -157,6 +162,7 @@ impl Probe {
         size(&mut maps.places, cpu_count as u32)?;
         size(&mut maps.ended, config.ended_bytes)?;
         size(&mut maps.trace, config.trace_bytes.max(4096))?;
+        size(&mut maps.run_log, config.record_bytes.max(4096))?;
         let fixed = maps.rodata_data.as_deref_mut().expect("the probe has constants");
         fixed.max_tasks = config.max_tasks;
         fixed.max_groups = config.max_groups;
@@ -164,7 +170,22 @@ impl Probe {
         fixed.watcher_tgid = config.watcher.unwrap_or(0);
         fixed.want_quota = config.want_quota;
         fixed.want_trace = config.trace_bytes > 0;
+        fixed.want_record = config.record_bytes > 0;
         fixed.block_state_of_syscall = config.block_state_of_syscall;
+        let progs = &mut open.progs;
+        let asks_who_woke = [
+            &mut progs.on_waking,
+            &mut progs.in_irq_handler_entry,
+            &mut progs.in_irq_handler_exit,
+            &mut progs.in_hrtimer_expire_entry,
+            &mut progs.in_hrtimer_expire_exit,
+            &mut progs.in_softirq_entry,
+            &mut progs.in_softirq_exit,
+        ];
+        for program in asks_who_woke {
+            program.set_autoload(config.trace_bytes > 0 || config.record_bytes > 0);
+        }
+        open.progs.on_timer.set_autoload(config.record_bytes > 0);
 
         let mut skel = open.load().map_err(step("loading the probe into the kernel"))?;
         for (cpu, place) in config.places.iter().enumerate() {
@@ -196,6 +217,11 @@ impl Probe {
         rings
             .add(&skel.maps.trace, move |bytes| keep(bytes, &into))
             .map_err(step("opening the trace ring"))?;
+        let recorded = Rc::new(RefCell::new(Vec::new()));
+        let into = recorded.clone();
+        rings
+            .add(&skel.maps.run_log, move |bytes| keep(bytes, &into))
+            .map_err(step("opening the ring of the run log"))?;
         let rings = rings.build().map_err(step("opening the rings"))?;
 
         skel.attach().map_err(step("attaching the probe"))?;
@@ -212,6 +238,7 @@ impl Probe {
             tid_max: config.tid_max,
             ended,
             traced,
+            recorded,
             rings,
             skel,
             _object: storage,
@@ -417,6 +444,17 @@ impl Probe {
         self.traced.take()
     }
 
+    /// From now on the run log is of the tasks of this group, if one is wanted at all; 0: of nobody.
+    pub fn record(&self, group: u32) {
+        self.control_word(&self.data().control.record_group).store(group.into(), Ordering::SeqCst);
+    }
+
+    /// Hands over the run log since the last call, as it lies in the ring: nearly in the order of time.
+    pub fn drain_record(&self) -> Vec<RecordEvent> {
+        let _ = self.rings.consume();
+        self.recorded.take()
+    }
+
     /// Steal that did not fit into the tasks' own records. A pair keeps its place until it is given back; what a place counts
     /// goes on from pair to pair.
     pub fn overflow_steal(&self) -> impl Iterator<Item = PairSteal> + '_ {
@@ -460,6 +498,7 @@ impl Probe {
             untracked_tasks: read(&l.untracked_tasks),
             ended_unlisted: read(&l.ended_unlisted),
             trace_events: read(&l.trace_events),
+            record_events: read(&l.record_events),
             groups: read(&l.groups),
             surprises: read(&l.surprises),
             pairs: read(&l.pairs),

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::parked::ParkLog;
 use crate::watcher::Watcher;
 use corun_model::observation::{Observation, TenantObservation};
-use corun_model::{Action, Host, HostError, Machine, Outcome, TenantId, Trace};
+use corun_model::{Action, Host, HostError, Machine, Outcome, RunLog, TenantId, Trace};
 use std::collections::BTreeSet;
 
 /// How often the backend hears from its controller while time passes.
@@ -48,6 +48,11 @@ impl SteeredHost {
     /// Switches and wake-ups since the last call; empty without the probe.
     pub fn take_trace(&mut self) -> Trace {
         self.watcher.take_trace()
+    }
+
+    /// What the subject did since the last call; `None`: it is not recorded.
+    pub fn take_run_log(&mut self) -> Option<RunLog> {
+        self.watcher.take_run_log()
     }
 
     /// The backend's name: `stock`, `sched_ext`.

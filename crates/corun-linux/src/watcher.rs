@@ -5,7 +5,7 @@ use crate::root::Root;
 use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
 use crate::target::Subject;
 use corun_model::observation::Unavailable;
-use corun_model::{Action, Host, HostError, Machine, Observation, Outcome, TenantId, Trace};
+use corun_model::{Action, Host, HostError, Machine, Observation, Outcome, RunLog, TenantId, Trace};
 use thiserror::Error;
 
 /// How to see.
@@ -115,6 +115,14 @@ impl Watcher {
         match self {
             Watcher::Ebpf(host) => host.take_trace(),
             Watcher::Schedstat(_) => Trace::default(),
+        }
+    }
+
+    /// What the subject did since the last call, event by event; `None` where it is not recorded, as without the probe.
+    pub fn take_run_log(&mut self) -> Option<RunLog> {
+        match self {
+            Watcher::Ebpf(host) => host.take_run_log(),
+            Watcher::Schedstat(_) => None,
         }
     }
 

@@ -29,6 +29,7 @@
 //! | [`host`], [`policy`] | the two traits |
 //! | [`conformance`] | one suite that every host and every policy must pass |
 //! | [`trace`] | who ran where, switch by switch: what timelines are drawn from |
+//! | [`run_log`] | what one program's tasks did, event by event: what a run is replayed from |
 //! | [`workload`] | workload files: a program described once, run live or modelled |
 //! | [`duration`] | "10ms", "2s": how people write times and sizes |
 
@@ -48,6 +49,7 @@ pub mod observation;
 pub mod policy;
 pub mod proportion;
 pub mod recording;
+pub mod run_log;
 pub mod spin;
 pub mod tenant;
 pub mod trace;
@@ -65,6 +67,7 @@ pub use machine::{CpuId, Distance, Machine};
 pub use observation::Observation;
 pub use policy::{Decision, Fate, Policy};
 pub use recording::Recording;
+pub use run_log::RunLog;
 pub use spin::{SpinEstimate, SpinMethod};
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};
 pub use trace::Trace;

@@ -53,6 +53,8 @@ pub enum TraceKind {
     Wakeup {
         /// Who.
         task: TaskId,
+        /// By whom; `None`: an interrupt, the idle loop, or nobody knows.
+        waker: Option<TaskId>,
     },
 }
 

@@ -103,7 +103,9 @@ fn print(trace: &Trace) {
                 };
                 println!("{us:>9} cpu{} {} ({left}) -> {}", e.cpu.0, name(prev), name(next));
             }
-            TraceKind::Wakeup { task } => println!("{us:>9} cpu{} wakes {}", e.cpu.0, name(Some(task))),
+            TraceKind::Wakeup { task, waker } => {
+                println!("{us:>9} cpu{} {} wakes {}", e.cpu.0, name(waker), name(Some(task)));
+            }
         }
     }
 }

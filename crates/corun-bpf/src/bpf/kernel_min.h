@@ -70,9 +70,16 @@ struct cfs_rq {
 	struct task_group *tg;
 };
 
+struct cfs_bandwidth {
+	u64 period;
+	u64 quota;
+};
+
 /* Tasks that share CPU time, with a queue for each CPU. */
 struct task_group {
 	struct cfs_rq **cfs_rq;
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
 };
 
 struct sched_entity {
@@ -89,6 +96,8 @@ struct task_struct {
 	unsigned int on_cpu;
 	unsigned int on_rq;
 	struct sched_entity se;
+	struct task_group *sched_task_group;
+	const void *cpus_ptr;
 	int pid;
 	int tgid;
 	struct css_set *cgroups;
@@ -101,7 +110,27 @@ struct task_struct {
 /* One name per architecture for "the system call this task is in". */
 struct pt_regs {
 	unsigned long orig_ax; /* x86 */
+	unsigned long di; /* x86 */
 	s32 syscallno; /* arm64 */
+	u64 orig_x0; /* arm64 */
+};
+
+struct timerqueue_node {
+	s64 expires;
+};
+
+struct hrtimer_clock_base {
+	s64 offset;
+};
+
+struct hrtimer {
+	struct timerqueue_node node;
+	struct hrtimer_clock_base *base;
+};
+
+struct hrtimer_sleeper {
+	struct hrtimer timer;
+	struct task_struct *task;
 };
 
 struct bpf_iter_meta;

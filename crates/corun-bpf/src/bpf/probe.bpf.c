@@ -4,6 +4,8 @@
  *
  * Hooks      tp_btf sched_switch, sched_wakeup, sched_wakeup_new, sched_migrate_task, sched_process_exec,
  *            task_rename, cgroup_attach_task; iter/task once, after attaching. Nothing else: no fentry, no kprobe.
+ *            For a trace also sched_waking and the entries and exits of interrupts, for a run log hrtimer_start as well
+ *            (probe_record.h).
  * Kernel     5.18 or newer (four arguments of sched_switch), BTF, bpf_loop.
  *
  * Method
@@ -98,12 +100,18 @@ struct {
 	__uint(max_entries, 4096);
 } trace SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} run_log SEC(".maps");
+
 /* Fixed at load, so that what is not wanted costs nothing. */
 const volatile u32 max_tasks = 16384;
 const volatile u32 max_groups = 8192;
 const volatile u32 max_pairs = 65536;
 const volatile u32 watcher_tgid = 0; /* 0: the watcher is a task like any other */
 const volatile bool want_trace = false;
+const volatile bool want_record = false;
 const volatile bool want_quota = false;
 const volatile u8 block_state_of_syscall[512] = {};
 
@@ -120,14 +128,6 @@ u64 registers_in_stack = 0; /* how far from its beginning; 0 until stock is take
 #include "probe_states.h"
 
 /* ------------------------------------------------------------------------------------------- events -- */
-
-/* The arguments of sched_switch. */
-struct switch_args {
-	u64 preempt;
-	struct task_struct *prev;
-	struct task_struct *next;
-	u64 prev_state;
-};
 
 static __always_inline void emit(u64 now, u32 cpu, u8 kind, u8 left, u32 prev, u32 next)
 {
@@ -148,6 +148,16 @@ static __always_inline void emit(u64 now, u32 cpu, u8 kind, u8 left, u32 prev, u
 	e->next = next;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
+
+#include "probe_record.h"
+
+/* The arguments of sched_switch. */
+struct switch_args {
+	u64 preempt;
+	struct task_struct *prev;
+	struct task_struct *next;
+	u64 prev_state;
+};
 
 /* No room in the ring: the task's sums go to its group, so that only its own line is lost. */
 static __noinline void fold_into_group(struct task_rec *t)
@@ -331,6 +341,7 @@ static __always_inline u32 arrive(struct switch_args *args, struct cpu_rec *c, u
 	struct task_struct *next = args->next;
 	u32 tid = next->pid, *slot;
 	struct task_rec *t;
+	u64 throttled;
 
 	c->tid = tid;
 	c->slot = 0;
@@ -341,6 +352,7 @@ static __always_inline u32 arrive(struct switch_args *args, struct cpu_rec *c, u
 	if (!t)
 		return GROUP_UNKNOWN;
 	begin_write(t);
+	throttled = t->cur.ns[THROTTLED];
 	t->cpu = bpf_get_smp_processor_id();
 	if (likely(t->state == WAIT)) {
 		roll(t, next, now);
@@ -352,6 +364,11 @@ static __always_inline u32 arrive(struct switch_args *args, struct cpu_rec *c, u
 	t->ran = 1;
 	enter(t, RUN, now);
 	end_write(t);
+	if (recorded(t)) {
+		if (t->cur.ns[THROTTLED] != throttled)
+			record_budget(next, now);
+		record_arrival(next, now);
+	}
 	c->slot = slot ? *slot : 0;
 	return t->group;
 }
@@ -363,7 +380,8 @@ int on_switch(struct switch_args *args)
 	struct cpu_rec *c = cpu_rec(bpf_get_smp_processor_id());
 	struct task_struct *prev = args->prev;
 	struct task_rec *t = NULL;
-	u32 left;
+	u32 left, yields;
+	bool is_recorded;
 
 	if (unlikely(!c || !watching(now)))
 		return 0;
@@ -379,7 +397,13 @@ int on_switch(struct switch_args *args)
 		t = leaver(c, prev, now);
 	}
 	account_cpu(c, now);
+	if (want_record || want_trace)
+		c->hardirqs = c->softirqs = 0;
+	is_recorded = recorded(t);
+	yields = is_recorded ? t->cur.yields : 0;
 	left = t ? leave(args, prev, c, t, now) : 0;
+	if (is_recorded && t)
+		record_leaving(prev, t->state, t->cur.yields != yields, left, now);
 	if (want_trace)
 		emit(now, bpf_get_smp_processor_id(), TRACE_SWITCH, left, prev->pid, args->next->pid);
 	occupy(c, now, arrive(args, c, now));
@@ -420,7 +444,6 @@ int BPF_PROG(on_wakeup, struct task_struct *p)
 	account(t, now);
 	becomes_runnable(p, t, now);
 	end_write(t);
-	emit(now, t->cpu, TRACE_WAKEUP, 0, 0, t->tid);
 	return 0;
 }
 
@@ -453,7 +476,11 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 		stay_with(t, from);
 	becomes_runnable(p, t, now);
 	end_write(t);
-	emit(now, t->cpu, TRACE_WAKEUP, 0, 0, t->tid);
+	emit(now, t->cpu, TRACE_WAKEUP, 0, parent->pid, t->tid);
+	if (recorded(t)) {
+		record(now, who(t->tid, RECORD_BORN, t->tid != t->tgid), parent->pid, t->tgid);
+		record_budget(p, now);
+	}
 	return 0;
 }
 
@@ -540,6 +567,10 @@ static __noinline void renumber(struct task_struct *p, u32 before)
 			c->tid = tid;
 		}
 	}
+	if (recorded(t)) {
+		record(now, who(before, RECORD_LEAVES, 3), 0, 0);
+		record_arrival(p, now);
+	}
 	/* Last, so that the subject has somebody all the time. */
 	bury(p, t, now);
 }
@@ -604,6 +635,8 @@ int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_
 	struct moving m = { .group = resolve_group(leader) };
 	struct list_head *threads;
 
+	if (recorded(task_rec(leader->pid)))
+		record_budget(leader, bpf_ktime_get_ns());
 	if (!threadgroup) {
 		moved(leader->pid, m.group);
 		return 0;

@@ -124,7 +124,8 @@ struct cpu_rec {
 	struct cpu_acc cur;
 	struct cpu_acc snap;
 	u64 head; /* occupancies ever written; the newest is open */
-	u64 pad;
+	s32 hardirqs; /* it is in, as far as they are counted (probe_record.h) */
+	s32 softirqs;
 	struct occupancy log[OCCUPANTS];
 } __attribute__((aligned(64)));
 
@@ -172,6 +173,7 @@ struct control {
 	u64 start_ns; /* handlers do nothing before: nothing is known of that time */
 	u64 edge_ns; /* the newest window edge */
 	u64 stop_ns; /* handlers do nothing from here on */
+	u64 record_group; /* whose tasks the run log is of */
 	u64 stocked; /* whether stock has been taken of the tasks that were there at the start */
 };
 
@@ -182,6 +184,7 @@ struct losses {
 	u64 trace_events; /* no room in the trace ring */
 	u64 groups; /* no room in the group table: tasks went to GROUP_UNKNOWN */
 	u64 surprises; /* switches whose predecessor was not the one seen last */
+	u64 record_events; /* no room in the ring of the run log */
 	u64 pairs; /* charges beyond the culprits in a record, for which there was no room: they are unattributed */
 };
 
@@ -199,8 +202,27 @@ struct trace_event {
 	u8 kind;
 	u8 left; /* 0 runnable, 1 blocked, 2 uninterruptible, 3 ended */
 	u16 pad;
-	u32 prev;
+	u32 prev; /* who left, or woke; 0: the idle task, or an interrupt */
 	u32 next;
+};
+
+/* What a task of the subject did, for the run log. */
+enum record_kind {
+	RECORD_RUNS = 1, /* came onto a CPU; a, b: the first 128 CPUs that it may use */
+	RECORD_LEAVES, /* how: 0 preempted, 1 blocked, 2 uninterruptible, 3 ended, 4 yielded; a: its state; b: the futex */
+	RECORD_WOKEN, /* how: by what; a: by whom */
+	RECORD_BORN, /* how: 1 a thread, 0 a process; a: by whom */
+	RECORD_TIMER, /* is about to sleep until a; how: 1 given as a length, 0 as a time */
+	RECORD_BUDGET, /* its group may run for a in every b */
+};
+
+enum waker { WAKER_TASK, WAKER_HARDIRQ, WAKER_SOFTIRQ, WAKER_IDLE };
+
+struct record_event {
+	u64 t_ns;
+	u64 who; /* from the lowest bit: tid (32), kind (8), how (8), CPU (16) */
+	u64 a;
+	u64 b;
 };
 
 #endif

@@ -202,24 +202,41 @@ static __noinline void find_registers(struct task_struct *p)
 		registers_in_stack = at - (u64)p->stack;
 }
 
+/* The registers that a task entered the kernel with. */
+static __always_inline struct pt_regs *registers_of(struct task_struct *p)
+{
+	u64 at = registers_in_stack;
+
+	if (likely(at) && bpf_ksym_exists(bpf_rdonly_cast))
+		return bpf_rdonly_cast(p->stack + at, bpf_core_type_id_kernel(struct pt_regs));
+	return (void *)bpf_task_pt_regs(p);
+}
+
 /*
  * The system call that a task is in. To ask the kernel for its registers is a call, 22 ns of a switch where every return is
  * made safe; to read them off its stack is none.
  */
 static __always_inline u32 syscall_of(struct task_struct *p)
 {
-	u64 at = registers_in_stack;
-	struct pt_regs *regs;
+	struct pt_regs *regs = registers_of(p);
 
-	if (likely(at) && bpf_ksym_exists(bpf_rdonly_cast))
-		regs = bpf_rdonly_cast(p->stack + at, bpf_core_type_id_kernel(struct pt_regs));
-	else
-		regs = (void *)bpf_task_pt_regs(p);
 	if (bpf_core_field_exists(regs->orig_ax))
 		return regs->orig_ax;
 	if (bpf_core_field_exists(regs->syscallno))
 		return regs->syscallno;
 	return NO_TID;
+}
+
+/* The first argument of the system call that a task is in. */
+static __always_inline u64 first_argument(struct task_struct *p)
+{
+	struct pt_regs *regs = registers_of(p);
+
+	if (bpf_core_field_exists(regs->di))
+		return regs->di;
+	if (bpf_core_field_exists(regs->orig_x0))
+		return regs->orig_x0;
+	return 0;
 }
 
 /* By what the system call is for (any state from user space's table); I/O when it cannot be interrupted. */

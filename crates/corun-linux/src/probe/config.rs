@@ -38,6 +38,7 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
         max_groups: options.max_groups.unwrap_or(1 << 13),
         max_pairs: options.max_pairs.unwrap_or(1 << 16),
         trace_bytes: options.trace_bytes,
+        record_bytes: options.record_bytes,
         ended_bytes: options.ended_bytes,
         watcher: options.watcher_apart.then(std::process::id),
         want_quota: Cgroups::discover(root).and_then(|c| c.any_quota()).unwrap_or(true),

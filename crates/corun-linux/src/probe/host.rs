@@ -15,6 +15,7 @@ use super::logs::{occupants, running_since_start};
 use super::options::{LiveError, LiveOptions};
 use super::quotas::Quotas;
 use super::recycling::Recycling;
+use super::run_log::{settled_ns, Recorder};
 use super::tenancy::Tenancy;
 use super::traces::Traces;
 use super::window::{spread, Window};
@@ -30,6 +31,7 @@ use corun_bpf::layout::{comm, Ended, TaskBrief, TaskRec};
 use corun_bpf::{Losses, Probe};
 use corun_model::culprit::Share as CulpritShare;
 use corun_model::observation::{Account, MachineTime, TaskObservation, TenantObservation, Unavailable};
+use corun_model::run_log::{CpuMask, RunLog};
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::{
     Action, CpuId, Culprits, Host, HostError, Ledger, Machine, Observation, Outcome, TaskId, Tenant, TenantId,
@@ -76,6 +78,7 @@ pub struct LiveHost {
     losses: Losses,
     traces: Traces,
     wants_trace: bool,
+    recorder: Option<Recorder>,
     group_of_subject: Option<u32>,
     quotas: Quotas,
 }
@@ -121,9 +124,14 @@ impl LiveHost {
             losses: Losses::default(),
             traces: Traces::default(),
             wants_trace: options.trace_bytes > 0,
+            recorder: None,
             group_of_subject,
             quotas: Quotas::new(config.want_quota),
         };
+        if let (Some(group), true) = (group_of_subject, options.record_bytes > 0) {
+            host.recorder = Some(Recorder::new(cpus_of(&host.machine), now_ns()));
+            host.probe.record(group);
+        }
         host.assign_subject()?;
         host.observe_window();
         host.traces.take(0);
@@ -139,6 +147,13 @@ impl LiveHost {
     pub fn take_trace(&mut self) -> Trace {
         let lost = self.probe.losses().trace_events;
         self.traces.take(lost)
+    }
+
+    /// What the subject did since the last call, but for the last millisecond; `None`: it is not recorded.
+    pub fn take_run_log(&mut self) -> Option<RunLog> {
+        self.poll();
+        let edge_ns = settled_ns(now_ns());
+        self.recorder.as_mut().map(|recorder| recorder.take(edge_ns))
     }
 
     /// Switches seen so far, over all CPUs.
@@ -208,6 +223,12 @@ impl LiveHost {
     fn poll(&mut self) {
         self.pending.extend(self.probe.drain_ended());
         self.traces.add(&self.probe.drain_trace());
+        if let Some(recorder) = &mut self.recorder {
+            let lost = self.probe.losses().record_events;
+            if !recorder.add(&self.probe.drain_record(), lost, now_ns()) {
+                self.probe.record(0);
+            }
+        }
         self.tenancy.learn(&self.probe.groups_from(self.tenancy.named()));
         self.tenancy.learn_anew(&self.probe.in_use_again(self.tenancy.free()));
     }
@@ -479,6 +500,12 @@ impl LiveHost {
         let before = self.cpu_stat.replace((end_ns, now.clone()));
         before.map_or_else(MachineTime::default, |(_, before)| now.machine_time(&before, self.is_virtual))
     }
+}
+
+/// A machine's CPUs, as far as a run log can name them.
+fn cpus_of(machine: &Machine) -> CpuMask {
+    let bit = |cpu: u32| 1u128.checked_shl(cpu).unwrap_or(0);
+    CpuMask(machine.cpus().iter().fold(0, |mask, c| mask | bit(c.id.0)))
 }
 
 /// What has become of a living task since the last edge.

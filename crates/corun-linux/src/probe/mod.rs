@@ -16,6 +16,7 @@
 //! | `recycling` | which groups' numbers may be used again |
 //! | `tenancy` | groups of the probe → tenants as people know them |
 //! | `syscalls` | which system call means which kind of blocking |
+//! | `run_log` | what the subject did, event by event → a [`RunLog`](corun_model::RunLog) |
 //! | `traces` | the probe's events → a [`Trace`](corun_model::Trace) |
 //! | `host` | [`LiveHost`]: windows, subjects, [`Host`](corun_model::Host) |
 
@@ -29,6 +30,7 @@ mod occupants;
 mod options;
 mod quotas;
 mod recycling;
+mod run_log;
 mod syscalls;
 mod tenancy;
 mod traces;

@@ -12,6 +12,8 @@ pub struct LiveOptions {
     pub subject: Subject,
     /// Bytes for switches and wake-ups between two polls, a power of two; 0: no trace.
     pub trace_bytes: u32,
+    /// Bytes for the run log of the subject between two polls, a power of two; 0: none is kept.
+    pub record_bytes: u32,
     /// Tasks that can be followed at a time; `None`: four times those there are, at least 16,384.
     pub max_tasks: Option<u32>,
     /// Commands of process groups in cgroups that can be told apart at a time; `None`: 8,192.
@@ -32,6 +34,7 @@ impl LiveOptions {
         LiveOptions {
             subject,
             trace_bytes: 0,
+            record_bytes: 0,
             max_tasks: None,
             max_groups: None,
             max_pairs: None,

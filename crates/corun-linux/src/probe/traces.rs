@@ -29,7 +29,7 @@ impl Traces {
                     },
                     next: some(e.next),
                 },
-                _ => TraceKind::Wakeup { task: TaskId(e.next) },
+                _ => TraceKind::Wakeup { task: TaskId(e.next), waker: some(e.prev) },
             },
         }));
     }

@@ -4,8 +4,7 @@
 //! thread states as for any Linux trace. The subject's ledger becomes counter tracks, one value per part of the
 //! timeline.
 //!
-//! Limits: the trace does not know who woke a task or with which priority, so every wake-up comes from pid 0 and
-//! every priority is the kernel's normal one. What ran before the first switch of a CPU is not drawn.
+//! Limits: a wake-up by an interrupt comes from pid 0, and every priority is the kernel's normal one. What ran before the first switch of a CPU is not drawn.
 
 pub mod proto;
 
@@ -123,9 +122,9 @@ fn kernel_event(event: &TraceEvent, trace: &Trace) -> FtraceEvent {
             }),
             ..FtraceEvent::default()
         },
-        TraceKind::Wakeup { task } => FtraceEvent {
+        TraceKind::Wakeup { task, waker } => FtraceEvent {
             timestamp,
-            pid: Some(0),
+            pid: Some(waker.map_or(0, |id| id.0)),
             sched_waking: Some(proto::SchedWaking {
                 comm: Some(comm(Some(task))),
                 pid: Some(pid(Some(task))),

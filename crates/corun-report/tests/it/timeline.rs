@@ -26,7 +26,8 @@ pub fn trace() -> Trace {
             let t_ns = 5_000 * MS + turn * 4 * MS + u64::from(cpu);
             let next = turns[(at + 1) % 4];
             if let Some(task) = next {
-                events.push(TraceEvent { t_ns, cpu: CpuId(cpu), kind: TraceKind::Wakeup { task } });
+                let waker = turns[at % 4];
+                events.push(TraceEvent { t_ns, cpu: CpuId(cpu), kind: TraceKind::Wakeup { task, waker } });
             }
             let kind = TraceKind::Switch { prev: turns[at % 4], left: lefts[at / 4 % 3], next };
             events.push(TraceEvent { t_ns: t_ns + 50_000, cpu: CpuId(cpu), kind });
@@ -65,6 +66,15 @@ fn idle_is_pid_zero_and_states_are_the_kernels() {
     for state in [0, 1, 2] {
         assert!(switches.iter().any(|s| s.prev_pid != Some(0) && s.prev_state == Some(state)));
     }
+}
+
+#[test]
+fn a_wake_up_comes_from_who_woke_and_from_pid_zero_where_that_was_an_interrupt() {
+    let written = decoded();
+    let events = written.packet.iter().filter_map(|p| p.ftrace_events.as_ref()).flat_map(|b| &b.event);
+    let wakers: std::collections::BTreeSet<u32> =
+        events.filter(|e| e.sched_waking.is_some()).filter_map(|e| e.pid).collect();
+    assert_eq!(wakers.into_iter().collect::<Vec<_>>(), [0, 900, 4100]);
 }
 
 #[test]

@@ -379,8 +379,17 @@ impl Engine {
         }
         self.begin_wait(task, cpu);
         if self.trace.is_some() {
-            self.record(cpu, TraceKind::Wakeup { task: task_id(task) });
+            let waker = self.waker(task, how).map(task_id);
+            self.record(cpu, TraceKind::Wakeup { task: task_id(task), waker });
         }
+    }
+
+    /// Whose doing a wake-up is; `None`: a timer's, a device's or the machine's.
+    fn waker(&self, task: TaskIx, how: Wake) -> Option<TaskIx> {
+        let Wake::From(cpu) = how else { return None };
+        let thread = self.tasks[task].thread.map(|thread| &self.threads[thread]);
+        let is_timed = thread.is_some_and(|t| matches!(t.pending, Pending::Until(..)));
+        self.cpus[cpu].curr.filter(|_| !is_timed)
     }
 
     /// Takes over which waiting tasks the scheduler moved.

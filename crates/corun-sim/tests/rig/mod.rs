@@ -75,7 +75,7 @@ pub fn latencies(trace: &Trace, task: TaskId) -> Vec<u64> {
     let mut lengths = Vec::new();
     for e in &trace.events {
         match e.kind {
-            TraceKind::Wakeup { task: t } if t == task => woken = Some(e.t_ns),
+            TraceKind::Wakeup { task: t, .. } if t == task => woken = Some(e.t_ns),
             TraceKind::Switch { next, .. } if next == Some(task) => {
                 lengths.extend(woken.take().map(|w: u64| e.t_ns - w));
             }

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The run log: what the subject's tasks did, event by event, so that user space can replay the run. Off unless it is wanted when
+ * the probe is loaded; then it costs two events per switch of the subject's tasks and one per wake-up of one of them.
+ *
+ * Who woke a task is known in `sched_waking`, which runs where the waker does. Deadlines come from `hrtimer_start`: a task that
+ * sleeps for a time keeps its timer in a structure that names the task, and starts it also where its deadline has passed already.
+ * Entering system calls is not traced, since that would slow down every call of every program.
+ */
+#ifndef CORUN_PROBE_RECORD_H
+#define CORUN_PROBE_RECORD_H
+
+/*
+ * Whether a CPU is in an interrupt, which runs in the name of whoever it interrupts. The kernel's own count is a variable of each CPU,
+ * which many kernels do not let be found by name. So we count handlers: hard ones, timers' among them, and soft ones. Nobody is
+ * switched in one, so that a switch sets an error right.
+ */
+#define COUNT_IN(TRACEPOINT, FIELD, BY)                                                                        \
+	SEC("tp_btf/" #TRACEPOINT)                                                                            \
+	int in_##TRACEPOINT(void *ctx)                                                                        \
+	{                                                                                                     \
+		struct cpu_rec *c = cpu_rec(bpf_get_smp_processor_id());                                      \
+                                                                                                              \
+		if (c)                                                                                        \
+			c->FIELD += BY;                                                                       \
+		return 0;                                                                                     \
+	}
+
+COUNT_IN(irq_handler_entry, hardirqs, 1)
+COUNT_IN(irq_handler_exit, hardirqs, -1)
+COUNT_IN(hrtimer_expire_entry, hardirqs, 1)
+COUNT_IN(hrtimer_expire_exit, hardirqs, -1)
+COUNT_IN(softirq_entry, softirqs, 1)
+COUNT_IN(softirq_exit, softirqs, -1)
+
+/* Whether what a task does goes into the run log. */
+static __always_inline bool recorded(struct task_rec *t)
+{
+	return want_record && t && t->group == control.record_group;
+}
+
+static __always_inline u64 who(u32 tid, u8 kind, u8 how)
+{
+	return tid | (u64)kind << 32 | (u64)how << 40 | (u64)bpf_get_smp_processor_id() << 48;
+}
+
+static __noinline void record(u64 now, u64 who, u64 a, u64 b)
+{
+	struct record_event *e;
+
+	e = bpf_ringbuf_reserve(&run_log, sizeof(*e), 0);
+	if (!e) {
+		__sync_fetch_and_add(&losses.record_events, 1);
+		return;
+	}
+	e->t_ns = now;
+	e->who = who;
+	e->a = a;
+	e->b = b;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/* The tightest quota of the groups that a task is in, by what it allows in a second. */
+static __noinline void record_budget(struct task_struct *p, u64 now)
+{
+	struct task_group *g = NULL;
+	u64 quota = 0, period = 0;
+
+	if (!want_record || !bpf_core_field_exists(p->sched_task_group) || !bpf_core_field_exists(g->cfs_bandwidth))
+		return;
+	g = BPF_CORE_READ(p, sched_task_group);
+	for (int level = 0; g && level < 8; level++) {
+		u64 q = BPF_CORE_READ(g, cfs_bandwidth.quota), per = BPF_CORE_READ(g, cfs_bandwidth.period);
+
+		if ((s64)q > 0 && per && q < 1ULL << 40 && (!period || q * (period >> 10) < quota * (per >> 10))) {
+			quota = q;
+			period = per;
+		}
+		g = BPF_CORE_READ(g, parent);
+	}
+	record(now, who(BPF_CORE_READ(p, pid), RECORD_BUDGET, 0), quota, period);
+}
+
+/* Someone has left the CPU, in this way (as in a trace_event). Of a futex the address is told. */
+static __always_inline void record_leaving(struct task_struct *prev, u32 state, bool yielded, u32 left, u64 now)
+{
+	u64 object = 0;
+
+	if (left == 1 && state == BLOCK_FUTEX)
+		object = first_argument(prev);
+	record(now, who(prev->pid, RECORD_LEAVES, left ? left : yielded ? 4 : 0), state, object);
+}
+
+static __noinline void record_arrival(struct task_struct *next, u64 now)
+{
+	u64 may[2] = {};
+	const void *mask = BPF_CORE_READ(next, cpus_ptr);
+
+	bpf_probe_read_kernel(may, sizeof(may), mask);
+	record(now, who(BPF_CORE_READ(next, pid), RECORD_RUNS, 0), may[0], may[1]);
+}
+
+/* Runs where the waker does, whether or not the task sleeps. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *p)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct task_rec *t = task_rec(p->pid);
+	struct cpu_rec *c = cpu_rec(bpf_get_smp_processor_id());
+	bool is_recorded = recorded(t);
+	u32 by, nr = NO_TID;
+	u8 how;
+	u64 now;
+
+	if (!c || (!is_recorded && !want_trace))
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!watching(now))
+		return 0;
+	by = waker->pid;
+	how = c->hardirqs > 0 ? WAKER_HARDIRQ : c->softirqs > 0 ? WAKER_SOFTIRQ : by ? WAKER_TASK : WAKER_IDLE;
+	if (how == WAKER_SOFTIRQ && by && !(waker->flags & PF_KTHREAD))
+		nr = syscall_of(waker);
+	/* What a task sends to this machine is delivered by a soft interrupt within its own system call. */
+	if (nr < 512 && block_state_of_syscall[nr] == BLOCK_PIPE)
+		how = WAKER_TASK;
+	if (how != WAKER_TASK)
+		by = 0;
+	if (is_recorded)
+		record(now, who(p->pid, RECORD_WOKEN, how), by, 0);
+	/* One that runs, or is queued, can be woken too: then nothing changes. */
+	if (want_trace && !(t && (t->state == RUN || is_waiting(t->state))))
+		emit(now, p->thread_info.cpu, TRACE_WAKEUP, 0, by, p->pid);
+	return 0;
+}
+
+/* A task that is about to sleep for a time starts a timer. */
+SEC("tp_btf/hrtimer_start")
+int BPF_PROG(on_timer, struct hrtimer *timer, int mode)
+{
+	struct task_struct *p = bpf_get_current_task_btf(), *sleeper = NULL;
+	struct task_rec *t = task_rec(p->pid);
+	u64 expires, offset, now;
+
+	if (!recorded(t))
+		return 0;
+	bpf_probe_read_kernel(&sleeper, sizeof(sleeper), (void *)timer + bpf_core_field_offset(struct hrtimer_sleeper, task));
+	if (sleeper != p)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!watching(now))
+		return 0;
+	expires = BPF_CORE_READ(timer, node.expires);
+	offset = BPF_CORE_READ(timer, base, offset); /* of this timer's clock to the monotonic one */
+	record(now, who(p->pid, RECORD_TIMER, mode & 1), expires - offset, 0);
+	return 0;
+}
+
+#endif

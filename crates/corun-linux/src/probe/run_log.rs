@@ -1,0 +1,121 @@
+//! The probe's run log of the subject, put in order.
+//!
+//! Events lie in the ring in the order in which room was made for them, which is nearly that of time. So what is younger than
+//! [`SETTLE_NS`] is kept back until the next time. Recording has a budget: a program that switches so often that writing it down
+//! would slow it down is no longer recorded, and that is said.
+
+use corun_bpf::layout::RecordEvent;
+use corun_model::run_log::{CpuMask, Event, RawEvent, RunLog};
+
+/// How long an event may take from its time to its place in the ring.
+const SETTLE_NS: u64 = 1_000_000;
+/// Most events per second of a stretch that are worth their cost: about 100 ns each, 1 % of a CPU.
+const MOST_PER_S: u64 = 100_000;
+/// What a burst may have above that.
+const BURST: u64 = 100_000;
+
+/// The run log so far, since it was last taken.
+pub(super) struct Recorder {
+    log: RunLog,
+    /// Not yet in order.
+    young: Vec<Event>,
+    /// Events that may still come, as [`MOST_PER_S`] says.
+    allowance: u64,
+    filled_ns: u64,
+    lost_before: u64,
+    is_over: bool,
+}
+
+impl Recorder {
+    /// Begins now, on a machine with these CPUs.
+    pub(super) fn new(cpus: CpuMask, now_ns: u64) -> Recorder {
+        let log = RunLog { cpus, start_ns: now_ns, end_ns: now_ns, ..RunLog::default() };
+        let young = Vec::new();
+        Recorder { log, young, allowance: BURST, filled_ns: now_ns, lost_before: 0, is_over: false }
+    }
+
+    /// Takes what lay in the ring; `lost` events had found no room there so far. Returns false once it costs too much to go on:
+    /// the log ends there, with a loss.
+    pub(super) fn add(&mut self, events: &[RecordEvent], lost: u64, now_ns: u64) -> bool {
+        let refill = now_ns.saturating_sub(self.filled_ns) as u128 * u128::from(MOST_PER_S) / 1_000_000_000;
+        if refill > 0 {
+            self.filled_ns = now_ns;
+        }
+        self.allowance = self.allowance.saturating_add(refill as u64).min(BURST);
+        if self.is_over {
+            return false;
+        }
+        let read = |e: &RecordEvent| RawEvent { t_ns: e.t_ns, who: e.who, a: e.a, b: e.b }.read();
+        let found = events.iter().filter_map(read);
+        let before = self.young.len();
+        self.young.extend(found);
+        let unread = events.len() - (self.young.len() - before);
+        self.log.lost += lost - self.lost_before + unread as u64;
+        self.lost_before = lost;
+        match self.allowance.checked_sub(events.len() as u64) {
+            Some(left) => self.allowance = left,
+            None => {
+                self.is_over = true;
+                self.log.lost += 1;
+            }
+        }
+        !self.is_over
+    }
+
+    /// What has happened until `edge_ns`, which has settled, since the last call.
+    pub(super) fn take(&mut self, edge_ns: u64) -> RunLog {
+        self.young.sort_by_key(|e| e.t_ns);
+        let later = self.young.split_off(self.young.partition_point(|e| e.t_ns < edge_ns));
+        let events = std::mem::replace(&mut self.young, later);
+        let next =
+            RunLog { start_ns: edge_ns, lost: u64::from(self.is_over), events: Vec::new(), ..self.log };
+        RunLog { end_ns: edge_ns, events, ..std::mem::replace(&mut self.log, next) }
+    }
+}
+
+/// Until when the log may be taken, as of now.
+pub(super) fn settled_ns(now_ns: u64) -> u64 {
+    now_ns.saturating_sub(SETTLE_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody is preempted.
+    fn event(t_ns: u64) -> RecordEvent {
+        RecordEvent { t_ns, who: 7 | 2 << 32, a: 0, b: 0 }
+    }
+
+    #[test]
+    fn events_come_in_the_order_of_time_and_each_once() {
+        let mut recorder = Recorder::new(CpuMask::first(2), 100);
+        assert!(recorder.add(&[event(130), event(120), event(250)], 0, 1_000));
+        let first = recorder.take(200);
+        assert_eq!((first.start_ns, first.end_ns, first.lost), (100, 200, 0));
+        assert_eq!(first.events.iter().map(|e| e.t_ns).collect::<Vec<_>>(), [120, 130]);
+        assert!(recorder.add(&[event(240)], 0, 2_000));
+        let second = recorder.take(300);
+        assert_eq!((second.start_ns, second.events.len(), second.events[0].t_ns), (200, 2, 240));
+    }
+
+    #[test]
+    fn what_is_lost_or_unknown_is_counted_once() {
+        let mut recorder = Recorder::new(CpuMask::first(2), 0);
+        recorder.add(&[RecordEvent { who: 7 | 99 << 32, ..event(1) }], 4, 10);
+        assert_eq!(recorder.take(10).lost, 5);
+        recorder.add(&[], 4, 20);
+        assert_eq!(recorder.take(20).lost, 0);
+    }
+
+    #[test]
+    fn who_switches_too_often_is_no_longer_recorded_and_every_log_from_then_on_says_so() {
+        let mut recorder = Recorder::new(CpuMask::first(2), 0);
+        let storm: Vec<RecordEvent> = (0..60_000).map(event).collect();
+        assert!(recorder.add(&storm, 0, 25_000_000));
+        assert!(!recorder.add(&storm, 0, 50_000_000));
+        assert_eq!(recorder.take(60_000_000).lost, 1);
+        assert!(!recorder.add(&[], 0, 10_000_000_000), "it does not begin again half-way");
+        assert_eq!(recorder.take(70_000_000).lost, 1);
+    }
+}

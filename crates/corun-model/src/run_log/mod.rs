@@ -1,0 +1,261 @@
+//! A run log: what a program's tasks did, event by event, so that the run can be replayed under other conditions.
+//!
+//! Unlike a [`trace`](crate::trace), which shows who ran where on a whole machine, it has one program's tasks only, and
+//! of these also why each of them went on: who woke it, until when it meant to sleep, which CPUs and how much of them
+//! it might have.
+//!
+//! A log that lost events says so ([`RunLog::lost`]) and can no longer be replayed. [`file`] is how it is written down.
+
+pub mod file;
+
+use crate::machine::CpuId;
+use crate::tenant::TaskId;
+
+/// CPUs, of the first 128 of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuMask(pub u128);
+
+impl CpuMask {
+    /// Every one that a mask has room for.
+    pub const ALL: CpuMask = CpuMask(u128::MAX);
+
+    /// The first so many.
+    pub fn first(cpus: usize) -> CpuMask {
+        CpuMask(if cpus < 128 { (1 << cpus) - 1 } else { u128::MAX })
+    }
+
+    /// Whether this CPU is among them.
+    pub fn has(self, cpu: usize) -> bool {
+        cpu < 128 && self.0 >> cpu & 1 == 1
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub fn and(self, other: CpuMask) -> CpuMask {
+        CpuMask(self.0 & other.0)
+    }
+
+    /// How many.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Their numbers.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..128).filter(move |&cpu| self.has(cpu))
+    }
+}
+
+/// What the tasks of one program did for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunLog {
+    /// The machine's CPUs.
+    pub cpus: CpuMask,
+    /// From when on it is complete, on the host's clock, in nanoseconds.
+    pub start_ns: u64,
+    /// Until when.
+    pub end_ns: u64,
+    /// Events that found no room: with any of them it is incomplete.
+    pub lost: u64,
+    /// What happened, in the order of time.
+    pub events: Vec<Event>,
+}
+
+/// Something that a task did, or that was done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, in nanoseconds.
+    pub t_ns: u64,
+    /// To whom: a task of the program.
+    pub task: TaskId,
+    /// What.
+    pub what: What,
+}
+
+/// What happened to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It came onto this CPU, of those that it may use.
+    Runs {
+        /// Which.
+        cpu: CpuId,
+        /// Those that it may use.
+        may: CpuMask,
+    },
+    /// It left its CPU.
+    Leaves(Left),
+    /// It was woken, whether or not it slept.
+    Woken(Waker),
+    /// It was made by this task, which need not be one of the program.
+    Born {
+        /// By whom.
+        parent: TaskId,
+        /// The process that it belongs to.
+        process: u32,
+    },
+    /// It is about to sleep until then, on the log's clock, whether or not that has passed.
+    SleepsUntil {
+        /// When, in nanoseconds.
+        deadline_ns: u64,
+        /// Whether it told the kernel a length rather than a time. Some runtimes tell a time that they have just computed.
+        as_length: bool,
+    },
+    /// From now on its group may run for so long in every period; a quota of 0 is none.
+    Budget {
+        /// How long, summed over CPUs, in nanoseconds.
+        quota_ns: u64,
+        /// In which time.
+        period_ns: u64,
+    },
+}
+
+/// How a task left its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It was preempted.
+    Preempted,
+    /// It gave way, by `sched_yield`.
+    Yielded,
+    /// It waits, for this.
+    Waits(For),
+    /// It ended.
+    Ended,
+}
+
+/// What a task waits for, by the system call that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// The futex at this address.
+    Futex(u64),
+    /// A device, or something that cannot be interrupted.
+    Device,
+    /// A time.
+    Sleep,
+    /// One of several things.
+    Poll,
+    /// A pipe, socket or terminal.
+    Pipe,
+    /// A child.
+    Child,
+    /// Something else.
+    Other,
+}
+
+/// Who woke a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waker {
+    /// A task, of the program or not.
+    Task(TaskId),
+    /// A hard interrupt: a timer, or a device.
+    Interrupt,
+    /// A soft interrupt, such as what comes from a network.
+    SoftInterrupt,
+    /// The idle loop.
+    Idle,
+}
+
+/// How many bytes an event takes.
+const EVENT_BYTES: usize = 32;
+
+/// An event in its written form, which is also what the probe sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawEvent {
+    /// When.
+    pub t_ns: u64,
+    /// From the lowest bit: task (32), kind (8), how (8), CPU (16).
+    pub who: u64,
+    /// By kind.
+    pub a: u64,
+    /// By kind.
+    pub b: u64,
+}
+
+impl RawEvent {
+    fn new(t_ns: u64, task: TaskId, kind: u8, how: u8, cpu: u16, a: u64, b: u64) -> RawEvent {
+        let who = u64::from(task.0) | u64::from(kind) << 32 | u64::from(how) << 40 | u64::from(cpu) << 48;
+        RawEvent { t_ns, who, a, b }
+    }
+
+    /// What it says; `None`: nothing that is known.
+    pub fn read(self) -> Option<Event> {
+        let RawEvent { t_ns, who, a, b } = self;
+        let (task, kind, how, cpu) = (TaskId(who as u32), (who >> 32) as u8, (who >> 40) as u8, who >> 48);
+        let what = match kind {
+            1 => What::Runs { cpu: CpuId(cpu as u32), may: CpuMask(u128::from(a) | u128::from(b) << 64) },
+            2 => What::Leaves(match how {
+                0 => Left::Preempted,
+                1 | 2 => Left::Waits(match a {
+                    5 => For::Futex(b),
+                    6 => For::Device,
+                    7 => For::Sleep,
+                    8 => For::Poll,
+                    9 => For::Pipe,
+                    10 => For::Child,
+                    _ => For::Other,
+                }),
+                3 => Left::Ended,
+                4 => Left::Yielded,
+                _ => return None,
+            }),
+            3 => What::Woken(match how {
+                0 => Waker::Task(TaskId(a as u32)),
+                1 => Waker::Interrupt,
+                2 => Waker::SoftInterrupt,
+                3 => Waker::Idle,
+                _ => return None,
+            }),
+            4 => What::Born { parent: TaskId(a as u32), process: b as u32 },
+            5 => What::SleepsUntil { deadline_ns: a, as_length: how & 1 == 1 },
+            6 => What::Budget { quota_ns: a, period_ns: b },
+            _ => return None,
+        };
+        Some(Event { t_ns, task, what })
+    }
+}
+
+impl From<Event> for RawEvent {
+    fn from(e: Event) -> RawEvent {
+        let raw = |kind, how, cpu, a, b| RawEvent::new(e.t_ns, e.task, kind, how, cpu, a, b);
+        match e.what {
+            What::Runs { cpu, may } => raw(1, 0, cpu.0 as u16, may.0 as u64, (may.0 >> 64) as u64),
+            What::Leaves(Left::Preempted) => raw(2, 0, 0, 0, 0),
+            What::Leaves(Left::Ended) => raw(2, 3, 0, 0, 0),
+            What::Leaves(Left::Yielded) => raw(2, 4, 0, 0, 0),
+            What::Leaves(Left::Waits(what)) => match what {
+                For::Futex(at) => raw(2, 1, 0, 5, at),
+                For::Device => raw(2, 2, 0, 6, 0),
+                For::Sleep => raw(2, 1, 0, 7, 0),
+                For::Poll => raw(2, 1, 0, 8, 0),
+                For::Pipe => raw(2, 1, 0, 9, 0),
+                For::Child => raw(2, 1, 0, 10, 0),
+                For::Other => raw(2, 1, 0, 11, 0),
+            },
+            What::Woken(Waker::Task(by)) => raw(3, 0, 0, by.0.into(), 0),
+            What::Woken(Waker::Interrupt) => raw(3, 1, 0, 0, 0),
+            What::Woken(Waker::SoftInterrupt) => raw(3, 2, 0, 0, 0),
+            What::Woken(Waker::Idle) => raw(3, 3, 0, 0, 0),
+            What::Born { parent, process } => raw(4, 0, 0, parent.0.into(), process.into()),
+            What::SleepsUntil { deadline_ns, as_length } => raw(5, as_length.into(), 0, deadline_ns, 0),
+            What::Budget { quota_ns, period_ns } => raw(6, 0, 0, quota_ns, period_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_count_and_meet() {
+        let one = CpuMask(0b1010);
+        assert_eq!((one.len(), one.iter().collect::<Vec<_>>()), (2, vec![1, 3]));
+        assert_eq!(one.and(CpuMask::first(2)), CpuMask(0b10));
+        assert_eq!((CpuMask::first(128), CpuMask::first(0).is_empty()), (CpuMask::ALL, true));
+        assert!(!CpuMask::ALL.has(128));
+    }
+}
