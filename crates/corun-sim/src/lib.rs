@@ -10,6 +10,7 @@
 //! | [`sched`] | the schedulers under it, one file each |
 //! | [`contention`] | how fast each running task progresses, and its counters |
 //! | [`machine_file`] | machine files: shape, sizes, latencies, costs, power |
+//! | [`replay`] | what a live program would have taken alone, from its run log |
 //! | [`checker`] | what must hold at any instant |
 //! | [`streams`] | named seeded generators |
 
@@ -22,6 +23,7 @@ pub mod experiment;
 pub mod machine_file;
 pub mod metrics;
 pub mod program;
+pub mod replay;
 pub mod scenario;
 pub mod sched;
 pub mod streams;

@@ -1,0 +1,66 @@
+//! What a program would have taken alone, by replaying what it did beside others.
+//!
+//! A slowdown is a counterfactual: the time that a run took, by the time that it would have taken without its co-runners. A
+//! [run log](corun_model::run_log) holds what decides that time: what each task computed between which events, who woke it, which
+//! times it slept until, which CPUs and how much of them it may have. So the run is made again on a machine without
+//! anybody else. Message passing has been studied so for long (Dimemas: record, replay under other conditions).
+//!
+//! ```text
+//! RunLog ──▶ Transcriber ──▶ Transcript ──▶ machine::run ──▶ time alone
+//!            (events into    (steps of      (CPUs, queue,
+//!             each task's     each task)     quota, wake-ups)
+//!             own steps)
+//! ```
+//!
+//! The rules: computing takes what it took. A wait ends when its waker has got as far as it had when it woke the task, so that there is
+//! none where the waker is ahead. A sleep is over at its time or after its length, as its task's other sleeps show (`sleeps`);
+//! where that is open, and for what comes from outside the program, both are tried. Queueing is made anew.
+//!
+//! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
+//! co-runners; where an idle CPU would have taken it over, [`machine::Conditions::shares_work`] is the other end. Waits that came
+//! to nothing beside the co-runners (a lock that was free) are not in a log. The queue never leaves a CPU idle, which the kernel's
+//! does at times.
+
+pub mod machine;
+pub mod script;
+mod sleeps;
+mod transcriber;
+
+pub use machine::Conditions;
+pub use transcriber::{Transcriber, Transcript};
+
+use script::Ends;
+
+/// How long a stretch of a run would have taken alone, in nanoseconds: at least, most likely, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Alone {
+    /// At least.
+    pub least_ns: u64,
+    /// Most likely.
+    pub likely_ns: u64,
+    /// At most.
+    pub most_ns: u64,
+}
+
+impl Transcript {
+    /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, and
+    /// whether siblings share their work. `conditions.either` and `conditions.shares_work` are not looked at.
+    ///
+    /// # Errors
+    /// A sentence: it contradicts itself, so that events must be missing.
+    pub fn alone(&self, conditions: &Conditions) -> Result<Alone, &'static str> {
+        let run = |either, shares_work| {
+            machine::run(&self.cast, &Conditions { either, shares_work, ..*conditions })
+                .ok_or("a task waits in it for one that never wakes it")
+        };
+        let by_length = run(Ends::AfterItsLength, false)?;
+        let by_time = run(Ends::AtItsTime, false)?;
+        let shared = run(Ends::AfterItsLength, true)?;
+        let all = [by_length, by_time, shared];
+        Ok(Alone {
+            least_ns: all.into_iter().min().unwrap_or(0),
+            likely_ns: (by_length + by_time) / 2,
+            most_ns: all.into_iter().max().unwrap_or(0),
+        })
+    }
+}

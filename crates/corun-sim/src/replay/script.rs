@@ -1,0 +1,79 @@
+//! What each task of a program does, in its own order: computing, waking others, waiting. The form that a run is replayed from.
+
+use corun_model::run_log::CpuMask;
+
+/// A task's place among those of a run.
+pub type Ix = usize;
+
+/// A program as its tasks' scripts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cast {
+    /// Every task.
+    pub scripts: Vec<Script>,
+    /// Those that are there at the beginning; the others are made by them.
+    pub first: Vec<Ix>,
+}
+
+/// A task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Script {
+    /// The process that it belongs to.
+    pub process: u32,
+    /// Whether it is its process's first.
+    pub leads: bool,
+    /// Where it may run; empty: it never ran, and that is not known.
+    pub may: CpuMask,
+    /// What it does.
+    pub ops: Vec<Op>,
+}
+
+/// A step of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// It computes for so long.
+    Compute {
+        /// How long, in nanoseconds.
+        ns: u64,
+        /// For how much of it another task of its process wanted a CPU in vain: it may have spun, waiting for that.
+        beside_ns: u64,
+    },
+    /// It ends that wait of another task.
+    Wake(Ix, u32),
+    /// It makes that task.
+    Spawn(Ix),
+    /// It waits until a task of the program has ended this wait of its own.
+    Wait(u32),
+    /// It waits for something else.
+    Outside(Outside),
+}
+
+/// A wait that no task of the program ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outside {
+    /// How long it took, in nanoseconds: 0 where it did not block, since the time was over.
+    pub lasted_ns: u64,
+    /// When it was over, since the beginning of the replayed stretch, in nanoseconds.
+    pub until_ns: u64,
+    /// What decides when it is over.
+    pub ends: Ends,
+    /// Whether the task had said until when it would sleep.
+    pub is_sleep: bool,
+}
+
+/// What decides when a wait for something outside the program is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// A time: it does not matter when it began.
+    AtItsTime,
+    /// A length: it is over so long after it began.
+    AfterItsLength,
+    /// One of the two; the log does not tell which.
+    Either,
+}
+
+impl Script {
+    /// How long it computes, in nanoseconds.
+    pub fn compute_ns(&self) -> u64 {
+        self.ops.iter().map(|op| if let Op::Compute { ns, .. } = op { *ns } else { 0 }).sum()
+    }
+}

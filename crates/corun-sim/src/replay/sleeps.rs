@@ -1,0 +1,129 @@
+//! Does a task sleep until a time, or for a length? Decided by what it did, since what it tells the kernel misleads: some runtimes
+//! sleep until a time that they have just computed, and a loop that wants to begin every 10 ms may compute the length that is left.
+//!
+//! Of two series the steadier one is what the program meant: the length from the call to the deadline, or the step from one
+//! deadline to the next. How steady a series is its median absolute deviation says, which a few outliers do not move.
+
+use super::script::Ends;
+
+/// Fewest sleeps from which a habit can be read.
+const FEWEST: usize = 5;
+/// So many are remembered, the newest.
+const MOST: usize = 64;
+/// One series must be so many times as steady as the other.
+const CLEARLY: u64 = 4;
+/// Deviations below this are those of reading the clock: two series that are both so steady do not tell. What a program computes in is
+/// hardly ever so steady, undisturbed or not.
+const STEADY_NS: u64 = 1_000;
+
+/// The timed sleeps of one task.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sleeps {
+    /// When each was called and until when it should last, in nanoseconds, oldest first.
+    calls: Vec<(u64, u64)>,
+    as_length: usize,
+    seen: usize,
+}
+
+impl Sleeps {
+    pub(super) fn add(&mut self, called_ns: u64, deadline_ns: u64, as_length: bool) {
+        if self.calls.len() == MOST {
+            self.calls.remove(0);
+        }
+        self.calls.push((called_ns, deadline_ns));
+        self.as_length += usize::from(as_length);
+        self.seen += 1;
+    }
+
+    /// What ends them.
+    pub(super) fn ends(&self) -> Ends {
+        if self.calls.len() < FEWEST {
+            // Too few for a habit. Who gives a length means one, unless it is computed from a time each time.
+            return if self.seen > 0 && self.as_length == self.seen {
+                Ends::AfterItsLength
+            } else {
+                Ends::Either
+            };
+        }
+        let lengths = || self.calls.iter().map(|(called, deadline)| deadline.wrapping_sub(*called) as i64);
+        let steps = || self.calls.windows(2).map(|w| w[1].1.wrapping_sub(w[0].1) as i64);
+        let (mut length, mut step) = (deviations(lengths()), deviations(steps()));
+        if length[0].max(step[0]) <= STEADY_NS {
+            // Most of them were not disturbed and say nothing: the few that were do.
+            (length[0], step[0]) = (length[1], step[1]);
+        }
+        if step[0].max(STEADY_NS) * CLEARLY <= length[0] {
+            Ends::AtItsTime
+        } else if length[0].max(STEADY_NS) * CLEARLY <= step[0] {
+            Ends::AfterItsLength
+        } else {
+            Ends::Either
+        }
+    }
+}
+
+/// The median and the mean absolute deviation of a series from its median.
+fn deviations(series: impl Iterator<Item = i64>) -> [u64; 2] {
+    let mut all: Vec<i64> = series.collect();
+    all.sort_unstable();
+    let middle = all.get(all.len() / 2).copied().unwrap_or(0);
+    let mut off: Vec<u64> = all.into_iter().map(|x| x.abs_diff(middle)).collect();
+    off.sort_unstable();
+    let mean = off.iter().map(|&x| u128::from(x)).sum::<u128>() / off.len().max(1) as u128;
+    [off.get(off.len() / 2).copied().unwrap_or(0), mean as u64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A task that computes for these times between sleeps.
+    fn of(computes_ms: &[u64], mut deadline: impl FnMut(u64, u64) -> u64, as_length: bool) -> Ends {
+        let (mut sleeps, mut now) = (Sleeps::default(), 0);
+        for (i, ms) in computes_ms.iter().enumerate() {
+            now += ms * MS;
+            let until = deadline(i as u64, now);
+            sleeps.add(now, until, as_length);
+            now = now.max(until);
+        }
+        sleeps.ends()
+    }
+
+    #[test]
+    fn a_sleep_is_of_the_kind_that_its_deadlines_show_whatever_the_kernel_was_told() {
+        let disturbed = [4, 7, 4, 9, 5, 8, 4, 6, 9, 4];
+        let late = [14, 17, 14, 19, 15, 18, 14, 16, 19, 14];
+        let mostly_alone = [4, 4, 9, 4, 4, 30, 4, 4, 4, 4];
+        let every_10_ms = |i: u64, _| (i + 1) * 10 * MS;
+        let for_6_ms = |_, now| now + 6 * MS;
+        for as_length in [false, true] {
+            for computes in [&disturbed, &late] {
+                assert_eq!(of(computes, every_10_ms, as_length), Ends::AtItsTime, "{computes:?}");
+                assert_eq!(of(computes, for_6_ms, as_length), Ends::AfterItsLength, "{computes:?}");
+            }
+        }
+        assert_eq!(of(&mostly_alone, every_10_ms, false), Ends::AtItsTime);
+        assert_eq!(of(&mostly_alone, for_6_ms, false), Ends::AfterItsLength);
+        assert_eq!(of(&[4; 10], for_6_ms, false), Ends::Either, "undisturbed, both are the same");
+    }
+
+    #[test]
+    fn of_few_sleeps_a_length_is_one_and_a_time_may_be_either() {
+        assert_eq!(of(&[4, 9], |_, now| now + 6 * MS, true), Ends::AfterItsLength);
+        assert_eq!(of(&[4, 9], |_, now| now + 6 * MS, false), Ends::Either);
+        assert_eq!(Sleeps::default().ends(), Ends::Either);
+    }
+
+    #[test]
+    fn lengths_that_differ_each_time_are_still_lengths() {
+        let mut n = 1u64;
+        let mut random = move |_: u64, now: u64| {
+            n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            now + (n >> 33) % (2 * MS)
+        };
+        let computes = [4, 17, 4, 29, 5, 18, 4, 36, 9, 24];
+        assert_eq!(of(&computes, &mut random, false), Ends::AfterItsLength);
+    }
+}

@@ -1,0 +1,501 @@
+//! A run log into scripts: events in the order of time become steps of each task in its own order.
+//!
+//! The log comes in parts, and so may what is made of it: [`Transcriber::cut`] hands over what has been transcribed and goes on
+//! from the state that the tasks are in.
+//!
+//! Two things are mended. Whoever runs although nobody told that it came onto a CPU has run since shortly after it was woken. And whoever
+//! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
+
+use super::script::{Cast, Ends, Ix, Op, Outside, Script};
+use super::sleeps::Sleeps;
+use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
+use corun_model::TaskId;
+use std::collections::BTreeMap;
+
+/// How long it takes from a wake-up to running where nobody told of the latter, in nanoseconds.
+const ABOUT_NS: u64 = 20_000;
+/// A timer's interrupt comes so long after its deadline at most, in nanoseconds; what wakes the sleeper then is the timer.
+const TIMER_NS: u64 = 1_000_000;
+
+/// Makes scripts of a run log.
+#[derive(Clone, Debug, Default)]
+pub struct Transcriber {
+    tasks: Vec<Task>,
+    /// Who has that number now.
+    by_tid: BTreeMap<TaskId, Ix>,
+    processes: BTreeMap<u32, Process>,
+    /// How many of them are on a CPU.
+    running: usize,
+    cpus: CpuMask,
+    begin_ns: Option<u64>,
+    /// Up to where events have been taken.
+    now_ns: u64,
+    /// When a task last did anything.
+    active_ns: u64,
+    budget: Option<(u64, u64)>,
+    yields: u64,
+    events: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Nothing has been told of it.
+    #[default]
+    Unknown,
+    Ready,
+    Running,
+    Blocked,
+    Ended,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Task {
+    script: Script,
+    state: State,
+    /// When it entered that state.
+    since_ns: u64,
+    /// Computed since its last step.
+    compute_ns: u64,
+    beside_ns: u64,
+    /// Where its process's clock of siblings in want stood when it began to run.
+    wanted_ns: u64,
+    /// Its waits for others so far.
+    waits: u32,
+    /// What it waits for.
+    what: Option<For>,
+    /// A wake-up that came while it did not sleep.
+    early: Option<Waker>,
+    /// A sleep that it has called, and that is not over.
+    timer: Option<Timer>,
+    sleeps: Sleeps,
+    /// It was there before this stretch began.
+    is_first: bool,
+}
+
+/// A sleep.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    /// Its step in the script.
+    at: usize,
+    called_ns: u64,
+    deadline_ns: u64,
+}
+
+/// How long any task of a process wanted a CPU in vain, while the program had fewer than it may have.
+#[derive(Clone, Copy, Debug, Default)]
+struct Process {
+    ready: usize,
+    wanted_ns: u64,
+    since_ns: u64,
+    lives: usize,
+}
+
+/// What has been transcribed of a stretch of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Transcript {
+    /// What the tasks did.
+    pub cast: Cast,
+    /// When it began, on the log's clock, in nanoseconds.
+    pub start_ns: u64,
+    /// How long it took: until the last of them did something, or until it was cut.
+    pub lasted_ns: u64,
+    /// The program may run for so long in every so long.
+    pub budget: Option<(u64, u64)>,
+    /// How often it called `sched_yield`.
+    pub yields: u64,
+    /// How many events it was made of.
+    pub events: u64,
+}
+
+impl Transcriber {
+    /// Takes what comes next. Events that were lost make everything after them a guess: that is the caller's business.
+    pub fn push(&mut self, log: &RunLog) {
+        self.cpus = log.cpus;
+        for event in &log.events {
+            self.begin_ns.get_or_insert(event.t_ns);
+            self.take(event);
+            self.events += 1;
+        }
+        self.now_ns = self.now_ns.max(log.end_ns);
+    }
+
+    /// How many events have come since the last cut.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// When this stretch began; `None`: nothing has happened in it.
+    pub fn start_ns(&self) -> Option<u64> {
+        self.begin_ns
+    }
+
+    /// Up to where the log has been taken, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// What has been transcribed up to now, without ending the stretch. `is_over`: nobody does anything any more.
+    pub fn so_far(&self, is_over: bool) -> Transcript {
+        self.clone().cut(is_over)
+    }
+
+    /// Ends the stretch: what comes next belongs to another one. `is_over` as above.
+    pub fn cut(&mut self, is_over: bool) -> Transcript {
+        let at_ns = self.now_ns;
+        let start_ns = self.begin_ns.unwrap_or(at_ns);
+        let goes_on = !is_over && self.tasks.iter().any(|t| t.state != State::Ended);
+        let end_ns = if goes_on { at_ns } else { self.active_ns.max(start_ns) };
+        self.tick_all(at_ns);
+        let all_sleep = !self.tasks.iter().any(|t| matches!(t.state, State::Running | State::Ready));
+        for ix in 0..self.tasks.len() {
+            let task = &self.tasks[ix];
+            let timer = task.timer.filter(|_| task.state == State::Blocked);
+            if task.state == State::Blocked && goes_on && (all_sleep || timer.is_some()) {
+                // Nobody knows yet what it waits for. Where all wait, it is for something outside.
+                self.waited_outside(ix, at_ns, true);
+                self.tasks[ix].since_ns = at_ns;
+            } else {
+                self.flush(ix, at_ns);
+                self.forget_timer(ix);
+            }
+            self.tasks[ix].timer = timer;
+        }
+        let mut cast = Cast::default();
+        let mut kept = BTreeMap::new();
+        for (ix, task) in self.tasks.iter_mut().enumerate() {
+            let ops = std::mem::take(&mut task.script.ops);
+            let ends = task.sleeps.ends();
+            let judged = ops.into_iter().map(|op| match op {
+                Op::Outside(o) if o.is_sleep => Op::Outside(Outside { ends, ..o }),
+                op => op,
+            });
+            cast.scripts.push(Script { ops: judged.collect(), ..task.script.clone() });
+            if task.is_first && !cast.scripts[ix].ops.is_empty() {
+                cast.first.push(ix);
+            }
+            if task.state != State::Ended {
+                kept.insert(ix, kept.len());
+            }
+        }
+        let transcript = Transcript {
+            cast,
+            start_ns,
+            lasted_ns: end_ns - start_ns,
+            budget: self.budget,
+            yields: std::mem::take(&mut self.yields),
+            events: std::mem::take(&mut self.events),
+        };
+        self.begin_ns = Some(at_ns);
+        self.active_ns = at_ns;
+        self.tasks =
+            std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
+        for task in &mut self.tasks {
+            task.is_first = true;
+            if let Some(timer) = &mut task.timer {
+                // It sleeps on.
+                let until_ns = timer.deadline_ns.saturating_sub(at_ns);
+                let rest = Outside { lasted_ns: 0, until_ns, ends: Ends::Either, is_sleep: true };
+                (timer.at, task.script.ops) = (0, vec![Op::Outside(rest)]);
+            }
+        }
+        self.by_tid = std::mem::take(&mut self.by_tid)
+            .into_iter()
+            .filter_map(|(tid, ix)| Some((tid, *kept.get(&ix)?)))
+            .collect();
+        transcript
+    }
+
+    fn take(&mut self, e: &Event) {
+        let now_ns = e.t_ns;
+        let ix = match e.what {
+            What::Born { parent, process } => {
+                self.born(e.task, parent, process, now_ns);
+                return;
+            }
+            What::Budget { quota_ns, period_ns } => {
+                self.budget = (quota_ns > 0 && period_ns > 0).then_some((quota_ns, period_ns));
+                return;
+            }
+            _ => self.task(e.task, now_ns),
+        };
+        if self.tasks[ix].state == State::Ended {
+            return;
+        }
+        match e.what {
+            What::Runs { may, .. } => self.runs(ix, may, now_ns),
+            What::Leaves(left) => self.leaves(ix, left, now_ns),
+            What::Woken(waker) => self.woken(ix, waker, now_ns),
+            What::SleepsUntil { deadline_ns, as_length } => {
+                self.sleeps_until(ix, deadline_ns, as_length, now_ns)
+            }
+            What::Born { .. } | What::Budget { .. } => {}
+        }
+    }
+
+    /// The task of that number; a new one, which was there before, where none was seen.
+    fn task(&mut self, tid: TaskId, now_ns: u64) -> Ix {
+        if let Some(&ix) = self.by_tid.get(&tid) {
+            return ix;
+        }
+        self.add(tid, tid.0, true, now_ns)
+    }
+
+    fn add(&mut self, tid: TaskId, process: u32, is_first: bool, now_ns: u64) -> Ix {
+        let script = Script { process, leads: process == tid.0, ..Script::default() };
+        let ix = self.tasks.len();
+        self.tasks.push(Task { script, since_ns: now_ns, is_first, ..Task::default() });
+        self.by_tid.insert(tid, ix);
+        self.processes.entry(process).or_default().lives += 1;
+        ix
+    }
+
+    fn born(&mut self, tid: TaskId, parent: TaskId, process: u32, now_ns: u64) {
+        let parent = self.by_tid.get(&parent).copied();
+        // Whoever had that number before has ended.
+        if let Some(old) = self.by_tid.get(&tid).copied() {
+            self.enter(old, State::Ended, now_ns);
+        }
+        let ix = self.add(tid, process, parent.is_none(), now_ns);
+        if let Some(parent) = parent {
+            self.flush(parent, now_ns);
+            self.tasks[parent].script.ops.push(Op::Spawn(ix));
+        } else {
+            self.waited_outside(ix, now_ns, false);
+        }
+        self.enter(ix, State::Ready, now_ns);
+    }
+
+    fn runs(&mut self, ix: Ix, may: CpuMask, now_ns: u64) {
+        let task = &mut self.tasks[ix];
+        task.script.may = may.and(self.cpus);
+        match task.state {
+            State::Blocked => {
+                // Its wake-up came before its leaving, or was not told of.
+                let waker = task.early.take().unwrap_or(Waker::Interrupt);
+                self.ended_wait(ix, waker, now_ns);
+            }
+            State::Running => self.flush(ix, now_ns),
+            _ => {}
+        }
+        self.tasks[ix].early = None;
+        self.enter(ix, State::Running, now_ns);
+    }
+
+    fn leaves(&mut self, ix: Ix, left: Left, now_ns: u64) {
+        self.must_run(ix, now_ns);
+        self.flush(ix, now_ns);
+        match left {
+            Left::Preempted => self.enter(ix, State::Ready, now_ns),
+            Left::Yielded => {
+                self.yields += 1;
+                self.enter(ix, State::Ready, now_ns);
+            }
+            Left::Waits(what) => {
+                if !self.is_falling_asleep(ix) {
+                    self.forget_timer(ix);
+                }
+                self.tasks[ix].what = Some(what);
+                self.enter(ix, State::Blocked, now_ns);
+            }
+            Left::Ended => self.enter(ix, State::Ended, now_ns),
+        }
+    }
+
+    /// It does something, so it runs.
+    fn must_run(&mut self, ix: Ix, now_ns: u64) {
+        let task = &mut self.tasks[ix];
+        let since_ns = match task.state {
+            State::Running | State::Ended => return,
+            State::Unknown => self.begin_ns.unwrap_or(now_ns),
+            State::Ready => (task.since_ns + ABOUT_NS).min(now_ns),
+            State::Blocked => {
+                let waker = task.early.take().unwrap_or(Waker::Interrupt);
+                self.ended_wait(ix, waker, now_ns);
+                now_ns
+            }
+        };
+        self.enter(ix, State::Running, now_ns);
+        self.tasks[ix].since_ns = since_ns;
+    }
+
+    fn woken(&mut self, ix: Ix, waker: Waker, now_ns: u64) {
+        match self.tasks[ix].state {
+            State::Blocked => {
+                self.ended_wait(ix, waker, now_ns);
+                self.enter(ix, State::Ready, now_ns);
+            }
+            State::Unknown => {
+                // It has waited since before the log began.
+                self.tasks[ix].since_ns = self.begin_ns.unwrap_or(now_ns);
+                self.ended_wait(ix, waker, now_ns);
+                self.enter(ix, State::Ready, now_ns);
+            }
+            State::Running => self.tasks[ix].early = Some(waker),
+            State::Ready | State::Ended => {}
+        }
+    }
+
+    fn sleeps_until(&mut self, ix: Ix, deadline_ns: u64, as_length: bool, now_ns: u64) {
+        self.must_run(ix, now_ns);
+        self.flush(ix, now_ns);
+        self.forget_timer(ix);
+        let begin_ns = self.begin_ns.unwrap_or(now_ns);
+        let task = &mut self.tasks[ix];
+        task.sleeps.add(now_ns, deadline_ns, as_length);
+        task.timer = Some(Timer { at: task.script.ops.len(), called_ns: now_ns, deadline_ns });
+        // What it comes to if it does not block. It is judged when all sleeps are known.
+        let until_ns = deadline_ns.saturating_sub(begin_ns);
+        task.script.ops.push(Op::Outside(Outside {
+            lasted_ns: 0,
+            until_ns,
+            ends: Ends::Either,
+            is_sleep: true,
+        }));
+    }
+
+    /// The sleep that it had called did not come to pass: it is none, unless its time was over when it was called.
+    fn forget_timer(&mut self, ix: Ix) {
+        let task = &mut self.tasks[ix];
+        if task.timer.is_some_and(|t| t.deadline_ns <= t.called_ns) {
+            task.timer = None;
+        }
+        self.drop_timer(ix);
+    }
+
+    /// Whether the task, which is about to wait, waits for the sleep that it called last: it did next to nothing since.
+    fn is_falling_asleep(&self, ix: Ix) -> bool {
+        let task = &self.tasks[ix];
+        let Some(timer) = &task.timer else { return false };
+        task.script.ops[timer.at + 1..]
+            .iter()
+            .all(|op| matches!(op, Op::Compute { ns, .. } if *ns < ABOUT_NS * 5))
+    }
+
+    /// A task stops waiting, since `waker` woke it.
+    fn ended_wait(&mut self, ix: Ix, waker: Waker, now_ns: u64) {
+        let task = &self.tasks[ix];
+        let is_time = task
+            .timer
+            .is_some_and(|t| (t.deadline_ns..t.deadline_ns.saturating_add(TIMER_NS)).contains(&now_ns));
+        let by = match waker {
+            Waker::Task(by) if !is_time => self.by_tid.get(&by).copied(),
+            _ => None,
+        };
+        let by = by.filter(|&by| by != ix && self.tasks[by].state != State::Ended);
+        let Some(by) = by else { return self.waited_outside(ix, now_ns, false) };
+        if self.tasks[by].state != State::Blocked {
+            // Of a waker that sleeps its leaving was told before its last deed, by another CPU.
+            self.must_run(by, now_ns);
+            self.flush(by, now_ns);
+        }
+        self.drop_timer(ix);
+        self.flush(ix, now_ns);
+        let task = &mut self.tasks[ix];
+        let wait = task.waits;
+        task.waits += 1;
+        task.script.ops.push(Op::Wait(wait));
+        self.tasks[by].script.ops.push(Op::Wake(ix, wait));
+    }
+
+    /// The sleep that it had called was cut short: it waited for something else.
+    fn drop_timer(&mut self, ix: Ix) {
+        let task = &mut self.tasks[ix];
+        if let Some(timer) = task.timer.take() {
+            task.script.ops.remove(timer.at);
+        }
+    }
+
+    /// A task has waited for something outside the program until now.
+    fn waited_outside(&mut self, ix: Ix, now_ns: u64, is_cut: bool) {
+        let begin_ns = self.begin_ns.unwrap_or(now_ns);
+        let what = self.tasks[ix].what;
+        let timer = self.tasks[ix].timer;
+        let is_time = timer.is_some_and(|t| now_ns >= t.deadline_ns || is_cut);
+        if !is_time {
+            self.drop_timer(ix);
+        }
+        self.flush(ix, now_ns);
+        let task = &mut self.tasks[ix];
+        let lasted_ns = now_ns.saturating_sub(task.since_ns.max(begin_ns));
+        let until_ns = now_ns.saturating_sub(begin_ns);
+        match task.timer.take() {
+            Some(timer) if is_time => {
+                task.script.ops[timer.at] =
+                    Op::Outside(Outside { lasted_ns, until_ns, ends: Ends::Either, is_sleep: true });
+            }
+            _ => {
+                // What was asked of a device takes its time from when it was asked.
+                let ends = if what == Some(For::Device) { Ends::AfterItsLength } else { Ends::Either };
+                task.script.ops.push(Op::Outside(Outside { lasted_ns, until_ns, ends, is_sleep: false }));
+            }
+        }
+    }
+
+    /// Closes what it has computed as a step.
+    fn flush(&mut self, ix: Ix, now_ns: u64) {
+        if self.tasks[ix].state == State::Running {
+            let process = self.tasks[ix].script.process;
+            self.tick(process, now_ns);
+            let wanted_ns = self.processes[&process].wanted_ns;
+            let task = &mut self.tasks[ix];
+            task.compute_ns += now_ns.saturating_sub(task.since_ns);
+            task.beside_ns += wanted_ns - task.wanted_ns;
+            (task.since_ns, task.wanted_ns) = (task.since_ns.max(now_ns), wanted_ns);
+            self.active_ns = self.active_ns.max(now_ns);
+        }
+        let task = &mut self.tasks[ix];
+        let (ns, beside_ns) = (std::mem::take(&mut task.compute_ns), std::mem::take(&mut task.beside_ns));
+        if ns > 0 {
+            task.script.ops.push(Op::Compute { ns, beside_ns: beside_ns.min(ns) });
+        }
+    }
+
+    fn enter(&mut self, ix: Ix, state: State, now_ns: u64) {
+        let process = self.tasks[ix].script.process;
+        self.tick(process, now_ns);
+        let before = self.tasks[ix].state;
+        if before == state {
+            return;
+        }
+        if (before == State::Running) != (state == State::Running) {
+            // The clock of all who want a CPU goes by how many have one.
+            self.tick_all(now_ns);
+            if state == State::Running {
+                self.running += 1;
+            } else {
+                self.running -= 1;
+            }
+        }
+        let group = self.processes.entry(process).or_default();
+        group.ready = group.ready + usize::from(state == State::Ready) - usize::from(before == State::Ready);
+        if state == State::Ended {
+            group.lives = group.lives.saturating_sub(1);
+        }
+        let (wanted_ns, is_empty) = (group.wanted_ns, group.lives == 0);
+        if is_empty {
+            self.processes.remove(&process);
+        }
+        let task = &mut self.tasks[ix];
+        (task.state, task.since_ns, task.wanted_ns) = (state, now_ns, wanted_ns);
+        self.active_ns = self.active_ns.max(now_ns);
+    }
+
+    fn tick(&mut self, process: u32, now_ns: u64) {
+        let is_short = self.running < self.cpus.len();
+        self.processes.entry(process).or_default().tick(is_short, now_ns);
+    }
+
+    fn tick_all(&mut self, now_ns: u64) {
+        let is_short = self.running < self.cpus.len();
+        self.processes.values_mut().filter(|p| p.ready > 0).for_each(|p| p.tick(is_short, now_ns));
+    }
+}
+
+impl Process {
+    fn tick(&mut self, is_short: bool, now_ns: u64) {
+        if self.ready > 0 && is_short {
+            self.wanted_ns += now_ns.saturating_sub(self.since_ns);
+        }
+        self.since_ns = self.since_ns.max(now_ns);
+    }
+}

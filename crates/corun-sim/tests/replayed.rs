@@ -1,0 +1,305 @@
+//! Replays of runs whose time alone is known: what was disturbed is written down event by event, with the truth.
+
+use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
+use corun_model::{CpuId, TaskId};
+use corun_sim::replay::script::Ends;
+use corun_sim::replay::{Alone, Conditions, Transcriber};
+
+const MS: u64 = 1_000_000;
+
+/// A run log, written in milliseconds.
+#[derive(Default)]
+struct Tape {
+    events: Vec<Event>,
+    may: u128,
+}
+
+impl Tape {
+    fn new() -> Tape {
+        Tape { events: Vec::new(), may: u128::MAX }
+    }
+
+    fn add(&mut self, ms: f64, task: u32, what: What) -> &mut Tape {
+        self.events.push(Event { t_ns: (ms * MS as f64) as u64, task: TaskId(task), what });
+        self
+    }
+
+    fn runs(&mut self, ms: f64, task: u32) -> &mut Tape {
+        let may = CpuMask(self.may);
+        self.add(ms, task, What::Runs { cpu: CpuId(0), may })
+    }
+
+    /// It is stolen from in [from, to).
+    fn stolen(&mut self, from: f64, to: f64, task: u32) -> &mut Tape {
+        self.add(from, task, What::Leaves(Left::Preempted)).runs(to, task)
+    }
+
+    fn waits(&mut self, ms: f64, task: u32, what: For) -> &mut Tape {
+        self.add(ms, task, What::Leaves(Left::Waits(what)))
+    }
+
+    fn ends(&mut self, ms: f64, task: u32) -> &mut Tape {
+        self.add(ms, task, What::Leaves(Left::Ended))
+    }
+
+    /// Woken by a task, and on a CPU at once.
+    fn woken(&mut self, ms: f64, task: u32, by: u32) -> &mut Tape {
+        self.add(ms, task, What::Woken(Waker::Task(TaskId(by)))).runs(ms, task)
+    }
+
+    fn fires(&mut self, ms: f64, task: u32) -> &mut Tape {
+        self.add(ms, task, What::Woken(Waker::Interrupt)).runs(ms, task)
+    }
+
+    fn born(&mut self, ms: f64, task: u32, parent: u32, process: u32) -> &mut Tape {
+        self.add(ms, task, What::Born { parent: TaskId(parent), process })
+    }
+
+    fn sleeps_until(&mut self, ms: f64, task: u32, deadline: f64, as_length: bool) -> &mut Tape {
+        self.add(ms, task, What::SleepsUntil { deadline_ns: (deadline * MS as f64) as u64, as_length })
+    }
+
+    fn log(&self, cpus: usize) -> RunLog {
+        let mut events = self.events.clone();
+        events.sort_by_key(|e| e.t_ns);
+        let end_ns = events.last().map_or(0, |e| e.t_ns);
+        RunLog { cpus: CpuMask::first(cpus), end_ns, events, ..RunLog::default() }
+    }
+}
+
+fn conditions(cpus: usize) -> Conditions {
+    Conditions {
+        cpus: CpuMask::first(cpus),
+        wake_up_ns: 0,
+        budget: None,
+        either: Ends::Either,
+        spun: 0.0,
+        shares_work: false,
+    }
+}
+
+/// How long it took, and would have alone, in milliseconds: as recorded; at least, likely, at most.
+fn replayed(tape: &Tape, cpus: usize) -> (f64, [f64; 3]) {
+    let mut transcriber = Transcriber::default();
+    transcriber.push(&tape.log(cpus));
+    let transcript = transcriber.cut(true);
+    let budget = transcript.budget;
+    let Alone { least_ns, likely_ns, most_ns } =
+        transcript.alone(&Conditions { budget, ..conditions(cpus) }).unwrap();
+    let ms = |ns: u64| ns as f64 / MS as f64;
+    (ms(transcript.lasted_ns), [ms(least_ns), ms(likely_ns), ms(most_ns)])
+}
+
+/// A program by how it hangs together, on how many CPUs, and how long it would have taken alone.
+type Row = (&'static str, usize, Tape, f64);
+
+/// Computes 4 ms of every 10, and half of that again is stolen in most rounds.
+fn paced(late: bool) -> Tape {
+    let mut tape = Tape::new();
+    let lost = if late { 7.0 } else { 2.0 };
+    tape.runs(0.0, 1);
+    let mut now = 0.0;
+    for round in 1..=20 {
+        let deadline = 10.0 * f64::from(round);
+        let lost = lost + 0.1 * f64::from(round % 3 - 1);
+        tape.stolen(now + 1.0, now + 1.0 + lost, 1);
+        now += 4.0 + lost;
+        tape.sleeps_until(now, 1, deadline, false);
+        if now < deadline {
+            tape.waits(now, 1, For::Sleep).fires(deadline, 1);
+            now = deadline;
+        }
+    }
+    tape.ends(now, 1);
+    tape
+}
+
+/// Computes 4 ms, of which something is stolen, and sleeps for 6 ms.
+fn sleeper(as_length: bool) -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    let mut now = 0.0;
+    for round in 0..20 {
+        let lost = 1.0 + f64::from(round % 4);
+        tape.stolen(now + 1.0, now + 1.0 + lost, 1);
+        now += 4.0 + lost;
+        tape.sleeps_until(now, 1, now + 6.0, as_length).waits(now, 1, For::Sleep).fires(now + 6.0, 1);
+        now += 6.0;
+    }
+    tape.ends(now, 1);
+    tape
+}
+
+fn shell() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    let mut now = 0.0;
+    for round in 0..2 {
+        let child = 10 + round;
+        tape.born(now, child, 1, child).waits(now, 1, For::Child).runs(now, child);
+        tape.stolen(now + 100.0, now + 400.0, child);
+        now += 600.0;
+        tape.woken(now, 1, child).ends(now, child);
+        let sleep = 20 + round;
+        tape.born(now, sleep, 1, sleep).waits(now, 1, For::Child).runs(now, sleep);
+        tape.sleeps_until(now, sleep, now + 2_000.0, true)
+            .waits(now, sleep, For::Sleep)
+            .fires(now + 2_000.0, sleep);
+        now += 2_000.0;
+        tape.woken(now, 1, sleep).ends(now, sleep);
+    }
+    tape.ends(now, 1);
+    tape
+}
+
+fn off_the_path() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).born(0.0, 3, 1, 3).waits(0.0, 1, For::Child);
+    tape.runs(0.0, 2).runs(0.0, 3);
+    for i in 0..10 {
+        tape.stolen(50.0 + 100.0 * f64::from(i), 100.0 + 100.0 * f64::from(i), 3);
+    }
+    tape.ends(1_000.0, 3);
+    tape.woken(1_500.0, 1, 2).ends(1_500.0, 2).ends(1_500.0, 1);
+    tape
+}
+
+/// Four threads take turns with a loop on one CPU.
+fn four_on_one() -> Tape {
+    let mut tape = Tape { may: 1, ..Tape::new() };
+    tape.runs(0.0, 1);
+    for t in 2..=4 {
+        tape.born(0.0, t, 1, 1);
+    }
+    let mut now = 0.0;
+    for _ in 0..10 {
+        for t in 1..=4 {
+            if now > 0.0 {
+                tape.runs(now, t);
+            }
+            tape.add(now + 3.0, t, What::Leaves(Left::Preempted));
+            now += 6.0; // the loop's turn
+        }
+    }
+    for t in 1..=4 {
+        tape.runs(now, t).ends(now, t);
+    }
+    tape
+}
+
+/// A fifth of a CPU, which it uses up in the first 40 ms of each period, half of that taken by a loop.
+fn at_its_quota() -> Tape {
+    let mut tape = Tape::new();
+    let quota_ns = 20 * MS;
+    tape.runs(0.0, 1).add(0.0, 1, What::Budget { quota_ns, period_ns: 100 * MS });
+    for period in 0..10 {
+        let at = 100.0 * f64::from(period);
+        tape.stolen(at + 10.0, at + 30.0, 1);
+        tape.add(at + 40.0, 1, What::Leaves(Left::Preempted)).runs(at + 100.0, 1);
+    }
+    tape.ends(1_010.0, 1);
+    tape
+}
+
+/// Two threads meet every 10 ms; one of them is stolen from, so that they meet every 20.
+fn barrier() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    for i in 0..10 {
+        let at = 20.0 * f64::from(i);
+        tape.waits(at + 10.0, 1, For::Futex(64)).stolen(at + 5.0, at + 15.0, 2).woken(at + 20.0, 1, 2);
+    }
+    tape.ends(200.0, 2).ends(200.0, 1);
+    tape
+}
+
+/// The holder of a lock is stolen from while the other waits for it; alone it waits less.
+fn lock() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    for i in 0..10 {
+        let at = 30.0 * f64::from(i);
+        // The holder has it for 10 ms of its own time, which take 20; the other computes for 2 ms, waits, and 10 ms more.
+        tape.stolen(at + 3.0, at + 13.0, 1).waits(at + 2.0, 2, For::Futex(64)).woken(at + 20.0, 2, 1);
+        tape.waits(at + 20.0, 1, For::Futex(128)).woken(at + 30.0, 1, 2);
+    }
+    tape.ends(300.0, 1).ends(300.0, 2);
+    tape
+}
+
+/// One produces an item in 5 ms, the other consumes one in 4, stolen from for 4 more.
+fn pipe() -> Tape {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 2).runs(0.0, 2).waits(0.0, 2, For::Pipe);
+    for i in 0..10 {
+        let at = 9.0 * f64::from(i);
+        // It waits for room until the consumer has read.
+        tape.woken(at + 5.0, 2, 1).waits(at + 5.0, 1, For::Pipe);
+        tape.stolen(at + 6.0, at + 7.0, 2).woken(at + 9.0, 1, 2).waits(at + 9.0, 2, For::Pipe);
+    }
+    tape.woken(90.0, 2, 1).ends(90.0, 1).ends(90.0, 2);
+    tape
+}
+
+fn rows() -> Vec<Row> {
+    vec![
+        ("paced: theft comes out of its sleep", 1, paced(false), 200.0),
+        ("sleeps for a length", 1, sleeper(true), 200.0),
+        ("sleeps for a length, given as a time", 1, sleeper(false), 200.0),
+        ("a script that computes and sleeps", 2, shell(), 4_600.0),
+        ("stolen from off the critical path", 2, off_the_path(), 1_500.0),
+        ("four threads that may use one CPU", 2, four_on_one(), 120.0),
+        ("at its quota", 1, at_its_quota(), 1_010.0),
+        ("a barrier with a stolen sibling", 2, barrier(), 100.0),
+        ("a lock whose holder is stolen from", 2, lock(), 200.0),
+        ("a pipe", 2, pipe(), 80.0),
+    ]
+}
+
+#[test]
+fn of_every_shape_of_program_the_time_alone_comes_out() {
+    for (name, cpus, tape, truth) in rows() {
+        let (lasted, [least, likely, most]) = replayed(&tape, cpus);
+        println!("{name}: took {lasted}, alone {least} {likely} {most}, truth {truth}");
+        assert!((likely / truth - 1.0).abs() < 0.02, "{name}: {likely} for {truth}");
+        assert!(
+            least <= likely && likely <= most && most <= lasted * 1.001,
+            "{name}: {least} {likely} {most} {lasted}"
+        );
+    }
+}
+
+#[test]
+fn a_paced_program_that_is_always_late_would_be_in_time() {
+    let (lasted, [_, likely, _]) = replayed(&paced(true), 1);
+    assert!(lasted > 215.0 && (likely - 200.0).abs() < 0.1, "{lasted} {likely}");
+}
+
+#[test]
+fn a_client_that_waits_for_somebody_elses_server_lies_between_both_ends() {
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1);
+    for i in 0..10 {
+        let at = 100.0 * f64::from(i);
+        tape.stolen(at + 1.0, at + 6.0, 1).waits(at + 10.0, 1, For::Pipe).woken(at + 100.0, 1, 99);
+    }
+    tape.ends(1_000.0, 1);
+    let (_, [least, likely, most]) = replayed(&tape, 1);
+    assert_eq!((least, likely, most), (950.0, 975.0, 1_000.0));
+}
+
+#[test]
+fn time_that_siblings_wanted_a_cpu_in_vain_is_gone_as_far_as_it_was_spun() {
+    // Two threads; one is off its CPU every other 10 ms, and the other spins meanwhile.
+    let mut tape = Tape::new();
+    tape.runs(0.0, 1).born(0.0, 2, 1, 1).runs(0.0, 2);
+    for i in 0..10 {
+        tape.stolen(10.0 + 20.0 * f64::from(i), 20.0 + 20.0 * f64::from(i), 2);
+    }
+    tape.ends(200.0, 2).ends(200.0, 1);
+    let mut transcriber = Transcriber::default();
+    transcriber.push(&tape.log(2));
+    let transcript = transcriber.cut(true);
+    let alone = |spun| transcript.alone(&Conditions { spun, ..conditions(2) }).unwrap().likely_ns / MS;
+    assert_eq!((alone(0.0), alone(0.5), alone(1.0)), (200, 150, 100));
+}
