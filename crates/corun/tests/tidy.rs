@@ -15,6 +15,8 @@ const LONG: usize = 600;
 const TOO_LONG: usize = 1_000;
 /// How a long file says it, near its top.
 const REASON: &str = "One file because";
+/// No sentence of a document has more words than this.
+const MOST_WORDS: usize = 45;
 /// Crates that touch no file, clock, thread or hash order.
 const PURE: [&str; 4] = ["corun-model", "corun-predict", "corun-sim", "corun-policy"];
 /// The one file of them that calls C: pure functions of numbers.
@@ -142,6 +144,68 @@ fn no_host_is_named_but_those_that_readers_are_sent_to() {
         let unknown = hosts.filter(|host| host.contains('.') && !known.contains(&host.as_str()));
         unknown.map(|host| format!("{file} names {host}")).collect::<Vec<_>>()
     }));
+}
+
+/// The sentences of a Markdown text: what stands between full stops or semicolons in its paragraphs and list items. Tables, code and
+/// what is in brackets or back-quotes are not counted: lists of names may be long.
+fn sentences(text: &str) -> Vec<String> {
+    let mut paragraphs = vec![String::new()];
+    let mut in_code = false;
+    for line in text.lines().map(str::trim) {
+        in_code ^= line.starts_with("```");
+        let is_item =
+            line.starts_with("- ") || line.split_once(". ").is_some_and(|(n, _)| n.parse::<u8>().is_ok());
+        let is_prose = !in_code && !line.is_empty() && !line.starts_with(['|', '#', '`', '<']);
+        if is_item || !is_prose {
+            paragraphs.push(String::new());
+        }
+        if is_prose {
+            let paragraph = paragraphs.last_mut().expect("there is always one");
+            *paragraph += line;
+            paragraph.push(' ');
+        }
+    }
+    let ends = |paragraph: &String| {
+        let mut prose = String::new();
+        let (mut depth, mut quoted) = (0_u32, false);
+        for c in paragraph.chars() {
+            match c {
+                '`' => quoted = !quoted,
+                '(' if !quoted => depth += 1,
+                ')' if !quoted => depth = depth.saturating_sub(1),
+                _ if !quoted && depth == 0 && c != '*' => prose.push(c),
+                _ => {}
+            }
+        }
+        let prose = prose.replace(['?', '!', ';'], ".");
+        prose.split(". ").map(str::to_owned).collect::<Vec<_>>()
+    };
+    paragraphs.iter().flat_map(ends).collect()
+}
+
+fn words(sentence: &str) -> usize {
+    sentence.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
+}
+
+#[test]
+fn no_sentence_of_the_documents_is_too_long() {
+    let is_read = |file: &String| {
+        file != "CHANGELOG.md" && file.matches('/').count() == usize::from(file.starts_with("docs/"))
+    };
+    none(files(&[".md"]).into_iter().filter(is_read).flat_map(|file| {
+        let long = sentences(&read(&file)).into_iter().filter_map(|sentence| {
+            let words = words(&sentence);
+            (words > MOST_WORDS).then(|| format!("{words} words: {sentence}"))
+        });
+        long.map(|long| format!("{file}: {long}")).collect::<Vec<_>>()
+    }));
+}
+
+#[test]
+fn sentences_end_at_full_stops_and_list_items_and_leave_out_names() {
+    let text = "# Not this\nOne `a. b` (not\nthis. one) two. Three;\n| no. table |\n- four\n1. five. Six";
+    let counted: Vec<usize> = sentences(text).iter().map(|s| words(s)).collect();
+    assert_eq!(counted.into_iter().filter(|n| *n > 0).collect::<Vec<_>>(), [2, 1, 1, 1, 1, 1]);
 }
 
 /// The targets of `[text](target)` in Markdown.
