@@ -3,6 +3,8 @@
 
 /// Culprit groups kept in each task's own record.
 pub const CULPRITS: usize = 8;
+/// Hierarchies of cgroup v1 in which a group that has ended can still be named.
+pub const HIERARCHIES: usize = 12;
 /// Occupancies remembered per CPU.
 pub const OCCUPANTS: usize = 2048;
 /// Buckets of a histogram, the overflow bucket included.
@@ -54,7 +56,7 @@ pub mod group {
     pub const WORKQUEUE: u32 = 4;
     /// The process that watches, where it is told apart.
     pub const WATCHER: u32 = 5;
-    /// The first group that is found by cgroup, process group and command.
+    /// The first group that is found by cgroups and process group.
     pub const FIRST: u32 = 6;
 }
 
@@ -156,6 +158,12 @@ pub struct TaskRec {
     pub tgid: u32,
     /// Name, NUL-padded.
     pub comm: [u8; 16],
+    /// Where it was, in all cgroup hierarchies at once, when its group was found: an address in the kernel.
+    pub cgroups: u64,
+    /// Its process group then.
+    pub pgid: u32,
+    #[doc(hidden)]
+    pub pad: u32,
 }
 
 /// What a task's record says of it without its sums: a tenth of the bytes.
@@ -308,17 +316,33 @@ pub(crate) struct CpuRec {
     pub log: [Occupancy; OCCUPANTS],
 }
 
-/// What makes a group: a command of a process group in a cgroup.
+/// Where a task is in the cgroup trees, all of them at once.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Whereabouts {
+    /// Id of its cgroup in the v2 tree.
+    pub cgroup: u64,
+    /// Those of its cgroups in the hierarchies of v1, mixed into one number; 0 where there are none.
+    pub v1: u64,
+}
+
+impl Whereabouts {
+    /// As the kernel sees it.
+    pub(crate) fn bytes(&self) -> [u8; size_of::<Whereabouts>()] {
+        // SAFETY: plain data without holes.
+        unsafe { std::mem::transmute(*self) }
+    }
+}
+
+/// What makes a group: a process group in its cgroups.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupKey {
-    /// Id of its cgroup in the v2 tree.
-    pub cgroup: u64,
-    /// Process group.
+    /// Its cgroups.
+    pub at: Whereabouts,
+    /// Process group; 0 where the cgroups tell.
     pub pgid: u32,
     pad: u32,
-    /// Name of the process, NUL-padded.
-    pub comm: [u8; 16],
 }
 
 impl GroupKey {
@@ -339,6 +363,13 @@ pub struct GroupRec {
     pub tid: u32,
     /// Ended tasks whose own line was lost; their sums follow.
     pub unlisted: u32,
+    /// The first member's process.
+    pub tgid: u32,
+    pad: u32,
+    /// Name of that process; later of the one that leads the process group, when it executes a program. NUL-padded.
+    pub comm: [u8; 16],
+    /// Its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's id. 0: no more of them.
+    pub v1: [u64; HIERARCHIES],
     /// As [`Acc::ns`].
     pub dead_ns: [u64; state::STATES],
     /// As [`Acc::unattributed_ns`].

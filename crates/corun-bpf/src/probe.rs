@@ -2,7 +2,7 @@
 
 use crate::layout::{group, NO_TID, OCCUPANTS, STICKY};
 use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, PairSteal, Place};
-use crate::layout::{RecordEvent, TaskBrief, TaskHead, TaskRec, TraceEvent};
+use crate::layout::{RecordEvent, TaskBrief, TaskHead, TaskRec, TraceEvent, Whereabouts};
 use crate::mapping::Mapping;
 use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -30,7 +30,7 @@ pub struct Config {
     pub tid_max: u32,
     /// Tasks that can be followed at a time.
     pub max_tasks: u32,
-    /// (cgroup, process group) pairs that can be told apart.
+    /// Process groups in cgroups that can be told apart at a time.
     pub max_groups: u32,
     /// Pairs of groups that are told apart at a time beyond what fits into the tasks' records: who took from whom.
     pub max_pairs: u32,
@@ -83,7 +83,7 @@ fn step(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> ProbeError {
 /// What the probe could not keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Events of tasks for which there was no free record.
+    /// Tasks for which there was no free record.
     pub untracked_tasks: u64,
     /// Ended tasks that found no room in the ring; their sums are in their groups.
     pub ended_unlisted: u64,
@@ -318,10 +318,10 @@ impl Probe {
         })
     }
 
-    /// Whether a task of this group lives.
-    pub fn any_in(&self, group: u32) -> bool {
+    /// Whether a task lives of whose group this holds.
+    pub fn any(&self, holds: impl Fn(u32) -> bool) -> bool {
         let of = |slot| self.tasks.word(slot, offset_of!(TaskRec, group)).load(Ordering::Relaxed);
-        self.slots().any(|slot| of(slot) == group)
+        self.slots().any(|slot| holds(of(slot)))
     }
 
     /// A settled copy of every CPU's record, by CPU number.
@@ -384,6 +384,17 @@ impl Probe {
         self.max_groups as usize
     }
 
+    /// Says that these cgroups tell who belongs together: process groups in them are not told apart from now on.
+    pub fn cgroups_tell(&self, at: &Whereabouts) {
+        // What cannot be said costs numbers of groups, and nothing else.
+        let _ = self.skel.maps.telling.update(&at.bytes(), &1u32.to_ne_bytes(), MapFlags::ANY);
+    }
+
+    /// What a group is called by now: the name of the process that leads it.
+    pub fn comm_of_group(&self, group: u32) -> [u8; 16] {
+        self.groups.field(group as usize, offset_of!(GroupRec, comm))
+    }
+
     /// From now on no task joins this group; one that would have makes a new one. Those in it stay.
     pub fn close_group(&self, group: u32) {
         let key = self.groups.read(group as usize).key.bytes();
@@ -417,7 +428,7 @@ impl Probe {
 
     /// Puts a task into `group`, and all that it starts from now on. False when the probe does not know it.
     pub fn assign(&self, tid: u32, group: u32) -> bool {
-        debug_assert!(group >= group::FIRST);
+        debug_assert!(group >= group::WATCHER);
         if tid >= self.tid_max {
             return false;
         }

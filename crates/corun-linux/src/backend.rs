@@ -48,6 +48,11 @@ pub trait Backend {
     /// Turns one knob.
     fn apply(&mut self, action: &Action) -> Outcome;
 
+    /// A process of corun's own that the backend runs to be safe.
+    fn helper(&self) -> Option<u32> {
+        None
+    }
+
     /// Who is parked, in part or as a whole.
     fn parked(&self) -> BTreeSet<TenantId>;
 

@@ -8,12 +8,15 @@
 //! that lie outside it have no folder here.
 
 pub mod cpuset;
+pub mod paths;
 pub mod quota;
 
 use crate::naming::{self, TenantName};
 use crate::root::{ReadError, Root};
+use corun_model::TenantKind;
+use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Which generation a tree is, and with it how its files are called.
@@ -121,11 +124,9 @@ impl Cgroups {
     /// The trees in the order in which their paths tell tenants apart: v2, then systemd's, then the CPU
     /// controller's, then the rest.
     pub fn by_telling(&self) -> Vec<&Tree> {
-        let rank = |t: &Tree| match t {
-            t if t.is_v2() => 0,
-            t if t.has_controller("name=systemd") => 1,
-            t if t.has_controller("cpu") => 2,
-            _ => 3,
+        let rank = |t: &Tree| match &t.version {
+            Version::V2 { .. } => 0,
+            Version::V1 { controllers } => rank(controllers),
         };
         let mut trees: Vec<&Tree> = self.trees.iter().collect();
         trees.sort_by_key(|t| rank(t));
@@ -150,21 +151,25 @@ impl Cgroups {
     /// # Errors
     /// [`ReadError`] when the tree's mount itself cannot be read.
     pub fn walk(&self, tree: &Tree) -> Result<Vec<Node>, ReadError> {
+        self.walk_at_most(tree, usize::MAX)
+    }
+
+    /// The same, but no more than so many cgroups, those near the root first.
+    ///
+    /// # Errors
+    /// As [`walk`](Cgroups::walk).
+    pub fn walk_at_most(&self, tree: &Tree, most: usize) -> Result<Vec<Node>, ReadError> {
         let top = self.root.path(&tree.mount);
         let id = std::fs::metadata(&top).map_err(|source| ReadError::Io { path: top.clone(), source })?.ino();
         let mut found = vec![Node { path: tree.mounted.clone(), id }];
-        let mut to_visit = vec![(top, tree.mounted.clone())];
-        while let Some((folder, path)) = to_visit.pop() {
+        let mut to_visit = VecDeque::from([(top, tree.mounted.clone())]);
+        while let Some((folder, path)) = to_visit.pop_front().filter(|_| found.len() < most) {
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-            for entry in entries.flatten() {
-                let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
-                let Ok(meta) = entry.metadata() else { continue };
-                if is_dir {
-                    let name = entry.file_name().to_string_lossy().into_owned();
-                    let path = format!("{}/{name}", path.trim_end_matches('/'));
-                    found.push(Node { path: path.clone(), id: meta.ino() });
-                    to_visit.push((entry.path(), path));
-                }
+            for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let path = format!("{}/{name}", path.trim_end_matches('/'));
+                found.push(Node { path: path.clone(), id: entry.ino() });
+                to_visit.push_back((entry.path(), path));
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -277,6 +282,11 @@ impl Membership {
         Membership { paths: text.lines().filter_map(line).collect() }
     }
 
+    /// A membership that is known otherwise: controllers (none: the v2 tree) and path in every hierarchy.
+    pub fn of(paths: Vec<(Vec<String>, String)>) -> Membership {
+        Membership { paths }
+    }
+
     /// The path in the v2 tree.
     pub fn v2(&self) -> Option<&str> {
         self.paths.iter().find(|(controllers, _)| controllers.is_empty()).map(|(_, path)| path.as_str())
@@ -296,14 +306,38 @@ impl Membership {
         }
     }
 
-    /// The tenant that the cgroups tell; `None` when none of them tells. The v2 tree, systemd's and the CPU controller's are
-    /// asked, and the most telling is believed, the first of them where they tell as much: where v1 and v2 are both mounted, a
-    /// container runtime makes cgroups in v1 alone, and in v2 all containers are in the daemon's unit. Other hierarchies say
-    /// how memory or devices are shared out, not who belongs together.
+    /// The tenant that the cgroups tell; `None` when none of them tells. The most telling is believed. Where several tell as
+    /// much, the first of the v2 tree, systemd's, the CPU controller's and the others is: where v1 and v2 are both mounted, a
+    /// container runtime makes cgroups in v1 alone, and in v2 all containers are in the daemon's unit. A plain cgroup is
+    /// taken for what lies furthest below it in any hierarchy.
     pub fn tenant(&self) -> Option<TenantName> {
-        let paths = [self.v2(), self.v1("name=systemd"), self.v1("cpu")];
-        let told = paths.into_iter().flatten().filter_map(naming::of_cgroup);
-        told.min_by_key(naming::vagueness)
+        self.tenant_seen_from(&Membership::default())
+    }
+
+    /// The same, seen from a process that is a member of `own`. The plain cgroup that it is in itself tells nothing: it is its
+    /// surroundings, with everybody in them.
+    pub fn tenant_seen_from(&self, own: &Membership) -> Option<TenantName> {
+        let mut lines: Vec<&(Vec<String>, String)> = self.paths.iter().collect();
+        lines.sort_by_key(|(controllers, _)| rank(controllers));
+        let told = lines.into_iter().filter_map(|line| {
+            let name = naming::of_cgroup(&line.1)?;
+            (name.kind != TenantKind::Cgroup || !own.paths.contains(line)).then_some(name)
+        });
+        let told: Vec<TenantName> = told.collect();
+        let best = told.iter().min_by_key(|name| naming::vagueness(name))?;
+        let is_below =
+            |name: &&TenantName| name.kind == TenantKind::Cgroup && is_within(&name.key, &best.key);
+        let furthest = told.iter().filter(is_below).max_by_key(|name| name.key.len());
+        Some(furthest.filter(|_| best.kind == TenantKind::Cgroup).unwrap_or(best).clone())
+    }
+}
+
+/// The order in which hierarchies are asked, by their controllers.
+fn rank(controllers: &[String]) -> usize {
+    const FIRST: [&str; 6] = ["name=systemd", "cpu", "cpuset", "pids", "freezer", "memory"];
+    match controllers {
+        [] => 0,
+        all => FIRST.iter().position(|name| all.iter().any(|c| c == name)).unwrap_or(FIRST.len()) + 1,
     }
 }
 

@@ -52,6 +52,7 @@ pub mod naming;
 pub mod parked;
 pub mod probe;
 pub mod procfs;
+pub mod program;
 pub mod protected;
 pub mod root;
 pub mod sched;

@@ -20,10 +20,15 @@ pub struct Apart {
     pub remedy: &'static str,
 }
 
+/// Whether the PIDs that this process sees are those of a namespace of its own: whoever is outside of it is not seen.
+pub fn has_own_pids(root: &Root) -> bool {
+    let pids = std::fs::read_link(root.path("/proc/self/ns/pid")).ok();
+    pids.is_some_and(|pids| pids != Path::new(FIRST_PIDS))
+}
+
 /// Whether this process is apart from what eBPF tells; `None`: it is not, as far as anybody can tell.
 pub fn apart(root: &Root) -> Option<Apart> {
-    let pids = std::fs::read_link(root.path("/proc/self/ns/pid")).ok();
-    if pids.is_some_and(|pids| pids != Path::new(FIRST_PIDS)) {
+    if has_own_pids(root) {
         return Some(Apart {
             why: "this is a PID namespace of its own, in which tasks have other numbers than eBPF tells",
             remedy: "give the container the host's PIDs (`--pid=host`)",

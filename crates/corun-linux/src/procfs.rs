@@ -238,13 +238,37 @@ fn numbers_in(root: &Root, folder: &str) -> Result<Vec<u32>, ReadError> {
     Ok(numbers)
 }
 
+/// The processes that a process descends from, itself first.
+pub fn line_of(root: &Root, pid: u32) -> Vec<u32> {
+    let parent = |pid: &u32| process_stat(root, *pid).ok().map(|s| s.ppid).filter(|ppid| *ppid != 0);
+    // Numbers are used again, so that a line may seem to be a ring.
+    std::iter::successors(Some(pid), parent).take(1_000).collect()
+}
+
+/// A process, and those that it descends from up to the first of `roots`, which is not among them. Without any of them in the
+/// line, only the process.
+pub fn between(root: &Root, pid: u32, roots: &[u32]) -> Vec<u32> {
+    let line = line_of(root, pid);
+    let end = line.iter().position(|above| roots.contains(above)).unwrap_or(1).max(1);
+    line.into_iter().take(end).collect()
+}
+
 /// `roots` and all their descendants that live now, by PID. Roots that have gone are left out.
 ///
 /// # Errors
 /// [`ReadError`] when `/proc` cannot be read.
 pub fn with_descendants(root: &Root, roots: &[u32]) -> Result<Vec<u32>, ReadError> {
+    with_descendants_except(root, roots, &[])
+}
+
+/// The same without some that are no roots, and without what descends from those.
+///
+/// # Errors
+/// [`ReadError`] when `/proc` cannot be read.
+pub fn with_descendants_except(root: &Root, roots: &[u32], except: &[u32]) -> Result<Vec<u32>, ReadError> {
     let parent_of: Vec<(u32, u32)> = processes(root)?
         .into_iter()
+        .filter(|pid| roots.contains(pid) || !except.contains(pid))
         .filter_map(|pid| process_stat(root, pid).ok().map(|s| (pid, s.ppid)))
         .collect();
     let mut found: std::collections::BTreeSet<u32> =
@@ -269,31 +293,6 @@ pub fn with_descendants(root: &Root, roots: &[u32]) -> Result<Vec<u32>, ReadErro
 pub fn command_line(root: &Root, pid: u32) -> Result<Vec<String>, ReadError> {
     let text = root.read(format!("/proc/{pid}/cmdline"))?;
     Ok(text.split_terminator('\0').map(str::to_owned).collect())
-}
-
-/// What people call the program of a process whose comm is `comm`. One that runs from a file in memory has the name of that,
-/// which tells nothing (`memfd:sealed`, or a descriptor's number): it is called by what it was started as. A corun is called by
-/// what it does, such as `corun load`: who watches is one, too.
-pub fn program_name(root: &Root, pid: u32, comm: &str) -> String {
-    let is_number = !comm.is_empty() && comm.bytes().all(|b| b.is_ascii_digit());
-    let is_in_memory = || {
-        let program = std::fs::read_link(root.path(format!("/proc/{pid}/exe")));
-        program.is_ok_and(|program| program.to_string_lossy().starts_with("/memfd:"))
-    };
-    if comm == "corun" {
-        let words = command_line(root, pid).unwrap_or_default();
-        let verb = words.into_iter().skip(1).find(|word| !word.starts_with('-'));
-        let is_verb = |word: &String| word.bytes().all(|b| b.is_ascii_lowercase());
-        return verb.filter(is_verb).map_or_else(|| comm.to_owned(), |verb| format!("corun {verb}"));
-    }
-    if comm.starts_with("memfd:") || is_number && is_in_memory() {
-        let words = command_line(root, pid).unwrap_or_default();
-        let name = words.first().and_then(|first| first.rsplit('/').next());
-        if let Some(name) = name.filter(|name| !name.is_empty() && !name.starts_with("memfd:")) {
-            return name.to_owned();
-        }
-    }
-    comm.to_owned()
 }
 
 /// Reads a file of at most 8 KiB with one `read` and hands its text over.
@@ -386,31 +385,6 @@ mod tests {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
         std::fs::write(root.path("/proc/10/task/10/status"), status).unwrap();
         assert_eq!(switches(&root, 10, 10).unwrap(), Switches { voluntary: 7, involuntary: 3 });
-    }
-
-    #[test]
-    fn a_program_in_memory_is_called_by_what_it_was_started_as() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(folder.path());
-        let process = |pid: u32, program: &str, line: &str| {
-            let proc = root.path(format!("/proc/{pid}"));
-            std::fs::create_dir_all(&proc).unwrap();
-            std::os::unix::fs::symlink(program, proc.join("exe")).unwrap();
-            std::fs::write(proc.join("cmdline"), line).unwrap();
-        };
-        process(1, "/memfd:sealed-91 (deleted)", "/usr/bin/agent\0--all\0");
-        process(2, "/usr/bin/42", "42\0");
-        process(3, "/memfd:x (deleted)", "");
-        process(5, "/usr/bin/corun", "corun\0-q\0load\0persistent\0");
-        process(6, "/usr/bin/corun", "corun\0--help\0");
-        assert_eq!(program_name(&root, 5, "corun"), "corun load");
-        assert_eq!([6, 7].map(|pid| program_name(&root, pid, "corun")), ["corun", "corun"]);
-        assert_eq!(program_name(&root, 1, "memfd:sealed-91"), "agent");
-        assert_eq!(program_name(&root, 1, "5"), "agent", "older kernels tell the descriptor's number");
-        assert_eq!(program_name(&root, 1, "its-own-name"), "its-own-name");
-        assert_eq!(program_name(&root, 2, "42"), "42");
-        assert_eq!(program_name(&root, 3, "memfd:x"), "memfd:x");
-        assert_eq!(program_name(&root, 4, "memfd:gone"), "memfd:gone");
     }
 
     #[test]

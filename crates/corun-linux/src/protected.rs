@@ -208,7 +208,7 @@ mod tests {
         let of = |kind, name| protection.of_tenant(&tenant(kind, name));
         assert_eq!(of(TenantKind::Command, "build").unwrap(), "build is protected: --protect names it");
         assert!(of(TenantKind::Container, "web").is_some());
-        let group = Tenant { key: "pgid:7:sh".into(), ..tenant(TenantKind::Command, "sh") };
+        let group = Tenant { key: "pgid:7".into(), ..tenant(TenantKind::Command, "sh") };
         assert!(protection.of_tenant(&group).is_some(), "as `--tenant pgid:7` names it");
         assert!(of(TenantKind::Container, "db").is_none());
         assert!(of(TenantKind::Unit, "nginx.service").is_none());

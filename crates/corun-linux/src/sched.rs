@@ -170,6 +170,12 @@ pub fn autogroups_are_on(root: &Root) -> bool {
     root.value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "a switch").is_ok_and(|on| on != 0)
 }
 
+/// Gives this thread a name, of which the kernel keeps 15 bytes; of a process's first thread, that is the process's.
+pub fn call_thread(name: &std::ffi::CStr) {
+    // SAFETY: the name is a C string that outlives the call, which reads it.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,6 +58,8 @@ pub struct Options {
     pub root: Root,
     /// Whom to watch.
     pub subject: Subject,
+    /// Processes that are tenants of their own, each with its threads and descendants.
+    pub tenants: Vec<u32>,
     /// How often to look for new threads and children, in nanoseconds; rarer where a poll is expensive.
     pub poll_ns: u64,
     /// Account for everybody else too. Without, a window costs only what the subject's own tasks cost to read.
@@ -67,7 +69,7 @@ pub struct Options {
 impl Options {
     /// This machine with everybody on it, polled every [`POLL_NS`].
     pub fn new(subject: Subject) -> Options {
-        Options { root: Root::new("/"), subject, poll_ns: POLL_NS, others: true }
+        Options { root: Root::new("/"), subject, tenants: Vec::new(), poll_ns: POLL_NS, others: true }
     }
 }
 
@@ -118,7 +120,7 @@ impl SchedstatHost {
     /// # Errors
     /// [`SchedstatError`] when this kernel does not count what is needed.
     pub fn new(options: Options) -> Result<SchedstatHost, SchedstatError> {
-        let Options { root, subject, poll_ns, others } = options;
+        let Options { root, subject, tenants: named, poll_ns, others } = options;
         match procfs::schedstat_counts(&root) {
             None => return Err(SchedstatError::Absent),
             Some(false) => return Err(SchedstatError::Off),
@@ -133,7 +135,8 @@ impl SchedstatHost {
         let cpus = CpuStat::read(&root)?;
         let meters = |c: &cpustat::CpuClock| (Meter::starting_at(c.idle_ns), Meter::starting_at(c.busy_ns()));
         let cpu_meters = cpus.cpus.iter().map(|(id, c)| (*id, meters(c))).collect();
-        let table = ProcessTable::new(&root, subject, &cgroups, clock::boot_ahead_ns(), now_ns)?;
+        let mut table = ProcessTable::new(&root, subject, &cgroups, clock::boot_ahead_ns(), now_ns)?;
+        table.name(&named)?;
         let is_virtual = cpustat::is_virtual(&root);
         let mut host = SchedstatHost {
             root,

@@ -207,9 +207,9 @@ mod tests {
                 ("/proc/sys/kernel/sched_autogroup_enabled", autogroups),
             ])
         };
-        assert_eq!(weight_on(&files("1\n"), true, "pgid:7:a"), 305);
-        assert_eq!(weight_on(&files("0\n"), true, "pgid:7:a"), 33);
-        assert_eq!(weight_on(&files("1\n"), false, "pgid:7:a"), 100, "sched_ext knows no sessions");
+        assert_eq!(weight_on(&files("1\n"), true, "pgid:7"), 305);
+        assert_eq!(weight_on(&files("0\n"), true, "pgid:7"), 33);
+        assert_eq!(weight_on(&files("1\n"), false, "pgid:7"), 100, "sched_ext knows no sessions");
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
                 ("/proc/7/stat", &stat),
                 ("/proc/sys/kernel/sched_autogroup_enabled", "1\n"),
             ];
-            weight_on(&machine(&[&files, with].concat()), true, "pgid:7:make")
+            weight_on(&machine(&[&files, with].concat()), true, "pgid:7")
         };
         let parked = format!("/{}12.34.1", freezer::TRANSIENT_PREFIX);
         assert_eq!(["/", parked.as_str()].map(|path| weight_in(path, &[])), [100, 100]);
@@ -236,12 +236,12 @@ mod tests {
     #[test]
     fn whoever_has_gone_or_tells_nothing_has_the_default_and_a_weight_is_read_again_after_a_second() {
         let folder = machine(&[("/proc/self/mountinfo", V1), ("/proc/7/cgroup", "3:cpu:/\n")]);
-        assert_eq!(weight_on(&folder, true, "pgid:7:a"), 100);
+        assert_eq!(weight_on(&folder, true, "pgid:7"), 100);
         let mut shares = Shares::new(&Root::new(folder.path()), true);
-        assert_eq!(weight(&mut shares, "pgid:7:a", 1), 100);
+        assert_eq!(weight(&mut shares, "pgid:7", 1), 100);
         fs::write(folder.path().join("proc/7/stat"), stat("a", 1)).unwrap();
-        assert_eq!(weight(&mut shares, "pgid:7:a", HOLDS_NS / 2), 100);
-        assert_eq!(weight(&mut shares, "pgid:7:a", HOLDS_NS + 1), 80);
+        assert_eq!(weight(&mut shares, "pgid:7", HOLDS_NS / 2), 100);
+        assert_eq!(weight(&mut shares, "pgid:7", HOLDS_NS + 1), 80);
     }
 
     /// A sleeping session of its own, ended when dropped.

@@ -19,6 +19,8 @@ pub struct SteeredHost {
     // Before the watcher, so that nobody stays parked while the probe is unloaded.
     backend: Box<dyn Backend>,
     watcher: Watcher,
+    /// The backend's own process, which is part of the one that watches.
+    helper: Option<u32>,
     parks: ParkLog,
     /// Tenants that are still there and had a CPU or wanted one since this host was made.
     active: BTreeSet<TenantId>,
@@ -27,7 +29,15 @@ pub struct SteeredHost {
 impl SteeredHost {
     /// A host that sees through `watcher` and acts through `backend`.
     pub fn new(watcher: Watcher, backend: Box<dyn Backend>) -> SteeredHost {
-        SteeredHost { backend, watcher, parks: ParkLog::default(), active: BTreeSet::new() }
+        let mut host = SteeredHost {
+            backend,
+            watcher,
+            helper: None,
+            parks: ParkLog::default(),
+            active: BTreeSet::new(),
+        };
+        host.know_helper();
+        host
     }
 
     /// What it sees through.
@@ -84,6 +94,15 @@ impl SteeredHost {
         self.backend.prepare(tenant)
     }
 
+    /// The backend may start a process of its own with its first action.
+    fn know_helper(&mut self) {
+        let helper = self.backend.helper();
+        if let Some(pid) = helper.filter(|_| helper != self.helper) {
+            self.watcher.count_as_watcher(pid);
+        }
+        self.helper = helper;
+    }
+
     fn beat(&mut self) -> Result<(), HostError> {
         self.acting(|backend| backend.beat())
     }
@@ -93,6 +112,7 @@ impl SteeredHost {
         let before_ns = clock::now_ns();
         let done = act(self.backend.as_mut());
         self.parks.become_parked(&self.backend.parked(), before_ns, clock::now_ns());
+        self.know_helper();
         done
     }
 }

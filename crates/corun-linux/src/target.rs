@@ -4,9 +4,10 @@
 //! (`docker 0123456789ab`, the start of a container's id), in the tree that tells most: v2, then systemd's, then the
 //! rest. Virtual machines have a file of their own (`target/vm.rs`).
 
-use crate::cgroup::{self, Cgroups};
+use crate::cgroup::{self, Cgroups, Membership};
 use crate::naming::{self, TenantName};
 use crate::procfs;
+use crate::program;
 use crate::root::{ReadError, Root};
 use corun_model::TenantKind;
 use std::io::ErrorKind;
@@ -97,6 +98,16 @@ impl Subject {
     pub fn is_removed(&self, root: &Root) -> bool {
         let Subject::Cgroup { folder, .. } = self else { return false };
         std::fs::metadata(root.path(folder)).is_err_and(|e| e.kind() == ErrorKind::NotFound)
+    }
+
+    /// Whether it is a cgroup that a process is in, or is in one below.
+    pub fn has_process(&self, root: &Root, pid: u32) -> bool {
+        let Subject::Cgroup { mount, path, .. } = self else { return false };
+        let tree =
+            Cgroups::discover(root).ok().and_then(|c| c.trees().iter().find(|t| t.mount == *mount).cloned());
+        let membership = Membership::read(root, format!("/proc/{pid}")).ok();
+        let at = membership.as_ref().zip(tree.as_ref()).and_then(|(m, tree)| m.in_tree(tree));
+        at.is_some_and(|at| cgroup::is_within(at, path))
     }
 
     /// Whether it is a cgroup that nobody is in, as far as can be told.
@@ -216,11 +227,15 @@ impl Subject {
     /// [`TargetError`] for the first that does not exist, has ended, or is a thread.
     pub fn processes(root: &Root, pids: &[u32]) -> Result<Subject, TargetError> {
         let mut first = None;
+        let mut roots = Vec::new();
         for &pid in pids {
             let stat = live_process(root, pid)?;
-            first.get_or_insert_with(|| procfs::program_name(root, pid, &stat.comm));
+            first.get_or_insert_with(|| program::name(root, pid, &stat.comm));
+            if !roots.contains(&pid) {
+                roots.push(pid);
+            }
         }
-        Ok(Subject::Processes { roots: pids.to_vec(), name: first.unwrap_or_default() })
+        Ok(Subject::Processes { roots, name: first.unwrap_or_default() })
     }
 
     /// A cgroup, by its path or the end of it, a unit, a container's or pod's id, or the name a report shows.
@@ -233,6 +248,8 @@ impl Subject {
             return Err(TargetError::NoTrees { name: name.to_owned() });
         }
         let wanted = if name == "/" { name } else { name.trim_end_matches('/') };
+        // As a tenant's key has it.
+        let wanted = ["cgroup:", "unit:"].iter().find_map(|kind| wanted.strip_prefix(kind)).unwrap_or(wanted);
         let none = || TargetError::NoCgroup { name: name.to_owned(), listers: listers(root, &cgroups) };
         if wanted.is_empty() {
             // An unset variable, say: not everybody.
@@ -265,6 +282,21 @@ impl Subject {
         }
         Err(none())
     }
+}
+
+/// Processes that are to be a tenant each, with their descendants; of two that descend from one another the outer one first, so
+/// that the inner one is told from it. Who has gone is no tenant.
+pub fn families(root: &Root, pids: &[u32]) -> Vec<(u32, TenantName)> {
+    let mut found: Vec<(usize, u32, TenantName)> = Vec::new();
+    for &pid in pids {
+        let Ok(Some(name)) = Subject::processes(root, &[pid]).map(|s| s.tenant()) else { continue };
+        let line = procfs::line_of(root, pid);
+        let above = pids.iter().filter(|other| line.iter().skip(1).any(|above| above == *other)).count();
+        found.push((above, pid, name));
+    }
+    found.sort();
+    found.dedup();
+    found.into_iter().map(|(_, pid, name)| (pid, name)).collect()
 }
 
 /// The commands by which somebody finds a cgroup's name here.
@@ -307,9 +339,13 @@ fn is_called(path: &str, name: &str) -> bool {
         || tenant().is_some_and(|t| {
             let id = t.key.split_once(':').map_or("", |(_, id)| id);
             let has_id = matches!(t.kind, TenantKind::Container | TenantKind::Pod | TenantKind::SlurmStep);
+            // `docker 0123456789abcdef`: reports show as much of an id as it takes.
+            let shown =
+                t.name.split_once(' ').and_then(|(sort, _)| name.strip_prefix(sort)?.strip_prefix(' '));
+            let shown = shown.unwrap_or(name);
             t.name == name
                 || t.key == name
-                || has_id && (id == name || name.len() >= 6 && id.starts_with(name))
+                || has_id && (id == shown || shown.len() >= 6 && id.starts_with(shown))
         })
 }
 

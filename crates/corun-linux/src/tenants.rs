@@ -6,7 +6,7 @@
 //! first that were spoken of longest ago: a unit that is started again soon has the number that it had.
 
 use crate::naming::TenantName;
-use corun_model::{Tenant, TenantId};
+use corun_model::{Tenant, TenantId, TenantKind};
 use std::collections::BTreeMap;
 
 /// Most tenants that nobody speaks of any more and that are remembered all the same.
@@ -35,7 +35,9 @@ impl Tenants {
     pub fn number(&mut self, name: TenantName) -> TenantId {
         if let Some(&id) = self.by_key.get(&name.key) {
             if let Some(known) = self.by_id.get_mut(&id) {
-                known.tenant.name = name.name;
+                if !has_id(&known.tenant) {
+                    known.tenant.name = name.name;
+                }
                 known.round = self.round;
             }
             return id;
@@ -43,9 +45,31 @@ impl Tenants {
         let id = TenantId(self.next);
         self.next += 1;
         self.by_key.insert(name.key.clone(), id);
-        let tenant = Tenant { id, kind: name.kind, key: name.key, name: name.name };
+        let mut tenant = Tenant { id, kind: name.kind, key: name.key, name: name.name };
+        self.tell_apart(&mut tenant);
         self.by_id.insert(id, Known { tenant, round: self.round });
         id
+    }
+
+    /// Gives a tenant that is called by the start of its id, and those that are called the same, as much of their ids as it
+    /// takes.
+    fn tell_apart(&mut self, tenant: &mut Tenant) {
+        if !has_id(tenant) {
+            return;
+        }
+        let is_same = |other: &Tenant| has_id(other) && longer(other, 0) == longer(tenant, 0);
+        let same: Vec<TenantId> =
+            self.by_id.values().filter(|known| is_same(&known.tenant)).map(|known| known.tenant.id).collect();
+        for id in same {
+            let Some(other) = self.by_id.get_mut(&id).map(|known| &mut known.tenant) else { continue };
+            let [ours, theirs] =
+                [&*tenant, &*other].map(|t| t.key.split_once(':').map_or("", |(_, id)| id).to_owned());
+            let common = ours.bytes().zip(theirs.bytes()).take_while(|(a, b)| a == b).count();
+            for tenant in [&mut *tenant, other] {
+                let so_far = tenant.name.split_once(' ').map_or(0, |(_, id)| id.len());
+                tenant.name = longer(tenant, so_far.max(common + 1));
+            }
+        }
     }
 
     /// A tenant that has not been forgotten.
@@ -77,9 +101,41 @@ impl Tenants {
     }
 }
 
+/// Whether a tenant is called by the start of its id: `docker 0123456789ab`.
+fn has_id(tenant: &Tenant) -> bool {
+    let id = tenant.key.split_once(':').map_or("", |(_, id)| id);
+    let shown = tenant.name.split_once(' ').map_or("", |(_, shown)| shown);
+    matches!(tenant.kind, TenantKind::Container | TenantKind::Pod)
+        && !shown.is_empty()
+        && id.starts_with(shown)
+}
+
+/// What a tenant is called by so many characters of its id, and by as few as ever without.
+fn longer(tenant: &Tenant, characters: usize) -> String {
+    const FEWEST: usize = 8;
+    let (sort, shown) = tenant.name.split_once(' ').unwrap_or((&tenant.name, ""));
+    let id = tenant.key.split_once(':').map_or("", |(_, id)| id);
+    let most = if characters == 0 { FEWEST.min(shown.len()) } else { characters };
+    format!("{sort} {}", id.chars().take(most).collect::<String>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn containers_whose_ids_begin_alike_are_called_by_as_much_of_them_as_it_takes() {
+        let mut t = Tenants::default();
+        let id = |end: &str| format!("{}{end}", "a".repeat(64 - end.len()));
+        let docker = |id: &str| naming::of_cgroup(&format!("/docker/{id}")).unwrap();
+        let all = [id("b"), id("cc"), "0".repeat(64), id("d")].map(|id| t.number(docker(&id)));
+        let names = all.map(|id| t.get(id).unwrap().name.clone());
+        let lengths = names.clone().map(|name| name.len() - "docker ".len());
+        assert_eq!(lengths, [64, 63, 12, 64], "{names:?}");
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
+        assert_eq!(t.number(docker(&id("b"))), all[0]);
+        assert_eq!(t.get(all[0]).unwrap().name, names[0], "the longer name stays");
+    }
     use crate::naming;
 
     #[test]

@@ -65,7 +65,7 @@ impl Watcher {
         options: LiveOptions,
         wanted: Option<Source>,
     ) -> Result<(Watcher, Vec<Unavailable>), WatchError> {
-        let subject = options.subject.clone();
+        let (subject, tenants) = (options.subject.clone(), options.tenants.clone());
         let ebpf = match wanted {
             Some(Source::Schedstat) => None,
             _ => Some(LiveHost::start(root, options)),
@@ -73,16 +73,16 @@ impl Watcher {
         match (ebpf, wanted) {
             (Some(Ok(host)), _) => Ok((Watcher::Ebpf(Box::new(host)), Vec::new())),
             (Some(Err(e)), Some(Source::Ebpf)) => Err(WatchError::Ebpf(Box::new(e))),
-            (Some(Err(ebpf)), _) => match Watcher::schedstat(root, subject) {
+            (Some(Err(ebpf)), _) => match Watcher::schedstat(root, subject, tenants) {
                 Ok(host) => Ok((host, vec![no_ebpf(&ebpf)])),
                 Err(schedstat) => Err(WatchError::Neither { ebpf: Box::new(ebpf), schedstat }),
             },
-            (None, _) => Ok((Watcher::schedstat(root, subject)?, Vec::new())),
+            (None, _) => Ok((Watcher::schedstat(root, subject, tenants)?, Vec::new())),
         }
     }
 
-    fn schedstat(root: &Root, subject: Subject) -> Result<Watcher, SchedstatError> {
-        let options = Options { root: root.clone(), ..Options::new(subject) };
+    fn schedstat(root: &Root, subject: Subject, tenants: Vec<u32>) -> Result<Watcher, SchedstatError> {
+        let options = Options { root: root.clone(), tenants, ..Options::new(subject) };
         Ok(Watcher::Schedstat(Box::new(SchedstatHost::new(options)?)))
     }
 
@@ -107,6 +107,13 @@ impl Watcher {
         match self {
             Watcher::Ebpf(host) => !host.subject_ended(),
             Watcher::Schedstat(host) => host.subject_lives(),
+        }
+    }
+
+    /// Counts another process as part of the one that watches, where that is told apart.
+    pub fn count_as_watcher(&mut self, pid: u32) {
+        if let Watcher::Ebpf(host) = self {
+            host.count_as_watcher(pid);
         }
     }
 

@@ -2,6 +2,8 @@
 
 #[path = "live/quotas.rs"]
 mod quotas;
+#[path = "live/tenants.rs"]
+mod tenants;
 mod witness;
 
 use corun_linux::probe::{LiveHost, LiveOptions};
@@ -140,8 +142,8 @@ fn culprits_are_who_held_the_cpu_within_one_percent() {
     let waits = victim.gaps_ns(seen.start_ns, seen.end_ns);
     let mut worst = 0.0f64;
     for hog in &hogs {
-        let key = format!("pgid:{}:", hog.pid());
-        let id = seen.tenants.iter().find(|t| t.key.starts_with(&key)).expect("every hog is a tenant").id;
+        let key = format!("pgid:{}", hog.pid());
+        let id = seen.tenants.iter().find(|t| t.key == key).expect("every hog is a tenant").id;
         let charged_ns = subject.account.culprits.of_ns(id);
         let truth_ns = hog.overlap_ns(&waits, &moves);
         let error = charged_ns.abs_diff(truth_ns).saturating_sub(unwitnessed_ns) as f64 / steal_ns as f64;
@@ -184,7 +186,7 @@ fn the_process_that_watches_is_told_from_its_corunners_and_from_what_it_starts()
         (found.kind, culprits.of_ns(found.id))
     };
     let (kind, own_ns) = of("watcher");
-    let (_, childs_ns) = of(&format!("pgid:{}:", child.pid()));
+    let (_, childs_ns) = of(&format!("pgid:{}", child.pid()));
     println!("the victim waited {own_ns} ns for the watcher, {childs_ns} ns for its child");
     assert_eq!(kind, corun_model::TenantKind::Watcher);
     assert!(own_ns > 20_000_000, "this process held the CPU for a third of the time: {own_ns} ns");

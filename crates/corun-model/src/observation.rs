@@ -413,7 +413,7 @@ mod tests {
             tenant(1, TenantKind::VmIo, "vm-io:web"),
             tenant(2, TenantKind::VmIo, "vm-io:db"),
             tenant(3, TenantKind::Kernel, "kernel"),
-            tenant(4, TenantKind::Command, "pgid:7:make"),
+            tenant(4, TenantKind::Command, "pgid:7"),
         ];
         let of = |t: &Tenant| TenantObservation { id: t.id, tasks: 1, account: Account::default() };
         let by_tenant = tenants.iter().map(of).collect();

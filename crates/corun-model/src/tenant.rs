@@ -100,10 +100,59 @@ impl Tenant {
         self.vm().is_some_and(|name| other.vm() == Some(name))
     }
 
-    /// Whether a user means this tenant by `wanted`: its name, its key, or the first parts of its key, up to a colon.
+    /// Whether a user means this tenant by `wanted`: its name, its name as a report tells it from others (`bash (pgid 4711)`),
+    /// its key, the first parts of its key, up to a colon, or the PID that it was given by.
     pub fn is_called(&self, wanted: &str) -> bool {
         let key =
             || self.key.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
-        self.name == wanted || key()
+        let told_apart = || {
+            let apart = wanted.strip_prefix(&*self.name)?.strip_prefix(" (")?.strip_suffix(')')?;
+            Some(apart == what_tells(&self.key))
+        };
+        let pid = || self.key.strip_prefix("pid:") == Some(wanted);
+        self.name == wanted || key() || pid() || told_apart() == Some(true)
+    }
+}
+
+/// What a key tells people: `pgid:4711` the process group, `cgroup:/a/b` the cgroup.
+pub fn what_tells(key: &str) -> String {
+    match key.split_once(':') {
+        Some((what, which)) => format!("{what} {which}"),
+        None => key.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_called_as_reports_call_it_and_by_its_key() {
+        let tenant = |kind, key: &str, name: &str| Tenant {
+            id: TenantId(1),
+            kind,
+            key: key.into(),
+            name: name.into(),
+        };
+        let job = tenant(TenantKind::Command, "pgid:4711", "build.sh");
+        let given = tenant(TenantKind::Command, "pid:99", "build.sh");
+        let docker = tenant(TenantKind::Container, "container:aabb", "docker aa");
+        for (tenant, wanted, is_meant) in [
+            (&job, "build.sh", true),
+            (&job, "pgid:4711", true),
+            (&job, "build.sh (pgid 4711)", true),
+            (&job, "build.sh (pgid 4712)", false),
+            (&job, "pgid:471", false),
+            (&job, "4711", false),
+            (&given, "99", true),
+            (&given, "pid:99", true),
+            (&given, "build.sh (pid 99)", true),
+            (&given, "9", false),
+            (&docker, "docker aa", true),
+            (&docker, "docker aa (container aabb)", true),
+            (&docker, "docker", false),
+        ] {
+            assert_eq!(tenant.is_called(wanted), is_meant, "{} by `{wanted}`", tenant.key);
+        }
     }
 }

@@ -62,8 +62,8 @@ mod tests {
         assert!(!scope.covers(&tenant("c", TenantKind::Command)));
         assert!(!scope.covers(&tenant("kernel", TenantKind::Kernel)));
         assert!(Scope::everyone().covers(&tenant("c", TenantKind::Pod)));
-        let group = Tenant { key: "pgid:12:sh".into(), ..tenant("sh", TenantKind::Command) };
+        let group = Tenant { key: "pgid:12".into(), ..tenant("sh", TenantKind::Command) };
         let covers = |wanted: &str| Scope::everyone().only([wanted]).covers(&group);
-        assert!(covers("pgid:12") && covers("pgid:12:sh") && !covers("pgid:1") && !covers("pgid:12:s"));
+        assert!(covers("pgid:12") && covers("sh (pgid 12)") && !covers("pgid:1") && !covers("12"));
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::profile::schema::ProfileReport;
 use crate::words::name;
+pub(crate) use corun_model::tenant::what_tells;
 use std::collections::BTreeMap;
 
 /// Of a name that is cut so many characters stay, and of what is behind it so many.
@@ -87,15 +88,6 @@ impl Names {
     }
 }
 
-/// What a key tells: `pgid:4711:bash` the process group, `cgroup:/a/b` the cgroup.
-pub(crate) fn what_tells(key: &str) -> String {
-    match key.split_once(':') {
-        Some(("pgid", rest)) => format!("pgid {}", rest.split(':').next().unwrap_or(rest)),
-        Some((what, which)) => format!("{what} {which}"),
-        None => key.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,9 +95,9 @@ mod tests {
     #[test]
     fn tenants_of_one_name_are_told_apart_by_their_keys_and_others_have_their_names() {
         let names = Names::told_apart([
-            (1, "bash", "pgid:4711:bash"),
-            (2, "postgres", "pgid:12:postgres"),
-            (3, "bash", "pgid:4712:bash"),
+            (1, "bash", "pgid:4711"),
+            (2, "postgres", "pgid:12"),
+            (3, "bash", "pgid:4712"),
             (4, "bash", "pid:99"),
             (5, "web", "unit:/a/web"),
             (6, "web", "cgroup:/b/web"),
@@ -135,8 +127,8 @@ mod tests {
     fn a_name_that_is_cut_still_tells_its_tenant_apart() {
         let path = "unit:/system.slice/system-worker.slice/worker@1.service";
         let names = Names::told_apart([
-            (1, "a-long-command", "pgid:4711:a-long-command"),
-            (2, "a-long-command", "pgid:4712:a-long-command"),
+            (1, "a-long-command", "pgid:4711"),
+            (2, "a-long-command", "pgid:4712"),
             (3, "worker\x1b[31m", path),
             (4, "worker\x1b[31m", "unit:/other.slice/worker@2.service"),
             (5, "postgresql.service", "unit:/postgresql.service"),

@@ -4,6 +4,7 @@
 use crate::cli::Usage;
 use crate::counting::{self, CountersFlag, Counting};
 use crate::course::{Course, Ended};
+use crate::target::pids;
 use corun_linux::counters::Theme;
 use corun_linux::dedicated::{hindrance, Dedicated, DedicatedWindow, Hindrance};
 use corun_linux::probe::LiveOptions;
@@ -116,7 +117,8 @@ impl Insight {
             Subject::Vm { vcpus, .. } => Some(vcpus.iter().map(|&tid| TaskId(tid)).collect::<Vec<_>>()),
             _ => None,
         };
-        let options = LiveOptions { watcher_apart: true, ..LiveOptions::new(subject) };
+        let named = wanted.dedicated.as_ref().map_or(Vec::new(), |parking| pids(&parking.only));
+        let options = LiveOptions { watcher_apart: true, tenants: named, ..LiveOptions::new(subject) };
         let (watcher, mut unavailable) = Watcher::start(root, options, wanted.source)?;
         let subject = watcher.subject().expect("a verb that predicts has one subject");
         let eyes = match wanted.dedicated {

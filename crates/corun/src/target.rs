@@ -6,6 +6,7 @@ use crate::spoken;
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{Held, Running};
+use corun_linux::namespaces;
 use corun_linux::target::{Subject, TargetError};
 use corun_linux::watcher::Source;
 use corun_linux::Root;
@@ -73,7 +74,9 @@ impl Target {
         };
         match self {
             Target { pid: Some(pids), .. } => {
-                let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+                let once = |(n, pid): &(usize, &u32)| !pids[..*n].contains(pid);
+                let list: Vec<String> =
+                    pids.iter().enumerate().filter(once).map(|(_, pid)| pid.to_string()).collect();
                 named(Subject::processes(root, &pids), format!("pid {}", list.join(", ")))
             }
             Target { cgroup: Some(name), .. } => {
@@ -89,11 +92,25 @@ impl Target {
                 Ok(Armed { subject, target: spoken::line(&argv), held: Some(held) })
             }
             Target { all: true, .. } => {
-                Ok(Armed { subject: Subject::All, target: "everybody".into(), held: None })
+                let target = match namespaces::has_own_pids(root) {
+                    true => "everybody in this PID namespace, not on the whole machine",
+                    false => "everybody",
+                };
+                Ok(Armed { subject: Subject::All, target: target.into(), held: None })
             }
             _ => Err(Usage(format!("name whom to watch: {whom}")).into()),
         }
     }
+}
+
+/// Those tenants that are named by a PID (`4711`, `pid:4711`): each is that process with its threads and descendants.
+pub fn pids(named: &[String]) -> Vec<u32> {
+    named.iter().filter_map(|name| pid(name)).collect()
+}
+
+/// The PID that a tenant is named by, if it is.
+pub fn pid(name: &str) -> Option<u32> {
+    name.strip_prefix("pid:").unwrap_or(name).parse().ok()
 }
 
 /// Lets a command that was held begin. A command that cannot be executed is the user's mistake.

@@ -344,7 +344,7 @@ fn corun_itself_is_not_a_co_runner_that_is_called_corun() {
     let own: Vec<&Value> = tenants.iter().filter(|t| t["tenant"]["kind"] == "watcher").collect();
     assert_eq!(own.len(), 1);
     assert_eq!(own[0]["tenant"]["name"], "corun itself");
-    let key = format!("pgid:{}:corun", load.id());
+    let key = format!("pgid:{}", load.id());
     let co_runner = tenants.iter().find(|t| t["key"] == key.as_str()).expect("the load is a tenant");
     assert_eq!(
         (&co_runner["tenant"]["kind"], &co_runner["tenant"]["name"]),

@@ -27,12 +27,28 @@ struct kernfs_node {
 	u64 id;
 };
 
-struct cgroup {
-	struct kernfs_node *kn;
+struct list_head {
+	struct list_head *next;
 };
 
+struct cgroup_root {
+	int hierarchy_id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+
+/* Where a task is in all hierarchies at once: the v2 tree, and a list with a link for each. */
 struct css_set {
 	struct cgroup *dfl_cgrp;
+	struct list_head cgrp_links;
+};
+
+struct cgrp_cset_link {
+	struct cgroup *cgrp;
+	struct list_head cgrp_link;
 };
 
 struct upid {
@@ -41,10 +57,6 @@ struct upid {
 
 struct pid {
 	struct upid numbers[1];
-};
-
-struct list_head {
-	struct list_head *next;
 };
 
 /* What the threads of a process share. */
@@ -149,6 +161,7 @@ enum { BPF_NOEXIST_ = 1 };
 
 #define TASK_UNINTERRUPTIBLE 0x02
 #define TASK_DEAD 0x80
+#define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 #define PIDTYPE_PGID 2
 

@@ -61,7 +61,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define MOST_THREADS 65536 /* of a process that are followed into another cgroup */
 
 /* Sizes are set by user space before loading. */
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK = 23, BPF_MAP_TYPE_RINGBUF = 27 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_STACK = 23, BPF_MAP_TYPE_RINGBUF = 27 };
 enum { BPF_F_MMAPABLE = 1 << 10, BPF_RB_NO_WAKEUP = 1 };
 
 ARRAY(slot_of_tid, u32, 32768);
@@ -125,6 +125,7 @@ u64 registers_in_stack = 0; /* how far from its beginning; 0 until stock is take
 #include "probe_groups.h"
 #include "probe_records.h"
 #include "probe_culprits.h"
+#include "probe_moves.h"
 #include "probe_states.h"
 
 /* ------------------------------------------------------------------------------------------- events -- */
@@ -348,8 +349,10 @@ static __always_inline u32 arrive(struct switch_args *args, struct cpu_rec *c, u
 	if (!tid)
 		return GROUP_IDLE;
 	slot = bpf_map_lookup_elem(&slot_of_tid, &tid);
-	t = slot && *slot ? bpf_map_lookup_elem(&tasks, slot) : new_task_rec(next);
-	if (!t)
+	t = slot && *slot ? bpf_map_lookup_elem(&tasks, slot) : NULL;
+	if (unlikely(!t))
+		t = new_task_rec(next, NULL);
+	if (unlikely(!t))
 		return GROUP_UNKNOWN;
 	begin_write(t);
 	throttled = t->cur.ns[THROTTLED];
@@ -435,7 +438,7 @@ int BPF_PROG(on_wakeup, struct task_struct *p)
 	if (!watching(now))
 		return 0;
 	if (!t)
-		t = new_task_rec(p);
+		t = new_task_rec(p, NULL);
 	if (!t)
 		return 0;
 	begin_write(t);
@@ -445,15 +448,6 @@ int BPF_PROG(on_wakeup, struct task_struct *p)
 	becomes_runnable(p, t, now);
 	end_write(t);
 	return 0;
-}
-
-/* Whoever comes from one that user space has put into a group is in that group. */
-static __always_inline void stay_with(struct task_rec *t, struct task_rec *from)
-{
-	if (from->flags & STICKY) {
-		t->flags |= STICKY;
-		t->group = from->group;
-	}
 }
 
 SEC("tp_btf/sched_wakeup_new")
@@ -466,14 +460,14 @@ int BPF_PROG(on_wakeup_new, struct task_struct *p)
 	if (!watching(now))
 		return 0;
 	forget(p->pid);
-	t = new_task_rec(p);
 	from = task_rec(parent->pid);
+	if (from)
+		look_where(from, parent);
+	t = new_task_rec(p, from);
 	if (!t)
 		return 0;
 	begin_write(t);
 	t->born_ns = t->since_ns = now;
-	if (from)
-		stay_with(t, from);
 	becomes_runnable(p, t, now);
 	end_write(t);
 	emit(now, t->cpu, TRACE_WAKEUP, 0, parent->pid, t->tid);
@@ -516,21 +510,6 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 	return 0;
 }
 
-static __always_inline bool may_regroup(struct task_rec *t)
-{
-	return t && !(t->flags & STICKY);
-}
-
-/* The task belongs to `group` from now on. */
-static __always_inline void regroup(struct task_rec *t, u32 group)
-{
-	struct cpu_rec *c = cpu_rec(t->cpu);
-
-	if (c && c->tid == t->tid && t->cpu == bpf_get_smp_processor_id())
-		occupy(c, bpf_ktime_get_ns(), group);
-	t->group = group;
-}
-
 /*
  * A thread that is not its process's first runs a program: the kernel ends the others and gives it the number of the first.
  * Its record ends here, and the one of that number goes on.
@@ -553,7 +532,10 @@ static __noinline void renumber(struct task_struct *p, u32 before)
 	goes_on = task_rec_of(p);
 	if (goes_on) { /* of the same instant, so that an edge is after both or before both */
 		begin_write(goes_on);
-		stay_with(goes_on, t);
+		if (t->flags & STICKY) {
+			goes_on->flags |= STICKY;
+			goes_on->group = t->group;
+		}
 		first_event(goes_on, RUN);
 		roll(goes_on, p, now);
 		account_any(goes_on, p, now);
@@ -583,8 +565,10 @@ int BPF_PROG(on_exec, struct task_struct *p, int before)
 	if (before != p->pid)
 		renumber(p, before);
 	t = task_rec(p->pid);
-	if (may_regroup(t))
-		regroup(t, resolve_group(p));
+	if (!t)
+		return 0;
+	look_where(t, p);
+	rename_group(t, p);
 	return 0;
 }
 
@@ -599,20 +583,19 @@ int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 }
 
 /* A task has been moved to another cgroup. */
-static __always_inline void moved(u32 tid, u32 group)
+static __always_inline void moved(struct task_struct *p)
 {
-	struct task_rec *t = task_rec(tid);
+	struct task_rec *t = task_rec(BPF_CORE_READ(p, pid));
 
 	if (t)
 		t->throttled_at = CLOCK_UNKNOWN;
 	if (may_regroup(t))
-		regroup(t, group);
+		regroup(t, p);
 }
 
 struct moving {
 	struct list_head *at;
 	struct list_head *end;
-	u32 group;
 };
 
 static long move_thread(u32 i, struct moving *m)
@@ -623,7 +606,7 @@ static long move_thread(u32 i, struct moving *m)
 	if (!at || at == m->end)
 		return 1;
 	p = (void *)at - bpf_core_field_offset(struct task_struct, thread_node);
-	moved(BPF_CORE_READ(p, pid), m->group);
+	moved(p);
 	m->at = BPF_CORE_READ(at, next);
 	return 0;
 }
@@ -632,13 +615,13 @@ static long move_thread(u32 i, struct moving *m)
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(on_cgroup_attach, struct cgroup *to, const char *path, struct task_struct *leader, bool threadgroup)
 {
-	struct moving m = { .group = resolve_group(leader) };
+	struct moving m = {};
 	struct list_head *threads;
 
 	if (recorded(task_rec(leader->pid)))
 		record_budget(leader, bpf_ktime_get_ns());
 	if (!threadgroup) {
-		moved(leader->pid, m.group);
+		moved(leader);
 		return 0;
 	}
 	threads = (void *)BPF_CORE_READ(leader, signal) + bpf_core_field_offset(struct signal_struct, thread_head);

@@ -9,6 +9,7 @@
 #define CULPRITS 8 /* culprit groups kept per task; what is beyond goes to `others` and the group matrix */
 #define OCCUPANTS 2048 /* occupancies remembered per CPU; a power of two */
 #define BUCKETS 24 /* of a histogram, the last is overflow; as in corun-model */
+#define HIERARCHIES 12 /* of cgroup v1, in which a group that has ended can still be named */
 #define NO_TID 0xffffffff
 #define FOREVER 0xffffffffffffffffULL
 
@@ -29,7 +30,7 @@ enum state {
 	STATES,
 };
 
-/* Groups with fixed numbers; others are found by cgroup, process group and command. */
+/* Groups with fixed numbers; others are found by cgroups and process group. */
 enum group {
 	GROUP_UNKNOWN, /* whoever ran was not seen */
 	GROUP_IDLE,
@@ -94,6 +95,9 @@ struct task_rec {
 	u32 serial; /* tells two users of one slot apart */
 	u32 tgid;
 	char comm[16];
+	u64 cgroups; /* where it was, in all hierarchies at once, when its group was found: the kernel's css_set */
+	u32 pgid; /* its process group then */
+	u32 pad;
 } __attribute__((aligned(64)));
 
 /* From `start_ns` until the next occupancy starts, `group` held the CPU. */
@@ -129,12 +133,20 @@ struct cpu_rec {
 	struct occupancy log[OCCUPANTS];
 } __attribute__((aligned(64)));
 
-/* A command of a process group in a cgroup: the finest tenant there can be. User space merges them. */
+/* Where a task is in the cgroup trees, all of them at once. */
+struct whereabouts {
+	u64 cgroup; /* in the v2 tree */
+	u64 v1; /* in the hierarchies of v1, mixed into one number; 0 where there are none */
+};
+
+/*
+ * A process group in its cgroups: the finest tenant there can be. User space merges them. Where it has said that the cgroups
+ * tell, process groups are not told apart: `pgid` is 0.
+ */
 struct group_key {
-	u64 cgroup;
+	struct whereabouts at;
 	u32 pgid;
 	u32 pad;
-	char comm[16]; /* of the process, not the thread */
 };
 
 /* A group, and the sums of its tasks whose last record found no room in the ring. */
@@ -142,6 +154,10 @@ struct group_rec {
 	struct group_key key;
 	u32 tid; /* first member seen */
 	u32 unlisted; /* tasks folded into `dead` */
+	u32 tgid; /* its process */
+	u32 pad;
+	char comm[16]; /* of that process; later of the one that leads the process group, when it executes a program */
+	u64 v1[HIERARCHIES]; /* its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's */
 	u64 dead_ns[STATES];
 	u64 dead_unattributed_ns;
 	u64 dead_events[7]; /* yields, preemptions, wakeups, migrations */
@@ -179,7 +195,7 @@ struct control {
 
 /* Written by the probe. */
 struct losses {
-	u64 untracked_tasks; /* no free record */
+	u64 untracked_tasks; /* no free record; each counted once */
 	u64 ended_unlisted; /* no room in the ring of ended tasks */
 	u64 trace_events; /* no room in the trace ring */
 	u64 groups; /* no room in the group table: tasks went to GROUP_UNKNOWN */

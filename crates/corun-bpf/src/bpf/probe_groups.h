@@ -34,13 +34,105 @@ static __always_inline u32 new_group(void)
 	return index;
 }
 
-/* The group of a task: kernel threads by sort, the watcher, others by cgroup, process group and command. */
-static __noinline u32 resolve_group(struct task_struct *p)
+/* Cgroups that tell who belongs together, as user space says. What it forgets to say costs group numbers only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct whereabouts);
+	__type(value, u32);
+} telling SEC(".maps");
+
+#define ROOT_CGROUP 1 /* the number of each hierarchy's root */
+
+struct cgroup_walk {
+	struct list_head *at;
+	struct list_head *end;
+	u64 mixed;
+	struct group_rec *into; /* where the cgroups are written down, if anywhere */
+	u32 found;
+};
+
+/* The next hierarchy of a css_set. A mounted v2 tree is among them, and known otherwise. */
+static long next_hierarchy(u32 i, struct cgroup_walk *w)
+{
+	struct list_head *at = w->at;
+	struct cgrp_cset_link *link;
+	struct cgroup *cgroup;
+	u64 id, hierarchy;
+	u32 n = w->found;
+
+	if (!at || at == w->end)
+		return 1;
+	link = (void *)at - bpf_core_field_offset(struct cgrp_cset_link, cgrp_link);
+	w->at = BPF_CORE_READ(at, next);
+	cgroup = BPF_CORE_READ(link, cgrp);
+	hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id);
+	if (!hierarchy)
+		return 0;
+	id = BPF_CORE_READ(cgroup, kn, id);
+	w->mixed = (w->mixed ^ hierarchy << 56 ^ id) * 0x9e3779b97f4a7c15ULL;
+	w->mixed ^= w->mixed >> 29;
+	if (id != ROOT_CGROUP && w->into && n < HIERARCHIES) {
+		w->into->v1[n & 15] = hierarchy << 56 | id;
+		w->found = n + 1;
+	}
+	return 0;
+}
+
+/* Where a task is in the hierarchies of v1, mixed into one number; written down in `into`. */
+static __always_inline u64 v1_place(struct css_set *set, struct group_rec *into)
+{
+	struct list_head *links = (void *)set + bpf_core_field_offset(struct css_set, cgrp_links);
+	struct cgroup_walk w = { .into = into, .end = links };
+
+	w.at = BPF_CORE_READ(links, next);
+	bpf_loop(32, next_hierarchy, &w, 0);
+	return w.mixed;
+}
+
+static __always_inline u32 pgid_of(struct task_struct *p)
+{
+	return BPF_CORE_READ(p, signal, pids[PIDTYPE_PGID], numbers[0].nr);
+}
+
+/* The group of a process group in its cgroups, a new one if it has none. */
+static __noinline u32 group_of(struct task_struct *p, struct css_set *set, u32 pgid)
 {
 	struct group_key key = {};
 	struct group_rec *g;
 	u32 *known, index;
 
+	key.at.cgroup = BPF_CORE_READ(set, dfl_cgrp, kn, id);
+	key.at.v1 = v1_place(set, NULL);
+	if (!bpf_map_lookup_elem(&telling, &key.at))
+		key.pgid = pgid;
+	known = bpf_map_lookup_elem(&group_of_key, &key);
+	if (known)
+		return *known;
+	index = new_group();
+	g = index < max_groups ? bpf_map_lookup_elem(&groups, &index) : NULL;
+	if (!g) {
+		__sync_fetch_and_add(&losses.groups, 1);
+		return GROUP_UNKNOWN;
+	}
+	g->key = key;
+	g->tgid = BPF_CORE_READ(p, tgid);
+	bpf_probe_read_kernel_str(g->comm, sizeof(g->comm), &BPF_CORE_READ(p, group_leader)->comm);
+	__builtin_memset(g->v1, 0, sizeof(g->v1));
+	if (key.at.v1)
+		v1_place(set, g);
+	barrier();
+	g->tid = BPF_CORE_READ(p, pid); /* by which user space knows that the rest is there */
+	if (bpf_map_update_elem(&group_of_key, &key, &index, BPF_NOEXIST_)) {
+		known = bpf_map_lookup_elem(&group_of_key, &key); /* another CPU was faster, or the table is full */
+		return known ? *known : index;
+	}
+	return index;
+}
+
+/* The group of a task: kernel threads by sort, the watcher, others by cgroups and process group. */
+static __always_inline u32 resolve_group(struct task_struct *p, struct css_set *set, u32 pgid)
+{
 	if (BPF_CORE_READ(p, flags) & PF_KTHREAD) {
 		char comm[8] = {};
 
@@ -53,26 +145,47 @@ static __noinline u32 resolve_group(struct task_struct *p)
 	}
 	if (watcher_tgid && BPF_CORE_READ(p, tgid) == watcher_tgid)
 		return GROUP_WATCHER;
-	key.cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
-	key.pgid = BPF_CORE_READ(p, signal, pids[PIDTYPE_PGID], numbers[0].nr);
-	bpf_probe_read_kernel_str(key.comm, sizeof(key.comm), &BPF_CORE_READ(p, group_leader)->comm);
-	known = bpf_map_lookup_elem(&group_of_key, &key);
-	if (known)
-		return *known;
-	index = new_group();
-	g = index < max_groups ? bpf_map_lookup_elem(&groups, &index) : NULL;
-	if (!g) {
-		__sync_fetch_and_add(&losses.groups, 1);
-		return GROUP_UNKNOWN;
+	return group_of(p, set, pgid);
+}
+
+/* Puts a record into the group that its task belongs to now, by itself. Who ends is in no process group any more. */
+static __always_inline void find_group(struct task_rec *t, struct task_struct *p)
+{
+	struct css_set *set = BPF_CORE_READ(p, cgroups);
+	u32 pgid = pgid_of(p);
+
+	t->cgroups = (u64)set;
+	if (pgid)
+		t->pgid = pgid;
+	t->group = resolve_group(p, set, t->pgid);
+}
+
+/* The same for a new record. Whoever is born stays with whom it comes from, where nothing tells the two apart. */
+static __always_inline void begin_group(struct task_rec *t, struct task_struct *p, struct task_rec *from)
+{
+	if (from && from->flags & STICKY)
+		t->flags |= STICKY;
+	if (from && (from->flags & STICKY || (from->group >= GROUP_FIRST && from->pgid == pgid_of(p) &&
+					      from->cgroups == (u64)BPF_CORE_READ(p, cgroups)))) {
+		t->group = from->group;
+		t->pgid = from->pgid;
+		t->cgroups = from->cgroups;
+	} else {
+		find_group(t, p);
 	}
-	g->key = key;
-	barrier();
-	g->tid = BPF_CORE_READ(p, pid); /* by which user space knows that the rest is there */
-	if (bpf_map_update_elem(&group_of_key, &key, &index, BPF_NOEXIST_)) {
-		known = bpf_map_lookup_elem(&group_of_key, &key); /* another CPU was faster, or the table is full */
-		return known ? *known : index;
-	}
-	return index;
+}
+
+/* The leader of a process group executes a program: that is what the group is called. */
+static __always_inline void rename_group(struct task_rec *t, struct task_struct *p)
+{
+	u32 group = t->group;
+	struct group_rec *g;
+
+	if (t->tgid != t->pgid || t->flags & STICKY || group < GROUP_FIRST)
+		return;
+	g = bpf_map_lookup_elem(&groups, &group);
+	if (g && (!g->key.pgid || g->key.pgid == t->pgid))
+		bpf_probe_read_kernel_str(g->comm, sizeof(g->comm), &p->comm);
 }
 
 #endif

@@ -10,6 +10,9 @@ static __always_inline struct cpu_rec *cpu_rec(u32 cpu)
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
+/* In the place of a task's slot: no record was free when it needed one, and that has been counted. */
+#define UNTRACKED 0xffffffff
+
 static __always_inline struct task_rec *task_rec(u32 tid)
 {
 	u32 *slot = bpf_map_lookup_elem(&slot_of_tid, &tid);
@@ -22,10 +25,13 @@ static __always_inline struct task_rec *task_rec(u32 tid)
 /* Nobody knows where the throttle clock of the task's queue stands: from when it is next read on nothing is counted twice. */
 #define CLOCK_UNKNOWN (~0ULL)
 
-/* A fresh record for a task that has none. Rare: at fork, and at the first event of a task that was there before. */
-static __noinline struct task_rec *new_task_rec(struct task_struct *p)
+/*
+ * A fresh record for a task that has none. Rare: at fork, where it comes `from` another, and at the first event of a task that
+ * was there before.
+ */
+static __noinline struct task_rec *new_task_rec(struct task_struct *p, struct task_rec *from)
 {
-	u32 tid = BPF_CORE_READ(p, pid), slot = 0, *home;
+	u32 tid = BPF_CORE_READ(p, pid), slot = 0, before, *home;
 	struct task_rec *t;
 
 	home = bpf_map_lookup_elem(&slot_of_tid, &tid);
@@ -46,19 +52,21 @@ static __noinline struct task_rec *new_task_rec(struct task_struct *p)
 	t->cpu = BPF_CORE_READ(p, thread_info.cpu);
 	/* Whoever was not there when stock was taken is new, or hidden from it: its account begins now. */
 	t->since_ns = t->began_ns = t->born_ns = control.stocked ? bpf_ktime_get_ns() : control.start_ns;
-	t->group = resolve_group(p);
+	begin_group(t, p, from);
 	t->throttled_at = CLOCK_UNKNOWN;
 	bpf_probe_read_kernel(t->comm, sizeof(t->comm), &p->comm);
 	barrier();
 	t->tid = tid; /* by which user space knows that the rest is there */
-	if (__sync_val_compare_and_swap(home, 0, slot) != 0) { /* the task iterator and an event met */
+	before = *home == UNTRACKED ? UNTRACKED : 0;
+	if (__sync_val_compare_and_swap(home, before, slot) != before) { /* the task iterator and an event met */
 		t->tid = 0;
 		bpf_map_push_elem(&free_slots, &slot, 0);
 		return task_rec(tid);
 	}
 	return t;
 full:
-	__sync_fetch_and_add(&losses.untracked_tasks, 1);
+	if (!home || !__sync_val_compare_and_swap(home, 0, UNTRACKED))
+		__sync_fetch_and_add(&losses.untracked_tasks, 1);
 	return NULL;
 }
 
@@ -72,6 +80,8 @@ static __always_inline void forget(u32 tid)
 		return;
 	slot = *home;
 	*home = 0;
+	if (slot == UNTRACKED)
+		return;
 	t = bpf_map_lookup_elem(&tasks, &slot);
 	if (t)
 		t->tid = 0;
@@ -82,7 +92,7 @@ static __always_inline struct task_rec *task_rec_of(struct task_struct *p)
 {
 	struct task_rec *t = task_rec(p->pid);
 
-	return t ? t : new_task_rec(p);
+	return t ? t : new_task_rec(p, NULL);
 }
 
 /* Whether the probe is watching: every program starts and stops at the same instant. */

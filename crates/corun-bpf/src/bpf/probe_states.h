@@ -152,6 +152,7 @@ static __noinline void close_window(struct task_rec *t, struct task_struct *p, u
 		account_any(t, p, edge);
 	__builtin_memcpy(&t->snap, &t->cur, sizeof(t->snap));
 	t->edge_ns = edge;
+	look_where(t, p);
 }
 
 /* Closes the open interval at the newest edge, if that has passed and this record has not seen it. */

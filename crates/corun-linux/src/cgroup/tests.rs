@@ -84,7 +84,9 @@ fn a_task_is_named_by_the_first_tree_that_tells() {
     assert_eq!((m.v2(), m.v1("cpuacct"), m.v1("freezer")), (Some("/"), Some("/"), None));
     assert_eq!(m.tenant().unwrap().name, "cron.service");
     let m = Membership::parse("2:cpu:/\n1:memory:/x/y\n0::/user.slice/user-0.slice/session-1.scope\n");
-    assert_eq!(m.tenant(), None, "memory says how memory is shared out, not who belongs together");
+    assert_eq!(m.tenant().unwrap().key, "cgroup:/x/y", "the only one that tells");
+    let surroundings = Membership::parse("2:cpu:/z\n1:memory:/x/y\n0::/\n");
+    assert_eq!(m.tenant_seen_from(&surroundings), None, "whoever looks is in it as well");
     assert_eq!(Membership::parse("0::/a:b (deleted)\n").v2(), Some("/a:b"));
     assert_eq!(Membership::parse("nonsense\n\n"), Membership::default());
 }

@@ -19,15 +19,14 @@ use super::run_log::{settled_ns, Recorder};
 use super::tenancy::Tenancy;
 use super::traces::Traces;
 use super::window::{spread, Window};
-use crate::cgroup::Cgroups;
 use crate::clock::now_ns;
 use crate::cpustat::{self, CpuStat};
 use crate::namespaces;
 use crate::procfs;
 use crate::root::Root;
-use crate::target::Subject;
+use crate::target::{self, Subject};
 use crate::topology;
-use corun_bpf::layout::{comm, Ended, TaskBrief, TaskRec};
+use corun_bpf::layout::{comm, group, Ended, TaskBrief, TaskRec};
 use corun_bpf::{Losses, Probe};
 use corun_model::culprit::Share as CulpritShare;
 use corun_model::observation::{Account, MachineTime, TaskObservation, TenantObservation, Unavailable};
@@ -80,6 +79,9 @@ pub struct LiveHost {
     wants_trace: bool,
     recorder: Option<Recorder>,
     group_of_subject: Option<u32>,
+    /// Whether this process is in the subject's cgroup.
+    is_in_subject: bool,
+    watcher_apart: bool,
     quotas: Quotas,
 }
 
@@ -104,6 +106,7 @@ impl LiveHost {
             group_of_subject = Some(group);
         }
         let is_virtual = cpustat::is_virtual(root);
+        let is_in_subject = options.subject.has_process(root, std::process::id());
         let mut host = LiveHost {
             probe,
             root: root.clone(),
@@ -126,13 +129,17 @@ impl LiveHost {
             wants_trace: options.trace_bytes > 0,
             recorder: None,
             group_of_subject,
+            is_in_subject,
+            watcher_apart: options.watcher_apart,
             quotas: Quotas::new(config.want_quota),
         };
         if let (Some(group), true) = (group_of_subject, options.record_bytes > 0) {
             host.recorder = Some(Recorder::new(cpus_of(&host.machine), now_ns()));
             host.probe.record(group);
         }
+        host.assign_families(&options.tenants)?;
         host.assign_subject()?;
+        host.learn_all();
         host.observe_window();
         host.traces.take(0);
         Ok(host)
@@ -167,32 +174,58 @@ impl LiveHost {
         self.probe.costs().iter().fold((0, 0), |(runs, ns), c| (runs + c.runs, ns + c.ns))
     }
 
-    /// Whether every task of the subject has ended; of a cgroup, whether it has been removed.
+    /// Whether every task of the subject has ended; of a cgroup, whether it has been removed, or only this process is left in it.
     pub fn subject_ended(&self) -> bool {
-        match (&self.subject, self.group_of_subject) {
-            (Subject::Cgroup { .. }, _) => self.subject.is_removed(&self.root),
-            (_, Some(group)) => !self.probe.any_in(group),
+        match (&self.subject, self.group_of_subject, self.subject_tenant) {
+            (Subject::Cgroup { .. }, _, Some(tenant)) => {
+                self.subject.is_removed(&self.root)
+                    || self.is_in_subject && !self.probe.any(|group| self.tenancy.of(group) == tenant)
+            }
+            (_, Some(group), _) => !self.probe.any(|its| its == group),
             _ => false,
         }
     }
 
-    /// Puts the subject's tasks into their group, with all that they start from now on. Repeated until a pass
-    /// finds nobody new, since a task may fork between being listed and being assigned.
+    /// Puts the subject's tasks into their group, with all that they start from now on.
     fn assign_subject(&mut self) -> Result<(), LiveError> {
         let Some(group) = self.group_of_subject else { return Ok(()) };
-        if let (Subject::Vm { vcpus, io, .. }, Some(io_name)) = (&self.subject, self.subject.io_tenant()) {
-            let io_group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
-            self.tenancy.assign(io_group, io_name);
-            for (tids, group) in [(vcpus, group), (io, io_group)] {
-                for &tid in tids {
-                    self.probe.assign(tid, group);
+        match self.subject.clone() {
+            Subject::Vm { vcpus, io, .. } => {
+                if let Some(io_name) = self.subject.io_tenant() {
+                    let io_group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
+                    self.tenancy.assign(io_group, io_name);
+                    for (tids, group) in [(vcpus, group), (io, io_group)] {
+                        for tid in tids {
+                            self.probe.assign(tid, group);
+                        }
+                    }
                 }
+                Ok(())
             }
-            return Ok(());
+            Subject::Command { pid, .. } => self.assign_family(&[pid], group),
+            Subject::Processes { roots, .. } => self.assign_family(&roots, group),
+            Subject::Cgroup { .. } | Subject::All => Ok(()),
         }
+    }
+
+    /// Makes each of these processes a tenant, with its threads and descendants.
+    fn assign_families(&mut self, pids: &[u32]) -> Result<(), LiveError> {
+        for (pid, name) in target::families(&self.root, pids) {
+            let group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
+            self.tenancy.assign(group, name);
+            self.assign_family(&[pid], group)?;
+        }
+        Ok(())
+    }
+
+    /// Puts processes and all that descends from them into a group. Repeated until a pass finds nobody new, since a task may fork
+    /// between being listed and being assigned. This process watches and is nobody's, and so is what it was started by on
+    /// the way from one of them: that only waits for it.
+    fn assign_family(&self, roots: &[u32], group: u32) -> Result<(), LiveError> {
+        let watching = procfs::between(&self.root, std::process::id(), roots);
         let mut known = 0;
         for _ in 0..5 {
-            let pids = self.subject_pids()?;
+            let pids = procfs::with_descendants_except(&self.root, roots, &watching)?;
             let tids: Vec<u32> =
                 pids.iter().flat_map(|&pid| procfs::tasks(&self.root, pid).unwrap_or_default()).collect();
             for &tid in &tids {
@@ -206,21 +239,22 @@ impl LiveHost {
         Ok(())
     }
 
-    fn subject_pids(&self) -> Result<Vec<u32>, LiveError> {
-        Ok(match &self.subject {
-            Subject::Command { pid, .. } => procfs::with_descendants(&self.root, &[*pid])?,
-            Subject::Processes { roots, .. } => procfs::with_descendants(&self.root, roots)?,
-            Subject::Cgroup { mount, path, .. } => {
-                let cgroups = Cgroups::discover(&self.root)?;
-                let tree = cgroups.trees().iter().find(|t| t.mount == *mount);
-                tree.map_or(Ok(Vec::new()), |tree| cgroups.processes(tree, path))?
+    /// Counts another process as part of the one that watches, where that is told apart.
+    pub fn count_as_watcher(&mut self, pid: u32) {
+        if self.watcher_apart {
+            for tid in procfs::tasks(&self.root, pid).unwrap_or_default() {
+                self.probe.assign(tid, group::WATCHER);
             }
-            Subject::Vm { .. } | Subject::All => Vec::new(),
-        })
+        }
     }
 
-    /// Empties the rings and names new groups, so that neither overflows nor is forgotten.
-    fn poll(&mut self) {
+    /// What naming tenants has cost so far: cgroups that were looked for, and processes that were asked for their program.
+    pub fn naming_cost(&self) -> (u64, u64) {
+        self.tenancy.cost()
+    }
+
+    /// Empties the rings and names new groups, so that neither overflows nor is forgotten. Whether groups are left to name.
+    fn poll(&mut self) -> bool {
         self.pending.extend(self.probe.drain_ended());
         self.traces.add(&self.probe.drain_trace());
         if let Some(recorder) = &mut self.recorder {
@@ -229,8 +263,15 @@ impl LiveHost {
                 self.probe.record(0);
             }
         }
-        self.tenancy.learn(&self.probe.groups_from(self.tenancy.named()));
+        let are_left = self.tenancy.learn(&self.probe.groups_from(self.tenancy.named()));
         self.tenancy.learn_anew(&self.probe.in_use_again(self.tenancy.free()));
+        self.tenancy.news().iter().for_each(|at| self.probe.cgroups_tell(at));
+        are_left
+    }
+
+    /// Names every group that is there at the start: as many as the table holds at most.
+    fn learn_all(&mut self) {
+        while self.poll() {}
     }
 
     /// Closes the window at an edge a moment from now and says what was in it.
@@ -423,6 +464,7 @@ impl LiveHost {
 
     /// Resolves what did not fit into the tasks' records, names everybody and closes the window.
     fn finish(&mut self, mut window: Window) -> Observation {
+        self.tenancy.call_anew(&window.tasks, |group| self.probe.comm_of_group(group));
         self.sum_up_still(&mut window);
         self.spread_others(&mut window);
         let losses = self.probe.losses();
@@ -562,10 +604,6 @@ impl Host for LiveHost {
     }
 
     fn observe(&mut self) -> Result<Observation, HostError> {
-        if matches!(self.subject, Subject::Cgroup { v2_id: None, .. }) {
-            // A v1 cgroup is followed by its list of processes: no event tells that one was moved into it.
-            let _ = self.assign_subject();
-        }
         Ok(self.observe_window())
     }
 

@@ -15,6 +15,7 @@
 //! | `window` | an observation under construction |
 //! | `recycling` | which groups' numbers may be used again |
 //! | `tenancy` | groups of the probe → tenants as people know them |
+//! | `told` | the cgroups of a group → the tenant that they tell |
 //! | `syscalls` | which system call means which kind of blocking |
 //! | `run_log` | what the subject did, event by event → a [`RunLog`](corun_model::RunLog) |
 //! | `traces` | the probe's events → a [`Trace`](corun_model::Trace) |
@@ -33,6 +34,7 @@ mod recycling;
 mod run_log;
 mod syscalls;
 mod tenancy;
+mod told;
 mod traces;
 mod window;
 

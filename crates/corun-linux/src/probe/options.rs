@@ -10,13 +10,15 @@ use thiserror::Error;
 pub struct LiveOptions {
     /// Whom the report is about.
     pub subject: Subject,
+    /// Processes that are tenants of their own, each with its threads and descendants present and future.
+    pub tenants: Vec<u32>,
     /// Bytes for switches and wake-ups between two polls, a power of two; 0: no trace.
     pub trace_bytes: u32,
     /// Bytes for the run log of the subject between two polls, a power of two; 0: none is kept.
     pub record_bytes: u32,
-    /// Tasks that can be followed at a time; `None`: four times those there are, at least 16,384.
+    /// Tasks that can be followed at a time; `None`: four times those there are, at least 32,768.
     pub max_tasks: Option<u32>,
-    /// Commands of process groups in cgroups that can be told apart at a time; `None`: 8,192.
+    /// Process groups in cgroups that can be told apart at a time; `None`: twice the tasks that there are, at least 16,384.
     pub max_groups: Option<u32>,
     /// Pairs of them, one of which took time from the other, that can be told apart at a time beyond each task's first eight
     /// culprits; `None`: 65,536.
@@ -33,6 +35,7 @@ impl LiveOptions {
     pub fn new(subject: Subject) -> LiveOptions {
         LiveOptions {
             subject,
+            tenants: Vec::new(),
             trace_bytes: 0,
             record_bytes: 0,
             max_tasks: None,

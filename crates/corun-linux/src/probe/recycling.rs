@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long a closed group rests, in nanoseconds: longer than any handler can sit between looking a group up and using it.
 const REST_NS: u64 = 1_000_000_000;
 /// Free numbers that are kept at hand; all of them are looked at whenever new groups are named.
-const MOST_FREE: usize = 1_024;
+const MOST_FREE: usize = 4_096;
 
 /// What is to be done now.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,25 +1,36 @@
 //! From the probe's groups to tenants as people know them.
 //!
-//! The kernel side sorts tasks as finely as can be told there: command × process group × cgroup. Here several of
-//! those become one tenant where a name says that they belong together (a container, a unit, a pod, a Slurm step,
-//! the subject). A group is named while its first member still lives, so [`Tenancy::learn`] is called often.
+//! The kernel side sorts tasks as finely as can be told there: process group × cgroups. Here several of those become one
+//! tenant where cgroups tell that they belong together (a container, a unit, a pod, a Slurm step, the subject); where they do
+//! not, a tenant is a process group: what a shell made for a job, with all that it runs. It is called as its leader is: by its
+//! script, or by its program. A shell that has no script is called by what uses the CPU most of all that it runs.
+//!
+//! What this costs is bounded: [`Tenancy::learn`] is called often, and looks for no more than so many cgroups and programs each
+//! time. Who has no name yet is one of "others" until the next time.
 
-use crate::cgroup::{is_within, Cgroups, Membership};
-use crate::freezer;
+use super::told::Told;
 use crate::naming::{self, TenantName};
 use crate::procfs;
+use crate::program;
 use crate::root::Root;
 use crate::target::Subject;
 use crate::tenants::Tenants;
-use corun_bpf::layout::{comm, group, GroupRec};
+use corun_bpf::layout::{comm, group, GroupRec, Whereabouts};
+use corun_model::observation::TaskObservation;
 use corun_model::{Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+
+/// So many cgroups are looked for at a time, at some microseconds each.
+const MOST_LOOKS: u64 = 1_000;
+/// So many processes are asked at a time what program they run, at some ten microseconds each.
+const MOST_ASKED: u64 = 64;
+/// So many programs of a shell are told apart.
+const MOST_PROGRAMS: usize = 32;
 
 /// Tenants by the probe's group numbers.
 pub(super) struct Tenancy {
     root: Root,
-    cgroups: Option<Cgroups>,
+    told: Told,
     tenants: Tenants,
     /// Tenant of each group met so far.
     of_group: Vec<TenantId>,
@@ -27,20 +38,35 @@ pub(super) struct Tenancy {
     free: BTreeSet<u32>,
     /// Groups that user space made, with their names.
     assigned: BTreeMap<u32, TenantName>,
-    /// The subject's cgroup in the v2 tree: groups in it or below it are the subject.
-    subject_cgroup: Option<(String, TenantName)>,
+    /// Tenants that are process groups.
+    jobs: BTreeMap<TenantId, Job>,
+    /// Cgroups that tell, as the probe has not heard yet.
+    news: Vec<Whereabouts>,
+    /// How many processes have been asked what program they run.
+    asked: u64,
+}
+
+/// A tenant that is a process group.
+struct Job {
+    /// Its newest group, and what that was called when it was named.
+    group: u32,
+    comm: [u8; 16],
+    /// Of a shell without a script: for how long which programs used a CPU, in nanoseconds.
+    programs: Option<BTreeMap<String, u64>>,
 }
 
 impl Tenancy {
     pub(super) fn new(root: &Root) -> Tenancy {
         let mut made = Tenancy {
             root: root.clone(),
-            cgroups: Cgroups::discover(root).ok(),
+            told: Told::new(root),
             tenants: Tenants::default(),
             of_group: Vec::new(),
             free: BTreeSet::new(),
             assigned: BTreeMap::new(),
-            subject_cgroup: None,
+            jobs: BTreeMap::new(),
+            news: Vec::new(),
+            asked: 0,
         };
         let fixed = |kind, key: &str, name: &str| TenantName {
             kind,
@@ -69,12 +95,9 @@ impl Tenancy {
         self.tenants.number(name)
     }
 
-    /// Says that the subject is a cgroup of the v2 tree.
+    /// Says that the subject is a cgroup.
     pub(super) fn watch_cgroup(&mut self, subject: &Subject) -> Option<TenantId> {
-        let (Subject::Cgroup { path, v2_id: Some(_), .. }, Some(name)) = (subject, subject.tenant()) else {
-            return None;
-        };
-        self.subject_cgroup = Some((path.clone(), name.clone()));
+        let name = self.told.watch(&self.root, subject)?.clone();
         Some(self.tenants.number(name))
     }
 
@@ -83,18 +106,28 @@ impl Tenancy {
         self.of_group.len()
     }
 
-    /// Names the groups that follow those that have a name.
-    pub(super) fn learn(&mut self, groups: &[GroupRec]) {
+    /// What naming has cost so far: cgroups that were looked for, and processes that were asked.
+    pub(super) fn cost(&self) -> (u64, u64) {
+        (self.told.looks(), self.asked)
+    }
+
+    /// Names the groups that follow those that have a name. Whether there may be more.
+    pub(super) fn learn(&mut self, groups: &[GroupRec]) -> bool {
+        let (looks, asked) = self.cost();
         for rec in groups {
-            let name = match self.assigned.get(&(self.named() as u32)) {
-                Some(name) => name.clone(),
+            if self.told.looks() > looks + MOST_LOOKS || self.asked > asked + MOST_ASKED {
+                return true;
+            }
+            let group = self.named() as u32;
+            let id = match self.assigned.get(&group) {
+                Some(name) => self.tenants.number(name.clone()),
                 // The number is taken before the record is filled in; it will be, by the next call.
-                None if rec.tid == 0 => return,
-                None => self.name(rec),
+                None if rec.tid == 0 => return false,
+                None => self.tenant_of(group, rec),
             };
-            let id = self.tenants.number(name);
             self.of_group.push(id);
         }
+        false
     }
 
     /// The groups that have a name and were made by the probe.
@@ -110,10 +143,11 @@ impl Tenancy {
 
     /// Forgets tenants that have no group any more.
     pub(super) fn forget_gone(&mut self) {
-        let subject = self.subject_cgroup.as_ref().map(|(_, name)| name);
-        let made = self.assigned.values().chain(subject).filter_map(|name| self.tenants.with_key(&name.key));
+        let made = self.assigned.values().chain(self.told.subject());
+        let made: Vec<TenantId> = made.filter_map(|name| self.tenants.with_key(&name.key)).collect();
         let spoken_of: BTreeSet<TenantId> = self.of_group.iter().copied().chain(made).collect();
         self.tenants.forget(|id| spoken_of.contains(&id));
+        self.jobs.retain(|id, _| spoken_of.contains(id));
     }
 
     /// Forgets a group, whose number may be used again.
@@ -124,68 +158,97 @@ impl Tenancy {
 
     /// Names groups whose numbers have been used before.
     pub(super) fn learn_anew(&mut self, groups: &[(u32, GroupRec)]) {
+        let (looks, asked) = self.cost();
         for (group, rec) in groups {
-            let name = self.name(rec);
-            self.of_group[*group as usize] = self.tenants.number(name);
+            if self.told.looks() > looks + MOST_LOOKS || self.asked > asked + MOST_ASKED {
+                return;
+            }
+            self.of_group[*group as usize] = self.tenant_of(*group, rec);
             self.free.remove(group);
         }
     }
 
-    fn name(&self, rec: &GroupRec) -> TenantName {
-        let (membership, path) = self.whereabouts(rec);
-        if let (Some((subject, name)), Some(path)) = (&self.subject_cgroup, &path) {
-            if is_within(path, subject) {
-                return name.clone();
+    /// Cgroups that tell, of which the probe has not heard yet.
+    pub(super) fn news(&mut self) -> Vec<Whereabouts> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// The tenant of a group that the probe made.
+    fn tenant_of(&mut self, group: u32, rec: &GroupRec) -> TenantId {
+        if let Some(name) = self.told.tenant(rec) {
+            if rec.key.pgid != 0 {
+                self.news.push(rec.key.at);
+            }
+            return self.tenants.number(name);
+        }
+        let (name, is_named_by_use) = self.job(rec);
+        let id = self.tenants.number(name);
+        let programs = self.jobs.remove(&id).and_then(|job| job.programs).unwrap_or_default();
+        let programs = is_named_by_use.then_some(programs);
+        self.jobs.insert(id, Job { group, comm: rec.comm, programs });
+        id
+    }
+
+    /// The tenant that a process group is, and whether it is better called by what it runs.
+    fn job(&mut self, rec: &GroupRec) -> (TenantName, bool) {
+        let pgid = if rec.key.pgid == 0 { rec.tgid } else { rec.key.pgid };
+        let (mut pid, mut called) = (rec.tgid, comm(&rec.comm));
+        if pid != pgid {
+            self.asked += 1;
+            if let Ok(leader) = procfs::process_stat(&self.root, pgid) {
+                (pid, called) = (pgid, leader.comm);
             }
         }
-        let told = match &membership {
-            Some(m) => m.tenant(),
-            None => path.as_deref().and_then(naming::of_cgroup),
-        };
-        told.unwrap_or_else(|| {
-            let command = comm(&rec.key.comm);
-            let called = procfs::program_name(&self.root, rec.tid, &command);
-            let mut name = naming::of_process_group(rec.key.pgid, &called);
-            name.key = format!("{}:{command}", name.key);
-            name
-        })
+        let is_shell = program::is_interpreter(&called);
+        self.asked += u64::from(is_shell);
+        let name = program::name(&self.root, pid, &called);
+        let is_named_by_use = is_shell && name == called;
+        (naming::of_process_group(pgid, &name), is_named_by_use)
     }
 
-    /// In which cgroups a group is, as a process of it tells, and where in the v2 tree. Its first member tells while that
-    /// lives, else whoever leads its process group; either only when it is in the group's own cgroup, where a leader may never
-    /// have been and who was moved is no more. Otherwise the cgroup's id tells; and when that has gone, they do after all.
-    fn whereabouts(&self, rec: &GroupRec) -> (Option<Membership>, Option<String>) {
-        let read = |pid| Membership::read(&self.root, format!("/proc/{pid}")).ok();
-        let mut told: Vec<Membership> = [rec.tid, rec.key.pgid].into_iter().filter_map(read).collect();
-        let there = told.iter().position(|m| self.may_be_in(m, rec.key.cgroup));
-        let path = if there.is_none() { self.path_of(rec.key.cgroup) } else { None };
-        if path.is_some() || told.is_empty() {
-            return (None, path);
+    /// Calls process groups as they are called by now: by what their leader executes, or by what they have used a CPU for.
+    pub(super) fn call_anew(&mut self, tasks: &[TaskObservation], comm_of: impl Fn(u32) -> [u8; 16]) {
+        let is_its = |id: TenantId, group: u32| self.of_group.get(group as usize) == Some(&id);
+        let is_new = |id: TenantId, job: &Job| is_its(id, job.group) && comm_of(job.group) != job.comm;
+        let renamed: Vec<(TenantId, u32)> = self
+            .jobs
+            .iter()
+            .filter(|(id, job)| is_new(**id, job))
+            .map(|(id, job)| (*id, job.group))
+            .collect();
+        for (id, group) in renamed.into_iter().take(MOST_ASKED as usize) {
+            let Some(pgid) = self.tenant(id).and_then(|t| t.key.strip_prefix("pgid:")?.parse::<u32>().ok())
+            else {
+                continue;
+            };
+            let mut rec = GroupRec::default();
+            (rec.tid, rec.tgid, rec.comm, rec.key.pgid) = (pgid, pgid, comm_of(group), pgid);
+            let (name, is_named_by_use) = self.job(&rec);
+            self.tenants.number(name);
+            self.jobs
+                .insert(id, Job { group, comm: rec.comm, programs: is_named_by_use.then(BTreeMap::new) });
         }
-        let membership = told.swap_remove(there.unwrap_or(0));
-        let path = membership.v2().map(str::to_owned);
-        (Some(membership), path)
-    }
-
-    /// Whether a membership is of the cgroup of the v2 tree with this id, or of one made below it to be parked in, as far as
-    /// can be told.
-    fn may_be_in(&self, membership: &Membership, id: u64) -> bool {
-        let Some((cgroups, tree)) = self.cgroups.as_ref().and_then(|c| Some((c, c.v2()?))) else {
-            return true;
-        };
-        let Some(path) = membership.v2().map(Path::new) else { return true };
-        let above = path.parent().filter(|_| freezer::is_transient(path));
-        let ids =
-            [Some(path), above].into_iter().flatten().filter_map(|p| cgroups.id(tree, p.to_str()?).ok());
-        let ids: Vec<u64> = ids.collect();
-        ids.is_empty() || ids.contains(&id)
-    }
-
-    /// The path of a cgroup of the v2 tree by its id, for groups whose members have all ended.
-    fn path_of(&self, id: u64) -> Option<String> {
-        let cgroups = self.cgroups.as_ref()?;
-        let nodes = cgroups.walk(cgroups.v2()?).ok()?;
-        nodes.into_iter().find(|n| n.id == id).map(|n| n.path)
+        if !self.jobs.values().any(|job| job.programs.is_some()) {
+            return;
+        }
+        let mut used = BTreeSet::new();
+        for task in tasks {
+            let ns = task.account.ledger.on_cpu_ns();
+            let programs = self.jobs.get_mut(&task.tenant).and_then(|job| job.programs.as_mut());
+            let Some(programs) = programs.filter(|_| ns > 0) else { continue };
+            if programs.len() < MOST_PROGRAMS || programs.contains_key(&*task.name) {
+                *programs.entry(task.name.to_string()).or_default() += ns;
+                used.insert(task.tenant);
+            }
+        }
+        for id in used {
+            let programs = self.jobs.get(&id).and_then(|job| job.programs.as_ref());
+            let busiest =
+                programs.and_then(|p| p.iter().max_by_key(|(_, ns)| **ns)).map(|(name, _)| name.clone());
+            let (Some(name), Some(tenant)) = (busiest, self.tenants.get(id)) else { continue };
+            let name = TenantName { kind: tenant.kind, key: tenant.key.clone(), name, detail: None };
+            self.tenants.number(name);
+        }
     }
 
     /// The tenant of a group; "others" for one that has no name yet.
@@ -207,43 +270,181 @@ impl Tenancy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::Cgroups;
+    use crate::freezer;
     use std::fs;
+    use std::path::Path;
+
+    /// A machine in a folder, with a v2 tree and v1 trees of two controllers.
+    struct Machine {
+        _folder: tempfile::TempDir,
+        root: Root,
+        cgroups: Cgroups,
+    }
+
+    const V1: [(&str, u64); 2] = [("cpu", 1), ("memory", 2)];
+
+    impl Machine {
+        fn new() -> Machine {
+            let folder = tempfile::tempdir().unwrap();
+            let root = Root::new(folder.path());
+            let mounts = "30 23 0:26 / /cg/v2 rw - cgroup2 cgroup2 rw\n31 23 0:27 / /cg/cpu rw - cgroup cgroup rw,cpu\n\
+                          32 23 0:28 / /cg/memory rw - cgroup cgroup rw,memory\n";
+            put(&root, "/proc/self/mountinfo", mounts);
+            put(&root, "/proc/self/cgroup", "2:memory:/here\n1:cpu:/\n0::/\n");
+            for tree in ["v2", "cpu", "memory"] {
+                fs::create_dir_all(root.path(format!("/cg/{tree}"))).unwrap();
+            }
+            let cgroups = Cgroups::discover(&root).unwrap();
+            Machine { _folder: folder, root, cgroups }
+        }
+
+        /// A group in these cgroups, with its process group and the name of its leader.
+        fn group(&self, v2: &str, v1: &[(&str, &str)], pgid: u32, called: &str) -> GroupRec {
+            let mut rec = GroupRec::default();
+            (rec.tid, rec.tgid, rec.key.pgid) = (pgid, pgid, pgid);
+            rec.comm[..called.len()].copy_from_slice(called.as_bytes());
+            rec.key.at.cgroup = self.id("v2", v2);
+            for (n, (controller, path)) in v1.iter().enumerate() {
+                let number = V1.iter().find(|(name, _)| name == controller).unwrap().1;
+                rec.v1[n] = number << 56 | self.id(controller, path);
+                rec.key.at.v1 = rec.key.at.v1.wrapping_mul(31) ^ rec.v1[n];
+            }
+            rec
+        }
+
+        fn id(&self, tree: &str, path: &str) -> u64 {
+            fs::create_dir_all(self.root.path(format!("/cg/{tree}{path}"))).unwrap();
+            let tree = self.cgroups.trees().iter().find(|t| t.mount.ends_with(tree)).unwrap();
+            self.cgroups.id(tree, path).unwrap()
+        }
+    }
+
+    fn put(root: &Root, file: &str, text: &str) {
+        let path = root.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn key_and_name(tenancy: &mut Tenancy, rec: &GroupRec) -> (String, String) {
+        let group = tenancy.named() as u32;
+        tenancy.learn(&[*rec]);
+        let tenant = tenancy.tenant(tenancy.of(group)).unwrap();
+        (tenant.key.clone(), tenant.name.clone())
+    }
+
+    #[test]
+    fn whose_a_task_is_is_told_by_whichever_cgroup_tells_most_else_by_its_process_group() {
+        let m = Machine::new();
+        let (a, b) = ("a".repeat(64), "b".repeat(64));
+        let docker = |id: &str| format!("/docker/{id}");
+        let pod = format!("/kubepods/burstable/pod0123456789abcdef0123456789abcdef/{a}");
+        let emulator = "/machine/qemu-1-web.libvirt-qemu/emulator";
+        let vcpu = "/machine/qemu-1-web.libvirt-qemu/vcpu0";
+        let (in_a, in_b) = (format!("container:{a}"), format!("container:{b}"));
+        let session = "/user.slice/user-0.slice/session-1.scope";
+        // v2, cpu, memory; the tenant's key.
+        let cases: &[(&str, &str, &str, &str)] = &[
+            ("/", "/", "/", "pgid:70"),
+            ("/build", "/", "/", "cgroup:/build"),
+            ("/", "/build", "/", "cgroup:/build"),
+            ("/", "/", "/build", "cgroup:/build"),
+            ("/", "/", "/build/job/1", "cgroup:/build/job/1"),
+            // What lies further below tells more, whichever tree has it; else the tree that comes first is believed.
+            ("/build", "/", "/build/job", "cgroup:/build/job"),
+            ("/build/job", "/build", "/", "cgroup:/build/job"),
+            ("/x", "/y", "/z", "cgroup:/x"),
+            ("/", "/y", "/z", "cgroup:/y"),
+            // A cgroup that this process is in as well is its surroundings.
+            ("/", "/", "/here", "pgid:70"),
+            ("/", "/", "/here/job", "cgroup:/here/job"),
+            // Who manages containers, pods and machines knows what belongs together, in whatever tree.
+            ("/", &docker(&a), "/", &in_a),
+            ("/", "/", &docker(&b), &in_b),
+            ("/system.slice/docker.service", &docker(&a), &docker(&a), &in_a),
+            (&docker(&b), "/", &pod, "pod:0123456789abcdef0123456789abcdef"),
+            ("/", emulator, "/", "vm-io:web"),
+            ("/", vcpu, "/machine/qemu-1-web.libvirt-qemu", "vm:web"),
+            ("/system.slice/web.service", "/", "/", "unit:/system.slice/web.service"),
+            (session, "/", "/", "pgid:70"),
+            ("/init.scope", "/", "/build", "cgroup:/build"),
+        ];
+        let mut tenancy = Tenancy::new(&m.root);
+        for (v2, cpu, memory, key) in cases {
+            let v1 = [("cpu", *cpu), ("memory", *memory)];
+            let told = key_and_name(&mut tenancy, &m.group(v2, &v1, 70, "job")).0;
+            assert_eq!(told, *key, "{v2} {cpu} {memory}");
+        }
+    }
+
+    #[test]
+    fn a_process_group_is_one_tenant_whatever_runs_in_it_and_is_called_by_script_or_program() {
+        let m = Machine::new();
+        put(&m.root, "/proc/70/cmdline", "bash\0/opt/build.sh\0");
+        let mut tenancy = Tenancy::new(&m.root);
+        let names = [(70, "bash"), (70, "bash"), (71, "timeout"), (72, "setsid")];
+        let told = names.map(|(pgid, comm)| key_and_name(&mut tenancy, &m.group("/", &[], pgid, comm)));
+        let told: Vec<(&str, &str)> = told.iter().map(|(k, n)| (k.as_str(), n.as_str())).collect();
+        assert_eq!(
+            told,
+            [("pgid:70", "build.sh"), ("pgid:70", "build.sh"), ("pgid:71", "timeout"), ("pgid:72", "setsid")]
+        );
+        // Its leader executes another program.
+        let mut comm = [0; 16];
+        comm[..3].copy_from_slice(b"job");
+        let last = tenancy.named() as u32 - 1;
+        tenancy.call_anew(&[], |group| if group == last { comm } else { tenancy_comm(group) });
+        assert_eq!(tenancy.tenant(tenancy.of(last)).unwrap().name, "job");
+    }
+
+    fn tenancy_comm(group: u32) -> [u8; 16] {
+        let mut comm = [0; 16];
+        let name: &[u8] = if group == group::FIRST + 2 { b"timeout" } else { b"bash" };
+        comm[..name.len()].copy_from_slice(name);
+        comm
+    }
+
+    #[test]
+    fn naming_three_thousand_short_commands_reads_nothing_and_ten_thousand_cgroups_a_bounded_number_at_a_time(
+    ) {
+        let m = Machine::new();
+        let mut tenancy = Tenancy::new(&m.root);
+        let commands: Vec<GroupRec> = (1..=3_000).map(|pgid| m.group("/", &[], pgid, "true")).collect();
+        let before = tenancy.cost();
+        assert!(!tenancy.learn(&commands));
+        let (looks, asked) = tenancy.cost();
+        assert!(looks <= before.0 + 1 && asked == before.1, "{looks} looks, {asked} processes asked");
+        // As if there were ten thousand: what has no path is looked for all the same.
+        let mut gone = commands[0];
+        let crowd = (0..10_000).map(|n| {
+            gone.key.at.cgroup = u64::MAX - n;
+            gone
+        });
+        let crowd: Vec<GroupRec> = crowd.collect();
+        let mut rounds = 0;
+        while tenancy.learn(&crowd[tenancy.named() - 3_000 - group::FIRST as usize..]) {
+            rounds += 1;
+            assert!(tenancy.cost().0 <= looks + (rounds + 1) * (MOST_LOOKS + 1));
+        }
+        assert_eq!((rounds, tenancy.named()), (9, 13_000 + group::FIRST as usize));
+    }
 
     #[test]
     fn a_short_lived_command_belongs_to_its_own_cgroup_and_not_to_that_of_its_process_group() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(folder.path());
-        let put = |file: &str, text: &str| {
-            let path = root.path(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        put("/proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-        for cgroup in ["/build", "/shell"] {
-            fs::create_dir_all(root.path(format!("/sys/fs/cgroup{cgroup}"))).unwrap();
-        }
+        let m = Machine::new();
         // The leader lives, and the command has ended.
-        put("/proc/70/cgroup", "0::/shell\n");
-        let tenancy = Tenancy::new(&root);
-        let cgroups = Cgroups::discover(&root).unwrap();
-        let of = |cgroup: &str, tid| {
-            let mut rec = GroupRec { tid, ..GroupRec::default() };
-            rec.key.cgroup = cgroups.id(cgroups.v2().unwrap(), cgroup).unwrap();
-            rec.key.pgid = 70;
-            tenancy.name(&rec).key
-        };
-        assert_eq!(of("/build", 71), "cgroup:/build");
-        assert_eq!(of("/shell", 71), "cgroup:/shell");
-        // Who was moved since is no witness of where it was, unless it was parked there.
-        put("/proc/72/cgroup", "0::/shell\n");
-        assert_eq!(of("/build", 72), "cgroup:/build");
+        put(&m.root, "/proc/70/cgroup", "0::/shell\n");
+        let mut tenancy = Tenancy::new(&m.root);
+        let mut of = |cgroup: &str| key_and_name(&mut tenancy, &m.group(cgroup, &[], 70, "cc")).0;
+        assert_eq!(of("/build"), "cgroup:/build");
+        assert_eq!(of("/shell"), "cgroup:/shell");
+        // Who is parked is where it was.
         let parked = format!("/build/{}1.2.3", freezer::TRANSIENT_PREFIX);
-        fs::create_dir_all(root.path(format!("/sys/fs/cgroup{parked}"))).unwrap();
-        put("/proc/73/cgroup", &format!("1:cpu:/docker/{}\n0::{parked}\n", "a".repeat(64)));
-        assert!(of("/build", 73).contains("aaaa"), "the container is told by v1 alone");
+        assert!(Path::new(&parked).starts_with("/build"));
+        assert_eq!(of(&parked), "cgroup:/build");
         // Of a cgroup that has gone, who was in it tells more than nothing.
-        let mut gone = GroupRec { tid: 72, ..GroupRec::default() };
-        gone.key.cgroup = u64::MAX;
-        assert_eq!(tenancy.name(&gone).key, "cgroup:/shell");
+        let mut gone = GroupRec::default();
+        (gone.tid, gone.key.pgid, gone.key.at.cgroup) = (71, 70, u64::MAX);
+        assert_eq!(key_and_name(&mut tenancy, &gone).0, "cgroup:/shell");
     }
 }

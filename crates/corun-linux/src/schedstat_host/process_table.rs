@@ -8,6 +8,7 @@ use super::task::{born_ns, Life, Task};
 use crate::cgroup::{self, Cgroups, Membership};
 use crate::naming::{self, TenantName};
 use crate::procfs::{self, Stat};
+use crate::program;
 use crate::root::{ReadError, Root};
 use crate::target::{self, Subject};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,12 @@ pub struct ProcessTable {
     family: BTreeSet<u32>,
     /// Process groups that a member of the family led; who is born into one belongs to it.
     groups: BTreeSet<u32>,
+    /// This process, and those that only wait for it: no part of the family.
+    watching: BTreeSet<u32>,
+    /// Tenants that are a process each with its descendants, the innermost last; and who lives of them.
+    named: Vec<(TenantName, BTreeSet<u32>)>,
+    /// Where this process is in the cgroup trees.
+    own: Membership,
     /// CPU time of subject processes that went away and whose parent is not the subject's, in nanoseconds.
     departed_cpu_ns: u64,
 }
@@ -83,6 +90,7 @@ impl ProcessTable {
             Subject::Cgroup { mount, .. } => cgroups.trees().iter().find(|t| t.mount == *mount).cloned(),
             _ => None,
         };
+        let watching = procfs::between(root, std::process::id(), &roots);
         let mut table = ProcessTable {
             root: root.clone(),
             subject,
@@ -90,8 +98,11 @@ impl ProcessTable {
             boot_ahead_ns,
             listed_ns: now_ns,
             processes: BTreeMap::new(),
-            family: procfs::with_descendants(root, &roots)?.into_iter().collect(),
+            family: procfs::with_descendants_except(root, &roots, &watching)?.into_iter().collect(),
             groups: BTreeSet::new(),
+            watching: watching.into_iter().collect(),
+            named: Vec::new(),
+            own: Membership::read(root, "/proc/self").unwrap_or_default(),
             departed_cpu_ns: 0,
         };
         table.list(now_ns, true)?;
@@ -100,6 +111,19 @@ impl ProcessTable {
             table.read_tasks(pid, now_ns, Depth::First);
         }
         Ok(table)
+    }
+
+    /// Makes each of these processes a tenant, with its threads and descendants.
+    ///
+    /// # Errors
+    /// [`ReadError`] when `/proc` cannot be read.
+    pub fn name(&mut self, pids: &[u32]) -> Result<(), ReadError> {
+        for (pid, name) in target::families(&self.root, pids) {
+            let except = procfs::between(&self.root, std::process::id(), &[pid]);
+            let members = procfs::with_descendants_except(&self.root, &[pid], &except)?;
+            self.named.push((name, members.into_iter().collect()));
+        }
+        Ok(())
     }
 
     /// The PIDs of live processes whose role is wanted.
@@ -134,6 +158,13 @@ impl ProcessTable {
         }
         let led = found.iter().filter(|(pid, stat, _)| stat.pgid == *pid && self.family.contains(pid));
         self.groups.extend(led.map(|(pid, ..)| *pid));
+        for (_, members) in &mut self.named {
+            while let Some((pid, ..)) =
+                found.iter().find(|(pid, stat, _)| !members.contains(pid) && members.contains(&stat.ppid))
+            {
+                members.insert(*pid);
+            }
+        }
         for (pid, stat, membership) in found {
             let process = Process {
                 role: self.role(pid, &membership),
@@ -162,6 +193,7 @@ impl ProcessTable {
     fn joins(&self, pid: u32, stat: &Stat) -> bool {
         matches!(self.subject, Subject::Command { .. } | Subject::Processes { .. })
             && !self.family.contains(&pid)
+            && !self.watching.contains(&pid)
             && (self.family.contains(&stat.ppid) || self.groups.contains(&stat.pgid))
     }
 
@@ -211,6 +243,9 @@ impl ProcessTable {
         }
         // Its number may be a stranger's soon.
         self.family.remove(&pid);
+        for (_, members) in &mut self.named {
+            members.remove(&pid);
+        }
     }
 
     /// Reads the threads of one process.
@@ -295,12 +330,15 @@ impl ProcessTable {
         if stat.is_kernel {
             return Some(naming::of_kernel_thread(&stat.comm));
         }
-        Some(process.membership.tenant().unwrap_or_else(|| {
+        if let Some((name, _)) = self.named.iter().rev().find(|(_, members)| members.contains(&pid)) {
+            return Some(name.clone());
+        }
+        Some(process.membership.tenant_seen_from(&self.own).unwrap_or_else(|| {
             let (pid, leader) = match self.processes.get(&stat.pgid) {
                 Some(leader) => (stat.pgid, &leader.stat.comm),
                 None => (pid, &stat.comm),
             };
-            naming::of_process_group(stat.pgid, &procfs::program_name(&self.root, pid, leader))
+            naming::of_process_group(stat.pgid, &program::name(&self.root, pid, leader))
         }))
     }
 

@@ -439,6 +439,10 @@ impl Backend for ScxBackend {
         }
     }
 
+    fn helper(&self) -> Option<u32> {
+        self.stock.helper()
+    }
+
     fn parked(&self) -> BTreeSet<TenantId> {
         self.parked.clone()
     }

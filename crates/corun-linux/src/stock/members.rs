@@ -2,9 +2,11 @@
 //!
 //! An observation names a tenant's tasks as they were at its end. Between then and an action tasks end, numbers are
 //! used again and processes fork. So a task that is younger than the observation is not taken for the one that was
-//! seen, and a process that nobody has seen yet belongs to its parent's tenant while it is still what `fork` made it:
-//! of the same name, in the same process group.
+//! seen, and a process that nobody has seen yet belongs to its parent's tenant as long as it is where that is: whatever it
+//! does where the tenant is a process with its descendants, in the process group where it is one, else in its cgroups. Of
+//! a process group it is a member whoever its parent is by now.
 
+use crate::cgroup::Membership;
 use crate::clock;
 use crate::procfs::{self, Stat, TICK_NS};
 use crate::root::Root;
@@ -142,12 +144,18 @@ impl Members {
             .filter(|pid| !found.contains_key(pid) && self.tenant_of(TaskId(*pid)).is_none())
             .filter_map(|pid| live(pid).map(|s| (pid, s)))
             .collect();
+        let key = self.tenants.get(&tenant).map(|t| t.key.clone()).unwrap_or_default();
+        let pgid: Option<u32> = key.strip_prefix("pgid:").and_then(|pgid| pgid.parse().ok());
+        let is_family = key.starts_with("pid:");
         // A child may have a lower PID than its parent: until nobody joins any more.
         loop {
             let before = found.len();
-            for (pid, stat) in &unseen {
-                let born_to = found.get(&stat.ppid);
-                if born_to.is_some_and(|p| p.task.pgid == stat.pgid && p.comm == stat.comm) {
+            for (pid, stat) in unseen.iter().filter(|(_, stat)| !stat.is_kernel) {
+                let is_its = match pgid {
+                    Some(pgid) => stat.pgid == pgid,
+                    None => found.contains_key(&stat.ppid) && (is_family || self.is_where(*pid, stat.ppid)),
+                };
+                if is_its {
                     found.entry(*pid).or_insert_with(|| Process::new(&self.root, *pid, stat));
                 }
             }
@@ -155,6 +163,12 @@ impl Members {
                 return found.into_values().collect();
             }
         }
+    }
+
+    /// Whether two processes are in the same cgroups, as far as can be told.
+    fn is_where(&self, pid: u32, other: u32) -> bool {
+        let [a, b] = [pid, other].map(|pid| Membership::read(&self.root, format!("/proc/{pid}")).ok());
+        a.is_some() && a == b
     }
 
     /// Another tenant that this process has tasks of; `None` when nobody knows of one.

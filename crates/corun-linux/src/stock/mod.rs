@@ -231,7 +231,7 @@ impl StockBackend {
     /// Processes that were named.
     fn named_by_number(&self) -> impl Iterator<Item = u32> + '_ {
         let wanted: &[String] = if let Scope::Only(wanted) = &self.options.scope { wanted } else { &[] };
-        wanted.iter().filter_map(|w| w.parse().ok())
+        wanted.iter().filter_map(|w| w.strip_prefix("pid:").unwrap_or(w).parse().ok())
     }
 
     fn is_in_scope(&mut self, tenant: &Tenant) -> bool {
@@ -503,6 +503,10 @@ impl Backend for StockBackend {
             false => self.be_fair(),
         }
         done.map_or_else(Outcome::from, |()| Outcome::Done)
+    }
+
+    fn helper(&self) -> Option<u32> {
+        self.supervisor_pid()
     }
 
     fn parked(&self) -> BTreeSet<TenantId> {

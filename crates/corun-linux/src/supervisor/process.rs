@@ -69,6 +69,8 @@ impl Supervisor {
         let (socket, files) = (own(socket)?, [own(journal)?, own(other)?]);
         let journal = Journal::inherited(files, PathBuf::from(folder));
         let signals = stop_signals()?;
+        // It was started as `/proc/self/exe`, and `exe` tells nobody whose it is.
+        sched::call_thread(c"corun supervise");
         // Both are a matter of speed, not of correctness; without the right to them it is an ordinary process.
         let _ = sched::lock_memory();
         // Only an ordinary thread can ask.

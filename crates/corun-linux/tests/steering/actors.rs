@@ -220,7 +220,7 @@ pub fn seen(tenants: &[&[u32]]) -> Observation {
     let mut seen = Observation { end_ns: 1, ..Observation::default() };
     for (n, pids) in tenants.iter().enumerate() {
         let id = TenantId(n as u32 + 1);
-        let key = format!("pgid:{}:actor", pids.first().copied().unwrap_or(0));
+        let key = format!("pgid:{}", pids.first().copied().unwrap_or(0));
         seen.tenants.push(Tenant { id, kind: TenantKind::Command, key, name: format!("actors {}", id.0) });
         let parts = Parts { compute_ns: 1, ..Parts::default() };
         let account = Account { ledger: Ledger::new(parts, 1).unwrap(), ..Account::default() };

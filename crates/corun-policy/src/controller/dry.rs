@@ -97,7 +97,7 @@ mod tests {
         let second = Tenant {
             id: TenantId(2),
             kind: TenantKind::Command,
-            key: "pgid:2:loop".into(),
+            key: "pgid:2".into(),
             name: "loop: 2".into(),
         };
         let by_tenant = tenants.iter().map(of).collect();

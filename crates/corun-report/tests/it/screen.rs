@@ -65,7 +65,7 @@ fn tenants_of_one_name_are_told_apart_in_every_output() {
     let slots = timeline();
     let mut seen = whole(&slots);
     for t in seen.tenants.iter_mut().filter(|t| [POSTGRES, COMPILER].contains(&t.id)) {
-        (t.name, t.key) = ("bash".to_owned(), format!("pgid:47{}:bash", t.id.0));
+        (t.name, t.key) = ("bash".to_owned(), format!("pgid:47{}", t.id.0));
     }
     let report = ProfileReport::new(&meta(), &seen, SUBJECT, &slots);
     let screen = render(&report, &Style::plain(100));

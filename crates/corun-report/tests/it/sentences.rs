@@ -108,7 +108,7 @@ fn all_tenants_together_have_no_neighbours_but_still_wait() {
 #[test]
 fn culprits_of_one_name_are_summed_up_in_the_sentence_and_a_single_one_of_them_is_told_apart() {
     let mut seen = alone(&Did { stolen: vec![(POSTGRES, 50 * MS), (COMPILER, 40 * MS)], ..busy(500) });
-    for (t, key) in seen.tenants.iter_mut().zip(["pid:1", "pgid:2:cc1", "pgid:3:cc1"]) {
+    for (t, key) in seen.tenants.iter_mut().zip(["pid:1", "pgid:2", "pgid:3"]) {
         (t.name, t.key) = ("cc1".to_owned(), key.to_owned());
     }
     assert!(said(&seen).ends_with(": 18 % stolen (2 named cc1 18)."), "{}", said(&seen));

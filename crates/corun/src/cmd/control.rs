@@ -6,6 +6,7 @@ use crate::course::{length_ns, Course, Ended};
 use crate::insight::split;
 use crate::lines;
 use crate::spoken;
+use crate::target::pids;
 use anyhow::Context;
 use corun_linux::counters::WITHOUT;
 use corun_linux::interrupt::Interrupt;
@@ -49,8 +50,8 @@ Examples:
   corun control --restore                            after a power cut of corun and its supervisor
   corun policies                                     the policies and their options
 
-A tenant is named as `corun profile --all` names it, by its key (`cgroup:/build`), or by the PID of one of its \
-processes. Protected are init, logins, session keepers, kernel threads, the terminal that corun was started from, \
+A tenant is named as `corun profile --all` names it, by its key (`cgroup:/build`), or by a PID: that process with \
+all that descends from it. Protected are init, logins, session keepers, kernel threads, the terminal that corun was started from, \
 and who `--protect` names.
 
 The guard measures short periods with and without the policy in turn, and gives the policy up when it does not \
@@ -171,6 +172,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
     let options = LiveOptions {
         trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
+        tenants: pids(&args.tenants),
+        watcher_apart: true,
         ..LiveOptions::new(Subject::All)
     };
     let (mut watcher, mut unavailable) = Watcher::start(&root, options, None)?;

@@ -7,6 +7,7 @@
 
 use super::Args;
 use crate::cli::{take_place, Usage};
+use crate::target::pid;
 use corun_linux::cgroup::{Cgroups, Tree};
 use corun_linux::naming;
 use corun_linux::procfs::process_of;
@@ -61,7 +62,7 @@ pub fn check(args: &Args) -> Result<(), Usage> {
 /// Which of the names given with `--protect` nobody has: a slip of the pen there leaves somebody unprotected.
 pub fn protecting_nobody<'a>(args: &'a Args, seen: &'a Observation) -> impl Iterator<Item = &'a String> {
     let is_there = |wanted: &String| {
-        let pid = wanted.parse::<u32>().ok();
+        let pid = pid(wanted);
         let is_meant = |t: &TaskObservation| Some(t.id.0) == pid || is_comm(wanted, &t.name);
         seen.tenants.iter().any(|t| t.is_called(wanted)) || seen.tasks.iter().any(is_meant)
     };
@@ -86,7 +87,7 @@ pub fn taken_for_paused(seen: &Observation, covered: &BTreeSet<TenantId>) -> Opt
 /// # Errors
 /// One sentence on somebody who is not there, has nothing that runs, is protected, or is somebody else's.
 pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result<Scope, Usage> {
-    let of_pid = |wanted: &String| Some(of_process(wanted.parse().ok()?, seen).ok()?.key.clone());
+    let of_pid = |wanted: &String| Some(of_process(pid(wanted)?, seen).ok()?.key.clone());
     let protected = args.protect.iter().map(|wanted| of_pid(wanted).unwrap_or_else(|| wanted.clone()));
     let everyone = Scope::everyone().protect(protected);
     if args.all {
@@ -96,11 +97,12 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
     let mut keys = Vec::new();
     for wanted in &args.tenants {
         let refused = |why| Usage(format!("--tenant {wanted}: {why}; name another one"));
-        let pid = wanted.parse::<u32>().ok();
-        pid.and_then(|pid| protection.of_process(pid)).map_or(Ok(()), |why| Err(refused(why)))?;
+        let given = pid(wanted);
+        given.and_then(|pid| protection.of_process(pid)).map_or(Ok(()), |why| Err(refused(why)))?;
         let meant = meant(wanted, seen)?;
         if meant.is_empty() {
-            may_come(root, wanted).map_err(|why| Usage(format!("--tenant {wanted}: {why}")))?;
+            let why = |why| whose_it_is(wanted, seen).unwrap_or(why);
+            may_come(root, wanted).map_err(|no| Usage(format!("--tenant {wanted}: {}", why(no))))?;
             keys.push(wanted.clone());
             continue;
         }
@@ -113,7 +115,9 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
             let why = format!("{} belongs to another user; run as root", tenant.name);
             return Err(Usage(format!("--tenant {wanted}: {why}")));
         }
-        keys.push(if pid.is_some() { meant[0].key.clone() } else { wanted.clone() });
+        // A name may come to mean others as well, and these may come to be called otherwise.
+        keys.extend(meant.iter().map(|t| t.key.clone()));
+        keys.extend(given.is_none().then(|| wanted.clone()));
     }
     Ok(everyone.only(keys))
 }
@@ -150,6 +154,25 @@ fn may_come(root: &Root, wanted: &str) -> Result<(), String> {
     }
 }
 
+/// Whose a program is that is no tenant by itself; `None` when nothing by that name runs.
+fn whose_it_is(wanted: &str, seen: &Observation) -> Option<String> {
+    let is_it = |t: &&TaskObservation| t.alive && is_comm(wanted, &t.name);
+    let of: BTreeSet<TenantId> = seen.tasks.iter().filter(is_it).map(|t| t.tenant).collect();
+    let tenants: Vec<&Tenant> = of.into_iter().filter_map(|id| seen.tenant(id)).collect();
+    let listed: Vec<String> = tenants.iter().take(3).map(|t| format!("{} (`{}`)", t.name, t.key)).collect();
+    let more = tenants
+        .len()
+        .checked_sub(3)
+        .filter(|more| *more > 0)
+        .map_or(String::new(), |n| format!(" and {n} others"));
+    (!listed.is_empty()).then(|| {
+        format!(
+            "that is a program of {}{more}; name that tenant, or give the program's PID",
+            listed.join(", ")
+        )
+    })
+}
+
 /// Who is to have the windows of `dedicated` must be there as well.
 ///
 /// # Errors
@@ -164,8 +187,7 @@ pub fn subject(root: &Root, subject: &str, seen: &Observation) -> Result<(), Usa
 /// Who is given by a key that nobody has yet.
 pub fn nobody_yet<'a>(args: &'a Args, seen: &'a Observation) -> impl Iterator<Item = &'a String> {
     let is_there = |wanted: &String| {
-        wanted.parse::<u32>().is_ok()
-            || seen.tenants.iter().any(|t| t.is_called(wanted) && has_tasks(seen, t.id))
+        pid(wanted).is_some() || seen.tenants.iter().any(|t| t.is_called(wanted) && has_tasks(seen, t.id))
     };
     args.tenants.iter().filter(move |wanted| !is_there(wanted))
 }
@@ -179,9 +201,9 @@ pub fn has_tasks(seen: &Observation, id: TenantId) -> bool {
 /// # Errors
 /// Where it is the PID of nobody.
 pub fn meant<'a>(wanted: &str, seen: &'a Observation) -> Result<Vec<&'a Tenant>, Usage> {
-    match wanted.parse() {
-        Ok(pid) => Ok(vec![of_process(pid, seen)?]),
-        Err(_) => Ok(seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect()),
+    match pid(wanted) {
+        Some(pid) => Ok(vec![of_process(pid, seen)?]),
+        None => Ok(seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect()),
     }
 }
 

@@ -86,8 +86,10 @@ impl Other {
 
 /// What its command is called, which is not its name where it is another corun.
 fn command(tenant: &Tenant) -> &str {
-    let of_key = tenant.key.strip_prefix("pgid:").and_then(|rest| rest.split_once(':'));
-    of_key.map_or(&tenant.name, |(_, command)| command)
+    match tenant.name.split_once(' ') {
+        Some(("corun", _)) => "corun",
+        _ => &tenant.name,
+    }
 }
 
 impl Windows {
@@ -499,7 +501,7 @@ mod tests {
             let mut windows = Windows::new(SUBJECT, &[], &["other".into(), wanted.into()]);
             let mut seen =
                 window(0, &[("corun load", 40)], &format!("{who} is protected: {NAMED_BY_PROTECT}"));
-            seen.dedicated.tenants[0].key = "pgid:4711:corun".into();
+            seen.dedicated.tenants[0].key = "pgid:4711".into();
             windows.note(&seen);
             windows.note(&window(100, &[], ""));
             (windows.why_too_few().unwrap(), windows.missing())
@@ -507,7 +509,7 @@ mod tests {
         for (wanted, who) in [
             ("corun", "corun"),
             ("pgid:4711", "corun"),
-            ("pgid:4711:corun", "corun"),
+            ("corun load (pgid 4711)", "corun"),
             ("corun", "corun (PID 4712)"),
             ("4712", "corun (PID 4712)"),
         ] {

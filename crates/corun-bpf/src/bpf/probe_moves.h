@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Moves: a task leaves its process group, its session or one of its cgroups, and with it its group. What user space has put
+ * into a group stays there (STICKY), with all that it starts.
+ */
+#ifndef CORUN_PROBE_MOVES_H
+#define CORUN_PROBE_MOVES_H
+
+static __always_inline bool may_regroup(struct task_rec *t)
+{
+	return t && !(t->flags & (STICKY | KTHREAD));
+}
+
+/* The task belongs to the group of where it is now. */
+static __noinline void regroup(struct task_rec *t, struct task_struct *p)
+{
+	struct cpu_rec *c = cpu_rec(t->cpu);
+
+	find_group(t, p);
+	if (c && c->tid == t->tid && t->cpu == bpf_get_smp_processor_id())
+		occupy(c, bpf_ktime_get_ns(), t->group);
+}
+
+/*
+ * The same, should it have moved without anybody's telling: no tracepoint tells of setsid() and setpgid(). So it is asked when a
+ * task forks, executes a program, and at its first event in a window: rarely enough to cost a switch nothing.
+ */
+static __always_inline void look_where(struct task_rec *t, struct task_struct *p)
+{
+	u32 pgid;
+
+	/* A record whose number its task has just lost, or that a switch was not told of, comes with another task. */
+	if (!may_regroup(t) || t->tid != BPF_CORE_READ(p, pid) || BPF_CORE_READ(p, flags) & PF_EXITING)
+		return;
+	pgid = pgid_of(p);
+	if ((pgid && pgid != t->pgid) || t->cgroups != (u64)BPF_CORE_READ(p, cgroups))
+		regroup(t, p);
+}
+
+#endif

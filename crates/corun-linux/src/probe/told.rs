@@ -1,0 +1,122 @@
+//! What the cgroups of a group tell of whom it belongs to: asked once for all groups that are in the same ones.
+//!
+//! The probe tells where a group is by numbers, in the v2 tree and in every hierarchy of v1, and numbers have paths
+//! ([`Paths`]). So a group is named as well when all of it has ended, and nothing is read of any process. Only where a path is
+//! not found does a process of the group tell, if one lives.
+
+use crate::cgroup::paths::{Paths, V2};
+use crate::cgroup::{is_within, Cgroups, Membership, Tree, Version};
+use crate::naming::TenantName;
+use crate::root::Root;
+use crate::target::Subject;
+use corun_bpf::layout::{GroupRec, Whereabouts};
+use std::collections::HashMap;
+
+/// So many whereabouts are remembered; when there are more, all are asked about anew.
+const MOST_KNOWN: usize = 1 << 16;
+/// The number of a hierarchy's root.
+const ROOT_CGROUP: u64 = 1;
+
+/// What cgroups tell.
+pub(super) struct Told {
+    root: Root,
+    paths: Option<Paths>,
+    own: Membership,
+    /// The subject's cgroup, in its tree: whoever is in it or below it is the subject.
+    subject: Option<(Tree, String, TenantName)>,
+    known: HashMap<Whereabouts, Option<TenantName>>,
+}
+
+impl Told {
+    pub(super) fn new(root: &Root) -> Told {
+        Told {
+            root: root.clone(),
+            paths: Cgroups::discover(root).ok().map(|cgroups| Paths::new(root, &cgroups)),
+            own: Membership::read(root, "/proc/self").unwrap_or_default(),
+            subject: None,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Says that the subject is a cgroup; its tenant.
+    pub(super) fn watch(&mut self, root: &Root, subject: &Subject) -> Option<&TenantName> {
+        let (Subject::Cgroup { mount, path, .. }, Some(name)) = (subject, subject.tenant()) else {
+            return None;
+        };
+        let cgroups = Cgroups::discover(root).ok()?;
+        let tree = cgroups.trees().iter().find(|t| t.mount == *mount)?.clone();
+        self.subject = Some((tree, path.clone(), name));
+        self.subject()
+    }
+
+    /// The subject's tenant, if it is a cgroup.
+    pub(super) fn subject(&self) -> Option<&TenantName> {
+        self.subject.as_ref().map(|(.., name)| name)
+    }
+
+    /// How often something was looked for that was not known: what naming costs.
+    pub(super) fn looks(&self) -> u64 {
+        self.paths.as_ref().map_or(0, Paths::looks)
+    }
+
+    /// The tenant that a group's cgroups tell; `None` when they tell nothing, and its process group does.
+    pub(super) fn tenant(&mut self, rec: &GroupRec) -> Option<TenantName> {
+        if let Some(known) = self.known.get(&rec.key.at) {
+            return known.clone();
+        }
+        let (membership, is_whole) = self.membership(rec);
+        let of_subject = self
+            .subject
+            .as_ref()
+            .filter(|(tree, path, _)| membership.in_tree(tree).is_some_and(|its| is_within(its, path)));
+        let told = match of_subject {
+            Some((.., name)) => Some(name.clone()),
+            None => membership.tenant_seen_from(&self.own),
+        };
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        if is_whole {
+            self.known.insert(rec.key.at, told.clone());
+        }
+        told
+    }
+
+    /// Where a group is, and whether that is known of all trees.
+    fn membership(&mut self, rec: &GroupRec) -> (Membership, bool) {
+        let Some(paths) = &mut self.paths else { return (Membership::default(), true) };
+        let v1 = rec
+            .v1
+            .iter()
+            .take_while(|packed| **packed != 0)
+            .map(|packed| ((packed >> 56) as u32, packed << 8 >> 8));
+        let v2 = Some((V2, rec.key.at.cgroup)).filter(|(_, id)| *id != ROOT_CGROUP);
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for (hierarchy, id) in v2.into_iter().chain(v1) {
+            let Some(tree) = paths.tree(hierarchy) else { continue };
+            let controllers = match &tree.version {
+                Version::V2 { .. } => Vec::new(),
+                Version::V1 { controllers } => controllers.clone(),
+            };
+            match paths.path(hierarchy, id) {
+                Some(path) => found.push((controllers, path)),
+                None => missing.push(controllers),
+            }
+        }
+        if missing.is_empty() {
+            return (Membership::of(found), true);
+        }
+        // A cgroup that has gone, or that cannot be looked for: whoever was in it may know where it was.
+        let read = |pid| Membership::read(&self.root, format!("/proc/{pid}")).ok();
+        let witness = [rec.tid, rec.key.pgid].into_iter().find_map(read);
+        let is_told = witness.is_some();
+        for controllers in missing {
+            let path = witness.as_ref().and_then(|m| match controllers.first() {
+                None => m.v2(),
+                Some(first) => m.v1(first),
+            });
+            found.extend(path.map(|path| (controllers, path.to_owned())));
+        }
+        (Membership::of(found), is_told)
+    }
+}

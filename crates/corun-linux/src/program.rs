@@ -1,0 +1,120 @@
+//! What people call a program: its own name, the script that it runs, or what it was started as.
+
+use crate::procfs::command_line;
+use crate::root::Root;
+
+/// Programs that run what somebody wrote for them, which is what people know: by name, whatever version follows it.
+const INTERPRETERS: &[&str] = &[
+    "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "python", "pypy", "perl", "ruby", "node",
+    "lua", "php", "Rscript", "julia", "tclsh",
+];
+
+/// Whether a process of this name runs what somebody wrote for it.
+pub fn is_interpreter(comm: &str) -> bool {
+    let version = |rest: &str| rest.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    INTERPRETERS.iter().any(|name| comm.strip_prefix(name).is_some_and(version))
+}
+
+/// What people call the program of a process whose comm is `comm`. An interpreter is called by its script. One that runs from a
+/// file in memory has the name of that, which tells nothing (`memfd:sealed`, or a descriptor's number): it is called by what
+/// it was started as. A corun is called by what it does, such as `corun load`: who watches is one, too.
+pub fn name(root: &Root, pid: u32, comm: &str) -> String {
+    let is_number = !comm.is_empty() && comm.bytes().all(|b| b.is_ascii_digit());
+    let is_in_memory = || {
+        let program = std::fs::read_link(root.path(format!("/proc/{pid}/exe")));
+        program.is_ok_and(|program| program.to_string_lossy().starts_with("/memfd:"))
+    };
+    let words = || command_line(root, pid).unwrap_or_default();
+    let better = if comm == "corun" {
+        let verb = words().into_iter().skip(1).find(|word| !word.starts_with('-'));
+        let is_verb = |word: &String| word.bytes().all(|b| b.is_ascii_lowercase());
+        verb.filter(is_verb).map(|verb| format!("corun {verb}"))
+    } else if is_interpreter(comm) {
+        script(&words())
+    } else if comm.starts_with("memfd:") || is_number && is_in_memory() {
+        words().first().and_then(|first| base(first)).filter(|name| !name.starts_with("memfd:"))
+    } else {
+        None
+    };
+    better.unwrap_or_else(|| comm.to_owned())
+}
+
+fn base(path: &str) -> Option<String> {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// The script that an interpreter was started with; `None` when it got its text otherwise (`-c`, standard input).
+fn script(command: &[String]) -> Option<String> {
+    const TAKE_A_VALUE: &[&str] = &["-o", "+o", "-O", "+O", "-W", "-X", "-I", "-r"];
+    let mut words = command.iter().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-" => return None,
+            "--" => return base(words.next()?),
+            "-m" => return words.next().cloned(),
+            value if TAKE_A_VALUE.contains(&value) => drop(words.next()),
+            long if long.starts_with("--") => {}
+            // `-c`, `-lc`: the text itself follows.
+            short if short.starts_with('-') && short.contains(['c', 'e']) => return None,
+            short if short.starts_with(['-', '+']) => {}
+            script => return base(script),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpreter_is_called_by_its_script_where_it_has_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        std::fs::create_dir_all(root.path("/proc/1")).unwrap();
+        for (comm, words, called) in [
+            ("bash", &["bash", "/opt/ci/build.sh", "all"][..], "build.sh"),
+            ("bash", &["bash", "-eu", "-c", "make; make test"], "bash"),
+            ("bash", &["bash", "-x", "-o", "pipefail", "build.sh"], "build.sh"),
+            ("bash", &["-bash"], "bash"),
+            ("sh", &["sh", "-lc", "exec job"], "sh"),
+            ("python3.11", &["python3.11", "-u", "train.py", "--epochs", "3"], "train.py"),
+            ("python3", &["python3", "-m", "http.server"], "http.server"),
+            ("perl", &["perl", "-e", "1 while 1"], "perl"),
+            ("node", &["node", "--max-old-space-size=4096", "server.js"], "server.js"),
+            ("sh", &["sh", "-"], "sh"),
+            ("build.sh", &["/bin/bash", "./build.sh"], "build.sh"),
+            ("shuf", &["shuf", "words"], "shuf"),
+            ("make", &["make", "all"], "make"),
+        ] {
+            std::fs::write(root.path("/proc/1/cmdline"), words.join("\0") + "\0").unwrap();
+            assert_eq!(name(&root, 1, comm), called, "{words:?}");
+        }
+        assert_eq!(name(&root, 2, "bash"), "bash", "it has gone");
+    }
+
+    #[test]
+    fn a_program_in_memory_is_called_by_what_it_was_started_as() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let process = |pid: u32, program: &str, line: &str| {
+            let proc = root.path(format!("/proc/{pid}"));
+            std::fs::create_dir_all(&proc).unwrap();
+            std::os::unix::fs::symlink(program, proc.join("exe")).unwrap();
+            std::fs::write(proc.join("cmdline"), line).unwrap();
+        };
+        process(1, "/memfd:sealed-91 (deleted)", "/usr/bin/agent\0--all\0");
+        process(2, "/usr/bin/42", "42\0");
+        process(3, "/memfd:x (deleted)", "");
+        process(5, "/usr/bin/corun", "corun\0-q\0load\0persistent\0");
+        process(6, "/usr/bin/corun", "corun\0--help\0");
+        assert_eq!(name(&root, 5, "corun"), "corun load");
+        assert_eq!([6, 7].map(|pid| name(&root, pid, "corun")), ["corun", "corun"]);
+        assert_eq!(name(&root, 1, "memfd:sealed-91"), "agent");
+        assert_eq!(name(&root, 1, "5"), "agent", "older kernels tell the descriptor's number");
+        assert_eq!(name(&root, 1, "its-own-name"), "its-own-name");
+        assert_eq!(name(&root, 2, "42"), "42");
+        assert_eq!(name(&root, 3, "memfd:x"), "memfd:x");
+        assert_eq!(name(&root, 4, "memfd:gone"), "memfd:gone");
+    }
+}
