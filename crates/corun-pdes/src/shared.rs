@@ -8,6 +8,7 @@ use crate::lp::Terms;
 use crate::model::Model;
 use crate::options::Options;
 use crate::owners::Owners;
+use corun_adapt::Crew;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
@@ -21,43 +22,6 @@ pub(crate) struct Place<M: Model> {
     pub held: AtomicUsize,
 }
 
-/// What the others see of a worker.
-#[derive(Default)]
-pub(crate) struct Desk {
-    /// Grows as long as the worker is on a CPU.
-    pub beat: AtomicU64,
-    asleep: AtomicBool,
-    thread: OnceLock<Thread>,
-}
-
-impl Desk {
-    /// The calling thread sits down here.
-    pub fn sit_down(&self) {
-        let _ = self.thread.set(std::thread::current());
-    }
-
-    /// Announces that the worker is about to sleep, or that it woke up. What it looks at after that, it does not miss.
-    pub fn set_asleep(&self, asleep: bool) {
-        self.asleep.store(asleep, SeqCst);
-        std::sync::atomic::fence(SeqCst);
-    }
-
-    /// Whether it sleeps.
-    pub fn is_asleep(&self) -> bool {
-        self.asleep.load(SeqCst)
-    }
-
-    /// Wakes it up, should it sleep.
-    #[inline]
-    pub fn wake(&self) {
-        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
-            if let Some(thread) = self.thread.get() {
-                thread.unpark();
-            }
-        }
-    }
-}
-
 /// A run, as its workers see it.
 pub(crate) struct Shared<'m, M: Model> {
     pub model: &'m M,
@@ -66,7 +30,9 @@ pub(crate) struct Shared<'m, M: Model> {
     /// The kernel process of each logical process.
     pub homes: Vec<u32>,
     pub places: Vec<CachePadded<Place<M>>>,
-    pub desks: Vec<CachePadded<Desk>>,
+    /// What the others see of each worker, and its thread once it runs.
+    pub crew: Crew,
+    pub threads: Vec<OnceLock<Thread>>,
     pub owners: Owners,
     /// What everybody reads and one writes once a round.
     pub progress: CachePadded<Progress>,
@@ -107,7 +73,8 @@ impl<'m, M: Model> Shared<'m, M> {
             owners: Owners::new(kps.len() as u32, options.workers as u32),
             homes,
             places: kps.into_iter().map(place).collect(),
-            desks: (0..options.workers).map(|_| CachePadded::default()).collect(),
+            crew: Crew::new(options.workers),
+            threads: (0..options.workers).map(|_| OnceLock::new()).collect(),
             progress: CachePadded::default(),
             collector: Mutex::new(Collector::new(options)),
             stop: AtomicBool::new(false),
@@ -133,7 +100,17 @@ impl<'m, M: Model> Shared<'m, M> {
 
     /// Wakes whoever sleeps.
     pub fn wake_all(&self) {
-        self.desks.iter().for_each(|desk| desk.wake());
+        (0..self.threads.len() as u32).for_each(|worker| self.wake(worker));
+    }
+
+    /// Wakes a worker, should it sleep.
+    #[inline]
+    pub fn wake(&self, worker: u32) {
+        if self.crew.seats()[worker as usize].end_sleep() {
+            if let Some(thread) = self.threads[worker as usize].get() {
+                thread.unpark();
+            }
+        }
     }
 
     /// What came of it: the failure, or what the workers leave.

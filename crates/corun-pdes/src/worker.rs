@@ -80,14 +80,15 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
     /// Works until the run ends.
     pub fn run(mut self) -> WorkerOutcome {
         let _stops_others = StopOnPanic(self.shared);
-        self.shared.desks[self.me as usize].sit_down();
+        // Set once: the worker is new.
+        let _ = self.shared.threads[self.me as usize].set(std::thread::current());
         if self.shared.options.mapping == (Mapping::Fixed { pin: true }) {
             if let Err(source) = pin_to_nth(self.me as usize) {
                 self.shared.fail(Error::Pin { worker: self.me as usize, source });
             }
         }
         while !self.shared.stop.load(Relaxed) {
-            self.shared.desks[self.me as usize].beat.fetch_add(1, Relaxed);
+            self.shared.crew.seats()[self.me as usize].beat();
             self.look_around();
             match self.choose() {
                 Some((kp, bound)) => self.stint(kp, bound),
@@ -145,7 +146,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
     fn help(&mut self) {
         let Some(rescue) = &mut self.rescue else { return };
         self.report.came_home += self.shared.owners.take_home(self.me);
-        self.report.took_over += rescue.look(&self.shared.desks, &self.shared.owners);
+        self.report.took_over += rescue.look(&self.shared.crew, &self.shared.owners);
     }
 
     /// The kernel process that is furthest behind, and until when it is.
@@ -234,7 +235,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
             }
             self.report.posted += 1;
             place.door.post(message);
-            self.shared.desks[owner as usize].wake();
+            self.shared.wake(owner);
         }
         self.out = out;
         least
@@ -267,8 +268,8 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
     }
 
     fn sleep(&mut self) {
-        let desk = &self.shared.desks[self.me as usize];
-        desk.set_asleep(true);
+        let seat = &self.shared.crew.seats()[self.me as usize];
+        seat.set_asleep(true);
         let is_news = self.shared.stop.load(SeqCst)
             || self.shared.progress.rounds.load(SeqCst) != self.rounds
             || self.changes != self.shared.owners.changes()
@@ -276,7 +277,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         if !is_news {
             std::thread::park_timeout(SLEEP);
         }
-        desk.set_asleep(false);
+        seat.set_asleep(false);
     }
 }
 

@@ -1,0 +1,281 @@
+//! The decision: from what was read to what can be had, and why. Pure.
+
+use std::fmt;
+
+/// A quota of CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// It could not be read.
+    Unknown,
+    /// There is none.
+    None,
+    /// The tightest that applies, in milli-CPUs.
+    Milli(u64),
+}
+
+/// What was read, over an interval. `None` is what could not be.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// CPUs that the process may use.
+    pub cpus: Option<u32>,
+    /// Its quota.
+    pub quota: Quota,
+    /// What weights give it of the machine when everybody competes, in milli-CPUs.
+    pub share: Option<u64>,
+    /// How long was read, in nanoseconds; 0 where there is no interval yet.
+    pub interval_ns: u64,
+    /// CPU time that the process used, all threads.
+    pub used_ns: Option<u64>,
+    /// Idle time of the CPUs that it may use, all of them.
+    pub idle_ns: Option<u64>,
+}
+
+/// What limits what is available, or why that is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Nothing was read yet.
+    NotYet,
+    /// The CPUs that the process may use.
+    Cpuset,
+    /// The quota.
+    Quota,
+    /// Neighbours use the rest.
+    Neighbours,
+    /// Neighbours use more than leaves what weights guarantee, so that is what can be had.
+    Weight,
+    /// The CPUs that the process may use could not be read.
+    NoCpuset,
+    /// What the process used, or what was idle, could not be read.
+    NoUse,
+    /// The process was forked from the one that asked: it has to ask anew.
+    Forked,
+}
+
+const REASONS: [Reason; 8] = [
+    Reason::NotYet,
+    Reason::Cpuset,
+    Reason::Quota,
+    Reason::Neighbours,
+    Reason::Weight,
+    Reason::NoCpuset,
+    Reason::NoUse,
+    Reason::Forked,
+];
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::NotYet => "no interval has passed yet",
+            Reason::Cpuset => "these are the CPUs that this process may use",
+            Reason::Quota => "the quota of its cgroup allows no more",
+            Reason::Neighbours => "neighbours use the rest",
+            Reason::Weight => "neighbours use the rest, and no more than its weight guarantees can be had",
+            Reason::NoCpuset => "the CPUs that this process may use could not be read",
+            Reason::NoUse => "what this process used or what was idle could not be read",
+            Reason::Forked => "this process was forked from the one that asked: make a new `Adapt`",
+        })
+    }
+}
+
+/// What can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// When everybody wants everything, in milli-CPUs. `None` where weights could not be read, or the cgroup is the root.
+    pub guaranteed: Option<u32>,
+    /// While neighbours go on as they do, in milli-CPUs.
+    pub available: Option<u32>,
+    /// How many threads would make progress, at least 1; it does not follow every wave of `available`.
+    pub threads: Option<u32>,
+    /// What limits `available`.
+    pub reason: Reason,
+}
+
+/// All bits of a field of 24: not known.
+const UNKNOWN: u64 = (1 << 24) - 1;
+
+impl Answer {
+    /// Nothing is known, for this reason.
+    pub fn unknown(reason: Reason) -> Answer {
+        Answer { guaranteed: None, available: None, threads: None, reason }
+    }
+
+    /// In one word, so that it can be read without a lock: 24 bits a number, 12 for threads (0 is unknown), 4 for the reason.
+    pub(crate) fn packed(&self) -> u64 {
+        let milli = |value: Option<u32>| value.map_or(UNKNOWN, |milli| u64::from(milli).min(UNKNOWN - 1));
+        let reason = REASONS.iter().position(|reason| *reason == self.reason).expect("all are listed") as u64;
+        let threads = u64::from(self.threads.unwrap_or(0).min(4_095));
+        milli(self.guaranteed) | milli(self.available) << 24 | threads << 48 | reason << 60
+    }
+
+    pub(crate) fn unpacked(word: u64) -> Answer {
+        let milli = |field: u64| Some((field & UNKNOWN) as u32).filter(|milli| u64::from(*milli) != UNKNOWN);
+        Answer {
+            guaranteed: milli(word),
+            available: milli(word >> 24),
+            threads: Some((word >> 48 & 4_095) as u32).filter(|threads| *threads > 0),
+            reason: REASONS[(word >> 60) as usize & 7],
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpus = |milli: u32| format!("{}.{:02}", milli / 1_000, milli % 1_000 / 10);
+        match self.available {
+            Some(available) => write!(f, "{} CPUs available: {}", cpus(available), self.reason)?,
+            None => write!(f, "how many CPUs are available is not known: {}", self.reason)?,
+        }
+        match self.guaranteed {
+            Some(guaranteed) => write!(f, "; {} guaranteed", cpus(guaranteed)),
+            None => f.write_str("; what is guaranteed is not known"),
+        }
+    }
+}
+
+/// What can be had, from what was read. `threads` is left to [`crate::Steady`].
+///
+/// Available is what the process used and what was idle, since neighbours had the rest; and at least what is guaranteed, since that can
+/// be had whatever they do. A process that could use more CPUs than it has threads running is not shown more than that and what is idle:
+/// it would take the rest from neighbours.
+pub fn decide(reading: &Reading) -> Answer {
+    let Some(cpus) = reading.cpus else { return Answer::unknown(Reason::NoCpuset) };
+    let cpus = u64::from(cpus) * 1_000;
+    let (most, why_most) = match reading.quota {
+        Quota::Milli(quota) if quota < cpus => (quota, Reason::Quota),
+        _ => (cpus, Reason::Cpuset),
+    };
+    let guaranteed = match reading.quota {
+        Quota::Unknown => None,
+        _ => reading.share.map(|share| share.min(most)),
+    };
+    let milli = |value: u64| value.min(u64::from(u32::MAX)) as u32;
+    let answer = Answer { guaranteed: guaranteed.map(milli), ..Answer::unknown(Reason::NotYet) };
+    if reading.interval_ns == 0 {
+        return answer;
+    }
+    let (Some(used), Some(idle)) = (reading.used_ns, reading.idle_ns) else {
+        return Answer { reason: Reason::NoUse, ..answer };
+    };
+    let left = ((u128::from(used) + u128::from(idle)) * 1_000 / u128::from(reading.interval_ns)) as u64;
+    // Clocks of use and of idle time are read one after the other and tick apart: what is nearly all is all.
+    let (available, reason) = match guaranteed {
+        _ if left + most / 50 >= most => (most, why_most),
+        Some(guaranteed) if left < guaranteed => (guaranteed, Reason::Weight),
+        _ => (left, Reason::Neighbours),
+    };
+    Answer { available: Some(milli(available)), reason, ..answer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2 CPUs, no quota, weights unknown, 100 ms of which `used` and `idle` are in milliseconds.
+    fn reading(used: u64, idle: u64) -> Reading {
+        Reading {
+            cpus: Some(2),
+            quota: Quota::None,
+            share: None,
+            interval_ns: 100_000_000,
+            used_ns: Some(used * 1_000_000),
+            idle_ns: Some(idle * 1_000_000),
+        }
+    }
+
+    #[test]
+    fn what_is_available_over_the_whole_space() {
+        let r = reading;
+        let table = [
+            ("alone, all used", r(200, 0), Some(2_000), Reason::Cpuset),
+            ("alone, nothing used", r(0, 200), Some(2_000), Reason::Cpuset),
+            ("one loop, two threads", r(133, 0), Some(1_330), Reason::Neighbours),
+            ("one loop, one thread", r(100, 0), Some(1_000), Reason::Neighbours),
+            ("one loop that sleeps half of the time", r(100, 50), Some(1_500), Reason::Neighbours),
+            ("starved", r(0, 0), Some(0), Reason::Neighbours),
+            (
+                "a quota of half a CPU",
+                Reading { quota: Quota::Milli(500), ..r(50, 150) },
+                Some(500),
+                Reason::Quota,
+            ),
+            (
+                "a quota that nobody leaves",
+                Reading { quota: Quota::Milli(1_500), ..r(100, 0) },
+                Some(1_000),
+                Reason::Neighbours,
+            ),
+            (
+                "a quota beyond the CPUs",
+                Reading { quota: Quota::Milli(9_000), ..r(200, 0) },
+                Some(2_000),
+                Reason::Cpuset,
+            ),
+            (
+                "a quota that is not known",
+                Reading { quota: Quota::Unknown, ..r(200, 0) },
+                Some(2_000),
+                Reason::Cpuset,
+            ),
+            (
+                "fewer threads than its weight guarantees CPUs",
+                Reading { share: Some(1_500), ..r(100, 0) },
+                Some(1_500),
+                Reason::Weight,
+            ),
+            (
+                "more than its weight guarantees",
+                Reading { share: Some(500), ..r(133, 0) },
+                Some(1_330),
+                Reason::Neighbours,
+            ),
+            ("one CPU of the machine", Reading { cpus: Some(1), ..r(100, 0) }, Some(1_000), Reason::Cpuset),
+            ("no interval", Reading { interval_ns: 0, ..r(0, 0) }, None, Reason::NotYet),
+            ("no CPUs known", Reading { cpus: None, ..r(0, 0) }, None, Reason::NoCpuset),
+            ("no use known", Reading { used_ns: None, ..r(0, 0) }, None, Reason::NoUse),
+            ("no idle time known", Reading { idle_ns: None, ..r(0, 0) }, None, Reason::NoUse),
+        ];
+        for (case, reading, available, reason) in table {
+            let answer = decide(&reading);
+            assert_eq!((answer.available, answer.reason), (available, reason), "{case}");
+            assert_eq!(Answer::unpacked(answer.packed()), answer, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_is_guaranteed_obeys_every_limit_and_is_unknown_where_one_is() {
+        let r = reading(100, 0);
+        let table = [
+            (Reading { share: Some(1_000), ..r }, Some(1_000)),
+            (Reading { share: Some(8_000), ..r }, Some(2_000)),
+            (Reading { share: Some(1_000), quota: Quota::Milli(300), ..r }, Some(300)),
+            (Reading { share: Some(1_000), quota: Quota::Unknown, ..r }, None),
+            (Reading { share: None, ..r }, None),
+            (Reading { cpus: None, share: Some(1_000), ..r }, None),
+        ];
+        for (reading, guaranteed) in table {
+            assert_eq!(decide(&reading).guaranteed, guaranteed, "{reading:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_reads_as_a_sentence() {
+        let answer = decide(&Reading { share: Some(1_000), ..reading(133, 0) });
+        assert_eq!(answer.to_string(), "1.33 CPUs available: neighbours use the rest; 1.00 guaranteed");
+        assert_eq!(
+            Answer::unknown(Reason::NoCpuset).to_string(),
+            "how many CPUs are available is not known: the CPUs that this process may use could not be read; \
+             what is guaranteed is not known"
+        );
+    }
+
+    #[test]
+    fn every_reason_survives_packing() {
+        for reason in REASONS {
+            for threads in [None, Some(1), Some(4_095)] {
+                let answer = Answer { guaranteed: Some(0), available: None, threads, reason };
+                assert_eq!(Answer::unpacked(answer.packed()), answer);
+            }
+        }
+    }
+}
