@@ -9,6 +9,8 @@ pub const HIERARCHIES: usize = 12;
 pub const OCCUPANTS: usize = 2048;
 /// Buckets of a histogram, the overflow bucket included.
 pub const BUCKETS: usize = 24;
+/// System calls that are told apart, by number.
+pub const SYSCALLS: usize = 512;
 /// "No task": the CPU has not switched yet.
 pub const NO_TID: u32 = u32::MAX;
 
@@ -20,7 +22,7 @@ pub mod state {
     pub const RUN: usize = 1;
     /// Runnable, not running.
     pub const WAIT: usize = 2;
-    /// Runnable, stopped by a CPU quota.
+    /// Runnable, but a CPU budget of its own is used up.
     pub const THROTTLED: usize = 3;
     /// The kernel did not tell.
     pub const UNKNOWN: usize = 4;
@@ -38,8 +40,14 @@ pub mod state {
     pub const BLOCK_CHILD: usize = 10;
     /// Blocked for another reason.
     pub const BLOCK_OTHER: usize = 11;
-    /// Number of states.
+    /// Number of states whose times lie side by side.
     pub const STATES: usize = 12;
+    /// Stopped by a signal or a tracer.
+    pub const STOPPED: usize = 12;
+    /// Frozen with its cgroup or with the system.
+    pub const FROZEN: usize = 13;
+    /// Number of all states.
+    pub const ALL: usize = 14;
 }
 
 /// Groups with fixed numbers.
@@ -104,6 +112,15 @@ pub struct Acc {
     pub unattributed_ns: u64,
     /// Steal charged to groups beyond the [`CULPRITS`] kept here.
     pub others_ns: u64,
+    /// Nanoseconds per state from [`state::STATES`] on: rare, and so apart.
+    pub held_ns: [u64; state::ALL - state::STATES],
+}
+
+impl Acc {
+    /// Nanoseconds of every [`state`].
+    pub fn by_state(&self) -> [u64; state::ALL] {
+        std::array::from_fn(|i| self.ns.iter().chain(&self.held_ns).nth(i).copied().unwrap_or(0))
+    }
 }
 
 /// How many waits for, and how many stretches on, a CPU were of one length.
@@ -142,7 +159,7 @@ pub struct TaskRec {
     pub began_ns: u64,
     /// The window edge `snap` was taken at.
     pub edge_ns: u64,
-    /// Throttle clock at the start of the wait.
+    /// What the clocks of its budgets showed when the wait began.
     pub throttled_at: u64,
     /// Sums up to `since_ns`.
     pub cur: Acc,
@@ -201,7 +218,7 @@ impl TaskBrief {
             state => state,
         };
         // A guess that makes no sense is no guess.
-        if state < state::STATES {
+        if state < state::ALL {
             state
         } else {
             state::UNKNOWN
@@ -370,8 +387,8 @@ pub struct GroupRec {
     pub comm: [u8; 16],
     /// Its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's id. 0: no more of them.
     pub v1: [u64; HIERARCHIES],
-    /// As [`Acc::ns`].
-    pub dead_ns: [u64; state::STATES],
+    /// As [`Acc::by_state`].
+    pub dead_ns: [u64; state::ALL],
     /// As [`Acc::unattributed_ns`].
     pub dead_unattributed_ns: u64,
     /// Yields, preemptions, wake-ups, migrations by distance.
@@ -434,7 +451,7 @@ pub struct TraceEvent {
     pub cpu: u32,
     /// 0 switch, 1 wake-up.
     pub kind: u8,
-    /// How `prev` left: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended.
+    /// How `prev` left: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen.
     pub left: u8,
     pad: u16,
     /// Who left (switch), or woke; 0: the idle task, or an interrupt.

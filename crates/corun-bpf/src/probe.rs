@@ -1,6 +1,6 @@
 //! Loading the probe and reading what it has seen.
 
-use crate::layout::{group, NO_TID, OCCUPANTS, STICKY};
+use crate::layout::{group, NO_TID, OCCUPANTS, STICKY, SYSCALLS};
 use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, PairSteal, Place};
 use crate::layout::{RecordEvent, TaskBrief, TaskHead, TaskRec, TraceEvent, Whereabouts};
 use crate::mapping::Mapping;
@@ -43,10 +43,9 @@ pub struct Config {
     /// A process whose threads are a group of their own, [`WATCHER`](group::WATCHER), but not what it starts: the one that
     /// watches, where it wants to be told from its co-runners.
     pub watcher: Option<u32>,
-    /// Whether to look for CPU quotas at every wait.
-    pub want_quota: bool,
-    /// The block state of each system call, `RUN` for `sched_yield`, 0 for "other".
-    pub block_state_of_syscall: [u8; 512],
+    /// The block state of each system call, `RUN` for `sched_yield`, 0 for "other"; from [`SYSCALLS`] on those of 32-bit
+    /// programs.
+    pub block_state_of_syscall: [u8; 2 * SYSCALLS],
     /// Where each CPU sits, by CPU number.
     pub places: Vec<Place>,
 }
@@ -168,7 +167,6 @@ impl Probe {
         fixed.max_groups = config.max_groups;
         fixed.max_pairs = config.max_pairs;
         fixed.watcher_tgid = config.watcher.unwrap_or(0);
-        fixed.want_quota = config.want_quota;
         fixed.want_trace = config.trace_bytes > 0;
         fixed.want_record = config.record_bytes > 0;
         fixed.block_state_of_syscall = config.block_state_of_syscall;

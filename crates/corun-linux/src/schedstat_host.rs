@@ -273,6 +273,14 @@ impl SchedstatHost {
             ("culprits", "schedstat counts how long a task waited, not for whom; eBPF tells, as root"),
             ("wake-ups, migrations, reasons of blocking, histograms, traces", needs),
             (
+                "stops and freezes",
+                "to schedstat whoever is stopped or frozen is blocked; eBPF tells, as root",
+            ),
+            (
+                "real-time budgets",
+                "schedstat counts them as waiting for a CPU; eBPF tells them apart, as root",
+            ),
+            (
                 "tasks that live between two polls",
                 "/proc is polled; their CPU time alone shows in their parents' accounts",
             ),

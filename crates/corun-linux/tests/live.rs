@@ -1,5 +1,7 @@
 //! The live host on this machine: needs root and eBPF, and says so where it has not got them.
 
+#[path = "live/budgets.rs"]
+mod budgets;
 #[path = "live/quotas.rs"]
 mod quotas;
 #[path = "live/tenants.rs"]

@@ -2,8 +2,8 @@
 //!
 //! A [`Ledger`] can only be made by [`Ledger::new`], which refuses parts that do not sum to the total, so a
 //! ledger that exists is conserved (invariant 1). PACT'16 §2.1 splits run time into compute, synchronisation
-//! (spin or block) and steal; the other parts are what a real machine adds: CPU quotas, corun's own parking,
-//! and time the kernel did not let us see.
+//! (spin or block) and steal; the other parts are what a real machine adds: CPU budgets, signals and freezers that stop a
+//! task, corun's own parking, and time the kernel did not let us see.
 
 use thiserror::Error;
 
@@ -14,12 +14,15 @@ pub struct Parts {
     pub compute_ns: u64,
     /// On a CPU but only waiting for a lock or barrier. `None`: not measured.
     pub spin_ns: Option<u64>,
-    /// Off the CPU by its own wish: waiting for a lock, I/O, a timer, an event.
+    /// Off the CPU by its own wish: waiting for a lock, I/O, a timer, an event. While `held` is `None` this has that in it.
     pub block_ns: u64,
     /// Runnable but not running, because something else held the CPU.
     pub steal_ns: u64,
-    /// Runnable but stopped by a CPU quota of its own cgroup. Never blamed on a neighbour.
+    /// Runnable but a CPU budget of its own was used up: its cgroup's quota, the runtime of its real-time group or of its
+    /// deadline. Never blamed on a neighbour.
     pub throttled_ns: u64,
+    /// Kept from running by somebody, whatever it wished. `None`: not measured.
+    pub held: Option<Held>,
     /// Stopped by corun itself (gang, controlled contention, a dedicated window).
     pub parked_ns: u64,
     /// The kernel did not show what the task did (a switch that no tracepoint announced, say).
@@ -27,15 +30,38 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The sum of all parts in nanoseconds; an unmeasured spin counts nothing, being part of compute.
+    /// The sum of all parts in nanoseconds; what was not measured counts nothing, being part of another.
     pub fn sum_ns(&self) -> u64 {
         self.compute_ns
             + self.spin_ns.unwrap_or(0)
             + self.block_ns
             + self.steal_ns
             + self.throttled_ns
+            + self.held_ns()
             + self.parked_ns
             + self.unknown_ns
+    }
+
+    /// Stopped or frozen by somebody, as far as was measured, in nanoseconds.
+    pub fn held_ns(&self) -> u64 {
+        self.held.map_or(0, |held| held.stopped_ns + held.frozen_ns)
+    }
+}
+
+/// Time in which somebody who is not corun kept a task from running, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Stopped by a signal (`SIGSTOP`, job control) or held by a tracer.
+    pub stopped_ns: u64,
+    /// Frozen with its cgroup or with the whole system.
+    pub frozen_ns: u64,
+}
+
+impl Held {
+    /// The field-wise sum.
+    #[must_use]
+    pub fn plus(&self, o: &Held) -> Held {
+        Held { stopped_ns: self.stopped_ns + o.stopped_ns, frozen_ns: self.frozen_ns + o.frozen_ns }
     }
 }
 
@@ -89,7 +115,8 @@ impl Ledger {
     }
 
     /// The sum of two ledgers. Where only one of them measured spinning the sum has not: its spin is `None`
-    /// and the measured part goes back into compute. Without time on a CPU there is nothing to measure.
+    /// and the measured part goes back into compute. Without time on a CPU there is nothing to measure. Likewise of what
+    /// was stopped or frozen, in the time off it.
     #[must_use]
     pub fn plus(&self, other: &Ledger) -> Ledger {
         let (a, b) = (&self.parts, &other.parts);
@@ -100,13 +127,20 @@ impl Ledger {
             (None, Some(y)) if empty(self) => (b.compute_ns, Some(y)),
             _ => (self.on_cpu_ns() + other.on_cpu_ns(), None),
         };
+        let (block_ns, held) = match (a.held, b.held) {
+            (Some(x), Some(y)) => (a.block_ns + b.block_ns, Some(x.plus(&y))),
+            (Some(x), None) if b.block_ns == 0 => (a.block_ns, Some(x)),
+            (None, Some(y)) if a.block_ns == 0 => (b.block_ns, Some(y)),
+            _ => (a.block_ns + a.held_ns() + b.block_ns + b.held_ns(), None),
+        };
         Ledger {
             parts: Parts {
                 compute_ns,
                 spin_ns,
-                block_ns: a.block_ns + b.block_ns,
+                block_ns,
                 steal_ns: a.steal_ns + b.steal_ns,
                 throttled_ns: a.throttled_ns + b.throttled_ns,
+                held,
                 parked_ns: a.parked_ns + b.parked_ns,
                 unknown_ns: a.unknown_ns + b.unknown_ns,
             },
@@ -125,12 +159,19 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// The same ledger with `parked_ns` of its block found to be corun's own doing (clamped to what there is).
+    /// The same ledger with `parked_ns` found to be corun's own doing (clamped to what there is): of what it was frozen,
+    /// stopped, and only then of its block.
     #[must_use]
     pub fn with_parked_block(&self, parked_ns: u64) -> Ledger {
-        let moved_ns = parked_ns.min(self.parts.block_ns);
-        let block_ns = self.parts.block_ns - moved_ns;
-        let parts = Parts { block_ns, parked_ns: self.parts.parked_ns + moved_ns, ..self.parts };
+        let mut parts = self.parts;
+        let mut to_move_ns = parked_ns;
+        let held = parts.held.as_mut().map(|held| [&mut held.frozen_ns, &mut held.stopped_ns]);
+        for part in held.into_iter().flatten().chain([&mut parts.block_ns]) {
+            let moved_ns = to_move_ns.min(*part);
+            *part -= moved_ns;
+            to_move_ns -= moved_ns;
+        }
+        parts.parked_ns += parked_ns - to_move_ns;
         Ledger { parts, total_ns: self.total_ns }
     }
 
@@ -235,10 +276,21 @@ mod tests {
 
     fn parts() -> impl Strategy<Value = Parts> {
         let ns = 0u64..1 << 50;
-        (ns.clone(), proptest::option::of(ns.clone()), ns.clone(), ns.clone(), ns.clone(), ns.clone(), ns)
-            .prop_map(|(compute_ns, spin_ns, block_ns, steal_ns, throttled_ns, parked_ns, unknown_ns)| {
-                Parts { compute_ns, spin_ns, block_ns, steal_ns, throttled_ns, parked_ns, unknown_ns }
-            })
+        let held =
+            (ns.clone(), ns.clone()).prop_map(|(stopped_ns, frozen_ns)| Held { stopped_ns, frozen_ns });
+        let measured = (proptest::option::of(ns.clone()), proptest::option::of(held));
+        (ns.clone(), measured, ns.clone(), ns.clone(), ns.clone(), ns.clone(), ns).prop_map(
+            |(compute_ns, (spin_ns, held), block_ns, steal_ns, throttled_ns, parked_ns, unknown_ns)| Parts {
+                compute_ns,
+                spin_ns,
+                block_ns,
+                steal_ns,
+                throttled_ns,
+                held,
+                parked_ns,
+                unknown_ns,
+            },
+        )
     }
 
     proptest! {
@@ -287,6 +339,31 @@ mod tests {
             let a = BlockReasons { futex_ns, io_ns, sleep_ns, poll_ns, pipe_ns, child_ns, other_ns };
             prop_assert_eq!(a.less(taken).sum_ns(), a.sum_ns().saturating_sub(taken));
         }
+    }
+
+    #[test]
+    fn what_corun_parks_is_taken_from_what_was_frozen_and_stopped_before_what_was_blocked() {
+        let held = Some(Held { stopped_ns: 20, frozen_ns: 30 });
+        let a = Ledger::new(Parts { block_ns: 10, held, ..Parts::default() }, 60).unwrap();
+        let left = |parked_ns| {
+            let parts = *a.with_parked_block(parked_ns).parts();
+            let held = parts.held.unwrap();
+            (held.frozen_ns, held.stopped_ns, parts.block_ns, parts.parked_ns)
+        };
+        assert_eq!(left(25), (5, 20, 10, 25));
+        assert_eq!(left(45), (0, 5, 10, 45));
+        assert_eq!(left(99), (0, 0, 0, 60));
+    }
+
+    #[test]
+    fn a_stop_that_one_of_two_did_not_measure_is_part_of_the_block_of_both() {
+        let held = Some(Held { stopped_ns: 4, frozen_ns: 3 });
+        let known = Ledger::new(Parts { block_ns: 5, held, ..Parts::default() }, 12).unwrap();
+        let unknown = Ledger::new(Parts { block_ns: 5, ..Parts::default() }, 5).unwrap();
+        let sum = *known.plus(&unknown).parts();
+        assert_eq!((sum.held, sum.block_ns), (None, 17));
+        let ran = Ledger::new(Parts { compute_ns: 5, ..Parts::default() }, 5).unwrap();
+        assert_eq!(known.plus(&ran).parts().held, held, "who was never off the CPU was not stopped");
     }
 
     #[test]

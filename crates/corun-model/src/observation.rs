@@ -117,8 +117,13 @@ impl Account {
             (0, _) => o.system_ns,
             _ => self.system_ns.zip(o.system_ns).map(|(a, b)| a + b),
         };
-        self.ledger = self.ledger.plus(&o.ledger);
         self.block = self.block.zip(o.block).map(|(a, b)| a.plus(&b));
+        let block_ns = self.ledger.parts().block_ns + o.ledger.parts().block_ns;
+        self.ledger = self.ledger.plus(&o.ledger);
+        if let Some(block) = &mut self.block {
+            // What one of them did not tell apart from its block the sum does not.
+            block.other_ns += self.ledger.parts().block_ns - block_ns;
+        }
         self.events = self.events.plus(&o.events);
         self.counters = self.counters.take().zip(o.counters.as_ref()).map(|(a, b)| a.plus(b));
         if o.culprits.total_ns() > 0 {

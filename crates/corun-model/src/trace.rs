@@ -67,6 +67,8 @@ pub enum Left {
     Blocked,
     /// It blocked in uninterruptible sleep.
     BlockedUninterruptible,
+    /// It was stopped or frozen.
+    Held,
     /// It ended.
     Ended,
 }

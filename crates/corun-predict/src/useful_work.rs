@@ -105,7 +105,7 @@ impl Spent {
             own_ns: own as f64,
             stolen_ns: stolen as f64,
             queued_ns: queued as f64,
-            other_ns: (idle + parts.throttled_ns) as f64,
+            other_ns: (idle + parts.throttled_ns + parts.held_ns()) as f64,
             blockings: events.yields.map(|n| n as f64),
             queueings: events.wakeups.zip(events.preemptions).map(|(w, p)| (w + p) as f64),
             cycles: Counted::of(cycles, on_cpu_ns),

@@ -18,7 +18,7 @@ use crate::alone;
 use crate::estimate::{Culprit, Unavailable};
 use crate::predictor::culprits;
 use crate::useful_work::{Spent, Window};
-use corun_model::{Observation, TenantId, TenantKind};
+use corun_model::{Ledger, Observation, TenantId, TenantKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,8 @@ pub fn resolution(wall_ns: u64) -> f64 {
 pub enum Ruling {
     /// Not disturbed by more than was allowed.
     Clean,
-    /// Disturbed by more than was allowed, or only by an idle machine's background: the run is too short to tell.
+    /// Disturbed by more than was allowed, or only by an idle machine's background: the run is too short to tell. Or somebody
+    /// stopped or froze it for more than was allowed.
     Unclear,
     /// Disturbed by more.
     Disturbed,
@@ -67,6 +68,9 @@ pub struct Verdict {
     pub wall_ns: u64,
     /// How long it would have been undisturbed.
     pub undisturbed_ns: u64,
+    /// Share of its tasks' lives in which somebody stopped or froze them, 0..1: by no co-runner, and so no part of
+    /// `disturbance`. `None`: not measured.
+    pub held: Option<f64>,
     /// How long co-runners had CPUs meanwhile, summed over CPUs, whether it was in the run's way or not.
     pub corunners_ns: u64,
     /// How long its tasks, summed, waited for a CPU that corun itself held: the cost of watching, no disturbance. `None`:
@@ -137,6 +141,7 @@ pub struct Judge {
     course: Course,
     whole: Window,
     watcher_ns: Option<u64>,
+    life: Ledger,
     tenants: BTreeMap<TenantId, (String, TenantKind)>,
     unavailable: BTreeSet<Unavailable>,
 }
@@ -150,6 +155,7 @@ impl Judge {
             course: Course::default(),
             whole: Window::default(),
             watcher_ns: None,
+            life: Ledger::default(),
             tenants: BTreeMap::new(),
             unavailable: BTreeSet::new(),
         }
@@ -166,6 +172,9 @@ impl Judge {
         if let Some(ns) = taken_by_watcher(seen, self.subject) {
             *self.watcher_ns.get_or_insert(0) += ns;
         }
+        if let Some(own) = seen.by_tenant.iter().find(|t| t.id == self.subject) {
+            self.life = self.life.plus(&own.account.ledger);
+        }
         let window = Window::of(seen, self.subject);
         self.whole.add(&window);
         self.course.push(window, self.max_disturbance, &self.tenants);
@@ -179,8 +188,13 @@ impl Judge {
         let lost_ns: f64 = lost(&self.whole) * self.whole.wall_ns;
         let disturbance = if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
         let resolution = resolution(wall_ns);
+        let life_ns = self.life.total_ns().max(1) as f64;
+        let held = self.life.parts().held.map(|held| (held.stopped_ns + held.frozen_ns) as f64 / life_ns);
         let verdict = match disturbance {
-            d if d <= self.max_disturbance => Ruling::Clean,
+            d if d <= self.max_disturbance && held.is_none_or(|held| held <= self.max_disturbance) => {
+                Ruling::Clean
+            }
+            d if d <= self.max_disturbance => Ruling::Unclear,
             d if d <= resolution => Ruling::Unclear,
             _ => Ruling::Disturbed,
         };
@@ -193,6 +207,7 @@ impl Judge {
             resolution,
             wall_ns,
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
+            held,
             corunners_ns: self.whole.corunners_ns as u64,
             watcher_ns: self.watcher_ns,
             pace: Pace::of(&self.whole.total()),

@@ -2,17 +2,22 @@
 //!
 //! The measure is time lost over compute: `(steal + throttled + parked + spin) / compute`, spin only where it was
 //! measured. It says how much longer the subject's work took than the CPU time it got. Blocked time is left out
-//! of it: a server that waits for requests is not slow. Where spinning was not measured it is inside compute, so the
+//! of it: a server that waits for requests is not slow. So is what somebody stopped or froze, which is said first, as a share
+//! of its time. Where spinning was not measured it is inside compute, so the
 //! measure is a lower bound, and the sentence says so. Nor is it the slowdown of the whole program: tasks wait side by
 //! side, and a task that blocks on a stolen lock holder shows as blocked (`corun predict` untangles that).
 
 use crate::names::Names;
-use crate::profile::schema::{Account, Culprit, ProfileReport};
+use crate::profile::schema::{Account, Culprit, Ledger, ProfileReport};
 use crate::words::{count, name, percent};
 use std::collections::BTreeMap;
 
+/// What takes throttled time.
+const THROTTLED: &str = "throttled by its own CPU budget (a quota, or real-time runtime), not by a neighbour";
 /// Below this share of compute (1 in 200) nothing is worth calling a disturbance.
 const NOTABLE: u64 = 200;
+/// From this share of its time on (1 in 100) that it was stopped or frozen is worth a sentence.
+const HELD: u64 = 100;
 /// So many culprits are named in the sentence, those after the first only from 1 % of compute.
 const NAMED: usize = 3;
 
@@ -38,7 +43,7 @@ pub struct Lost {
     pub idle_ns: u64,
     /// Taken by nobody knows whom.
     pub unattributed_ns: u64,
-    /// Stopped by its own quota.
+    /// Out of its own CPU budget.
     pub throttled_ns: u64,
     /// Stopped by corun.
     pub parked_ns: u64,
@@ -103,7 +108,7 @@ pub struct Answer {
     pub causes: Vec<String>,
 }
 
-/// The answer as one sentence, or two where the first alone would mislead.
+/// The answer as one sentence, or two where the first alone would mislead or somebody stopped the subject.
 pub fn headline(report: &ProfileReport) -> String {
     let Answer { verdict, causes } = answer(report);
     if causes.is_empty() {
@@ -113,8 +118,32 @@ pub fn headline(report: &ProfileReport) -> String {
     }
 }
 
-/// The answer.
+/// The answer. That somebody stopped or froze the subject comes first, where that is 1 % of its time or more.
 pub fn answer(report: &ProfileReport) -> Answer {
+    let ran = answer_of_the_rest(report);
+    match held(&report.subject.account.ledger).filter(|_| !is_all(report)) {
+        Some(held) => Answer { verdict: format!("{held}. {}", ran.verdict), ..ran },
+        None => ran,
+    }
+}
+
+/// Who kept it from running whatever it wished, and for how much of its time.
+fn held(l: &Ledger) -> Option<String> {
+    let (stopped_ns, frozen_ns) = (l.stopped_ns.unwrap_or(0), l.frozen_ns.unwrap_or(0));
+    let parts = [
+        (stopped_ns, "stopped by a signal or a debugger"),
+        (frozen_ns, "frozen with its cgroup or the whole system"),
+    ];
+    let said: Vec<String> = parts
+        .into_iter()
+        .filter(|&(ns, _)| ns > 0 && ns.saturating_mul(HELD) >= l.total_ns)
+        .map(|(ns, how)| format!("{how} for {} % of its time", percent(ns, l.total_ns)))
+        .collect();
+    (!said.is_empty()).then(|| capital(&said.join(", and ")))
+}
+
+/// Of the time in which nobody stopped it.
+fn answer_of_the_rest(report: &ProfileReport) -> Answer {
     let account = &report.subject.account;
     let compute_ns = account.ledger.compute_ns;
     let lost = Lost::of(account);
@@ -177,7 +206,13 @@ fn undisturbed(lost: &Lost, compute_ns: u64) -> String {
 fn never_ran(report: &ProfileReport, lost: &Lost) -> Answer {
     let total_ns = report.subject.account.ledger.total_ns;
     if lost.total_ns() == 0 {
-        let verdict = "It did not run, and did not want to: it was blocked all the time".to_owned();
+        let ledger = &report.subject.account.ledger;
+        let verdict = match ledger.held_ns() {
+            0 => "It did not run, and did not want to: it was blocked all the time",
+            _ if ledger.block_ns == 0 => "It did not run at all",
+            _ => "It did not run, and did not want to: it was blocked the rest of the time",
+        };
+        let verdict = verdict.to_owned();
         return Answer { verdict, causes: Vec::new() };
     }
     Answer {
@@ -204,7 +239,7 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
         (lost.own_ns, own(report)),
         (lost.idle_ns, "waking up on an idle CPU".to_owned()),
         (lost.unattributed_ns, unattributed.to_owned()),
-        (lost.throttled_ns, "throttled by its own CPU quota, not by a neighbour".to_owned()),
+        (lost.throttled_ns, THROTTLED.to_owned()),
         (lost.parked_ns, "parked by corun".to_owned()),
         (lost.spin_ns, "spinning".to_owned()),
     ];

@@ -1,4 +1,4 @@
-//! The seven places a nanosecond can go: one order, one name and one look in every picture.
+//! The nine places a nanosecond can go: one order, one name and one look in every picture.
 
 use crate::profile::schema::Ledger;
 
@@ -11,8 +11,12 @@ pub enum Category {
     Spin,
     /// Runnable, something else held the CPU.
     Steal,
-    /// Stopped by its own CPU quota.
+    /// A CPU budget of its own was used up.
     Throttled,
+    /// Stopped by a signal or a tracer.
+    Stopped,
+    /// Frozen with its cgroup or the system.
+    Frozen,
     /// Stopped by corun.
     Parked,
     /// Off the CPU by its own wish.
@@ -23,11 +27,13 @@ pub enum Category {
 
 impl Category {
     /// All of them: what ran first, then what was lost, then what it wished, then what nobody saw.
-    pub const ALL: [Category; 7] = [
+    pub const ALL: [Category; 9] = [
         Category::Compute,
         Category::Spin,
         Category::Steal,
         Category::Throttled,
+        Category::Stopped,
+        Category::Frozen,
         Category::Parked,
         Category::Block,
         Category::Unknown,
@@ -40,6 +46,8 @@ impl Category {
             Category::Spin => "spin",
             Category::Steal => "stolen",
             Category::Throttled => "throttled",
+            Category::Stopped => "stopped",
+            Category::Frozen => "frozen",
             Category::Parked => "parked",
             Category::Block => "blocked",
             Category::Unknown => "unknown",
@@ -52,7 +60,11 @@ impl Category {
             Category::Compute => "on a CPU",
             Category::Spin => "on a CPU, but only waiting for a lock or barrier",
             Category::Steal => "ready to run, but something else held the CPU",
-            Category::Throttled => "stopped by its own CPU quota, not by a neighbour",
+            Category::Throttled => {
+                "out of its own CPU budget (a quota, or real-time runtime), no neighbour's doing"
+            }
+            Category::Stopped => "stopped by a signal or a debugger",
+            Category::Frozen => "frozen with its cgroup or the whole system",
             Category::Parked => "stopped by corun itself",
             Category::Block => "off the CPU by its own wish: waiting for a lock, I/O, a timer",
             Category::Unknown => "not shown by the kernel",
@@ -66,6 +78,8 @@ impl Category {
             Category::Spin => l.spin_ns,
             Category::Steal => Some(l.steal_ns),
             Category::Throttled => Some(l.throttled_ns),
+            Category::Stopped => l.stopped_ns,
+            Category::Frozen => l.frozen_ns,
             Category::Parked => Some(l.parked_ns),
             Category::Block => Some(l.block_ns),
             Category::Unknown => Some(l.unknown_ns),

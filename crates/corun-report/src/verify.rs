@@ -111,7 +111,10 @@ impl VerifyReport {
         );
         match self.judged.verdict {
             Ruling::Clean => format!("clean: {took} ({})", self.allowed()),
-            Ruling::Unclear => format!("unclear: {took} ({})", self.allowed()),
+            Ruling::Unclear => match self.stopped() {
+                Some(stopped) => format!("unclear: {stopped}; {took} ({})", self.allowed()),
+                None => format!("unclear: {took} ({})", self.allowed()),
+            },
             Ruling::Disturbed => {
                 let who = self.judged.culprits.iter().find_map(|c| c.tenant.as_deref());
                 let who = who.map_or(String::new(), |w| format!(", mostly by `{}`", name(w, 40)));
@@ -122,6 +125,13 @@ impl VerifyReport {
                 )
             }
         }
+    }
+
+    /// That somebody stopped it for longer than it may be disturbed.
+    fn stopped(&self) -> Option<String> {
+        let Verdict { held, max_disturbance, .. } = self.judged;
+        let held = held.filter(|held| *held > max_disturbance)?;
+        Some(format!("somebody stopped or froze it for {} % of its tasks' time", share(held)))
     }
 
     /// What was allowed; and to what a run of this length can be judged, where that is coarser.
@@ -200,6 +210,9 @@ impl VerifyReport {
     /// What to do about a run that is not clean.
     fn remedy(&self) -> &'static str {
         match (self.judged.verdict, self.tries.len()) {
+            (Ruling::Unclear, _) if self.stopped().is_some() => {
+                "--retries N runs it again, until nobody stops it"
+            }
             (Ruling::Unclear, _) => "--retries N runs it again; or make it longer, so that it can be told",
             (_, 1) => {
                 "--retries N runs it again until nobody disturbs it, --max-disturbance SHARE allows more"
@@ -320,6 +333,7 @@ mod tests {
             resolution: 0.000_75,
             wall_ns: 4_000_000_000,
             undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
+            held: Some(0.0),
             corunners_ns: 600_000_000,
             watcher_ns: Some(1_200_000),
             pace: None,
@@ -351,6 +365,16 @@ mod tests {
         assert!(!left(None).contains("still there") && !left(Some(0)).contains("still there"));
         assert!(left(Some(1)).contains("1 task that the command started was still there when it ended"));
         assert!(left(Some(3)).contains("3 tasks that the command started were still there when it ended"));
+    }
+
+    #[test]
+    fn a_run_that_somebody_stopped_says_so_first() {
+        let mut report = report(Ruling::Unclear);
+        (report.judged.held, report.judged.disturbance) = (Some(0.745), 0.004);
+        let text = report.text();
+        let said = "unclear: somebody stopped or froze it for 75 % of its tasks' time; 0.4 % of its 4.00 s was lost to others";
+        assert_eq!(report.sentence(), format!("{said} (allowed: 2.0 %)"));
+        assert!(text.contains("--retries N runs it again, until nobody stops it"), "{text}");
     }
 
     #[test]

@@ -47,7 +47,8 @@ fn ns(v: &Value, key: &str) -> u64 {
 fn adds_up(account: &Value) {
     let l = &account["ledger"];
     let parts = ["compute_ns", "block_ns", "steal_ns", "throttled_ns", "parked_ns", "unknown_ns"];
-    let sum: u64 = parts.iter().map(|p| ns(l, p)).sum::<u64>() + l["spin_ns"].as_u64().unwrap_or(0);
+    let measured = ["spin_ns", "stopped_ns", "frozen_ns"].map(|p| l[p].as_u64().unwrap_or(0));
+    let sum: u64 = parts.iter().map(|p| ns(l, p)).chain(measured).sum();
     assert_eq!(sum, ns(l, "total_ns"));
     let culprits: u64 = account["culprits"].as_array().unwrap().iter().map(|c| ns(c, "steal_ns")).sum();
     assert_eq!(culprits + ns(account, "unattributed_ns"), ns(l, "steal_ns"));

@@ -66,17 +66,41 @@ struct signal_struct {
 };
 
 struct thread_info {
+	unsigned long flags;
+	u32 status; /* x86 */
 	u32 cpu;
 };
 
-struct rq {
-	u64 clock;
+struct timerqueue_node {
+	s64 expires;
+};
+
+struct hrtimer_clock_base {
+	s64 offset;
+};
+
+struct hrtimer {
+	struct timerqueue_node node;
+	struct hrtimer_clock_base *base;
 };
 
 struct task_group;
 
+struct rt_rq {
+	int rt_throttled;
+	u64 rt_time;
+	u64 rt_runtime;
+	struct task_group *tg;
+};
+
+struct rq {
+	u64 clock;
+	struct rt_rq rt;
+};
+
 struct cfs_rq {
 	struct rq *rq;
+	int throttle_count;
 	u64 throttled_clock_self;
 	u64 throttled_clock_self_time;
 	struct task_group *tg;
@@ -87,11 +111,28 @@ struct cfs_bandwidth {
 	u64 quota;
 };
 
+struct rt_bandwidth {
+	s64 rt_period;
+	struct hrtimer rt_period_timer;
+};
+
 /* Tasks that share CPU time, with a queue for each CPU. */
 struct task_group {
 	struct cfs_rq **cfs_rq;
 	struct task_group *parent;
 	struct cfs_bandwidth cfs_bandwidth;
+	struct rt_bandwidth rt_bandwidth;
+};
+
+struct sched_rt_entity {
+	struct sched_rt_entity *parent;
+	struct rt_rq *rt_rq; /* the queue that it is in */
+};
+
+struct sched_dl_entity {
+	unsigned int dl_throttled : 1;
+	unsigned int dl_yielded : 1;
+	struct hrtimer dl_timer;
 };
 
 struct sched_entity {
@@ -107,9 +148,13 @@ struct task_struct {
 	/* Bytes since Linux 7.3. Unsigned, because libbpf adapts the width of a load only then. */
 	unsigned int on_cpu;
 	unsigned int on_rq;
+	int prio; /* of the class that it runs in */
 	struct sched_entity se;
 	struct task_group *sched_task_group;
 	const void *cpus_ptr;
+	struct sched_rt_entity rt;
+	struct sched_dl_entity dl;
+	unsigned long jobctl;
 	int pid;
 	int tgid;
 	struct css_set *cgroups;
@@ -125,19 +170,6 @@ struct pt_regs {
 	unsigned long di; /* x86 */
 	s32 syscallno; /* arm64 */
 	u64 orig_x0; /* arm64 */
-};
-
-struct timerqueue_node {
-	s64 expires;
-};
-
-struct hrtimer_clock_base {
-	s64 offset;
-};
-
-struct hrtimer {
-	struct timerqueue_node node;
-	struct hrtimer_clock_base *base;
 };
 
 struct hrtimer_sleeper {
@@ -159,10 +191,19 @@ extern void *bpf_rdonly_cast(const void *at, u32 type) __attribute__((section(".
 
 enum { BPF_NOEXIST_ = 1 };
 
+#define TASK_INTERRUPTIBLE 0x01
 #define TASK_UNINTERRUPTIBLE 0x02
+#define TASK_STOPPED 0x04
+#define TASK_TRACED 0x08
 #define TASK_DEAD 0x80
 #define PF_EXITING 0x00000004
+#define TASK_FROZEN 0x8000 /* since Linux 6.1 */
+#define PF_FROZEN 0x00010000 /* until then; of no user's task since */
 #define PF_KTHREAD 0x00200000
+#define JOBCTL_TRAP_FREEZE (1UL << 23)
+#define MAX_RT_PRIO 100 /* below it real-time, below 0 deadline */
+#define TS_COMPAT 0x02
+#define TIF_32BIT (1UL << 22) /* arm64 */
 #define PIDTYPE_PGID 2
 
 #endif

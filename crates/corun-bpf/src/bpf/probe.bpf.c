@@ -34,6 +34,8 @@
  *   - A throttled interval is taken to be the first part of the wait it lies in. One that is open is taken to be
  *     throttled as a whole if the queue was stopped when it began, and not at all if not: whom its group's quota stops while
  *     it waits, as Linux did before 6.18, seems stolen from up to the next window edge.
+ *   - The v1 freezer and a system that suspends, since Linux 6.1, leave whoever sleeps asleep and tell nobody: that goes on as
+ *     what it was blocked for. Whom a signal stops while it waits for a CPU waits until it has one.
  *
  * One file because it is one BPF object: every handler inlines the same functions over the same maps.
  *
@@ -112,8 +114,7 @@ const volatile u32 max_pairs = 65536;
 const volatile u32 watcher_tgid = 0; /* 0: the watcher is a task like any other */
 const volatile bool want_trace = false;
 const volatile bool want_record = false;
-const volatile bool want_quota = false;
-const volatile u8 block_state_of_syscall[512] = {};
+const volatile u8 block_state_of_syscall[2 * SYSCALLS] = {};
 
 struct control control = { .start_ns = FOREVER, .stop_ns = FOREVER };
 struct losses losses = {};
@@ -126,6 +127,7 @@ u64 registers_in_stack = 0; /* how far from its beginning; 0 until stock is take
 #include "probe_records.h"
 #include "probe_culprits.h"
 #include "probe_moves.h"
+#include "probe_budgets.h"
 #include "probe_states.h"
 
 /* ------------------------------------------------------------------------------------------- events -- */
@@ -172,6 +174,8 @@ static __noinline void fold_into_group(struct task_rec *t)
 	__sync_fetch_and_add(&g->unlisted, 1);
 	for (int i = 0; i < STATES; i++)
 		__sync_fetch_and_add(&g->dead_ns[i], t->cur.ns[i]);
+	for (int i = 0; i < HELD; i++)
+		__sync_fetch_and_add(&g->dead_ns[STATES + i], t->cur.held_ns[i]);
 	__sync_fetch_and_add(&g->dead_events[0], t->cur.yields);
 	__sync_fetch_and_add(&g->dead_events[1], t->cur.preemptions);
 	__sync_fetch_and_add(&g->dead_events[2], t->cur.wakeups);
@@ -290,7 +294,7 @@ static __noinline struct task_rec *leaver(struct cpu_rec *c, struct task_struct 
 static __always_inline u32 leave(struct switch_args *args, struct task_struct *prev, struct cpu_rec *c,
 				 struct task_rec *t, u64 now)
 {
-	u32 prev_state, nr, state, left;
+	u32 prev_state, state, left;
 
 	if (unlikely(t->group != c->group)) /* user space assigned it to another group while it ran */
 		relabel(c, t->group);
@@ -299,8 +303,7 @@ static __always_inline u32 leave(struct switch_args *args, struct task_struct *p
 	roll(t, prev, now);
 	account_likely(t, RUN, now);
 	t->lengths[bucket_of(lasted(t, now))].stretches++;
-	nr = t->flags & KTHREAD ? NO_TID : syscall_of(prev);
-	state = nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER;
+	state = state_of_syscall(t, prev);
 	prev_state = args->prev_state;
 	/* Whom a signal keeps from going to sleep stays on the run queue. Linux 6.12 tells what it had wanted all the same. */
 	if (args->preempt || !prev_state || unlikely(!prev->__state)) {
@@ -308,15 +311,14 @@ static __always_inline u32 leave(struct switch_args *args, struct task_struct *p
 			t->cur.yields++;
 		else
 			t->cur.preemptions++;
-		if (want_quota)
-			t->throttled_at = throttle_clock(prev);
-		enter(t, wait_state(prev), now);
+		enter(t, begin_wait(t, prev, now), now);
 		end_write(t);
 		return 0;
 	}
-	left = prev_state & TASK_DEAD ? 3 : prev_state & TASK_UNINTERRUPTIBLE ? 2 : 1;
+	state = block_state(t, prev, state, prev_state);
+	left = prev_state & TASK_DEAD ? 3 : unlikely(state > BLOCK_OTHER) ? 4 : prev_state & TASK_UNINTERRUPTIBLE ? 2 : 1;
 	t->cur.yields++;
-	enter(t, block_state(state, prev_state), now);
+	enter(t, state, now);
 	end_write(t);
 	if (unlikely(left == 3))
 		bury(prev, t, now);
@@ -418,11 +420,9 @@ int on_switch(struct switch_args *args)
 
 static __always_inline void becomes_runnable(struct task_struct *p, struct task_rec *t, u64 now)
 {
-	if (want_quota)
-		t->throttled_at = throttle_clock(p);
 	t->cpu = p->thread_info.cpu;
 	t->cur.wakeups++;
-	enter(t, wait_state(p), now);
+	enter(t, begin_wait(t, p, now), now);
 }
 
 SEC("tp_btf/sched_wakeup")
@@ -501,7 +501,7 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 	roll(t, p, now);
 	if (is_waiting(t->state)) { /* what it waited so far, it waited on the old CPU */
 		account_wait(t, p, cpu_rec(from), now);
-		if (want_quota) /* the kernel tells of it before it does it */
+		if (budgets_met) /* the kernel tells of it before it does it */
 			wait_on(t, p, to);
 		t->cpu = to;
 	}
@@ -588,7 +588,7 @@ static __always_inline void moved(struct task_struct *p)
 	struct task_rec *t = task_rec(BPF_CORE_READ(p, pid));
 
 	if (t)
-		t->throttled_at = CLOCK_UNKNOWN;
+		wait_elsewhere(t, p);
 	if (may_regroup(t))
 		regroup(t, p);
 }
@@ -637,7 +637,7 @@ int take_stock(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	struct task_rec *t;
-	u32 state, nr;
+	u32 state;
 
 	if (!p || !p->pid)
 		return 0;
@@ -649,14 +649,12 @@ int take_stock(struct bpf_iter__task *ctx)
 	t = task_rec_of(p);
 	if (!t)
 		return 0;
-	nr = t->flags & KTHREAD ? NO_TID : syscall_of(p);
 	if (p->on_cpu)
 		t->guess = RUN;
 	else if (p->on_rq && !(bpf_core_field_exists(p->se.sched_delayed) && p->se.sched_delayed)) {
-		t->guess = wait_state(p);
-		if (want_quota && t->state == NEVER)
-			t->throttled_at = throttle_clock(p);
+		if (t->state == NEVER)
+			t->guess = begin_wait(t, p, bpf_ktime_get_ns());
 	} else
-		t->guess = block_state(nr < 512 ? block_state_of_syscall[nr] : BLOCK_OTHER, state);
+		t->guess = block_state(t, p, state_of_syscall(t, p), state);
 	return 0;
 }

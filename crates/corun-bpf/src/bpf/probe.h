@@ -18,7 +18,7 @@ enum state {
 	NEVER, /* no event yet: the first event tells what the task was doing since the start */
 	RUN,
 	WAIT, /* runnable, not running: steal */
-	THROTTLED, /* runnable, stopped by its cgroup's CPU quota; how much of a wait it was is known when that ends */
+	THROTTLED, /* runnable, a budget of its own is used up; how much of a wait it was is known when that ends */
 	UNKNOWN, /* the kernel changed its state without telling */
 	BLOCK_FUTEX,
 	BLOCK_IO,
@@ -27,8 +27,14 @@ enum state {
 	BLOCK_PIPE,
 	BLOCK_CHILD,
 	BLOCK_OTHER,
-	STATES,
+	STATES, /* whose times lie side by side; those of the rare ones that follow are kept apart */
+	STOPPED = STATES, /* by a signal or a tracer */
+	FROZEN, /* by a freezer of its cgroup, or with the system */
+	ALL_STATES,
 };
+
+#define HELD (ALL_STATES - STATES)
+#define SYSCALLS 512 /* numbers that are told apart */
 
 /* Groups with fixed numbers; others are found by cgroups and process group. */
 enum group {
@@ -66,6 +72,7 @@ struct acc {
 	u32 migrations[4]; /* same core, same LLC, same socket, other socket */
 	u64 unattributed_ns;
 	u64 others_ns;
+	u64 held_ns[HELD]; /* STOPPED, FROZEN */
 };
 
 /* How many waits for, and how many stretches on, a CPU were of one length. Side by side: one cache line of short ones. */
@@ -87,7 +94,7 @@ struct task_rec {
 	u64 since_ns; /* accounted up to here */
 	u64 began_ns; /* when `state` was entered */
 	u64 edge_ns; /* window edge that `snap` was taken at */
-	u64 throttled_at; /* its run queue's throttle clock when the wait began */
+	u64 throttled_at; /* what the clocks of its budgets showed when the wait began */
 	struct acc cur;
 	struct lengths lengths[BUCKETS];
 	struct acc snap; /* `cur` as it was at `edge_ns` */
@@ -158,7 +165,7 @@ struct group_rec {
 	u32 pad;
 	char comm[16]; /* of that process; later of the one that leads the process group, when it executes a program */
 	u64 v1[HIERARCHIES]; /* its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's */
-	u64 dead_ns[STATES];
+	u64 dead_ns[ALL_STATES];
 	u64 dead_unattributed_ns;
 	u64 dead_events[7]; /* yields, preemptions, wakeups, migrations */
 	u64 dead_waits[BUCKETS];
@@ -216,7 +223,7 @@ struct trace_event {
 	u64 t_ns;
 	u32 cpu;
 	u8 kind;
-	u8 left; /* 0 runnable, 1 blocked, 2 uninterruptible, 3 ended */
+	u8 left; /* 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen */
 	u16 pad;
 	u32 prev; /* who left, or woke; 0: the idle task, or an interrupt */
 	u32 next;

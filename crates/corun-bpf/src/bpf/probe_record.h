@@ -88,7 +88,11 @@ static __always_inline void record_leaving(struct task_struct *prev, u32 state, 
 
 	if (left == 1 && state == BLOCK_FUTEX)
 		object = first_argument(prev);
-	record(now, who(prev->pid, RECORD_LEAVES, left ? left : yielded ? 4 : 0), state, object);
+	if (left == 4) /* stopped or frozen: blocked, in that state */
+		left = 1;
+	else if (!left && yielded)
+		left = 4;
+	record(now, who(prev->pid, RECORD_LEAVES, left), state, object);
 }
 
 static __noinline void record_arrival(struct task_struct *next, u64 now)
@@ -120,9 +124,9 @@ int BPF_PROG(on_waking, struct task_struct *p)
 	by = waker->pid;
 	how = c->hardirqs > 0 ? WAKER_HARDIRQ : c->softirqs > 0 ? WAKER_SOFTIRQ : by ? WAKER_TASK : WAKER_IDLE;
 	if (how == WAKER_SOFTIRQ && by && !(waker->flags & PF_KTHREAD))
-		nr = syscall_of(waker);
+		nr = place_of_syscall(waker);
 	/* What a task sends to this machine is delivered by a soft interrupt within its own system call. */
-	if (nr < 512 && block_state_of_syscall[nr] == BLOCK_PIPE)
+	if (nr < 2 * SYSCALLS && block_state_of_syscall[nr] == BLOCK_PIPE)
 		how = WAKER_TASK;
 	if (how != WAKER_TASK)
 		by = 0;

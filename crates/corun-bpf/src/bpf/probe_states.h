@@ -25,66 +25,8 @@ static __always_inline u32 bucket_of(u64 ns)
 	return b < BUCKETS ? b : BUCKETS - 1;
 }
 
-/* Time for which the task's run queue has been stopped by a CPU quota, on the run queue's own clock. */
-static __always_inline u64 throttle_clock(struct task_struct *p)
-{
-	struct cfs_rq *q;
-	u64 sum, since;
-
-	if (!want_quota || !bpf_core_field_exists(q->throttled_clock_self_time))
-		return 0;
-	q = p->se.cfs_rq;
-	if (!q)
-		return 0;
-	sum = q->throttled_clock_self_time;
-	since = q->throttled_clock_self;
-	return since ? sum + (q->rq->clock - since) : sum;
-}
-
-/* What a task that becomes runnable, and does not run, waits for: a CPU, or its quota. */
-static __always_inline u32 wait_state(struct task_struct *p)
-{
-	struct cfs_rq *q;
-
-	if (!want_quota || !bpf_core_field_exists(q->throttled_clock_self))
-		return WAIT;
-	q = p->se.cfs_rq;
-	return q && q->throttled_clock_self ? THROTTLED : WAIT;
-}
-
-static __always_inline bool is_waiting(u32 state)
-{
-	return state == WAIT || (want_quota && state == THROTTLED);
-}
-
 /*
- * What a task that waits waits for from now on, on another CPU that it is about to be moved to: a CPU or its quota, by the
- * clock of the queue there. Where the kernel keeps queues otherwise than in an array of pointers, what is found there does
- * not name the group, and the clock is not known.
- */
-static __noinline void wait_on(struct task_rec *t, struct task_struct *p, u32 cpu)
-{
-	struct cfs_rq *q, **all, *there = NULL;
-	struct task_group *group;
-	u64 sum, since;
-
-	t->state = WAIT;
-	t->throttled_at = CLOCK_UNKNOWN;
-	if (!bpf_core_field_exists(q->throttled_clock_self_time) || !bpf_core_field_exists(q->tg))
-		return;
-	group = BPF_CORE_READ(p, se.cfs_rq, tg);
-	all = BPF_CORE_READ(group, cfs_rq);
-	if (!all || bpf_probe_read_kernel(&there, sizeof(there), all + cpu) || BPF_CORE_READ(there, tg) != group)
-		return;
-	sum = BPF_CORE_READ(there, throttled_clock_self_time);
-	since = BPF_CORE_READ(there, throttled_clock_self);
-	t->throttled_at = since ? sum + (BPF_CORE_READ(there, rq, clock) - since) : sum;
-	if (since)
-		t->state = THROTTLED;
-}
-
-/*
- * Adds [since, to), spent waiting on `c`, to the sums, and charges what was no quota's fault to the occupants of that CPU. At
+ * Adds [since, to), spent waiting on `c`, to the sums, and charges what was no budget's fault to the occupants of that CPU. At
  * a window edge the clock may be beyond it: what was throttled after the edge is for the next part of the wait.
  */
 static __always_inline void account_wait(struct task_rec *t, struct task_struct *p, struct cpu_rec *c, u64 to)
@@ -94,19 +36,8 @@ static __always_inline void account_wait(struct task_rec *t, struct task_struct 
 	if (to <= from)
 		return;
 	t->since_ns = to;
-	if (want_quota) {
-		u64 clock = throttle_clock(p), throttled = t->throttled_at == CLOCK_UNKNOWN ? 0 : clock - t->throttled_at;
-
-		if ((s64)throttled < 0) /* a thread of a process that was moved to another cgroup has another queue */
-			throttled = 0;
-		t->throttled_at = clock;
-		if (throttled > to - from) {
-			t->throttled_at -= throttled - (to - from);
-			throttled = to - from;
-		}
-		t->cur.ns[THROTTLED] += throttled;
-		from += throttled;
-	}
+	if (unlikely(budgets_met))
+		from += take_throttled(t, p, from, to);
 	t->cur.ns[WAIT] += to - from;
 	charge_wait(t, c, from, to);
 }
@@ -120,8 +51,10 @@ static __always_inline void account(struct task_rec *t, u64 to)
 	if (to <= from)
 		return;
 	t->since_ns = to;
-	if (state < STATES)
+	if (likely(state < STATES))
 		t->cur.ns[state] += to - from;
+	else if (state < ALL_STATES)
+		t->cur.held_ns[state - STATES] += to - from;
 }
 
 /* The same in any state. */
@@ -167,7 +100,7 @@ static __always_inline void roll(struct task_rec *t, struct task_struct *p, u64 
 /* The task's first event tells what it had been doing since the start. */
 static __always_inline u32 before_first_event(struct task_rec *t)
 {
-	return t->guess > NEVER && t->guess < STATES ? t->guess : BLOCK_OTHER;
+	return t->guess > NEVER && t->guess < ALL_STATES ? t->guess : BLOCK_OTHER;
 }
 
 static __always_inline void first_event(struct task_rec *t, u32 was)
@@ -240,11 +173,47 @@ static __always_inline u64 first_argument(struct task_struct *p)
 	return 0;
 }
 
-/* By what the system call is for (any state from user space's table); I/O when it cannot be interrupted. */
-static __always_inline u32 block_state(u32 of_syscall, u32 prev_state)
+/* As a place in the table of system calls; those of 32-bit programs, which have numbers of their own, are its second half. */
+static __always_inline u32 place_of_syscall(struct task_struct *p)
 {
-	u32 state = of_syscall;
+	u32 nr = syscall_of(p);
 
+	if (unlikely(nr >= SYSCALLS))
+		return NO_TID;
+	if (bpf_core_field_exists(struct thread_info, status)) /* x86 */
+		return p->thread_info.status & TS_COMPAT ? SYSCALLS + nr : nr;
+	return p->thread_info.flags & TIF_32BIT ? SYSCALLS + nr : nr; /* arm64 */
+}
+
+/* What a task that leaves its CPU in the middle of a system call does: a state from user space's table. */
+static __always_inline u32 state_of_syscall(struct task_rec *t, struct task_struct *p)
+{
+	u32 place = t->flags & KTHREAD ? NO_TID : place_of_syscall(p);
+
+	return place < 2 * SYSCALLS ? block_state_of_syscall[place] : BLOCK_OTHER;
+}
+
+/*
+ * Whether somebody keeps it from running, and did not let it choose: 0 if nobody does. Linux 6.1 has a state of its own for the
+ * v1 freezer and for suspending, before that it was a flag. The v2 freezer's stop is an interruptible sleep, in which nobody
+ * else can be to whom it was signalled.
+ */
+static __always_inline u32 held_state(struct task_rec *t, struct task_struct *p, u32 prev_state)
+{
+	if (unlikely(prev_state & (TASK_STOPPED | TASK_TRACED | TASK_FROZEN)))
+		return prev_state & TASK_FROZEN ? FROZEN : STOPPED;
+	if (prev_state & TASK_INTERRUPTIBLE)
+		return unlikely(p->jobctl & JOBCTL_TRAP_FREEZE) ? FROZEN : 0;
+	return !(t->flags & KTHREAD) && unlikely(p->flags & PF_FROZEN) ? FROZEN : 0;
+}
+
+/* By who holds it; else by what its system call is for, and I/O when it cannot be interrupted. */
+static __always_inline u32 block_state(struct task_rec *t, struct task_struct *p, u32 of_syscall, u32 prev_state)
+{
+	u32 state = of_syscall, held = held_state(t, p, prev_state);
+
+	if (unlikely(held))
+		return held;
 	if (unlikely(state < BLOCK_FUTEX || state > BLOCK_OTHER))
 		state = BLOCK_OTHER;
 	if ((prev_state & TASK_UNINTERRUPTIBLE) && (state == BLOCK_PIPE || state == BLOCK_OTHER))
@@ -263,7 +232,7 @@ static __always_inline u64 wakeup_time(struct task_struct *p)
 	struct cpu_rec *c = cpu_rec(p->thread_info.cpu);
 	u64 clock, now;
 
-	if (!c || !bpf_core_field_exists(q->rq))
+	if (!c || !bpf_core_field_exists(struct cfs_rq, rq))
 		return bpf_ktime_get_ns();
 	q = p->se.cfs_rq;
 	clock = q ? q->rq->clock : 0;

@@ -81,20 +81,6 @@ impl Cgroups {
         Ok(found)
     }
 
-    /// Whether any cgroup on this machine has a CPU quota: only then can anything be throttled.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn any_quota(&self) -> Result<bool, ReadError> {
-        let Some(tree) = self.with_controller("cpu") else { return Ok(false) };
-        for node in self.walk(tree)? {
-            if self.quota(tree, &node.path)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// How a cgroup has been throttled; `None` where the kernel does not count it (the root, a cgroup whose tree
     /// has no CPU controller, a cgroup that has gone).
     ///

@@ -73,7 +73,7 @@ fn a_container_sees_only_its_own_part_of_a_tree() {
 #[test]
 fn a_machine_without_cgroups_has_no_tree() {
     let all = cgroups(&machine("24 23 0:22 / /proc rw - proc proc rw\n"));
-    assert!(all.trees().is_empty() && !all.any_quota().unwrap());
+    assert!(all.trees().is_empty() && all.quotas().unwrap().is_empty());
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn quotas_are_found_in_both_generations() {
     let v2 = machine(UNIFIED);
     put(&v2, "/sys/fs/cgroup/cgroup.controllers", "cpu\n");
     put(&v2, "/sys/fs/cgroup/free/cpu.max", "max 100000\n");
-    assert!(!cgroups(&v2).any_quota().unwrap());
+    assert!(cgroups(&v2).quotas().unwrap().is_empty());
     put(&v2, "/sys/fs/cgroup/bound/cpu.max", "20000 100000\n");
     put(
         &v2,
@@ -140,7 +140,7 @@ fn quotas_are_found_in_both_generations() {
     );
     let all = cgroups(&v2);
     let bound = Quota { path: "/bound".into(), quota_ns: 20_000_000, period_ns: 100_000_000 };
-    assert!(all.any_quota().unwrap());
+    assert!(!all.quotas().unwrap().is_empty());
     assert_eq!(all.quotas().unwrap(), [bound]);
     let seen = all.throttling(all.v2().unwrap(), "/bound").unwrap();
     assert_eq!(seen, Some(Throttling { periods: 5, throttled_periods: 4, throttled_ns: 321_000 }));
@@ -167,7 +167,7 @@ fn a_quota_file_with_nonsense_is_named() {
     let v2 = machine(UNIFIED);
     put(&v2, "/sys/fs/cgroup/cgroup.controllers", "cpu\n");
     put(&v2, "/sys/fs/cgroup/bad/cpu.max", "lots\n");
-    let e = cgroups(&v2).any_quota().unwrap_err().to_string();
+    let e = cgroups(&v2).quotas().unwrap_err().to_string();
     assert!(e.contains("bad/cpu.max holds `lots`, which is not a quota and a period"), "{e}");
 }
 

@@ -116,7 +116,7 @@ fn weights(f: &mut Findings, root: &Root) {
         ),
     }
     match cgroups.quotas() {
-        Ok(quotas) if quotas.is_empty() => f.fact("CPU quotas", "no cgroup has one: nothing is throttled"),
+        Ok(quotas) if quotas.is_empty() => f.fact("CPU quotas", "no cgroup has one"),
         Ok(quotas) => f.fact(
             "CPU quotas",
             format!(

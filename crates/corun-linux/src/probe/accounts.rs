@@ -7,14 +7,14 @@
 use super::occupants::{self, Charges};
 use corun_bpf::layout::{state, Acc, GroupRec, Lengths, Occupancy, TaskRec};
 use corun_model::events::Migrations;
-use corun_model::ledger::{BlockReasons, Parts};
+use corun_model::ledger::{BlockReasons, Held, Parts};
 use corun_model::{Events, Histogram};
 use std::collections::BTreeMap;
 
 /// A task's sums from its first instant up to some edge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    ns: [u64; state::STATES],
+    ns: [u64; state::ALL],
     yields: u64,
     preemptions: u64,
     wakeups: u64,
@@ -51,7 +51,7 @@ pub(super) struct Share {
 
 /// Differences of two readings' times.
 struct Settled {
-    ns: [u64; state::STATES],
+    ns: [u64; state::ALL],
     steal: Charges,
     others_ns: u64,
     unattributed_ns: u64,
@@ -61,13 +61,13 @@ struct Settled {
 impl Share {
     /// The share of a task to which nothing happened.
     pub(super) fn of_one_state(state: usize, ns: u64) -> Share {
-        let mut by_state = [0; state::STATES];
+        let mut by_state = [0; state::ALL];
         by_state[state] = ns;
         Share::of_states(&by_state)
     }
 
     /// The share of tasks to which nothing happened, together, by the state that each was in.
-    pub(super) fn of_states(by_state: &[u64; state::STATES]) -> Share {
+    pub(super) fn of_states(by_state: &[u64; state::ALL]) -> Share {
         let (parts, block) = categories(by_state);
         let events = Events {
             yields: Some(0),
@@ -86,7 +86,7 @@ fn histogram(rec: &TaskRec, count: impl Fn(&Lengths) -> u32) -> Histogram {
 impl Sums {
     fn of(acc: &Acc, rec: &TaskRec) -> Sums {
         Sums {
-            ns: acc.ns,
+            ns: acc.by_state(),
             yields: acc.yields.into(),
             preemptions: acc.preemptions.into(),
             wakeups: acc.wakeups.into(),
@@ -174,7 +174,7 @@ impl Sums {
     /// The difference to `base`, with nothing below zero.
     fn settled(&self, base: &Sums) -> Settled {
         let mut moved_ns = 0;
-        let mut ns: [i128; state::STATES] =
+        let mut ns: [i128; state::ALL] =
             std::array::from_fn(|i| i128::from(self.ns[i]) - i128::from(base.ns[i]));
         let mut steal: BTreeMap<u32, i128> = self.culprits.iter().map(|(&g, &ns)| (g, ns.into())).collect();
         for (&g, &ns) in &base.culprits {
@@ -265,7 +265,7 @@ fn events_since(now: u64, base: u64) -> u64 {
 }
 
 /// The ledger's categories of times by state.
-fn categories(ns: &[u64; state::STATES]) -> (Parts, BlockReasons) {
+fn categories(ns: &[u64; state::ALL]) -> (Parts, BlockReasons) {
     let block = BlockReasons {
         futex_ns: ns[state::BLOCK_FUTEX],
         io_ns: ns[state::BLOCK_IO],
@@ -281,6 +281,7 @@ fn categories(ns: &[u64; state::STATES]) -> (Parts, BlockReasons) {
         block_ns: block.sum_ns(),
         steal_ns: ns[state::WAIT],
         throttled_ns: ns[state::THROTTLED],
+        held: Some(Held { stopped_ns: ns[state::STOPPED], frozen_ns: ns[state::FROZEN] }),
         parked_ns: 0,
         unknown_ns: ns[state::UNKNOWN] + ns[state::NEVER],
     };

@@ -2,7 +2,6 @@
 
 use super::options::LiveOptions;
 use super::syscalls;
-use crate::cgroup::Cgroups;
 use crate::cpulist;
 use crate::root::Root;
 use corun_bpf::layout::Place;
@@ -41,7 +40,6 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
         record_bytes: options.record_bytes,
         ended_bytes: options.ended_bytes,
         watcher: options.watcher_apart.then(std::process::id),
-        want_quota: Cgroups::discover(root).and_then(|c| c.any_quota()).unwrap_or(true),
         block_state_of_syscall: syscalls::block_states(),
         places,
     }

@@ -13,7 +13,6 @@ use super::config::config;
 use super::cpus::Cpus;
 use super::logs::{occupants, running_since_start};
 use super::options::{LiveError, LiveOptions};
-use super::quotas::Quotas;
 use super::recycling::Recycling;
 use super::run_log::{settled_ns, Recorder};
 use super::tenancy::Tenancy;
@@ -82,7 +81,6 @@ pub struct LiveHost {
     /// Whether this process is in the subject's cgroup.
     is_in_subject: bool,
     watcher_apart: bool,
-    quotas: Quotas,
 }
 
 impl LiveHost {
@@ -131,7 +129,6 @@ impl LiveHost {
             group_of_subject,
             is_in_subject,
             watcher_apart: options.watcher_apart,
-            quotas: Quotas::new(config.want_quota),
         };
         if let (Some(group), true) = (group_of_subject, options.record_bytes > 0) {
             host.recorder = Some(Recorder::new(cpus_of(&host.machine), now_ns()));
@@ -485,7 +482,7 @@ impl LiveHost {
             cpus: window.cpus,
             machine: self.machine_time(window.end_ns),
             loss: window.loss,
-            unavailable: unavailable().into_iter().chain(self.quotas.missed(&self.root)).collect(),
+            unavailable: unavailable(),
             ..Observation::default()
         }
     }

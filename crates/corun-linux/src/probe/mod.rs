@@ -11,7 +11,6 @@
 //! | `occupants` | the log of a CPU and a wait → who held it, for the waits still open at an edge. Pure. |
 //! | `options` | what the host is told |
 //! | `logs` | the CPUs' logs, read as far back as an open wait |
-//! | `quotas` | CPU quotas that are set while the probe watches |
 //! | `window` | an observation under construction |
 //! | `recycling` | which groups' numbers may be used again |
 //! | `tenancy` | groups of the probe → tenants as people know them |
@@ -29,7 +28,6 @@ mod host;
 mod logs;
 mod occupants;
 mod options;
-mod quotas;
 mod recycling;
 mod run_log;
 mod syscalls;

@@ -25,6 +25,7 @@ impl Traces {
                         0 => Left::Runnable,
                         1 => Left::Blocked,
                         2 => Left::BlockedUninterruptible,
+                        4 => Left::Held,
                         _ => Left::Ended,
                     },
                     next: some(e.next),

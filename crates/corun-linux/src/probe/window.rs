@@ -26,12 +26,12 @@ pub(super) struct TenantSum {
     pub(super) others_ns: u64,
     pub(super) account: Account,
     /// Of its tasks that did one thing, by [`state`]: not in the account until the window is closed.
-    pub(super) still_ns: [u64; state::STATES],
+    pub(super) still_ns: [u64; state::ALL],
 }
 
 impl TenantSum {
     fn empty(id: TenantId) -> TenantSum {
-        TenantSum { id, tasks: 0, others_ns: 0, account: Account::default(), still_ns: [0; state::STATES] }
+        TenantSum { id, tasks: 0, others_ns: 0, account: Account::default(), still_ns: [0; state::ALL] }
     }
 }
 

@@ -56,6 +56,8 @@ pub fn class(c: Category) -> &'static str {
         Category::Spin => "spin",
         Category::Steal => "steal",
         Category::Throttled => "throttled",
+        Category::Stopped => "stopped",
+        Category::Frozen => "frozen",
         Category::Parked => "parked",
         Category::Block => "block",
         Category::Unknown => "unknown",

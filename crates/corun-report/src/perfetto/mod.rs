@@ -137,12 +137,13 @@ fn kernel_event(event: &TraceEvent, trace: &Trace) -> FtraceEvent {
     }
 }
 
-/// The kernel's task states: R, S, D, X.
+/// The kernel's task states: R, S, D, T, X.
 fn state(left: Left) -> i64 {
     match left {
         Left::Runnable => 0,
         Left::Blocked => 1,
         Left::BlockedUninterruptible => 2,
+        Left::Held => 4,
         Left::Ended => 0x10,
     }
 }

@@ -172,6 +172,8 @@ pub(crate) fn ledger(l: &Ledger) -> schema::Ledger {
         block_ns: p.block_ns,
         steal_ns: p.steal_ns,
         throttled_ns: p.throttled_ns,
+        stopped_ns: p.held.map(|held| held.stopped_ns),
+        frozen_ns: p.held.map(|held| held.frozen_ns),
         parked_ns: p.parked_ns,
         unknown_ns: p.unknown_ns,
         total_ns: l.total_ns(),

@@ -3,10 +3,15 @@
 use super::schema::{Account, Ledger, ProfileReport, SCHEMA};
 
 impl Ledger {
-    /// The sum of the parts; an unmeasured spin is inside compute. Numbers from a file may overflow: saturates.
+    /// The sum of the parts; what was not measured is inside another. Numbers from a file may overflow: saturates.
     pub fn sum_ns(&self) -> u64 {
         let parts = [self.block_ns, self.steal_ns, self.throttled_ns, self.parked_ns, self.unknown_ns];
-        parts.into_iter().fold(self.on_cpu_ns(), u64::saturating_add)
+        parts.into_iter().fold(self.on_cpu_ns().saturating_add(self.held_ns()), u64::saturating_add)
+    }
+
+    /// Stopped and frozen together.
+    pub fn held_ns(&self) -> u64 {
+        self.stopped_ns.unwrap_or(0).saturating_add(self.frozen_ns.unwrap_or(0))
     }
 
     /// Compute and spin together.

@@ -186,8 +186,14 @@ pub struct Ledger {
     pub block_ns: u64,
     /// Runnable but not running.
     pub steal_ns: u64,
-    /// Stopped by a CPU quota of its own cgroup.
+    /// Runnable but a CPU budget of its own was used up: a quota, or real-time runtime.
     pub throttled_ns: u64,
+    /// Stopped by a signal or held by a tracer; `None`: not measured, and part of `block_ns`.
+    #[serde(default)]
+    pub stopped_ns: Option<u64>,
+    /// Frozen with its cgroup or with the system; `None`: likewise.
+    #[serde(default)]
+    pub frozen_ns: Option<u64>,
     /// Stopped by corun itself.
     pub parked_ns: u64,
     /// Not shown by the kernel.

@@ -245,7 +245,7 @@ fn mostly(a: &Account, names: &Names, width: usize) -> String {
     });
     let others = [
         ("not known".to_owned(), a.unattributed_ns),
-        ("its quota".to_owned(), a.ledger.throttled_ns),
+        ("its own budget".to_owned(), a.ledger.throttled_ns),
         ("corun".to_owned(), a.ledger.parked_ns),
         ("spinning".to_owned(), a.ledger.spin_ns.unwrap_or(0)),
     ];

@@ -2,6 +2,7 @@
 
 use crate::example::{account, alone, meta, task, timeline, whole, window, Did, Random, POSTGRES, SUBJECT};
 use crate::fields::names;
+use corun_model::ledger::Held;
 use corun_model::{TenantId, TenantKind};
 use corun_report::{json, ProfileReport, Subject};
 use proptest::prelude::*;
@@ -19,8 +20,17 @@ fn has_fields(value: &Value, fields: &[&str]) {
     }
 }
 
-const LEDGER: &[&str] =
-    &["compute_ns", "spin_ns", "block_ns", "steal_ns", "throttled_ns", "parked_ns", "total_ns"];
+const LEDGER: &[&str] = &[
+    "compute_ns",
+    "spin_ns",
+    "block_ns",
+    "steal_ns",
+    "throttled_ns",
+    "stopped_ns",
+    "frozen_ns",
+    "parked_ns",
+    "total_ns",
+];
 const EVENTS: &[&str] = &["yields", "preemptions", "wakeups", "migrations"];
 
 #[test]
@@ -53,6 +63,7 @@ fn every_name_of_the_contract_is_there() {
 fn an_unknown_is_null_and_a_zero_is_zero() {
     let v = example();
     assert!(v["subject"]["ledger"]["spin_ns"].is_null(), "spin is not measured yet");
+    assert!(v["subject"]["ledger"]["stopped_ns"].is_null(), "nor are stops");
     assert_eq!(v["subject"]["ledger"]["parked_ns"], 0);
     assert!(v["subject"]["counters"].is_null());
     assert!(v["machine"]["irq_ns"].is_null());
@@ -79,7 +90,7 @@ fn its_own_tenant_is_among_the_culprits_and_marked() {
 #[test]
 fn the_subject_is_the_sum_of_its_tasks_and_of_the_timeline() {
     let v = example();
-    for part in LEDGER.iter().filter(|&&p| p != "spin_ns") {
+    for part in LEDGER.iter().filter(|&p| !v["subject"]["ledger"][p].is_null()) {
         let sum = |list: &Value| {
             list.as_array().unwrap().iter().map(|t| t["ledger"][part].as_u64().unwrap()).sum::<u64>()
         };
@@ -165,11 +176,14 @@ prop_compose! {
         stolen in proptest::collection::vec((1u32..7, 0u64..40_000_000), 0..6),
         unattributed_ns in 0u64..1_000_000,
         throttled_ns in 0u64..100_000_000,
+        held in proptest::option::of((0u64..50_000_000, 0u64..50_000_000)),
         parked_ns in 0u64..50_000_000,
         unknown_ns in 0u64..1_000_000,
     ) -> Did {
         let stolen = stolen.into_iter().map(|(id, ns)| (TenantId(id), ns)).collect();
-        Did { compute_ns, spin_ns, stolen, unattributed_ns, throttled_ns, parked_ns, unknown_ns, life_ns: 1_000_000_000 }
+        let held = held.map(|(stopped_ns, frozen_ns)| Held { stopped_ns, frozen_ns });
+        let life_ns = 1_000_000_000;
+        Did { compute_ns, spin_ns, stolen, unattributed_ns, throttled_ns, held, parked_ns, unknown_ns, life_ns }
     }
 }
 

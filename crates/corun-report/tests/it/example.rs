@@ -5,7 +5,7 @@
 
 use corun_model::culprit::Share;
 use corun_model::events::Migrations;
-use corun_model::ledger::BlockReasons;
+use corun_model::ledger::{BlockReasons, Held};
 use corun_model::observation::{
     Account, CpuTime, Loss, MachineTime, TaskObservation, TenantObservation, Unavailable,
 };
@@ -34,6 +34,7 @@ pub struct Did {
     pub stolen: Vec<(TenantId, u64)>,
     pub unattributed_ns: u64,
     pub throttled_ns: u64,
+    pub held: Option<Held>,
     pub parked_ns: u64,
     pub unknown_ns: u64,
     pub life_ns: u64,
@@ -82,6 +83,7 @@ pub fn account(did: &Did, random: &mut Random) -> Account {
         block_ns: 0,
         steal_ns,
         throttled_ns: did.throttled_ns,
+        held: did.held,
         parked_ns: did.parked_ns,
         unknown_ns: did.unknown_ns,
     };

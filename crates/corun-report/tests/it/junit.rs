@@ -116,6 +116,7 @@ fn report(verdict: Ruling, exit_status: i32) -> VerifyReport {
         resolution: 0.001,
         wall_ns: 4_000_000_000,
         undisturbed_ns: 3_520_000_000,
+        held: Some(0.0),
         corunners_ns: 600_000_000,
         watcher_ns: None,
         pace: None,

@@ -1,6 +1,7 @@
 //! The headline must be true and useful in every situation.
 
 use crate::example::{alone, meta, timeline, whole, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
+use corun_model::ledger::Held;
 use corun_model::observation::Account;
 use corun_model::{Culprits, Observation, TenantId};
 use corun_report::{answer, ProfileMeta, ProfileReport, Source, Subject};
@@ -38,8 +39,67 @@ fn throttling_is_never_blamed_on_a_neighbour() {
     assert_eq!(
         said(&alone(&did)),
         "No neighbour took its CPU; it is at least 80 % slower than its own compute, spinning not \
-         counted: 80 % throttled by its own CPU quota, not by a neighbour."
+         counted: 80 % throttled by its own CPU budget (a quota, or real-time runtime), not by a neighbour."
     );
+}
+
+#[test]
+fn who_stopped_or_froze_it_comes_first() {
+    let held = |stopped_ms, frozen_ms| Some(Held { stopped_ns: stopped_ms * MS, frozen_ns: frozen_ms * MS });
+    let stopped = "Stopped by a signal or a debugger for";
+    let cases = [
+        // (stopped ms, frozen ms, compute ms, stolen ms of a second, what is said)
+        (750, 0, 250, 0, format!("{stopped} 75 % of its time. Undisturbed: nobody took its CPU.")),
+        (
+            0,
+            600,
+            400,
+            0,
+            "Frozen with its cgroup or the whole system for 60 % of its time. Undisturbed: nobody took its CPU.".into(),
+        ),
+        (
+            300,
+            200,
+            500,
+            0,
+            format!(
+                "{stopped} 30 % of its time, and frozen with its cgroup or the whole system for 20 % of its time. \
+                 Undisturbed: nobody took its CPU."
+            ),
+        ),
+        (
+            500,
+            0,
+            400,
+            100,
+            format!(
+                "{stopped} 50 % of its time. At least 25 % slower than its own compute, spinning not counted: 25 % \
+                 stolen (postgresql.service 25)."
+            ),
+        ),
+        (1000, 0, 0, 0, format!("{stopped} 100 % of its time. It did not run at all.")),
+        (
+            400,
+            0,
+            0,
+            0,
+            format!("{stopped} 40 % of its time. It did not run, and did not want to: it was blocked the rest of the time."),
+        ),
+        (9, 0, 900, 0, "Undisturbed: nobody took its CPU.".into()),
+    ];
+    for (stopped_ms, frozen_ms, compute_ms, stolen_ms, sentence) in cases {
+        let stolen = vec![(POSTGRES, stolen_ms * MS)];
+        let did = Did { held: held(stopped_ms, frozen_ms), stolen, ..busy(compute_ms) };
+        assert_eq!(said(&alone(&did)), sentence);
+    }
+}
+
+#[test]
+fn who_stopped_some_of_everybody_is_nobodys_matter() {
+    let held = Some(Held { stopped_ns: 500 * MS, frozen_ns: 0 });
+    let seen = alone(&Did { held, ..busy(500) });
+    let report = ProfileReport::new(&meta(), &seen, Subject::All, &[]);
+    assert_eq!(answer::headline(&report), "Undisturbed: nobody took its CPU.");
 }
 
 #[test]

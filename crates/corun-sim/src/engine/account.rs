@@ -7,7 +7,7 @@
 use crate::sched::CpuIx;
 use corun_model::culprit::Share;
 use corun_model::events::Migrations;
-use corun_model::ledger::{BlockReasons, Ledger, Parts};
+use corun_model::ledger::{BlockReasons, Held, Ledger, Parts};
 use corun_model::observation::Account;
 use corun_model::{Counters, Culprits, Distance, Events, Histogram, TenantId};
 
@@ -86,6 +86,8 @@ impl Tally {
             block_ns: self.block.sum_ns(),
             steal_ns: self.steal_ns,
             parked_ns: self.parked_ns,
+            // Nobody stops a modelled task, or freezes it.
+            held: Some(Held::default()),
             ..Parts::default()
         };
         let shares = self.culprits.iter().map(|&(t, steal_ns)| Share { tenant: TenantId(t), steal_ns });

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Budgets: what keeps a task that could run from running though nobody has its CPU. The quota of its cgroup, the runtime of its
+ * real-time group, and that of a deadline task.
+ *
+ * Method    Every budget has a clock that runs while it is used up. A wait is throttled for as long as the clocks of the
+ *           task's budgets ran meanwhile. The kernel has such a clock for every queue of a cgroup's tasks on a CPU. For the other
+ *           budgets it has only a flag and the time at which its timer will fill the budget again, and the probe keeps the clock:
+ *           whoever leaves a CPU with the flag set starts it, for all who share the budget.
+ * Which     That of the class that the task runs in, which `prio` tells, whatever has been lent to it.
+ * Limits    Before Linux 6.6 the kernel has no clock for a quota: the probe keeps it, and takes it to run until one of the queue's
+ *           tasks runs again. What the kernel takes from real-time tasks for others (its fair server, since 6.12) is no budget:
+ *           somebody has the CPU then.
+ */
+#ifndef CORUN_PROBE_BUDGETS_H
+#define CORUN_PROBE_BUDGETS_H
+
+#define RT_LEVELS 6 /* of nested real-time groups */
+
+/* The clock of a budget; `since_ns` is 0 while it stands. */
+struct budget {
+	u64 sum_ns;
+	u64 since_ns;
+	u64 until_ns;
+};
+
+/* By the address of the queue, or the tid of a deadline task. Who is looked up least makes room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u64);
+	__type(value, struct budget);
+} budgets SEC(".maps");
+
+u64 budgets_met = 0; /* whether any budget has been seen used up: before that no clock is read */
+
+/* What the kernel's clock of the queue's quota shows. */
+static __always_inline u64 quota_clock(struct cfs_rq *q)
+{
+	u64 sum = q->throttled_clock_self_time, since = q->throttled_clock_self;
+
+	return unlikely(since) ? sum + (q->rq->clock - since) : sum;
+}
+
+/* What a clock that the probe keeps shows at `at`. `used_up` is what the kernel says now, `until` when it will be filled again. */
+__noinline u64 kept_clock(u64 key, u64 at, u32 used_up, u64 until)
+{
+	struct budget *b = bpf_map_lookup_elem(&budgets, &key);
+	u64 to;
+
+	if (!b) {
+		struct budget fresh = { .since_ns = at, .until_ns = until };
+
+		if (used_up && !bpf_map_update_elem(&budgets, &key, &fresh, BPF_NOEXIST_))
+			budgets_met = 1;
+		return 0;
+	}
+	if (used_up) {
+		if (!b->since_ns)
+			b->since_ns = at;
+		b->until_ns = until;
+	}
+	to = at < b->until_ns ? at : b->until_ns;
+	if (!b->since_ns || to < b->since_ns)
+		to = b->since_ns;
+	if (!used_up) {
+		b->sum_ns += to - b->since_ns;
+		b->since_ns = 0;
+		return b->sum_ns;
+	}
+	return b->sum_ns + (to - b->since_ns);
+}
+
+/* When a timer on the monotonic clock fires next. */
+static __always_inline u64 fires_at(struct hrtimer *timer)
+{
+	if (!bpf_core_field_exists(struct hrtimer, node.expires))
+		return FOREVER;
+	return BPF_CORE_READ(timer, node.expires);
+}
+
+/*
+ * When a real-time queue's runtime will be filled again: each time its timer fires it gets its runtime back, and it goes on
+ * when what it has used is less than that.
+ */
+static __always_inline u64 filled_at(struct rt_rq *q)
+{
+	struct task_group *group;
+	struct rt_bandwidth *b;
+	u64 used, runtime, until;
+
+	if (!bpf_core_field_exists(struct rt_rq, tg) || !bpf_core_field_exists(struct task_group, rt_bandwidth))
+		return FOREVER;
+	group = BPF_CORE_READ(q, tg);
+	b = __builtin_preserve_access_index(&group->rt_bandwidth);
+	used = BPF_CORE_READ(q, rt_time);
+	runtime = BPF_CORE_READ(q, rt_runtime);
+	until = fires_at(__builtin_preserve_access_index(&b->rt_period_timer));
+	if (runtime && used >= 2 * runtime && until != FOREVER)
+		until += (used / runtime - 1) * BPF_CORE_READ(b, rt_period);
+	return until;
+}
+
+/*
+ * The budgets of a real-time task: of its group and those above; without groups every CPU has one. What their clocks show
+ * together, or, when not asked for that, whether any is used up.
+ */
+static __always_inline u64 real_time_budgets(struct task_struct *p, u64 at, bool want_clock)
+{
+	struct sched_rt_entity *e = NULL;
+	struct rt_rq *q;
+	u64 clock = 0;
+
+	if (!bpf_core_field_exists(struct rt_rq, rt_throttled))
+		return 0;
+	if (bpf_core_field_exists(struct sched_rt_entity, rt_rq)) {
+		e = __builtin_preserve_access_index(&p->rt);
+		q = BPF_CORE_READ(e, rt_rq);
+	} else {
+		struct rq *rq = BPF_CORE_READ(p, se.cfs_rq, rq);
+
+		q = __builtin_preserve_access_index(&rq->rt);
+	}
+	for (int i = 0; i < RT_LEVELS; i++) {
+		bool used_up = BPF_CORE_READ(q, rt_throttled);
+
+		if (used_up && !want_clock)
+			return 1;
+		if (want_clock && (used_up || budgets_met))
+			clock += kept_clock((u64)q, at, used_up, used_up ? filled_at(q) : 0);
+		e = e ? BPF_CORE_READ(e, parent) : NULL;
+		if (!e)
+			break;
+		q = BPF_CORE_READ(e, rt_rq);
+	}
+	return clock;
+}
+
+/*
+ * What the clock of a real-time or deadline task's budgets shows. Global, so that the kernel verifies it once: it would take
+ * longer than all else. Such a function is given a task by its address.
+ */
+__noinline u64 real_time_clock(u64 task, u64 at)
+{
+	struct task_struct *p = (void *)task;
+	bool used_up;
+	u64 until;
+
+	if ((s32)BPF_CORE_READ(p, prio) >= 0)
+		return real_time_budgets(p, at, true);
+	used_up = BPF_CORE_READ_BITFIELD_PROBED(p, dl.dl_throttled);
+	until = used_up ? fires_at(__builtin_preserve_access_index(&p->dl.dl_timer)) : 0;
+	return used_up || budgets_met ? kept_clock(BPF_CORE_READ(p, pid), at, used_up, until) : 0;
+}
+
+/* What it waits for. One with a deadline that yields has nothing more to do in this period: that is a sleep. */
+__noinline u32 real_time_wait_state(u64 task)
+{
+	struct task_struct *p = (void *)task;
+
+	if ((s32)BPF_CORE_READ(p, prio) >= 0)
+		return real_time_budgets(p, 0, false) ? THROTTLED : WAIT;
+	if (!BPF_CORE_READ_BITFIELD_PROBED(p, dl.dl_throttled))
+		return WAIT;
+	return BPF_CORE_READ_BITFIELD_PROBED(p, dl.dl_yielded) ? BLOCK_SLEEP : THROTTLED;
+}
+
+/* Where a task lies, as a number: that is one only once it has been read from memory. */
+static __always_inline u64 address_of(struct task_struct *p)
+{
+	u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), &p);
+	return address;
+}
+
+/* Whether the quota of a queue is used up. */
+static __always_inline bool is_stopped(struct cfs_rq *q)
+{
+	if (bpf_core_field_exists(struct cfs_rq, throttled_clock_self))
+		return q->throttled_clock_self;
+	return bpf_core_field_exists(struct cfs_rq, throttle_count) && q->throttle_count;
+}
+
+/* What the clocks of a task's budgets show, all together. */
+static __noinline u64 throttle_clock(struct task_struct *p, u64 at)
+{
+	struct cfs_rq *q;
+
+	if (p->prio < MAX_RT_PRIO)
+		return real_time_clock(address_of(p), at);
+	q = p->se.cfs_rq;
+	if (!q)
+		return 0;
+	if (bpf_core_field_exists(struct cfs_rq, throttled_clock_self_time))
+		return quota_clock(q);
+	return kept_clock((u64)q, at, is_stopped(q), FOREVER);
+}
+
+/* A wait begins in which the clocks matter. */
+static __noinline u32 begin_watched_wait(struct task_rec *t, struct task_struct *p, u64 now)
+{
+	struct cfs_rq *q = p->se.cfs_rq;
+	u32 state = p->prio < MAX_RT_PRIO ? real_time_wait_state(address_of(p)) : q && is_stopped(q) ? THROTTLED : WAIT;
+
+	if (state == WAIT && !budgets_met)
+		return WAIT;
+	if (!budgets_met)
+		budgets_met = 1;
+	t->throttled_at = throttle_clock(p, now);
+	return state;
+}
+
+/*
+ * What a task that becomes runnable, and does not run, waits for: a CPU, or its budget. Until a budget was first seen used up
+ * nothing is read but whether one is.
+ */
+static __always_inline u32 begin_wait(struct task_rec *t, struct task_struct *p, u64 now)
+{
+	struct cfs_rq *q = p->se.cfs_rq;
+
+	t->throttled_at = CLOCK_UNKNOWN;
+	if (likely(!budgets_met && p->prio >= MAX_RT_PRIO && q && !is_stopped(q)))
+		return WAIT;
+	return begin_watched_wait(t, p, now);
+}
+
+/* How much of the wait [from, to) the budgets of a task were used up. */
+static __noinline u64 take_throttled(struct task_rec *t, struct task_struct *p, u64 from, u64 to)
+{
+	u64 clock = throttle_clock(p, to), throttled = t->throttled_at == CLOCK_UNKNOWN ? 0 : clock - t->throttled_at;
+
+	if ((s64)throttled < 0) /* another queue's clock: the task was moved, or runs in another class */
+		throttled = 0;
+	t->throttled_at = clock;
+	if (throttled > to - from) {
+		t->throttled_at -= throttled - (to - from);
+		throttled = to - from;
+	}
+	t->cur.ns[THROTTLED] += throttled;
+	return throttled;
+}
+
+static __always_inline bool is_waiting(u32 state)
+{
+	return state == WAIT || state == THROTTLED;
+}
+
+/* A task that waits is in this queue from now on; its own handlers may run meanwhile. */
+static __always_inline void wait_in(struct task_rec *t, struct cfs_rq *q)
+{
+	u64 sum, since;
+
+	t->throttled_at = CLOCK_UNKNOWN;
+	if (!q || !bpf_core_field_exists(struct cfs_rq, throttled_clock_self_time)) {
+		__sync_val_compare_and_swap(&t->state, THROTTLED, WAIT);
+		return;
+	}
+	sum = BPF_CORE_READ(q, throttled_clock_self_time);
+	since = BPF_CORE_READ(q, throttled_clock_self);
+	if (!budgets_met && !since)
+		return;
+	budgets_met = 1;
+	t->throttled_at = since ? sum + (BPF_CORE_READ(q, rq, clock) - since) : sum;
+	__sync_val_compare_and_swap(&t->state, since ? WAIT : THROTTLED, since ? THROTTLED : WAIT);
+}
+
+/*
+ * A task that waits is about to be moved to another CPU. A deadline task takes its budget along. Where the kernel keeps queues
+ * otherwise than in an array of pointers, what is found there does not name the group, and the clock is not known.
+ */
+static __noinline void wait_on(struct task_rec *t, struct task_struct *p, u32 cpu)
+{
+	struct cfs_rq **all, *there = NULL;
+	struct task_group *group;
+
+	if (p->prio < 0)
+		return;
+	if (p->prio >= MAX_RT_PRIO && bpf_core_field_exists(struct cfs_rq, tg)) {
+		group = BPF_CORE_READ(p, se.cfs_rq, tg);
+		all = BPF_CORE_READ(group, cfs_rq);
+		if (!all || bpf_probe_read_kernel(&there, sizeof(there), all + cpu) || BPF_CORE_READ(there, tg) != group)
+			there = NULL;
+	}
+	wait_in(t, there);
+}
+
+/* A task was moved to another cgroup, and its queue with it. */
+static __always_inline void wait_elsewhere(struct task_rec *t, struct task_struct *p)
+{
+	s32 prio = BPF_CORE_READ(p, prio);
+
+	if (prio >= 0)
+		wait_in(t, prio < MAX_RT_PRIO ? NULL : BPF_CORE_READ(p, se.cfs_rq));
+}
+
+#endif
