@@ -21,11 +21,10 @@ use super::window::{spread, Window};
 use crate::clock::now_ns;
 use crate::cpustat::{self, CpuStat};
 use crate::namespaces;
-use crate::procfs;
 use crate::root::Root;
-use crate::target::{self, Subject};
+use crate::target::Subject;
 use crate::topology;
-use corun_bpf::layout::{comm, group, Ended, TaskBrief, TaskRec};
+use corun_bpf::layout::{comm, Ended, TaskBrief, TaskRec};
 use corun_bpf::{Losses, Probe};
 use corun_model::culprit::Share as CulpritShare;
 use corun_model::observation::{Account, MachineTime, TaskObservation, TenantObservation, Unavailable};
@@ -37,6 +36,8 @@ use corun_model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+mod families;
 
 /// How far ahead an edge is announced: longer than any handler can sit between reading the clock and the edge.
 const AHEAD: Duration = Duration::from_micros(200);
@@ -169,80 +170,6 @@ impl LiveHost {
     /// somebody holds [`Probe::count_costs`].
     pub fn probe_cost(&self) -> (u64, u64) {
         self.probe.costs().iter().fold((0, 0), |(runs, ns), c| (runs + c.runs, ns + c.ns))
-    }
-
-    /// Whether every task of the subject has ended; of a cgroup, whether it has been removed, or only this process is left in it.
-    pub fn subject_ended(&self) -> bool {
-        match (&self.subject, self.group_of_subject, self.subject_tenant) {
-            (Subject::Cgroup { .. }, _, Some(tenant)) => {
-                self.subject.is_removed(&self.root)
-                    || self.is_in_subject && !self.probe.any(|group| self.tenancy.of(group) == tenant)
-            }
-            (_, Some(group), _) => !self.probe.any(|its| its == group),
-            _ => false,
-        }
-    }
-
-    /// Puts the subject's tasks into their group, with all that they start from now on.
-    fn assign_subject(&mut self) -> Result<(), LiveError> {
-        let Some(group) = self.group_of_subject else { return Ok(()) };
-        match self.subject.clone() {
-            Subject::Vm { vcpus, io, .. } => {
-                if let Some(io_name) = self.subject.io_tenant() {
-                    let io_group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
-                    self.tenancy.assign(io_group, io_name);
-                    for (tids, group) in [(vcpus, group), (io, io_group)] {
-                        for tid in tids {
-                            self.probe.assign(tid, group);
-                        }
-                    }
-                }
-                Ok(())
-            }
-            Subject::Command { pid, .. } => self.assign_family(&[pid], group),
-            Subject::Processes { roots, .. } => self.assign_family(&roots, group),
-            Subject::Cgroup { .. } | Subject::All => Ok(()),
-        }
-    }
-
-    /// Makes each of these processes a tenant, with its threads and descendants.
-    fn assign_families(&mut self, pids: &[u32]) -> Result<(), LiveError> {
-        for (pid, name) in target::families(&self.root, pids) {
-            let group = self.probe.new_group().ok_or(LiveError::NoGroup)?;
-            self.tenancy.assign(group, name);
-            self.assign_family(&[pid], group)?;
-        }
-        Ok(())
-    }
-
-    /// Puts processes and all that descends from them into a group. Repeated until a pass finds nobody new, since a task may fork
-    /// between being listed and being assigned. This process watches and is nobody's, and so is what it was started by on
-    /// the way from one of them: that only waits for it.
-    fn assign_family(&self, roots: &[u32], group: u32) -> Result<(), LiveError> {
-        let watching = procfs::between(&self.root, std::process::id(), roots);
-        let mut known = 0;
-        for _ in 0..5 {
-            let pids = procfs::with_descendants_except(&self.root, roots, &watching)?;
-            let tids: Vec<u32> =
-                pids.iter().flat_map(|&pid| procfs::tasks(&self.root, pid).unwrap_or_default()).collect();
-            for &tid in &tids {
-                self.probe.assign(tid, group);
-            }
-            if tids.len() == known {
-                break;
-            }
-            known = tids.len();
-        }
-        Ok(())
-    }
-
-    /// Counts another process as part of the one that watches, where that is told apart.
-    pub fn count_as_watcher(&mut self, pid: u32) {
-        if self.watcher_apart {
-            for tid in procfs::tasks(&self.root, pid).unwrap_or_default() {
-                self.probe.assign(tid, group::WATCHER);
-            }
-        }
     }
 
     /// What naming tenants has cost so far: cgroups that were looked for, and processes that were asked for their program.

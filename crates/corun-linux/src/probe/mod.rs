@@ -18,7 +18,7 @@
 //! | `syscalls` | which system call means which kind of blocking |
 //! | `run_log` | what the subject did, event by event → a [`RunLog`](corun_model::RunLog) |
 //! | `traces` | the probe's events → a [`Trace`](corun_model::Trace) |
-//! | `host` | [`LiveHost`]: windows, subjects, [`Host`](corun_model::Host) |
+//! | `host` | [`LiveHost`]: windows, whom the user named, [`Host`](corun_model::Host) |
 
 mod accounts;
 mod bases;

@@ -174,7 +174,7 @@ fn culprits_of_one_name_are_summed_up_in_the_sentence_and_a_single_one_of_them_i
     assert!(said(&seen).ends_with(": 18 % stolen (2 named cc1 18)."), "{}", said(&seen));
     let mut seen = whole(&timeline());
     for t in seen.tenants.iter_mut().filter(|t| [SUBJECT, POSTGRES].contains(&t.id)) {
-        (t.name, t.key) = ("corun".to_owned(), format!("pgid:{}:corun", t.id.0));
+        (t.name, t.key) = ("corun".to_owned(), format!("pgid:{}", t.id.0));
     }
     assert!(said(&seen).contains(" % stolen (corun (pgid 2) 58, "), "{}", said(&seen));
 }
