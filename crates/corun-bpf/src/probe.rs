@@ -69,6 +69,16 @@ pub enum ProbeError {
     },
 }
 
+impl ProbeError {
+    /// Whether the kernel said that this user may not.
+    pub fn is_forbidden(&self) -> bool {
+        match self {
+            ProbeError::Step { why, .. } => why.kind() == libbpf_rs::ErrorKind::PermissionDenied,
+            ProbeError::Map { why } => why.kind() == std::io::ErrorKind::PermissionDenied,
+        }
+    }
+}
+
 impl From<std::io::Error> for ProbeError {
     fn from(why: std::io::Error) -> ProbeError {
         ProbeError::Map { why }

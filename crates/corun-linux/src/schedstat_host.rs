@@ -32,8 +32,8 @@ use crate::tenants::Tenants;
 use crate::topology::{self, TopologyError};
 use crate::{clock, procfs};
 use corun_model::host::HostError;
-use corun_model::observation::{CpuTime, Loss, Observation, Unavailable};
-use corun_model::{Action, CpuId, Host, Machine, Outcome, TenantId};
+use corun_model::observation::{CpuTime, Loss, Observation};
+use corun_model::{Action, CpuId, Host, Machine, Outcome, TenantId, Unavailable, What};
 use meter::Meter;
 use process_table::{Depth, Process, ProcessTable, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -270,27 +270,21 @@ impl SchedstatHost {
     fn unavailable(&self, host_steal_known: bool) -> Vec<Unavailable> {
         let needs = "schedstat does not tell; eBPF does, as root";
         let mut list: Vec<Unavailable> = [
-            ("culprits", "schedstat counts how long a task waited, not for whom; eBPF tells, as root"),
-            ("wake-ups, migrations, reasons of blocking, histograms, traces", needs),
+            (What::Culprits, "schedstat counts how long a task waited, not for whom; eBPF tells, as root"),
+            (What::Events, needs),
+            (What::Stops, "to schedstat whoever is stopped or frozen is blocked; eBPF tells, as root"),
             (
-                "stops and freezes",
-                "to schedstat whoever is stopped or frozen is blocked; eBPF tells, as root",
-            ),
-            (
-                "real-time budgets",
+                What::RealTimeBudgets,
                 "schedstat counts them as waiting for a CPU; eBPF tells them apart, as root",
             ),
-            (
-                "tasks that live between two polls",
-                "/proc is polled; their CPU time alone shows in their parents' accounts",
-            ),
-            ("hardware counters", "the schedstat source does not read them"),
+            (What::ShortTasks, "/proc is polled; their CPU time alone shows in their parents' accounts"),
+            (What::HardwareCounters, "the schedstat source does not read them"),
         ]
-        .map(|(what, why)| Unavailable { what: what.into(), why: why.into() })
+        .map(|(what, why)| Unavailable::new(what, why))
         .into();
         if !host_steal_known {
             let why = "this is a virtual machine whose host has reported no steal since boot";
-            list.push(Unavailable { what: "host steal".into(), why: why.into() });
+            list.push(Unavailable { what: What::HostSteal, why: why.into() });
         }
         list
     }

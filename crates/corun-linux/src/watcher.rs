@@ -4,8 +4,9 @@ use crate::probe::{LiveError, LiveHost, LiveOptions};
 use crate::root::Root;
 use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
 use crate::target::Subject;
-use corun_model::observation::Unavailable;
-use corun_model::{Action, Host, HostError, Machine, Observation, Outcome, RunLog, TenantId, Trace};
+use corun_model::{
+    Action, Host, HostError, Machine, Observation, Outcome, RunLog, TenantId, Trace, Unavailable, What,
+};
 use thiserror::Error;
 
 /// How to see.
@@ -149,7 +150,13 @@ impl Watcher {
 }
 
 fn no_ebpf(why: &LiveError) -> Unavailable {
-    Unavailable { what: "eBPF".into(), why: format!("{why}; `corun doctor` says what would help") }
+    let is_forbidden = matches!(why, LiveError::Probe(e) if e.is_forbidden());
+    // SAFETY: geteuid cannot fail.
+    let for_want_of_privilege = is_forbidden && unsafe { libc::geteuid() } != 0;
+    Unavailable::new(
+        What::Ebpf { for_want_of_privilege },
+        format!("{why}; `corun doctor` says what would help"),
+    )
 }
 
 impl Host for Watcher {

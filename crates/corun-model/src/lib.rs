@@ -24,6 +24,7 @@
 //! | [`spin`] | what a spin detector found: a time with its interval |
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
 //! | [`observation`] | what a host saw in one window |
+//! | [`unavailable`] | what cannot be seen or done here, and why |
 //! | [`recording`] | consecutive windows, summed and as a timeline |
 //! | [`action`] | the five knobs, actions and their outcomes |
 //! | [`host`], [`policy`] | the two traits |
@@ -53,6 +54,7 @@ pub mod run_log;
 pub mod spin;
 pub mod tenant;
 pub mod trace;
+pub mod unavailable;
 pub mod workload;
 
 pub use action::{Action, Knob, Outcome};
@@ -71,3 +73,4 @@ pub use run_log::RunLog;
 pub use spin::{SpinEstimate, SpinMethod};
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};
 pub use trace::Trace;
+pub use unavailable::{Unavailable, What};

@@ -7,6 +7,7 @@ use crate::histogram::Histogram;
 use crate::ledger::{BlockReasons, Ledger};
 use crate::machine::CpuId;
 use crate::tenant::{TaskId, Tenant, TenantId};
+use crate::unavailable::Unavailable;
 use std::sync::Arc;
 
 /// What happened on the machine between `start_ns` and `end_ns` of the host's clock.
@@ -210,15 +211,6 @@ pub struct Loss {
     pub untracked_tasks: u64,
     /// Tasks that are in their tenant's sums but not listed one by one.
     pub unlisted_tasks: u64,
-}
-
-/// Something that cannot be seen or done here, with the reason (invariant 7).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Unavailable {
-    /// What: "culprits", "hardware counters".
-    pub what: String,
-    /// Why, and what would help.
-    pub why: String,
 }
 
 impl TaskObservation {

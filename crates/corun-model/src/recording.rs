@@ -8,8 +8,9 @@
 //! [`TenantKind::Others`]: their time, and what they took from whom, is there under that name.
 
 use crate::culprit::{Culprits, Share};
-use crate::observation::{Account, Observation, TaskObservation, TenantObservation, Unavailable};
+use crate::observation::{Account, Observation, TaskObservation, TenantObservation};
 use crate::tenant::{Tenant, TenantId, TenantKind};
+use crate::unavailable::{Unavailable, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -215,13 +216,12 @@ fn fold(sum: &mut Observation, most: usize, subject: Option<TenantId>) -> bool {
 }
 
 fn say_that_folded(sum: &mut Observation) {
-    let what = "every tenant by itself".to_owned();
-    if sum.unavailable.iter().all(|u| u.what != what) {
+    if sum.unavailable.iter().all(|u| u.what != What::EveryTenant) {
         let why = format!(
             "there were more than {MOST_TENANTS}, so of those that have ended the ones that ran least are counted \
              together as `others`"
         );
-        sum.unavailable.push(Unavailable { what, why });
+        sum.unavailable.push(Unavailable::new(What::EveryTenant, why));
     }
 }
 
@@ -311,7 +311,7 @@ mod tests {
         let whole = recording.whole().unwrap();
         whole.check().unwrap();
         assert!(whole.tenants.len() <= MOST_TENANTS + 1, "{}", whole.tenants.len());
-        assert_eq!(whole.unavailable.iter().filter(|u| u.what == "every tenant by itself").count(), 1);
+        assert_eq!(whole.unavailable.iter().filter(|u| u.what == What::EveryTenant).count(), 1);
         assert!(whole.tenants.windows(2).all(|t| t[0].id < t[1].id));
         let sum = |of: fn(&TenantObservation) -> u64| whole.by_tenant.iter().map(of).sum::<u64>();
         assert_eq!(sum(|t| t.tasks), 30_001);

@@ -1,5 +1,6 @@
 //! What the predictor answers: plain data that serialises to `corun.predict/1`.
 
+use corun_model::Unavailable;
 use serde::{Deserialize, Serialize};
 
 /// How a window was taken.
@@ -124,15 +125,6 @@ pub struct WindowSummary {
     pub useful_cpus: f64,
     /// Slowdown in it; `None` for dedicated windows and where the subject did nothing.
     pub slowdown: Option<f64>,
-}
-
-/// Something that could not be known.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Unavailable {
-    /// What.
-    pub what: String,
-    /// Why.
-    pub why: String,
 }
 
 /// Why there is no estimate yet.

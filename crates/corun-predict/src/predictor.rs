@@ -8,13 +8,13 @@
 
 use crate::baselines::baselines;
 use crate::beginning;
-use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, Unavailable, WindowSummary};
+use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, WindowSummary};
 use crate::interval::{interval, FEWEST};
 use crate::phases::{PhaseChange, Phases};
 use crate::stretch::{Stretch, Told};
 use crate::useful_work::{wall_ns, Window};
 use corun_model::duration::human_ns;
-use corun_model::{Observation, TenantId, TenantKind};
+use corun_model::{Observation, TenantId, TenantKind, Unavailable, What};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most windows that are kept apart. Each estimate walks all tasks of all of them.
@@ -131,9 +131,7 @@ impl Predictor {
         for t in &seen.tenants {
             self.tenants.insert(t.id, (t.name.clone(), t.kind));
         }
-        let reasons =
-            seen.unavailable.iter().map(|u| Unavailable { what: u.what.clone(), why: u.why.clone() });
-        self.unavailable.extend(reasons);
+        self.unavailable.extend(seen.unavailable.iter().cloned());
     }
 
     /// Takes a window that was sorted before, such as one that was recorded. Its tenants have no names but those that
@@ -272,7 +270,7 @@ impl Predictor {
         unavailable.extend(told.missing.iter().cloned());
         if all.unjudged_ns > 0.0 {
             unavailable.insert(Unavailable {
-                what: "spin time".into(),
+                what: What::SpinTime,
                 why: "nobody told spinning from computing for some of the time, so the slowdown of a program that spins is understated".into(),
             });
         }

@@ -14,7 +14,7 @@
 
 use crate::alone::{self, Alone, Hints};
 use crate::dedicated::{self, Speed};
-use crate::estimate::{Assignment, Method, Parts, Unavailable};
+use crate::estimate::{Assignment, Method, Parts};
 use crate::interval::{batches, degrees, jackknife, Spread, FEWEST};
 use crate::steps::goes_in_steps;
 use crate::switch_cost::switch_cost_ns;
@@ -22,6 +22,7 @@ use crate::useful_work::{Spent, Window};
 use crate::wake_ups;
 use crate::weighed::weighed;
 use crate::yardstick::{spin_stalls, Yardstick};
+use corun_model::{Unavailable, What};
 use std::collections::BTreeSet;
 
 /// The method's own error with dedicated windows, as a standard deviation of the logarithm: how unlike its beginning the
@@ -160,8 +161,10 @@ impl Stretch<'_> {
         let mut missing = BTreeSet::new();
         let switch_ns = switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared));
         if let Err(why) = switch_ns {
-            let what = "cost of context switches".to_owned();
-            missing.insert(Unavailable { what, why: format!("{why}; it stays inside useful work") });
+            missing.insert(Unavailable {
+                what: What::SwitchCost,
+                why: format!("{why}; it stays inside useful work"),
+            });
         }
         let switch_ns = switch_ns.unwrap_or(0.0);
         let (share, unsure) = spin_stalls(self.shared).unzip();
@@ -255,7 +258,7 @@ impl Stretch<'_> {
             slowest: self.apart(shared).then_some(found.slowest),
             missing: [
                 no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
-                Unavailable { what: "dedicated windows".into(), why },
+                Unavailable { what: What::DedicatedWindows, why },
             ]
             .into_iter()
             .chain(wake_ups::unknown(shared, self.wake_up_ns))
@@ -298,7 +301,7 @@ fn no_memory(shared: &Spent, counted: &str) -> Unavailable {
     } else {
         counted.to_owned()
     };
-    Unavailable { what: "memory".into(), why }
+    Unavailable { what: What::Memory, why }
 }
 
 #[cfg(test)]
@@ -355,7 +358,7 @@ mod tests {
                 wake_up_ns: 0.0,
             };
             let missing = stretch.told().unwrap().missing;
-            missing.into_iter().find(|u| u.what == "dedicated windows").map(|u| u.why)
+            missing.into_iter().find(|u| u.what == What::DedicatedWindows).map(|u| u.why)
         };
         assert!(why(0).unwrap().starts_with("none was taken"));
         assert!(why(1).unwrap().starts_with("1 of the three that are needed was taken"));

@@ -15,10 +15,10 @@
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 
 use crate::alone;
-use crate::estimate::{Culprit, Unavailable};
+use crate::estimate::Culprit;
 use crate::predictor::culprits;
 use crate::useful_work::{Spent, Window};
-use corun_model::{Ledger, Observation, TenantId, TenantKind};
+use corun_model::{Ledger, Observation, TenantId, TenantKind, Unavailable};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -166,9 +166,7 @@ impl Judge {
         for t in &seen.tenants {
             self.tenants.insert(t.id, (t.name.clone(), t.kind));
         }
-        let reasons =
-            seen.unavailable.iter().map(|u| Unavailable { what: u.what.clone(), why: u.why.clone() });
-        self.unavailable.extend(reasons);
+        self.unavailable.extend(seen.unavailable.iter().cloned());
         if let Some(ns) = taken_by_watcher(seen, self.subject) {
             *self.watcher_ns.get_or_insert(0) += ns;
         }

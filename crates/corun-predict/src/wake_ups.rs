@@ -13,8 +13,8 @@
 //! Limits: wake-ups are taken to follow each other also where threads sleep by chance (a lock), or only because they take turns on one
 //! CPU (a full queue). Where windows are quiet, the program shows how long wake-ups take at most ([`at_most`]).
 
-use crate::estimate::Unavailable;
 use crate::useful_work::{Spent, Window};
+use corun_model::{Unavailable, What};
 
 /// The wake-ups of a window's tasks.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ const ABOUT_NS: f64 = 15_000.0;
 /// That nobody knows what a wake-up takes, where the tasks of this window sleep so often that it matters.
 pub(crate) fn unknown(window: &Window, each_ns: f64) -> Option<Unavailable> {
     (each_ns == 0.0 && take_long(window, ABOUT_NS)).then(|| Unavailable {
-        what: "wake-ups".into(),
+        what: What::WakeUps,
         why: "threads sleep so often that it matters what it takes to wake up CPUs that sleep, and CPUs were too busy to measure \
               that; say what it takes on the idle machine (--wake-up)"
             .into(),

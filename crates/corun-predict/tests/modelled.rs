@@ -2,6 +2,7 @@
 
 mod rig;
 
+use corun_model::What;
 use corun_model::{Action, Host, TenantId};
 use corun_predict::spin::SpinByCounters;
 use corun_predict::{Judge, Label, Method, Options, Predictor, Ruling, MAX_DISTURBANCE};
@@ -143,7 +144,11 @@ fn what_cannot_be_told_yet_is_said_with_the_reason() {
     }
     let estimate = early.estimate().unwrap();
     assert_eq!(estimate.method, Method::Ledger);
-    assert!(estimate.unavailable.iter().any(|u| u.what == "dedicated windows"), "{:?}", estimate.unavailable);
+    assert!(
+        estimate.unavailable.iter().any(|u| u.what == What::DedicatedWindows),
+        "{:?}",
+        estimate.unavailable
+    );
     assert_eq!(estimate.baselines.cpi, None, "CPI alone is not known without a dedicated window");
 }
 

@@ -2,24 +2,15 @@
 //! and the page have all of it.
 
 use crate::words::{name, wrap};
-use corun_predict::estimate::Unavailable;
-
-/// What a slowdown or a verdict is as good without, or what is said of it elsewhere: by the beginning of its name.
-const LITTLE: [&str; 5] = [
-    "culprits",
-    "host steal",
-    "spinning inside sched_yield",
-    "tasks that live between two polls",
-    "wake-ups, migrations",
-];
+use corun_model::{Unavailable, What};
 
 /// What is missed by nobody who did not ask for it.
-const COUNTERS: [&str; 2] = ["exact counters", "hardware counters"];
+const COUNTERS: [What; 2] = [What::ExactCounters, What::HardwareCounters];
 
 /// The lines; `counters`: whether hardware events were to be counted.
 pub fn remarks(unavailable: &[Unavailable], counters: bool) -> Vec<String> {
-    let is_missed = |u: &&Unavailable| counters || !COUNTERS.contains(&u.what.as_str());
-    let is_little = |u: &&Unavailable| LITTLE.iter().any(|w| u.what.starts_with(w));
+    let is_missed = |u: &&Unavailable| counters || !COUNTERS.contains(&u.what);
+    let is_little = |u: &&Unavailable| u.what.matters_little();
     let (little, much): (Vec<&Unavailable>, Vec<&Unavailable>) =
         unavailable.iter().filter(is_missed).partition(is_little);
     let mut said: Vec<String> = much.iter().map(|u| format!("{}: {}", u.what, u.why)).collect();
@@ -44,7 +35,7 @@ mod tests {
     use super::*;
 
     fn missing(what: &str) -> Unavailable {
-        Unavailable { what: what.into(), why: "why".into() }
+        Unavailable::new(What::from(what.to_owned()), "why")
     }
 
     #[test]

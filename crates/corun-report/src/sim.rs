@@ -5,9 +5,10 @@
 
 use crate::control::Decided;
 use crate::json;
-use crate::profile::schema::{ProfileReport, Unavailable};
+use crate::profile::schema::ProfileReport;
 use crate::table::Table;
 use corun_model::duration::human_ns;
+use corun_model::Unavailable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use crate::json;
 use crate::remarks::remarks;
 use crate::words::{name, share, wrap};
 use corun_model::duration::human_ns;
-use corun_predict::estimate::Unavailable;
+use corun_model::Unavailable;
 use corun_predict::verdict::{Pace, Ruling, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
@@ -309,6 +309,7 @@ fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_model::What;
     use corun_predict::estimate::Culprit;
     use corun_predict::verdict::Disturbance;
 
@@ -472,7 +473,7 @@ mod tests {
     #[test]
     fn counters_that_are_missing_are_said_to_whoever_asked_for_them() {
         let mut blind = report(Ruling::Clean);
-        let (what, why) = ("hardware counters".to_owned(), "no PMU".to_owned());
+        let (what, why) = (What::HardwareCounters, "no PMU".to_owned());
         blind.judged.unavailable.push(Unavailable { what, why });
         assert!(!blind.text().contains("no PMU") && blind.json().contains("no PMU"));
         blind.meta.counters = true;
@@ -482,7 +483,10 @@ mod tests {
     #[test]
     fn what_is_missing_cannot_steer_the_terminal() {
         let mut blind = report(Ruling::Clean);
-        blind.judged.unavailable.push(Unavailable { what: "a\x1b[2J".into(), why: "b\u{202e}c".into() });
+        blind
+            .judged
+            .unavailable
+            .push(Unavailable { what: What::Other("a\x1b[2J".into()), why: "b\u{202e}c".into() });
         assert!(blind.text().contains("! a?[2J: b?c"));
     }
 

@@ -1,11 +1,10 @@
 //! Hardware counters beside a watcher, where they were asked for: windows with counters, and what a reader must know.
 
 use corun_linux::counters::live::accepted;
-use corun_linux::counters::{Grain, LivePerf, Options, Plan, Theme};
+use corun_linux::counters::{Grain, LivePerf, Options, Plan, Refusal, Theme};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
-use corun_model::observation::Unavailable;
-use corun_model::{Counter, CounterSource, Observation, TaskId, TenantId};
+use corun_model::{Counter, CounterSource, Observation, TaskId, TenantId, Unavailable, What};
 
 /// What is counted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -19,7 +18,7 @@ pub enum CountersFlag {
 /// Why there are none here, for those who did not ask for them: that they did not is no reason then.
 pub fn absent(root: &Root) -> Option<Unavailable> {
     let refused = Plan::make(root, &[Theme::Work], &accepted).err()?;
-    Some(Unavailable { what: "hardware counters".into(), why: refused.sentence() })
+    Some(Unavailable { what: What::HardwareCounters, why: refused.sentence() })
 }
 
 /// Counters of a subject's tasks (of everybody's where there is none).
@@ -43,13 +42,23 @@ impl Counting {
         subject: Option<TenantId>,
         first: &[TaskId],
     ) -> Result<Counting, Unavailable> {
+        Counting::begin(root, how, what, subject, first)
+            .map_err(|refusal| Unavailable::new(What::HardwareCounters, refusal.sentence()))
+    }
+
+    fn begin(
+        root: &Root,
+        how: CountersFlag,
+        what: &[Theme],
+        subject: Option<TenantId>,
+        first: &[TaskId],
+    ) -> Result<Counting, Refusal> {
         let grain = match (how, subject) {
             (CountersFlag::Whole, Some(subject)) => Grain::Tree(subject),
             _ => Grain::Task,
         };
         let options = Options { root: root.clone(), grain, themes: what.to_vec(), ..Options::new(subject) };
-        let mut perf = LivePerf::start(options)
-            .map_err(|r| Unavailable { what: "hardware counters".into(), why: r.sentence() })?;
+        let mut perf = LivePerf::start(options)?;
         perf.follow(first);
         Ok(Counting { perf, subject, switches: Some(0), on_cpu_ns: 0 })
     }
@@ -59,7 +68,8 @@ impl Counting {
     /// # Errors
     /// One of them cannot be counted here, and why.
     pub fn needed(root: &Root, counters: &[Counter]) -> Result<Counting, Unavailable> {
-        let counting = Counting::start(root, CountersFlag::Tasks, &Theme::ALL, None, &[])?;
+        let refused = |r: Refusal| Unavailable::new(What::HardwareCounters, r.sentence_of_needed());
+        let counting = Counting::begin(root, CountersFlag::Tasks, &Theme::ALL, None, &[]).map_err(refused)?;
         counting.perf.plan().lacks(counters).map_or(Ok(counting), Err)
     }
 

@@ -15,8 +15,7 @@ use corun_linux::stock::{self, StockBackend};
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
-use corun_model::observation::Unavailable;
-use corun_model::{Host, Observation, SpinEstimate, SpinMethod, TaskId, Tenant, TenantId};
+use corun_model::{Host, Observation, SpinEstimate, SpinMethod, TaskId, Tenant, TenantId, Unavailable, What};
 use corun_predict::spin::SpinByCounters;
 use corun_predict::spinning::{Spinning, SpinningSoFar};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +68,7 @@ impl Lenses {
         let exits = self.exits.as_mut().map(|exits| exits.collect(seen));
         if let Some(found) = exits.or_else(|| self.by_counters.estimate(seen)) {
             seen.split_spin(&found);
-            seen.unavailable.retain(|u| u.what != "spin");
+            seen.unavailable.retain(|u| u.what != What::Spin);
             self.spinning.push(seen, subject, &found);
         }
     }
@@ -191,8 +190,8 @@ impl Insight {
     }
 
     /// Notes that something cannot be had, and why.
-    pub fn lacks(&mut self, what: &str, why: String) {
-        self.unavailable.push(Unavailable { what: what.into(), why });
+    pub fn lacks(&mut self, what: What, why: String) {
+        self.unavailable.push(Unavailable { what, why });
     }
 
     /// How spinning is told from computing, for a report.
@@ -227,7 +226,7 @@ impl Insight {
         let Some(cost) = self.counting().and_then(Counting::cost).filter(|cost| *cost > most) else { return };
         self.lenses.counting = None;
         self.unavailable.push(Unavailable {
-            what: "hardware counters".into(),
+            what: What::HardwareCounters,
             why: format!(
                 "counting took {:.0} % of the program's time on a CPU, since it switches so often, and was ended above {:.0} %",
                 100.0 * cost,
@@ -318,7 +317,7 @@ pub fn split(
     let Some(sampler) = spin else { return BTreeMap::new() };
     let found = sampler.collect(seen);
     seen.split_spin(&found);
-    seen.unavailable.retain(|u| u.what != "spin");
+    seen.unavailable.retain(|u| u.what != What::Spin);
     let tenants: BTreeSet<TenantId> = seen.tenants.iter().filter(|t| of_interest(t)).map(|t| t.id).collect();
     let living: Vec<TaskId> =
         seen.tasks.iter().filter(|t| t.alive && tenants.contains(&t.tenant)).map(|t| t.id).collect();

@@ -25,15 +25,13 @@ use super::refusal::{self, Refusal};
 use super::room::Room;
 use crate::root::Root;
 use corun_model::duration::human_ns;
-use corun_model::observation::{Account, Observation, Unavailable};
+use corun_model::observation::{Account, Observation};
 use corun_model::recording::MOST_TASKS;
-use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId};
+use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId, Unavailable, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 /// What hosts call the counters where they have none.
-const COUNTERS: &str = "hardware counters";
-
 /// Enabled time and time on a CPU may differ by this much, since they are not read at one instant.
 const SLACK_NS: u64 = 1_000_000;
 
@@ -203,20 +201,20 @@ impl LivePerf {
                     self.plan.events(),
                     refusal::name_of(errno)
                 );
-                self.say("counters of the less busy tasks", why);
+                self.say(What::CountersOfLessBusy, why);
                 false
             }
             Err(errno) => {
                 self.forbidden.insert(task);
                 let why = refusal::of_errno(&self.options.root, errno).sentence();
-                self.say("counters of some tasks", why);
+                self.say(What::CountersOfSomeTasks, why);
                 true
             }
         }
     }
 
-    fn say(&mut self, what: &str, why: String) {
-        self.said.insert(Unavailable { what: what.to_owned(), why });
+    fn say(&mut self, what: What, why: String) {
+        self.said.insert(Unavailable { what, why });
     }
 
     /// What every followed task counted since the last time.
@@ -231,13 +229,13 @@ impl LivePerf {
         if lost {
             let why = "some stood still while their task ran, although the kernel says that it counted them: somebody else, \
                        such as the hypervisor, has taken counters of this CPU";
-            self.say("all hardware counters", why.to_owned());
+            self.say(What::AllCounters, why.to_owned());
         }
         self.precision = Precision::of(windows.values(), self.turn_ns);
         if self.precision.is_some_and(|p| p.counted_share < 0.999) {
             let why = "this CPU has fewer counters than are wanted, so groups of them take turns; their counts are \
                        scaled to the whole time";
-            self.say("exact counters", why.to_owned());
+            self.say(What::ExactCounters, why.to_owned());
         }
         windows
     }
@@ -292,7 +290,7 @@ impl LivePerf {
         if missed {
             let why = "a task is counted from the end of the window in which it first ran; short windows, or counting \
                        the command as a whole, miss less";
-            self.say("counters of tasks that have just begun", why.to_owned());
+            self.say(What::CountersOfNewTasks, why.to_owned());
         }
         self.followed.retain(|task, f| alive.contains(task) || f.tenant.is_none());
         self.forbidden.retain(|task| alive.contains(task));
@@ -331,13 +329,13 @@ impl LivePerf {
         let counted = sum.and_then(|sum| self.whole(&sum, tenant.account.ledger.on_cpu_ns()));
         tenant.account.counters = counted;
         self.say(
-            "counters of single tasks",
+            What::CountersOfSingleTasks,
             "the command is counted as a whole, with all the tasks that it creates".into(),
         );
         if counted.is_none() {
             let why = "more than a tenth of the time was that of tasks that the followed ones did not create, or of the \
                        first and last moments of short-lived ones";
-            self.say("counters of some windows", why.into());
+            self.say(What::CountersOfSomeWindows, why.into());
         }
     }
 }
@@ -357,7 +355,7 @@ impl CounterSource for LivePerf {
             Grain::Tree(of) => self.fill_tree(seen, of),
         }
         // Hosts say that they do not read them; this does.
-        seen.unavailable.retain(|u| u.what != COUNTERS);
+        seen.unavailable.retain(|u| u.what != What::HardwareCounters);
         self.reckon(seen);
         let new = self.said.iter().filter(|u| !seen.unavailable.contains(u));
         let new: Vec<Unavailable> = new.cloned().collect();
@@ -385,7 +383,7 @@ impl LivePerf {
                 human_ns(cost.added_ns()),
                 OWN_COST * 100.0
             );
-            self.say("an undisturbed run", why);
+            self.say(What::UndisturbedRun, why);
         }
     }
 }

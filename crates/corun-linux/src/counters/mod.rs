@@ -34,4 +34,4 @@ pub use cost::SwitchCost;
 pub use live::{Grain, LivePerf, Options, Precision};
 pub use plan::{Plan, Theme};
 pub use recorded::{Recorder, Recording};
-pub use refusal::{Refusal, WITHOUT};
+pub use refusal::Refusal;

@@ -16,8 +16,7 @@ use super::refusal::{self, Refusal};
 use super::room::Room;
 use super::table::{Entry, Table};
 use crate::root::Root;
-use corun_model::observation::Unavailable;
-use corun_model::{Counter, Counters};
+use corun_model::{Counter, Counters, Unavailable, What};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counters that are compared with each other.
@@ -79,6 +78,8 @@ pub struct Plan {
     pub kernel: bool,
     /// What cannot be counted here, and why.
     pub refused: Vec<Unavailable>,
+    /// Of counters that cannot be counted, the same for somebody who needs them.
+    needed: Refused,
 }
 
 /// How a counter is made of counted events.
@@ -104,7 +105,14 @@ impl Plan {
         let kernel = accepts_kernel(ask, &cycles).map_err(|errno| refusal::of_errno(root, errno))?;
         let manner = Manner { kernel, inherit: false };
         let mut refused = Refused::default();
-        let mut plan = Plan { table, groups: vec![], counters: BTreeMap::new(), kernel, refused: vec![] };
+        let mut plan = Plan {
+            table,
+            groups: vec![],
+            counters: BTreeMap::new(),
+            kernel,
+            refused: vec![],
+            needed: Refused::default(),
+        };
         let mut offered = BTreeSet::new();
         let mut all_wanted = Vec::new();
         for theme in themes {
@@ -112,10 +120,15 @@ impl Plan {
             for &counter in theme.counters().iter().filter(|&&c| offered.insert(c)) {
                 let Some(entry) = entries.remove(&counter) else {
                     refused.add(counter, &lacking);
+                    plan.needed.add(counter, &lacking);
                     continue;
                 };
                 match entry.events.iter().find_map(|&e| ask(&[e], manner).err()) {
-                    Some(errno) => refused.add(counter, &refusal::of_errno(root, errno).sentence()),
+                    Some(errno) => {
+                        let refusal = refusal::of_errno(root, errno);
+                        refused.add(counter, &refusal.sentence());
+                        plan.needed.add(counter, &refusal.sentence_of_needed());
+                    }
                     None => wanted.push((counter, entry)),
                 }
             }
@@ -131,17 +144,17 @@ impl Plan {
         if !kernel {
             let why = "this user may count only its own work in user mode; `sysctl kernel.perf_event_paranoid=1` or \
                        lower, or run as root";
-            plan.refused.push(Unavailable { what: "hardware events in the kernel".into(), why: why.into() });
+            plan.refused.push(Unavailable { what: What::KernelEvents, why: why.into() });
         }
         Ok(plan)
     }
 
-    /// The first of these counters that cannot be counted here, and why.
+    /// The first of these counters that cannot be counted here, and why, for somebody who needs it.
     pub fn lacks(&self, needed: &[Counter]) -> Option<Unavailable> {
-        let absent = needed.iter().find(|c| !self.counters.contains_key(c))?.name();
-        let told = self.refused.iter().find(|line| line.what.split(SEPARATOR).any(|c| c == absent));
-        let why = told.map_or_else(|| "no event of this CPU counts it".to_owned(), |line| line.why.clone());
-        Some(Unavailable { what: absent.to_owned(), why })
+        let absent = *needed.iter().find(|c| !self.counters.contains_key(c))?;
+        let told = self.needed.0.iter().find(|(_, counters)| counters.contains(&absent));
+        let why = told.map_or_else(|| "no event of this CPU counts it".to_owned(), |(why, _)| why.clone());
+        Some(Unavailable { what: What::Counters(vec![absent]), why })
     }
 
     /// The same with groups that take turns wherever they would not be counted together: groups that the kernel would
@@ -322,25 +335,22 @@ fn accepts_kernel(ask: Ask, cycles: &[Event]) -> Result<bool, i32> {
     }
 }
 
-/// Between the counters that a line of [`Refused`] names.
-const SEPARATOR: &str = ", ";
-
 /// Refused counters, those with the same reason in one line.
-#[derive(Default)]
-struct Refused(Vec<(String, Vec<&'static str>)>);
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Refused(Vec<(String, Vec<Counter>)>);
 
 impl Refused {
     fn add(&mut self, counter: Counter, why: &str) {
         match self.0.iter_mut().find(|(known, _)| known == why) {
-            Some((_, counters)) => counters.push(counter.name()),
-            None => self.0.push((why.to_owned(), vec![counter.name()])),
+            Some((_, counters)) => counters.push(counter),
+            None => self.0.push((why.to_owned(), vec![counter])),
         }
     }
 
     fn lines(self) -> Vec<Unavailable> {
         self.0
             .into_iter()
-            .map(|(why, counters)| Unavailable { what: counters.join(SEPARATOR), why })
+            .map(|(why, counters)| Unavailable { what: What::Counters(counters), why })
             .collect()
     }
 }

@@ -3,9 +3,6 @@
 use crate::cpustat;
 use crate::root::Root;
 
-/// How a remedy ends that is no must: whoever needs what is refused leaves it out.
-pub const WITHOUT: &str = "; corun works without";
-
 /// A no, with its reason and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -13,15 +10,31 @@ pub struct Refusal {
     pub why: String,
     /// What would help.
     pub remedy: String,
+    /// That is much to ask of somebody who does not need it.
+    is_dear: bool,
 }
 
 impl Refusal {
     fn new(why: impl Into<String>, remedy: impl Into<String>) -> Refusal {
-        Refusal { why: why.into(), remedy: remedy.into() }
+        Refusal { why: why.into(), remedy: remedy.into(), is_dear: false }
     }
 
-    /// Reason and remedy as one sentence.
+    fn dear(self) -> Refusal {
+        Refusal { is_dear: true, ..self }
+    }
+
+    /// Reason and remedy as one sentence, for somebody who can do without.
     pub fn sentence(&self) -> String {
+        format!("{}; {}", self.why, self.optional_remedy())
+    }
+
+    /// The remedy, for somebody who can do without.
+    pub fn optional_remedy(&self) -> String {
+        format!("{}{}", self.remedy, if self.is_dear { "; corun works without" } else { "" })
+    }
+
+    /// Reason and remedy as one sentence, for somebody who needs what is refused.
+    pub fn sentence_of_needed(&self) -> String {
         format!("{}; {}", self.why, self.remedy)
     }
 }
@@ -40,7 +53,7 @@ pub fn of_errno(root: &Root, errno: i32) -> Refusal {
                     "this kernel drives no performance counters of this CPU (perf_event_open says {name})"
                 )
             };
-            Refusal::new(why, format!("use a metal instance or a VM with a virtual PMU{WITHOUT}"))
+            Refusal::new(why, "use a metal instance or a VM with a virtual PMU").dear()
         }
         libc::EACCES | libc::EPERM => {
             let paranoid = root.read("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
@@ -59,8 +72,9 @@ pub fn of_errno(root: &Root, errno: i32) -> Refusal {
         ),
         libc::EINVAL => Refusal::new(
             "this kernel cannot encode the event (perf_event_open says EINVAL)",
-            format!("use a newer kernel{WITHOUT}"),
-        ),
+            "use a newer kernel",
+        )
+        .dear(),
         libc::EBUSY => Refusal::new(
             "another program has the counters for itself (perf_event_open says EBUSY)",
             "stop it, or wait until it is done",
@@ -71,8 +85,9 @@ pub fn of_errno(root: &Root, errno: i32) -> Refusal {
         ),
         _ => Refusal::new(
             format!("perf_event_open says {}", name_of(errno)),
-            format!("use a kernel with CONFIG_PERF_EVENTS{WITHOUT}"),
-        ),
+            "use a kernel with CONFIG_PERF_EVENTS",
+        )
+        .dear(),
     }
 }
 

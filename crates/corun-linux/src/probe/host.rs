@@ -27,11 +27,12 @@ use crate::topology;
 use corun_bpf::layout::{comm, Ended, TaskBrief, TaskRec};
 use corun_bpf::{Losses, Probe};
 use corun_model::culprit::Share as CulpritShare;
-use corun_model::observation::{Account, MachineTime, TaskObservation, TenantObservation, Unavailable};
+use corun_model::observation::{Account, MachineTime, TaskObservation, TenantObservation};
 use corun_model::run_log::{CpuMask, RunLog};
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::{
-    Action, CpuId, Culprits, Host, HostError, Ledger, Machine, Observation, Outcome, TaskId, Tenant, TenantId,
+    Action, CpuId, Culprits, Host, HostError, Ledger, Machine, Observation, Outcome, TaskId, Tenant,
+    TenantId, Unavailable, What,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -544,11 +545,14 @@ impl Host for LiveHost {
 
 /// What this host never sees.
 fn unavailable() -> Vec<Unavailable> {
-    let not_seen = |what: &str, why: &str| Unavailable { what: what.into(), why: why.into() };
+    let not_seen = |what: What, why: &str| Unavailable::new(what, why);
     vec![
-        not_seen("spin", "the probe sees that a task runs, not what it runs; spinning is part of compute"),
         not_seen(
-            "hardware counters",
+            What::Spin,
+            "the probe sees that a task runs, not what it runs; spinning is part of compute",
+        ),
+        not_seen(
+            What::HardwareCounters,
             "counted only when asked for (`--counters`), since every switch becomes dearer",
         ),
     ]

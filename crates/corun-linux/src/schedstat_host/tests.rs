@@ -140,7 +140,7 @@ fn waits_show_as_steal_that_is_charged_to_nobody() {
         let culprits = &subject_account(&host, o).culprits;
         assert!(culprits.shares().is_empty());
     }
-    assert!(seen[0].unavailable.iter().any(|u| u.what == "culprits"));
+    assert!(seen[0].unavailable.iter().any(|u| u.what == What::Culprits));
     running.wait().unwrap();
 }
 

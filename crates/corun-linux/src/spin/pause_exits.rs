@@ -12,9 +12,8 @@
 use super::event::Event;
 use super::sampler::SpinError;
 use crate::root::Root;
-use corun_model::observation::Unavailable;
 use corun_model::spin::{SpinEstimate, SpinMethod};
-use corun_model::{Observation, TaskId};
+use corun_model::{Observation, TaskId, Unavailable, What};
 use std::collections::BTreeMap;
 
 /// Cycles that one PAUSE is taken to last: a low assumption, so that too little is reported rather than too much.
@@ -86,7 +85,7 @@ impl PauseExits {
     /// # Errors
     /// Why there are no such counts here.
     pub fn start(root: &Root, vcpus: &[TaskId]) -> Result<PauseExits, Unavailable> {
-        let because = |why: String| Unavailable { what: "spin time of virtual CPUs".into(), why };
+        let because = |why: String| Unavailable { what: What::SpinOfVirtualCpus, why };
         let is_emulated = |vcpu: &TaskId| {
             root.read(format!("/proc/{}/comm", vcpu.0)).is_ok_and(|comm| comm.trim_end().ends_with("/TCG"))
         };

@@ -13,9 +13,9 @@ use crate::cpulist;
 use crate::descriptors;
 use crate::limits;
 use crate::root::{in_words, ReadError, Root};
-use corun_model::observation::{TaskObservation, Unavailable};
+use corun_model::observation::TaskObservation;
 use corun_model::spin::SpinEstimate;
-use corun_model::{Observation, TaskId, TenantId};
+use corun_model::{Observation, TaskId, TenantId, Unavailable, What};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -98,7 +98,7 @@ pub enum SpinError {
 impl SpinError {
     /// The same, for a report.
     pub fn unavailable(&self) -> Unavailable {
-        Unavailable { what: "spin time from samples".into(), why: self.to_string() }
+        Unavailable { what: What::SpinFromSamples, why: self.to_string() }
     }
 
     pub(super) fn of(e: io::Error) -> SpinError {
@@ -269,27 +269,27 @@ impl SpinSampler {
     pub fn unavailable(&self) -> Vec<Unavailable> {
         let state = self.state();
         let mut missing = Vec::new();
-        let mut say = |what: &str, why: String| missing.push(Unavailable { what: what.into(), why });
+        let mut say = |what: What, why: String| missing.push(Unavailable { what, why });
         if !self.with_kernel {
             let why =
                 "kernel time may not be sampled; run as root or set kernel.perf_event_paranoid to 1 or less";
-            say("spinning inside sched_yield", why.into());
+            say(What::SpinInYield, why.into());
         }
         if let Some((processes, why)) = state.judge.refused() {
             let whose =
                 if processes == 1 { "one process".to_owned() } else { format!("{processes} processes") };
-            say("spin time of some processes", format!("the code of {whose} cannot be read: {why}"));
+            say(What::SpinOfSomeProcesses, format!("the code of {whose} cannot be read: {why}"));
         }
         let Attached { forbidden, waiting, .. } = state.attached;
         if forbidden > 0 {
-            say("spin time of some tasks", format!("{forbidden} may not be watched; run as root"));
+            say(What::SpinOfSomeTasks, format!("{forbidden} may not be watched; run as root"));
         }
         if waiting > 0 {
             let why = format!("{waiting} wait for their turn: too few file descriptors (`ulimit -n`)");
-            say("continuous sampling of all tasks", why);
+            say(What::ContinuousSampling, why);
         }
         if state.cost.lost > 0 {
-            say("some samples", format!("{} found no room in the rings", state.cost.lost));
+            say(What::SomeSamples, format!("{} found no room in the rings", state.cost.lost));
         }
         missing
     }

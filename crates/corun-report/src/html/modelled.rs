@@ -42,7 +42,7 @@ pub fn section_of(report: &SimReport) -> String {
         let _ = writeln!(
             content,
             "<p class=\"lead\">Not known, {}: {}.</p>",
-            sentence(&u.what),
+            sentence(&u.what.name()),
             sentence(&u.why)
         );
     }

@@ -4,7 +4,8 @@ use super::{Covers, PredictReport};
 use crate::remarks::remarks;
 use crate::words::{count, name, percent, share, wrap};
 use corun_model::duration::human_ns;
-use corun_predict::estimate::{Method, Unavailable};
+use corun_model::{Unavailable, What};
+use corun_predict::estimate::Method;
 use corun_predict::spinning::Spinning;
 use std::fmt::Write;
 
@@ -20,8 +21,6 @@ const UNTOLD: f64 = 90.0;
 pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
 const MAIN: f64 = 0.5;
-/// What the kernel says, in libc's words, to who is not root.
-const NOT_PERMITTED: &str = "Operation not permitted";
 /// Longest name in the line, and where there is little room.
 const NAME: usize = 32;
 const SHORT_NAME: usize = 12;
@@ -129,10 +128,12 @@ impl Pieces {
 
 /// Who took the time, where nobody can tell.
 fn unnamed(report: &PredictReport, mostly: &str) -> String {
-    let ebpf = report.unavailable.iter().find(|u| u.what == "eBPF");
-    match (report.source.as_str(), ebpf) {
-        ("schedstat", Some(u)) if u.why.contains(NOT_PERMITTED) => "who: only root can see".to_owned(),
-        ("schedstat", _) => "who: only eBPF can see".to_owned(),
+    let root_can = What::Ebpf { for_want_of_privilege: true };
+    match report.source.as_str() {
+        "schedstat" if report.unavailable.iter().any(|u| u.what == root_can) => {
+            "who: only root can see".to_owned()
+        }
+        "schedstat" => "who: only eBPF can see".to_owned(),
         _ => format!("{mostly} nobody who could be named"),
     }
 }
@@ -197,7 +198,7 @@ pub fn summary(report: &PredictReport) -> String {
         row("counting cost", format!("{:.1} % of its time on a CPU", cost * 100.0));
     }
     // Of windows that nobody asked for, the row of the method tells.
-    let is_said = |u: &&Unavailable| u.what != "dedicated windows" || report.dedicated_windows.is_some();
+    let is_said = |u: &&Unavailable| u.what != What::DedicatedWindows || report.dedicated_windows.is_some();
     let missing: Vec<Unavailable> = report.unavailable.iter().filter(is_said).cloned().collect();
     for l in remarks(&missing, report.counters) {
         let _ = writeln!(out, "{l}");
@@ -315,14 +316,12 @@ mod tests {
     #[test]
     fn where_nobody_can_be_named_it_is_said_who_could_tell() {
         let mut e = estimate();
-        (e.culprits[0].tenant, e.unavailable[0].what) = (None, "eBPF".into());
+        (e.culprits[0].tenant, e.unavailable[0].what) = (None, What::Ebpf { for_want_of_privilege: false });
         let mut report = report(Ok(e));
         assert!(line(&report).ends_with("; mainly from nobody who could be named"));
         report.source = "schedstat".into();
         assert!(line(&report).ends_with("; who: only eBPF can see"), "{}", line(&report));
-        let refused = std::io::Error::from_raw_os_error(1);
-        report.unavailable[0].why =
-            format!("loading the probe: {refused}; `corun doctor` says what would help");
+        report.unavailable[0].what = What::Ebpf { for_want_of_privilege: true };
         assert!(line(&report).ends_with("; who: only root can see"));
         assert!(!summary(&report).contains("taken by"));
     }
@@ -330,8 +329,9 @@ mod tests {
     #[test]
     fn what_changes_the_answer_is_said_and_the_rest_is_counted() {
         let mut report = report(Ok(estimate()));
-        let missing = |what: &str| Unavailable { what: what.into(), why: "why".into() };
-        let all = ["memory", "hardware counters", "wake-ups, migrations", "host steal", "dedicated windows"];
+        let missing = |what: What| Unavailable::new(what, "why");
+        let all =
+            [What::Memory, What::HardwareCounters, What::Events, What::HostSteal, What::DedicatedWindows];
         report.unavailable = all.map(missing).into();
         let marked = |r: &PredictReport| -> Vec<String> {
             summary(r).lines().filter(|l| l.starts_with('!')).map(str::to_owned).collect()
@@ -391,7 +391,7 @@ mod tests {
     fn a_tenants_name_cannot_steer_the_terminal() {
         let mut e = estimate();
         e.culprits[0].tenant = Some("a\x1b[2J".into());
-        e.unavailable[0].what = "dedicated windows without a\x1b[2J".into();
+        e.unavailable[0].what = What::WindowsWithout("a\x1b[2J".into());
         assert!(!summary(&report(Ok(e))).contains('\x1b'));
     }
 }

@@ -8,9 +8,8 @@ mod page;
 
 use crate::json;
 use corun_model::duration::human_ns;
-use corun_predict::estimate::{
-    Baselines, CannotTell, Culprit, Estimate, Method, Parts, Unavailable, WindowSummary,
-};
+use corun_model::Unavailable;
+use corun_predict::estimate::{Baselines, CannotTell, Culprit, Estimate, Method, Parts, WindowSummary};
 use corun_predict::spinning::Spinning;
 use corun_predict::Predictor;
 use serde::Serialize;
@@ -220,6 +219,7 @@ impl PredictReport {
 #[cfg(test)]
 pub(crate) mod example {
     use super::*;
+    use corun_model::What;
     use corun_predict::estimate::Label;
     use corun_predict::spinning::TaskSpinning;
 
@@ -268,7 +268,10 @@ pub(crate) mod example {
                 useful_cpus: 1.1,
                 slowdown: Some(1.93),
             }],
-            unavailable: vec![Unavailable { what: "counters".into(), why: "not asked for".into() }],
+            unavailable: vec![Unavailable {
+                what: What::Other("counters".into()),
+                why: "not asked for".into(),
+            }],
             method: Method::Ledger,
             slowest_task: None,
             phases: 1,

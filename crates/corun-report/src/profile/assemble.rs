@@ -42,11 +42,7 @@ pub fn report(
         histogram_edges_ns: (0..BUCKETS).map(Histogram::lower_ns).collect(),
         loss: loss(meta, seen),
         own: meta.self_cost.clone(),
-        unavailable: seen
-            .unavailable
-            .iter()
-            .map(|u| schema::Unavailable { what: u.what.clone(), why: u.why.clone() })
-            .collect(),
+        unavailable: seen.unavailable.iter().cloned().collect(),
         notes: meta.notes.clone(),
     }
 }

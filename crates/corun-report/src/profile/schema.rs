@@ -4,6 +4,7 @@
 //! Times are integer nanoseconds. `None` is written as `null` and means *unknown*, never zero (invariant 7).
 //! Every structure reads back what it writes, so tools and tests can check a file with [`ProfileReport::check`].
 
+use corun_model::Unavailable;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the schema, the first field of every report.
@@ -430,13 +431,4 @@ pub struct SelfCost {
     /// How the command was placed (session, cgroup), when that matters for what the kernel gave it.
     #[serde(default)]
     pub layout: Option<String>,
-}
-
-/// Something that cannot be seen here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unavailable {
-    /// What.
-    pub what: String,
-    /// Why, and what would help.
-    pub why: String,
 }

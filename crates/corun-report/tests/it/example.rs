@@ -6,12 +6,10 @@
 use corun_model::culprit::Share;
 use corun_model::events::Migrations;
 use corun_model::ledger::{BlockReasons, Held};
-use corun_model::observation::{
-    Account, CpuTime, Loss, MachineTime, TaskObservation, TenantObservation, Unavailable,
-};
+use corun_model::observation::{Account, CpuTime, Loss, MachineTime, TaskObservation, TenantObservation};
 use corun_model::{
     CpuId, Culprits, Events, Histogram, Ledger, Machine, Observation, Parts, TaskId, Tenant, TenantId,
-    TenantKind,
+    TenantKind, Unavailable, What,
 };
 use corun_report::{Host, ProfileMeta, SelfCost, Source};
 
@@ -163,7 +161,7 @@ pub fn window(start_ns: u64, end_ns: u64, tasks: Vec<TaskObservation>) -> Observ
         },
         loss: Loss { unknown_ns: 0, ..Loss::default() },
         unavailable: vec![Unavailable {
-            what: "hardware counters".to_owned(),
+            what: What::HardwareCounters,
             why: "this virtual machine has no PMU; run on bare metal or enable vPMU".to_owned(),
         }],
     }

@@ -1,7 +1,7 @@
 //! The page of a run on a modelled machine: what the terminal prints of it stands on top.
 
 use crate::example::{meta, timeline, whole};
-use corun_report::profile::schema::Unavailable;
+use corun_model::{Unavailable, What};
 use corun_report::sim::{self, Estimate, SimReport, SimTenant, SimWork};
 use corun_report::{html, ProfileReport, Subject};
 
@@ -47,7 +47,7 @@ fn report() -> SimReport {
         energy_j: of(2249.578, 44.417),
         work: SimWork::default(),
         profile: ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots),
-        unavailable: vec![Unavailable { what: "slowdown".into(), why: "b made no progress".into() }],
+        unavailable: vec![Unavailable { what: What::Slowdown, why: "b made no progress".into() }],
     }
 }
 

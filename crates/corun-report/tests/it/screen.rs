@@ -1,7 +1,7 @@
 //! The terminal report, looked at as a whole.
 
 use crate::example::{alone, meta, timeline, whole, Did, COMPILER, POSTGRES, SUBJECT};
-use corun_model::{Culprits, Observation};
+use corun_model::{Culprits, Observation, Unavailable, What};
 use corun_report::terminal::{render, Style};
 use corun_report::{html, ProfileMeta, ProfileReport, Source, Subject};
 
@@ -109,10 +109,8 @@ fn schedstat_says_what_it_cannot_know() {
 /// What remains of an observation when only schedstat was read.
 fn without_ebpf(seen: &mut Observation) {
     seen.cpus.clear();
-    seen.unavailable.push(corun_model::observation::Unavailable {
-        what: "culprits".to_owned(),
-        why: "eBPF needs root; run with sudo".to_owned(),
-    });
+    seen.unavailable
+        .push(Unavailable { what: What::Culprits, why: "eBPF needs root; run with sudo".to_owned() });
     let accounts = seen.tasks.iter_mut().map(|t| std::sync::Arc::make_mut(&mut t.account));
     for a in accounts.chain(seen.by_tenant.iter_mut().map(|t| &mut t.account)) {
         a.culprits = Culprits::unknown(a.ledger.parts().steal_ns);

@@ -4,10 +4,8 @@ use super::account::{counters_between, Tally};
 use super::{task_id, Completions, Engine, State};
 use crate::checker;
 use crate::contention::Energy;
-use corun_model::observation::{
-    CpuTime, Loss, MachineTime, Observation, TaskObservation, TenantObservation, Unavailable,
-};
-use corun_model::TenantId;
+use corun_model::observation::{CpuTime, Loss, MachineTime, Observation, TaskObservation, TenantObservation};
+use corun_model::{TenantId, Unavailable};
 
 /// How far a tenant has come.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,6 @@ use crate::lines;
 use crate::spoken;
 use crate::target::pids;
 use anyhow::Context;
-use corun_linux::counters::WITHOUT;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::probe::LiveOptions;
 use corun_linux::shares::Shares;
@@ -18,8 +17,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
-use corun_model::observation::Unavailable;
-use corun_model::{Host, HostError, Knob, Observation, Tenant};
+use corun_model::{Host, HostError, Knob, Observation, Tenant, Unavailable};
 use corun_policy::controller::{Controller, Epoch, Mode, Taken};
 use corun_policy::guard::Finding;
 use corun_policy::{Options, Scope};
@@ -301,11 +299,9 @@ fn counting(root: &Root, args: &Args) -> anyhow::Result<Option<Counting>> {
     let entry = args.policy.as_deref().and_then(corun_policy::entry);
     let Some(entry) = entry.filter(|e| !e.counters.is_empty()) else { return Ok(None) };
     let refused = |u: Unavailable| {
-        // Whatever else does without them, this policy does not.
-        let why = u.why.trim_end_matches(WITHOUT);
         let what = format!(
-            "{} decides by hardware counters, and this machine lacks {}: {why}; `corun sim` runs it on a modelled machine",
-            entry.name, u.what
+            "{} decides by hardware counters, and this machine lacks {}: {}; `corun sim` runs it on a modelled machine",
+            entry.name, u.what, u.why
         );
         Usage(what)
     };

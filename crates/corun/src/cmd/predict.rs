@@ -18,8 +18,8 @@ use corun_linux::launch;
 use corun_linux::root::in_words;
 use corun_linux::target::Subject;
 use corun_linux::{wake_up, Root};
-use corun_model::{Host as _, Observation, TaskId, TenantId};
-use corun_predict::estimate::{Assignment, Label, Unavailable};
+use corun_model::{Host as _, Observation, TaskId, TenantId, Unavailable, What};
+use corun_predict::estimate::{Assignment, Label};
 use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
 use corun_report::describe;
@@ -153,7 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let wake_up = args.wake_up.map_or_else(wake_up::measured_ns, |given| Ok(Some(given)));
     let mut insight = Insight::start(&root, armed.subject, &first, wanted)?;
     let wake_up_ns = wake_up.unwrap_or_else(|e| {
-        insight.lacks("what a wake-up takes", format!("{}; --wake-up TIME gives it", in_words(&e)));
+        insight.lacks(What::WakeUpTime, format!("{}; --wake-up TIME gives it", in_words(&e)));
         None
     });
     let wake_up_ns = wake_up_ns.unwrap_or(0);
@@ -346,18 +346,18 @@ impl Said {
         insight: &Insight,
     ) -> anyhow::Result<()> {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
-        let mut missing = unavailable(insight);
+        let mut missing = insight.missing();
         let windows = predictors.windows.as_ref();
         missing.extend(windows.into_iter().flat_map(Windows::missing));
         let estimates = Estimates::of(&predictors.main);
         let mut report = PredictReport::new(&self.meta, elapsed_ns, &estimates, covers, &missing);
         if let Some(why) = windows.and_then(Windows::why_too_few) {
-            report.unavailable.retain(|u| u.what != "dedicated windows");
-            report.unavailable.push(Unavailable { what: "dedicated windows".into(), why });
+            report.unavailable.retain(|u| u.what != What::DedicatedWindows);
+            report.unavailable.push(Unavailable { what: What::DedicatedWindows, why });
         }
         // Why nobody told it is in what follows.
-        if report.unavailable.iter().any(|u| u.what.starts_with("spin time")) {
-            report.unavailable.retain(|u| u.what != "spin");
+        if report.unavailable.iter().any(|u| u.what.is_spin_time()) {
+            report.unavailable.retain(|u| u.what != What::Spin);
         }
         let by_ledger = |p: &Predictor| match covers {
             Covers::Present => p.estimate().ok(),
@@ -370,9 +370,9 @@ impl Said {
         report.parked_ns = report.dedicated_windows.map(|w| w.parked_ns);
         report.spin_cost = insight.spin_cost();
         report.spinning = insight.spinning();
-        if report.spinning.is_none() && !report.unavailable.iter().any(|u| u.what.starts_with("spin")) {
+        if report.spinning.is_none() && !report.unavailable.iter().any(|u| u.what.is_spin()) {
             let why = "nothing of its time on a CPU was judged";
-            report.unavailable.push(Unavailable { what: "spinning".into(), why: why.into() });
+            report.unavailable.push(Unavailable { what: What::Spinning, why: why.into() });
         }
         report.counting_cost = insight.counting().and_then(Counting::cost);
         if self.json_lines && !self.is_unheard {
@@ -420,11 +420,4 @@ impl Said {
         }
         Ok(())
     }
-}
-
-/// What cannot be seen here, as the predictor has it.
-pub fn unavailable(insight: &Insight) -> Vec<Unavailable> {
-    let of =
-        |u: &corun_model::observation::Unavailable| Unavailable { what: u.what.clone(), why: u.why.clone() };
-    insight.missing().iter().map(of).collect()
 }

@@ -15,7 +15,7 @@ use corun_linux::launch;
 use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
-use corun_model::{Host, Recording, TaskId};
+use corun_model::{Host, Recording, TaskId, What};
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_report::verify::still_running;
@@ -103,7 +103,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mut watcher, mut unavailable) = Watcher::start(&root, options, args.source.wanted())?;
     if let (Some(_), Source::Schedstat) = (&args.trace, watcher.source()) {
         // The command that is held has not begun, and never does.
-        let why = unavailable.iter().find(|u| u.what == "eBPF").map_or("it cannot be had", |u| &u.why);
+        let why = unavailable
+            .iter()
+            .find(|u| matches!(u.what, What::Ebpf { .. }))
+            .map_or("it cannot be had", |u| &u.why);
         return Err(Usage(format!("--trace needs eBPF: {why}; without a trace, drop --trace")).into());
     }
     let cost = Cost::of_what_begins_now(counting);

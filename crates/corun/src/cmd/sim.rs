@@ -7,9 +7,8 @@ use crate::reading::{text_of, why};
 use anyhow::Context;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
-use corun_model::Observation;
+use corun_model::{Observation, Unavailable, What};
 use corun_report::output::{print, write_file};
-use corun_report::profile::schema::Unavailable;
 use corun_report::progress::Progress;
 use corun_report::sim::{self, SimReport, SimTenant, SimWork};
 use corun_report::{describe, html, perfetto, terminal, ProfileMeta, ProfileReport, Subject};
@@ -198,7 +197,7 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
     let lengths: Vec<f64> = outcome.runs.iter().map(|r| r.end_ns as f64).collect();
     let length_ns = corun_sim::metrics::estimate(&lengths).context("no run")?;
     let mut unavailable = Vec::new();
-    let mut say = |what: &str, why: String| unavailable.push(Unavailable { what: what.into(), why });
+    let mut say = |what: What, why: String| unavailable.push(Unavailable { what, why });
     if outcome.energy_j.is_none() {
         // Only of a live machine it is assumed, rather than left out of a file.
         let why = match scenario.machine.assumed.contains(&"power") {
@@ -207,17 +206,17 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
             }
             false => format!("the machine file of {} says nothing of power; [power] in it can", machine.name),
         };
-        say("energy", why);
+        say(What::Energy, why);
     }
     if !scenario.machine.assumed.is_empty() {
         let figures = scenario.machine.assumed.join(", ");
         say(
-            "figures of the machine",
+            What::MachineFigures,
             format!("nobody measured {figures}, so they have their defaults; a machine file can give them"),
         );
     }
     for t in outcome.tenants.iter().filter(|t| t.slowdown.is_none()) {
-        say("slowdown", format!("{} made no progress in some run; give it longer", t.name));
+        say(What::Slowdown, format!("{} made no progress in some run; give it longer", t.name));
     }
     let speedups = outcome.speedups;
     let sum = |f: &dyn Fn(&corun_sim::engine::Totals) -> u64| outcome.runs.iter().map(|r| f(&r.totals)).sum();

@@ -1,6 +1,5 @@
 //! `corun verify -- CMD`: run a benchmark and say whether others disturbed it.
 
-use super::predict::unavailable;
 use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
 use crate::course::{left_behind, Course, Ended};
@@ -192,5 +191,5 @@ fn once(
         strict: args.strict,
     };
     let verdict = judge.verdict(Some(end_ns - begin_ns));
-    Ok((VerifyReport::new(meta, verdict, before, &unavailable(&insight)), interrupted))
+    Ok((VerifyReport::new(meta, verdict, before, &insight.missing()), interrupted))
 }

@@ -156,7 +156,7 @@ fn a_thread_is_counted_from_the_window_after_it_first_ran() {
     perf.read(&mut first);
     assert_eq!(first.tasks[0].account.counters, None);
     assert_eq!(first.by_tenant[0].account.counters, None);
-    assert!(first.unavailable.iter().any(|u| u.what == "counters of tasks that have just begun"));
+    assert!(first.unavailable.iter().any(|u| u.what == What::CountersOfNewTasks));
     let mut second = window(&[(worker.tid, worker.compute(20_000_000), true)]);
     perf.read(&mut second);
     assert!(second.tasks[0].account.counters.is_some());
@@ -182,7 +182,7 @@ fn everything_that_this_machine_counts_is_counted_with_its_precision_told() {
         let groups_fit = precision.counted_share > 0.0;
         assert!(!groups_fit || counters.get(counter).is_some(), "{counter:?}");
     }
-    let exact = seen.unavailable.iter().all(|u| u.what != "exact counters");
+    let exact = seen.unavailable.iter().all(|u| u.what != What::ExactCounters);
     assert_eq!(exact, precision.counted_share >= 0.999, "taking turns is said");
     worker.end();
 }
@@ -201,7 +201,7 @@ fn no_more_files_are_opened_than_allowed_and_the_busiest_are_followed() {
     let mut second = window(&busy);
     perf.read(&mut second);
     assert!(!perf.followed.contains_key(&workers[0].tid), "the least busy is the one left out");
-    let said = second.unavailable.iter().find(|u| u.what == "counters of the less busy tasks").unwrap();
+    let said = second.unavailable.iter().find(|u| u.what == What::CountersOfLessBusy).unwrap();
     assert!(said.why.contains("EMFILE") && said.why.contains("ulimit -n"), "{}", said.why);
     workers.into_iter().for_each(Worker::end);
 }
@@ -248,7 +248,7 @@ fn counting_that_costs_too_much_is_said_with_what_it_costs() {
         let cost = perf.own_cost().unwrap();
         assert!((cost / (switches as f64 * 33_000.0 / ns as f64) - 1.0).abs() < 0.01, "{cost}");
         said.push(
-            seen.unavailable.iter().any(|u| u.what == "an undisturbed run" && u.why.contains("33.0 µs")),
+            seen.unavailable.iter().any(|u| u.what == What::UndisturbedRun && u.why.contains("33.0 µs")),
         );
     }
     assert_eq!(said, [false, true]);

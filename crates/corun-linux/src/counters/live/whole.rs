@@ -8,9 +8,9 @@
 //! as in the [recording](corun_model::recording) that lists them.
 
 use super::{Grain, LivePerf, Precision, Window};
-use corun_model::observation::{Observation, Unavailable};
+use corun_model::observation::Observation;
 use corun_model::recording::lesser_half;
-use corun_model::{TaskId, TenantId};
+use corun_model::{TaskId, TenantId, Unavailable, What};
 use std::collections::BTreeMap;
 
 /// What was counted in all windows so far.
@@ -73,8 +73,7 @@ impl LivePerf {
         }
         if forgotten && self.totals.unlisted > 0 {
             let why = "more tasks were counted than can be kept apart; their tenants' counters have them";
-            let what = "counters of some tasks that have ended".into();
-            seen.unavailable.push(Unavailable { what, why: why.into() });
+            seen.unavailable.push(Unavailable::new(What::CountersOfEndedTasks, why));
         }
         for tenant in seen.by_tenant.iter_mut().filter(|t| is_watched(t.id)) {
             let on_cpu_ns = tenant.account.ledger.on_cpu_ns();
@@ -89,7 +88,7 @@ impl LivePerf {
                     "only {part:.0} % of its time on a CPU was counted, since its tasks begin and end too fast; counting a \
                      command as a whole misses least"
                 );
-                seen.unavailable.push(Unavailable { what: "counters of the subject".into(), why });
+                seen.unavailable.push(Unavailable { what: What::CountersOfSubject, why });
             }
         }
     }
@@ -185,7 +184,7 @@ mod tests {
         let found: Vec<_> = seen.tasks.iter().map(|t| cycles(&t.account)).collect();
         assert_eq!(found, [Some(100_000), None, None], "whom nobody asked for has none");
         assert_eq!(cycles(&seen.by_tenant[0].account), None, "175 of 200 ms are less than nine tenths");
-        let said = seen.unavailable.iter().find(|u| u.what == "counters of the subject").unwrap();
+        let said = seen.unavailable.iter().find(|u| u.what == What::CountersOfSubject).unwrap();
         assert!(said.why.contains("only 88 % of its time"), "{}", said.why);
 
         let mut seen = run(&[(1, ME, 100), (2, ME, 100), (9, OTHER, 100)]);
@@ -231,7 +230,7 @@ mod tests {
         let found: Vec<_> = seen.tasks.iter().map(|t| cycles(&t.account)).collect();
         assert_eq!(found, [None, Some(100_000)]);
         assert_eq!(cycles(&seen.by_tenant[0].account), Some(5_050_000_000));
-        assert_eq!(seen.unavailable[0].what, "counters of some tasks that have ended");
+        assert_eq!(seen.unavailable[0].what, What::CountersOfEndedTasks);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::counters::fixture::{self, Machine};
 use crate::counters::perf_event::Event;
+use corun_model::What;
 
 /// A kernel with so many counters per CPU.
 fn kernel_with(counters: usize) -> impl Fn(&[Event], Manner) -> Result<(), i32> {
@@ -39,8 +40,8 @@ fn four_counters_hold_no_group_of_more_than_four_and_lose_no_counter() {
 #[test]
 fn a_counter_that_the_cpu_lacks_is_said_with_the_reason() {
     let plan = plan(Machine::Arm, &kernel_with(6));
-    let lacking = plan.refused.iter().find(|u| u.what.contains("coherence_inter")).unwrap();
-    assert_eq!(lacking.what, "coherence_inter, coherence_intra");
+    let lacking = plan.refused.iter().find(|u| u.what.name().contains("coherence_inter")).unwrap();
+    assert_eq!(lacking.what.name(), "coherence_inter, coherence_intra");
     assert!(lacking.why.starts_with("this CPU (neoverse-v1) has no such event"), "{}", lacking.why);
 }
 
@@ -53,7 +54,7 @@ fn an_event_that_the_kernel_refuses_takes_only_its_counters_with_it() {
     };
     let plan = plan(Machine::Intel, &ask);
     let gone = &plan.refused[0];
-    assert_eq!(gone.what, "offcore_stall_cycles, l2_stall_cycles");
+    assert_eq!(gone.what.name(), "offcore_stall_cycles, l2_stall_cycles");
     assert!(gone.why.contains("EOPNOTSUPP"), "{}", gone.why);
     assert!(!plan.counters.contains_key(&Counter::L2StallCycles));
     assert!(plan.counters.contains_key(&Counter::CoherenceInter));
@@ -61,10 +62,11 @@ fn an_event_that_the_kernel_refuses_takes_only_its_counters_with_it() {
 
 #[test]
 fn a_counter_whose_name_is_a_part_of_anothers_is_not_taken_for_it() {
-    let refused =
-        Unavailable { what: "offcore_stall_cycles, l2_stall_cycles".into(), why: "no event".into() };
     let mut plan = plan(Machine::Arm, &kernel_with(6));
-    plan.refused = vec![refused];
+    plan.needed = Refused::default();
+    for counter in [Counter::OffcoreStallCycles, Counter::L2StallCycles] {
+        plan.needed.add(counter, "no event");
+    }
     plan.counters.clear();
     assert_eq!(plan.lacks(&[Counter::Cycles]).unwrap().why, "no event of this CPU counts it");
     assert_eq!(plan.lacks(&[Counter::L2StallCycles]).unwrap().why, "no event");
@@ -85,7 +87,7 @@ fn where_only_user_mode_may_be_counted_that_is_counted_and_said() {
     let plan = plan(Machine::Amd, &ask);
     assert!(!plan.kernel);
     assert_eq!(plan.counters.len(), 13);
-    assert_eq!(plan.refused[0].what, "hardware events in the kernel");
+    assert_eq!(plan.refused[0].what, What::KernelEvents);
 }
 
 #[test]

@@ -9,8 +9,7 @@ use crate::insight::machine_ns;
 use corun_linux::dedicated::{DedicatedWindow, Hindrance};
 use corun_linux::protected::{is_comm, NAMED_BY_PROTECT};
 use corun_linux::stock::{AS_ROOT, NOT_IN_SCOPE};
-use corun_model::{Observation, Tenant, TenantId};
-use corun_predict::estimate::Unavailable;
+use corun_model::{Observation, Tenant, TenantId, Unavailable, What};
 use corun_predict::interval::FEWEST;
 use corun_report::names::Names;
 use corun_report::predict::DedicatedWindows;
@@ -232,7 +231,7 @@ impl Windows {
                 })
                 .collect();
             Unavailable {
-                what: format!("dedicated windows without {}", who.join(", ")),
+                what: What::WindowsWithout(who.join(", ")),
                 why: match others.as_slice() {
                     [(first, _), ..] if first.why.as_deref() == Some(why) => why.to_owned(),
                     [(only, _)] => format!("{} {why}", only.tenant.name),
@@ -430,7 +429,7 @@ mod tests {
         assert!(windows.note(&window(0, &others, "each is protected")));
         let [only] = &windows.missing()[..] else { panic!("{:?}", windows.missing()) };
         assert_eq!(
-            only.what,
+            only.what.name(),
             "dedicated windows without sshd (pgid 102) (2.5 % of the machine), sshd (pgid 100) (1.2 % of the machine)"
         );
     }

@@ -1,0 +1,204 @@
+//! What cannot be seen or done here, as a fact; the reason is for people.
+//!
+//! Code goes by [`What`], never by its words. In files a `What` is its name, which is read back; a name that is none of
+//! these, such as that of a newer corun, is kept as it is.
+
+use crate::counters::Counter;
+use serde::{Deserialize, Serialize};
+
+/// Something that cannot be seen or done here, with the reason (invariant 7).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unavailable {
+    /// What.
+    pub what: What,
+    /// Why, and what would help.
+    pub why: String,
+}
+
+impl Unavailable {
+    /// This, for that reason.
+    pub fn new(what: What, why: impl Into<String>) -> Unavailable {
+        Unavailable { what, why: why.into() }
+    }
+}
+
+macro_rules! whats {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What there is that may be unavailable.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(into = "String", from = "String")]
+        pub enum What {
+            $($(#[$doc])* $variant,)*
+            /// eBPF, and with it whatever only the probe sees.
+            Ebpf {
+                /// Only a privilege is missing: root would have it.
+                for_want_of_privilege: bool,
+            },
+            /// These hardware events.
+            Counters(Vec<Counter>),
+            /// Dedicated windows without these tenants, who ran in them, as they are listed.
+            WindowsWithout(String),
+            /// A name from a file that is none of these.
+            Other(String),
+        }
+
+        /// Those that are nothing but a name.
+        const NAMED: &[(What, &str)] = &[$((What::$variant, $name),)*];
+    };
+}
+
+whats! {
+    /// Who held the CPU while a task waited.
+    Culprits = "culprits",
+    /// What only a probe in the kernel counts.
+    Events = "wake-ups, migrations, reasons of blocking, histograms, traces",
+    /// Tasks that begin and end between two looks at `/proc`.
+    ShortTasks = "tasks that live between two polls",
+    /// What the hypervisor took.
+    HostSteal = "host steal",
+    /// Which waits a CPU quota caused.
+    Throttling = "throttling",
+    /// Which tasks are stopped or frozen.
+    Stops = "stops and freezes",
+    /// Which waits are for a real-time budget.
+    RealTimeBudgets = "real-time budgets",
+    /// Every tenant by itself, where there were too many.
+    EveryTenant = "every tenant by itself",
+    /// Hardware events of tasks.
+    HardwareCounters = "hardware counters",
+    /// The same, for some time: none was read.
+    AllCounters = "all hardware counters",
+    /// Counts without an error of sampling.
+    ExactCounters = "exact counters",
+    /// Hardware events in kernel mode.
+    KernelEvents = "hardware events in the kernel",
+    /// Of the tasks that had least of the CPUs.
+    CountersOfLessBusy = "counters of the less busy tasks",
+    /// Of tasks that may not be followed.
+    CountersOfSomeTasks = "counters of some tasks",
+    /// Of tasks since they were born.
+    CountersOfNewTasks = "counters of tasks that have just begun",
+    /// Of each task, where a command is counted as a whole.
+    CountersOfSingleTasks = "counters of single tasks",
+    /// Of windows that could not be read.
+    CountersOfSomeWindows = "counters of some windows",
+    /// Of the subject over the whole run.
+    CountersOfSubject = "counters of the subject",
+    /// Of tasks that are no longer kept apart.
+    CountersOfEndedTasks = "counters of some tasks that have ended",
+    /// A run that counting did not slow down.
+    UndisturbedRun = "an undisturbed run",
+    /// Spinning as told from computing, by this host.
+    Spin = "spin",
+    /// The same for a predictor: nobody told it for some of the time.
+    SpinTime = "spin time",
+    /// The same by samples.
+    SpinFromSamples = "spin time from samples",
+    /// The same of a virtual machine.
+    SpinOfVirtualCpus = "spin time of virtual CPUs",
+    /// The same of processes whose code cannot be read.
+    SpinOfSomeProcesses = "spin time of some processes",
+    /// The same of tasks that may not be watched.
+    SpinOfSomeTasks = "spin time of some tasks",
+    /// How long the subject spun.
+    Spinning = "spinning",
+    /// Spinning by system calls.
+    SpinInYield = "spinning inside sched_yield",
+    /// Samples of all tasks at once.
+    ContinuousSampling = "continuous sampling of all tasks",
+    /// Samples that were lost.
+    SomeSamples = "some samples",
+    /// What memory cost.
+    Memory = "memory",
+    /// What a context switch costs the program.
+    SwitchCost = "cost of context switches",
+    /// What a wake-up takes.
+    WakeUps = "wake-ups",
+    /// The same, as measured before a run.
+    WakeUpTime = "what a wake-up takes",
+    /// Windows in which the subject ran alone.
+    DedicatedWindows = "dedicated windows",
+    /// What a run took of the battery.
+    Energy = "energy",
+    /// Figures of a modelled machine that nobody measured.
+    MachineFigures = "figures of the machine",
+    /// By how much a tenant was slowed down.
+    Slowdown = "slowdown",
+}
+
+impl What {
+    /// Its name, which files and people have.
+    pub fn name(&self) -> String {
+        match self {
+            What::Ebpf { .. } => "eBPF".into(),
+            What::Counters(counters) => counters.iter().map(|c| c.name()).collect::<Vec<_>>().join(", "),
+            What::WindowsWithout(whom) => format!("dedicated windows without {whom}"),
+            What::Other(name) => name.clone(),
+            named => NAMED.iter().find(|(what, _)| what == named).map_or("", |(_, name)| name).into(),
+        }
+    }
+
+    /// Whether it is the time that somebody spun, of any of them and by any method.
+    pub fn is_spin_time(&self) -> bool {
+        matches!(
+            self,
+            What::SpinTime
+                | What::SpinFromSamples
+                | What::SpinOfVirtualCpus
+                | What::SpinOfSomeProcesses
+                | What::SpinOfSomeTasks
+        )
+    }
+
+    /// Whether it is about spinning at all.
+    pub fn is_spin(&self) -> bool {
+        self.is_spin_time() || matches!(self, What::Spin | What::Spinning | What::SpinInYield)
+    }
+
+    /// Whether an answer is as good without, or says it elsewhere.
+    pub fn matters_little(&self) -> bool {
+        matches!(self, What::Culprits | What::HostSteal | What::SpinInYield | What::ShortTasks | What::Events)
+    }
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name())
+    }
+}
+
+impl From<What> for String {
+    fn from(what: What) -> String {
+        what.name()
+    }
+}
+
+impl From<String> for What {
+    fn from(name: String) -> What {
+        if let Some((what, _)) = NAMED.iter().find(|(_, known)| *known == name) {
+            return what.clone();
+        }
+        if name == "eBPF" {
+            return What::Ebpf { for_want_of_privilege: false };
+        }
+        let counters: Option<Vec<Counter>> = name.split(", ").map(Counter::from_name).collect();
+        counters.map_or(What::Other(name), What::Counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_one_things_and_is_read_back() {
+        for (n, (what, name)) in NAMED.iter().enumerate() {
+            assert!(NAMED[..n].iter().all(|(_, other)| other != name), "{name}");
+            assert_eq!((&What::from(name.to_string()), what.name().as_str()), (what, *name));
+        }
+        let two = What::Counters(vec![Counter::Cycles, Counter::L2Misses]);
+        assert_eq!((two.name().as_str(), What::from(two.name())), ("cycles, l2_misses", two));
+        let unknown = What::from("the weather".to_owned());
+        assert_eq!(unknown.name(), "the weather");
+    }
+}
