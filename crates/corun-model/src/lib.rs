@@ -27,6 +27,7 @@
 //! | [`unavailable`] | what cannot be seen or done here, and why |
 //! | [`recording`] | consecutive windows, summed and as a timeline |
 //! | [`action`] | the five knobs, actions and their outcomes |
+//! | [`reason`] | why a knob is turned, as a fact |
 //! | [`host`], [`policy`] | the two traits |
 //! | [`conformance`] | one suite that every host and every policy must pass |
 //! | [`trace`] | who ran where, switch by switch: what timelines are drawn from |
@@ -49,6 +50,7 @@ pub mod machine;
 pub mod observation;
 pub mod policy;
 pub mod proportion;
+pub mod reason;
 pub mod recording;
 pub mod run_log;
 pub mod spin;
@@ -68,6 +70,7 @@ pub use linux::Linux;
 pub use machine::{CpuId, Distance, Machine};
 pub use observation::Observation;
 pub use policy::{Decision, Fate, Policy};
+pub use reason::Reason;
 pub use recording::Recording;
 pub use run_log::RunLog;
 pub use spin::{SpinEstimate, SpinMethod};

@@ -3,6 +3,7 @@
 use crate::action::{Action, Knob, Outcome};
 use crate::machine::Machine;
 use crate::observation::Observation;
+use crate::reason::Reason;
 
 /// A scheduling policy. It sees only what a [`Host`](crate::Host) observed and cannot tell which host that was.
 pub trait Policy {
@@ -53,8 +54,8 @@ pub trait Policy {
 pub struct Decision {
     /// What to do.
     pub action: Action,
-    /// Why, in one clause with its numbers: "lag 0.21 of its fair share".
-    pub because: String,
+    /// Why, with its figures.
+    pub because: Reason,
 }
 
 /// What became of a decision.

@@ -46,6 +46,7 @@ use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
 use crate::trial::{Rates, Trial, Waits, LACKS_PERCENT};
+use corun_model::reason::{Release, Rule, Then};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use dues::{lost_in_slot_ns, Dues};
 use known::Everybody;
@@ -63,9 +64,6 @@ mod riders;
 mod together;
 mod use_so_far;
 mod watch;
-
-/// How the reason of a trial begins, behind what becomes of the tenant.
-pub const TRIED: &str = "tried: ";
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     SLOT,
@@ -185,7 +183,7 @@ pub struct Auto {
     tried_percent: u64,
     /// Whom the slots are for.
     members: Vec<TenantId>,
-    why: String,
+    why: Rule,
 }
 
 impl Auto {
@@ -222,12 +220,12 @@ impl Auto {
             everybody: Everybody::default(),
             tried_percent: 0,
             members: Vec::new(),
-            why: String::new(),
+            why: Rule::Single,
         }
     }
 
     /// Everybody shares, to be watched for so many slots at least.
-    fn watch(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
+    fn watch(&mut self, seen: &Observation, slots: u64, why: Release) -> Vec<Decision> {
         let was_shared = matches!(self.phase, Phase::Settle { .. } | Phase::Watch { .. });
         if !was_shared {
             self.dues.share_from(seen.end_ns);
@@ -237,7 +235,7 @@ impl Auto {
             _ => Phase::Watch { slots },
         };
         self.look_afresh();
-        self.slots.stop(seen, why)
+        self.slots.stop(why)
     }
 
     /// What was seen until now is not looked at.
@@ -246,12 +244,12 @@ impl Auto {
     }
 
     /// Everybody shares, and all evidence is forgotten.
-    fn ask(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
+    fn ask(&mut self, seen: &Observation, why: Release) -> Vec<Decision> {
         self.ask_for(seen, 1, why)
     }
 
     /// The same, to be watched for so many slots at least.
-    fn ask_for(&mut self, seen: &Observation, slots: u64, why: &str) -> Vec<Decision> {
+    fn ask_for(&mut self, seen: &Observation, slots: u64, why: Release) -> Vec<Decision> {
         self.trial = Trial::default();
         (self.was_kept, self.raised_ns) = (false, None);
         self.members.clear();
@@ -315,7 +313,7 @@ impl Auto {
         let begun_ns = starves.map_or(0, |(_, id)| self.everybody.get(id).begun_ns);
         if begun_ns > seen.end_ns - watched_ns {
             let is_over = seen.end_ns >= begun_ns;
-            return if is_over { self.watch(seen, 1, "it has begun") } else { Vec::new() };
+            return if is_over { self.watch(seen, 1, Release::Begun) } else { Vec::new() };
         }
         if self.competing {
             // Before the last of them came there was nothing to share.
@@ -330,12 +328,11 @@ impl Auto {
         let again = self.trial.rounds() > 0;
         if !self.competing || !again && least >= limit && !(enough && self.hidden) {
             // In a later round the competition is over.
-            return if again || enough { self.ask(seen, "nobody competes any more") } else { Vec::new() };
+            return if again || enough { self.ask(seen, Release::NoCompetition) } else { Vec::new() };
         }
         if again && enough && least >= LACKS_PERCENT && !self.hidden {
-            let why = "who lacked its fair share for a moment has it";
             // What it had for another moment would say as little.
-            return self.ask_for(seen, WATCH_SLOTS, why);
+            return self.ask_for(seen, WATCH_SLOTS, Release::HasItsShare);
         }
         for u in uses.iter().filter(|u| u.weight > 0) {
             self.everybody.tried(u.id);
@@ -351,10 +348,8 @@ impl Auto {
         self.trial.begin(found.capacity_milli, ROTATIONS);
         self.slots.favour(starves.map(|(_, id)| id));
         self.glimpsed = !enough && !self.was_kept;
-        self.why = format!(
-            "{TRIED}{} has {least} % of its fair share",
-            starves.map_or("nobody", |(_, id)| census::name(seen, id))
-        );
+        let who = starves.map(|(_, id)| census::name(seen, id));
+        self.why = Rule::Tried { who, percent: least };
         (self.phase, self.since_ns) = (Phase::Try, None);
         (self.sharing, self.free) = (Watch::default(), Watch::default());
         self.turn(cpus, seen, uses)
@@ -367,7 +362,7 @@ impl Auto {
         let gain_milli = welfare_milli.max(self.trial.fairness_milli());
         let (id, worst) = match rates.iter().min_by_key(|(_, r)| r.kept_milli()) {
             Some((id, r)) => (*id, *r),
-            None => return self.ask(seen, "no tenant is left to share with"),
+            None => return self.ask(seen, Release::Single),
         };
         let round = self.trial.rounds() + 1;
         let last = round >= MOST_ROUNDS;
@@ -383,7 +378,7 @@ impl Auto {
         };
         let sure = helped_milli >= surely_milli || hidden && !self.glimpsed;
         if gains && !fell && sure {
-            self.why = reasons::kept(seen, &rates, gain_milli);
+            self.why = Rule::Kept(reasons::kept(seen, &rates, gain_milli));
             self.share_out(seen);
             self.dues.settle(&self.trial, &mut self.slots, cpus);
             self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen, true) };
@@ -402,31 +397,23 @@ impl Auto {
             return self.give_up(seen, id, worst);
         }
         if last || round >= 2 && gain_milli.min(helped_milli) < LEAST_GAIN_MILLI && !hidden {
-            let gain = welfare_milli as f64 / 10.0;
-            return self.rest(seen, &format!("slots help nobody who needs them: {gain:+.1} % useful work"));
+            return self.rest(seen, Release::HelpNobody { gain_milli: welfare_milli });
         }
-        let name = census::name(seen, id);
-        let percent = worst.kept_milli() / 10;
         let why = match gains && !fell {
-            true => format!(
-                "not sure yet: {:+.0} % in so short a time may be chance",
-                helped_milli.max(gain_milli) as f64 / 10.0
-            ),
-            false => format!("not clear yet: slots leave {name} {percent} % of what it is entitled to"),
+            true => Release::NotSure { gain_milli: helped_milli.max(gain_milli) },
+            false => leaves_less(seen, id, worst, Then::NotClear),
         };
         // What was clear at once has been kept by now.
-        self.watch(seen, WATCH_SLOTS, &why)
+        self.watch(seen, WATCH_SLOTS, why)
     }
 
     /// After the last round somebody has less than it is entitled to.
     fn give_up(&mut self, seen: &Observation, id: TenantId, r: Rates) -> Vec<Decision> {
-        let name = census::name(seen, id).to_owned();
-        let percent = r.kept_milli() / 10;
         if !self.watched.of(id).is_some_and(UseSoFar::waits_for_other_things) {
-            return self.rest(seen, &format!("slots leave {name} {percent} % of what it is entitled to"));
+            return self.rest(seen, leaves_less(seen, id, r, Then::GivenUp));
         }
         self.everybody.leave_alone(id, seen.end_ns, self.first_hold_ns, LONGEST_HOLD_NS);
-        self.ask(seen, &format!("slots leave {name} {percent} % of what it is entitled to; it is left alone"))
+        self.ask(seen, leaves_less(seen, id, r, Then::LeftAlone))
     }
 
     /// Deals the slots by what is known so far.
@@ -443,7 +430,7 @@ impl Auto {
         let is_seen = |id: &TenantId| uses.iter().any(|u| u.id == *id);
         let away = self.members.iter().filter(|id| !is_seen(id)).count();
         if members.len() + away < 2 {
-            return self.ask(seen, "no tenant is left to share with");
+            return self.ask(seen, Release::Single);
         }
         let begun = self.slots.begun();
         self.slots.bench(self.riders.ahead().into_iter().filter(is_seen).collect());
@@ -461,7 +448,7 @@ impl Auto {
         self.trial.keep(&self.members);
         match self.trial.is_for_somebody() {
             true => self.turn(cpus, seen, uses),
-            false => self.ask(seen, "who was to be helped has gone"),
+            false => self.ask(seen, Release::HelpedHasGone),
         }
     }
 
@@ -547,11 +534,10 @@ impl Auto {
             Phase::Try if self.trial.is_due() && self.slots.is_over(seen) => self.judge(cpus, seen, &uses),
             Phase::Rest { .. } if calm && (has_come || has_gone) => {
                 self.hold_ns = self.first_hold_ns;
-                let why = if has_come { "a tenant has come that was not tried" } else { "a tenant has gone" };
-                self.ask(seen, why)
+                self.ask(seen, if has_come { Release::TenantHasCome } else { Release::TenantHasGone })
             }
             Phase::Keep { until_ns } => self.keep(cpus, seen, &uses, &candidates, until_ns),
-            Phase::Rest { until_ns } if seen.end_ns >= until_ns => self.ask(seen, "it is time to ask again"),
+            Phase::Rest { until_ns } if seen.end_ns >= until_ns => self.ask(seen, Release::TimeToAsk),
             Phase::Rest { .. } if took_ns >= WATCH_SLOTS * self.slot_ns => {
                 self.look_while_resting(cpus, seen, &candidates)
             }
@@ -559,6 +545,11 @@ impl Auto {
             Phase::Rest { .. } => Vec::new(),
         }
     }
+}
+
+/// That slots leave somebody less than it is entitled to.
+fn leaves_less(seen: &Observation, id: TenantId, of: Rates, then: Then) -> Release {
+    Release::LeavesLess { who: census::name(seen, id), percent: of.kept_milli() / 10, then }
 }
 
 impl Policy for Auto {

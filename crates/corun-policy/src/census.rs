@@ -172,6 +172,6 @@ pub fn knows_spin(judged_ns: u64, on_cpu_ns: u64) -> bool {
 }
 
 /// What people call a tenant.
-pub fn name(seen: &Observation, id: TenantId) -> &str {
-    seen.tenant(id).map_or("a tenant", |t| t.name.as_str())
+pub fn name(seen: &Observation, id: TenantId) -> String {
+    seen.tenant(id).map_or("a tenant", |t| t.name.as_str()).to_owned()
 }

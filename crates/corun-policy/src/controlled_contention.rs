@@ -18,6 +18,7 @@ use crate::dc_search::DcSearch;
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
+use corun_model::reason::Rule;
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
@@ -112,14 +113,13 @@ impl Policy for ControlledContention {
         let members: Vec<Member> =
             heavy.map(|u| Member { id: u.id, weight: u.weight, demand_milli: u.demand_milli }).collect();
         let cpus = machine.cpu_count() as u64;
-        let (dc, found) = match &mut self.dc {
-            Dc::Fixed(dc) => (*dc, String::new()),
-            Dc::Cpus => (cpus, String::new()),
+        let (dc, search) = match &mut self.dc {
+            Dc::Fixed(dc) => (*dc, None),
+            Dc::Cpus => (cpus, None),
             Dc::Auto(search) => search.step(cpus, seen, &uses),
         };
         let largest = members.iter().map(|m| m.weight).max().unwrap_or(0);
-        let alone = if largest > dc { "; who is heavier runs alone" } else { "" };
-        let rule = format!("weights up to DC {dc}{found}{alone}");
+        let rule = Rule::Weights { dc, search, is_alone: largest > dc };
         self.slots.turn(seen, &members, &rule, |queue| fitting(queue, dc))
     }
 

@@ -12,6 +12,7 @@
 //! Limit: contention for caches and memory shows in the score only as far as it makes threads wait for one another.
 
 use crate::census::{knows_spin, TenantUse};
+use corun_model::reason::DcSearched;
 use corun_model::Observation;
 
 /// Rungs, in quarters of the number of CPUs.
@@ -81,7 +82,7 @@ impl DcSearch {
     }
 
     /// Takes the last window in and says which DC holds now, and how it was found.
-    pub fn step(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> (u64, String) {
+    pub fn step(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> (u64, Option<DcSearched>) {
         let weights: u64 = uses.iter().map(|u| u.weight).sum();
         if weights.abs_diff(self.weights) * 4 > self.weights.max(1) {
             let rungs = rungs(cpus, uses.iter().map(|u| u.weight));
@@ -89,7 +90,7 @@ impl DcSearch {
             *self = DcSearch { rungs, rung, weights, ..DcSearch::new(self.slot_ns) };
         }
         if self.rungs.is_empty() {
-            return (cpus, String::new());
+            return (cpus, None);
         }
         let since_ns = *self.since_ns.get_or_insert(seen.start_ns);
         self.useful_ns += uses.iter().map(useful_ns).sum::<u64>();
@@ -104,13 +105,13 @@ impl DcSearch {
             }
             _ => {}
         }
-        let score = format!("{:.2}", self.score_milli as f64 / 1_000.0);
+        let useful_milli = self.score_milli;
         let how = match self.doing {
-            Doing::Measure => " (being measured)".into(),
-            Doing::Try { .. } => format!(" (tried; useful {score} of the CPUs at {})", self.rungs[self.rung]),
-            Doing::Hold { .. } => format!(" (found; useful {score} of the CPUs)"),
+            Doing::Measure => DcSearched::Measured,
+            Doing::Try { .. } => DcSearched::Tried { useful_milli, holds: self.rungs[self.rung] },
+            Doing::Hold { .. } => DcSearched::Found { useful_milli },
         };
-        (self.rungs[self.tried()], how)
+        (self.rungs[self.tried()], Some(how))
     }
 
     /// The rung that holds now: the present one, or the one that is tried.

@@ -10,7 +10,8 @@
 use crate::census::Census;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::parking::Parking;
-use corun_model::{Decision, Knob, Machine, Observation, Policy, Tenant, TenantId};
+use corun_model::reason::Release;
+use corun_model::{Decision, Knob, Machine, Observation, Policy, Reason, Tenant, TenantId};
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
@@ -98,7 +99,7 @@ impl Policy for Dedicated {
                 return Vec::new();
             }
             self.open = None;
-            return self.parking.release(seen, "the dedicated window is over");
+            return self.parking.release(Release::WindowIsOver);
         }
         let next_ns = *self.next_ns.get_or_insert(seen.end_ns + self.every_ns);
         if now_ns < next_ns {
@@ -117,7 +118,7 @@ impl Policy for Dedicated {
         self.last = Some(subject);
         self.open = Some((subject, seen.end_ns + self.window_ns));
         let others = uses.iter().map(|u| u.id).filter(|&id| id != subject).collect();
-        let why = format!("a dedicated window of {}", crate::census::name(seen, subject));
-        self.parking.change(seen, others, &why, &why)
+        let why = Reason::DedicatedWindow { of: crate::census::name(seen, subject) };
+        self.parking.change(others, &why, &why)
     }
 }

@@ -29,9 +29,8 @@ use crate::fair;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::scope::Scope;
 use crate::settled::Settled;
-use corun_model::duration::human_ns;
 use corun_model::observation::TaskObservation;
-use corun_model::{Action, CpuId, Decision, Knob, Machine, Observation, Policy, TaskId, TenantId};
+use corun_model::{Action, CpuId, Decision, Knob, Machine, Observation, Policy, Reason, TaskId, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Equation 2's term "to ensure non-zero changes".
@@ -186,7 +185,7 @@ impl Policy for DelayedPreemption {
                 if known.is_none() {
                     decisions.push(Decision {
                         action: Action::PreemptDelay { task: task.id, delay_ns },
-                        because: format!("a new task: its wake-ups wait for {}", human_ns(delay_ns)),
+                        because: Reason::NewTaskDelay { delay_ns },
                     });
                 }
                 Delay::default()
@@ -204,19 +203,15 @@ impl Policy for DelayedPreemption {
             }
             if delay.is_news() {
                 delay.told_ns = Some(delay.now_ns);
-                let of_nobody = || "a new task: not the delay of the one that made it".to_owned();
                 let percent = |ns: u64| ns * 100 / task.account.ledger.total_ns().max(1);
-                let of_its_own = |lag| {
-                    let computed = percent(task.account.ledger.parts().compute_ns);
-                    let fair = percent(fair_ns.unwrap_or(0));
-                    format!(
-                        "computed for {computed} % of its time, its fair share is {fair} %: lag {:+.2}",
-                        lag as f64 / UNIT as f64
-                    )
+                let of_its_own = |lag: i64| Reason::Lag {
+                    computed_percent: percent(task.account.ledger.parts().compute_ns),
+                    fair_percent: percent(fair_ns.unwrap_or(0)),
+                    lag_millionths: lag,
                 };
                 decisions.push(Decision {
                     action: Action::PreemptDelay { task: task.id, delay_ns: delay.now_ns },
-                    because: lag.map_or_else(of_nobody, of_its_own),
+                    because: lag.map_or(Reason::NewTaskOwnDelay, of_its_own),
                 });
             }
             delay

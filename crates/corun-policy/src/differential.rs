@@ -11,7 +11,7 @@
 use crate::options::{Kind, OptionSpec, Values};
 use crate::scope::Scope;
 use crate::settled::Settled;
-use corun_model::{duration::human_ns, Action, Decision, Knob, Machine, Observation, Policy};
+use corun_model::{duration::human_ns, Action, Decision, Knob, Machine, Observation, Policy, Reason};
 
 const BOUND: Kind = Kind::Time { least_ns: 100_000, most_ns: 100_000_000 };
 
@@ -60,7 +60,7 @@ impl Policy for Differential {
             if known.is_none() {
                 decisions.push(Decision {
                     action: Action::Slice { task: task.id, min_ns, max_ns },
-                    because: "a new task: its slices shall differ from CPU to CPU".into(),
+                    because: Reason::NewTaskSlices,
                 });
             }
         });

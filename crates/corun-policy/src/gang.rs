@@ -8,6 +8,7 @@
 use crate::census::Census;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
+use corun_model::reason::Rule;
 use corun_model::{Decision, Knob, Machine, Observation, Policy};
 
 /// Length of a slot: short enough that nobody waits noticeably, long enough that switching costs little.
@@ -87,6 +88,6 @@ impl Policy for Gang {
 
     fn decide(&mut self, _: &Machine, seen: &Observation) -> Vec<Decision> {
         let members = members(&mut self.census, &self.slots, seen, self.least_milli);
-        self.slots.turn(seen, &members, "one tenant at a time", |queue| vec![queue[0].id])
+        self.slots.turn(seen, &members, &Rule::Single, |queue| vec![queue[0].id])
     }
 }

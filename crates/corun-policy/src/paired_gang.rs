@@ -8,6 +8,7 @@ use crate::census::Census;
 use crate::gang::{epoch_of, members, AGE_SLOTS};
 use crate::options::{OptionSpec, Values};
 use crate::slots::{Member, Slots};
+use corun_model::reason::Rule;
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
 pub(crate) const OPTIONS: &[OptionSpec] = crate::gang::OPTIONS;
@@ -57,7 +58,7 @@ impl Policy for PairedGang {
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let members = members(&mut self.census, &self.slots, seen, self.least_milli);
         let cpus = machine.cpu_count() as u64;
-        self.slots.turn(seen, &members, "with one whose demand fits beside it", |queue| pair(queue, cpus))
+        self.slots.turn(seen, &members, &Rule::Paired, |queue| pair(queue, cpus))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who is parked: turns "these shall be stopped now" into the park and unpark actions that are still missing.
 
-use crate::census;
-use corun_model::{Action, Decision, Observation, TenantId};
+use corun_model::reason::Release;
+use corun_model::{Action, Decision, Reason, TenantId};
 use std::collections::BTreeSet;
 
 /// The tenants that a policy has parked.
@@ -19,28 +19,22 @@ impl Parking {
     /// Parks exactly `stop`; `stops` and `runs` say why. Whoever is let go is so before others are parked: it then wakes up
     /// where it last ran, on CPUs that are all busy. On one that had just become idle the kernel puts two of its threads,
     /// the other CPU being the controller's for that moment, and may leave them there for half a slot.
-    pub fn change(
-        &mut self,
-        seen: &Observation,
-        stop: BTreeSet<TenantId>,
-        stops: &str,
-        runs: &str,
-    ) -> Vec<Decision> {
-        let because = |why: &str, id: &TenantId| format!("{}: {why}", census::name(seen, *id));
+    pub fn change(&mut self, stop: BTreeSet<TenantId>, stops: &Reason, runs: &Reason) -> Vec<Decision> {
         let park = stop
             .difference(&self.parked)
-            .map(|&tenant| Decision { action: Action::Park { tenant }, because: because(stops, &tenant) });
+            .map(|&tenant| Decision { action: Action::Park { tenant }, because: stops.clone() });
         let unpark = self
             .parked
             .difference(&stop)
-            .map(|&tenant| Decision { action: Action::Unpark { tenant }, because: because(runs, &tenant) });
+            .map(|&tenant| Decision { action: Action::Unpark { tenant }, because: runs.clone() });
         let decisions = unpark.chain(park).collect();
         self.parked = stop;
         decisions
     }
 
     /// Lets everybody go.
-    pub fn release(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
-        self.change(seen, BTreeSet::new(), why, why)
+    pub fn release(&mut self, why: Release) -> Vec<Decision> {
+        let why = Reason::Release(why);
+        self.change(BTreeSet::new(), &why, &why)
     }
 }

@@ -28,8 +28,11 @@ use crate::census;
 use crate::options::{Kind, OptionSpec, Values};
 use crate::scope::Scope;
 use crate::settled::Settled;
-use application::{Application, Sharing, Sums, Thresholds};
-use corun_model::{Action, Counter, CpuId, Decision, Knob, Machine, Observation, Policy, TaskId, TenantId};
+use application::{Application, Sums, Thresholds};
+use corun_model::reason::Sharing;
+use corun_model::{
+    Action, Counter, CpuId, Decision, Knob, Machine, Observation, Policy, Reason, TaskId, TenantId,
+};
 use mapping::{At, Board, Need};
 use std::collections::BTreeMap;
 
@@ -247,12 +250,12 @@ impl Sam {
     }
 }
 
-fn why(name: &str, application: &Application, machine: &Machine, home: Home) -> String {
-    let place = match home {
-        Home::Context(i) => format!("socket {}, core {}", machine.cpus()[i].socket, machine.cpus()[i].core),
-        Home::Socket(s) => format!("socket {s}"),
+fn why(tenant: String, application: &Application, machine: &Machine, home: Home) -> Reason {
+    let (socket, core) = match home {
+        Home::Context(i) => (machine.cpus()[i].socket, Some(machine.cpus()[i].core)),
+        Home::Socket(s) => (s, None),
     };
-    format!("{name} {}: {place}", application.because())
+    application.because(tenant, socket, core)
 }
 
 /// More tasks run than there are contexts.
@@ -279,11 +282,10 @@ impl Policy for Sam {
         let mut decisions = Vec::new();
         if !self.serves() {
             let all: Vec<CpuId> = machine.cpus().iter().map(|c| c.id).collect();
-            let because = "nobody shares data or is bound by memory now: it may run anywhere";
             self.told.follow(seen, &self.scope, |task, known| {
                 if known.flatten().is_some() {
                     let action = Action::Cpus { task: task.id, cpus: all.clone() };
-                    decisions.push(Decision { action, because: because.into() });
+                    decisions.push(Decision { action, because: Reason::NobodyShares });
                 }
                 None
             });

@@ -13,7 +13,8 @@
 //! the share of another gets twice as many slots (stride scheduling). Without one all are alike, as in the papers.
 
 use crate::parking::Parking;
-use corun_model::{Decision, Observation, TenantId};
+use corun_model::reason::{Release, Rule, SlotPart};
+use corun_model::{Decision, Observation, Reason, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a slot adds to a counter: finer than 1, so that halving keeps who is behind whom.
@@ -168,12 +169,12 @@ impl Slots {
     }
 
     /// One epoch: `choose` is given the members in the order of their turn and says who runs together; it must choose
-    /// the first. `rule` says by what, for the reasons.
+    /// the first. `rule` says who that is, for the reasons.
     pub fn turn(
         &mut self,
         seen: &Observation,
         members: &[Member],
-        rule: &str,
+        rule: &Rule,
         choose: impl Fn(&[Member]) -> Vec<TenantId>,
     ) -> Vec<Decision> {
         let is_member = |id: TenantId| members.iter().any(|m| m.id == id);
@@ -193,28 +194,27 @@ impl Slots {
         self.left.retain(|_, counter| *counter > lowest);
         self.running.retain(|&id| is_member(id));
         if members.is_empty() {
-            return self.parking.release(seen, "no tenant is left to share with");
+            return self.parking.release(Release::Single);
         }
         let over = self.is_over(seen);
-        let mut runs = format!("slot {}, {rule}", self.begun);
+        let mut runs = SlotPart::Runs;
         if over || self.running.is_empty() {
             self.running.clone().into_iter().for_each(|id| self.count(id));
             self.begun += 1;
             self.age();
             self.running = choose(&self.queue(members, &[]));
             self.ends_ns = seen.end_ns + self.slot_ns;
-            runs = format!("slot {}, {rule}", self.begun);
         } else {
             let more = choose(&self.queue(members, &self.running));
             if self.running.iter().all(|id| more.contains(id)) && more.len() > self.running.len() {
                 self.running = more;
-                runs = format!("slot {} has room again, {rule}", self.begun);
+                runs = SlotPart::FindsRoom;
             }
         }
         let waiting = members.iter().map(|m| m.id).chain(self.benched.iter().copied());
         let stop = waiting.filter(|id| !self.running.contains(id)).collect();
-        let stops = format!("waits out slot {}, {rule}", self.begun);
-        self.parking.change(seen, stop, &stops, &runs)
+        let of = |part| Reason::Slot { number: Some(self.begun), part, rule: rule.clone() };
+        self.parking.change(stop, &of(SlotPart::Waits), &of(runs))
     }
 
     /// Keeps counters small: who has been here for long is not to be put behind newcomers, nor to count without end.
@@ -252,13 +252,13 @@ impl Slots {
     }
 
     /// Lets everybody go and forgets the turns.
-    pub fn stop(&mut self, seen: &Observation, why: &str) -> Vec<Decision> {
+    pub fn stop(&mut self, why: Release) -> Vec<Decision> {
         self.running.clear();
         self.counters.clear();
         self.left.clear();
         self.debts.clear();
         self.ends_ns = 0;
-        self.parking.release(seen, why)
+        self.parking.release(why)
     }
 
     /// Members in the order of their turn, `first` before all others.
@@ -287,7 +287,7 @@ mod tests {
         let turn = |_| {
             let start_ns = slots.begun() * SLOT_NS;
             let seen = Observation { start_ns, end_ns: start_ns + SLOT_NS, ..Observation::default() };
-            slots.turn(&seen, &members, "", |queue| vec![queue[0].id]);
+            slots.turn(&seen, &members, &Rule::Single, |queue| vec![queue[0].id]);
             slots.running()[0].0
         };
         (0..count).map(turn).collect()
@@ -314,7 +314,7 @@ mod tests {
             let is_idle = half > 0 && half % 2 == 0 && slots.running() == [flaps.id];
             let members = if is_idle { vec![works] } else { vec![flaps, works] };
             let begun = slots.begun();
-            slots.turn(&seen, &members, "", |queue| vec![queue[0].id]);
+            slots.turn(&seen, &members, &Rule::Single, |queue| vec![queue[0].id]);
             given[slots.running()[0].0 as usize] += slots.begun() - begun;
         }
         assert!(given[0] > 10 && given[0] <= given[1] + 1, "{given:?}");
@@ -327,7 +327,7 @@ mod tests {
         let mut turn = |members: &[Member]| {
             let start_ns = slots.begun() * SLOT_NS;
             let seen = Observation { start_ns, end_ns: start_ns + SLOT_NS, ..Observation::default() };
-            slots.turn(&seen, members, "", |queue| vec![queue[0].id]);
+            slots.turn(&seen, members, &Rule::Single, |queue| vec![queue[0].id]);
             slots.running().first().map(|id| id.0)
         };
         assert!((0..30).all(|_| turn(&[old]) == Some(0)));
@@ -375,7 +375,7 @@ mod tests {
             slots.make_up(&BTreeMap::from([(TenantId(0), 0), (TenantId(1), 300)]), 2);
             // Whoever also lost owes as much less.
             slots.make_up(&BTreeMap::from([(TenantId(0), 100), (TenantId(1), 0)]), 2);
-            slots.stop(&Observation::default(), "");
+            slots.stop(Release::Begun);
             if forgive {
                 slots.forgive();
             }
@@ -389,7 +389,7 @@ mod tests {
         let mut slots = Slots::new(SLOT_NS, 1_000);
         turns(&mut slots, 2);
         slots.repay(&BTreeMap::from([(TenantId(0), 1_000_000)]), 2);
-        slots.stop(&Observation::default(), "");
+        slots.stop(Release::Begun);
         assert_eq!(turns(&mut slots, 6), [0, 1, 0, 1, 0, 1]);
     }
 }

@@ -2,7 +2,9 @@
 
 mod toy;
 
+use corun_model::reason::{DcSearched, Rule, SlotPart};
 use corun_model::Policy;
+use corun_model::Reason;
 use corun_policy::{by_name, Options};
 use proptest::prelude::*;
 use toy::{who, Toy, Who};
@@ -41,7 +43,10 @@ fn a_tenant_heavier_than_the_degree_of_contention_runs_alone_and_it_is_said() {
     let mut toy = worked_example();
     let mut policy = cc(&[("dc", "30")]);
     let said = toy.epoch(policy.as_mut());
-    assert!(said.iter().all(|d| d.because.contains("who is heavier runs alone")), "{said:?}");
+    assert!(
+        said.iter().all(|d| matches!(d.because.rule(), Some(Rule::Weights { is_alone: true, .. }))),
+        "{said:?}"
+    );
     toy.epoch(policy.as_mut());
     let slots = slots(&mut toy, policy.as_mut(), 12);
     assert!(slots.contains(&"2".to_string()), "{slots:?}");
@@ -71,7 +76,7 @@ fn when_one_ends_early_its_place_in_the_slot_is_given_to_one_that_fits() {
     toy.present.remove(&one);
     let said = toy.epoch(policy.as_mut());
     assert_eq!(toy.running(), ["2", "4"], "43 + 5 fit into 48 in the middle of the slot");
-    assert!(said[0].because.contains("has room again"), "{said:?}");
+    assert!(matches!(said[0].because, Reason::Slot { part: SlotPart::FindsRoom, .. }), "{said:?}");
     assert!(toy.present.contains(&four));
 }
 
@@ -91,6 +96,14 @@ fn a_newcomer_waits_its_turn_and_nobody_elses() {
     assert!((0..3).all(|i| turns(&i.to_string()) >= 1), "{after:?}");
 }
 
+/// A degree of contention, and how far the search for it is.
+fn searched(reason: &Reason) -> Option<(u64, DcSearched)> {
+    match reason.rule()? {
+        Rule::Weights { dc, search, .. } => Some((*dc, (*search)?)),
+        _ => None,
+    }
+}
+
 #[test]
 fn the_degree_of_contention_is_found_online_and_it_is_said_how() {
     let mut toy = Toy::new(8, vec![who("a", 8, 1_000), who("b", 8, 500), who("c", 8, 500)]);
@@ -99,11 +112,13 @@ fn the_degree_of_contention_is_found_online_and_it_is_said_how() {
     for _ in 0..800 {
         reasons.extend(toy.epoch(policy.as_mut()).into_iter().map(|d| d.because));
     }
-    assert!(reasons.iter().any(|r| r.contains("being measured")));
-    assert!(reasons.iter().any(|r| r.contains("tried; useful")));
-    let found = reasons.iter().rev().find(|r| r.contains("found; useful")).expect("it settles");
+    let searched: Vec<(u64, DcSearched)> = reasons.iter().filter_map(searched).collect();
+    assert!(searched.iter().any(|s| s.1 == DcSearched::Measured));
+    assert!(searched.iter().any(|s| matches!(s.1, DcSearched::Tried { .. })));
+    let is_found = |s: &&(u64, DcSearched)| matches!(s.1, DcSearched::Found { .. });
+    let found = searched.iter().rev().find(is_found).expect("it settles");
     // One CPU-bound task per CPU leaves half of the CPUs idle when b or c runs; 16 let two run together.
-    assert!(found.contains("DC 16 "), "{found}");
+    assert_eq!(found.0, 16);
 }
 
 #[test]
@@ -122,8 +137,9 @@ fn a_policy_that_was_interrupted_keeps_the_degree_of_contention_it_has_found() {
     toy.window(1_000 * toy::MS);
     let mut renewed = policy.renewed().expect("it knows more than a fresh one");
     assert!(!renewed.is_searching());
-    let said: Vec<String> = (0..4).flat_map(|_| toy.epoch(renewed.as_mut())).map(|d| d.because).collect();
-    assert!(!said.is_empty() && said.iter().all(|r| r.contains("DC 16 (found")), "{said:?}");
+    let said: Vec<Reason> = (0..4).flat_map(|_| toy.epoch(renewed.as_mut())).map(|d| d.because).collect();
+    let is_found = |r: &Reason| matches!(searched(r), Some((16, DcSearched::Found { .. })));
+    assert!(!said.is_empty() && said.iter().all(is_found), "{said:?}");
     assert!(cc(&[("dc", "16")]).renewed().is_none(), "a fresh one knows as much");
 }
 

@@ -4,7 +4,7 @@ mod toy;
 
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{
-    conformance, Action, Decision, Ledger, Observation, Parts, Policy, TaskId, TenantId, TenantKind,
+    conformance, Action, Decision, Ledger, Observation, Parts, Policy, Reason, TaskId, TenantId, TenantKind,
 };
 use corun_policy::{by_name, Kind, Options, Scope, ALL};
 use proptest::prelude::*;
@@ -147,7 +147,7 @@ fn an_adaptive_delay_grows_for_who_has_more_than_its_share_and_not_for_who_has_l
     for _ in 0..40 {
         for d in toy.epoch(policy.as_mut()) {
             let Action::PreemptDelay { task, delay_ns } = d.action else { panic!("{d:?}") };
-            assert!(d.because.contains("lag "), "{d:?}");
+            assert!(matches!(d.because, Reason::Lag { .. }), "{d:?}");
             delays.insert(task.0 / 1_000, delay_ns);
         }
     }
@@ -315,7 +315,7 @@ proptest! {
                             TenantId(task.0 / 1_000)
                         }
                     };
-                    prop_assert!(allowed(touched), "{} touched {touched:?}: {}", policy.name(), d.because);
+                    prop_assert!(allowed(touched), "{} touched {touched:?}: {:?}", policy.name(), d.because);
                 }
             }
         }

@@ -123,11 +123,13 @@ fn run(scenario: &Scenario, seed: u64, way: Way, timeline: bool) -> Came {
             };
             let since_ns = seen.end_ns - began_ns.unwrap_or(seen.end_ns);
             came.first_ns = came.first_ns.or((parked > 0).then_some(since_ns));
-            let why = d.because.rsplit_once("slot ").map_or(d.because.as_str(), |(_, why)| why);
-            let why = why.trim_start_matches(|c: char| c.is_ascii_digit());
+            let why = match d.because.rule() {
+                Some(rule) => format!("{rule:?}"),
+                None => format!("{:?}", d.because),
+            };
             if timeline && why != last {
-                println!("    {:7.3} s  {}", since_ns as f64 / 1e9, why.trim_start_matches(", "));
-                last = why.into();
+                println!("    {:7.3} s  {}", since_ns as f64 / 1e9, why);
+                last = why;
             }
             for action in of_all(&d.action, tenants) {
                 assert_eq!(engine.apply(&action), Outcome::Done);

@@ -181,11 +181,13 @@ fn times_ns(mix: &Mix, seed: u64, way: Way, alone: &[Progress], timeline: bool) 
             tell_roughly(&mut seen, seed);
         }
         for d in policy.decide(Host::machine(&engine), &seen) {
-            let why = d.because.rsplit_once("slot ").map_or(d.because.as_str(), |(_, why)| why);
-            let why = why.trim_start_matches(|c: char| c.is_ascii_digit());
+            let why = match d.because.rule() {
+                Some(rule) => format!("{rule:?}"),
+                None => format!("{:?}", d.because),
+            };
             if timeline && why != last {
-                println!("    {:7.3} s  {}", seen.end_ns as f64 / 1e9, why.trim_start_matches(", "));
-                last = why.into();
+                println!("    {:7.3} s  {}", seen.end_ns as f64 / 1e9, why);
+                last = why;
             }
             assert_eq!(engine.apply(&d.action), Outcome::Done);
         }

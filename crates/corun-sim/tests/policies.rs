@@ -2,7 +2,8 @@
 
 mod rig;
 
-use corun_model::{Decision, Host, Observation, Outcome, Policy};
+use corun_model::reason::{Kept, Release, Rule};
+use corun_model::{Decision, Host, Observation, Outcome, Policy, Reason};
 use corun_policy::{by_name, Options, ALL};
 use corun_sim::experiment::{perform, Options as Also};
 use corun_sim::machine_file::SHIPPED;
@@ -202,7 +203,7 @@ fn a_server_is_never_parked_by_auto() {
             if let corun_model::Action::Park { tenant } = d.action {
                 parked.insert(tenant.0);
             }
-            watched += u32::from(d.because.contains("was not tried"));
+            watched += u32::from(d.because == Reason::Release(Release::TenantHasCome));
             engine.apply(&d.action);
         }
     }
@@ -265,8 +266,8 @@ fn slots_that_leave_no_cpu_idle_are_kept_without_asking_and_others_are_asked_abo
         ));
         let (mut kept, mut asked) = (false, 0);
         under_auto(&s, 30_000 * MS, |_, decisions| {
-            kept |= decisions.iter().any(|d| d.because.contains("kept: "));
-            asked += decisions.iter().filter(|d| d.because.contains("it is time to ask again")).count();
+            kept |= decisions.iter().any(|d| d.because.keeps_slots());
+            asked += decisions.iter().filter(|d| d.because == Reason::Release(Release::TimeToAsk)).count();
         });
         assert!(kept, "{program}: slots were never kept");
         asked
@@ -279,7 +280,7 @@ fn slots_that_leave_no_cpu_idle_are_kept_without_asking_and_others_are_asked_abo
 
 /// CPU time in thousandths of a CPU that a tenant has usefully and in all beside a program that needs slots and three loops, in
 /// the second half of 20 s under `auto`, and the reasons of all decisions.
-fn beside_a_solver(tenant: &str) -> ([u64; 2], Vec<String>) {
+fn beside_a_solver(tenant: &str) -> ([u64; 2], Vec<Reason>) {
     let s = scenario(&format!(
         "duration = \"20s\"\n[[tenant]]\nname = \"it\"\nrepeat = true\n{tenant}\n\
          [[tenant]]\nname = \"solver\"\nrepeat = true\n\
@@ -306,8 +307,9 @@ fn who_shares_slots_and_comes_to_need_its_own_is_given_them_without_a_question()
            { threads = 1, sync = \"none\", grain = \"10ms\", iterations = 100 }, \
            { threads = 2, wait = \"spin\", grain = \"300us\", imbalance = 0.1, iterations = 100000 }] }",
     );
-    let given = reasons.iter().position(|why| why.contains("of those that it shared with others"));
-    let asked = reasons.iter().position(|why| why.contains("it is time to ask again"));
+    let is_given = |why: &Reason| matches!(why.rule(), Some(Rule::Kept(Kept::OwnSlots { .. })));
+    let given = reasons.iter().position(is_given);
+    let asked = reasons.iter().position(|why| *why == Reason::Release(Release::TimeToAsk));
     assert!(given.is_some() && asked.is_none_or(|asked| given < Some(asked)), "{given:?}, {asked:?}");
     assert!(useful_milli > 340, "{useful_milli} of its 400");
 }
@@ -327,8 +329,8 @@ fn who_comes_to_starve_while_nothing_is_touched_is_asked_about_before_its_time()
             spins_ns.get_or_insert(seen.start_ns);
         }
         for d in decisions {
-            tried += u32::from(d.because.contains("help nobody"));
-            if d.because.contains("kept: ") {
+            tried += u32::from(matches!(d.because, Reason::Release(Release::HelpNobody { .. })));
+            if d.because.keeps_slots() {
                 kept_ns.get_or_insert(seen.end_ns);
             }
         }
@@ -345,7 +347,7 @@ fn who_is_left_alone_while_others_take_turns_has_its_fair_share_and_no_more() {
         "program = { kind = \"parallel\", threads = 2, sync = \"steal\", wait = \"block\", grain = \"2ms\", \
            imbalance = 0.5, io = \"1ms\", iterations = 1000000 }",
     );
-    assert!(reasons.iter().any(|why| why.contains("kept: ")), "{reasons:?}");
+    assert!(reasons.iter().any(|why| why.keeps_slots()), "{reasons:?}");
     // 1,330 alone; beside one at a time it would have half of that.
     assert!((300..=440).contains(&had_milli), "{had_milli} of its 400");
 }

@@ -9,6 +9,7 @@ use super::watch::Watch;
 use super::{Auto, Phase, IDLE_MILLI, KEEP_TIMES, LONGEST_HOLD_NS, ROTATIONS, STARVES_PERCENT, WATCH_SLOTS};
 use crate::census::{self, TenantUse};
 use crate::trial::Trial;
+use corun_model::reason::{Kept, Release, Rule};
 use corun_model::{Decision, Observation, TenantId};
 
 impl Auto {
@@ -23,7 +24,7 @@ impl Auto {
     ) -> Vec<Decision> {
         self.regroup(cpus, seen, candidates);
         if !self.trial.is_for_somebody() {
-            return self.ask(seen, "nobody is left whom slots are for");
+            return self.ask(seen, Release::NobodyNeedsSlots);
         }
         if seen.end_ns >= until_ns && !self.keeps_on(cpus, seen) {
             return self.ask_again(seen);
@@ -56,7 +57,7 @@ impl Auto {
             false => self.trial.sum_up(),
         }
         (self.was_kept, self.raised_ns) = (true, None);
-        self.watch(seen, 1, "it is time to ask again")
+        self.watch(seen, 1, Release::TimeToAsk)
     }
 
     /// Who of those that share slots starves among them, and what part of its fair share it has.
@@ -103,9 +104,7 @@ impl Auto {
         if self.sharing.lasted_ns() >= enough_ns && !is_new {
             if let Some((percent, id)) = self.falls_behind(cpus, seen, &sharing) {
                 self.trial.give_own(id);
-                let name = census::name(seen, id);
-                self.why =
-                    format!("kept: {name} has {percent} % of its share of those that it shared with others");
+                self.why = Rule::Kept(Kept::OwnSlots { who: census::name(seen, id), percent });
                 is_new = true;
             }
             self.sharing = Watch::default();

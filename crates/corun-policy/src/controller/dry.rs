@@ -4,8 +4,7 @@
 //! concludes is made up. So its first proposal to park is told with its reason, as something that would be tried, and it
 //! begins anew. Later proposals are told when other tenants compete.
 
-use crate::auto::TRIED;
-use corun_model::{Action, Decision, Machine, Observation, Policy, TenantId};
+use corun_model::{Action, Decision, Machine, Observation, Policy, Reason, TenantId};
 use std::collections::BTreeSet;
 
 /// Who wants less than such a part of one CPU does not compete.
@@ -68,40 +67,40 @@ impl Proposals {
         if self.told.len() == MOST || !self.told.insert(who) {
             return Vec::new();
         }
-        decisions.into_iter().filter(is_park).map(|d| would_try(d, seen)).collect()
+        decisions.into_iter().filter(is_park).map(would_try).collect()
     }
 }
 
-fn would_try(decision: Decision, seen: &Observation) -> Decision {
-    let Action::Park { tenant } = decision.action else { return decision };
-    let whom = seen.tenant(tenant).map_or("a tenant", |t| t.name.as_str());
-    // Both names and reasons may hold colons.
-    let reason = decision.because.strip_prefix(whom).and_then(|rest| rest.strip_prefix(": "));
-    let why = reason.unwrap_or(&decision.because);
-    let why = why.split_once(&format!(", {TRIED}")).map_or(why, |(_, why)| why);
-    let whom = reason.map_or_else(String::new, |_| format!("{whom}: "));
-    Decision { because: format!("{whom}would try slots: {why}"), ..decision }
+fn would_try(decision: Decision) -> Decision {
+    Decision { because: Reason::WouldTry(Box::new(decision.because)), ..decision }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use corun_model::observation::{Account, TenantObservation};
-    use corun_model::{Knob, Ledger, Parts, Tenant, TenantKind};
+    use corun_model::reason::{Kept, Rule, SlotPart};
+    use corun_model::{Knob, Ledger, Parts};
 
-    /// A window in which each of these had half of a CPU; the second is called `loop: 2`.
+    fn slot(number: u64, rule: Rule) -> Reason {
+        Reason::Slot { number: Some(number), part: SlotPart::Waits, rule }
+    }
+
+    fn tried() -> Reason {
+        slot(1, Rule::Tried { who: Some("solver".into()), percent: 19 })
+    }
+
+    fn would_try(what: Reason) -> Reason {
+        Reason::WouldTry(Box::new(what))
+    }
+
+    /// A window in which each of these had half of a CPU.
     fn window(tenants: &[u32]) -> Observation {
         let parts = Parts { compute_ns: 50, block_ns: 50, ..Parts::default() };
         let account = || Account { ledger: Ledger::new(parts, 100).unwrap(), ..Account::default() };
         let of = |id: &u32| TenantObservation { id: TenantId(*id), tasks: 1, account: account() };
-        let second = Tenant {
-            id: TenantId(2),
-            kind: TenantKind::Command,
-            key: "pgid:2".into(),
-            name: "loop: 2".into(),
-        };
         let by_tenant = tenants.iter().map(of).collect();
-        Observation { end_ns: 100, tenants: vec![second], by_tenant, ..Observation::default() }
+        Observation { end_ns: 100, by_tenant, ..Observation::default() }
     }
 
     /// Parks in its second window, and then says what it gained, as `auto` does.
@@ -127,10 +126,10 @@ mod tests {
             self.windows += 1;
             let because = match self.windows {
                 1 => return Vec::new(),
-                2 => "loop: 2: waits out slot 1, tried: solver has 19 % of its fair share",
-                _ => "loop: 2: waits out slot 2, kept: solver does 1.21 times as much as without",
+                2 => tried(),
+                _ => slot(2, Rule::Kept(Kept::More { who: "solver".into(), times_percent: 121 })),
             };
-            vec![Decision { action: Action::Park { tenant: TenantId(2) }, because: because.into() }]
+            vec![Decision { action: Action::Park { tenant: TenantId(2) }, because }]
         }
     }
 
@@ -147,13 +146,13 @@ mod tests {
     #[test]
     fn who_judges_by_slots_concludes_nothing_of_such_as_nobody_had() {
         let decided = six(true);
-        let in_words: Vec<&str> = decided
+        let reasons: Vec<&Reason> = decided
             .iter()
             .flat_map(|d| match d {
-                Decided::InForce(all) | Decided::Proposed(all) => all.iter().map(|d| d.because.as_str()),
+                Decided::InForce(all) | Decided::Proposed(all) => all.iter().map(|d| &d.because),
             })
             .collect();
-        assert_eq!(in_words, ["loop: 2: would try slots: solver has 19 % of its fair share"]);
+        assert_eq!(reasons, [&would_try(tried())]);
         assert!(matches!(&decided[1], Decided::Proposed(told) if told.len() == 1), "{decided:?}");
         // Of a policy that takes turns whatever comes of them all are told.
         let goes_on = six(false);
@@ -167,20 +166,16 @@ mod tests {
     fn a_proposal_is_told_with_its_reason_and_once_for_the_same_tenants() {
         let mut proposals = Proposals::default();
         let covered = BTreeSet::from([1, 2, 3, 4].map(TenantId));
-        let mut told = |tenants: &[u32], because: &str| {
+        let mut told = |tenants: &[u32], because: Reason| {
             let decisions = [Action::Unpark { tenant: TenantId(1) }, Action::Park { tenant: TenantId(2) }];
-            let decisions = decisions.map(|action| Decision { action, because: because.into() }).to_vec();
+            let decisions = decisions.map(|action| Decision { action, because: because.clone() }).to_vec();
             let told = proposals.tell(decisions, &window(tenants), &covered);
             told.into_iter().map(|d| d.because).collect::<Vec<_>>()
         };
-        let because = "loop: 2: waits out slot 1, tried: solver has 19 % of its fair share";
-        assert_eq!(told(&[1, 2], because), ["loop: 2: would try slots: solver has 19 % of its fair share"]);
-        assert_eq!(told(&[1, 2], because), [""; 0]);
+        assert_eq!(told(&[1, 2], tried()), [would_try(tried())]);
+        assert_eq!(told(&[1, 2], tried()), []);
         // Who is not covered makes no difference; who comes does.
-        assert_eq!(told(&[1, 2, 5], because), [""; 0]);
-        assert_eq!(
-            told(&[1, 2, 3], "loop: 2: waits out slot 1"),
-            ["loop: 2: would try slots: waits out slot 1"]
-        );
+        assert_eq!(told(&[1, 2, 5], tried()), []);
+        assert_eq!(told(&[1, 2, 3], slot(1, Rule::Single)), [would_try(slot(1, Rule::Single))]);
     }
 }

@@ -10,7 +10,8 @@
 //! cycle stay as they were summed up before, since the class last changed. And stalls are divided by transfers only of epochs
 //! with many of them, since the rest stalls for other reasons (§3.1).
 
-use corun_model::Counters;
+use corun_model::reason::Sharing;
+use corun_model::{Counters, Reason};
 
 /// The clock for which the thresholds are given, in MHz: the paper's first machine.
 const CLOCK_MHZ: u64 = 2_200;
@@ -112,21 +113,12 @@ impl Sums {
     }
 }
 
-/// How much an application's tasks share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Sharing {
-    Low,
-    Moderate,
-    High,
-}
-
-impl Sharing {
-    fn of(activity: u64, t: &Thresholds) -> Sharing {
-        match activity {
-            a if a > t.high => Sharing::High,
-            a if a > t.moderate => Sharing::Moderate,
-            _ => Sharing::Low,
-        }
+/// How much an application's tasks share, by their coherence activity.
+fn sharing_of(activity: u64, t: &Thresholds) -> Sharing {
+    match activity {
+        a if a > t.high => Sharing::High,
+        a if a > t.moderate => Sharing::Moderate,
+        _ => Sharing::Low,
     }
 }
 
@@ -193,7 +185,7 @@ impl Application {
             return;
         }
         let is_close = most <= t.moderate && near > t.moderate;
-        let now = Sharing::of(if is_close { near } else { most }, t);
+        let now = sharing_of(if is_close { near } else { most }, t);
         self.high.note(now == Sharing::High);
         self.sharing_at_all.note(now > Sharing::Low);
         let class = match history {
@@ -253,15 +245,16 @@ impl Application {
         }
     }
 
-    /// Its class with the numbers that led to it, as the end of a sentence about it.
-    pub fn because(&self) -> String {
-        let ipc = self.kept.ipc_milli() as f64 / 1_000.0;
-        let memory = if self.wants_memory { ", is bound by memory" } else { "" };
-        match (self.sharing, self.spc()) {
-            (Sharing::High, Some(spc)) => format!("shares much (SPC {spc}, IPC {ipc:.2}){memory}"),
-            (Sharing::High, None) => format!("shares much (IPC {ipc:.2}){memory}"),
-            (Sharing::Moderate, _) => format!("shares some (IPC {ipc:.2}){memory}"),
-            (Sharing::Low, _) => format!("shares little (IPC {ipc:.2}){memory}"),
+    /// Its class with the figures that led to it, as the reason to go there.
+    pub fn because(&self, tenant: String, socket: u32, core: Option<u32>) -> Reason {
+        Reason::Sharing {
+            tenant,
+            sharing: self.sharing,
+            spc: self.spc().filter(|_| self.sharing == Sharing::High),
+            ipc_milli: self.kept.ipc_milli(),
+            wants_memory: self.wants_memory,
+            socket,
+            core,
         }
     }
 }

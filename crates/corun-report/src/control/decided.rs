@@ -3,6 +3,7 @@
 //! A line says `slice 10 to 30 ms for corun/cpu-0 (12217)`: the knob in words, then a tenant, or a task behind the tenant that it
 //! belongs to. Where two tenants have one name, their keys tell them apart.
 
+use super::because::because;
 use crate::names::what_tells;
 use crate::words::name;
 use corun_model::duration::human_ns;
@@ -60,16 +61,14 @@ impl Decided {
             Fate::Applied(Outcome::Unsupported { why }) => format!("unsupported: {why}"),
             Fate::Applied(Outcome::Refused { why }) => format!("refused: {why}"),
         };
-        // Whom it is about is said beside it; policies begin with that.
-        let named = whom.tenant.as_deref().and_then(|name| decision.because.strip_prefix(name));
-        let because = named.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&decision.because).to_owned();
+        let because = because(&decision.because);
         let (what, knob) = (what(action, &whom.called()), action.knob().name());
         let Whom { tenant, key, task, .. } = whom;
         let (task, task_name) = task.map_or((None, None), |(id, name)| (Some(id.0), name));
         Decided { tenant, key, task, task_name, knob, value, because, outcome, fate: fate.clone(), what }
     }
 
-    /// For people: `12.3 s  park ffmpeg: its slot is over (done)`.
+    /// For people: `12.3 s  park ffmpeg: the dedicated window is over (done)`.
     pub fn line(&self, t_ns: u64) -> String {
         // Both quote the names of processes.
         let (why, outcome) = (name(&self.because, usize::MAX), name(&self.outcome, usize::MAX));
@@ -185,7 +184,8 @@ pub(super) mod tests {
     use super::*;
     use crate::json;
     use corun_model::observation::{Account, TaskObservation};
-    use corun_model::{Tenant, TenantKind};
+    use corun_model::reason::Release;
+    use corun_model::{Reason, Tenant, TenantKind};
 
     pub fn seen() -> Observation {
         let tenant =
@@ -194,7 +194,7 @@ pub(super) mod tests {
     }
 
     pub fn decision(action: Action) -> Decision {
-        Decision { action, because: "its slot is over".into() }
+        Decision { action, because: Reason::Release(Release::WindowIsOver) }
     }
 
     #[test]
@@ -232,7 +232,7 @@ pub(super) mod tests {
             (Action::Weight { tenant: TenantId(3), weight: 50 }, "weight 50 for ffmpeg"),
         ] {
             let decided = Decided::new(&decision(action), &Fate::Applied(Outcome::Done), &seen);
-            assert_eq!(decided.line(0), format!("     0 ns  {told}: its slot is over (done)"));
+            assert_eq!(decided.line(0), format!("     0 ns  {told}: the dedicated window is over (done)"));
             let json: serde_json::Value = serde_json::from_str(&json::compact(&decided)).unwrap();
             assert_eq!((&json["tenant"], &json["key"]), (&"ffmpeg".into(), &"k".into()), "{json}");
             let is_of_task = json.get("task").is_some();
@@ -245,7 +245,10 @@ pub(super) mod tests {
         let mut two = seen();
         two.tenants.push(Tenant { id: TenantId(4), key: "other".into(), ..two.tenants[0].clone() });
         let decided = Decided::new(&decision(Action::Unpark { tenant: TenantId(4) }), &Fate::DryRun, &two);
-        assert_eq!(decided.line(0), "     0 ns  unpark ffmpeg (other): its slot is over (dry_run)");
+        assert_eq!(
+            decided.line(0),
+            "     0 ns  unpark ffmpeg (other): the dedicated window is over (dry_run)"
+        );
     }
 
     #[test]
@@ -256,17 +259,10 @@ pub(super) mod tests {
         assert_eq!((decided.task, decided.outcome.as_str()), (Some(7), "refused: it is protected"));
         assert_eq!(
             decided.line(1_500_000_000),
-            "   1.50 s  CPU 1 for task 7: its slot is over (refused: it is protected)"
+            "   1.50 s  CPU 1 for task 7: the dedicated window is over (refused: it is protected)"
         );
         let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), &Fate::DryRun, &seen());
-        assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: its slot is over (dry_run)");
-        let action = Action::Unpark { tenant: TenantId(3) };
-        let twice = Decision { action, because: "ffmpeg: its slot is over".into() };
-        assert_eq!(
-            Decided::new(&twice, &Fate::DryRun, &seen()),
-            dry,
-            "whom it is about is said once, for programs as well"
-        );
+        assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: the dedicated window is over (dry_run)");
         let steers = Decided { because: "a\x1b[2Jb".into(), outcome: "refused: \x1b[2J".into(), ..dry };
         assert!(!steers.line(0).contains('\x1b'));
     }

@@ -5,10 +5,11 @@
 //! reason are one entry for as long as they come without a pause; the number of a slot does not make a reason another
 //! one, nor do the figures of decisions about single tasks. Every list is bounded, and what found no room is counted.
 
+use super::because::because;
 use super::Decided;
 use crate::words::{count, name};
 use corun_model::recording::lesser_half;
-use corun_model::{Action, Decision, Fate, Observation, Outcome, Tenant, TenantId};
+use corun_model::{Action, Decision, Fate, Observation, Outcome, Reason as Cause, Tenant, TenantId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +48,7 @@ pub struct Reason {
     /// How often it was decided.
     pub times: u64,
     #[serde(skip)]
-    key: String,
+    key: Cause,
 }
 
 /// A stretch of time in which the policy was in force, or was not.
@@ -219,11 +220,9 @@ impl History {
             Action::Unpark { .. } => "let go",
             _ => decided.knob,
         };
-        let because = decided.because.as_str();
-        let (because, key) = match decided.task {
-            None => (without_slot_number(because), without_slot_number(because)),
-            Some(_) => (because.to_owned(), because.replace(|c: char| c.is_ascii_digit(), "")),
-        };
+        let key = decision.because.kind();
+        // The figures of a task are told, those of the last one; which slot it was is not.
+        let because = decided.task.map_or_else(|| because(&key), |_| decided.because.clone());
         let is_it = |r: &Reason| {
             r.what == what && r.key == key && r.fate == decided.fate && at_ns <= r.to_ns + PAUSE_NS
         };
@@ -319,23 +318,11 @@ impl History {
     }
 }
 
-/// `waits out slot 8, kept` and `waits out slot 9, kept` are one reason.
-fn without_slot_number(because: &str) -> String {
-    let mut out = String::new();
-    let mut rest = because;
-    while let Some((before, after)) = rest.split_once("slot ") {
-        let tail = after.trim_start_matches(|c: char| c.is_ascii_digit());
-        out += before;
-        out += if tail.len() < after.len() { "a slot" } else { "slot " };
-        rest = tail;
-    }
-    out + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use corun_model::observation::{Account, TenantObservation};
+    use corun_model::reason::{Kept, Rule, SlotPart};
     use corun_model::{Ledger, Parts, TaskId, TenantKind};
 
     fn seen(start_ns: u64, end_ns: u64) -> Observation {
@@ -351,10 +338,14 @@ mod tests {
         Observation { start_ns, end_ns, tenants, by_tenant, ..Observation::default() }
     }
 
-    fn decide(history: &mut History, at_ns: u64, action: Action, because: &str, outcome: &Outcome) {
-        let decision = Decision { action, because: because.into() };
+    fn decide(history: &mut History, at_ns: u64, action: Action, because: Cause, outcome: &Outcome) {
+        let decision = Decision { action, because };
         let decided = Decided::new(&decision, &Fate::Applied(outcome.clone()), &seen(0, at_ns));
         history.decided(at_ns, &decision, &decided);
+    }
+
+    fn waits() -> Cause {
+        Cause::Slot { number: Some(1), part: SlotPart::Waits, rule: Rule::Single }
     }
 
     #[test]
@@ -363,21 +354,19 @@ mod tests {
         let tenant = TenantId(2);
         for slot in 0..5 {
             let at_ns = 1_000 + slot * 100;
-            let why = format!("loop: waits out slot {slot}, kept: solver does 9.71 times as much");
-            decide(&mut history, at_ns, Action::Park { tenant }, &why, &Outcome::Done);
-            decide(
-                &mut history,
-                at_ns + 50,
-                Action::Unpark { tenant },
-                &format!("loop: slot {slot}"),
-                &Outcome::Done,
-            );
+            let of = |part| {
+                let rule = Rule::Kept(Kept::More { who: "solver".into(), times_percent: 971 });
+                Cause::Slot { number: Some(slot), part, rule }
+            };
+            decide(&mut history, at_ns, Action::Park { tenant }, of(SlotPart::Waits), &Outcome::Done);
+            decide(&mut history, at_ns + 50, Action::Unpark { tenant }, of(SlotPart::Runs), &Outcome::Done);
         }
         let told: Vec<(&str, &str, u64)> =
             history.reasons().iter().map(|r| (r.what, r.because.as_str(), r.times)).collect();
-        let waits = "waits out a slot, kept: solver does 9.71 times as much";
-        assert_eq!(told, [("park", waits, 5), ("let go", "a slot", 5)]);
-        assert_eq!(history.text(false), format!("       5 × let go: a slot\n       5 × park: {waits}\n"));
+        let kept = "kept: solver does 9.71 times as much as without";
+        let (waits, runs) = (format!("waits out a slot, {kept}"), format!("a slot, {kept}"));
+        assert_eq!(told, [("park", waits.as_str(), 5), ("let go", runs.as_str(), 5)]);
+        assert_eq!(history.text(false), format!("       5 × let go: {runs}\n       5 × park: {waits}\n"));
         assert_eq!(history.stops(tenant).nth(1), Some((100, 150)));
         assert_eq!(history.parked_ns(tenant, 25, 125), 25 + 25);
     }
@@ -387,8 +376,8 @@ mod tests {
         let mut history = History::new(0);
         let park = || Action::Park { tenant: TenantId(1) };
         let refused = Outcome::Refused { why: "protected".into() };
-        decide(&mut history, 5, park(), "solver: waits", &refused);
-        decide(&mut history, 6 + PAUSE_NS, park(), "solver: waits", &refused);
+        decide(&mut history, 5, park(), waits(), &refused);
+        decide(&mut history, 6 + PAUSE_NS, park(), waits(), &refused);
         assert!(history.ever_parked().is_empty());
         assert_eq!(history.reasons().iter().map(|r| r.times).collect::<Vec<_>>(), [1, 1]);
     }
@@ -397,8 +386,8 @@ mod tests {
     fn what_is_told_apart_no_more_is_counted_and_who_was_told_every_decision_is_not_sent_to_it() {
         let mut history = History::new(0);
         for reason in 0..=TOLD as u64 {
-            let why = format!("loop: for {reason} reasons");
-            decide(&mut history, reason, Action::Park { tenant: TenantId(2) }, &why, &Outcome::Done);
+            let why = Cause::DedicatedWindow { of: reason.to_string() };
+            decide(&mut history, reason, Action::Park { tenant: TenantId(2) }, why, &Outcome::Done);
         }
         assert!(history.text(false).ends_with("and 1 more reason; --explain tells every decision\n"));
         assert!(history.text(true).ends_with("and 1 more reason\n"), "{}", history.text(true));
@@ -409,13 +398,19 @@ mod tests {
         let mut history = History::new(0);
         let (tenant, task) = (TenantId(2), TaskId(7));
         let refused = Outcome::Refused { why: "protected".into() };
-        decide(&mut history, 1, Action::Park { tenant }, "loop: waits", &refused);
-        decide(&mut history, 2, Action::Unpark { tenant }, "loop: its slot", &Outcome::Done);
-        decide(&mut history, 3, Action::PreemptDelay { task, delay_ns: 0 }, "a new task", &Outcome::Done);
-        let dry = Decision { action: Action::Park { tenant }, because: "loop: waits".into() };
+        decide(&mut history, 1, Action::Park { tenant }, waits(), &refused);
+        decide(&mut history, 2, Action::Unpark { tenant }, waits(), &Outcome::Done);
+        decide(
+            &mut history,
+            3,
+            Action::PreemptDelay { task, delay_ns: 0 },
+            Cause::NewTaskSlices,
+            &Outcome::Done,
+        );
+        let dry = Decision { action: Action::Park { tenant }, because: waits() };
         history.decided(4, &dry, &Decided::new(&dry, &Fate::DryRun, &seen(0, 4)));
         assert!(!history.has_changed());
-        decide(&mut history, 5, Action::Park { tenant }, "loop: waits", &Outcome::Done);
+        decide(&mut history, 5, Action::Park { tenant }, waits(), &Outcome::Done);
         assert!(history.has_changed());
     }
 
@@ -459,10 +454,10 @@ mod tests {
     #[test]
     fn undoing_releases_who_is_parked_and_counts_what_else_was_changed() {
         let mut history = History::new(0);
-        decide(&mut history, 10, Action::Park { tenant: TenantId(2) }, "loop: waits", &Outcome::Done);
+        decide(&mut history, 10, Action::Park { tenant: TenantId(2) }, waits(), &Outcome::Done);
         for tid in [7, 8, 7] {
             let slice = Action::Slice { task: TaskId(tid), min_ns: 1, max_ns: 2 };
-            decide(&mut history, 20, slice, "a new task", &Outcome::Done);
+            decide(&mut history, 20, slice, Cause::NewTaskSlices, &Outcome::Done);
         }
         history.undone(40, "the end", None);
         let undone = &history.all_undone()[0];

@@ -10,6 +10,7 @@
 //! | `report` | the same as JSON (`corun.control-report/1`) |
 //! | here | lines and the table |
 
+mod because;
 mod decided;
 pub mod history;
 mod lanes;
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(value["decision"][0]["key"], "k");
         assert_eq!(value["decision"][0]["knob"], "park");
         assert_eq!(value["decision"][0]["value"], true);
-        assert_eq!(value["decision"][0]["because"], "its slot is over");
+        assert_eq!(value["decision"][0]["because"], "the dedicated window is over");
         assert_eq!(value["guard"]["state"], "measuring");
         assert!(value["decision"][0].get("task").is_none());
     }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::control::Decided;
     use crate::{Host, ProfileMeta, Source, Subject};
-    use corun_model::{Action, Decision, Fate, Machine, Observation, Outcome};
+    use corun_model::{Action, Decision, Fate, Machine, Observation, Outcome, Reason};
     use prost::Message;
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
             (1_150, Action::Unpark { tenant: TenantId(4) }),
             (1_200, Action::Park { tenant: TenantId(4) }),
         ] {
-            let decision = Decision { action, because: "its turn".into() };
+            let decision = Decision { action, because: Reason::NewTaskSlices };
             let decided = Decided::new(&decision, &Fate::Applied(Outcome::Done), &Observation::default());
             history.decided(at_ns, &decision, &decided);
         }
@@ -124,6 +124,6 @@ mod tests {
         let begin_and_end = [(1_100, 1), (1_150, 2), (1_200, 1), (1_300, 2)];
         assert_eq!(trace.packet.iter().filter_map(of_track).collect::<Vec<_>>(), begin_and_end);
         let why = trace.packet.iter().filter_map(|p| p.track_event.as_ref()?.name.as_deref());
-        assert!(why.into_iter().any(|name| name == "its turn"));
+        assert!(why.into_iter().any(|name| name.starts_with("a new task")));
     }
 }

@@ -1,7 +1,8 @@
 //! The page of a run under a policy: self-contained, escaped, and with what happened.
 
 use crate::example::{meta, timeline, whole, COMPILER, HOSTILE, POSTGRES, SUBJECT};
-use corun_model::{Action, Decision, Fate, Observation, Outcome, TaskId, TenantId};
+use corun_model::reason::{Rule, SlotPart};
+use corun_model::{Action, Decision, Fate, Observation, Outcome, Reason, TaskId, TenantId};
 use corun_report::control::history::History;
 use corun_report::control::page::{render, Controlled};
 use corun_report::control::report::ControlReport;
@@ -30,11 +31,9 @@ fn happened_in(slots: &[Observation]) -> (History, ControlSummary) {
         for turn in 0..4u64 {
             let at_ns = slot.start_ns + turn * 50 * MS;
             let (stop, go) = if turn % 2 == 0 { (POSTGRES, HOSTILE) } else { (HOSTILE, POSTGRES) };
-            for (action, tenant) in
-                [(Action::Park { tenant: stop }, stop), (Action::Unpark { tenant: go }, go)]
-            {
-                let name = slot.tenant(tenant).map_or("it", |t| t.name.as_str());
-                let decision = Decision { action, because: format!("{name}: slot {turn}, <by> turns") };
+            for action in [Action::Park { tenant: stop }, Action::Unpark { tenant: go }] {
+                let (part, rule) = (SlotPart::Runs, Rule::Tried { who: Some("<by>".into()), percent: 19 });
+                let decision = Decision { action, because: Reason::Slot { number: Some(turn), part, rule } };
                 let decided = Decided::new(&decision, &Fate::Applied(Outcome::Done), slot);
                 history.decided(at_ns, &decision, &decided);
             }
@@ -102,15 +101,17 @@ fn what_a_dry_run_would_only_try_parks_nobody_on_the_page() {
     let slots = timeline();
     let profile = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
     let (mut history, summary) = (History::new(slots[0].start_ns), ControlSummary::default());
-    let (action, because) = (Action::Park { tenant: POSTGRES }, "would try slots: it lacks".to_owned());
-    let decision = Decision { action, because };
+    let rule = Rule::Tried { who: Some("it".into()), percent: 19 };
+    let slot = Reason::Slot { number: Some(1), part: SlotPart::Waits, rule };
+    let action = Action::Park { tenant: POSTGRES };
+    let decision = Decision { action, because: Reason::WouldTry(Box::new(slot)) };
     let decided = Decided::new(&decision, &Fate::Proposed, &slots[0]);
     history.decided(slots[0].start_ns, &decision, &decided);
     let (history, summary) = (&history, &summary);
     let controlled = Controlled { policy: "auto", backend: "none", guard: None, history, summary };
     let page = render(&controlled, &profile);
     assert!(page.contains("auto would have tried slots; whether they help only a real run tells"), "{page}");
-    assert!(page.contains("would try slots: it lacks") && !page.contains("Who was parked when"), "{page}");
+    assert!(page.contains("would try slots: it has 19") && !page.contains("Who was parked when"), "{page}");
 }
 
 #[test]
@@ -151,7 +152,10 @@ fn what_found_no_room_and_what_else_was_put_back_is_said_in_numbers() {
     let profile = ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots);
     let (mut history, summary) = (History::new(slots[0].start_ns), ControlSummary::default());
     for (i, task) in (0..2_010u32).map(|n| (u64::from(n), TaskId(n % 2))) {
-        let because = if i < 10 { "a new task".to_owned() } else { format!("{:-^1$}", "lag", i as usize) };
+        let because = match i {
+            0..10 => Reason::NewTaskSlices,
+            _ => Reason::DedicatedWindow { of: i.to_string() },
+        };
         let decision = Decision { action: Action::PreemptDelay { task, delay_ns: i }, because };
         let decided = Decided::new(&decision, &Fate::Applied(Outcome::Done), &slots[0]);
         history.decided(slots[0].start_ns + i, &decision, &decided);
