@@ -14,6 +14,7 @@
 //! frozen. The first move of a process takes the kernel some 12 ms (an RCU grace period), each further one 10 µs.
 
 use crate::cgroup::{Cgroups, Tree};
+use crate::naming::TRANSIENT_PREFIX;
 use crate::procfs;
 use crate::root::Root;
 use std::fs;
@@ -26,9 +27,6 @@ use std::time::Duration;
 pub fn tree(cgroups: &Cgroups) -> Option<&Tree> {
     cgroups.v2().or_else(|| cgroups.with_controller("freezer"))
 }
-
-/// How the names of transient cgroups begin; [`crate::naming`] looks through them.
-pub const TRANSIENT_PREFIX: &str = "corun-park.";
 
 /// Writes to a control file, which must be there already.
 ///

@@ -14,8 +14,10 @@
 //! Limits: a path holds ids, not the names that people gave (`web-0`, `my-container`); looking those up needs the
 //! runtime's socket and is not done here.
 
-use crate::freezer;
 use corun_model::TenantKind;
+
+/// How the names of transient cgroups begin; [`crate::naming`] looks through them.
+pub const TRANSIENT_PREFIX: &str = "corun-park.";
 
 /// What a tenant is called, before a host gives it a number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +42,7 @@ impl TenantName {
 /// `path` is as in `/proc/PID/cgroup`; leading `/..` (seen from inside a cgroup namespace) is ignored.
 pub fn of_cgroup(path: &str) -> Option<TenantName> {
     let path = path.trim_end_matches(" (deleted)");
-    let is_telling = |s: &&str| !["", ".", ".."].contains(s) && !s.starts_with(freezer::TRANSIENT_PREFIX);
+    let is_telling = |s: &&str| !["", ".", ".."].contains(s) && !s.starts_with(TRANSIENT_PREFIX);
     let segments: Vec<&str> = path.split('/').filter(is_telling).collect();
     pod(&segments)
         .or_else(|| slurm_step(&segments))

@@ -124,7 +124,6 @@ fn weight_of(nice: i32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::freezer;
     use corun_model::ledger::Parts;
     use corun_model::observation::Account;
     use corun_model::{Ledger, TaskId, TenantKind};
@@ -227,7 +226,7 @@ mod tests {
             ];
             weight_on(&machine(&[&files, with].concat()), true, "pgid:7")
         };
-        let parked = format!("/{}12.34.1", freezer::TRANSIENT_PREFIX);
+        let parked = format!("/{}12.34.1", crate::naming::TRANSIENT_PREFIX);
         assert_eq!(["/", parked.as_str()].map(|path| weight_in(path, &[])), [100, 100]);
         let weighed = [("/sys/fs/cgroup/user.slice/cpu.weight", "100\n")];
         assert_eq!(weight_in("/user.slice/session-1.scope", &weighed), 1, "its session does not count");

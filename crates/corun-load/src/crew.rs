@@ -6,6 +6,7 @@ use crate::gate::Gate;
 use crate::hand::{Hand, Pace};
 use crate::kernel::Kernel;
 use crate::plan::Plan;
+use crate::progress::{Progress, Snapshot};
 use crate::tally::{Start, Tally, Used};
 use crate::watch::{Ended, Watch};
 use crate::{affinity, LoadError};
@@ -84,8 +85,24 @@ impl Crew {
                 }
             }
             gate.opened()?;
-            Ok(watch.over(self))
+            Ok(self.watched_by(watch))
         })
+    }
+
+    /// Is watched over until the last of its threads has ended.
+    fn watched_by(&self, watch: &mut Watch) -> Ended {
+        let limit_ns = watch.limit_of(self.plan.length);
+        let begin_ns = now_ns();
+        let mut last = Snapshot::of(&self.tallies);
+        watch.until(
+            limit_ns,
+            || self.running.load(SeqCst) == 0,
+            || self.cut.store(true, Relaxed),
+            || {
+                let before = std::mem::replace(&mut last, Snapshot::of(&self.tallies));
+                Progress::between(&self.plan, &before, &last, now_ns() - begin_ns, limit_ns)
+            },
+        )
     }
 
     fn work(&self, number: usize, job: impl FnOnce()) {

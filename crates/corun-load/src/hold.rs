@@ -17,20 +17,18 @@
 use crate::clock::{now_ns, want_exact_timers};
 use crate::controller::Controller;
 use crate::crew::Crew;
-use crate::goal::{Goal, Measure};
+use crate::goal::Goal;
 use crate::hand::Hand;
 use crate::holding::{Account, Baseline, Held, GRACE_NS};
 use crate::interference::burst;
 use crate::kernel::Kernel;
 use crate::plan::{threads, Plan};
-use crate::progress::{Progress, Snapshot};
+use crate::progress::{Holding, Progress, Snapshot};
 use crate::sensor::{Gauge, LastSpin, Sample, Sensor};
 use crate::watch::{Ended, Watch};
 use crate::{affinity, Calibration, LoadError, Options, Report, Stop};
 use corun_model::duration::human_ns;
 use corun_model::workload::{BusyBy, Interference, Length, Pattern};
-use serde::Serialize;
-use std::fmt::{Display, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
@@ -58,21 +56,6 @@ pub struct Hold {
     pub baseline_ns: u64,
     /// Pattern, cycle, seed, CPUs (not empty) and threads of the interference; its demand tells the cycle only.
     pub load: Interference,
-}
-
-/// How far the holding is, in a [`Progress`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Holding {
-    /// Whether the numbers are shares of steal or slowdowns.
-    pub measure: Measure,
-    /// What was asked for.
-    pub target: f64,
-    /// What the last second had.
-    pub achieved: f64,
-    /// Whether that is in the band.
-    pub in_band: bool,
-    /// Share of every CPU that is asked for now.
-    pub demand: f64,
 }
 
 impl Hold {
@@ -274,7 +257,8 @@ impl Steering<'_> {
     ) -> Result<(Held, bool), LoadError> {
         let mut controller = Controller::new(self.hold.goal.lost());
         let mut account = Account::new(sensor.source(), self.hold.goal, self.gauge);
-        let (mut last, mut limit, mut last_spin) = (Snapshot::of(self.crew), None, LastSpin::default());
+        let (mut last, mut limit, mut last_spin) =
+            (Snapshot::of(&self.crew.tallies), None, LastSpin::default());
         let mut asleep = 0;
         // What happened before the first burst is no answer to it.
         sensor.window(0).map_err(LoadError::Sensor)?;
@@ -292,7 +276,7 @@ impl Steering<'_> {
                 limit = self.hold.limit(controller.pressed());
             }
             if let Some(achieved) = second {
-                let before = std::mem::replace(&mut last, Snapshot::of(self.crew));
+                let before = std::mem::replace(&mut last, Snapshot::of(&self.crew.tallies));
                 let passed_ns = account.passed_ns();
                 let holding = Holding {
                     measure: self.hold.goal.measure(),
@@ -301,24 +285,10 @@ impl Steering<'_> {
                     in_band: account.is_held() == Some(true),
                     demand: controller.demand(),
                 };
-                let progress = Progress::between(self.crew, &before, &last, passed_ns, self.limit_ns);
+                let progress = Progress::between(&self.crew.plan, &before, &last, passed_ns, self.limit_ns);
                 on_progress(&Progress { holding: Some(holding), ..progress });
             }
         }
-    }
-}
-
-impl Display for Holding {
-    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
-        let text = |value| self.measure.text(value);
-        let sign = if self.in_band { "" } else { ", not in the band" };
-        let demand = self.demand * 100.0;
-        write!(
-            f,
-            "{} of {}{sign}; asks for {demand:.0} % of each CPU",
-            text(self.achieved),
-            text(self.target)
-        )
     }
 }
 

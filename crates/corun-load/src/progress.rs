@@ -1,9 +1,11 @@
 //! What a run tells while it runs: the difference of two snapshots of what its threads have counted.
 
-use crate::crew::Crew;
-use crate::hold::Holding;
+use crate::goal::Measure;
+use crate::plan::Plan;
+use crate::tally::Tally;
 use corun_model::workload::Length;
 use serde::Serialize;
+use std::fmt::{Display, Formatter};
 
 /// How far a run is. Rates and demands are those since the last progress.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,7 +44,36 @@ pub struct ThreadProgress {
     pub demand: f64,
 }
 
-/// What the threads of a crew have counted at one moment.
+/// How far the holding is, in a [`Progress`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Holding {
+    /// Whether the numbers are shares of steal or slowdowns.
+    pub measure: Measure,
+    /// What was asked for.
+    pub target: f64,
+    /// What the last second had.
+    pub achieved: f64,
+    /// Whether that is in the band.
+    pub in_band: bool,
+    /// Share of every CPU that is asked for now.
+    pub demand: f64,
+}
+
+impl Display for Holding {
+    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
+        let text = |value| self.measure.text(value);
+        let sign = if self.in_band { "" } else { ", not in the band" };
+        let demand = self.demand * 100.0;
+        write!(
+            f,
+            "{} of {}{sign}; asks for {demand:.0} % of each CPU",
+            text(self.achieved),
+            text(self.target)
+        )
+    }
+}
+
+/// What the threads of a plan have counted at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot(Vec<Count>);
 
@@ -54,27 +85,26 @@ struct Count {
 }
 
 impl Snapshot {
-    /// What `crew` has counted so far.
-    pub fn of(crew: &Crew) -> Snapshot {
-        let count = |tally: &crate::tally::Tally| {
+    /// What threads have counted so far.
+    pub fn of(tallies: &[Tally]) -> Snapshot {
+        let count = |tally: &Tally| {
             let (wall_ns, cpu_ns) = tally.time_ns();
             Count { iterations: tally.iterations.get(), wall_ns, cpu_ns }
         };
-        Snapshot(crew.tallies.iter().map(count).collect())
+        Snapshot(tallies.iter().map(count).collect())
     }
 }
 
 impl Progress {
-    /// The progress of `crew` from `before` to `after`, which was `wall_ns` after the start of a run that may
+    /// The progress of `plan` from `before` to `after`, which was `wall_ns` after the start of a run that may
     /// last for `limit_ns`.
     pub fn between(
-        crew: &Crew,
+        plan: &Plan,
         before: &Snapshot,
         after: &Snapshot,
         wall_ns: u64,
         limit_ns: Option<u64>,
     ) -> Progress {
-        let plan = &crew.plan;
         let pairs = || before.0.iter().zip(&after.0).zip(&plan.threads);
         let threads: Vec<_> = pairs()
             .map(|((before, after), thread)| {
@@ -145,11 +175,11 @@ pub fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Plan, Thread};
+    use crate::plan::Thread;
 
-    fn crew() -> Crew {
+    fn plan() -> Plan {
         let thread = |name: &str, counts| Thread { name: name.into(), counts };
-        Crew::new(Plan {
+        Plan {
             what: "test".into(),
             unit: "item",
             threads: vec![thread("stage0-0", false), thread("stage1-1", true)],
@@ -158,7 +188,7 @@ mod tests {
             demand: None,
             waits: false,
             works: true,
-        })
+        }
     }
 
     #[test]
@@ -166,7 +196,7 @@ mod tests {
         let count = |iterations, cpu_ns, wall_ns| Count { iterations, cpu_ns, wall_ns };
         let before = Snapshot(vec![count(20, 0, 1_000), count(10, 0, 1_000)]);
         let after = Snapshot(vec![count(70, 500_000, 1_001_000), count(50, 1_000_000, 1_001_000)]);
-        let p = Progress::between(&crew(), &before, &after, 1_001_000, None);
+        let p = Progress::between(&plan(), &before, &after, 1_001_000, None);
         assert_eq!((p.iterations, p.per_second, p.demand, p.done), (50, 40_000.0, Some(0.75), Some(0.25)));
         assert_eq!((p.threads[0].iterations, p.threads[0].demand), (70, 0.5));
     }

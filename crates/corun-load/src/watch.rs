@@ -1,12 +1,10 @@
 //! Watching over a run: progress at fixed times, the end of the time allowed, the request to stop.
 
 use crate::clock::now_ns;
-use crate::crew::Crew;
-use crate::progress::{Progress, Snapshot};
+use crate::progress::Progress;
 use crate::stop::Stop;
 use corun_model::workload::Length;
 use serde::Serialize;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Why a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -42,23 +40,12 @@ impl<'a> Watch<'a> {
         Watch { stop, limit_ns, progress_every_ns: progress_every_ns.map(|ns| ns.max(1)), on_progress }
     }
 
-    /// Watches over `crew` until the last of its threads has ended.
-    pub fn over(&mut self, crew: &Crew) -> Ended {
-        let limit_ns = match crew.plan.length {
+    /// How long a run of this length may last, in nanoseconds.
+    pub fn limit_of(&self, length: Length) -> Option<u64> {
+        match length {
             Length::DurationNs(ns) => Some(self.limit_ns.map_or(ns, |limit| limit.min(ns))),
             _ => self.limit_ns,
-        };
-        let begin_ns = now_ns();
-        let mut last = Snapshot::of(crew);
-        self.until(
-            limit_ns,
-            || crew.running.load(SeqCst) == 0,
-            || crew.cut.store(true, Relaxed),
-            || {
-                let before = std::mem::replace(&mut last, Snapshot::of(crew));
-                Progress::between(crew, &before, &last, now_ns() - begin_ns, limit_ns)
-            },
-        )
+        }
     }
 
     /// Waits until `is_over`, which rings the bell of the stop. Calls `cut` once if the time is up or a stop is

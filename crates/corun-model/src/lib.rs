@@ -18,7 +18,7 @@
 //! | [`ledger`] | where every nanosecond of a task went; refuses to exist unless it sums |
 //! | [`culprit`] | who held the CPU while a task waited; refuses to exist unless it sums |
 //! | [`events`] | yields, preemptions, wake-ups, migrations by distance |
-//! | [`counters`] | hardware events of a task; absent is not zero |
+//! | [`counters`], [`counter_source`] | hardware events of a task, absent is not zero; where they come from |
 //! | [`fairness`] | Jain's index |
 //! | [`proportion`] | a share known from a count, with its interval |
 //! | [`spin`] | what a spin detector found: a time with its interval |
@@ -37,6 +37,7 @@
 
 pub mod action;
 pub mod conformance;
+pub mod counter_source;
 pub mod counters;
 pub mod culprit;
 pub mod duration;
@@ -60,7 +61,8 @@ pub mod unavailable;
 pub mod workload;
 
 pub use action::{Action, Knob, Outcome};
-pub use counters::{Counter, CounterSource, Counters};
+pub use counter_source::CounterSource;
+pub use counters::{Counter, Counters};
 pub use culprit::Culprits;
 pub use events::Events;
 pub use histogram::Histogram;

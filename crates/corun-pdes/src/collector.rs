@@ -8,30 +8,11 @@
 use crate::door::{self, NEVER};
 use crate::error::Error;
 use crate::model::Model;
-use crate::options::Options;
+use crate::rounds::Collector;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// What rounds remember.
-#[derive(Debug)]
-pub(crate) struct Collector {
-    limit: usize,
-    widest: u64,
-    /// Ticks beyond global virtual time that may be handled.
-    window: u64,
-    pub rounds: u64,
-    /// Rounds that took events back for want of memory.
-    pub recalls: u64,
-    /// The most events that a round found held.
-    pub peak: usize,
-}
-
 impl Collector {
-    pub fn new(options: &Options) -> Collector {
-        let widest = options.window.unwrap_or(NEVER);
-        Collector { limit: options.memory, widest, window: widest, rounds: 0, recalls: 0, peak: 0 }
-    }
-
     /// A round.
     pub fn round<M: Model>(&mut self, shared: &Shared<'_, M>) {
         let known = shared.progress.gvt.load(Relaxed);

@@ -47,6 +47,7 @@ mod owners;
 mod pin;
 mod rescue;
 mod rng;
+mod rounds;
 mod sequential;
 mod shared;
 mod sync;

@@ -1,6 +1,5 @@
 //! What the workers of a run share.
 
-use crate::collector::Collector;
 use crate::door::Door;
 use crate::error::Error;
 use crate::kp::Kp;
@@ -8,6 +7,7 @@ use crate::lp::Terms;
 use crate::model::Model;
 use crate::options::Options;
 use crate::owners::Owners;
+use crate::rounds::Collector;
 use corun_adapt::Crew;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};

@@ -45,6 +45,7 @@ pub mod spinning;
 mod steps;
 mod stretch;
 pub mod switch_cost;
+mod told;
 pub mod useful_work;
 pub mod verdict;
 mod wake_ups;

@@ -15,7 +15,6 @@
 //! inferred ([`crate::switch_cost`]).
 
 use crate::counted::Counted;
-use crate::yardstick::Yardstick;
 use corun_model::fairness::jain;
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{Observation, TaskId, Tenant, TenantId, TenantKind};
@@ -188,20 +187,6 @@ impl Spent {
     /// Memory stalls in its computing, where spinning is stalled for this share of it.
     pub fn stalled_computing_ns(&self, spin_stalls: f64) -> f64 {
         (self.stalled_ns() - spin_stalls * self.spin_ns).clamp(0.0, self.compute_ns)
-    }
-
-    /// Useful work, in nanoseconds, instructions or blockings; 0 where it was not counted.
-    pub fn useful(&self, by: Yardstick) -> f64 {
-        match by {
-            Yardstick::Time { switch_ns, spin_stalls } => {
-                let switches = self.blockings.unwrap_or(0.0) * switch_ns;
-                let stalled = spin_stalls.map_or(0.0, |share| self.stalled_computing_ns(share));
-                (self.compute_ns - stalled - switches).max(0.0)
-            }
-            Yardstick::Blockings => self.blockings_for_siblings(),
-            Yardstick::UserTime => (self.compute_ns - self.system_ns()).max(0.0),
-            Yardstick::Instructions => self.instructions.rate().unwrap_or(0.0) * self.on_cpu_ns(),
-        }
     }
 }
 
@@ -459,6 +444,7 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::yardstick::Yardstick;
     use corun_model::culprit::Share;
     use corun_model::ledger::{BlockReasons, Ledger, Parts};
     use corun_model::observation::TenantObservation;

@@ -11,7 +11,7 @@
 
 use crate::estimate::Parts;
 use crate::interval::{chance, degrees, Spread};
-use crate::stretch::Told;
+use crate::told::Told;
 
 /// What dedicated windows tell, weighed with what the ledger of the same shared windows does.
 pub(crate) fn weighed(dedicated: Told, ledger: Told) -> Told {

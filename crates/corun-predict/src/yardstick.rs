@@ -47,6 +47,22 @@ pub enum Yardstick {
     Instructions,
 }
 
+impl Spent {
+    /// Useful work, in nanoseconds, instructions or blockings; 0 where it was not counted.
+    pub fn useful(&self, by: Yardstick) -> f64 {
+        match by {
+            Yardstick::Time { switch_ns, spin_stalls } => {
+                let switches = self.blockings.unwrap_or(0.0) * switch_ns;
+                let stalled = spin_stalls.map_or(0.0, |share| self.stalled_computing_ns(share));
+                (self.compute_ns - stalled - switches).max(0.0)
+            }
+            Yardstick::Blockings => self.blockings_for_siblings(),
+            Yardstick::UserTime => (self.compute_ns - self.system_ns()).max(0.0),
+            Yardstick::Instructions => self.instructions.rate().unwrap_or(0.0) * self.on_cpu_ns(),
+        }
+    }
+}
+
 /// A program does not spin if it does so for at most this share of its time on a CPU.
 const SPINS: f64 = 0.01;
 /// Memory stalls can be left out where at least this share of computing remains: the difference of two large times is

@@ -9,7 +9,7 @@
 //! Limits: taken for normal, and for as large beside others as alone. Few runs alone tell their own deviation badly: from
 //! six, by a third.
 
-use crate::verdict::median;
+use crate::statistics::median;
 
 /// Runs alone on either side of a co-run that go into its length alone.
 pub const NEAR: usize = 2;

@@ -17,7 +17,7 @@
 
 use crate::control_file::DEFAULT;
 use crate::record::first_difference;
-use crate::verdict::median;
+use crate::statistics::median;
 use corun_model::fairness::jain;
 use corun_sim::metrics::{geometric_mean, relative_speedup, throughput, variation};
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use crate::control_file::{ControlStudy, Group, Target, DEFAULT};
 use crate::control_outcome::{CellSummary, ControlOutcome};
-use crate::verdict::median;
+use crate::statistics::median;
 use corun_report::json;
 use corun_report::table::Table;
 use corun_sim::metrics::geometric_mean;

@@ -4,7 +4,7 @@
 //! percentile. Filled points are the unseen half. Coordinates are rounded, so equal results give equal bytes.
 
 use crate::cell::Half;
-use crate::outcome::CellOutcome;
+use crate::cell_outcome::CellOutcome;
 use crate::text::TARGETS;
 use corun_report::html::escape;
 use std::fmt::Write;

@@ -15,9 +15,10 @@
 //! | [`mod@this_machine`] | the model of the machine that corun runs on |
 //! | [`session`] | a child process in a session of its own |
 //! | [`live`], [`modelled`] | a cell's runs on either host |
-//! | [`real`], [`solo_fit`] | real programs, and the workload fitted to what one did alone |
+//! | [`real`], [`real_program`], [`solo_fit`] | real programs, and the workload fitted to what one did alone |
 //! | [`fit`] | the one number that is fitted, on one half of the cells |
-//! | [`outcome`] | the result as it is written and read back (`corun.validate/1`) |
+//! | [`outcome`], [`cell_outcome`] | the result as it is written and read back (`corun.validate/1`), and what came of a cell |
+//! | [`statistics`] | quantiles |
 //! | [`verdict`] | errors, per cell and overall |
 //! | [`text`], [`figure`], [`record`] | tables, the scatter plot, the dated folder |
 //! | [`kept`], [`facts`] | records as the tree keeps them, and the figures that documents quote from them |
@@ -32,6 +33,7 @@
 pub mod alone;
 pub mod bars;
 pub mod cell;
+pub mod cell_outcome;
 pub mod control_file;
 pub mod control_outcome;
 pub mod control_text;
@@ -48,10 +50,12 @@ pub mod predicting;
 pub mod predicting_text;
 pub mod programs;
 pub mod real;
+pub mod real_program;
 pub mod record;
 pub mod schedulers;
 pub mod session;
 pub mod solo_fit;
+pub mod statistics;
 pub mod study;
 pub mod study_file;
 pub mod tenant_cgroup;

@@ -16,8 +16,9 @@
 //! some 0.3 µs per context switch, in solo and co-runs alike.
 
 use crate::cell::{fnv1a, Cell, Interferer, Recurrent, Subject};
-use crate::outcome::{Live, LiveRun, Shares};
-use crate::real::{Beside, RealOutcome, RealProgram};
+use crate::cell_outcome::{Live, LiveRun, Shares};
+use crate::real::{Beside, RealOutcome};
+use crate::real_program::RealProgram;
 use crate::session::Session;
 use crate::solo_fit::SoloProfile;
 use crate::study::Study;

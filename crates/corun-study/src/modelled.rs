@@ -6,9 +6,9 @@
 //! these are chance; the model draws them, so the same study gives the same result. Solo runs are made likewise.
 
 use crate::cell::{fnv1a, Cell, Setting};
-use crate::outcome::{Modelled, Shares};
+use crate::cell_outcome::{Modelled, Shares};
+use crate::statistics::median;
 use crate::study::Study;
-use crate::verdict::median;
 use corun_model::workload::draw;
 use corun_model::{TenantId, Trace};
 use corun_sim::engine::{Engine, Fault};

@@ -22,7 +22,7 @@ use crate::alone::alone;
 use crate::pairs::Pairs;
 use crate::programs::{Catalogue, Interferer, Program, Recipe, Stage};
 use crate::record::first_difference;
-use crate::verdict::median;
+use crate::statistics::median;
 use corun_linux::wake_up;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

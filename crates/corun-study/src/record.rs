@@ -1,8 +1,9 @@
 //! A dated run of a study as files: `README.md`, `summary.md`, `cells.csv`, `machine.json`, `result.json`,
 //! `scatter.svg`. The folder says where it was made without naming a host or a path.
 
+use crate::cell_outcome::{CellOutcome, CATEGORIES};
 use crate::figure;
-use crate::outcome::{json, CellOutcome, MachineNote, Outcome, CATEGORIES};
+use crate::outcome::{json, MachineNote, Outcome};
 use crate::text;
 use corun_report::json;
 use std::borrow::Cow;

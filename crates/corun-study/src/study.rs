@@ -2,7 +2,7 @@
 //! counts. Bad input is one sentence that names file, line and remedy.
 
 use crate::cell::{Cell, Half, Interferer, Subject};
-use crate::real::RealProgram;
+use crate::real_program::RealProgram;
 use crate::study_file::{read, BadStudy};
 use corun_model::duration::{parse_ns, written_ns};
 use corun_model::workload::{line_of, Workload};

@@ -1,8 +1,9 @@
 //! A study's result in words and tables, for a terminal or as Markdown.
 
 use crate::cell::Half;
+use crate::cell_outcome::{CellOutcome, Live, CATEGORIES};
 use crate::fit;
-use crate::outcome::{CellOutcome, Live, Outcome, CATEGORIES};
+use crate::outcome::Outcome;
 use crate::real::RealOutcome;
 use crate::verdict::{CategoryError, Summary, REAL};
 use corun_report::table::Table;

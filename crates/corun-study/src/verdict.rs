@@ -8,29 +8,10 @@
 //! | repeatability | one live repetition against the median of the cell's others: what no model can beat on average |
 
 use crate::cell::Half;
-use crate::outcome::{CellOutcome, CATEGORIES};
+use crate::cell_outcome::{CellOutcome, CATEGORIES};
 use crate::real::RealOutcome;
+use crate::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
-
-/// A quantile by nearest rank, `q` in 0..=1; `None` of nothing.
-pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied()
-}
-
-/// The median: the mean of the middle two of an even number.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    match n {
-        0 => None,
-        _ if n % 2 == 1 => Some(sorted[n / 2]),
-        _ => Some((sorted[n / 2 - 1] + sorted[n / 2]) / 2.0),
-    }
-}
 
 impl CellOutcome {
     /// Error of the modelled slowdown, as a share of the live one.
@@ -135,7 +116,7 @@ pub fn summary(name: &str, cells: &[&CellOutcome]) -> Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Live, LiveRun, Modelled, Shares};
+    use crate::cell_outcome::{Live, LiveRun, Modelled, Shares};
     use crate::study::{Study, VALIDATE};
 
     fn cell(live: &[f64], modelled: f64, half: Half) -> CellOutcome {

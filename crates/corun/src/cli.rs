@@ -4,16 +4,14 @@
 //! with CMD's own status, `verify -- CMD` with 3 when the run was disturbed.
 
 use clap::{CommandFactory, Parser, Subcommand};
-use corun_report::output::can_be_written;
 use corun_report::{one_line, printable};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cmd;
 use crate::lines;
 use crate::refusal::sentence;
 use crate::spread::spread;
+use crate::usage::{Stopped, Usage};
 
 /// corun tells who slows your program down on a shared Linux machine, by how much and why
 #[derive(Debug, Parser)]
@@ -39,53 +37,6 @@ enum Verb {
     Supervise(cmd::supervise::Args),
     #[command(hide = true)]
     Generate(cmd::generate::Args),
-}
-
-/// A mistake of the user's: one clear sentence, exit code 2.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Usage(pub String);
-
-/// A signal came before anything had begun: the exit status, and nothing to say.
-#[derive(Debug, thiserror::Error)]
-#[error("stopped before it began")]
-pub struct Stopped(pub u8);
-
-/// Whether these files can be written, each to a place of its own: what takes an hour to find out should not be lost to a
-/// mistyped folder.
-///
-/// # Errors
-/// One sentence on the first that cannot.
-pub fn check_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Usage> {
-    let mut before = BTreeSet::new();
-    paths.into_iter().try_for_each(|path| {
-        take_place(&mut before, path)?;
-        can_be_written(path).map_err(|e| Usage(e.to_string()))
-    })
-}
-
-/// Whether a file goes to none of the places that are taken; its own is one from then on.
-///
-/// # Errors
-/// One sentence.
-pub fn take_place<'a>(taken: &mut BTreeSet<&'a Path>, path: &'a Path) -> Result<(), Usage> {
-    // A device takes several.
-    let is_device = path.exists() && !path.is_file();
-    if is_device || taken.insert(path) {
-        return Ok(());
-    }
-    Err(Usage(format!("two files would go to `{}`; give each a place of its own", path.display())))
-}
-
-/// The same for a folder of records, which is made.
-///
-/// # Errors
-/// One sentence.
-pub fn check_folder(folder: &Path) -> Result<(), Usage> {
-    std::fs::create_dir_all(folder).map_err(|e| {
-        Usage(format!("cannot make the folder {}: {e}; choose another place", folder.display()))
-    })?;
-    check_files([&folder.join("result.json")])
 }
 
 /// A sentence without the numbers that the standard library puts behind what the kernel said.

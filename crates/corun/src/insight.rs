@@ -1,10 +1,10 @@
 //! What a verb that predicts sees: the watcher's observations, with spinning told from computing where this machine
 //! lets; and, where they were asked for, hardware counters and dedicated windows.
 
-use crate::cli::Usage;
 use crate::counting::{self, CountersFlag, Counting};
 use crate::course::{Course, Ended};
 use crate::target::pids;
+use crate::usage::Usage;
 use corun_linux::counters::Theme;
 use corun_linux::dedicated::{hindrance, Dedicated, DedicatedWindow, Hindrance};
 use corun_linux::probe::LiveOptions;

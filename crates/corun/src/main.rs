@@ -13,6 +13,7 @@ mod spoken;
 mod spread;
 mod target;
 mod tracing;
+mod usage;
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! Whom to watch, as a user names it on the command line: the same flags for every verb that watches.
 
-use crate::cli::{Stopped, Usage};
 use crate::lines;
 use crate::spoken;
+use crate::usage::{Stopped, Usage};
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{Held, Running};

@@ -2,6 +2,9 @@
 //!
 //! They read the files as text, from the root of the checkout, and leave out what is built there.
 
+#[path = "tidy/circles.rs"]
+mod circles;
+
 use corun_model::workload::Workload;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Files, Scenario};
@@ -64,6 +67,19 @@ fn crates() -> Vec<String> {
 fn none(findings: impl IntoIterator<Item = String>) {
     let findings: Vec<String> = findings.into_iter().collect();
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    none(crates().into_iter().flat_map(|name| {
+        let src = format!("crates/{name}/src/");
+        let texts = files(&[".rs"]).into_iter().filter_map(|file| {
+            let below = file.strip_prefix(&src)?.to_owned();
+            Some((below, read(&file)))
+        });
+        let found = circles::circles(&texts.collect());
+        found.into_iter().map(move |circle| format!("{name}: {circle}"))
+    }));
 }
 
 #[test]

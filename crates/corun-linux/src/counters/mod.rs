@@ -12,7 +12,7 @@
 //! | [`recorded`] | the same, written down and read back |
 //!
 //! The modelled machine needs no source: it puts counters into its observations itself
-//! ([`FromHost`](corun_model::counters::FromHost)). Off unless asked for, since the kernel has to save and restore the
+//! ([`FromHost`](corun_model::counter_source::FromHost)). Off unless asked for, since the kernel has to save and restore the
 //! counters of a followed task at every switch, which in a virtual machine is dear; `docs/counters.md` has numbers.
 
 pub mod cost;

@@ -271,7 +271,7 @@ impl Tenancy {
 mod tests {
     use super::*;
     use crate::cgroup::Cgroups;
-    use crate::freezer;
+    use crate::naming::TRANSIENT_PREFIX;
     use std::fs;
     use std::path::Path;
 
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(of("/build"), "cgroup:/build");
         assert_eq!(of("/shell"), "cgroup:/shell");
         // Who is parked is where it was.
-        let parked = format!("/build/{}1.2.3", freezer::TRANSIENT_PREFIX);
+        let parked = format!("/build/{TRANSIENT_PREFIX}1.2.3");
         assert!(Path::new(&parked).starts_with("/build"));
         assert_eq!(of(&parked), "cgroup:/build");
         // Of a cgroup that has gone, who was in it tells more than nothing.

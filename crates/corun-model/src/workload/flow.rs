@@ -24,19 +24,7 @@
 //! Limits: an item is never copied or joined with another, and all branches are equally likely.
 
 use super::draw::bits;
-use super::program::{Parallel, Sync};
-use serde::Deserialize;
-
-/// A named stage, as written.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Stage {
-    /// Its name.
-    pub name: String,
-    /// The stages that it hands its items to; empty: its items are done.
-    #[serde(default)]
-    pub feeds: Vec<String>,
-}
+use super::program::{Parallel, Stage, Sync};
 
 /// The flow of a program's items; empty when it is no pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -21,18 +21,22 @@
 //! other, `[[on]]` ([`OnMachine`]) another size for a named machine.
 
 mod character;
+mod check;
 pub mod draw;
 mod file;
 mod flow;
+mod lines;
 mod program;
 mod variation;
 mod words;
 
 pub use character::Character;
-pub use file::{line_of, line_saying, BadWorkload, Workload};
-pub use flow::{Flow, Stage};
+pub use file::{BadWorkload, Workload};
+pub use flow::Flow;
+pub use lines::{line_of, line_saying};
 pub use program::{
-    BusyBy, Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Sync, Wait,
+    BusyBy, Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Stage,
+    Sync, Wait,
 };
 pub use variation::{OnMachine, Phase};
 pub use words::{read_file, read_toml};

@@ -1,6 +1,5 @@
 //! The programs a workload file can describe. Every field has the default that the command line has.
 
-use super::flow::Stage;
 use crate::duration::{written_bytes, written_ns};
 use serde::{Deserialize, Deserializer};
 
@@ -141,6 +140,17 @@ pub enum Sharing {
     Write,
     /// Each writes its own word of common cache lines: false sharing.
     False,
+}
+
+/// A named stage, as written.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    /// The stages that it hands its items to; empty: its items are done.
+    #[serde(default)]
+    pub feeds: Vec<String>,
 }
 
 /// A synthetic parallel program with known behaviour.

@@ -1,7 +1,6 @@
 //! What of a program varies: its character from phase to phase, its size from machine to machine.
 
 use super::character::Character;
-use super::file::Workload;
 use super::program::{parse_ns_some, Program};
 use serde::Deserialize;
 
@@ -34,50 +33,51 @@ pub struct OnMachine {
     pub grain: Option<u64>,
 }
 
-impl Workload {
-    /// The program as it is run on a machine: with that machine's `[[on]]`, if the file has one.
-    #[must_use]
-    pub fn for_machine(&self, machine: &str) -> Workload {
-        let mut w = self.clone();
-        let Some(on) = self.on.iter().find(|o| o.machine == machine) else { return w };
-        match &mut w.program {
+impl OnMachine {
+    /// The program in this size.
+    pub(super) fn sized(&self, program: &Program) -> Program {
+        let mut program = program.clone();
+        match &mut program {
             Program::Parallel(p) => {
-                p.threads = on.threads.unwrap_or(p.threads);
-                p.iterations = on.iterations.unwrap_or(p.iterations);
-                p.grain = on.grain.unwrap_or(p.grain);
+                p.threads = self.threads.unwrap_or(p.threads);
+                p.iterations = self.iterations.unwrap_or(p.iterations);
+                p.grain = self.grain.unwrap_or(p.grain);
             }
             Program::Micro(m) => {
-                m.threads = on.threads.unwrap_or(m.threads);
-                m.iterations = on.iterations.unwrap_or(m.iterations);
+                m.threads = self.threads.unwrap_or(m.threads);
+                m.iterations = self.iterations.unwrap_or(m.iterations);
             }
-            Program::Interference(i) => i.threads = on.threads.unwrap_or(i.threads),
-            Program::Command(c) => c.iterations = on.iterations.unwrap_or(c.iterations),
+            Program::Interference(i) => i.threads = self.threads.unwrap_or(i.threads),
+            Program::Command(c) => c.iterations = self.iterations.unwrap_or(c.iterations),
         }
-        w
+        program
     }
 
-    /// Checks phases and sizes.
-    pub(super) fn check_variation(&self) -> Result<(), (&'static str, String)> {
-        if self.phase.iter().any(|p| p.rounds == 0) {
-            return Err(("rounds", "rounds is 0; a phase needs at least 1".into()));
+    /// Checks it against the program.
+    pub(super) fn check(&self, program: &Program) -> Result<(), (&'static str, String)> {
+        if self.grain.is_some() && !matches!(program, Program::Parallel(_)) {
+            return Err(("grain", "only a parallel program has a grain to set for a machine".into()));
         }
-        if let Some(long) = self.phase.iter().find(|p| p.rounds > MOST_ROUNDS) {
-            return Err(("rounds", format!("rounds is {}; give at most {MOST_ROUNDS}", long.rounds)));
-        }
-        self.character.check()?;
-        self.phase.iter().try_for_each(|p| p.character.check())?;
-        for on in &self.on {
-            if on.grain.is_some() && !matches!(self.program, Program::Parallel(_)) {
-                return Err(("grain", "only a parallel program has a grain to set for a machine".into()));
+        self.sized(program).check()
+    }
+}
+
+impl Phase {
+    /// Checks its length and its character.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        match self.rounds {
+            0 => Err(("rounds", "rounds is 0; a phase needs at least 1".into())),
+            long if long > MOST_ROUNDS => {
+                Err(("rounds", format!("rounds is {long}; give at most {MOST_ROUNDS}")))
             }
-            self.for_machine(&on.machine).program.check()?;
+            _ => self.character.check(),
         }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::file::Workload;
     use super::*;
 
     const TEXT: &str = r#"

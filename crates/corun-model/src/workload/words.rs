@@ -2,7 +2,7 @@
 //!
 //! Limits: of what is in a table that has a `kind` only the table is known; [`line_at`] looks for the line in it.
 
-use super::file::{line_at, line_of};
+use super::lines::{line_at, line_of};
 use serde::de::DeserializeOwned;
 
 /// The files that people write: schema, what it is called, who takes it, and what it has beside its schema.

@@ -1,12 +1,12 @@
 //! `corun control POLICY`: schedule the co-runners, say what and why, and undo everything at the end.
 
-use crate::cli::Usage;
 use crate::counting::Counting;
 use crate::course::{length_ns, Course, Ended};
 use crate::insight::split;
 use crate::lines;
 use crate::spoken;
 use crate::target::pids;
+use crate::usage::Usage;
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::probe::LiveOptions;

@@ -1,6 +1,6 @@
 //! `corun doctor`: what can be seen and done on this machine, as a table or as JSON. It changes nothing.
 
-use crate::cli::check_files;
+use crate::usage::check_files;
 use comfy_table::{presets, ContentArrangement, Table};
 use corun_linux::doctor::{self, Answer, Finding, Part, Probes};
 use corun_linux::Root;

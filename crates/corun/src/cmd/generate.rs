@@ -7,7 +7,7 @@
 //! know. A man page needs to be told that the lines of the former are not to be filled, and has a section of its own for the
 //! line that begins with `Exit status:`.
 
-use crate::cli::Usage;
+use crate::usage::Usage;
 use clap::builder::Resettable;
 use clap::Command;
 use clap_complete::Shell;

@@ -4,9 +4,9 @@
 mod flags;
 mod victim;
 
-use crate::cli::{check_files, Usage};
 use crate::lines;
 use crate::reading::{text_of, why};
+use crate::usage::{check_files, Usage};
 use clap::Subcommand;
 use corun_linux::limits;
 use corun_load::{Goal, Hold, Options, Progress, Report, Stop};

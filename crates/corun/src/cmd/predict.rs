@@ -3,7 +3,6 @@
 mod windows;
 
 use super::verify;
-use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
 use crate::course::{left_behind, length_ns, Course, Ended};
 use crate::date::now;
@@ -11,6 +10,7 @@ use crate::insight::{Insight, Opening, Parking, Wanted};
 use crate::lines;
 use crate::spoken;
 use crate::target::{release, usage, SourceFlag, Target, ANYBODY};
+use crate::usage::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::interrupt::Interrupt;

@@ -1,12 +1,12 @@
 //! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
 
-use crate::cli::{check_files, Usage};
 use crate::counting::{self, CountersFlag, Counting};
 use crate::course::{left_behind, length_ns, Course, Ended};
 use crate::date::now;
 use crate::lines;
 use crate::target::{release, usage, SourceFlag, Target, ANYBODY_OR_ALL};
 use crate::tracing::Tracing;
+use crate::usage::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::clock::process_cpu_ns;
 use corun_linux::counters::Theme;

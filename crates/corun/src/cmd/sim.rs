@@ -2,8 +2,8 @@
 
 mod controlled;
 
-use crate::cli::{check_files, Usage};
 use crate::reading::{text_of, why};
+use crate::usage::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;

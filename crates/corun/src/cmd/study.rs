@@ -5,8 +5,8 @@ mod predict;
 mod schedulers;
 mod verify;
 
-use crate::cli::{check_folder, Usage};
 use crate::reading::{result_of, text_of, why};
+use crate::usage::{check_folder, Usage};
 use anyhow::Context;
 use corun_linux::{topology, Root};
 use corun_report::describe;

@@ -1,7 +1,7 @@
 //! `corun validate`: the same programs live and modelled on this machine, and how far the model is off.
 
-use crate::cli::{check_files, check_folder, Usage};
 use crate::reading::{result_of, text_of, why};
+use crate::usage::{check_files, check_folder, Usage};
 use anyhow::Context;
 use corun_linux::probe::LiveOptions;
 use corun_linux::sched::autogroups_are_on;
@@ -14,7 +14,8 @@ use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_sim::machine_file::MachineModel;
 use corun_study::cell::{Cell, Half, Setting};
-use corun_study::outcome::{self, CellOutcome, Live, MachineNote, Outcome};
+use corun_study::cell_outcome::{CellOutcome, Live};
+use corun_study::outcome::{self, MachineNote, Outcome};
 use corun_study::real::RealOutcome;
 use corun_study::study::{Study, VALIDATE};
 use corun_study::this_machine::this_machine;

@@ -1,6 +1,5 @@
 //! `corun verify -- CMD`: run a benchmark and say whether others disturbed it.
 
-use crate::cli::{check_files, Usage};
 use crate::counting::Counting;
 use crate::course::{left_behind, Course, Ended};
 use crate::date::now;
@@ -8,6 +7,7 @@ use crate::insight::{Insight, Wanted};
 use crate::lines;
 use crate::spoken;
 use crate::target::{release, SourceFlag};
+use crate::usage::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::interrupt::Interrupt;
 use corun_linux::launch::{self, Held};

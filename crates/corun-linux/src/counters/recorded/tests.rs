@@ -1,7 +1,7 @@
 //! Recordings, written and read back, and recordings that are none.
 
 use super::*;
-use corun_model::counters::FromHost;
+use corun_model::counter_source::FromHost;
 use corun_model::ledger::{Ledger, Parts};
 use corun_model::observation::{TaskObservation, TenantObservation};
 use corun_model::{TenantId, TenantKind};

@@ -32,6 +32,7 @@ pub mod pelt;
 pub mod placement;
 pub mod queues;
 mod reweight;
+mod success;
 pub mod tree;
 
 use super::{CpuIx, Effects, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};

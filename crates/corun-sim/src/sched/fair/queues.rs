@@ -5,8 +5,8 @@
 //! weight is the group's share split by the load that each CPU carries of it (`calc_group_shares`). Limit: two
 //! levels (CPU, group, task) instead of any depth.
 
-use super::newidle::Success;
 use super::pelt::Avg;
+use super::success::Success;
 use super::tree::{Nodes, NIL};
 use crate::cpu_set::CpuSet;
 use crate::sched::{CpuIx, TaskIx};

@@ -1,9 +1,9 @@
 //! What `corun control` hands its decisions to: a backend, or nobody in a dry run.
 
 use super::{Args, BackendFlag};
-use crate::cli::Usage;
 use crate::course::{Course, Ended};
 use crate::lines;
+use crate::usage::Usage;
 use corun_linux::backend::{Backend, KnobSupport, Support};
 use corun_linux::scx::{support, ScxBackend};
 use corun_linux::steered::SteeredHost;

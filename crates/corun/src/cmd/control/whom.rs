@@ -6,8 +6,8 @@
 //! them. PIDs become their tenants' keys, so that a policy plans with these tenants alone.
 
 use super::Args;
-use crate::cli::{take_place, Usage};
 use crate::target::pid;
+use crate::usage::{take_place, Usage};
 use corun_linux::cgroup::{Cgroups, Tree};
 use corun_linux::naming;
 use corun_linux::procfs::process_of;

@@ -5,7 +5,7 @@
 //! windows are a tick of the scheduler less exact. Where a slowdown is to be held, spinning is told from computing by
 //! samples of the instruction pointer, as far as this machine lets.
 
-use crate::cli::Usage;
+use crate::usage::Usage;
 use corun_linux::probe::LiveOptions;
 use corun_linux::schedstat_host::{Options, SchedstatHost};
 use corun_linux::spin::{SpinOptions, SpinSampler};

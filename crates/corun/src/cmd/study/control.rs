@@ -1,8 +1,8 @@
 //! `corun study control`: what does control win, for whom, and who pays?
 
 use super::{circumstances, command, keep, make_folders, only, only_of, stage, Args};
-use crate::cli::Usage;
 use crate::reading::{result_of, why};
+use crate::usage::Usage;
 use anyhow::Context;
 use corun_linux::Root;
 use corun_policy::ALL;

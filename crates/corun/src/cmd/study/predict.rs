@@ -1,7 +1,7 @@
 //! `corun study predict`: how good are predictions made in the first third of a run?
 
 use super::{circumstances, command, earlier, keep, make_folders, only, stage, Args};
-use crate::cli::Usage;
+use crate::usage::Usage;
 use anyhow::Context;
 use corun_linux::cpustat::CpuStat;
 use corun_linux::sched::autogroups_are_on;

@@ -1,7 +1,7 @@
 //! `corun study schedulers`: what papers show of their schedulers, on modelled machines.
 
 use super::{command, keep, make_folders, Args};
-use crate::cli::Usage;
+use crate::usage::Usage;
 use corun_report::json;
 use corun_report::output::print;
 use corun_report::progress::Progress;

@@ -1,7 +1,7 @@
 //! `corun study verify`: are short runs judged rightly?
 
 use super::{circumstances, command, earlier, keep, make_folders, only_of, stage, Args};
-use crate::cli::Usage;
+use crate::usage::Usage;
 use anyhow::Context;
 use corun_linux::sched::autogroups_are_on;
 use corun_linux::Root;

@@ -1,0 +1,129 @@
+//! What no program can have although the types of a workload file allow it.
+
+use super::flow::Flow;
+use super::program::{Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sync};
+use crate::duration::human_ns;
+
+/// Bounds that keep a typing slip from asking for a million threads.
+pub const MAX_THREADS: u32 = 10_000;
+/// Most locks of a program: as many as its threads could each hold several of.
+pub const MAX_LOCKS: u32 = 100_000;
+
+impl Program {
+    /// Checks ranges that the types allow but no program can have.
+    ///
+    /// # Errors
+    /// The key at fault and one sentence with the remedy.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        match self {
+            Program::Interference(i) => check_interference(i),
+            Program::Parallel(p) => check_parallel(p),
+            Program::Micro(m) => check_micro(m),
+            Program::Command(c) => check_command(c),
+        }
+    }
+}
+
+type Check = Result<(), (&'static str, String)>;
+
+/// Bound on the idle intervals of interference: a thousand hours.
+const MOST_IDLE_NS: u64 = 3_600_000_000_000_000;
+
+fn threads(n: u32) -> Check {
+    match n {
+        0 => Err(("threads", "threads is 0; a program needs at least 1".into())),
+        1..=MAX_THREADS => Ok(()),
+        _ => Err(("threads", format!("threads is {n}; at most {MAX_THREADS} are allowed"))),
+    }
+}
+
+fn share(key: &'static str, x: f64) -> Check {
+    if (0.0..=1.0).contains(&x) {
+        Ok(())
+    } else {
+        Err((key, format!("{key} is {x:?}; it is a share between 0 and 1")))
+    }
+}
+
+fn check_interference(i: &Interference) -> Check {
+    threads(i.threads)?;
+    share("demand", i.demand)?;
+    if i.pattern != Pattern::Persistent && i.demand == 0.0 {
+        return Err(("demand", "demand is 0, so it would never run; give a share above 0".into()));
+    }
+    match i.pattern {
+        Pattern::Periodic if i.busy == 0 => {
+            Err(("busy", "busy is 0; give the length of a busy interval".into()))
+        }
+        Pattern::Intermittent if i.busy_min == 0 || i.busy_min > i.busy_max => {
+            Err(("busy-min", "busy-min must be above 0 and at most busy-max".into()))
+        }
+        Pattern::Periodic => check_idle(i, i.busy),
+        Pattern::Intermittent => check_idle(i, i.busy_max),
+        Pattern::Persistent => Ok(()),
+    }
+}
+
+/// An idle interval ends while somebody can still see it.
+fn check_idle(i: &Interference, busy_ns: u64) -> Check {
+    if i.idle_ns(busy_ns) <= MOST_IDLE_NS {
+        return Ok(());
+    }
+    let what = format!(
+        "demand is {:?}, so it would be idle for more than {} after {}; give a larger share",
+        i.demand,
+        human_ns(MOST_IDLE_NS),
+        human_ns(busy_ns)
+    );
+    Err(("demand", what))
+}
+
+fn check_parallel(p: &Parallel) -> Check {
+    threads(p.threads)?;
+    share("imbalance", p.imbalance)?;
+    share("critical", p.critical)?;
+    if p.grain == 0 {
+        return Err(("grain", "grain is 0; give the work between two synchronisations, such as 1ms".into()));
+    }
+    Flow::of(p)?;
+    match p.sync {
+        Sync::Lock if p.locks == 0 => Err(("locks", "locks is 0; give at least 1".into())),
+        Sync::Lock if p.locks > MAX_LOCKS => {
+            Err(("locks", format!("locks is {}; at most {MAX_LOCKS} are allowed", p.locks)))
+        }
+        Sync::Pipeline if p.queue_depth == 0 => {
+            Err(("queue-depth", "queue-depth is 0, so no item could pass; give at least 1".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_command(c: &Command) -> Check {
+    if c.argv.is_empty() {
+        return Err(("argv", "argv is empty; give the program and its arguments".into()));
+    }
+    c.model.iter().try_for_each(check_parallel)?;
+    if c.iterations == 1 {
+        return Ok(());
+    }
+    let wrong = |what: &str| Err(("iterations", format!("iterations is {}, {what}", c.iterations)));
+    match c.model.iter().position(|p| p.length() == Length::Endless) {
+        _ if c.model.is_empty() => wrong("but there are no phases to go through; describe them as [[program.model]]"),
+        Some(i) => wrong(&format!(
+            "but phase {} never ends, so it is gone through once at most; give that phase iterations, or a duration",
+            i + 1
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_micro(m: &Micro) -> Check {
+    threads(m.threads)?;
+    match m.name {
+        MicroKind::Hubench | MicroKind::Lubench if m.threads % 2 == 1 => Err((
+            "threads",
+            format!("threads is {}; hubench and lubench share in pairs, give an even number", m.threads),
+        )),
+        _ => Ok(()),
+    }
+}

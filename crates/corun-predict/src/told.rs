@@ -1,0 +1,97 @@
+//! What a stretch of a run tells of its slowdown, or several together.
+
+use crate::alone::{self, Hints};
+use crate::dedicated::Speed;
+use crate::estimate::{Method, Parts};
+use crate::interval::{degrees, Spread};
+use crate::useful_work::Window;
+use corun_model::Unavailable;
+use std::collections::BTreeSet;
+
+/// What a stretch, or several, tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    /// Time shared.
+    pub wall_ns: f64,
+    pub slowdown: f64,
+    /// How far chance may have moved the slowdown; `None`: the windows are too few to tell.
+    pub spread: Option<Spread>,
+    /// How far the method may.
+    pub method_error: f64,
+    pub parts: Parts,
+    pub method: Method,
+    pub slowest: Option<f64>,
+    pub missing: BTreeSet<Unavailable>,
+    /// How to tell the slowdown of a part of it, and since when; by time.
+    pub(crate) rules: Vec<(u64, Rule)>,
+}
+
+/// How a window's slowdown is told.
+#[derive(Clone, Debug)]
+pub(crate) enum Rule {
+    Dedicated { speed: Speed, fast: f64 },
+    Ledger(Hints),
+}
+
+impl Told {
+    /// The slowdown in a window, or in several merged; `None`: the subject did nothing in it.
+    pub fn slowdown_of(&self, window: &Window) -> Option<f64> {
+        let after = self.rules.partition_point(|(from_ns, _)| *from_ns <= window.start_ns);
+        match &self.rules.get(after.max(1) - 1)?.1 {
+            Rule::Dedicated { speed, fast } => Some(fast / speed.rate(window)).filter(|s| s.is_finite()),
+            Rule::Ledger(hints) => alone::likely(window, *hints).map(|a| a.slowdown),
+        }
+    }
+
+    /// How long it would have taken alone.
+    fn alone_ns(&self) -> f64 {
+        self.wall_ns / self.slowdown
+    }
+
+    /// What stretches that follow each other tell together; `None`: there are none.
+    pub fn sum(stretches: &[Told]) -> Option<Told> {
+        let alone_ns: f64 = stretches.iter().map(Told::alone_ns).sum();
+        let wall_ns: f64 = stretches.iter().map(|t| t.wall_ns).sum();
+        let mean = |get: &dyn Fn(&Told) -> f64| {
+            stretches.iter().map(|t| t.alone_ns() / alone_ns * get(t)).sum::<f64>()
+        };
+        let known_memory = stretches.iter().all(|t| t.parts.memory.is_some());
+        let memory = known_memory.then(|| mean(&|t| t.parts.memory.unwrap_or(0.0)));
+        let (steal, sync) = (mean(&|t| t.parts.steal), mean(&|t| t.parts.sync));
+        let slowdown = wall_ns / alone_ns;
+        // A beginning without dedicated windows is no lack of them.
+        let best = stretches.iter().map(|t| t.method).min()?;
+        let of_best = || stretches.iter().filter(|t| t.method == best);
+        Some(Told {
+            wall_ns,
+            slowdown,
+            spread: spread(stretches, alone_ns),
+            method_error: mean(&|t| t.method_error),
+            parts: Parts::of(slowdown, steal, sync, memory),
+            method: best,
+            slowest: stretches
+                .iter()
+                .any(|t| t.slowest.is_some())
+                .then(|| mean(&|t| t.slowest.unwrap_or(t.slowdown))),
+            missing: of_best().flat_map(|t| t.missing.iter().cloned()).collect(),
+            rules: stretches.iter().flat_map(|t| t.rules.iter().cloned()).collect(),
+        })
+    }
+}
+
+/// The spread of a sum: squares add up, and the degrees of freedom are Welch's and Satterthwaite's. A stretch too short to tell
+/// how far it scatters is taken to do so as the others do in as much time; `None`: none of them tells.
+fn spread(stretches: &[Told], alone_ns: f64) -> Option<Spread> {
+    let known = || stretches.iter().filter_map(|t| Some((t.wall_ns, t.spread?)));
+    let weight = |(_, s): (f64, Spread)| s.degrees as f64;
+    let in_all = known().map(weight).sum::<f64>();
+    let fewest = known().map(|k| k.1.degrees).min()?;
+    let of_time = known().map(|k| weight(k) * k.0 * k.1.error.powi(2)).sum::<f64>() / in_all;
+    let of = |t: &Told| Spread { error: (of_time / t.wall_ns).sqrt(), degrees: fewest };
+    let all = stretches.iter().map(|t| {
+        let own = t.spread.unwrap_or_else(|| of(t));
+        Spread { error: t.alone_ns() / alone_ns * own.error, ..own }
+    });
+    let sum: f64 = all.clone().map(|s| s.error * s.error).sum();
+    Some(Spread { error: sum.sqrt(), degrees: degrees(all) })
+}
