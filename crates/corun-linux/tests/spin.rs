@@ -155,9 +155,14 @@ fn compare(what: &str, found: &BTreeMap<u32, Found>, printed: &str) -> bool {
 
 /// Runs up to three times until detector and program agree. One run in some tens found far too little in a spin lock,
 /// for a reason that is not known: perhaps time that a hypervisor took, which the task's clock counts and its timer
-/// misses. A detector that is wrong as a rule still fails.
+/// misses. A detector that is wrong as a rule still fails, and `scripts/test` counts who needed more than one.
 fn agrees(what: &str, mut run: impl FnMut() -> Option<bool>) {
-    assert!((0..3).any(|_| run().unwrap_or(true)), "{what}: three runs disagree");
+    let agreed = (1..=3).find(|_| run().unwrap_or(true));
+    match agreed {
+        Some(1) => {}
+        Some(tries) => println!("tried again: {what} agreed in run {tries} of 3"),
+        None => panic!("{what}: three runs disagree"),
+    }
 }
 
 /// Whether what was found agrees with the truth.

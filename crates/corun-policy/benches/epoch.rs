@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p corun-policy` prints the median and the slowest of 200 epochs, `-- gang` those of one policy; the target is 200 µs.
 
-#[path = "../tests/toy/mod.rs"]
+#[path = "../tests/it/toy/mod.rs"]
 mod toy;
 
 use corun_model::observation::TaskObservation;

@@ -1,6 +1,7 @@
 //! What an epoch costs, as a ratio: deciding for 100 tenants with 1,000 tasks against copying the accounts that it
 //! decides on. Copying them takes some 100 µs; the target is an epoch below 200 µs (`cargo bench -p corun-policy`).
 
+#[path = "it/toy/mod.rs"]
 mod toy;
 
 use corun_model::observation::Account;

@@ -78,7 +78,8 @@ fn judge(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut last = String::new();
     for _ in 0..3 {
         match attempt() {
-            Ok(()) => return,
+            Ok(()) if last.is_empty() => return,
+            Ok(()) => return println!("tried again: {last}"),
             Err(why) => last = why,
         }
         worst = worst.max(taken_away());

@@ -1,13 +1,12 @@
 //! Controlled Contention: the paper's worked example, and what must hold of any slots.
 
-mod toy;
-
+use crate::toy;
+use crate::toy::{who, Toy, Who};
 use corun_model::reason::{DcSearched, Rule, SlotPart};
 use corun_model::Policy;
 use corun_model::Reason;
 use corun_policy::{by_name, Options};
 use proptest::prelude::*;
-use toy::{who, Toy, Who};
 
 fn cc(options: &[(&str, &str)]) -> Box<dyn Policy> {
     let options = options.iter().fold(Options::new(), |o, (name, value)| o.set(*name, *value));

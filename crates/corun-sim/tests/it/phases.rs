@@ -1,10 +1,8 @@
 //! Programs of several phases, which are gone through once or again and again.
 
-mod rig;
-
+use crate::rig::scenario;
 use corun_model::Parts;
 use corun_sim::scenario::{Cast, Scenario};
-use rig::scenario;
 
 const MS: u64 = 1_000_000;
 

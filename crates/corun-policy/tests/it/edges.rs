@@ -1,12 +1,10 @@
 //! Whatever a host shows, a policy decides and does not fall over: windows of any length, weights out of range, tenants that
 //! come and go in mid slot, who is refused, parks that are not carried out.
 
-mod toy;
-
+use crate::toy::{who, Toy, MS};
 use corun_model::{Action, Observation, TenantId};
 use corun_policy::{by_name, Options, ALL};
 use proptest::prelude::*;
-use toy::{who, Toy, MS};
 
 const TENANTS: u32 = 6;
 

@@ -1,9 +1,7 @@
 //! A grain ends when its work is done, however long it is.
 
-mod rig;
-
+use crate::rig::scenario;
 use corun_sim::scenario::Cast;
-use rig::scenario;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 

@@ -1,9 +1,7 @@
 //! Same scenario and seed, same bytes: traces, observations and totals.
 
-mod rig;
-
+use crate::rig::scenario;
 use corun_sim::scenario::Cast;
-use rig::scenario;
 
 const MS: u64 = 1_000_000;
 

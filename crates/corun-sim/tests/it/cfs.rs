@@ -1,9 +1,7 @@
 //! CFS behaves as the kernels of 2.6.32 to 3.14.
 
-mod rig;
-
+use crate::rig::{engine, observe, quantile, stretches};
 use corun_model::TaskId;
-use rig::{engine, observe, quantile, stretches};
 
 const MS: u64 = 1_000_000;
 

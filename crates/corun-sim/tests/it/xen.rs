@@ -1,9 +1,7 @@
 //! Xen's credit scheduler behaves as its documentation and PACT'16 say.
 
-mod rig;
-
+use crate::rig::{engine, latencies, observe, quantile, stretches, tenant};
 use corun_model::TaskId;
-use rig::{engine, latencies, observe, quantile, stretches, tenant};
 
 const MS: u64 = 1_000_000;
 

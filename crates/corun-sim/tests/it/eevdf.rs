@@ -1,9 +1,7 @@
 //! EEVDF on two CPUs at HZ=250 behaves as was measured on a live Linux 6.18 of that shape.
 
-mod rig;
-
+use crate::rig::{engine, latencies, observe, quantile, stretches, tenant};
 use corun_model::TaskId;
-use rig::{engine, latencies, observe, quantile, stretches, tenant};
 
 const MS: u64 = 1_000_000;
 

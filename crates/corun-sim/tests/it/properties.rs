@@ -1,8 +1,6 @@
 //! Random scenarios on random machines under every scheduler: all checkers at every event, every observation
 //! conserved, every finite program finished with exactly the work it was given.
 
-mod rig;
-
 use corun_model::{Action, Host, Machine, TaskId, TenantId};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Cast, Files, Scenario};

@@ -1,10 +1,8 @@
 //! Bad scenarios: one sentence with file, line and remedy.
 
-mod rig;
-
+use crate::rig::Repository;
 use corun_sim::experiment::co_runs;
 use corun_sim::scenario::{Cast, Scenario};
-use rig::Repository;
 
 const GOOD: &str = r#"schema = "corun.scenario/1"
 machine = "atc16-haswell-80"

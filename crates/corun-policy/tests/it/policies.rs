@@ -1,14 +1,12 @@
 //! What holds of every policy: the conformance suite, protection, options and their refusals.
 
-mod toy;
-
+use crate::toy::{who, Toy, Who, MS};
 use corun_model::observation::{Account, TaskObservation};
 use corun_model::{
     conformance, Action, Decision, Ledger, Observation, Parts, Policy, Reason, TaskId, TenantId, TenantKind,
 };
 use corun_policy::{by_name, Kind, Options, Scope, ALL};
 use proptest::prelude::*;
-use toy::{who, Toy, Who, MS};
 
 /// A machine with everything on it, some of it protected.
 fn everything() -> Toy {

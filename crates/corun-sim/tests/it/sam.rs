@@ -1,11 +1,9 @@
 //! What ATC'16 says of its mapper, on its machines with its own programs: the shapes, not the sizes.
 
-mod rig;
-
+use crate::rig::scenario;
 use corun_model::{Host, Outcome};
 use corun_policy::{by_name, Options};
 use corun_sim::scenario::Cast;
-use rig::scenario;
 
 const EPOCH_NS: u64 = 100_000_000;
 

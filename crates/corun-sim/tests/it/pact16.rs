@@ -1,10 +1,8 @@
 //! What PACT'16 §3 found on its Xeon under Xen emerges on the modelled one: from the scheduler's rules and the
 //! programs' grain, waiting and sharing, none of which knows of these figures.
 
-mod rig;
-
+use crate::rig::scenario;
 use corun_sim::experiment::{perform, Options, Outcome};
-use rig::scenario;
 
 /// Four threads of a paper's program in a VM of four vCPUs, each pinned to a core, beside `loops` interfering threads
 /// in a VM pinned alike; 20 s of it.

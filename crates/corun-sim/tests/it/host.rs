@@ -1,10 +1,8 @@
 //! The modelled machine as a host: the suite that every host passes, and the five knobs.
 
-mod rig;
-
+use crate::rig::{engine, latencies, observe, quantile, scenario, tenant};
 use corun_model::{conformance, Action, CpuId, Host, Outcome, TaskId, TenantId};
 use corun_sim::scenario::Cast;
-use rig::{engine, latencies, observe, quantile, scenario, tenant};
 
 const MS: u64 = 1_000_000;
 

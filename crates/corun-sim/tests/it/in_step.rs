@@ -1,11 +1,9 @@
 //! Threads of a program that meet again and again share lines while they are in step: alone they always are, and beside
 //! others only for a while.
 
-mod rig;
-
+use crate::rig::scenario;
 use corun_model::observation::Observation;
 use corun_sim::scenario::{Cast, Scenario};
-use rig::scenario;
 
 const MS: u64 = 1_000_000;
 

@@ -1,9 +1,7 @@
 //! Queues between stages: nobody sleeps beside an item, or beside room.
 
-mod rig;
-
+use crate::rig::scenario;
 use corun_sim::scenario::Cast;
-use rig::scenario;
 
 const S: u64 = 1_000_000_000;
 

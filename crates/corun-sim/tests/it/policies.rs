@@ -1,14 +1,13 @@
 //! Policies on the modelled machine: all of them on all machines under all schedulers, and what they are there for.
 
-mod rig;
-
+use crate::rig;
+use crate::rig::scenario;
 use corun_model::reason::{Kept, Release, Rule};
 use corun_model::{Decision, Host, Observation, Outcome, Policy, Reason};
 use corun_policy::{by_name, Options, ALL};
 use corun_sim::experiment::{perform, Options as Also};
 use corun_sim::machine_file::SHIPPED;
 use corun_sim::scenario::{Cast, Scenario};
-use rig::scenario;
 
 const MS: u64 = 1_000_000;
 

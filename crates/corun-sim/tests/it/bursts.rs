@@ -1,9 +1,7 @@
 //! Bursts of interference by either clock: CPU time, which is had in full however long it takes, and wall time, of which what
 //! is stolen is lost.
 
-mod rig;
-
-use rig::{observe, scenario, tenant};
+use crate::rig::{observe, scenario, tenant};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

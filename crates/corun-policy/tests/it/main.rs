@@ -1,0 +1,16 @@
+//! All tests of policies that need a host, in one binary; what an epoch costs is measured in one of its own (`cost.rs`), where
+//! no other test runs beside it.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `toy` | the host: what tenants want is split fairly among those that are not parked |
+//! | `policies` | what holds of every policy |
+//! | `edges` | whatever a host shows, a policy decides and does not fall over |
+//! | `controlled_contention` | the paper's worked example |
+//! | `decisions` | the in-kernel decisions, by cc, by clang and in Rust |
+
+mod controlled_contention;
+mod decisions;
+mod edges;
+mod policies;
+mod toy;

@@ -1,0 +1,37 @@
+//! All tests of the modelled machine that need whole runs, in one binary: a module is chosen by its name, `cargo test -p
+//! corun-sim --test it eevdf`.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `rig` | what they share: scenarios from text, readings of what happened |
+//! | `bad_scenarios` | what is refused, in one sentence with file, line and remedy |
+//! | `bursts`, `grains`, `phases`, `queues` | what programs do |
+//! | `in_step` | when threads share lines |
+//! | `cfs`, `eevdf`, `xen` | the schedulers |
+//! | `checkers` | schedulers that break the rules are found |
+//! | `host` | the suite that every host passes |
+//! | `policies`, `sam` | policies at work |
+//! | `papers`, `pact16` | the papers' calibration points, and what emerges from them |
+//! | `properties` | random scenarios on random machines |
+//! | `replay` | same seed, same bytes |
+//! | `replayed` | runs made again from the log of another |
+
+mod bad_scenarios;
+mod bursts;
+mod cfs;
+mod checkers;
+mod eevdf;
+mod grains;
+mod host;
+mod in_step;
+mod pact16;
+mod papers;
+mod phases;
+mod policies;
+mod properties;
+mod queues;
+mod replay;
+mod replayed;
+mod rig;
+mod sam;
+mod xen;
