@@ -97,13 +97,14 @@ impl Culprit {
 pub struct Acc {
     /// Nanoseconds per [`state`].
     pub ns: [u64; state::STATES],
-    /// Voluntary switches.
-    pub yields: u32,
+    /// Voluntary switches: it blocked.
+    pub blocked: u32,
     /// Involuntary switches.
     pub preemptions: u32,
     /// Wake-ups.
     pub wakeups: u32,
-    pad: u32,
+    /// Calls of `sched_yield` after which another task ran.
+    pub yielded: u32,
     /// Steal by group; a slot with 0 ns is free.
     pub culprits: [Culprit; CULPRITS],
     /// Migrations: same core, same LLC, same socket, other socket.
@@ -392,7 +393,7 @@ pub struct GroupRec {
     /// As [`Acc::unattributed_ns`].
     pub dead_unattributed_ns: u64,
     /// Yields, preemptions, wake-ups, migrations by distance.
-    pub dead_events: [u64; 7],
+    pub dead_events: [u64; 8],
     /// Lengths of waits.
     pub dead_waits: [u64; BUCKETS],
     /// Lengths of stretches on a CPU.

@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 human_ns(p.steal_ns),
                 human_ns(p.block_ns),
                 human_ns(p.throttled_ns),
-                mine.account.events.yields.unwrap_or(0),
+                mine.account.events.blocked.unwrap_or(0),
                 mine.account.events.preemptions.unwrap_or(0),
             );
         }

@@ -341,6 +341,11 @@ fn rank(controllers: &[String]) -> usize {
     }
 }
 
+/// A cgroup's path and those above it, the root aside, which has no quota.
+pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |p| p.rsplit_once('/').map(|(above, _)| above)).filter(|p| p.len() > 1)
+}
+
 /// Whether `path` is `ancestor` or lies below it.
 pub fn is_within(path: &str, ancestor: &str) -> bool {
     ancestor == "/"

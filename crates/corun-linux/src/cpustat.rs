@@ -4,11 +4,12 @@
 //! is coarse; interrupt time is exact only with `CONFIG_IRQ_TIME_ACCOUNTING`. A virtual machine's host may not
 //! report what it took: steal that has been zero since boot is then unknown, not none.
 
+use crate::cpulist;
 use crate::procfs::TICK_NS;
 use crate::root::{ReadError, Root};
 use corun_model::observation::MachineTime;
 use corun_model::CpuId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One CPU's time since boot, by what it did, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,17 +69,61 @@ impl CpuStat {
         })
     }
 
-    /// What was taken from the machine as a whole between two readings. Host steal is `None` on a virtual machine
-    /// whose host has reported none since boot.
-    pub fn machine_time(&self, before: &CpuStat, is_virtual: bool) -> MachineTime {
-        let (now, then) = (self.total(), before.total());
-        let host_steal_ns = now.host_steal_ns.saturating_sub(then.host_steal_ns);
+    /// What was taken from each CPU between two readings, `elapsed_ns` apart. Host steal is not known on a virtual machine
+    /// whose host has reported none since boot. A CPU that was switched off at one of them tells nothing: what it counted
+    /// before is not of this time. One that was off in between may count all that time as stolen when it comes back, so no
+    /// CPU has more than what passed.
+    pub fn taken_since(&self, before: &CpuStat, elapsed_ns: u64, is_virtual: bool) -> Taken {
+        let is_host_known = !is_virtual || self.total().host_steal_ns > 0;
+        let both = self.cpus.iter().filter_map(|(id, now)| Some((*id, now, before.cpus.get(id)?)));
+        let taken = |now: &CpuClock, then: &CpuClock| {
+            let since = |get: fn(&CpuClock) -> u64| get(now).saturating_sub(get(then));
+            TakenFrom {
+                host_steal_ns: since(|c| c.host_steal_ns).min(elapsed_ns + TICK_NS),
+                irq_ns: since(|c| c.irq_ns),
+                softirq_ns: since(|c| c.softirq_ns),
+            }
+        };
+        Taken { is_host_known, cpus: both.map(|(id, now, then)| (id, taken(now, then))).collect() }
+    }
+}
+
+/// What was taken from CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    is_host_known: bool,
+    cpus: BTreeMap<CpuId, TakenFrom>,
+}
+
+/// What was taken from one, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct TakenFrom {
+    host_steal_ns: u64,
+    irq_ns: u64,
+    softirq_ns: u64,
+}
+
+impl Taken {
+    /// What the hypervisor took from a CPU; `None`: not known.
+    pub fn host_steal_ns(&self, cpu: CpuId) -> Option<u64> {
+        self.cpus.get(&cpu).filter(|_| self.is_host_known).map(|c| c.host_steal_ns)
+    }
+
+    /// From all of them.
+    pub fn total(&self) -> MachineTime {
+        let sum = |get: fn(&TakenFrom) -> u64| Some(self.cpus.values().map(get).sum());
         MachineTime {
-            host_steal_ns: (!is_virtual || now.host_steal_ns > 0).then_some(host_steal_ns),
-            irq_ns: Some(now.irq_ns.saturating_sub(then.irq_ns)),
-            softirq_ns: Some(now.softirq_ns.saturating_sub(then.softirq_ns)),
+            host_steal_ns: sum(|c| c.host_steal_ns).filter(|_| self.is_host_known),
+            irq_ns: sum(|c| c.irq_ns),
+            softirq_ns: sum(|c| c.softirq_ns),
         }
     }
+}
+
+/// The CPUs that are switched on; `None`: this machine does not tell.
+pub fn online(root: &Root) -> Option<BTreeSet<CpuId>> {
+    let list = root.read("/sys/devices/system/cpu/online").ok()?;
+    cpulist::parse(&list).map(|cpus| cpus.into_iter().collect())
 }
 
 /// `cpu7 user nice system idle iowait irq softirq steal guest guest_nice`; guest time is part of user and nice.
@@ -136,11 +181,27 @@ mod tests {
     #[test]
     fn a_host_that_never_reported_steal_is_unknown_not_zero() {
         let never = read("cpu0 1 0 0 100 0 0 0 0\n").unwrap();
-        assert_eq!(never.machine_time(&never, true).host_steal_ns, None);
-        assert_eq!(never.machine_time(&never, false).host_steal_ns, Some(0));
+        let total = |now: &CpuStat, is_virtual| now.taken_since(&never, 10 * TICK_NS, is_virtual).total();
+        assert_eq!(total(&never, true).host_steal_ns, None);
+        assert_eq!(total(&never, false).host_steal_ns, Some(0));
         let later = read("cpu0 1 0 0 100 0 1 2 5\n").unwrap();
-        let seen = later.machine_time(&never, true);
+        let seen = total(&later, true);
         assert_eq!((seen.host_steal_ns, seen.irq_ns), (Some(5 * TICK_NS), Some(TICK_NS)));
+    }
+
+    #[test]
+    fn a_cpu_that_was_off_is_no_prey_of_the_hypervisor() {
+        let both = read("cpu0 100 0 0 100 0 0 0 7\ncpu1 100 0 0 100 0 0 0 7\n").unwrap();
+        let one = read("cpu0 110 0 0 100 0 0 0 7\n").unwrap();
+        let back = read("cpu0 120 0 0 100 0 0 0 8\ncpu1 100 0 0 104 0 0 0 207\n").unwrap();
+        let steal = |now: &CpuStat, before| {
+            let taken = now.taken_since(before, 10 * TICK_NS, true);
+            (taken.host_steal_ns(CpuId(0)), taken.host_steal_ns(CpuId(1)), taken.total().host_steal_ns)
+        };
+        let ticks = |n| Some(n * TICK_NS);
+        assert_eq!(steal(&one, &both), (ticks(0), None, ticks(0)), "it went");
+        assert_eq!(steal(&back, &one), (ticks(1), None, ticks(1)), "it came");
+        assert_eq!(steal(&back, &both).1, ticks(11), "it was off in between: no more than what passed");
     }
 
     #[test]

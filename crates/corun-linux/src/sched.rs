@@ -89,7 +89,7 @@ pub fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
     ok(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, nice) }.into())
 }
 
-/// The CPUs that a task may run on, in ascending order.
+/// The CPUs that a task may run on, in ascending order: its affinity within its cpuset, of those that are switched on.
 ///
 /// # Errors
 /// What the kernel says: `ESRCH` when the task has gone.
@@ -100,8 +100,14 @@ pub fn affinity(tid: u32) -> io::Result<Vec<CpuId>> {
     if bytes < 0 {
         return Err(io::Error::last_os_error());
     }
-    let is_set = |cpu: &u32| mask[*cpu as usize / 64] >> (cpu % 64) & 1 == 1;
-    Ok((0..64 * MASK_WORDS as u32).filter(is_set).map(CpuId).collect())
+    let mut cpus = Vec::new();
+    for (at, mut word) in mask.into_iter().enumerate() {
+        while word != 0 {
+            cpus.push(CpuId(64 * at as u32 + word.trailing_zeros()));
+            word &= word - 1;
+        }
+    }
+    Ok(cpus)
 }
 
 /// Confines a task to some CPUs. `None`: to none in particular, those included that are plugged in later.

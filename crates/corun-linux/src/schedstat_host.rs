@@ -24,8 +24,9 @@ mod process_table;
 mod task;
 mod window;
 
-use crate::cgroup::Cgroups;
-use crate::cpustat::{self, CpuStat};
+use crate::allowed::{shown_fewer, Allowed, Member};
+use crate::cgroup::{ancestors, Cgroups};
+use crate::cpustat::{self, CpuStat, Taken};
 use crate::root::{ReadError, Root};
 use crate::target::Subject;
 use crate::tenants::Tenants;
@@ -33,7 +34,7 @@ use crate::topology::{self, TopologyError};
 use crate::{clock, procfs};
 use corun_model::host::HostError;
 use corun_model::observation::{CpuTime, Loss, Observation};
-use corun_model::{Action, CpuId, Host, Machine, Outcome, TenantId, Unavailable, What};
+use corun_model::{Action, CpuId, Host, Limits, Machine, Outcome, TenantId, Unavailable, What};
 use meter::Meter;
 use process_table::{Depth, Process, ProcessTable, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,6 +110,8 @@ pub struct SchedstatHost {
     cpus: CpuStat,
     cpu_meters: BTreeMap<CpuId, (Meter, Meter)>,
     throttled: BTreeMap<String, u64>,
+    allowed: Allowed,
+    shown_fewer: Option<Unavailable>,
     /// On-CPU time of the subject's tasks reported so far, and CPU time of those never seen.
     subject_run_ns: u64,
     unseen_ns: u64,
@@ -138,8 +141,11 @@ impl SchedstatHost {
         let mut table = ProcessTable::new(&root, subject, &cgroups, clock::boot_ahead_ns(), now_ns)?;
         table.name(&named)?;
         let is_virtual = cpustat::is_virtual(&root);
+        let (allowed, shown_fewer) = (Allowed::new(&root), shown_fewer(&root));
         let mut host = SchedstatHost {
             root,
+            allowed,
+            shown_fewer,
             machine,
             is_virtual,
             cgroups,
@@ -229,18 +235,23 @@ impl SchedstatHost {
     }
 
     /// The CPUs' part of a window.
-    fn cpu_times(&mut self, now: &CpuStat, window_ns: u64) -> Vec<CpuTime> {
+    fn cpu_times(&mut self, now: &CpuStat, taken: &Taken, window_ns: u64) -> Vec<CpuTime> {
         let mut time = |(&cpu, clock): (&CpuId, &cpustat::CpuClock)| {
             let fresh = || (Meter::starting_at(clock.idle_ns), Meter::starting_at(clock.busy_ns()));
             let (idle, busy) = self.cpu_meters.entry(cpu).or_insert_with(fresh);
             let busy_ns = busy.take_ns(clock.busy_ns(), window_ns);
             let idle_ns = idle.take_ns(clock.idle_ns, window_ns - busy_ns);
-            CpuTime { cpu, idle_ns, busy_ns, unknown_ns: window_ns - busy_ns - idle_ns }
+            let host_steal_ns = taken.host_steal_ns(cpu);
+            CpuTime { cpu, idle_ns, busy_ns, unknown_ns: window_ns - busy_ns - idle_ns, host_steal_ns }
         };
         // One that is offline now did nothing that anybody saw.
-        let gone = |cpu: CpuId| CpuTime { cpu, idle_ns: 0, busy_ns: 0, unknown_ns: window_ns };
-        let machine = self.machine.cpus().iter().map(|c| c.id);
-        machine.map(|cpu| now.cpus.get_key_value(&cpu).map(&mut time).unwrap_or_else(|| gone(cpu))).collect()
+        let gone =
+            |cpu: CpuId| CpuTime { cpu, idle_ns: 0, busy_ns: 0, unknown_ns: window_ns, host_steal_ns: None };
+        // Some may have come since the start.
+        let known: BTreeSet<CpuId> =
+            self.machine.cpus().iter().map(|c| c.id).chain(now.cpus.keys().copied()).collect();
+        let one = |cpu| now.cpus.get_key_value(&cpu).map(&mut time).unwrap_or_else(|| gone(cpu));
+        known.into_iter().map(one).collect()
     }
 
     /// The tenant of a process's tasks.
@@ -282,6 +293,7 @@ impl SchedstatHost {
         ]
         .map(|(what, why)| Unavailable::new(what, why))
         .into();
+        list.extend(self.shown_fewer.clone());
         if !host_steal_known {
             let why = "this is a virtual machine whose host has reported no steal since boot";
             list.push(Unavailable { what: What::HostSteal, why: why.into() });
@@ -357,9 +369,24 @@ impl Host for SchedstatHost {
             .map(|t| t.account.ledger.on_cpu_ns())
             .sum::<u64>();
         let loss = Loss { unknown_ns: self.newly_unseen_ns(), ..Loss::default() };
+        let limits = subject.map_or_else(Limits::default, |subject| {
+            let processes = self.table.processes.iter().filter(|(_, p)| p.role == Role::Subject);
+            let members: Vec<Member> = processes
+                .flat_map(|(&pid, p)| {
+                    p.tasks.iter().map(move |(&tid, t)| Member {
+                        tid,
+                        pid,
+                        alive: t.life == Life::Alive,
+                        last_cpu: t.last_cpu.map(CpuId),
+                    })
+                })
+                .collect();
+            self.allowed.look(subject, &members)
+        });
         self.table.forget_ended();
 
-        let machine = cpus.machine_time(&self.cpus, self.is_virtual);
+        let taken = cpus.taken_since(&self.cpus, window_ns, self.is_virtual);
+        let machine = taken.total();
         let by_tenant = by_tenant(&tasks);
         let named: BTreeSet<TenantId> =
             by_tenant.iter().map(|t| t.id).chain(self.subject).chain(self.io).collect();
@@ -367,7 +394,8 @@ impl Host for SchedstatHost {
             start_ns,
             end_ns,
             tenants: named.iter().filter_map(|id| self.tenants.get(*id)).cloned().collect(),
-            cpus: self.cpu_times(&cpus, window_ns),
+            cpus: self.cpu_times(&cpus, &taken, window_ns),
+            limits,
             tasks,
             by_tenant,
             machine,
@@ -389,11 +417,6 @@ impl Host for SchedstatHost {
     fn undo_all(&mut self) -> Result<(), HostError> {
         Ok(())
     }
-}
-
-/// A cgroup's path and those above it, the root aside, which has no quota.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |p| p.rsplit_once('/').map(|(above, _)| above)).filter(|p| p.len() > 1)
 }
 
 fn cannot_see(e: ReadError) -> HostError {

@@ -430,6 +430,33 @@ fn a_command_is_followed_with_all_that_it_starts() {
 }
 
 #[test]
+fn what_blocks_and_what_yields_is_counted_apart_and_so_are_the_cpus_that_each_may_use() {
+    let _alone = alone();
+    let yields = Pinned::start(0, "exec python3 -c 'import os\nwhile True: os.sched_yield()'");
+    let sleeps = Pinned::start(0, "while true; do sleep 0.01; done");
+    let _rival = Pinned::start(0, "while true; do :; done");
+    let pids = [yields.0.id(), sleeps.0.id()];
+    let Some(mut host) = host(processes(&pids)) else { return };
+    see(&mut host, 100);
+    let seen = see(&mut host, 500);
+    let events = |pid: u32| {
+        let task = seen.tasks.iter().find(|t| t.id.0 == pid).expect("it never ends");
+        (task.account.events.blocked.unwrap(), task.account.events.yielded.unwrap())
+    };
+    let ((blocked, yielded), (blocked_sleeping, yielded_sleeping)) = (events(pids[0]), events(pids[1]));
+    assert!(yielded > 10 && yielded > 5 * blocked, "{yielded} yields, {blocked} blockings");
+    assert!(
+        blocked_sleeping > 0 && yielded_sleeping == 0,
+        "{blocked_sleeping} blockings, {yielded_sleeping} yields"
+    );
+    for pid in pids {
+        let limits = seen.limits.of_task(corun_model::TaskId(pid)).expect("it is watched");
+        let cpus: Vec<u32> = limits.cpus.iter().flat_map(|cpus| cpus.iter().map(|c| c.0)).collect();
+        assert_eq!((limits.process.0, cpus), (pid, vec![0]));
+    }
+}
+
+#[test]
 fn a_thread_that_runs_another_program_goes_on_as_its_process() {
     let _alone = alone();
     let mut command = Command::new(std::env::current_exe().unwrap());

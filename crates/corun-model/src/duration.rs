@@ -103,7 +103,8 @@ fn parse(text: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String>
 pub fn human_ns(ns: u64) -> String {
     let ns_f = ns as f64;
     let (value, unit) = match ns {
-        0..1_000 => return format!("{ns} ns"),
+        0 => return "0 s".to_owned(),
+        1..1_000 => return format!("{ns} ns"),
         1_000..1_000_000 => (ns_f / 1e3, "µs"),
         1_000_000..1_000_000_000 => (ns_f / 1e6, "ms"),
         1_000_000_000..36_000_000_000_000 => (ns_f / 1e9, "s"),

@@ -36,9 +36,12 @@ impl Migrations {
 /// What happened to a task, as counts. `None` means that this source cannot tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// Voluntary switches: it blocked, or called `sched_yield`.
-    pub yields: Option<u64>,
-    /// Involuntary switches: it was still runnable when the CPU was taken from it.
+    /// Times it blocked: voluntary context switches.
+    pub blocked: Option<u64>,
+    /// Times it called `sched_yield` and another task ran: no blocking, it stayed runnable.
+    pub yielded: Option<u64>,
+    /// Involuntary switches: it was still runnable when the CPU was taken from it. Where nobody tells of calls of `sched_yield`
+    /// they are among these, as the kernel counts them.
     pub preemptions: Option<u64>,
     /// Times it was made runnable.
     pub wakeups: Option<u64>,
@@ -52,7 +55,8 @@ impl Events {
     pub fn plus(&self, o: &Events) -> Events {
         let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         Events {
-            yields: add(self.yields, o.yields),
+            blocked: add(self.blocked, o.blocked),
+            yielded: add(self.yielded, o.yielded),
             preemptions: add(self.preemptions, o.preemptions),
             wakeups: add(self.wakeups, o.wakeups),
             migrations: match (self.migrations, o.migrations) {
@@ -67,10 +71,16 @@ impl Events {
         }
     }
 
+    /// How often it left a CPU, for whatever reason; `None`: the source cannot tell.
+    pub fn switches(&self) -> Option<u64> {
+        Some(self.blocked? + self.preemptions? + self.yielded.unwrap_or(0))
+    }
+
     /// No event of any sort, all of them known.
     pub fn none() -> Events {
         Events {
-            yields: Some(0),
+            blocked: Some(0),
+            yielded: Some(0),
             preemptions: Some(0),
             wakeups: Some(0),
             migrations: Some(Migrations::default()),

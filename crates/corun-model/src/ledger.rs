@@ -254,6 +254,16 @@ impl BlockReasons {
         left
     }
 
+    /// Waiting for a sibling, or for a reason that nobody knows: a lock, a pipe, the end of a child.
+    pub fn for_siblings_ns(&self) -> u64 {
+        self.sum_ns() - self.outside_ns()
+    }
+
+    /// Waiting for the outside: a device, a timer, a poll. It is there alone as well.
+    pub fn outside_ns(&self) -> u64 {
+        self.io_ns + self.sleep_ns + self.poll_ns
+    }
+
     /// The field-wise sum.
     #[must_use]
     pub fn plus(&self, o: &BlockReasons) -> BlockReasons {

@@ -25,6 +25,7 @@
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
 //! | [`observation`] | what a host saw in one window |
 //! | [`unavailable`] | what cannot be seen or done here, and why |
+//! | [`limits`] | which CPUs tasks may use, and how much CPU time tenants may |
 //! | [`recording`] | consecutive windows, summed and as a timeline |
 //! | [`action`] | the five knobs, actions and their outcomes |
 //! | [`reason`] | why a knob is turned, as a fact |
@@ -46,6 +47,7 @@ pub mod fairness;
 pub mod histogram;
 pub mod host;
 pub mod ledger;
+pub mod limits;
 pub mod linux;
 pub mod machine;
 pub mod observation;
@@ -68,6 +70,7 @@ pub use events::Events;
 pub use histogram::Histogram;
 pub use host::{Host, HostError};
 pub use ledger::{Ledger, Parts};
+pub use limits::Limits;
 pub use linux::Linux;
 pub use machine::{CpuId, Distance, Machine};
 pub use observation::Observation;

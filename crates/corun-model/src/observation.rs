@@ -5,6 +5,7 @@ use crate::culprit::Culprits;
 use crate::events::Events;
 use crate::histogram::Histogram;
 use crate::ledger::{BlockReasons, Ledger};
+use crate::limits::Limits;
 use crate::machine::CpuId;
 use crate::tenant::{TaskId, Tenant, TenantId};
 use crate::unavailable::Unavailable;
@@ -31,6 +32,8 @@ pub struct Observation {
     pub refused: Vec<TenantId>,
     /// Per CPU: busy and idle.
     pub cpus: Vec<CpuTime>,
+    /// Which CPUs tasks may use, and how much CPU time tenants may, of those that the host watches closely.
+    pub limits: Limits,
     /// What the host below or the interrupts took, when the machine tells.
     pub machine: MachineTime,
     /// What was lost.
@@ -180,8 +183,10 @@ pub struct CpuTime {
     pub idle_ns: u64,
     /// Time any other task ran, in nanoseconds; also what the hypervisor below took from it meanwhile.
     pub busy_ns: u64,
-    /// Time nobody saw, in nanoseconds.
+    /// Time nobody saw, or in which it was switched off, in nanoseconds.
     pub unknown_ns: u64,
+    /// Of its busy time, what the hypervisor below took, in nanoseconds; `None`: this machine does not tell.
+    pub host_steal_ns: Option<u64>,
 }
 
 /// What was taken from the machine as a whole, summed over CPUs. `None`: this machine does not tell.
@@ -230,17 +235,20 @@ impl Observation {
 
     /// A tenant's name and kind.
     pub fn tenant(&self, id: TenantId) -> Option<&Tenant> {
-        self.tenants.iter().find(|t| t.id == id)
+        self.tenants.binary_search_by_key(&id, |t| t.id).ok().map(|at| &self.tenants[at])
     }
 
-    /// What everybody did in whose way the subject is: no kernel, and of a virtual machine not its own I/O threads, which are
-    /// there alone as well.
+    /// Whether a tenant is a co-runner of the subject: what it has of CPUs is **stolen** from those who wait for them, and would
+    /// not be alone. Not so the kernel, idle CPUs and corun itself, nor of a virtual machine its own I/O threads, which are there
+    /// alone as well. One that nobody knows is.
+    pub fn is_co_runner(&self, subject: TenantId, tenant: TenantId) -> bool {
+        let is_of_own_vm = |t: &Tenant| self.tenant(subject).is_some_and(|own| t.is_of_vm(own));
+        tenant != subject && self.tenant(tenant).is_none_or(|t| t.kind.is_co_runner() && !is_of_own_vm(t))
+    }
+
+    /// What the co-runners of the subject did.
     pub fn co_runners(&self, subject: TenantId) -> impl Iterator<Item = &TenantObservation> {
-        let own = self.tenant(subject);
-        let is_own = move |t: &Tenant| t.id == subject || own.is_some_and(|own| t.is_of_vm(own));
-        self.by_tenant
-            .iter()
-            .filter(move |seen| self.tenant(seen.id).is_some_and(|t| t.kind.is_controllable() && !is_own(t)))
+        self.by_tenant.iter().filter(move |seen| self.is_co_runner(subject, seen.id))
     }
 
     /// A tenant's weight: what is known of it, else the default of 100.
@@ -268,6 +276,7 @@ impl Observation {
         self.extend_tenants(next);
         self.weights.clone_from(&next.weights);
         self.refused.clone_from(&next.refused);
+        self.limits.extend(&next.limits);
         let going_on = self.extend_tasks(next);
         for t in &next.by_tenant {
             match self.by_tenant.binary_search_by_key(&t.id, |x| x.id) {
@@ -279,17 +288,23 @@ impl Observation {
                 Err(i) => self.by_tenant.insert(i, t.clone()),
             }
         }
+        let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        let (before_ns, next_ns) = (next.start_ns - self.start_ns, next.window_ns());
+        // Of a CPU that is in one window only, nobody knows what it did in the other: it was off.
+        for x in self.cpus.iter_mut().filter(|x| next.cpus.iter().all(|c| c.cpu != x.cpu)) {
+            x.unknown_ns += next_ns;
+        }
         for c in &next.cpus {
             match self.cpus.iter_mut().find(|x| x.cpu == c.cpu) {
                 Some(x) => {
                     x.idle_ns += c.idle_ns;
                     x.busy_ns += c.busy_ns;
                     x.unknown_ns += c.unknown_ns;
+                    x.host_steal_ns = add(x.host_steal_ns, c.host_steal_ns);
                 }
-                None => self.cpus.push(*c),
+                None => self.cpus.push(CpuTime { unknown_ns: c.unknown_ns + before_ns, ..*c }),
             }
         }
-        let add = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         self.machine = MachineTime {
             host_steal_ns: add(self.machine.host_steal_ns, next.machine.host_steal_ns),
             irq_ns: add(self.machine.irq_ns, next.machine.irq_ns),
@@ -382,6 +397,12 @@ impl Observation {
                 wrong.push(format!("culprit {} has no name", share.tenant.0));
             }
         }
+        if self.limits.tasks.windows(2).any(|pair| pair[0].task >= pair[1].task) {
+            wrong.push("what tasks may use is not in the order of their ids".into());
+        }
+        if self.limits.quotas.iter().any(|q| q.cpus.is_nan() || q.cpus <= 0.0) {
+            wrong.push("a quota allows nothing".into());
+        }
         for c in &self.cpus {
             if c.idle_ns + c.busy_ns + c.unknown_ns != window {
                 wrong.push(format!("CPU {}: idle, busy and unknown do not sum to the window", c.cpu.0));
@@ -411,13 +432,16 @@ mod tests {
             tenant(2, TenantKind::VmIo, "vm-io:db"),
             tenant(3, TenantKind::Kernel, "kernel"),
             tenant(4, TenantKind::Command, "pgid:7"),
+            tenant(5, TenantKind::Others, "others"),
+            tenant(6, TenantKind::Watcher, "corun"),
         ];
         let of = |t: &Tenant| TenantObservation { id: t.id, tasks: 1, account: Account::default() };
         let by_tenant = tenants.iter().map(of).collect();
         let seen = Observation { tenants, by_tenant, ..Observation::default() };
         let beside = |id| seen.co_runners(TenantId(id)).map(|t| t.id.0).collect::<Vec<u32>>();
-        assert_eq!(beside(0), [2, 4]);
-        assert_eq!(beside(4), [0, 1, 2]);
+        assert_eq!(beside(0), [2, 4, 5]);
+        assert_eq!(beside(4), [0, 1, 2, 5]);
+        assert!(seen.is_co_runner(TenantId(4), TenantId(9)), "nobody knows who it is");
     }
 
     fn task(id: u32, born_ns: u64, compute_ns: u64, alive: bool) -> TaskObservation {
@@ -485,7 +509,13 @@ mod tests {
 
     #[test]
     fn what_the_host_below_took_counts_once_whether_or_not_tasks_have_it_too() {
-        let cpu = |busy_ns| CpuTime { cpu: CpuId(0), idle_ns: 100 - busy_ns, busy_ns, unknown_ns: 0 };
+        let cpu = |busy_ns| CpuTime {
+            cpu: CpuId(0),
+            idle_ns: 100 - busy_ns,
+            busy_ns,
+            unknown_ns: 0,
+            host_steal_ns: None,
+        };
         let machine = |steal_ns| MachineTime { host_steal_ns: steal_ns, ..MachineTime::default() };
         let taken_ns = |on_cpu_ns, busy_ns, steal_ns| {
             let tasks = vec![task(1, 0, on_cpu_ns, false)];

@@ -8,8 +8,9 @@
 //! [`TenantKind::Others`]: their time, and what they took from whom, is there under that name.
 
 use crate::culprit::{Culprits, Share};
+use crate::limits::Limits;
 use crate::observation::{Account, Observation, TaskObservation, TenantObservation};
-use crate::tenant::{Tenant, TenantId, TenantKind};
+use crate::tenant::{TaskId, Tenant, TenantId, TenantKind};
 use crate::unavailable::{Unavailable, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -108,6 +109,7 @@ impl Recording {
             weights: window.weights.clone(),
             refused: window.refused.clone(),
             cpus: window.cpus.clone(),
+            limits: Limits { tasks: Vec::new(), quotas: window.limits.quotas.clone() },
             machine: window.machine,
             loss: window.loss,
             unavailable: window.unavailable.clone(),
@@ -148,6 +150,8 @@ fn unlist(whole: &mut Observation) {
     let median_ns = ended.get(ended.len() / 2).copied().unwrap_or(0);
     let before = whole.tasks.len();
     whole.tasks.retain(|t| t.alive || ran_ns(t) > median_ns);
+    let listed: BTreeSet<TaskId> = whole.tasks.iter().map(|t| t.id).collect();
+    whole.limits.tasks.retain(|t| listed.contains(&t.task));
     whole.loss.unlisted_tasks += (before - whole.tasks.len()) as u64;
 }
 
@@ -228,7 +232,7 @@ fn say_that_folded(sum: &mut Observation) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ledger, Parts, TaskId};
+    use crate::{Ledger, Parts};
 
     #[test]
     fn of_a_hundred_thousand_ended_tasks_those_that_ran_most_are_listed_and_the_sums_have_all() {

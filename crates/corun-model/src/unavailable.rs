@@ -56,6 +56,10 @@ whats! {
     ShortTasks = "tasks that live between two polls",
     /// What the hypervisor took.
     HostSteal = "host steal",
+    /// What the program would be like without the hypervisor, which took much.
+    Hypervisor = "hypervisor",
+    /// All CPUs that a container may use, of which it is shown fewer.
+    AllCpus = "all CPUs",
     /// Which waits a CPU quota caused.
     Throttling = "throttling",
     /// Which tasks are stopped or frozen.

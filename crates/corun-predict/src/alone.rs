@@ -26,8 +26,8 @@
 //! negative then.
 //!
 //! Threads that queue behind a sibling count as stolen from as far as co-runners held CPUs in the meantime, and where the
-//! program wants more CPUs than there are, as far as it would have more of them alone ([`crate::crowded`]). And however little
-//! is taken away, no program computes on more CPUs than there are.
+//! program wants more CPUs than there are, as far as it would have more of them alone ([`crate::crowded`]). And whatever comes
+//! of it, the bounds hold that hold for every program ([`crate::bounds`]).
 //!
 //! A program that is never left in peace shows nowhere how much it waits on its own: two threads that take turns on the one
 //! CPU that a loop leaves them look alike whether alone they would overlap wholly or hardly. Its slowdown lies between that
@@ -40,6 +40,7 @@
 //! Within a window, steals of different tasks are taken to fall as they do between windows, or where each task has a CPU of its own,
 //! independently of each other.
 
+use crate::bounds::Bounds;
 use crate::crowded::Crowding;
 use crate::useful_work::{Spent, Window};
 use crate::wake_ups::{self, WakeUps};
@@ -115,6 +116,17 @@ pub fn likely(window: &Window, hints: Hints) -> Option<Alone> {
 }
 
 impl Alone {
+    /// The same, where no slowdown can be more than that, which is 1 or more. Its parts still sum to `slowdown - 1`. The slowest
+    /// task may be slowed by more, as long as the rest makes up for it.
+    fn at_most(self, most: f64) -> Alone {
+        if self.slowdown <= most {
+            return self;
+        }
+        let scale = (most - 1.0) / (self.slowdown - 1.0);
+        let slowest = self.slowest.min(most);
+        Alone { slowdown: most, steal: self.steal * scale, sync: self.sync * scale, slowest }
+    }
+
     /// This share of the way to what is `least`. Its parts still sum to `slowdown - 1`.
     fn towards(self, least: Alone, share: f64) -> Alone {
         let between = |most: f64, least: f64| most.powf(1.0 - share) * least.powf(share);
@@ -138,18 +150,21 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
         return None;
     }
     let (crowding, wake_ups) = (Crowding::of(window), WakeUps::of(window, hints.wake_up_ns));
-    let roomy = window.workers().count() <= window.cpus;
+    let roomy = window.workers().count() as f64 <= window.cpus_in_reach();
     let overlap = if roomy { 0.0 } else { hints.overlap };
-    let lost = |s: &Spent| {
+    let taken = |task, s: &Spent| crowding.taken_ns(window, task, s) / s.life_ns;
+    let lost = |task, s: &Spent| {
         let waiting_ns = (s.waiting_ns() - hints.own_waiting_ns(s, wake_ups)).max(0.0);
-        (crowding.taken_ns(s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - overlap))) / s.life_ns
+        taken(task, s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - overlap)) / s.life_ns
     };
-    let common = window.workers().map(lost).fold(f64::INFINITY, f64::min);
     let least_work_ns = window.least_work_ns();
+    let is_worker = |s: &Spent| s.compute_ns > 0.0 && s.compute_ns >= least_work_ns;
+    let workers = window.each().filter(|(_, s)| is_worker(s));
+    let common = workers.map(|(task, s)| lost(task, s)).fold(f64::INFINITY, f64::min);
     let (mut slowdown, mut steal, mut sync, mut slowest) = (0.0, 0.0, 0.0, 1.0f64);
-    for s in window.all().filter(|s| s.compute_ns > 0.0) {
-        let x = crowding.taken_ns(s) / s.life_ns;
-        let both = common.clamp(x, lost(s).max(x));
+    for (task, s) in window.each().filter(|(_, s)| s.compute_ns > 0.0) {
+        let x = taken(task, s);
+        let both = common.clamp(x, lost(task, s).max(x));
         let left = (1.0 - both).max(least_alone_ns(s, wake_ups, roomy) / s.life_ns);
         let weight = s.compute_ns / total.compute_ns;
         slowdown += weight / left;
@@ -159,14 +174,8 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
             slowest = slowest.max(1.0 / left);
         }
     }
-    let useful_cpus = total.compute_ns / window.wall_ns;
-    let at_most = (window.cpus as f64 / useful_cpus).max(1.0);
-    if window.cpus > 0 && slowdown > at_most {
-        let scale = (at_most - 1.0) / (slowdown - 1.0);
-        (slowdown, steal, sync) = (at_most, steal * scale, sync * scale);
-        slowest = slowest.min(at_most);
-    }
-    Some(Alone { slowdown, steal, sync, slowest })
+    let alone = Alone { slowdown, steal, sync, slowest };
+    Some(alone.at_most(1.0 / (1.0 - Bounds::of(window).most_lost_ns / window.wall_ns).max(f64::MIN_POSITIVE)))
 }
 
 /// Of a task's time, what may be stolen in a quiet window.

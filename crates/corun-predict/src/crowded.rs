@@ -13,67 +13,123 @@
 //! alone, and get through the same in `u / a` of the time. The share `1 - u / a` of all time in which they wanted CPUs is what
 //! co-runners cost. It is no more than what was stolen, each nanosecond counted for as many tasks as wait in turn: `w / a`.
 //!
+//! The CPUs are those that the tasks may use ([`crate::reach`]). Tasks that use CPUs together are taken by themselves, and those
+//! of them that may use only some of these CPUs use no more than these.
+//!
 //! Limits: tasks that want CPUs at the same moments (a barrier's, when they wake up) use fewer than tasks that do not, and of a
-//! sum of windows it is not known who lived at the same time. CPUs that the program may not use count as there.
+//! sum of windows it is not known who lived at the same time.
 
+use crate::reach::{Group, Set};
 use crate::useful_work::{Spent, Window};
+use corun_model::TaskId;
 
-/// How much of what a task waited for CPUs co-runners cost it: factors, the same for all tasks of a window.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How much of what tasks waited for CPUs co-runners cost them, by the group of tasks that use CPUs together.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Crowding {
-    /// Of what was stolen from it, 0..=1.
+    groups: Vec<(Group, Factors)>,
+}
+
+/// The same for all tasks of a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Factors {
+    /// Of what was stolen from a task, 0..=1.
     stolen: f64,
     /// Of what it queued behind siblings besides, 0..=1.
     queued: f64,
 }
 
-impl Crowding {
+impl Factors {
     /// Steal is what it looks like.
-    const NONE: Crowding = Crowding { stolen: 1.0, queued: 0.0 };
+    const NONE: Factors = Factors { stolen: 1.0, queued: 0.0 };
+}
 
+impl Crowding {
     /// That of a window's tasks.
     pub(crate) fn of(window: &Window) -> Crowding {
-        let cpus = |get: fn(&Spent) -> f64| window.all().map(get).sum::<f64>() / window.wall_ns;
-        let (wanted, used) = (cpus(wanted_ns), cpus(Spent::on_cpu_ns));
-        let (stolen, queued) = (cpus(|s| s.stolen_ns), cpus(|s| s.queued_ns));
-        let alone = usable_cpus(&wanted_shares(window), window.cpus);
-        if stolen > 0.0 && alone > used {
-            let taken = (wanted * (1.0 - used / alone)).min(stolen * wanted / alone);
-            let more = if queued > 0.0 { ((taken - stolen) / queued).clamp(0.0, 1.0) } else { 0.0 };
-            Crowding { stolen: (taken / stolen).min(1.0), queued: more }
-        } else {
-            Crowding::NONE
+        let groups = window.reach.groups();
+        let mut members: Vec<Vec<Member>> = vec![Vec::new(); groups.len()];
+        for (task, s) in window.each() {
+            let set = task
+                .and_then(|task| window.reach.set_of.get(&task))
+                .map(|at| &window.reach.sets[*at as usize]);
+            members[window.reach.group_of(&groups, task)].push(Member { s, set });
         }
+        let factors: Vec<Factors> =
+            groups.iter().zip(&members).map(|(group, members)| factors(window, group, members)).collect();
+        Crowding { groups: groups.into_iter().zip(factors).collect() }
     }
 
     /// What co-runners cost this task of that window in waiting for CPUs, in nanoseconds.
-    pub(crate) fn taken_ns(&self, s: &Spent) -> f64 {
-        self.stolen * s.stolen_ns + self.queued * s.queued_ns
+    pub(crate) fn taken_ns(&self, window: &Window, task: Option<TaskId>, s: &Spent) -> f64 {
+        let set = task.and_then(|task| window.reach.set_of.get(&task));
+        let of = set.and_then(|at| self.groups.iter().find(|(group, _)| group.has(*at)));
+        let factors = of.or(self.groups.first()).map_or(Factors::NONE, |(_, factors)| *factors);
+        factors.stolen * s.stolen_ns + factors.queued * s.queued_ns
     }
+}
+
+/// A task of a group with the CPUs that it may use; `None`: any of the group's.
+#[derive(Clone, Copy)]
+struct Member<'a> {
+    s: &'a Spent,
+    set: Option<&'a Set>,
+}
+
+fn factors(window: &Window, group: &Group, members: &[Member]) -> Factors {
+    let cpus = |get: fn(&Spent) -> f64| members.iter().map(|m| get(m.s)).sum::<f64>() / window.wall_ns;
+    let (wanted, used) = (cpus(wanted_ns), cpus(Spent::on_cpu_ns));
+    let (stolen, queued) = (cpus(|s| s.stolen_ns), cpus(|s| s.queued_ns));
+    let alone = usable_in(window, group, members);
+    if stolen <= 0.0 || alone <= used {
+        return Factors::NONE;
+    }
+    let taken = (wanted * (1.0 - used / alone)).min(stolen * wanted / alone);
+    let more = if queued > 0.0 { ((taken - stolen) / queued).clamp(0.0, 1.0) } else { 0.0 };
+    Factors { stolen: (taken / stolen).min(1.0), queued: more }
+}
+
+/// How many CPUs the tasks of a group would use on average. Those that may not leave a set of them use no more than it has; so
+/// of all such sets the one that confines most tells.
+fn usable_in(window: &Window, group: &Group, members: &[Member]) -> f64 {
+    let within = |set: &Set| {
+        let is_within = |m: &&Member| m.set.is_some_and(|own| own.is_subset(set));
+        let inside: Vec<&Spent> = members.iter().filter(is_within).map(|m| m.s).collect();
+        let outside = members.iter().filter(|m| !is_within(m)).map(|m| wanted_ns(m.s)).sum::<f64>();
+        let count = window.reach.count(set, window.wall_ns, window.cpus).round().max(1.0);
+        usable_cpus(&wanted_shares(window.wall_ns, &inside), count as usize) + outside / window.wall_ns
+    };
+    let all: Vec<&Spent> = members.iter().map(|m| m.s).collect();
+    let count = window.reach.count(&group.cpus, window.wall_ns, window.cpus).round();
+    let usable = usable_cpus(&wanted_shares(window.wall_ns, &all), count as usize);
+    let sets = members.iter().filter_map(|m| m.set);
+    let mut narrower: Vec<&Set> = sets.filter(|set| set.len() < group.cpus.len()).collect();
+    narrower.sort_unstable();
+    narrower.dedup();
+    narrower.into_iter().map(within).fold(usable, f64::min)
 }
 
 /// For what share of the window each of its tasks wants a CPU, 0..=1. Of tasks that did not live all the time one follows
 /// another, as in a build: their lives are laid end to end, and each piece as long as the window counts as a task.
-fn wanted_shares(window: &Window) -> Vec<f64> {
+fn wanted_shares(wall_ns: f64, tasks: &[&Spent]) -> Vec<f64> {
     let (mut shares, mut open) = (Vec::new(), (0.0, 0.0));
-    for s in window.all() {
+    for s in tasks.iter().filter(|s| s.life_ns > 0.0) {
         let share = wanted_ns(s) / s.life_ns;
-        if s.life_ns == window.wall_ns {
+        if s.life_ns == wall_ns {
             shares.push(share);
             continue;
         }
         let mut left_ns = s.life_ns;
         while left_ns > 0.0 {
-            let piece_ns = left_ns.min(window.wall_ns - open.0);
+            let piece_ns = left_ns.min(wall_ns - open.0);
             open = (open.0 + piece_ns, open.1 + share * piece_ns);
             left_ns -= piece_ns;
-            if open.0 >= window.wall_ns {
-                shares.push(open.1 / window.wall_ns);
+            if open.0 >= wall_ns {
+                shares.push(open.1 / wall_ns);
                 open = (0.0, 0.0);
             }
         }
     }
-    shares.push(open.1 / window.wall_ns);
+    shares.push(open.1 / wall_ns);
     shares
 }
 
@@ -103,7 +159,6 @@ fn usable_cpus(shares: &[f64], cpus: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::TaskId;
     use proptest::prelude::*;
 
     /// A window of tasks by how long each was on a CPU, stolen from and queued, in percent of it.
@@ -122,7 +177,7 @@ mod tests {
     /// The share of its life that co-runners cost the first task.
     fn taken(cpus: usize, tasks: &[[f64; 3]]) -> f64 {
         let window = window(cpus, tasks);
-        Crowding::of(&window).taken_ns(&window.tasks[&TaskId(0)]) / 100.0
+        Crowding::of(&window).taken_ns(&window, Some(TaskId(0)), &window.tasks[&TaskId(0)]) / 100.0
     }
 
     #[test]
@@ -170,9 +225,12 @@ mod tests {
         };
         build.tasks.extend((1..=40).map(|i| (TaskId(i), of(4.0))));
         build.unlisted = of(40.0);
-        let shares: Vec<f64> = wanted_shares(&build).into_iter().filter(|s| *s > 1e-9).collect();
+        let shares: Vec<f64> = wanted_shares(build.wall_ns, &build.all().collect::<Vec<_>>())
+            .into_iter()
+            .filter(|s| *s > 1e-9)
+            .collect();
         assert!(shares.len() == 2 && shares.iter().all(|s| (s - 1.0).abs() < 1e-9), "{shares:?}");
-        assert!((Crowding::of(&build).taken_ns(&build.unlisted) - 20.0).abs() < 1e-9);
+        assert!((Crowding::of(&build).taken_ns(&build, None, &build.unlisted) - 20.0).abs() < 1e-9);
     }
 
     proptest! {
@@ -194,8 +252,8 @@ mod tests {
         ) {
             let window = window(cpus, &tasks);
             let crowding = Crowding::of(&window);
-            for s in window.all() {
-                let taken_ns = crowding.taken_ns(s);
+            for (task, s) in window.each() {
+                let taken_ns = crowding.taken_ns(&window, task, s);
                 prop_assert!((0.0..=s.stolen_ns + s.queued_ns).contains(&taken_ns), "{taken_ns} {s:?}");
             }
         }

@@ -16,7 +16,12 @@
 //! | [`switch_cost`] | what a context switch costs, inferred |
 //! | [`yardstick`] | what useful work is measured in |
 //! | [`counted`] | sums of hardware events, and of how much time |
+//! | [`reach`] | which CPUs its tasks may use |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
+//! | [`bounds`] | what can have been lost at most, whatever the program does |
+//! | [`loss`] | how much of its wall time a run lost: the one definition |
+//! | [`hypervisor`] | what the hypervisor took from its CPUs |
+//! | `displaced` | siblings that queue or wait because of co-runners |
 //! | `crowded` | what steal costs a program that wants more CPUs than there are |
 //! | `stretch` | what windows of one behaviour tell, and what stretches of a run tell together |
 //! | `weighed` | both ways to a slowdown, each as far as it is certain |
@@ -32,14 +37,19 @@
 pub mod alone;
 pub mod baselines;
 mod beginning;
+pub mod bounds;
 pub mod counted;
 mod crowded;
 pub mod dedicated;
+mod displaced;
 pub mod estimate;
 pub mod evidence;
+pub mod hypervisor;
 pub mod interval;
+pub mod loss;
 pub mod phases;
 pub mod predictor;
+pub mod reach;
 pub mod spin;
 pub mod spinning;
 mod steps;

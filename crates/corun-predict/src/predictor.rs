@@ -9,8 +9,11 @@
 use crate::baselines::baselines;
 use crate::beginning;
 use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, WindowSummary};
+use crate::evidence::{Counterfactual, Evidence};
+use crate::hypervisor::Hypervisor;
 use crate::interval::{interval, FEWEST};
 use crate::phases::{PhaseChange, Phases};
+use crate::reach::Set;
 use crate::stretch::Stretch;
 use crate::told::Told;
 use crate::useful_work::{wall_ns, Window};
@@ -22,6 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SLOTS: usize = 256;
 /// Tasks that live for less than this share of a slot are not kept apart once slots are merged.
 const SHORT_LIVED: f64 = 0.05;
+/// What the hypervisor took is worth a word from this share of the time that CPUs were busy.
+const NOTABLE_STEAL: f64 = 0.01;
 /// Most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
 
@@ -54,6 +59,8 @@ pub struct Predictor {
     shared: Series,
     tenants: BTreeMap<TenantId, (String, TenantKind)>,
     unavailable: BTreeSet<Unavailable>,
+    known: Counterfactual,
+    hypervisor: Hypervisor,
     phases: Phases,
     /// When each phase but the first began.
     changes_ns: Vec<u64>,
@@ -116,6 +123,8 @@ impl Predictor {
             shared: Series::default(),
             tenants: BTreeMap::new(),
             unavailable: BTreeSet::new(),
+            known: Counterfactual::default(),
+            hypervisor: Hypervisor::default(),
             phases: Phases::default(),
             changes_ns: Vec::new(),
         }
@@ -133,6 +142,7 @@ impl Predictor {
             self.tenants.insert(t.id, (t.name.clone(), t.kind));
         }
         self.unavailable.extend(seen.unavailable.iter().cloned());
+        self.hypervisor.add(seen, &Set::new());
     }
 
     /// Takes a window that was sorted before, such as one that was recorded. Its tenants have no names but those that
@@ -153,6 +163,11 @@ impl Predictor {
         }
         self.shared.push(window);
         change
+    }
+
+    /// Takes what is known of a stretch of the run by better means than sums.
+    pub fn push_evidence(&mut self, evidence: Evidence) {
+        self.known.push(evidence);
     }
 
     /// Why a dedicated window should be taken now; `None`: none is needed, or none has ever been taken.
@@ -200,6 +215,11 @@ impl Predictor {
             (from, to) => self.stretch(from, to).told().ok(),
         });
         let run = Told::sum(&told.collect::<Vec<Told>>()).unwrap_or_else(|| now.clone());
+        let run = if self.options.assignment == Assignment::Static {
+            run
+        } else {
+            run.within(&Window::sum(&self.shared.windows), &self.known)
+        };
         Ok((self.finish(now, from_ns)?, self.finish(run, 0)?))
     }
 
@@ -223,7 +243,9 @@ impl Predictor {
         if stretch.shared.len() < FEWEST {
             return Err(too_few("it takes three shared windows for an interval"));
         }
-        Ok((from_ns, stretch.told().map_err(cannot)?))
+        let told = stretch.told().map_err(cannot)?;
+        let is_static = self.options.assignment == Assignment::Static;
+        Ok((from_ns, if is_static { told } else { told.within(&shared, &self.known) }))
     }
 
     /// When the present phase began: the last one of which enough was seen, with a dedicated window where there are any.
@@ -254,6 +276,7 @@ impl Predictor {
             shared: self.shared.between(from_ns, to_ns),
             dedicated,
             all_dedicated: &self.dedicated.windows,
+            known: &self.known,
             assignment: self.options.assignment,
             wake_up_ns: self.options.wake_up_ns as f64,
         }
@@ -269,6 +292,14 @@ impl Predictor {
         let all = shared.total();
         let mut unavailable = self.unavailable.clone();
         unavailable.extend(told.missing.iter().cloned());
+        if let Some(share) = self.hypervisor.share().filter(|share| *share >= NOTABLE_STEAL) {
+            let why = format!(
+                "it took {:.0} % of the time that this machine's CPUs were busy; that is left out: the slowdown is against \
+                 running alone where it takes as much",
+                100.0 * share
+            );
+            unavailable.insert(Unavailable { what: What::Hypervisor, why });
+        }
         if all.unjudged_ns > 0.0 {
             unavailable.insert(Unavailable {
                 what: What::SpinTime,

@@ -15,7 +15,9 @@
 use crate::alone::{self, Alone, Hints};
 use crate::dedicated::{self, Speed};
 use crate::estimate::{Assignment, Method, Parts};
+use crate::evidence::Counterfactual;
 use crate::interval::{batches, jackknife, Spread, FEWEST};
+use crate::loss;
 use crate::steps::goes_in_steps;
 use crate::switch_cost::switch_cost_ns;
 use crate::told::{Rule, Told};
@@ -43,6 +45,8 @@ pub(crate) struct Stretch<'a> {
     pub dedicated: &'a [Window],
     /// All dedicated windows of the run, which tell how far a few scatter.
     pub all_dedicated: &'a [Window],
+    /// What is known of the run alone by better means than sums.
+    pub known: &'a Counterfactual,
     pub assignment: Assignment,
     /// As [`Hints::wake_up_ns`].
     pub wake_up_ns: f64,
@@ -147,11 +151,14 @@ impl Stretch<'_> {
         let found = alone::likely(shared, hints).ok_or("the program has not run yet; it only waited")?;
         let is_static = self.assignment == Assignment::Static && self.apart(shared);
         let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
-        let slowdown = value(found);
+        let loss = loss::of(self.shared, hints, self.known);
+        let slowdown = if is_static { found.slowest } else { loss.slowdown() };
         let of = |w: &Window| alone::likely(w, hints).map(value);
         // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
-        let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value);
-        let scale = if found.slowdown > 1.0 { (slowdown - 1.0) / (found.slowdown - 1.0) } else { 1.0 };
+        let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value).min(slowdown);
+        let steal = loss.steal_ns / loss.lost_ns[1].max(f64::MIN_POSITIVE) * (slowdown - 1.0);
+        // Where nothing was lost, what waits became longer or shorter by is waiting for siblings.
+        let steal = if loss.lost_ns[1] > 0.0 { steal } else { 0.0 };
         let taken = match self.all_dedicated.len() {
             0 => "none was taken".to_owned(),
             n => format!("{n} of the three that are needed {} taken", if n == 1 { "was" } else { "were" }),
@@ -166,7 +173,7 @@ impl Stretch<'_> {
             method_error: LEDGER_ERROR
                 .min(self.at_stake(shared, slowdown))
                 .hypot(BOUND_SHARE * (slowdown / unbound).ln()),
-            parts: Parts { steal: found.steal * scale, sync: found.sync * scale, memory: None, other: 0.0 },
+            parts: Parts { steal, sync: slowdown - 1.0 - steal, memory: None, other: 0.0 },
             method: Method::Ledger,
             slowest: self.apart(shared).then_some(found.slowest),
             missing: [
@@ -245,7 +252,8 @@ mod tests {
         let dedicated: Vec<Window> = (16..20).map(|i| window(i, [1.0, 1.0])).collect();
         let told = |assignment| {
             let (shared, dedicated) = (&shared[..], &dedicated[..]);
-            Stretch { shared, dedicated, all_dedicated: dedicated, assignment, wake_up_ns: 0.0 }
+            let known = Box::leak(Box::default());
+            Stretch { shared, dedicated, all_dedicated: dedicated, known, assignment, wake_up_ns: 0.0 }
                 .told()
                 .unwrap()
         };
@@ -267,6 +275,7 @@ mod tests {
                 shared,
                 dedicated,
                 all_dedicated: dedicated,
+                known: &Counterfactual::default(),
                 assignment: Assignment::Dynamic,
                 wake_up_ns: 0.0,
             };
@@ -290,6 +299,7 @@ mod tests {
                 shared: &shared,
                 dedicated,
                 all_dedicated: dedicated,
+                known: &Counterfactual::default(),
                 assignment: Assignment::Dynamic,
                 wake_up_ns: 0.0,
             };
@@ -312,6 +322,7 @@ mod tests {
                 shared,
                 dedicated: &[],
                 all_dedicated: &[],
+                known: &Counterfactual::default(),
                 assignment: Assignment::Dynamic,
                 wake_up_ns: 0.0,
             };

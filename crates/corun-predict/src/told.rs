@@ -1,8 +1,10 @@
 //! What a stretch of a run tells of its slowdown, or several together.
 
 use crate::alone::{self, Hints};
+use crate::bounds::Bounds;
 use crate::dedicated::Speed;
 use crate::estimate::{Method, Parts};
+use crate::evidence::Counterfactual;
 use crate::interval::{degrees, Spread};
 use crate::useful_work::Window;
 use corun_model::Unavailable;
@@ -41,6 +43,20 @@ impl Told {
             Rule::Dedicated { speed, fast } => Some(fast / speed.rate(window)).filter(|s| s.is_finite()),
             Rule::Ledger(hints) => alone::likely(window, *hints).map(|a| a.slowdown),
         }
+    }
+
+    /// The same within the bounds that hold of these windows in any case ([`crate::bounds`]). What memory costs is in none of them.
+    pub fn within(self, windows: &Window, known: &Counterfactual) -> Told {
+        let left = 1.0 - Bounds::most_lost_ns(windows, known).0 / windows.wall_ns.max(1.0);
+        let memory = self.parts.memory.unwrap_or(0.0).max(0.0);
+        let most = 1.0 / left.max(f64::MIN_POSITIVE) + memory;
+        if self.slowdown <= most {
+            return self;
+        }
+        let kept = (most - 1.0) / (self.slowdown - 1.0);
+        let Parts { steal, sync, memory, .. } = self.parts;
+        let parts = Parts::of(most, steal * kept, sync * kept, memory.map(|part| part * kept));
+        Told { slowdown: most, parts, ..self }
     }
 
     /// How long it would have taken alone.

@@ -15,9 +15,10 @@
 //! inferred ([`crate::switch_cost`]).
 
 use crate::counted::Counted;
+use crate::reach::Reach;
 use corun_model::fairness::jain;
 use corun_model::observation::{Account, TaskObservation};
-use corun_model::{Observation, TaskId, Tenant, TenantId, TenantKind};
+use corun_model::{Observation, TaskId, TenantId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -42,14 +43,23 @@ pub struct Spent {
     pub sibling_ns: f64,
     /// Blocked by its own wish: devices, timers, polls.
     pub own_ns: f64,
+    /// The part of that in timers and polls: what was stolen before may have come out of it.
+    #[serde(default)]
+    pub slack_ns: f64,
     /// Waiting for a CPU that a co-runner (or nobody knows who) held.
     pub stolen_ns: f64,
     /// Waiting for a CPU that a sibling held.
     pub queued_ns: f64,
     /// Waiting for a CPU that was idle or the kernel's, or stopped by its own quota: as it would be alone.
     pub other_ns: f64,
+    /// Stopped by its own budgets: quotas.
+    #[serde(default)]
+    pub throttled_ns: f64,
     /// Times it blocked; `None`: the source cannot tell.
     pub blockings: Option<f64>,
+    /// Times it called `sched_yield`; `None`: the source cannot tell.
+    #[serde(default)]
+    pub yieldings: Option<f64>,
     /// Wake-ups and preemptions: how often it had to wait for a CPU; `None`: the source cannot tell.
     pub queueings: Option<f64>,
     /// Cycles, as far as they were counted.
@@ -67,19 +77,19 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Sorts an account. `subject` is the tenant itself, `kind` tells what sort of tenant a culprit is.
-    pub fn of(account: &Account, subject: TenantId, kind: &dyn Fn(TenantId) -> TenantKind) -> Spent {
+    /// Sorts an account of the subject. What is taken by others than co-runners would be there alone as well.
+    pub fn of(account: &Account, subject: TenantId, is_co_runner: &dyn Fn(TenantId) -> bool) -> Spent {
         let parts = account.ledger.parts();
         let on_cpu_ns = account.ledger.on_cpu_ns() as f64;
         let (mut stolen, mut queued, mut idle) = (account.culprits.unattributed_ns(), 0, 0);
         for share in account.culprits.shares() {
-            match kind(share.tenant) {
-                _ if share.tenant == subject => queued += share.steal_ns,
-                TenantKind::Idle | TenantKind::Kernel | TenantKind::Watcher => idle += share.steal_ns,
-                _ => stolen += share.steal_ns,
+            match share.tenant {
+                tenant if tenant == subject => queued += share.steal_ns,
+                tenant if is_co_runner(tenant) => stolen += share.steal_ns,
+                _ => idle += share.steal_ns,
             }
         }
-        let own = account.block.map_or(0, |b| b.io_ns + b.sleep_ns + b.poll_ns);
+        let own = account.block.map_or(0, |b| b.outside_ns());
         let count =
             |get: fn(&corun_model::Counters) -> Option<u64>| Some(get(account.counters.as_ref()?)? as f64);
         let instructions = count(|c| c.instructions);
@@ -102,10 +112,13 @@ impl Spent {
             unjudged_ns: if parts.spin_ns.is_none() { on_cpu_ns } else { 0.0 },
             sibling_ns: (parts.block_ns - own.min(parts.block_ns)) as f64,
             own_ns: own as f64,
+            slack_ns: account.block.map_or(0, |b| b.sleep_ns + b.poll_ns) as f64,
+            throttled_ns: parts.throttled_ns as f64,
             stolen_ns: stolen as f64,
             queued_ns: queued as f64,
             other_ns: (idle + parts.throttled_ns + parts.held_ns()) as f64,
-            blockings: events.yields.map(|n| n as f64),
+            blockings: events.blocked.map(|n| n as f64),
+            yieldings: events.yielded.map(|n| n as f64),
             queueings: events.wakeups.zip(events.preemptions).map(|(w, p)| (w + p) as f64),
             cycles: Counted::of(cycles, on_cpu_ns),
             instructions: Counted::of(instructions, on_cpu_ns),
@@ -133,10 +146,13 @@ impl Spent {
             unjudged_ns: self.unjudged_ns + o.unjudged_ns,
             sibling_ns: self.sibling_ns + o.sibling_ns,
             own_ns: self.own_ns + o.own_ns,
+            slack_ns: self.slack_ns + o.slack_ns,
+            throttled_ns: self.throttled_ns + o.throttled_ns,
             stolen_ns: self.stolen_ns + o.stolen_ns,
             queued_ns: self.queued_ns + o.queued_ns,
             other_ns: self.other_ns + o.other_ns,
             blockings: add(self.blockings, o.blockings),
+            yieldings: add(self.yieldings, o.yieldings),
             queueings: add(self.queueings, o.queueings),
             cycles: self.cycles.plus(o.cycles),
             instructions: self.instructions.plus(o.instructions),
@@ -216,6 +232,9 @@ pub struct Window {
     pub corunners_ns: f64,
     /// CPUs of the machine.
     pub cpus: usize,
+    /// Which of them the tasks may use.
+    #[serde(default)]
+    pub reach: Reach,
     /// Steal by co-runner, displacement included, with `None` for what could not be charged to anyone.
     #[serde(skip)]
     pub culprits: BTreeMap<Option<TenantId>, f64>,
@@ -224,31 +243,21 @@ pub struct Window {
 impl Window {
     /// The subject's part of an observation.
     pub fn of(seen: &Observation, subject: TenantId) -> Window {
-        let own = seen.tenant(subject);
-        // A virtual machine's I/O threads would be there alone as well.
-        let kind =
-            |t: &Tenant| if own.is_some_and(|own| t.is_of_vm(own)) { TenantKind::Kernel } else { t.kind };
-        let mut kinds: BTreeMap<TenantId, TenantKind> =
-            seen.tenants.iter().map(|t| (t.id, kind(t))).collect();
-        kinds.extend(own.map(|own| (subject, own.kind)));
-        let kind = |id: TenantId| kinds.get(&id).copied().unwrap_or(TenantKind::Others);
-        let is_corunner = |id: TenantId| {
-            let is_none = matches!(kind(id), TenantKind::Idle | TenantKind::Kernel | TenantKind::Watcher);
-            id != subject && !is_none
-        };
+        let is_corunner = |id: TenantId| seen.is_co_runner(subject, id);
         let mut window = Window {
             start_ns: seen.start_ns,
             end_ns: seen.end_ns,
             wall_ns: seen.window_ns() as f64,
             cpus: seen.cpus.len(),
+            reach: Reach::of(seen, subject),
             ..Window::default()
         };
         for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
             let TaskObservation { id, account, .. } = task;
-            window.tasks.entry(*id).or_default().add(&Spent::of(account, subject, &kind));
+            window.tasks.entry(*id).or_default().add(&Spent::of(account, subject, &is_corunner));
         }
         if let Some(all) = seen.by_tenant.iter().find(|t| t.id == subject) {
-            window.unlisted = without(&Spent::of(&all.account, subject, &kind), window.tasks.values());
+            window.unlisted = without(&Spent::of(&all.account, subject, &is_corunner), window.tasks.values());
             let culprits = &all.account.culprits;
             for share in culprits.shares().iter().filter(|s| is_corunner(s.tenant)) {
                 *window.culprits.entry(Some(share.tenant)).or_default() += share.steal_ns as f64;
@@ -274,41 +283,6 @@ impl Window {
         window
     }
 
-    /// Finds for each task what co-runners took from it and from its siblings.
-    ///
-    /// Siblings that queue behind each other could have had the CPUs that co-runners used in the meantime: that much of
-    /// their queueing is stolen, too. Tasks are displaced one at a time, as far as one can tell, so while one of them
-    /// queues the others do not. Of other steals it is not known when they were; those of different tasks are taken to
-    /// fall independently of each other, which assumes the less the shorter the windows are.
-    fn see_siblings(&mut self) {
-        let wall_ns = self.wall_ns.max(1.0);
-        let queued_ns: f64 = self.all().map(|s| s.queued_ns).sum();
-        let displaced = if queued_ns > 0.0 { (self.corunners_ns / queued_ns).min(1.0) } else { 0.0 };
-        // The product over the siblings is that over all tasks without the task's own factor, which may be zero.
-        let free = |s: &Spent| (1.0 - s.stolen_ns / wall_ns).clamp(0.0, 1.0);
-        let (mut product, mut zeros) = (1.0, 0);
-        for f in self.tasks.values().map(free) {
-            match f > 0.0 {
-                true => product *= f,
-                false => zeros += 1,
-            }
-        }
-        for s in self.tasks.values_mut() {
-            let own = free(s);
-            let others_free = match (own > 0.0, zeros) {
-                (true, 0) => product / own,
-                (false, 1) => product,
-                _ => 0.0,
-            };
-            let displaced_ns = displaced * s.queued_ns;
-            let others_displaced_ns = (displaced * queued_ns - displaced_ns).max(0.0);
-            s.queued_ns -= displaced_ns;
-            s.stolen_ns += displaced_ns;
-            let there_ns = (s.life_ns - s.stolen_ns).max(0.0);
-            s.beside_stolen_ns = (there_ns * (1.0 - others_free) + others_displaced_ns).min(there_ns);
-        }
-    }
-
     /// Adds another window of the same subject. Of more than [`MOST_TASKS`] the half that lived for the shortest time is
     /// then among the unlisted.
     pub fn add(&mut self, o: &Window) {
@@ -323,6 +297,7 @@ impl Window {
         self.unlisted.add(&o.unlisted);
         self.corunners_ns += o.corunners_ns;
         self.cpus = self.cpus.max(o.cpus);
+        self.reach.add(&o.reach);
         o.culprits.iter().for_each(|(id, ns)| *self.culprits.entry(*id).or_default() += ns);
         if self.tasks.len() > MOST_TASKS {
             let mut lives_ns: Vec<f64> = self.tasks.values().map(|s| s.life_ns).collect();
@@ -348,6 +323,8 @@ impl Window {
             }
             !is_short
         });
+        let tasks = &self.tasks;
+        self.reach.keep_only(|task| tasks.contains_key(task));
     }
 
     /// The sum of windows.
@@ -362,6 +339,12 @@ impl Window {
     pub fn all(&self) -> impl Iterator<Item = &Spent> {
         let unlisted = (self.unlisted.life_ns > 0.0).then_some(&self.unlisted);
         self.tasks.values().chain(unlisted)
+    }
+
+    /// The same with their numbers; the unlisted have none.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Option<TaskId>, &Spent)> {
+        let unlisted = (self.unlisted.life_ns > 0.0).then_some((None, &self.unlisted));
+        self.tasks.iter().map(|(id, s)| (Some(*id), s)).chain(unlisted)
     }
 
     /// What a task computes that has a fair part of the work, at least, in nanoseconds.
@@ -424,10 +407,13 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
         unjudged_ns: if is_unjudged { on_cpu_ns } else { 0.0 },
         sibling_ns: less(all.sibling_ns, sum.sibling_ns),
         own_ns: less(all.own_ns, sum.own_ns),
+        slack_ns: less(all.slack_ns, sum.slack_ns),
+        throttled_ns: less(all.throttled_ns, sum.throttled_ns),
         stolen_ns: less(all.stolen_ns, sum.stolen_ns),
         queued_ns: less(all.queued_ns, sum.queued_ns),
         other_ns: less(all.other_ns, sum.other_ns),
         blockings: less_some(all.blockings, sum.blockings),
+        yieldings: less_some(all.yieldings, sum.yieldings),
         queueings: less_some(all.queueings, sum.queueings),
         cycles: all.cycles.less(sum.cycles),
         instructions: all.instructions.less(sum.instructions),
@@ -448,16 +434,12 @@ mod tests {
     use corun_model::culprit::Share;
     use corun_model::ledger::{BlockReasons, Ledger, Parts};
     use corun_model::observation::TenantObservation;
-    use corun_model::{Counters, Culprits, Events};
+    use corun_model::{Counters, Culprits, Events, Tenant, TenantKind};
 
     const KERNEL: TenantId = TenantId(8);
 
-    fn kind(id: TenantId) -> TenantKind {
-        if id == KERNEL {
-            TenantKind::Kernel
-        } else {
-            TenantKind::Command
-        }
+    fn takes(id: TenantId) -> bool {
+        id != KERNEL
     }
 
     fn account() -> Account {
@@ -468,7 +450,7 @@ mod tests {
         Account {
             ledger: Ledger::new(parts, 1_000).unwrap(),
             block: Some(BlockReasons { futex_ns: 120, io_ns: 80, ..BlockReasons::default() }),
-            events: Events { yields: Some(4), ..Events::none() },
+            events: Events { blocked: Some(4), ..Events::none() },
             counters: Some(Counters {
                 cycles: Some(1_000),
                 offcore_stall_cycles: Some(200),
@@ -500,7 +482,7 @@ mod tests {
 
     #[test]
     fn every_nanosecond_of_a_ledger_is_sorted_once() {
-        let s = Spent::of(&account(), TenantId(0), &kind);
+        let s = Spent::of(&account(), TenantId(0), &takes);
         assert_eq!(
             (s.stolen_ns, s.queued_ns, s.other_ns),
             (230.0, 50.0, 20.0),
@@ -513,13 +495,13 @@ mod tests {
 
     #[test]
     fn who_is_woken_up_for_a_device_is_not_woken_up_by_a_sibling() {
-        let s = Spent::of(&account(), TenantId(0), &kind);
+        let s = Spent::of(&account(), TenantId(0), &takes);
         assert!((s.blockings_for_siblings() - 4.0 * 120.0 / 200.0).abs() < 1e-9);
     }
 
     #[test]
     fn useful_work_is_compute_without_memory_stalls_and_switches() {
-        let s = Spent::of(&account(), TenantId(0), &kind);
+        let s = Spent::of(&account(), TenantId(0), &takes);
         // A fifth of 500 ns on a CPU was stalled; four blockings of 5 ns.
         assert_eq!(
             s.useful(Yardstick::Time { switch_ns: 5.0, spin_stalls: Some(0.0) }),
@@ -529,7 +511,7 @@ mod tests {
         let half = Yardstick::Time { switch_ns: 0.0, spin_stalls: Some(0.5) };
         assert_eq!(s.useful(half), 400.0 - 50.0, "half of 100 ns of spinning was stalled, too");
         let blind = Account { counters: None, ..account() };
-        let s = Spent::of(&blind, TenantId(0), &kind);
+        let s = Spent::of(&blind, TenantId(0), &takes);
         assert!(!s.knows_memory());
         assert_eq!(s.useful(Yardstick::Time { switch_ns: 0.0, spin_stalls: Some(0.0) }), 400.0);
     }
@@ -539,7 +521,7 @@ mod tests {
         let of = |cycles| {
             let counters =
                 Counters { cycles: Some(cycles), instructions: Some(1_700), ..account().counters.unwrap() };
-            Spent::of(&Account { counters: Some(counters), ..account() }, TenantId(0), &kind)
+            Spent::of(&Account { counters: Some(counters), ..account() }, TenantId(0), &takes)
         };
         assert!(of(500).knows_memory() && of(500).cycles.sum == 500.0);
         for lost in [0, 30] {
@@ -550,33 +532,10 @@ mod tests {
 
     #[test]
     fn a_window_that_was_not_counted_is_taken_to_stall_as_the_others_do() {
-        let counted = Spent::of(&account(), TenantId(0), &kind);
-        let mut all = Spent::of(&Account { counters: None, ..account() }, TenantId(0), &kind);
+        let counted = Spent::of(&account(), TenantId(0), &takes);
+        let mut all = Spent::of(&Account { counters: None, ..account() }, TenantId(0), &takes);
         (0..9).for_each(|_| all.add(&counted));
         assert!(all.knows_memory());
         assert_eq!((all.memory.sum, all.stalled_ns()), (900.0, 1_000.0));
-    }
-
-    #[test]
-    fn a_task_is_beside_a_stolen_sibling_while_it_is_not_stolen_from_itself() {
-        let spent = |stolen_ns| Spent { life_ns: 100.0, stolen_ns, ..Spent::default() };
-        let tasks = [(TaskId(1), spent(50.0)), (TaskId(2), spent(20.0))].into();
-        let mut window = Window { wall_ns: 100.0, tasks, ..Window::default() };
-        window.see_siblings();
-        assert!((window.tasks[&TaskId(1)].beside_stolen_ns - 50.0 * 0.2).abs() < 1e-9);
-        assert!((window.tasks[&TaskId(2)].beside_stolen_ns - 80.0 * 0.5).abs() < 1e-9);
-    }
-
-    #[test]
-    fn queueing_behind_siblings_is_stolen_as_far_as_corunners_had_cpus() {
-        let spent = |queued_ns| Spent { life_ns: 100.0, queued_ns, ..Spent::default() };
-        let tasks = || [(TaskId(1), spent(40.0)), (TaskId(2), spent(0.0))].into();
-        let mut alone = Window { wall_ns: 100.0, tasks: tasks(), ..Window::default() };
-        alone.see_siblings();
-        assert_eq!(alone.tasks[&TaskId(1)].stolen_ns, 0.0);
-        let mut beside = Window { wall_ns: 100.0, tasks: tasks(), corunners_ns: 90.0, ..Window::default() };
-        beside.see_siblings();
-        assert_eq!(beside.tasks[&TaskId(1)].stolen_ns, 40.0);
-        assert_eq!(beside.tasks[&TaskId(2)].beside_stolen_ns, 40.0);
     }
 }

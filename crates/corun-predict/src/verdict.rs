@@ -1,29 +1,28 @@
 //! Was a run disturbed? By how much, when and by whom: what `corun verify` answers.
 //!
-//! Method: the windows of the run, judged by its own ledger ([`crate::alone`]): `1 - 1 / slowdown` of its wall time would
-//! not have been needed without co-runners. Windows are merged to at least [`SLOT_NS`], and consecutive ones above the
-//! limit form an interval. Time that the kernel's own threads or an idle CPU's wake-up took is as it would be alone and
-//! disturbs nobody, and what is below the limit over the whole run is no disturbance whatever single windows say. What
-//! corun itself took while it watched is its own cost, said apart and blamed on nobody.
+//! Method: what the run lost of its wall time ([`crate::loss`]), slot by slot, so that what it lost in parts sums to what it
+//! lost in all. Consecutive slots above the limit form an interval. Time that the kernel's own threads or an idle CPU's wake-up
+//! took is as it would be alone and disturbs nobody, and what is below the limit over the whole run is no disturbance whatever
+//! single windows say. What corun itself took while it watched is its own cost, said apart and blamed on nobody.
 //!
 //! A short run cannot be judged as finely as a long one: on an idle machine, too, a daemon wakes up now and then and runs
 //! for a moment, and of a run of a tenth of a second a moment is per cents. So a run has a [`resolution`]: what is below
-//! it, but more than was allowed, may be background or may be a disturbance, and is called neither. And a run cannot have
-//! lost more time to co-runners than they had CPUs: where the ledger alone says more, it takes the program's own waiting
-//! for theirs.
+//! it, but more than was allowed, may be background or may be a disturbance, and is called neither. Nor is what may have come
+//! out of the run's own sleep, nor a run from whose CPUs the hypervisor took more than was allowed.
 //!
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 
-use crate::alone;
+use crate::alone::Hints;
 use crate::estimate::Culprit;
+use crate::evidence::{Counterfactual, Evidence};
+use crate::hypervisor::Hypervisor;
+use crate::loss::{Loss, Losses, SLOT_NS};
 use crate::predictor::culprits;
 use crate::useful_work::{Spent, Window};
 use corun_model::{Ledger, Observation, TenantId, TenantKind, Unavailable};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Shortest time that is judged on its own, in nanoseconds.
-pub const SLOT_NS: u64 = 50_000_000;
 /// The default of `--max-disturbance`.
 pub const MAX_DISTURBANCE: f64 = 0.02;
 /// What an idle machine's background may take of a run at once, in nanoseconds: daemons that wake up for a moment were
@@ -46,11 +45,26 @@ pub fn resolution(wall_ns: u64) -> f64 {
 pub enum Ruling {
     /// Not disturbed by more than was allowed.
     Clean,
-    /// Disturbed by more than was allowed, or only by an idle machine's background: the run is too short to tell. Or somebody
-    /// stopped or froze it for more than was allowed.
+    /// Perhaps disturbed by more than was allowed: by co-runners or only by an idle machine's background, which a run too short
+    /// does not tell; unless what was taken came out of its sleep; or by the hypervisor, which shows only that it took CPUs.
+    /// Or somebody stopped or froze it for more than was allowed.
     Unclear,
     /// Disturbed by more.
     Disturbed,
+}
+
+/// Why a verdict is unclear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Doubt {
+    /// The run is too short to tell a disturbance from an idle machine's background.
+    Short,
+    /// What was stolen may have come out of its sleep.
+    Spare,
+    /// Somebody stopped or froze it for longer than was allowed.
+    Held,
+    /// The hypervisor took CPUs, and what that cost is not known.
+    Hypervisor,
 }
 
 /// What is said of a run; serialises to `corun.verify/1`.
@@ -58,8 +72,13 @@ pub enum Ruling {
 pub struct Verdict {
     /// The answer.
     pub verdict: Ruling,
+    /// Why it is unclear; `None`: it is not.
+    pub doubt: Option<Doubt>,
     /// Share of the wall time that would not have been needed undisturbed, 0..1.
     pub disturbance: f64,
+    /// The least and the most that it can have been, 0..1: sums do not tell whether what was stolen came out of a sleep that
+    /// would have been longer, nor how long a program waits for itself.
+    pub disturbance_range: [f64; 2],
     /// What was allowed.
     pub max_disturbance: f64,
     /// The least disturbance that a run of this length can be judged to ([`resolution`]), 0..1.
@@ -73,6 +92,9 @@ pub struct Verdict {
     pub held: Option<f64>,
     /// How long co-runners had CPUs meanwhile, summed over CPUs, whether it was in the run's way or not.
     pub corunners_ns: u64,
+    /// Of the time that CPUs which it may use were busy, what the hypervisor below took for others, 0..1. It is in no other
+    /// number here: what it cost the run is not known. `None`: this machine does not tell.
+    pub host_steal: Option<f64>,
     /// How long its tasks, summed, waited for a CPU that corun itself held: the cost of watching, no disturbance. `None`:
     /// corun could not be told from co-runners, and is among them.
     pub watcher_ns: Option<u64>,
@@ -122,6 +144,11 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
+    /// How long it would have taken less undisturbed, in nanoseconds.
+    pub fn lost_ns(&self) -> f64 {
+        (self.end_ns - self.start_ns) as f64 * self.disturbance
+    }
+
     /// Makes it end with the run, in which all that it lost was lost; returns whether it is of the run at all.
     fn ends_by(&mut self, end_ns: u64) -> bool {
         if self.start_ns < end_ns && end_ns < self.end_ns {
@@ -139,9 +166,9 @@ pub struct Judge {
     subject: TenantId,
     max_disturbance: f64,
     course: Course,
-    whole: Window,
     watcher_ns: Option<u64>,
     life: Ledger,
+    hypervisor: Hypervisor,
     tenants: BTreeMap<TenantId, (String, TenantKind)>,
     unavailable: BTreeSet<Unavailable>,
 }
@@ -153,7 +180,7 @@ impl Judge {
             subject,
             max_disturbance,
             course: Course::default(),
-            whole: Window::default(),
+            hypervisor: Hypervisor::default(),
             watcher_ns: None,
             life: Ledger::default(),
             tenants: BTreeMap::new(),
@@ -174,58 +201,78 @@ impl Judge {
             self.life = self.life.plus(&own.account.ledger);
         }
         let window = Window::of(seen, self.subject);
-        self.whole.add(&window);
+        self.hypervisor.add(seen, &window.reach.all());
         self.course.push(window, self.max_disturbance, &self.tenants);
+    }
+
+    /// Takes what is known of a stretch of the run by better means than sums. It must come before the window that the stretch
+    /// ends in, since windows are judged as they come.
+    pub fn push_evidence(&mut self, evidence: Evidence) {
+        self.course.known.push(evidence);
     }
 
     /// The verdict on the run so far. `ran_ns` is how long the command really ran, where that is less than the windows
     /// cover (it ended within the last).
     pub fn verdict(&self, ran_ns: Option<u64>) -> Verdict {
-        let wall_ns = ran_ns.unwrap_or(self.whole.wall_ns as u64);
+        let (loss, whole, mut intervals) = self.course.clone().end(self.max_disturbance, &self.tenants);
+        let wall_ns = ran_ns.unwrap_or(whole.wall_ns as u64);
         // What the windows lost is the run's loss, also when the last of them reaches beyond its end.
-        let lost_ns: f64 = lost(&self.whole) * self.whole.wall_ns;
-        let disturbance = if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
+        let share = |lost_ns: f64| if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
+        let [least, disturbance, most] = loss.lost_ns.map(share);
         let resolution = resolution(wall_ns);
         let life_ns = self.life.total_ns().max(1) as f64;
         let held = self.life.parts().held.map(|held| (held.stopped_ns + held.frozen_ns) as f64 / life_ns);
-        let verdict = match disturbance {
-            d if d <= self.max_disturbance && held.is_none_or(|held| held <= self.max_disturbance) => {
-                Ruling::Clean
+        let host_steal = self.hypervisor.share();
+        let allowed = self.max_disturbance;
+        let doubt = match disturbance {
+            d if d > allowed && d <= resolution => Some(Doubt::Short),
+            d if d > allowed && least <= allowed => Some(Doubt::Spare),
+            d if d <= allowed && held.is_some_and(|held| held > allowed) => Some(Doubt::Held),
+            d if d <= allowed && host_steal.is_some_and(|share| share > allowed.max(resolution)) => {
+                Some(Doubt::Hypervisor)
             }
-            d if d <= self.max_disturbance => Ruling::Unclear,
-            d if d <= resolution => Ruling::Unclear,
-            _ => Ruling::Disturbed,
+            _ => None,
         };
-        let mut intervals = self.course.clone().end(self.max_disturbance, &self.tenants);
+        let verdict = match doubt {
+            Some(_) => Ruling::Unclear,
+            None if disturbance > allowed => Ruling::Disturbed,
+            None => Ruling::Clean,
+        };
         intervals.retain_mut(|interval| interval.ends_by(wall_ns));
         Verdict {
             verdict,
+            doubt,
             disturbance,
+            disturbance_range: [least, most],
             max_disturbance: self.max_disturbance,
             resolution,
             wall_ns,
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
             held,
-            corunners_ns: self.whole.corunners_ns as u64,
+            corunners_ns: whole.corunners_ns as u64,
+            host_steal,
             watcher_ns: self.watcher_ns,
-            pace: Pace::of(&self.whole.total()),
-            culprits: culprits(&self.whole, &self.tenants),
+            pace: Pace::of(&whole.total()),
+            culprits: culprits(&whole, &self.tenants),
             intervals,
             unavailable: self.unavailable.iter().cloned().collect(),
         }
     }
 }
 
-/// When a run was disturbed, found as it goes on: a long one has many windows, and none of them is kept.
+/// What a run lost and when, found as it goes on: a long one has many windows, and none of them is kept.
 #[derive(Clone, Debug, Default)]
 struct Course {
     begin_ns: Option<u64>,
+    known: Counterfactual,
     /// The slot before the present one: should that be the last and too short, it is a part of it.
     before: Window,
     /// The present slot.
     slot: Window,
-    /// Disturbed slots that follow each other.
+    losses: Losses,
+    /// Disturbed slots that follow each other, and what they lost.
     open: Window,
+    open_lost_ns: f64,
     found: Vec<Disturbance>,
 }
 
@@ -245,8 +292,14 @@ impl Course {
 
     /// A slot is over.
     fn judge(&mut self, slot: &Window, allowed: f64, tenants: &Tenants) {
-        if slot.wall_ns > 0.0 && lost(slot) > allowed.max(resolution(slot.wall_ns as u64)) {
+        if slot.wall_ns <= 0.0 {
+            return self.close(tenants);
+        }
+        let loss = Loss::of(slot, Hints::default(), &self.known);
+        self.losses.push(slot, &loss);
+        if loss.shares()[1] > allowed.max(resolution(slot.wall_ns as u64)) {
             self.open.add(slot);
+            self.open_lost_ns += loss.lost_ns[1];
         } else {
             self.close(tenants);
         }
@@ -255,19 +308,20 @@ impl Course {
     /// What was disturbed is not any more.
     fn close(&mut self, tenants: &Tenants) {
         let w = std::mem::take(&mut self.open);
+        let lost_ns = std::mem::take(&mut self.open_lost_ns);
         let begin_ns = self.begin_ns.unwrap_or(0);
         if w.wall_ns > 0.0 {
             self.found.push(Disturbance {
                 start_ns: w.start_ns - begin_ns,
                 end_ns: w.end_ns - begin_ns,
-                disturbance: lost(&w),
+                disturbance: (lost_ns / w.wall_ns).min(1.0),
                 culprit: culprits(&w, tenants).into_iter().find_map(|c| c.tenant),
             });
         }
     }
 
-    /// The run is over.
-    fn end(mut self, allowed: f64, tenants: &Tenants) -> Vec<Disturbance> {
+    /// The run is over: what it lost, and when it lost more than was allowed.
+    fn end(mut self, allowed: f64, tenants: &Tenants) -> (Loss, Window, Vec<Disturbance>) {
         let (mut before, slot) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slot));
         if slot.wall_ns < SLOT_NS as f64 {
             before.add(&slot);
@@ -277,17 +331,14 @@ impl Course {
             self.judge(&slot, allowed, tenants);
         }
         self.close(tenants);
-        self.found
+        let (loss, kept) = self.losses.total(&self.known);
+        // Where the whole lost less than its parts by themselves, each of them did.
+        self.found.retain_mut(|interval| {
+            interval.disturbance *= kept;
+            kept == 1.0 || interval.disturbance > allowed
+        });
+        (loss, self.losses.whole().clone(), self.found)
     }
-}
-
-/// Share of a window that would not have been needed undisturbed. Never more than co-runners had CPUs, or may have had:
-/// what they did not take, nobody lost to them.
-fn lost(window: &Window) -> f64 {
-    let lost =
-        alone::from_ledger(window, alone::Hints::default()).map_or(0.0, |a| 1.0 - 1.0 / a.slowdown.max(1.0));
-    let unattributed_ns = window.culprits.get(&None).copied().unwrap_or(0.0);
-    lost.min((window.corunners_ns + unattributed_ns) / window.wall_ns.max(1.0))
 }
 
 /// How long the subject's tasks waited for a CPU that corun itself held; `None`: it is not told apart.
@@ -307,7 +358,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const SUBJECT: TenantId = TenantId(0);
-    const IDLE: CpuTime = CpuTime { cpu: CpuId(0), idle_ns: 100 * MS, busy_ns: 0, unknown_ns: 0 };
+    const IDLE: CpuTime =
+        CpuTime { cpu: CpuId(0), idle_ns: 100 * MS, busy_ns: 0, unknown_ns: 0, host_steal_ns: None };
 
     /// An account of nothing but time on a CPU.
     fn ran(ns: u64) -> Account {
@@ -454,7 +506,7 @@ mod tests {
             (1..n).for_each(|_| own.account.add(&account));
             other[0].account = ran(n * 20 * MS);
             judge.push(&seen);
-            let kept = [&judge.whole, &judge.course.open].map(|w| w.tasks.len());
+            let kept = [judge.course.losses.whole(), &judge.course.open].map(|w| w.tasks.len());
             assert!(kept.iter().all(|n| *n <= 10_000), "{kept:?} after window {window}");
         }
         let found = judge.verdict(None);

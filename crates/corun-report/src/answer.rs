@@ -1,15 +1,16 @@
 //! The answer, in a sentence: how much slower, by what, by whom.
 //!
-//! The measure is time lost over compute: `(steal + throttled + parked + spin) / compute`, spin only where it was
-//! measured. It says how much longer the subject's work took than the CPU time it got. Blocked time is left out
-//! of it: a server that waits for requests is not slow. So is what somebody stopped or froze, which is said first, as a share
-//! of its time. Where spinning was not measured it is inside compute, so the
-//! measure is a lower bound, and the sentence says so. Nor is it the slowdown of the whole program: tasks wait side by
-//! side, and a task that blocks on a stolen lock holder shows as blocked (`corun predict` untangles that).
+//! Two measures. What was lost of the wall time is what users wait for, by the definition that `verify` and `predict` go by, too
+//! ([`corun_predict::loss`]). What tasks waited by what they computed, `(steal + throttled + parked + spin) / compute`, says
+//! where it went: spin only where it was measured. Blocked time is left out of it: a server that waits for requests is not slow.
+//! So is what somebody stopped or froze, which is said first, as a share of its time. Where spinning was not measured it is inside compute, so the measure is a lower bound, and the sentence says so. It is
+//! no slowdown: tasks wait side by side, and what is stolen from a script that mostly sleeps is little of its time.
 
 use crate::names::Names;
-use crate::profile::schema::{Account, Culprit, Ledger, ProfileReport};
-use crate::words::{count, name, percent};
+use crate::profile::schema::{Account, Culprit, Ledger, LostTime, ProfileReport};
+use crate::words::{count, name, percent, share};
+use corun_model::duration::human_ns;
+use corun_model::TenantKind;
 use std::collections::BTreeMap;
 
 /// What takes throttled time.
@@ -18,6 +19,8 @@ const THROTTLED: &str = "throttled by its own CPU budget (a quota, or real-time 
 const NOTABLE: u64 = 200;
 /// From this share of its time on (1 in 100) that it was stopped or frozen is worth a sentence.
 const HELD: u64 = 100;
+/// A smaller share of the wall time is none.
+const SMALL: f64 = 0.005;
 /// So many culprits are named in the sentence, those after the first only from 1 % of compute.
 const NAMED: usize = 3;
 
@@ -41,6 +44,10 @@ pub struct Lost {
     pub own_ns: u64,
     /// Waiting on a CPU that was idle: the latency of a wake-up.
     pub idle_ns: u64,
+    /// Taken by the kernel's own threads: alone, too.
+    pub kernel_ns: u64,
+    /// Taken by corun itself: the cost of watching.
+    pub watcher_ns: u64,
     /// Taken by nobody knows whom.
     pub unattributed_ns: u64,
     /// Out of its own CPU budget.
@@ -58,9 +65,11 @@ impl Lost {
             a.culprits.iter().filter(|c| keep(c)).map(|c| c.steal_ns).sum::<u64>()
         };
         Lost {
-            stolen: by_name(a.culprits.iter().filter(|c| !c.own && c.tenant.kind != "idle")),
+            stolen: by_name(a.culprits.iter().filter(|c| !c.own && is_co_runner(&c.tenant.kind))),
             own_ns: sum(|c| c.own),
-            idle_ns: sum(|c| !c.own && c.tenant.kind == "idle"),
+            idle_ns: sum(|c| !c.own && c.tenant.kind == TenantKind::Idle.name()),
+            kernel_ns: sum(|c| !c.own && c.tenant.kind == TenantKind::Kernel.name()),
+            watcher_ns: sum(|c| !c.own && c.tenant.kind == TenantKind::Watcher.name()),
             unattributed_ns: a.unattributed_ns,
             throttled_ns: a.ledger.throttled_ns,
             parked_ns: a.ledger.parked_ns,
@@ -78,11 +87,19 @@ impl Lost {
         self.stolen_ns()
             + self.own_ns
             + self.idle_ns
+            + self.kernel_ns
+            + self.watcher_ns
             + self.unattributed_ns
             + self.throttled_ns
             + self.parked_ns
             + self.spin_ns
     }
+}
+
+/// Whether tenants of this kind take what they have from others ([`TenantKind::is_co_runner`]).
+fn is_co_runner(kind: &str) -> bool {
+    let none = [TenantKind::Kernel, TenantKind::Idle, TenantKind::Watcher];
+    none.iter().all(|t| t.name() != kind)
 }
 
 fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<Taken> {
@@ -102,7 +119,7 @@ fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<Taken> {
 /// The answer in two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How much slower, or that it is not: "At least 31 % slower than its own compute, spinning not counted".
+    /// How much it lost, or that it did not: "Lost 12 % of its 5.20 s to others; waited 31 % of its compute time".
     pub verdict: String,
     /// By what and by whom, largest first, each in percent of compute: "24 % stolen (postgres 20, cc1 4.0)".
     pub causes: Vec<String>,
@@ -165,15 +182,29 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
             causes: causes(report, &lost, compute_ns),
         };
     }
-    let slower = slower(percent(lost.total_ns(), compute_ns), account.ledger.spin_ns.is_some());
+    let waited = waited(percent(lost.total_ns(), compute_ns), account.ledger.spin_ns.is_some());
     let by_itself = !notable(lost.stolen_ns() + lost.unattributed_ns);
-    Answer {
-        verdict: if by_itself {
-            format!("No neighbour took its CPU; it is {slower}")
-        } else {
-            capital(&slower)
-        },
-        causes: causes(report, &lost, compute_ns),
+    let verdict = match report.lost.as_ref().map(lost_of_wall) {
+        _ if by_itself => format!("No neighbour took its CPU; it {waited}"),
+        Some(lost) => format!("{lost}; {waited}"),
+        None => capital(&waited),
+    };
+    Answer { verdict, causes: causes(report, &lost, compute_ns) }
+}
+
+/// How much of the wall time was lost: what users wait for.
+fn lost_of_wall(lost: &LostTime) -> String {
+    let wall = human_ns(lost.wall_ns);
+    let [least, likely, _] = lost.share;
+    if likely < SMALL {
+        format!("Lost next to none of its {wall} to others")
+    } else if least < likely / 2.0 {
+        let (least, likely) = (share(least), share(likely));
+        format!(
+            "Lost between {least} and {likely} % of its {wall} to others, unless that came out of its sleep"
+        )
+    } else {
+        format!("Lost {} % of its {wall} to others", share(likely))
     }
 }
 
@@ -182,11 +213,11 @@ pub(crate) fn is_all(report: &ProfileReport) -> bool {
     report.subject.tenant.kind == "all"
 }
 
-fn slower(share: String, is_spin_known: bool) -> String {
+fn waited(share: String, is_spin_known: bool) -> String {
     if is_spin_known {
-        format!("{share} % slower than its own compute")
+        format!("waited {share} % of its compute time")
     } else {
-        format!("at least {share} % slower than its own compute, spinning not counted")
+        format!("waited at least {share} % of its compute time, spinning not counted")
     }
 }
 
@@ -200,7 +231,7 @@ fn undisturbed(lost: &Lost, compute_ns: u64) -> String {
         return "Undisturbed: nobody took its CPU".to_owned();
     }
     let share = percent(lost.total_ns(), compute_ns);
-    format!("Undisturbed: it lost {share} % of its compute time, too little to matter")
+    format!("Undisturbed: it waited {share} % of its compute time, too little to matter")
 }
 
 fn never_ran(report: &ProfileReport, lost: &Lost) -> Answer {
@@ -227,7 +258,7 @@ fn never_ran(report: &ProfileReport, lost: &Lost) -> Answer {
 /// The causes that matter, largest first, each with its percent of `base_ns`.
 fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
     let pc = |ns| percent(ns, base_ns);
-    let blind = lost.stolen.is_empty() && lost.own_ns == 0 && lost.idle_ns == 0;
+    let blind = lost.stolen.is_empty() && lost.own_ns + lost.idle_ns + lost.kernel_ns + lost.watcher_ns == 0;
     let unattributed = if blind {
         "waiting for a CPU; who held it is not known"
     } else {
@@ -238,6 +269,8 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
         (lost.stolen_ns(), format!("{stolen} ({})", culprits(report, &lost.stolen, base_ns))),
         (lost.own_ns, own(report)),
         (lost.idle_ns, "waking up on an idle CPU".to_owned()),
+        (lost.kernel_ns, "kernel".to_owned()),
+        (lost.watcher_ns, "corun itself".to_owned()),
         (lost.unattributed_ns, unattributed.to_owned()),
         (lost.throttled_ns, THROTTLED.to_owned()),
         (lost.parked_ns, "parked by corun".to_owned()),
@@ -254,15 +287,18 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
 }
 
 fn own(report: &ProfileReport) -> String {
-    let tasks = report.subject.task_count;
-    if tasks > report.cpus {
-        return format!(
-            "waiting for its own tasks ({} on {})",
-            count(tasks, "task"),
-            count(report.cpus, "CPU")
-        );
+    // Tasks that ever lived may be thousands, of which a few did at a time.
+    let at_a_time = report.subject.account.ledger.total_ns.div_ceil(report.window_ns.max(1));
+    let may_use = report.allowed_cpus.unwrap_or(report.cpus);
+    if at_a_time <= may_use {
+        return "waiting for its own tasks".to_owned();
     }
-    "waiting for its own tasks".to_owned()
+    let on = if may_use < report.cpus {
+        format!("the {} that they may use", count(may_use, "CPU"))
+    } else {
+        count(report.cpus, "CPU")
+    };
+    format!("waiting for its own tasks ({at_a_time} at a time on {on})")
 }
 
 fn culprits(report: &ProfileReport, stolen: &[Taken], base_ns: u64) -> String {

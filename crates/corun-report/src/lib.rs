@@ -29,5 +29,5 @@ pub mod terminal;
 pub mod verify;
 mod words;
 
-pub use profile::{describe, Host, ProfileMeta, ProfileReport, SelfCost, Source, Subject};
+pub use profile::{describe, Host, LostTime, ProfileMeta, ProfileReport, SelfCost, Source, Subject};
 pub use words::{one_line, printable};

@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn time_left_is_what_is_not_yet_over() {
         assert_eq!(time_left(3_000_000_000, Some(10_000_000_000)), "3.00 s of 10.0 s, 7.00 s left");
-        assert_eq!(time_left(11_000_000_000, Some(10_000_000_000)), "11.0 s of 10.0 s, 0 ns left");
+        assert_eq!(time_left(11_000_000_000, Some(10_000_000_000)), "11.0 s of 10.0 s, 0 s left");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::remarks::remarks;
 use crate::words::{name, share, wrap};
 use corun_model::duration::human_ns;
 use corun_model::Unavailable;
-use corun_predict::verdict::{Pace, Ruling, Verdict};
+use corun_predict::verdict::{Doubt, Pace, Ruling, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
 use std::fmt::Write;
@@ -104,18 +104,28 @@ impl VerifyReport {
 
     /// The verdict in one sentence.
     pub fn sentence(&self) -> String {
-        let took = format!(
-            "{} % of its {} was lost to others",
-            share(self.judged.disturbance),
-            human_ns(self.judged.wall_ns)
-        );
-        match self.judged.verdict {
-            Ruling::Clean => format!("clean: {took} ({})", self.allowed()),
-            Ruling::Unclear => match self.stopped() {
+        let Verdict { disturbance, disturbance_range: [least, _], wall_ns, .. } = self.judged;
+        let took = format!("{} % of its {} was lost to others", share(disturbance), human_ns(wall_ns));
+        match (self.judged.verdict, self.judged.doubt) {
+            (Ruling::Clean, _) => format!("clean: {took} ({})", self.allowed()),
+            (Ruling::Unclear, Some(Doubt::Spare)) => format!(
+                "unclear: between {} and {} % of its {} was lost to others, unless what they took came out of its sleep ({})",
+                share(least),
+                share(disturbance),
+                human_ns(wall_ns),
+                self.allowed()
+            ),
+            (Ruling::Unclear, Some(Doubt::Hypervisor)) => format!(
+                "unclear: {took}, but the hypervisor took {} % of the time that its CPUs were busy, and nobody can tell \
+                 what that cost ({})",
+                share(self.judged.host_steal.unwrap_or(0.0)),
+                self.allowed()
+            ),
+            (Ruling::Unclear, _) => match self.stopped() {
                 Some(stopped) => format!("unclear: {stopped}; {took} ({})", self.allowed()),
                 None => format!("unclear: {took} ({})", self.allowed()),
             },
-            Ruling::Disturbed => {
+            (Ruling::Disturbed, _) => {
                 let who = self.judged.culprits.iter().find_map(|c| c.tenant.as_deref());
                 let who = who.map_or(String::new(), |w| format!(", mostly by `{}`", name(w, 40)));
                 format!(
@@ -185,6 +195,15 @@ impl VerifyReport {
                 let _ = writeln!(out, "{}{l}", if n == 0 { "  " } else { "    " });
             }
         }
+        if let (Some(taken), true) = (self.judged.host_steal, self.judged.doubt != Some(Doubt::Hypervisor)) {
+            if taken > self.judged.max_disturbance {
+                let said = format!(
+                    "the hypervisor took {} % of the time that its CPUs were busy, which is not counted",
+                    share(taken)
+                );
+                let _ = writeln!(out, "  {said}");
+            }
+        }
         if let Some(own_ns) = self.judged.watcher_ns.filter(|&ns| ns > 0) {
             let _ = writeln!(
                 out,
@@ -213,7 +232,15 @@ impl VerifyReport {
             (Ruling::Unclear, _) if self.stopped().is_some() => {
                 "--retries N runs it again, until nobody stops it"
             }
-            (Ruling::Unclear, _) => "--retries N runs it again; or make it longer, so that it can be told",
+            (Ruling::Unclear, _) => match self.judged.doubt {
+                Some(Doubt::Spare) => {
+                    "--retries N runs it again; run it once alone to see whether it takes less"
+                }
+                Some(Doubt::Hypervisor) => {
+                    "--retries N runs it again; a machine of its own, or CPUs of its own below, would tell"
+                }
+                _ => "--retries N runs it again; or make it longer, so that it can be told",
+            },
             (_, 1) => {
                 "--retries N runs it again until nobody disturbs it, --max-disturbance SHARE allows more"
             }
@@ -329,13 +356,16 @@ mod tests {
         }];
         let verdict = Verdict {
             verdict,
+            doubt: (verdict == Ruling::Unclear).then_some(Doubt::Short),
             disturbance,
+            disturbance_range: [disturbance; 2],
             max_disturbance: 0.02,
             resolution: 0.000_75,
             wall_ns: 4_000_000_000,
             undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
             held: Some(0.0),
             corunners_ns: 600_000_000,
+            host_steal: Some(0.0),
             watcher_ns: Some(1_200_000),
             pace: None,
             culprits,
@@ -382,7 +412,7 @@ mod tests {
     fn a_disturbed_run_says_by_whom_by_how_much_when_and_how_long_it_would_have_taken() {
         let text = report(Ruling::Disturbed).text();
         for said in
-            ["disturbed, mostly by `ffmpeg <1>`", "12 % of its 4.00 s", "3.52 s", "0 ns to 1.00 s: 48 %"]
+            ["disturbed, mostly by `ffmpeg <1>`", "12 % of its 4.00 s", "3.52 s", "0 s to 1.00 s: 48 %"]
         {
             assert!(text.replace('\n', " ").contains(said), "{said} in {text}");
         }

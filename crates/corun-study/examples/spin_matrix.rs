@@ -160,8 +160,7 @@ fn watch(words: &[String], beside: usize) -> Result<Run, Failure> {
             if let Some(found) = &counters {
                 *sum.by_counters_ns.get_or_insert(0) += of(found);
             }
-            let events = &task.account.events;
-            switches += events.yields.unwrap_or(0) + events.preemptions.unwrap_or(0);
+            switches += task.account.events.switches().unwrap_or(0);
         }
         if ended {
             break;

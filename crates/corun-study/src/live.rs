@@ -526,7 +526,13 @@ mod tests {
             let account = own.fold(Account::default(), |a, t| a.plus(&t.account));
             TenantObservation { id: TenantId(id), tasks: 1, account }
         });
-        let cpu = |cpu, busy_ns| CpuTime { cpu: CpuId(cpu), idle_ns: 100 - busy_ns, busy_ns, unknown_ns: 0 };
+        let cpu = |cpu, busy_ns| CpuTime {
+            cpu: CpuId(cpu),
+            idle_ns: 100 - busy_ns,
+            busy_ns,
+            unknown_ns: 0,
+            host_steal_ns: None,
+        };
         Observation {
             start_ns: 0,
             end_ns: 100,

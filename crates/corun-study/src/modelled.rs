@@ -208,7 +208,7 @@ impl<'a> Stage<'a> {
         Ok(Run {
             wall_ns: ended.end_ns - ended.last_phase_ns,
             ledger: shares.ok_or_else(|| bad("its program did not run"))?,
-            yields: subject.events.yields.unwrap_or(0),
+            yields: subject.events.blocked.unwrap_or(0),
             interferer_demand: interferer_ns as f64 / seen.window_ns().max(1) as f64,
         })
     }

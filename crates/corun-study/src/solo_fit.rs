@@ -85,9 +85,7 @@ impl SoloProfile {
     pub fn of(seen: &Observation, tenant: TenantId, wall_ns: u64) -> Option<SoloProfile> {
         let workers = SoloProfile::workers(seen, tenant);
         let sum = |f: &dyn Fn(&TaskObservation) -> u64| workers.iter().map(|t| f(t)).sum::<u64>();
-        let apart = |t: &TaskObservation| {
-            t.account.block.as_ref().map_or(0, |b| b.io_ns + b.sleep_ns + b.pipe_ns + b.poll_ns)
-        };
+        let apart = |t: &TaskObservation| t.account.block.as_ref().map_or(0, |b| b.outside_ns() + b.pipe_ns);
         (!workers.is_empty()).then(|| SoloProfile {
             wall_ns,
             threads: workers.len() as u32,
@@ -150,7 +148,7 @@ impl SoloProfile {
 }
 
 fn yields_of(t: &TaskObservation) -> u64 {
-    t.account.events.yields.unwrap_or(0)
+    t.account.events.blocked.unwrap_or(0)
 }
 
 impl Helpers {

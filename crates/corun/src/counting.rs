@@ -77,8 +77,7 @@ impl Counting {
     pub fn read(&mut self, seen: &mut Observation) {
         self.perf.read(seen);
         for tenant in seen.by_tenant.iter().filter(|t| self.subject.is_none_or(|s| s == t.id)) {
-            let events = &tenant.account.events;
-            let more = events.yields.zip(events.preemptions).map(|(y, p)| y + p);
+            let more = tenant.account.events.switches();
             self.switches = self.switches.zip(more).map(|(all, more)| all + more);
             self.on_cpu_ns += tenant.account.ledger.on_cpu_ns();
         }

@@ -75,7 +75,7 @@ fn the_report_keeps_the_contract() {
     for t in tasks {
         adds_up(t);
         assert_eq!(ns(&t["ledger"], "total_ns"), ns(t, "lifetime_ns"));
-        assert!(t["tid"].is_u64() && t["name"].is_string() && t["events"]["yields"].is_u64());
+        assert!(t["tid"].is_u64() && t["name"].is_string() && t["events"]["blocked"].is_u64());
     }
     r["tenants"].as_array().unwrap().iter().for_each(adds_up);
     assert_eq!(r["subject"]["ledger"]["spin_ns"], Value::Null, "nobody has measured it");

@@ -176,11 +176,12 @@ static __noinline void fold_into_group(struct task_rec *t)
 		__sync_fetch_and_add(&g->dead_ns[i], t->cur.ns[i]);
 	for (int i = 0; i < HELD; i++)
 		__sync_fetch_and_add(&g->dead_ns[STATES + i], t->cur.held_ns[i]);
-	__sync_fetch_and_add(&g->dead_events[0], t->cur.yields);
+	__sync_fetch_and_add(&g->dead_events[0], t->cur.blocked);
 	__sync_fetch_and_add(&g->dead_events[1], t->cur.preemptions);
 	__sync_fetch_and_add(&g->dead_events[2], t->cur.wakeups);
 	for (int i = 0; i < 4; i++)
 		__sync_fetch_and_add(&g->dead_events[3 + i], t->cur.migrations[i]);
+	__sync_fetch_and_add(&g->dead_events[7], t->cur.yielded);
 	for (int i = 0; i < BUCKETS; i++) {
 		__sync_fetch_and_add(&g->dead_waits[i], t->lengths[i].waits);
 		__sync_fetch_and_add(&g->dead_stretches[i], t->lengths[i].stretches);
@@ -308,7 +309,7 @@ static __always_inline u32 leave(struct switch_args *args, struct task_struct *p
 	/* Whom a signal keeps from going to sleep stays on the run queue. Linux 6.12 tells what it had wanted all the same. */
 	if (args->preempt || !prev_state || unlikely(!prev->__state)) {
 		if (!args->preempt && state == RUN) /* sched_yield */
-			t->cur.yields++;
+			t->cur.yielded++;
 		else
 			t->cur.preemptions++;
 		enter(t, begin_wait(t, prev, now), now);
@@ -317,7 +318,7 @@ static __always_inline u32 leave(struct switch_args *args, struct task_struct *p
 	}
 	state = block_state(t, prev, state, prev_state);
 	left = prev_state & TASK_DEAD ? 3 : unlikely(state > BLOCK_OTHER) ? 4 : prev_state & TASK_UNINTERRUPTIBLE ? 2 : 1;
-	t->cur.yields++;
+	t->cur.blocked++;
 	enter(t, state, now);
 	end_write(t);
 	if (unlikely(left == 3))
@@ -385,7 +386,7 @@ int on_switch(struct switch_args *args)
 	struct cpu_rec *c = cpu_rec(bpf_get_smp_processor_id());
 	struct task_struct *prev = args->prev;
 	struct task_rec *t = NULL;
-	u32 left, yields;
+	u32 left, yielded;
 	bool is_recorded;
 
 	if (unlikely(!c || !watching(now)))
@@ -405,10 +406,10 @@ int on_switch(struct switch_args *args)
 	if (want_record || want_trace)
 		c->hardirqs = c->softirqs = 0;
 	is_recorded = recorded(t);
-	yields = is_recorded ? t->cur.yields : 0;
+	yielded = is_recorded ? t->cur.yielded : 0;
 	left = t ? leave(args, prev, c, t, now) : 0;
 	if (is_recorded && t)
-		record_leaving(prev, t->state, t->cur.yields != yields, left, now);
+		record_leaving(prev, t->state, t->cur.yielded != yielded, left, now);
 	if (want_trace)
 		emit(now, bpf_get_smp_processor_id(), TRACE_SWITCH, left, prev->pid, args->next->pid);
 	occupy(c, now, arrive(args, c, now));

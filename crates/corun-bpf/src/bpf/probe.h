@@ -64,10 +64,10 @@ struct culprit {
  */
 struct acc {
 	u64 ns[STATES];
-	u32 yields;
+	u32 blocked;
 	u32 preemptions;
 	u32 wakeups;
-	u32 pad;
+	u32 yielded; /* sched_yield: it stayed runnable */
 	struct culprit culprits[CULPRITS];
 	u32 migrations[4]; /* same core, same LLC, same socket, other socket */
 	u64 unattributed_ns;
@@ -167,7 +167,7 @@ struct group_rec {
 	u64 v1[HIERARCHIES]; /* its cgroups of v1 but for roots: the hierarchy's number in the highest byte, and the cgroup's */
 	u64 dead_ns[ALL_STATES];
 	u64 dead_unattributed_ns;
-	u64 dead_events[7]; /* yields, preemptions, wakeups, migrations */
+	u64 dead_events[8]; /* blocked, preemptions, wakeups, migrations, yielded */
 	u64 dead_waits[BUCKETS];
 	u64 dead_stretches[BUCKETS];
 };

@@ -369,9 +369,7 @@ impl LivePerf {
         let counted = seen.by_tenant.iter().filter(|t| t.account.counters.is_some()).map(|t| &t.account);
         let (mut switches, mut on_cpu_ns) = (Some(0), 0);
         for Account { events, ledger, .. } in counted {
-            let both =
-                events.yields.zip(events.preemptions).map(|(yields, preemptions)| yields + preemptions);
-            switches = switches.zip(both).map(|(sum, n)| sum + n);
+            switches = switches.zip(events.switches()).map(|(sum, n)| sum + n);
             on_cpu_ns += ledger.on_cpu_ns();
         }
         let added = switches.zip(self.switch).filter(|_| on_cpu_ns > 0);

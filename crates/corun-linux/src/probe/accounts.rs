@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     ns: [u64; state::ALL],
-    yields: u64,
+    blocked: u64,
+    yielded: u64,
     preemptions: u64,
     wakeups: u64,
     migrations: [u64; 4],
@@ -70,7 +71,8 @@ impl Share {
     pub(super) fn of_states(by_state: &[u64; state::ALL]) -> Share {
         let (parts, block) = categories(by_state);
         let events = Events {
-            yields: Some(0),
+            blocked: Some(0),
+            yielded: Some(0),
             preemptions: Some(0),
             wakeups: Some(0),
             migrations: Some(Migrations::default()),
@@ -87,7 +89,8 @@ impl Sums {
     fn of(acc: &Acc, rec: &TaskRec) -> Sums {
         Sums {
             ns: acc.by_state(),
-            yields: acc.yields.into(),
+            blocked: acc.blocked.into(),
+            yielded: acc.yielded.into(),
             preemptions: acc.preemptions.into(),
             wakeups: acc.wakeups.into(),
             migrations: acc.migrations.map(u64::from),
@@ -137,7 +140,8 @@ impl Sums {
     pub(super) fn of_unlisted(group: &GroupRec) -> Sums {
         Sums {
             ns: group.dead_ns,
-            yields: group.dead_events[0],
+            blocked: group.dead_events[0],
+            yielded: group.dead_events[7],
             preemptions: group.dead_events[1],
             wakeups: group.dead_events[2],
             migrations: std::array::from_fn(|i| group.dead_events[3 + i]),
@@ -156,7 +160,8 @@ impl Sums {
         add(&mut self.migrations, &o.migrations);
         add(&mut self.waits.counts, &o.waits.counts);
         add(&mut self.stretches.counts, &o.stretches.counts);
-        self.yields += o.yields;
+        self.blocked += o.blocked;
+        self.yielded += o.yielded;
         self.preemptions += o.preemptions;
         self.wakeups += o.wakeups;
         self.unattributed_ns += o.unattributed_ns;
@@ -233,7 +238,8 @@ impl Sums {
             parts,
             block,
             events: Events {
-                yields: Some(events_since(self.yields, base.yields)),
+                blocked: Some(events_since(self.blocked, base.blocked)),
+                yielded: Some(events_since(self.yielded, base.yielded)),
                 preemptions: Some(events_since(self.preemptions, base.preemptions)),
                 wakeups: Some(events_since(self.wakeups, base.wakeups)),
                 migrations: Some(Migrations {
@@ -429,19 +435,24 @@ mod tests {
     fn a_count_that_wraps_between_two_readings_tells_what_came() {
         let read = |count: u32| {
             let mut r = rec(state::RUN, 1000);
-            (r.cur.yields, r.cur.preemptions, r.cur.wakeups, r.cur.migrations) =
+            (r.cur.blocked, r.cur.preemptions, r.cur.wakeups, r.cur.migrations) =
                 (count, count, count, [count; 4]);
             (r.lengths[3].waits, r.lengths[3].stretches) = (count, count);
             Sums::at(&r, 1300, nobody)
         };
         let share = read(4).since(&read(u32::MAX - 5));
         let came = Migrations { same_core: 10, same_llc: 10, same_socket: 10, other_socket: 10 };
-        let events =
-            Events { yields: Some(10), preemptions: Some(10), wakeups: Some(10), migrations: Some(came) };
+        let events = Events {
+            blocked: Some(10),
+            yielded: Some(0),
+            preemptions: Some(10),
+            wakeups: Some(10),
+            migrations: Some(came),
+        };
         assert_eq!(share.events, events);
         assert_eq!((share.waits.counts[3], share.stretches.counts[3]), (10, 10));
         let backwards = read(7).since(&read(8));
-        assert_eq!((backwards.events.yields, backwards.waits.counts[3]), (Some(0), 0));
+        assert_eq!((backwards.events.blocked, backwards.waits.counts[3]), (Some(0), 0));
     }
 
     #[test]

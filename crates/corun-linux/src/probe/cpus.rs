@@ -3,20 +3,25 @@
 use super::window::Window;
 use corun_bpf::layout::{CpuAcc, CpuHead, NO_TID};
 use corun_model::observation::CpuTime;
-use corun_model::Machine;
-use std::collections::BTreeMap;
+use corun_model::{CpuId, Machine};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The sums of every CPU up to the last edge.
 #[derive(Default)]
-pub(super) struct Cpus(Vec<CpuAcc>);
+pub(super) struct Cpus {
+    sums: Vec<CpuAcc>,
+    /// Those that were switched on then; `None`: at the first edge, or this machine does not tell.
+    online: Option<BTreeSet<CpuId>>,
+}
 
 impl Cpus {
     /// Adds what every CPU did up to the window's end. `at_start` are those that have been busy since the probe started at
-    /// `start_ns` and have not switched.
+    /// `start_ns` and have not switched, `online` those that are switched on now. To the probe one that is off looks idle.
     pub(super) fn add(
         &mut self,
         window: &mut Window,
         machine: &Machine,
+        online: &Option<BTreeSet<CpuId>>,
         cpus: &[CpuHead],
         at_start: &BTreeMap<u32, u32>,
         start_ns: u64,
@@ -36,20 +41,28 @@ impl Cpus {
             }
             sums.push(at);
         }
-        for cpu in machine.cpus() {
-            let i = cpu.id.0 as usize;
+        // Some may have come since the start.
+        let known: BTreeSet<CpuId> =
+            machine.cpus().iter().map(|c| c.id).chain(online.iter().flatten().copied()).collect();
+        for cpu in known {
+            let i = cpu.0 as usize;
             let Some(now) = sums.get(i) else { continue };
-            let base = self.0.get(i).copied().unwrap_or_default();
+            let base = self.sums.get(i).copied().unwrap_or_default();
             let window_ns = window.end_ns - window.start_ns;
-            let idle_ns = now.idle_ns.saturating_sub(base.idle_ns).min(window_ns);
-            let busy_ns = now.busy_ns.saturating_sub(base.busy_ns).min(window_ns - idle_ns);
-            window.cpus.push(CpuTime {
-                cpu: cpu.id,
-                idle_ns,
-                busy_ns,
-                unknown_ns: window_ns - idle_ns - busy_ns,
-            });
+            let mut idle_ns = now.idle_ns.saturating_sub(base.idle_ns).min(window_ns);
+            let mut busy_ns = now.busy_ns.saturating_sub(base.busy_ns).min(window_ns - idle_ns);
+            // Whoever ran on it last, the kernel's thread that took it off for one, never leaves it.
+            let is_on = |online: &Option<BTreeSet<CpuId>>| online.as_ref().is_none_or(|on| on.contains(&cpu));
+            match (is_on(&self.online), is_on(online)) {
+                (true, true) => {}
+                (false, false) => (idle_ns, busy_ns) = (0, 0),
+                // When in the window it was switched nobody knows.
+                _ => idle_ns = 0,
+            }
+            let unknown_ns = window_ns - idle_ns - busy_ns;
+            window.cpus.push(CpuTime { cpu, idle_ns, busy_ns, unknown_ns, host_steal_ns: None });
         }
-        self.0 = sums;
+        self.sums = sums;
+        self.online.clone_from(online);
     }
 }

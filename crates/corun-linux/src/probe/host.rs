@@ -12,14 +12,15 @@ use super::bases::{Bases, Still};
 use super::config::config;
 use super::cpus::Cpus;
 use super::logs::{occupants, running_since_start};
+use super::machine_reader::MachineReader;
 use super::options::{LiveError, LiveOptions};
 use super::recycling::Recycling;
 use super::run_log::{settled_ns, Recorder};
 use super::tenancy::Tenancy;
 use super::traces::Traces;
-use super::window::{spread, Window};
+use super::window::{observed, spread, Window};
 use crate::clock::now_ns;
-use crate::cpustat::{self, CpuStat};
+use crate::cpustat;
 use crate::namespaces;
 use crate::root::Root;
 use crate::target::Subject;
@@ -27,15 +28,14 @@ use crate::topology;
 use corun_bpf::layout::{comm, Ended, TaskBrief, TaskRec};
 use corun_bpf::{Losses, Probe};
 use corun_model::culprit::Share as CulpritShare;
-use corun_model::observation::{Account, MachineTime, TaskObservation, TenantObservation};
+use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::run_log::{CpuMask, RunLog};
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::{
-    Action, CpuId, Culprits, Host, HostError, Ledger, Machine, Observation, Outcome, TaskId, Tenant,
-    TenantId, Unavailable, What,
+    Action, Culprits, Host, HostError, Ledger, Limits, Machine, Observation, Outcome, TaskId, Tenant,
+    TenantId,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 mod families;
@@ -47,9 +47,6 @@ const SETTLE: Duration = Duration::from_micros(500);
 const SETTLE_NS: u64 = SETTLE.as_nanos() as u64;
 /// How often the rings are emptied and new groups named while time passes.
 const POLL: Duration = Duration::from_millis(25);
-/// The machine as a whole is not asked more often than this.
-const STAT_NS: u64 = 50_000_000;
-
 /// Whether an edge passed long enough ago to read what led up to it, and not long ago.
 fn has_settled(edge_ns: u64) -> bool {
     (SETTLE_NS..2 * SETTLE_NS).contains(&now_ns().saturating_sub(edge_ns))
@@ -73,8 +70,7 @@ pub struct LiveHost {
     /// What did not fit into the tasks' records up to the last edge, by pair.
     beyond_ns: Vec<u64>,
     cpus: Cpus,
-    cpu_stat: Option<(u64, CpuStat)>,
-    is_virtual: bool,
+    machine_reader: MachineReader,
     losses: Losses,
     traces: Traces,
     wants_trace: bool,
@@ -105,7 +101,6 @@ impl LiveHost {
             subject_tenant = Some(tenancy.assign(group, name));
             group_of_subject = Some(group);
         }
-        let is_virtual = cpustat::is_virtual(root);
         let is_in_subject = options.subject.has_process(root, std::process::id());
         let mut host = LiveHost {
             probe,
@@ -122,8 +117,7 @@ impl LiveHost {
             unlisted: BTreeMap::new(),
             beyond_ns: Vec::new(),
             cpus: Cpus::default(),
-            cpu_stat: None,
-            is_virtual,
+            machine_reader: MachineReader::new(root),
             losses: Losses::default(),
             traces: Traces::default(),
             wants_trace: options.trace_bytes > 0,
@@ -246,9 +240,22 @@ impl LiveHost {
         }
         self.pending = later;
         self.add_unlisted(&mut window);
-        self.cpus.add(&mut window, &self.machine, &cpus, &at_start, self.probe.start_ns());
+        let taken = self.machine_reader.taken(edge_ns);
+        let online = cpustat::online(&self.root);
+        self.cpus.add(&mut window, &self.machine, &online, &cpus, &at_start, self.probe.start_ns());
+        for cpu in &mut window.cpus {
+            cpu.host_steal_ns = taken.host_steal_ns(cpu.cpu);
+        }
         self.edge_ns = edge_ns;
-        let seen = self.finish(window);
+        let there = living.iter().map(|(task, _)| (*task, true));
+        let gone = ended.iter().map(|e| (e.rec.brief(), false));
+        let own =
+            there.chain(gone).filter(|(task, _)| Some(self.tenancy.of(task.group)) == self.subject_tenant);
+        let limits = match self.subject_tenant {
+            Some(subject) => self.machine_reader.limits(subject, own),
+            None => Limits::default(),
+        };
+        let seen = Observation { limits, machine: taken.total(), ..self.finish(window) };
         self.recycling.turn(&self.probe, &mut self.tenancy, edge_ns, || {
             let told = ended.iter().chain(&self.pending).map(|e| e.rec.group);
             living
@@ -408,9 +415,8 @@ impl LiveHost {
                 .map(|t| TenantObservation { id: t.id, tasks: t.tasks, account: t.account })
                 .collect(),
             cpus: window.cpus,
-            machine: self.machine_time(window.end_ns),
             loss: window.loss,
-            unavailable: unavailable(),
+            unavailable: self.machine_reader.unavailable().collect(),
             ..Observation::default()
         }
     }
@@ -456,17 +462,6 @@ impl LiveHost {
             }
         }
     }
-
-    /// What was taken from the machine as a whole since it was last asked. That is counted in ticks of 10 ms and costs a walk
-    /// over all interrupts of all CPUs, so short windows share a reading: it belongs to the last of them.
-    fn machine_time(&mut self, end_ns: u64) -> MachineTime {
-        if let Some((_, stat)) = self.cpu_stat.as_ref().filter(|(read_ns, _)| end_ns < read_ns + STAT_NS) {
-            return stat.machine_time(stat, self.is_virtual);
-        }
-        let Ok(now) = CpuStat::read(&self.root) else { return MachineTime::default() };
-        let before = self.cpu_stat.replace((end_ns, now.clone()));
-        before.map_or_else(MachineTime::default, |(_, before)| now.machine_time(&before, self.is_virtual))
-    }
 }
 
 /// A machine's CPUs, as far as a run log can name them.
@@ -481,25 +476,6 @@ enum Since {
     Still(Still),
     /// Something happened to it, or it is new.
     Changed(Box<TaskRec>),
-}
-
-/// A living task with its account of a window.
-fn observed(
-    task: &TaskBrief,
-    name: Arc<str>,
-    tenant: TenantId,
-    born_ns: u64,
-    account: Arc<Account>,
-) -> TaskObservation {
-    TaskObservation {
-        id: TaskId(task.tid),
-        name,
-        tenant,
-        born_ns,
-        alive: true,
-        last_cpu: (task.ran != 0).then_some(CpuId(task.cpu)),
-        account,
-    }
 }
 
 impl Host for LiveHost {
@@ -541,19 +517,4 @@ impl Host for LiveHost {
     fn undo_all(&mut self) -> Result<(), HostError> {
         Ok(())
     }
-}
-
-/// What this host never sees.
-fn unavailable() -> Vec<Unavailable> {
-    let not_seen = |what: What, why: &str| Unavailable::new(what, why);
-    vec![
-        not_seen(
-            What::Spin,
-            "the probe sees that a task runs, not what it runs; spinning is part of compute",
-        ),
-        not_seen(
-            What::HardwareCounters,
-            "counted only when asked for (`--counters`), since every switch becomes dearer",
-        ),
-    ]
 }

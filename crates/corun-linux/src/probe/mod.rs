@@ -26,6 +26,7 @@ mod config;
 mod cpus;
 mod host;
 mod logs;
+mod machine_reader;
 mod occupants;
 mod options;
 mod recycling;

@@ -1,9 +1,9 @@
 //! A window under construction: tasks and CPUs are added one by one, tenants are their sums.
 
-use corun_bpf::layout::state;
+use corun_bpf::layout::{state, TaskBrief};
 use corun_model::culprit::Share;
 use corun_model::observation::{Account, CpuTime, Loss, TaskObservation};
-use corun_model::{Culprits, TenantId};
+use corun_model::{CpuId, Culprits, TaskId, TenantId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -98,4 +98,23 @@ pub(super) fn spread(
     shares.push(Share { tenant: others, steal_ns: culprits.of_ns(others) - (others_ns - left_ns) });
     Culprits::new(shares, culprits.unattributed_ns(), culprits.total_ns())
         .unwrap_or_else(|_| culprits.clone())
+}
+
+/// A living task with its account of a window.
+pub(super) fn observed(
+    task: &TaskBrief,
+    name: Arc<str>,
+    tenant: TenantId,
+    born_ns: u64,
+    account: Arc<Account>,
+) -> TaskObservation {
+    TaskObservation {
+        id: TaskId(task.tid),
+        name,
+        tenant,
+        born_ns,
+        alive: true,
+        last_cpu: (task.ran != 0).then_some(CpuId(task.cpu)),
+        account,
+    }
 }

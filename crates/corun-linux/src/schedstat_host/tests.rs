@@ -59,6 +59,24 @@ fn passes_the_conformance_suite() {
 }
 
 #[test]
+fn the_cpus_that_a_task_may_use_and_its_process_are_known_until_it_ends() {
+    let cpus = crate::sched::affinity(0).unwrap();
+    let only = cpus[cpus.len() - 1];
+    let (mut host, running) = scripted(&format!("exec taskset -c {} sh -c 'sleep 0.4; exit 0'", only.0));
+    let seen = watch_to_the_end(&mut host, &running);
+    running.wait().unwrap();
+    let late = &seen[seen.len() - 2];
+    let shell = late.tasks.iter().find(|t| &*t.name == "sh").expect("it lives still");
+    let limits = late.limits.of_task(shell.id).unwrap();
+    assert_eq!(
+        (limits.process, limits.cpus.as_ref().unwrap().iter().collect::<Vec<_>>()),
+        (shell.id, vec![&only])
+    );
+    let sleeper = late.tasks.iter().find(|t| &*t.name == "sleep").expect("it lives still");
+    assert_eq!(late.limits.of_task(sleeper.id).unwrap().process, sleeper.id);
+}
+
+#[test]
 fn everybody_never_ends() {
     let mut host = watch(Subject::All);
     host.advance(10_000_000).unwrap();

@@ -48,7 +48,7 @@ pub fn observed(
     };
     let mut events = Events::default();
     if let Some(now) = task.switches {
-        events.yields = Some(now.voluntary.saturating_sub(task.reported.voluntary));
+        events.blocked = Some(now.voluntary.saturating_sub(task.reported.voluntary));
         events.preemptions = Some(now.involuntary.saturating_sub(task.reported.involuntary));
         task.reported = now;
     }

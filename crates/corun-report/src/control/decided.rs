@@ -232,7 +232,7 @@ pub(super) mod tests {
             (Action::Weight { tenant: TenantId(3), weight: 50 }, "weight 50 for ffmpeg"),
         ] {
             let decided = Decided::new(&decision(action), &Fate::Applied(Outcome::Done), &seen);
-            assert_eq!(decided.line(0), format!("     0 ns  {told}: the dedicated window is over (done)"));
+            assert_eq!(decided.line(0), format!("      0 s  {told}: the dedicated window is over (done)"));
             let json: serde_json::Value = serde_json::from_str(&json::compact(&decided)).unwrap();
             assert_eq!((&json["tenant"], &json["key"]), (&"ffmpeg".into(), &"k".into()), "{json}");
             let is_of_task = json.get("task").is_some();
@@ -247,7 +247,7 @@ pub(super) mod tests {
         let decided = Decided::new(&decision(Action::Unpark { tenant: TenantId(4) }), &Fate::DryRun, &two);
         assert_eq!(
             decided.line(0),
-            "     0 ns  unpark ffmpeg (other): the dedicated window is over (dry_run)"
+            "      0 s  unpark ffmpeg (other): the dedicated window is over (dry_run)"
         );
     }
 
@@ -262,7 +262,7 @@ pub(super) mod tests {
             "   1.50 s  CPU 1 for task 7: the dedicated window is over (refused: it is protected)"
         );
         let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), &Fate::DryRun, &seen());
-        assert_eq!(dry.line(0), "     0 ns  unpark ffmpeg: the dedicated window is over (dry_run)");
+        assert_eq!(dry.line(0), "      0 s  unpark ffmpeg: the dedicated window is over (dry_run)");
         let steers = Decided { because: "a\x1b[2Jb".into(), outcome: "refused: \x1b[2J".into(), ..dry };
         assert!(!steers.line(0).contains('\x1b'));
     }

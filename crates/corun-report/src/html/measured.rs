@@ -93,7 +93,8 @@ pub fn counts(report: &ProfileReport) -> String {
     let a = &report.subject.account;
     let e = &a.events;
     let mut rows = vec![
-        ("yields", "gave the CPU up: it blocked or called sched_yield", e.yields),
+        ("blockings", "gave the CPU up to wait for something", e.blocked),
+        ("yields", "called sched_yield, and another task ran", e.yielded),
         ("preemptions", "lost the CPU while still runnable", e.preemptions),
         ("wake-ups", "was made runnable", e.wakeups),
         ("migrations", "moved to another CPU", e.migrations),

@@ -103,7 +103,7 @@ fn tiles(report: &ProfileReport) -> String {
         |share| format!("{} % of it idle", percent((share * 1e6) as u64, 1_000_000)),
     );
     [
-        ("lost, against its own compute", slower, "stolen, throttled, parked, spinning".to_owned()),
+        ("waited, by what it computed", slower, "stolen, throttled, parked, spinning".to_owned()),
         ("waited for a CPU", human_ns(a.ledger.steal_ns), waited_for(report, &lost)),
         ("99 % of its waits", wait, "the rest took longer".to_owned()),
         ("window", human_ns(report.window_ns), format!("on {}, {idle}", count(report.cpus, "CPU"))),

@@ -366,7 +366,7 @@ mod tests {
             ..DedicatedWindows::default()
         });
         let wanted =
-            "dedicated             4 windows, co-runners parked for 250 ms (5.0 % of the run), leaked 0 ns";
+            "dedicated             4 windows, co-runners parked for 250 ms (5.0 % of the run), leaked 0 s";
         assert!(summary(&report).contains(wanted), "{}", summary(&report));
     }
 

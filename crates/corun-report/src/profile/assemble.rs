@@ -11,6 +11,7 @@ use corun_model::histogram::{Histogram, Quantile, BUCKETS};
 use corun_model::ledger::{BlockReasons, Ledger};
 use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::{Culprits, Observation, TenantId};
+use corun_predict::reach::Reach;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -33,6 +34,11 @@ pub fn report(
         start_ns: seen.start_ns,
         window_ns: seen.window_ns(),
         cpus: meta.cpus,
+        allowed_cpus: match subject {
+            Subject::Tenant(id) => Some(Reach::of(seen, id).all().len() as u64).filter(|n| *n > 0),
+            Subject::All => None,
+        },
+        lost: meta.lost,
         subject: subject_section(seen, subject, &names),
         tasks: subject_tasks(seen, subject, &names),
         tenants: seen.by_tenant.iter().map(|t| section(t, &names)).collect(),
@@ -196,7 +202,8 @@ fn events(e: &Events) -> schema::Events {
         other_socket: m.other_socket,
     };
     schema::Events {
-        yields: e.yields,
+        blocked: e.blocked,
+        yielded: e.yielded,
         preemptions: e.preemptions,
         wakeups: e.wakeups,
         migrations: e.migrations.map(|m| m.total()),

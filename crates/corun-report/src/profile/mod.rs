@@ -4,7 +4,7 @@ pub(crate) mod assemble;
 mod check;
 pub mod schema;
 
-pub use schema::{Host, ProfileReport, SelfCost, Source, SCHEMA};
+pub use schema::{Host, LostTime, ProfileReport, SelfCost, Source, SCHEMA};
 
 use crate::words::count;
 use corun_model::{Machine, Observation, TenantId};
@@ -29,6 +29,8 @@ pub struct ProfileMeta {
     pub exit_status: Option<i32>,
     /// What measuring cost, as far as known.
     pub self_cost: SelfCost,
+    /// What was lost of the wall time; `None`: nobody is the subject, or nobody judged it.
+    pub lost: Option<LostTime>,
     /// Events that a trace had no room for; `None` when no trace was taken.
     pub trace_lost: Option<u64>,
     /// Sentences a reader must see: "interrupted after 3.2 s; this is what was seen until then".
@@ -47,6 +49,7 @@ impl ProfileMeta {
             date: None,
             exit_status: None,
             self_cost: SelfCost::default(),
+            lost: None,
             trace_lost: None,
             notes: Vec::new(),
         }

@@ -35,6 +35,12 @@ pub struct ProfileReport {
     pub window_ns: u64,
     /// Number of CPUs of the machine.
     pub cpus: u64,
+    /// CPUs that the subject's tasks may use, any of them; `None`: not known.
+    #[serde(default)]
+    pub allowed_cpus: Option<u64>,
+    /// What the subject lost of its wall time; `None`: not judged.
+    #[serde(default)]
+    pub lost: Option<LostTime>,
     /// The tenant asked about.
     pub subject: Section,
     /// The subject's tasks, most time lost first.
@@ -62,6 +68,15 @@ pub struct ProfileReport {
     /// Anything else a reader must know: "interrupted after 3.2 s".
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// What of a wall time would not have been needed alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LostTime {
+    /// The wall time.
+    pub wall_ns: u64,
+    /// The share of it, 0..1: at least, most likely, at most.
+    pub share: [f64; 3],
 }
 
 /// Where tasks ran.
@@ -241,8 +256,12 @@ impl Block {
 /// Scheduling events as counts; `None`: this source cannot tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
-    /// Voluntary switches.
-    pub yields: Option<u64>,
+    /// Times it blocked: voluntary switches.
+    #[serde(default)]
+    pub blocked: Option<u64>,
+    /// Calls of `sched_yield` after which another task ran.
+    #[serde(default)]
+    pub yielded: Option<u64>,
     /// Involuntary switches.
     pub preemptions: Option<u64>,
     /// Times made runnable.

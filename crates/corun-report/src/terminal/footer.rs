@@ -69,7 +69,8 @@ fn quantiles(h: &Histogram) -> String {
 fn events(report: &ProfileReport) -> String {
     let e = &report.subject.account.events;
     let named = [
-        (e.yields, "yield"),
+        (e.blocked, "blocking"),
+        (e.yielded.filter(|n| *n > 0), "yield"),
         (e.preemptions, "preemption"),
         (e.wakeups, "wake-up"),
         (e.migrations, "migration"),

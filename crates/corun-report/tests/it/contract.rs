@@ -31,7 +31,7 @@ const LEDGER: &[&str] = &[
     "parked_ns",
     "total_ns",
 ];
-const EVENTS: &[&str] = &["yields", "preemptions", "wakeups", "migrations"];
+const EVENTS: &[&str] = &["blocked", "yielded", "preemptions", "wakeups", "migrations"];
 
 #[test]
 fn every_name_of_the_contract_is_there() {

@@ -98,7 +98,8 @@ pub fn account(did: &Did, random: &mut Random) -> Account {
             ..BlockReasons::default()
         }),
         events: Events {
-            yields: Some(stretches.total() / 3),
+            blocked: Some(stretches.total() / 3),
+            yielded: Some(0),
             preemptions: Some(stretches.total() - stretches.total() / 3),
             wakeups: Some(stretches.total() / 3),
             migrations: Some(Migrations { same_llc: waits.total() / 7, ..Migrations::default() }),
@@ -140,12 +141,14 @@ pub fn window(start_ns: u64, end_ns: u64, tasks: Vec<TaskObservation>) -> Observ
     let window_ns = end_ns - start_ns;
     let busy = [busy_ns.div_ceil(2).min(window_ns), (busy_ns / 2).min(window_ns)];
     let cpu = |cpu: usize| CpuTime {
+        host_steal_ns: None,
         cpu: CpuId(cpu as u32),
         idle_ns: window_ns - busy[cpu],
         busy_ns: busy[cpu],
         unknown_ns: 0,
     };
     Observation {
+        limits: Default::default(),
         start_ns,
         end_ns,
         tenants: tenants(),

@@ -111,13 +111,16 @@ fn report(verdict: Ruling, exit_status: i32) -> VerifyReport {
     let who = "a <b> & \"c\" \u{1b}[2J";
     let judged = Verdict {
         verdict,
+        doubt: None,
         disturbance: 0.12,
+        disturbance_range: [0.12; 2],
         max_disturbance: 0.02,
         resolution: 0.001,
         wall_ns: 4_000_000_000,
         undisturbed_ns: 3_520_000_000,
         held: Some(0.0),
         corunners_ns: 600_000_000,
+        host_steal: None,
         watcher_ns: None,
         pace: None,
         culprits: vec![Culprit { tenant: Some(who.into()), kind: "command".into(), steal_ns: 1, share: 1.0 }],

@@ -1,9 +1,10 @@
 //! The headline must be true and useful in every situation.
 
 use crate::example::{alone, meta, timeline, whole, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
+use corun_model::culprit::Share;
 use corun_model::ledger::Held;
 use corun_model::observation::Account;
-use corun_model::{Culprits, Observation, TenantId};
+use corun_model::{Culprits, Observation, Tenant, TenantId, TenantKind};
 use corun_report::{answer, ProfileMeta, ProfileReport, Source, Subject};
 
 const MS: u64 = 1_000_000;
@@ -21,8 +22,8 @@ fn a_victim_reads_who_took_how_much_largest_first() {
     let did = Did { stolen: vec![(KERNEL, 10 * MS), (POSTGRES, 120 * MS), (COMPILER, 25 * MS)], ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
-        "At least 31 % slower than its own compute, spinning not counted: 31 % stolen (postgresql.service 24, \
-         build-7 (3f9ac1) 5.0, kernel 2.0)."
+        "Waited at least 31 % of its compute time, spinning not counted: 29 % stolen (postgresql.service 24, \
+         build-7 (3f9ac1) 5.0), 2.0 % kernel."
     );
 }
 
@@ -30,7 +31,7 @@ fn a_victim_reads_who_took_how_much_largest_first() {
 fn a_subject_that_nobody_disturbed_is_told_so() {
     assert_eq!(said(&alone(&busy(500))), "Undisturbed: nobody took its CPU.");
     let did = Did { stolen: vec![(POSTGRES, MS)], ..busy(500) };
-    assert_eq!(said(&alone(&did)), "Undisturbed: it lost 0.2 % of its compute time, too little to matter.");
+    assert_eq!(said(&alone(&did)), "Undisturbed: it waited 0.2 % of its compute time, too little to matter.");
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn throttling_is_never_blamed_on_a_neighbour() {
     let did = Did { throttled_ns: 400 * MS, ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU; it is at least 80 % slower than its own compute, spinning not \
+        "No neighbour took its CPU; it waited at least 80 % of its compute time, spinning not \
          counted: 80 % throttled by its own CPU budget (a quota, or real-time runtime), not by a neighbour."
     );
 }
@@ -73,7 +74,7 @@ fn who_stopped_or_froze_it_comes_first() {
             400,
             100,
             format!(
-                "{stopped} 50 % of its time. At least 25 % slower than its own compute, spinning not counted: 25 % \
+                "{stopped} 50 % of its time. Waited at least 25 % of its compute time, spinning not counted: 25 % \
                  stolen (postgresql.service 25)."
             ),
         ),
@@ -107,7 +108,7 @@ fn its_own_tasks_in_each_others_way_are_not_neighbours() {
     let did = Did { stolen: vec![(SUBJECT, 450 * MS), (IDLE, 5 * MS)], ..busy(500) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU; it is at least 91 % slower than its own compute, spinning not \
+        "No neighbour took its CPU; it waited at least 91 % of its compute time, spinning not \
          counted: 90 % waiting for its own tasks, 1.0 % waking up on an idle CPU."
     );
 }
@@ -121,7 +122,7 @@ fn without_culprits_the_holder_is_not_known_rather_than_nobody() {
     let meta = ProfileMeta { source: Source::Schedstat, ..meta() };
     assert_eq!(
         answer::headline(&ProfileReport::new(&meta, &seen, SUBJECT, &[])),
-        "At least 50 % slower than its own compute, spinning not counted: 50 % waiting for a CPU; who held it is \
+        "Waited at least 50 % of its compute time, spinning not counted: 50 % waiting for a CPU; who held it is \
          not known."
     );
 }
@@ -152,7 +153,7 @@ fn measured_spinning_counts_as_lost_and_unmeasured_makes_a_lower_bound() {
     let did = Did { spin_ns: Some(100 * MS), ..busy(400) };
     assert_eq!(
         said(&alone(&did)),
-        "No neighbour took its CPU; it is 25 % slower than its own compute: 25 % spinning."
+        "No neighbour took its CPU; it waited 25 % of its compute time: 25 % spinning."
     );
 }
 
@@ -187,10 +188,20 @@ fn what_was_taken_by_nobody_known_reads_as_no_tenants_name() {
 
 #[test]
 fn many_culprits_are_summed_up_behind_the_third() {
-    let stolen =
-        vec![(KERNEL, 20 * MS), (POSTGRES, 80 * MS), (COMPILER, 40 * MS), (crate::example::HOSTILE, 10 * MS)];
-    let line = said(&alone(&Did { stolen, ..busy(500) }));
-    assert!(line.ends_with("kernel 4.0, 1 more 2.0)."), "{line}");
+    let fourth = TenantId(77);
+    let mut seen = alone(&Did { stolen: vec![(POSTGRES, 135 * MS)], ..busy(500) });
+    seen.tenants.push(Tenant {
+        id: fourth,
+        kind: TenantKind::Command,
+        key: "pgid:7".into(),
+        name: "cc1".into(),
+    });
+    let stolen = [(POSTGRES, 80), (COMPILER, 40), (crate::example::HOSTILE, 10), (fourth, 5)];
+    let shares = stolen.map(|(tenant, ms)| Share { tenant, steal_ns: ms * MS });
+    let subject = seen.by_tenant.iter_mut().find(|t| t.id == SUBJECT).unwrap();
+    subject.account.culprits = Culprits::new(shares, 0, 135 * MS).unwrap();
+    let line = said(&seen);
+    assert!(line.ends_with(" 2.0, 1 more 1.0)."), "{line}");
 }
 
 #[test]
@@ -209,4 +220,43 @@ fn what_would_mislead_is_said_before_the_numbers() {
             "1,203 events found no room and are missing from these numbers.",
         ]
     );
+}
+
+#[test]
+fn what_was_lost_of_the_wall_time_comes_first_and_says_when_it_cannot_be_told() {
+    let lost = |share: [f64; 3]| {
+        let lost = Some(corun_report::LostTime { wall_ns: 5_200 * MS, share });
+        let did = Did { stolen: vec![(POSTGRES, 500 * MS)], ..busy(500) };
+        let report = ProfileReport::new(&ProfileMeta { lost, ..meta() }, &alone(&did), SUBJECT, &[]);
+        answer::answer(&report).verdict
+    };
+    let waited = "waited at least 100 % of its compute time, spinning not counted";
+    assert_eq!(lost([0.12, 0.12, 0.2]), format!("Lost 12 % of its 5.20 s to others; {waited}"));
+    assert_eq!(lost([0.0; 3]), format!("Lost next to none of its 5.20 s to others; {waited}"));
+    assert_eq!(
+        lost([0.0, 0.39, 0.39]),
+        format!(
+            "Lost between 0 and 39 % of its 5.20 s to others, unless that came out of its sleep; {waited}"
+        )
+    );
+}
+
+#[test]
+fn tasks_in_each_others_way_are_counted_at_a_time_and_on_the_cpus_that_they_may_use() {
+    let mut seen = alone(&Did { stolen: vec![(SUBJECT, 450 * MS)], ..busy(500) });
+    let subject = seen.by_tenant.iter_mut().find(|t| t.id == SUBJECT).unwrap();
+    subject.tasks = 6_002;
+    let one = subject.account.clone();
+    (1..4).for_each(|_| subject.account.add(&one));
+    let said_on = |seen: &Observation, cpus: Option<u64>| {
+        let mut report = ProfileReport::new(&meta(), seen, SUBJECT, &[]);
+        report.allowed_cpus = cpus;
+        answer::headline(&report)
+    };
+    assert!(
+        said_on(&seen, None).contains("its own tasks (4 at a time on 2 CPUs)"),
+        "{}",
+        said_on(&seen, None)
+    );
+    assert!(said_on(&seen, Some(1)).contains("(4 at a time on the 1 CPU that they may use)"));
 }

@@ -40,8 +40,8 @@ pub struct Tally {
     culprits: Vec<(u32, u64)>,
     /// Stopped by its tenant's parking.
     pub parked_ns: u64,
-    /// Voluntary switches.
-    pub yields: u64,
+    /// Times it blocked or ended.
+    pub blocked: u64,
     /// Involuntary switches.
     pub preemptions: u64,
     /// Times it was made runnable.
@@ -95,7 +95,9 @@ impl Tally {
             ledger: Ledger::new(parts, self.total_ns()).expect("the total is the sum of the parts"),
             block: Some(self.block),
             events: Events {
-                yields: Some(self.yields),
+                blocked: Some(self.blocked),
+                // Nothing that is modelled calls `sched_yield`.
+                yielded: Some(0),
                 preemptions: Some(self.preemptions),
                 wakeups: Some(self.wakeups),
                 migrations: Some(self.migrations),

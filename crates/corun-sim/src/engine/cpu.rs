@@ -299,7 +299,7 @@ impl Engine {
         let tally = &mut self.tasks[task].tally;
         match state {
             State::Parked => tally.preemptions += 1,
-            _ => tally.yields += 1,
+            _ => tally.blocked += 1,
         }
         self.off_cpu(task, cpu, state);
         self.switch(cpu);

@@ -4,8 +4,10 @@ use super::account::{counters_between, Tally};
 use super::{task_id, Completions, Engine, State};
 use crate::checker;
 use crate::contention::Energy;
+use corun_model::limits::{CpuSet, Limits, TaskLimits};
 use corun_model::observation::{CpuTime, Loss, MachineTime, Observation, TaskObservation, TenantObservation};
-use corun_model::{TenantId, Unavailable};
+use corun_model::{TaskId, TenantId, Unavailable};
+use std::sync::Arc;
 
 /// How far a tenant has come.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,10 @@ impl Engine {
         let (start_ns, end_ns) = (self.window_ns, self.now_ns);
         let mut tasks = Vec::new();
         let mut by_tenant: Vec<TenantObservation> = Vec::new();
+        let mut limits = Limits::default();
+        let everywhere: Arc<CpuSet> = Arc::new(self.cpus.iter().map(|c| c.id).collect());
+        // Without a VM a tenant is a process: its first thread has the process's number.
+        let mut process: Option<(usize, TaskId)> = None;
         for ix in 0..self.tasks.len() {
             let tally = std::mem::take(&mut self.tasks[ix].tally);
             if self.tasks[ix].state == State::Unborn
@@ -50,6 +56,16 @@ impl Engine {
             let account = tally.account(Some(counters));
             let t = &self.tasks[ix];
             let tenant = TenantId(t.tenant as u32);
+            let (_, first) =
+                *process.insert(process.filter(|p| p.0 == t.tenant).unwrap_or((t.tenant, task_id(ix))));
+            // What a policy confines it to would not be there alone.
+            let cpus =
+                t.home_affinity.as_ref().map(|set| Arc::new(set.iter().map(|c| self.cpus[c].id).collect()));
+            limits.tasks.push(TaskLimits {
+                task: task_id(ix),
+                process: first,
+                cpus: Some(cpus.unwrap_or_else(|| everywhere.clone())),
+            });
             match by_tenant.last_mut().filter(|o| o.id == tenant) {
                 Some(sum) => {
                     sum.tasks += 1;
@@ -77,6 +93,7 @@ impl Engine {
                     idle_ns: std::mem::take(&mut c.idle_ns),
                     busy_ns: std::mem::take(&mut c.busy_ns),
                     unknown_ns: 0,
+                    host_steal_ns: Some(0),
                 }
             })
             .collect();
@@ -98,6 +115,7 @@ impl Engine {
             tasks,
             by_tenant,
             cpus,
+            limits,
             machine: MachineTime { host_steal_ns: Some(0), irq_ns: Some(0), softirq_ns: Some(0) },
             loss: Loss::default(),
             weights,

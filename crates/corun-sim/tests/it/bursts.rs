@@ -16,7 +16,7 @@ fn beside_loops(busy_by: &str) -> (u64, u64) {
     let seen = observe(&mut engine, SECOND_NS);
     let parts = tenant(&seen, "bursts").account.ledger.parts();
     assert_eq!(parts.spin_ns.unwrap_or(0), 0, "a burst computes");
-    (parts.compute_ns, tenant(&seen, "bursts").account.events.yields.unwrap())
+    (parts.compute_ns, tenant(&seen, "bursts").account.events.blocked.unwrap())
 }
 
 #[test]

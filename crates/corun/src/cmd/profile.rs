@@ -16,10 +16,13 @@ use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::{Host, Recording, TaskId, What};
+use corun_predict::verdict::{Judge, Verdict, MAX_DISTURBANCE};
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_report::verify::still_running;
-use corun_report::{describe, html, json, perfetto, terminal, ProfileMeta, ProfileReport, SelfCost};
+use corun_report::{
+    describe, html, json, perfetto, terminal, LostTime, ProfileMeta, ProfileReport, SelfCost,
+};
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
@@ -126,6 +129,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
     let mut watch = Watch {
         recording: Recording::about(watcher.subject()),
+        judge: watcher.subject().map(|subject| Judge::new(subject, MAX_DISTURBANCE)),
         watcher: &mut watcher,
         counters,
         course: Course { running, end_ns, interrupt },
@@ -134,7 +138,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let ended = watch.until_the_end(&progress)?;
     drop(progress);
-    let Watch { course: Course { running, .. }, counters, cost, recording, trace, .. } = watch;
+    let Watch { course: Course { running, .. }, counters, cost, recording, trace, judge, .. } = watch;
     let is_command = running.is_some();
     let (status, running) = match (ended, running) {
         (Ended::Command, Some(running)) => (Some(running.wait().context("collecting the command")?), None),
@@ -148,6 +152,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if ended == Ended::TimeIsUp && is_command {
         meta.notes.push("the command goes on; corun waits for its end, and ends with its status".to_owned());
     }
+    meta.lost = judge.map(|judge| lost(&judge.verdict(None)));
     if let Some(counters) = &counters {
         meta.notes.extend(counters.read_whole(&mut whole));
     }
@@ -183,6 +188,8 @@ struct Watch<'a> {
     course: Course,
     cost: Cost,
     recording: Recording,
+    /// How much of its time the subject lost: what `verify` would say.
+    judge: Option<Judge>,
     trace: Tracing,
 }
 
@@ -199,6 +206,7 @@ impl Watch<'_> {
             if let Some(counters) = &mut self.counters {
                 counters.read(&mut window);
             }
+            self.judge.iter_mut().for_each(|judge| judge.push(&window));
             self.recording.push(window);
             slot.learn(Duration::from_nanos(process_cpu_ns() - began_ns));
             self.trace.take(self.watcher.take_trace());
@@ -283,6 +291,12 @@ impl Cost {
     }
 }
 
+/// What a verdict says of the wall time.
+fn lost(verdict: &Verdict) -> LostTime {
+    let [least, most] = verdict.disturbance_range;
+    LostTime { wall_ns: verdict.wall_ns, share: [least, verdict.disturbance, most] }
+}
+
 fn trace_lost(wanted: &Option<PathBuf>, trace: &Tracing) -> Option<u64> {
     wanted.as_ref().map(|_| trace.trace().lost)
 }
@@ -317,6 +331,7 @@ fn meta(
             switches_per_s: cost.probe.and_then(|c| c.switches_per_s()),
             layout: layout(),
         },
+        lost: None,
         trace_lost,
         notes,
     }

@@ -243,7 +243,7 @@ fn counting_that_costs_too_much_is_said_with_what_it_costs() {
         let ns = worker.compute(20_000_000);
         let mut seen = window(&[(worker.tid, ns, true)]);
         let events = &mut seen.by_tenant[0].account.events;
-        (events.yields, events.preemptions) = (Some(switches), Some(0));
+        (events.blocked, events.preemptions) = (Some(switches), Some(0));
         perf.read(&mut seen);
         let cost = perf.own_cost().unwrap();
         assert!((cost / (switches as f64 * 33_000.0 / ns as f64) - 1.0).abs() < 0.01, "{cost}");

@@ -115,8 +115,13 @@ impl Toy {
             key: format!("toy/{}", t.name),
             name: t.name.clone(),
         });
-        let cpus =
-            self.machine.cpus().iter().map(|c| CpuTime { cpu: c.id, idle_ns: 0, busy_ns: ns, unknown_ns: 0 });
+        let cpus = self.machine.cpus().iter().map(|c| CpuTime {
+            cpu: c.id,
+            idle_ns: 0,
+            busy_ns: ns,
+            unknown_ns: 0,
+            host_steal_ns: None,
+        });
         let seen = Observation {
             start_ns,
             end_ns,

@@ -376,7 +376,13 @@ mod tests {
             tenants: others.iter().enumerate().map(of).collect(),
             by_tenant: others.iter().enumerate().map(ran).collect(),
             cpus: [0, 1]
-                .map(|n| CpuTime { cpu: CpuId(n), idle_ns: 0, busy_ns: 40 * MS, unknown_ns: 0 })
+                .map(|n| CpuTime {
+                    cpu: CpuId(n),
+                    idle_ns: 0,
+                    busy_ns: 40 * MS,
+                    unknown_ns: 0,
+                    host_steal_ns: None,
+                })
                 .into(),
             ..Observation::default()
         }

@@ -1,0 +1,133 @@
+//! What holds of every run, whatever the program does: how much of its wall time it can have lost to co-runners at most.
+//!
+//! Let `W` be the wall time of a run, `A` the time that it would have taken alone, and `W - A` what was lost.
+//!
+//! | bound | because |
+//! | --- | --- |
+//! | [`Bound::Stolen`]: `W - A ≤ Σ stolen` | In a moment in which no task waits for a CPU that a co-runner holds, the program gets on as it would alone. So what is lost was lost while some task was stolen from, and that was no longer than all their thefts together. |
+//! | [`Bound::Corunners`]: `W - A ≤ time that co-runners had CPUs in reach` | For some task to be stolen from, a co-runner must have a CPU that the task may use. A neighbour on any other CPU costs nothing. |
+//! | [`Bound::Quota`]: `A ≥ used / quota - period` | Alone, too, the program gets no more CPU time than its quota allows, but may begin with a full one. What is stolen of the time that it would be stopped in costs nothing. |
+//! | [`Bound::Cpus`]: `A ≥ computed / CPUs`, for every set of CPUs and the processes that may not leave it | Nobody computes on more CPUs than he may use. By max-flow and min-cut the largest of these is what the best placement takes. |
+//! | [`Bound::Life`]: `A ≥ life - stolen - min(waited for others, stolen from others)`, for every task | What a task does itself takes as long alone, but for what was stolen from it and for waiting for tasks that were stolen from. |
+//!
+//! `stolen` holds what siblings queued behind each other while co-runners had CPUs in reach ([`Window`]). Waiting is blocking
+//! until somebody wakes the task up, spinning, and time on a CPU of which nobody knows whether it was spinning; also computing of
+//! a task that calls `sched_yield`.
+//!
+//! Limits. Work that moves between tasks breaks the last bound: a thread that was not stolen from may have done what a sibling
+//! could not. Between threads of one process that is common, so there what was stolen from siblings may come out of computing,
+//! too. Between processes it takes a message, which shows as blocking, or shared memory, which does not; so that bound is
+//! likely to hold, not certain, and [`Bounds::certain_ns`] does without it. Co-runners that slow computing down (caches, memory,
+//! the other hardware thread of a core) lengthen it, and what that costs is in none of the sums. So is what the hypervisor took.
+
+use crate::evidence::Counterfactual;
+use crate::reach::Set;
+use crate::useful_work::{Spent, Window};
+use corun_model::TaskId;
+use std::collections::BTreeMap;
+
+/// What bounds a loss most tightly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Its wall time.
+    Wall,
+    /// All thefts together.
+    Stolen,
+    /// The time that co-runners had CPUs that it may use.
+    Corunners,
+    /// Its CPU quota.
+    Quota,
+    /// The CPUs that it may use.
+    Cpus,
+    /// A task that was little stolen from.
+    Life,
+}
+
+/// How much of a window can have been lost at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// The most that can have been lost unless work moves between processes unseen, in nanoseconds, from 0 to its wall time.
+    pub most_lost_ns: f64,
+    /// What bounds it.
+    pub by: Bound,
+    /// The most that can have been lost in any case.
+    pub certain_ns: f64,
+}
+
+impl Bounds {
+    /// Those of a window, or of a sum of windows.
+    pub fn of(window: &Window) -> Bounds {
+        let wall_ns = window.wall_ns;
+        let stolen_ns: f64 = window.all().map(|s| s.stolen_ns).sum();
+        let unattributed_ns = window.culprits.get(&None).copied().unwrap_or(0.0);
+        let mut bounds = vec![
+            (Bound::Wall, wall_ns),
+            (Bound::Stolen, stolen_ns),
+            (Bound::Cpus, wall_ns - least_computing_ns(window)),
+        ];
+        if !window.culprits.is_empty() {
+            bounds.push((Bound::Corunners, window.corunners_in_reach_ns() + unattributed_ns));
+        }
+        if window.reach.quota_ns > 0.0 {
+            bounds.push((Bound::Quota, wall_ns - window.reach.quota_ns + window.reach.period_ns));
+        }
+        let least = |bounds: &[(Bound, f64)]| {
+            let least = bounds.iter().copied().reduce(|a, b| if b.1 < a.1 { b } else { a });
+            least.map_or((Bound::Wall, wall_ns), |(by, ns)| (by, ns.clamp(0.0, wall_ns.max(0.0))))
+        };
+        let certain_ns = least(&bounds).1;
+        bounds.push((Bound::Life, wall_ns - longest_own_ns(window, stolen_ns)));
+        let (by, most_lost_ns) = least(&bounds);
+        Bounds { most_lost_ns, by, certain_ns }
+    }
+}
+
+impl Bounds {
+    /// The most that can have been lost: with evidence for most of the window, only what is certain bounds it.
+    pub fn most_lost_ns(window: &Window, known: &Counterfactual) -> (f64, Bound) {
+        let bounds = Bounds::of(window);
+        let length_ns = window.end_ns.saturating_sub(window.start_ns) as f64;
+        let is_evident = known.of(window.start_ns, window.end_ns).wall_ns > length_ns / 2.0;
+        (if is_evident { bounds.certain_ns } else { bounds.most_lost_ns }, bounds.by)
+    }
+}
+
+/// How long what was computed takes at least on the CPUs that it may use, in nanoseconds.
+fn least_computing_ns(window: &Window) -> f64 {
+    let cpus = |set: &Set| window.reach.count(set, window.wall_ns, window.cpus);
+    let total = window.total();
+    // Of all tasks together; those of which nothing is known may use any CPU.
+    let all =
+        if window.reach.knows_work(total.compute_ns) { window.cpus_in_reach() } else { cpus(&Set::new()) };
+    let of_all = if all > 0.0 { total.compute_ns / all } else { 0.0 };
+    let of_set = |set: Set| match cpus(&set) {
+        n if n > 0.0 => window.reach.work_within(&set) / n,
+        _ => 0.0,
+    };
+    window.reach.unions().into_iter().map(of_set).fold(of_all, f64::max)
+}
+
+/// The longest that any task takes at least for what it did itself, in nanoseconds.
+fn longest_own_ns(window: &Window, stolen_ns: f64) -> f64 {
+    let reach = &window.reach;
+    // A task of an unknown process may be a thread of any.
+    let mut of_process: BTreeMap<Option<TaskId>, f64> = BTreeMap::new();
+    for (task, s) in window.each() {
+        *of_process.entry(reach.process(task)).or_default() += s.stolen_ns;
+    }
+    let of = |process: Option<TaskId>| of_process.get(&process).copied().unwrap_or(0.0);
+    let own = |(task, s): (Option<TaskId>, &Spent)| {
+        let from_others_ns = (stolen_ns - s.stolen_ns).max(0.0);
+        let from_siblings_ns = match reach.process(task) {
+            None => from_others_ns,
+            process => (of(process) + of(None) - s.stolen_ns).max(0.0),
+        };
+        let yields = s.yieldings.unwrap_or(0.0) > 0.0;
+        let waited_ns = s.sibling_ns + if yields { s.on_cpu_ns() } else { s.spin_ns + s.unjudged_ns };
+        let taken_over_ns = from_siblings_ns.min(s.on_cpu_ns());
+        s.life_ns - s.stolen_ns - (waited_ns + taken_over_ns).min(from_others_ns)
+    };
+    // Tasks that nobody lists lived one after another, or side by side: that says nothing.
+    let listed = window.each().filter(|(task, s)| task.is_some() && s.life_ns <= window.wall_ns);
+    listed.map(own).fold(0.0, f64::max)
+}

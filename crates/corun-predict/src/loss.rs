@@ -1,0 +1,155 @@
+//! How much of its wall time a run lost to co-runners: the one definition that every verb goes by, for the whole and its parts.
+//!
+//! Method. The run is cut into slots. What each of them lost is told by its own ledger ([`crate::alone`]), or by evidence where
+//! there is some ([`crate::evidence`]), within the bounds that hold of the slot ([`crate::bounds`]). The losses of slots add up, so
+//! a script that computes for a moment and then waits for long loses what it loses in that moment. The bounds of the whole
+//! run hold as well, and may be tighter than those of its slots (a quota, a short thread that had time to spare): then what
+//! every slot lost is reduced in proportion.
+//!
+//! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
+//! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most.
+//!
+//! Limits: those of the ledger ([`crate::alone`]) and of the bounds.
+
+use crate::alone::{self, Hints};
+use crate::bounds::{Bound, Bounds};
+use crate::evidence::Counterfactual;
+use crate::useful_work::Window;
+
+/// Shortest time that is judged on its own, in nanoseconds.
+pub const SLOT_NS: u64 = 50_000_000;
+/// A task that was in timers and polls for less than this share of its life had no time to spare that theft could come out of.
+const SPARE: f64 = 0.01;
+
+/// What a stretch of a run lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Loss {
+    /// Its wall time, in nanoseconds.
+    pub wall_ns: f64,
+    /// The time that would not have been needed alone, in nanoseconds: at least, most likely, at most. Less than 0 where it
+    /// would take longer alone.
+    pub lost_ns: [f64; 3],
+    /// The part of the likely loss in which tasks waited for CPUs themselves; the rest they waited for others.
+    pub steal_ns: f64,
+    /// What bounds the likely loss, where it would be more otherwise.
+    pub bound: Option<Bound>,
+}
+
+impl Loss {
+    /// What a slot lost.
+    pub fn of(slot: &Window, hints: Hints, known: &Counterfactual) -> Loss {
+        let wall_ns = slot.wall_ns;
+        let by_sums = by_ledger(slot, hints);
+        let covered = known.of(slot.start_ns, slot.end_ns);
+        if covered.wall_ns <= 0.0 {
+            return by_sums;
+        }
+        // A slot may have holes, in which it was not watched.
+        let length_ns = slot.end_ns.saturating_sub(slot.start_ns).max(1) as f64;
+        let share = (covered.wall_ns / length_ns).min(1.0);
+        let certain_ns = Bounds::of(slot).certain_ns;
+        let mix = |i: usize| {
+            let evident_ns = covered.lost_ns[i] / covered.wall_ns * wall_ns;
+            share * evident_ns.min(certain_ns) + (1.0 - share) * by_sums.lost_ns[i]
+        };
+        let lost_ns = [mix(0), mix(1), mix(2)];
+        let of_sums_ns = (1.0 - share) * by_sums.steal_ns;
+        let steal_ns = share * covered.steal * covered.lost_ns[1] / covered.wall_ns * wall_ns + of_sums_ns;
+        Loss { wall_ns, lost_ns, steal_ns: steal_ns.min(lost_ns[1].max(0.0)), bound: None }
+    }
+
+    /// Time by time alone: 1 is undisturbed.
+    pub fn slowdown(&self) -> f64 {
+        self.slowdowns()[1]
+    }
+
+    /// The same: at least, most likely, at most.
+    pub fn slowdowns(&self) -> [f64; 3] {
+        self.lost_ns.map(|lost_ns| self.wall_ns / (self.wall_ns - lost_ns).max(f64::MIN_POSITIVE))
+    }
+
+    /// The shares of its wall time that were lost, 0..=1: at least, most likely, at most.
+    pub fn shares(&self) -> [f64; 3] {
+        self.lost_ns.map(|ns| if self.wall_ns > 0.0 { (ns / self.wall_ns).clamp(0.0, 1.0) } else { 0.0 })
+    }
+
+    fn add(&mut self, o: &Loss) {
+        self.wall_ns += o.wall_ns;
+        self.steal_ns += o.steal_ns;
+        (0..3).for_each(|i| self.lost_ns[i] += o.lost_ns[i]);
+    }
+}
+
+/// What a slot lost by its own ledger. One in which nothing computed lost nothing.
+fn by_ledger(slot: &Window, hints: Hints) -> Loss {
+    let wall_ns = slot.wall_ns;
+    let (Some(likely), Some(most)) = (alone::likely(slot, hints), alone::from_ledger(slot, hints)) else {
+        return Loss { wall_ns, ..Loss::default() };
+    };
+    let lost = |slowdown: f64| wall_ns * (1.0 - 1.0 / slowdown);
+    let likely_ns = lost(likely.slowdown);
+    let steal = if likely.slowdown > 1.0 { likely.steal / (likely.slowdown - 1.0) } else { 0.0 };
+    let has_spare = |s: &&crate::useful_work::Spent| s.slack_ns > SPARE * s.life_ns;
+    let spared_ns: f64 = slot.all().filter(has_spare).map(|s| s.stolen_ns).sum();
+    // What rounding leaves of a difference is no loss.
+    let is_all_spared = spared_ns >= likely_ns - 1.0;
+    let least_ns = match likely_ns > 0.0 {
+        true if is_all_spared => 0.0,
+        true => likely_ns - spared_ns,
+        false => likely_ns,
+    };
+    let bounds = Bounds::of(slot);
+    Loss {
+        wall_ns,
+        lost_ns: [least_ns, likely_ns, lost(most.slowdown).max(likely_ns)],
+        steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
+        bound: (likely_ns >= bounds.most_lost_ns * (1.0 - 1e-9) && likely_ns > 0.0).then_some(bounds.by),
+    }
+}
+
+/// What a run lost, slot by slot.
+#[derive(Clone, Debug, Default)]
+pub struct Losses {
+    whole: Window,
+    sum: Loss,
+}
+
+impl Losses {
+    /// Adds the slot that follows, which lost this.
+    pub fn push(&mut self, slot: &Window, lost: &Loss) {
+        self.whole.add(slot);
+        self.sum.add(lost);
+    }
+
+    /// All slots together.
+    pub fn whole(&self) -> &Window {
+        &self.whole
+    }
+
+    /// What all slots lost together, and how much of what each lost by itself that is: 1, or less where the whole run is
+    /// bounded more tightly than its slots.
+    pub fn total(&self, known: &Counterfactual) -> (Loss, f64) {
+        let (most_lost_ns, by) = Bounds::most_lost_ns(&self.whole, known);
+        let certain_ns = Bounds::of(&self.whole).certain_ns;
+        let [least, likely, most] = self.sum.lost_ns;
+        let bounded_ns = likely.min(most_lost_ns);
+        let kept = if likely > 0.0 { bounded_ns.max(0.0) / likely } else { 1.0 };
+        let lost_ns = [least.min(bounded_ns), bounded_ns, most.min(certain_ns).max(bounded_ns)];
+        let bound = (bounded_ns >= most_lost_ns * (1.0 - 1e-9) && likely > 0.0).then_some(by);
+        (Loss { lost_ns, steal_ns: self.sum.steal_ns * kept, bound, ..self.sum }, kept)
+    }
+}
+
+/// What these windows, which follow each other, lost together.
+pub fn of(windows: &[Window], hints: Hints, known: &Counterfactual) -> Loss {
+    let mut losses = Losses::default();
+    let mut slot = Window::default();
+    for (i, window) in windows.iter().enumerate() {
+        slot.add(window);
+        if slot.wall_ns >= SLOT_NS as f64 || i + 1 == windows.len() {
+            let slot = std::mem::take(&mut slot);
+            losses.push(&slot, &Loss::of(&slot, hints, known));
+        }
+    }
+    losses.total(known).0
+}

@@ -1,0 +1,281 @@
+//! Which CPUs a program's tasks may use, and for how long others were busy there.
+//!
+//! A co-runner on a CPU that no task of the program may use takes nothing from it, and a task queues only for CPUs that it may
+//! use. So tasks fall into **groups**: tasks are in one group when one may use a CPU that the other may use, too, or both
+//! share CPUs with a third. What happens on the CPUs of one group is nothing to the others.
+//!
+//! Where a host does not say what a task may use, it is taken to be what the program's other tasks may, and where it says so
+//! of none, the whole machine.
+
+use corun_model::limits::TaskLimits;
+use corun_model::{Observation, TaskId, TenantId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// CPUs, by the kernel's numbers.
+pub type Set = BTreeSet<u32>;
+
+/// Most sets that are kept apart: of tasks that are confined in more ways, the rest may use what all of them may.
+const MOST_SETS: usize = 64;
+/// Most CPU sets whose unions are all looked at; of more only each by itself and all together.
+const MOST_UNITED: usize = 6;
+
+/// What a window's tasks may use. Sums over windows add up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reach {
+    /// By CPU: time that it was switched on and time that it was busy with anybody. Empty: the host does not tell.
+    pub cpus: BTreeMap<u32, CpuSpent>,
+    /// The CPU sets of tasks.
+    pub sets: Vec<Set>,
+    /// By task, as far as it is known: its place in `sets`.
+    pub set_of: BTreeMap<TaskId, u32>,
+    /// By task, as far as it is known: its process.
+    pub process_of: BTreeMap<TaskId, TaskId>,
+    /// What processes computed, by the CPUs that any of their threads may use; in the order of sets.
+    pub work: BTreeMap<u32, f64>,
+    /// Wall time that the CPU quota takes for what was used while there was one, in nanoseconds.
+    pub quota_ns: f64,
+    /// The quota's period; 0: there was none.
+    pub period_ns: f64,
+}
+
+/// What a CPU did, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuSpent {
+    /// Switched on.
+    pub on_ns: f64,
+    /// Busy with anybody.
+    pub busy_ns: f64,
+}
+
+/// Tasks that may use CPUs together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// Their CPUs; empty: not known, any of the machine's.
+    pub cpus: Set,
+    /// The sets that it is made of, by their places.
+    sets: BTreeSet<u32>,
+}
+
+impl Group {
+    /// Whether tasks of this set belong to it.
+    pub(crate) fn has(&self, set: u32) -> bool {
+        self.sets.contains(&set)
+    }
+}
+
+impl Reach {
+    /// That of a subject in a window.
+    pub fn of(seen: &Observation, subject: TenantId) -> Reach {
+        let mut reach = Reach::default();
+        let window_ns = seen.window_ns() as f64;
+        for c in &seen.cpus {
+            // One that was switched on for a part of the window counts as on: how long it was is not told by all hosts.
+            let on_ns = if c.idle_ns + c.busy_ns > 0 { window_ns } else { 0.0 };
+            reach.cpus.insert(c.cpu.0, CpuSpent { on_ns, busy_ns: c.busy_ns as f64 });
+        }
+        let mut by_process: BTreeMap<TaskId, (Option<Set>, f64)> = BTreeMap::new();
+        for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
+            let Some(TaskLimits { process, cpus, .. }) = seen.limits.of_task(task.id) else { continue };
+            reach.process_of.insert(task.id, *process);
+            let set: Option<Set> = cpus.as_ref().map(|cpus| cpus.iter().map(|c| c.0).collect());
+            if let Some(set) = &set {
+                let at = reach.place_of(set);
+                reach.set_of.insert(task.id, at);
+            }
+            let compute_ns = task.account.ledger.parts().compute_ns as f64;
+            let known = by_process.entry(*process).or_insert_with(|| (Some(Set::new()), 0.0));
+            known.1 += compute_ns;
+            match (&mut known.0, set) {
+                (Some(all), Some(set)) => all.extend(set),
+                (all, _) => *all = None,
+            }
+        }
+        for (set, compute_ns) in by_process.into_values() {
+            if let Some(set) = set {
+                let at = reach.place_of(&set);
+                *reach.work.entry(at).or_default() += compute_ns;
+            }
+        }
+        if let Some(quota) = seen.limits.quota(subject).filter(|q| q.cpus > 0.0) {
+            let own = seen.by_tenant.iter().find(|t| t.id == subject);
+            let used_ns = own.map_or(0, |t| t.account.ledger.on_cpu_ns()) as f64;
+            reach.quota_ns = used_ns / quota.cpus;
+            reach.period_ns = quota.period_ns as f64;
+        }
+        reach
+    }
+
+    fn place_of(&mut self, set: &Set) -> u32 {
+        if let Some(at) = self.sets.iter().position(|known| known == set) {
+            return at as u32;
+        }
+        if self.sets.len() < MOST_SETS {
+            self.sets.push(set.clone());
+        } else if let Some(last) = self.sets.last_mut() {
+            last.extend(set);
+        }
+        self.sets.len() as u32 - 1
+    }
+
+    /// Adds that of another window of the same subject.
+    pub fn add(&mut self, o: &Reach) {
+        for (cpu, spent) in &o.cpus {
+            let sum = self.cpus.entry(*cpu).or_default();
+            sum.on_ns += spent.on_ns;
+            sum.busy_ns += spent.busy_ns;
+        }
+        let places: Vec<u32> = o.sets.iter().map(|set| self.place_of(set)).collect();
+        self.set_of.extend(o.set_of.iter().map(|(task, at)| (*task, places[*at as usize])));
+        self.process_of.extend(&o.process_of);
+        for (at, compute_ns) in &o.work {
+            *self.work.entry(places[*at as usize]).or_default() += compute_ns;
+        }
+        self.quota_ns += o.quota_ns;
+        self.period_ns = self.period_ns.max(o.period_ns);
+    }
+
+    /// Forgets tasks that nobody lists any more.
+    pub fn keep_only(&mut self, is_listed: impl Fn(&TaskId) -> bool) {
+        self.set_of.retain(|task, _| is_listed(task));
+        self.process_of.retain(|task, _| is_listed(task));
+    }
+
+    /// Which tasks may use which CPUs together; there is one group at least, which those of unknown sets belong to, the first.
+    pub fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (at, set) in self.sets.iter().enumerate() {
+            let mut joined = Group { cpus: set.clone(), sets: [at as u32].into() };
+            groups.retain(|group| {
+                let is_apart = group.cpus.is_disjoint(&joined.cpus);
+                if !is_apart {
+                    joined.cpus.extend(&group.cpus);
+                    joined.sets.extend(&group.sets);
+                }
+                is_apart
+            });
+            groups.push(joined);
+        }
+        if groups.is_empty() {
+            groups.push(Group::default());
+        }
+        groups
+    }
+
+    /// In which of the groups a task is; `None`: a task that is not listed.
+    pub fn group_of(&self, groups: &[Group], task: Option<TaskId>) -> usize {
+        let set = task.and_then(|task| self.set_of.get(&task));
+        set.and_then(|at| groups.iter().position(|g| g.has(*at))).unwrap_or(0)
+    }
+
+    /// How many of these CPUs were switched on, on average, of a machine of so many; an empty set is all of them. One that the
+    /// host does not list (a container may be shown fewer than it may use) is taken to have been on.
+    pub fn count(&self, set: &Set, wall_ns: f64, machine: usize) -> f64 {
+        let wall_ns = wall_ns.max(1.0);
+        match (set.is_empty(), self.cpus.is_empty()) {
+            (true, true) => machine as f64,
+            (true, false) => self.cpus.values().map(|c| c.on_ns).sum::<f64>() / wall_ns,
+            (false, _) => {
+                let on_ns = |n| self.cpus.get(n).map_or(wall_ns, |c: &CpuSpent| c.on_ns);
+                set.iter().map(on_ns).sum::<f64>() / wall_ns
+            }
+        }
+    }
+
+    /// For how long others than the subject were busy on these CPUs at most, where it had `own_ns` of them; `None`: the host
+    /// does not tell.
+    pub fn others_ns(&self, set: &Set, own_ns: f64) -> Option<f64> {
+        if set.is_empty() {
+            return None;
+        }
+        let busy_ns: Option<f64> = set.iter().map(|n| Some(self.cpus.get(n)?.busy_ns)).sum();
+        Some((busy_ns? - own_ns).max(0.0))
+    }
+
+    /// All CPUs that any task is known to be allowed; empty: not known of any.
+    pub fn all(&self) -> Set {
+        self.sets.iter().flatten().copied().collect()
+    }
+
+    /// The sets within which work cannot but stay: those of processes and their unions.
+    pub fn unions(&self) -> Vec<Set> {
+        let sets: Vec<&Set> = self.work.keys().map(|at| &self.sets[*at as usize]).collect();
+        if sets.len() > MOST_UNITED {
+            return sets.into_iter().cloned().chain([self.all()]).collect();
+        }
+        let united = |bits: u32| {
+            let of = sets.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1);
+            of.flat_map(|(_, set)| set.iter().copied()).collect()
+        };
+        (1..1u32 << sets.len()).map(united).collect()
+    }
+
+    /// What processes computed that cannot leave this set, in nanoseconds.
+    pub fn work_within(&self, set: &Set) -> f64 {
+        self.work.iter().filter(|(at, _)| self.sets[**at as usize].is_subset(set)).map(|(_, ns)| ns).sum()
+    }
+
+    /// Whether it is known of all computing on which CPUs it could have been.
+    pub fn knows_work(&self, computed_ns: f64) -> bool {
+        self.work.values().sum::<f64>() >= computed_ns * (1.0 - 1e-9)
+    }
+
+    /// A task's process; `None`: not known.
+    pub fn process(&self, task: Option<TaskId>) -> Option<TaskId> {
+        self.process_of.get(&task?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(cpus: &[u32]) -> Set {
+        cpus.iter().copied().collect()
+    }
+
+    fn reach(tasks: &[&[u32]]) -> Reach {
+        let mut reach = Reach::default();
+        for (i, cpus) in tasks.iter().enumerate() {
+            let at = reach.place_of(&set(cpus));
+            reach.set_of.insert(TaskId(i as u32), at);
+            *reach.work.entry(at).or_default() += 10.0;
+        }
+        reach
+    }
+
+    #[test]
+    fn tasks_whose_cpus_overlap_are_one_group_and_others_are_apart() {
+        let apart = reach(&[&[0], &[1, 2], &[2, 3]]);
+        let groups = apart.groups();
+        let cpus: Vec<&Set> = groups.iter().map(|g| &g.cpus).collect();
+        assert_eq!(cpus, [&set(&[0]), &set(&[1, 2, 3])]);
+        assert_eq!([0, 1, 2].map(|t| apart.group_of(&groups, Some(TaskId(t)))), [0, 1, 1]);
+        let bridged = reach(&[&[0], &[1, 2], &[0, 1]]);
+        assert_eq!(bridged.groups().len(), 1);
+        assert_eq!(Reach::default().groups(), [Group::default()]);
+    }
+
+    #[test]
+    fn sums_keep_each_task_in_its_set() {
+        let mut sum = reach(&[&[0]]);
+        sum.add(&Reach { set_of: [(TaskId(7), 0)].into(), ..reach(&[&[1]]) });
+        assert_eq!((sum.sets.len(), sum.set_of[&TaskId(7)]), (2, 1));
+        assert_eq!((sum.work_within(&set(&[0])), sum.work_within(&set(&[0, 1]))), (10.0, 20.0));
+        assert_eq!(sum.unions(), [set(&[0]), set(&[1]), set(&[0, 1])]);
+    }
+
+    #[test]
+    fn a_cpu_that_is_off_is_none_and_what_others_had_is_what_the_subject_did_not() {
+        let spent = |on_ns, busy_ns| CpuSpent { on_ns, busy_ns };
+        let cpus = [(0, spent(100.0, 80.0)), (1, spent(25.0, 20.0))].into();
+        let reach = Reach { cpus, ..Reach::default() };
+        assert_eq!(reach.count(&set(&[0, 1]), 100.0, 2), 1.25);
+        assert_eq!(reach.count(&set(&[]), 100.0, 2), 1.25);
+        assert_eq!(reach.others_ns(&set(&[0, 1]), 30.0), Some(70.0));
+        assert_eq!(reach.others_ns(&set(&[]), 30.0), None);
+        assert_eq!(reach.count(&set(&[0, 7]), 100.0, 2), 2.0, "one that is not shown is there");
+        assert_eq!(reach.others_ns(&set(&[0, 7]), 30.0), None);
+        assert_eq!(Reach::default().count(&set(&[]), 100.0, 2), 2.0);
+    }
+}
