@@ -3,12 +3,11 @@
 use libbpf_cargo::SkeletonBuilder;
 use std::path::PathBuf;
 
-/// What is decided in the kernel is the policies' business; the header stands with them.
-const DECISIONS: &str = "../corun-policy/include";
-
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let decisions = format!("-I{DECISIONS}");
+    // The header of what is decided in the kernel, which the modelled machine compiles, too.
+    let decisions = std::env::var("DEP_CORUN_DECISIONS_INCLUDE").expect("corun-decisions says where it is");
+    let include = format!("-I{decisions}");
     for program in ["probe", "sched", "floor"] {
         SkeletonBuilder::new()
             .source(format!("src/bpf/{program}.bpf.c"))
@@ -18,11 +17,11 @@ fn main() {
                 "-Wall",
                 "-Wno-unused-function",
                 "-Wno-compare-distinct-pointer-types",
-                &decisions,
+                &include,
             ])
             .build_and_generate(out.join(format!("{program}.skel.rs")))
             .unwrap_or_else(|e| panic!("compiling src/bpf/{program}.bpf.c (is clang installed?): {e:#}"));
     }
     println!("cargo:rerun-if-changed=src/bpf");
-    println!("cargo:rerun-if-changed={DECISIONS}");
+    println!("cargo:rerun-if-changed={decisions}");
 }

@@ -2,7 +2,7 @@
 //!
 //! Each time a CPU dispatches a task, the slice is drawn at random from [10 ms, 30 ms]; the mean is the same on every
 //! CPU, but the CPUs of a parallel program proceed at different paces. Threads that no longer run side by side press
-//! less on the memory they share. The drawing is `corun_slice_ns` of `include/decisions.h`; this file only asks for it,
+//! less on the memory they share. The drawing is `corun_slice_ns` of corun-decisions' `decisions.h`; this file only asks for it,
 //! once per task.
 //!
 //! Limits: only as fine as the scheduler beneath keeps slices (rounded up to the tick under Linux's own); the

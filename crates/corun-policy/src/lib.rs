@@ -1,4 +1,4 @@
-//! Scheduling policies: pure, one file each, named as in the papers; and the decisions that the kernel makes for them.
+//! Scheduling policies: pure, one file each, named as in the papers; and the loop that runs one of them on a host.
 //!
 //! Once an epoch a policy is given what a host observed and answers with turns of the five knobs, each with its reason. It
 //! cannot tell a live machine from a modelled one.
@@ -12,9 +12,8 @@
 //! | [`controller`] | the control loop: a policy at work on a host; whom it refuses, dry runs |
 //! | [`guard`] | does a policy help? |
 //! | [`conformance`] | what the control loop must do on every host |
-//! | [`decisions`] | what is decided at a context switch: the C header that the kernel compiles too |
 //!
-//! Absences: no file, clock, thread or hash order; nothing unsafe but the calls in [`decisions`].
+//! Absences: no file, clock, thread or hash order; nothing unsafe.
 
 pub mod auto;
 pub mod census;
@@ -22,7 +21,6 @@ pub mod conformance;
 pub mod controlled_contention;
 pub mod controller;
 pub mod dc_search;
-pub mod decisions;
 pub mod dedicated;
 pub mod delayed_preemption;
 pub mod differential;

@@ -7,10 +7,8 @@
 //! | `policies` | what holds of every policy |
 //! | `edges` | whatever a host shows, a policy decides and does not fall over |
 //! | `controlled_contention` | the paper's worked example |
-//! | `decisions` | the in-kernel decisions, by cc, by clang and in Rust |
 
 mod controlled_contention;
-mod decisions;
 mod edges;
 mod policies;
 mod toy;

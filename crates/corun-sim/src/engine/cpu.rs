@@ -6,7 +6,6 @@ use crate::checker;
 use crate::contention::{Running, ONE};
 use crate::sched::{CpuIx, TaskIx, Wake};
 use corun_model::trace::{Left, TraceKind};
-use corun_policy::decisions;
 
 /// Parking has no lease here: whoever controls the modelled machine cannot die before it.
 const FOREVER_NS: u64 = i64::MAX as u64;
@@ -361,7 +360,7 @@ impl Engine {
         }
         t.since_ns = now_ns;
         let parked_until_ns = self.tenants[t.tenant].parked.then_some(FOREVER_NS);
-        if !decisions::may_run(now_ns, parked_until_ns, false) {
+        if !corun_decisions::may_run(now_ns, parked_until_ns, false) {
             t.state = State::Parked;
             return;
         }
@@ -436,7 +435,7 @@ impl Engine {
             let delay_ns = r.by.map_or(0, |t| self.tasks[t].preempt_delay_ns);
             if delay_ns > 0 {
                 let armed_ns = self.timers.due_ns(delay);
-                let due_ns = decisions::preempt_due_ns(self.now_ns, delay_ns, armed_ns);
+                let due_ns = corun_decisions::preempt_due_ns(self.now_ns, delay_ns, armed_ns);
                 if armed_ns != Some(due_ns) {
                     self.timers.arm(delay, due_ns);
                 }

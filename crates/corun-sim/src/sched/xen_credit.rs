@@ -21,7 +21,6 @@ use super::{CpuIx, Effects, Moved, Pick, Resched, Scheduler, TaskIx, TaskParams,
 use crate::cpu_set::CpuSet;
 use crate::streams::Stream;
 use corun_model::Machine;
-use corun_policy::decisions;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -322,7 +321,9 @@ impl Scheduler for XenCredit {
                 self.draws.between(1, 2 * SLICE_NS)
             }
             None => SLICE_NS,
-            own => decisions::slice_ns(own, SLICE_NS, self.draws.between(0, u64::from(u32::MAX)) as u32),
+            own => {
+                corun_decisions::slice_ns(own, SLICE_NS, self.draws.between(0, u64::from(u32::MAX)) as u32)
+            }
         };
         Pick { task: Some(task), until_ns: Some(now_ns + slice) }
     }

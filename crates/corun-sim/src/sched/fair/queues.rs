@@ -11,7 +11,6 @@ use super::tree::{Nodes, NIL};
 use crate::cpu_set::CpuSet;
 use crate::sched::{CpuIx, TaskIx};
 use crate::streams::{Stream, Streams};
-use corun_policy::decisions;
 use std::rc::Rc;
 
 /// Weight of nice 0 in the schedulers' own resolution.
@@ -456,7 +455,7 @@ impl Queues {
         if entity.own_slices {
             let own = self.tasks[entity.task as usize].slice_ns;
             let draw = self.slices.between(0, u64::from(u32::MAX)) as u32;
-            entity.slice = decisions::slice_ns(own, default, draw);
+            entity.slice = corun_decisions::slice_ns(own, default, draw);
         } else if entity.my_rq == NIL {
             entity.slice = default;
         }

@@ -3,7 +3,7 @@
 //! cc's build is the one that the modelled machine calls; clang's is what goes into the kernel. All three must agree on
 //! every input.
 
-use corun_policy::decisions::*;
+use corun_decisions::*;
 use proptest::prelude::*;
 use std::io::Write;
 use std::process::{Command, Stdio};

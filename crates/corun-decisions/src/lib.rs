@@ -3,9 +3,6 @@
 //! The header says what each of them answers. The modelled machine asks these very functions, so what is simulated is
 //! what the sched_ext scheduler does. All of them are pure: numbers in, a number out.
 
-/// The header's text, for whoever compiles it for another machine: the kernel's.
-pub const HEADER: &str = include_str!("../include/decisions.h");
-
 /// The share of a task that is alone in a tenant of weight 100.
 pub const DEFAULT_SHARE: u64 = 100 * 1024;
 
