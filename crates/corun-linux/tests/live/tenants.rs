@@ -256,6 +256,7 @@ fn short_commands_have_their_names_and_naming_them_reads_nothing() {
             break;
         }
     }
+    end(storm);
     let after = host.naming_cost();
     println!(
         "{named} named, {others} not; looked for {} cgroups, asked {} processes",
