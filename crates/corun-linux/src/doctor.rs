@@ -8,6 +8,7 @@
 //! refuse one at any time); what a verb is refused later it reports itself.
 
 mod act;
+mod allow;
 mod machine;
 mod probes;
 mod see;
@@ -22,6 +23,8 @@ pub enum Part {
     See,
     /// What can be done to co-runners.
     Act,
+    /// What a session is allowed to start.
+    Allow,
     /// What sort of machine this is.
     Machine,
 }
@@ -32,6 +35,7 @@ impl Part {
         match self {
             Part::See => "see",
             Part::Act => "act",
+            Part::Allow => "allow",
             Part::Machine => "machine",
         }
     }
@@ -114,6 +118,7 @@ pub fn examine(root: &Root, probes: &Probes) -> Vec<Finding> {
     let who = Privileges::read(root);
     let mut all = see::findings(root, probes, &who);
     all.extend(act::findings(root, probes, &who));
+    all.extend(allow::findings(root));
     all.extend(machine::findings(root, probes));
     all
 }

@@ -3,8 +3,10 @@
 use super::probes::may_write;
 use super::{line, Finding, Findings, Part, Privileges, Probes};
 use crate::cgroup::{Cgroups, Tree};
+use crate::limits;
 use crate::root::Root;
 use corun_model::duration::human_ns;
+use std::path::Path;
 
 pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Finding> {
     let mut f = Findings::of(Part::Act);
@@ -74,6 +76,11 @@ fn freezer(f: &mut Findings, root: &Root) {
         (_, Some(tree)) if may(tree) => {
             f.yes(WHAT, format!("freezer.state below {} (v1)", tree.mount.display()));
         }
+        (Some(tree), _) | (None, Some(tree)) if is_read_only(root, &tree.mount) => f.partly(
+            WHAT,
+            format!("{} is mounted read-only; SIGSTOP is left", tree.mount.display()),
+            "mount it writable, as for a container that is privileged",
+        ),
         (Some(tree), _) | (None, Some(tree)) => f.partly(
             WHAT,
             format!("{} may not be written by this user; SIGSTOP is left", tree.mount.display()),
@@ -85,6 +92,15 @@ fn freezer(f: &mut Findings, root: &Root) {
             "mount the cgroup v2 tree (Linux 5.2 or newer)",
         ),
     }
+}
+
+/// Whether what is mounted there can only be read.
+fn is_read_only(root: &Root, mount: &Path) -> bool {
+    let mounts = root.read("/proc/self/mountinfo").unwrap_or_default();
+    // 30 23 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup2 rw
+    let is_here = |line: &&str| line.split(' ').nth(4).map(Path::new) == Some(mount);
+    let options = mounts.lines().rfind(is_here).and_then(|line| line.split(' ').nth(5));
+    options.is_some_and(|options| options.split(',').any(|option| option == "ro"))
 }
 
 /// Cgroups below the root of the v2 tree can be frozen since Linux 5.2; the root itself cannot.
@@ -140,12 +156,14 @@ fn affinity(f: &mut Findings, who: &Privileges) {
 
 fn real_time(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
     const WHAT: &str = "SCHED_FIFO for the controller";
-    let budget = line(root, "/proc/sys/kernel/sched_rt_runtime_us");
-    if budget.as_deref() == Some("0") {
-        let remedy = "`sysctl kernel.sched_rt_runtime_us=950000`";
-        f.no(WHAT, "the kernel gives real-time tasks no time (sched_rt_runtime_us is 0)", remedy);
+    if let Some(why) = limits::no_real_time_budget(root) {
+        let (found, remedy) = why.split_once("; ").unwrap_or((&why, "raise it"));
+        f.no(WHAT, found, remedy);
     } else if who.has(Privileges::SYS_NICE) {
-        f.yes(WHAT, "this user may set it, so thawing is not starved by the thawed");
+        f.yes(
+            WHAT,
+            "this user may set it: corun need not wait for a CPU behind those whom it lets run again",
+        );
     } else if probes.rt_priority_max > 0 {
         f.yes(WHAT, format!("RLIMIT_RTPRIO allows priorities up to {}", probes.rt_priority_max));
     } else {

@@ -214,6 +214,71 @@ fn the_freezer_names_its_tree_and_falls_back_to_stop_signals() {
     assert!(of(&findings, "weights (CPU controller)").found.contains("nice is left"));
 }
 
+/// What is changed of a server, what it is about, the answer, and a word that has to be there.
+#[test]
+fn what_a_session_may_not_start_is_told_beforehand() {
+    const FULL: &[(&str, &str)] = &[
+        ("/proc/self/mountinfo", "31 23 0:27 / /cg/pids rw - cgroup cgroup rw,pids\n"),
+        ("/proc/self/cgroup", "4:pids:/a\n"),
+        ("/cg/pids/a/pids.max", "6\n"),
+    ];
+    const RT: &[(&str, &str)] = &[
+        ("/proc/self/mountinfo", "31 23 0:27 / /cg/cpu rw - cgroup cgroup rw,cpu\n"),
+        ("/proc/self/cgroup", "4:cpu:/a\n"),
+        ("/cg/cpu/a/cpu.rt_runtime_us", "0\n"),
+    ];
+    const LXCFS: &[(&str, &str)] = &[
+        ("/proc/self/mountinfo", "31 23 0:27 /proc/stat /proc/stat rw - fuse.lxcfs lxcfs rw\n"),
+        ("/sys/devices/system/cpu/possible", "0-7\n"),
+    ];
+    const READ_ONLY: &[(&str, &str)] =
+        &[("/proc/self/mountinfo", "30 23 0:26 / /nowhere ro,nosuid - cgroup2 cgroup2 rw\n")];
+    let processes = "processes and threads";
+    let in_use = |n: &'static str| [FULL, &[("/cg/pids/a/pids.current", n)]].concat();
+    for (changed, what, answer, word) in [
+        (
+            in_use("1\n"),
+            processes,
+            Answer::Yes,
+            "5 more can be started: processes and threads in the cgroup /a",
+        ),
+        (in_use("3\n"), processes, Answer::Partly, "limited to 6 (pids.max; in use: 3)"),
+        (in_use("6\n"), processes, Answer::No, "no command can be started"),
+        (vec![], processes, Answer::Fact, "no limit is known"),
+        (
+            vec![
+                ("/proc/sys/vm/overcommit_memory", "2\n"),
+                ("/proc/meminfo", "CommitLimit: 2048 kB\nCommitted_AS: 1024 kB\n"),
+            ],
+            "memory promises",
+            Answer::Partly,
+            "1 of 2 MiB",
+        ),
+        (vec![("/proc/sys/vm/overcommit_memory", "1\n")], "memory promises", Answer::Yes, "not limited"),
+        (
+            vec![("/proc/self/status", "Seccomp:\t2\n")],
+            "system calls (seccomp)",
+            Answer::Partly,
+            "a filter is in force",
+        ),
+        (RT.to_vec(), "SCHED_FIFO for the controller", Answer::No, "/cg/cpu/a gives real-time tasks no time"),
+        (
+            LXCFS.to_vec(),
+            "CPUs that are shown",
+            Answer::Partly,
+            "lxcfs shows this container its own /proc/stat: 1 of 8",
+        ),
+        (READ_ONLY.to_vec(), "freezer (park)", Answer::Partly, "mounted read-only"),
+    ] {
+        let made = server();
+        changed.iter().for_each(|(path, text)| made.put(path, text));
+        let findings = made.examine(&ALL);
+        let finding = of(&findings, what);
+        assert_eq!(finding.answer, answer, "{finding:?}");
+        assert!(finding.found.contains(word), "{finding:?}");
+    }
+}
+
 #[test]
 fn a_loaded_scheduler_is_named() {
     let m = server();

@@ -67,9 +67,12 @@ fn table(findings: &[Finding], style: &Style) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(style.width.try_into().unwrap_or(u16::MAX));
-    for (part, heading) in
-        [(Part::See, "What can be seen"), (Part::Act, "What can be done"), (Part::Machine, "This machine")]
-    {
+    for (part, heading) in [
+        (Part::See, "What can be seen"),
+        (Part::Act, "What can be done"),
+        (Part::Allow, "What may be started"),
+        (Part::Machine, "This machine"),
+    ] {
         table.add_row(["", heading, ""]);
         for f in findings.iter().filter(|f| f.part == part) {
             let remedy = f.remedy.as_ref().map_or(String::new(), |r| format!("\n{} {r}", arrow(style)));
