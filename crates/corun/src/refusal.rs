@@ -66,6 +66,10 @@ fn in_words(what: &str) -> String {
         }
     }
     let names = [
+        (
+            "invalid UTF-8 was detected in one or more arguments",
+            "a word is not UTF-8; only commands, files and names of tenants need not be",
+        ),
         ("invalid digit found in string", "it is no whole number"),
         ("number too large to fit in target type", "it is too large"),
         ("invalid float literal", "it is no number; give one such as 0.5"),
@@ -151,6 +155,32 @@ mod tests {
         }
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn what_must_be_text_and_is_not_is_refused_and_names_and_commands_need_not_be() {
+        use std::os::unix::ffi::OsStringExt;
+        let parsed = |line: &[&str]| {
+            let bytes = |word: &&str| std::ffi::OsString::from_vec(word.replace('?', "\u{1}").into_bytes());
+            let words = line.iter().map(bytes).map(|w| {
+                let bytes = w.into_vec().into_iter().map(|b| if b == 1 { 0xff } else { b }).collect();
+                std::ffi::OsString::from_vec(bytes)
+            });
+            Cli::try_parse_from(words)
+                .map_err(|e| sentence(&e, &Cli::command(), &["sim".to_owned()]).unwrap())
+        };
+        for line in [
+            &["corun", "profile", "--json", "?", "--", "c?", "?"][..],
+            &["corun", "predict", "--dedicated", "--park", "?", "--protect", "?", "--cgroup", "?"],
+            &["corun", "verify", "--junit", "?", "--", "?"],
+            &["corun", "control", "gang", "--tenant", "?", "--protect", "?", "--html", "?"],
+            &["corun", "profile", "--vm", "?"],
+            &["corun", "sim", "?"],
+        ] {
+            assert!(parsed(line).is_ok(), "{line:?}");
+        }
+        let refused = parsed(&["corun", "sim", "a", "--machine", "?"]).unwrap_err();
+        assert!(refused.starts_with("a word is not UTF-8; only commands"), "{refused}");
     }
 
     #[test]

@@ -209,10 +209,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         unavailable.iter().for_each(|u| lines::say(&format!("corun control: {}: {}", u.what, u.why)));
     }
     let policy = controller.policy();
+    let idle = remarks::of_tenants(&args, policy, &first, covered);
     if !args.quiet {
         let short = args.length_ns.filter(|_| controller.guard().is_some());
         let short = short.and_then(|ns| remarks::of_guard(policy.name(), ns, controller.epoch_ns()));
-        let idle = remarks::of_tenants(&args, policy, &first, covered);
         idle.iter().chain(&short).for_each(|remark| lines::say(&format!("corun control: {remark}")));
     }
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
@@ -238,6 +238,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         counting,
         summary: ControlSummary::default(),
         told: Told::new(&args, begin_ns, unavailable),
+        idle,
         protected,
         args: &args,
     };
@@ -322,6 +323,8 @@ struct Control<'a> {
     course: Course,
     summary: ControlSummary,
     told: Told,
+    /// Why nobody could be controlled at the start, where that was so.
+    idle: Vec<String>,
     begin_ns: u64,
     args: &'a Args,
 }
@@ -450,6 +453,12 @@ impl Control<'_> {
             self.summary.text(),
             history.text(self.args.explain)
         );
+        if history.reasons().is_empty() {
+            out += &format!(
+                "Nothing to do for {name}: {}.\n",
+                remarks::of_nothing(self.controller.policy(), &self.idle)
+            );
+        }
         if let Some(finding) = self.controller.finding() {
             let found = guard_line(finding).sentence(name).unwrap_or_else(|| {
                 let Finding::Measuring { pairs } = finding else { return String::new() };

@@ -263,6 +263,11 @@ fn record(path: &Path) -> anyhow::Result<BufWriter<File>> {
     Ok(BufWriter::new(File::create(path).map_err(|e| Usage(refused(e)))?))
 }
 
+/// Why a window could not be recorded.
+fn unrecorded(e: std::io::Error) -> anyhow::Error {
+    anyhow::anyhow!("cannot write --record: {}", in_words(&e))
+}
+
 /// A line of `--record`.
 #[derive(serde::Serialize)]
 struct Recorded {
@@ -300,7 +305,7 @@ impl Predictors {
     fn push(&mut self, seen: &Observation, label: Label) -> anyhow::Result<()> {
         let line = Recorded { label, window: Window::of(seen, self.subject) };
         if let Some(record) = &mut self.record {
-            writeln!(record, "{}", json::compact(&line)).context("writing --record")?;
+            writeln!(record, "{}", json::compact(&line)).map_err(unrecorded)?;
         }
         let Recorded { window, .. } = line;
         if let (Label::Shared, Some(ledger)) = (label, &mut self.ledger) {
@@ -313,7 +318,7 @@ impl Predictors {
 
     /// Writes what of the record is still in memory: a full disk would otherwise not be noticed.
     fn end_recording(&mut self) -> anyhow::Result<()> {
-        self.record.as_mut().map_or(Ok(()), |record| record.flush()).context("writing --record")
+        self.record.as_mut().map_or(Ok(()), |record| record.flush()).map_err(unrecorded)
     }
 
     /// Whether a dedicated window would help now. The budget is not considered here.

@@ -54,6 +54,15 @@ pub fn of_tenants(
     }
 }
 
+/// Why a run decided nothing; `idle` is what was said of its tenants before it began.
+pub fn of_nothing(policy: &dyn Policy, idle: &[String]) -> String {
+    match idle.first() {
+        _ if policy.knobs().is_empty() => "it only watches".to_owned(),
+        Some(why) => why.clone(),
+        None => "nothing that it acts upon was seen; `corun policies` says what that is".to_owned(),
+    }
+}
+
 /// What stock knobs make of a value that is asked for, where that is not the value.
 pub fn of_knobs(policy: &dyn Policy, support: &[KnobSupport]) -> Vec<String> {
     let is_inexact = |s: &&KnobSupport| {
@@ -132,6 +141,17 @@ mod tests {
         };
         assert_eq!(remarks(&["--all"]), ["nobody may be controlled now; who comes will be"]);
         assert!(remarks(&["--tenant", "cgroup:/build"]).is_empty(), "that nobody is in it is said of each");
+    }
+
+    #[test]
+    fn a_run_that_decides_nothing_says_why() {
+        let policy = |name| corun_policy::by_name(name, &corun_policy::Options::new()).unwrap();
+        let said = |name, idle: &[&str]| {
+            of_nothing(policy(name).as_ref(), &idle.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(said("observe", &[]), "it only watches");
+        assert_eq!(said("gang", &["only a may be controlled now"]), "only a may be controlled now");
+        assert!(said("gang", &[]).contains("`corun policies` says"));
     }
 
     #[test]
