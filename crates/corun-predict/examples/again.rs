@@ -28,6 +28,7 @@ fn main() {
         for line in std::io::BufReader::new(file).lines() {
             let Recorded { label, window } =
                 serde_json::from_str(&line.expect("a line")).expect("a line of a recording");
+            assert!(window.is_sound(), "a window that cannot have been");
             let end_ns = window.end_ns;
             main.push_window(window.clone(), label);
             if label == Label::Shared {

@@ -241,6 +241,29 @@ pub struct Window {
 }
 
 impl Window {
+    /// Whether there can have been such a window. One that was read from a file may say anything, also what no time would be
+    /// long enough to compute with: it is to be refused.
+    pub fn is_sound(&self) -> bool {
+        // The kernel knows no more CPUs.
+        const MOST_CPUS: usize = 8_192;
+        // What is too short-lived to be listed is as much as so many tasks that live all the time.
+        const MOST_UNLISTED: f64 = 10_000.0;
+        let is_time = |ns: f64| ns >= 0.0 && ns < 1e18;
+        let all_are_times = |s: &Spent| {
+            let parts =
+                [s.compute_ns, s.spin_ns, s.unjudged_ns, s.sibling_ns, s.own_ns, s.stolen_ns, s.queued_ns];
+            parts.into_iter().chain([s.life_ns, s.other_ns, s.beside_stolen_ns]).all(is_time)
+        };
+        let lives = |s: &Spent, tasks: f64| s.life_ns <= 1.001 * tasks * self.wall_ns;
+        self.start_ns < self.end_ns
+            && self.wall_ns >= 1.0
+            && is_time(self.wall_ns)
+            && (1..=MOST_CPUS).contains(&self.cpus)
+            && self.all().all(all_are_times)
+            && self.tasks.values().all(|s| lives(s, 1.0))
+            && lives(&self.unlisted, MOST_UNLISTED)
+    }
+
     /// The subject's part of an observation.
     pub fn of(seen: &Observation, subject: TenantId) -> Window {
         let is_corunner = |id: TenantId| seen.is_co_runner(subject, id);
