@@ -58,6 +58,13 @@ test-guest: ## the tests that need a kernel with sched_ext, on two of Debian's i
 	@scripts/need-rust
 	@scripts/test-guest
 
+.PHONY: fuzz
+fuzz: ## mutated files for every parser, by seed (INPUTS=100000000, SEED=2)
+	@scripts/need $(build_packages)
+	@scripts/need-rust
+	@FUZZ_INPUTS=$(or $(INPUTS),1000000) FUZZ_SEED=$(or $(SEED),1) \
+		cargo test --release --locked -p corun --test fuzz -- --nocapture no_input
+
 .PHONY: soak
 soak: ## the sched_ext scheduler while tenants come and go, in a virtual machine (LENGTH=7200: two hours of its clock)
 	@scripts/need $(build_packages)

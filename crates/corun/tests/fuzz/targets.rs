@@ -1,0 +1,292 @@
+//! Who reads what: each parser with texts that it reads, and what is done with what it has read.
+
+use corun_linux::cgroup::{Cgroups, Membership};
+use corun_linux::counters::recorded::Recording;
+use corun_linux::counters::{format, Theme};
+use corun_linux::doctor::{self, Probes};
+use corun_linux::supervisor::journal::Journal;
+use corun_linux::supervisor::undo::Undo;
+use corun_linux::{cpulist, cpustat, figures, limits, namespaces, naming, procfs, topology, Root};
+use corun_model::workload::Workload;
+use corun_model::{duration, TenantId};
+use corun_predict::useful_work::Window;
+use corun_predict::{Label, Options, Predictor};
+use corun_sim::machine_file::MachineModel;
+use corun_sim::scenario::{Cast, Scenario};
+use corun_study::control_file::ControlStudy;
+use corun_study::control_outcome::ControlOutcome;
+use corun_study::pairs::Pairs;
+use corun_study::programs::Catalogue;
+use corun_study::schedulers::file::SchedulersStudy;
+use corun_study::schedulers::presets::Presets;
+use corun_study::study::Study;
+use corun_study::verifying::VerifyStudy;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A parser under test.
+pub struct Target {
+    /// What it reads.
+    pub name: &'static str,
+    /// What it reads without fault, most of it.
+    pub corpus: Vec<Vec<u8>>,
+    /// How many inputs it is given of a thousand: the quick ones have more.
+    pub share: u64,
+    /// Reads an input and uses what was read.
+    pub read: Box<dyn FnMut(&[u8])>,
+}
+
+fn target(name: &'static str, share: u64, corpus: Vec<Vec<u8>>, read: impl FnMut(&[u8]) + 'static) -> Target {
+    Target { name, corpus, share, read: Box::new(read) }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files of a folder with this ending, as far as they are short.
+fn shipped(folder: &str, ending: &str) -> Vec<Vec<u8>> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(repository().join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == ending));
+    paths.sort();
+    let texts: Vec<Vec<u8>> = paths.into_iter().map(|path| fs::read(path).unwrap()).collect();
+    assert!(!texts.is_empty(), "{folder} has no file that ends with {ending}");
+    texts
+}
+
+fn kept(name: &str) -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name)).unwrap()
+}
+
+fn lines(name: &str) -> Vec<Vec<u8>> {
+    kept(name).split(|&b| b == b'\n').map(<[u8]>::to_vec).collect()
+}
+
+/// Does something with an input as text: that it is text is checked before.
+fn text(mut read: impl FnMut(&str) + 'static) -> impl FnMut(&[u8]) + 'static {
+    move |bytes| read(&String::from_utf8_lossy(bytes))
+}
+
+/// A line of `corun predict --record`.
+#[derive(serde::Deserialize)]
+struct Recorded {
+    label: Label,
+    window: Window,
+}
+
+/// All of them.
+pub fn all() -> Vec<Target> {
+    let catalogue = Catalogue::own();
+    let (of_pairs, of_control) = (catalogue.clone(), catalogue);
+    let studies = shipped("studies", "toml");
+    vec![
+        target(
+            "workload",
+            30,
+            [shipped("workloads", "toml"), shipped("workloads/papers", "toml")].concat(),
+            text(|t| {
+                let _ = Workload::parse("w.toml", t);
+            }),
+        ),
+        target(
+            "machine",
+            15,
+            shipped("machines", "toml"),
+            text(|t| {
+                let _ = MachineModel::parse("m.toml", t);
+            }),
+        ),
+        target(
+            "scenario",
+            15,
+            shipped("scenarios", "toml"),
+            text(|t| {
+                let Ok(scenario) = Scenario::parse("s.toml", t, &Presets) else { return };
+                // What is accepted can be begun; how long it would run is no matter here.
+                if let Ok(mut engine) = scenario.engine(1, Cast::All, 0) {
+                    let _ = engine.run_until(100_000);
+                }
+            }),
+        ),
+        target(
+            "study",
+            1,
+            studies.clone(),
+            text(move |t| {
+                let _ = Study::parse("s.toml", t);
+                let _ = VerifyStudy::parse("s.toml", t);
+                let _ = Catalogue::parse("s.toml", t);
+                let _ = SchedulersStudy::parse("s.toml", t, Path::new("/nowhere"));
+                let _ = Pairs::parse("s.toml", t, &of_pairs);
+                let _ = ControlStudy::parse("s.toml", t, &of_control);
+            }),
+        ),
+        target(
+            "profile json",
+            5,
+            vec![kept("profile.json")],
+            text(|t| {
+                let _ = corun_report::json::read(t);
+            }),
+        ),
+        target(
+            "study json",
+            10,
+            vec![kept("control.json"), kept("validate.json")],
+            text(|t| {
+                let _ = corun_study::outcome::parse(t);
+                let _ = serde_json::from_str::<ControlOutcome>(t);
+            }),
+        ),
+        target(
+            "recording of predict",
+            40,
+            vec![kept("predict.jsonl")],
+            text(|t| {
+                let mut predictor = Predictor::new(TenantId(0), Options::default());
+                for line in t.lines().take(20) {
+                    let Ok(Recorded { label, window }) = serde_json::from_str(line) else { continue };
+                    if window.is_sound() {
+                        predictor.push_window(window, label);
+                    }
+                }
+                let _ = (predictor.estimate(), predictor.so_far());
+            }),
+        ),
+        target("recording of counters", 80, vec![kept("counters.jsonl")], |bytes| {
+            let _ = Recording::read_from(bytes);
+        }),
+        target(
+            "undo",
+            390,
+            lines("undo.txt"),
+            text(|t| {
+                if let Some(undo) = Undo::parse(t) {
+                    assert_eq!(
+                        Undo::parse(&undo.to_string()).as_ref(),
+                        Some(&undo),
+                        "it is not written as it is read"
+                    );
+                }
+            }),
+        ),
+        journal(),
+        target(
+            "words",
+            412,
+            lines("words.txt"),
+            text(|t| {
+                let _ = (duration::parse_ns(t), duration::parse_bytes(t), corun_load::affinity::parse(t));
+                let _ =
+                    (cpulist::parse(t), procfs::Stat::parse(t), naming::of_cgroup(t), naming::unescape(t));
+                let membership = Membership::parse(t);
+                let _ = (membership.tenant(), membership.v1("cpu"), membership.v2());
+            }),
+        ),
+        machine_of_files(),
+    ]
+}
+
+/// A folder that no disk slows down, where there is one.
+fn in_memory() -> tempfile::TempDir {
+    let shared = Path::new("/dev/shm");
+    let place = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
+    tempfile::tempdir_in(place).unwrap()
+}
+
+/// The journal in its two files; nothing of what it says is done.
+fn journal() -> Target {
+    let folder = in_memory();
+    let mut journal = Journal::open(folder.path()).unwrap();
+    journal.begin([]).unwrap();
+    for line in String::from_utf8(kept("undo.txt")).unwrap().lines() {
+        journal.add(&Undo::parse(line).unwrap()).unwrap();
+    }
+    drop(journal);
+    let files: Vec<PathBuf> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    let corpus = files.iter().map(|file| fs::read(file).unwrap()).filter(|t| !t.is_empty()).collect();
+    target("journal", 1, corpus, move |bytes| {
+        let (first, second) = bytes.split_at(bytes.len() / 3 * (bytes.len() % 2));
+        let _ = (fs::write(&files[0], first), fs::write(&files[files.len() - 1], second));
+        if let Ok(journal) = Journal::open(folder.path()) {
+            let contents = journal.contents().unwrap();
+            let _ = contents.inheritance();
+        }
+    })
+}
+
+/// `/proc` and `/sys` of a machine, of which some files are not as they should be.
+fn machine_of_files() -> Target {
+    let folder = in_memory();
+    let text = String::from_utf8(kept("machine.txt")).unwrap();
+    let files: Vec<(PathBuf, Vec<u8>)> = text
+        .split("\n== ")
+        .skip(1)
+        .map(|section| {
+            let (path, text) = section.split_once('\n').unwrap();
+            let path = folder.path().join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let text = (text.to_owned() + "\n").replace("\\0", "\0").into_bytes();
+            fs::write(&path, &text).unwrap();
+            (path, text)
+        })
+        .collect();
+    let corpus = files.iter().map(|(_, text)| text.clone()).collect();
+    let root = Root::new(folder.path());
+    let mut turn = 0;
+    target("machine of files", 1, corpus, move |bytes| {
+        let _kept = &folder;
+        // One file after the other; the input is what that holds.
+        turn = (turn + 1) % files.len();
+        let (path, right) = &files[turn];
+        fs::write(path, bytes).unwrap();
+        read_everything(&root);
+        // These read all that the others do and a hundred kilobytes of event tables.
+        if bytes.len() % 16 == 0 {
+            let _ = corun_linux::counters::Plan::make(&root, &[Theme::Pace], &|_, _| Ok(()));
+            let _ = doctor::verdict(&doctor::examine(&root, &PROBES));
+        }
+        fs::write(path, right).unwrap();
+    })
+}
+
+fn read_everything(root: &Root) {
+    let machine = topology::read_machine(root);
+    if let Ok(machine) = &machine {
+        let _ = (figures::Figures::read(root, machine), figures::llc_bytes(root, machine));
+    }
+    let _ = (cpustat::CpuStat::read(root).map(|s| s.total()), cpustat::is_virtual(root));
+    let _ = (namespaces::apart(root), limits::allowances(root), limits::without_init(root));
+    let _ = (limits::committed(root), limits::no_real_time_budget(root), limits::is_filtered(root));
+    for errno in [libc::EAGAIN, libc::ENOMEM, libc::EPERM] {
+        let _ = limits::cause(root, &std::io::Error::from_raw_os_error(errno));
+    }
+    if let Ok(cgroups) = Cgroups::discover(root) {
+        let _ = (cgroups.quotas(), cgroups.any_quota(), cgroups.cpus_of(7));
+        for tree in cgroups.trees() {
+            let _ = cgroups.walk(tree).map(|nodes| nodes.len());
+            let _ = cgroups.throttling(tree, "/system.slice/web.service");
+        }
+    }
+    let _ = Membership::read(root, "/proc/7").map(|m| m.tenant());
+    let _ = (procfs::process_stat(root, 7), procfs::task_stat(root, 7, 7), procfs::schedstat(root, 7, 7));
+    let _ = (procfs::switches(root, 7, 7), procfs::autogroup(root, 7), procfs::command_line(root, 7));
+    let _ = (
+        procfs::with_descendants(root, &[7]),
+        procfs::program_name(root, 7, "qemu"),
+        procfs::process_of(root, 7),
+    );
+    let _ = format::core_pmu(root)
+        .map(|pmu| format::Format::read(root, &pmu).map(|f| f.encode("event=3,umask=1")));
+    let _ = corun_linux::target::Subject::vm(root, "web1");
+}
+
+const PROBES: Probes = Probes {
+    bpf: Ok(()),
+    counting: |_, _| Ok(()),
+    software_clock: Ok(()),
+    slice_ns: Ok(2_800_000),
+    rt_priority_max: 0,
+    tick_ns: 1_000_000,
+};
