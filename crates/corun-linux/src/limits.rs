@@ -100,6 +100,23 @@ pub fn cause(root: &Root, e: &io::Error) -> Option<String> {
     }
 }
 
+/// Whether processes can be held by descriptors, which a supervisor watches its controller by.
+///
+/// # Errors
+/// Why not.
+pub fn has_pidfds() -> io::Result<()> {
+    // SAFETY: takes two numbers, and returns a descriptor that is closed again.
+    unsafe {
+        match libc::syscall(libc::SYS_pidfd_open, std::process::id(), 0) as i32 {
+            fd if fd >= 0 => {
+                libc::close(fd);
+                Ok(())
+            }
+            _ => Err(explained(io::Error::last_os_error())),
+        }
+    }
+}
+
 /// Why no thread can be started and no process would have a number that corun knows: the next child would be in another PID
 /// namespace than this process. `None`: it is in the same, as far as anybody can tell.
 pub fn without_init(root: &Root) -> Option<&'static str> {
@@ -114,6 +131,31 @@ pub fn without_init(root: &Root) -> Option<&'static str> {
              lets no thread be started; add `--fork`",
         ),
     }
+}
+
+/// What was said of a probe that the kernel refused, with the cause and the remedy instead of the kernel's number: libbpf tells it in
+/// its text alone.
+pub fn of_probe(root: &Root, said: &str) -> String {
+    let Some((what, rest)) = said.split_once(" (os error ") else { return said.to_owned() };
+    let (number, after) = rest.split_once(')').unwrap_or((rest, ""));
+    let errno: i32 = number.parse().unwrap_or(0);
+    let lockdown = root.read("/sys/kernel/security/lockdown").unwrap_or_default();
+    let cause = match errno {
+        _ if !root.has("/sys/kernel/btf/vmlinux") => {
+            ": the kernel's types (BTF) are not there or hidden (/sys/kernel/btf/vmlinux); show them to this container, or use a \
+             kernel with CONFIG_DEBUG_INFO_BTF"
+        }
+        libc::EMFILE => "; raise `ulimit -n`",
+        libc::EPERM | libc::EACCES if lockdown.contains("[confidentiality]") => {
+            ": kernel lockdown is at confidentiality; boot with lockdown=integrity"
+        }
+        libc::EPERM | libc::EACCES | libc::ENOSYS if is_filtered(root) => {
+            ": a seccomp filter may forbid it; start corun outside of this container or sandbox"
+        }
+        libc::EPERM | libc::EACCES => "; run as root",
+        _ => "",
+    };
+    format!("{what}{cause}{after}")
 }
 
 /// Why a thread of corun's may not be real-time, and the remedy, as one clause.

@@ -13,7 +13,7 @@ pub struct Root(PathBuf);
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file could not be opened or read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {}", path.display(), in_words(source))]
     Io {
         /// Which file or folder.
         path: PathBuf,

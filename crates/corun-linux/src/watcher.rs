@@ -1,5 +1,6 @@
 //! A live host, whichever way it can see: eBPF where that is allowed, `schedstat` where not.
 
+use crate::limits;
 use crate::probe::{LiveError, LiveHost, LiveOptions};
 use crate::root::Root;
 use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
@@ -40,13 +41,13 @@ pub enum Watcher {
 #[derive(Debug, Error)]
 pub enum WatchError {
     /// The probe was asked for by name and cannot be had.
-    #[error("eBPF cannot be used: {0}; `corun doctor` says why, `--source schedstat` does without")]
+    #[error("eBPF cannot be used: {}; `corun doctor` says why, `--source schedstat` does without", limits::of_probe(&Root::new("/"), &.0.to_string()))]
     Ebpf(Box<LiveError>),
     /// `schedstat` was asked for by name and cannot be had.
     #[error(transparent)]
     Schedstat(#[from] SchedstatError),
     /// Neither way works.
-    #[error("this machine cannot be watched: eBPF: {ebpf}; schedstat: {schedstat}")]
+    #[error("this machine cannot be watched: eBPF: {}; schedstat: {schedstat}", limits::of_probe(&Root::new("/"), &ebpf.to_string()))]
     Neither {
         /// Why not with the probe.
         ebpf: Box<LiveError>,
@@ -153,6 +154,7 @@ fn no_ebpf(why: &LiveError) -> Unavailable {
     let is_forbidden = matches!(why, LiveError::Probe(e) if e.is_forbidden());
     // SAFETY: geteuid cannot fail.
     let for_want_of_privilege = is_forbidden && unsafe { libc::geteuid() } != 0;
+    let why = limits::of_probe(&Root::new("/"), &why.to_string());
     Unavailable::new(
         What::Ebpf { for_want_of_privilege },
         format!("{why}; `corun doctor` says what would help"),

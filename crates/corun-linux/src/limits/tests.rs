@@ -189,3 +189,20 @@ fn a_thread_that_can_be_started_is() {
     let e = start_process(&mut Command::new("/no/such/program")).unwrap_err();
     assert_eq!(e.kind(), io::ErrorKind::NotFound);
 }
+
+#[test]
+fn why_a_probe_cannot_be_loaded_is_looked_up() {
+    let said = |changed: &[(&str, &str)], errno: i32| {
+        let made = roomy();
+        made.put("/sys/kernel/btf/vmlinux", "BTF");
+        changed.iter().for_each(|(path, text)| made.put(path, text));
+        of_probe(&made.root(), &format!("opening the probe: {}", io::Error::from_raw_os_error(errno)))
+    };
+    assert_eq!(said(&[], libc::EMFILE), "opening the probe: Too many open files; raise `ulimit -n`");
+    assert!(said(&[], libc::EPERM).ends_with("not permitted; run as root"));
+    assert!(said(&[("/proc/self/status", "Seccomp:\t2\n")], libc::EPERM).contains("seccomp filter"));
+    let lockdown = [("/sys/kernel/security/lockdown", "none integrity [confidentiality]\n")];
+    assert!(said(&lockdown, libc::EPERM).contains("lockdown is at confidentiality"));
+    assert!(of_probe(&roomy().root(), "loading: No such process (os error 3)").contains("(BTF)"));
+    assert_eq!(of_probe(&roomy().root(), "no number"), "no number");
+}

@@ -129,6 +129,7 @@ impl Supervised {
         if let Some(why) = limits::without_init(root) {
             return Err(SuperviseError::Start(io::Error::other(why)));
         }
+        limits::has_pidfds().map_err(SuperviseError::Start)?;
         let mut journal = Journal::open(&options.folder)?;
         let left = journal.contents().map_err(SuperviseError::Write)?;
         let restored = restoring::restore(root, &left, &mut || {});

@@ -272,11 +272,7 @@ fn read_everything(root: &Root) {
     let _ = Membership::read(root, "/proc/7").map(|m| m.tenant());
     let _ = (procfs::process_stat(root, 7), procfs::task_stat(root, 7, 7), procfs::schedstat(root, 7, 7));
     let _ = (procfs::switches(root, 7, 7), procfs::autogroup(root, 7), procfs::command_line(root, 7));
-    let _ = (
-        procfs::with_descendants(root, &[7]),
-        procfs::program_name(root, 7, "qemu"),
-        procfs::process_of(root, 7),
-    );
+    let _ = (procfs::with_descendants(root, &[7]), procfs::process_of(root, 7));
     let _ = format::core_pmu(root)
         .map(|pmu| format::Format::read(root, &pmu).map(|f| f.encode("event=3,umask=1")));
     let _ = corun_linux::target::Subject::vm(root, "web1");
