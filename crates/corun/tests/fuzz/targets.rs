@@ -263,7 +263,7 @@ fn read_everything(root: &Root) {
         let _ = limits::cause(root, &std::io::Error::from_raw_os_error(errno));
     }
     if let Ok(cgroups) = Cgroups::discover(root) {
-        let _ = (cgroups.quotas(), cgroups.any_quota(), cgroups.cpus_of(7));
+        let _ = (cgroups.quotas(), cgroups.cpus_of(7));
         for tree in cgroups.trees() {
             let _ = cgroups.walk(tree).map(|nodes| nodes.len());
             let _ = cgroups.throttling(tree, "/system.slice/web.service");
