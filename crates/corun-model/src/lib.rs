@@ -34,10 +34,12 @@
 //! | [`trace`] | who ran where, switch by switch: what timelines are drawn from |
 //! | [`run_log`] | what one program's tasks did, event by event: what a run is replayed from |
 //! | [`workload`] | workload files: a program described once, run live or modelled |
+//! | [`count`] | "1,234 tasks": how people write counts |
 //! | [`duration`] | "10ms", "2s": how people write times and sizes |
 
 pub mod action;
 pub mod conformance;
+pub mod count;
 pub mod counter_source;
 pub mod counters;
 pub mod culprit;

@@ -4,16 +4,16 @@
 //! two by two. Slots keep tenants and CPUs, not single tasks, so that a machine with thousands of tasks can be recorded
 //! for hours. Without the list nobody can tell any more which tasks of two windows are the same, so a task is counted in the
 //! slot in which it began (in the first one where it was there before): the counts of slots sum to those of the whole.
-//! Where every command of every shell is a tenant for a moment, those that ran least are counted together as
-//! [`TenantKind::Others`]: their time, and what they took from whom, is there under that name.
+//! Where every command of every shell is a tenant for a moment, those of one name that have ended are counted together
+//! (`together.rs`): their time, and what they took from whom, is there under that name.
 
-use crate::culprit::{Culprits, Share};
+mod together;
+
 use crate::limits::Limits;
-use crate::observation::{Account, Observation, TaskObservation, TenantObservation};
-use crate::tenant::{TaskId, Tenant, TenantId, TenantKind};
-use crate::unavailable::{Unavailable, What};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use crate::observation::{Observation, TaskObservation, TenantObservation};
+use crate::tenant::{TaskId, TenantId};
+use std::collections::BTreeSet;
+use together::{living, Living, Renamed, Together};
 
 /// Most slots of a timeline.
 pub const SLOTS: usize = 240;
@@ -22,15 +22,11 @@ pub const SLOTS: usize = 240;
 /// only.
 pub const MOST_TASKS: usize = 50_000;
 
-/// Most tenants that are told apart in the sum. Beyond that, of those without a living task the half that ran least is
-/// counted together.
+/// Most tenants that are told apart in the sum. Beyond that, those of one name that have ended are counted together.
 const MOST_TENANTS: usize = 5_000;
 
 /// The same of a slot of the timeline.
 const MOST_TENANTS_OF_SLOT: usize = 500;
-
-/// Who several tenants are together where the host knows nobody by that name: an id that no host gives.
-const OTHERS: TenantId = TenantId(u32::MAX - 1);
 
 /// Consecutive windows, summed and as a timeline.
 #[derive(Clone, Debug, Default)]
@@ -40,54 +36,85 @@ pub struct Recording {
     /// How many windows make a slot, and how many the last slot has.
     per_slot: usize,
     in_last: usize,
-    subject: Option<TenantId>,
+    together: Together,
 }
 
 impl Recording {
     /// A recording about this tenant, who is told apart however little it ran.
     pub fn about(subject: Option<TenantId>) -> Recording {
-        Recording { subject, ..Recording::default() }
+        Recording { together: Together::without(subject), ..Recording::default() }
     }
 
     /// Adds the window that follows the last one.
-    pub fn push(&mut self, window: Observation) {
+    pub fn push(&mut self, mut window: Observation) {
+        let living = living(&window);
+        let renamed = self.known_by_name(&window, &living);
+        self.together.apply(&renamed, &mut window);
         let slot = self.unlisted(&window);
-        self.take(window, slot);
+        self.take(window, slot, &living);
     }
 
     /// Adds the window that follows the last one, and keeps its tenants' sums alone: who runs for days has more tasks than can
     /// be kept.
     pub fn push_sums(&mut self, window: &Observation) {
-        let slot = self.unlisted(window);
-        self.take(slot.clone(), slot);
+        let living = living(window);
+        let renamed = self.known_by_name(window, &living);
+        let mut slot = self.unlisted(window);
+        self.together.apply(&renamed, &mut slot);
+        self.take(slot.clone(), slot, &living);
+    }
+
+    fn known_by_name(&mut self, window: &Observation, living: &Living) -> Renamed {
+        let whole = self.whole.as_ref();
+        whole.map(|whole| self.together.of_window(window, whole, living)).unwrap_or_default()
     }
 
     /// Adds a window to the sum, and what is kept of it to the timeline.
-    fn take(&mut self, window: Observation, slot: Observation) {
-        let subject = self.subject;
+    fn take(&mut self, window: Observation, slot: Observation, living: &Living) {
         match &mut self.whole {
             Some(whole) => {
                 whole.extend(&window);
                 unlist(whole);
-                if fold(whole, MOST_TENANTS, subject) {
-                    say_that_folded(whole);
-                }
             }
             None => self.whole = Some(window),
         }
         if self.in_last > 0 && self.in_last < self.per_slot {
             self.in_last += 1;
-            let last = self.slots.last_mut().expect("a slot has begun");
-            last.extend(&slot);
-            fold(last, MOST_TENANTS_OF_SLOT, subject);
-            return;
+            self.slots.last_mut().expect("a slot has begun").extend(&slot);
+        } else {
+            if self.slots.len() == SLOTS {
+                self.merge_neighbours();
+            }
+            self.per_slot = self.per_slot.max(1);
+            self.slots.push(slot);
+            self.in_last = 1;
         }
-        if self.slots.len() == SLOTS {
-            self.merge_neighbours();
+        self.count_together(living);
+    }
+
+    /// Counts ended tenants together where the whole or a slot has too many.
+    fn count_together(&mut self, living: &Living) {
+        let Some(whole) = &mut self.whole else { return };
+        for (is_of_slot, most) in [(true, MOST_TENANTS_OF_SLOT), (false, MOST_TENANTS)] {
+            let fullest = self.slots.iter().map(|slot| &slot.tenants).max_by_key(|t| t.len());
+            let part = fullest.filter(|_| is_of_slot).unwrap_or(&whole.tenants);
+            if part.len() <= most {
+                continue;
+            }
+            let renamed = self.together.of_part(part, whole, living, most / 2);
+            for sum in self.slots.iter_mut().chain([&mut *whole]) {
+                self.together.apply(&renamed, sum);
+            }
+            if !renamed.is_empty() {
+                Together::say(whole, false);
+            }
         }
-        self.per_slot = self.per_slot.max(1);
-        self.slots.push(slot);
-        self.in_last = 1;
+        for slot in &mut self.slots {
+            self.together.into_others_of_slot(slot, MOST_TENANTS_OF_SLOT);
+        }
+        if self.together.into_others(whole, living, MOST_TENANTS) {
+            Together::say(whole, true);
+        }
     }
 
     /// A window without its list of tasks: its tenants count those that are in no window before.
@@ -121,7 +148,6 @@ impl Recording {
         while let Some(mut slot) = slots.next() {
             if let Some(next) = slots.next() {
                 slot.extend(&next);
-                fold(&mut slot, MOST_TENANTS_OF_SLOT, self.subject);
             }
             self.slots.push(slot);
         }
@@ -163,75 +189,13 @@ pub fn lesser_half<T: Ord>(did: impl Iterator<Item = (u64, T)>) -> Vec<T> {
     did.into_iter().take(half).map(|(_, who)| who).collect()
 }
 
-/// Counts tenants together when they are too many: their accounts become one, and whom they stole from had it stolen by
-/// that one. Who has a living task goes on under its own name. Returns whether there were too many.
-fn fold(sum: &mut Observation, most: usize, subject: Option<TenantId>) -> bool {
-    if sum.tenants.len() <= most {
-        return false;
-    }
-    let ran_ns: BTreeMap<TenantId, u64> =
-        sum.by_tenant.iter().map(|t| (t.id, t.account.ledger.on_cpu_ns())).collect();
-    let living: BTreeSet<TenantId> = sum.tasks.iter().filter(|t| t.alive).map(|t| t.tenant).collect();
-    let may_go = |t: &&Tenant| t.kind.is_controllable() && Some(t.id) != subject && !living.contains(&t.id);
-    let candidates = sum.tenants.iter().filter(may_go);
-    let least = lesser_half(candidates.map(|t| (ran_ns.get(&t.id).copied().unwrap_or(0), t.id)));
-    let gone: BTreeSet<TenantId> = least.into_iter().collect();
-
-    let known = sum.tenants.iter().find(|t| t.kind == TenantKind::Others).map(|t| t.id);
-    let others = known.unwrap_or(OTHERS);
-    let id_now = |id: TenantId| if gone.contains(&id) { others } else { id };
-    let renamed = |account: &Account| {
-        let culprits = &account.culprits;
-        culprits.shares().iter().any(|s| gone.contains(&s.tenant)).then(|| {
-            let shares = culprits.shares().iter().map(|s| Share { tenant: id_now(s.tenant), ..*s });
-            Culprits::new(shares, culprits.unattributed_ns(), culprits.total_ns())
-                .expect("the same shares under other names")
-        })
-    };
-    for task in &mut sum.tasks {
-        task.tenant = id_now(task.tenant);
-        if let Some(culprits) = renamed(&task.account) {
-            Arc::make_mut(&mut task.account).culprits = culprits;
-        }
-    }
-    let mut by_tenant: BTreeMap<TenantId, TenantObservation> = BTreeMap::new();
-    for mut tenant in std::mem::take(&mut sum.by_tenant) {
-        if let Some(culprits) = renamed(&tenant.account) {
-            tenant.account.culprits = culprits;
-        }
-        let id = id_now(tenant.id);
-        let together = by_tenant.entry(id).or_insert_with(|| TenantObservation {
-            id,
-            tasks: 0,
-            account: Account::default(),
-        });
-        together.tasks += tenant.tasks;
-        together.account.add(&tenant.account);
-    }
-    sum.by_tenant = by_tenant.into_values().collect();
-    sum.weights.retain(|(id, _)| !gone.contains(id));
-    sum.tenants.retain(|t| !gone.contains(&t.id));
-    if known.is_none() {
-        let called = || TenantKind::Others.name().to_owned();
-        // No id is greater: they stay in order.
-        sum.tenants.push(Tenant { id: others, kind: TenantKind::Others, key: called(), name: called() });
-    }
-    true
-}
-
-fn say_that_folded(sum: &mut Observation) {
-    if sum.unavailable.iter().all(|u| u.what != What::EveryTenant) {
-        let why = format!(
-            "there were more than {MOST_TENANTS}, so of those that have ended the ones that ran least are counted \
-             together as `others`"
-        );
-        sum.unavailable.push(Unavailable::new(What::EveryTenant, why));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::culprit::{Culprits, Share};
+    use crate::observation::Account;
+    use crate::tenant::{Tenant, TenantKind};
+    use crate::unavailable::What;
     use crate::{Ledger, Parts};
 
     #[test]
@@ -266,7 +230,8 @@ mod tests {
     }
 
     /// A window in which a hundred commands began, waited for each other, ran and ended beside a server that hardly ran.
-    fn window_of_commands(n: u64) -> Observation {
+    /// Each is called by `name` of its number.
+    fn window_of_commands(n: u64, name: impl Fn(u64) -> String) -> Observation {
         let (mut tasks, mut tenants) = (Vec::new(), Vec::new());
         for i in 0..=100 {
             let id = if i == 0 { 0 } else { n * 100 + i } as u32;
@@ -278,17 +243,22 @@ mod tests {
                 culprits: Culprits::new(shares, 0, waited_ns).unwrap(),
                 ..Account::default()
             };
+            let name = name(u64::from(id));
             tasks.push(TaskObservation {
                 id: TaskId(id),
-                name: "cc1".into(),
+                name: name.as_str().into(),
                 tenant: TenantId(id),
                 born_ns: n * 1_000,
                 alive: i == 0,
                 last_cpu: None,
                 account: account.into(),
             });
-            let key = format!("pgid:{id}");
-            tenants.push(Tenant { id: TenantId(id), kind: TenantKind::Command, key, name: "cc1".into() });
+            tenants.push(Tenant {
+                id: TenantId(id),
+                kind: TenantKind::Command,
+                key: format!("pgid:{id}"),
+                name,
+            });
         }
         Observation {
             start_ns: n * 1_000,
@@ -304,11 +274,11 @@ mod tests {
         }
     }
 
-    #[test]
-    fn of_thirty_thousand_commands_those_that_ran_least_are_counted_together_and_nothing_is_lost() {
+    /// Thirty thousand commands, each called by `name` of its number, and what must be true whoever is counted with whom.
+    fn thirty_thousand(name: impl Fn(u64) -> String) -> Recording {
         let mut recording = Recording::about(Some(TenantId(0)));
         for n in 0..300 {
-            let window = window_of_commands(n);
+            let window = window_of_commands(n, &name);
             window.check().unwrap();
             recording.push(window);
         }
@@ -320,17 +290,91 @@ mod tests {
         let sum = |of: fn(&TenantObservation) -> u64| whole.by_tenant.iter().map(of).sum::<u64>();
         assert_eq!(sum(|t| t.tasks), 30_001);
         assert_eq!(sum(|t| t.account.ledger.on_cpu_ns()), 300 * (1 + (2..=101).sum::<u64>()));
+        assert_eq!(sum(|t| t.account.culprits.total_ns()), 300 * (999 + 100 * 10));
         let server = &whole.by_tenant[0];
         assert_eq!(
             (server.id, server.tasks, server.account.culprits.total_ns()),
             (TenantId(0), 1, 300 * 999)
         );
-        let kept = server.account.culprits.shares().len();
-        assert!(kept <= MOST_TENANTS, "{kept}");
-        for slot in recording.timeline() {
+        let timeline = recording.timeline();
+        for slot in timeline {
+            slot.check()
+                .unwrap_or_else(|wrong| assert!(wrong.iter().all(|w| w.contains("its tasks sum to"))));
             assert!(slot.tenants.len() <= MOST_TENANTS_OF_SLOT + 1, "{}", slot.tenants.len());
             assert!(slot.by_tenant.iter().any(|t| t.id == TenantId(0)), "the subject is told apart");
         }
+        let in_slots = timeline.iter().flat_map(|slot| &slot.by_tenant);
+        assert_eq!(
+            in_slots.map(|t| t.account.ledger.on_cpu_ns()).sum::<u64>(),
+            sum(|t| t.account.ledger.on_cpu_ns())
+        );
+        recording
+    }
+
+    #[test]
+    fn thirty_thousand_commands_of_three_names_keep_their_names_and_nothing_is_lost() {
+        let names = ["cc1", "as", "sh"];
+        let recording = thirty_thousand(|id| match id {
+            0 => "server".into(),
+            id => names[id as usize % 3].into(),
+        });
+        let whole = recording.whole().unwrap();
+        let called: Vec<&str> = whole.tenants.iter().map(|t| t.name.as_str()).collect();
+        assert_eq!(called[0], "server", "the subject has its name");
+        assert!(called.iter().all(|name| !name.contains("others")), "{called:?}");
+        for name in names {
+            let several: Vec<&Tenant> =
+                whole.tenants.iter().filter(|t| t.name.starts_with(&format!("{name} ("))).collect();
+            let [row] = several[..] else { panic!("{several:?}") };
+            assert_eq!(
+                (row.kind, row.key.as_str()),
+                (TenantKind::Command, format!("ended:command:{name}").as_str())
+            );
+            let seen = whole.by_tenant.iter().find(|t| t.id == row.id).unwrap();
+            let alone = whole.tenants.iter().filter(|t| t.name == name).count() as u64;
+            assert_eq!(seen.tasks + alone, 10_000, "all of them are there");
+            assert!(alone < 500, "most are counted together: {alone} are not");
+            assert_eq!(row.name, format!("{name} ({} process groups)", crate::count::thousands(seen.tasks)));
+            // Every hundredth took what all waited for: those of each name a third.
+            let server = &whole.by_tenant[0].account.culprits;
+            let alone_ns: u64 =
+                whole.tenants.iter().filter(|t| t.name == name).map(|t| server.of_ns(t.id)).sum();
+            assert_eq!(server.of_ns(row.id) + alone_ns, 100 * 999);
+        }
+        let known: BTreeSet<TenantId> = whole.tenants.iter().map(|t| t.id).collect();
+        let in_slots = recording.timeline().iter().flat_map(|slot| &slot.by_tenant);
+        assert!(
+            in_slots.into_iter().all(|t| known.contains(&t.id)),
+            "who is in a slot has a name in the whole"
+        );
+    }
+
+    #[test]
+    fn where_every_command_has_a_name_of_its_own_those_that_ran_least_are_others() {
+        let recording = thirty_thousand(|id| format!("job-{id}"));
+        let whole = recording.whole().unwrap();
+        let others: Vec<&Tenant> = whole.tenants.iter().filter(|t| t.kind == TenantKind::Others).collect();
+        assert_eq!(others.len(), 1);
+        assert!(whole.unavailable.iter().any(|u| u.why.contains("`others`")), "{:?}", whole.unavailable);
+    }
+
+    #[test]
+    fn who_has_a_task_or_is_of_another_kind_is_never_counted_with_those_that_have_ended() {
+        let mut recording = Recording::default();
+        for n in 0..80 {
+            let mut window = window_of_commands(n, |_| "true".into());
+            // A container of the same name, and a command that goes on.
+            let at = window.tenants.len() - 1;
+            window.tenants[at].kind = TenantKind::Container;
+            window.tasks[1].alive = n == 79;
+            recording.push(window);
+        }
+        let whole = recording.whole().unwrap();
+        assert!(whole.tenants.iter().any(|t| t.id == TenantId(79 * 100 + 1) && t.name == "true"));
+        let rows: Vec<&Tenant> = whole.tenants.iter().filter(|t| t.key.starts_with("ended:")).collect();
+        let kinds: Vec<TenantKind> = rows.iter().map(|t| t.kind).collect();
+        assert!(kinds.contains(&TenantKind::Command) && kinds.contains(&TenantKind::Container), "{rows:?}");
+        assert!(rows.iter().any(|t| t.name.ends_with(" containers)")), "{rows:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How numbers and names are written for people, the same in every output.
 
+pub use corun_model::count::{count, thousands};
 use corun_model::duration::human_ns;
 
 use crate::profile::schema::Bound;
@@ -19,24 +20,6 @@ pub fn percent(part: u64, whole: u64) -> String {
 /// A share in percent, likewise.
 pub fn share(x: f64) -> String {
     percent((x * 1e9) as u64, 1_000_000_000)
-}
-
-/// A count with separators: `1,234,567`.
-pub fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, d) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(d);
-    }
-    out
-}
-
-/// A count of things: `1 task`, `23 tasks`.
-pub fn count(n: u64, one: &str) -> String {
-    format!("{} {one}{}", thousands(n), if n == 1 { "" } else { "s" })
 }
 
 /// A quantile: `under 8.19 ms`, or `at least 8.39 s` when it lies in the overflow bucket.
@@ -115,14 +98,6 @@ mod tests {
         assert_eq!(percent(424, 1000), "42");
         assert_eq!(percent(12_345, 1000), "1,235");
         assert_eq!(percent(5, 0), "0");
-    }
-
-    #[test]
-    fn counts_have_separators() {
-        assert_eq!(thousands(0), "0");
-        assert_eq!(thousands(999), "999");
-        assert_eq!(thousands(1_234_567), "1,234,567");
-        assert_eq!(count(1, "task"), "1 task");
     }
 
     #[test]

@@ -1,0 +1,267 @@
+//! Ended tenants that are counted together, because a recording cannot tell every one apart.
+//!
+//! Where a shell runs thousands of short commands each of them is a tenant for a moment. Those of one name and kind become
+//! one tenant, `true (1,204 process groups)`: their accounts are added, and what any of them took was taken by all of them
+//! together. A command keeps its name so, however short it lives. Only where the names are too many as well do those that
+//! ran least become [`TenantKind::Others`].
+//!
+//! Limit: what they took from each other counts as taken by themselves.
+
+use super::lesser_half;
+use crate::count::count;
+use crate::culprit::{Culprits, Share};
+use crate::observation::{Account, Observation, TenantObservation};
+use crate::tenant::{Tenant, TenantId, TenantKind};
+use crate::unavailable::{Unavailable, What};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Who several tenants of any name are together where the host knows nobody by that name: an id that no host gives.
+const OTHERS: TenantId = TenantId(u32::MAX - 1);
+
+/// The id of the first name; those of further names are one less each.
+const FIRST: u32 = u32::MAX - 2;
+
+/// So many of one name are counted together first; two of one name only where this was not enough.
+const MANY: usize = 16;
+
+/// Most names under which tenants are counted together.
+const MOST_NAMES: usize = 2_000;
+
+/// Which tenants are counted together in one recording, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Together {
+    rows: BTreeMap<Name, Row>,
+    subject: Option<TenantId>,
+}
+
+/// The tenants of one name and kind.
+#[derive(Clone, Debug)]
+struct Row {
+    id: TenantId,
+    kind: TenantKind,
+    tenants: u64,
+}
+
+/// Who tenants are counted as.
+pub(super) type Renamed = BTreeMap<TenantId, TenantId>;
+
+/// Tenants that have a task.
+pub(super) type Living = BTreeSet<TenantId>;
+
+/// What tenants that are counted together have in common: what they are, and what they are called.
+type Name = (&'static str, String);
+
+impl Together {
+    /// Nobody so far; the subject is always told apart.
+    pub(super) fn without(subject: Option<TenantId>) -> Together {
+        Together { subject, ..Together::default() }
+    }
+
+    /// Of a window, the tenants that began and ended in it and have a name under which tenants are counted together already.
+    pub(super) fn of_window(
+        &mut self,
+        window: &Observation,
+        whole: &Observation,
+        living: &Living,
+    ) -> Renamed {
+        if self.rows.is_empty() {
+            return Renamed::new();
+        }
+        let is_known = |t: &Tenant| whole.tenant(t.id).is_some();
+        let is_its = |t: &&Tenant| self.may_go(t, living) && !is_known(t) && self.rows.contains_key(&of(t));
+        let ended: Vec<&Tenant> = window.tenants.iter().filter(is_its).collect();
+        self.join(ended, window)
+    }
+
+    /// The ended tenants of every name that several have, those of names that many have first, until no more than `most`
+    /// of the tenants in a part of the whole are left.
+    pub(super) fn of_part(
+        &mut self,
+        part: &[Tenant],
+        whole: &Observation,
+        living: &Living,
+        most: usize,
+    ) -> Renamed {
+        let mut named: BTreeMap<Name, usize> = BTreeMap::new();
+        for t in part.iter().filter(|t| self.may_go(t, living)) {
+            *named.entry(of(t)).or_default() += 1;
+        }
+        let mut left = part.len();
+        let mut chosen: BTreeSet<Name> = BTreeSet::new();
+        for alike in [MANY, 2] {
+            if left <= most {
+                break;
+            }
+            named.retain(|name, tenants| {
+                let is_room = self.rows.len() + chosen.len() < MOST_NAMES || self.rows.contains_key(name);
+                let is_chosen = *tenants >= alike && is_room;
+                if is_chosen {
+                    left -= *tenants - 1;
+                    chosen.insert(name.clone());
+                }
+                !is_chosen
+            });
+        }
+        let is_its = |t: &&Tenant| self.may_go(t, living) && chosen.contains(&of(t));
+        let gone: Vec<&Tenant> = whole.tenants.iter().filter(is_its).collect();
+        self.join(gone, whole)
+    }
+
+    /// Puts tenants into the rows of their names.
+    fn join(&mut self, gone: Vec<&Tenant>, sum: &Observation) -> Renamed {
+        let mut renamed = Renamed::new();
+        for tenant in gone {
+            let next = TenantId(FIRST - self.rows.len() as u32);
+            let row = self.rows.entry(of(tenant)).or_insert(Row { id: next, kind: tenant.kind, tenants: 0 });
+            // One that has no task is only spoken of: it was counted when it had some.
+            let had = sum.by_tenant.binary_search_by_key(&tenant.id, |t| t.id);
+            row.tenants += u64::from(had.is_ok_and(|i| sum.by_tenant[i].tasks > 0));
+            renamed.insert(tenant.id, row.id);
+        }
+        renamed
+    }
+
+    /// Whether a tenant may be counted together with others of its name.
+    fn may_go(&self, t: &Tenant, living: &Living) -> bool {
+        self.may_be_spared(t) && !living.contains(&t.id) && !self.is_row(t.id)
+    }
+
+    fn may_be_spared(&self, t: &Tenant) -> bool {
+        t.kind.is_controllable() && Some(t.id) != self.subject
+    }
+
+    /// Whether an id is one of ours: no host gives ids that great.
+    fn is_row(&self, id: TenantId) -> bool {
+        id.0 <= FIRST && id.0 > FIRST - self.rows.len() as u32
+    }
+
+    /// Counts tenants under the ids of their names, and calls these as they are called by now.
+    pub(super) fn apply(&self, renamed: &Renamed, sum: &mut Observation) {
+        let rows: BTreeSet<TenantId> = renamed.values().copied().collect();
+        let called = self.rows.iter().filter(|(_, row)| rows.contains(&row.id));
+        count_as(sum, renamed, called.map(|((_, name), row)| row.tenant(name)).collect());
+    }
+
+    /// Counts tenants of any name together where the whole has more than `most`: of those that have ended the half that ran
+    /// least. Returns whether there were too many.
+    pub(super) fn into_others(&self, whole: &mut Observation, living: &Living, most: usize) -> bool {
+        let is_over = whole.tenants.len() > most;
+        if is_over {
+            lesser_into_others(whole, |t| self.may_go(t, living));
+        }
+        is_over
+    }
+
+    /// The same of a slot, where also those that live, and those that are several, may go.
+    pub(super) fn into_others_of_slot(&self, slot: &mut Observation, most: usize) {
+        if slot.tenants.len() > most {
+            lesser_into_others(slot, |t| self.may_be_spared(t));
+        }
+    }
+
+    /// Says in a sum that some of its tenants are several.
+    pub(super) fn say(whole: &mut Observation, with_others: bool) {
+        let by_name =
+            "there were too many to tell each apart, so of those that have ended the ones of one name are \
+                       counted together";
+        let why = match with_others {
+            true => format!("{by_name}, and the ones that ran least as `others`"),
+            false => by_name.to_owned(),
+        };
+        match whole.unavailable.iter_mut().find(|u| u.what == What::EveryTenant) {
+            Some(said) if with_others => said.why = why,
+            Some(_) => {}
+            None => whole.unavailable.push(Unavailable::new(What::EveryTenant, why)),
+        }
+    }
+}
+
+impl Row {
+    fn tenant(&self, name: &str) -> Tenant {
+        let one = match self.kind {
+            TenantKind::Command => "process group",
+            TenantKind::Unit => "unit",
+            TenantKind::Container => "container",
+            TenantKind::Pod => "pod",
+            TenantKind::SlurmStep => "step",
+            TenantKind::Vm | TenantKind::VmIo => "VM",
+            _ => "cgroup",
+        };
+        Tenant {
+            id: self.id,
+            kind: self.kind,
+            key: format!("ended:{}:{name}", self.kind.name()),
+            name: format!("{name} ({})", count(self.tenants, one)),
+        }
+    }
+}
+
+fn of(tenant: &Tenant) -> Name {
+    (tenant.kind.name(), tenant.name.clone())
+}
+
+/// Tenants with a task at the end of a window.
+pub(super) fn living(window: &Observation) -> Living {
+    window.tasks.iter().filter(|t| t.alive).map(|t| t.tenant).collect()
+}
+
+/// Counts together, whatever their names, of those who may go the half that ran least.
+fn lesser_into_others(sum: &mut Observation, may_go: impl Fn(&Tenant) -> bool) {
+    let ran_ns: BTreeMap<TenantId, u64> =
+        sum.by_tenant.iter().map(|t| (t.id, t.account.ledger.on_cpu_ns())).collect();
+    let candidates = sum.tenants.iter().filter(|t| may_go(t));
+    let least = lesser_half(candidates.map(|t| (ran_ns.get(&t.id).copied().unwrap_or(0), t.id)));
+    let known = sum.tenants.iter().find(|t| t.kind == TenantKind::Others).cloned();
+    let others = known.unwrap_or_else(|| {
+        let called = || TenantKind::Others.name().to_owned();
+        Tenant { id: OTHERS, kind: TenantKind::Others, key: called(), name: called() }
+    });
+    let renamed = least.into_iter().map(|id| (id, others.id)).collect();
+    count_as(sum, &renamed, vec![others]);
+}
+
+/// Counts tenants as others, who are called as given: their accounts are added to those, and whom they stole from had it
+/// stolen by those.
+fn count_as(sum: &mut Observation, renamed: &Renamed, called: Vec<Tenant>) {
+    if renamed.is_empty() {
+        return;
+    }
+    let id_now = |id: TenantId| renamed.get(&id).copied().unwrap_or(id);
+    let blamed_now = |account: &Account| {
+        let culprits = &account.culprits;
+        culprits.shares().iter().any(|s| renamed.contains_key(&s.tenant)).then(|| {
+            let shares = culprits.shares().iter().map(|s| Share { tenant: id_now(s.tenant), ..*s });
+            Culprits::new(shares, culprits.unattributed_ns(), culprits.total_ns())
+                .expect("the same shares under other names")
+        })
+    };
+    for task in &mut sum.tasks {
+        task.tenant = id_now(task.tenant);
+        if let Some(culprits) = blamed_now(&task.account) {
+            Arc::make_mut(&mut task.account).culprits = culprits;
+        }
+    }
+    let mut by_tenant: BTreeMap<TenantId, TenantObservation> = BTreeMap::new();
+    for mut tenant in std::mem::take(&mut sum.by_tenant) {
+        if let Some(culprits) = blamed_now(&tenant.account) {
+            tenant.account.culprits = culprits;
+        }
+        let id = id_now(tenant.id);
+        let none = || TenantObservation { id, tasks: 0, account: Account::default() };
+        let together = by_tenant.entry(id).or_insert_with(none);
+        together.tasks += tenant.tasks;
+        together.account.add(&tenant.account);
+    }
+    sum.by_tenant = by_tenant.into_values().collect();
+    sum.weights.retain(|(id, _)| !renamed.contains_key(id));
+    sum.refused.retain(|id| !renamed.contains_key(id));
+    let is_here = sum.tenants.iter().any(|t| renamed.contains_key(&t.id));
+    sum.tenants.retain(|t| !renamed.contains_key(&t.id));
+    for tenant in called.into_iter().filter(|_| is_here) {
+        match sum.tenants.binary_search_by_key(&tenant.id, |t| t.id) {
+            Ok(at) => sum.tenants[at] = tenant,
+            Err(at) => sum.tenants.insert(at, tenant),
+        }
+    }
+}
