@@ -116,6 +116,8 @@ whats! {
     Memory = "memory",
     /// What a context switch costs the program.
     SwitchCost = "cost of context switches",
+    /// What the run would have taken alone, by replaying it.
+    Replay = "replay",
     /// What a wake-up takes.
     WakeUps = "wake-ups",
     /// The same, as measured before a run.

@@ -19,6 +19,8 @@ pub enum Label {
 pub enum Method {
     /// Useful work in dedicated windows against useful work in shared ones (PACT'16 §4).
     Dedicated,
+    /// By replaying what the subject did in shared windows without its co-runners, where that contradicts the ledger.
+    Replay,
     /// From shared windows alone: the subject's own ledger, with a wider interval.
     Ledger,
 }

@@ -4,10 +4,11 @@
 //! Observation ──▶ useful_work ──┬─ dedicated windows: useful work alone / beside ──┐
 //! (per window)    (what of it   │                                                  ├─▶ Estimate: slowdown, interval,
 //!                  was useful)  └─ shared windows only: the ledger alone ──────────┘   parts, culprits, baselines
+//! RunLog ────────▶ replayed ──── the run made again alone; decides where it contradicts the ledger
 //! ```
 //!
 //! This crate is pure: it opens no file, reads no clock, starts no thread, draws no random number and never iterates in
-//! hash order. It sees only observations, so it cannot tell a live machine from a modelled one.
+//! hash order. It sees only observations and run logs, so it cannot tell a live machine from a modelled one.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -32,6 +33,7 @@
 //! | [`spinning`] | how long the subject spun, in all and by task, by whatever told |
 //! | [`verdict`] | was a run disturbed? by how much, when, by whom |
 //! | [`evidence`] | what is known of a run alone by better means than sums |
+//! | [`replayed`] | such evidence by replay: the run made again without its co-runners |
 //! | [`estimate`] | the answers, as plain data that serialises |
 
 pub mod alone;
@@ -50,6 +52,7 @@ pub mod loss;
 pub mod phases;
 pub mod predictor;
 pub mod reach;
+pub mod replayed;
 pub mod spin;
 pub mod spinning;
 mod steps;
@@ -66,4 +69,5 @@ pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
 pub use evidence::{Counterfactual, Evidence};
 pub use phases::PhaseChange;
 pub use predictor::{Options, Predictor};
+pub use replayed::Replayer;
 pub use verdict::{Judge, Pace, Ruling, Verdict, MAX_DISTURBANCE};

@@ -1,10 +1,14 @@
 //! How much of its wall time a run lost to co-runners: the one definition that every verb goes by, for the whole and its parts.
 //!
-//! Method. The run is cut into slots. What each of them lost is told by its own ledger ([`crate::alone`]), or by evidence where
-//! there is some ([`crate::evidence`]), within the bounds that hold of the slot ([`crate::bounds`]). The losses of slots add up, so
+//! Method. The run is cut into slots. What each of them lost is told by its own ledger ([`crate::alone`]), within the bounds
+//! that hold of the slot ([`crate::bounds`]). The losses of slots add up, so
 //! a script that computes for a moment and then waits for long loses what it loses in that moment. The bounds of the whole
 //! run hold as well, and may be tighter than those of its slots (a quota, a short thread that had time to spare): then what
 //! every slot lost is reduced in proportion.
+//!
+//! Where evidence ([`crate::evidence`]: a replay of the run) speaks of nearly all of it and contradicts the sums by more than both may
+//! be off, it decides, within the bounds that are certain; every slot's loss is then scaled by what that comes to. Not of a program that
+//! spins: what a replay makes of that is less sure than the sums. Where the two agree, the sums stand.
 //!
 //! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
 //! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most.
@@ -21,6 +25,15 @@ pub const SLOT_NS: u64 = 50_000_000;
 /// A task that was in timers and polls for less than this share of its life had no time to spare that theft could come out of.
 const SPARE: f64 = 0.01;
 
+/// By how much the ledger errs in the middle, as a logarithm: of programs whose tasks do not wait for each other.
+pub(crate) const LEDGER_ERROR: f64 = 0.09;
+/// So far beyond what evidence allows, as a logarithm, the ledger is wrong: twice its own error.
+const APART: f64 = 2.0 * LEDGER_ERROR;
+/// Evidence must speak of this share of a run to decide.
+const COVERED: f64 = 0.9;
+/// A program spins if it does so for this share of its time on CPUs.
+const SPINS: f64 = 0.05;
+
 /// What a stretch of a run lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
@@ -33,29 +46,14 @@ pub struct Loss {
     pub steal_ns: f64,
     /// What bounds the likely loss, where it would be more otherwise.
     pub bound: Option<Bound>,
+    /// Whether evidence decided, against the sums.
+    pub is_evident: bool,
 }
 
 impl Loss {
     /// What a slot lost.
-    pub fn of(slot: &Window, hints: Hints, known: &Counterfactual) -> Loss {
-        let wall_ns = slot.wall_ns;
-        let by_sums = by_ledger(slot, hints);
-        let covered = known.of(slot.start_ns, slot.end_ns);
-        if covered.wall_ns <= 0.0 {
-            return by_sums;
-        }
-        // A slot may have holes, in which it was not watched.
-        let length_ns = slot.end_ns.saturating_sub(slot.start_ns).max(1) as f64;
-        let share = (covered.wall_ns / length_ns).min(1.0);
-        let certain_ns = Bounds::of(slot).certain_ns;
-        let mix = |i: usize| {
-            let evident_ns = covered.lost_ns[i] / covered.wall_ns * wall_ns;
-            share * evident_ns.min(certain_ns) + (1.0 - share) * by_sums.lost_ns[i]
-        };
-        let lost_ns = [mix(0), mix(1), mix(2)];
-        let of_sums_ns = (1.0 - share) * by_sums.steal_ns;
-        let steal_ns = share * covered.steal * covered.lost_ns[1] / covered.wall_ns * wall_ns + of_sums_ns;
-        Loss { wall_ns, lost_ns, steal_ns: steal_ns.min(lost_ns[1].max(0.0)), bound: None }
+    pub fn of(slot: &Window, hints: Hints) -> Loss {
+        by_ledger(slot, hints)
     }
 
     /// Time by time alone: 1 is undisturbed.
@@ -104,6 +102,7 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         lost_ns: [least_ns, likely_ns, lost(most.slowdown).max(likely_ns)],
         steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
         bound: (likely_ns >= bounds.most_lost_ns * (1.0 - 1e-9) && likely_ns > 0.0).then_some(bounds.by),
+        is_evident: false,
     }
 }
 
@@ -127,10 +126,38 @@ impl Losses {
     }
 
     /// What all slots lost together, and how much of what each lost by itself that is: 1, or less where the whole run is
-    /// bounded more tightly than its slots.
+    /// bounded more tightly than its slots, or another where evidence decides.
     pub fn total(&self, known: &Counterfactual) -> (Loss, f64) {
-        let (most_lost_ns, by) = Bounds::most_lost_ns(&self.whole, known);
-        let certain_ns = Bounds::of(&self.whole).certain_ns;
+        let (loss, kept) = self.by_sums();
+        let Some(lost_ns) = self.contradicted(&loss, known) else { return (loss, kept) };
+        let likely_ns = self.sum.lost_ns[1];
+        let kept = if likely_ns > 0.0 { lost_ns[1].max(0.0) / likely_ns } else { 1.0 };
+        let steal_ns = (self.sum.steal_ns * kept).min(lost_ns[1].max(0.0));
+        (Loss { lost_ns, steal_ns, bound: None, is_evident: true, ..loss }, kept)
+    }
+
+    /// What evidence says was lost, at least, likely, at most, where the sums cannot be right by it.
+    fn contradicted(&self, by_sums: &Loss, known: &Counterfactual) -> Option<[f64; 3]> {
+        let whole = &self.whole;
+        let length_ns = whole.end_ns.saturating_sub(whole.start_ns) as f64;
+        let covered = known.of(whole.start_ns, whole.end_ns);
+        let all = whole.total();
+        let spins = all.spin_ns > SPINS * all.on_cpu_ns();
+        if length_ns <= 0.0 || covered.wall_ns < COVERED * length_ns || spins {
+            return None;
+        }
+        let certain_ns = Bounds::of(whole).certain_ns;
+        // A run may have holes, in which it was not watched.
+        let watched = (whole.wall_ns / length_ns).min(1.0);
+        let lost_ns = covered.lost_ns.map(|ns| (ns * watched).min(certain_ns));
+        let alone = |lost_ns: f64| (whole.wall_ns - lost_ns).max(1.0).ln();
+        let [sums, least, most] = [by_sums.lost_ns[1], lost_ns[2], lost_ns[0]].map(alone);
+        let apart = (least - sums).max(sums - most);
+        (apart > APART).then_some(lost_ns)
+    }
+
+    fn by_sums(&self) -> (Loss, f64) {
+        let Bounds { most_lost_ns, by, certain_ns } = Bounds::of(&self.whole);
         let [least, likely, most] = self.sum.lost_ns;
         let bounded_ns = likely.min(most_lost_ns);
         let kept = if likely > 0.0 { bounded_ns.max(0.0) / likely } else { 1.0 };
@@ -148,7 +175,7 @@ pub fn of(windows: &[Window], hints: Hints, known: &Counterfactual) -> Loss {
         slot.add(window);
         if slot.wall_ns >= SLOT_NS as f64 || i + 1 == windows.len() {
             let slot = std::mem::take(&mut slot);
-            losses.push(&slot, &Loss::of(&slot, hints, known));
+            losses.push(&slot, &Loss::of(&slot, hints));
         }
     }
     losses.total(known).0

@@ -17,7 +17,7 @@ use crate::dedicated::{self, Speed};
 use crate::estimate::{Assignment, Method, Parts};
 use crate::evidence::Counterfactual;
 use crate::interval::{batches, jackknife, Spread, FEWEST};
-use crate::loss;
+use crate::loss::{self, LEDGER_ERROR};
 use crate::steps::goes_in_steps;
 use crate::switch_cost::switch_cost_ns;
 use crate::told::{Rule, Told};
@@ -32,10 +32,8 @@ use std::collections::BTreeSet;
 /// rest of a run is. Set so that intervals held the outcome of about 95 % of recorded runs on a live machine, which are
 /// not those of the study (`docs/accuracy.md`); modelled runs would do with a quarter of it.
 const DEDICATED_ERROR: f64 = 0.08;
-/// The same without them, for programs whose tasks do not wait for each other. Neither is more than could be wrong at all
-/// ([`Stretch::at_stake`]).
-const LEDGER_ERROR: f64 = 0.09;
-/// And for those that do: this share of the distance between the two bounds on induced waiting.
+/// Without them the error is [`LEDGER_ERROR`] for programs whose tasks do not wait for each other. Neither is more than could be
+/// wrong at all ([`Stretch::at_stake`]). And for those that do: this share of the distance between the two bounds on induced waiting.
 const BOUND_SHARE: f64 = 0.35;
 
 /// Windows of one behaviour, each kind in the order of time.
@@ -163,18 +161,31 @@ impl Stretch<'_> {
             0 => "none was taken".to_owned(),
             n => format!("{n} of the three that are needed {} taken", if n == 1 { "was" } else { "were" }),
         };
-        let why = format!(
-            "{taken}, so what the program would do alone is derived from its ledger; the interval is wider"
-        );
+        let is_evident = loss.is_evident && !is_static;
+        let (from, method) = match is_evident {
+            true => ("told by a replay of what it did", Method::Replay),
+            false => ("derived from its ledger; the interval is wider", Method::Ledger),
+        };
+        let why = format!("{taken}, so what the program would do alone is {from}");
+        let lost = |slowdown: f64| 1.0 - 1.0 / slowdown;
+        let kept =
+            if is_evident && found.slowdown > 1.0 { lost(slowdown) / lost(found.slowdown) } else { 1.0 };
+        let by_sums = || {
+            let bounds = BOUND_SHARE * (slowdown / unbound).ln();
+            LEDGER_ERROR.min(self.at_stake(shared, slowdown)).hypot(bounds)
+        };
+        let [least, _, most] = loss.slowdowns();
         Ok(Told {
             wall_ns: shared.wall_ns,
             slowdown,
-            spread: jackknife(&batches(self.shared.iter()), of),
-            method_error: LEDGER_ERROR
-                .min(self.at_stake(shared, slowdown))
-                .hypot(BOUND_SHARE * (slowdown / unbound).ln()),
+            // A replay is of all windows at once: its error is its own.
+            spread: match is_evident {
+                true => Some(Spread { error: 0.0, degrees: FEWEST }),
+                false => jackknife(&batches(self.shared.iter()), of),
+            },
+            method_error: if is_evident { (most / least).ln() / 2.0 } else { by_sums() },
             parts: Parts { steal, sync: slowdown - 1.0 - steal, memory: None, other: 0.0 },
-            method: Method::Ledger,
+            method,
             slowest: self.apart(shared).then_some(found.slowest),
             missing: [
                 no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
@@ -183,7 +194,7 @@ impl Stretch<'_> {
             .into_iter()
             .chain(wake_ups::unknown(shared, self.wake_up_ns))
             .collect(),
-            rules: vec![(self.begin_ns(), Rule::Ledger(hints))],
+            rules: vec![(self.begin_ns(), Rule::Ledger(hints, kept))],
         })
     }
 

@@ -31,9 +31,16 @@ pub(crate) struct Told {
 /// How a window's slowdown is told.
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
-    Dedicated { speed: Speed, fast: f64 },
-    Ledger(Hints),
+    Dedicated {
+        speed: Speed,
+        fast: f64,
+    },
+    /// And this much of what it says was lost.
+    Ledger(Hints, f64),
 }
+
+/// A window that was all but lost is said to be so many times slower at most.
+const MOST: f64 = 1_000.0;
 
 impl Told {
     /// The slowdown in a window, or in several merged; `None`: the subject did nothing in it.
@@ -41,7 +48,10 @@ impl Told {
         let after = self.rules.partition_point(|(from_ns, _)| *from_ns <= window.start_ns);
         match &self.rules.get(after.max(1) - 1)?.1 {
             Rule::Dedicated { speed, fast } => Some(fast / speed.rate(window)).filter(|s| s.is_finite()),
-            Rule::Ledger(hints) => alone::likely(window, *hints).map(|a| a.slowdown),
+            Rule::Ledger(hints, kept) => alone::likely(window, *hints).map(|a| match *kept {
+                1.0 => a.slowdown,
+                kept => 1.0 / (1.0 - (1.0 - 1.0 / a.slowdown) * kept).max(1.0 / MOST),
+            }),
         }
     }
 

@@ -13,7 +13,7 @@
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 
 use crate::alone::Hints;
-use crate::estimate::Culprit;
+use crate::estimate::{Culprit, Method};
 use crate::evidence::{Counterfactual, Evidence};
 use crate::hypervisor::Hypervisor;
 use crate::loss::{Loss, Losses, SLOT_NS};
@@ -79,6 +79,8 @@ pub struct Verdict {
     /// The least and the most that it can have been, 0..1: sums do not tell whether what was stolen came out of a sleep that
     /// would have been longer, nor how long a program waits for itself.
     pub disturbance_range: [f64; 2],
+    /// What that rests on: its ledger, or a replay, where the two contradict each other.
+    pub method: Method,
     /// What was allowed.
     pub max_disturbance: f64,
     /// The least disturbance that a run of this length can be judged to ([`resolution`]), 0..1.
@@ -205,8 +207,7 @@ impl Judge {
         self.course.push(window, self.max_disturbance, &self.tenants);
     }
 
-    /// Takes what is known of a stretch of the run by better means than sums. It must come before the window that the stretch
-    /// ends in, since windows are judged as they come.
+    /// Takes what is known of a stretch of the run by better means than sums, before the verdict.
     pub fn push_evidence(&mut self, evidence: Evidence) {
         self.course.known.push(evidence);
     }
@@ -244,6 +245,7 @@ impl Judge {
             doubt,
             disturbance,
             disturbance_range: [least, most],
+            method: if loss.is_evident { Method::Replay } else { Method::Ledger },
             max_disturbance: self.max_disturbance,
             resolution,
             wall_ns,
@@ -295,7 +297,7 @@ impl Course {
         if slot.wall_ns <= 0.0 {
             return self.close(tenants);
         }
-        let loss = Loss::of(slot, Hints::default(), &self.known);
+        let loss = Loss::of(slot, Hints::default());
         self.losses.push(slot, &loss);
         if loss.shares()[1] > allowed.max(resolution(slot.wall_ns as u64)) {
             self.open.add(slot);
@@ -334,7 +336,7 @@ impl Course {
         let (loss, kept) = self.losses.total(&self.known);
         // Where the whole lost less than its parts by themselves, each of them did.
         self.found.retain_mut(|interval| {
-            interval.disturbance *= kept;
+            interval.disturbance = (interval.disturbance * kept).min(1.0);
             kept == 1.0 || interval.disturbance > allowed
         });
         (loss, self.losses.whole().clone(), self.found)

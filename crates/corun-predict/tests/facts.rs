@@ -361,7 +361,7 @@ proptest! {
         let each: Vec<Loss> = windows
             .iter()
             .map(|w| {
-                let loss = Loss::of(w, corun_predict::alone::Hints::default(), &Counterfactual::default());
+                let loss = Loss::of(w, corun_predict::alone::Hints::default());
                 losses.push(w, &loss);
                 loss
             })

@@ -6,6 +6,7 @@ use crate::remarks::remarks;
 use crate::words::{name, share, wrap};
 use corun_model::duration::human_ns;
 use corun_model::Unavailable;
+use corun_predict::estimate::Method;
 use corun_predict::verdict::{Doubt, Pace, Ruling, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
@@ -195,6 +196,11 @@ impl VerifyReport {
                 let _ = writeln!(out, "{}{l}", if n == 0 { "  " } else { "    " });
             }
         }
+        if self.judged.method == Method::Replay {
+            let said =
+                "told by a replay of what it did, without the others: its ledger alone says something else";
+            let _ = writeln!(out, "  {said}");
+        }
         if let (Some(taken), true) = (self.judged.host_steal, self.judged.doubt != Some(Doubt::Hypervisor)) {
             if taken > self.judged.max_disturbance {
                 let said = format!(
@@ -357,6 +363,7 @@ mod tests {
         let verdict = Verdict {
             verdict,
             doubt: (verdict == Ruling::Unclear).then_some(Doubt::Short),
+            method: Method::Ledger,
             disturbance,
             disturbance_range: [disturbance; 2],
             max_disturbance: 0.02,

@@ -16,8 +16,10 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::{Host, Observation, SpinEstimate, SpinMethod, TaskId, Tenant, TenantId, Unavailable, What};
+use corun_predict::replayed::Replayer;
 use corun_predict::spin::SpinByCounters;
 use corun_predict::spinning::{Spinning, SpinningSoFar};
+use corun_predict::Evidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -26,9 +28,20 @@ pub struct Insight {
     eyes: Eyes,
     lenses: Lenses,
     subject: TenantId,
+    replay: Option<Replay>,
     /// What could not be had at all.
     unavailable: Vec<Unavailable>,
 }
+
+/// A replay of what the subject does, as it goes on.
+struct Replay {
+    replayer: Replayer,
+    /// What is known by it and nobody has asked for yet.
+    known: Vec<Evidence>,
+}
+
+/// Bytes for what the subject does between two looks at it: 25 ms of a million switches a second.
+const RECORD_BYTES: u32 = 4 << 20;
 
 /// Who looks, and whether co-runners may be parked.
 enum Eyes {
@@ -82,8 +95,10 @@ pub struct Wanted {
     pub spin: bool,
     /// Count hardware events of each task.
     pub counters: bool,
-    /// Dedicated windows.
+    /// Dedicated windows. Nothing is replayed then: where others are parked at times, the run is no longer one beside them.
     pub dedicated: Option<Parking>,
+    /// What a wake-up takes on this machine where a CPU sleeps, in nanoseconds; `None`: nobody knows.
+    pub wake_up_ns: Option<u64>,
 }
 
 /// Dedicated windows, and whom they may park.
@@ -117,7 +132,11 @@ impl Insight {
             _ => None,
         };
         let named = wanted.dedicated.as_ref().map_or(Vec::new(), |parking| pids(&parking.only));
-        let options = LiveOptions { watcher_apart: true, tenants: named, ..LiveOptions::new(subject) };
+        // Of a virtual machine what its guest does is not seen.
+        let replays = wanted.dedicated.is_none() && vcpus.is_none();
+        let record_bytes = if replays { RECORD_BYTES } else { 0 };
+        let options =
+            LiveOptions { watcher_apart: true, tenants: named, record_bytes, ..LiveOptions::new(subject) };
         let (watcher, mut unavailable) = Watcher::start(root, options, wanted.source)?;
         let subject = watcher.subject().expect("a verb that predicts has one subject");
         let eyes = match wanted.dedicated {
@@ -162,7 +181,9 @@ impl Insight {
         }
         let spinning = SpinningSoFar::default();
         let lenses = Lenses { spin, exits, counting, by_counters: SpinByCounters::new(subject), spinning };
-        Ok(Insight { eyes, lenses, subject, unavailable })
+        let replay =
+            replays.then(|| Replay { replayer: Replayer::new(wanted.wake_up_ns), known: Vec::new() });
+        Ok(Insight { eyes, lenses, subject, replay, unavailable })
     }
 
     /// What it sees through.
@@ -186,7 +207,11 @@ impl Insight {
     /// What cannot be seen here, and why, as far as is known by now: samples may have been lost, or tasks refused, since.
     pub fn missing(&self) -> Vec<Unavailable> {
         let of_samples = self.lenses.spin.iter().flat_map(SpinSampler::unavailable);
-        self.unavailable.iter().cloned().chain(of_samples).collect()
+        let of_replay = self.replay.as_ref().and_then(|r| r.replayer.failed()).map(|why| Unavailable {
+            what: What::Replay,
+            why: format!("{why}; what the program would have taken alone is told by its ledger"),
+        });
+        self.unavailable.iter().cloned().chain(of_samples).chain(of_replay).collect()
     }
 
     /// Notes that something cannot be had, and why.
@@ -257,7 +282,37 @@ impl Insight {
         };
         self.lenses.look(&mut seen, self.subject);
         self.say_once(&mut seen);
+        self.follow();
         Ok(seen)
+    }
+
+    /// Takes what the subject has done since the last look, for the replay.
+    fn follow(&mut self) {
+        let Eyes::Watching(watcher) = &mut self.eyes else { return };
+        let Some(replay) = &mut self.replay else { return };
+        let Some(log) = watcher.take_run_log() else {
+            // Nothing is recorded here: of a cgroup, or without the probe, which is said anyway.
+            self.replay = None;
+            if watcher.source() == Source::Ebpf {
+                self.unavailable.push(Unavailable {
+                    what: What::Replay,
+                    why: "what the tasks of a cgroup do is not recorded; name it by a process (-p), or start it with corun".into(),
+                });
+            }
+            return;
+        };
+        replay.replayer.push(&log);
+        if replay.replayer.is_full() {
+            replay.known.extend(replay.replayer.evidence(false, self.lenses.spin.is_some()));
+        }
+    }
+
+    /// What a replay of the run tells of the time since the last call, oldest first. `is_over`: the subject has ended.
+    pub fn evidence(&mut self, is_over: bool) -> Vec<Evidence> {
+        let knows_spinning = self.lenses.spin.is_some();
+        let Some(replay) = &mut self.replay else { return Vec::new() };
+        replay.known.extend(replay.replayer.evidence(is_over, knows_spinning));
+        std::mem::take(&mut replay.known)
     }
 
     /// Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.

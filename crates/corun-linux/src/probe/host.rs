@@ -149,10 +149,11 @@ impl LiveHost {
         self.traces.take(lost)
     }
 
-    /// What the subject did since the last call, but for the last millisecond; `None`: it is not recorded.
+    /// What the subject did since the last call, but for the last millisecond while it lives; `None`: it is not recorded.
     pub fn take_run_log(&mut self) -> Option<RunLog> {
+        let is_over = self.subject_ended();
         self.poll();
-        let edge_ns = settled_ns(now_ns());
+        let edge_ns = if is_over { now_ns() } else { settled_ns(now_ns()) };
         self.recorder.as_mut().map(|recorder| recorder.take(edge_ns))
     }
 

@@ -162,6 +162,7 @@ pub fn summary(report: &PredictReport) -> String {
                     "its ledger alone; with `--dedicated` runs of ten seconds and more are told better".into()
                 }
                 Method::Ledger => "its ledger alone".into(),
+                Method::Replay => "a replay of what it did, without its co-runners".into(),
             },
         );
     }

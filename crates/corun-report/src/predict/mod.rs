@@ -82,7 +82,7 @@ pub struct PredictReport {
     pub windows: Vec<WindowSummary>,
     /// What could not be known, with the reason.
     pub unavailable: Vec<Unavailable>,
-    /// `dedicated` or `ledger`.
+    /// `dedicated`, `replay` or `ledger`.
     pub method: Option<Method>,
     /// Slowdown of the slowest task, where tasks fare differently.
     pub slowest_task: Option<f64>,

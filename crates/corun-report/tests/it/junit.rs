@@ -112,6 +112,7 @@ fn report(verdict: Ruling, exit_status: i32) -> VerifyReport {
     let judged = Verdict {
         verdict,
         doubt: None,
+        method: corun_predict::Method::Ledger,
         disturbance: 0.12,
         disturbance_range: [0.12; 2],
         max_disturbance: 0.02,

@@ -97,6 +97,8 @@ pub struct Transcript {
     pub cast: Cast,
     /// When it began, on the log's clock, in nanoseconds.
     pub start_ns: u64,
+    /// The machine's CPUs.
+    pub cpus: CpuMask,
     /// How long it took: until the last of them did something, or until it was cut.
     pub lasted_ns: u64,
     /// The program may run for so long in every so long.
@@ -180,6 +182,7 @@ impl Transcriber {
         let transcript = Transcript {
             cast,
             start_ns,
+            cpus: self.cpus,
             lasted_ns: end_ns - start_ns,
             budget: self.budget,
             yields: std::mem::take(&mut self.yields),

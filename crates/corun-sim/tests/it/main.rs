@@ -14,7 +14,7 @@
 //! | `papers`, `pact16` | the papers' calibration points, and what emerges from them |
 //! | `properties` | random scenarios on random machines |
 //! | `replay` | same seed, same bytes |
-//! | `replayed` | runs made again from the log of another |
+//! | `replayed`, `replayed_model` | runs made again from the log of another, and on the modelled machine held against solo runs |
 
 mod bad_scenarios;
 mod bursts;
@@ -32,6 +32,7 @@ mod properties;
 mod queues;
 mod replay;
 mod replayed;
+mod replayed_model;
 mod rig;
 mod sam;
 mod xen;

@@ -148,9 +148,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Not before: whatever stood in the file is gone then.
     let record = args.record.as_deref().map(record).transpose()?;
     let first: Vec<TaskId> = armed.held.iter().map(|h| TaskId(h.pid())).collect();
-    let wanted =
-        Wanted { source: args.source.wanted(), spin: !args.no_spin, counters: args.counters, dedicated };
     let wake_up = args.wake_up.map_or_else(wake_up::measured_ns, |given| Ok(Some(given)));
+    let wanted = Wanted {
+        source: args.source.wanted(),
+        spin: !args.no_spin,
+        counters: args.counters,
+        dedicated,
+        wake_up_ns: wake_up.as_ref().ok().copied().flatten(),
+    };
     let mut insight = Insight::start(&root, armed.subject, &first, wanted)?;
     let wake_up_ns = wake_up.unwrap_or_else(|e| {
         insight.lacks(What::WakeUpTime, format!("{}; --wake-up TIME gives it", in_words(&e)));
@@ -213,6 +218,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             if ended.is_some() || now_ns >= next_ns {
                 let began = Instant::now();
+                let is_over = matches!(ended, Some(Ended::Command | Ended::SubjectGone));
+                let known = insight.evidence(is_over);
+                known.into_iter().for_each(|evidence| predictors.main.push_evidence(evidence));
                 let covers = if ended.is_some() { Covers::Run } else { Covers::Present };
                 said.estimate(&predictors, covers, now_ns, &insight)?;
                 progress.say(&said.live(progress.columns()));

@@ -155,6 +155,7 @@ fn once(
         spin: !args.no_spin,
         counters: args.counters,
         dedicated: None,
+        wake_up_ns: None,
     };
     let mut insight = Insight::start(root, subject, &first, wanted)?;
     let date = Some(now());
@@ -190,6 +191,8 @@ fn once(
         still_running: (!interrupted).then_some(left),
         strict: args.strict,
     };
+    let is_over = matches!(ended, Ended::Command | Ended::SubjectGone);
+    insight.evidence(is_over).into_iter().for_each(|evidence| judge.push_evidence(evidence));
     let verdict = judge.verdict(Some(end_ns - begin_ns));
     Ok((VerifyReport::new(meta, verdict, before, &insight.missing()), interrupted))
 }
