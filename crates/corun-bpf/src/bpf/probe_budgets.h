@@ -63,7 +63,8 @@ __noinline u64 kept_clock(u64 key, u64 at, u32 used_up, u64 until)
 	to = at < b->until_ns ? at : b->until_ns;
 	if (!b->since_ns || to < b->since_ns)
 		to = b->since_ns;
-	if (!used_up) {
+	/* A window is closed with the task's next event. The clock is read as it was at the edge then, and ran on until now. */
+	if (!used_up && at != control.edge_ns) {
 		b->sum_ns += to - b->since_ns;
 		b->since_ns = 0;
 		return b->sum_ns;

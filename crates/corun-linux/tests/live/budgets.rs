@@ -85,7 +85,9 @@ fn try_case(case: &Case, is_made_before: bool) -> Result<(), String> {
         None => kept.insert((case.make)(&task)?),
     };
     see(&mut host, 30);
+    let idle = idle_ticks();
     let expected_ns = spend(made, Duration::from_millis(1200));
+    let is_quiet = idle_ticks() - idle > 70 * allowed_cpus() as u64;
     let seen = see(&mut host, 1);
     let account = &tenant(&seen, host.subject().unwrap()).account;
     let parts = *account.ledger.parts();
@@ -93,11 +95,14 @@ fn try_case(case: &Case, is_made_before: bool) -> Result<(), String> {
     let (is, truth) = ((case.part)(&parts) as f64 / life_ns, expected_ns as f64 / life_ns);
     let steal = parts.steal_ns as f64 / life_ns;
     println!("{}, made before: {is_made_before}: {is:.3}, truth {truth:.3}, stolen {steal:.3}", case.name);
+    // Whoever has a budget of the real-time classes goes before all others: nobody can make it wait.
+    let is_fair = corun_linux::sched::attributes(task.pid()).unwrap().policy == libc::SCHED_OTHER as u32;
     drop(task);
-    if steal > 0.1 && account.culprits.shares().len() > 2 {
+    if is_fair && steal > 0.1 && !is_quiet {
         return Err("the machine is too busy".into());
     }
-    assert!((is - truth).abs() < 0.12, "{}: {is:.3}, not {truth:.3}: {parts:?}", case.name);
+    let tolerance = if is_fair { 0.12 } else { 0.04 };
+    assert!((is - truth).abs() < tolerance, "{}: {is:.3}, not {truth:.3}: {parts:?}", case.name);
     assert!(steal < 0.1, "{}: {steal:.3} is blamed on somebody: {:?}", case.name, account.culprits);
     Ok(())
 }
@@ -123,6 +128,12 @@ fn spend(kept: &Kept, time: Duration) -> u64 {
             held.as_nanos() as u64
         }
     }
+}
+
+/// For how long the CPUs were idle since they were switched on, all together, in hundredths of a second.
+fn idle_ticks() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    stat.split_whitespace().nth(4).unwrap().parse().unwrap()
 }
 
 fn allowed_cpus() -> usize {
