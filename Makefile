@@ -71,6 +71,13 @@ soak: ## the sched_ext scheduler while tenants come and go, in a virtual machine
 	@scripts/need-rust
 	@scripts/soak $(LENGTH)
 
+.PHONY: chaos
+chaos: ## quotas, stops, freezers, cgroups and daemons by chance while corun watches and controls, as root (SECONDS=600 SEED=31)
+	@scripts/need $(build_packages)
+	@scripts/need-rust
+	@CHAOS_SECONDS=$(or $(SECONDS),600) CHAOS_SEED=$(or $(SEED),31) \
+		cargo test --locked --package corun --test control_kills chaos -- --nocapture
+
 .PHONY: bench
 bench: build ## what watching costs, beside other tools, as root
 	@scripts/need $(bench_packages)

@@ -4,15 +4,20 @@
 //! By turns a policy that parks and one that sets slices. 4 kills of each in a test run, as many as `CORUN_KILLS` says in a
 //! study.
 
+mod chaos;
 mod hog;
 
 use assert_cmd::cargo::CommandCargoExt;
 use hog::Hog;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A machine has one controller at a time.
+static TURNS: Mutex<()> = Mutex::new(());
 
 impl Hog {
     fn file(&self, name: &str) -> String {
@@ -132,6 +137,7 @@ fn kill_again_and_again(whom: &str) -> bool {
 /// One test, so that no controller is refused because of the other's.
 #[test]
 fn whoever_is_killed_nothing_stays_parked_moved_pinned_or_re_sliced() {
+    let _turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
     for whom in ["controller", "supervisor"] {
         if !kill_again_and_again(whom) {
             return;

@@ -1,0 +1,115 @@
+//! What must hold of every report, and of a task in it whose truth is known.
+
+use super::quarry::{Sample, PERIOD};
+use serde_json::Value;
+
+fn ns(v: &Value, key: &str) -> u64 {
+    v[key].as_u64().unwrap_or(0)
+}
+
+/// The sums of a profile that are not exact.
+pub fn adds_up(report: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if ns(report, "window_ns") == 0 || !report["subject"]["ledger"].is_object() {
+        wrong.push(format!("no ledger of the subject: {}", report["subject"]));
+    }
+    let mut same = |what: &str, is: u64, of: u64, where_: &Value| {
+        if is != of {
+            wrong.push(format!("{what}: {is}, not {of}, of {where_}"));
+        }
+    };
+    let empty = Vec::new();
+    let list = |key: &str| report[key].as_array().unwrap_or(&empty);
+    for account in
+        [&report["subject"]].into_iter().chain(list("tasks")).chain(list("tenants")).chain(list("others"))
+    {
+        let ledger = &account["ledger"];
+        let parts = ledger.as_object().into_iter().flatten().filter(|(part, _)| *part != "total_ns");
+        same("parts", parts.map(|(_, v)| v.as_u64().unwrap_or(0)).sum(), ns(ledger, "total_ns"), ledger);
+        if let Some(culprits) = account["culprits"].as_array() {
+            let named: u64 = culprits.iter().map(|c| ns(c, "steal_ns")).sum();
+            same(
+                "culprits",
+                named + ns(account, "unattributed_ns"),
+                ns(ledger, "steal_ns"),
+                &account["culprits"],
+            );
+        }
+        if let Some(block) = account["block"].as_object() {
+            same(
+                "reasons",
+                block.values().filter_map(Value::as_u64).sum(),
+                ns(ledger, "block_ns"),
+                &account["block"],
+            );
+        }
+        if account.get("lifetime_ns").is_some() {
+            same("lifetime", ns(ledger, "total_ns"), ns(account, "lifetime_ns"), account);
+        }
+    }
+    for cpu in report["machine"]["per_cpu"].as_array().unwrap_or(&empty) {
+        let sum = ns(cpu, "idle_ns") + ns(cpu, "busy_ns") + ns(cpu, "unknown_ns");
+        same("a CPU", sum, ns(report, "window_ns"), cpu);
+    }
+    wrong
+}
+
+/// Times between two samples are known to be no less than `.0` and no more than `.1`, in ns.
+type Bounds = (u64, u64);
+
+/// For how long this holds between `from` and `to`: where it holds at both ends of a step, and where it holds at one.
+fn lasts(samples: &[Sample], from: u64, to: u64, holds: impl Fn(&Sample) -> bool) -> Bounds {
+    let mut bounds = (0, 0);
+    for step in samples.windows(2) {
+        let inside = step[1].at_ns.min(to).saturating_sub(step[0].at_ns.max(from));
+        let ends = [holds(&step[0]), holds(&step[1])];
+        bounds.0 += if ends[0] && ends[1] { inside } else { 0 };
+        bounds.1 += if ends[0] || ends[1] { inside } else { 0 };
+    }
+    bounds
+}
+
+/// Holds a task's ledger against what the witness saw and the kernel counted. `false`: the witness was kept from looking.
+///
+/// # Errors
+/// What is wrong.
+pub fn compare(report: &Value, pid: u32, samples: &[Sample]) -> Result<bool, String> {
+    let (from, window) = (ns(report, "start_ns"), ns(report, "window_ns"));
+    let to = from + window;
+    let period = PERIOD.as_nanos() as u64;
+    let Some(task) = report["tasks"].as_array().and_then(|all| all.iter().find(|t| t["tid"] == pid)) else {
+        return Err("it is not in the report".into());
+    };
+    let is_seen = samples.first().is_some_and(|s| s.at_ns <= from)
+        && samples.last().is_some_and(|s| s.at_ns >= to + period)
+        && samples.windows(2).all(|s| s[1].at_ns - s[0].at_ns < period);
+    if !is_seen {
+        return Ok(false);
+    }
+    let ledger = &task["ledger"];
+    let life = ns(ledger, "total_ns");
+    if life + window / 50 < window {
+        return Err(format!("it lived all the time, not {life} of {window} ns"));
+    }
+    let slack = 10_000_000 + window / 100;
+    let is_within = |what: &str, is: u64, (least, most): Bounds| {
+        if is + slack < least || is > most + slack {
+            return Err(format!("{what} for {is} ns, not {least} to {most}, of {window}: {ledger}"));
+        }
+        Ok(())
+    };
+    let held = lasts(samples, from, to, |s| s.is_stopped || s.is_frozen);
+    is_within("held", ns(ledger, "stopped_ns") + ns(ledger, "frozen_ns"), held)?;
+    if lasts(samples, from, to, |s| s.is_both).1 == 0 {
+        is_within("stopped", ns(ledger, "stopped_ns"), lasts(samples, from, to, |s| s.is_stopped))?;
+        is_within("frozen", ns(ledger, "frozen_ns"), lasts(samples, from, to, |s| s.is_frozen))?;
+    }
+    // Throttled time is counted when it ends, at most a period later.
+    let counted = |at: u64| samples.iter().rfind(|s| s.at_ns <= at).map_or(0, |s| s.throttled_ns);
+    let least = counted(to).saturating_sub(counted(from + period));
+    let throttled = (least, counted(to + period) - counted(from));
+    is_within("throttled", ns(ledger, "throttled_ns"), throttled)?;
+    let most = life.saturating_sub(held.0 + throttled.0);
+    is_within("stolen", ns(ledger, "steal_ns"), (0, most))?;
+    Ok(true)
+}
