@@ -1,6 +1,5 @@
 //! Whom to watch, as a user names it on the command line: the same flags for every verb that watches.
 
-use crate::lines;
 use crate::spoken;
 use crate::usage::{Stopped, Usage};
 use anyhow::Context;
@@ -52,6 +51,8 @@ pub struct Armed {
     pub target: String,
     /// The command, not yet begun.
     pub held: Option<Held>,
+    /// To be said once the watcher watches, and not before: that nobody is there yet.
+    pub deserted: Option<String>,
 }
 
 impl Target {
@@ -64,10 +65,10 @@ impl Target {
     pub fn arm(self, root: &Root, whom: &str) -> anyhow::Result<Armed> {
         let named = |subject: Result<Subject, TargetError>, target: String| match subject {
             Ok(subject) => {
-                if subject.is_deserted(root) {
-                    lines::say(&format!("corun: nobody is in {target} yet; who comes will be watched"));
-                }
-                Ok(Armed { subject, target, held: None })
+                let deserted = subject
+                    .is_deserted(root)
+                    .then(|| format!("corun: nobody is in {target} yet; who comes will be watched"));
+                Ok(Armed { subject, target, held: None, deserted })
             }
             Err(TargetError::Read(e)) => Err(anyhow::Error::from(e)),
             Err(e) => Err(Usage(e.to_string()).into()),
@@ -89,14 +90,14 @@ impl Target {
                 command.args(arguments);
                 let held = Held::start(command)?;
                 let subject = Subject::command(held.pid(), &program.to_string_lossy());
-                Ok(Armed { subject, target: spoken::line(&argv), held: Some(held) })
+                Ok(Armed { subject, target: spoken::line(&argv), held: Some(held), deserted: None })
             }
             Target { all: true, .. } => {
                 let target = match namespaces::has_own_pids(root) {
                     true => "everybody in this PID namespace, not on the whole machine",
                     false => "everybody",
                 };
-                Ok(Armed { subject: Subject::All, target: target.into(), held: None })
+                Ok(Armed { subject: Subject::All, target: target.into(), held: None, deserted: None })
             }
             _ => Err(Usage(format!("name whom to watch: {whom}")).into()),
         }

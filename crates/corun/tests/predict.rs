@@ -305,7 +305,8 @@ fn a_load_among_the_culprits_is_called_one_and_not_by_the_name_of_who_watches() 
 fn a_record_for_which_the_disk_has_no_room_is_said() {
     let out = corun(&["predict", "-q", "--record", "/dev/full", "--", "sleep", "0.3"]);
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains("writing --record"), "{}", said(&out));
+    let why = "corun: cannot write --record: the disk is full; free some space\n";
+    assert!(said(&out).ends_with(why), "{}", said(&out));
 }
 
 #[test]

@@ -66,13 +66,17 @@ fn the_cpus_that_a_task_may_use_and_its_process_are_known_until_it_ends() {
     let seen = watch_to_the_end(&mut host, &running);
     running.wait().unwrap();
     let late = &seen[seen.len() - 2];
-    let shell = late.tasks.iter().find(|t| &*t.name == "sh").expect("it lives still");
+    let subject = host.subject().unwrap();
+    let of_subject = |name: &str| {
+        late.tasks.iter().find(|t| t.tenant == subject && &*t.name == name).expect("it lives still")
+    };
+    let shell = of_subject("sh");
     let limits = late.limits.of_task(shell.id).unwrap();
     assert_eq!(
         (limits.process, limits.cpus.as_ref().unwrap().iter().collect::<Vec<_>>()),
         (shell.id, vec![&only])
     );
-    let sleeper = late.tasks.iter().find(|t| &*t.name == "sleep").expect("it lives still");
+    let sleeper = of_subject("sleep");
     assert_eq!(late.limits.of_task(sleeper.id).unwrap().process, sleeper.id);
 }
 

@@ -173,6 +173,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // What came before a command begins is not its run.
     insight.observe()?;
     let begin_ns = insight.now_ns();
+    armed.deserted.iter().for_each(|said| lines::say(said));
     let running = armed.held.map(|held| release(held, interrupt)).transpose()?;
     let after_command = running.is_some();
     let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };

@@ -124,6 +124,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             None
         }
     };
+    armed.deserted.iter().for_each(|said| lines::say(said));
     let running = armed.held.map(|held| release(held, interrupt)).transpose()?;
     let progress = Progress::time("measuring", args.length_ns, args.quiet);
     let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
