@@ -152,6 +152,15 @@ impl Account {
         Account { ledger, culprits: self.culprits.scaled_to(ledger.parts().steal_ns), ..self.clone() }
     }
 
+    /// The least time of a window of `wall_ns` in which the account's tasks waited for nothing but processes and events outside
+    /// of it, in nanoseconds: none of them ran, wished to, was kept from it, slept or waited for a device, and some waited in
+    /// pipes, sockets and polls. `None`: the source cannot tell. A sum has less than its parts.
+    pub fn waited_outside_ns(&self, wall_ns: u64) -> Option<u64> {
+        let block = self.block.as_ref()?;
+        let own_ns = (self.ledger.total_ns() - self.ledger.parts().block_ns) + block.sleep_ns + block.io_ns;
+        Some(wall_ns.saturating_sub(own_ns).min(block.pipe_ns + block.poll_ns))
+    }
+
     /// Checks what must hold for every account: culprits explain the steal, block reasons explain the block.
     ///
     /// # Errors
@@ -419,8 +428,31 @@ impl Observation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Parts;
+    use crate::ledger::{BlockReasons, Parts};
     use crate::tenant::TenantKind;
+
+    #[test]
+    fn a_tenant_waits_for_the_outside_where_nothing_of_it_runs_sleeps_or_reads_a_device() {
+        let waited = |compute_ns, steal_ns, block: BlockReasons| {
+            let parts = Parts { compute_ns, steal_ns, block_ns: block.sum_ns(), ..Parts::default() };
+            let total_ns = compute_ns + steal_ns + block.sum_ns();
+            let ledger = Ledger::new(parts, total_ns).unwrap();
+            Account { ledger, block: Some(block), ..Account::default() }.waited_outside_ns(100)
+        };
+        let none = BlockReasons::default();
+        for (facts, waited, outside_ns) in [
+            ("a thin client", waited(4, 0, BlockReasons { pipe_ns: 96, ..none }), 96),
+            ("a server that polls", waited(10, 5, BlockReasons { poll_ns: 85, ..none }), 85),
+            ("a sleeper", waited(4, 0, BlockReasons { sleep_ns: 96, ..none }), 0),
+            ("a pipe from a sleeper", waited(4, 0, BlockReasons { pipe_ns: 96, sleep_ns: 100, ..none }), 0),
+            ("a pipe from a loop", waited(100, 0, BlockReasons { pipe_ns: 100, ..none }), 0),
+            ("a pipe from a disk", waited(0, 0, BlockReasons { pipe_ns: 100, io_ns: 70, ..none }), 30),
+            ("locks only", waited(4, 0, BlockReasons { futex_ns: 96, ..none }), 0),
+        ] {
+            assert_eq!(waited, Some(outside_ns), "{facts}");
+        }
+        assert_eq!(Account::default().waited_outside_ns(100), None);
+    }
 
     #[test]
     fn a_machines_own_io_threads_are_no_co_runners_of_it() {

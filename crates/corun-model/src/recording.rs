@@ -334,7 +334,7 @@ mod tests {
             let alone = whole.tenants.iter().filter(|t| t.name == name).count() as u64;
             assert_eq!(seen.tasks + alone, 10_000, "all of them are there");
             assert!(alone < 500, "most are counted together: {alone} are not");
-            assert_eq!(row.name, format!("{name} ({} process groups)", crate::count::thousands(seen.tasks)));
+            assert_eq!(row.name, format!("{name} ({} jobs)", crate::count::thousands(seen.tasks)));
             // Every hundredth took what all waited for: those of each name a third.
             let server = &whole.by_tenant[0].account.culprits;
             let alone_ns: u64 =

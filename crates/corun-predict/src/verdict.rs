@@ -92,6 +92,9 @@ pub struct Verdict {
     /// Share of its tasks' lives in which somebody stopped or froze them, 0..1: by no co-runner, and so no part of
     /// `disturbance`. `None`: not measured.
     pub held: Option<f64>,
+    /// The least share of the wall time in which it waited for nothing but processes and events outside of it, 0..1: what
+    /// delayed those is not known. `None`: not measured.
+    pub outside: Option<f64>,
     /// How long co-runners had CPUs meanwhile, summed over CPUs, whether it was in the run's way or not.
     pub corunners_ns: u64,
     /// Of the time that CPUs which it may use were busy, what the hypervisor below took for others, 0..1. It is in no other
@@ -170,6 +173,8 @@ pub struct Judge {
     course: Course,
     watcher_ns: Option<u64>,
     life: Ledger,
+    /// How long it waited for nothing but the outside; `None`: a window could not tell.
+    outside_ns: Option<u64>,
     hypervisor: Hypervisor,
     tenants: BTreeMap<TenantId, (String, TenantKind)>,
     unavailable: BTreeSet<Unavailable>,
@@ -185,6 +190,7 @@ impl Judge {
             hypervisor: Hypervisor::default(),
             watcher_ns: None,
             life: Ledger::default(),
+            outside_ns: Some(0),
             tenants: BTreeMap::new(),
             unavailable: BTreeSet::new(),
         }
@@ -201,6 +207,8 @@ impl Judge {
         }
         if let Some(own) = seen.by_tenant.iter().find(|t| t.id == self.subject) {
             self.life = self.life.plus(&own.account.ledger);
+            let outside_ns = own.account.waited_outside_ns(seen.window_ns());
+            self.outside_ns = self.outside_ns.and_then(|ns| Some(ns + outside_ns?));
         }
         let window = Window::of(seen, self.subject);
         self.hypervisor.add(seen, &window.reach.all());
@@ -251,6 +259,7 @@ impl Judge {
             wall_ns,
             undisturbed_ns: (wall_ns as f64 * (1.0 - disturbance)) as u64,
             held,
+            outside: self.outside_ns.map(|ns| share(ns as f64)),
             corunners_ns: whole.corunners_ns as u64,
             host_steal,
             watcher_ns: self.watcher_ns,

@@ -3,12 +3,14 @@
 //! Two measures. What was lost of the wall time is what users wait for, by the definition that `verify` and `predict` go by, too
 //! ([`corun_predict::loss`]). What tasks waited by what they computed, `(steal + throttled + parked + spin) / compute`, says
 //! where it went: spin only where it was measured. Blocked time is left out of it: a server that waits for requests is not slow.
-//! So is what somebody stopped or froze, which is said first, as a share of its time. Where spinning was not measured it is inside compute, so the measure is a lower bound, and the sentence says so. It is
-//! no slowdown: tasks wait side by side, and what is stolen from a script that mostly sleeps is little of its time.
+//! So is what somebody stopped or froze, which is said first, as a share of its time. Where spinning was not measured it is
+//! inside compute, so the measure is a lower bound, and the sentence says so. It is no slowdown: tasks wait side by side, and
+//! what is stolen from a script that mostly sleeps is little of its time. Of a program that mostly waits for somebody else's work,
+//! as a thin client does, that is said last.
 
 use crate::names::Names;
 use crate::profile::schema::{Account, Culprit, Ledger, LostTime, ProfileReport};
-use crate::words::{count, name, percent, share};
+use crate::words::{between, count, name, percent, share, waits_for_outside};
 use corun_model::duration::human_ns;
 use corun_model::TenantKind;
 use std::collections::BTreeMap;
@@ -121,17 +123,18 @@ fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<Taken> {
 pub struct Answer {
     /// How much it lost, or that it did not: "Lost 12 % of its 5.20 s to others; waited 31 % of its compute time".
     pub verdict: String,
-    /// By what and by whom, largest first, each in percent of compute: "24 % stolen (postgres 20, cc1 4.0)".
+    /// By what and by whom, largest first, each in percent of what the verdict says: "24 % stolen (postgres 20, cc1 4.0)".
     pub causes: Vec<String>,
 }
 
-/// The answer as one sentence, or two where the first alone would mislead or somebody stopped the subject.
+/// The answer as one sentence, or more where the first alone would mislead: somebody stopped the subject, or it waits for others.
 pub fn headline(report: &ProfileReport) -> String {
     let Answer { verdict, causes } = answer(report);
-    if causes.is_empty() {
-        format!("{verdict}.")
-    } else {
-        format!("{verdict}: {}.", causes.join(", "))
+    let said =
+        if causes.is_empty() { format!("{verdict}.") } else { format!("{verdict}: {}.", causes.join(", ")) };
+    match for_outside(report) {
+        Some(it) => format!("{said} {}.", capital(&it)),
+        None => said,
     }
 }
 
@@ -139,9 +142,25 @@ pub fn headline(report: &ProfileReport) -> String {
 pub fn answer(report: &ProfileReport) -> Answer {
     let ran = answer_of_the_rest(report);
     match held(&report.subject.account.ledger).filter(|_| !is_all(report)) {
-        Some(held) => Answer { verdict: format!("{held}. {}", ran.verdict), ..ran },
+        Some(held) => {
+            let rest = match ran.verdict.strip_prefix("Undisturbed: ") {
+                Some(rest) => format!("Otherwise {rest}"),
+                None => ran.verdict,
+            };
+            Answer { verdict: format!("{held}. {rest}"), ..ran }
+        }
         None => ran,
     }
+}
+
+/// That it waited for somebody else's work for most of the window. Less than it did is told where several tasks of it slept
+/// meanwhile.
+fn for_outside(report: &ProfileReport) -> Option<String> {
+    let Account { ledger, block, .. } = &report.subject.account;
+    let block = block.filter(|_| !is_all(report))?;
+    let own_ns = ledger.total_ns.saturating_sub(ledger.block_ns) + block.sleep_ns + block.io_ns;
+    let outside_ns = report.window_ns.saturating_sub(own_ns).min(block.pipe_ns + block.poll_ns);
+    waits_for_outside(outside_ns as f64 / report.window_ns.max(1) as f64)
 }
 
 /// Who kept it from running whatever it wished, and for how much of its time.
@@ -172,8 +191,10 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
         return never_ran(report, &lost);
     }
     let notable = |ns: u64| ns.saturating_mul(NOTABLE) >= compute_ns;
-    if !notable(lost.total_ns()) {
-        return alone(undisturbed(&lost, compute_ns));
+    let of_wall = report.lost.filter(|lost| lost.wall_ns > 0 && lost.share.iter().all(|x| x.is_finite()));
+    let is_loss = of_wall.is_some_and(|lost| lost.share[1] >= SMALL);
+    if !notable(lost.total_ns()) && !is_loss {
+        return alone(undisturbed(report, &lost));
     }
     if is_all(report) {
         let share = percent(lost.total_ns(), compute_ns);
@@ -182,14 +203,34 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
             causes: causes(report, &lost, compute_ns),
         };
     }
-    let waited = waited(percent(lost.total_ns(), compute_ns), account.ledger.spin_ns.is_some());
-    let by_itself = !notable(lost.stolen_ns() + lost.unattributed_ns);
-    let verdict = match report.lost.as_ref().map(lost_of_wall) {
-        _ if by_itself => format!("No neighbour took its CPU; it {waited}"),
-        Some(lost) => format!("{lost}; {waited}"),
+    let base = Base::of(&lost, compute_ns);
+    let waited = waited(&lost, base, account.ledger.spin_ns.is_some());
+    let by_itself = !notable(lost.stolen_ns() + lost.unattributed_ns) && !is_loss;
+    let verdict = match of_wall.as_ref().map(lost_of_wall) {
+        _ if by_itself => format!("{}; it {waited}", no_neighbour(report, &lost)),
+        Some(lost) if is_loss => format!("{lost}; {waited}"),
+        Some(lost) => format!("{lost}, though it {waited}"),
         None => capital(&waited),
     };
-    Answer { verdict, causes: causes(report, &lost, compute_ns) }
+    Answer { verdict, causes: causes(report, &lost, base.ns) }
+}
+
+/// What waiting is a share of: of the time computing, and where it waited for longer than that, of both together.
+#[derive(Clone, Copy)]
+struct Base {
+    ns: u64,
+    name: &'static str,
+}
+
+impl Base {
+    fn of(lost: &Lost, compute_ns: u64) -> Base {
+        match lost.total_ns() {
+            lost_ns if lost_ns > compute_ns => {
+                Base { ns: compute_ns + lost_ns, name: "the time in which it wanted a CPU" }
+            }
+            _ => Base { ns: compute_ns, name: "its compute time" },
+        }
+    }
 }
 
 /// How much of the wall time was lost: what users wait for.
@@ -199,10 +240,8 @@ fn lost_of_wall(lost: &LostTime) -> String {
     if likely < SMALL {
         format!("Lost next to none of its {wall} to others")
     } else if least < likely / 2.0 {
-        let (least, likely) = (share(least), share(likely));
-        format!(
-            "Lost between {least} and {likely} % of its {wall} to others, unless that came out of its sleep"
-        )
+        let lost = between(least, likely);
+        format!("Lost {lost} of its {wall} to others, since some of it may have come out of its sleep")
     } else {
         format!("Lost {} % of its {wall} to others", share(likely))
     }
@@ -213,11 +252,12 @@ pub(crate) fn is_all(report: &ProfileReport) -> bool {
     report.subject.tenant.kind == "all"
 }
 
-fn waited(share: String, is_spin_known: bool) -> String {
+fn waited(lost: &Lost, Base { ns, name }: Base, is_spin_known: bool) -> String {
+    let share = percent(lost.total_ns(), ns);
     if is_spin_known {
-        format!("waited {share} % of its compute time")
+        format!("waited {share} % of {name}")
     } else {
-        format!("waited at least {share} % of its compute time, spinning not counted")
+        format!("waited at least {share} % of {name}, spinning not counted")
     }
 }
 
@@ -226,12 +266,57 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-fn undisturbed(lost: &Lost, compute_ns: u64) -> String {
-    if lost.total_ns() == 0 {
-        return "Undisturbed: nobody took its CPU".to_owned();
+fn undisturbed(report: &ProfileReport, lost: &Lost) -> String {
+    let share = percent(lost.total_ns(), report.subject.account.ledger.compute_ns);
+    let is_none = lost.total_ns() == 0;
+    if is_all(report) {
+        return match is_none {
+            true => "No task waited for a CPU".to_owned(),
+            false => format!("All tasks together waited {share} % as long as they ran, too little to matter"),
+        };
     }
-    let share = percent(lost.total_ns(), compute_ns);
-    format!("Undisturbed: it waited {share} % of its compute time, too little to matter")
+    if !is_all_seen(report) {
+        return no_neighbour(report, lost);
+    }
+    match is_none {
+        true => "Undisturbed: nobody took its CPU".to_owned(),
+        false => format!("Undisturbed: it waited {share} % of its compute time, too little to matter"),
+    }
+}
+
+/// Whether the report shows all that might have disturbed: the hypervisor below took next to nothing, and the kernel showed the
+/// subject's time.
+fn is_all_seen(report: &ProfileReport) -> bool {
+    host_steal(report).is_none() && unknown(&report.subject.account.ledger).is_none()
+}
+
+/// That no neighbour did it, as far as that can be said.
+fn no_neighbour(report: &ProfileReport, lost: &Lost) -> String {
+    let what = match lost.stolen_ns() + lost.unattributed_ns {
+        0 => "its CPU",
+        _ => "much of its CPU time",
+    };
+    match () {
+        () if host_steal(report).is_some() => {
+            format!("No neighbour on this machine took {what}, but the hypervisor may have")
+        }
+        () if unknown(&report.subject.account.ledger).is_some() => {
+            format!("As far as was seen no neighbour took {what}")
+        }
+        () => format!("No neighbour took {what}"),
+    }
+}
+
+/// What the hypervisor kept, where that is worth a word: its time, and that of all CPUs.
+fn host_steal(report: &ProfileReport) -> Option<(u64, u64)> {
+    let capacity_ns = report.window_ns.saturating_mul(report.cpus).max(1);
+    let ns = report.machine.host_steal_ns.filter(|ns| ns.saturating_mul(NOTABLE) >= capacity_ns)?;
+    Some((ns.min(capacity_ns), capacity_ns))
+}
+
+/// Time that the kernel did not show, where that is worth a word.
+fn unknown(ledger: &Ledger) -> Option<u64> {
+    Some(ledger.unknown_ns).filter(|ns| *ns > 0 && ns.saturating_mul(NOTABLE) >= ledger.total_ns)
 }
 
 fn never_ran(report: &ProfileReport, lost: &Lost) -> Answer {
@@ -239,6 +324,12 @@ fn never_ran(report: &ProfileReport, lost: &Lost) -> Answer {
     if lost.total_ns() == 0 {
         let ledger = &report.subject.account.ledger;
         let verdict = match ledger.held_ns() {
+            _ if ledger.unknown_ns > ledger.block_ns => {
+                "Whether it ran is not known: the kernel did not show its time"
+            }
+            _ if unknown(ledger).is_some() => {
+                "As far as was seen it did not run, and did not want to: it was blocked"
+            }
             0 => "It did not run, and did not want to: it was blocked all the time",
             _ if ledger.block_ns == 0 => "It did not run at all",
             _ => "It did not run, and did not want to: it was blocked the rest of the time",
@@ -259,11 +350,8 @@ fn never_ran(report: &ProfileReport, lost: &Lost) -> Answer {
 fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
     let pc = |ns| percent(ns, base_ns);
     let blind = lost.stolen.is_empty() && lost.own_ns + lost.idle_ns + lost.kernel_ns + lost.watcher_ns == 0;
-    let unattributed = if blind {
-        "waiting for a CPU; who held it is not known"
-    } else {
-        "taken by nobody that could be told"
-    };
+    let unattributed =
+        if blind { "waiting for a CPU; who held it is not known" } else { "taken by somebody unknown" };
     let stolen = if is_all(report) { "for a CPU that was held" } else { "stolen" };
     let mut causes = [
         (lost.stolen_ns(), format!("{stolen} ({})", culprits(report, &lost.stolen, base_ns))),
@@ -325,18 +413,15 @@ fn culprits(report: &ProfileReport, stolen: &[Taken], base_ns: u64) -> String {
 /// What else a reader must know before believing the headline, worst first; usually empty.
 pub fn cautions(report: &ProfileReport) -> Vec<String> {
     let mut said = report.notes.clone();
-    let capacity_ns = report.window_ns.saturating_mul(report.cpus);
-    if let Some(ns) =
-        report.machine.host_steal_ns.filter(|ns| ns.saturating_mul(NOTABLE) >= capacity_ns.max(1))
-    {
+    if let Some((ns, capacity_ns)) = host_steal(report) {
         said.push(format!(
             "The hypervisor below kept {} % of this machine's CPU time for others; it hides in compute.",
             percent(ns, capacity_ns)
         ));
     }
     let ledger = &report.subject.account.ledger;
-    if ledger.unknown_ns.saturating_mul(NOTABLE) >= ledger.total_ns.max(1) {
-        let share = percent(ledger.unknown_ns, ledger.total_ns);
+    if let Some(unknown_ns) = unknown(ledger) {
+        let share = percent(unknown_ns, ledger.total_ns);
         said.push(format!("{share} % of its time was not shown by the kernel (unknown)."));
     }
     if report.loss.events > 0 {

@@ -3,10 +3,10 @@
 
 use crate::json;
 use crate::remarks::remarks;
-use crate::words::{name, share, wrap};
+use crate::words::{between, name, share, waits_for_outside, wrap};
 use corun_model::duration::human_ns;
 use corun_model::Unavailable;
-use corun_predict::estimate::Method;
+use corun_predict::estimate::{Culprit, Method};
 use corun_predict::verdict::{Doubt, Pace, Ruling, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
@@ -107,12 +107,13 @@ impl VerifyReport {
     pub fn sentence(&self) -> String {
         let Verdict { disturbance, disturbance_range: [least, _], wall_ns, .. } = self.judged;
         let took = format!("{} % of its {} was lost to others", share(disturbance), human_ns(wall_ns));
-        match (self.judged.verdict, self.judged.doubt) {
+        let outside =
+            self.judged.outside.and_then(waits_for_outside).map_or(String::new(), |it| format!("; {it}"));
+        let judged = match (self.judged.verdict, self.judged.doubt) {
             (Ruling::Clean, _) => format!("clean: {took} ({})", self.allowed()),
             (Ruling::Unclear, Some(Doubt::Spare)) => format!(
-                "unclear: between {} and {} % of its {} was lost to others, unless what they took came out of its sleep ({})",
-                share(least),
-                share(disturbance),
+                "unclear: {} of its {} was lost to others, since some of what they took may have come out of its sleep ({})",
+                between(least, disturbance),
                 human_ns(wall_ns),
                 self.allowed()
             ),
@@ -127,14 +128,28 @@ impl VerifyReport {
                 None => format!("unclear: {took} ({})", self.allowed()),
             },
             (Ruling::Disturbed, _) => {
-                let who = self.judged.culprits.iter().find_map(|c| c.tenant.as_deref());
-                let who = who.map_or(String::new(), |w| format!(", mostly by `{}`", name(w, 40)));
-                format!(
-                    "disturbed{who}: {took} ({}); alone it would have taken {}",
-                    self.allowed(),
-                    human_ns(self.judged.undisturbed_ns)
-                )
+                let alone = match disturbance {
+                    d if d > 0.995 => "next to no time".to_owned(),
+                    _ => human_ns(self.judged.undisturbed_ns),
+                };
+                let by = self.by_whom();
+                format!("disturbed{by}: {took} ({}); alone it would have taken {alone}", self.allowed())
             }
+        };
+        judged + &outside
+    }
+
+    /// Who took most of it: by half of it and more it was mostly him; of less it is said how much.
+    fn by_whom(&self) -> String {
+        match self.judged.culprits.first() {
+            Some(Culprit { tenant: Some(who), share, .. }) if *share >= 0.5 => {
+                format!(", mostly by `{}`", name(who, 40))
+            }
+            Some(Culprit { tenant: Some(who), share: part, .. }) => {
+                format!(", most by `{}` ({} % of what was taken)", name(who, 40), share(*part))
+            }
+            Some(Culprit { tenant: None, .. }) => ", mostly by somebody unknown".to_owned(),
+            None => String::new(),
         }
     }
 
@@ -170,10 +185,10 @@ impl VerifyReport {
                 let who = i.culprit.as_deref().map_or("not known".to_owned(), |c| name(c, 40));
                 let _ = writeln!(
                     out,
-                    "  {} to {}: {:.0} %, {who}",
+                    "  {} to {}: {} %, {who}",
                     human_ns(i.start_ns),
                     human_ns(i.end_ns),
-                    i.disturbance * 100.0
+                    share(i.disturbance)
                 );
             }
             if self.judged.intervals.len() > 5 {
@@ -184,8 +199,7 @@ impl VerifyReport {
             let _ = writeln!(out, "  {}", self.remedy());
         }
         if self.tries.len() > 1 {
-            let all: Vec<String> =
-                self.tries.iter().map(|t| format!("{:.1} %", t.disturbance * 100.0)).collect();
+            let all: Vec<String> = self.tries.iter().map(|t| format!("{} %", share(t.disturbance))).collect();
             let _ = writeln!(out, "  tries: {}", all.join(", "));
         }
         if let Some(left) = self.meta.still_running.and_then(still_running) {
@@ -343,7 +357,6 @@ fn signal_name(signal: i32) -> String {
 mod tests {
     use super::*;
     use corun_model::What;
-    use corun_predict::estimate::Culprit;
     use corun_predict::verdict::Disturbance;
 
     fn report(verdict: Ruling) -> VerifyReport {
@@ -371,6 +384,7 @@ mod tests {
             wall_ns: 4_000_000_000,
             undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
             held: Some(0.0),
+            outside: Some(0.0),
             corunners_ns: 600_000_000,
             host_steal: Some(0.0),
             watcher_ns: Some(1_200_000),
@@ -423,7 +437,7 @@ mod tests {
         {
             assert!(text.replace('\n', " ").contains(said), "{said} in {text}");
         }
-        assert!(text.contains("tries: 30.0 %, 12.0 %"), "{text}");
+        assert!(text.contains("tries: 30 %, 12 %"), "{text}");
         assert!(text.contains("corun itself kept its tasks waiting for 1.20 ms"), "{text}");
     }
 

@@ -17,9 +17,33 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// A share in percent, likewise.
+/// A share in percent, likewise; `?` for what is no number.
 pub fn share(x: f64) -> String {
+    if !x.is_finite() {
+        return "?".to_owned();
+    }
     percent((x * 1e9) as u64, 1_000_000_000)
+}
+
+/// Two shares between which something lies: `between 3.0 and 12 %`, `at most 12 %`.
+pub fn between(least: f64, most: f64) -> String {
+    let (low, high) = (share(least), share(most));
+    match () {
+        () if low == "0" => format!("at most {high} %"),
+        () if low == high => format!("{high} %"),
+        () => format!("between {low} and {high} %"),
+    }
+}
+
+/// That a program mostly waits for somebody else's work, with the share of its time, 0..1; nothing where it does not.
+pub fn waits_for_outside(outside: f64) -> Option<String> {
+    const MOSTLY: f64 = 0.5;
+    (outside >= MOSTLY).then(|| {
+        format!(
+            "it waited {} % of its time for processes or events outside of it, and corun cannot tell what delayed those",
+            share(outside)
+        )
+    })
 }
 
 /// A quantile: `under 8.19 ms`, or `at least 8.39 s` when it lies in the overflow bucket.
@@ -98,6 +122,13 @@ mod tests {
         assert_eq!(percent(424, 1000), "42");
         assert_eq!(percent(12_345, 1000), "1,235");
         assert_eq!(percent(5, 0), "0");
+    }
+
+    #[test]
+    fn what_lies_between_two_shares_is_one_where_they_are_alike_and_at_most_where_it_may_be_none() {
+        assert_eq!(between(0.03, 0.12), "between 3.0 and 12 %");
+        assert_eq!(between(0.0, 0.12), "at most 12 %");
+        assert_eq!(between(0.1201, 0.1202), "12 %");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Ended tenants that are counted together, because a recording cannot tell every one apart.
 //!
 //! Where a shell runs thousands of short commands each of them is a tenant for a moment. Those of one name and kind become
-//! one tenant, `true (1,204 process groups)`: their accounts are added, and what any of them took was taken by all of them
+//! one tenant, `true (1,204 jobs)`: their accounts are added, and what any of them took was taken by all of them
 //! together. A command keeps its name so, however short it lives. Only where the names are too many as well do those that
 //! ran least become [`TenantKind::Others`].
 //!
@@ -180,7 +180,7 @@ impl Together {
 impl Row {
     fn tenant(&self, name: &str) -> Tenant {
         let one = match self.kind {
-            TenantKind::Command => "process group",
+            TenantKind::Command => "job",
             TenantKind::Unit => "unit",
             TenantKind::Container => "container",
             TenantKind::Pod => "pod",

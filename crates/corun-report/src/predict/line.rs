@@ -13,6 +13,8 @@ use std::fmt::Write;
 const SMALL: f64 = 0.005;
 /// As near to 1, a slowdown is none, if its interval holds 1.
 const ALIKE: f64 = 0.02;
+/// Where the interval of one that seems none reaches further above 1, that is said in words.
+const WIDE: f64 = 0.1;
 /// Where more of the time on a CPU was judged, that is as good as all of it.
 const MOST_JUDGED: f64 = 0.98;
 /// An interval that many per cent wide tells nothing.
@@ -72,8 +74,14 @@ impl Pieces {
             let why = report.cannot_tell.as_deref().unwrap_or("nothing was seen");
             return Err(format!("cannot tell{yet}: {why}"));
         };
+        if ![slowdown, low, high].iter().all(|x| x.is_finite()) {
+            return Err("cannot tell: what it would take alone came to no number".to_owned());
+        }
         let how = if (slowdown - 1.0).abs() < ALIKE && low <= 1.0 && 1.0 <= high {
-            "as fast as alone".to_owned()
+            match high > 1.0 + WIDE {
+                true => format!("as fast as alone, or up to {high:.2}× slower"),
+                false => "as fast as alone".to_owned(),
+            }
         } else if slowdown < 1.0 {
             format!("{slowdown:.2}× the time alone")
         } else {
@@ -134,7 +142,7 @@ fn unnamed(report: &PredictReport, mostly: &str) -> String {
             "who: only root can see".to_owned()
         }
         "schedstat" => "who: only eBPF can see".to_owned(),
-        _ => format!("{mostly} nobody who could be named"),
+        _ => format!("{mostly} somebody unknown"),
     }
 }
 
@@ -319,7 +327,7 @@ mod tests {
         let mut e = estimate();
         (e.culprits[0].tenant, e.unavailable[0].what) = (None, What::Ebpf { for_want_of_privilege: false });
         let mut report = report(Ok(e));
-        assert!(line(&report).ends_with("; mainly from nobody who could be named"));
+        assert!(line(&report).ends_with("; mainly from somebody unknown"));
         report.source = "schedstat".into();
         assert!(line(&report).ends_with("; who: only eBPF can see"), "{}", line(&report));
         report.unavailable[0].what = What::Ebpf { for_want_of_privilege: true };

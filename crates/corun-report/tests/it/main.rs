@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `example` | the made-up machine that everything here looks at |
 //! | `contract` | the JSON schema: names, nulls, sums, reading back |
+//! | `facts` | what is said of facts, as a table: profile, verify and predict |
 //! | `sentences` | the headline in every situation worth a sentence of its own |
 //! | `screen` | the terminal report, as snapshots |
 //! | `page` | the HTML report |
@@ -16,6 +17,7 @@
 mod contract;
 mod control;
 mod example;
+mod facts;
 mod fields;
 mod junit;
 mod modelled;

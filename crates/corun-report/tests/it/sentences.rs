@@ -50,13 +50,13 @@ fn who_stopped_or_froze_it_comes_first() {
     let stopped = "Stopped by a signal or a debugger for";
     let cases = [
         // (stopped ms, frozen ms, compute ms, stolen ms of a second, what is said)
-        (750, 0, 250, 0, format!("{stopped} 75 % of its time. Undisturbed: nobody took its CPU.")),
+        (750, 0, 250, 0, format!("{stopped} 75 % of its time. Otherwise nobody took its CPU.")),
         (
             0,
             600,
             400,
             0,
-            "Frozen with its cgroup or the whole system for 60 % of its time. Undisturbed: nobody took its CPU.".into(),
+            "Frozen with its cgroup or the whole system for 60 % of its time. Otherwise nobody took its CPU.".into(),
         ),
         (
             300,
@@ -65,7 +65,7 @@ fn who_stopped_or_froze_it_comes_first() {
             0,
             format!(
                 "{stopped} 30 % of its time, and frozen with its cgroup or the whole system for 20 % of its time. \
-                 Undisturbed: nobody took its CPU."
+                 Otherwise nobody took its CPU."
             ),
         ),
         (
@@ -100,7 +100,7 @@ fn who_stopped_some_of_everybody_is_nobodys_matter() {
     let held = Some(Held { stopped_ns: 500 * MS, frozen_ns: 0 });
     let seen = alone(&Did { held, ..busy(500) });
     let report = ProfileReport::new(&meta(), &seen, Subject::All, &[]);
-    assert_eq!(answer::headline(&report), "Undisturbed: nobody took its CPU.");
+    assert_eq!(answer::headline(&report), "No task waited for a CPU.");
 }
 
 #[test]
@@ -177,13 +177,13 @@ fn culprits_of_one_name_are_summed_up_in_the_sentence_and_a_single_one_of_them_i
     for t in seen.tenants.iter_mut().filter(|t| [SUBJECT, POSTGRES].contains(&t.id)) {
         (t.name, t.key) = ("corun".to_owned(), format!("pgid:{}", t.id.0));
     }
-    assert!(said(&seen).contains(" % stolen (corun (pgid 2) 58, "), "{}", said(&seen));
+    assert!(said(&seen).contains(" % stolen (corun (pgid 2) 29, "), "{}", said(&seen));
 }
 
 #[test]
 fn what_was_taken_by_nobody_known_reads_as_no_tenants_name() {
     let did = Did { stolen: vec![(POSTGRES, 50 * MS)], unattributed_ns: 10 * MS, ..busy(500) };
-    assert!(said(&alone(&did)).ends_with(", 2.0 % taken by nobody that could be told."));
+    assert!(said(&alone(&did)).ends_with(", 2.0 % taken by somebody unknown."));
 }
 
 #[test]
@@ -232,11 +232,11 @@ fn what_was_lost_of_the_wall_time_comes_first_and_says_when_it_cannot_be_told() 
     };
     let waited = "waited at least 100 % of its compute time, spinning not counted";
     assert_eq!(lost([0.12, 0.12, 0.2]), format!("Lost 12 % of its 5.20 s to others; {waited}"));
-    assert_eq!(lost([0.0; 3]), format!("Lost next to none of its 5.20 s to others; {waited}"));
+    assert_eq!(lost([0.0; 3]), format!("Lost next to none of its 5.20 s to others, though it {waited}"));
     assert_eq!(
         lost([0.0, 0.39, 0.39]),
         format!(
-            "Lost between 0 and 39 % of its 5.20 s to others, unless that came out of its sleep; {waited}"
+            "Lost at most 39 % of its 5.20 s to others, since some of it may have come out of its sleep; {waited}"
         )
     );
 }

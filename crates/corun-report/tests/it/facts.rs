@@ -1,0 +1,282 @@
+//! Facts and what is said of them, as a table: also facts that no user is likely to meet. Each row of the snapshots is to be
+//! read as a user would. What must hold of every sentence is checked besides.
+
+use crate::example::{alone, meta, Did, COMPILER, IDLE, KERNEL, POSTGRES, SUBJECT};
+use corun_model::ledger::Held;
+use corun_predict::estimate::{Baselines, CannotTell, Culprit, Estimate, Method, Parts};
+use corun_predict::verdict::{Disturbance, Doubt, Ruling, Verdict};
+use corun_report::predict::{Covers, Estimates, PredictMeta, PredictReport};
+use corun_report::profile::schema::{Block, LostTime};
+use corun_report::verify::{VerifyMeta, VerifyReport};
+use corun_report::{answer, ProfileReport, Subject};
+use std::fmt::Write;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+/// What must hold of whatever is said.
+fn check(facts: &str, said: &str) {
+    for never in ["NaN", "inf", " 0 ns", " -0 ", "  ", "()"] {
+        assert!(!said.contains(never), "{facts}: `{never}` in {said}");
+    }
+    let is_clean = said.contains("Undisturbed") || said.contains("No neighbour took its CPU");
+    assert!(!(is_clean && said.contains("stolen")), "{facts}: {said}");
+    assert!(!(is_clean && said.contains("Lost")), "{facts}: {said}");
+    for of_time in said.split(" % of its").skip(1).zip(said.split(" % of its")) {
+        if !of_time.0.starts_with(" compute") {
+            let number = of_time.1.rsplit([' ', '<']).next().unwrap().replace(',', "");
+            assert!(number.parse::<f64>().unwrap() <= 100.0, "{facts}: more than all in {said}");
+        }
+    }
+}
+
+fn table(rows: Vec<(&str, String)>) -> String {
+    rows.into_iter().fold(String::new(), |mut out, (facts, said)| {
+        check(facts, &said);
+        let _ = writeln!(out, "{facts}\n    {}", said.trim_end().replace('\n', "\n    "));
+        out
+    })
+}
+
+#[test]
+fn what_a_profile_says() {
+    let busy = |compute_ms: u64| Did { compute_ns: compute_ms * MS, ..Did::default() };
+    let held = |stopped_ms: u64, frozen_ms: u64| {
+        Some(Held { stopped_ns: stopped_ms * MS, frozen_ns: frozen_ms * MS })
+    };
+    let report = |did: &Did| ProfileReport::new(&meta(), &alone(did), SUBJECT, &[]);
+    let with = |did: &Did, change: &dyn Fn(&mut ProfileReport)| {
+        let mut report = report(did);
+        change(&mut report);
+        report
+    };
+    let lost = |share: [f64; 3]| move |r: &mut ProfileReport| r.lost = Some(LostTime { wall_ns: S, share });
+    let blocks = |block: Block| move |r: &mut ProfileReport| r.subject.account.block = Some(block);
+    let pipes = |ns| Block { pipe_ns: ns, ..Block::default() };
+    let stolen = |compute_ms, ms: u64| Did { stolen: vec![(POSTGRES, ms * MS)], ..busy(compute_ms) };
+    let own = |compute_ms, ms: u64| Did { stolen: vec![(SUBJECT, ms * MS)], ..busy(compute_ms) };
+    let short = |r: &mut ProfileReport| {
+        let l = &mut r.subject.account.ledger;
+        r.machine.host_steal_ns = Some(0);
+        (r.window_ns, l.compute_ns, l.total_ns, l.block_ns) = (MS, MS, MS, 0);
+        r.subject.account.block = Some(Block::default());
+    };
+    let hypervisor = |r: &mut ProfileReport| r.machine.host_steal_ns = Some(400 * MS);
+    let all = ProfileReport::new(&meta(), &alone(&busy(500)), Subject::All, &[]);
+    let all_wait = ProfileReport::new(&meta(), &alone(&stolen(500, 1)), Subject::All, &[]);
+    let rows: Vec<(&str, ProfileReport)> = vec![
+        ("alone on the machine, computes all the time", report(&busy(1_000))),
+        ("a run of 1 ms", with(&busy(500), &short)),
+        ("a neighbour took a quarter", with(&stolen(750, 250), &lost([0.25; 3]))),
+        ("stolen from a sleeper", with(&stolen(100, 50), &lost([0.0, 0.05, 0.05]))),
+        ("stolen, and some of it perhaps from its sleep", with(&stolen(500, 300), &lost([0.1, 0.3, 0.3]))),
+        ("stolen, and the wall time lost nothing", with(&stolen(500, 300), &lost([0.0; 3]))),
+        ("lost by evidence, hardly stolen", with(&stolen(900, 1), &lost([0.03; 3]))),
+        ("starved", report(&stolen(0, 1_000))),
+        ("only throttled", report(&Did { throttled_ns: 400 * MS, ..busy(500) })),
+        ("throttled nearly always", report(&Did { throttled_ns: 980 * MS, ..busy(20) })),
+        ("throttled, never ran", report(&Did { throttled_ns: 1_000 * MS, ..busy(0) })),
+        ("throttled and stolen", with(&Did { throttled_ns: 400 * MS, ..stolen(500, 100) }, &lost([0.1; 3]))),
+        (
+            "throttled, and a neighbour took next to nothing",
+            report(&Did { throttled_ns: 400 * MS, stolen: vec![(POSTGRES, MS)], ..busy(500) }),
+        ),
+        ("stopped", report(&Did { held: held(750, 0), ..busy(250) })),
+        ("frozen, and asleep otherwise", report(&Did { held: held(0, 900), ..busy(0) })),
+        (
+            "stopped, frozen, throttled",
+            report(&Did { held: held(300, 300), throttled_ns: 200 * MS, ..busy(200) }),
+        ),
+        ("a CPU that was off", report(&Did { unknown_ns: 300 * MS, ..busy(700) })),
+        (
+            "a CPU that was off, and a quota",
+            report(&Did { unknown_ns: 300 * MS, throttled_ns: 300 * MS, ..busy(400) }),
+        ),
+        ("nothing was seen", report(&Did { unknown_ns: 1_000 * MS, ..busy(0) })),
+        ("little was seen, and that asleep", report(&Did { unknown_ns: 200 * MS, ..busy(0) })),
+        ("only the hypervisor", with(&busy(1_000), &hypervisor)),
+        ("the hypervisor and a neighbour", with(&stolen(750, 250), &hypervisor)),
+        ("the hypervisor and a quota", with(&Did { throttled_ns: 500 * MS, ..busy(500) }, &hypervisor)),
+        ("a thin client", with(&busy(10), &blocks(pipes(990 * MS)))),
+        ("a thin client that was stolen from", with(&stolen(10, 30), &blocks(pipes(960 * MS)))),
+        ("a thin client that never ran", with(&busy(0), &blocks(pipes(1_000 * MS)))),
+        (
+            "a pipe that waits for its own sleeper",
+            with(&busy(10), &blocks(Block { pipe_ns: 990 * MS, sleep_ns: 990 * MS, ..Block::default() })),
+        ),
+        ("a sleeper", with(&busy(10), &blocks(Block { sleep_ns: 990 * MS, ..Block::default() }))),
+        ("its own tasks in each other's way", report(&own(500, 450))),
+        ("everything is the subject", report(&own(990, 10))),
+        ("computed 9 ms, woke up late", report(&Did { stolen: vec![(IDLE, 2 * MS)], ..busy(9) })),
+        ("only the kernel", report(&Did { stolen: vec![(KERNEL, 100 * MS)], ..busy(500) })),
+        ("parked by corun", report(&Did { parked_ns: 500 * MS, ..busy(500) })),
+        ("nobody knows who", report(&Did { unattributed_ns: 250 * MS, ..busy(500) })),
+        (
+            "some known, most not",
+            report(&Did { unattributed_ns: 250 * MS, stolen: vec![(COMPILER, 20 * MS)], ..busy(500) }),
+        ),
+        ("spun", report(&Did { spin_ns: Some(300 * MS), ..busy(500) })),
+        ("a loss that is no number", with(&stolen(500, 100), &lost([f64::NAN; 3]))),
+        (
+            "a wall time of nothing",
+            with(&stolen(500, 100), &|r| r.lost = Some(LostTime { wall_ns: 0, share: [1.0; 3] })),
+        ),
+        ("everybody, and nobody waits", all),
+        ("everybody, and next to nobody waits", all_wait),
+    ];
+    let said = rows.iter().map(|(facts, report)| {
+        let said = [answer::headline(report)].into_iter().chain(answer::cautions(report));
+        (*facts, said.collect::<Vec<_>>().join("\n! "))
+    });
+    insta::assert_snapshot!(table(said.collect()));
+}
+
+#[test]
+fn what_verify_says() {
+    let culprit = |who: Option<&str>, share: f64| Culprit {
+        tenant: who.map(str::to_owned),
+        kind: "command".into(),
+        steal_ns: (share * 1e9) as u64,
+        share,
+    };
+    let judged = |verdict, doubt, disturbance: f64| Verdict {
+        verdict,
+        doubt,
+        disturbance,
+        disturbance_range: [disturbance; 2],
+        method: Method::Ledger,
+        max_disturbance: 0.02,
+        resolution: 0.001,
+        wall_ns: 4 * S,
+        undisturbed_ns: (4e9 * (1.0 - disturbance)) as u64,
+        held: Some(0.0),
+        outside: Some(0.0),
+        corunners_ns: 0,
+        host_steal: Some(0.0),
+        watcher_ns: None,
+        pace: None,
+        culprits: vec![culprit(Some("ffmpeg"), 1.0)],
+        intervals: vec![],
+        unavailable: vec![],
+    };
+    let clean = || judged(Ruling::Clean, None, 0.004);
+    let disturbed = || judged(Ruling::Disturbed, None, 0.12);
+    let unclear = |doubt, disturbance| judged(Ruling::Unclear, Some(doubt), disturbance);
+    let after = |exit_status, signal| VerifyMeta { exit_status, signal, ..VerifyMeta::default() };
+    let interval = |n: u64, disturbance| Disturbance {
+        start_ns: n * 500 * MS,
+        end_ns: n * 500 * MS + 300 * MS,
+        disturbance,
+        culprit: Some("ffmpeg".into()),
+    };
+    let no = VerifyMeta::default;
+    let rows: Vec<(&str, VerifyMeta, Verdict)> = vec![
+        ("alone", no(), Verdict { disturbance: 0.0, culprits: vec![], ..clean() }),
+        ("a little, as was allowed", no(), clean()),
+        ("a run of 1 ms", no(), Verdict { wall_ns: MS, resolution: 0.035, ..clean() }),
+        ("a run of no time", no(), Verdict { wall_ns: 0, resolution: 0.035, disturbance: 0.0, ..clean() }),
+        ("it failed", after(1, None), clean()),
+        ("it was killed, and disturbed", after(137, Some(9)), disturbed()),
+        ("a thin client", no(), Verdict { outside: Some(0.962), ..clean() }),
+        ("a thin client that was disturbed", no(), Verdict { outside: Some(0.62), ..disturbed() }),
+        (
+            "nobody measured what it waits for",
+            no(),
+            Verdict { outside: None, held: None, host_steal: None, ..clean() },
+        ),
+        (
+            "too short to tell",
+            no(),
+            Verdict { resolution: 0.035, wall_ns: 100 * MS, ..unclear(Doubt::Short, 0.03) },
+        ),
+        (
+            "stolen from a sleeper",
+            no(),
+            Verdict { disturbance_range: [0.0, 0.5], ..unclear(Doubt::Spare, 0.3) },
+        ),
+        (
+            "partly from its sleep",
+            no(),
+            Verdict { disturbance_range: [0.01, 0.5], ..unclear(Doubt::Spare, 0.3) },
+        ),
+        ("stopped", no(), Verdict { held: Some(0.75), ..unclear(Doubt::Held, 0.0) }),
+        ("only the hypervisor", no(), Verdict { host_steal: Some(0.3), ..unclear(Doubt::Hypervisor, 0.0) }),
+        ("the hypervisor and a neighbour", no(), Verdict { host_steal: Some(0.3), ..disturbed() }),
+        (
+            "by many",
+            no(),
+            Verdict { culprits: vec![culprit(Some("a"), 0.3), culprit(Some("b"), 0.2)], ..disturbed() },
+        ),
+        (
+            "by nobody known",
+            no(),
+            Verdict { culprits: vec![culprit(None, 0.9), culprit(Some("b"), 0.1)], ..disturbed() },
+        ),
+        ("by no culprit at all", no(), Verdict { culprits: vec![], ..disturbed() }),
+        (
+            "now and then",
+            no(),
+            Verdict { intervals: (0..7).map(|n| interval(n, 0.2 + 0.1 * n as f64)).collect(), ..disturbed() },
+        ),
+        (
+            "all of it",
+            no(),
+            Verdict {
+                intervals: vec![Disturbance { end_ns: 4 * S, ..interval(0, 1.0) }],
+                ..judged(Ruling::Disturbed, None, 1.0)
+            },
+        ),
+    ];
+    let said = rows
+        .into_iter()
+        .map(|(facts, meta, verdict)| (facts, VerifyReport::new(meta, verdict, &[], &[]).text()));
+    insta::assert_snapshot!(table(said.map(|(facts, said)| (facts, said.replace("\n  ", "\n"))).collect()));
+}
+
+#[test]
+fn what_predict_says() {
+    let estimate = |slowdown: f64, interval: [f64; 2]| Estimate {
+        slowdown,
+        interval,
+        confidence: 0.95,
+        parts: Parts { steal: slowdown - 1.0, ..Parts::default() },
+        culprits: vec![Culprit {
+            tenant: Some("ffmpeg".into()),
+            kind: "command".into(),
+            steal_ns: S,
+            share: 0.9,
+        }],
+        baselines: Baselines::default(),
+        windows: vec![],
+        unavailable: vec![],
+        method: Method::Ledger,
+        slowest_task: None,
+        phases: 1,
+    };
+    let nobody = |e: Estimate| Estimate { culprits: vec![], ..e };
+    let rows: Vec<(&str, Result<Estimate, CannotTell>)> = vec![
+        ("alone", Ok(nobody(estimate(1.0, [1.0, 1.0])))),
+        ("alone, as far as so little tells", Ok(nobody(estimate(1.0, [1.0, 1.4])))),
+        ("a little slower", Ok(estimate(1.03, [1.02, 1.05]))),
+        ("at half speed", Ok(estimate(2.0, [1.9, 2.1]))),
+        ("slower, perhaps", Ok(estimate(1.3, [1.0, 1.3]))),
+        ("slower, by nobody known", Ok(nobody(estimate(1.3, [1.2, 1.4])))),
+        ("faster than alone", Ok(nobody(estimate(0.9, [0.85, 0.95])))),
+        ("no number", Ok(nobody(estimate(f64::NAN, [f64::NAN; 2])))),
+        ("no end", Ok(nobody(estimate(f64::INFINITY, [1.0, f64::INFINITY])))),
+        ("did not run", Err(CannotTell::because("it did not run"))),
+    ];
+    let meta = PredictMeta {
+        target: "./solver".into(),
+        machine: "2 CPUs".into(),
+        date: None,
+        source: "ebpf".into(),
+        spin: None,
+        counters: false,
+    };
+    let said = rows.into_iter().map(|(facts, estimate)| {
+        let estimates = Estimates { now: estimate.clone(), so_far: estimate };
+        (facts, corun_report::predict::line(&PredictReport::new(&meta, S, &estimates, Covers::Run, &[])))
+    });
+    insta::assert_snapshot!(table(said.collect()));
+}
