@@ -19,6 +19,9 @@ const THREADS: usize = 20_000;
 /// In the program's own arguments: what a child of it does.
 const EXECUTE_FROM_A_THREAD: &str = "--execute-from-a-thread";
 
+/// What a storm is called, and what makes it and reports on the corun at this path.
+type Storm<'a> = (&'a str, &'a dyn Fn(&str));
+
 fn main() {
     let mut words = std::env::args().skip(1);
     let Some(corun) = words.next() else {
@@ -31,7 +34,7 @@ fn main() {
     }
     let wanted: Vec<String> = words.collect();
     println!("{:<28} {:>8} {:>8} {:>10} {:>8}  lost", "storm", "took", "CPU", "made", "unnamed");
-    let storms: [(&str, &dyn Fn(&str)); 5] = [
+    let storms: [Storm; 5] = [
         ("nothing", &|corun| report("nothing", corun, None)),
         ("cgroups", &|corun| {
             let cgroups = Cgroups::make();

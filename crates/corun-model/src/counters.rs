@@ -1,7 +1,7 @@
 //! Hardware events of a task in a window. A counter that is absent is `None`, never zero (invariant 7).
 //!
 //! A host that knows its tasks' counters puts them into the observation itself, as the modelled machine does. Where
-//! counting is a matter of its own (it costs something, and may be switched off), a [`CounterSource`] fills in the
+//! counting is a matter of its own (it costs something, and may be switched off), a [`CounterSource`](crate::CounterSource) fills in the
 //! observation that the host made.
 
 /// One of the fields of [`Counters`].

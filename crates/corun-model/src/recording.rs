@@ -110,9 +110,9 @@ impl Recording {
             }
         }
         for slot in &mut self.slots {
-            self.together.into_others_of_slot(slot, MOST_TENANTS_OF_SLOT);
+            self.together.fold_slot_into_others(slot, MOST_TENANTS_OF_SLOT);
         }
-        if self.together.into_others(whole, living, MOST_TENANTS) {
+        if self.together.fold_into_others(whole, living, MOST_TENANTS) {
             Together::say(whole, true);
         }
     }

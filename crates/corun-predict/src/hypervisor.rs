@@ -64,9 +64,9 @@ mod tests {
             hypervisor.share()
         };
         let both = seen(&[(100, Some(30)), (20, Some(30))]);
-        assert_eq!(of(&[both.clone()], &[0]), Some(0.3));
-        assert_eq!(of(&[both.clone()], &[1]), Some(1.0), "no more than it was busy");
-        assert_eq!(of(&[both.clone()], &[]), Some(50.0 / 120.0));
+        assert_eq!(of(std::slice::from_ref(&both), &[0]), Some(0.3));
+        assert_eq!(of(std::slice::from_ref(&both), &[1]), Some(1.0), "no more than it was busy");
+        assert_eq!(of(std::slice::from_ref(&both), &[]), Some(50.0 / 120.0));
         assert_eq!(of(&[both.clone(), seen(&[(100, Some(0))])], &[0]), Some(0.15));
         assert_eq!(of(&[both, seen(&[(100, None)])], &[0]), None, "nobody knows what it took in all");
         assert_eq!(of(&[seen(&[(0, Some(9))])], &[]), Some(0.0), "an idle CPU loses nothing");

@@ -11,8 +11,8 @@
 //! `t_mem` is the share of cycles stalled beyond the core, of the time on a CPU; without counters it is unknown and stays
 //! inside useful work.
 //!
-//! In what useful work is measured is up to the [`Yardstick`]. What context switches cost is left out of it where it can be
-//! inferred ([`crate::switch_cost`]).
+//! In what useful work is measured is up to the [`Yardstick`](crate::yardstick::Yardstick). What context switches cost is
+//! left out of it where it can be inferred ([`crate::switch_cost`]).
 
 use crate::counted::Counted;
 use crate::reach::Reach;
@@ -248,7 +248,7 @@ impl Window {
         const MOST_CPUS: usize = 8_192;
         // What is too short-lived to be listed is as much as so many tasks that live all the time.
         const MOST_UNLISTED: f64 = 10_000.0;
-        let is_time = |ns: f64| ns >= 0.0 && ns < 1e18;
+        let is_time = |ns: f64| (0.0..1e18).contains(&ns);
         let all_are_times = |s: &Spent| {
             let parts =
                 [s.compute_ns, s.spin_ns, s.unjudged_ns, s.sibling_ns, s.own_ns, s.stolen_ns, s.queued_ns];

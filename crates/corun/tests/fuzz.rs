@@ -54,7 +54,7 @@ struct Doing {
 impl Doing {
     fn begin(&self, what: &str, at: u64) {
         // Often enough to tell, seldom enough to cost nothing.
-        if at % 64 == 0 || self.count.load(Ordering::Relaxed) == 0 {
+        if at.is_multiple_of(64) || self.count.load(Ordering::Relaxed) == 0 {
             what.clone_into(&mut self.what.lock().unwrap());
         }
         self.count.fetch_add(1, Ordering::Relaxed);

@@ -61,9 +61,11 @@ fn roomy() -> Made {
 }
 
 /// What is changed of a roomy machine, what the kernel says, and words that the sentence has to have.
+type Row<'a> = (&'a [(&'a str, &'a str)], i32, &'a [&'a str]);
+
 #[test]
 fn every_limit_is_named_with_its_remedy() {
-    let rows: &[(&[(&str, &str)], i32, &[&str])] = &[
+    let rows: &[Row] = &[
         (
             &[("/cg/pids/a/pids.current", "64\n")],
             libc::EAGAIN,

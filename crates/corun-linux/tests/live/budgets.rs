@@ -344,7 +344,11 @@ fn who_sleeps_and_is_stopped_is_stopped_and_not_asleep() {
     let _alone = alone();
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     sleep(Duration::from_millis(50));
-    let Some(mut host) = host(processes(&[sleeper.id()])) else { return };
+    let Some(mut host) = host(processes(&[sleeper.id()])) else {
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        return;
+    };
     let share = |host: &mut LiveHost| {
         let seen = see(host, 200);
         let ledger = tenant(&seen, host.subject().unwrap()).account.ledger;
@@ -386,6 +390,7 @@ fn a_32_bit_programs_calls_are_read_by_their_own_numbers() {
         pid
     };
     sleep(Duration::from_millis(100));
+    // SAFETY: it waits for our own child and is given no place to write to.
     let ended = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) } != 0;
     if ended {
         println!("skipped: this kernel runs no 32-bit programs");
@@ -396,6 +401,7 @@ fn a_32_bit_programs_calls_are_read_by_their_own_numbers() {
     let account = &tenant(&seen, host.subject().unwrap()).account;
     let block = account.block.unwrap();
     signal(pid as u32, libc::SIGKILL)();
+    // SAFETY: as above.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     assert_eq!(block.sleep_ns, account.ledger.total_ns(), "{block:?}");
 }

@@ -145,7 +145,7 @@ impl Together {
 
     /// Counts tenants of any name together where the whole has more than `most`: of those that have ended the half that ran
     /// least. Returns whether there were too many.
-    pub(super) fn into_others(&self, whole: &mut Observation, living: &Living, most: usize) -> bool {
+    pub(super) fn fold_into_others(&self, whole: &mut Observation, living: &Living, most: usize) -> bool {
         let is_over = whole.tenants.len() > most;
         if is_over {
             lesser_into_others(whole, |t| self.may_go(t, living));
@@ -154,7 +154,7 @@ impl Together {
     }
 
     /// The same of a slot, where also those that live, and those that are several, may go.
-    pub(super) fn into_others_of_slot(&self, slot: &mut Observation, most: usize) {
+    pub(super) fn fold_slot_into_others(&self, slot: &mut Observation, most: usize) {
         if slot.tenants.len() > most {
             lesser_into_others(slot, |t| self.may_be_spared(t));
         }

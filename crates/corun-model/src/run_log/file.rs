@@ -56,7 +56,7 @@ pub fn write(log: &RunLog, command: &str) -> Vec<u8> {
     out
 }
 
-/// Reads what [`write`] wrote: the log, and the command that it is of.
+/// Reads what [`fn@write`] wrote: the log, and the command that it is of.
 ///
 /// # Errors
 /// [`Refused`], as one sentence.

@@ -48,7 +48,7 @@ pub fn report(
         histogram_edges_ns: (0..BUCKETS).map(Histogram::lower_ns).collect(),
         loss: loss(meta, seen),
         own: meta.self_cost.clone(),
-        unavailable: seen.unavailable.iter().cloned().collect(),
+        unavailable: seen.unavailable.to_vec(),
         notes: meta.notes.clone(),
     }
 }

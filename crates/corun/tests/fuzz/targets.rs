@@ -24,6 +24,9 @@ use corun_study::verifying::VerifyStudy;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// What is given every input.
+pub type Reader = Box<dyn FnMut(&[u8])>;
+
 /// A parser under test.
 pub struct Target {
     /// What it reads.
@@ -33,7 +36,7 @@ pub struct Target {
     /// How many inputs it is given of a thousand: the quick ones have more.
     pub share: u64,
     /// Reads an input and uses what was read.
-    pub read: Box<dyn FnMut(&[u8])>,
+    pub read: Reader,
 }
 
 fn target(name: &'static str, share: u64, corpus: Vec<Vec<u8>>, read: impl FnMut(&[u8]) + 'static) -> Target {

@@ -90,8 +90,8 @@ impl Crate {
             at += 1;
         }
         let whole = |path: &Vec<String>| {
-            self.from_root(module, path).or_else(|| {
-                let first = self.from_root(module, local.get(&path[0])?)?;
+            self.below_the_root(module, path).or_else(|| {
+                let first = self.below_the_root(module, local.get(&path[0])?)?;
                 Some(first.into_iter().chain(path[1..].iter().cloned()).collect())
             })
         };
@@ -100,7 +100,7 @@ impl Crate {
     }
 
     /// A path from the crate's root; `None`: it leads elsewhere.
-    fn from_root(&self, module: &Module, path: &[String]) -> Option<Vec<String>> {
+    fn below_the_root(&self, module: &Module, path: &[String]) -> Option<Vec<String>> {
         let supers = path.iter().take_while(|name| *name == "super").count();
         let (from, rest) = match path.first()?.as_str() {
             "crate" => (&[][..], &path[1..]),
@@ -131,7 +131,7 @@ impl Crate {
         let at = |i: &usize| words[*i] == "use" && *i > 0 && matches!(words[*i - 1].as_str(), "pub" | ")");
         let uses = (0..words.len()).filter(at).flat_map(|i| tree(words, i + 1, &[]).0);
         let path = uses.into_iter().find(|path| path.last().is_some_and(|last| last == name))?;
-        self.from_root(module, &path)
+        self.below_the_root(module, &path)
     }
 }
 
