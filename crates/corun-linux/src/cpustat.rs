@@ -126,11 +126,17 @@ pub fn online(root: &Root) -> Option<BTreeSet<CpuId>> {
     cpulist::parse(&list).map(|cpus| cpus.into_iter().collect())
 }
 
+/// No machine has been up for longer: 21 years.
+const MOST_TICKS: u64 = 1 << 36;
+
 /// `cpu7 user nice system idle iowait irq softirq steal guest guest_nice`; guest time is part of user and nice.
 fn cpu_line(line: &str) -> Option<(CpuId, CpuClock)> {
     let mut fields = line.split_ascii_whitespace();
     let id = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
     let ticks: Vec<u64> = fields.map_while(|f| f.parse().ok()).collect();
+    if ticks.iter().any(|t| *t > MOST_TICKS) {
+        return None;
+    }
     let ns = |field: usize| ticks.get(field).copied().unwrap_or(0) * TICK_NS;
     let clock = CpuClock {
         user_ns: ns(0) + ns(1),

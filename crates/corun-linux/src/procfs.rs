@@ -57,7 +57,7 @@ impl Stat {
         self.is_dead() && self.threads <= 1
     }
 
-    /// Reads the one line of a `stat` file; `None` when it is not one. The name may hold anything, also `) R 1`.
+    /// Reads the one line of a `stat` file; `None` when it is not one, or has a time that no machine can have. The name may hold anything, also `) R 1`.
     pub fn parse(text: &str) -> Option<Stat> {
         let (before, after) = (text.find('(')?, text.rfind(')')?);
         let comm = text.get(before + 1..after)?.to_owned();
@@ -75,11 +75,11 @@ impl Stat {
             pgid: id(5)?,
             sid: id(6)?,
             is_kernel: number(9)? & KERNEL_THREAD != 0,
-            cpu_ns: (number(14)? + number(15)?) * TICK_NS,
-            children_cpu_ns: (ticks(16)? + ticks(17)?) * TICK_NS,
+            cpu_ns: number(14)?.checked_add(number(15)?)?.checked_mul(TICK_NS)?,
+            children_cpu_ns: ticks(16)?.checked_add(ticks(17)?)?.checked_mul(TICK_NS)?,
             nice: fields.get(19 - 3)?.parse().ok()?,
             threads: number(20)? as u32,
-            start_ns: number(22)? * TICK_NS,
+            start_ns: number(22)?.checked_mul(TICK_NS)?,
             last_cpu: number(39)? as u32,
         })
     }

@@ -217,8 +217,8 @@ barrier, 2 threads, spinning, grain 1.00 ms
   pace 62500 loops/ms (given)
 
   thread     iterations  per second  demand    work     spin  block  waits  yields  preempted
-  barrier-0        1000      976.56  98.0 %  1.00 s  4.00 ms   0 ns     10       1          2
-  barrier-1        1000      976.56  98.0 %  1.00 s  4.00 ms   0 ns     10       1          2
+  barrier-0        1000      976.56  98.0 %  1.00 s  4.00 ms    0 s     10       1          2
+  barrier-1        1000      976.56  98.0 %  1.00 s  4.00 ms    0 s     10       1          2
 ";
         assert_eq!(report().to_string(), expected);
     }
