@@ -8,7 +8,7 @@
 //! Whatever it changes it must be able to change back: [`Backend::undo_all`] when all goes well, and by its own means
 //! (a supervisor process, a program that the kernel unloads) when the controller is killed.
 
-use corun_model::{Action, HostError, Knob, Observation, Outcome, TenantId};
+use corun_model::{Action, HostError, Knob, Observation, Outcome, Refusal, TenantId};
 use std::collections::BTreeSet;
 
 /// The knobs, in the order in which they are listed.
@@ -39,8 +39,8 @@ pub trait Backend {
     /// Does for a tenant what takes milliseconds, so that parking it later takes microseconds. Nothing of it is stopped.
     ///
     /// # Errors
-    /// The outcome that parking it would have.
-    fn prepare(&mut self, tenant: TenantId) -> Result<(), Outcome> {
+    /// Why parking it would be refused.
+    fn prepare(&mut self, tenant: TenantId) -> Result<(), Refusal> {
         let _ = tenant;
         Ok(())
     }

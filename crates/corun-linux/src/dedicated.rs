@@ -13,7 +13,7 @@
 
 use crate::steered::SteeredHost;
 use corun_model::duration::human_ns;
-use corun_model::{Action, Host, HostError, Observation, Outcome, TenantId};
+use corun_model::{Action, Host, HostError, Observation, Outcome, Refusal, TenantId};
 use std::collections::VecDeque;
 use thiserror::Error;
 
@@ -89,7 +89,7 @@ pub struct DedicatedWindow {
     /// Who was parked.
     pub parked: Vec<TenantId>,
     /// Who was not although it might disturb, and why.
-    pub not_parked: Vec<(TenantId, String)>,
+    pub not_parked: Vec<(TenantId, Refusal)>,
     /// How long co-runners were parked, everything included, in nanoseconds.
     pub parked_ns: u64,
     /// CPU time of tenants that were parked, while they were, in nanoseconds: 0 when parking held.
@@ -204,7 +204,7 @@ impl Dedicated {
         host: &mut SteeredHost,
         before: &mut Observation,
         ready: Vec<TenantId>,
-        mut not_parked: Vec<(TenantId, String)>,
+        mut not_parked: Vec<(TenantId, Refusal)>,
         told: &mut dyn FnMut(&mut Observation),
     ) -> Result<DedicatedWindow, HostError> {
         let mut parked = Vec::new();
@@ -259,7 +259,7 @@ pub struct Unparkable {
     /// Who.
     pub tenant: TenantId,
     /// Why not.
-    pub why: String,
+    pub why: Refusal,
     /// How long it was on a CPU in the window that was asked about, in nanoseconds.
     pub on_cpu_ns: u64,
 }
@@ -286,15 +286,14 @@ fn co_runners(
     host: &mut SteeredHost,
     seen: &Observation,
     subject: TenantId,
-) -> (Vec<TenantId>, Vec<(TenantId, String)>) {
+) -> (Vec<TenantId>, Vec<(TenantId, Refusal)>) {
     let here: Vec<TenantId> =
         seen.co_runners(subject).map(|t| t.id).filter(|id| host.active().contains(id)).collect();
     let (mut ready, mut not) = (Vec::new(), Vec::new());
     for tenant in here {
         match host.prepare(tenant) {
             Ok(()) => ready.push(tenant),
-            Err(Outcome::Refused { why } | Outcome::Unsupported { why }) => not.push((tenant, why)),
-            Err(Outcome::Done) => {}
+            Err(why) => not.push((tenant, why)),
         }
     }
     (ready, not)

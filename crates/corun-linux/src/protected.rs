@@ -11,6 +11,7 @@
 
 use crate::procfs;
 use crate::root::Root;
+use corun_model::refusal::{Protected, ProtectedBy};
 use corun_model::{Tenant, TenantKind};
 use std::collections::BTreeSet;
 
@@ -84,9 +85,6 @@ const KEEPERS: &[&str] = &[
     "slurmstepd",
 ];
 
-/// How the reason ends where the user asked for it.
-pub const NAMED_BY_PROTECT: &str = "--protect names it";
-
 /// Whom to leave alone.
 #[derive(Clone, Debug)]
 pub struct Protection {
@@ -114,55 +112,44 @@ impl Protection {
     }
 
     /// Why a tenant may not be touched, going by its kind and name; `None` when nothing speaks against it.
-    pub fn of_tenant(&self, tenant: &Tenant) -> Option<String> {
+    pub fn of_tenant(&self, tenant: &Tenant) -> Option<Protected> {
         let name = &tenant.name;
-        if !tenant.kind.is_controllable() {
-            return Some(format!("{name} is protected: {}", why_not_controllable(tenant.kind)));
-        }
-        if self.named.iter().any(|n| tenant.is_called(n)) {
-            return Some(format!("{name} is protected: {NAMED_BY_PROTECT}"));
-        }
         let is_session = ["user@", "systemd-", "dbus", "ssh", "getty@", "serial-getty@"];
-        if tenant.kind == TenantKind::Unit && is_session.iter().any(|unit| name.starts_with(unit)) {
-            return Some(format!("{name} is protected: it keeps sessions going"));
-        }
-        None
+        let why = if !tenant.kind.is_controllable() {
+            ProtectedBy::Kind(tenant.kind)
+        } else if let Some(word) = self.named.iter().find(|word| tenant.is_called(word)) {
+            ProtectedBy::User { word: word.clone() }
+        } else if tenant.kind == TenantKind::Unit && is_session.iter().any(|unit| name.starts_with(unit)) {
+            ProtectedBy::SessionUnit
+        } else {
+            return None;
+        };
+        Some(Protected { name: Some(name.clone()), pid: None, why })
     }
 
     /// Why a process may not be touched; `None` when nothing speaks against it, or it has gone.
-    pub fn of_process(&self, pid: u32) -> Option<String> {
+    pub fn of_process(&self, pid: u32) -> Option<Protected> {
+        let protected = |name, why| Some(Protected { name, pid: Some(pid), why });
         let stat = match procfs::process_stat(&self.root, pid) {
             Ok(stat) => stat,
             Err(e) if e.is_gone() => return None,
-            // Whoever cannot be looked at may be anybody.
-            Err(e) => return Some(format!("PID {pid} is protected: {e}")),
+            Err(e) => return protected(None, ProtectedBy::Unreadable(e.to_string())),
         };
-        let who = format!("{} (PID {pid})", stat.comm);
-        if pid == 1 {
-            return Some(format!("{who} is protected: it is the first process"));
-        }
-        if stat.is_kernel {
-            return Some(format!("{who} is protected: it is the kernel's"));
-        }
-        if self.own.contains(&pid) {
-            return Some(format!("{who} is protected: corun is it or was started from it"));
-        }
-        if KEEPERS.iter().any(|k| matches(k, &stat.comm)) {
-            return Some(format!("{who} is protected: it keeps sessions, devices, logs or a cluster going"));
-        }
-        if self.named.iter().any(|n| is_comm(n, &stat.comm) || n.parse() == Ok(pid)) {
-            return Some(format!("{who} is protected: {NAMED_BY_PROTECT}"));
-        }
-        None
-    }
-}
-
-fn why_not_controllable(kind: TenantKind) -> &'static str {
-    match kind {
-        TenantKind::Kernel => "it is the kernel's",
-        TenantKind::Idle => "it is nobody",
-        TenantKind::Watcher => "it is corun itself",
-        _ => "it is several tenants that can't be told apart",
+        let is_meant = |word: &&String| is_comm(word, &stat.comm) || word.parse() == Ok(pid);
+        let why = if pid == 1 {
+            ProtectedBy::FirstProcess
+        } else if stat.is_kernel {
+            ProtectedBy::KernelThread
+        } else if self.own.contains(&pid) {
+            ProtectedBy::Corun
+        } else if KEEPERS.iter().any(|k| matches(k, &stat.comm)) {
+            ProtectedBy::Keeper
+        } else if let Some(word) = self.named.iter().find(is_meant) {
+            ProtectedBy::User { word: word.clone() }
+        } else {
+            return None;
+        };
+        protected(Some(stat.comm), why)
     }
 }
 
@@ -192,27 +179,29 @@ mod tests {
     fn the_first_process_the_kernel_and_oneself_are_protected() {
         let protection = Protection::new(&Root::new("/"), &[]);
         let me = std::process::id();
-        assert!(protection.of_process(1).unwrap().ends_with("it is the first process"));
-        assert!(protection.of_process(me).unwrap().ends_with("corun is it or was started from it"));
+        let why = |pid| protection.of_process(pid).map(|protected| protected.why);
+        assert_eq!((why(1), why(me)), (Some(ProtectedBy::FirstProcess), Some(ProtectedBy::Corun)));
         // SAFETY: getppid cannot fail.
         let parent = unsafe { libc::getppid() } as u32;
-        assert!(protection.of_process(parent).is_some());
+        assert!(why(parent).is_some());
         let kernel = protection.of_tenant(&tenant(TenantKind::Kernel, "kernel")).unwrap();
-        assert_eq!(kernel, "kernel is protected: it is the kernel's");
+        assert_eq!(kernel.why, ProtectedBy::Kind(TenantKind::Kernel));
     }
 
     #[test]
     fn what_the_user_names_is_protected_and_others_are_not() {
         let named = ["build".to_owned(), "key:web".to_owned(), "pgid:7".to_owned()];
         let protection = Protection::new(&Root::new("/"), &named);
-        let of = |kind, name| protection.of_tenant(&tenant(kind, name));
-        assert_eq!(of(TenantKind::Command, "build").unwrap(), "build is protected: --protect names it");
-        assert!(of(TenantKind::Container, "web").is_some());
+        let why = |tenant: &Tenant| protection.of_tenant(tenant).map(|protected| protected.why);
+        let of = |kind, name| why(&tenant(kind, name));
+        let by = |word: &str| Some(ProtectedBy::User { word: word.into() });
+        assert_eq!(of(TenantKind::Command, "build"), by("build"));
+        assert_eq!(of(TenantKind::Container, "web"), by("key:web"));
         let group = Tenant { key: "pgid:7".into(), ..tenant(TenantKind::Command, "sh") };
-        assert!(protection.of_tenant(&group).is_some(), "as `--tenant pgid:7` names it");
-        assert!(of(TenantKind::Container, "db").is_none());
-        assert!(of(TenantKind::Unit, "nginx.service").is_none());
-        assert!(of(TenantKind::Unit, "systemd-logind.service").is_some());
+        assert_eq!(why(&group), by("pgid:7"), "as `--tenant pgid:7` names it");
+        assert_eq!(of(TenantKind::Container, "db"), None);
+        assert_eq!(of(TenantKind::Unit, "nginx.service"), None);
+        assert_eq!(of(TenantKind::Unit, "systemd-logind.service"), Some(ProtectedBy::SessionUnit));
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::topology::{self, TopologyError};
 use crate::{clock, procfs};
 use corun_model::host::HostError;
 use corun_model::observation::{CpuTime, Loss, Observation};
-use corun_model::{Action, CpuId, Host, Limits, Machine, Outcome, TenantId, Unavailable, What};
+use corun_model::{Action, CpuId, Host, Limits, Machine, Outcome, Refusal, TenantId, Unavailable, What};
 use meter::Meter;
 use process_table::{Depth, Process, ProcessTable, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -409,9 +409,8 @@ impl Host for SchedstatHost {
         Ok(observation)
     }
 
-    fn apply(&mut self, action: &Action) -> Outcome {
-        let why = format!("the schedstat host only watches; it cannot turn {}", action.knob().name());
-        Outcome::Unsupported { why }
+    fn apply(&mut self, _: &Action) -> Outcome {
+        Refusal::ObservesOnly.into()
     }
 
     fn undo_all(&mut self) -> Result<(), HostError> {

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::parked::ParkLog;
 use crate::watcher::Watcher;
 use corun_model::observation::{Observation, TenantObservation};
-use corun_model::{Action, Host, HostError, Machine, Outcome, RunLog, TenantId, Trace};
+use corun_model::{Action, Host, HostError, Machine, Outcome, Refusal, RunLog, TenantId, Trace};
 use std::collections::BTreeSet;
 
 /// How often the backend hears from its controller while time passes.
@@ -89,8 +89,8 @@ impl SteeredHost {
     /// Makes ready to park a tenant within microseconds; nothing of it is stopped.
     ///
     /// # Errors
-    /// The outcome that parking it would have.
-    pub fn prepare(&mut self, tenant: TenantId) -> Result<(), Outcome> {
+    /// Why parking it would be refused.
+    pub fn prepare(&mut self, tenant: TenantId) -> Result<(), Refusal> {
         self.backend.prepare(tenant)
     }
 
@@ -200,7 +200,7 @@ mod tests {
                 }
                 Action::Unpark { tenant } => {
                     self.held.insert(*tenant);
-                    Outcome::Refused { why: "not yet".into() }
+                    Outcome::from(Refusal::Controller("not yet".into()))
                 }
                 _ => Outcome::Done,
             }

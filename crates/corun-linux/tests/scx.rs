@@ -14,7 +14,10 @@ use corun_linux::stock::Options;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::{sched, supervisor, Root};
-use corun_model::{conformance, Action, CpuId, Host, Observation, Outcome, TaskId, TenantId, TenantKind};
+use corun_model::refusal::ProtectedBy;
+use corun_model::{
+    conformance, Action, CpuId, Host, Observation, Outcome, Refusal, TaskId, TenantId, TenantKind,
+};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -164,20 +167,19 @@ fn strangers_and_nonsense_are_refused_with_the_reason() {
     let me = std::process::id();
     backend.learn(&seen(&[&one.pids(), &[me]]));
     let task = TaskId(one.pids()[0]);
+    let not_ours = || Refusal::NotInScope { tenant: "actors 2".into() };
     for (action, why) in [
-        (Action::Park { tenant: TenantId(9) }, "no tenant 9 is known"),
-        (Action::Unpark { tenant: TenantId(9) }, "no tenant 9 is known"),
-        (Action::Park { tenant: OTHER }, "is"),
-        (Action::Weight { tenant: ONE, weight: 0 }, "weights are 1 to 10000, not 0"),
-        (Action::Slice { task, min_ns: 9_000_000, max_ns: 1_000_000 }, "slices are"),
-        (Action::Slice { task: TaskId(me), min_ns: 1_000_000, max_ns: 1_000_000 }, "is"),
-        (Action::Cpus { task, cpus: vec![] }, "a task needs at least one CPU"),
+        (Action::Park { tenant: TenantId(9) }, Refusal::NoTenant(TenantId(9))),
+        (Action::Unpark { tenant: TenantId(9) }, Refusal::NoTenant(TenantId(9))),
+        (Action::Park { tenant: OTHER }, not_ours()),
+        (Action::Weight { tenant: ONE, weight: 0 }, Refusal::Weight(0)),
+        (Action::Slice { task: TaskId(me), min_ns: 1_000_000, max_ns: 1_000_000 }, not_ours()),
+        (Action::Cpus { task, cpus: vec![] }, Refusal::NoCpu),
     ] {
-        match backend.apply(&action) {
-            Outcome::Refused { why: said } => assert!(said.contains(why), "{action:?}: {said}"),
-            other => panic!("{action:?}: {other:?}"),
-        }
+        assert_eq!(backend.apply(&action), Outcome::Refused { why }, "{action:?}");
     }
+    let backwards = backend.apply(&Action::Slice { task, min_ns: 9_000_000, max_ns: 1_000_000 });
+    assert!(matches!(backwards, Outcome::Refused { why: Refusal::Slice { .. } }), "{backwards:?}");
 }
 
 #[test]
@@ -190,10 +192,10 @@ fn a_tenant_with_a_protected_process_is_not_parked() {
     let mut backend = ScxBackend::start(&Root::new("/"), options).unwrap_or_else(|e| panic!("{e}"));
     backend.learn(&seen(&[&one.pids()]));
     for action in [Action::Park { tenant: ONE }, Action::Weight { tenant: ONE, weight: 300 }] {
-        match backend.apply(&action) {
-            Outcome::Refused { why } => assert!(why.contains("--protect"), "{action:?}: {why}"),
-            other => panic!("{action:?}: {other:?}"),
-        }
+        let outcome = backend.apply(&action);
+        let Outcome::Refused { why } = outcome else { panic!("{action:?}: {outcome:?}") };
+        let named = ProtectedBy::User { word: one.pids()[1].to_string() };
+        assert_eq!(why.protected_by(), Some(&named), "{action:?}");
     }
     assert!(one.run(PATIENCE));
 }
@@ -306,10 +308,8 @@ fn thrown_out_it_says_why_restores_and_turns_nothing_any_more() {
     assert!(eventually(PATIENCE, || state() == "disabled"));
     let said = backend.beat().unwrap_err().to_string();
     assert!(said.contains("SysRq-S"), "{said}");
-    match backend.apply(&Action::Park { tenant: ONE }) {
-        Outcome::Refused { why } => assert!(why.contains("SysRq-S"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    let outcome = backend.apply(&Action::Park { tenant: ONE });
+    assert!(matches!(outcome, Outcome::Refused { why: Refusal::Controller(_) }), "{outcome:?}");
     assert!(one.run(PATIENCE));
 }
 

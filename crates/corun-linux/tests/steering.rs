@@ -28,7 +28,8 @@ use corun_linux::supervisor::journal::Journal;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
-use corun_model::{conformance, Action, CpuId, Host, Outcome, TaskId, TenantId};
+use corun_model::refusal::ProtectedBy;
+use corun_model::{conformance, Action, CpuId, Host, Outcome, Refusal, TaskId, TenantId};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -254,7 +255,7 @@ fn a_tenant_gets_everything_back() {
         let task = TaskId(pid);
         let slice = Action::Slice { task, min_ns: 10_000_000, max_ns: 30_000_000 };
         match backend.apply(&slice) {
-            Outcome::Unsupported { why } => println!("skipped: slices: {why}"),
+            Outcome::Unsupported { why } => println!("skipped: slices: {why:?}"),
             other => assert_eq!(other, Outcome::Done),
         }
         assert_eq!(backend.apply(&Action::PreemptDelay { task, delay_ns: 2_000_000 }), Outcome::Done);
@@ -373,7 +374,7 @@ fn a_weight_is_what_the_machine_has_for_it_and_is_undone() {
     assert_eq!(backend.apply(&Action::Weight { tenant: ACTORS, weight: 50 }), Outcome::Done);
     assert_ne!((state_of(&actors.pids()), autogroup()), before);
     let nonsense = backend.apply(&Action::Weight { tenant: ACTORS, weight: 0 });
-    assert_eq!(nonsense, Outcome::Refused { why: "a weight is 1 to 10000, not 0".into() });
+    assert_eq!(nonsense, Outcome::Refused { why: Refusal::Weight(0) });
     backend.undo_all().unwrap();
     assert_eq!((state_of(&actors.pids()), autogroup()), before);
 }
@@ -467,14 +468,12 @@ fn the_protected_are_refused_with_the_reason() {
     options.scope = corun_linux::stock::Scope::All;
     let mut backend = StockBackend::new(&Root::new("/"), options);
     backend.learn(&seen(&[&[1], &[parent], &[std::process::id()], &actors.pids()]));
-    for (tenant, why) in
-        [(1, "first process"), (2, "was started from"), (3, "was started from"), (4, "--protect")]
-    {
+    let named = || ProtectedBy::User { word: actors.pids()[0].to_string() };
+    let reasons = [ProtectedBy::FirstProcess, ProtectedBy::Corun, ProtectedBy::Corun, named()];
+    for (tenant, why) in (1..).zip(reasons) {
         let outcome = backend.apply(&Action::Park { tenant: TenantId(tenant) });
-        assert!(
-            matches!(&outcome, Outcome::Refused { why: said } if said.contains(why)),
-            "{tenant}: {outcome:?}"
-        );
+        let Outcome::Refused { why: refusal } = outcome else { panic!("{tenant}: {outcome:?}") };
+        assert_eq!(refusal.protected_by(), Some(&why), "{tenant}");
     }
     let task = TaskId(std::process::id());
     let outcome = backend.apply(&Action::Slice { task, min_ns: 3_000_000, max_ns: 3_000_000 });
@@ -510,8 +509,7 @@ fn who_is_not_named_is_not_touched_and_nonsense_is_refused() {
     let mut backend = backend(folder.path(), &ours.pids());
     backend.learn(&seen(&[&ours.pids(), &others.pids()]));
     let outcome = backend.apply(&Action::Park { tenant: TenantId(2) });
-    let why = "actors 2 is not among the tenants that may be controlled";
-    assert_eq!(outcome, Outcome::Refused { why: why.into() });
+    assert_eq!(outcome, Outcome::Refused { why: Refusal::NotInScope { tenant: "actors 2".into() } });
     let task = TaskId(ours.pids()[0]);
     for action in [
         Action::Slice { task, min_ns: 50_000, max_ns: 50_000 },

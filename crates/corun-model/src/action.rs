@@ -1,6 +1,7 @@
 //! The five knobs, and what came of turning one.
 
 use crate::machine::CpuId;
+use crate::refusal::Refusal;
 use crate::tenant::{TaskId, TenantId};
 
 /// A thing a policy may set. Everything the papers' schedulers do is one of these five.
@@ -96,12 +97,27 @@ pub enum Outcome {
     Done,
     /// This host or backend cannot do it.
     Unsupported {
-        /// Why, in one sentence.
-        why: String,
+        /// Why.
+        why: Refusal,
     },
     /// It can, but will not: the target is protected or gone, or the value makes no sense.
     Refused {
-        /// Why, in one sentence.
-        why: String,
+        /// Why.
+        why: Refusal,
     },
+}
+
+impl From<Refusal> for Outcome {
+    fn from(why: Refusal) -> Outcome {
+        match why.is_unsupported() {
+            true => Outcome::Unsupported { why },
+            false => Outcome::Refused { why },
+        }
+    }
+}
+
+impl From<Result<(), Refusal>> for Outcome {
+    fn from(done: Result<(), Refusal>) -> Outcome {
+        done.map_or_else(Outcome::from, |()| Outcome::Done)
+    }
 }

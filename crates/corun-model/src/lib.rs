@@ -29,6 +29,7 @@
 //! | [`recording`] | consecutive windows, summed and as a timeline |
 //! | [`action`] | the five knobs, actions and their outcomes |
 //! | [`reason`] | why a knob is turned, as a fact |
+//! | [`refusal`] | why a knob was not turned, as a fact |
 //! | [`host`], [`policy`] | the two traits |
 //! | [`conformance`] | one suite that every host and every policy must pass |
 //! | [`trace`] | who ran where, switch by switch: what timelines are drawn from |
@@ -57,6 +58,7 @@ pub mod policy;
 pub mod proportion;
 pub mod reason;
 pub mod recording;
+pub mod refusal;
 pub mod run_log;
 pub mod spin;
 pub mod tenant;
@@ -79,6 +81,7 @@ pub use observation::Observation;
 pub use policy::{Decision, Fate, Policy};
 pub use reason::Reason;
 pub use recording::Recording;
+pub use refusal::Refusal;
 pub use run_log::RunLog;
 pub use spin::{SpinEstimate, SpinMethod};
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};

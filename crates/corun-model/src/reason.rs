@@ -214,6 +214,20 @@ pub enum Sharing {
 }
 
 impl Reason {
+    /// What it is called in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Reason::Slot { .. } => "slot",
+            Reason::Release(_) => "release",
+            Reason::DedicatedWindow { .. } => "dedicated_window",
+            Reason::WouldTry(_) => "would_try",
+            Reason::NewTaskSlices | Reason::NewTaskDelay { .. } | Reason::NewTaskOwnDelay => "new_task",
+            Reason::Lag { .. } => "lag",
+            Reason::NobodyShares => "nobody_shares",
+            Reason::Sharing { .. } => "sharing",
+        }
+    }
+
     /// The same without what changes from one decision to the next for one reason: the number of a slot, and the figures of
     /// a single task.
     #[must_use]

@@ -22,6 +22,7 @@ pub mod perfetto;
 pub mod predict;
 pub mod profile;
 pub mod progress;
+pub mod refusal;
 mod remarks;
 pub mod sim;
 pub mod table;

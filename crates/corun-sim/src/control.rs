@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::scenario::PolicySpec;
-use corun_model::{Fate, Observation, Outcome};
+use corun_model::{Fate, Observation, Outcome, Refusal};
 use corun_policy::controller::{Controller, Mode, Taken};
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Control {
     /// The first of them; only of a run that is recorded.
     pub first: Vec<Taken>,
     /// Reasons for which decisions were not carried out, and how often.
-    pub not_done: BTreeMap<String, u64>,
+    pub not_done: BTreeMap<Refusal, u64>,
 }
 
 /// A policy at work on the modelled machine, and what it did so far.

@@ -300,9 +300,7 @@ fn nothing_is_thrown_out_and_nobody_stalls_while_tenants_come_and_go() {
                     }
                     Outcome::Refused { why } | Outcome::Unsupported { why } => {
                         // A task that has ended since is refused, which is as well.
-                        let kind =
-                            why.trim_matches(|c: char| c.is_ascii_digit()).replace(char::is_numeric, "");
-                        *not_done.entry(kind).or_insert(0u64) += 1;
+                        *not_done.entry(why.name()).or_insert(0u64) += 1;
                     }
                 }
             }

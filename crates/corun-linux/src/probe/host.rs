@@ -32,8 +32,8 @@ use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::run_log::{CpuMask, RunLog};
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::{
-    Action, Culprits, Host, HostError, Ledger, Limits, Machine, Observation, Outcome, TaskId, Tenant,
-    TenantId,
+    Action, Culprits, Host, HostError, Ledger, Limits, Machine, Observation, Outcome, Refusal, TaskId,
+    Tenant, TenantId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -509,10 +509,8 @@ impl Host for LiveHost {
         Ok(self.observe_window())
     }
 
-    fn apply(&mut self, action: &Action) -> Outcome {
-        Outcome::Unsupported {
-            why: format!("this host only observes; it does not turn {}", action.knob().name()),
-        }
+    fn apply(&mut self, _: &Action) -> Outcome {
+        Refusal::ObservesOnly.into()
     }
 
     fn undo_all(&mut self) -> Result<(), HostError> {

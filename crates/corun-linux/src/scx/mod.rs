@@ -26,8 +26,7 @@ use crate::sched::{SLICE_MAX_NS, SLICE_MIN_NS};
 use crate::stock::{Options, StockBackend};
 use crate::topology;
 use corun_bpf::{Scheduler, SchedulerConfig, TaskKnobs, ROOT_CELL};
-use corun_model::duration::human_ns;
-use corun_model::{Action, HostError, Knob, Observation, Outcome, TaskId, TenantId, TenantKind};
+use corun_model::{Action, HostError, Knob, Observation, Outcome, Refusal, TaskId, TenantId, TenantKind};
 use placement::{lowest_common, place, way_up, Placement};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -176,28 +175,30 @@ impl ScxBackend {
     }
 
     /// A tenant's cell; made, and filled, when it has none yet.
-    fn place_of(&mut self, tenant: TenantId) -> Result<u32, String> {
+    fn place_of(&mut self, tenant: TenantId) -> Result<u32, Refusal> {
         if let Some(place) = self.places.get(&tenant) {
             return Ok(place.cell);
         }
         let (Some(known), Some(scheduler)) = (self.tenants.get(&tenant).cloned(), &self.scheduler) else {
-            return Err(format!("no tenant {} is known", tenant.0));
+            return Err(Refusal::NoTenant(tenant));
         };
-        let place = match self.placement(tenant, &known)? {
+        let place = match self.placement(tenant, &known).map_err(Refusal::Controller)? {
             Placement::Is(cell) => Place { cell, is_own: false },
             Placement::Within(parent) => {
-                let cell = scheduler.new_cell(parent, 100).map_err(|e| e.to_string())?;
+                let made = scheduler.new_cell(parent, 100);
+                let cell = made.map_err(|e| Refusal::Controller(e.to_string()))?;
                 Place { cell, is_own: true }
             }
         };
         self.places.insert(tenant, place);
         if place.is_own {
-            self.fill(tenant, place.cell)?;
+            self.fill(tenant, place.cell).map_err(Refusal::Controller)?;
             // From now on children are born into the cell; those born since the observation are not in it yet.
             for pid in self.stock.processes_now(tenant) {
                 for tid in procfs::tasks(&self.root, pid).unwrap_or_default() {
                     if self.knobs.get(&TaskId(tid)).and_then(|k| k.cell) != Some(place.cell) {
-                        self.set(TaskId(tid), |knobs| knobs.cell = Some(place.cell))?;
+                        self.set(TaskId(tid), |knobs| knobs.cell = Some(place.cell))
+                            .map_err(Refusal::Controller)?;
                     }
                 }
             }
@@ -232,26 +233,25 @@ impl ScxBackend {
         &mut self,
         tenant: TenantId,
         turn: impl FnOnce(&Scheduler, u32) -> Result<(), corun_bpf::SchedulerError>,
-    ) -> Result<(), Outcome> {
+    ) -> Result<(), Refusal> {
         self.stock.allows_tenant(tenant)?;
-        let refused = |why| Outcome::Refused { why };
-        let cell = self.place_of(tenant).map_err(refused)?;
+        let cell = self.place_of(tenant)?;
         let Some(scheduler) = &self.scheduler else { return Ok(()) };
-        turn(scheduler, cell).map_err(|e| refused(e.to_string()))
+        turn(scheduler, cell).map_err(|e| Refusal::Controller(e.to_string()))
     }
 
     /// Turns a knob of a task that may be touched.
-    fn on_task(&mut self, task: TaskId, turn: impl FnOnce(&mut TaskKnobs)) -> Result<(), Outcome> {
+    fn on_task(&mut self, task: TaskId, turn: impl FnOnce(&mut TaskKnobs)) -> Result<(), Refusal> {
         self.stock.allows_task(task)?;
-        self.set(task, turn).map_err(|why| Outcome::Refused { why })
+        self.set(task, turn).map_err(Refusal::Controller)
     }
 
-    fn try_apply(&mut self, action: &Action) -> Result<(), Outcome> {
+    fn try_apply(&mut self, action: &Action) -> Result<(), Refusal> {
         if let Some(why) = &self.lost {
-            return Err(Outcome::Refused { why: why.clone() });
+            return Err(Refusal::Controller(why.clone()));
         }
         if self.scheduler.is_none() {
-            self.load().map_err(|e| Outcome::Refused { why: e.to_string() })?;
+            self.load().map_err(|e| Refusal::Controller(e.to_string()))?;
         }
         match action {
             Action::Park { tenant } => {
@@ -273,23 +273,16 @@ impl ScxBackend {
                 done
             }
             Action::Unpark { tenant } if self.tenants.contains_key(tenant) => Ok(()),
-            Action::Unpark { tenant } => {
-                Err(Outcome::Refused { why: format!("no tenant {} is known", tenant.0) })
-            }
-            Action::Weight { weight, .. } if !(1..=10_000).contains(weight) => {
-                Err(Outcome::Refused { why: format!("weights are 1 to 10000, not {weight}") })
-            }
+            Action::Unpark { tenant } => Err(Refusal::NoTenant(*tenant)),
+            Action::Weight { weight, .. } if !(1..=10_000).contains(weight) => Err(Refusal::Weight(*weight)),
             Action::Weight { tenant, weight } => {
                 self.on_tenant(*tenant, |scheduler, cell| scheduler.set_weight(cell, *weight))
             }
             Action::Slice { min_ns, max_ns, .. }
                 if min_ns > max_ns || *min_ns < SLICE_MIN_NS || *max_ns > SLICE_MAX_NS =>
             {
-                let bounds = [SLICE_MIN_NS, SLICE_MAX_NS, *min_ns, *max_ns].map(human_ns);
-                let [least, most, min, max] = bounds;
-                Err(Outcome::Refused {
-                    why: format!("slices are {least} to {most} long, not {min} to {max}"),
-                })
+                let bounds_ns = Some((SLICE_MIN_NS, SLICE_MAX_NS));
+                Err(Refusal::Slice { min_ns: *min_ns, max_ns: *max_ns, bounds_ns })
             }
             Action::Slice { task, min_ns, max_ns } => {
                 self.on_task(*task, |knobs| knobs.slice_ns = Some((*min_ns, *max_ns)))
@@ -299,19 +292,19 @@ impl ScxBackend {
             }
             Action::Cpus { .. } => match self.stock.apply(action) {
                 Outcome::Done => Ok(()),
-                other => Err(other),
+                Outcome::Unsupported { why } | Outcome::Refused { why } => Err(why),
             },
         }
     }
 
     /// Lets a tenant run, if it is parked.
-    fn unpark(&mut self, tenant: TenantId) -> Result<(), Outcome> {
+    fn unpark(&mut self, tenant: TenantId) -> Result<(), Refusal> {
         if let (Some(place), Some(scheduler), true) =
             (self.places.get(&tenant), &self.scheduler, self.parked.contains(&tenant))
         {
             if let Err(e) = scheduler.park(place.cell, false) {
                 self.held.insert(tenant);
-                return Err(Outcome::Refused { why: e.to_string() });
+                return Err(Refusal::Controller(e.to_string()));
             }
         }
         self.held.remove(&tenant);
@@ -428,15 +421,12 @@ impl Backend for ScxBackend {
         }
     }
 
-    fn prepare(&mut self, tenant: TenantId) -> Result<(), Outcome> {
+    fn prepare(&mut self, tenant: TenantId) -> Result<(), Refusal> {
         self.on_tenant(tenant, |_, _| Ok(()))
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
-        match self.try_apply(action) {
-            Ok(()) => Outcome::Done,
-            Err(outcome) => outcome,
-        }
+        self.try_apply(action).into()
     }
 
     fn helper(&self) -> Option<u32> {

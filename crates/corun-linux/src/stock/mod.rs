@@ -31,21 +31,16 @@ use crate::root::Root;
 use crate::sched::{self, Attributes};
 use crate::supervisor::{self, restoring, Supervised};
 use corun_model::duration::human_ns;
-use corun_model::{Action, CpuId, HostError, Knob, Observation, Outcome, TaskId, Tenant, TenantId};
+use corun_model::refusal::Protected;
+use corun_model::{Action, CpuId, HostError, Knob, Observation, Outcome, Refusal, TaskId, Tenant, TenantId};
 use members::Members;
 use parking::{Means, Parkings};
-use refusal::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use tasks::Tasks;
 
 /// The controller's priority while anything is in force: the lowest that is above everybody fair.
 const PRIORITY: u32 = 1;
-
-/// How the reasons end of who was not named, and of what only root may do.
-pub const NOT_IN_SCOPE: &str = "is not among the tenants that may be controlled";
-/// See [`NOT_IN_SCOPE`].
-pub const AS_ROOT: &str = "run as root";
 
 /// Whose tenants may be touched at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +86,7 @@ pub struct StockBackend {
     /// Whether a tenant is in scope, as far as somebody asked since it last grew.
     in_scope: BTreeMap<TenantId, bool>,
     /// Why one of its processes may not be touched, as far as somebody asked since the tenant last grew.
-    guarded: BTreeMap<TenantId, Option<String>>,
+    guarded: BTreeMap<TenantId, Option<Protected>>,
     parkings: Parkings,
     tasks: Tasks,
     weights: weights::Changed,
@@ -131,11 +126,8 @@ impl StockBackend {
     /// # Errors
     /// [`HostError::Failed`] when another controller runs, or the supervisor cannot be started.
     pub fn arm(&mut self) -> Result<(), HostError> {
-        self.start_supervisor().map(|_| ()).map_err(|refusal| match refusal {
-            Refusal::Unsupported(why) | Refusal::Refused(why) => {
-                HostError::Failed { what: "taking control".into(), why }
-            }
-        })?;
+        let started = self.start_supervisor().map(|_| ());
+        started.map_err(|why| HostError::Failed { what: "taking control".into(), why })?;
         // Whether it may be is to be known before anybody waits for it.
         self.be_real_time();
         self.be_fair();
@@ -157,12 +149,13 @@ impl StockBackend {
         self.not_real_time.as_deref()
     }
 
-    fn start_supervisor(&mut self) -> Result<&mut Supervised, Refusal> {
+    fn start_supervisor(&mut self) -> Result<&mut Supervised, String> {
         if let Some(why) = &self.lost {
-            return Err(Refusal::Refused(why.clone()));
+            return Err(why.clone());
         }
         if self.supervised.is_none() {
-            let started = Supervised::start(&self.root, &self.options.supervisor)?;
+            let started =
+                Supervised::start(&self.root, &self.options.supervisor).map_err(|e| e.to_string())?;
             self.protection.add(started.pid());
             // A page fault while somebody is parked may wait for whoever is parked.
             let _ = sched::lock_memory();
@@ -174,17 +167,16 @@ impl StockBackend {
     /// Checks that a tenant may be touched.
     fn may_touch(&mut self, id: TenantId) -> Result<(), Refusal> {
         let Some(tenant) = self.members.tenant(id).cloned() else {
-            return Err(Refusal::Refused(format!("no tenant {} is known", id.0)));
+            return Err(Refusal::NoTenant(id));
         };
-        if let Some(why) = self.protection.of_tenant(&tenant) {
-            return Err(Refusal::Refused(why));
+        if let Some(protected) = self.protection.of_tenant(&tenant) {
+            return Err(Refusal::Protected(protected));
         }
         let known = self.in_scope.get(&id).copied();
         let in_scope = known.unwrap_or_else(|| self.is_in_scope(&tenant));
         self.in_scope.insert(id, in_scope);
         if !in_scope {
-            let why = format!("{} {NOT_IN_SCOPE}", tenant.name);
-            return Err(Refusal::Refused(why));
+            return Err(Refusal::NotInScope { tenant: tenant.name });
         }
         Ok(())
     }
@@ -193,9 +185,9 @@ impl StockBackend {
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn allows_tenant(&mut self, id: TenantId) -> Result<(), Outcome> {
+    pub(crate) fn allows_tenant(&mut self, id: TenantId) -> Result<(), Refusal> {
         self.may_touch(id)?;
-        self.guard_of(id).map_or(Ok(()), |why| Err(Outcome::Refused { why }))
+        self.guard_of(id).map_or(Ok(()), |protected| Err(Refusal::Protected(protected)))
     }
 
     /// Whether a tenant is protected, by what it is or by one of its processes.
@@ -205,7 +197,7 @@ impl StockBackend {
     }
 
     /// Why a tenant may not be touched because of one of its processes.
-    fn guard_of(&mut self, id: TenantId) -> Option<String> {
+    fn guard_of(&mut self, id: TenantId) -> Option<Protected> {
         if let Some(known) = self.guarded.get(&id) {
             return known.clone();
         }
@@ -224,8 +216,8 @@ impl StockBackend {
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn allows_task(&mut self, id: TaskId) -> Result<(), Outcome> {
-        self.known_task(id).map(|_| ()).map_err(Outcome::from)
+    pub(crate) fn allows_task(&mut self, id: TaskId) -> Result<(), Refusal> {
+        self.known_task(id).map(|_| ())
     }
 
     /// Processes that were named.
@@ -257,7 +249,7 @@ impl StockBackend {
         &mut self,
         act: impl FnOnce(&mut Parkings, &mut Tasks, &mut weights::Changed, &mut Means) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
-        self.start_supervisor()?;
+        self.start_supervisor().map_err(Refusal::Controller)?;
         let Some(supervised) = self.supervised.as_mut() else { return Ok(()) };
         let mut means =
             Means { root: &self.root, members: &mut self.members, protection: &self.protection, supervised };
@@ -266,14 +258,11 @@ impl StockBackend {
 
     /// A task that was seen, lives and may be touched.
     fn known_task(&mut self, id: TaskId) -> Result<supervisor::undo::Task, Refusal> {
-        let gone = || Refusal::Refused(format!("no task {id} is known"));
-        let tenant = self.members.tenant_of(id).ok_or_else(gone)?;
+        let tenant = self.members.tenant_of(id).ok_or(Refusal::NoTask(id))?;
         self.may_touch(tenant)?;
-        let task = self.members.task(id.0).ok_or_else(gone)?;
-        if let Some(why) = self.protection.of_process(task.pid) {
-            return Err(Refusal::Refused(why));
-        }
-        Ok(task)
+        let task = self.members.task(id.0).ok_or(Refusal::NoTask(id))?;
+        let protected = self.protection.of_process(task.pid);
+        protected.map_or(Ok(task), |protected| Err(Refusal::Protected(protected)))
     }
 
     /// Does something to a task that may be touched.
@@ -283,7 +272,7 @@ impl StockBackend {
         act: impl FnOnce(&mut Tasks, &Root, &mut Supervised, &supervisor::undo::Task) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let task = self.known_task(id)?;
-        self.start_supervisor()?;
+        self.start_supervisor().map_err(Refusal::Controller)?;
         let Some(supervised) = self.supervised.as_mut() else { return Ok(()) };
         act(&mut self.tasks, &self.root, supervised, &task)
     }
@@ -296,7 +285,7 @@ impl StockBackend {
             }
             Action::Unpark { tenant } if self.parkings.knows(*tenant) => self.unpark(*tenant),
             Action::Unpark { tenant } if self.members.tenant(*tenant).is_none() => {
-                Err(Refusal::Refused(format!("no tenant {} is known", tenant.0)))
+                Err(Refusal::NoTenant(*tenant))
             }
             Action::Unpark { .. } => Ok(()),
             Action::Weight { tenant, weight } => self.on_tenant(*tenant, |_, tasks, changed, means| {
@@ -309,9 +298,7 @@ impl StockBackend {
                 .on_task(*task, |tasks, root, supervised, task| {
                     tasks.preempt_delay(root, supervised, task, *delay_ns)
                 }),
-            Action::Cpus { cpus, .. } if cpus.is_empty() => {
-                Err(Refusal::Refused("a task needs at least one CPU".into()))
-            }
+            Action::Cpus { cpus, .. } if cpus.is_empty() => Err(Refusal::NoCpu),
             Action::Cpus { task, cpus } => {
                 let online = self.online.clone();
                 self.on_task(*task, |tasks, root, supervised, task| {
@@ -492,8 +479,8 @@ impl Backend for StockBackend {
         }
     }
 
-    fn prepare(&mut self, tenant: TenantId) -> Result<(), Outcome> {
-        self.on_tenant(tenant, |parkings, _, _, means| parkings.prepare(tenant, means)).map_err(Outcome::from)
+    fn prepare(&mut self, tenant: TenantId) -> Result<(), Refusal> {
+        self.on_tenant(tenant, |parkings, _, _, means| parkings.prepare(tenant, means))
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
@@ -502,7 +489,7 @@ impl Backend for StockBackend {
             true => self.be_real_time(),
             false => self.be_fair(),
         }
-        done.map_or_else(Outcome::from, |()| Outcome::Done)
+        done.into()
     }
 
     fn helper(&self) -> Option<u32> {

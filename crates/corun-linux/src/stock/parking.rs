@@ -24,7 +24,7 @@
 //! `after_windows_the_parked_have_the_fair_share_that_they_had_before` measures it.
 
 use super::members::{Members, Process};
-use super::refusal::Refusal;
+use super::refusal::by_kernel;
 use crate::cgroup::{Cgroups, Membership, Tree};
 use crate::freezer;
 use crate::naming;
@@ -33,7 +33,7 @@ use crate::root::Root;
 use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::{send, Task, Undo};
 use crate::supervisor::Supervised;
-use corun_model::TenantId;
+use corun_model::{Refusal, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -215,10 +215,10 @@ impl Parkings {
         for look in 0..LOOKS {
             let processes = means.members.processes_of(tenant);
             if processes.is_empty() && look == 0 {
-                return Err(Refusal::Refused("no process of it is left".into()));
+                return Err(Refusal::NobodyLeft);
             }
-            if let Some(why) = processes.iter().find_map(|p| means.protection.of_process(p.task.pid)) {
-                return Err(Refusal::Refused(why));
+            if let Some(protected) = processes.iter().find_map(|p| means.protection.of_process(p.task.pid)) {
+                return Err(Refusal::Protected(protected));
             }
             parking.signalled.retain(|task, stopped| {
                 stopped.is_some() || processes.iter().any(|p| p.task == *task && !p.stopped)
@@ -245,7 +245,7 @@ impl Parkings {
         let membership = match Membership::read(means.root, format!("/proc/{}", process.through)) {
             Ok(membership) => membership,
             Err(e) if e.is_gone() => return Ok(false),
-            Err(e) => return Err(Refusal::Refused(e.to_string())),
+            Err(e) => return Err(Refusal::Controller(e.to_string())),
         };
         let path = self.tree().and_then(|tree| membership.in_tree(tree));
         let folder = self.tree().zip(path).and_then(|(tree, path)| tree.folder(path));
@@ -340,7 +340,7 @@ impl Parkings {
         // Whether it is done; of who has gone nothing is left to do.
         let mut note = |done: io::Result<()>, whom: &str| match done {
             Err(e) if !matches!(e.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) => {
-                failed.get_or_insert(Refusal::by_kernel(whom, &e));
+                failed.get_or_insert(by_kernel(whom, &e));
                 false
             }
             _ => true,
@@ -371,8 +371,7 @@ impl Parkings {
 fn stop(parking: &mut Parking, means: &mut Means) -> Result<usize, Refusal> {
     for (folder, _) in parking.transient.values() {
         means.supervised.beat()?;
-        freezer::set_frozen(folder, true)
-            .map_err(|e| Refusal::by_kernel(&folder.display().to_string(), &e))?;
+        freezer::set_frozen(folder, true).map_err(|e| by_kernel(&folder.display().to_string(), &e))?;
         // Its line in the journal is in force as long as the cgroup is there. Nobody may watch any more by now: then the
         // refusal has it thawed.
         means.supervised.beat()?;
@@ -384,7 +383,7 @@ fn stop(parking: &mut Parking, means: &mut Means) -> Result<usize, Refusal> {
         let undo = Undo::Thaw(folder.clone());
         let make = || freezer::set_frozen(folder, true);
         let made = means.supervised.change(means.root, None, &undo, make)?;
-        let (made, ()) = made.map_err(|e| Refusal::by_kernel(&folder.display().to_string(), &e))?;
+        let (made, ()) = made.map_err(|e| by_kernel(&folder.display().to_string(), &e))?;
         *entry = Some(made);
     }
     let mut stopped = 0;
@@ -397,7 +396,7 @@ fn stop(parking: &mut Parking, means: &mut Means) -> Result<usize, Refusal> {
                 stopped += 1;
             }
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-            Err(e) => return Err(Refusal::by_kernel(&format!("process {}", task.pid), &e)),
+            Err(e) => return Err(by_kernel(&format!("process {}", task.pid), &e)),
         }
     }
     parking.signalled.retain(|_, entry| entry.is_some());
@@ -411,11 +410,7 @@ fn by_signal(process: &Process, parking: &mut Parking, root: &Root) -> Result<bo
         return Ok(false);
     }
     if is_in_foreground(root, &process.task) {
-        return Err(Refusal::Refused(format!(
-            "{} (PID {}) is the foreground job of a terminal and cannot be frozen here; a stop signal would hand the \
-             terminal back to its shell",
-            process.comm, process.task.pid
-        )));
+        return Err(Refusal::ForegroundJob { name: process.comm.clone(), pid: process.task.pid });
     }
     parking.signalled.insert(process.task, None);
     Ok(true)

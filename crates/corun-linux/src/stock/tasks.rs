@@ -8,7 +8,7 @@
 //! for half a tick on average and may wait for several. A delay below an eighth of a tick ([`least_delay_ns`]) is none: none is
 //! nearer to it by far, and the shortest that anybody asks for by hand (2 ms) is more than that under every kernel.
 
-use super::refusal::Refusal;
+use super::refusal::by_kernel;
 use crate::cgroup::Cgroups;
 use crate::cpulist;
 use crate::root::Root;
@@ -16,8 +16,7 @@ use crate::sched::{self, Attributes, SLICE_MAX_NS, SLICE_MIN_NS};
 use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::{default_slice_ns, is_still, Aspect, Task, Undo};
 use crate::supervisor::Supervised;
-use corun_model::duration::human_ns;
-use corun_model::CpuId;
+use corun_model::{CpuId, Refusal, TaskId};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -86,7 +85,7 @@ impl Tasks {
                 self.changes.insert(key, (entry, aspect));
                 Ok(())
             }
-            Err(e) => Err(Refusal::by_kernel(&format!("task {}", task.tid), &e)),
+            Err(e) => Err(by_kernel(&format!("task {}", task.tid), &e)),
         }
     }
 
@@ -100,19 +99,12 @@ impl Tasks {
         max_ns: u64,
     ) -> Result<(), Refusal> {
         if min_ns > max_ns || min_ns < SLICE_MIN_NS || max_ns > SLICE_MAX_NS {
-            return Err(Refusal::Refused(format!(
-                "slices are {} to {} long, not {} to {}",
-                human_ns(SLICE_MIN_NS),
-                human_ns(SLICE_MAX_NS),
-                human_ns(min_ns),
-                human_ns(max_ns)
-            )));
+            let bounds_ns = Some((SLICE_MIN_NS, SLICE_MAX_NS));
+            return Err(Refusal::Slice { min_ns, max_ns, bounds_ns });
         }
         let now = fair(task)?;
         if now.slice_ns == 0 {
-            return Err(Refusal::Unsupported(
-                "this kernel has no slice per task; use Linux 6.12 or newer".into(),
-            ));
+            return Err(Refusal::NoSlices);
         }
         let own_ns = if now.slice_ns == default_slice_ns() { 0 } else { now.slice_ns };
         let was = self.before(root, supervised, task, "slice").unwrap_or(Aspect::Slice { was_ns: own_ns });
@@ -176,10 +168,10 @@ impl Tasks {
         if delay_ns < least_delay_ns() {
             let Some(was) = was else { return Ok(()) };
             fair(task)?;
-            was.restore(task.tid).map_err(|e| Refusal::by_kernel(&format!("task {}", task.tid), &e))?;
+            was.restore(task.tid).map_err(|e| by_kernel(&format!("task {}", task.tid), &e))?;
             let key = (task.tid, task.start_ns, was.name(), String::new());
             if let Some((entry, _)) = self.changes.get(&key) {
-                supervised.undone(*entry).map_err(|e| Refusal::by_kernel("the journal", &e))?;
+                supervised.undone(*entry).map_err(|e| by_kernel("the journal", &e))?;
                 self.changes.remove(&key);
             }
             return Ok(());
@@ -187,7 +179,7 @@ impl Tasks {
         let now = fair(task)?;
         let batch = libc::SCHED_BATCH as u32;
         if now.policy == libc::SCHED_IDLE as u32 {
-            return Err(Refusal::Refused(format!("task {} is SCHED_IDLE and preempts nobody", task.tid)));
+            return Err(Refusal::IdleClass(TaskId(task.tid)));
         }
         if now.policy == batch && was.is_none() {
             // Its own wish; nothing to change and nothing to undo.
@@ -213,14 +205,10 @@ impl Tasks {
         cpus.dedup();
         let list = cpulist::format(&cpus);
         if let Some(absent) = cpus.iter().find(|c| !online.contains(c)) {
-            return Err(Refusal::Refused(format!(
-                "CPU {} is not there; online are {}",
-                absent.0,
-                cpulist::format(online)
-            )));
+            return Err(Refusal::CpuNotThere { cpu: *absent, online: online.to_vec() });
         }
         let whom = format!("task {}", task.tid);
-        let now = sched::affinity(task.tid).map_err(|e| Refusal::by_kernel(&whom, &e))?;
+        let now = sched::affinity(task.tid).map_err(|e| by_kernel(&whom, &e))?;
         let was = match self.before(root, supervised, task, "cpus") {
             Some(Aspect::Cpus { was, .. }) => was,
             // Those that its cgroup leaves it are not its own either: it is to have those that this is given later.
@@ -256,15 +244,11 @@ impl Tasks {
 
 /// The attributes of a task of the fair scheduler.
 fn fair(task: &Task) -> Result<Attributes, Refusal> {
-    let now =
-        sched::attributes(task.tid).map_err(|e| Refusal::by_kernel(&format!("task {}", task.tid), &e))?;
+    let now = sched::attributes(task.tid).map_err(|e| by_kernel(&format!("task {}", task.tid), &e))?;
     if now.is_fair() {
         Ok(now)
     } else {
-        Err(Refusal::Refused(format!(
-            "task {} is real-time: the fair scheduler's knobs don't apply",
-            task.tid
-        )))
+        Err(Refusal::RealTime(TaskId(task.tid)))
     }
 }
 

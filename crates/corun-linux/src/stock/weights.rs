@@ -8,7 +8,7 @@
 
 use super::members::Process;
 use super::parking::Means;
-use super::refusal::Refusal;
+use super::refusal::by_kernel;
 use super::tasks::Tasks;
 use crate::cgroup::{Cgroups, Membership};
 use crate::freezer::write_file;
@@ -19,7 +19,7 @@ use crate::sched;
 use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::Undo;
 use crate::supervisor::Supervised;
-use corun_model::TenantId;
+use corun_model::{Refusal, TenantId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -54,14 +54,14 @@ pub(super) fn set(
     means: &mut Means,
 ) -> Result<(), Refusal> {
     if !(1..=10_000).contains(&weight) {
-        return Err(Refusal::Refused(format!("a weight is 1 to 10000, not {weight}")));
+        return Err(Refusal::Weight(weight));
     }
     let processes = means.members.processes_of(tenant);
     if processes.is_empty() {
-        return Err(Refusal::Refused("no process of it is left".into()));
+        return Err(Refusal::NobodyLeft);
     }
-    if let Some(why) = processes.iter().find_map(|p| means.protection.of_process(p.task.pid)) {
-        return Err(Refusal::Refused(why));
+    if let Some(protected) = processes.iter().find_map(|p| means.protection.of_process(p.task.pid)) {
+        return Err(Refusal::Protected(protected));
     }
     let mut left = Vec::new();
     for process in processes {
@@ -134,7 +134,7 @@ fn write(
     means: &mut Means,
 ) -> Result<(), Refusal> {
     let whom = path.display().to_string();
-    let refused = |e: &std::io::Error| Refusal::by_kernel(&whom, e);
+    let refused = |e: &std::io::Error| by_kernel(&whom, e);
     let (known, undo) = match changed.get(&place) {
         Some((entry, undo)) => (Some(*entry), undo.clone()),
         None => (None, undo().map_err(|e| refused(&e))?),
@@ -158,16 +158,12 @@ fn set_autogroups(
     for pid in procfs::processes(means.root).unwrap_or_default() {
         let Ok(stat) = procfs::process_stat(means.root, pid) else { continue };
         if sessions.contains_key(&stat.sid) && !mine.contains(&pid) && !stat.has_ended() {
-            return Err(Refusal::Unsupported(format!(
-                "it has no cgroup of its own and shares its session with {} (PID {pid}); start it with `setsid`, or \
-                 switch autogroups off (`sysctl kernel.sched_autogroup_enabled=0`) so that nice counts",
-                stat.comm
-            )));
+            return Err(Refusal::SharesSession { with: stat.comm, pid });
         }
     }
     let value = nice_of(weight).clamp(-20, 19).to_string();
     for pid in sessions.values() {
-        let group = procfs::autogroup(means.root, *pid).map_err(|e| Refusal::Refused(e.to_string()))?;
+        let group = procfs::autogroup(means.root, *pid).map_err(|e| Refusal::Controller(e.to_string()))?;
         let Some(group) = group else { continue };
         let undo = || Ok(Undo::Autogroup { id: group.id, was: group.nice });
         let path = means.root.path(format!("/proc/{pid}/autogroup"));

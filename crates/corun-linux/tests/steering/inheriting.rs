@@ -70,7 +70,7 @@ fn turn_all(backend: &mut StockBackend, pid: u32, cpu: CpuId) {
         Action::Cpus { task, cpus: vec![cpu] },
     ] {
         match backend.apply(&action) {
-            Outcome::Unsupported { why } => println!("skipped: {action:?}: {why}"),
+            Outcome::Unsupported { why } => println!("skipped: {action:?}: {why:?}"),
             other => assert_eq!(other, Outcome::Done),
         }
     }

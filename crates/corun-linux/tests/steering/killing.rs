@@ -361,7 +361,7 @@ fn a_backend_that_lost_its_lease_draws_no_more_slices() {
     backend.learn(&seen(&[&actors.pids()]));
     let task = TaskId(actors.pids()[0]);
     match backend.apply(&Action::Slice { task, min_ns: 10_000_000, max_ns: 30_000_000 }) {
-        Outcome::Unsupported { why } => return println!("skipped: slices: {why}"),
+        Outcome::Unsupported { why } => return println!("skipped: slices: {why:?}"),
         other => assert_eq!(other, Outcome::Done),
     }
     assert!(eventually(PATIENCE, || state_of(&actors.pids()) == before), "the lease is over");

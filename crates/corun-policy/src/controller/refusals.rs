@@ -75,7 +75,7 @@ impl Refusals {
 mod tests {
     use super::*;
     use corun_model::observation::TenantObservation;
-    use corun_model::TenantKind;
+    use corun_model::{Refusal, TenantKind};
 
     /// Whom the host refuses, and whom not.
     const INIT: u32 = 1;
@@ -121,7 +121,7 @@ mod tests {
     fn whose_parking_was_refused_is_left_alone_for_longer_each_time() {
         let mut refusals = Refusals::default();
         let (park, seen) = (Action::Park { tenant: TenantId(STRANGER) }, |ns| window(ns, &[STRANGER]));
-        let no = Outcome::Refused { why: "a job in the foreground".into() };
+        let no = Outcome::Refused { why: Refusal::ForegroundJob { name: "vi".into(), pid: 7 } };
         let mut now_ns = 0;
         for hold_ns in [FIRST_HOLD_NS, 2 * FIRST_HOLD_NS, 4 * FIRST_HOLD_NS] {
             assert_eq!(covered(&mut refusals, now_ns, &[STRANGER]), [STRANGER]);

@@ -5,6 +5,7 @@
 
 use super::because::because;
 use crate::names::what_tells;
+use crate::refusal::refusal;
 use crate::words::name;
 use corun_model::duration::human_ns;
 use corun_model::{Action, CpuId, Decision, Fate, Observation, Outcome, TaskId, TenantId};
@@ -29,11 +30,16 @@ pub struct Decided {
     pub knob: &'static str,
     /// What it was set to.
     pub value: serde_json::Value,
+    /// The kind of the reason.
+    pub reason: &'static str,
     /// The observation that caused it, without the name of whom it is about.
     pub because: String,
     /// `done`, `dry_run`, `dry_run: why nothing would be in force yet`, `unsupported: why` or `refused: why`.
     pub outcome: String,
-    /// The same as a fact.
+    /// The kind of the reason why it was not carried out; absent where it was, or was not tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<&'static str>,
+    /// What became of it, as a fact.
     #[serde(skip)]
     pub fate: Fate,
     /// What was decided about whom, for people.
@@ -58,14 +64,32 @@ impl Decided {
             Fate::DryRun => "dry_run".to_owned(),
             Fate::Proposed => "dry_run: whether it helps only a real run tells".to_owned(),
             Fate::Applied(Outcome::Done) => "done".to_owned(),
-            Fate::Applied(Outcome::Unsupported { why }) => format!("unsupported: {why}"),
-            Fate::Applied(Outcome::Refused { why }) => format!("refused: {why}"),
+            Fate::Applied(Outcome::Unsupported { why }) => format!("unsupported: {}", refusal(why)),
+            Fate::Applied(Outcome::Refused { why }) => format!("refused: {}", refusal(why)),
         };
+        let refusal = match fate {
+            Fate::Applied(Outcome::Unsupported { why } | Outcome::Refused { why }) => Some(why.name()),
+            _ => None,
+        };
+        let reason = decision.because.name();
         let because = because(&decision.because);
         let (what, knob) = (what(action, &whom.called()), action.knob().name());
         let Whom { tenant, key, task, .. } = whom;
         let (task, task_name) = task.map_or((None, None), |(id, name)| (Some(id.0), name));
-        Decided { tenant, key, task, task_name, knob, value, because, outcome, fate: fate.clone(), what }
+        Decided {
+            tenant,
+            key,
+            task,
+            task_name,
+            knob,
+            value,
+            reason,
+            because,
+            outcome,
+            refusal,
+            fate: fate.clone(),
+            what,
+        }
     }
 
     /// For people: `12.3 s  park ffmpeg: the dedicated window is over (done)`.
@@ -185,7 +209,7 @@ pub(super) mod tests {
     use crate::json;
     use corun_model::observation::{Account, TaskObservation};
     use corun_model::reason::Release;
-    use corun_model::{Reason, Tenant, TenantKind};
+    use corun_model::{Reason, Refusal, Tenant, TenantKind};
 
     pub fn seen() -> Observation {
         let tenant =
@@ -254,12 +278,13 @@ pub(super) mod tests {
     #[test]
     fn decisions_about_tasks_name_the_task_and_what_could_not_be_done_says_why() {
         let cpus = decision(Action::Cpus { task: TaskId(7), cpus: vec![CpuId(1)] });
-        let why = Outcome::Refused { why: "it is protected".into() };
+        let why = Outcome::from(Refusal::NobodyLeft);
         let decided = Decided::new(&cpus, &Fate::Applied(why), &seen());
-        assert_eq!((decided.task, decided.outcome.as_str()), (Some(7), "refused: it is protected"));
+        assert_eq!((decided.task, decided.outcome.as_str()), (Some(7), "refused: no process of it is left"));
+        assert_eq!((decided.reason, decided.refusal), ("release", Some("nobody_left")));
         assert_eq!(
             decided.line(1_500_000_000),
-            "   1.50 s  CPU 1 for task 7: the dedicated window is over (refused: it is protected)"
+            "   1.50 s  CPU 1 for task 7: the dedicated window is over (refused: no process of it is left)"
         );
         let dry = Decided::new(&decision(Action::Unpark { tenant: TenantId(3) }), &Fate::DryRun, &seen());
         assert_eq!(dry.line(0), "      0 s  unpark ffmpeg: the dedicated window is over (dry_run)");

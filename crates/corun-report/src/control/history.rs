@@ -323,7 +323,7 @@ mod tests {
     use super::*;
     use corun_model::observation::{Account, TenantObservation};
     use corun_model::reason::{Kept, Rule, SlotPart};
-    use corun_model::{Ledger, Parts, TaskId, TenantKind};
+    use corun_model::{Ledger, Parts, Refusal, TaskId, TenantKind};
 
     fn seen(start_ns: u64, end_ns: u64) -> Observation {
         let tenant = |id, name: &str| Tenant {
@@ -375,7 +375,7 @@ mod tests {
     fn what_was_refused_parks_nobody_and_a_pause_makes_a_new_entry() {
         let mut history = History::new(0);
         let park = || Action::Park { tenant: TenantId(1) };
-        let refused = Outcome::Refused { why: "protected".into() };
+        let refused = Outcome::from(Refusal::NobodyLeft);
         decide(&mut history, 5, park(), waits(), &refused);
         decide(&mut history, 6 + PAUSE_NS, park(), waits(), &refused);
         assert!(history.ever_parked().is_empty());
@@ -397,7 +397,7 @@ mod tests {
     fn only_what_was_done_and_changed_something_counts_as_a_change() {
         let mut history = History::new(0);
         let (tenant, task) = (TenantId(2), TaskId(7));
-        let refused = Outcome::Refused { why: "protected".into() };
+        let refused = Outcome::from(Refusal::NobodyLeft);
         decide(&mut history, 1, Action::Park { tenant }, waits(), &refused);
         decide(&mut history, 2, Action::Unpark { tenant }, waits(), &Outcome::Done);
         decide(

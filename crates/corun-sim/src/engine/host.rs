@@ -7,40 +7,33 @@
 use super::{Engine, Fault, State};
 use crate::cpu_set::CpuSet;
 use crate::sched::{CpuIx, TaskIx};
-use corun_model::{Action, CpuId, Host, HostError, Machine, Observation, Outcome, TaskId};
+use corun_model::{Action, CpuId, Host, HostError, Machine, Observation, Outcome, Refusal, TaskId};
 use std::rc::Rc;
 
-fn refused(why: impl Into<String>) -> Outcome {
-    Outcome::Refused { why: why.into() }
-}
-
 impl Engine {
-    fn find_task(&self, id: TaskId) -> Result<TaskIx, Outcome> {
+    fn find_task(&self, id: TaskId) -> Result<TaskIx, Refusal> {
         let ix = (id.0 as usize).wrapping_sub(1);
-        match self.tasks.get(ix).map(|t| t.state) {
-            Some(State::Ended) => Err(refused(format!("task {id} has ended"))),
-            Some(_) => Ok(ix),
-            None => Err(refused(format!("there is no task {id}"))),
-        }
+        let lives = self.tasks.get(ix).is_some_and(|t| t.state != State::Ended);
+        lives.then_some(ix).ok_or(Refusal::NoTask(id))
     }
 
-    fn find_cpus(&self, cpus: &[CpuId]) -> Result<CpuSet, Outcome> {
+    fn find_cpus(&self, cpus: &[CpuId]) -> Result<CpuSet, Refusal> {
         if cpus.is_empty() {
-            return Err(refused("a task needs at least one CPU"));
+            return Err(Refusal::NoCpu);
         }
         let place = |id: &CpuId| self.cpus.iter().position(|c| c.id == *id).ok_or(*id);
         let found: Result<Vec<CpuIx>, CpuId> = cpus.iter().map(place).collect();
         found
             .map(|members| CpuSet::of(self.cpus.len(), members))
-            .map_err(|id| refused(format!("the machine has no CPU {}", id.0)))
+            .map_err(|cpu| Refusal::CpuNotThere { cpu, online: self.cpus.iter().map(|c| c.id).collect() })
     }
 
-    fn carry_out(&mut self, action: &Action) -> Result<(), Outcome> {
+    fn carry_out(&mut self, action: &Action) -> Result<(), Refusal> {
         match action {
             Action::Slice { task, min_ns, max_ns } => {
                 let ix = self.find_task(*task)?;
                 if *min_ns == 0 || min_ns > max_ns {
-                    return Err(refused(format!("a slice from {min_ns} to {max_ns} ns makes no sense")));
+                    return Err(Refusal::Slice { min_ns: *min_ns, max_ns: *max_ns, bounds_ns: None });
                 }
                 self.sched.set_slice(ix, Some((*min_ns, *max_ns)));
             }
@@ -56,7 +49,7 @@ impl Engine {
             Action::Park { tenant } | Action::Unpark { tenant } => {
                 let ix = tenant.0 as usize;
                 let Some(run) = self.tenants.get(ix) else {
-                    return Err(refused(format!("there is no tenant {} that could be parked", tenant.0)));
+                    return Err(Refusal::NoTenant(*tenant));
                 };
                 match (matches!(action, Action::Park { .. }), run.parked) {
                     (true, false) => self.park(ix),
@@ -66,15 +59,12 @@ impl Engine {
             }
             Action::Weight { tenant, weight } => {
                 let Some(run) = self.tenants.get(tenant.0 as usize) else {
-                    return Err(refused(format!("there is no tenant {} that could be weighed", tenant.0)));
+                    return Err(Refusal::NoTenant(*tenant));
                 };
                 if !(1..=10_000).contains(weight) {
-                    return Err(refused(format!("weight {weight} is not between 1 and 10000")));
+                    return Err(Refusal::Weight(*weight));
                 }
-                let Some(group) = run.setup.group else {
-                    let why = "this tenant shares no group of its own that could have a weight".into();
-                    return Err(Outcome::Unsupported { why });
-                };
+                let group = run.setup.group.ok_or(Refusal::NoGroup)?;
                 self.weights_now[group] = *weight;
                 self.sched.set_weight(self.now_ns, group, *weight);
             }
@@ -107,10 +97,7 @@ impl Host for Engine {
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
-        match self.carry_out(action) {
-            Ok(()) => Outcome::Done,
-            Err(outcome) => outcome,
-        }
+        self.carry_out(action).into()
     }
 
     fn undo_all(&mut self) -> Result<(), HostError> {

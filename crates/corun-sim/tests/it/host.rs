@@ -1,7 +1,7 @@
 //! The modelled machine as a host: the suite that every host passes, and the five knobs.
 
 use crate::rig::{engine, latencies, observe, quantile, scenario, tenant};
-use corun_model::{conformance, Action, CpuId, Host, Outcome, TaskId, TenantId};
+use corun_model::{conformance, Action, CpuId, Host, Outcome, Refusal, TaskId, TenantId};
 use corun_sim::scenario::Cast;
 
 const MS: u64 = 1_000_000;
@@ -119,13 +119,20 @@ fn a_preemption_delay_lets_the_running_task_go_on() {
 fn values_that_make_no_sense_are_refused_with_a_reason() {
     let mut e = engine(&mix());
     observe(&mut e, 10 * MS);
-    let refusals = [
-        Action::Weight { tenant: TenantId(0), weight: 0 },
-        Action::Slice { task: TaskId(1), min_ns: 5, max_ns: 4 },
-        Action::Cpus { task: TaskId(1), cpus: vec![CpuId(9)] },
-    ];
-    for action in refusals {
-        assert!(matches!(e.apply(&action), Outcome::Refused { why } if !why.is_empty()), "{action:?}");
+    let online: Vec<CpuId> = e.machine().cpus().iter().map(|c| c.id).collect();
+    for (action, why) in [
+        (Action::Weight { tenant: TenantId(0), weight: 0 }, Refusal::Weight(0)),
+        (
+            Action::Slice { task: TaskId(1), min_ns: 5, max_ns: 4 },
+            Refusal::Slice { min_ns: 5, max_ns: 4, bounds_ns: None },
+        ),
+        (
+            Action::Cpus { task: TaskId(1), cpus: vec![CpuId(9)] },
+            Refusal::CpuNotThere { cpu: CpuId(9), online },
+        ),
+        (Action::Park { tenant: TenantId(9) }, Refusal::NoTenant(TenantId(9))),
+    ] {
+        assert_eq!(e.apply(&action), Outcome::Refused { why });
     }
 }
 

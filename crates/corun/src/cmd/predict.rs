@@ -179,7 +179,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { confidence: args.confidence, assignment, wake_up_ns, ..Options::default() };
-    let windows = args.dedicated.then(|| Windows::new(insight.subject(), &args.park, &args.protect));
+    let windows = args.dedicated.then(|| Windows::new(insight.subject(), &args.park));
     let mut predictors = Predictors::new(&insight, options, windows, record);
     let mut said = Said {
         meta,

@@ -15,9 +15,11 @@ use corun_linux::protected::{is_comm, Protection};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
 use corun_model::observation::TaskObservation;
-use corun_model::{Observation, Tenant, TenantId, TenantKind};
+use corun_model::refusal::Protected;
+use corun_model::{Observation, Refusal, Tenant, TenantId, TenantKind};
 use corun_policy::Scope;
 use corun_report::output::can_be_written;
+use corun_report::refusal::refusal;
 use std::collections::BTreeSet;
 
 /// An epoch takes part of a millisecond to observe and decide on.
@@ -96,9 +98,13 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
     let protection = Protection::new(root, &args.protect);
     let mut keys = Vec::new();
     for wanted in &args.tenants {
-        let refused = |why| Usage(format!("--tenant {wanted}: {why}; name another one"));
+        let refused = |protected| {
+            Usage(format!("--tenant {wanted}: {}; name another one", refusal(&Refusal::Protected(protected))))
+        };
         let given = pid(wanted);
-        given.and_then(|pid| protection.of_process(pid)).map_or(Ok(()), |why| Err(refused(why)))?;
+        given
+            .and_then(|pid| protection.of_process(pid))
+            .map_or(Ok(()), |protected| Err(refused(protected)))?;
         let meant = meant(wanted, seen)?;
         if meant.is_empty() {
             let why = |why| whose_it_is(wanted, seen).unwrap_or(why);
@@ -106,10 +112,10 @@ pub fn scope(root: &Root, args: &Args, seen: &Observation, acts: bool) -> Result
             keys.push(wanted.clone());
             continue;
         }
-        let reasons: Option<Vec<String>> =
+        let reasons: Option<Vec<Protected>> =
             meant.iter().map(|t| why_not(root, &protection, seen, t)).collect();
-        if let Some(why) = reasons.and_then(|all| all.into_iter().next()) {
-            return Err(refused(why));
+        if let Some(protected) = reasons.and_then(|all| all.into_iter().next()) {
+            return Err(refused(protected));
         }
         if let Some(tenant) = meant.iter().find(|t| acts && !may_be_stopped(root, seen, t.id)) {
             let why = format!("{} belongs to another user; run as root", tenant.name);
@@ -218,7 +224,12 @@ fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Usage> {
 }
 
 /// Why a tenant may not be touched: by what it is, or by one of its processes.
-pub fn why_not(root: &Root, protection: &Protection, seen: &Observation, tenant: &Tenant) -> Option<String> {
+pub fn why_not(
+    root: &Root,
+    protection: &Protection,
+    seen: &Observation,
+    tenant: &Tenant,
+) -> Option<Protected> {
     let mut processes = processes(root, seen, tenant.id);
     protection.of_tenant(tenant).or_else(|| processes.find_map(|pid| protection.of_process(pid)))
 }

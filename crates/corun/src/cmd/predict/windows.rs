@@ -7,12 +7,12 @@
 
 use crate::insight::machine_ns;
 use corun_linux::dedicated::{DedicatedWindow, Hindrance};
-use corun_linux::protected::{is_comm, NAMED_BY_PROTECT};
-use corun_linux::stock::{AS_ROOT, NOT_IN_SCOPE};
-use corun_model::{Observation, Tenant, TenantId, Unavailable, What};
+use corun_model::refusal::{Protected, ProtectedBy};
+use corun_model::{Observation, Refusal, Tenant, TenantId, Unavailable, What};
 use corun_predict::interval::FEWEST;
 use corun_report::names::Names;
 use corun_report::predict::DedicatedWindows;
+use corun_report::refusal::{of_whom, refusal, AS_ROOT};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -29,8 +29,6 @@ const LATER_NS: u64 = 4_000_000_000;
 const FRUITLESS: usize = 3;
 /// A tenant with less of the machine is in nobody's way.
 const LEAST: f64 = 0.001;
-/// What is said of who ran all the same.
-const LEAKED: &str = "ran although it was parked";
 /// Most tenants that a sentence names.
 const NAMED: usize = 3;
 
@@ -38,9 +36,8 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Windows {
     subject: TenantId,
-    /// Whom alone the user lets be parked, and whom not, in the user's words.
+    /// Whom alone the user lets be parked, in the user's words.
     park: Vec<String>,
-    protect: Vec<String>,
     /// When each was opened, or was not because of who ran.
     tried_ns: Vec<u64>,
     opened: usize,
@@ -67,21 +64,48 @@ struct Other {
     on_cpu_ns: u64,
     in_vain_ns: u64,
     /// Why it was not parked, or did not help to park it; `None`: it could have been, or nobody asked.
-    why: Option<String>,
+    why: Option<Why>,
+}
+
+/// Why somebody ran in a dedicated window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    /// It could not be parked.
+    Refused(Refusal),
+    /// It was parked, and ran all the same.
+    Leaked,
 }
 
 impl Other {
-    /// What is said of it behind its name; `None`: it is not said of it by its name.
-    fn said_of_it<'a>(&self, why: &'a str) -> Option<&'a str> {
-        let behind = |name: &str| why.strip_prefix(name)?.strip_prefix(' ');
-        behind(&self.tenant.name).or_else(|| behind(command(&self.tenant)))
+    /// Why it ran, in a sentence.
+    fn said(&self, why: &Why) -> String {
+        match why {
+            Why::Refused(why) => refusal(why),
+            Why::Leaked => format!("{} {}", self.tenant.name, LEAKED),
+        }
     }
 
-    /// Whether this reason is known.
-    fn is_so(&self, reason: &str) -> bool {
-        self.why.as_deref().is_some_and(|why| why.ends_with(reason))
+    /// What is said of it behind its name; `None`: it is said of one of its processes, or of nobody.
+    fn said_of_it(&self, why: &Why) -> Option<String> {
+        let is_it = |name: &str| name == self.tenant.name || name == command(&self.tenant);
+        match why {
+            Why::Leaked => Some(LEAKED.into()),
+            Why::Refused(
+                why @ (Refusal::Protected(Protected { name: Some(name), pid: None, .. })
+                | Refusal::NotInScope { tenant: name }),
+            ) if is_it(name) => of_whom(why),
+            Why::Refused(_) => None,
+        }
+    }
+
+    /// Whether it is none of those who may be parked.
+    fn is_out_of_scope(&self) -> bool {
+        matches!(self.why, Some(Why::Refused(Refusal::NotInScope { .. })))
     }
 }
+
+/// What is said of who ran although it was parked.
+const LEAKED: &str = "ran although it was parked";
 
 /// What its command is called, which is not its name where it is another corun.
 fn command(tenant: &Tenant) -> &str {
@@ -92,12 +116,11 @@ fn command(tenant: &Tenant) -> &str {
 }
 
 impl Windows {
-    /// Those of this subject; `park`: whom alone the user lets be parked, if anybody was named, and `protect`: whom not.
-    pub fn new(subject: TenantId, park: &[String], protect: &[String]) -> Windows {
+    /// Those of this subject; `park`: whom alone the user lets be parked, if anybody was named.
+    pub fn new(subject: TenantId, park: &[String]) -> Windows {
         Windows {
             subject,
             park: park.to_vec(),
-            protect: protect.to_vec(),
             tried_ns: Vec::new(),
             opened: 0,
             counted: 0,
@@ -150,8 +173,9 @@ impl Windows {
         let counts = !window.subject_ended && !in_the_way;
         // Of whom it did not help to park, it is not said that it came too late.
         let held = window.parked.iter().filter_map(|id| seen.tenant(*id));
-        let leaked = held.map(|t| (t.id, format!("{} {LEAKED}", t.name)));
-        let why: Vec<(TenantId, String)> = window.not_parked.iter().cloned().chain(leaked).collect();
+        let leaked = held.map(|t| (t.id, Why::Leaked));
+        let refused = window.not_parked.iter().map(|(id, why)| (*id, Why::Refused(why.clone())));
+        let why: Vec<(TenantId, Why)> = refused.chain(leaked).collect();
         self.add(seen, &ran, &why, in_the_way);
         self.counted += usize::from(counts);
         // A subject that has ended is in no need of more.
@@ -164,20 +188,14 @@ impl Windows {
         self.tried_ns.push(seen.end_ns);
         self.skipped += 1;
         self.parked_somebody |= hindrance.parkable > 0;
-        let why: Vec<(TenantId, String)> =
-            hindrance.unparkable.iter().map(|u| (u.tenant, u.why.clone())).collect();
+        let why: Vec<(TenantId, Why)> =
+            hindrance.unparkable.iter().map(|u| (u.tenant, Why::Refused(u.why.clone()))).collect();
         let ran: Vec<(TenantId, u64)> =
             hindrance.unparkable.iter().map(|u| (u.tenant, u.on_cpu_ns)).collect();
         self.add(seen, &ran, &why, true);
     }
 
-    fn add(
-        &mut self,
-        seen: &Observation,
-        ran: &[(TenantId, u64)],
-        why: &[(TenantId, String)],
-        in_vain: bool,
-    ) {
+    fn add(&mut self, seen: &Observation, ran: &[(TenantId, u64)], why: &[(TenantId, Why)], in_vain: bool) {
         self.machine_ns += machine_ns(seen);
         self.in_vain_ns += if in_vain { machine_ns(seen) } else { 0.0 };
         for (id, ns) in ran.iter().filter(|r| r.1 > 0) {
@@ -214,15 +232,16 @@ impl Windows {
             return Vec::new();
         }
         // One line for all of whom the same is true.
-        let mut alike: BTreeMap<&str, Vec<(&Other, f64)>> = BTreeMap::new();
+        let mut alike: BTreeMap<String, Vec<(&Other, f64)>> = BTreeMap::new();
         for other in self.others.values() {
             let share = other.on_cpu_ns as f64 / self.machine_ns.max(1.0);
-            if let Some(why) = other.why.as_deref().filter(|_| share >= LEAST) {
-                alike.entry(other.said_of_it(why).unwrap_or(why)).or_default().push((other, share));
+            if let Some(why) = other.why.as_ref().filter(|_| share >= LEAST) {
+                let said = other.said_of_it(why).unwrap_or_else(|| other.said(why));
+                alike.entry(said).or_default().push((other, share));
             }
         }
         let names = self.names();
-        let of = |(why, mut others): (&str, Vec<(&Other, f64)>)| {
+        let of = |(why, mut others): (String, Vec<(&Other, f64)>)| {
             others.sort_by_key(|(other, _)| Reverse(other.on_cpu_ns));
             let who: Vec<String> = others
                 .iter()
@@ -233,7 +252,9 @@ impl Windows {
             Unavailable {
                 what: What::WindowsWithout(who.join(", ")),
                 why: match others.as_slice() {
-                    [(first, _), ..] if first.why.as_deref() == Some(why) => why.to_owned(),
+                    [(first, _), ..] if first.why.as_ref().is_some_and(|w| first.said_of_it(w).is_none()) => {
+                        why
+                    }
                     [(only, _)] => format!("{} {why}", only.tenant.name),
                     _ => format!("each {why}"),
                 },
@@ -251,7 +272,7 @@ impl Windows {
         let nobody_named = !self.park.is_empty() && !self.parked_somebody;
         let could_not = |o: &&Other| {
             let is_named = self.park.iter().any(|wanted| o.tenant.is_called(wanted));
-            is_named || o.why.is_some() && !o.is_so(NOT_IN_SCOPE)
+            is_named || o.why.is_some() && !o.is_out_of_scope()
         };
         let named = self.others.values().filter(could_not).max_by_key(|o| (o.why.is_some(), o.on_cpu_ns));
         if nobody_named && named.is_none() {
@@ -314,32 +335,22 @@ impl Windows {
     /// What would keep this tenant out of dedicated windows.
     fn remedy(&self, other: &Other) -> String {
         let Tenant { name, key, .. } = &other.tenant;
-        match other.why.as_deref() {
-            Some(_) if other.is_so(NAMED_BY_PROTECT) => {
-                format!("leave {} out of --protect", self.protected_as(other))
+        match &other.why {
+            Some(Why::Refused(Refusal::Protected(Protected { why: ProtectedBy::User { word }, .. }))) => {
+                format!("leave {word} out of --protect")
             }
-            Some(_) if other.is_so(NOT_IN_SCOPE) => {
+            Some(Why::Refused(Refusal::NotInScope { .. })) => {
                 // What a shell would take for two words has a key of one.
                 let name = if name.contains(' ') { key } else { name };
                 format!("name {name} with --park as well, or leave --park away")
             }
-            Some(_) if other.is_so(AS_ROOT) => AS_ROOT.to_owned(),
-            Some(why) => format!("{why}; try again while it is idle"),
+            Some(Why::Refused(why)) if why.wants_root() => AS_ROOT.to_owned(),
+            Some(why) => format!("{}; try again while it is idle", other.said(why)),
             None if self.parked_somebody => {
                 format!("{name} came when the others were parked already; try again without it")
             }
             None => format!("{name} came when the window had begun already; try again"),
         }
-    }
-
-    /// By which of the user's words a tenant, or one of its processes, is protected.
-    fn protected_as<'a>(&'a self, other: &'a Other) -> &'a str {
-        let who = other.why.as_deref().and_then(|why| why.split_once(" is protected: ")).map_or("", |w| w.0);
-        let (comm, pid) = who.strip_suffix(')').and_then(|w| w.rsplit_once(" (PID ")).unwrap_or((who, ""));
-        let is_it = |wanted: &&String| {
-            other.tenant.is_called(wanted) || is_comm(wanted, comm) || wanted.as_str() == pid
-        };
-        self.protect.iter().find(is_it).map_or(&other.tenant.name, String::as_str)
     }
 }
 
@@ -388,13 +399,22 @@ mod tests {
         }
     }
 
-    fn window(at_ms: u64, others: &[(&str, u64)], why: &str) -> DedicatedWindow {
-        let not_parked = (1..=others.len() as u32).map(|n| (TenantId(n), why.to_owned())).collect();
+    fn protected(name: &str, pid: Option<u32>, why: ProtectedBy) -> Refusal {
+        Refusal::Protected(Protected { name: Some(name.into()), pid, why })
+    }
+
+    fn by_user(name: &str, word: &str) -> Refusal {
+        protected(name, None, ProtectedBy::User { word: word.into() })
+    }
+
+    fn window(at_ms: u64, others: &[(&str, u64)], why: Option<Refusal>) -> DedicatedWindow {
+        let refused = |(n, why)| (TenantId(n), why);
+        let not_parked = (1..=others.len() as u32).zip(why.into_iter().cycle()).map(refused).collect();
         DedicatedWindow {
             before: Observation::default(),
             dedicated: seen(at_ms, others),
             parked: vec![TenantId(9)],
-            not_parked: if why.is_empty() { Vec::new() } else { not_parked },
+            not_parked,
             parked_ns: 64 * MS,
             leaked_ns: 3,
             subject_ended: false,
@@ -403,16 +423,16 @@ mod tests {
 
     #[test]
     fn of_windows_too_few_of_which_count_it_is_said_who_ran_in_the_others_and_what_helps() {
-        let mut windows = Windows::new(SUBJECT, &[], &["hog".into()]);
+        let mut windows = Windows::new(SUBJECT, &[]);
         assert_eq!(windows.why_too_few(), None, "none was tried");
-        assert!(windows.note(&window(0, &[], "")));
+        assert!(windows.note(&window(0, &[], None)));
         assert_eq!(
             windows.why_too_few().unwrap(),
             "only one window counts, three are needed: give it more time, or a larger --budget. What the program would do \
              alone is derived from its ledger"
         );
-        let protected = "hog is protected: --protect names it";
-        assert!(!windows.note(&window(100, &[("hog", 40)], protected)));
+        let protected = || Some(by_user("hog", "hog"));
+        assert!(!windows.note(&window(100, &[("hog", 40)], protected())));
         let why = windows.why_too_few().unwrap();
         assert!(
             why.starts_with(
@@ -421,8 +441,8 @@ mod tests {
             "{why}"
         );
         assert!(why.contains("leave hog out of --protect"), "{why}");
-        assert!(windows.note(&window(200, &[("hog", 1)], protected)));
-        assert!(windows.note(&window(300, &[("hog", 1)], protected)));
+        assert!(windows.note(&window(200, &[("hog", 1)], protected())));
+        assert!(windows.note(&window(300, &[("hog", 1)], protected())));
         assert_eq!(windows.why_too_few(), None, "three count");
         let told = windows.told();
         assert_eq!((told.opened, told.counted, told.parked_ns, told.leaked_ns), (4, 3, 256 * MS, 12));
@@ -430,9 +450,9 @@ mod tests {
 
     #[test]
     fn who_ran_unparked_is_listed_with_its_share_and_told_from_its_namesake_and_who_slept_is_not() {
-        let mut windows = Windows::new(SUBJECT, &[], &[]);
+        let mut windows = Windows::new(SUBJECT, &[]);
         let others = [("sshd", 1), ("cron", 0), ("sshd", 2)];
-        assert!(windows.note(&window(0, &others, "each is protected")));
+        assert!(windows.note(&window(0, &others, Some(protected("sshd", None, ProtectedBy::SessionUnit)))));
         let [only] = &windows.missing()[..] else { panic!("{:?}", windows.missing()) };
         assert_eq!(
             only.what.name(),
@@ -442,12 +462,12 @@ mod tests {
 
     #[test]
     fn three_windows_in_a_row_that_do_not_count_are_the_last_and_a_good_one_between_begins_anew() {
-        let mut windows = Windows::new(SUBJECT, &[], &[]);
-        let bad = |at_ms| window(at_ms, &[("late", 40)], "");
+        let mut windows = Windows::new(SUBJECT, &[]);
+        let bad = |at_ms| window(at_ms, &[("late", 40)], None);
         let due = |w: &Windows| w.are_due(0, 100_000 * MS, false);
         assert!(due(&windows));
         for (at_ms, is_bad) in [(0, true), (1, true), (2, false), (3, true), (4, true)] {
-            windows.note(&if is_bad { bad(at_ms) } else { window(at_ms, &[], "") });
+            windows.note(&if is_bad { bad(at_ms) } else { window(at_ms, &[], None) });
             assert!(due(&windows), "after {at_ms}");
         }
         windows.note(&bad(5));
@@ -458,8 +478,8 @@ mod tests {
 
     #[test]
     fn a_window_that_was_not_opened_parks_nobody_and_says_who_ran_just_before() {
-        let mut windows = Windows::new(SUBJECT, &["solver".into()], &[]);
-        let why = "hog is not among the tenants that may be controlled".to_owned();
+        let mut windows = Windows::new(SUBJECT, &["solver".into()]);
+        let why = Refusal::NotInScope { tenant: "hog".into() };
         let unparkable = vec![Unparkable { tenant: TenantId(1), why, on_cpu_ns: 40 * MS }];
         windows.skip(&seen(500, &[("hog", 40)]), &Hindrance { unparkable: unparkable.clone(), parkable: 0 });
         assert!(windows.why_too_few().unwrap().contains("no tenant by the names given with --park"));
@@ -477,21 +497,21 @@ mod tests {
 
     /// Whom a window parked in which this one of its tenants was on a CPU all the same.
     fn leaky(at_ms: u64, name: &str) -> DedicatedWindow {
-        DedicatedWindow { parked: vec![TenantId(1)], ..window(at_ms, &[(name, 40)], "") }
+        DedicatedWindow { parked: vec![TenantId(1)], ..window(at_ms, &[(name, 40)], None) }
     }
 
     #[test]
     fn who_was_named_and_could_not_be_parked_was_seen_and_it_is_said_why_not() {
-        let mut windows = Windows::new(SUBJECT, &["sshd".into()], &[]);
-        let why = "sshd is protected: it keeps sessions going";
-        windows.note(&DedicatedWindow { parked: Vec::new(), ..window(0, &[("sshd", 1)], why) });
+        let mut windows = Windows::new(SUBJECT, &["sshd".into()]);
+        let why = protected("sshd", None, ProtectedBy::SessionUnit);
+        windows.note(&DedicatedWindow { parked: Vec::new(), ..window(0, &[("sshd", 1)], Some(why.clone())) });
         let told = windows.why_too_few().unwrap();
-        assert!(told.contains(why) && !told.contains("no tenant"), "{told}");
+        assert!(told.contains(&refusal(&why)) && !told.contains("no tenant"), "{told}");
     }
 
     #[test]
     fn who_ran_although_it_was_parked_did_not_come_too_late() {
-        let mut windows = Windows::new(SUBJECT, &[], &[]);
+        let mut windows = Windows::new(SUBJECT, &[]);
         windows.note(&leaky(0, "hog"));
         let why = windows.why_too_few().unwrap();
         assert!(
@@ -502,26 +522,22 @@ mod tests {
 
     #[test]
     fn another_corun_is_left_out_of_protect_by_the_word_that_the_user_gave() {
-        let say = |wanted: &str, who: &str| {
-            let mut windows = Windows::new(SUBJECT, &[], &["other".into(), wanted.into()]);
-            let mut seen =
-                window(0, &[("corun load", 40)], &format!("{who} is protected: {NAMED_BY_PROTECT}"));
+        let say = |wanted: &str, pid: Option<u32>| {
+            let mut windows = Windows::new(SUBJECT, &[]);
+            let why = protected("corun", pid, ProtectedBy::User { word: wanted.into() });
+            let mut seen = window(0, &[("corun load", 40)], Some(why));
             seen.dedicated.tenants[0].key = "pgid:4711".into();
             windows.note(&seen);
-            windows.note(&window(100, &[], ""));
+            windows.note(&window(100, &[], None));
             (windows.why_too_few().unwrap(), windows.missing())
         };
-        for (wanted, who) in [
-            ("corun", "corun"),
-            ("pgid:4711", "corun"),
-            ("corun load (pgid 4711)", "corun"),
-            ("corun", "corun (PID 4712)"),
-            ("4712", "corun (PID 4712)"),
-        ] {
-            let (why, _) = say(wanted, who);
+        for (wanted, pid) in
+            [("corun", None), ("pgid:4711", None), ("corun", Some(4712)), ("4712", Some(4712))]
+        {
+            let (why, _) = say(wanted, pid);
             assert!(why.contains(&format!("leave {wanted} out of --protect")), "{wanted}: {why}");
         }
-        let (_, missing) = say("corun", "corun");
+        let (_, missing) = say("corun", None);
         assert_eq!(missing[0].why, "corun load is protected: --protect names it");
     }
 }

@@ -5,6 +5,7 @@ use corun_policy::controller::Taken;
 use corun_report::control::history::History;
 use corun_report::control::page::{self, Controlled};
 use corun_report::control::{tracks, ControlSummary, Decided};
+use corun_report::refusal::refusal;
 use corun_report::sim::{SimDecision, SimPolicy};
 use corun_report::ProfileReport;
 use corun_sim::experiment::{self, Run};
@@ -20,7 +21,7 @@ pub fn told(scenario: &Scenario, outcome: &experiment::Outcome, seen: &Observati
     let runs: Vec<_> = outcome.runs.iter().filter_map(|r| r.control.as_ref()).collect();
     let mut not_done = BTreeMap::new();
     for (why, count) in runs.iter().flat_map(|c| &c.not_done) {
-        *not_done.entry(why.clone()).or_default() += count;
+        *not_done.entry(refusal(why)).or_default() += count;
     }
     let decision = |t: &Taken| SimDecision {
         t_ns: t.at_ns,
