@@ -1,168 +1,234 @@
-//! Worker threads: who runs, who is stolen from, and who had better do whose work.
+//! Worker threads: who runs, who is stolen from, who had better do whose work, and who stops when fewer are wanted.
 //!
 //! A worker **beats**: it adds one to a counter wherever it could stop. A beat that stands still while others' go on means that its thread is
-//! off its CPU. What share of its time it waited for a CPU is what the kernel says of that thread.
+//! off its CPU. What share of its time it waited for a CPU is what the kernel says of that thread. What is decided from both is in `sight.rs`.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::OnceLock;
+use crate::caches::Caches;
+use crate::lookout::Lookout;
+use crate::seat::{Seat, Taken};
+use crate::sight::{heir, next_change, Change, Sight, State};
+use crate::sources::now_ns;
+use crate::width::Width;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The place of one worker; a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Seat {
-    beat: AtomicU64,
-    asleep: AtomicBool,
-    schedstat: OnceLock<File>,
-}
+/// More workers than any machine has CPUs.
+const MOST_WORKERS: usize = 4_096;
+/// How often shares are renewed. The kernel counts a wait when it ends, and a wait seldom takes longer.
+const OLD: Duration = Duration::from_millis(50);
+/// How often a parked worker looks whether it is wanted, should all others be too busy to tell it.
+const GLANCE: Duration = Duration::from_millis(100);
 
-impl Seat {
-    /// The calling thread is the worker of this seat from now on.
-    ///
-    /// # Errors
-    /// The kernel does not tell how long this thread waits; beats work all the same.
-    pub fn join(&self) -> io::Result<()> {
-        let file = File::open("/proc/thread-self/schedstat")?;
-        let _ = self.schedstat.set(file);
-        Ok(())
-    }
-
-    /// Shows that the worker runs: one add, which nobody waits for.
-    #[inline]
-    pub fn beat(&self) {
-        // Only the worker itself writes, so no read-modify-write is needed.
-        self.beat.store(self.beat.load(Relaxed).wrapping_add(1), Relaxed);
-    }
-
-    /// Says that the worker sleeps for want of work, or no longer does: who sleeps is not off its CPU against its will.
-    pub fn set_asleep(&self, asleep: bool) {
-        self.asleep.store(asleep, SeqCst);
-        std::sync::atomic::fence(SeqCst);
-    }
-
-    /// Ends the worker's sleep if it sleeps. Returns whether it did: then whoever asks wakes the thread.
-    #[inline]
-    pub fn end_sleep(&self) -> bool {
-        self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst)
-    }
-
-    /// How long the worker's thread ran and how long it waited for a CPU, since it began, in nanoseconds. `None` where it never joined or
-    /// the kernel does not tell, also since it ended.
-    pub fn run_and_wait_ns(&self) -> Option<(u64, u64)> {
-        let mut buffer = [0; 64];
-        let length = self.schedstat.get()?.read_at(&mut buffer, 0).ok()?;
-        let mut numbers = std::str::from_utf8(&buffer[..length]).ok()?.split_ascii_whitespace();
-        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-    }
+/// Why there is no [`Crew`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CrewError {
+    /// Zero workers.
+    #[error("workers is 0: name at least one")]
+    NoWorkers,
+    /// More than any machine has CPUs.
+    #[error("workers is more than {MOST_WORKERS}: name no more than there are CPUs")]
+    TooManyWorkers,
+    /// The system gives no memory for them.
+    #[error("there is no memory for so many workers: name fewer")]
+    NoMemory,
 }
 
 /// The workers of a program.
 #[derive(Debug)]
 pub struct Crew {
     seats: Box<[Seat]>,
+    caches: Caches,
+    /// When stolen shares are old.
+    old_at_ns: AtomicU64,
+    /// What whoever asks sees of all.
+    lookout: Mutex<Lookout>,
 }
 
 impl Crew {
-    /// Seats for so many workers.
-    pub fn new(workers: usize) -> Crew {
-        Crew { seats: (0..workers).map(|_| Seat::default()).collect() }
+    /// Seats for so many workers. A worker that shows no beat for longer than `patience` is off its CPU.
+    ///
+    /// # Errors
+    /// There are none, too many, or no memory for them.
+    pub fn new(workers: usize, patience: Duration) -> Result<Crew, CrewError> {
+        if workers == 0 {
+            return Err(CrewError::NoWorkers);
+        }
+        if workers > MOST_WORKERS {
+            return Err(CrewError::TooManyWorkers);
+        }
+        let mut seats = Vec::new();
+        seats.try_reserve_exact(workers).map_err(|_| CrewError::NoMemory)?;
+        seats.resize_with(workers, Seat::default);
+        Ok(Crew {
+            seats: seats.into(),
+            caches: Caches::read(Path::new("/")),
+            old_at_ns: AtomicU64::new(0),
+            lookout: Mutex::new(Lookout::new(workers, patience)),
+        })
     }
 
     /// The seats, one a worker.
     pub fn seats(&self) -> &[Seat] {
         &self.seats
     }
-}
 
-/// What one worker sees of the others.
-#[derive(Debug)]
-pub struct Lookout {
-    stale_after: Duration,
-    last: Instant,
-    /// The last beat of each, and when it was new.
-    seen: Box<[(u64, Instant)]>,
-}
-
-impl Lookout {
-    /// Whoever shows no beat for longer than `stale_after` counts as off its CPU.
-    pub fn new(workers: usize, stale_after: Duration) -> Lookout {
-        let now = Instant::now();
-        Lookout { stale_after, last: now, seen: vec![(0, now); workers].into() }
+    /// The calling thread is this worker from now on.
+    ///
+    /// # Errors
+    /// Another thread, which lives, is.
+    pub fn join(&self, worker: usize) -> Result<(), Taken> {
+        self.seats[worker].join()
     }
 
-    /// Looks at all seats. Who was off its own CPU since its last look knows nothing about the others and begins anew.
-    pub fn look(&mut self, crew: &Crew) {
-        self.look_at(crew, Instant::now());
+    /// What is known of a worker, except its state, which is left to who has a lookout.
+    pub fn sight(&self, worker: usize, state: State) -> Sight {
+        let seat = &self.seats[worker];
+        Sight { state, stolen: seat.stolen(), cache: seat.cpu().and_then(|cpu| self.caches.of(cpu)) }
     }
 
-    fn look_at(&mut self, crew: &Crew, now: Instant) {
-        let was_away = now - self.last > self.stale_after;
-        self.last = now;
-        for (seat, seen) in crew.seats.iter().zip(&mut self.seen) {
-            let beat = seat.beat.load(Relaxed);
-            if beat != seen.0 || was_away || seat.asleep.load(Relaxed) {
-                *seen = (beat, now);
+    /// What a worker does, as far as can be seen now: ask twice within the patience. Never waits: what somebody else is finding out at the
+    /// same moment is told as it was before.
+    pub fn state(&self, worker: usize) -> State {
+        match self.seats[worker].rests() {
+            Some(state) => state,
+            None => match self.lookout.try_lock() {
+                Ok(mut lookout) => {
+                    lookout.look(&self.seats);
+                    let state = lookout.state(worker, &self.seats);
+                    self.seats[worker].set_seen(state);
+                    state
+                }
+                Err(_) => self.seats[worker].seen(),
+            },
+        }
+    }
+
+    /// Who had better take over the work of this worker: see [`heir`].
+    pub fn heir(&self, of: usize) -> Option<usize> {
+        heir(of, self.seats.len(), &|worker| self.sight(worker, self.state(worker)))
+    }
+
+    /// Whether this worker is to go on: one load. When it is not, it gives its work to its [`Crew::heir`] and calls [`Crew::park`].
+    #[inline]
+    pub fn is_wanted(&self, worker: usize) -> bool {
+        self.seats[worker].is_wanted()
+    }
+
+    /// Renews the width, and when 50 ms have passed the stolen shares and who is wanted. Returns whether it read anything.
+    pub fn refresh(&self, width: &Width) -> bool {
+        let is_renewed = width.refresh();
+        let Some(now) = now_ns() else { return is_renewed };
+        let old_at = self.old_at_ns.load(Relaxed);
+        let next = now + OLD.as_nanos() as u64;
+        if now < old_at || self.old_at_ns.compare_exchange(old_at, next, Relaxed, Relaxed).is_err() {
+            return is_renewed;
+        }
+        for seat in &self.seats {
+            seat.measure();
+        }
+        self.want(width.threads() as usize);
+        true
+    }
+
+    /// Stops or wakes workers until so many are wanted.
+    fn want(&self, width: usize) {
+        let sight = |worker: usize| {
+            let state = if self.seats[worker].is_taken() { State::Unknown } else { State::Absent };
+            self.sight(worker, state)
+        };
+        // Others may join meanwhile, so no more steps than there are workers.
+        for _ in 0..self.seats.len() {
+            match next_change(width, self.seats.len(), &sight, &|worker| self.is_wanted(worker)) {
+                Some(Change::Stop(worker)) => self.seats[worker].set_wanted(false),
+                Some(Change::Go(worker)) => self.seats[worker].set_wanted(true),
+                None => return,
             }
         }
     }
 
-    /// Whether a worker was off its CPU, as of the last look.
-    pub fn is_stale(&self, worker: usize) -> bool {
-        self.last - self.seen[worker].1 > self.stale_after
+    /// Makes a worker go on, whatever the width.
+    pub fn wake(&self, worker: usize) {
+        self.seats[worker].set_wanted(true);
     }
 
-    /// Workers that were not, at least 1.
-    pub fn active(&self) -> usize {
-        (0..self.seen.len()).filter(|worker| !self.is_stale(*worker)).count().max(1)
+    /// Sleeps until the calling worker is wanted, or for so long. Returns whether it is wanted.
+    pub fn park(&self, worker: usize, most: Duration, width: &Width) -> bool {
+        let begin = Instant::now();
+        loop {
+            let left = most.saturating_sub(begin.elapsed());
+            if self.seats[worker].sleep_until_wanted(left.min(GLANCE)) {
+                return true;
+            }
+            if left <= GLANCE {
+                return self.is_wanted(worker);
+            }
+            self.refresh(width);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::width::Mode;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
-    fn who_shows_no_beat_is_stale_unless_it_sleeps_or_the_lookout_was_away() {
-        let crew = Crew::new(3);
-        let step = Duration::from_micros(50);
-        let mut lookout = Lookout::new(3, 2 * step);
-        let begin = lookout.last;
-        let at = |n: u32| begin + n * step;
-        crew.seats()[2].set_asleep(true);
-        for n in 1..=4 {
-            crew.seats()[0].beat();
-            lookout.look_at(&crew, at(n));
+    fn a_crew_of_nobody_or_of_far_too_many_is_refused() {
+        for (workers, error) in [(0, CrewError::NoWorkers), (usize::MAX, CrewError::TooManyWorkers)] {
+            assert_eq!(Crew::new(workers, GLANCE).err(), Some(error));
         }
-        let stale = |lookout: &Lookout| (0..3).map(|worker| lookout.is_stale(worker)).collect::<Vec<_>>();
-        assert_eq!(stale(&lookout), [false, true, false]);
-        assert_eq!(lookout.active(), 2);
-        // It runs again.
-        crew.seats()[1].beat();
-        crew.seats()[0].beat();
-        lookout.look_at(&crew, at(5));
-        assert_eq!(stale(&lookout), [false; 3]);
-        // The lookout itself was preempted: nobody is stale for that.
-        lookout.look_at(&crew, at(50));
-        assert_eq!(stale(&lookout), [false; 3]);
-        assert!(crew.seats()[2].end_sleep() && !crew.seats()[2].end_sleep());
     }
 
     #[test]
-    fn the_kernel_tells_of_who_joined_and_of_nobody_else() {
-        let crew = Crew::new(2);
-        if crew.seats()[0].join().is_err() {
-            println!("skipped: this kernel keeps no schedstat");
-            return;
-        }
-        let before = crew.seats()[0].run_and_wait_ns().expect("it joined");
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_millis(20) {}
-        let after = crew.seats()[0].run_and_wait_ns().expect("it joined");
-        let (ran, waited) = (after.0 - before.0, after.1 - before.1);
-        assert!(ran + waited > 10_000_000, "{ran} + {waited}");
-        assert_eq!(crew.seats()[1].run_and_wait_ns(), None);
+    fn when_fewer_are_wanted_the_others_park_and_go_on_when_they_are_wanted_again() {
+        let crew = Crew::new(3, Duration::from_millis(1)).unwrap();
+        let width = Width::new(Mode::Off, 1, 3).unwrap();
+        let (joined, woke) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for worker in 0..3 {
+                let (crew, width, joined, woke) = (&crew, &width, &joined, &woke);
+                scope.spawn(move || {
+                    crew.join(worker).unwrap();
+                    joined.fetch_add(1, SeqCst);
+                    while joined.load(SeqCst) < 4 {
+                        std::thread::yield_now();
+                    }
+                    if crew.is_wanted(worker) {
+                        return;
+                    }
+                    // With the width switched off nobody but this test decides.
+                    while !crew.seats[worker].sleep_until_wanted(GLANCE) {}
+                    assert!(crew.park(worker, Duration::MAX, width));
+                    woke.fetch_add(1, SeqCst);
+                });
+            }
+            while joined.load(SeqCst) < 3 {
+                std::thread::yield_now();
+            }
+            crew.want(1);
+            let wanted = (0..3).filter(|worker| crew.is_wanted(*worker)).count();
+            assert_eq!(wanted, 1, "one stays");
+            joined.fetch_add(1, SeqCst);
+            let parked = || (0..3).filter(|worker| crew.state(*worker) == State::Parked).count();
+            while parked() < 2 {
+                std::thread::yield_now();
+            }
+            crew.want(3);
+        });
+        assert_eq!(woke.load(SeqCst), 2);
+    }
+
+    #[test]
+    fn who_is_not_wanted_parks_no_longer_than_it_says() {
+        let crew = Crew::new(2, Duration::from_millis(1)).unwrap();
+        crew.join(0).unwrap();
+        crew.seats[0].set_wanted(false);
+        let width = Width::new(Mode::Off, 1, 1).unwrap();
+        crew.old_at_ns.store(u64::MAX, Relaxed);
+        assert!(!crew.park(0, Duration::from_millis(1), &width), "nobody wanted it");
     }
 }

@@ -121,15 +121,23 @@ impl Answer {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cpus = |milli: u32| format!("{}.{:02}", milli / 1_000, milli % 1_000 / 10);
         match self.available {
-            Some(available) => write!(f, "{} CPUs available: {}", cpus(available), self.reason)?,
+            Some(milli) => write!(f, "{} CPUs available: {}", Cpus(milli), self.reason)?,
             None => write!(f, "how many CPUs are available is not known: {}", self.reason)?,
         }
         match self.guaranteed {
-            Some(guaranteed) => write!(f, "; {} guaranteed", cpus(guaranteed)),
+            Some(milli) => write!(f, "; {} guaranteed", Cpus(milli)),
             None => f.write_str("; what is guaranteed is not known"),
         }
+    }
+}
+
+/// Milli-CPUs as CPUs.
+struct Cpus(u32);
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.0 / 1_000, self.0 % 1_000 / 10)
     }
 }
 

@@ -15,17 +15,30 @@
 //! # Ok::<(), corun_adapt::Error>(())
 //! ```
 //!
-//! No privilege, no daemon, no thread, and no allocation after [`Adapt::new`]. What decides is pure ([`decide`] and [`Steady`]); what reads
-//! Linux is apart. A [`Crew`] says of worker threads who is off its CPU, who is stolen from, and who had better do its work.
+//! No privilege, no daemon, no thread, and no allocation after [`Adapt::new`]. What decides is pure ([`decide`], [`Steady`], [`heir`],
+//! [`next_change`]); what reads Linux is apart. A [`Width`] is how many threads to run, within bounds that the program sets and in a [`Mode`]
+//! that its user chooses. A [`Crew`] says of worker threads who is off its CPU, who is stolen from, and who had better do its work. A [`Page`]
+//! is what a program shares with a controller.
 
 mod adapt;
+mod caches;
 mod cgroup;
 mod crew;
 mod decision;
+mod lookout;
+mod page;
+mod seat;
+mod sight;
 mod sources;
 mod steady;
+mod width;
 
 pub use adapt::{Adapt, Error};
-pub use crew::{Crew, Lookout, Seat};
+pub use crew::{Crew, CrewError};
 pub use decision::{decide, Answer, Quota, Reading, Reason};
+pub use lookout::Lookout;
+pub use page::{Page, PageError, Peer, Published, PAGE_VERSION};
+pub use seat::{Seat, Taken};
+pub use sight::{heir, heirs, next_change, Change, Sight, State};
 pub use steady::Steady;
+pub use width::{cpus, say, Mode, NoMode, Width, VARIABLE};

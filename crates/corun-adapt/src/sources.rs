@@ -18,10 +18,13 @@ pub(crate) struct Cpus([u64; MOST_CPUS / 64]);
 impl Cpus {
     /// Those that the calling thread may run on.
     pub fn allowed() -> io::Result<Cpus> {
-        let mut mask = [0; MOST_CPUS / 64];
+        let mut mask = [0u64; MOST_CPUS / 64];
+        // The system call itself, since the function of the C library may be one that asks this crate.
         // SAFETY: the kernel writes at most the size it is given.
-        match unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) } {
-            0 => Ok(Cpus(mask)),
+        let written =
+            unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+        match written {
+            1.. => Ok(Cpus(mask)),
             _ => Err(io::Error::last_os_error()),
         }
     }

@@ -1,10 +1,10 @@
-//! LADM's reaction to a preempted worker: those that run take over its kernel processes.
+//! LADM's reaction to a preempted worker: those that run take over its kernel processes, those nearby first.
 //!
-//! Who is off its CPU is what [`corun_adapt::Lookout`] tells by beats; what such a worker has is shared among those that run. Only the
-//! kernel process in the middle of an event stays with it.
+//! Who is off its CPU is what [`corun_adapt::Lookout`] tells by beats; who takes over is what [`corun_adapt::heirs`] decides; each of them
+//! takes an equal share. Only the kernel process in the middle of an event stays with the preempted worker.
 
 use crate::owners::Owners;
-use corun_adapt::{Crew, Lookout};
+use corun_adapt::{heirs, Crew, Lookout, State};
 use std::time::Duration;
 
 /// Stints between two looks at the others.
@@ -32,14 +32,19 @@ impl Rescue {
     /// Takes over what those have who show no sign of life. Returns how many kernel processes came.
     pub fn look(&mut self, crew: &Crew, owners: &Owners) -> u64 {
         self.stints = 0;
-        self.lookout.look(crew);
-        let active = self.lookout.active();
+        let seats = crew.seats();
+        seats[self.me as usize].beat_here();
+        self.lookout.look(seats);
+        let sight = |worker: usize| {
+            crew.sight(worker, if self.lookout.is_stale(worker) { State::Off } else { State::Runs })
+        };
         let mut came = 0;
-        for worker in (0..crew.seats().len()).filter(|worker| *worker != self.me as usize) {
-            if self.lookout.is_stale(worker) {
+        for worker in (0..seats.len()).filter(|worker| self.lookout.is_stale(*worker)) {
+            let heirs = || heirs(worker, seats.len(), &sight);
+            if heirs().any(|heir| heir == self.me as usize) {
                 let mut theirs = Vec::new();
                 owners.list(worker as u32, &mut theirs);
-                came += owners.take(worker as u32, self.me, theirs.len().div_ceil(active));
+                came += owners.take(worker as u32, self.me, theirs.len().div_ceil(heirs().count()));
             }
         }
         came

@@ -13,6 +13,10 @@ use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
+use std::time::Duration;
+
+/// Who is off its CPU is for each worker to find out, with a patience of its own: this one asks nobody.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// A kernel process and what of it is seen from outside.
 pub(crate) struct Place<M: Model> {
@@ -73,7 +77,7 @@ impl<'m, M: Model> Shared<'m, M> {
             owners: Owners::new(kps.len() as u32, options.workers as u32),
             homes,
             places: kps.into_iter().map(place).collect(),
-            crew: Crew::new(options.workers),
+            crew: Crew::new(options.workers, PATIENCE).expect("the options were checked"),
             threads: (0..options.workers).map(|_| OnceLock::new()).collect(),
             progress: CachePadded::default(),
             collector: Mutex::new(Collector::new(options)),

@@ -1,0 +1,169 @@
+//! The decisions about workers, from what is known of each: who had better take over from whom, and who stops when there are too many. Pure.
+
+/// What a worker does, as far as can be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// No thread joined, or it left.
+    Absent,
+    /// Its thread was on a CPU a moment ago.
+    Runs,
+    /// Its thread wants a CPU and has none.
+    Off,
+    /// It sleeps for want of work.
+    Sleeps,
+    /// It stopped since fewer workers are wanted.
+    Parked,
+    /// Nobody looked often enough to know.
+    Unknown,
+}
+
+impl State {
+    /// Whether work that it gets will be done soon.
+    fn is_able(self) -> bool {
+        matches!(self, State::Runs | State::Sleeps | State::Unknown)
+    }
+}
+
+/// What is known of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// What it does.
+    pub state: State,
+    /// The share of its time in which it waited for a CPU, in thousandths.
+    pub stolen: Option<u32>,
+    /// The last-level cache of the CPU that it last ran on.
+    pub cache: Option<u32>,
+}
+
+/// Who may take over the work of worker `of`: those that run under the same last-level cache, or where there are none, all that run.
+pub fn heirs<S: Fn(usize) -> Sight>(
+    of: usize,
+    workers: usize,
+    sight: &S,
+) -> impl Iterator<Item = usize> + use<'_, S> {
+    let cache = sight(of).cache;
+    let is_able = move |worker: &usize| *worker != of && sight(*worker).state.is_able();
+    let is_near = move |worker: usize| cache.is_some() && sight(worker).cache == cache;
+    let is_any_near = (0..workers).filter(is_able).any(is_near);
+    (0..workers).filter(is_able).filter(move |worker| !is_any_near || is_near(*worker))
+}
+
+/// Who had better take over the work of worker `of`: of [`heirs`], the one that is stolen from least.
+///
+/// Where nothing is known of a worker's theft, it counts as none.
+pub fn heir<S: Fn(usize) -> Sight>(of: usize, workers: usize, sight: &S) -> Option<usize> {
+    heirs(of, workers, sight).min_by_key(|worker| sight(*worker).stolen.unwrap_or(0))
+}
+
+/// One worker more or fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// This worker is to stop.
+    Stop(usize),
+    /// This worker is to go on.
+    Go(usize),
+}
+
+/// The next step on the way to `width` workers that are wanted, or `None` when there are as many.
+///
+/// The worker that stops is the one that is stolen from most: it loses least. The worker that goes on shares its last-level cache with one that
+/// runs, if there is such a worker. Absent workers do not count.
+pub fn next_change(
+    width: usize,
+    workers: usize,
+    sight: &impl Fn(usize) -> Sight,
+    is_wanted: &impl Fn(usize) -> bool,
+) -> Option<Change> {
+    let present = || (0..workers).filter(|worker| sight(*worker).state != State::Absent);
+    let wanted = || present().filter(|worker| is_wanted(*worker));
+    let number = wanted().count();
+    if number > width.max(1) {
+        // Of equals the last one.
+        return wanted().max_by_key(|worker| sight(*worker).stolen.unwrap_or(0)).map(Change::Stop);
+    }
+    if number < width {
+        let is_near = |worker: usize| {
+            let cache = sight(worker).cache;
+            cache.is_some() && wanted().any(|other| sight(other).cache == cache)
+        };
+        let waiting = present().filter(|worker| !is_wanted(*worker));
+        return waiting.min_by_key(|worker| !is_near(*worker)).map(Change::Go);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(state: State, stolen: u32, cache: u32) -> Sight {
+        Sight { state, stolen: Some(stolen), cache: Some(cache) }
+    }
+
+    #[test]
+    fn work_goes_to_who_runs_nearby_and_is_stolen_from_least() {
+        use State::{Absent, Off, Parked, Runs, Sleeps, Unknown};
+        let stranger = Sight { state: Runs, stolen: None, cache: None };
+        // Worker 0 is off its CPU, under cache 0. Of the others: who may take over, and who had better.
+        type Case<'c> = (&'c str, &'c [Sight], &'c [usize], Option<usize>);
+        let table: [Case<'_>; 8] = [
+            ("alone", &[], &[], None),
+            ("nobody runs", &[worker(Off, 0, 0), worker(Parked, 0, 0), worker(Absent, 0, 0)], &[], None),
+            ("least stolen", &[worker(Runs, 90, 0), worker(Runs, 20, 0)], &[1, 2], Some(2)),
+            ("of equals the first", &[worker(Runs, 20, 0), worker(Runs, 20, 0)], &[1, 2], Some(1)),
+            ("near before little stolen", &[worker(Runs, 0, 1), worker(Runs, 500, 0)], &[2], Some(2)),
+            ("far where nobody is near", &[worker(Off, 0, 0), worker(Runs, 5, 1)], &[2], Some(2)),
+            ("who sleeps has time", &[worker(Sleeps, 0, 0), worker(Unknown, 9, 0)], &[1, 2], Some(1)),
+            ("nothing is known of it", &[stranger, worker(Off, 0, 0)], &[1], Some(1)),
+        ];
+        for (case, others, may, best) in table {
+            let mut all = vec![worker(Off, 700, 0)];
+            all.extend(others);
+            let sight = |worker: usize| all[worker];
+            assert_eq!(heirs(0, all.len(), &sight).collect::<Vec<_>>(), may, "{case}");
+            assert_eq!(heir(0, all.len(), &sight), best, "{case}");
+        }
+    }
+
+    #[test]
+    fn who_is_stolen_from_most_stops_first_and_who_is_near_goes_on_first() {
+        use State::{Absent, Parked, Runs};
+        let all = [
+            worker(Runs, 100, 0),
+            worker(Runs, 600, 0),
+            worker(Parked, 0, 1),
+            worker(Parked, 0, 0),
+            worker(Absent, 0, 0),
+        ];
+        let wanted = [true, true, false, false, true];
+        let table = [
+            (0, Some(Change::Stop(1))),
+            (1, Some(Change::Stop(1))),
+            (2, None),
+            (3, Some(Change::Go(3))),
+            (99, Some(Change::Go(3))),
+        ];
+        for (width, change) in table {
+            assert_eq!(next_change(width, 5, &|n| all[n], &|n| wanted[n]), change, "width {width}");
+        }
+    }
+
+    #[test]
+    fn any_width_is_reached_and_at_least_one_worker_stays() {
+        let all = [worker(State::Runs, 5, 0), worker(State::Runs, 4, 1), worker(State::Runs, 3, 0)];
+        for (width, reached) in [(0, 1), (1, 1), (2, 2), (3, 3), (4, 3)] {
+            let mut wanted = [false, true, false];
+            let mut steps = 0;
+            while let Some(change) = next_change(width, 3, &|n| all[n], &|n| wanted[n]) {
+                match change {
+                    Change::Stop(worker) => wanted[worker] = false,
+                    Change::Go(worker) => wanted[worker] = true,
+                }
+                steps += 1;
+                assert!(steps <= 3, "width {width} is never reached");
+            }
+            assert_eq!(wanted.iter().filter(|is| **is).count(), reached, "width {width}");
+        }
+    }
+}
