@@ -171,9 +171,14 @@ fn ok(done: i64) -> io::Result<()> {
     }
 }
 
+/// Whether each session is a scheduling group of its own; `None`: this kernel has no such switch.
+pub fn autogroups(root: &Root) -> Option<bool> {
+    root.value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "a switch").ok().map(|on| on != 0)
+}
+
 /// Whether each session is a scheduling group of its own.
 pub fn autogroups_are_on(root: &Root) -> bool {
-    root.value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "a switch").is_ok_and(|on| on != 0)
+    autogroups(root).unwrap_or(false)
 }
 
 /// Gives this thread a name, of which the kernel keeps 15 bytes; of a process's first thread, that is the process's.

@@ -5,16 +5,20 @@
 //! | --- | --- |
 //! | `decided` | a decision and what came of it |
 //! | `history` | keeps what happened |
+//! | `remarks` | what is said before a policy begins |
+//! | `conclusion` | what is said while it is at work, and at the end |
 //! | `page`, `lanes` | the page, and its picture of who was parked when |
 //! | `tracks` | the same in a trace for ui.perfetto.dev |
 //! | `report` | the same as JSON (`corun.control-report/1`) |
 //! | here | lines and the table |
 
 mod because;
+pub mod conclusion;
 mod decided;
 pub mod history;
 mod lanes;
 pub mod page;
+pub mod remarks;
 pub mod report;
 pub mod tracks;
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod assemble;
 mod check;
+pub mod notes;
 pub mod schema;
 
 pub use schema::{Host, LostTime, ProfileReport, SelfCost, Source, SCHEMA};

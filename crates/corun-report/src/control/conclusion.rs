@@ -1,0 +1,56 @@
+//! What is said of a policy on a terminal: while it is at work, and at the end.
+
+use super::page::Controlled;
+use super::remarks::of_nothing;
+use super::GuardLine;
+use corun_model::duration::human_ns;
+use corun_model::{Policy, Remark};
+
+/// The line of an epoch in which so much was decided.
+pub fn progress(
+    t_ns: u64,
+    policy: &str,
+    is_in_force: bool,
+    decisions: usize,
+    guard: Option<&GuardLine>,
+) -> String {
+    format!(
+        "{} {policy}: {}, {decisions} decisions{}",
+        human_ns(t_ns),
+        if is_in_force { "in force" } else { "not in force" },
+        guard.map_or(String::new(), |g| format!(", guard: {}", g.state))
+    )
+}
+
+/// What became of everybody, what was decided and why, and what the guard found. `explain`: all reasons, not only the most
+/// frequent ones; `idle`: why nobody could be controlled at the start, where that was so.
+pub fn conclusion(
+    controlled: &Controlled,
+    policy: &dyn Policy,
+    is_interrupted: bool,
+    explain: bool,
+    idle: Option<&Remark>,
+) -> String {
+    let name = policy.name();
+    let by = match controlled.backend {
+        "none" => ", a dry run: nothing was touched".to_owned(),
+        backend => format!(" by {backend}"),
+    };
+    let interrupted = if is_interrupted { ", interrupted" } else { "" };
+    let Controlled { summary, history, .. } = controlled;
+    let mut out =
+        format!("corun control: {name}{by}{interrupted}\n\n{}{}", summary.text(), history.text(explain));
+    if history.reasons().is_empty() {
+        out += &format!("Nothing to do for {name}: {}.\n", of_nothing(policy, idle));
+    }
+    if let Some(guard) = &controlled.guard {
+        let pairs = guard.pairs.unwrap_or(0);
+        let s = if pairs == 1 { "" } else { "s" };
+        let too_little = || format!("not enough was seen for a finding ({pairs} pair{s} of periods)");
+        out += &format!("The guard: {}.\n", guard.sentence(name).unwrap_or_else(too_little));
+    }
+    if history.has_changed() {
+        out += "Everything that was changed is as it was.\n";
+    }
+    out
+}
