@@ -5,13 +5,14 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use corun_report::{one_line, printable};
+use corun_session::Error;
 use std::process::ExitCode;
 
 use crate::cmd;
 use crate::lines;
 use crate::refusal::sentence;
 use crate::spread::spread;
-use crate::usage::{Stopped, Usage};
+use crate::usage::{interrupted_by, Usage};
 
 /// corun tells who slows your program down on a shared Linux machine, by how much and why
 #[derive(Debug, Parser)]
@@ -76,12 +77,13 @@ pub fn main() -> ExitCode {
         Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };
     done.unwrap_or_else(|error| {
-        if let Some(Stopped(status)) = error.downcast_ref() {
-            return ExitCode::from(*status);
+        let of_session = error.downcast_ref::<Error>();
+        if let Some(Error::Stopped { signal }) = of_session {
+            return ExitCode::from(interrupted_by(*signal));
         }
         // It may quote what somebody else has called a process, or what was given.
         let what = without_numbers(&format!("{error:#}"));
-        let usage = error.downcast_ref::<Usage>().is_some();
+        let usage = error.downcast_ref::<Usage>().is_some() || of_session.is_some_and(Error::is_usage);
         lines::say(&format!("corun: {}", if usage { one_line(&what) } else { printable(&what) }));
         ExitCode::from(if usage { 2 } else { 1 })
     })

@@ -2,18 +2,14 @@
 
 mod cli;
 mod cmd;
-mod counting;
-mod course;
 mod date;
-mod insight;
 mod lines;
 mod reading;
 mod refusal;
-mod spoken;
 mod spread;
 mod target;
-mod tracing;
 mod usage;
+mod values;
 
 use std::process::ExitCode;
 

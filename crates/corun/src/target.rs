@@ -1,29 +1,24 @@
-//! Whom to watch, as a user names it on the command line: the same flags for every verb that watches.
+//! Whom to watch and how, as a user says it on the command line: the same flags for every verb that watches.
 
-use crate::spoken;
-use crate::usage::{Stopped, Usage};
-use anyhow::Context;
-use corun_linux::interrupt::Interrupt;
-use corun_linux::launch::{Held, Running};
-use corun_linux::namespaces;
-use corun_linux::target::{Subject, TargetError};
+use crate::usage::Usage;
+use crate::values;
 use corun_linux::watcher::Source;
-use corun_linux::Root;
+use corun_session::counting::CountedUnit;
+use corun_session::Target;
 use std::ffi::OsString;
-use std::process::Command;
 
 /// Whom to watch: exactly one of these.
 #[derive(Debug, clap::Args)]
-#[group(multiple = false)]
-pub struct Target {
+#[group(id = "Target", multiple = false)]
+pub struct TargetFlags {
     /// A running process, with all its threads and descendants; several with commas
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Option<Vec<u32>>,
     /// A cgroup: its path, the end of it, or the name of a unit, container, pod or Slurm step
-    #[arg(long, value_name = "NAME", value_parser = spoken::name())]
+    #[arg(long, value_name = "NAME", value_parser = values::name())]
     cgroup: Option<String>,
     /// A virtual machine: its name, or the PID of its QEMU
-    #[arg(long, value_name = "NAME", value_parser = spoken::name())]
+    #[arg(long, value_name = "NAME", value_parser = values::name())]
     vm: Option<String>,
     /// Everybody on the machine
     #[arg(long)]
@@ -43,84 +38,31 @@ pub fn usage(verb: &str, whom: &str) -> String {
     format!("corun {verb} [OPTIONS] <{whom}>")
 }
 
-/// A subject, and the command that is held until the watcher is armed.
-pub struct Armed {
-    /// Whom.
-    pub subject: Subject,
-    /// As the user named it.
-    pub target: String,
-    /// The command, not yet begun.
-    pub held: Option<Held>,
-    /// To be said once the watcher watches, and not before: that nobody is there yet.
-    pub deserted: Option<String>,
-}
-
-impl Target {
+impl TargetFlags {
     /// Whether it is a command to run.
     pub fn is_command(&self) -> bool {
         self.command.is_some()
     }
 
-    /// Finds the subject, of `whom` the verb can be about; a command is started, but held before its first instruction.
-    pub fn arm(self, root: &Root, whom: &str) -> anyhow::Result<Armed> {
-        let named = |subject: Result<Subject, TargetError>, target: String| match subject {
-            Ok(subject) => {
-                let deserted = subject
-                    .is_deserted(root)
-                    .then(|| format!("corun: nobody is in {target} yet; who comes will be watched"));
-                Ok(Armed { subject, target, held: None, deserted })
-            }
-            Err(TargetError::Read(e)) => Err(anyhow::Error::from(e)),
-            Err(e) => Err(Usage(e.to_string()).into()),
-        };
+    /// The target, of `whom` the verb can be about.
+    ///
+    /// # Errors
+    /// None was named.
+    pub fn target(self, whom: &str) -> Result<Target, Usage> {
         match self {
-            Target { pid: Some(pids), .. } => {
-                let once = |(n, pid): &(usize, &u32)| !pids[..*n].contains(pid);
-                let list: Vec<String> =
-                    pids.iter().enumerate().filter(once).map(|(_, pid)| pid.to_string()).collect();
-                named(Subject::processes(root, &pids), format!("pid {}", list.join(", ")))
-            }
-            Target { cgroup: Some(name), .. } => {
-                named(Subject::cgroup(root, &name), format!("cgroup {name}"))
-            }
-            Target { vm: Some(name), .. } => named(Subject::vm(root, &name), format!("vm {name}")),
-            Target { command: Some(argv), .. } => {
-                let (program, arguments) = argv.split_first().context("the command is empty")?;
-                let mut command = Command::new(program);
-                command.args(arguments);
-                let held = Held::start(command)?;
-                let subject = Subject::command(held.pid(), &program.to_string_lossy());
-                Ok(Armed { subject, target: spoken::line(&argv), held: Some(held), deserted: None })
-            }
-            Target { all: true, .. } => {
-                let target = match namespaces::has_own_pids(root) {
-                    true => "everybody in this PID namespace, not on the whole machine",
-                    false => "everybody",
-                };
-                Ok(Armed { subject: Subject::All, target: target.into(), held: None, deserted: None })
-            }
-            _ => Err(Usage(format!("name whom to watch: {whom}")).into()),
+            TargetFlags { pid: Some(pids), .. } => Ok(Target::Processes(pids)),
+            TargetFlags { cgroup: Some(name), .. } => Ok(Target::Cgroup(name)),
+            TargetFlags { vm: Some(name), .. } => Ok(Target::Vm(name)),
+            TargetFlags { command: Some(words), .. } => Ok(Target::Command(words)),
+            TargetFlags { all: true, .. } => Ok(Target::Everybody),
+            _ => Err(Usage(format!("name whom to watch: {whom}"))),
         }
     }
 }
 
-/// Those tenants that are named by a PID (`4711`, `pid:4711`): each is that process with its threads and descendants.
-pub fn pids(named: &[String]) -> Vec<u32> {
-    named.iter().filter_map(|name| pid(name)).collect()
-}
-
-/// The PID that a tenant is named by, if it is.
-pub fn pid(name: &str) -> Option<u32> {
-    name.strip_prefix("pid:").unwrap_or(name).parse().ok()
-}
-
-/// Lets a command that was held begin. A command that cannot be executed is the user's mistake.
-pub fn release(held: Held, interrupt: Interrupt) -> anyhow::Result<Running> {
-    if interrupt.came() {
-        // It would not hear of the signal any more, and go on by itself; dropped, it has never begun.
-        return Err(Stopped(interrupt.exit_status()).into());
-    }
-    held.release().map_err(|e| if e.is_usage() { Usage(e.to_string()).into() } else { e.into() })
+/// What is said once a cgroup is watched that nobody is in.
+pub fn deserted(target: &str) -> String {
+    format!("corun: nobody is in {target} yet; who comes will be watched")
 }
 
 /// How to see.
@@ -138,6 +80,25 @@ impl SourceFlag {
             SourceFlag::Auto => None,
             SourceFlag::Ebpf => Some(Source::Ebpf),
             SourceFlag::Schedstat => Some(Source::Schedstat),
+        }
+    }
+}
+
+/// What is counted as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CountersFlag {
+    /// Each task by itself
+    Tasks,
+    /// A CMD with all that it starts, also what lives shorter than a window
+    Whole,
+}
+
+impl CountersFlag {
+    /// For a session.
+    pub fn unit(self) -> CountedUnit {
+        match self {
+            CountersFlag::Tasks => CountedUnit::Task,
+            CountersFlag::Whole => CountedUnit::WholeCommand,
         }
     }
 }

@@ -1,18 +1,34 @@
-//! Mistakes of the user's, and what is checked of every command line: where files go.
+//! Mistakes of the user's, what is checked of every command line (where files go), and how a verb is interrupted.
 
+use anyhow::Context;
 use corun_report::output::can_be_written;
+use corun_session::Stop;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// A mistake of the user's: one clear sentence, exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// A signal came before anything had begun: the exit status, and nothing to say.
-#[derive(Debug, thiserror::Error)]
-#[error("stopped before it began")]
-pub struct Stopped(pub u8);
+/// What ends a session at Ctrl-C and friends.
+///
+/// # Errors
+/// What the kernel says.
+pub fn stop_on_signals() -> anyhow::Result<Stop> {
+    Stop::on_signals().context("installing the Ctrl-C handler")
+}
+
+/// What a shell says of a program that a signal ended: 128 and its number.
+pub fn interrupted_by(signal: Option<i32>) -> u8 {
+    128 + signal.unwrap_or(libc::SIGINT) as u8
+}
+
+/// The exit code of a verb that was interrupted.
+pub fn interrupted(stop: &Stop) -> ExitCode {
+    ExitCode::from(interrupted_by(stop.signal()))
+}
 
 /// Whether these files can be written, each to a place of its own: what takes an hour to find out should not be lost to a
 /// mistyped folder.

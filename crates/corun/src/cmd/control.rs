@@ -1,41 +1,32 @@
 //! `corun control POLICY`: schedule the co-runners, say what and why, and undo everything at the end.
 
-use crate::counting::Counting;
-use crate::course::{length_ns, Course, Ended};
-use crate::insight::split;
 use crate::lines;
-use crate::spoken;
-use crate::target::pids;
-use crate::usage::Usage;
-use anyhow::Context;
-use corun_linux::interrupt::Interrupt;
-use corun_linux::probe::LiveOptions;
-use corun_linux::shares::Shares;
-use corun_linux::spin::{SpinOptions, SpinSampler};
+use crate::usage::{stop_on_signals, Usage};
+use crate::values;
 use corun_linux::supervisor;
-use corun_linux::target::Subject;
-use corun_linux::watcher::Watcher;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
-use corun_model::{Host, HostError, Knob, Observation, Tenant, Unavailable};
-use corun_policy::controller::{Controller, Epoch, Mode, Taken};
+use corun_model::{Observation, Refusal, Remark};
+use corun_policy::controller::Mode;
 use corun_policy::guard::Finding;
-use corun_policy::{Options, Scope};
-use corun_report::control::page::Controlled;
-use corun_report::control::{ControlLine, ControlSummary, Decided, GuardLine, SCHEMA};
+use corun_policy::Options;
+use corun_report::control::conclusion;
+use corun_report::control::remarks::sentence;
+use corun_report::control::{ControlLine, Decided, GuardLine, SCHEMA};
 use corun_report::output::print;
 use corun_report::progress::Progress;
-use hands::{hands, Hands};
-use protected::Protected;
+use corun_report::refusal::refusal;
+use corun_session::control::scope::Tenants;
+use corun_session::control::steering::BackendChoice;
+use corun_session::control::ControlEpoch;
+use corun_session::end::Ended;
+use corun_session::{Control, ControlOptions, Error, Plan};
+use record::Record;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use told::Told;
 
-mod hands;
-mod protected;
-mod remarks;
-mod told;
-mod whom;
+mod check;
+mod record;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,12 +51,6 @@ what they would try and why; whether it helps only a real run tells.
 
 Exit status: 0; 2 is bad usage (nothing was changed), 1 a failure of corun's own.";
 
-/// How long it looks around before it takes anybody for not there.
-const FIRST_LOOK_NS: u64 = 20_000_000;
-
-/// Bytes of the ring of switches, as for a profile.
-const TRACE_BYTES: u32 = 16 << 20;
-
 /// Schedule the co-runners so that parallel programs suffer less from each other
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -73,16 +58,16 @@ pub struct Args {
     /// The policy; `corun policies` lists them
     policy: Option<String>,
     /// A tenant that may be controlled, by name or PID; repeat it for more
-    #[arg(long = "tenant", value_name = "NAME", conflicts_with = "all", value_parser = spoken::name())]
+    #[arg(long = "tenant", value_name = "NAME", conflicts_with = "all", value_parser = values::name())]
     tenants: Vec<String>,
     /// Everybody may be controlled who is not protected
     #[arg(long)]
     all: bool,
     /// A tenant that may not be touched, by name or PID
-    #[arg(long, value_name = "NAME", value_parser = spoken::name())]
+    #[arg(long, value_name = "NAME", value_parser = values::name())]
     protect: Vec<String>,
     /// An option of the policy, such as slot=50ms
-    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", value_parser = spoken::name())]
+    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", value_parser = values::name())]
     options: Vec<String>,
     /// The degree of contention: a number, `cpus` or `auto`; the same as -o dc=DC
     #[arg(long, value_name = "DC")]
@@ -94,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse_ns)]
     epoch: Option<u64>,
     /// Stop after this time, such as 10m [default: at Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
+    #[arg(long = "for", value_name = "TIME", value_parser = values::length_ns)]
     length_ns: Option<u64>,
     /// Decide, but touch nothing
     #[arg(long)]
@@ -146,6 +131,16 @@ enum BackendFlag {
     Stock,
 }
 
+impl BackendFlag {
+    fn choice(self) -> BackendChoice {
+        match self {
+            BackendFlag::Auto => BackendChoice::Auto,
+            BackendFlag::SchedExt => BackendChoice::SchedExt,
+            BackendFlag::Stock => BackendChoice::Stock,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum OnOff {
     On,
@@ -154,107 +149,67 @@ enum OnOff {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let root = Root::new("/");
     if args.restore {
-        return restore(&root);
+        return restore(&Root::new("/"));
     }
-    if args.policy.is_none() {
+    let Some(policy) = &args.policy else {
         let what = "name a policy, such as `corun control auto --all`; `corun policies` lists them";
         return Err(Usage(what.into()).into());
-    }
-    // Whether there is such a policy with such options does not depend on whom it may touch.
-    let turns_knobs = !controller(&args, Scope::everyone())?.policy().knobs().is_empty();
-    whom::check(&args)?;
-    let mut counting = counting(&root, &args)?;
-    let acts = turns_knobs && !args.dry_run;
-    let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
-    let options = LiveOptions {
-        trace_bytes: if args.trace.is_some() { TRACE_BYTES } else { 0 },
-        tenants: pids(&args.tenants),
-        watcher_apart: true,
-        ..LiveOptions::new(Subject::All)
     };
-    let (mut watcher, mut unavailable) = Watcher::start(&root, options, None)?;
-    watcher.advance(FIRST_LOOK_NS)?;
-    let mut first = watcher.observe()?;
-    // Whose tasks are there is known now; what they did is counted from here.
-    counting.iter_mut().for_each(|c| c.read(&mut first));
-    let mut controller = controller(&args, whom::scope(&root, &args, &first, acts)?)?;
-    controller.policy().subject().map_or(Ok(()), |named| whom::subject(&root, named, &first))?;
-    let mut spin = SpinSampler::start(&root, SpinOptions::default())
-        .inspect_err(|e| unavailable.push(e.unavailable()))
-        .ok();
-    let protected = Protected::new(&root, &args.protect, acts);
-    controller.look(&mut first, |seen, tenant| protected.refuses(seen, tenant));
-    let covered = controller.covered();
-    if acts && args.all {
-        let others = whom::others_left_alone(&root, &args, &first, controller.scope())?;
-        remarks::of_others(others)
-            .filter(|_| !args.quiet)
-            .iter()
-            .for_each(|told| lines::say(&format!("corun control: {told}")));
-    }
-    split(&mut spin, &mut first, |t| covered.contains(&t.id));
-    for wanted in whom::nobody_yet(&args, &first) {
-        lines::say(&format!(
-            "corun control: --tenant {wanted}: nobody is in it now; who comes will be controlled"
-        ));
-    }
-    for wanted in whom::protecting_nobody(&args, &first) {
-        lines::say(&format!(
-            "corun control: --protect {wanted}: nothing by that name runs here now; what comes by it later is protected"
-        ));
-    }
-    if !args.quiet {
-        unavailable.iter().for_each(|u| lines::say(&format!("corun control: {}: {}", u.what, u.why)));
-    }
-    let policy = controller.policy();
-    let idle = remarks::of_tenants(&args, policy, &first, covered);
-    if !args.quiet {
-        let short = args.length_ns.filter(|_| controller.guard().is_some());
-        let short = short.and_then(|ns| remarks::of_guard(policy.name(), ns, controller.epoch_ns()));
-        idle.iter().chain(&short).for_each(|remark| lines::say(&format!("corun control: {remark}")));
-    }
-    let end_ns = args.length_ns.map(|ns| watcher.now_ns() + ns);
-    let begin_ns = watcher.now_ns();
-    let host = hands(&root, &args, watcher, policy)?;
-    if host.backend() == "stock" && !args.quiet {
-        let told = remarks::of_knobs(policy, &host.support());
-        told.iter().for_each(|how| lines::say(&format!("corun control: {how}")));
-    }
-    if host.backend() == "stock" && policy.knobs().contains(&Knob::Park) {
-        if let Some(warning) = whom::taken_for_paused(&first, covered) {
-            lines::say(&format!("corun control: {warning}"));
-        }
-    }
-    let mut control = Control {
-        begin_ns,
-        course: Course { running: None, end_ns, interrupt },
-        shares: Shares::new(&root, host.backend() != "sched_ext"),
-        host,
-        controller,
-        guard_told: None,
-        spin,
-        counting,
-        summary: ControlSummary::default(),
-        told: Told::new(&args, begin_ns, unavailable),
-        idle,
-        protected,
-        args: &args,
+    let options = ControlOptions {
+        policy: policy.clone(),
+        options: given(&args, true)?,
+        mode: Mode { guard: args.guard == OnOff::On, dry_run: args.dry_run, epoch_ns: args.epoch },
+        tenants: if args.all { Tenants::Everybody } else { Tenants::Named(args.tenants.clone()) },
+        protect: args.protect.clone(),
+        backend: args.backend.choice(),
+        length_ns: args.length_ns,
+        trace: args.trace.is_some(),
     };
-    let ended = control.until_the_end();
+    // Whether there is such a policy with such options does not depend on the tenants that it may touch.
+    check_policy(&args, &options)?;
+    check::check(&args)?;
+    let stop = stop_on_signals()?;
+    let plan = Plan::look_around(options).map_err(in_flags)?;
+    say(&args, plan.remarks());
+    let idle = plan.remarks().iter().find(|remark| remark.is_idleness()).cloned();
+    let mut control = plan.begin(&stop).map_err(in_flags)?;
+    say(&args, control.remarks());
+    let mut session = Session { args: &args, record: Record::new(&args, &control), guard_told: None };
+    let ended = session.until_the_end(&mut control);
     // Whatever happened, nothing stays changed.
-    let undone = control.host.undo_all();
-    let undone = control.undone("the end", undone);
-    let interrupted = matches!(ended, Ok(Ended::Interrupted));
-    let written = control.write(interrupted);
-    let ended = ended?;
+    let undone = control.undo_all();
+    session.record.undone(control.now_ns(), "the end", &undone);
+    let is_interrupted = matches!(ended, Ok(Ended::Interrupted));
+    let written = session.record.write(&args, &control, is_interrupted);
+    ended?;
     undone?;
     written?;
     if !args.json_lines && !args.to_standard_output() {
-        print(&control.conclusion(ended))?;
+        let controlled = session.record.controlled(&control);
+        let policy = control.policy();
+        print(&conclusion::conclusion(&controlled, policy, is_interrupted, args.explain, idle.as_ref()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a user should know; to one who wants little to be said, only the warnings.
+fn say(args: &Args, remarks: &[Remark]) {
+    let is_said = |remark: &&Remark| remark.is_warning() || !args.quiet;
+    let said = remarks.iter().filter(is_said);
+    said.for_each(|remark| lines::say(&format!("corun control: {}", sentence(remark))));
+}
+
+/// What a session refuses, in the words of the command line.
+fn in_flags(error: Error) -> anyhow::Error {
+    match error {
+        Error::Refused { what, why } => Usage(format!("{}: {why}", check::flag(&what))).into(),
+        Error::Protected { tenant, why } => {
+            let why = refusal(&Refusal::Protected(why));
+            Usage(format!("--tenant {tenant}: {why}; name another one")).into()
+        }
+        error => error.into(),
+    }
 }
 
 fn restore(root: &Root) -> anyhow::Result<ExitCode> {
@@ -271,206 +226,98 @@ fn restore(root: &Root) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policy as it was asked for, with whom it may touch.
-fn controller(args: &Args, scope: Scope) -> anyhow::Result<Controller> {
-    let name = args.policy.as_deref().unwrap_or_default();
-    let mut options = Options::new().scope(scope);
+/// Whether there is such a policy with such options. What is wrong with --dc alone is said of that flag.
+fn check_policy(args: &Args, options: &ControlOptions) -> anyhow::Result<()> {
+    let Err(refused) = options.check() else { return Ok(()) };
+    let others = ControlOptions { options: given(args, false)?, ..options.clone() };
+    match args.dc.is_some() && others.check().is_ok() {
+        true => Err(Usage(format!("--dc: {refused}")).into()),
+        false => Err(refused.into()),
+    }
+}
+
+/// The policy's options as they were given, with or without --dc.
+fn given(args: &Args, with_dc: bool) -> Result<Options, Usage> {
+    let mut options = Options::new();
     for given in &args.options {
         let Some((key, value)) = given.split_once('=') else {
-            let what = format!("-o {given} has no value; give NAME=VALUE, such as -o slot=50ms");
-            return Err(Usage(what).into());
+            return Err(Usage(format!("-o {given} has no value; give NAME=VALUE, such as -o slot=50ms")));
         };
         options = options.set(key, value);
     }
-    if let Some(dc) = &args.dc {
-        if options.given().any(|(name, _)| name == "dc") {
-            return Err(Usage("--dc and -o dc=DC say the same; leave one of them out".into()).into());
-        }
-        options = options.set("dc", dc);
+    let Some(dc) = args.dc.as_ref().filter(|_| with_dc) else { return Ok(options) };
+    if options.given().any(|(name, _)| name == "dc") {
+        return Err(Usage("--dc and -o dc=DC say the same; leave one of them out".into()));
     }
-    let mode = Mode { guard: args.guard == OnOff::On, dry_run: args.dry_run, epoch_ns: args.epoch };
-    Ok(Controller::new(name, options, mode).map_err(|what| match &args.dc {
-        Some(_) if what.contains("`dc`") => Usage(format!("--dc: {what}")),
-        _ => Usage(what),
-    })?)
+    Ok(options.set("dc", dc))
 }
 
-/// Counts what the policy needs counted; refused before anything is touched where that cannot be.
-fn counting(root: &Root, args: &Args) -> anyhow::Result<Option<Counting>> {
-    let entry = args.policy.as_deref().and_then(corun_policy::entry);
-    let Some(entry) = entry.filter(|e| !e.counters.is_empty()) else { return Ok(None) };
-    let refused = |u: Unavailable| {
-        let what = format!(
-            "{} decides by hardware counters, and this machine lacks {}: {}; `corun sim` runs it on a modelled machine",
-            entry.name, u.what, u.why
-        );
-        Usage(what)
-    };
-    Ok(Some(Counting::needed(root, entry.counters).map_err(refused)?))
-}
-
-/// A policy at work.
-struct Control<'a> {
-    host: Hands,
-    controller: Controller,
-    protected: Protected,
+/// What is told of a policy at work.
+struct Session<'a> {
+    args: &'a Args,
+    record: Record,
     /// The guard's state as it was told last; `None`: nothing was told yet, and the first epoch is news whatever it brings.
     guard_told: Option<Option<&'static str>>,
-    spin: Option<SpinSampler>,
-    /// Where the policy needs hardware counters.
-    counting: Option<Counting>,
-    shares: Shares,
-    course: Course,
-    summary: ControlSummary,
-    told: Told,
-    /// Why nobody could be controlled at the start, where that was so.
-    idle: Vec<String>,
-    begin_ns: u64,
-    args: &'a Args,
 }
 
-impl Control<'_> {
-    fn until_the_end(&mut self) -> anyhow::Result<Ended> {
+impl Session<'_> {
+    fn until_the_end(&mut self, control: &mut Control) -> anyhow::Result<Ended> {
         let progress = Progress::line(self.args.quiet || self.args.json_lines || self.args.explain);
-        loop {
-            let ended = self.host.wait(&self.course, self.controller.wait_ns())?;
-            let seen = self.observe()?;
-            let covers = |t: &Tenant| self.controller.covered().contains(&t.id);
-            self.summary.push(&seen, covers);
-            self.told.window(self.host.take_trace(), &seen, self.controller.is_in_force(), covers);
-            if let Some(ended) = ended {
+        while let Some(epoch) = control.next() {
+            let ControlEpoch { seen, trace, covered, was_in_force, undone, taken, ended } = epoch?;
+            self.record.window(trace, &seen, was_in_force, |t| covered.contains(&t.id));
+            if let Some(ended) = ended.filter(|_| undone.is_none()) {
                 return Ok(ended);
             }
-            let decided = self.epoch(&seen)?;
-            if !self.say(&seen, decided, &progress)? {
-                return Ok(Ended::Interrupted);
+            if let Some(undone) = undone {
+                self.record.undone(control.now_ns(), "the guard: a time without the policy", &undone);
+                undone?;
+            }
+            let decided = taken.iter().map(|taken| self.record.decided(taken, &seen)).collect();
+            if !self.tell(control, &seen, decided, &progress)? {
+                break;
             }
         }
-    }
-
-    fn observe(&mut self) -> anyhow::Result<Observation> {
-        let mut seen = self.host.host().observe()?;
-        self.counting.iter_mut().for_each(|c| c.read(&mut seen));
-        self.controller.look(&mut seen, |seen, tenant| self.protected.refuses(seen, tenant));
-        let covers = |t: &Tenant| self.controller.covered().contains(&t.id);
-        split(&mut self.spin, &mut seen, covers);
-        self.shares.fill(&mut seen, covers);
-        Ok(seen)
-    }
-
-    /// Decides and applies, as far as the guard allows, and keeps what came of it.
-    fn epoch(&mut self, seen: &Observation) -> anyhow::Result<Vec<Decided>> {
-        let Epoch { undone, taken } = self.controller.epoch(self.host.host(), seen);
-        if let Some(undone) = undone {
-            self.undone("the guard: a time without the policy", undone)?;
-        }
-        let mut keep = |Taken { at_ns, decision, fate }: &Taken| {
-            let decided = Decided::new(decision, fate, seen);
-            self.told.decided(*at_ns, decision, &decided);
-            decided
-        };
-        Ok(taken.iter().map(&mut keep).collect())
-    }
-
-    /// Notes that everything was undone, and what came of that.
-    fn undone(&mut self, why: &'static str, done: Result<(), HostError>) -> anyhow::Result<()> {
-        let failed = done.as_ref().err().map(ToString::to_string);
-        self.told.undone(self.host.host().now_ns(), why, failed);
-        Ok(done?)
-    }
-
-    /// Writes the files that were asked for.
-    fn write(&self, interrupted: bool) -> anyhow::Result<()> {
-        let notes = if interrupted {
-            vec!["interrupted: this is what was done until then".into()]
-        } else {
-            Vec::new()
-        };
-        let controlled = Controlled {
-            policy: self.controller.policy().name(),
-            backend: self.host.backend(),
-            guard: self.controller.finding().map(guard_line),
-            history: self.told.history(),
-            summary: &self.summary,
-        };
-        self.told.write(self.args, &controlled, self.host.watcher(), notes)
+        Ok(Ended::Interrupted)
     }
 
     /// Tells an epoch. Returns whether anybody still listens.
-    fn say(
+    fn tell(
         &mut self,
+        control: &Control,
         seen: &Observation,
         decided: Vec<Decided>,
         progress: &Progress,
     ) -> anyhow::Result<bool> {
-        let t_ns = seen.end_ns.saturating_sub(self.begin_ns);
+        let t_ns = seen.end_ns.saturating_sub(control.begin_ns());
         if self.args.explain {
             let told: String = decided.iter().map(|d| d.line(t_ns) + "\n").collect();
             if !lines::tell(&told)? {
                 return Ok(false);
             }
         }
-        let guard = self.controller.finding().map(guard_line);
-        let name = self.controller.policy().name();
+        let guard = control.finding().map(guard_line);
+        let name = control.policy().name();
         let state = guard.as_ref().map(|g| g.state);
         let is_news = self.guard_told.replace(state) != Some(state);
         let found = guard.as_ref().and_then(|g| g.sentence(name));
         if let Some(found) = found.filter(|_| is_news && !self.args.quiet) {
             progress.aside(&format!("{}: the guard: {found}.", human_ns(t_ns)));
         }
-        progress.say(&format!(
-            "{} {}: {}, {} decisions{}",
-            human_ns(t_ns),
-            name,
-            if self.controller.is_in_force() { "in force" } else { "not in force" },
-            decided.len(),
-            guard.as_ref().map_or(String::new(), |g| format!(", guard: {}", g.state))
-        ));
+        let is_in_force = control.is_in_force();
+        progress.say(&conclusion::progress(t_ns, name, is_in_force, decided.len(), guard.as_ref()));
         if self.args.json_lines && (is_news || !decided.is_empty()) {
             let line = ControlLine {
                 schema: SCHEMA,
                 t_ns,
                 policy: name.to_owned(),
-                backend: self.host.backend().to_owned(),
+                backend: control.backend().to_owned(),
                 decision: decided,
                 guard,
             };
             return lines::write(&line.json_line());
         }
         Ok(true)
-    }
-
-    fn conclusion(&self, ended: Ended) -> String {
-        let name = self.controller.policy().name();
-        let by = match &self.host {
-            Hands::None(_) => ", a dry run: nothing was touched".to_owned(),
-            Hands::Steering(_) => format!(" by {}", self.host.backend()),
-        };
-        let interrupted = if ended == Ended::Interrupted { ", interrupted" } else { "" };
-        let history = self.told.history();
-        let mut out = format!(
-            "corun control: {name}{by}{interrupted}\n\n{}{}",
-            self.summary.text(),
-            history.text(self.args.explain)
-        );
-        if history.reasons().is_empty() {
-            out += &format!(
-                "Nothing to do for {name}: {}.\n",
-                remarks::of_nothing(self.controller.policy(), &self.idle)
-            );
-        }
-        if let Some(finding) = self.controller.finding() {
-            let found = guard_line(finding).sentence(name).unwrap_or_else(|| {
-                let Finding::Measuring { pairs } = finding else { return String::new() };
-                let s = if pairs == 1 { "" } else { "s" };
-                format!("not enough was seen for a finding ({pairs} pair{s} of periods)")
-            });
-            out += &format!("The guard: {found}.\n");
-        }
-        if history.has_changed() {
-            out += "Everything that was changed is as it was.\n";
-        }
-        out
     }
 }
 

@@ -2,18 +2,13 @@
 
 mod windows;
 
-use super::verify;
-use crate::counting::Counting;
-use crate::course::{left_behind, length_ns, Course, Ended};
 use crate::date::now;
-use crate::insight::{Insight, Opening, Parking, Wanted};
 use crate::lines;
-use crate::spoken;
-use crate::target::{release, usage, SourceFlag, Target, ANYBODY};
-use crate::usage::{check_files, Usage};
+use crate::target::{deserted, usage, SourceFlag, TargetFlags, ANYBODY};
+use crate::usage::{check_files, interrupted, stop_on_signals, Usage};
+use crate::values::{self, confidence, length_ns};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated};
-use corun_linux::interrupt::Interrupt;
 use corun_linux::launch;
 use corun_linux::root::in_words;
 use corun_linux::target::Subject;
@@ -28,6 +23,9 @@ use corun_report::output::{print, write_file};
 use corun_report::predict::{live, render, summary, Covers, Estimates, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use corun_report::verify::still_running;
+use corun_session::end::{left_behind, EndConditions, Ended};
+use corun_session::subject_watch::{Opening, Parking, SubjectWatch, WatchOptions};
+use corun_session::target::release;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -65,7 +63,7 @@ const COUNTING: f64 = 0.03;
 #[command(mut_arg("all", |all| all.hide(true)))]
 pub struct Args {
     #[command(flatten)]
-    target: Target,
+    target: TargetFlags,
     /// Stop after this time, such as 30s [default: when the command ends, or at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
@@ -89,13 +87,13 @@ pub struct Args {
     window: u64,
     /// Share of the co-runners' time that dedicated windows may take, in any 20 s: 2% are six windows, of which the three
     /// that any answer takes come in the first seconds, also of a short run
-    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = verify::share, requires = "dedicated")]
+    #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = values::share, requires = "dedicated")]
     budget: f64,
     /// Only this tenant may be parked, by name or PID; repeat it for more [default: everybody who is not protected]
-    #[arg(long, value_name = "NAME", requires = "dedicated", value_parser = spoken::name())]
+    #[arg(long, value_name = "NAME", requires = "dedicated", value_parser = values::name())]
     park: Vec<String>,
     /// A tenant that may not be parked, by name or PID
-    #[arg(long, value_name = "NAME", requires = "dedicated", value_parser = spoken::name())]
+    #[arg(long, value_name = "NAME", requires = "dedicated", value_parser = values::name())]
     protect: Vec<String>,
     /// The program's work was dealt out to its threads at the start: it ends with the slowest of them
     #[arg(long)]
@@ -123,22 +121,13 @@ pub struct Args {
     quiet: bool,
 }
 
-fn confidence(text: &str) -> Result<f64, String> {
-    let x = verify::number(text).ok_or_else(|| format!("`{text}` is not a number; give 95% or 0.95"))?;
-    if x > 0.0 && x < 1.0 {
-        Ok(x)
-    } else {
-        Err(format!("{text} is not between 0 and 100 %; give 95% or 0.95"))
-    }
-}
-
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
-    let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
+    let stop = stop_on_signals()?;
     check_files([&args.json, &args.html, &args.record].into_iter().flatten())?;
     let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
-    let armed = args.target.arm(&root, ANYBODY)?;
+    let armed = args.target.target(ANYBODY)?.arm(&root)?;
     if matches!(armed.subject, Subject::All) {
         return Err(Usage(
             "`--all` has no one to predict for; name a program with -p, --cgroup, --vm or -- CMD".into(),
@@ -147,39 +136,42 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     // Not before: whatever stood in the file is gone then.
     let record = args.record.as_deref().map(record).transpose()?;
-    let first: Vec<TaskId> = armed.held.iter().map(|h| TaskId(h.pid())).collect();
+    let first: Vec<TaskId> = armed.first_task().into_iter().collect();
     let wake_up = args.wake_up.map_or_else(wake_up::measured_ns, |given| Ok(Some(given)));
-    let wanted = Wanted {
+    let wanted = WatchOptions {
         source: args.source.wanted(),
         spin: !args.no_spin,
         counters: args.counters,
         dedicated,
         wake_up_ns: wake_up.as_ref().ok().copied().flatten(),
     };
-    let mut insight = Insight::start(&root, armed.subject, &first, wanted)?;
+    let mut insight = SubjectWatch::start(&root, armed.subject, &first, wanted)?;
     let wake_up_ns = wake_up.unwrap_or_else(|e| {
         insight.lacks(What::WakeUpTime, format!("{}; --wake-up TIME gives it", in_words(&e)));
         None
     });
     let wake_up_ns = wake_up_ns.unwrap_or(0);
     let meta = PredictMeta {
-        target: armed.target,
+        target: armed.description.clone(),
         machine: describe(insight.watcher().machine()),
         date: Some(now()),
         source: insight.watcher().source().name().into(),
-        spin: insight.spin(),
+        spin: insight.spin_method().map(|method| method.name().to_owned()),
         counters: args.counters,
     };
     // What came before a command begins is not its run.
     insight.observe()?;
     let begin_ns = insight.now_ns();
-    armed.deserted.iter().for_each(|said| lines::say(said));
-    let running = armed.held.map(|held| release(held, interrupt)).transpose()?;
+    if armed.is_deserted {
+        lines::say(&deserted(&armed.description));
+    }
+    let running = armed.held.map(|held| release(held, &stop)).transpose()?;
     let after_command = running.is_some();
-    let course = Course { running, end_ns: args.length_ns.map(|ns| begin_ns + ns), interrupt };
+    let end_ns = args.length_ns.map(|ns| begin_ns + ns);
+    let end = EndConditions { running, end_ns, stop: stop.clone() };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { confidence: args.confidence, assignment, wake_up_ns, ..Options::default() };
-    let windows = args.dedicated.then(|| Windows::new(insight.subject(), &args.park));
+    let windows = args.dedicated.then(|| Windows::new(insight.tenant(), &args.park));
     let mut predictors = Predictors::new(&insight, options, windows, record);
     let mut said = Said {
         meta,
@@ -195,7 +187,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         progress.say("looking; the first estimate takes half a second");
         let mut next_ns = begin_ns + ESTIMATE_NS;
         loop {
-            let ended = insight.wait(&course, SLOT)?;
+            let ended = end.wait(&mut insight, SLOT)?;
             let seen = insight.observe()?;
             let mut now_ns = seen.end_ns;
             predictors.push(&seen, Label::Shared)?;
@@ -203,7 +195,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 insight.end_counting_above(COUNTING);
             }
             if ended.is_none() && predictors.are_due(begin_ns, now_ns) {
-                match insight.dedicated(&seen, OTHERS)? {
+                match insight.open_dedicated(&seen, OTHERS)? {
                     Opening::NotNow => {}
                     Opening::Hindered(hindrance) => {
                         predictors.windows.iter_mut().for_each(|w| w.skip(&seen, &hindrance));
@@ -229,7 +221,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             if let Some(ended) = ended {
                 if let (Ended::Command, [command]) = (ended, &first[..]) {
-                    said.left = still_running(left_behind(&seen, Some(insight.subject()), *command));
+                    said.left = still_running(left_behind(&seen, Some(insight.tenant()), *command));
                 }
                 break ended;
             }
@@ -239,11 +231,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
         }
     };
-    insight.finish()?;
+    insight.undo_all()?;
     // A command may go on for long after `--for`: nobody is watched then, and another controller may come.
     drop(insight);
     let recorded = predictors.end_recording();
-    let Course { running, .. } = course;
+    let EndConditions { running, .. } = end;
     let status = match (ended, running) {
         (Ended::Interrupted, Some(_)) => None,
         (_, Some(running)) => Some(running.wait().context("collecting the command")?),
@@ -253,7 +245,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     recorded?;
     Ok(match (ended, status) {
         (_, Some(status)) => ExitCode::from(launch::exit_code(status)),
-        (Ended::Interrupted, None) if after_command => ExitCode::from(interrupt.exit_status()),
+        (Ended::Interrupted, None) if after_command => interrupted(&stop),
         _ => ExitCode::SUCCESS,
     })
 }
@@ -296,14 +288,14 @@ struct Predictors {
 
 impl Predictors {
     fn new(
-        insight: &Insight,
+        insight: &SubjectWatch,
         options: Options,
         windows: Option<Windows>,
         record: Option<BufWriter<File>>,
     ) -> Predictors {
-        let one = || Predictor::new(insight.subject(), options);
+        let one = || Predictor::new(insight.tenant(), options);
         Predictors {
-            subject: insight.subject(),
+            subject: insight.tenant(),
             main: one(),
             ledger: windows.is_some().then(one),
             record,
@@ -357,7 +349,7 @@ impl Said {
         predictors: &Predictors,
         covers: Covers,
         now_ns: u64,
-        insight: &Insight,
+        insight: &SubjectWatch,
     ) -> anyhow::Result<()> {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
         let mut missing = insight.missing();
@@ -388,7 +380,7 @@ impl Said {
             let why = "nothing of its time on a CPU was judged";
             report.unavailable.push(Unavailable { what: What::Spinning, why: why.into() });
         }
-        report.counting_cost = insight.counting().and_then(Counting::cost);
+        report.counting_cost = insight.counting_cost();
         if self.json_lines && !self.is_unheard {
             self.is_unheard = !lines::write(&report.json_line())?;
         }

@@ -1,28 +1,23 @@
 //! `corun verify -- CMD`: run a benchmark and say whether others disturbed it.
 
-use crate::counting::Counting;
-use crate::course::{left_behind, Course, Ended};
 use crate::date::now;
-use crate::insight::{Insight, Wanted};
 use crate::lines;
-use crate::spoken;
-use crate::target::{release, SourceFlag};
-use crate::usage::{check_files, Usage};
+use crate::target::SourceFlag;
+use crate::usage::{check_files, interrupted_by, stop_on_signals, Usage};
+use crate::values::share;
 use anyhow::Context;
-use corun_linux::interrupt::Interrupt;
-use corun_linux::launch::{self, Held};
-use corun_linux::target::Subject;
-use corun_linux::Root;
-use corun_model::{Host as _, TaskId};
-use corun_predict::verdict::{Judge, Ruling};
+use corun_linux::launch;
+use corun_predict::verdict::Ruling;
 use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::verify::{Try, VerifyMeta, VerifyReport};
+use corun_session::end::Ended;
+use corun_session::target::command_line;
+use corun_session::{Stop, Verify, VerifyOptions};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,8 +33,6 @@ where CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. 
 
 /// The exit status of a disturbed run, and of an unclear one where that counts as a failure.
 const DISTURBED: u8 = 3;
-/// The length of a window: closing one costs about a millisecond of CPU time, which must not be what disturbs the run.
-const SLOT: Duration = Duration::from_millis(250);
 
 /// Run a benchmark and say whether others disturbed it, by how much, when and who
 #[derive(Debug, clap::Args)]
@@ -78,25 +71,6 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// `2%` or `0.02`.
-pub fn share(text: &str) -> Result<f64, String> {
-    let x = number(text)
-        .ok_or_else(|| format!("`{text}` is not a share of time; give one such as 2% or 0.02"))?;
-    if (0.0..=1.0).contains(&x) {
-        Ok(x)
-    } else {
-        Err(format!("{text} is not between 0 and 100 %; give a share such as 2%"))
-    }
-}
-
-/// A share, also in per cent; `None`: it is no number.
-pub fn number(text: &str) -> Option<f64> {
-    match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().ok().map(|x| x / 100.0),
-        None => text.trim().parse().ok(),
-    }
-}
-
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json.as_deref() == Some(Path::new("-")) || args.junit.as_deref() == Some(Path::new("-")) {
@@ -105,14 +79,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     check_files(args.json.iter().chain(&args.junit))?;
-    let root = Root::new("/");
-    let interrupt = Interrupt::install().context("installing the Ctrl-C handler")?;
+    let stop = stop_on_signals()?;
     let mut before: Vec<Try> = Vec::new();
     let (report, interrupted) = loop {
-        let (report, interrupted) = once(&root, &args, interrupt, &before)?;
+        let (report, interrupted) = once(&args, &stop, &before)?;
         let again = report.judged.verdict != Ruling::Clean && report.meta.exit_status == 0;
         // A command that ends well although Ctrl-C was pressed was not interrupted, but its user was heard.
-        let may = !interrupted && !interrupt.came();
+        let may = !interrupted && !stop.is_asked();
         if !(again && may) || before.len() as u32 >= args.retries {
             break (report, interrupted);
         }
@@ -132,67 +105,39 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (0, Ruling::Disturbed) => ExitCode::from(DISTURBED),
         (0, Ruling::Unclear) if args.strict => ExitCode::from(DISTURBED),
         (0, Ruling::Clean | Ruling::Unclear) => ExitCode::SUCCESS,
-        _ if interrupted => ExitCode::from(interrupt.exit_status()),
+        _ if interrupted => ExitCode::from(interrupted_by(stop.signal())),
         (status, _) => ExitCode::from(status as u8),
     })
 }
 
 /// One try. The second value: whether it was interrupted.
-fn once(
-    root: &Root,
-    args: &Args,
-    interrupt: Interrupt,
-    before: &[Try],
-) -> anyhow::Result<(VerifyReport, bool)> {
-    let (program, arguments) = args.command.split_first().context("the command is empty")?;
-    let mut command = Command::new(program);
-    command.args(arguments);
-    let held = Held::start(command)?;
-    let subject = Subject::command(held.pid(), &program.to_string_lossy());
-    let first = [TaskId(held.pid())];
-    let wanted = Wanted {
+fn once(args: &Args, stop: &Stop, before: &[Try]) -> anyhow::Result<(VerifyReport, bool)> {
+    let options = VerifyOptions {
         source: args.source.wanted(),
+        max_disturbance: args.max_disturbance,
         spin: !args.no_spin,
         counters: args.counters,
-        dedicated: None,
-        wake_up_ns: None,
     };
-    let mut insight = Insight::start(root, subject, &first, wanted)?;
+    let mut run = Verify::start(&args.command, &options, stop)?;
     let date = Some(now());
-    // What came before the command began is not its run.
-    insight.observe()?;
-    let begin_ns = insight.now_ns();
-    let running = release(held, interrupt)?;
-    let course = Course { running: Some(running), end_ns: None, interrupt };
-    let mut judge = Judge::new(insight.subject(), args.max_disturbance);
-    let (ended, end_ns, left) = loop {
-        let ended = insight.wait(&course, SLOT)?;
-        let now_ns = insight.now_ns();
-        let seen = insight.observe()?;
-        judge.push(&seen);
-        if let Some(ended) = ended {
-            break (ended, now_ns, left_behind(&seen, Some(insight.subject()), first[0]));
-        }
-    };
-    let interrupted = ended == Ended::Interrupted;
-    let status = match course.running {
+    run.by_ref().try_for_each(|window| window.map(drop))?;
+    let run = run.finish();
+    let interrupted = run.ended == Ended::Interrupted;
+    let status = match run.command {
         Some(running) if !interrupted => Some(running.wait().context("collecting the command")?),
         _ => None,
     };
     let meta = VerifyMeta {
-        command: spoken::line(&args.command),
+        command: command_line(&args.command),
         date,
-        machine: describe(insight.watcher().machine()),
-        source: insight.watcher().source().name().into(),
+        machine: describe(&run.machine),
+        source: run.source.name().into(),
         counters: args.counters,
-        counting_cost: insight.counting().and_then(Counting::cost),
-        exit_status: i32::from(status.map_or(interrupt.exit_status(), launch::exit_code)),
+        counting_cost: run.counting_cost,
+        exit_status: i32::from(status.map_or(interrupted_by(stop.signal()), launch::exit_code)),
         signal: status.and_then(|s| s.signal()),
-        still_running: (!interrupted).then_some(left),
+        still_running: run.left_behind,
         strict: args.strict,
     };
-    let is_over = matches!(ended, Ended::Command | Ended::SubjectGone);
-    insight.evidence(is_over).into_iter().for_each(|evidence| judge.push_evidence(evidence));
-    let verdict = judge.verdict(Some(end_ns - begin_ns));
-    Ok((VerifyReport::new(meta, verdict, before, &insight.missing()), interrupted))
+    Ok((VerifyReport::new(meta, run.verdict, before, &run.missing), interrupted))
 }

@@ -5,7 +5,6 @@
 //! not be parked had more than that just before, none is opened: it would stop the rest for nothing. After [`FRUITLESS`]
 //! windows in a row that do not count no more are opened.
 
-use crate::insight::machine_ns;
 use corun_linux::dedicated::{DedicatedWindow, Hindrance};
 use corun_model::refusal::{Protected, ProtectedBy};
 use corun_model::{Observation, Refusal, Tenant, TenantId, Unavailable, What};
@@ -13,6 +12,7 @@ use corun_predict::interval::FEWEST;
 use corun_report::names::Names;
 use corun_report::predict::DedicatedWindows;
 use corun_report::refusal::{of_whom, refusal, AS_ROOT};
+use corun_session::subject_watch::machine_ns;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

@@ -1,10 +1,11 @@
-//! Whom this run would be refused: protected by what it is, or by one of its processes, or another user's whom this one may not
-//! touch.
+//! Tenants that this run would be refused: protected by what they are, or by one of their processes; or another user's, whom
+//! this user may not touch.
 
-use super::whom::{may_be_stopped, why_not};
+use corun_linux::procfs::process_of;
 use corun_linux::protected::Protection;
 use corun_linux::Root;
-use corun_model::{Observation, Tenant};
+use corun_model::refusal;
+use corun_model::{Observation, Tenant, TenantId};
 
 /// What protects tenants from this run.
 #[derive(Debug)]
@@ -23,8 +24,36 @@ impl Protected {
 
     /// Whether a tenant that was seen would be refused.
     pub fn refuses(&self, seen: &Observation, tenant: &Tenant) -> bool {
-        why_not(&self.root, &self.protection, seen, tenant).is_some()
-            || self.acts && !may_be_stopped(&self.root, seen, tenant.id)
+        self.why_not(seen, tenant).is_some() || !self.is_allowed(seen, tenant.id)
+    }
+
+    /// Why a tenant may not be touched: by what it is, or by one of its processes.
+    pub fn why_not(&self, seen: &Observation, tenant: &Tenant) -> Option<refusal::Protected> {
+        let mut processes = self.processes(seen, tenant.id);
+        self.protection
+            .of_tenant(tenant)
+            .or_else(|| processes.find_map(|pid| self.protection.of_process(pid)))
+    }
+
+    /// Why a process may not be touched.
+    pub fn why_not_process(&self, pid: u32) -> Option<refusal::Protected> {
+        self.protection.of_process(pid)
+    }
+
+    /// Whether the kernel lets this user stop all of a tenant's processes, if any of them is going to be.
+    pub fn is_allowed(&self, seen: &Observation, tenant: TenantId) -> bool {
+        let is_refused = |pid: u32| {
+            // SAFETY: signal 0 is sent to nobody; the kernel only says whether it could be.
+            let sent = unsafe { libc::kill(pid as i32, 0) };
+            sent != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+        };
+        !(self.acts && self.processes(seen, tenant).any(is_refused))
+    }
+
+    /// The processes of a tenant's living tasks.
+    fn processes<'a>(&'a self, seen: &'a Observation, tenant: TenantId) -> impl Iterator<Item = u32> + 'a {
+        let tasks = seen.tasks.iter().filter(move |t| t.tenant == tenant && t.alive);
+        tasks.filter_map(move |t| process_of(&self.root, t.id.0).ok().flatten())
     }
 }
 
@@ -32,7 +61,7 @@ impl Protected {
 mod tests {
     use super::*;
     use corun_model::observation::TaskObservation;
-    use corun_model::{TaskId, TenantId, TenantKind};
+    use corun_model::{TaskId, TenantKind};
 
     /// A process that is nobody's, ended when dropped.
     struct Sleeper(std::process::Child);

@@ -7,13 +7,13 @@ const MOST_EVENTS: usize = 8_000_000;
 
 /// What was traced so far.
 #[derive(Debug, Default)]
-pub struct Tracing {
+pub struct KeptTrace {
     trace: Trace,
     unkept: u64,
 }
 
-impl Tracing {
-    /// Takes what a host has traced since it was asked last, with what it has lost in all.
+impl KeptTrace {
+    /// Takes what a host has traced since the last call, with what it has lost in all.
     pub fn take(&mut self, more: Trace) {
         let room = MOST_EVENTS - self.trace.events.len();
         self.unkept += more.events.len().saturating_sub(room) as u64;

@@ -1,12 +1,12 @@
-//! What a verb that predicts sees: the watcher's observations, with spinning told from computing where this machine
-//! lets; and, where they were asked for, hardware counters and dedicated windows.
+//! What a session that predicts or verifies sees of its subject: ledgers, with spinning told from computing where this machine
+//! allows it; and, where they were asked for, hardware counters and dedicated windows.
 
-use crate::counting::{self, CountersFlag, Counting};
-use crate::course::{Course, Ended};
+use crate::counting::{self, CountedUnit, Counting};
+use crate::error::Error;
+use crate::local_host::{LocalHost, Watched};
 use crate::target::pids;
-use crate::usage::Usage;
 use corun_linux::counters::Theme;
-use corun_linux::dedicated::{hindrance, Dedicated, DedicatedWindow, Hindrance};
+use corun_linux::dedicated::{hindrance, Dedicated, DedicatedError, DedicatedWindow, Hindrance};
 use corun_linux::probe::LiveOptions;
 use corun_linux::spin::pause_exits::PauseExits;
 use corun_linux::spin::{SpinOptions, SpinSampler};
@@ -15,18 +15,22 @@ use corun_linux::stock::{self, StockBackend};
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
-use corun_model::{Host, Observation, SpinEstimate, SpinMethod, TaskId, Tenant, TenantId, Unavailable, What};
+use corun_model::{
+    Action, Host, HostError, Machine, Observation, Outcome, SpinEstimate, SpinMethod, TaskId, Tenant,
+    TenantId, Unavailable, What,
+};
 use corun_predict::replayed::Replayer;
 use corun_predict::spin::SpinByCounters;
 use corun_predict::spinning::{Spinning, SpinningSoFar};
 use corun_predict::Evidence;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-/// A watcher of one subject, with what tells more of it than a ledger.
-pub struct Insight {
-    eyes: Eyes,
-    lenses: Lenses,
+/// A watcher of one subject that sees more of it than a ledger.
+pub struct SubjectWatch {
+    host: LocalHost,
+    /// The dedicated windows that may be opened, where the host is steered.
+    dedicated: Option<Dedicated>,
+    detectors: Detectors,
     subject: TenantId,
     replay: Option<Replay>,
     /// What could not be had at all.
@@ -43,16 +47,10 @@ struct Replay {
 /// Bytes for what the subject does between two looks at it: 25 ms of a million switches a second.
 const RECORD_BYTES: u32 = 4 << 20;
 
-/// Who looks, and whether co-runners may be parked.
-enum Eyes {
-    Watching(Box<Watcher>),
-    Parking(Box<SteeredHost>, Dedicated),
-}
-
-/// What tells more of a window than its ledger.
-struct Lenses {
+/// What shows more of a window than its ledger.
+struct Detectors {
     spin: Option<SpinSampler>,
-    /// Instead of samples, where the subject is a virtual machine: guests are not looked into.
+    /// Instead of samples, where the subject is a virtual machine: nobody looks into guests.
     exits: Option<PauseExits>,
     counting: Option<Counting>,
     by_counters: SpinByCounters,
@@ -60,7 +58,7 @@ struct Lenses {
     spinning: SpinningSoFar,
 }
 
-impl Lenses {
+impl Detectors {
     fn be_dense(&mut self, is_dense: bool) {
         if let Some(spin) = &mut self.spin {
             spin.be_dense(is_dense);
@@ -69,12 +67,12 @@ impl Lenses {
 
     /// Fills in the counters of a window that has just been closed, and tells spinning from computing in it: by samples
     /// where they are taken, of virtual CPUs by their exits at PAUSE, else by the counters.
-    fn look(&mut self, seen: &mut Observation, subject: TenantId) {
+    fn fill(&mut self, seen: &mut Observation, subject: TenantId) {
         if let Some(counting) = &mut self.counting {
             counting.read(seen);
         }
         if self.spin.is_some() {
-            let found = split(&mut self.spin, seen, |t| t.id == subject);
+            let found = split_spinning(&mut self.spin, seen, |t| t.id == subject);
             self.spinning.push(seen, subject, &found);
             return;
         }
@@ -87,21 +85,23 @@ impl Lenses {
     }
 }
 
-/// What to look with.
-pub struct Wanted {
+/// What to watch a subject with.
+#[derive(Debug)]
+pub struct WatchOptions {
     /// The source that was asked for; `None`: the best there is.
     pub source: Option<Source>,
     /// Tell spinning from computing by samples.
     pub spin: bool,
     /// Count hardware events of each task.
     pub counters: bool,
-    /// Dedicated windows. Nothing is replayed then: where others are parked at times, the run is no longer one beside them.
+    /// Dedicated windows. Nothing is replayed then: co-runners that are parked at times are no longer the same co-runners.
     pub dedicated: Option<Parking>,
-    /// What a wake-up takes on this machine where a CPU sleeps, in nanoseconds; `None`: nobody knows.
+    /// What a wake-up takes on this machine where a CPU sleeps, in nanoseconds; `None`: it is not known.
     pub wake_up_ns: Option<u64>,
 }
 
-/// Dedicated windows, and whom they may park.
+/// Dedicated windows, and the tenants that they may park.
+#[derive(Clone, Debug)]
 pub struct Parking {
     /// Their length and budget.
     pub windows: Dedicated,
@@ -121,32 +121,41 @@ pub enum Opening {
     Opened(Box<DedicatedWindow>),
 }
 
-impl Insight {
+impl SubjectWatch {
     /// Begins to watch. `first` are tasks that are there already, such as a command that is held.
     ///
     /// # Errors
-    /// When the machine cannot be watched at all, or co-runners are to be parked and cannot be.
-    pub fn start(root: &Root, subject: Subject, first: &[TaskId], wanted: Wanted) -> anyhow::Result<Insight> {
+    /// When the subject is everybody; when the machine cannot be watched at all; or when co-runners are to be parked and
+    /// cannot be.
+    pub fn start(
+        root: &Root,
+        subject: Subject,
+        first: &[TaskId],
+        wanted: WatchOptions,
+    ) -> Result<SubjectWatch, Error> {
         let vcpus = match &subject {
             Subject::Vm { vcpus, .. } => Some(vcpus.iter().map(|&tid| TaskId(tid)).collect::<Vec<_>>()),
             _ => None,
         };
         let named = wanted.dedicated.as_ref().map_or(Vec::new(), |parking| pids(&parking.only));
-        // Of a virtual machine what its guest does is not seen.
+        // Of a virtual machine, what its guest does is not seen.
         let replays = wanted.dedicated.is_none() && vcpus.is_none();
         let record_bytes = if replays { RECORD_BYTES } else { 0 };
         let options =
             LiveOptions { watcher_apart: true, tenants: named, record_bytes, ..LiveOptions::new(subject) };
         let (watcher, mut unavailable) = Watcher::start(root, options, wanted.source)?;
-        let subject = watcher.subject().expect("a verb that predicts has one subject");
-        let eyes = match wanted.dedicated {
-            None => Eyes::Watching(Box::new(watcher)),
+        let no_subject =
+            || Error::Usage("everybody is no subject; name a command, a PID, a cgroup or a VM".into());
+        let subject = watcher.subject().ok_or_else(no_subject)?;
+        let (host, dedicated) = match wanted.dedicated {
+            None => (LocalHost::Watched(Box::new(watcher)), None),
             Some(Parking { windows, only, protect }) => {
                 let scope = if only.is_empty() { stock::Scope::All } else { stock::Scope::Only(only) };
                 let options = stock::Options { scope, protect, ..stock::Options::default() };
                 let mut backend = StockBackend::new(root, options);
-                backend.arm().map_err(|e| Usage(e.to_string()))?;
-                Eyes::Parking(Box::new(SteeredHost::new(watcher, Box::new(backend))), windows)
+                backend.arm().map_err(|e| Error::Usage(e.to_string()))?;
+                let host = SteeredHost::new(watcher, Box::new(backend));
+                (LocalHost::Steered(Box::new(host)), Some(windows))
             }
         };
         let exits = wanted.spin.then_some(()).and(vcpus).map(|vcpus| PauseExits::start(root, &vcpus));
@@ -170,7 +179,7 @@ impl Insight {
         let what = if spin.is_some() { &[Theme::Work][..] } else { &[Theme::Pace, Theme::Work] };
         let counting = wanted
             .counters
-            .then(|| Counting::start(root, CountersFlag::Tasks, what, Some(subject), first))
+            .then(|| Counting::start(root, CountedUnit::Task, what, Some(subject), first))
             .transpose()
             .unwrap_or_else(|refused| {
                 unavailable.push(refused);
@@ -180,33 +189,26 @@ impl Insight {
             unavailable.extend(counting::absent(root));
         }
         let spinning = SpinningSoFar::default();
-        let lenses = Lenses { spin, exits, counting, by_counters: SpinByCounters::new(subject), spinning };
+        let by_counters = SpinByCounters::new(subject);
+        let detectors = Detectors { spin, exits, counting, by_counters, spinning };
         let replay =
             replays.then(|| Replay { replayer: Replayer::new(wanted.wake_up_ns), known: Vec::new() });
-        Ok(Insight { eyes, lenses, subject, replay, unavailable })
+        Ok(SubjectWatch { host, dedicated, detectors, subject, replay, unavailable })
     }
 
     /// What it sees through.
     pub fn watcher(&self) -> &Watcher {
-        match &self.eyes {
-            Eyes::Watching(watcher) => watcher,
-            Eyes::Parking(host, _) => host.watcher(),
-        }
-    }
-
-    /// The host's clock.
-    pub fn now_ns(&self) -> u64 {
-        self.watcher().now_ns()
+        self.host.watcher()
     }
 
     /// The tenant that is watched.
-    pub fn subject(&self) -> TenantId {
+    pub fn tenant(&self) -> TenantId {
         self.subject
     }
 
     /// What cannot be seen here, and why, as far as is known by now: samples may have been lost, or tasks refused, since.
     pub fn missing(&self) -> Vec<Unavailable> {
-        let of_samples = self.lenses.spin.iter().flat_map(SpinSampler::unavailable);
+        let of_samples = self.detectors.spin.iter().flat_map(SpinSampler::unavailable);
         let of_replay = self.replay.as_ref().and_then(|r| r.replayer.failed()).map(|why| Unavailable {
             what: What::Replay,
             why: format!("{why}; what the program would have taken alone is told by its ledger"),
@@ -219,37 +221,36 @@ impl Insight {
         self.unavailable.push(Unavailable { what, why });
     }
 
-    /// How spinning is told from computing, for a report.
-    pub fn spin(&self) -> Option<String> {
-        let method = match &self.lenses {
-            Lenses { spin: Some(_), .. } => SpinMethod::Samples,
-            Lenses { exits: Some(_), .. } => SpinMethod::PauseExits,
-            Lenses { counting: Some(_), .. } => SpinMethod::Counters,
-            _ => return None,
-        };
-        Some(method.name().to_owned())
+    /// How spinning is told from computing; `None`: it is not.
+    pub fn spin_method(&self) -> Option<SpinMethod> {
+        match &self.detectors {
+            Detectors { spin: Some(_), .. } => Some(SpinMethod::Samples),
+            Detectors { exits: Some(_), .. } => Some(SpinMethod::PauseExits),
+            Detectors { counting: Some(_), .. } => Some(SpinMethod::Counters),
+            _ => None,
+        }
     }
 
-    /// How long the subject spun so far, in all and by task; `None`: nobody told.
+    /// How long the subject spun so far, in all and by task; `None`: it is not known.
     pub fn spinning(&self) -> Option<Spinning> {
-        self.lenses.spinning.told()
+        self.detectors.spinning.told()
     }
 
     /// What sampling has cost, as a share of one CPU.
     pub fn spin_cost(&self) -> Option<f64> {
-        self.lenses.spin.as_ref().map(|s| s.cost().share())
+        self.detectors.spin.as_ref().map(|s| s.cost().share())
     }
 
-    /// The counters, where they were asked for and are there.
-    pub fn counting(&self) -> Option<&Counting> {
-        self.lenses.counting.as_ref()
+    /// What counting has cost, as a share of the subject's time on a CPU; `None`: nothing is counted, or it is not known.
+    pub fn counting_cost(&self) -> Option<f64> {
+        Some(self.detectors.counting.as_ref()?.cost()?.share)
     }
 
-    /// Ends counting once it has taken more than this share of the subject's time on a CPU: it would slow down what it is to
-    /// watch, and beside co-runners otherwise than alone.
+    /// Ends counting once it has taken more than this share of the subject's time on a CPU: it would slow the subject down,
+    /// and more so with co-runners than alone.
     pub fn end_counting_above(&mut self, most: f64) {
-        let Some(cost) = self.counting().and_then(Counting::cost).filter(|cost| *cost > most) else { return };
-        self.lenses.counting = None;
+        let Some(cost) = self.counting_cost().filter(|cost| *cost > most) else { return };
+        self.detectors.counting = None;
         self.unavailable.push(Unavailable {
             what: What::HardwareCounters,
             why: format!(
@@ -260,40 +261,13 @@ impl Insight {
         });
     }
 
-    /// Lets a slot pass, or less if something ends the measurement.
-    ///
-    /// # Errors
-    /// When the machine can no longer be watched.
-    pub fn wait(&mut self, course: &Course, slot: Duration) -> anyhow::Result<Option<Ended>> {
-        match &mut self.eyes {
-            Eyes::Watching(watcher) => course.wait(watcher.as_mut(), slot),
-            Eyes::Parking(host, _) => course.wait(host.as_mut(), slot),
-        }
-    }
-
-    /// Closes the window.
-    ///
-    /// # Errors
-    /// When the machine can no longer be watched.
-    pub fn observe(&mut self) -> anyhow::Result<Observation> {
-        let mut seen = match &mut self.eyes {
-            Eyes::Watching(watcher) => watcher.observe()?,
-            Eyes::Parking(host, _) => host.observe()?,
-        };
-        self.lenses.look(&mut seen, self.subject);
-        self.say_once(&mut seen);
-        self.follow();
-        Ok(seen)
-    }
-
     /// Takes what the subject has done since the last look, for the replay.
     fn follow(&mut self) {
-        let Eyes::Watching(watcher) = &mut self.eyes else { return };
         let Some(replay) = &mut self.replay else { return };
-        let Some(log) = watcher.take_run_log() else {
+        let Some(log) = self.host.take_run_log() else {
             // Nothing is recorded here: of a cgroup, or without the probe, which is said anyway.
             self.replay = None;
-            if watcher.source() == Source::Ebpf {
+            if self.host.watcher().source() == Source::Ebpf {
                 self.unavailable.push(Unavailable {
                     what: What::Replay,
                     why: "what the tasks of a cgroup do is not recorded; name it by a process (-p), or start it with corun".into(),
@@ -303,13 +277,13 @@ impl Insight {
         };
         replay.replayer.push(&log);
         if replay.replayer.is_full() {
-            replay.known.extend(replay.replayer.evidence(false, self.lenses.spin.is_some()));
+            replay.known.extend(replay.replayer.evidence(false, self.detectors.spin.is_some()));
         }
     }
 
-    /// What a replay of the run tells of the time since the last call, oldest first. `is_over`: the subject has ended.
+    /// What a replay of the run shows of the time since the last call, oldest first. `is_over`: the subject has ended.
     pub fn evidence(&mut self, is_over: bool) -> Vec<Evidence> {
-        let knows_spinning = self.lenses.spin.is_some();
+        let knows_spinning = self.detectors.spin.is_some();
         let Some(replay) = &mut self.replay else { return Vec::new() };
         replay.known.extend(replay.replayer.evidence(is_over, knows_spinning));
         std::mem::take(&mut replay.known)
@@ -325,8 +299,10 @@ impl Insight {
     ///
     /// # Errors
     /// When the machine can no longer be watched or steered; everybody runs then.
-    pub fn dedicated(&mut self, seen: &Observation, most: f64) -> anyhow::Result<Opening> {
-        let Eyes::Parking(host, dedicated) = &mut self.eyes else { return Ok(Opening::NotNow) };
+    pub fn open_dedicated(&mut self, seen: &Observation, most: f64) -> Result<Opening, DedicatedError> {
+        let (LocalHost::Steered(host), Some(dedicated)) = (&mut self.host, &mut self.dedicated) else {
+            return Ok(Opening::NotNow);
+        };
         if dedicated.due_in_ns(host.now_ns()) > 0 {
             return Ok(Opening::NotNow);
         }
@@ -334,26 +310,55 @@ impl Insight {
         if hindrance.on_cpu_ns() as f64 > most * machine_ns(seen) {
             return Ok(Opening::Hindered(hindrance));
         }
-        let (lenses, subject) = (&mut self.lenses, self.subject);
+        let (detectors, subject) = (&mut self.detectors, self.subject);
         // All that is known of the program alone comes from a few short windows.
-        lenses.be_dense(true);
-        let window = dedicated.run_and_tell(host, &mut |seen| lenses.look(seen, subject));
-        lenses.be_dense(false);
+        detectors.be_dense(true);
+        let window = dedicated.run_and_tell(host, &mut |seen| detectors.fill(seen, subject));
+        detectors.be_dense(false);
         let mut window = window?;
         self.say_once(&mut window.before);
         self.say_once(&mut window.dedicated);
         Ok(Opening::Opened(Box::new(window)))
     }
+}
 
-    /// Restores whatever was changed.
-    ///
-    /// # Errors
-    /// Naming what stayed changed.
-    pub fn finish(&mut self) -> anyhow::Result<()> {
-        match &mut self.eyes {
-            Eyes::Watching(_) => Ok(()),
-            Eyes::Parking(host, _) => Ok(host.undo_all()?),
-        }
+impl Host for SubjectWatch {
+    fn machine(&self) -> &Machine {
+        self.host.machine()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.host.now_ns()
+    }
+
+    fn advance(&mut self, ns: u64) -> Result<(), HostError> {
+        self.host.advance(ns)
+    }
+
+    fn observe(&mut self) -> Result<Observation, HostError> {
+        let mut seen = self.host.observe()?;
+        self.detectors.fill(&mut seen, self.subject);
+        self.say_once(&mut seen);
+        self.follow();
+        Ok(seen)
+    }
+
+    fn apply(&mut self, action: &Action) -> Outcome {
+        self.host.apply(action)
+    }
+
+    fn undo_all(&mut self) -> Result<(), HostError> {
+        self.host.undo_all()
+    }
+}
+
+impl Watched for SubjectWatch {
+    fn subject(&self) -> Option<TenantId> {
+        Some(self.subject)
+    }
+
+    fn lives(&self) -> bool {
+        self.host.lives()
     }
 }
 
@@ -362,9 +367,9 @@ pub fn machine_ns(seen: &Observation) -> f64 {
     seen.window_ns() as f64 * seen.cpus.len() as f64
 }
 
-/// Tells spinning from computing in a window that has just been closed, and follows what lives of the tenants that
+/// Tells spinning from computing in a window that has just been closed, and follows the living tasks of the tenants that
 /// are of interest. Returns what was found of each task.
-pub fn split(
+pub fn split_spinning(
     spin: &mut Option<SpinSampler>,
     seen: &mut Observation,
     of_interest: impl Fn(&Tenant) -> bool,

@@ -1,0 +1,403 @@
+//! Control: a policy at work on this machine, epoch by epoch.
+//!
+//! [`Plan::look_around`] finds the tenants that may be touched and remarks what its user should know. Nothing is changed
+//! yet. [`Plan::begin`] starts the backend, and [`Control`] runs the loop of [`corun_policy::controller`]. Everything is
+//! undone at the end, whatever ends it: by [`Control::undo_all`], when it is dropped, and by a supervisor when this
+//! process is killed.
+
+pub mod idle;
+pub mod protected;
+pub mod scope;
+pub mod steering;
+
+use crate::counting::Counting;
+use crate::end::{EndConditions, Ended};
+use crate::error::Error;
+use crate::local_host::LocalHost;
+use crate::profile::TRACE_BYTES;
+use crate::stop::Stop;
+use crate::subject_watch::split_spinning;
+use crate::target::pids;
+use corun_linux::probe::LiveOptions;
+use corun_linux::shares::Shares;
+use corun_linux::spin::{SpinOptions, SpinSampler};
+use corun_linux::target::Subject;
+use corun_linux::watcher::Watcher;
+use corun_linux::Root;
+use corun_model::{Host, HostError, Knob, Observation, Policy, Remark, Tenant, TenantId, Trace, Unavailable};
+use corun_policy::controller::{Controller, Epoch, Mode, Taken};
+use corun_policy::guard::{period_ns, Finding, PAIRS};
+use corun_policy::{Options, Scope};
+use protected::Protected;
+use scope::Tenants;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use steering::BackendChoice;
+
+/// How long it looks around before it takes anybody for not there.
+const FIRST_LOOK_NS: u64 = 20_000_000;
+
+/// What to control, and how.
+#[derive(Clone, Debug)]
+pub struct ControlOptions {
+    /// The policy's name.
+    pub policy: String,
+    /// Its options. Their scope is replaced.
+    pub options: Options,
+    /// Guard, dry run, and the time between two decisions.
+    pub mode: Mode,
+    /// The tenants that it may control.
+    pub tenants: Tenants,
+    /// Tenants that it may not touch, by name, key or PID.
+    pub protect: Vec<String>,
+    /// What carries the decisions out.
+    pub backend: BackendChoice,
+    /// End after this time, in nanoseconds; `None`: on request.
+    pub length_ns: Option<u64>,
+    /// Record every context switch, where eBPF sees them.
+    pub trace: bool,
+}
+
+impl ControlOptions {
+    /// A policy over these tenants, under a guard.
+    pub fn new(policy: impl Into<String>, tenants: Tenants) -> ControlOptions {
+        ControlOptions {
+            policy: policy.into(),
+            options: Options::new(),
+            mode: Mode { guard: true, ..Mode::default() },
+            tenants,
+            protect: Vec::new(),
+            backend: BackendChoice::default(),
+            length_ns: None,
+            trace: false,
+        }
+    }
+
+    /// Whether there is such a policy with such options; nobody is looked for yet.
+    ///
+    /// # Errors
+    /// When there is not.
+    pub fn check(&self) -> Result<(), Error> {
+        self.controller(Scope::everyone()).map(drop)
+    }
+
+    /// The policy, with the tenants that it may touch.
+    fn controller(&self, scope: Scope) -> Result<Controller, Error> {
+        let options = self.options.clone().scope(scope);
+        Controller::new(&self.policy, options, self.mode).map_err(Error::Usage)
+    }
+
+    /// Counts what the policy needs counted; refused before anything is touched where that cannot be.
+    fn counting(&self, root: &Root) -> Result<Option<Counting>, Error> {
+        let entry = corun_policy::entry(&self.policy);
+        let Some(entry) = entry.filter(|e| !e.counters.is_empty()) else { return Ok(None) };
+        let refused = |u: Unavailable| {
+            let what = format!(
+                "{} decides by hardware counters, and this machine lacks {}: {}; `corun sim` runs it on a modelled machine",
+                entry.name, u.what, u.why
+            );
+            Error::Usage(what)
+        };
+        Ok(Some(Counting::needed(root, entry.counters).map_err(refused)?))
+    }
+}
+
+/// A policy that is ready to begin. Nothing was changed.
+pub struct Plan {
+    options: ControlOptions,
+    root: Root,
+    watcher: Watcher,
+    controller: Controller,
+    protected: Protected,
+    spin: Option<SpinSampler>,
+    counting: Option<Counting>,
+    first: Observation,
+    remarks: Vec<Remark>,
+    unavailable: Vec<Unavailable>,
+}
+
+impl Plan {
+    /// Looks for the tenants that were named, and for what protects them.
+    ///
+    /// # Errors
+    /// When there is no such policy, a tenant is not there or is protected, or the machine cannot be watched.
+    pub fn look_around(options: ControlOptions) -> Result<Plan, Error> {
+        let root = Root::new("/");
+        // Whether there is such a policy with such options does not depend on the tenants that it may touch.
+        let turns_knobs = !options.controller(Scope::everyone())?.policy().knobs().is_empty();
+        let mut counting = options.counting(&root)?;
+        let acts = turns_knobs && !options.mode.dry_run;
+        let live = LiveOptions {
+            trace_bytes: if options.trace { TRACE_BYTES } else { 0 },
+            tenants: pids(options.tenants.named()),
+            watcher_apart: true,
+            ..LiveOptions::new(Subject::All)
+        };
+        let (mut watcher, mut unavailable) = Watcher::start(&root, live, None)?;
+        watcher.advance(FIRST_LOOK_NS)?;
+        let mut first = watcher.observe()?;
+        // Whose tasks are there is known now; what they did is counted from here.
+        counting.iter_mut().for_each(|c| c.read(&mut first));
+        let protected = Protected::new(&root, &options.protect, acts);
+        let scope = scope::scope(&root, &options.tenants, &options.protect, &protected, &first)?;
+        let mut controller = options.controller(scope)?;
+        controller.policy().subject().map_or(Ok(()), |named| scope::subject(&root, named, &first))?;
+        let mut spin = SpinSampler::start(&root, SpinOptions::default())
+            .inspect_err(|e| unavailable.push(e.unavailable()))
+            .ok();
+        controller.look(&mut first, |seen, tenant| protected.refuses(seen, tenant));
+        let covered = controller.covered();
+        split_spinning(&mut spin, &mut first, |t| covered.contains(&t.id));
+        let mut plan = Plan {
+            options,
+            root,
+            watcher,
+            controller,
+            protected,
+            spin,
+            counting,
+            first,
+            remarks: Vec::new(),
+            unavailable,
+        };
+        plan.remarks = plan.remark(acts)?;
+        Ok(plan)
+    }
+
+    /// What its user should know.
+    fn remark(&self, acts: bool) -> Result<Vec<Remark>, Error> {
+        let Plan { options, controller, first, .. } = self;
+        let mut remarks = Vec::new();
+        if acts && options.tenants == Tenants::Everybody {
+            let tenants = scope::others_left_alone(&self.protected, first, controller.scope())?;
+            remarks.extend((tenants > 0).then_some(Remark::OthersLeftAlone { tenants }));
+        }
+        let awaited = scope::nobody_yet(&options.tenants, first);
+        remarks.extend(awaited.map(|tenant| Remark::NobodyInIt { tenant: tenant.clone() }));
+        let unknown = scope::protecting_nobody(&options.protect, first);
+        remarks.extend(unknown.map(|name| Remark::ProtectsNobody { name: name.clone() }));
+        remarks.extend(self.unavailable.iter().cloned().map(Remark::Unseen));
+        let policy = controller.policy();
+        remarks.extend(idle::reasons(&options.tenants, policy, first, controller.covered()));
+        let guarded_ns = options.length_ns.filter(|_| controller.guard().is_some());
+        let too_short = |ns| too_short_for_guard(policy.name(), ns, controller.epoch_ns());
+        remarks.extend(guarded_ns.and_then(too_short));
+        Ok(remarks)
+    }
+
+    /// What its user should know before it begins.
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &dyn Policy {
+        self.controller.policy()
+    }
+
+    /// The tenants that were there at the first look and may be touched.
+    pub fn covered(&self) -> impl Iterator<Item = &Tenant> {
+        let covered = self.controller.covered();
+        self.first.tenants.iter().filter(|t| covered.contains(&t.id))
+    }
+
+    /// Begins: from here on tenants may be touched.
+    ///
+    /// # Errors
+    /// When nothing here can carry the decisions out.
+    pub fn begin(self, stop: &Stop) -> Result<Control, Error> {
+        let ControlOptions { tenants, protect, backend, length_ns, mode, .. } = &self.options;
+        let policy = self.controller.policy();
+        let begin_ns = self.watcher.now_ns();
+        let mut remarks = Vec::new();
+        let choice = (!mode.dry_run).then_some(*backend);
+        let host =
+            steering::steered(&self.root, (tenants, protect), choice, self.watcher, policy, &mut remarks)?;
+        if host.backend() == "stock" {
+            remarks.extend(steering::inexact_knobs(policy, &host));
+            let containers = scope::containers(&self.first, self.controller.covered());
+            let parks = policy.knobs().contains(&Knob::Park) && !containers.is_empty();
+            remarks.extend(parks.then_some(Remark::TakenForPaused { containers }));
+        }
+        let end_ns = length_ns.map(|ns| begin_ns + ns);
+        Ok(Control {
+            end: EndConditions { running: None, end_ns, stop: stop.clone() },
+            ended: None,
+            shares: Shares::new(&self.root, host.backend() != "sched_ext"),
+            host,
+            controller: self.controller,
+            protected: self.protected,
+            spin: self.spin,
+            counting: self.counting,
+            begin_ns,
+            remarks,
+            unavailable: self.unavailable,
+        })
+    }
+}
+
+/// That the guard will find nothing in so short a run; its periods end with an epoch.
+fn too_short_for_guard(policy: &'static str, length_ns: u64, epoch_ns: u64) -> Option<Remark> {
+    let period_ns = period_ns(epoch_ns);
+    let needed_ns = period_ns.saturating_add(epoch_ns).saturating_mul(2 * PAIRS as u64);
+    (length_ns < needed_ns).then_some(Remark::TooShortForGuard {
+        policy,
+        length_ns,
+        pairs: PAIRS,
+        period_ns,
+        needed_ns,
+    })
+}
+
+/// A policy at work: an iterator over its epochs. Dropped, it undoes everything.
+pub struct Control {
+    host: LocalHost,
+    controller: Controller,
+    protected: Protected,
+    spin: Option<SpinSampler>,
+    /// Where the policy needs hardware counters.
+    counting: Option<Counting>,
+    shares: Shares,
+    end: EndConditions,
+    ended: Option<Ended>,
+    begin_ns: u64,
+    remarks: Vec<Remark>,
+    unavailable: Vec<Unavailable>,
+}
+
+/// An epoch of a policy.
+pub struct ControlEpoch {
+    /// What happened in it.
+    pub seen: Observation,
+    /// Switches and wake-ups in it, where a trace was asked for.
+    pub trace: Trace,
+    /// The tenants that the policy may touch, of those that were seen.
+    pub covered: BTreeSet<TenantId>,
+    /// Whether the policy was in force.
+    pub was_in_force: bool,
+    /// Whether everything was undone at its end, for a time without the policy, and what came of that. A failure ends the
+    /// session.
+    pub undone: Option<Result<(), HostError>>,
+    /// What was decided at its end, in the order in which it was applied.
+    pub taken: Vec<Taken>,
+    /// Why the session ended with it; nothing was decided then.
+    pub ended: Option<Ended>,
+}
+
+impl Control {
+    /// What its user should know of how decisions are carried out.
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
+    }
+
+    /// What cannot be seen, and why.
+    pub fn unavailable(&self) -> &[Unavailable] {
+        &self.unavailable
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &dyn Policy {
+        self.controller.policy()
+    }
+
+    /// Whether the policy's decisions are in force now.
+    pub fn is_in_force(&self) -> bool {
+        self.controller.is_in_force()
+    }
+
+    /// What the guard has found; `None`: there is none.
+    pub fn finding(&self) -> Option<Finding> {
+        self.controller.finding()
+    }
+
+    /// What carries the decisions out: `stock`, `sched_ext`; `none` in a dry run.
+    pub fn backend(&self) -> &'static str {
+        self.host.backend()
+    }
+
+    /// What it sees through.
+    pub fn watcher(&self) -> &Watcher {
+        self.host.watcher()
+    }
+
+    /// When it began, on the host's clock.
+    pub fn begin_ns(&self) -> u64 {
+        self.begin_ns
+    }
+
+    /// The host's clock, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.host.now_ns()
+    }
+
+    /// Undoes everything.
+    ///
+    /// # Errors
+    /// What could not be undone.
+    pub fn undo_all(&mut self) -> Result<(), HostError> {
+        self.host.undo_all()
+    }
+
+    fn observe(&mut self) -> Result<Observation, HostError> {
+        let mut seen = self.host.observe()?;
+        self.counting.iter_mut().for_each(|c| c.read(&mut seen));
+        self.controller.look(&mut seen, |seen, tenant| self.protected.refuses(seen, tenant));
+        let covers = |t: &Tenant| self.controller.covered().contains(&t.id);
+        split_spinning(&mut self.spin, &mut seen, covers);
+        self.shares.fill(&mut seen, covers);
+        Ok(seen)
+    }
+
+    fn epoch(&mut self) -> Result<ControlEpoch, HostError> {
+        let slot = Duration::from_nanos(self.controller.wait_ns());
+        self.ended = self.end.wait(&mut self.host, slot)?;
+        let seen = self.observe()?;
+        let (trace, covered) = (self.host.take_trace(), self.controller.covered().clone());
+        let was_in_force = self.controller.is_in_force();
+        let Epoch { undone, taken } = match self.ended {
+            Some(_) => Epoch::default(),
+            None => self.controller.epoch(&mut self.host, &seen),
+        };
+        if let Some(Err(_)) = undone {
+            self.ended = Some(Ended::Interrupted);
+        }
+        Ok(ControlEpoch { seen, trace, covered, was_in_force, undone, taken, ended: self.ended })
+    }
+}
+
+impl Iterator for Control {
+    type Item = Result<ControlEpoch, Error>;
+
+    /// The next epoch; `None` once the session has ended.
+    fn next(&mut self) -> Option<Result<ControlEpoch, Error>> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let epoch = self.epoch();
+        if epoch.is_err() {
+            self.ended = Some(Ended::Interrupted);
+        }
+        Some(epoch.map_err(Error::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_run_is_too_short_for_the_guard_or_long_enough() {
+        let epoch_ns = 50_000_000;
+        let Some(Remark::TooShortForGuard { period_ns, needed_ns, .. }) =
+            too_short_for_guard("gang", 2 * SECOND_NS, epoch_ns)
+        else {
+            panic!("two seconds are enough");
+        };
+        assert!(needed_ns >= 2 * PAIRS as u64 * period_ns);
+        assert_eq!(too_short_for_guard("gang", needed_ns, epoch_ns), None);
+        assert!(too_short_for_guard("gang", needed_ns - 1, epoch_ns).is_some());
+        assert!(too_short_for_guard("gang", SECOND_NS, u64::MAX).is_some(), "absurd, and no overflow");
+    }
+}

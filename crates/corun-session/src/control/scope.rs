@@ -1,0 +1,237 @@
+//! Whom a controlled run may touch: the tenants that were named, held against those that are there.
+//!
+//! Everybody who is named must be there when the run starts, and must not be protected. A name that matches nobody, or the
+//! terminal that this program was started from, is a mistake that would otherwise show as nothing happening. Of a tenant that
+//! is given by a key (`cgroup:/build`) only the place must be there: a service names cgroups before programs run in them.
+//! PIDs become their tenants' keys, so that a policy plans with these tenants alone.
+
+use super::protected::Protected;
+use crate::error::{Error, Named};
+use crate::target::pid;
+use corun_linux::cgroup::{Cgroups, Tree};
+use corun_linux::naming;
+use corun_linux::protected::is_comm;
+use corun_linux::Root;
+use corun_model::observation::TaskObservation;
+use corun_model::{Observation, Tenant, TenantId, TenantKind};
+use corun_policy::Scope;
+use std::collections::BTreeSet;
+
+/// The tenants that a policy may control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tenants {
+    /// Everybody who is not protected.
+    Everybody,
+    /// These, by name, key or PID.
+    Named(Vec<String>),
+}
+
+impl Tenants {
+    /// Those that were named.
+    pub fn named(&self) -> &[String] {
+        match self {
+            Tenants::Everybody => &[],
+            Tenants::Named(names) => names,
+        }
+    }
+}
+
+fn refused(wanted: &str, why: impl Into<String>) -> Error {
+    Error::Refused { what: Named::Tenant(wanted.to_owned()), why: why.into() }
+}
+
+/// Which of the names that are to be protected nobody has: a slip of the pen there leaves somebody unprotected.
+pub fn protecting_nobody<'a>(
+    protect: &'a [String],
+    seen: &'a Observation,
+) -> impl Iterator<Item = &'a String> {
+    let is_there = |wanted: &String| {
+        let pid = pid(wanted);
+        let is_meant = |t: &TaskObservation| Some(t.id.0) == pid || is_comm(wanted, &t.name);
+        seen.tenants.iter().any(|t| t.is_called(wanted)) || seen.tasks.iter().any(is_meant)
+    };
+    protect.iter().filter(move |wanted| !is_there(wanted))
+}
+
+/// The containers that may be parked.
+pub fn containers(seen: &Observation, covered: &BTreeSet<TenantId>) -> Vec<String> {
+    let is_one = |t: &&Tenant| t.kind == TenantKind::Container && covered.contains(&t.id);
+    seen.tenants.iter().filter(is_one).map(|t| t.name.clone()).collect()
+}
+
+/// The scope, according to what was seen first.
+///
+/// # Errors
+/// One sentence on a tenant that is not there, has nothing that runs, is protected, or belongs to another user.
+pub fn scope(
+    root: &Root,
+    tenants: &Tenants,
+    protect: &[String],
+    protected: &Protected,
+    seen: &Observation,
+) -> Result<Scope, Error> {
+    let of_pid = |wanted: &String| Some(of_process(pid(wanted)?, seen).ok()?.key.clone());
+    let protect = protect.iter().map(|wanted| of_pid(wanted).unwrap_or_else(|| wanted.clone()));
+    let everyone = Scope::everyone().protect(protect);
+    let Tenants::Named(names) = tenants else { return Ok(everyone) };
+    let mut keys = Vec::new();
+    for wanted in names {
+        let no = |why| Error::Protected { tenant: wanted.clone(), why };
+        let given = pid(wanted);
+        given.and_then(|pid| protected.why_not_process(pid)).map_or(Ok(()), |why| Err(no(why)))?;
+        let meant = meant(wanted, seen)?;
+        if meant.is_empty() {
+            let why = |why| whose_it_is(wanted, seen).unwrap_or(why);
+            may_come(root, wanted).map_err(|reason| refused(wanted, why(reason)))?;
+            keys.push(wanted.clone());
+            continue;
+        }
+        let reasons: Option<Vec<_>> = meant.iter().map(|t| protected.why_not(seen, t)).collect();
+        if let Some(why) = reasons.and_then(|all| all.into_iter().next()) {
+            return Err(no(why));
+        }
+        if let Some(tenant) = meant.iter().find(|t| !protected.is_allowed(seen, t.id)) {
+            return Err(refused(wanted, format!("{} belongs to another user; run as root", tenant.name)));
+        }
+        // A name may come to mean others as well, and these may come to be called otherwise.
+        keys.extend(meant.iter().map(|t| t.key.clone()));
+        keys.extend(given.is_none().then(|| wanted.clone()));
+    }
+    Ok(everyone.only(keys))
+}
+
+/// Whether somebody may come by a name that nobody has now: only by the key of a place that is there, or of what is made
+/// under a name that is known before, as a container is.
+///
+/// # Errors
+/// Why not, and the remedy.
+fn may_come(root: &Root, wanted: &str) -> Result<(), String> {
+    const LISTED: &str = "`corun profile --all --for 1s` lists who";
+    let nothing = || Err(format!("nothing by that name runs here; {LISTED} does"));
+    let Some((kind, what)) = wanted.split_once(':') else { return nothing() };
+    match kind {
+        "cgroup" | "unit" => {
+            let cgroups = Cgroups::discover(root).map_err(|e| e.to_string())?;
+            let is_there = |tree: &Tree| cgroups.id(tree, what).is_ok();
+            match naming::of_cgroup(what) {
+                _ if !cgroups.trees().iter().any(is_there) => {
+                    Err(format!("there is no such cgroup; make it first, or name another: {LISTED} is there"))
+                }
+                Some(named) if named.key != wanted => {
+                    Err(format!("whoever comes into that cgroup is `{}`; give --tenant that", named.key))
+                }
+                Some(_) => Ok(()),
+                None => {
+                    Err(format!("whoever comes into that cgroup has a name of its own; {LISTED} is there"))
+                }
+            }
+        }
+        "pgid" => Err(format!("there is no such process group; {LISTED} is there")),
+        "container" | "machine" | "lxc" | "pod" | "slurm" | "vm" => Ok(()),
+        _ => nothing(),
+    }
+}
+
+/// Whose a program is that is no tenant by itself; `None` when nothing by that name runs.
+fn whose_it_is(wanted: &str, seen: &Observation) -> Option<String> {
+    let is_it = |t: &&TaskObservation| t.alive && is_comm(wanted, &t.name);
+    let of: BTreeSet<TenantId> = seen.tasks.iter().filter(is_it).map(|t| t.tenant).collect();
+    let tenants: Vec<&Tenant> = of.into_iter().filter_map(|id| seen.tenant(id)).collect();
+    let listed: Vec<String> = tenants.iter().take(3).map(|t| format!("{} (`{}`)", t.name, t.key)).collect();
+    let more = tenants
+        .len()
+        .checked_sub(3)
+        .filter(|more| *more > 0)
+        .map_or(String::new(), |n| format!(" and {n} others"));
+    (!listed.is_empty()).then(|| {
+        format!(
+            "that is a program of {}{more}; name that tenant, or give the program's PID",
+            listed.join(", ")
+        )
+    })
+}
+
+/// Who is to have the windows of `dedicated` must be there as well.
+///
+/// # Errors
+/// One sentence.
+pub fn subject(root: &Root, subject: &str, seen: &Observation) -> Result<(), Error> {
+    let refused = |why| Error::Refused { what: Named::Subject(subject.to_owned()), why };
+    match seen.tenants.iter().any(|t| t.is_called(subject) && has_tasks(seen, t.id)) {
+        true => Ok(()),
+        false => may_come(root, subject).map_err(refused),
+    }
+}
+
+/// Who is given by a key that nobody has yet.
+pub fn nobody_yet<'a>(tenants: &'a Tenants, seen: &'a Observation) -> impl Iterator<Item = &'a String> {
+    let is_there = |wanted: &String| {
+        pid(wanted).is_some() || seen.tenants.iter().any(|t| t.is_called(wanted) && has_tasks(seen, t.id))
+    };
+    tenants.named().iter().filter(move |wanted| !is_there(wanted))
+}
+
+/// Whether any task of a tenant lives.
+pub fn has_tasks(seen: &Observation, id: TenantId) -> bool {
+    seen.tasks.iter().any(|t| t.tenant == id && t.alive)
+}
+
+/// Whom a name, a key or a PID means, of those that have tasks; nobody is meant by what may still come.
+///
+/// # Errors
+/// Where it is the PID of nobody.
+pub fn meant<'a>(wanted: &str, seen: &'a Observation) -> Result<Vec<&'a Tenant>, Error> {
+    match pid(wanted) {
+        Some(pid) => Ok(vec![of_process(pid, seen)?]),
+        None => Ok(seen.tenants.iter().filter(|t| t.is_called(wanted) && has_tasks(seen, t.id)).collect()),
+    }
+}
+
+/// The tenant that a process belongs to.
+fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Error> {
+    let task = seen.tasks.iter().find(|t| t.id.0 == pid && t.alive);
+    let nobody = || {
+        let why = "there is no such process; `corun profile --all --for 1s` lists who is there";
+        refused(&pid.to_string(), why)
+    };
+    task.and_then(|t| seen.tenant(t.tenant)).ok_or_else(nobody)
+}
+
+/// How many tenants that a policy might touch belong to other users, where everybody may be controlled.
+///
+/// # Errors
+/// Where that is all of them.
+pub fn others_left_alone(protected: &Protected, seen: &Observation, scope: &Scope) -> Result<usize, Error> {
+    let is_meant =
+        |t: &&Tenant| scope.covers(t) && has_tasks(seen, t.id) && protected.why_not(seen, t).is_none();
+    let meant = seen.tenants.iter().filter(is_meant);
+    let (mine, others): (Vec<_>, Vec<_>) = meant.partition(|t| protected.is_allowed(seen, t.id));
+    match (mine.len(), others.len()) {
+        (0, 1..) => {
+            let why = "nobody here may be controlled by this user; run as root".into();
+            Err(Error::Refused { what: Named::Everybody, why })
+        }
+        (_, others) => Ok(others),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_that_may_be_parked_are_told_from_pods_and_from_those_left_alone() {
+        let tenant = |(id, kind, name): (u32, TenantKind, &str)| Tenant {
+            id: TenantId(id),
+            kind,
+            key: name.into(),
+            name: name.into(),
+        };
+        let all =
+            [(1, TenantKind::Container, "web"), (2, TenantKind::Pod, "db"), (3, TenantKind::Container, "ci")];
+        let seen = Observation { tenants: all.map(tenant).into(), ..Observation::default() };
+        let parked = |covered: &[u32]| containers(&seen, &covered.iter().map(|id| TenantId(*id)).collect());
+        assert_eq!(parked(&[1, 2]), ["web"]);
+        assert!(parked(&[2]).is_empty());
+    }
+}

@@ -1,0 +1,102 @@
+//! What carries a policy's decisions out: a backend, or nothing in a dry run.
+
+use super::scope::Tenants;
+use crate::error::Error;
+use crate::local_host::LocalHost;
+use corun_linux::backend::{Backend, Support};
+use corun_linux::scx::{support, ScxBackend};
+use corun_linux::steered::SteeredHost;
+use corun_linux::stock::{self, StockBackend};
+use corun_linux::watcher::Watcher;
+use corun_linux::Root;
+use corun_model::{HostError, Knob, Policy, Remark};
+
+/// What is to carry decisions out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// sched_ext where this kernel has it, and stock knobs elsewhere.
+    #[default]
+    Auto,
+    /// sched_ext.
+    SchedExt,
+    /// What every kernel has.
+    Stock,
+}
+
+/// Makes a host of a watcher; one that `acts` gets a backend that can carry out what the policy may decide.
+///
+/// # Errors
+/// When there is no such backend here.
+pub fn steered(
+    root: &Root,
+    (tenants, protect): (&Tenants, &[String]),
+    choice: Option<BackendChoice>,
+    watcher: Watcher,
+    policy: &dyn Policy,
+    remarks: &mut Vec<Remark>,
+) -> Result<LocalHost, Error> {
+    let Some(choice) = choice else { return Ok(LocalHost::Watched(Box::new(watcher))) };
+    let scope = match tenants {
+        Tenants::Everybody => stock::Scope::All,
+        Tenants::Named(names) => stock::Scope::Only(names.clone()),
+    };
+    let options = stock::Options { scope, protect: protect.to_vec(), ..stock::Options::default() };
+    let backend = backend(root, choice, options, policy, remarks)?;
+    let is_needed = |knob: Knob| policy.knobs().contains(&knob);
+    let lacking: Vec<String> = backend
+        .support()
+        .into_iter()
+        .filter(|s| is_needed(s.knob))
+        .filter_map(|s| match s.support {
+            Support::Yes { .. } => None,
+            Support::No { why } => Some(format!("{}: {why}", s.knob.name())),
+        })
+        .collect();
+    if !lacking.is_empty() {
+        let what = lacking.join("; ");
+        return Err(Error::Usage(format!("{} cannot be carried out here: {what}", policy.name())));
+    }
+    Ok(LocalHost::Steered(Box::new(SteeredHost::new(watcher, backend))))
+}
+
+/// The backend that was asked for. Where there is a choice, it is remarked why the better one could not be had.
+fn backend(
+    root: &Root,
+    choice: BackendChoice,
+    options: stock::Options,
+    policy: &dyn Policy,
+    remarks: &mut Vec<Remark>,
+) -> Result<Box<dyn Backend>, Error> {
+    // Why it cannot be begun is a sentence by itself.
+    let usage = |e: HostError| match e {
+        HostError::Failed { why, .. } => Error::Usage(why),
+        e => Error::Usage(e.to_string()),
+    };
+    if choice == BackendChoice::SchedExt {
+        support::check(root).map_err(Error::Usage)?;
+        return Ok(Box::new(ScxBackend::start(root, options).map_err(usage)?));
+    }
+    if choice == BackendChoice::Auto && support::check(root).is_ok() && !policy.knobs().is_empty() {
+        match ScxBackend::start(root, options.clone()) {
+            Ok(backend) => return Ok(Box::new(backend)),
+            Err(e) => remarks.push(Remark::NoSchedExt { why: e.to_string() }),
+        }
+    }
+    let mut backend = StockBackend::new(root, options);
+    if !policy.knobs().is_empty() {
+        backend.arm().map_err(usage)?;
+        remarks.extend(backend.not_real_time().map(|why| Remark::NotRealTime { why: why.to_owned() }));
+    }
+    Ok(Box::new(backend))
+}
+
+/// What stock knobs make of a value that the policy may ask for, where that is not the value.
+pub fn inexact_knobs(policy: &dyn Policy, host: &LocalHost) -> Vec<Remark> {
+    let is_inexact =
+        |knob: Knob| matches!(knob, Knob::Slice | Knob::PreemptDelay) && policy.knobs().contains(&knob);
+    let told = |s: corun_linux::backend::KnobSupport| match s.support {
+        Support::Yes { how } if is_inexact(s.knob) => Some(Remark::InexactKnob { knob: s.knob, how }),
+        _ => None,
+    };
+    host.support().into_iter().filter_map(told).collect()
+}

@@ -1,0 +1,93 @@
+//! When a session ends: the command has ended, the time is up, the subject has gone, or somebody asked it to stop.
+
+use crate::local_host::Watched;
+use crate::stop::Stop;
+use corun_linux::launch::Running;
+use corun_model::{HostError, Observation, TaskId, TenantId};
+use std::time::Duration;
+
+/// How long one look for an end may wait.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// How long a command has to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The command that was started has ended.
+    Command,
+    /// The time that was asked for is over.
+    TimeIsUp,
+    /// What was watched is no longer there.
+    SubjectGone,
+    /// A stop was asked for.
+    Interrupted,
+}
+
+impl Ended {
+    /// Whether the subject's run is complete.
+    pub fn is_complete(self) -> bool {
+        matches!(self, Ended::Command | Ended::SubjectGone)
+    }
+}
+
+/// How many tasks of a subject were there at the end of a window, other than the command itself.
+pub fn left_behind(seen: &Observation, subject: Option<TenantId>, command: TaskId) -> usize {
+    seen.tasks.iter().filter(|t| t.alive && Some(t.tenant) == subject && t.id != command).count()
+}
+
+/// What ends a session.
+pub struct EndConditions {
+    /// The command that was started, if one was.
+    pub running: Option<Running>,
+    /// When the session ends by itself, on the host's clock.
+    pub end_ns: Option<u64>,
+    /// Ends it on request.
+    pub stop: Stop,
+}
+
+impl EndConditions {
+    /// Lets one slot pass, or less if something ends the session.
+    ///
+    /// # Errors
+    /// When the host no longer works.
+    pub fn wait(&self, host: &mut impl Watched, slot: Duration) -> Result<Option<Ended>, HostError> {
+        let slot_end_ns = host.now_ns() + slot.as_nanos() as u64;
+        loop {
+            let now_ns = host.now_ns();
+            let left_ns = slot_end_ns.min(self.end_ns.unwrap_or(u64::MAX)).saturating_sub(now_ns);
+            let piece = Duration::from_nanos(left_ns).min(LOOK);
+            match &self.running {
+                Some(running) if running.ended_within(piece) => return Ok(Some(Ended::Command)),
+                Some(_) => host.advance(0)?,
+                None => host.advance(piece.as_nanos() as u64)?,
+            }
+            if self.stop.is_asked() {
+                let ended = self.running.as_ref().is_some_and(|running| self.ends_after_all(running));
+                return Ok(Some(if ended { Ended::Command } else { Ended::Interrupted }));
+            }
+            let now_ns = host.now_ns();
+            if self.end_ns.is_some_and(|end| now_ns >= end) {
+                return Ok(Some(Ended::TimeIsUp));
+            }
+            if self.running.is_none() && !host.lives() {
+                return Ok(Some(Ended::SubjectGone));
+            }
+            if now_ns >= slot_end_ns {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Whether a command ends soon after a stop was asked for. A second request leaves it no time for that.
+    fn ends_after_all(&self, running: &Running) -> bool {
+        // A terminal sends SIGINT to the command as well. Who sends another signal to this process alone means both.
+        match self.stop.signal() {
+            Some(libc::SIGINT) => {}
+            signal => running.tell(signal.unwrap_or(libc::SIGTERM)),
+        }
+        let looks = GRACE.as_millis() / LOOK.as_millis();
+        (0..looks).any(|_| self.stop.is_urgent() || running.ended_within(LOOK)) && running.has_ended()
+    }
+}

@@ -1,0 +1,106 @@
+//! Why a session cannot begin, or cannot go on.
+
+use corun_linux::launch::LaunchError;
+use corun_linux::root::ReadError;
+use corun_linux::target::TargetError;
+use corun_linux::watcher::WatchError;
+use corun_model::refusal::Protected;
+use corun_model::HostError;
+use thiserror::Error;
+
+/// Why a session cannot begin, or cannot go on. What was changed is undone when the session is dropped.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The caller asked for something that cannot be: one sentence with the remedy.
+    #[error("{0}")]
+    Usage(String),
+    /// A policy may not do what the caller asked for.
+    #[error("{what}: {why}")]
+    Refused {
+        /// What was asked for.
+        what: Named,
+        /// Why not, and the remedy.
+        why: String,
+    },
+    /// A policy may not touch a tenant that the caller named.
+    #[error("tenant {tenant} is protected; name another one")]
+    Protected {
+        /// As it was named.
+        tenant: String,
+        /// What protects it.
+        why: Protected,
+    },
+    /// A stop was asked for before the command began; it never runs.
+    #[error("stopped before it began")]
+    Stopped {
+        /// The signal that asked for it, if one did.
+        signal: Option<i32>,
+    },
+    /// A trace was asked for, and eBPF cannot be had.
+    #[error("a trace needs eBPF: {why}; go without one")]
+    NoTrace {
+        /// Why not.
+        why: String,
+    },
+    /// The command could not be started, although it could be executed.
+    #[error(transparent)]
+    Launch(LaunchError),
+    /// `/proc` or a cgroup tree could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The machine cannot be watched.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// The machine can no longer be watched or steered.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// What a caller names to a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A tenant that it may touch.
+    Tenant(String),
+    /// The tenant for which it works.
+    Subject(String),
+    /// Everybody.
+    Everybody,
+}
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Named::Tenant(name) => write!(f, "tenant {name}"),
+            Named::Subject(name) => write!(f, "subject {name}"),
+            Named::Everybody => f.write_str("everybody"),
+        }
+    }
+}
+
+impl Error {
+    /// Whether the caller asked for something that cannot be, as against a machine that failed.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Error::Usage(_) | Error::Refused { .. } | Error::Protected { .. } | Error::NoTrace { .. }
+        )
+    }
+}
+
+impl From<TargetError> for Error {
+    fn from(error: TargetError) -> Error {
+        match error {
+            TargetError::Read(error) => Error::Read(error),
+            error => Error::Usage(error.to_string()),
+        }
+    }
+}
+
+impl From<LaunchError> for Error {
+    fn from(error: LaunchError) -> Error {
+        match error.is_usage() {
+            true => Error::Usage(error.to_string()),
+            false => Error::Launch(error),
+        }
+    }
+}

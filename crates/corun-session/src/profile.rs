@@ -1,0 +1,270 @@
+//! See: where a target's time went, and who took it.
+
+use crate::counting::{self, CountedUnit, Counting, CountingCost};
+use crate::end::{left_behind, EndConditions, Ended};
+use crate::error::Error;
+use crate::kept_trace::KeptTrace;
+use crate::observing_cost::{CostMeter, ObservingCost};
+use crate::stop::Stop;
+use crate::target::{release, Target};
+use corun_linux::clock::process_cpu_ns;
+use corun_linux::counters::live::Precision;
+use corun_linux::counters::Theme;
+use corun_linux::launch::Running;
+use corun_linux::probe::LiveOptions;
+use corun_linux::watcher::{Source, Watcher};
+use corun_linux::Root;
+use corun_model::{Host, HostError, Machine, Observation, Recording, TaskId, TenantId, Unavailable, What};
+use corun_predict::verdict::{Judge, Verdict, MAX_DISTURBANCE};
+use std::time::Duration;
+
+/// Bytes of the ring of switches: 24 B each, emptied every 20 ms, so some 30 M switches a second fit.
+pub const TRACE_BYTES: u32 = 16 << 20;
+
+/// How to see.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileOptions {
+    /// The source; `None`: the best there is.
+    pub source: Option<Source>,
+    /// End after this time, in nanoseconds; `None`: with the command, with the subject, or on request.
+    pub length_ns: Option<u64>,
+    /// Count hardware events. Every context switch of a counted task becomes dearer.
+    pub counters: Option<CountedUnit>,
+    /// Keep every context switch; needs eBPF.
+    pub trace: bool,
+    /// Tasks that can be followed at a time; `None`: four times those there are.
+    pub max_tasks: Option<u32>,
+}
+
+/// A target that is watched: an iterator over its windows. Dropped, it leaves nothing in the kernel; a command goes on.
+pub struct Profile {
+    watcher: Watcher,
+    counting: Option<Counting>,
+    end: EndConditions,
+    ended: Option<Ended>,
+    description: String,
+    is_deserted: bool,
+    first: Option<TaskId>,
+    begin_ns: u64,
+    slot: Slot,
+    cost: CostMeter,
+    recording: Recording,
+    /// How much of its time the subject lost: what `verify` would say.
+    judge: Option<Judge>,
+    trace: KeptTrace,
+    unavailable: Vec<Unavailable>,
+}
+
+impl Profile {
+    /// Begins to watch, and lets a command begin.
+    ///
+    /// # Errors
+    /// When there is no such target, the machine cannot be watched, or a trace was asked for and cannot be had. A command
+    /// has not begun then.
+    pub fn start(target: &Target, options: &ProfileOptions, stop: &Stop) -> Result<Profile, Error> {
+        let root = Root::new("/");
+        let armed = target.arm(&root)?;
+        let first = armed.first_task();
+        let live = LiveOptions {
+            trace_bytes: if options.trace { TRACE_BYTES } else { 0 },
+            max_tasks: options.max_tasks,
+            // Or a co-runner that has the name of this program could not be told from it.
+            watcher_apart: true,
+            ..LiveOptions::new(armed.subject)
+        };
+        let kernel_counts = corun_bpf::Probe::count_costs();
+        let (watcher, mut unavailable) = Watcher::start(&root, live, options.source)?;
+        if options.trace && watcher.source() == Source::Schedstat {
+            let of_ebpf = unavailable.iter().find(|u| matches!(u.what, What::Ebpf { .. }));
+            let why = of_ebpf.map_or("it cannot be had".to_owned(), |u| u.why.clone());
+            return Err(Error::NoTrace { why });
+        }
+        let cost = CostMeter::of_what_begins_now(kernel_counts);
+        let counting = options
+            .counters
+            .map(|unit| Counting::start(&root, unit, &Theme::ALL, watcher.subject(), first.as_slice()))
+            .transpose()
+            .unwrap_or_else(|refused| {
+                unavailable.push(refused);
+                None
+            });
+        if options.counters.is_none() {
+            unavailable.extend(counting::absent(&root));
+        }
+        let running = armed.held.map(|held| release(held, stop)).transpose()?;
+        let begin_ns = watcher.now_ns();
+        let end_ns = options.length_ns.map(|ns| begin_ns + ns);
+        Ok(Profile {
+            recording: Recording::about(watcher.subject()),
+            judge: watcher.subject().map(|subject| Judge::new(subject, MAX_DISTURBANCE)),
+            watcher,
+            counting,
+            end: EndConditions { running, end_ns, stop: stop.clone() },
+            ended: None,
+            description: armed.description,
+            is_deserted: armed.is_deserted,
+            first,
+            begin_ns,
+            slot: Slot::default(),
+            cost,
+            trace: KeptTrace::default(),
+            unavailable,
+        })
+    }
+
+    /// The target in words.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Whether it is a cgroup that nobody was in when this began: whoever comes will be watched.
+    pub fn is_deserted(&self) -> bool {
+        self.is_deserted
+    }
+
+    /// The subject's tenant; `None`: everybody is watched alike.
+    pub fn subject(&self) -> Option<TenantId> {
+        self.watcher.subject()
+    }
+
+    /// How it sees.
+    pub fn source(&self) -> Source {
+        self.watcher.source()
+    }
+
+    /// Time since it began, in nanoseconds.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.watcher.now_ns() - self.begin_ns
+    }
+
+    fn window(&mut self) -> Result<Observation, HostError> {
+        self.ended = self.end.wait(&mut self.watcher, self.slot.length)?;
+        // Its own CPU time: on a machine that is busy it waits for a CPU as others do.
+        let began_ns = process_cpu_ns();
+        let mut seen = self.watcher.observe()?;
+        if let Some(counting) = &mut self.counting {
+            counting.read(&mut seen);
+        }
+        self.judge.iter_mut().for_each(|judge| judge.push(&seen));
+        self.recording.push(seen.clone());
+        self.slot.learn(Duration::from_nanos(process_cpu_ns() - began_ns));
+        self.trace.take(self.watcher.take_trace());
+        self.cost.sample(&self.watcher, Duration::from_nanos(self.elapsed_ns()));
+        Ok(seen)
+    }
+
+    /// Stops watching and sums up. A command that has ended is collected; one that goes on is handed back.
+    ///
+    /// # Errors
+    /// When nothing was seen, since the first window was never asked for.
+    pub fn finish(self) -> Result<Profiled, Error> {
+        let nothing = || Error::Usage("nothing was seen; let at least one window pass".into());
+        let mut whole = self.recording.whole().cloned().ok_or_else(nothing)?;
+        let ended = self.ended.unwrap_or(Ended::Interrupted);
+        let counters = self.counting.as_ref();
+        let turns_taken = counters.and_then(|counting| counting.read_whole(&mut whole));
+        let left_behind = match (ended, self.first) {
+            (Ended::Command, Some(command)) => Some(left_behind(&whole, self.watcher.subject(), command)),
+            _ => None,
+        };
+        // Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
+        whole.unavailable.retain(|u| self.unavailable.iter().all(|own| own.what != u.what));
+        whole.unavailable.extend(self.unavailable);
+        Ok(Profiled {
+            whole,
+            recording: self.recording,
+            subject: self.watcher.subject(),
+            source: self.watcher.source(),
+            machine: self.watcher.machine().clone(),
+            description: self.description,
+            verdict: self.judge.map(|judge| judge.verdict(None)),
+            cost: self.cost.cost(),
+            turns_taken,
+            counting_cost: counters.and_then(Counting::cost),
+            trace: self.trace,
+            ended,
+            left_behind,
+            command: self.end.running,
+        })
+    }
+}
+
+impl Iterator for Profile {
+    type Item = Result<Observation, Error>;
+
+    /// The next window; `None` once the session has ended.
+    fn next(&mut self) -> Option<Result<Observation, Error>> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let window = self.window();
+        if window.is_err() {
+            self.ended = Some(Ended::Interrupted);
+        }
+        Some(window.map_err(Error::from))
+    }
+}
+
+/// What was seen in all.
+pub struct Profiled {
+    /// The sum of all windows.
+    pub whole: Observation,
+    /// The windows, as a timeline of bounded length.
+    pub recording: Recording,
+    /// The subject's tenant; `None`: everybody was watched alike.
+    pub subject: Option<TenantId>,
+    /// How it was seen.
+    pub source: Source,
+    /// The machine's shape.
+    pub machine: Machine,
+    /// The target in words.
+    pub description: String,
+    /// How much of its time the subject lost to others; `None`: there was no subject.
+    pub verdict: Option<Verdict>,
+    /// What watching cost.
+    pub cost: ObservingCost,
+    /// How exact the counters are, if they took turns.
+    pub turns_taken: Option<Precision>,
+    /// What counting cost.
+    pub counting_cost: Option<CountingCost>,
+    /// Every context switch, where a trace was asked for.
+    pub trace: KeptTrace,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Tasks that a command has left behind; `None`: it has not ended, or there was none.
+    pub left_behind: Option<usize>,
+    /// The command, if there was one. [`Running::wait`] collects it.
+    pub command: Option<Running>,
+}
+
+/// How long a window is: 100 ms, or longer where observing is expensive, so that it stays below 2 % of a CPU.
+struct Slot {
+    length: Duration,
+}
+
+impl Default for Slot {
+    fn default() -> Slot {
+        Slot { length: Duration::from_millis(100) }
+    }
+}
+
+impl Slot {
+    fn learn(&mut self, cost: Duration) {
+        self.length = self.length.max(50 * cost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_become_longer_where_observing_is_expensive_and_never_shorter() {
+        let mut slot = Slot::default();
+        slot.learn(Duration::from_millis(1));
+        assert_eq!(slot.length, Duration::from_millis(100));
+        slot.learn(Duration::from_millis(4));
+        slot.learn(Duration::from_millis(1));
+        assert_eq!(slot.length, Duration::from_millis(200));
+    }
+}

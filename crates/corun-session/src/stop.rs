@@ -1,0 +1,70 @@
+//! How a session is asked to end: from another thread, or by Ctrl-C.
+
+use corun_linux::interrupt::Interrupt;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+/// Asks a session to end. Clones ask the same session, from any thread.
+///
+/// A session that is asked to end closes its window, yields it, and ends. A command that it started hears of it, too, and
+/// has a second to end by itself. A second request says that nothing is to be waited for any longer.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    requests: Arc<AtomicU32>,
+    signals: Option<Interrupt>,
+}
+
+impl Stop {
+    /// One that only [`Stop::stop`] asks.
+    pub fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// One that SIGINT, SIGTERM and SIGHUP ask as well; their handlers stay installed for the rest of the process. A signal
+    /// that this process ignores stays ignored.
+    ///
+    /// # Errors
+    /// What the kernel says; with these signals it has no reason to.
+    pub fn on_signals() -> io::Result<Stop> {
+        Ok(Stop { signals: Some(Interrupt::install()?), ..Stop::default() })
+    }
+
+    /// Asks the session to end.
+    pub fn stop(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked to end.
+    pub fn is_asked(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0 || self.signal().is_some()
+    }
+
+    /// Whether it was asked more than once.
+    pub fn is_urgent(&self) -> bool {
+        let signals = self.signals.map_or(0, |s| u32::from(s.came()) + u32::from(s.came_again()));
+        self.requests.load(Ordering::Relaxed) + signals > 1
+    }
+
+    /// The signal that asked it, if one did.
+    pub fn signal(&self) -> Option<i32> {
+        self.signals.and_then(|signals| signals.signal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_asks_the_same_session_and_the_second_request_is_urgent() {
+        let stop = Stop::new();
+        let other = stop.clone();
+        assert!(!stop.is_asked());
+        std::thread::spawn(move || other.stop()).join().unwrap();
+        assert!(stop.is_asked() && !stop.is_urgent());
+        stop.stop();
+        assert!(stop.is_urgent());
+        assert_eq!(stop.signal(), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! Verify: run a command once, and judge how much of its time others cost it.
+
+use crate::end::{left_behind, EndConditions, Ended};
+use crate::error::Error;
+use crate::stop::Stop;
+use crate::subject_watch::{SubjectWatch, WatchOptions};
+use crate::target::{release, Target};
+use corun_linux::launch::Running;
+use corun_linux::watcher::Source;
+use corun_linux::Root;
+use corun_model::{Host, HostError, Machine, Observation, TaskId, TenantId, Unavailable};
+use corun_predict::verdict::{Judge, Verdict};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// The length of a window: closing one costs about a millisecond of CPU time, which must not be what disturbs the run.
+const SLOT: Duration = Duration::from_millis(250);
+
+/// How to judge.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// The source; `None`: the best there is.
+    pub source: Option<Source>,
+    /// Share of the run's time that others may cost it.
+    pub max_disturbance: f64,
+    /// Tell spinning from computing by samples.
+    pub spin: bool,
+    /// Count hardware events of each task.
+    pub counters: bool,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> VerifyOptions {
+        VerifyOptions {
+            source: None,
+            max_disturbance: corun_predict::verdict::MAX_DISTURBANCE,
+            spin: true,
+            counters: false,
+        }
+    }
+}
+
+/// A run that is judged: an iterator over its windows. Dropped, it leaves nothing in the kernel; the command goes on.
+pub struct Verify {
+    watch: SubjectWatch,
+    end: EndConditions,
+    ended: Option<Ended>,
+    judge: Judge,
+    first: TaskId,
+    begin_ns: u64,
+    end_ns: u64,
+    left_behind: usize,
+}
+
+impl Verify {
+    /// Starts the command with these words, watched from its first instruction.
+    ///
+    /// # Errors
+    /// When it cannot be started or watched.
+    pub fn start(command: &[OsString], options: &VerifyOptions, stop: &Stop) -> Result<Verify, Error> {
+        let root = Root::new("/");
+        let armed = Target::Command(command.to_vec()).arm(&root)?;
+        let held = armed.held.expect("a command is held");
+        let first = TaskId(held.pid());
+        let wanted = WatchOptions {
+            source: options.source,
+            spin: options.spin,
+            counters: options.counters,
+            dedicated: None,
+            wake_up_ns: None,
+        };
+        let mut watch = SubjectWatch::start(&root, armed.subject, &[first], wanted)?;
+        // What came before the command began is not its run.
+        watch.observe()?;
+        let begin_ns = watch.now_ns();
+        let running = release(held, stop)?;
+        Ok(Verify {
+            judge: Judge::new(watch.tenant(), options.max_disturbance),
+            watch,
+            end: EndConditions { running: Some(running), end_ns: None, stop: stop.clone() },
+            ended: None,
+            first,
+            begin_ns,
+            end_ns: begin_ns,
+            left_behind: 0,
+        })
+    }
+
+    /// The command's tenant.
+    pub fn subject(&self) -> TenantId {
+        self.watch.tenant()
+    }
+
+    fn window(&mut self) -> Result<Observation, HostError> {
+        self.ended = self.end.wait(&mut self.watch, SLOT)?;
+        self.end_ns = self.watch.now_ns();
+        let seen = self.watch.observe()?;
+        self.judge.push(&seen);
+        self.left_behind = left_behind(&seen, Some(self.watch.tenant()), self.first);
+        Ok(seen)
+    }
+
+    /// Stops watching and judges what was seen.
+    pub fn finish(mut self) -> Verified {
+        let ended = self.ended.unwrap_or(Ended::Interrupted);
+        let evidence = self.watch.evidence(ended.is_complete());
+        evidence.into_iter().for_each(|evidence| self.judge.push_evidence(evidence));
+        Verified {
+            verdict: self.judge.verdict(Some(self.end_ns - self.begin_ns)),
+            missing: self.watch.missing(),
+            machine: self.watch.machine().clone(),
+            source: self.watch.watcher().source(),
+            counting_cost: self.watch.counting_cost(),
+            left_behind: (ended != Ended::Interrupted).then_some(self.left_behind),
+            ended,
+            command: self.end.running,
+        }
+    }
+}
+
+impl Iterator for Verify {
+    type Item = Result<Observation, Error>;
+
+    /// The next window; `None` once the command has ended or a stop was asked for.
+    fn next(&mut self) -> Option<Result<Observation, Error>> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let window = self.window();
+        if window.is_err() {
+            self.ended = Some(Ended::Interrupted);
+        }
+        Some(window.map_err(Error::from))
+    }
+}
+
+/// A run that was judged.
+pub struct Verified {
+    /// How much of its time others cost it, when and who.
+    pub verdict: Verdict,
+    /// What could not be seen, and why.
+    pub missing: Vec<Unavailable>,
+    /// The machine's shape.
+    pub machine: Machine,
+    /// How it was seen.
+    pub source: Source,
+    /// What counting cost, as a share of the command's time on a CPU.
+    pub counting_cost: Option<f64>,
+    /// Tasks that the command has left behind; `None`: it was interrupted.
+    pub left_behind: Option<usize>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// The command. [`Running::wait`] collects it.
+    pub command: Option<Running>,
+}
