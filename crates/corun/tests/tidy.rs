@@ -21,7 +21,7 @@ const REASON: &str = "One file because";
 /// No sentence of a document has more words than this.
 const MOST_WORDS: usize = 45;
 /// Crates that touch no file, clock, thread or hash order.
-const PURE: [&str; 4] = ["corun-model", "corun-predict", "corun-sim", "corun-policy"];
+const PURE: [&str; 5] = ["corun-model", "corun-predict", "corun-results", "corun-sim", "corun-policy"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

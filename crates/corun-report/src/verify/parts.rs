@@ -1,0 +1,240 @@
+//! Parts of a verified run: the benchmarks that a tool measured in it, and the tests that failed, as facts and in words.
+
+use crate::words::{between, name, share};
+use corun_predict::spans::{Cause, Judged, Unsure};
+use corun_predict::Ruling;
+use corun_results::annotate::Property;
+use corun_results::told::{human_s, Measured, Spread, Tested};
+use corun_results::when::By;
+use corun_results::{Nowhere, Span};
+
+/// An iteration of a benchmark.
+#[derive(Clone, Debug)]
+pub struct Iteration {
+    /// How long an operation took, in seconds.
+    pub seconds: f64,
+    /// What is said of it.
+    pub verdict: Ruling,
+    /// How long it took in all and the share of that which was lost, 0..1; `None`: not known of it.
+    pub lost: Option<(f64, f64)>,
+    /// Who took most of that.
+    pub culprit: Option<String>,
+}
+
+/// A benchmark of these iterations; `None`: there are none.
+pub fn measured(name: &str, iterations: &[Iteration]) -> Option<Measured> {
+    let is = |verdict| iterations.iter().filter(move |i| i.verdict == verdict);
+    let (length, lost) = iterations
+        .iter()
+        .filter_map(|i| i.lost)
+        .fold((0.0, 0.0), |(length, lost), (ns, share)| (length + ns, lost + ns * share));
+    let most = is(Ruling::Disturbed).max_by(|a, b| {
+        let lost = |i: &Iteration| i.lost.map_or(0.0, |(ns, share)| ns * share);
+        lost(a).total_cmp(&lost(b))
+    });
+    Some(Measured {
+        name: name.to_owned(),
+        raw: Spread::of(iterations.iter().map(|i| i.seconds))?,
+        cleaned: Spread::of(is(Ruling::Clean).map(|i| i.seconds)),
+        disturbed: is(Ruling::Disturbed).count(),
+        unclear: is(Ruling::Unclear).count(),
+        disturbance: (length > 0.0).then(|| lost / length),
+        culprit: most.and_then(|i| i.culprit.clone()),
+    })
+}
+
+/// A benchmark in a line.
+pub(crate) fn line(measured: &Measured) -> String {
+    let Measured { raw, cleaned, disturbed, unclear, .. } = measured;
+    let clean = match cleaned {
+        Some(clean) if clean.count == raw.count => "nobody disturbed any".to_owned(),
+        Some(clean) => format!("{} of the {} that nobody disturbed", human_s(clean.mean_s), clean.count),
+        None => "none of them is clean for certain".to_owned(),
+    };
+    let by =
+        measured.culprit.as_deref().map_or(String::new(), |who| format!(", mostly by `{}`", name(who, 40)));
+    let some = |n: &usize, what: String| if *n > 0 { format!("; {what}") } else { String::new() };
+    format!(
+        "{}: {} on average of {}; {clean}{}{}",
+        name(&measured.name, 60),
+        human_s(raw.mean_s),
+        raw.count,
+        some(disturbed, format!("{disturbed} disturbed{by}")),
+        some(unclear, format!("of {unclear} nobody can tell")),
+    )
+}
+
+/// What is said of a test case: its own properties, and a verdict if it failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// What is put into its file.
+    pub properties: Vec<Property>,
+    /// The verdict.
+    pub tested: Option<Tested>,
+}
+
+/// What is said of a test case. `judged` with its span, where that is known; `culprit` is the name of who took most.
+pub fn told(
+    case: &str,
+    has_failed: bool,
+    judged: Result<(&Judged, &Span), Nowhere>,
+    culprit: Option<&str>,
+    knows_throttling: bool,
+) -> Told {
+    let mut properties: Vec<Property> = Vec::new();
+    let seconds = |ns: f64| format!("{:.6}", ns / 1e9);
+    if let Ok((judged, span)) = judged {
+        if judged.unsure != Some(Unsure::Unwatched) {
+            properties.push(("corun.stolen_s", seconds(judged.stolen_ns)));
+            properties.push(("corun.waited_s", seconds(judged.waited_ns)));
+            if knows_throttling {
+                properties.push(("corun.throttled_s", seconds(judged.throttled_ns)));
+            }
+            let by = match span.by {
+                By::Stamp => "its time",
+                By::Order => "its order",
+            };
+            properties.push(("corun.placed_by", by.to_owned()));
+            properties.push(("corun.placed_within_s", seconds((span.latest_ns - span.earliest_ns) as f64)));
+        }
+    }
+    let tested = has_failed.then(|| {
+        let (verdict, why) = match judged {
+            Ok((judged, _)) => (verdict(judged.cause), why(judged, culprit)),
+            Err(nowhere) => ("cannot tell", not_placed(nowhere).to_owned()),
+        };
+        properties.push(("corun.verdict", verdict.to_owned()));
+        properties.push(("corun.why", why.clone()));
+        let starved_by =
+            culprit.filter(|_| matches!(judged, Ok((judged, _)) if judged.cause == Cause::Starved));
+        properties.extend(starved_by.map(|who| ("corun.culprit", who.to_owned())));
+        Tested { name: case.to_owned(), verdict: verdict.to_owned(), why }
+    });
+    Told { properties, tested }
+}
+
+fn verdict(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Starved => "starved",
+        Cause::Throttled => "throttled",
+        Cause::NotStarved => "not starved",
+        Cause::CannotTell(_) => "cannot tell",
+    }
+}
+
+fn why(judged: &Judged, culprit: Option<&str>) -> String {
+    let [least, likely, most] = judged.lost;
+    let lost = || format!("{} of its time was lost to others", between(least, likely) + " %");
+    let by = culprit.map_or(String::new(), |who| format!(", mostly to `{}`", name(who, 40)));
+    let throttled = || format!("its quota stopped its tasks for {}", human_s(judged.throttled_ns / 1e9));
+    match judged.cause {
+        Cause::Starved => lost() + &by,
+        Cause::Throttled => throttled(),
+        Cause::NotStarved => format!("at most {} % of its time was lost to others", share(most)),
+        Cause::CannotTell(unsure) => match unsure {
+            Unsure::Unwatched => "corun did not watch all of it".to_owned(),
+            Unsure::Place => format!(
+                "up to {} % of its time was lost to others{by}, but the file does not say well enough when it ran",
+                share(most)
+            ),
+            Unsure::Spare => format!("{}{by}, which may have come out of its sleep", lost()),
+            Unsure::Little => format!("up to {} % of its time was lost to others{by}: not nothing, but little", share(most)),
+            Unsure::Siblings => format!(
+                "its tasks waited {} for CPUs, mostly for the command's own tasks: run fewer at a time",
+                human_s(judged.waited_ns / 1e9)
+            ),
+            Unsure::Held => "somebody stopped or froze it".to_owned(),
+            Unsure::Hypervisor => "the hypervisor took CPUs, and nobody can tell what that cost".to_owned(),
+        },
+    }
+}
+
+fn not_placed(why: Nowhere) -> &'static str {
+    match why {
+        Nowhere::NoTime => "the file does not say how long it took",
+        Nowhere::OtherRun => "it ran outside the run that corun watched",
+        Nowhere::AtATime => "several tests ran at a time, and the file does not say when each began",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Span =
+        Span { earliest_ns: 10, latest_ns: 500_000_010, length_ns: 1_000_000_000, by: By::Order };
+
+    fn judged(cause: Cause) -> Judged {
+        Judged {
+            verdict: Ruling::Disturbed,
+            unsure: None,
+            cause,
+            lost: [0.4, 0.5, 0.6],
+            waited_ns: 7e8,
+            stolen_ns: 5e8,
+            throttled_ns: 0.0,
+            culprit: None,
+        }
+    }
+
+    fn of(properties: &[Property], name: &str) -> Option<String> {
+        properties.iter().find(|p| p.0 == name).map(|p| p.1.clone())
+    }
+
+    #[test]
+    fn a_failed_test_gets_a_verdict_and_a_passed_one_only_its_times() {
+        let starved = judged(Cause::Starved);
+        let failed = told("a.b", true, Ok((&starved, &SPAN)), Some("make"), true);
+        let property = |name| of(&failed.properties, name);
+        assert_eq!(property("corun.stolen_s").as_deref(), Some("0.500000"));
+        assert_eq!(property("corun.throttled_s").as_deref(), Some("0.000000"));
+        assert_eq!(property("corun.placed_within_s").as_deref(), Some("0.500000"));
+        assert_eq!(property("corun.verdict").as_deref(), Some("starved"));
+        assert_eq!(property("corun.culprit").as_deref(), Some("make"));
+        assert_eq!(failed.tested.map(|t| (t.name, t.verdict)), Some(("a.b".into(), "starved".into())));
+        let passed = told("a.b", false, Ok((&starved, &SPAN)), Some("make"), true);
+        assert_eq!((of(&passed.properties, "corun.verdict"), passed.tested), (None, None));
+        assert_eq!(of(&passed.properties, "corun.waited_s").as_deref(), Some("0.700000"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out_and_not_written_as_zero() {
+        let calm = judged(Cause::NotStarved);
+        let told_of = |judged, knows| told("a", true, judged, None, knows).properties;
+        assert_eq!(of(&told_of(Ok((&calm, &SPAN)), false), "corun.throttled_s"), None);
+        let unwatched =
+            Judged { unsure: Some(Unsure::Unwatched), ..judged(Cause::CannotTell(Unsure::Unwatched)) };
+        let properties = told_of(Ok((&unwatched, &SPAN)), true);
+        assert_eq!(properties.iter().map(|p| p.0).collect::<Vec<_>>(), ["corun.verdict", "corun.why"]);
+        let nowhere = told_of(Err(Nowhere::AtATime), true);
+        assert_eq!(of(&nowhere, "corun.verdict").as_deref(), Some("cannot tell"));
+    }
+
+    #[test]
+    fn a_culprit_is_named_only_where_it_is_blamed() {
+        let told = told("a", true, Ok((&judged(Cause::Throttled), &SPAN)), Some("make"), true);
+        assert_eq!(of(&told.properties, "corun.culprit"), None);
+    }
+
+    #[test]
+    fn the_mean_without_disturbed_iterations_is_that_of_the_clean_ones() {
+        let iteration = |seconds, verdict, lost: f64| Iteration {
+            seconds,
+            verdict,
+            lost: Some((seconds * 1e9, lost)),
+            culprit: (lost > 0.0).then(|| format!("{lost}")),
+        };
+        let all = [
+            iteration(1.0, Ruling::Clean, 0.0),
+            iteration(1.1, Ruling::Unclear, 0.05),
+            iteration(2.0, Ruling::Disturbed, 0.5),
+            iteration(4.0, Ruling::Disturbed, 0.75),
+        ];
+        let found = measured("bench", &all).unwrap();
+        assert_eq!(found.cleaned.map(|c| (c.count, c.mean_s)), Some((1, 1.0)));
+        assert_eq!((found.raw.count, found.disturbed, found.unclear), (4, 2, 1));
+        assert!((found.disturbance.unwrap() - 4.055 / 8.1).abs() < 1e-9);
+        assert_eq!(found.culprit.as_deref(), Some("0.75"), "who took most");
+        assert_eq!(measured("bench", &[]), None);
+    }
+}

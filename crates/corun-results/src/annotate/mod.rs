@@ -1,0 +1,204 @@
+//! JUnit files of test runners: each test case with where in the run it was, and properties put into it.
+//!
+//! The file is read twice, as a stream: once to see whether it is whole and how the times of a suite add up, and once to write.
+//! What is written is the file's own bytes with properties between them, so nothing else can change. Nothing is written of a file
+//! that is damaged. What is kept in memory is one text of it at a time and a few numbers for every suite.
+//!
+//! Where a test case was comes, best first, from its own `timestamp`; from the `timestamp` and `time` of its suite and the `time`
+//! of all cases in it; or from the run's beginning and end. The latter two need cases that ran one after another
+//! ([`crate::when::Sequence`]).
+
+mod cases;
+mod splice;
+
+pub(crate) use splice::attribute;
+
+use crate::unread::{Problem, Unread};
+use crate::when::{other_clock, stamped, Nowhere, Run, Sequence, Span, Stamp};
+use cases::{Found, Seen};
+use splice::Splice;
+use std::collections::BTreeSet;
+use std::io::{BufRead, Write};
+
+/// A test case of somebody's JUnit file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Its class and name, as the file gives them.
+    pub name: String,
+    /// Whether it failed, in the end.
+    pub has_failed: bool,
+    /// Where in the run it was.
+    pub span: Result<Span, Nowhere>,
+}
+
+/// A property: its name and its value.
+pub type Property = (&'static str, String);
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Annotated {
+    /// Test cases.
+    pub cases: u64,
+    /// How many of them failed.
+    pub failed: u64,
+    /// Of how many it is known where in the run they were.
+    pub placed: u64,
+}
+
+/// Writes a JUnit file with properties put into its test cases. `open` opens it from its beginning, `file` is what the user
+/// called it, and `tell` is asked about every case.
+///
+/// # Errors
+/// [`Unread`] where it is damaged, no JUnit file, without times, or of another run; then nothing has been written.
+pub fn annotate<R: BufRead>(
+    mut open: impl FnMut() -> std::io::Result<R>,
+    out: &mut dyn Write,
+    file: &str,
+    run: &Run,
+    mut tell: impl FnMut(&Case) -> Vec<Property>,
+) -> Result<Annotated, Unread> {
+    let io = |error: std::io::Error| Problem::Io(error.to_string()).of(file);
+    let mut opened = || open().map_err(io);
+    let mut survey = Survey::default();
+    if let Err((problem, at)) = cases::walk(opened()?, |seen| {
+        survey.see(seen, run);
+        Ok(())
+    }) {
+        let line = cases::line_of(opened()?, at).map_err(io)?;
+        return Err(problem.at(file, line));
+    }
+    survey.refuse().map_err(|problem| problem.of(file))?;
+    let mut sequences = survey.sequences(run);
+    let mut splice = Splice::new(opened()?, out);
+    let mut done = Annotated::default();
+    let walked = cases::walk(opened()?, |seen| {
+        let found = match seen {
+            Seen::Case(found) => found,
+            Seen::Suite { .. } | Seen::MadeByGo => return Ok(()),
+        };
+        let span = place(&found, &mut sequences, run);
+        let case = Case { name: found.name(), has_failed: found.has_failed, span };
+        done.cases += 1;
+        done.failed += u64::from(case.has_failed);
+        done.placed += u64::from(case.span.is_ok());
+        splice.put(&found, &tell(&case))
+    });
+    walked.map_err(|(problem, _)| problem.of(file))?;
+    splice.finish().map_err(io)?;
+    Ok(done)
+}
+
+/// What the first reading finds out.
+#[derive(Default)]
+struct Survey {
+    suites: Vec<Suite>,
+    has_cases: bool,
+    has_times: bool,
+    is_of_this_run: bool,
+    /// A stamp that is not of the run.
+    elsewhere: Option<String>,
+    is_made_by_go: bool,
+}
+
+/// A suite: its own cases, without those of suites in it.
+#[derive(Default)]
+struct Suite {
+    stamp: Option<Stamp>,
+    time_ns: Option<i64>,
+    /// How long its cases without a stamp took together; `None`: not all of them say.
+    total_ns: Option<i64>,
+}
+
+impl Survey {
+    fn see(&mut self, seen: Seen, run: &Run) {
+        let stamp = match seen {
+            Seen::Suite { stamp, time_ns } => {
+                self.suites.push(Suite { stamp: stamp.as_ref().map(|s| s.1), time_ns, total_ns: Some(0) });
+                stamp
+            }
+            Seen::Case(found) => {
+                self.has_cases = true;
+                self.has_times |= found.time_ns.is_some();
+                if let (None, Some(suite)) = (&found.stamp, self.suites.get_mut(found.suite)) {
+                    suite.total_ns = suite.total_ns.zip(found.time_ns).map(|(a, b)| a.saturating_add(b));
+                }
+                found.stamp
+            }
+            Seen::MadeByGo => {
+                self.is_made_by_go = true;
+                None
+            }
+        };
+        if let Some((text, stamp)) = stamp {
+            match stamp.within(run) {
+                Some(_) => self.is_of_this_run = true,
+                None => self.elsewhere = self.elsewhere.take().or(Some(text)),
+            }
+        }
+    }
+
+    /// Whether no case of it can be placed.
+    fn refuse(&self) -> Result<(), Problem> {
+        match &self.elsewhere {
+            _ if !self.has_cases => Err(Problem::Empty),
+            _ if !self.has_times => Err(Problem::NoTimes),
+            Some(stamp) if !self.is_of_this_run => Err(other_clock(stamp)),
+            _ => Ok(()),
+        }
+    }
+
+    /// How the cases of each suite followed each other.
+    fn sequences(&self, run: &Run) -> Vec<Result<Sequence, Nowhere>> {
+        let (mut stamps, mut shared) = (BTreeSet::new(), BTreeSet::new());
+        for stamp in self.suites.iter().filter_map(|s| s.stamp) {
+            if !stamps.insert(stamp) {
+                shared.insert(stamp);
+            }
+        }
+        let between = |suite: &Suite| {
+            // go-junit-report writes when it wrote, gotestsum when everything began: neither is when the suite began.
+            let Some(stamp) = suite.stamp.filter(|_| !self.is_made_by_go) else {
+                return Ok((run.begin_ns, run.end_ns));
+            };
+            let (earliest_ns, latest_ns) = stamp.within(run).ok_or(Nowhere::OtherRun)?;
+            // Suites that share a stamp did not begin together: it is that of all of them.
+            let own_ns = suite.time_ns.filter(|_| !shared.contains(&stamp));
+            let until_ns = own_ns.map_or(run.end_ns, |ns| latest_ns.saturating_add(ns));
+            Ok((earliest_ns, until_ns.min(run.end_ns)))
+        };
+        // Without stamps, the cases of all suites follow each other in the run.
+        let all_ns: i64 = self.suites.iter().filter_map(|s| s.total_ns).fold(0, i64::saturating_add);
+        let mut sequences = Vec::new();
+        let mut before_ns = 0_i64;
+        for suite in &self.suites {
+            let total_ns = suite.total_ns.ok_or(Nowhere::NoTime);
+            let is_stamped = suite.stamp.is_some() && !self.is_made_by_go;
+            sequences.push(total_ns.and_then(|total_ns| {
+                let (mut from_ns, mut until_ns) = between(suite)?;
+                if !is_stamped {
+                    Sequence::new(run.begin_ns, run.end_ns, all_ns)?;
+                    from_ns = from_ns.saturating_add(before_ns);
+                    until_ns = until_ns.saturating_sub(all_ns - before_ns - total_ns);
+                }
+                Sequence::new(from_ns, until_ns, total_ns)
+            }));
+            if !is_stamped {
+                before_ns = before_ns.saturating_add(suite.total_ns.unwrap_or(0));
+            }
+        }
+        sequences
+    }
+}
+
+/// Where a case was; those of a suite come in their order.
+fn place(found: &Found, sequences: &mut [Result<Sequence, Nowhere>], run: &Run) -> Result<Span, Nowhere> {
+    let length_ns = found.time_ns.ok_or(Nowhere::NoTime)?;
+    if let Some((_, stamp)) = &found.stamp {
+        return stamped(stamp, length_ns, run);
+    }
+    match sequences.get_mut(found.suite) {
+        Some(Ok(sequence)) => Ok(sequence.next(length_ns)),
+        Some(Err(why)) => Err(*why),
+        None => Err(Nowhere::NoTime),
+    }
+}

@@ -1,0 +1,127 @@
+//! An [`Outcome`], written for who reads it: JUnit, Bencher's metric format, GitHub's summaries and annotations.
+
+pub mod bencher;
+pub mod github;
+pub mod junit;
+
+/// What is said of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody disturbed it.
+    Clean,
+    /// Nobody can tell.
+    Unclear,
+    /// Somebody did.
+    Disturbed,
+    /// The command itself failed.
+    Failed,
+}
+
+impl State {
+    /// As a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Clean => "clean",
+            State::Unclear => "unclear",
+            State::Disturbed => "disturbed",
+            State::Failed => "failed",
+        }
+    }
+}
+
+/// What came of verifying a command.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The command.
+    pub command: String,
+    /// What is said of it.
+    pub state: State,
+    /// Whether that is a failure: what is unclear may be.
+    pub is_failure: bool,
+    /// The verdict in a sentence.
+    pub sentence: String,
+    /// All that is said of it, in lines.
+    pub text: String,
+    /// How long it took.
+    pub wall_ns: u64,
+    /// How long it would have taken undisturbed.
+    pub undisturbed_ns: u64,
+    /// Share of its wall time that was lost to others, 0..1.
+    pub disturbance: f64,
+    /// The benchmarks that it measured.
+    pub benchmarks: Vec<Measured>,
+    /// Its tests that failed.
+    pub tests: Vec<Tested>,
+}
+
+/// A benchmark: as it was measured, and without disturbed iterations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Its name.
+    pub name: String,
+    /// All iterations.
+    pub raw: Spread,
+    /// Those that were not disturbed; `None`: there are none.
+    pub cleaned: Option<Spread>,
+    /// How many were disturbed.
+    pub disturbed: usize,
+    /// Of how many nobody can tell.
+    pub unclear: usize,
+    /// Share of its iterations' time that was lost to others, 0..1; `None`: of none it is known.
+    pub disturbance: Option<f64>,
+    /// Who took most of it.
+    pub culprit: Option<String>,
+}
+
+/// Times of a few iterations, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// How many.
+    pub count: usize,
+    /// Their mean.
+    pub mean_s: f64,
+    /// The shortest.
+    pub least_s: f64,
+    /// The longest.
+    pub most_s: f64,
+}
+
+impl Spread {
+    /// That of some times; `None`: there are none.
+    pub fn of(seconds: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let (mut count, mut sum) = (0, 0.0);
+        let (mut least_s, mut most_s) = (f64::INFINITY, 0.0_f64);
+        for s in seconds {
+            count += 1;
+            sum += s;
+            least_s = least_s.min(s);
+            most_s = most_s.max(s);
+        }
+        (count > 0).then(|| Spread { count, mean_s: sum / count as f64, least_s, most_s })
+    }
+}
+
+/// A test that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tested {
+    /// Its name.
+    pub name: String,
+    /// What is said of it: `starved`, `throttled`, `not starved` or `cannot tell`.
+    pub verdict: String,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+/// A time for people, such as `1.23 ms`.
+pub fn human_s(seconds: f64) -> String {
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")];
+    let (unit_s, unit) = units.into_iter().find(|(unit_s, _)| seconds >= *unit_s).unwrap_or((1e-9, "ns"));
+    // Four digits, of which those before the point are all shown.
+    let digits = match seconds / unit_s {
+        x if x < 10.0 => 3,
+        x if x < 100.0 => 2,
+        x if x < 1_000.0 => 1,
+        _ => 0,
+    };
+    format!("{:.digits$} {unit}", seconds / unit_s)
+}

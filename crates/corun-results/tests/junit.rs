@@ -1,0 +1,266 @@
+//! Properties get into other people's JUnit files, and nothing else of them changes.
+
+use corun_results::when::By;
+use corun_results::{annotate, Case, Nowhere, Problem, Run, Unread};
+use proptest::prelude::*;
+use std::io::{BufRead, BufReader, Read};
+
+const SECOND: i64 = 1_000_000_000;
+const MS: i64 = 1_000_000;
+/// A minute from 2026-01-02T03:04:05Z.
+const RUN: Run = Run { begin_ns: 1_767_323_045 * SECOND, end_ns: 1_767_323_105 * SECOND, ahead_s: 0 };
+
+fn kept(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+const FILES: [&str; 5] = ["nextest.xml", "pytest.xml", "gtest.xml", "surefire.xml", "go-junit.xml"];
+
+/// Its cases, and what was written with a property in each.
+fn cases(text: &str, run: &Run) -> Result<(Vec<Case>, String), Unread> {
+    let (mut cases, mut out) = (Vec::new(), Vec::new());
+    annotate(
+        || Ok(text.as_bytes()),
+        &mut out,
+        "tests.xml",
+        run,
+        |case| {
+            cases.push(case.clone());
+            vec![("corun.stolen_s", "1.5 <\"é\u{1}>".to_owned())]
+        },
+    )?;
+    Ok((cases, String::from_utf8(out).unwrap()))
+}
+
+const OWN: &str = "<property name=\"corun.stolen_s\" value=\"1.5 &lt;&quot;&#xe9;?&gt;\"/>";
+
+/// From when to when it can have begun, in milliseconds of the run, how long it took, and how that is known.
+type At = Result<(i64, i64, i64, By), Nowhere>;
+
+#[test]
+fn a_case_is_placed_as_exactly_as_its_runner_tells() {
+    let stamped = |at, length, step| Ok((at, at + step, length, By::Stamp));
+    let ordered = |earliest, latest, length| Ok((earliest, latest, length, By::Order));
+    let table: [(&str, &[(&str, bool, At)]); 5] = [
+        (
+            "nextest.xml",
+            &[
+                ("pool::net.connects", false, stamped(1_010, 250, 1)),
+                ("pool::net.times_out", true, stamped(1_300, 2_000, 1)),
+                ("pool::net.closes", false, stamped(5_400, 4, 1)),
+            ],
+        ),
+        (
+            "pytest.xml",
+            &[
+                // The suite took 5 s, its cases 4.5 s: half a second is open.
+                ("tests.test_pool.test_connect", false, ordered(1_000, 1_500, 1_000)),
+                ("tests.test_pool.test_wait[a&b]", true, ordered(2_000, 2_500, 3_000)),
+                ("tests.test_pool.test_close", false, ordered(5_000, 5_500, 500)),
+            ],
+        ),
+        (
+            "gtest.xml",
+            &[
+                ("Pool.Connects", false, stamped(1_001, 100, 1)),
+                ("Pool.Waits", true, stamped(1_102, 2_000, 1)),
+            ],
+        ),
+        (
+            "surefire.xml",
+            // Without any stamp only the minute of the run and the order are known.
+            &[
+                ("org.example.PoolTest.connects", false, ordered(0, 9_500, 500)),
+                ("org.example.PoolTest.waits", true, ordered(500, 10_000, 49_500)),
+                ("org.example.PoolTest.closes", false, ordered(50_000, 59_500, 500)),
+            ],
+        ),
+        (
+            "go-junit.xml",
+            &[
+                ("example/pool.TestConnect", false, ordered(0, 1_750, 250)),
+                ("example/pool.TestWait", true, ordered(250, 2_000, 58_000)),
+            ],
+        ),
+    ];
+    for (file, wanted) in table {
+        let (found, _) = cases(&kept(file), &RUN).unwrap();
+        let ms = |ns| (ns - RUN.begin_ns) / MS;
+        let found: Vec<(&str, bool, At)> = found
+            .iter()
+            .map(|case| {
+                let at = case.span.map(|s| (ms(s.earliest_ns), ms(s.latest_ns), s.length_ns / MS, s.by));
+                (case.name.as_str(), case.has_failed, at)
+            })
+            .collect();
+        assert_eq!(found, wanted, "{file}");
+    }
+}
+
+#[test]
+fn without_what_was_put_in_the_file_is_the_same_byte_for_byte() {
+    for file in FILES {
+        let text = kept(file);
+        let (found, written) = cases(&text, &RUN).unwrap();
+        assert_eq!(written.matches(OWN).count(), found.len(), "{file}: one in each case");
+        let own_empty = written.replace(&format!("  <properties>{OWN}</properties>"), "  <properties/>");
+        let mut rest = own_empty.replace(&format!("<properties>{OWN}</properties>"), "").replace(OWN, "");
+        // An empty element had to be opened for it, and its blank before the slash stays where it was.
+        for (opened, shut) in [("\"></testcase>", "\"/>"), ("\" ></testcase>", "\" />")] {
+            if !text.contains(opened) {
+                rest = rest.replace(opened, shut);
+            }
+        }
+        assert_eq!(rest, text, "{file}");
+    }
+}
+
+#[test]
+fn nothing_is_put_in_where_there_is_nothing_to_say() {
+    for file in FILES {
+        let text = "\u{feff}".to_owned() + &kept(file);
+        let mut out = Vec::new();
+        let done = annotate(|| Ok(text.as_bytes()), &mut out, file, &RUN, |_| Vec::new()).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), text, "{file}");
+        assert!(done.cases >= 2 && done.failed == 1 && done.placed == done.cases, "{file}: {done:?}");
+    }
+}
+
+#[test]
+fn whoever_marks_the_beginning_of_a_file_gets_properties_in_the_right_places() {
+    for file in FILES {
+        let plain = cases(&kept(file), &RUN).unwrap().1;
+        let marked = cases(&("\u{feff}".to_owned() + &kept(file)), &RUN).unwrap().1;
+        assert_eq!(marked, "\u{feff}".to_owned() + &plain, "{file}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_annotated_is_refused_with_its_line_and_nothing_is_written() {
+    let said = |text: &str| {
+        let mut out = Vec::new();
+        let error = annotate(|| Ok(text.as_bytes()), &mut out, "t.xml", &RUN, |_| Vec::new()).unwrap_err();
+        assert!(out.is_empty(), "{error}");
+        error.to_string()
+    };
+    let nextest = kept("nextest.xml");
+    let table = [
+        (
+            nextest.split("has elapsed").next().unwrap().to_owned(),
+            "t.xml:7: this is damaged: it ends in the middle",
+        ),
+        (nextest.replace("</failure>", "</failed>"), "t.xml:7: this is damaged: "),
+        ("<html><body/></html>".to_owned(), "t.xml:1: this is no JUnit file: its root is `html`"),
+        ("not XML".to_owned(), "t.xml:1: this is damaged: this is not XML"),
+        (String::new(), "t.xml:1: it holds no result"),
+        ("<testsuites/>".to_owned(), "t.xml: it holds no result"),
+        (nextest.replace(" time=", " took="), "t.xml: none of its test cases has a time"),
+        (
+            nextest.replace("2026-01-02", "2026-01-01"),
+            "t.xml: its tests ran at `2026-01-01T03:04:06.010+00:00`, outside the run that corun watched",
+        ),
+        ("<testsuite>".repeat(300), "t.xml:1: this is damaged: more than 256 elements within each other"),
+    ];
+    for (text, wanted) in table {
+        let said = said(&text);
+        assert!(said.starts_with(wanted), "{said}");
+    }
+}
+
+#[test]
+fn tests_that_ran_at_a_time_are_not_placed_by_their_order() {
+    let text = kept("surefire.xml").replace("time=\"49.5\"", "time=\"1,490.5\"");
+    let (found, _) = cases(&text, &RUN).unwrap();
+    assert!(found.iter().all(|case| case.span == Err(Nowhere::AtATime)), "{found:?}");
+}
+
+/// A JUnit file of so many cases that is nowhere as a whole.
+struct Long {
+    left: u64,
+    chunk: Vec<u8>,
+    at: usize,
+}
+
+impl Long {
+    fn new(cases: u64) -> Long {
+        Long { left: cases + 2, chunk: Vec::new(), at: 0 }
+    }
+}
+
+impl Read for Long {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.at == self.chunk.len() && self.left > 0 {
+            self.left -= 1;
+            self.at = 0;
+            self.chunk = match (self.left, self.chunk.is_empty()) {
+                (0, _) => b"</testsuite>".to_vec(),
+                (_, true) => b"<testsuite time=\"9\">".to_vec(),
+                _ => format!(
+                    "<testcase name=\"t\" time=\"0.000001\"><system-out>{}</system-out></testcase>",
+                    "x".repeat(1_000)
+                )
+                .into_bytes(),
+            };
+        }
+        let n = out.len().min(self.chunk.len() - self.at);
+        out[..n].copy_from_slice(&self.chunk[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+/// Counts what is written to it.
+#[derive(Default)]
+struct Count(u64);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_longer_than_anybody_keeps_goes_through_as_a_stream() {
+    const CASES: u64 = 20_000;
+    let mut out = Count::default();
+    let done = annotate(|| Ok(BufReader::new(Long::new(CASES))), &mut out, "long.xml", &RUN, |_| Vec::new())
+        .unwrap();
+    assert_eq!((done.cases, done.placed), (CASES, CASES));
+    let mut input = BufReader::new(Long::new(CASES));
+    let mut length = 0;
+    while let n @ 1.. = input.fill_buf().unwrap().len() {
+        length += n as u64;
+        input.consume(n);
+    }
+    assert_eq!(out.0, length);
+}
+
+#[test]
+fn a_problem_is_a_type_and_not_only_a_sentence() {
+    let error = cases("<testsuite><testcase name=\"a\"/></testsuite>", &RUN).unwrap_err();
+    assert_eq!((error.problem, error.line), (Problem::NoTimes, None));
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_in_a_file_it_is_refused_or_comes_out_as_it_went_in(
+        file in 0..FILES.len(),
+        cut in 0_usize..3_000,
+        with in ".{0,8}",
+    ) {
+        let mut text = kept(FILES[file]);
+        let mut at = cut.min(text.len());
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        text.insert_str(at, &with);
+        let mut out = Vec::new();
+        if annotate(|| Ok(text.as_bytes()), &mut out, "t.xml", &RUN, |_| Vec::new()).is_ok() {
+            prop_assert_eq!(out, text.into_bytes());
+        }
+    }
+}
