@@ -32,6 +32,7 @@
 //! | [`spin`] | spinning told from computing by hardware counters |
 //! | [`spinning`] | how long the subject spun, in all and by task, by whatever told |
 //! | [`verdict`] | was a run disturbed? by how much, when, by whom |
+//! | [`spans`] | was a part of a run disturbed, and was a test in it starved? |
 //! | [`evidence`] | what is known of a run alone by better means than sums |
 //! | [`replayed`] | such evidence by replay: the run made again without its co-runners |
 //! | [`estimate`] | the answers, as plain data that serialises |
@@ -53,6 +54,7 @@ pub mod phases;
 pub mod predictor;
 pub mod reach;
 pub mod replayed;
+pub mod spans;
 pub mod spin;
 pub mod spinning;
 mod steps;

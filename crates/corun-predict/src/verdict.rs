@@ -18,6 +18,7 @@ use crate::evidence::{Counterfactual, Evidence};
 use crate::hypervisor::Hypervisor;
 use crate::loss::{Loss, Losses, SLOT_NS};
 use crate::predictor::culprits;
+use crate::spans::{Judged, Slots, Span};
 use crate::useful_work::{Spent, Window};
 use corun_model::{Ledger, Observation, TenantId, TenantKind, Unavailable};
 use serde::Serialize;
@@ -178,6 +179,8 @@ pub struct Judge {
     hypervisor: Hypervisor,
     tenants: BTreeMap<TenantId, (String, TenantKind)>,
     unavailable: BTreeSet<Unavailable>,
+    /// The run, slot by slot; `None`: nobody asks for parts of it.
+    slots: Option<Slots>,
 }
 
 impl Judge {
@@ -193,7 +196,13 @@ impl Judge {
             outside_ns: Some(0),
             tenants: BTreeMap::new(),
             unavailable: BTreeSet::new(),
+            slots: None,
         }
+    }
+
+    /// The same, but it keeps what it needs to judge parts of the run ([`Judge::spans`]): a few hundred bytes a window.
+    pub fn of_spans(self) -> Judge {
+        Judge { slots: Some(Slots::default()), ..self }
     }
 
     /// Takes the next window of the run.
@@ -212,7 +221,23 @@ impl Judge {
         }
         let window = Window::of(seen, self.subject);
         self.hypervisor.add(seen, &window.reach.all());
+        if let Some(slots) = &mut self.slots {
+            slots.push(seen, self.subject, &window);
+        }
         self.course.push(window, self.max_disturbance, &self.tenants);
+    }
+
+    /// Judges parts of the run, each by itself; `None`: it does not keep them ([`Judge::of_spans`]).
+    pub fn spans<'a>(&self, spans: impl IntoIterator<Item = &'a Span>) -> Option<Vec<Judged>> {
+        let slots = self.slots.as_ref()?;
+        // What the whole run has lost less than its slots.
+        let (_, _, _, kept) = self.course.clone().end(self.max_disturbance, &self.tenants);
+        Some(spans.into_iter().map(|span| slots.judge(span, self.max_disturbance, kept)).collect())
+    }
+
+    /// What people call a tenant of the run.
+    pub fn name_of(&self, tenant: TenantId) -> Option<&str> {
+        self.tenants.get(&tenant).map(|(name, _)| name.as_str())
     }
 
     /// Takes what is known of a stretch of the run by better means than sums, before the verdict.
@@ -223,7 +248,7 @@ impl Judge {
     /// The verdict on the run so far. `ran_ns` is how long the command really ran, where that is less than the windows
     /// cover (it ended within the last).
     pub fn verdict(&self, ran_ns: Option<u64>) -> Verdict {
-        let (loss, whole, mut intervals) = self.course.clone().end(self.max_disturbance, &self.tenants);
+        let (loss, whole, mut intervals, _) = self.course.clone().end(self.max_disturbance, &self.tenants);
         let wall_ns = ran_ns.unwrap_or(whole.wall_ns as u64);
         // What the windows lost is the run's loss, also when the last of them reaches beyond its end.
         let share = |lost_ns: f64| if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
@@ -331,8 +356,9 @@ impl Course {
         }
     }
 
-    /// The run is over: what it lost, and when it lost more than was allowed.
-    fn end(mut self, allowed: f64, tenants: &Tenants) -> (Loss, Window, Vec<Disturbance>) {
+    /// The run is over: what it lost, when it lost more than was allowed,
+    /// and how much of what its slots lost by themselves that is.
+    fn end(mut self, allowed: f64, tenants: &Tenants) -> (Loss, Window, Vec<Disturbance>, f64) {
         let (mut before, slot) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slot));
         if slot.wall_ns < SLOT_NS as f64 {
             before.add(&slot);
@@ -348,7 +374,7 @@ impl Course {
             interval.disturbance = (interval.disturbance * kept).min(1.0);
             kept == 1.0 || interval.disturbance > allowed
         });
-        (loss, self.losses.whole().clone(), self.found)
+        (loss, self.losses.whole().clone(), self.found, kept)
     }
 }
 

@@ -1,0 +1,191 @@
+//! A part of a run is judged by what happened in it: tables of windows, and what is said of spans in them.
+
+use corun_model::culprit::Share;
+use corun_model::limits::{CpuQuota, Limits};
+use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
+use corun_model::{CpuId, Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
+use corun_predict::spans::{Cause, Judged, Span, Unsure};
+use corun_predict::{Judge, Ruling, MAX_DISTURBANCE};
+
+const MS: u64 = 1_000_000;
+const SUBJECT: TenantId = TenantId(0);
+const OTHER: TenantId = TenantId(1);
+/// The length of a window.
+const WINDOW: u64 = 100 * MS;
+/// The host's clock when the run begins.
+const BEGIN: u64 = 5_000 * MS;
+
+/// What one task does in a window, in milliseconds; the rest of it sleeps.
+#[derive(Clone, Copy, Default)]
+struct Does {
+    computes: u64,
+    /// Waits for a CPU that another program holds.
+    stolen: u64,
+    /// Waits for a CPU that another task of its own program holds.
+    queued: u64,
+    throttled: u64,
+}
+
+const COMPUTES: Does = Does { computes: 100, stolen: 0, queued: 0, throttled: 0 };
+const STARVES: Does = Does { computes: 20, stolen: 80, queued: 0, throttled: 0 };
+const SLEEPS: Does = Does { computes: 0, stolen: 0, queued: 0, throttled: 0 };
+
+fn account(parts: Parts, culprits: Culprits) -> Account {
+    Account { ledger: Ledger::new(parts, WINDOW).unwrap(), culprits, ..Account::default() }
+}
+
+fn window(n: usize, does: Does, quota: Option<CpuQuota>) -> Observation {
+    let Does { computes, stolen, queued, throttled } = does;
+    let steal_ns = (stolen + queued) * MS;
+    let parts = Parts {
+        compute_ns: computes * MS,
+        steal_ns,
+        throttled_ns: throttled * MS,
+        block_ns: WINDOW - (computes + throttled) * MS - steal_ns,
+        ..Parts::default()
+    };
+    let share = |tenant, ms| Share { tenant, steal_ns: ms * MS };
+    let culprits = Culprits::new([share(OTHER, stolen), share(SUBJECT, queued)], 0, steal_ns).unwrap();
+    let own = account(parts, culprits);
+    let others_ns = stolen * MS;
+    let idle = Parts { compute_ns: others_ns, block_ns: WINDOW - others_ns, ..Parts::default() };
+    let start_ns = BEGIN + n as u64 * WINDOW;
+    let busy_ns = (computes + stolen) * MS;
+    let tenant = |id: TenantId, name: &str| Tenant {
+        id,
+        kind: TenantKind::Command,
+        key: name.into(),
+        name: name.into(),
+    };
+    let of = |id, account| TenantObservation { id, tasks: 1, account };
+    Observation {
+        start_ns,
+        end_ns: start_ns + WINDOW,
+        tenants: vec![tenant(SUBJECT, "tests"), tenant(OTHER, "make -j8")],
+        cpus: vec![CpuTime {
+            cpu: CpuId(0),
+            idle_ns: WINDOW - busy_ns,
+            busy_ns,
+            unknown_ns: 0,
+            host_steal_ns: Some(0),
+        }],
+        tasks: vec![TaskObservation {
+            id: TaskId(7),
+            name: "tests".into(),
+            tenant: SUBJECT,
+            born_ns: 0,
+            alive: true,
+            last_cpu: None,
+            account: own.clone().into(),
+        }],
+        by_tenant: vec![of(SUBJECT, own), of(OTHER, account(idle, Culprits::default()))],
+        limits: Limits { quotas: quota.into_iter().collect(), ..Limits::default() },
+        ..Observation::default()
+    }
+}
+
+fn judge_of(windows: &[Does], quota: Option<CpuQuota>) -> Judge {
+    let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_spans();
+    windows.iter().enumerate().for_each(|(n, does)| judge.push(&window(n, *does, quota)));
+    judge
+}
+
+/// A stretch that begins so late in the run, perhaps as much later, and is so long, in milliseconds.
+fn span(at: u64, open: u64, length: u64) -> Span {
+    let earliest_ns = BEGIN + at * MS;
+    Span { earliest_ns, latest_ns: earliest_ns + open * MS, length_ns: length * MS }
+}
+
+fn judged(judge: &Judge, span: Span) -> Judged {
+    judge.spans([&span]).unwrap().remove(0)
+}
+
+/// Ten windows, of which these do something else.
+fn but(usual: Does, at: std::ops::Range<usize>, other: Does) -> Vec<Does> {
+    (0..10).map(|n| if at.contains(&n) { other } else { usual }).collect()
+}
+
+#[test]
+fn an_iteration_is_judged_by_its_own_span_and_not_by_the_whole_run() {
+    let judge = judge_of(&but(COMPUTES, 3..5, STARVES), None);
+    let of = |at, length| judged(&judge, span(at, 0, length));
+    assert_eq!(judge.verdict(None).verdict, Ruling::Disturbed);
+    assert_eq!((of(0, 300).verdict, of(500, 500).verdict), (Ruling::Clean, Ruling::Clean));
+    let disturbed = of(300, 200);
+    assert_eq!((disturbed.verdict, disturbed.culprit), (Ruling::Disturbed, Some(OTHER)));
+    assert!((disturbed.lost[1] - 0.8).abs() < 1e-9, "{disturbed:?}");
+    assert_eq!((disturbed.stolen_ns.round(), disturbed.waited_ns.round()), (160e6, 160e6));
+    assert_eq!(judge.name_of(OTHER), Some("make -j8"));
+}
+
+#[test]
+fn what_a_window_lost_beyond_an_iteration_is_not_blamed_on_it_nor_forgiven() {
+    let judge = judge_of(&but(COMPUTES, 3..4, STARVES), None);
+    // A tenth of the window that lost four fifths: it may have lost nothing of it, or all.
+    let edge = judged(&judge, span(390, 0, 100));
+    assert_eq!((edge.verdict, edge.unsure), (Ruling::Unclear, Some(Unsure::Place)));
+    assert!((edge.lost[0], edge.lost[2]) == (0.0, 0.1), "{edge:?}");
+    // Of nine tenths, seven at least.
+    let most = judged(&judge, span(310, 0, 90));
+    assert_eq!(most.verdict, Ruling::Disturbed);
+    assert!((most.lost[0] - 70.0 / 90.0).abs() < 1e-9, "{most:?}");
+}
+
+#[test]
+fn where_a_tool_does_not_say_when_it_began_only_what_holds_of_every_place_is_said() {
+    let judge = judge_of(&but(COMPUTES, 4..10, STARVES), None);
+    let of = |at, open, length| judged(&judge, span(at, open, length));
+    assert_eq!(of(0, 200, 200).verdict, Ruling::Clean, "wherever it was, nothing was lost there");
+    assert_eq!(of(500, 200, 300).verdict, Ruling::Disturbed, "wherever it was, something was");
+    assert_eq!(of(100, 500, 300).unsure, Some(Unsure::Place));
+}
+
+#[test]
+fn a_test_that_failed_is_told_what_kept_it_from_its_cpus() {
+    let quota = CpuQuota { tenant: SUBJECT, cpus: 0.3, period_ns: 100 * MS };
+    let throttled = Does { computes: 30, throttled: 70, ..Does::default() };
+    let queued = Does { computes: 40, queued: 60, ..Does::default() };
+    let little = Does { computes: 95, stolen: 5, ..Does::default() };
+    let table = [
+        ("it computed all the time", COMPUTES, None, Cause::NotStarved),
+        ("it slept until its time was up", SLEEPS, None, Cause::NotStarved),
+        ("a compiler held its CPU", STARVES, None, Cause::Starved),
+        ("its quota was used up", throttled, Some(quota), Cause::Throttled),
+        ("other tests held its CPU", queued, None, Cause::CannotTell(Unsure::Siblings)),
+        ("a twentieth was taken", little, None, Cause::CannotTell(Unsure::Little)),
+    ];
+    for (what, does, quota, wanted) in table {
+        let judge = judge_of(&[does; 10], quota);
+        assert_eq!(judged(&judge, span(100, 0, 700)).cause, wanted, "{what}");
+    }
+}
+
+#[test]
+fn a_throttled_program_is_not_disturbed_by_a_neighbour_that_costs_it_nothing() {
+    // Half a CPU for a minute, all of it used. What the neighbour takes, the quota would have taken.
+    let quota = CpuQuota { tenant: SUBJECT, cpus: 0.5, period_ns: 100 * MS };
+    let does = Does { computes: 50, stolen: 20, throttled: 30, ..Does::default() };
+    let judge = judge_of(&[does; 600], Some(quota));
+    assert_eq!(judge.verdict(None).verdict, Ruling::Clean);
+    let test = judged(&judge, span(10_000, 0, 2_000));
+    assert_eq!((test.verdict, test.cause), (Ruling::Clean, Cause::Throttled));
+    assert_eq!(test.throttled_ns.round(), 600e6);
+}
+
+#[test]
+fn what_was_not_watched_is_not_judged() {
+    let judge = judge_of(&[COMPUTES; 10], None);
+    for outside in
+        [span(800, 0, 400), span(2_000, 0, 100), Span { earliest_ns: 0, latest_ns: 0, length_ns: MS }]
+    {
+        let found = judged(&judge, outside);
+        assert_eq!(
+            (found.verdict, found.cause),
+            (Ruling::Unclear, Cause::CannotTell(Unsure::Unwatched)),
+            "{outside:?}"
+        );
+    }
+    let mut forgets = Judge::new(SUBJECT, MAX_DISTURBANCE);
+    forgets.push(&window(0, COMPUTES, None));
+    assert_eq!(forgets.spans([&span(0, 0, 50)]), None);
+}
