@@ -111,8 +111,8 @@ completions: build ## completions for bash, zsh and fish, into out/completions
 	$(corun) generate completions out/completions
 
 .PHONY: install
-install: ## what `make build` made, man pages and completions, below PREFIX (/usr/local: as root)
-	@scripts/install $(corun) $(DESTDIR)$(PREFIX)
+install: ## what `make build` made, man pages, completions and libcorun, below PREFIX (/usr/local: as root)
+	@DESTDIR=$(DESTDIR) scripts/install $(corun) $(DESTDIR)$(PREFIX)
 
 .PHONY: uninstall
 uninstall: ## take that away again

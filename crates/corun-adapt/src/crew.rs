@@ -8,7 +8,7 @@ use crate::lookout::Lookout;
 use crate::seat::{Seat, Taken};
 use crate::sight::{heir, next_change, Change, Sight, State};
 use crate::sources::now_ns;
-use crate::width::Width;
+use crate::width::{Mode, Width};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
@@ -129,7 +129,8 @@ impl Crew {
         for seat in &self.seats {
             seat.measure();
         }
-        self.want(width.threads() as usize);
+        // Who does not adapt keeps all workers, however many it has.
+        self.want(if width.mode() == Mode::On { width.threads() as usize } else { self.seats.len() });
         true
     }
 
@@ -173,7 +174,6 @@ impl Crew {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::width::Mode;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]

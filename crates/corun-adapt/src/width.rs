@@ -140,9 +140,6 @@ impl Width {
 
     /// Renews the answer when it is old: see [`Adapt::refresh`]. In observe mode it says so when the number of threads would change.
     pub fn refresh(&self) -> bool {
-        if self.mode() == Mode::Off {
-            return false;
-        }
         let is_renewed = self.adapt.refresh();
         if is_renewed && self.mode() == Mode::Observe {
             let wished = self.wished();

@@ -297,7 +297,7 @@ fn the_code_map_is_the_graph_of_dependencies() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [_, name, _, uses, _] = cells[..] else { return None };
         let name = name.strip_prefix('`')?.strip_suffix('`')?;
-        name.starts_with("corun").then(|| {
+        name.contains("corun").then(|| {
             let uses = uses.split(['`', ',', ' ']).filter(|word| word.starts_with("corun"));
             (name.to_owned(), uses.map(str::to_owned).collect::<BTreeSet<_>>())
         })
