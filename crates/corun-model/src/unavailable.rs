@@ -60,8 +60,6 @@ whats! {
     Hypervisor = "hypervisor",
     /// All CPUs that a container may use, of which it is shown fewer.
     AllCpus = "all CPUs",
-    /// Which waits a CPU quota caused.
-    Throttling = "throttling",
     /// Which tasks are stopped or frozen.
     Stops = "stops and freezes",
     /// Which waits are for a real-time budget.

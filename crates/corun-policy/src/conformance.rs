@@ -75,7 +75,7 @@ impl Host for Witness {
 const EPOCHS: usize = 400;
 
 fn gang(scope: Scope, mode: Mode) -> Result<Controller, String> {
-    Controller::new("gang", Options::new().scope(scope), mode)
+    Controller::new("gang", Options::new().scope(scope), mode).map_err(|e| e.to_string())
 }
 
 fn turn(controller: &mut Controller, host: &mut Witness) -> Result<(Observation, Epoch), String> {

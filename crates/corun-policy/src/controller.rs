@@ -15,7 +15,7 @@ pub mod dry;
 pub mod refusals;
 
 use crate::guard::{Finding, Guard, Wish};
-use crate::options::Options;
+use crate::options::{BadPolicy, Options};
 use crate::registry::by_name;
 use crate::scope::Scope;
 use corun_model::{Decision, Fate, Host, HostError, Observation, Policy, Tenant, TenantId};
@@ -80,7 +80,7 @@ impl Controller {
     ///
     /// # Errors
     /// As [`by_name`].
-    pub fn new(name: &str, options: Options, mode: Mode) -> Result<Controller, String> {
+    pub fn new(name: &str, options: Options, mode: Mode) -> Result<Controller, BadPolicy> {
         let policy = by_name(name, &options)?;
         let epoch_ns = mode.epoch_ns.unwrap_or(policy.epoch_ns());
         let guarded = mode.guard && !mode.dry_run && !policy.judges_itself() && !policy.knobs().is_empty();

@@ -8,7 +8,7 @@
 //! beginning.
 
 use crate::census::Census;
-use crate::options::{Kind, OptionSpec, Values};
+use crate::options::{BadPolicy, Kind, OptionSpec, Values};
 use crate::parking::Parking;
 use corun_model::reason::Release;
 use corun_model::{Decision, Knob, Machine, Observation, Policy, Reason, Tenant, TenantId};
@@ -53,11 +53,11 @@ pub struct Dedicated {
 }
 
 impl Dedicated {
-    pub(crate) fn new(values: &Values) -> Result<Dedicated, String> {
+    pub(crate) fn new(values: &Values) -> Result<Dedicated, BadPolicy> {
         let time = |name| values.number(name).expect("no words");
         let (window_ns, every_ns) = (time("window"), time("every"));
         if window_ns >= every_ns {
-            return Err("dedicated: `window` must be shorter than `every`, or the others never run".into());
+            return Err(BadPolicy::NotShorter { policy: "dedicated", options: ["window", "every"] });
         }
         Ok(Dedicated {
             census: Census::new(values.scope.clone(), 20),

@@ -8,10 +8,10 @@
 //! Limits: only as fine as the scheduler beneath keeps slices (rounded up to the tick under Linux's own); the
 //! paper itself finds that tightly coupled CPU-bound programs lose by it.
 
-use crate::options::{Kind, OptionSpec, Values};
+use crate::options::{BadPolicy, Kind, OptionSpec, Values};
 use crate::scope::Scope;
 use crate::settled::Settled;
-use corun_model::{duration::human_ns, Action, Decision, Knob, Machine, Observation, Policy, Reason};
+use corun_model::{Action, Decision, Knob, Machine, Observation, Policy, Reason};
 
 const BOUND: Kind = Kind::Time { least_ns: 100_000, most_ns: 100_000_000 };
 
@@ -30,15 +30,12 @@ pub struct Differential {
 }
 
 impl Differential {
-    pub(crate) fn new(values: &Values) -> Result<Differential, String> {
+    pub(crate) fn new(values: &Values) -> Result<Differential, BadPolicy> {
         let bound = |name| values.number(name).expect("bounds have no words");
         let (shortest_ns, longest_ns) = (bound("shortest"), bound("longest"));
         if shortest_ns > longest_ns {
-            return Err(format!(
-                "differential: `shortest` is {}, above `longest`, which is {}; exchange them",
-                human_ns(shortest_ns),
-                human_ns(longest_ns)
-            ));
+            let bounds = [("shortest", shortest_ns), ("longest", longest_ns)];
+            return Err(BadPolicy::Exchanged { policy: "differential", bounds });
         }
         Ok(Differential { scope: values.scope.clone(), shortest_ns, longest_ns, done: Settled::default() })
     }

@@ -39,6 +39,6 @@ pub mod slots;
 mod trial;
 
 pub use controller::{Controller, Mode};
-pub use options::{Kind, OptionSpec, Options};
+pub use options::{BadPolicy, Kind, OptionSpec, Options};
 pub use registry::{by_name, entry, Entry, ALL};
 pub use scope::Scope;

@@ -86,6 +86,90 @@ impl OptionSpec {
     }
 }
 
+/// Why there is no policy as it was asked for; shown, it is one sentence with the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadPolicy {
+    /// No policy has this name.
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<&'static str>,
+    },
+    /// The policy has no such option.
+    NoOption {
+        /// The policy.
+        policy: &'static str,
+        /// The option.
+        option: String,
+        /// Those that it has.
+        known: Vec<&'static str>,
+    },
+    /// The option does not take this value.
+    BadValue {
+        /// The policy.
+        policy: &'static str,
+        /// The option.
+        option: &'static OptionSpec,
+        /// The value.
+        value: String,
+    },
+    /// The least of two times is above the most.
+    Exchanged {
+        /// The policy.
+        policy: &'static str,
+        /// The options, and their times in nanoseconds.
+        bounds: [(&'static str, u64); 2],
+    },
+    /// A time that tenants have the machine alone is not shorter than the time from one to the next.
+    NotShorter {
+        /// The policy.
+        policy: &'static str,
+        /// The options: the shorter one first.
+        options: [&'static str; 2],
+    },
+}
+
+impl BadPolicy {
+    /// Which option it is about, if it is about one alone.
+    pub fn option(&self) -> Option<&str> {
+        match self {
+            BadPolicy::NoOption { option, .. } => Some(option),
+            BadPolicy::BadValue { option, .. } => Some(option.name),
+            BadPolicy::Unknown { .. } | BadPolicy::Exchanged { .. } | BadPolicy::NotShorter { .. } => None,
+        }
+    }
+}
+
+impl std::fmt::Display for BadPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BadPolicy::Unknown { name, known } => {
+                write!(f, "there is no policy `{name}`; name one of {}", known.join(", "))
+            }
+            BadPolicy::NoOption { policy, option, known } if known.is_empty() => {
+                write!(f, "{policy} has no options; leave `{option}` out")
+            }
+            BadPolicy::NoOption { policy, option, known } => {
+                write!(f, "{policy} has no option `{option}`; it has {}", known.join(", "))
+            }
+            BadPolicy::BadValue { policy, option, value } => {
+                let OptionSpec { name, default, .. } = option;
+                write!(f, "{policy}: `{name}` is `{value}`; give {} (default {default})", option.range())
+            }
+            BadPolicy::Exchanged { policy, bounds: [(least, least_ns), (most, most_ns)] } => {
+                let (low, high) = (human_ns(*least_ns), human_ns(*most_ns));
+                write!(f, "{policy}: `{least}` is {low}, above `{most}`, which is {high}; exchange them")
+            }
+            BadPolicy::NotShorter { policy, options: [shorter, longer] } => {
+                write!(f, "{policy}: `{shorter}` must be shorter than `{longer}`, or the others never run")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BadPolicy {}
+
 /// What was given to a policy: option texts, and whom it may touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -120,25 +204,20 @@ impl Options {
     }
 
     /// Checks everything that was given against what a policy has.
-    pub(crate) fn values(&self, policy: &str, specs: &'static [OptionSpec]) -> Result<Values, String> {
+    pub(crate) fn values(
+        &self,
+        policy: &'static str,
+        specs: &'static [OptionSpec],
+    ) -> Result<Values, BadPolicy> {
         if let Some(unknown) = self.given.keys().find(|name| specs.iter().all(|s| s.name != name.as_str())) {
-            let known: Vec<&str> = specs.iter().map(|s| s.name).collect();
-            return Err(match known.is_empty() {
-                true => format!("{policy} has no options; leave `{unknown}` out"),
-                false => format!("{policy} has no option `{unknown}`; it has {}", known.join(", ")),
-            });
+            let known = specs.iter().map(|s| s.name).collect();
+            return Err(BadPolicy::NoOption { policy, option: unknown.clone(), known });
         }
         let mut values = BTreeMap::new();
         for spec in specs {
             let text = self.given.get(spec.name).map_or(spec.default, String::as_str);
-            let value = spec.read(text).ok_or_else(|| {
-                format!(
-                    "{policy}: `{}` is `{text}`; give {} (default {})",
-                    spec.name,
-                    spec.range(),
-                    spec.default
-                )
-            })?;
+            let bad = || BadPolicy::BadValue { policy, option: spec, value: text.to_owned() };
+            let value = spec.read(text).ok_or_else(bad)?;
             values.insert(spec.name, value);
         }
         Ok(Values { values, scope: self.scope.clone() })

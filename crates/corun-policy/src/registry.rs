@@ -1,6 +1,6 @@
 //! Every policy: name, options, knobs and where it comes from; and how one is made from its name.
 
-use crate::options::{OptionSpec, Options, Values};
+use crate::options::{BadPolicy, OptionSpec, Options, Values};
 use crate::{
     auto, controlled_contention, dedicated, delayed_preemption, differential, gang, observe, paired_gang, sam,
 };
@@ -21,7 +21,7 @@ pub struct Entry {
     pub counters: &'static [Counter],
     /// Its options.
     pub options: &'static [OptionSpec],
-    make: fn(&Values) -> Result<Box<dyn Policy>, String>,
+    make: fn(&Values) -> Result<Box<dyn Policy>, BadPolicy>,
 }
 
 impl std::fmt::Debug for Entry {
@@ -134,10 +134,8 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 ///
 /// # Errors
 /// One sentence that names the policy, option or value that does not exist, and what does.
-pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Policy>, String> {
-    let entry = entry(name).ok_or_else(|| {
-        let known: Vec<&str> = ALL.iter().map(|e| e.name).collect();
-        format!("there is no policy `{name}`; name one of {}", known.join(", "))
-    })?;
+pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Policy>, BadPolicy> {
+    let known = || ALL.iter().map(|e| e.name).collect();
+    let entry = entry(name).ok_or_else(|| BadPolicy::Unknown { name: name.to_owned(), known: known() })?;
     (entry.make)(&options.values(entry.name, entry.options)?)
 }

@@ -37,7 +37,8 @@ fn main() {
             let first_ns = *first_ns.get_or_insert(end_ns);
             if end_ns.saturating_sub(said_ns) >= 1_000_000_000 {
                 said_ns = end_ns;
-                let text = |p: &Predictor| p.estimate().map_or_else(|e| e.why, |e| said(&e));
+                let text =
+                    |p: &Predictor| p.estimate().map_or_else(|why| why.name().to_owned(), |e| said(&e));
                 let at_s = end_ns.saturating_sub(first_ns) as f64 / 1e9;
                 println!("  {at_s:6.1} s  {:<40} ledger alone {}", text(&main), text(&ledger));
             }

@@ -129,26 +129,45 @@ pub struct WindowSummary {
     pub slowdown: Option<f64>,
 }
 
-/// Why there is no estimate yet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CannotTell {
-    /// One clause: what is missing, and what would help.
-    pub why: String,
-    /// What it lacked where no more will be seen: `at least 500 ms is needed`; `None`: it was not too short.
-    pub at_end: Option<String>,
+/// Why there is no estimate yet; `corun-report` makes the sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CannotTell {
+    /// The program had no task in a shared window.
+    NoTask,
+    /// It has not run yet, and only waited.
+    OnlyWaited,
+    /// There is no shared window in the stretch.
+    NoSharedWindow,
+    /// It did no useful work in the shared windows, or in the dedicated ones.
+    NoUsefulWork,
+    /// Shared windows with the same behaviour are shorter than this, all together.
+    TooShort {
+        /// What it takes, in nanoseconds.
+        least_ns: u64,
+    },
+    /// There are too few shared windows for an interval.
+    TooFewShared,
+    /// There are too few windows of all kinds for an interval.
+    TooFewWindows,
 }
 
 impl CannotTell {
-    /// For this reason, whether more will be seen or not.
-    pub fn because(why: impl Into<String>) -> CannotTell {
-        CannotTell { why: why.into(), at_end: None }
+    /// What it is called in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            CannotTell::NoTask => "no_task",
+            CannotTell::OnlyWaited => "only_waited",
+            CannotTell::NoSharedWindow => "no_shared_window",
+            CannotTell::NoUsefulWork => "no_useful_work",
+            CannotTell::TooShort { .. } => "too_short",
+            CannotTell::TooFewShared => "too_few_shared",
+            CannotTell::TooFewWindows => "too_few_windows",
+        }
     }
 }
 
 impl std::fmt::Display for CannotTell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot tell yet: {}", self.why)
+        write!(f, "cannot tell yet: {}", self.name())
     }
 }
-
-impl std::error::Error for CannotTell {}

@@ -69,7 +69,7 @@ pub mod yardstick;
 
 pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
 pub use evidence::{Counterfactual, Evidence};
-pub use phases::PhaseChange;
-pub use predictor::{Options, Predictor};
-pub use replayed::Replayer;
+pub use phases::{Feature, PhaseChange};
+pub use predictor::{Options, Predictor, WantsDedicated};
+pub use replayed::{NoReplay, Replayer};
 pub use verdict::{Judge, Pace, Ruling, Verdict, MAX_DISTURBANCE};

@@ -23,25 +23,42 @@ const SLACK: f64 = 0.5;
 /// Blocks that must have gone into a sum: fewer are an incident, not a phase.
 const LASTING: f64 = 4.0;
 
-/// Names of the features, and the least spread of each: smaller movements mean nothing to a prediction. All are logarithms.
-const FEATURES: [(&str, f64); 4] = [
-    ("tasks that computing is spread on", 0.15),
-    ("blockings per millisecond of compute", 0.25),
-    ("waits of its own per time computing", 0.25),
-    ("instructions per cycle", 0.07),
+/// What is watched of a program's behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Tasks that computing is spread on.
+    SpreadOn,
+    /// Blockings per millisecond of compute.
+    Blockings,
+    /// Waits of its own per time computing.
+    OwnWaits,
+    /// Instructions per cycle.
+    InstructionsPerCycle,
+}
+
+/// The features, and the least spread of each: smaller movements mean nothing to a prediction. All are logarithms.
+const FEATURES: [(Feature, f64); 4] = [
+    (Feature::SpreadOn, 0.15),
+    (Feature::Blockings, 0.25),
+    (Feature::OwnWaits, 0.25),
+    (Feature::InstructionsPerCycle, 0.07),
 ];
 
 type Features = [Option<f64>; FEATURES.len()];
 
 /// A change of phase, for whoever feeds the windows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseChange {
     /// Since when the program has behaved otherwise, as far as can be told; on the host's clock.
     pub since_ns: u64,
     /// When that had shown itself.
     pub at_ns: u64,
-    /// What changed, with its numbers, in one clause.
-    pub because: String,
+    /// What changed.
+    pub what: Feature,
+    /// What it was.
+    pub from: f64,
+    /// What it is.
+    pub to: f64,
 }
 
 /// Watches for changes of phase.
@@ -83,10 +100,15 @@ impl Phases {
         for (i, watch) in watches.iter_mut().enumerate() {
             let (Some(w), Some(value)) = (watch, features[i]) else { continue };
             if let Some(now) = w.add(value, block.start_ns) {
-                let because = format!("{} went from {:.2} to {:.2}", FEATURES[i].0, w.mean.exp(), now.exp());
-                let since_ns = w.since_ns;
+                let change = PhaseChange {
+                    since_ns: w.since_ns,
+                    at_ns: window.end_ns,
+                    what: FEATURES[i].0,
+                    from: w.mean.exp(),
+                    to: now.exp(),
+                };
                 *self = Phases { learnt: vec![features], ..Phases::default() };
-                return Some(PhaseChange { since_ns, at_ns: window.end_ns, because });
+                return Some(change);
             }
         }
         None

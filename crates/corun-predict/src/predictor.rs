@@ -17,7 +17,6 @@ use crate::reach::Set;
 use crate::stretch::Stretch;
 use crate::told::Told;
 use crate::useful_work::{wall_ns, Window};
-use corun_model::duration::human_ns;
 use corun_model::{Observation, TenantId, TenantKind, Unavailable, What};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +47,15 @@ impl Default for Options {
     fn default() -> Options {
         Options { confidence: 0.95, assignment: Assignment::Dynamic, least_ns: 500_000_000, wake_up_ns: 0 }
     }
+}
+
+/// Why a dedicated window would help now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantsDedicated {
+    /// There are too few for an interval.
+    TooFew,
+    /// The program behaves otherwise than in those that there are.
+    BehaviourChanged,
 }
 
 /// Predicts the slowdown of one subject.
@@ -171,12 +179,12 @@ impl Predictor {
     }
 
     /// Why a dedicated window should be taken now; `None`: none is needed, or none has ever been taken.
-    pub fn wants_dedicated(&self) -> Option<&'static str> {
+    pub fn wants_dedicated(&self) -> Option<WantsDedicated> {
         let of_phase = |since_ns: u64| self.dedicated.between(since_ns, u64::MAX).len() < FEWEST;
         match (self.dedicated.windows.len(), self.changes_ns.last()) {
             (0, _) => None,
-            (n, _) if n < FEWEST => Some("there are too few dedicated windows for an interval"),
-            (_, Some(&since_ns)) if of_phase(since_ns) => Some("the program's behaviour changed"),
+            (n, _) if n < FEWEST => Some(WantsDedicated::TooFew),
+            (_, Some(&since_ns)) if of_phase(since_ns) => Some(WantsDedicated::BehaviourChanged),
             _ => None,
         }
     }
@@ -227,23 +235,20 @@ impl Predictor {
     fn now(&self) -> Result<(u64, Told), CannotTell> {
         let from_ns = self.present_ns();
         let stretch = self.stretch(from_ns, u64::MAX);
-        let cannot = |why: &str| CannotTell::because(why);
         let shared = Window::sum(stretch.shared);
         if shared.wall_ns == 0.0 || shared.all().next().is_none() {
-            return Err(cannot("the program had no task in a shared window"));
+            return Err(CannotTell::NoTask);
         }
         if shared.total().compute_ns <= 0.0 {
-            return Err(cannot("the program has not run yet; it only waited"));
+            return Err(CannotTell::OnlyWaited);
         }
         if shared.wall_ns < self.options.least_ns as f64 {
-            let least = human_ns(self.options.least_ns);
-            let why = format!("it takes {least} of shared windows with the same behaviour");
-            return Err(CannotTell { why, at_end: Some(format!("at least {least} is needed")) });
+            return Err(CannotTell::TooShort { least_ns: self.options.least_ns });
         }
         if stretch.shared.len() < FEWEST {
-            return Err(too_few("it takes three shared windows for an interval"));
+            return Err(CannotTell::TooFewShared);
         }
-        let told = stretch.told().map_err(cannot)?;
+        let told = stretch.told()?;
         let is_static = self.options.assignment == Assignment::Static;
         Ok((from_ns, if is_static { told } else { told.within(&shared, &self.known) }))
     }
@@ -284,9 +289,8 @@ impl Predictor {
 
     /// The estimate that windows since `from_ns` make.
     fn finish(&self, told: Told, from_ns: u64) -> Result<Estimate, CannotTell> {
-        let few = || too_few("there are too few windows for an interval");
-        let interval =
-            interval(told.slowdown, told.spread.ok_or_else(few)?, told.method_error, self.options.confidence);
+        let spread = told.spread.ok_or(CannotTell::TooFewWindows)?;
+        let interval = interval(told.slowdown, spread, told.method_error, self.options.confidence);
         let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
         let (shared, dedicated) = (Window::sum(shared), Window::sum(dedicated));
         let all = shared.total();
@@ -324,11 +328,6 @@ impl Predictor {
             phases: self.changes_ns.len() + 1,
         })
     }
-}
-
-/// There are too few windows for an interval.
-fn too_few(why: &str) -> CannotTell {
-    CannotTell { why: why.into(), at_end: Some("an interval needs more".into()) }
 }
 
 /// The windows since `from_ns`, merged where they are many.
@@ -426,15 +425,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_program_that_has_ended_it_is_said_what_it_was_too_short_for_and_not_to_wait() {
+    fn of_too_few_windows_it_is_said_what_is_missing() {
         let mut predictor = Predictor::new(TenantId(0), Options::default());
-        assert_eq!(predictor.estimate().unwrap_err().at_end, None);
+        let cannot_tell = |predictor: &Predictor| predictor.estimate().unwrap_err();
+        assert_eq!(cannot_tell(&predictor), CannotTell::NoTask);
         predictor.push_window(Window { wall_ns: 1_400_000.0, ..window(0, 0.5) }, Label::Shared);
-        let e = predictor.estimate().unwrap_err();
-        assert!(e.why.starts_with("it takes 500 ms of shared windows"), "{e}");
-        assert_eq!(e.at_end.as_deref(), Some("at least 500 ms is needed"));
+        assert_eq!(cannot_tell(&predictor), CannotTell::TooShort { least_ns: 500_000_000 });
         predictor.push_window(Window { wall_ns: 1e9, ..window(1, 0.5) }, Label::Shared);
-        assert_eq!(predictor.estimate().unwrap_err().at_end.as_deref(), Some("an interval needs more"));
+        assert_eq!(cannot_tell(&predictor), CannotTell::TooFewShared);
     }
 
     /// Prepares for 4 s on one thread, from which nothing is taken, then goes on with four for 20 s, of which three
@@ -493,7 +491,9 @@ mod tests {
             window.tasks = [(TaskId(i as u32 + 10), short), (TaskId(1), short)].into();
             window
         };
-        (0..64 * SLOTS as u64).for_each(|i| drop(predictor.push_window(build(i), Label::Shared)));
+        (0..64 * SLOTS as u64).for_each(|i| {
+            let _ = predictor.push_window(build(i), Label::Shared);
+        });
         let kept: usize = predictor.shared.windows.iter().map(|w| w.tasks.len()).sum();
         assert!(kept <= 24 * SLOTS, "{kept} of {} tasks", 64 * SLOTS);
         assert!((predictor.so_far().unwrap().slowdown - 2.0).abs() < 0.01, "their time counts all the same");
@@ -509,7 +509,7 @@ mod tests {
             }
             predictor.push_window(window_of(tasks, i, stolen), Label::Shared);
         }
-        assert_eq!(predictor.wants_dedicated(), Some("the program's behaviour changed"));
+        assert_eq!(predictor.wants_dedicated(), Some(WantsDedicated::BehaviourChanged));
         let before = predictor.estimate().unwrap();
         predictor.push_window(window_of(4, 100, 0.0), Label::Dedicated);
         let after = predictor.estimate().unwrap();
@@ -519,6 +519,6 @@ mod tests {
             before.slowdown,
             after.slowdown
         );
-        assert_eq!(predictor.wants_dedicated(), Some("the program's behaviour changed"), "one is not enough");
+        assert_eq!(predictor.wants_dedicated(), Some(WantsDedicated::BehaviourChanged), "one is not enough");
     }
 }

@@ -36,7 +36,32 @@ pub struct Replayer {
     told_ns: [f64; 3],
     /// Up to when anything has been told.
     told_until_ns: Option<u64>,
-    failed: Option<&'static str>,
+    failed: Option<NoReplay>,
+}
+
+/// Why a run cannot be replayed; shown, it is a clause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoReplay {
+    /// Some of what the program did found no room in the run log, or it did more than is worth recording.
+    LogIncomplete,
+    /// It waits by giving its CPU away, and what it waits for is not recorded.
+    WaitsByYielding,
+    /// The log contradicts itself: a task waits in it for one that never wakes it.
+    Contradiction,
+}
+
+impl std::fmt::Display for NoReplay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NoReplay::LogIncomplete => {
+                "some of what the program did found no room in the run log, or it did more than is worth recording"
+            }
+            NoReplay::WaitsByYielding => {
+                "the program waits by giving its CPU away again and again, and what it waits for is not recorded"
+            }
+            NoReplay::Contradiction => "a task waits in it for one that never wakes it",
+        })
+    }
 }
 
 impl Replayer {
@@ -54,9 +79,7 @@ impl Replayer {
     /// Takes what the program did next. From the first event that was lost on nothing more is told.
     pub fn push(&mut self, log: &RunLog) {
         if log.lost > 0 {
-            self.failed = Some(
-                "some of what the program did found no room in the run log, or it did more than is worth recording",
-            );
+            self.failed = Some(NoReplay::LogIncomplete);
         }
         if self.failed.is_none() {
             self.transcriber.push(log);
@@ -64,7 +87,7 @@ impl Replayer {
     }
 
     /// Why nothing more is told; `None`: it is.
-    pub fn failed(&self) -> Option<&'static str> {
+    pub fn failed(&self) -> Option<NoReplay> {
         self.failed
     }
 
@@ -107,10 +130,10 @@ impl Replayer {
     }
 
     /// How long the stretch would have taken alone, in nanoseconds: at least, likely, at most.
-    fn alone_ns(&self, transcript: &Transcript, knows_spinning: bool) -> Result<[f64; 3], &'static str> {
+    fn alone_ns(&self, transcript: &Transcript, knows_spinning: bool) -> Result<[f64; 3], NoReplay> {
         let wall_ns = transcript.lasted_ns as f64;
         if transcript.yields as f64 * 1e9 > YIELDS * wall_ns {
-            return Err("the program waits by giving its CPU away again and again, and what it waits for is not recorded");
+            return Err(NoReplay::WaitsByYielding);
         }
         let wake_up_ns = self.wake_up_ns.unwrap_or(WAKE_UP_NS);
         let conditions = Conditions {
@@ -121,7 +144,8 @@ impl Replayer {
             spun: 0.0,
             shares_work: false,
         };
-        let alone = transcript.alone(&conditions)?;
+        let again = |conditions| transcript.alone(&conditions).ok_or(NoReplay::Contradiction);
+        let alone = again(conditions)?;
         let mut ends = vec![alone.least_ns as f64, alone.most_ns as f64];
         let (mut waits, mut beside_ns, mut compute_ns) = (0u64, 0u64, 0u64);
         for op in transcript.cast.scripts.iter().flat_map(|s| &s.ops) {
@@ -136,11 +160,11 @@ impl Replayer {
         let per_s = waits as f64 * 1e9 / wall_ns.max(1.0);
         if self.wake_up_ns.is_none() && per_s > OFTEN {
             for wake_up_ns in [0, 2 * wake_up_ns] {
-                ends.push(transcript.alone(&Conditions { wake_up_ns, ..conditions })?.likely_ns as f64);
+                ends.push(again(Conditions { wake_up_ns, ..conditions })?.likely_ns as f64);
             }
         }
         if !knows_spinning && beside_ns as f64 > ERROR[0] * compute_ns as f64 {
-            ends.push(transcript.alone(&Conditions { spun: 1.0, ..conditions })?.least_ns as f64);
+            ends.push(again(Conditions { spun: 1.0, ..conditions })?.least_ns as f64);
         }
         let error = ERROR[0] + (ERROR[1] - ERROR[0]) * (per_s / OFTEN).min(1.0);
         let least = ends.iter().copied().fold(f64::INFINITY, f64::min) * (-error).exp();
@@ -202,7 +226,7 @@ mod tests {
         assert!(replayer.evidence(false, true).is_some());
         replayer.push(&RunLog { lost: 1, ..log(100, 200) });
         assert_eq!(replayer.evidence(true, true), None);
-        assert!(replayer.failed().is_some_and(|why| why.contains("found no room")));
+        assert_eq!(replayer.failed(), Some(NoReplay::LogIncomplete));
         replayer.push(&log(200, 300));
         assert_eq!(replayer.evidence(true, true), None);
     }

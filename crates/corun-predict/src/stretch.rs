@@ -14,7 +14,7 @@
 
 use crate::alone::{self, Alone, Hints};
 use crate::dedicated::{self, Speed};
-use crate::estimate::{Assignment, Method, Parts};
+use crate::estimate::{Assignment, CannotTell, Method, Parts};
 use crate::evidence::Counterfactual;
 use crate::interval::{batches, jackknife, Spread, FEWEST};
 use crate::loss::{self, LEDGER_ERROR};
@@ -52,11 +52,11 @@ pub(crate) struct Stretch<'a> {
 
 impl Stretch<'_> {
     /// What it tells, by dedicated windows if there are any in it (and by its ledger, as far as they are unsure), else by its
-    /// ledger; why nothing, as a clause.
-    pub fn told(&self) -> Result<Told, &'static str> {
+    /// ledger.
+    pub fn told(&self) -> Result<Told, CannotTell> {
         if self.shared.is_empty() {
             // Two changes of phase may lie in one slot of a long run.
-            return Err("there is no shared window in it");
+            return Err(CannotTell::NoSharedWindow);
         }
         let shared = Window::sum(self.shared);
         let alone = Window::sum(self.dedicated);
@@ -72,7 +72,7 @@ impl Stretch<'_> {
     }
 
     /// `alone` and `shared` are the sums of its windows.
-    fn by_dedicated(&self, alone: &Window, shared: &Window) -> Result<Told, &'static str> {
+    fn by_dedicated(&self, alone: &Window, shared: &Window) -> Result<Told, CannotTell> {
         let mut missing = BTreeSet::new();
         let switch_ns = switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared));
         if let Err(why) = switch_ns {
@@ -91,7 +91,7 @@ impl Stretch<'_> {
         let speed = Speed::of(self.dedicated, self.shared, by, unsure.unwrap_or(0.0), blind, critical);
         let (fast, slow) = (speed.rate(alone), speed.rate(shared));
         if fast <= 0.0 || slow <= 0.0 {
-            return Err("the program did no useful work in one kind of window");
+            return Err(CannotTell::NoUsefulWork);
         }
         let slowest = self.apart(alone).then(|| speed.slowest(alone, shared)).flatten();
         let of_slowest = slowest.filter(|_| self.assignment == Assignment::Static);
@@ -144,9 +144,9 @@ impl Stretch<'_> {
     }
 
     /// `shared` is the sum of its windows.
-    fn by_ledger(&self, shared: &Window) -> Result<Told, &'static str> {
+    fn by_ledger(&self, shared: &Window) -> Result<Told, CannotTell> {
         let hints = Hints::of(self.shared, self.wake_up_ns);
-        let found = alone::likely(shared, hints).ok_or("the program has not run yet; it only waited")?;
+        let found = alone::likely(shared, hints).ok_or(CannotTell::OnlyWaited)?;
         let is_static = self.assignment == Assignment::Static && self.apart(shared);
         let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
         let loss = loss::of(self.shared, hints, self.known);

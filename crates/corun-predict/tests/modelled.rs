@@ -5,7 +5,9 @@ mod rig;
 use corun_model::What;
 use corun_model::{Action, Host, TenantId};
 use corun_predict::spin::SpinByCounters;
-use corun_predict::{Judge, Label, Method, Options, Predictor, Ruling, MAX_DISTURBANCE};
+use corun_predict::{
+    CannotTell, Feature, Judge, Label, Method, Options, Predictor, Ruling, WantsDedicated, MAX_DISTURBANCE,
+};
 use corun_sim::scenario::Cast;
 use rayon::prelude::*;
 use rig::{
@@ -133,12 +135,12 @@ fn what_cannot_be_told_yet_is_said_with_the_reason() {
     let mut engine = pact16("lu", true, 4).engine(1, Cast::All, 0).unwrap();
     let mut nobody = Predictor::new(TenantId(77), Options::default());
     let mut early = Predictor::new(SUBJECT, Options::default());
-    let why = |p: &Predictor| p.estimate().unwrap_err().to_string();
-    assert_eq!(why(&early), "cannot tell yet: the program had no task in a shared window");
+    let why = |p: &Predictor| p.estimate().unwrap_err();
+    assert_eq!(why(&early), CannotTell::NoTask);
     let seen = observe(&mut engine, 100 * MS);
     let _ = (nobody.push(&seen, Label::Shared), early.push(&seen, Label::Shared));
-    assert_eq!(why(&nobody), "cannot tell yet: the program had no task in a shared window");
-    assert!(why(&early).contains("it takes 500 ms of shared windows"), "{}", why(&early));
+    assert_eq!(why(&nobody), CannotTell::NoTask);
+    assert_eq!(why(&early), CannotTell::TooShort { least_ns: 500 * MS });
     for _ in 0..10 {
         let _ = early.push(&observe(&mut engine, 100 * MS), Label::Shared);
     }
@@ -173,7 +175,7 @@ fn a_change_of_phase_asks_for_a_new_dedicated_window_and_a_steady_program_does_n
         engine.apply(&Action::Unpark { tenant: CORUNNER });
         let found: Vec<_> = (0..200)
             .filter_map(|_| predictor.push(&observe(&mut engine, 100 * MS), Label::Shared))
-            .map(|c| c.because)
+            .map(|c| c.what)
             .collect();
         (found, predictor.wants_dedicated())
     };
@@ -186,9 +188,8 @@ fn a_change_of_phase_asks_for_a_new_dedicated_window_and_a_steady_program_does_n
                { threads = 2, grain = \"25ms\", iterations = 200 }, \
                { threads = 2, grain = \"500us\", iterations = 100000 } ] }";
     let (found, wants) = changes(two);
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("blockings per millisecond"), "{found:?}");
-    assert_eq!(wants, Some("the program's behaviour changed"));
+    assert_eq!(found, [Feature::Blockings]);
+    assert_eq!(wants, Some(WantsDedicated::BehaviourChanged));
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl ControlOptions {
     /// The policy, with the tenants that it may touch.
     fn controller(&self, scope: Scope) -> Result<Controller, Error> {
         let options = self.options.clone().scope(scope);
-        Controller::new(&self.policy, options, self.mode).map_err(Error::Usage)
+        Controller::new(&self.policy, options, self.mode).map_err(|bad| Error::Usage(bad.to_string()))
     }
 
     /// Counts what the policy needs counted; refused before anything is touched where that cannot be.

@@ -153,7 +153,7 @@ pub fn outcome(scenario: &Scenario, seed: u64, how: Sampling) -> Outcome {
     let alone_ns = time_ns(scenario, seed, Cast::Solo(0));
     let truth = co_ns as f64 / alone_ns as f64;
     let estimate =
-        predict(scenario, seed, co_ns, alone_ns, how).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
+        predict(scenario, seed, co_ns, alone_ns, how).unwrap_or_else(|e| panic!("{}: {e:?}", scenario.name));
     Outcome { truth, estimate }
 }
 

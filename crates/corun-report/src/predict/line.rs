@@ -381,19 +381,21 @@ mod tests {
 
     #[test]
     fn when_nothing_can_be_told_the_line_says_why_and_to_wait_only_while_it_runs() {
-        let mut e = CannotTell::because("it sleeps");
-        let mut report = report(Err(e.clone()));
-        assert_eq!(line(&report), "cannot tell yet: it sleeps");
+        let mut report = report(Err(CannotTell::OnlyWaited));
+        assert_eq!(line(&report), "cannot tell yet: the program has not run yet; it only waited");
         report.covers = Covers::Run;
-        assert_eq!(line(&report), "cannot tell: it sleeps");
-        e.at_end = Some("at least 500 ms is needed".into());
-        let estimates = Estimates { now: Err(e.clone()), so_far: Err(e) };
+        assert_eq!(line(&report), "cannot tell: the program has not run yet; it only waited");
+        let short = CannotTell::TooShort { least_ns: 500_000_000 };
+        let estimates = Estimates { now: Err(short), so_far: Err(short) };
         let of = |covers| PredictReport::new(&PredictMeta::default(), 1_400_000, &estimates, covers, &[]);
         assert_eq!(
             line(&of(Covers::Run)),
             "cannot tell: it ran for 1.40 ms, and at least 500 ms is needed; give it more work, or watch it for longer"
         );
-        assert_eq!(line(&of(Covers::Present)), "cannot tell yet: it sleeps");
+        assert_eq!(
+            line(&of(Covers::Present)),
+            "cannot tell yet: it takes 500 ms of shared windows with the same behaviour"
+        );
     }
 
     #[test]

@@ -3,17 +3,18 @@
 //! Names are a contract, as in [`crate::profile::schema`]: fields may be added, `None` is written as `null` and means
 //! *unknown*, and [`PredictReport::unavailable`] or [`PredictReport::cannot_tell`] says why.
 
+mod cannot_tell;
 mod line;
 mod page;
 
 use crate::json;
-use corun_model::duration::human_ns;
 use corun_model::Unavailable;
 use corun_predict::estimate::{Baselines, CannotTell, Culprit, Estimate, Method, Parts, WindowSummary};
 use corun_predict::spinning::Spinning;
 use corun_predict::Predictor;
 use serde::Serialize;
 
+pub use cannot_tell::{cannot_tell, cannot_tell_at_end};
 pub use line::{line, live, summary};
 pub use page::render;
 
@@ -102,6 +103,8 @@ pub struct PredictReport {
     pub without_dedicated_interval: Option<[f64; 2]>,
     /// Why there is no estimate yet.
     pub cannot_tell: Option<String>,
+    /// The kind of that reason.
+    pub cannot_tell_kind: Option<&'static str>,
 }
 
 /// What dedicated windows came to.
@@ -142,7 +145,7 @@ impl Estimates {
     /// Of this predictor.
     pub fn of(predictor: &Predictor) -> Estimates {
         let (now, so_far) =
-            predictor.both().map_or_else(|e| (Err(e.clone()), Err(e)), |(now, so_far)| (Ok(now), Ok(so_far)));
+            predictor.both().map_or_else(|e| (Err(e), Err(e)), |(now, so_far)| (Ok(now), Ok(so_far)));
         Estimates { now, so_far }
     }
 }
@@ -195,13 +198,11 @@ impl PredictReport {
             dedicated_windows: None,
             without_dedicated: None,
             without_dedicated_interval: None,
-            cannot_tell: estimate.as_ref().err().map(|e| match (covers, &e.at_end) {
-                (Covers::Run, Some(lacked)) => {
-                    let ran = human_ns(elapsed_ns);
-                    format!("it ran for {ran}, and {lacked}; give it more work, or watch it for longer")
-                }
-                _ => e.why.clone(),
+            cannot_tell: estimate.as_ref().err().map(|why| match covers {
+                Covers::Run => cannot_tell_at_end(*why, elapsed_ns),
+                Covers::Present => cannot_tell(*why),
             }),
+            cannot_tell_kind: estimate.as_ref().err().map(|why| why.name()),
         }
     }
 
@@ -311,10 +312,11 @@ mod tests {
 
     #[test]
     fn no_estimate_yet_is_null_with_the_reason_and_not_a_number() {
-        let report = example::report(Err(CannotTell::because("it has not run for a second")));
+        let report = example::report(Err(CannotTell::OnlyWaited));
         let value: serde_json::Value = serde_json::from_str(&report.json_line()).unwrap();
         assert_eq!(value["slowdown"], serde_json::Value::Null);
-        assert_eq!(value["cannot_tell"], "it has not run for a second");
+        assert_eq!(value["cannot_tell"], "the program has not run yet; it only waited");
+        assert_eq!(value["cannot_tell_kind"], "only_waited");
         assert_eq!(report.json_line().lines().count(), 1);
     }
 }

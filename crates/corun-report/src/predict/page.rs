@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_prediction_without_an_estimate_is_a_page_too() {
-        let page = render(&[report(Err(CannotTell::because("it ended at once")))]);
-        assert!(page.contains("There was no estimate") && page.contains("it ended at once"));
+        let page = render(&[report(Err(CannotTell::OnlyWaited))]);
+        assert!(page.contains("There was no estimate") && page.contains("it only waited"));
     }
 }

@@ -264,7 +264,7 @@ fn what_predict_says() {
         ("faster than alone", Ok(nobody(estimate(0.9, [0.85, 0.95])))),
         ("no number", Ok(nobody(estimate(f64::NAN, [f64::NAN; 2])))),
         ("no end", Ok(nobody(estimate(f64::INFINITY, [1.0, f64::INFINITY])))),
-        ("did not run", Err(CannotTell::because("it did not run"))),
+        ("did not run", Err(CannotTell::OnlyWaited)),
     ];
     let meta = PredictMeta {
         target: "./solver".into(),

@@ -45,19 +45,16 @@ pub struct Alone {
 impl Transcript {
     /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, and
     /// whether siblings share their work. `conditions.either` and `conditions.shares_work` are not looked at.
-    ///
-    /// # Errors
-    /// A sentence: it contradicts itself, so that events must be missing.
-    pub fn alone(&self, conditions: &Conditions) -> Result<Alone, &'static str> {
+    /// `None`: a task waits in it for one that never wakes it, so that events must be missing.
+    pub fn alone(&self, conditions: &Conditions) -> Option<Alone> {
         let run = |either, shares_work| {
             machine::run(&self.cast, &Conditions { either, shares_work, ..*conditions })
-                .ok_or("a task waits in it for one that never wakes it")
         };
         let by_length = run(Ends::AfterItsLength, false)?;
         let by_time = run(Ends::AtItsTime, false)?;
         let shared = run(Ends::AfterItsLength, true)?;
         let all = [by_length, by_time, shared];
-        Ok(Alone {
+        Some(Alone {
             least_ns: all.into_iter().min().unwrap_or(0),
             likely_ns: (by_length + by_time) / 2,
             most_ns: all.into_iter().max().unwrap_or(0),

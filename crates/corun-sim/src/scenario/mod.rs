@@ -108,7 +108,7 @@ impl PolicySpec {
     /// # Errors
     /// One sentence: no such policy, option or value.
     pub fn new(name: &str, options: corun_policy::Options) -> Result<PolicySpec, String> {
-        let made = corun_policy::by_name(name, &options)?;
+        let made = corun_policy::by_name(name, &options).map_err(|e| e.to_string())?;
         Ok(PolicySpec { name: made.name(), options, epoch_ns: made.epoch_ns() })
     }
 

@@ -1,0 +1,29 @@
+//! Why nothing can be told of a run, in a clause.
+
+use corun_model::duration::human_ns;
+use corun_predict::CannotTell;
+
+/// The clause while the program still runs.
+pub fn cannot_tell(why: CannotTell) -> String {
+    match why {
+        CannotTell::NoTask => "the program had no task in a shared window".into(),
+        CannotTell::OnlyWaited => "the program has not run yet; it only waited".into(),
+        CannotTell::NoSharedWindow => "there is no shared window in it".into(),
+        CannotTell::NoUsefulWork => "the program did no useful work in one kind of window".into(),
+        CannotTell::TooShort { least_ns } => {
+            format!("it takes {} of shared windows with the same behaviour", human_ns(least_ns))
+        }
+        CannotTell::TooFewShared => "it takes three shared windows for an interval".into(),
+        CannotTell::TooFewWindows => "there are too few windows for an interval".into(),
+    }
+}
+
+/// The clause once it has run for so long, and no more will be seen.
+pub fn cannot_tell_at_end(why: CannotTell, ran_ns: u64) -> String {
+    let lacked = match why {
+        CannotTell::TooShort { least_ns } => format!("at least {} is needed", human_ns(least_ns)),
+        CannotTell::TooFewShared | CannotTell::TooFewWindows => "an interval needs more".into(),
+        _ => return cannot_tell(why),
+    };
+    format!("it ran for {}, and {lacked}; give it more work, or watch it for longer", human_ns(ran_ns))
+}
