@@ -91,3 +91,88 @@ impl EndConditions {
         (0..looks).any(|_| self.stop.is_urgent() || running.ended_within(LOOK)) && running.has_ended()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::{Host, Machine};
+    use corun_sim::engine::Engine;
+    use corun_sim::machine_file::MachineModel;
+    use corun_sim::scenario::{Cast, Files, Scenario};
+
+    const MS: u64 = 1_000_000;
+
+    struct TwoCpus;
+
+    impl Files for TwoCpus {
+        fn read(&self, path: &str) -> Result<(String, String), String> {
+            Err(format!("{path} is not needed"))
+        }
+
+        fn host(&self) -> Result<MachineModel, String> {
+            Ok(MachineModel::of(Machine::synthetic(1, 1, 2, 1)))
+        }
+    }
+
+    impl Watched for Engine {
+        fn subject(&self) -> Option<TenantId> {
+            Some(TenantId(0))
+        }
+
+        fn lives(&self) -> bool {
+            !self.is_finished()
+        }
+    }
+
+    /// A modelled machine on which one program runs for 100 ms.
+    fn modelled() -> Engine {
+        let text = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[[tenant]]\nname = \"subject\"\n\
+                    program = { kind = \"parallel\", threads = 1, sync = \"none\", grain = \"10ms\", iterations = 10 }\n";
+        Scenario::parse("test.toml", text, &TwoCpus).unwrap().engine(1, Cast::All, 0).unwrap()
+    }
+
+    fn until(end_ns: Option<u64>) -> EndConditions {
+        EndConditions { running: None, end_ns, stop: Stop::new() }
+    }
+
+    /// Lets windows of 30 ms pass, and says how many did and what ended the last.
+    fn windows(host: &mut Engine, end: &EndConditions) -> (usize, Ended) {
+        let mut passed = 1;
+        loop {
+            match end.wait(host, Duration::from_millis(30)).unwrap() {
+                Some(ended) => return (passed, ended),
+                None => passed += 1,
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_lasts_as_long_as_was_asked_for() {
+        let mut host = modelled();
+        assert_eq!(until(None).wait(&mut host, Duration::from_millis(30)).unwrap(), None);
+        assert_eq!(Host::now_ns(&host), 30 * MS);
+    }
+
+    #[test]
+    fn a_session_ends_when_its_time_is_up_also_within_a_window() {
+        let mut host = modelled();
+        assert_eq!(windows(&mut host, &until(Some(70 * MS))), (3, Ended::TimeIsUp));
+        assert_eq!(Host::now_ns(&host), 70 * MS);
+    }
+
+    #[test]
+    fn a_session_ends_with_its_subject() {
+        let (passed, ended) = windows(&mut modelled(), &until(Some(10_000 * MS)));
+        assert_eq!(ended, Ended::SubjectGone);
+        assert!((4..=5).contains(&passed), "a program of 100 ms was there for {passed} windows of 30 ms");
+    }
+
+    #[test]
+    fn a_stop_ends_a_session_before_anything_else_does() {
+        let mut host = modelled();
+        let end = until(Some(70 * MS));
+        end.stop.stop();
+        assert_eq!(windows(&mut host, &end), (1, Ended::Interrupted));
+        assert!(Host::now_ns(&host) < 30 * MS);
+    }
+}

@@ -1,4 +1,37 @@
 //! corun as a library: pick a target on this machine, then see, verify, predict or control it, window by window.
+//!
+//! | to | use | it yields |
+//! | --- | --- | --- |
+//! | see where a target's time went, and who took it | [`Profile`] | an observation per window |
+//! | judge how much of its time others cost a command | [`Verify`] | an observation per window, a verdict at the end |
+//! | let a policy schedule tenants | [`Plan`], then [`Control`] | an epoch with its decisions |
+//! | measure one process, over and over | [`ProcessMeter`] | what it ran, spun and waited |
+//!
+//! A **session** is an iterator over windows of time on this machine. It ends by itself when the command, the subject or the
+//! time ends, or when a [`Stop`] asks for it from another thread. `finish` sums up and hands a command back. Dropped
+//! early, a session leaves nothing behind: nobody stays parked, and nothing stays in the kernel. A command goes on.
+//!
+//! ```no_run
+//! use corun_session::{Profile, ProfileOptions, Stop, Target};
+//!
+//! let target = Target::command(["make", "-j4"]);
+//! let mut profile = Profile::start(&target, &ProfileOptions::default(), &Stop::new())?;
+//! for window in &mut profile {
+//!     println!("{} tasks", window?.tasks.len());
+//! }
+//! let seen = profile.finish()?;
+//! println!("{} ms in all", seen.whole.window_ns() / 1_000_000);
+//! # Ok::<(), corun_session::Error>(())
+//! ```
+//!
+//! What is seen are the types of `corun-model`. Where eBPF is allowed (root, or CAP_BPF and CAP_PERFMON), ledgers and culprits
+//! are exact. Elsewhere the kernel's own sums are read, and what cannot be seen is in [`Observation::unavailable`] with
+//! its reason. Errors are for people, too: [`Error::is_usage`] says whether the caller asked for something that cannot be.
+//!
+//! Nothing here prints, and nothing needs a terminal. Signals are left alone unless [`Stop::on_signals`] is used. A program that
+//! controls tenants is started once more as its own supervisor: it calls [`supervise_if_asked`] first in `main`.
+//!
+//! [`Observation::unavailable`]: corun_model::Observation::unavailable
 
 #![deny(missing_docs)]
 
@@ -9,15 +42,19 @@ pub mod error;
 pub mod kept_trace;
 pub mod local_host;
 pub mod observing_cost;
+pub mod process_meter;
 pub mod profile;
 pub mod stop;
 pub mod subject_watch;
+mod supervise;
 pub mod target;
 pub mod verify;
 
 pub use control::{Control, ControlOptions, Plan};
 pub use error::Error;
+pub use process_meter::ProcessMeter;
 pub use profile::{Profile, ProfileOptions};
 pub use stop::Stop;
+pub use supervise::supervise_if_asked;
 pub use target::Target;
 pub use verify::{Verify, VerifyOptions};

@@ -4,6 +4,7 @@
 use crate::counting::{self, CountedUnit, Counting};
 use crate::error::Error;
 use crate::local_host::{LocalHost, Watched};
+use crate::supervise;
 use crate::target::pids;
 use corun_linux::counters::Theme;
 use corun_linux::dedicated::{hindrance, Dedicated, DedicatedError, DedicatedWindow, Hindrance};
@@ -150,6 +151,7 @@ impl SubjectWatch {
         let (host, dedicated) = match wanted.dedicated {
             None => (LocalHost::Watched(Box::new(watcher)), None),
             Some(Parking { windows, only, protect }) => {
+                supervise::check()?;
                 let scope = if only.is_empty() { stock::Scope::All } else { stock::Scope::Only(only) };
                 let options = stock::Options { scope, protect, ..stock::Options::default() };
                 let mut backend = StockBackend::new(root, options);

@@ -35,8 +35,6 @@ enum Verb {
     Validate(cmd::validate::Args),
     Study(cmd::study::Args),
     #[command(hide = true)]
-    Supervise(cmd::supervise::Args),
-    #[command(hide = true)]
     Generate(cmd::generate::Args),
 }
 
@@ -73,7 +71,6 @@ pub fn main() -> ExitCode {
         Verb::Sim(args) => spread(|| cmd::sim::run(args)),
         Verb::Validate(args) => spread(|| cmd::validate::run(args)),
         Verb::Study(args) => spread(|| cmd::study::run(args)),
-        Verb::Supervise(args) => cmd::supervise::run(args),
         Verb::Generate(args) => cmd::generate::run(args, Cli::command()),
     };
     done.unwrap_or_else(|error| {

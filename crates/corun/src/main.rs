@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     // not passed on to the commands that it starts.
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGXFSZ, nothing as extern "C" fn(i32) as usize) };
-    cli::main()
+    corun_session::supervise_if_asked().unwrap_or_else(cli::main)
 }
 
 extern "C" fn nothing(_signal: i32) {}

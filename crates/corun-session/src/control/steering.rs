@@ -3,6 +3,7 @@
 use super::scope::Tenants;
 use crate::error::Error;
 use crate::local_host::LocalHost;
+use crate::supervise;
 use corun_linux::backend::{Backend, Support};
 use corun_linux::scx::{support, ScxBackend};
 use corun_linux::steered::SteeredHost;
@@ -36,6 +37,7 @@ pub fn steered(
     remarks: &mut Vec<Remark>,
 ) -> Result<LocalHost, Error> {
     let Some(choice) = choice else { return Ok(LocalHost::Watched(Box::new(watcher))) };
+    supervise::check()?;
     let scope = match tenants {
         Tenants::Everybody => stock::Scope::All,
         Tenants::Named(names) => stock::Scope::Only(names.clone()),

@@ -9,6 +9,5 @@ pub mod predict;
 pub mod profile;
 pub mod sim;
 pub mod study;
-pub mod supervise;
 pub mod validate;
 pub mod verify;

@@ -1,0 +1,3 @@
+//! Sessions on this machine, about these tests' own processes only. Nobody is parked.
+
+mod sessions;
