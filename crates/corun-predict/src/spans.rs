@@ -93,6 +93,27 @@ pub struct Judged {
     pub culprit: Option<TenantId>,
 }
 
+/// A run of which parts can be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    slots: &'a Slots,
+    allowed: f64,
+    kept: f64,
+}
+
+impl<'a> Parts<'a> {
+    /// A run of these slots, of which `allowed` may be lost. `kept` is the share of what its slots lost that the whole run has
+    /// lost.
+    pub(crate) fn new(slots: &'a Slots, allowed: f64, kept: f64) -> Parts<'a> {
+        Parts { slots, allowed, kept }
+    }
+
+    /// What is said of a stretch of it.
+    pub fn judge(&self, span: &Span) -> Judged {
+        self.slots.judge(span, self.allowed, self.kept)
+    }
+}
+
 /// A run, slot by slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
@@ -154,9 +175,7 @@ impl Slots {
         })
     }
 
-    /// What is said of a stretch, where `allowed` of it may be lost. `kept` is the share of what its slots lost that the whole
-    /// run has lost.
-    pub fn judge(&self, span: &Span, allowed: f64, kept: f64) -> Judged {
+    fn judge(&self, span: &Span, allowed: f64, kept: f64) -> Judged {
         let mut rest = self.clone_open();
         let last = rest.close();
         let mut sums = Sums::default();

@@ -18,7 +18,7 @@ use crate::evidence::{Counterfactual, Evidence};
 use crate::hypervisor::Hypervisor;
 use crate::loss::{Loss, Losses, SLOT_NS};
 use crate::predictor::culprits;
-use crate::spans::{Judged, Slots, Span};
+use crate::spans::{Parts, Slots};
 use crate::useful_work::{Spent, Window};
 use corun_model::{Ledger, Observation, TenantId, TenantKind, Unavailable};
 use serde::Serialize;
@@ -200,8 +200,8 @@ impl Judge {
         }
     }
 
-    /// The same, but it keeps what it needs to judge parts of the run ([`Judge::spans`]): a few hundred bytes a window.
-    pub fn of_spans(self) -> Judge {
+    /// The same, but it keeps what it needs to judge parts of the run ([`Judge::parts`]): a few hundred bytes a window.
+    pub fn of_parts(self) -> Judge {
         Judge { slots: Some(Slots::default()), ..self }
     }
 
@@ -227,12 +227,12 @@ impl Judge {
         self.course.push(window, self.max_disturbance, &self.tenants);
     }
 
-    /// Judges parts of the run, each by itself; `None`: it does not keep them ([`Judge::of_spans`]).
-    pub fn spans<'a>(&self, spans: impl IntoIterator<Item = &'a Span>) -> Option<Vec<Judged>> {
+    /// The run so far, in parts; `None`: it does not keep them ([`Judge::of_parts`]).
+    pub fn parts(&self) -> Option<Parts<'_>> {
         let slots = self.slots.as_ref()?;
         // What the whole run has lost less than its slots.
         let (_, _, _, kept) = self.course.clone().end(self.max_disturbance, &self.tenants);
-        Some(spans.into_iter().map(|span| slots.judge(span, self.max_disturbance, kept)).collect())
+        Some(Parts::new(slots, self.max_disturbance, kept))
     }
 
     /// What people call a tenant of the run.

@@ -85,7 +85,7 @@ fn window(n: usize, does: Does, quota: Option<CpuQuota>) -> Observation {
 }
 
 fn judge_of(windows: &[Does], quota: Option<CpuQuota>) -> Judge {
-    let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_spans();
+    let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_parts();
     windows.iter().enumerate().for_each(|(n, does)| judge.push(&window(n, *does, quota)));
     judge
 }
@@ -97,7 +97,7 @@ fn span(at: u64, open: u64, length: u64) -> Span {
 }
 
 fn judged(judge: &Judge, span: Span) -> Judged {
-    judge.spans([&span]).unwrap().remove(0)
+    judge.parts().unwrap().judge(&span)
 }
 
 /// Ten windows, of which these do something else.
@@ -187,5 +187,5 @@ fn what_was_not_watched_is_not_judged() {
     }
     let mut forgets = Judge::new(SUBJECT, MAX_DISTURBANCE);
     forgets.push(&window(0, COMPUTES, None));
-    assert_eq!(forgets.spans([&span(0, 0, 50)]), None);
+    assert!(forgets.parts().is_none());
 }

@@ -34,8 +34,24 @@ fn called(path: &Path) -> String {
 /// [`OutputError`] when the folder is missing or closed, the disk full, the path a folder. Nothing half-written
 /// is left behind then.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
-    let done = if path == Path::new("-") { to_stdout(bytes) } else { to_path(path, bytes) };
+    let done =
+        if path == Path::new("-") { to_stdout(bytes) } else { to_path(path, |out| out.write_all(bytes)) };
     done.map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
+}
+
+/// The same of what is too long to keep: `fill` writes it, and where it fails nothing is written. Not to standard output.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn write_file_by(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), OutputError> {
+    let fill = |file: &mut fs::File| {
+        let mut out = io::BufWriter::new(file);
+        fill(&mut out).and_then(|()| out.flush())
+    };
+    to_path(path, fill).map_err(|e| OutputError { path: path.to_owned(), why: explain(path, &e) })
 }
 
 /// Writes to standard output. Whoever has read enough and is gone, such as `head`, is no failure.
@@ -70,11 +86,11 @@ fn to_stdout(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-fn to_path(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn to_path(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
     match place(path)? {
         (_, Some(m)) if m.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
-        (place, Some(m)) if !m.is_file() => fs::OpenOptions::new().write(true).open(place)?.write_all(bytes),
-        (place, old) => replace(&place, old.as_ref(), |file| file.write_all(bytes)),
+        (place, Some(m)) if !m.is_file() => fill(&mut fs::OpenOptions::new().write(true).open(place)?),
+        (place, old) => replace(&place, old.as_ref(), fill),
     }
 }
 

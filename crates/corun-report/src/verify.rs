@@ -8,10 +8,11 @@ use corun_model::duration::human_ns;
 use corun_model::Unavailable;
 use corun_predict::estimate::{Culprit, Method};
 use corun_predict::verdict::{Doubt, Pace, Ruling, Verdict};
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use corun_results::told::{junit, Measured, Outcome, State, Tested};
 use serde::Serialize;
 use std::fmt::Write;
-use std::time::Duration;
+
+pub mod parts;
 
 /// Name and version of the schema, the first field of every report.
 pub const SCHEMA: &str = "corun.verify/1";
@@ -31,6 +32,10 @@ pub struct VerifyReport {
     pub judged: Verdict,
     /// Every try, the last one last.
     pub tries: Vec<Try>,
+    /// What a tool measured in the last try.
+    pub benchmarks: Vec<Measured>,
+    /// The tests that failed in it.
+    pub failed_tests: Vec<Tested>,
 }
 
 /// One try.
@@ -65,6 +70,8 @@ pub struct VerifyMeta {
     pub still_running: Option<usize>,
     /// Whether a verdict that is unclear counts as a failure.
     pub strict: bool,
+    /// Whether a disturbed run does not.
+    pub tolerant: bool,
     /// Whether hardware events were to be counted.
     pub counters: bool,
     /// What counting them cost, as a share of the command's time on a CPU; `None`: not counted, or not known.
@@ -95,6 +102,8 @@ impl VerifyReport {
             meta,
             judged,
             tries: before.iter().copied().chain([last]).collect(),
+            benchmarks: Vec::new(),
+            failed_tests: Vec::new(),
         }
     }
 
@@ -195,6 +204,7 @@ impl VerifyReport {
                 let _ = writeln!(out, "  and {} more", self.judged.intervals.len() - 5);
             }
         }
+        out.push_str(&self.of_parts());
         if self.judged.verdict != Ruling::Clean {
             let _ = writeln!(out, "  {}", self.remedy());
         }
@@ -288,34 +298,58 @@ impl VerifyReport {
         said
     }
 
-    /// JUnit XML: one test case, which fails when the run was disturbed, is skipped when nobody can tell, and is in error
-    /// when the command itself failed.
+    /// JUnit XML: one test case.
     pub fn junit(&self) -> String {
-        let bad = |kind, what: &str, message: String| {
-            let mut bad = TestCaseStatus::non_success(kind);
-            bad.set_type(what).set_message(message).set_description(self.text());
-            bad
+        junit::write(&self.outcome())
+    }
+
+    /// The same for those who read formats of continuous integration.
+    pub fn outcome(&self) -> Outcome {
+        let state = match (self.meta.exit_status, self.judged.verdict) {
+            (0, Ruling::Clean) => State::Clean,
+            (0, Ruling::Unclear) => State::Unclear,
+            (0, Ruling::Disturbed) => State::Disturbed,
+            _ => State::Failed,
         };
-        let status = match (self.meta.exit_status, self.judged.verdict) {
-            (0, Ruling::Clean) => TestCaseStatus::success(),
-            (0, Ruling::Unclear) if self.meta.strict => {
-                bad(NonSuccessKind::Failure, "unclear", self.sentence())
+        Outcome {
+            command: name(&self.meta.command, 200),
+            state,
+            is_failure: match state {
+                State::Clean => false,
+                State::Unclear => self.meta.strict && !self.meta.tolerant,
+                State::Disturbed => !self.meta.tolerant,
+                State::Failed => true,
+            },
+            sentence: if state == State::Failed { self.failure() } else { self.sentence() },
+            text: self.text(),
+            wall_ns: self.judged.wall_ns,
+            undisturbed_ns: self.judged.undisturbed_ns,
+            disturbance: self.judged.disturbance,
+            benchmarks: self.benchmarks.clone(),
+            tests: self.failed_tests.clone(),
+        }
+    }
+
+    /// What is said of parts of the run, in lines.
+    fn of_parts(&self) -> String {
+        /// Most lines of each sort.
+        const MOST: usize = 10;
+        let benchmarks = self.benchmarks.iter().map(parts::line).collect::<Vec<_>>();
+        let tests = self.failed_tests.iter();
+        let tests =
+            tests.map(|t| format!("{}: {}: {}", name(&t.name, 60), t.verdict, t.why)).collect::<Vec<_>>();
+        let mut out = String::new();
+        for lines in [benchmarks, tests] {
+            for line in lines.iter().take(MOST) {
+                for (n, l) in wrap(line, 96).into_iter().enumerate() {
+                    let _ = writeln!(out, "{}{l}", if n == 0 { "  " } else { "    " });
+                }
             }
-            (0, Ruling::Unclear) => {
-                let mut skipped = TestCaseStatus::skipped();
-                skipped.set_type("unclear").set_message(self.sentence()).set_description(self.text());
-                skipped
+            if lines.len() > MOST {
+                let _ = writeln!(out, "  and {} more", lines.len() - MOST);
             }
-            (0, Ruling::Disturbed) => bad(NonSuccessKind::Failure, "disturbed", self.sentence()),
-            _ => bad(NonSuccessKind::Error, "command", self.failure()),
-        };
-        let mut case = TestCase::new(name(&self.meta.command, 200), status);
-        case.set_classname("corun.verify").set_time(Duration::from_nanos(self.judged.wall_ns));
-        let mut suite = TestSuite::new("corun verify");
-        suite.add_test_case(case);
-        let mut report = Report::new("corun");
-        report.add_test_suite(suite);
-        report.to_string().expect("names without control characters are XML")
+        }
+        out
     }
 }
 
@@ -519,6 +553,19 @@ mod tests {
         short.meta.strict = true;
         let xml = short.junit();
         assert!(xml.contains("failures=\"1\"") && !xml.contains("<skipped"), "{xml}");
+    }
+
+    #[test]
+    fn a_tolerant_policy_takes_a_disturbed_run_for_no_failure_but_a_command_that_failed_for_one() {
+        let is_failure = |verdict, exit_status| {
+            let mut report = report(verdict);
+            (report.meta.tolerant, report.meta.exit_status) = (true, exit_status);
+            let outcome = report.outcome();
+            (outcome.state, outcome.is_failure)
+        };
+        assert_eq!(is_failure(Ruling::Disturbed, 0), (State::Disturbed, false));
+        assert_eq!(is_failure(Ruling::Disturbed, 7), (State::Failed, true));
+        assert!(report(Ruling::Disturbed).outcome().is_failure);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// The length of a window: closing one costs about a millisecond of CPU time, which must not be what disturbs the run.
 const SLOT: Duration = Duration::from_millis(250);
+/// The same where parts of the run are judged, each of which should have windows of its own.
+const SLOT_OF_PARTS: Duration = Duration::from_millis(100);
 
 /// How to judge.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub struct VerifyOptions {
     pub spin: bool,
     /// Count hardware events of each task.
     pub counters: bool,
+    /// Keep what judges parts of the run ([`Judge::parts`]).
+    pub parts: bool,
 }
 
 impl Default for VerifyOptions {
@@ -36,6 +40,7 @@ impl Default for VerifyOptions {
             max_disturbance: corun_predict::verdict::MAX_DISTURBANCE,
             spin: true,
             counters: false,
+            parts: false,
         }
     }
 }
@@ -46,6 +51,7 @@ pub struct Verify {
     end: EndConditions,
     ended: Option<Ended>,
     judge: Judge,
+    slot: Duration,
     first: TaskId,
     begin_ns: u64,
     end_ns: u64,
@@ -74,8 +80,10 @@ impl Verify {
         watch.observe()?;
         let begin_ns = watch.now_ns();
         let running = release(held, stop)?;
+        let judge = Judge::new(watch.tenant(), options.max_disturbance);
         Ok(Verify {
-            judge: Judge::new(watch.tenant(), options.max_disturbance),
+            judge: if options.parts { judge.of_parts() } else { judge },
+            slot: if options.parts { SLOT_OF_PARTS } else { SLOT },
             watch,
             end: EndConditions { running: Some(running), end_ns: None, stop: stop.clone() },
             ended: None,
@@ -92,7 +100,7 @@ impl Verify {
     }
 
     fn window(&mut self) -> Result<Observation, HostError> {
-        self.ended = self.end.wait(&mut self.watch, SLOT)?;
+        self.ended = self.end.wait(&mut self.watch, self.slot)?;
         self.end_ns = self.watch.now_ns();
         let seen = self.watch.observe()?;
         self.judge.push(&seen);
@@ -107,6 +115,9 @@ impl Verify {
         evidence.into_iter().for_each(|evidence| self.judge.push_evidence(evidence));
         Verified {
             verdict: self.judge.verdict(Some(self.end_ns - self.begin_ns)),
+            judge: self.judge,
+            begin_ns: self.begin_ns,
+            end_ns: self.end_ns,
             missing: self.watch.missing(),
             machine: self.watch.machine().clone(),
             source: self.watch.watcher().source(),
@@ -138,6 +149,12 @@ impl Iterator for Verify {
 pub struct Verified {
     /// How much of its time others cost it, when and who.
     pub verdict: Verdict,
+    /// Who judged it, and judges parts of it.
+    pub judge: Judge,
+    /// When the command began, on the host's clock.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
     /// What could not be seen, and why.
     pub missing: Vec<Unavailable>,
     /// The machine's shape.

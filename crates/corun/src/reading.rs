@@ -28,6 +28,16 @@ pub fn result_of(path: &Path) -> Result<String> {
     fits(text, RESULT_MIB, "name the result.json of a record")
 }
 
+/// The same of a file that a benchmark tool wrote.
+///
+/// # Errors
+/// As [`text_of`].
+pub fn results_of_tool(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take((RESULT_MIB << 20) + 1).read_to_string(&mut text)?;
+    fits(text, RESULT_MIB, "name the results of a benchmark tool")
+}
+
 fn fits(text: String, mib: u64, remedy: &str) -> Result<String> {
     match text.len() as u64 > mib << 20 {
         true => Err(Error::other(format!("it is longer than {mib} MiB; {remedy}"))),

@@ -73,6 +73,11 @@ pub struct Told {
     pub tested: Option<Tested>,
 }
 
+/// Whether it is known well enough when a test case ran to give it times of its own: those of a longer stretch are not its.
+pub fn is_close(span: &Span) -> bool {
+    span.latest_ns - span.earliest_ns <= span.length_ns
+}
+
 /// What is said of a test case. `judged` with its span, where that is known; `culprit` is the name of who took most.
 pub fn told(
     case: &str,
@@ -84,7 +89,7 @@ pub fn told(
     let mut properties: Vec<Property> = Vec::new();
     let seconds = |ns: f64| format!("{:.6}", ns / 1e9);
     if let Ok((judged, span)) = judged {
-        if judged.unsure != Some(Unsure::Unwatched) {
+        if judged.unsure != Some(Unsure::Unwatched) && is_close(span) {
             properties.push(("corun.stolen_s", seconds(judged.stolen_ns)));
             properties.push(("corun.waited_s", seconds(judged.waited_ns)));
             if knows_throttling {

@@ -22,7 +22,7 @@ pub fn summary(outcome: &Outcome) -> String {
     let mut out = format!("### corun verify: {}\n\n", outcome.state.word());
     let _ = writeln!(out, "{}: {}\n", code(&outcome.command), cell(&outcome.sentence));
     if !outcome.benchmarks.is_empty() {
-        out.push_str("| benchmark | raw mean | without disturbed iterations | iterations | disturbed | cannot tell | mostly by |\n");
+        out.push_str("| benchmark | raw mean | mean of clean ones | iterations | disturbed | cannot tell | mostly by |\n");
         out.push_str("| --- | ---: | ---: | ---: | ---: | ---: | --- |\n");
         for measured in outcome.benchmarks.iter().take(MOST_ROWS) {
             let cleaned = measured.cleaned.map_or("none".to_owned(), |spread| human_s(spread.mean_s));

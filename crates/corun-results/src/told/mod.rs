@@ -4,6 +4,8 @@ pub mod bencher;
 pub mod github;
 pub mod junit;
 
+use serde::Serialize;
+
 /// What is said of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -54,14 +56,14 @@ pub struct Outcome {
     pub tests: Vec<Tested>,
 }
 
-/// A benchmark: as it was measured, and without disturbed iterations.
-#[derive(Clone, Debug, PartialEq)]
+/// A benchmark: as it was measured, and by its clean iterations alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// Its name.
     pub name: String,
     /// All iterations.
     pub raw: Spread,
-    /// Those that were not disturbed; `None`: there are none.
+    /// Those that nobody disturbed for certain; `None`: there are none.
     pub cleaned: Option<Spread>,
     /// How many were disturbed.
     pub disturbed: usize,
@@ -74,7 +76,7 @@ pub struct Measured {
 }
 
 /// Times of a few iterations, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// How many.
     pub count: usize,
@@ -102,7 +104,7 @@ impl Spread {
 }
 
 /// A test that failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tested {
     /// Its name.
     pub name: String,

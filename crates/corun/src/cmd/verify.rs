@@ -1,5 +1,8 @@
 //! `corun verify -- CMD`: run a benchmark and say whether others disturbed it.
 
+mod github;
+mod parts;
+
 use crate::date::now;
 use crate::lines;
 use crate::target::SourceFlag;
@@ -11,9 +14,12 @@ use corun_predict::verdict::Ruling;
 use corun_report::describe;
 use corun_report::output::write_file;
 use corun_report::verify::{Try, VerifyMeta, VerifyReport};
+use corun_results::told::bencher;
+use corun_results::told::github::Level;
 use corun_session::end::Ended;
 use corun_session::target::command_line;
 use corun_session::{Stop, Verify, VerifyOptions};
+use parts::{Awaited, Watched};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -26,8 +32,11 @@ Examples:
   corun verify --retries 3 -- ./bench                again until a run is clean, at most three times
   corun verify --strict -- ./bench                   a gate: what is too short to tell does not pass
   corun verify --junit verify.xml --json verify.json -- cargo bench
+  corun verify --results b.json -- hyperfine --export-json b.json ./bench    each iteration by itself
+  corun verify --junit t.xml -- pytest --junitxml t.xml                      was a failed test starved? see t.corun.xml
 
-Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3); 3 it was disturbed; \
+Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3); 3 it was disturbed \
+(0 with --policy warn or neutral); \
 where CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. Where CMD may end with these itself, ask for \
 --json: `verdict` and `exit_status` are apart there. What corun says goes to standard error: standard output is CMD's.";
 
@@ -50,9 +59,27 @@ pub struct Args {
     /// Write the verdict as JSON (schema corun.verify/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the verdict as JUnit XML: a disturbed run is a failure
+    /// Write the verdict as JUnit XML: a disturbed run is a failure. If CMD itself writes FILE, its test cases are judged
+    /// instead: a copy of it, such as tests.corun.xml, says of each how long it was stolen from, throttled and kept waiting,
+    /// and of one that failed whether it was starved. FILE stays as it is
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Where the copy of CMD's JUnit file goes
+    #[arg(long, value_name = "FILE", requires = "junit")]
+    out: Option<PathBuf>,
+    /// Read the results that CMD writes to FILE and judge each iteration by itself: of hyperfine, criterion, pyperf, Google
+    /// Benchmark, pytest-benchmark, go test -bench and JMH
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+    /// Write the result in Bencher's metric format (JSON): latency without disturbed iterations, raw, and disturbance in %
+    #[arg(long, value_name = "FILE")]
+    bmf: Option<PathBuf>,
+    /// Show the result in this step of a GitHub workflow: a summary and annotations
+    #[arg(long)]
+    github: bool,
+    /// What a disturbed run is
+    #[arg(long, value_enum, default_value = "fail")]
+    policy: Policy,
     /// Count hardware events of each task as well: cycles per instruction and cache misses of each try. Off by default,
     /// since every context switch of the command becomes dearer, in virtual machines by tens of microseconds
     #[arg(long)]
@@ -71,23 +98,65 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// What a disturbed run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Policy {
+    /// A failure: exit status 3, and an error in GitHub
+    Fail,
+    /// Said loudly: exit status 0, and a warning in GitHub
+    Warn,
+    /// Said: exit status 0, and a notice in GitHub
+    Neutral,
+}
+
+impl Policy {
+    fn level(self) -> Level {
+        match self {
+            Policy::Fail => Level::Error,
+            Policy::Warn => Level::Warning,
+            Policy::Neutral => Level::Notice,
+        }
+    }
+}
+
+impl Args {
+    /// Where the copy of a JUnit file of the command's goes. Of what is no file, such as `/dev/stderr`, there is none.
+    fn copy(&self) -> Option<PathBuf> {
+        let junit = self.junit.as_deref().filter(|path| path.is_file() || !path.exists())?;
+        Some(self.out.clone().unwrap_or_else(|| parts::copy_of(junit)))
+    }
+
+    fn check(&self) -> Result<(), Usage> {
+        let copy = self.copy();
+        let written = [&self.json, &self.junit, &self.bmf, &copy].into_iter().flatten();
+        if written.clone().chain(&self.results).any(|path| path == Path::new("-")) {
+            return Err(Usage("standard output is the command's; name a file instead of `-`".into()));
+        }
+        if self.results.is_some() && self.results == self.junit {
+            return Err(Usage(
+                "--results and --junit name the same file; JUnit files go with --junit alone".into(),
+            ));
+        }
+        if self.github {
+            github::summary_file()?;
+        }
+        check_files(written)
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.json.as_deref() == Some(Path::new("-")) || args.junit.as_deref() == Some(Path::new("-")) {
-        return Err(
-            Usage("standard output is the command's; name a file for --json and --junit".into()).into()
-        );
-    }
-    check_files(args.json.iter().chain(&args.junit))?;
+    args.check()?;
     let stop = stop_on_signals()?;
     let mut before: Vec<Try> = Vec::new();
-    let (report, interrupted) = loop {
-        let (report, interrupted) = once(&args, &stop, &before)?;
+    let Tried { report, interrupted, is_annotated, wrong } = loop {
+        let tried = once(&args, &stop, &before)?;
+        let Tried { report, interrupted, .. } = &tried;
         let again = report.judged.verdict != Ruling::Clean && report.meta.exit_status == 0;
         // A command that ends well although Ctrl-C was pressed was not interrupted, but its user was heard.
         let may = !interrupted && !stop.is_asked();
         if !(again && may) || before.len() as u32 >= args.retries {
-            break (report, interrupted);
+            break tried;
         }
         if !args.quiet {
             lines::say(&format!("corun verify: {}; running it again", report.sentence()));
@@ -98,32 +167,54 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.json {
         write_file(path, report.json().as_bytes())?;
     }
-    if let Some(path) = &args.junit {
+    // What the command wrote is never written over.
+    if let Some(path) = args.junit.as_ref().filter(|_| !is_annotated) {
         write_file(path, report.junit().as_bytes())?;
     }
-    Ok(match (report.meta.exit_status, report.judged.verdict) {
-        (0, Ruling::Disturbed) => ExitCode::from(DISTURBED),
-        (0, Ruling::Unclear) if args.strict => ExitCode::from(DISTURBED),
-        (0, Ruling::Clean | Ruling::Unclear) => ExitCode::SUCCESS,
+    let outcome = report.outcome();
+    if let Some(path) = &args.bmf {
+        write_file(path, bencher::write(&outcome).as_bytes())?;
+    }
+    if args.github {
+        github::show(&outcome, args.policy.level())?;
+    }
+    if let Some(wrong) = wrong {
+        return Err(Usage(wrong).into());
+    }
+    Ok(match report.meta.exit_status {
+        0 if outcome.is_failure => ExitCode::from(DISTURBED),
+        0 => ExitCode::SUCCESS,
         _ if interrupted => ExitCode::from(interrupted_by(stop.signal())),
-        (status, _) => ExitCode::from(status as u8),
+        status => ExitCode::from(status as u8),
     })
 }
 
-/// One try. The second value: whether it was interrupted.
-fn once(args: &Args, stop: &Stop, before: &[Try]) -> anyhow::Result<(VerifyReport, bool)> {
+/// One try.
+struct Tried {
+    report: VerifyReport,
+    interrupted: bool,
+    /// Whether the command wrote a JUnit file of its own.
+    is_annotated: bool,
+    /// What is wrong with a file that the command wrote.
+    wrong: Option<String>,
+}
+
+fn once(args: &Args, stop: &Stop, before: &[Try]) -> anyhow::Result<Tried> {
     let options = VerifyOptions {
         source: args.source.wanted(),
         max_disturbance: args.max_disturbance,
         spin: !args.no_spin,
         counters: args.counters,
+        parts: args.results.is_some() || args.junit.is_some(),
     };
+    let (results, tests) =
+        (args.results.as_deref().map(Awaited::new), args.junit.as_deref().map(Awaited::new));
     let mut run = Verify::start(&args.command, &options, stop)?;
     let date = Some(now());
     run.by_ref().try_for_each(|window| window.map(drop))?;
-    let run = run.finish();
+    let mut run = run.finish();
     let interrupted = run.ended == Ended::Interrupted;
-    let status = match run.command {
+    let status = match run.command.take() {
         Some(running) if !interrupted => Some(running.wait().context("collecting the command")?),
         _ => None,
     };
@@ -138,6 +229,30 @@ fn once(args: &Args, stop: &Stop, before: &[Try]) -> anyhow::Result<(VerifyRepor
         signal: status.and_then(|s| s.signal()),
         still_running: run.left_behind,
         strict: args.strict,
+        tolerant: args.policy != Policy::Fail,
     };
-    Ok((VerifyReport::new(meta, run.verdict, before, &run.missing), interrupted))
+    let has_failed = meta.exit_status != 0;
+    let mut report = VerifyReport::new(meta, run.verdict.clone(), before, &run.missing);
+    let is_annotated = tests.is_some_and(|file| file.is_written());
+    let mut wrong = None;
+    if let Some(watched) = Watched::new(&run) {
+        if let Some(path) = &args.results {
+            match results.is_some_and(|file| file.is_written()) {
+                true => match watched.benchmarks(path) {
+                    Ok(benchmarks) => report.benchmarks = benchmarks,
+                    Err(unread) => wrong = Some(unread.to_string()),
+                },
+                // A command that failed need not have come to its results.
+                false if has_failed => {}
+                false => wrong = Some(format!("{}: the command did not write it", path.display())),
+            }
+        }
+        if let (true, Some(path), Some(copy)) = (is_annotated, &args.junit, args.copy()) {
+            match watched.annotate(path, &copy) {
+                Ok(failed) => report.failed_tests = failed,
+                Err(error) => wrong = Some(error.to_string()),
+            }
+        }
+    }
+    Ok(Tried { report, interrupted, is_annotated, wrong })
 }

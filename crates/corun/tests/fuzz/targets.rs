@@ -11,6 +11,7 @@ use corun_model::workload::Workload;
 use corun_model::{duration, TenantId};
 use corun_predict::useful_work::Window;
 use corun_predict::{Label, Options, Predictor};
+use corun_results::{annotate, Results, Run};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Cast, Scenario};
 use corun_study::control_file::ControlStudy;
@@ -77,6 +78,12 @@ struct Recorded {
     label: Label,
     window: Window,
 }
+
+/// What benchmark tools and test runners write.
+const FOREIGN: &str = "crates/corun-results/tests/corpus";
+/// The run that they are from.
+const RUN: Run =
+    Run { begin_ns: 1_767_323_045_000_000_000, end_ns: 1_767_323_105_000_000_000, ahead_s: 3_600 };
 
 /// All of them.
 pub fn all() -> Vec<Target> {
@@ -174,10 +181,26 @@ pub fn all() -> Vec<Target> {
                 }
             }),
         ),
+        target(
+            "results of benchmark tools",
+            20,
+            ["json", "jsonl", "csv", "txt"].map(|ending| shipped(FOREIGN, ending)).concat(),
+            text(|t| {
+                if let Ok(results) = Results::read(t, "criterion/a/new/sample.json") {
+                    let _ = results.place(&RUN);
+                }
+            }),
+        ),
+        target("JUnit files of others", 20, shipped(FOREIGN, "xml"), |bytes| {
+            let mut out = Vec::new();
+            let property = |_: &_| vec![("corun.verdict", "starved".to_owned())];
+            let done = annotate(|| Ok(bytes), &mut out, "t.xml", &RUN, property);
+            assert!(done.is_ok() || out.is_empty(), "half of a file was written");
+        }),
         journal(),
         target(
             "words",
-            412,
+            372,
             lines("words.txt"),
             text(|t| {
                 let _ = (duration::parse_ns(t), duration::parse_bytes(t), corun_load::affinity::parse(t));

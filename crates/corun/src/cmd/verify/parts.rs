@@ -1,0 +1,146 @@
+//! Parts of the run: what a benchmark tool wrote down of it, and the test cases of the command's own JUnit file, each judged by
+//! its own span.
+
+use corun_linux::clock::now_ns;
+use corun_model::What;
+use corun_predict::spans::{self, Judged, Parts};
+use corun_predict::Ruling;
+use corun_report::output::write_file_by;
+use corun_report::verify::parts::{is_close, measured, told, Iteration};
+use corun_results::told::{Measured, Tested};
+use corun_results::{annotate, Problem, Results, Run, Span, Unread};
+use corun_session::verify::Verified;
+use std::fs::File;
+use std::io::{BufReader, Error};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A file that the command may write.
+pub struct Awaited<'a> {
+    path: &'a Path,
+    before: Option<(u64, i64, i64)>,
+}
+
+impl<'a> Awaited<'a> {
+    /// This file, as it is now.
+    pub fn new(path: &'a Path) -> Awaited<'a> {
+        Awaited { path, before: Awaited::state(path) }
+    }
+
+    fn state(path: &Path) -> Option<(u64, i64, i64)> {
+        let file = std::fs::metadata(path).ok().filter(|m| m.is_file())?;
+        Some((file.ino(), file.ctime(), file.ctime_nsec()))
+    }
+
+    /// Whether it was written since.
+    pub fn is_written(&self) -> bool {
+        let now = Awaited::state(self.path);
+        now.is_some() && now != self.before
+    }
+}
+
+/// The copy of a JUnit file that properties are put into: `a.xml` has `a.corun.xml`.
+pub fn copy_of(file: &Path) -> PathBuf {
+    file.with_extension("corun.xml")
+}
+
+/// A run that was watched, on the clock of files.
+pub struct Watched<'a> {
+    run: Run,
+    /// By how much that clock is ahead of the host's.
+    ahead_ns: i64,
+    verified: &'a Verified,
+    parts: Parts<'a>,
+}
+
+impl<'a> Watched<'a> {
+    /// `None`: it was not watched for its parts.
+    pub fn new(verified: &'a Verified) -> Option<Watched<'a>> {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as i64);
+        let ahead_ns = since_1970 - now_ns() as i64;
+        let run = Run {
+            begin_ns: verified.begin_ns as i64 + ahead_ns,
+            end_ns: verified.end_ns as i64 + ahead_ns,
+            ahead_s: i64::from(jiff::Zoned::now().offset().seconds()),
+        };
+        Some(Watched { run, ahead_ns, verified, parts: verified.judge.parts()? })
+    }
+
+    fn judge(&self, span: &Span) -> Judged {
+        let host = |ns: i64| u64::try_from(ns - self.ahead_ns).unwrap_or(0);
+        self.parts.judge(&spans::Span {
+            earliest_ns: host(span.earliest_ns),
+            latest_ns: host(span.latest_ns),
+            length_ns: u64::try_from(span.length_ns).unwrap_or(0),
+        })
+    }
+
+    fn name_of(&self, judged: &Judged) -> Option<&str> {
+        judged.culprit.and_then(|who| self.verified.judge.name_of(who))
+    }
+
+    /// The benchmarks of a tool's results.
+    ///
+    /// # Errors
+    /// Where the file is not what a tool writes.
+    pub fn benchmarks(&self, path: &Path) -> Result<Vec<Measured>, Unread> {
+        let file = path.display().to_string();
+        let text = crate::reading::results_of_tool(path)
+            .map_err(|e| Problem::Io(crate::reading::why(&e)).of(&file))?;
+        let results = Results::read(&text, &file)?;
+        let mut iterations: Vec<Vec<Iteration>> = vec![Vec::new(); results.benchmarks.len()];
+        for placed in results.place(&self.run) {
+            let seconds = placed.iteration.seconds;
+            iterations[placed.benchmark].push(match placed.span {
+                Ok(span) => {
+                    let judged = self.judge(&span);
+                    let culprit = self.name_of(&judged).map(str::to_owned);
+                    let lost = Some((span.length_ns as f64, judged.lost[1]));
+                    Iteration { seconds, verdict: judged.verdict, lost, culprit }
+                }
+                // Of a clean run everything is clean; of any other, nobody can tell.
+                Err(_) => {
+                    let is_clean = self.verified.verdict.verdict == Ruling::Clean;
+                    let verdict = if is_clean { Ruling::Clean } else { Ruling::Unclear };
+                    Iteration { seconds, verdict, lost: None, culprit: None }
+                }
+            });
+        }
+        let benchmarks = results.benchmarks.iter().zip(&iterations);
+        Ok(benchmarks.filter_map(|(benchmark, of)| measured(&benchmark.name, of)).collect())
+    }
+
+    /// Copies a JUnit file, with properties in its test cases; what is said of those that failed.
+    ///
+    /// # Errors
+    /// Where the file is damaged or of another run, or the copy cannot be written. Nothing is written then.
+    pub fn annotate(&self, path: &Path, copy: &Path) -> anyhow::Result<Vec<Tested>> {
+        let file = path.display().to_string();
+        let unknown = |u: &corun_model::Unavailable| u.what == What::Throttling;
+        let knows_throttling =
+            !self.verified.missing.iter().chain(&self.verified.verdict.unavailable).any(unknown);
+        let mut failed = Vec::new();
+        let mut unread = None;
+        let written = write_file_by(copy, |out| {
+            let open = || File::open(path).map(BufReader::new);
+            let done = annotate(open, out, &file, &self.run, |case| {
+                // A test that passed some time or other has no times of its own.
+                if !case.has_failed && !case.span.as_ref().is_ok_and(is_close) {
+                    return Vec::new();
+                }
+                let judged = case.span.map(|span| (self.judge(&span), span));
+                let culprit = judged.as_ref().ok().and_then(|(judged, _)| self.name_of(judged));
+                let judged = judged.as_ref().map(|(judged, span)| (judged, span)).map_err(|why| *why);
+                let told = told(&case.name, case.has_failed, judged, culprit, knows_throttling);
+                failed.extend(told.tested);
+                told.properties
+            });
+            done.map(drop).map_err(|why| Error::other(unread.insert(why).to_string()))
+        });
+        match (unread, written) {
+            (Some(unread), _) => Err(unread.into()),
+            (None, written) => Ok(written.map(|()| failed)?),
+        }
+    }
+}

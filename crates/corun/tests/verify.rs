@@ -1,0 +1,140 @@
+//! `corun verify` and files that the command itself writes: JUnit, results of benchmark tools; and what continuous integration reads.
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Verifies what a shell does in a folder. Without the probe, so that it needs no privilege.
+fn verify(folder: &Path, flags: &[&str], script: &str, environment: &[(&str, &str)]) -> Output {
+    Command::new(cargo_bin("corun"))
+        .args(["verify", "--source", "schedstat", "--no-spin"])
+        .args(flags)
+        .args(["--", "sh", "-ec", script])
+        .env_remove("GITHUB_STEP_SUMMARY")
+        .envs(environment.iter().copied())
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+fn status(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("{}", said(output)))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Writes a JUnit file of one test that slept for a while and failed, as a runner does.
+const RUNNER: &str = r#"
+    begin=$(date -u +%Y-%m-%dT%H:%M:%S.%NZ)
+    sleep 0.5
+    echo "<testsuites><testsuite name='s'><testcase name='waits' timestamp='$begin' time='0.5'><failure/></testcase>
+    <testcase name='passes' timestamp='$begin' time='0.5'/></testsuite></testsuites>" > tests.xml"#;
+
+#[test]
+fn test_cases_of_the_commands_own_file_are_judged_in_a_copy_and_the_file_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("{RUNNER}; cp tests.xml kept.xml");
+    let output = verify(folder.path(), &["--junit", "tests.xml", "--json", "v.json"], &script, &[]);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("tests.xml"), read("kept.xml"), "{}", said(&output));
+    let copy = read("tests.corun.xml");
+    assert_eq!(copy.matches("name=\"corun.stolen_s\"").count(), 2, "{copy}");
+    assert_eq!(copy.matches("name=\"corun.verdict\"").count(), 1, "only of what failed: {copy}");
+    let report: Value = serde_json::from_str(&read("v.json")).unwrap();
+    assert_eq!(report["failed_tests"][0]["name"], "waits");
+    let verdict = report["failed_tests"][0]["verdict"].as_str().unwrap();
+    assert!(copy.contains(&format!("name=\"corun.verdict\" value=\"{verdict}\"")), "{copy}");
+}
+
+#[test]
+fn the_copy_goes_where_it_is_wanted_and_without_a_file_of_the_commands_the_verdict_goes_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--junit", "tests.xml", "--out", "judged.xml"];
+    let output = verify(folder.path(), &flags, RUNNER, &[]);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name));
+    assert!(read("judged.xml").unwrap().contains("corun.verdict"), "{}", said(&output));
+    assert!(read("tests.corun.xml").is_err());
+    // It is there already now, but this command does not write it.
+    verify(folder.path(), &["--junit", "tests.xml"], "sleep 0.1", &[]);
+    assert!(read("tests.xml").unwrap().contains("classname=\"corun.verify\""));
+}
+
+#[test]
+fn a_file_that_cannot_be_judged_is_refused_and_left_as_it_is() {
+    let damaged = "echo '<testsuites><testsuite><testcase name=\"a\" time=\"1\">' > tests.xml";
+    let other_run = "echo '<testsuite><testcase name=\"a\" timestamp=\"2001-02-03T04:05:06Z\" time=\"1\"/></testsuite>' > tests.xml";
+    let no_times = "echo '<testsuite><testcase name=\"a\"/></testsuite>' > tests.xml";
+    for (script, wanted) in [
+        (damaged, "tests.xml:2: this is damaged: it ends in the middle"),
+        (other_run, "tests.xml: its tests ran at `2001-02-03T04:05:06Z`, outside the run that corun watched"),
+        (no_times, "tests.xml: none of its test cases has a time"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = verify(folder.path(), &["--junit", "tests.xml"], script, &[]);
+        assert_eq!(status(&output), 2, "{}", said(&output));
+        assert!(said(&output).contains(wanted), "{}", said(&output));
+        assert!(!folder.path().join("tests.corun.xml").exists());
+        assert!(std::fs::read_to_string(folder.path().join("tests.xml")).unwrap().contains("name=\"a\""));
+    }
+}
+
+#[test]
+fn what_is_no_file_has_no_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = verify(folder.path(), &["--quiet", "--junit", "/dev/null"], "true", &[]);
+    assert_eq!(status(&output), 0, "{}", said(&output));
+}
+
+#[test]
+fn iterations_of_a_tools_results_are_judged_and_told_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "sleep 0.2; sleep 0.2; sleep 0.2
+        echo '{\"results\": [{\"command\": \"sleep\", \"times\": [0.2, 0.2, 0.2]}]}' > b.json";
+    let flags = ["--results", "b.json", "--json", "v.json", "--bmf", "bmf.json", "--github"];
+    let output = verify(folder.path(), &flags, script, &[("GITHUB_STEP_SUMMARY", "summary.md")]);
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let json = |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap();
+    let benchmark = &json("v.json")["benchmarks"][0];
+    assert_eq!(
+        (&benchmark["name"], &benchmark["raw"]["count"]),
+        (&"sleep".into(), &3.into()),
+        "{}",
+        said(&output)
+    );
+    let count = |n: &Value| n.as_u64().unwrap_or(0);
+    let clean = count(&benchmark["cleaned"]["count"]);
+    assert_eq!(clean + count(&benchmark["disturbed"]) + count(&benchmark["unclear"]), 3, "{benchmark}");
+    assert!((json("bmf.json")["sleep"]["latency-raw"]["value"].as_f64().unwrap() - 2e8).abs() < 1.0);
+    let summary = read("summary.md");
+    assert!(summary.starts_with("### corun verify: ") && summary.contains("<code>sleep</code>"), "{summary}");
+}
+
+#[test]
+fn results_that_are_not_this_commands_or_not_known_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("b.json");
+    std::fs::write(&results, "{\"results\": [{\"command\": \"old\", \"times\": [1.0]}]}").unwrap();
+    let refused = |script: &str, flags: &[&str]| {
+        let output = verify(folder.path(), flags, script, &[]);
+        assert_eq!(status(&output), 2, "{}", said(&output));
+        said(&output)
+    };
+    let with = ["--results", "b.json"];
+    assert!(refused("true", &with).contains("b.json: the command did not write it"));
+    let unknown = refused("echo '{\"answer\": 42}' > b.json", &with);
+    assert!(unknown.contains("b.json: corun does not know this format"), "{unknown}");
+    let same = refused("true", &["--results", "b.json", "--junit", "b.json"]);
+    assert!(same.contains("--results and --junit name the same file"), "{same}");
+    let nowhere = refused("true", &["--github"]);
+    assert!(nowhere.contains("--github needs GITHUB_STEP_SUMMARY"), "{nowhere}");
+}
+
+#[test]
+fn a_command_that_failed_before_its_results_keeps_its_own_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = verify(folder.path(), &["--results", "b.json", "--junit", "t.xml"], "exit 7", &[]);
+    assert_eq!(status(&output), 7, "{}", said(&output));
+}
