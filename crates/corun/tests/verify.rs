@@ -138,3 +138,49 @@ fn a_command_that_failed_before_its_results_keeps_its_own_status() {
     let output = verify(folder.path(), &["--results", "b.json", "--junit", "t.xml"], "exit 7", &[]);
     assert_eq!(status(&output), 7, "{}", said(&output));
 }
+
+/// The folder of the GitHub action.
+fn action() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.github/actions/verify")
+}
+
+#[test]
+fn the_github_action_runs_a_command_and_tells_the_step_what_came_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |command: &str| {
+        let output = Command::new(action().join("verify.sh"))
+            .current_dir(folder.path())
+            .env("CORUN", cargo_bin("corun"))
+            .env("CORUN_COMMAND", command)
+            .env("CORUN_POLICY", "neutral")
+            .env("GITHUB_STEP_SUMMARY", "summary.md")
+            .env("GITHUB_OUTPUT", "output")
+            .output()
+            .unwrap();
+        (status(&output), said(&output))
+    };
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let (status, said) = run("sleep 0.1; echo done > done");
+    assert_eq!((status, read("done").as_str()), (0, "done\n"), "{said}");
+    let output = read("output");
+    let report: Value = serde_json::from_str(&read("corun-verify.json")).unwrap();
+    let verdict = report["verdict"].as_str().unwrap();
+    assert!(output.contains(&format!("verdict={verdict}\ndisturbance=")), "{output}");
+    assert!(read("summary.md").contains(&format!("### corun verify: {verdict}")));
+    assert_eq!(run("exit 9").0, 9, "the command's own status");
+}
+
+#[test]
+fn the_github_action_declares_every_input_that_it_reads() {
+    let text = std::fs::read_to_string(action().join("action.yml")).unwrap();
+    let (declared, used) = text.split_once("\nruns:").unwrap();
+    let inputs: Vec<&str> = used
+        .split("inputs.")
+        .skip(1)
+        .map(|rest| rest.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap())
+        .collect();
+    assert!(inputs.len() > 5, "{inputs:?}");
+    for input in inputs {
+        assert!(declared.contains(&format!("\n  {input}:\n")), "{input}");
+    }
+}
