@@ -84,7 +84,6 @@ pub fn told(
     has_failed: bool,
     judged: Result<(&Judged, &Span), Nowhere>,
     culprit: Option<&str>,
-    knows_throttling: bool,
 ) -> Told {
     let mut properties: Vec<Property> = Vec::new();
     let seconds = |ns: f64| format!("{:.6}", ns / 1e9);
@@ -92,9 +91,7 @@ pub fn told(
         if judged.unsure != Some(Unsure::Unwatched) && is_close(span) {
             properties.push(("corun.stolen_s", seconds(judged.stolen_ns)));
             properties.push(("corun.waited_s", seconds(judged.waited_ns)));
-            if knows_throttling {
-                properties.push(("corun.throttled_s", seconds(judged.throttled_ns)));
-            }
+            properties.push(("corun.throttled_s", seconds(judged.throttled_ns)));
             let by = match span.by {
                 By::Stamp => "its time",
                 By::Order => "its order",
@@ -189,7 +186,7 @@ mod tests {
     #[test]
     fn a_failed_test_gets_a_verdict_and_a_passed_one_only_its_times() {
         let starved = judged(Cause::Starved);
-        let failed = told("a.b", true, Ok((&starved, &SPAN)), Some("make"), true);
+        let failed = told("a.b", true, Ok((&starved, &SPAN)), Some("make"));
         let property = |name| of(&failed.properties, name);
         assert_eq!(property("corun.stolen_s").as_deref(), Some("0.500000"));
         assert_eq!(property("corun.throttled_s").as_deref(), Some("0.000000"));
@@ -197,7 +194,7 @@ mod tests {
         assert_eq!(property("corun.verdict").as_deref(), Some("starved"));
         assert_eq!(property("corun.culprit").as_deref(), Some("make"));
         assert_eq!(failed.tested.map(|t| (t.name, t.verdict)), Some(("a.b".into(), "starved".into())));
-        let passed = told("a.b", false, Ok((&starved, &SPAN)), Some("make"), true);
+        let passed = told("a.b", false, Ok((&starved, &SPAN)), Some("make"));
         assert_eq!((of(&passed.properties, "corun.verdict"), passed.tested), (None, None));
         assert_eq!(of(&passed.properties, "corun.waited_s").as_deref(), Some("0.700000"));
     }
@@ -205,19 +202,20 @@ mod tests {
     #[test]
     fn what_is_not_known_is_left_out_and_not_written_as_zero() {
         let calm = judged(Cause::NotStarved);
-        let told_of = |judged, knows| told("a", true, judged, None, knows).properties;
-        assert_eq!(of(&told_of(Ok((&calm, &SPAN)), false), "corun.throttled_s"), None);
+        let apart = Span { latest_ns: 2_000_000_000, ..SPAN };
+        let told_of = |judged| told("a", true, judged, None).properties;
+        assert_eq!(of(&told_of(Ok((&calm, &apart))), "corun.stolen_s"), None, "nobody knows when it was");
         let unwatched =
             Judged { unsure: Some(Unsure::Unwatched), ..judged(Cause::CannotTell(Unsure::Unwatched)) };
-        let properties = told_of(Ok((&unwatched, &SPAN)), true);
+        let properties = told_of(Ok((&unwatched, &SPAN)));
         assert_eq!(properties.iter().map(|p| p.0).collect::<Vec<_>>(), ["corun.verdict", "corun.why"]);
-        let nowhere = told_of(Err(Nowhere::AtATime), true);
+        let nowhere = told_of(Err(Nowhere::AtATime));
         assert_eq!(of(&nowhere, "corun.verdict").as_deref(), Some("cannot tell"));
     }
 
     #[test]
     fn a_culprit_is_named_only_where_it_is_blamed() {
-        let told = told("a", true, Ok((&judged(Cause::Throttled), &SPAN)), Some("make"), true);
+        let told = told("a", true, Ok((&judged(Cause::Throttled), &SPAN)), Some("make"));
         assert_eq!(of(&told.properties, "corun.culprit"), None);
     }
 

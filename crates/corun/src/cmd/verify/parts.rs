@@ -2,7 +2,6 @@
 //! its own span.
 
 use corun_linux::clock::now_ns;
-use corun_model::What;
 use corun_predict::spans::{self, Judged, Parts};
 use corun_predict::Ruling;
 use corun_report::output::write_file_by;
@@ -117,9 +116,6 @@ impl<'a> Watched<'a> {
     /// Where the file is damaged or of another run, or the copy cannot be written. Nothing is written then.
     pub fn annotate(&self, path: &Path, copy: &Path) -> anyhow::Result<Vec<Tested>> {
         let file = path.display().to_string();
-        let unknown = |u: &corun_model::Unavailable| u.what == What::Throttling;
-        let knows_throttling =
-            !self.verified.missing.iter().chain(&self.verified.verdict.unavailable).any(unknown);
         let mut failed = Vec::new();
         let mut unread = None;
         let written = write_file_by(copy, |out| {
@@ -132,7 +128,7 @@ impl<'a> Watched<'a> {
                 let judged = case.span.map(|span| (self.judge(&span), span));
                 let culprit = judged.as_ref().ok().and_then(|(judged, _)| self.name_of(judged));
                 let judged = judged.as_ref().map(|(judged, span)| (judged, span)).map_err(|why| *why);
-                let told = told(&case.name, case.has_failed, judged, culprit, knows_throttling);
+                let told = told(&case.name, case.has_failed, judged, culprit);
                 failed.extend(told.tested);
                 told.properties
             });
