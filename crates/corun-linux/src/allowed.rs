@@ -49,10 +49,9 @@ pub struct Allowed {
 impl Allowed {
     /// Knows of no task yet.
     pub fn new(root: &Root) -> Allowed {
-        let isolated = root.read("/sys/devices/system/cpu/isolated").ok().and_then(|t| cpulist::parse(&t));
         Allowed {
             root: root.clone(),
-            isolated: isolated.into_iter().flatten().collect(),
+            isolated: isolated(root),
             cgroups: Cgroups::discover(root).ok(),
             sets: BTreeMap::new(),
             quota: None,
@@ -115,6 +114,12 @@ impl Allowed {
         let share = |q: &Quota| q.quota_ns as f64 / q.period_ns.max(1) as f64;
         quotas.min_by(|a, b| share(a).total_cmp(&share(b)))
     }
+}
+
+/// CPUs between which the scheduler moves nobody.
+pub fn isolated(root: &Root) -> CpuSet {
+    let isolated = root.read("/sys/devices/system/cpu/isolated").ok().and_then(|t| cpulist::parse(&t));
+    isolated.into_iter().flatten().collect()
 }
 
 /// That this is a container which is shown fewer CPUs than it may use, as lxcfs does: programs that count them start fewer

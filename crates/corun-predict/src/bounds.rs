@@ -7,8 +7,13 @@
 //! | [`Bound::Stolen`]: `W - A ≤ Σ stolen` | In a moment in which no task waits for a CPU that a co-runner holds, the program gets on as it would alone. So what is lost was lost while some task was stolen from, and that was no longer than all their thefts together. |
 //! | [`Bound::Corunners`]: `W - A ≤ time that co-runners had CPUs in reach` | For some task to be stolen from, a co-runner must have a CPU that the task may use. A neighbour on any other CPU costs nothing. |
 //! | [`Bound::Quota`]: `A ≥ used / quota - period` | Alone, too, the program gets no more CPU time than its quota allows, but may begin with a full one. What is stolen of the time that it would be stopped in costs nothing. |
-//! | [`Bound::Cpus`]: `A ≥ computed / CPUs`, for every set of CPUs and the processes that may not leave it | Nobody computes on more CPUs than he may use. By max-flow and min-cut the largest of these is what the best placement takes. |
+//! | [`Bound::Cpus`]: `A ≥ computed / CPUs`, for every set of CPUs and the processes that may not leave it | Nobody computes on more CPUs than he may use, at most at once. By max-flow and min-cut the largest of these is what the best placement takes. |
 //! | [`Bound::Life`]: `A ≥ life - stolen - min(waited for others, stolen from others)`, for every task | What a task does itself takes as long alone, but for what was stolen from it and for waiting for tasks that were stolen from. |
+//!
+//! Limits that change while it runs ([`crate::reach`]): of CPUs the most that were ever switched on at once count; what may
+//! have been done alone before an affinity or a quota became tighter is left out of what these bound. Where a limit became tighter, the
+//! program may also have queued behind itself and been stopped in vain: alone it would have been done by then. That is no theft, but
+//! may be lost all the same.
 //!
 //! `stolen` holds what siblings queued behind each other while co-runners had CPUs in reach ([`Window`]). Waiting is blocking
 //! until somebody wakes the task up, spinning, and time on a CPU of which nobody knows whether it was spinning; also computing of
@@ -59,14 +64,15 @@ impl Bounds {
     pub fn of(window: &Window) -> Bounds {
         let wall_ns = window.wall_ns;
         let stolen_ns: f64 = window.all().map(|s| s.stolen_ns).sum();
+        let confined_ns: f64 = window.all().map(|s| confined_ns(window, s)).sum();
         let unattributed_ns = window.culprits.get(&None).copied().unwrap_or(0.0);
         let mut bounds = vec![
             (Bound::Wall, wall_ns),
-            (Bound::Stolen, stolen_ns),
+            (Bound::Stolen, stolen_ns + confined_ns),
             (Bound::Cpus, wall_ns - least_computing_ns(window)),
         ];
         if !window.culprits.is_empty() {
-            bounds.push((Bound::Corunners, window.corunners_in_reach_ns() + unattributed_ns));
+            bounds.push((Bound::Corunners, window.corunners_in_reach_ns() + unattributed_ns + confined_ns));
         }
         if window.reach.quota_ns > 0.0 {
             bounds.push((Bound::Quota, wall_ns - window.reach.quota_ns + window.reach.period_ns));
@@ -92,13 +98,22 @@ impl Bounds {
     }
 }
 
+/// How long a task waited that would perhaps not have had to before a limit became tighter, in nanoseconds.
+fn confined_ns(window: &Window, s: &Spent) -> f64 {
+    if window.reach.tightened {
+        s.queued_ns + s.throttled_ns
+    } else {
+        0.0
+    }
+}
+
 /// How long what was computed takes at least on the CPUs that it may use, in nanoseconds.
 fn least_computing_ns(window: &Window) -> f64 {
-    let cpus = |set: &Set| window.reach.count(set, window.wall_ns, window.cpus);
+    let cpus = |set: &Set| window.reach.most(set, window.wall_ns, window.cpus);
     let total = window.total();
     // Of all tasks together; those of which nothing is known may use any CPU.
-    let all =
-        if window.reach.knows_work(total.compute_ns) { window.cpus_in_reach() } else { cpus(&Set::new()) };
+    let all = if window.reach.knows_work(total.compute_ns) { window.reach.all() } else { Set::new() };
+    let all = cpus(&all);
     let of_all = if all > 0.0 { total.compute_ns / all } else { 0.0 };
     let of_set = |set: Set| match cpus(&set) {
         n if n > 0.0 => window.reach.work_within(&set) / n,
@@ -125,7 +140,7 @@ fn longest_own_ns(window: &Window, stolen_ns: f64) -> f64 {
         let yields = s.yieldings.unwrap_or(0.0) > 0.0;
         let waited_ns = s.sibling_ns + if yields { s.on_cpu_ns() } else { s.spin_ns + s.unjudged_ns };
         let taken_over_ns = from_siblings_ns.min(s.on_cpu_ns());
-        s.life_ns - s.stolen_ns - (waited_ns + taken_over_ns).min(from_others_ns)
+        s.life_ns - s.stolen_ns - confined_ns(window, s) - (waited_ns + taken_over_ns).min(from_others_ns)
     };
     // Tasks that nobody lists lived one after another, or side by side: that says nothing.
     let listed = window.each().filter(|(task, s)| task.is_some() && s.life_ns <= window.wall_ns);

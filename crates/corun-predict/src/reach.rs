@@ -4,6 +4,11 @@
 //! use. So tasks fall into **groups**: tasks are in one group when one may use a CPU that the other may use, too, or both
 //! share CPUs with a third. What happens on the CPUs of one group is nothing to the others.
 //!
+//! What tasks may use changes while they run: CPUs come and go, affinities, cpusets and quotas are changed. Alone the program
+//! would have got further by then, if the change came from outside, or been as far, if it made the change itself; sums do not tell which.
+//! So what bounds a loss goes by the most CPUs that there ever were at once, and leaves out what may have been done before
+//! a limit became tighter ([`Reach::ahead_ns`]).
+//!
 //! Where a host does not say what a task may use, it is taken to be what the program's other tasks may, and where it says so
 //! of none, the whole machine.
 
@@ -37,6 +42,15 @@ pub struct Reach {
     pub quota_ns: f64,
     /// The quota's period; 0: there was none.
     pub period_ns: f64,
+    /// The quota in CPUs, as it was last; 0: there was none.
+    #[serde(default)]
+    pub quota_cpus: f64,
+    /// CPU time that alone may have been spent before affinities became narrower, and so outside of them.
+    #[serde(default)]
+    pub ahead_ns: f64,
+    /// Whether a limit became tighter while it ran.
+    #[serde(default)]
+    pub tightened: bool,
 }
 
 /// What a CPU did, in nanoseconds.
@@ -46,6 +60,9 @@ pub struct CpuSpent {
     pub on_ns: f64,
     /// Busy with anybody.
     pub busy_ns: f64,
+    /// The largest part of a window that it was switched on for, 0..=1.
+    #[serde(default)]
+    pub most_on: f64,
 }
 
 /// Tasks that may use CPUs together.
@@ -71,8 +88,9 @@ impl Reach {
         let window_ns = seen.window_ns() as f64;
         for c in &seen.cpus {
             // One that was switched on for a part of the window counts as on: how long it was is not told by all hosts.
-            let on_ns = if c.idle_ns + c.busy_ns > 0 { window_ns } else { 0.0 };
-            reach.cpus.insert(c.cpu.0, CpuSpent { on_ns, busy_ns: c.busy_ns as f64 });
+            let most_on = if c.idle_ns + c.busy_ns > 0 { 1.0 } else { 0.0 };
+            let spent = CpuSpent { on_ns: most_on * window_ns, busy_ns: c.busy_ns as f64, most_on };
+            reach.cpus.insert(c.cpu.0, spent);
         }
         let mut by_process: BTreeMap<TaskId, (Option<Set>, f64)> = BTreeMap::new();
         for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
@@ -102,6 +120,7 @@ impl Reach {
             let used_ns = own.map_or(0, |t| t.account.ledger.on_cpu_ns()) as f64;
             reach.quota_ns = used_ns / quota.cpus;
             reach.period_ns = quota.period_ns as f64;
+            reach.quota_cpus = quota.cpus;
         }
         reach
     }
@@ -118,12 +137,51 @@ impl Reach {
         self.sets.len() as u32 - 1
     }
 
-    /// Adds that of another window of the same subject.
-    pub fn add(&mut self, o: &Reach) {
+    /// Whether the next window confines a task or the subject to less than before.
+    pub fn is_tightened_by(&self, next: &Reach) -> bool {
+        self.narrows(next) || self.limits(next) || self.loses_a_cpu(next)
+    }
+
+    fn loses_a_cpu(&self, next: &Reach) -> bool {
+        let mut was_on = self.cpus.iter().filter(|(_, c)| c.on_ns > 0.0);
+        was_on.any(|(cpu, _)| next.cpus.get(cpu).is_some_and(|c| c.on_ns <= 0.0))
+    }
+
+    /// Whether a task may not use a CPU any more.
+    fn narrows(&self, next: &Reach) -> bool {
+        let is_one = self.sets.len() == 1 && self.sets == next.sets;
+        let set = |reach: &Reach, task: &TaskId| {
+            let at = reach.set_of.get(task)?;
+            reach.sets.get(*at as usize).cloned()
+        };
+        let is_narrower = |task: &TaskId| {
+            set(self, task).zip(set(next, task)).is_some_and(|(before, now)| !now.is_superset(&before))
+        };
+        !is_one && next.set_of.keys().any(is_narrower)
+    }
+
+    /// Whether its quota is tighter.
+    fn limits(&self, next: &Reach) -> bool {
+        next.quota_cpus > 0.0 && (self.quota_cpus <= 0.0 || next.quota_cpus < self.quota_cpus)
+    }
+
+    /// Adds that of the next window of the same subject. `ahead_ns`: CPU time that it may have been further by now, alone.
+    pub fn add(&mut self, o: &Reach, ahead_ns: f64) {
+        self.tightened |= o.tightened || self.is_tightened_by(o);
+        self.ahead_ns += o.ahead_ns + if self.narrows(o) { ahead_ns } else { 0.0 };
+        if self.limits(o) {
+            self.quota_ns -= ahead_ns / o.quota_cpus;
+        }
+        if o.quota_cpus != self.quota_cpus {
+            // It is filled up when it is changed.
+            self.quota_ns -= if self.quota_cpus > 0.0 { o.period_ns } else { 0.0 };
+            self.quota_cpus = o.quota_cpus;
+        }
         for (cpu, spent) in &o.cpus {
             let sum = self.cpus.entry(*cpu).or_default();
             sum.on_ns += spent.on_ns;
             sum.busy_ns += spent.busy_ns;
+            sum.most_on = sum.most_on.max(spent.most_on);
         }
         let places: Vec<u32> = o.sets.iter().map(|set| self.place_of(set)).collect();
         self.set_of.extend(o.set_of.iter().map(|(task, at)| (*task, places[*at as usize])));
@@ -182,6 +240,16 @@ impl Reach {
         }
     }
 
+    /// How many of these CPUs were switched on at once, at most; as [`Reach::count`].
+    pub fn most(&self, set: &Set, wall_ns: f64, machine: usize) -> f64 {
+        let on = |c: &CpuSpent| c.most_on.max(c.on_ns / wall_ns.max(1.0));
+        match (set.is_empty(), self.cpus.is_empty()) {
+            (true, true) => machine as f64,
+            (true, false) => self.cpus.values().map(on).sum(),
+            (false, _) => set.iter().map(|n| self.cpus.get(n).map_or(1.0, on)).sum(),
+        }
+    }
+
     /// For how long others than the subject were busy on these CPUs at most, where it had `own_ns` of them; `None`: the host
     /// does not tell.
     pub fn others_ns(&self, set: &Set, own_ns: f64) -> Option<f64> {
@@ -210,9 +278,10 @@ impl Reach {
         (1..1u32 << sets.len()).map(united).collect()
     }
 
-    /// What processes computed that cannot leave this set, in nanoseconds.
+    /// What processes computed that could not leave this set, alone either, in nanoseconds.
     pub fn work_within(&self, set: &Set) -> f64 {
-        self.work.iter().filter(|(at, _)| self.sets[**at as usize].is_subset(set)).map(|(_, ns)| ns).sum()
+        let within = self.work.iter().filter(|(at, _)| self.sets[**at as usize].is_subset(set));
+        (within.map(|(_, ns)| ns).sum::<f64>() - self.ahead_ns).max(0.0)
     }
 
     /// Whether it is known of all computing on which CPUs it could have been.
@@ -259,19 +328,36 @@ mod tests {
     #[test]
     fn sums_keep_each_task_in_its_set() {
         let mut sum = reach(&[&[0]]);
-        sum.add(&Reach { set_of: [(TaskId(7), 0)].into(), ..reach(&[&[1]]) });
+        sum.add(&Reach { set_of: [(TaskId(7), 0)].into(), ..reach(&[&[1]]) }, 0.0);
         assert_eq!((sum.sets.len(), sum.set_of[&TaskId(7)]), (2, 1));
         assert_eq!((sum.work_within(&set(&[0])), sum.work_within(&set(&[0, 1]))), (10.0, 20.0));
         assert_eq!(sum.unions(), [set(&[0]), set(&[1]), set(&[0, 1])]);
     }
 
     #[test]
+    fn what_may_have_been_done_before_a_limit_became_tighter_is_not_held_against_the_program() {
+        let confined = |cpus: &[u32], quota_cpus| Reach { quota_cpus, quota_ns: 10.0, ..reach(&[cpus]) };
+        let after = |before: &Reach, next: &Reach| {
+            let mut sum = before.clone();
+            sum.add(next, 4.0);
+            (before.is_tightened_by(next), sum.ahead_ns, sum.quota_ns)
+        };
+        let (wide, narrow) = (confined(&[0, 1], 2.0), confined(&[0], 2.0));
+        assert_eq!(after(&wide, &wide), (false, 0.0, 20.0));
+        assert_eq!(after(&narrow, &wide), (false, 0.0, 20.0));
+        assert_eq!(after(&wide, &narrow), (true, 4.0, 20.0));
+        assert_eq!(after(&wide, &confined(&[0, 1], 0.5)), (true, 0.0, 12.0));
+        assert_eq!(after(&wide, &confined(&[0, 1], 4.0)), (false, 0.0, 20.0));
+    }
+
+    #[test]
     fn a_cpu_that_is_off_is_none_and_what_others_had_is_what_the_subject_did_not() {
-        let spent = |on_ns, busy_ns| CpuSpent { on_ns, busy_ns };
+        let spent = |on_ns, busy_ns| CpuSpent { on_ns, busy_ns, most_on: 1.0 };
         let cpus = [(0, spent(100.0, 80.0)), (1, spent(25.0, 20.0))].into();
         let reach = Reach { cpus, ..Reach::default() };
         assert_eq!(reach.count(&set(&[0, 1]), 100.0, 2), 1.25);
         assert_eq!(reach.count(&set(&[]), 100.0, 2), 1.25);
+        assert_eq!(reach.most(&set(&[0, 1]), 100.0, 2), 2.0, "there were two at once");
         assert_eq!(reach.others_ns(&set(&[0, 1]), 30.0), Some(70.0));
         assert_eq!(reach.others_ns(&set(&[]), 30.0), None);
         assert_eq!(reach.count(&set(&[0, 7]), 100.0, 2), 2.0, "one that is not shown is there");

@@ -12,7 +12,7 @@
 use crate::evidence::Evidence;
 use corun_model::run_log::RunLog;
 use corun_sim::replay::script::{Ends, Op};
-use corun_sim::replay::{Conditions, Transcriber, Transcript};
+use corun_sim::replay::{Conditions, Switches, Transcriber, Transcript};
 
 /// So many events are replayed from the beginning each time; what came before more of them is told for good.
 const MOST_EVENTS: u64 = 30_000;
@@ -137,10 +137,9 @@ impl Replayer {
         }
         let wake_up_ns = self.wake_up_ns.unwrap_or(WAKE_UP_NS);
         let conditions = Conditions {
-            cpus: transcript.cpus,
             wake_up_ns,
-            budget: transcript.budget,
             either: Ends::Either,
+            switches: Switches::Midway,
             spun: 0.0,
             shares_work: false,
         };

@@ -313,6 +313,11 @@ impl Window {
             *self = o.clone();
             return;
         }
+        // Alone it would be no further than by what was stolen so far, on as many CPUs as there are.
+        let ahead_ns = match self.reach.is_tightened_by(&o.reach) {
+            true => self.all().map(|s| s.stolen_ns).sum::<f64>() * self.cpus.max(1) as f64,
+            false => 0.0,
+        };
         self.start_ns = self.start_ns.min(o.start_ns);
         self.end_ns = self.end_ns.max(o.end_ns);
         self.wall_ns += o.wall_ns;
@@ -320,7 +325,7 @@ impl Window {
         self.unlisted.add(&o.unlisted);
         self.corunners_ns += o.corunners_ns;
         self.cpus = self.cpus.max(o.cpus);
-        self.reach.add(&o.reach);
+        self.reach.add(&o.reach, ahead_ns);
         o.culprits.iter().for_each(|(id, ns)| *self.culprits.entry(*id).or_default() += ns);
         if self.tasks.len() > MOST_TASKS {
             let mut lives_ns: Vec<f64> = self.tasks.values().map(|s| s.life_ns).collect();

@@ -295,6 +295,55 @@ fn a_cpu_that_is_off_bounds_nobody_and_one_that_is_on_does() {
     assert!(crowded(None) > 0.5, "alone they would have two: {}", crowded(None));
 }
 
+/// Situation, course, and the share of the wall time that was lost, where a limit changes half-way: if the program changed it itself,
+/// and if somebody else did.
+fn changing() -> Vec<(&'static str, Vec<Facts>, [f64; 2])> {
+    let both = &[0, 1][..];
+    let half = |tasks: Vec<Did>, neighbour, quota, off| vec![Facts { tasks, neighbour, quota, off }; 10];
+    let then = |first: Vec<Facts>, second: Vec<Facts>| [first, second].concat();
+    // For 2.5 s it loses nine tenths, and does little.
+    let starved = |cpus: &[u32], off| half(vec![did(cpus, 25, 225, 0)], [225, 0], None, off);
+    // For 2.5 s two threads lose half on two CPUs.
+    let halved = || half(alike(2, did(both, 125, 125, 0)), [125, 125], None, None);
+    let free = |cpus: &[u32]| half(alike(2, did(cpus, 250, 0, 0)), [0, 0], None, None);
+    let crowded = |cpus: &[u32], off| half(alike(2, did(cpus, 125, 0, 125)), [0, 0], None, off);
+    let limited = |computed, quota, neighbour| {
+        let did = Did { throttled: WINDOW_MS - computed, futex: 0, ..did(both, computed, 0, 0) };
+        half(vec![did], [neighbour, 0], quota, None)
+    };
+    vec![
+        ("a CPU comes", then(starved(both, Some(1)), free(both)), [0.45, 0.45]),
+        ("a CPU goes", then(halved(), crowded(both, Some(1))), [0.25, 0.5]),
+        ("an affinity becomes wider", then(starved(&[0], None), free(both)), [0.45, 0.45]),
+        ("an affinity becomes narrower", then(halved(), crowded(&[0], None)), [0.25, 0.5]),
+        ("a quota comes", then(starved(both, None), limited(50, Some(0.2), 0)), [0.45, 0.85]),
+        (
+            "a quota goes",
+            then(limited(50, Some(0.2), 0), half(vec![did(&[0], 125, 125, 0)], [125, 0], None, None)),
+            [0.25, 0.25],
+        ),
+    ]
+}
+
+#[test]
+fn where_a_limit_changes_the_bounds_allow_what_was_lost_whoever_changed_it() {
+    let mut wrong = Vec::new();
+    for (situation, course, [by_itself, by_others]) in changing() {
+        let windows =
+            course.iter().enumerate().map(|(at, f)| Window::of(&observation(at as u64, f), SUBJECT));
+        let whole = Window::sum(&windows.collect::<Vec<_>>());
+        let most = Bounds::of(&whole).certain_ns / whole.wall_ns;
+        if most < by_others - 0.001 {
+            wrong.push(format!("{situation}: at most {most:.3} lost, truth {by_others}"));
+        }
+        let found = verdict(&course).disturbance;
+        if found < by_itself - 0.03 || found > by_others + 0.03 {
+            wrong.push(format!("{situation}: {found:.3} lost, truth {by_itself} or {by_others}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 fn some_did() -> impl Strategy<Value = Did> {
     let cpus = prop_oneof![Just(vec![0]), Just(vec![1]), Just(vec![0, 1]), Just(vec![])];
     (1u32..3, cpus, [0u64..50, 0u64..50, 0u64..50, 0u64..50, 0u64..50], any::<bool>()).prop_map(

@@ -15,6 +15,11 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
+    /// Those that were switched on at the last edge; `None`: there was none, or this machine does not tell.
+    pub(super) fn online(&self) -> Option<&BTreeSet<CpuId>> {
+        self.online.as_ref()
+    }
+
     /// Adds what every CPU did up to the window's end. `at_start` are those that have been busy since the probe started at
     /// `start_ns` and have not switched, `online` those that are switched on now. To the probe one that is off looks idle.
     pub(super) fn add(

@@ -32,7 +32,7 @@ use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::run_log::{CpuMask, RunLog};
 use corun_model::trace::{Trace, TraceTask};
 use corun_model::{
-    Action, Culprits, Host, HostError, Ledger, Limits, Machine, Observation, Outcome, Refusal, TaskId,
+    Action, CpuId, Culprits, Host, HostError, Ledger, Limits, Machine, Observation, Outcome, Refusal, TaskId,
     Tenant, TenantId,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +127,7 @@ impl LiveHost {
             watcher_apart: options.watcher_apart,
         };
         if let (Some(group), true) = (group_of_subject, options.record_bytes > 0) {
-            host.recorder = Some(Recorder::new(cpus_of(&host.machine), now_ns()));
+            host.recorder = Some(Recorder::new(host.online(), isolated(root), now_ns()));
             host.probe.record(group);
         }
         host.assign_families(&options.tenants)?;
@@ -154,7 +154,17 @@ impl LiveHost {
         let is_over = self.subject_ended();
         self.poll();
         let edge_ns = if is_over { now_ns() } else { settled_ns(now_ns()) };
-        self.recorder.as_mut().map(|recorder| recorder.take(edge_ns))
+        let cpus = self.online();
+        self.recorder.as_mut().map(|recorder| recorder.take(edge_ns, cpus))
+    }
+
+    /// The CPUs that were switched on when the last window was closed; before that, and where this machine does not tell, those
+    /// that were when it began.
+    fn online(&self) -> CpuMask {
+        match self.cpus.online() {
+            Some(cpus) => mask(cpus.iter().copied()),
+            None => mask(self.machine.cpus().iter().map(|c| c.id)),
+        }
     }
 
     /// Switches seen so far, over all CPUs.
@@ -466,9 +476,13 @@ impl LiveHost {
 }
 
 /// A machine's CPUs, as far as a run log can name them.
-fn cpus_of(machine: &Machine) -> CpuMask {
-    let bit = |cpu: u32| 1u128.checked_shl(cpu).unwrap_or(0);
-    CpuMask(machine.cpus().iter().fold(0, |mask, c| mask | bit(c.id.0)))
+fn mask(cpus: impl Iterator<Item = CpuId>) -> CpuMask {
+    cpus.fold(CpuMask::default(), |mask, cpu| mask.with(cpu.0 as usize))
+}
+
+/// CPUs between which the scheduler moves nobody.
+fn isolated(root: &Root) -> CpuMask {
+    mask(crate::allowed::isolated(root).into_iter())
 }
 
 /// What has become of a living task since the last edge.

@@ -5,7 +5,7 @@
 //! would slow it down is no longer recorded, and that is said.
 
 use corun_bpf::layout::RecordEvent;
-use corun_model::run_log::{CpuMask, Event, RawEvent, RunLog};
+use corun_model::run_log::{CpuMask, Event, RawEvent, RunLog, What};
 
 /// How long an event may take from its time to its place in the ring.
 const SETTLE_NS: u64 = 1_000_000;
@@ -17,6 +17,8 @@ const BURST: u64 = 100_000;
 /// The run log so far, since it was last taken.
 pub(super) struct Recorder {
     log: RunLog,
+    /// CPUs between which the scheduler moves nobody: whoever is on one of them may use that one only.
+    isolated: CpuMask,
     /// Not yet in order.
     young: Vec<Event>,
     /// Events that may still come, as [`MOST_PER_S`] says.
@@ -27,11 +29,11 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins now, on a machine with these CPUs.
-    pub(super) fn new(cpus: CpuMask, now_ns: u64) -> Recorder {
+    /// Begins now, on a machine with these CPUs, of which these are isolated.
+    pub(super) fn new(cpus: CpuMask, isolated: CpuMask, now_ns: u64) -> Recorder {
         let log = RunLog { cpus, start_ns: now_ns, end_ns: now_ns, ..RunLog::default() };
         let young = Vec::new();
-        Recorder { log, young, allowance: BURST, filled_ns: now_ns, lost_before: 0, is_over: false }
+        Recorder { log, isolated, young, allowance: BURST, filled_ns: now_ns, lost_before: 0, is_over: false }
     }
 
     /// Takes what lay in the ring; `lost` events had found no room there so far. Returns false once it costs too much to go on:
@@ -45,7 +47,11 @@ impl Recorder {
         if self.is_over {
             return false;
         }
-        let read = |e: &RecordEvent| RawEvent { t_ns: e.t_ns, who: e.who, a: e.a, b: e.b }.read();
+        let isolated = self.isolated;
+        let read = |e: &RecordEvent| {
+            let event = RawEvent { t_ns: e.t_ns, who: e.who, a: e.a, b: e.b }.read()?;
+            Some(Event { what: movable(event.what, isolated), ..event })
+        };
         let found = events.iter().filter_map(read);
         let before = self.young.len();
         self.young.extend(found);
@@ -62,8 +68,9 @@ impl Recorder {
         !self.is_over
     }
 
-    /// What has happened until `edge_ns`, which has settled, since the last call.
-    pub(super) fn take(&mut self, edge_ns: u64) -> RunLog {
+    /// What has happened until `edge_ns`, which has settled, since the last call. `cpus` are switched on now.
+    pub(super) fn take(&mut self, edge_ns: u64, cpus: CpuMask) -> RunLog {
+        self.log.cpus = cpus;
         self.young.sort_by_key(|e| e.t_ns);
         let later = self.young.split_off(self.young.partition_point(|e| e.t_ns < edge_ns));
         let events = std::mem::replace(&mut self.young, later);
@@ -71,6 +78,21 @@ impl Recorder {
             RunLog { start_ns: edge_ns, lost: u64::from(self.is_over), events: Vec::new(), ..self.log };
         RunLog { end_ns: edge_ns, events, ..std::mem::replace(&mut self.log, next) }
     }
+}
+
+/// Of the CPUs that a task may use, those that the scheduler would move it to.
+fn movable(what: What, isolated: CpuMask) -> What {
+    let What::Runs { cpu, may } = what else { return what };
+    let own = CpuMask::default().with(cpu.0 as usize);
+    let free = CpuMask(may.0 & !isolated.0);
+    let may = if !isolated.and(own).is_empty() {
+        own
+    } else if free.is_empty() {
+        may
+    } else {
+        free
+    };
+    What::Runs { cpu, may }
 }
 
 /// Until when the log may be taken, as of now.
@@ -89,33 +111,45 @@ mod tests {
 
     #[test]
     fn events_come_in_the_order_of_time_and_each_once() {
-        let mut recorder = Recorder::new(CpuMask::first(2), 100);
+        let mut recorder = Recorder::new(CpuMask::first(2), CpuMask::default(), 100);
         assert!(recorder.add(&[event(130), event(120), event(250)], 0, 1_000));
-        let first = recorder.take(200);
+        let first = recorder.take(200, CpuMask::first(2));
         assert_eq!((first.start_ns, first.end_ns, first.lost), (100, 200, 0));
         assert_eq!(first.events.iter().map(|e| e.t_ns).collect::<Vec<_>>(), [120, 130]);
         assert!(recorder.add(&[event(240)], 0, 2_000));
-        let second = recorder.take(300);
+        let second = recorder.take(300, CpuMask::first(2));
         assert_eq!((second.start_ns, second.events.len(), second.events[0].t_ns), (200, 2, 240));
     }
 
     #[test]
+    fn each_part_has_the_cpus_of_its_end_and_nobody_is_moved_between_isolated_ones() {
+        let mut recorder = Recorder::new(CpuMask::first(1), CpuMask(0b1100), 0);
+        let runs = |t_ns, cpu: u64, may| RecordEvent { t_ns, who: 7 | 1 << 32 | cpu << 48, a: may, b: 0 };
+        recorder.add(&[runs(1, 0, 0b1111), runs(2, 3, 0b1100), runs(3, 0, 0b1100)], 0, 10);
+        let log = recorder.take(10, CpuMask::first(4));
+        let may = |e: &Event| if let What::Runs { may, .. } = e.what { may.0 } else { 0 };
+        assert_eq!(log.events.iter().map(may).collect::<Vec<_>>(), [0b11, 0b1000, 0b1100]);
+        assert_eq!(log.cpus, CpuMask::first(4));
+        assert_eq!(recorder.take(20, CpuMask::first(2)).cpus, CpuMask::first(2));
+    }
+
+    #[test]
     fn what_is_lost_or_unknown_is_counted_once() {
-        let mut recorder = Recorder::new(CpuMask::first(2), 0);
+        let mut recorder = Recorder::new(CpuMask::first(2), CpuMask::default(), 0);
         recorder.add(&[RecordEvent { who: 7 | 99 << 32, ..event(1) }], 4, 10);
-        assert_eq!(recorder.take(10).lost, 5);
+        assert_eq!(recorder.take(10, CpuMask::first(2)).lost, 5);
         recorder.add(&[], 4, 20);
-        assert_eq!(recorder.take(20).lost, 0);
+        assert_eq!(recorder.take(20, CpuMask::first(2)).lost, 0);
     }
 
     #[test]
     fn who_switches_too_often_is_no_longer_recorded_and_every_log_from_then_on_says_so() {
-        let mut recorder = Recorder::new(CpuMask::first(2), 0);
+        let mut recorder = Recorder::new(CpuMask::first(2), CpuMask::default(), 0);
         let storm: Vec<RecordEvent> = (0..60_000).map(event).collect();
         assert!(recorder.add(&storm, 0, 25_000_000));
         assert!(!recorder.add(&storm, 0, 50_000_000));
-        assert_eq!(recorder.take(60_000_000).lost, 1);
+        assert_eq!(recorder.take(60_000_000, CpuMask::first(2)).lost, 1);
         assert!(!recorder.add(&[], 0, 10_000_000_000), "it does not begin again half-way");
-        assert_eq!(recorder.take(70_000_000).lost, 1);
+        assert_eq!(recorder.take(70_000_000, CpuMask::first(2)).lost, 1);
     }
 }

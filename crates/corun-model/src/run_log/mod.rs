@@ -35,6 +35,18 @@ impl CpuMask {
         CpuMask(self.0 & other.0)
     }
 
+    /// These and this one.
+    #[must_use]
+    pub fn with(self, cpu: usize) -> CpuMask {
+        CpuMask(self.0 | if cpu < 128 { 1 << cpu } else { 0 })
+    }
+
+    /// These without this one.
+    #[must_use]
+    pub fn without(self, cpu: usize) -> CpuMask {
+        CpuMask(self.0 & !CpuMask::default().with(cpu).0)
+    }
+
     /// How many.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
@@ -54,7 +66,7 @@ impl CpuMask {
 /// What the tasks of one program did for a while.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunLog {
-    /// The machine's CPUs.
+    /// The CPUs that were switched on at its end; at its beginning those of the log before it were.
     pub cpus: CpuMask,
     /// From when on it is complete, on the host's clock, in nanoseconds.
     pub start_ns: u64,
@@ -257,5 +269,6 @@ mod tests {
         assert_eq!(one.and(CpuMask::first(2)), CpuMask(0b10));
         assert_eq!((CpuMask::first(128), CpuMask::first(0).is_empty()), (CpuMask::ALL, true));
         assert!(!CpuMask::ALL.has(128));
+        assert_eq!((one.with(0), one.with(128), one.without(3)), (CpuMask(0b1011), one, CpuMask(0b10)));
     }
 }

@@ -5,26 +5,35 @@
 //! when it woke the task; if it has already, there is no wait. One queue for all CPUs, so that none is idle while a task that
 //! may use it waits; the kernel's balancing is not as good (some per cent where threads sleep often).
 
-use super::script::{Cast, Ends, Ix, Op, Script};
+use super::script::{Budget, Cast, Ends, Ix, Limit, Op, Script, Switched};
 use corun_model::run_log::CpuMask;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-/// What a program would have alone.
+/// What a program would have alone, and what to make of what its script leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
-    /// Its CPUs.
-    pub cpus: CpuMask,
     /// How long it takes a task to run that is woken where a CPU sleeps, in nanoseconds.
     pub wake_up_ns: u64,
-    /// It may run for so long in every so long, in nanoseconds.
-    pub budget: Option<(u64, u64)>,
-    /// What ends waits of which that is not known.
+    /// What ends waits, and brings other limits, of which that is not known.
     pub either: Ends,
+    /// When CPUs come and go of which that is not known exactly.
+    pub switches: Switches,
     /// What part of the time that tasks computed while a sibling wanted a CPU they spun, 0..=1: that is gone.
     pub spun: f64,
     /// Whether a CPU that has nothing to do takes over half of what a sibling has left to compute until it waits next.
     pub shares_work: bool,
+}
+
+/// When CPUs come and go, within the times between which they did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switches {
+    /// In the middle.
+    Midway,
+    /// They come as early, and go as late, as they may have.
+    Kindest,
+    /// They come as late, and go as early, as they may have.
+    Harshest,
 }
 
 /// Turns of tasks that want the same CPU, in nanoseconds.
@@ -61,6 +70,9 @@ struct Task<'a> {
     /// CPU time served, for the fair queue.
     served_ns: u64,
     cpu: Option<usize>,
+    may: CpuMask,
+    /// Which of the budgets it has.
+    budget: Option<usize>,
     waits_for: Option<u32>,
     /// An idle CPU has taken over half of what was left of this step.
     helped: bool,
@@ -85,15 +97,34 @@ enum Event {
     Arrives(Ix),
     /// A wait is over.
     Wakes(Ix),
-    Period,
-    /// The quota is used up, if the running have not changed.
-    Exhausted(u64),
+    /// A budget is filled up.
+    Period(usize),
+    /// A budget is used up, if the running have not changed.
+    Exhausted(usize, u64),
+    /// A CPU comes or goes, by its number.
+    Switches(usize, bool),
+    /// A task has another limit, which its script tells at this place.
+    Limits(Ix, usize),
+}
+
+/// A budget, and who uses it.
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    budget: Budget,
+    left_ns: u64,
+    at_ns: u64,
+    /// How many run of whom it is planned when they will have used it up, and which plan that is.
+    users: u64,
+    version: u64,
+    throttled: bool,
 }
 
 struct Machine<'a> {
     conditions: Conditions,
     tasks: Vec<Task<'a>>,
+    /// Every CPU that there ever is, and those that are switched on.
     cpus: Vec<(usize, Cpu)>,
+    online: CpuMask,
     ready: Vec<Ix>,
     due: BinaryHeap<Due>,
     order: u64,
@@ -102,23 +133,25 @@ struct Machine<'a> {
     woken: VecDeque<Ix>,
     now_ns: u64,
     last_ns: u64,
-    quota_left_ns: u64,
-    quota_at_ns: u64,
-    /// How many run of whom it is planned when they will have used it up, and which plan that is.
-    quota_users: u64,
-    quota_version: u64,
-    throttled: bool,
-    first: &'a [Ix],
+    budgets: Vec<Pool>,
+    cast: &'a Cast,
     /// Tasks that have begun and not ended.
     alive: usize,
     /// What may still happen, periods left out: one comes after another for ever.
     pending: usize,
     /// How many tasks besides its first a process has.
-    pools: BTreeMap<u32, usize>,
+    crews: BTreeMap<u32, usize>,
 }
 
 impl<'a> Machine<'a> {
     fn new(cast: &'a Cast, conditions: Conditions) -> Machine<'a> {
+        let mut budgets: Vec<Pool> = Vec::new();
+        for budget in budgets_of(cast) {
+            if budgets.iter().all(|p| p.budget != budget) {
+                let at = Pool { budget, left_ns: budget.0, at_ns: 0, users: 0, version: 0, throttled: false };
+                budgets.push(at);
+            }
+        }
         let tasks = cast.scripts.iter().map(|script| Task {
             script,
             state: State::Unborn,
@@ -126,17 +159,21 @@ impl<'a> Machine<'a> {
             left_ns: 0,
             served_ns: 0,
             cpu: None,
+            may: script.may,
+            budget: script.budget.and_then(|b| budgets.iter().position(|p| p.budget == b)),
             waits_for: None,
             helped: false,
         });
-        let mut pools = BTreeMap::new();
+        let mut crews = BTreeMap::new();
         for script in cast.scripts.iter().filter(|s| !s.leads) {
-            *pools.entry(script.process).or_insert(0) += 1;
+            *crews.entry(script.process).or_insert(0) += 1;
         }
+        let ever = cast.switched.iter().fold(cast.cpus, |cpus, s| cpus.with(s.cpu));
         Machine {
             conditions,
             tasks: tasks.collect(),
-            cpus: conditions.cpus.iter().map(|cpu| (cpu, Cpu::default())).collect(),
+            cpus: ever.iter().map(|cpu| (cpu, Cpu::default())).collect(),
+            online: cast.cpus,
             ready: Vec::new(),
             due: BinaryHeap::new(),
             order: 0,
@@ -144,32 +181,40 @@ impl<'a> Machine<'a> {
             woken: VecDeque::new(),
             now_ns: 0,
             last_ns: 0,
-            quota_left_ns: conditions.budget.map_or(0, |b| b.0),
-            quota_at_ns: 0,
-            quota_users: 0,
-            quota_version: 0,
-            throttled: false,
-            first: &cast.first,
+            budgets,
+            cast,
             alive: 0,
             pending: 0,
-            pools,
+            crews,
         }
     }
 
     fn run(mut self) -> Option<u64> {
-        if let Some((_, period_ns)) = self.conditions.budget {
-            self.plan(period_ns, Event::Period);
+        for at in 0..self.budgets.len() {
+            self.plan(self.budgets[at].budget.1, Event::Period(at));
         }
-        for &ix in self.first {
+        for s in &self.cast.switched {
+            self.plan(self.conditions.switches.when_ns(s), Event::Switches(s.cpu, s.is_on));
+        }
+        if self.conditions.either == Ends::AtItsTime {
+            for (ix, script) in self.cast.scripts.iter().enumerate() {
+                for (place, op) in script.ops.iter().enumerate() {
+                    if let Op::Limit(_, at_ns) = op {
+                        self.plan(*at_ns, Event::Limits(ix, place));
+                    }
+                }
+            }
+        }
+        for &ix in &self.cast.first {
             self.enqueue(ix);
         }
         self.settle();
         while self.alive > 0 {
-            if self.pending == 0 && !self.throttled {
+            if self.pending == 0 && !self.budgets.iter().any(|p| p.throttled) {
                 return None;
             }
             let Reverse((at_ns, _, event)) = self.due.pop()?;
-            self.pending -= usize::from(event != Event::Period);
+            self.pending -= usize::from(!matches!(event, Event::Period(_)));
             self.now_ns = at_ns;
             self.happens(event);
             self.settle();
@@ -179,7 +224,7 @@ impl<'a> Machine<'a> {
 
     fn plan(&mut self, at_ns: u64, event: Event) {
         self.order += 1;
-        self.pending += usize::from(event != Event::Period);
+        self.pending += usize::from(!matches!(event, Event::Period(_)));
         self.due.push(Reverse((at_ns, self.order, event)));
     }
 
@@ -194,7 +239,7 @@ impl<'a> Machine<'a> {
                 if self.tasks[ix].left_ns == 0 {
                     self.advance(at);
                     self.refill(at);
-                } else if self.ready.iter().any(|&other| self.may(other, at)) {
+                } else if self.ready.iter().any(|&other| self.can(other, at)) {
                     self.preempt(at);
                 } else {
                     self.cpus[at].1.slice_end_ns = self.now_ns + SLICE_NS;
@@ -207,65 +252,118 @@ impl<'a> Machine<'a> {
                 }
             }
             Event::Wakes(ix) => self.woken.push_back(ix),
-            Event::Period => {
-                let Some((quota_ns, period_ns)) = self.conditions.budget else { return };
-                self.account_quota();
+            Event::Period(of) => {
+                self.account_budgets();
+                let pool = &mut self.budgets[of];
                 // How many use it counts from now on.
-                (self.quota_left_ns, self.quota_users) = (quota_ns, 0);
-                self.throttled = false;
-                self.plan(self.now_ns + period_ns, Event::Period);
-                (0..self.cpus.len()).for_each(|at| self.refill(at));
+                (pool.left_ns, pool.users, pool.throttled) = (pool.budget.0, 0, false);
+                let next_ns = self.now_ns + pool.budget.1;
+                self.plan(next_ns, Event::Period(of));
+                self.refill_all();
             }
-            Event::Exhausted(version) => {
-                if version != self.quota_version {
+            Event::Exhausted(of, version) => {
+                if version != self.budgets[of].version {
                     return;
                 }
-                self.account_quota();
-                if self.quota_left_ns == 0 {
-                    self.throttled = true;
+                self.account_budgets();
+                if self.budgets[of].left_ns == 0 {
+                    self.budgets[of].throttled = true;
                     for at in 0..self.cpus.len() {
-                        if let Some(ix) = self.leave(at) {
-                            self.tasks[ix].state = State::Ready;
-                            self.ready.push(ix);
+                        if self.cpus[at].1.task.is_some_and(|ix| self.tasks[ix].budget == Some(of)) {
+                            self.preempt(at);
                         }
                     }
                 }
             }
+            Event::Switches(cpu, is_on) => {
+                self.online = if is_on { self.online.with(cpu) } else { self.online.without(cpu) };
+                self.evict();
+            }
+            Event::Limits(ix, place) => {
+                if let Op::Limit(limit, _) = self.tasks[ix].script.ops[place] {
+                    self.limit(ix, limit);
+                    self.evict();
+                }
+            }
         }
     }
 
-    /// Wakes whom the last event woke, and says when the quota will be used up.
+    /// Wakes whom the last event woke, and says when budgets will be used up.
     fn settle(&mut self) {
         while let Some(ix) = self.woken.pop_front() {
             self.wake(ix);
         }
-        if self.conditions.budget.is_some() {
-            self.account_quota();
-            let running = self.running();
-            if running == self.quota_users {
-                return;
+        self.account_budgets();
+        for of in 0..self.budgets.len() {
+            let running = self.running(of);
+            let pool = &mut self.budgets[of];
+            if running == pool.users {
+                continue;
             }
-            (self.quota_users, self.quota_version) = (running, self.quota_version + 1);
-            if running > 0 && !self.throttled {
-                let at_ns = self.now_ns + self.quota_left_ns.div_ceil(running);
-                self.plan(at_ns, Event::Exhausted(self.quota_version));
+            (pool.users, pool.version) = (running, pool.version + 1);
+            if running > 0 && !pool.throttled {
+                let at_ns = self.now_ns + pool.left_ns.div_ceil(running);
+                let event = Event::Exhausted(of, pool.version);
+                self.plan(at_ns, event);
             }
         }
     }
 
-    fn running(&self) -> u64 {
-        self.cpus.iter().filter(|(_, c)| c.task.is_some()).count() as u64
+    /// How many run that have this budget.
+    fn running(&self, of: usize) -> u64 {
+        let has = |ix: Ix| self.tasks[ix].budget == Some(of);
+        self.cpus.iter().filter(|(_, c)| c.task.is_some_and(has)).count() as u64
     }
 
-    fn account_quota(&mut self) {
-        let used_ns = (self.now_ns - self.quota_at_ns) * self.running();
-        self.quota_left_ns = self.quota_left_ns.saturating_sub(used_ns);
-        self.quota_at_ns = self.now_ns;
+    fn account_budgets(&mut self) {
+        for of in 0..self.budgets.len() {
+            let used_ns = (self.now_ns - self.budgets[of].at_ns) * self.running(of);
+            let pool = &mut self.budgets[of];
+            pool.left_ns = pool.left_ns.saturating_sub(used_ns);
+            pool.at_ns = self.now_ns;
+        }
     }
 
+    /// A task has another limit. Whoever has a CPU that he may not have any more is the caller's business.
+    fn limit(&mut self, ix: Ix, limit: Limit) {
+        match limit {
+            Limit::May(may) => self.tasks[ix].may = may,
+            Limit::Budget(budget) => {
+                self.account_budgets();
+                let of = budget.and_then(|b| self.budgets.iter().position(|p| p.budget == b));
+                self.tasks[ix].budget = of;
+            }
+        }
+    }
+
+    /// Whoever has a CPU that he may not have any more leaves it; then CPUs that are idle are given to who may have them.
+    fn evict(&mut self) {
+        for at in 0..self.cpus.len() {
+            if self.cpus[at].1.task.is_some_and(|ix| !self.can(ix, at)) {
+                self.preempt(at);
+            }
+        }
+        self.refill_all();
+    }
+
+    fn refill_all(&mut self) {
+        (0..self.cpus.len()).for_each(|at| self.refill(at));
+    }
+
+    /// Whether a task may be on this CPU: one that is switched on; of those that it may use, if there is one.
     fn may(&self, ix: Ix, at: usize) -> bool {
-        let may = self.tasks[ix].script.may.and(self.conditions.cpus);
-        may.is_empty() || may.has(self.cpus[at].0)
+        let cpu = self.cpus[at].0;
+        let may = self.tasks[ix].may.and(self.online);
+        self.online.has(cpu) && (may.is_empty() || may.has(cpu))
+    }
+
+    fn is_throttled(&self, ix: Ix) -> bool {
+        self.tasks[ix].budget.is_some_and(|of| self.budgets[of].throttled)
+    }
+
+    /// Whether a task may be on this CPU now.
+    fn can(&self, ix: Ix, at: usize) -> bool {
+        self.may(ix, at) && !self.is_throttled(ix)
     }
 
     fn charge(&mut self, at: usize) {
@@ -281,9 +379,7 @@ impl<'a> Machine<'a> {
     /// Whoever runs on a CPU does not any more; what it is then is the caller's business.
     fn leave(&mut self, at: usize) -> Option<Ix> {
         self.charge(at);
-        if self.conditions.budget.is_some() {
-            self.account_quota();
-        }
+        self.account_budgets();
         let cpu = &mut self.cpus[at].1;
         cpu.version += 1;
         cpu.task.take()
@@ -295,20 +391,30 @@ impl<'a> Machine<'a> {
             self.ready.push(ix);
         }
         self.refill(at);
+        self.refill_idle();
+    }
+
+    /// Whoever waits where it may not run goes to a CPU that is idle: limits may have changed since it began to wait.
+    fn refill_idle(&mut self) {
+        for at in 0..self.cpus.len() {
+            if self.cpus[at].1.task.is_none() && self.ready.iter().any(|&ix| self.can(ix, at)) {
+                self.refill(at);
+            }
+        }
     }
 
     /// Gives a CPU that is idle to the least served of those that may run there, until one computes.
     fn refill(&mut self, at: usize) {
-        while self.cpus[at].1.task.is_none() && !self.throttled {
-            let candidates = self.ready.iter().enumerate().filter(|(_, &ix)| self.may(ix, at));
+        while self.cpus[at].1.task.is_none() {
+            let candidates = self.ready.iter().enumerate().filter(|(_, &ix)| self.can(ix, at));
             let Some((place, &ix)) = candidates.min_by_key(|(_, &ix)| self.tasks[ix].served_ns) else {
-                if self.conditions.shares_work {
+                if self.conditions.shares_work && self.online.has(self.cpus[at].0) {
                     self.help(at);
                 }
                 return;
             };
             self.ready.remove(place);
-            self.account_quota();
+            self.account_budgets();
             self.put(ix, at);
             self.advance(at);
         }
@@ -329,7 +435,7 @@ impl<'a> Machine<'a> {
                 let cpu = &self.cpus[other].1;
                 let ix = cpu.task?;
                 let task = &self.tasks[ix];
-                let is_pool = !task.script.leads && self.pools[&task.script.process] >= 2;
+                let is_pool = !task.script.leads && self.crews[&task.script.process] >= 2;
                 let left_ns = task.left_ns.saturating_sub(self.now_ns - cpu.since_ns);
                 (is_pool && !task.helped && self.may(ix, at) && left_ns > SHARED_NS)
                     .then_some((left_ns, other, ix))
@@ -384,13 +490,13 @@ impl<'a> Machine<'a> {
         let floor_ns = least_ns.map_or(0, |ns| ns.saturating_sub(SLICE_NS / 2));
         self.tasks[ix].served_ns = self.tasks[ix].served_ns.max(floor_ns);
         self.ready.push(ix);
+        if self.is_throttled(ix) {
+            return;
+        }
         let idle = |at: &usize| self.cpus[*at].1.task.is_none() && self.may(ix, *at);
         let own = self.tasks[ix].cpu.filter(idle);
         if let Some(at) = own.or_else(|| (0..self.cpus.len()).find(idle)) {
             self.refill(at);
-            return;
-        }
-        if self.throttled {
             return;
         }
         let most = (0..self.cpus.len())
@@ -407,7 +513,12 @@ impl<'a> Machine<'a> {
         loop {
             let Some(ix) = self.cpus[at].1.task else { return };
             if self.tasks[ix].left_ns > 0 {
-                self.plan_cpu(at);
+                if self.can(ix, at) {
+                    self.plan_cpu(at);
+                } else {
+                    self.leave(at);
+                    self.enqueue(ix);
+                }
                 return;
             }
             self.tasks[ix].helped = false;
@@ -424,6 +535,11 @@ impl<'a> Machine<'a> {
                 Op::Compute { ns, beside_ns } => {
                     let spun_ns = (self.conditions.spun * *beside_ns as f64) as u64;
                     self.tasks[ix].left_ns = ns - spun_ns.min(*ns);
+                }
+                Op::Limit(limit, _) => {
+                    if self.conditions.either != Ends::AtItsTime {
+                        self.limit(ix, *limit);
+                    }
                 }
                 Op::Wake(other, wait) => self.ends_wait(*other, *wait),
                 Op::Spawn(child) => {
@@ -472,4 +588,25 @@ impl<'a> Machine<'a> {
             self.ended.insert((ix, wait));
         }
     }
+}
+
+impl Switches {
+    /// When that CPU comes or goes.
+    fn when_ns(self, s: &Switched) -> u64 {
+        let [early, late] = s.between_ns;
+        match (self, s.is_on) {
+            (Switches::Midway, _) => early + late.saturating_sub(early) / 2,
+            (Switches::Kindest, true) | (Switches::Harshest, false) => early,
+            (Switches::Kindest, false) | (Switches::Harshest, true) => late,
+        }
+    }
+}
+
+/// Every budget that a task ever has.
+fn budgets_of(cast: &Cast) -> impl Iterator<Item = Budget> + '_ {
+    let later = |op: &Op| match op {
+        Op::Limit(Limit::Budget(budget), _) => *budget,
+        _ => None,
+    };
+    cast.scripts.iter().flat_map(move |s| s.budget.into_iter().chain(s.ops.iter().filter_map(later)))
 }

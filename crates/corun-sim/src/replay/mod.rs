@@ -14,7 +14,9 @@
 //!
 //! The rules: computing takes what it took. A wait ends when its waker has got as far as it had when it woke the task, so that there is
 //! none where the waker is ahead. A sleep is over at its time or after its length, as its task's other sleeps show (`sleeps`);
-//! where that is open, and for what comes from outside the program, both are tried. Queueing is made anew.
+//! where that is open, and for what comes from outside the program, both are tried. So are a task's other affinity or budget from
+//! some time on: it had them at that time, or when it had got so far. CPUs come and go at their times, as closely as these are
+//! known. Queueing is made anew.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
 //! co-runners; where an idle CPU would have taken it over, [`machine::Conditions::shares_work`] is the other end. Waits that came
@@ -26,7 +28,7 @@ pub mod script;
 mod sleeps;
 mod transcriber;
 
-pub use machine::Conditions;
+pub use machine::{Conditions, Switches};
 pub use transcriber::{Transcriber, Transcript};
 
 use script::Ends;
@@ -43,21 +45,27 @@ pub struct Alone {
 }
 
 impl Transcript {
-    /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, and
-    /// whether siblings share their work. `conditions.either` and `conditions.shares_work` are not looked at.
+    /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, when
+    /// CPUs came and went, and whether siblings share their work. `conditions.either`, `conditions.switches` and
+    /// `conditions.shares_work` are not looked at.
     /// `None`: a task waits in it for one that never wakes it, so that events must be missing.
     pub fn alone(&self, conditions: &Conditions) -> Option<Alone> {
-        let run = |either, shares_work| {
-            machine::run(&self.cast, &Conditions { either, shares_work, ..*conditions })
+        let run = |either, switches, shares_work| {
+            machine::run(&self.cast, &Conditions { either, switches, shares_work, ..*conditions })
         };
-        let by_length = run(Ends::AfterItsLength, false)?;
-        let by_time = run(Ends::AtItsTime, false)?;
-        let shared = run(Ends::AfterItsLength, true)?;
-        let all = [by_length, by_time, shared];
+        let by_length = run(Ends::AfterItsLength, Switches::Midway, false)?;
+        let by_time = run(Ends::AtItsTime, Switches::Midway, false)?;
+        let shared = run(Ends::AfterItsLength, Switches::Midway, true)?;
+        let mut all = vec![by_length, by_time, shared];
+        if !self.cast.switched.is_empty() {
+            for switches in [Switches::Kindest, Switches::Harshest] {
+                all.push(run(Ends::AfterItsLength, switches, false)?);
+            }
+        }
         Some(Alone {
-            least_ns: all.into_iter().min().unwrap_or(0),
+            least_ns: all.iter().copied().min().unwrap_or(0),
             likely_ns: (by_length + by_time) / 2,
-            most_ns: all.into_iter().max().unwrap_or(0),
+            most_ns: all.iter().copied().max().unwrap_or(0),
         })
     }
 }

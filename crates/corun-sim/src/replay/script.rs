@@ -12,7 +12,25 @@ pub struct Cast {
     pub scripts: Vec<Script>,
     /// Those that are there at the beginning; the others are made by them.
     pub first: Vec<Ix>,
+    /// The machine's CPUs at the beginning.
+    pub cpus: CpuMask,
+    /// CPUs that came or went later.
+    pub switched: Vec<Switched>,
 }
+
+/// A CPU was switched on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switched {
+    /// Its number.
+    pub cpu: usize,
+    /// On, or off.
+    pub is_on: bool,
+    /// Not before and not after these times since the beginning of the stretch, in nanoseconds.
+    pub between_ns: [u64; 2],
+}
+
+/// A CPU budget: a program may run for so long in every period, summed over CPUs, in nanoseconds.
+pub type Budget = (u64, u64);
 
 /// A task.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,8 +39,10 @@ pub struct Script {
     pub process: u32,
     /// Whether it is its process's first.
     pub leads: bool,
-    /// Where it may run; empty: it never ran, and that is not known.
+    /// Where it may run at first; empty: it never ran, and that is not known.
     pub may: CpuMask,
+    /// The budget that it has at first. Those with one of the same size share it.
+    pub budget: Option<Budget>,
     /// What it does.
     pub ops: Vec<Op>,
 }
@@ -45,6 +65,18 @@ pub enum Op {
     Wait(u32),
     /// It waits for something else.
     Outside(Outside),
+    /// From now on it has another limit. Whoever changed it may have done so at this time since the beginning of the stretch, in
+    /// nanoseconds, or when the program had got so far.
+    Limit(Limit, u64),
+}
+
+/// What bounds the CPU time of a task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// Where it may run.
+    May(CpuMask),
+    /// Its budget.
+    Budget(Option<Budget>),
 }
 
 /// A wait that no task of the program ended.

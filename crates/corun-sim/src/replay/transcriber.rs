@@ -3,10 +3,13 @@
 //! The log comes in parts, and so may what is made of it: [`Transcriber::cut`] hands over what has been transcribed and goes on
 //! from the state that the tasks are in.
 //!
+//! What a task may use is told whenever it comes onto a CPU, or was stopped by its budget, and which CPUs are switched on at the end
+//! of each part of the log. A difference becomes a step of the task, and an event of the machine.
+//!
 //! Two things are mended. Whoever runs although nobody told that it came onto a CPU has run since shortly after it was woken. And whoever
 //! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
 
-use super::script::{Cast, Ends, Ix, Op, Outside, Script};
+use super::script::{Budget, Cast, Ends, Ix, Limit, Op, Outside, Script, Switched};
 use super::sleeps::Sleeps;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::TaskId;
@@ -26,13 +29,17 @@ pub struct Transcriber {
     processes: BTreeMap<u32, Process>,
     /// How many of them are on a CPU.
     running: usize,
+    /// Those that are switched on; of these those that no log lists although somebody ran there, as in a container that is shown fewer.
     cpus: CpuMask,
+    unlisted: CpuMask,
+    /// Those of the beginning of the stretch, and what changed since; times are the log's until it is cut.
+    first_cpus: CpuMask,
+    switched: Vec<Switched>,
     begin_ns: Option<u64>,
     /// Up to where events have been taken.
     now_ns: u64,
     /// When a task last did anything.
     active_ns: u64,
-    budget: Option<(u64, u64)>,
     yields: u64,
     events: u64,
 }
@@ -70,6 +77,10 @@ struct Task {
     sleeps: Sleeps,
     /// It was there before this stretch began.
     is_first: bool,
+    /// Where it may run now; empty: not known.
+    may: CpuMask,
+    /// Its budget now; `None`: nobody told.
+    budget: Option<Option<Budget>>,
 }
 
 /// A sleep.
@@ -97,12 +108,8 @@ pub struct Transcript {
     pub cast: Cast,
     /// When it began, on the log's clock, in nanoseconds.
     pub start_ns: u64,
-    /// The machine's CPUs.
-    pub cpus: CpuMask,
     /// How long it took: until the last of them did something, or until it was cut.
     pub lasted_ns: u64,
-    /// The program may run for so long in every so long.
-    pub budget: Option<(u64, u64)>,
     /// How often it called `sched_yield`.
     pub yields: u64,
     /// How many events it was made of.
@@ -112,13 +119,28 @@ pub struct Transcript {
 impl Transcriber {
     /// Takes what comes next. Events that were lost make everything after them a guess: that is the caller's business.
     pub fn push(&mut self, log: &RunLog) {
-        self.cpus = log.cpus;
+        let before_ns = self.now_ns.max(log.start_ns);
+        if self.first_cpus.is_empty() {
+            (self.first_cpus, self.cpus) = (log.cpus, log.cpus);
+        }
         for event in &log.events {
             self.begin_ns.get_or_insert(event.t_ns);
             self.take(event);
             self.events += 1;
         }
         self.now_ns = self.now_ns.max(log.end_ns);
+        self.sees_cpus(log.cpus, [before_ns, self.now_ns]);
+    }
+
+    /// These CPUs are switched on at the end of that time.
+    fn sees_cpus(&mut self, cpus: CpuMask, between_ns: [u64; 2]) {
+        self.unlisted = CpuMask(self.unlisted.0 & !cpus.0);
+        let cpus = CpuMask(cpus.0 | self.unlisted.0);
+        let changed = CpuMask(cpus.0 ^ self.cpus.0);
+        let switched = changed.iter().map(|cpu| Switched { cpu, is_on: cpus.has(cpu), between_ns });
+        self.switched.extend(switched);
+        self.tick_all(self.now_ns);
+        self.cpus = cpus;
     }
 
     /// How many events have come since the last cut.
@@ -162,7 +184,11 @@ impl Transcriber {
             }
             self.tasks[ix].timer = timer;
         }
-        let mut cast = Cast::default();
+        let since_start = |ns: u64| ns.saturating_sub(start_ns);
+        let mut switched = std::mem::take(&mut self.switched);
+        switched.iter_mut().for_each(|s| s.between_ns = s.between_ns.map(since_start));
+        let cpus = std::mem::replace(&mut self.first_cpus, self.cpus);
+        let mut cast = Cast { cpus, switched, ..Cast::default() };
         let mut kept = BTreeMap::new();
         for (ix, task) in self.tasks.iter_mut().enumerate() {
             let ops = std::mem::take(&mut task.script.ops);
@@ -182,9 +208,7 @@ impl Transcriber {
         let transcript = Transcript {
             cast,
             start_ns,
-            cpus: self.cpus,
             lasted_ns: end_ns - start_ns,
-            budget: self.budget,
             yields: std::mem::take(&mut self.yields),
             events: std::mem::take(&mut self.events),
         };
@@ -194,6 +218,7 @@ impl Transcriber {
             std::mem::take(&mut self.tasks).into_iter().filter(|t| t.state != State::Ended).collect();
         for task in &mut self.tasks {
             task.is_first = true;
+            (task.script.may, task.script.budget) = (task.may, task.budget.flatten());
             if let Some(timer) = &mut task.timer {
                 // It sleeps on.
                 let until_ns = timer.deadline_ns.saturating_sub(at_ns);
@@ -215,23 +240,26 @@ impl Transcriber {
                 self.born(e.task, parent, process, now_ns);
                 return;
             }
-            What::Budget { quota_ns, period_ns } => {
-                self.budget = (quota_ns > 0 && period_ns > 0).then_some((quota_ns, period_ns));
-                return;
-            }
             _ => self.task(e.task, now_ns),
         };
         if self.tasks[ix].state == State::Ended {
             return;
         }
         match e.what {
-            What::Runs { may, .. } => self.runs(ix, may, now_ns),
+            What::Runs { cpu, may } => {
+                self.runs_on(cpu.0 as usize, now_ns);
+                self.runs(ix, may, now_ns);
+            }
             What::Leaves(left) => self.leaves(ix, left, now_ns),
             What::Woken(waker) => self.woken(ix, waker, now_ns),
             What::SleepsUntil { deadline_ns, as_length } => {
                 self.sleeps_until(ix, deadline_ns, as_length, now_ns)
             }
-            What::Born { .. } | What::Budget { .. } => {}
+            What::Budget { quota_ns, period_ns } => {
+                let budget = (quota_ns > 0 && period_ns > 0).then_some((quota_ns, period_ns));
+                self.has_budget(ix, budget, now_ns);
+            }
+            What::Born { .. } => {}
         }
     }
 
@@ -269,10 +297,9 @@ impl Transcriber {
     }
 
     fn runs(&mut self, ix: Ix, may: CpuMask, now_ns: u64) {
-        let task = &mut self.tasks[ix];
-        task.script.may = may.and(self.cpus);
-        match task.state {
+        match self.tasks[ix].state {
             State::Blocked => {
+                let task = &mut self.tasks[ix];
                 // Its wake-up came before its leaving, or was not told of.
                 let waker = task.early.take().unwrap_or(Waker::Interrupt);
                 self.ended_wait(ix, waker, now_ns);
@@ -281,7 +308,64 @@ impl Transcriber {
             _ => {}
         }
         self.tasks[ix].early = None;
+        if !may.is_empty() && self.tasks[ix].may != may {
+            let is_new = self.tasks[ix].may.is_empty();
+            self.tasks[ix].may = may;
+            match is_new {
+                // Before it ran that made no difference.
+                true => self.tasks[ix].script.may = may,
+                false => self.limited(ix, Limit::May(may), now_ns),
+            }
+        }
         self.enter(ix, State::Running, now_ns);
+    }
+
+    /// Somebody runs on this CPU, so it is switched on, whether or not it is listed.
+    fn runs_on(&mut self, cpu: usize, now_ns: u64) {
+        if cpu < 128 && !self.cpus.is_empty() && !self.cpus.has(cpu) {
+            self.tick_all(now_ns);
+            self.switched.push(Switched { cpu, is_on: true, between_ns: [self.now_ns, now_ns] });
+            (self.cpus, self.unlisted) = (self.cpus.with(cpu), self.unlisted.with(cpu));
+        }
+    }
+
+    /// A task's budget is told. Those of its process have the same; so have others that had the same as it before, where the new one
+    /// is looser: they would not be stopped any more, so that it would never be told of them.
+    fn has_budget(&mut self, ix: Ix, budget: Option<Budget>, now_ns: u64) {
+        let Some(before) = self.tasks[ix].budget else {
+            (self.tasks[ix].budget, self.tasks[ix].script.budget) = (Some(budget), budget);
+            return;
+        };
+        if before == budget {
+            return;
+        }
+        let share =
+            |b: Option<Budget>| b.map_or(f64::INFINITY, |(quota, period)| quota as f64 / period as f64);
+        let is_looser = share(budget) > share(before);
+        let process = self.tasks[ix].script.process;
+        for ix in 0..self.tasks.len() {
+            let task = &mut self.tasks[ix];
+            let is_same = task.budget == Some(before) && task.state != State::Ended;
+            if is_same && (is_looser || task.script.process == process) {
+                task.budget = Some(budget);
+                self.limited(ix, Limit::Budget(budget), now_ns);
+            }
+        }
+    }
+
+    /// A task has another limit, since it last ran or before that.
+    fn limited(&mut self, ix: Ix, limit: Limit, now_ns: u64) {
+        self.flush(ix, now_ns);
+        let at_ns = now_ns.saturating_sub(self.begin_ns.unwrap_or(now_ns));
+        let task = &mut self.tasks[ix];
+        let last = task.script.ops.len().saturating_sub(1);
+        match task.script.ops.last() {
+            // It had it already when it was woken.
+            Some(Op::Wait(_) | Op::Outside(_)) if task.timer.is_none() => {
+                task.script.ops.insert(last, Op::Limit(limit, at_ns));
+            }
+            _ => task.script.ops.push(Op::Limit(limit, at_ns)),
+        }
     }
 
     fn leaves(&mut self, ix: Ix, left: Left, now_ns: u64) {
@@ -369,9 +453,9 @@ impl Transcriber {
     fn is_falling_asleep(&self, ix: Ix) -> bool {
         let task = &self.tasks[ix];
         let Some(timer) = &task.timer else { return false };
-        task.script.ops[timer.at + 1..]
-            .iter()
-            .all(|op| matches!(op, Op::Compute { ns, .. } if *ns < ABOUT_NS * 5))
+        task.script.ops[timer.at + 1..].iter().all(|op| {
+            matches!(op, Op::Limit(..)) || matches!(op, Op::Compute { ns, .. } if *ns < ABOUT_NS * 5)
+        })
     }
 
     /// A task stops waiting, since `waker` woke it.

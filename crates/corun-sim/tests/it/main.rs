@@ -32,6 +32,7 @@ mod properties;
 mod queues;
 mod replay;
 mod replayed;
+mod replayed_limits;
 mod replayed_model;
 mod rig;
 mod sam;

@@ -3,63 +3,63 @@
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::{CpuId, TaskId};
 use corun_sim::replay::script::Ends;
-use corun_sim::replay::{Alone, Conditions, Transcriber};
+use corun_sim::replay::{Alone, Conditions, Switches, Transcriber, Transcript};
 
 const MS: u64 = 1_000_000;
 
 /// A run log, written in milliseconds.
 #[derive(Default)]
-struct Tape {
+pub struct Tape {
     events: Vec<Event>,
-    may: u128,
+    pub may: u128,
 }
 
 impl Tape {
-    fn new() -> Tape {
+    pub fn new() -> Tape {
         Tape { events: Vec::new(), may: u128::MAX }
     }
 
-    fn add(&mut self, ms: f64, task: u32, what: What) -> &mut Tape {
+    pub fn add(&mut self, ms: f64, task: u32, what: What) -> &mut Tape {
         self.events.push(Event { t_ns: (ms * MS as f64) as u64, task: TaskId(task), what });
         self
     }
 
-    fn runs(&mut self, ms: f64, task: u32) -> &mut Tape {
+    pub fn runs(&mut self, ms: f64, task: u32) -> &mut Tape {
         let may = CpuMask(self.may);
         self.add(ms, task, What::Runs { cpu: CpuId(0), may })
     }
 
     /// It is stolen from in [from, to).
-    fn stolen(&mut self, from: f64, to: f64, task: u32) -> &mut Tape {
+    pub fn stolen(&mut self, from: f64, to: f64, task: u32) -> &mut Tape {
         self.add(from, task, What::Leaves(Left::Preempted)).runs(to, task)
     }
 
-    fn waits(&mut self, ms: f64, task: u32, what: For) -> &mut Tape {
+    pub fn waits(&mut self, ms: f64, task: u32, what: For) -> &mut Tape {
         self.add(ms, task, What::Leaves(Left::Waits(what)))
     }
 
-    fn ends(&mut self, ms: f64, task: u32) -> &mut Tape {
+    pub fn ends(&mut self, ms: f64, task: u32) -> &mut Tape {
         self.add(ms, task, What::Leaves(Left::Ended))
     }
 
     /// Woken by a task, and on a CPU at once.
-    fn woken(&mut self, ms: f64, task: u32, by: u32) -> &mut Tape {
+    pub fn woken(&mut self, ms: f64, task: u32, by: u32) -> &mut Tape {
         self.add(ms, task, What::Woken(Waker::Task(TaskId(by)))).runs(ms, task)
     }
 
-    fn fires(&mut self, ms: f64, task: u32) -> &mut Tape {
+    pub fn fires(&mut self, ms: f64, task: u32) -> &mut Tape {
         self.add(ms, task, What::Woken(Waker::Interrupt)).runs(ms, task)
     }
 
-    fn born(&mut self, ms: f64, task: u32, parent: u32, process: u32) -> &mut Tape {
+    pub fn born(&mut self, ms: f64, task: u32, parent: u32, process: u32) -> &mut Tape {
         self.add(ms, task, What::Born { parent: TaskId(parent), process })
     }
 
-    fn sleeps_until(&mut self, ms: f64, task: u32, deadline: f64, as_length: bool) -> &mut Tape {
+    pub fn sleeps_until(&mut self, ms: f64, task: u32, deadline: f64, as_length: bool) -> &mut Tape {
         self.add(ms, task, What::SleepsUntil { deadline_ns: (deadline * MS as f64) as u64, as_length })
     }
 
-    fn log(&self, cpus: usize) -> RunLog {
+    pub fn log(&self, cpus: usize) -> RunLog {
         let mut events = self.events.clone();
         events.sort_by_key(|e| e.t_ns);
         let end_ns = events.last().map_or(0, |e| e.t_ns);
@@ -67,12 +67,11 @@ impl Tape {
     }
 }
 
-fn conditions(cpus: usize) -> Conditions {
+fn conditions() -> Conditions {
     Conditions {
-        cpus: CpuMask::first(cpus),
         wake_up_ns: 0,
-        budget: None,
         either: Ends::Either,
+        switches: Switches::Midway,
         spun: 0.0,
         shares_work: false,
     }
@@ -82,10 +81,11 @@ fn conditions(cpus: usize) -> Conditions {
 fn replayed(tape: &Tape, cpus: usize) -> (f64, [f64; 3]) {
     let mut transcriber = Transcriber::default();
     transcriber.push(&tape.log(cpus));
-    let transcript = transcriber.cut(true);
-    let budget = transcript.budget;
-    let Alone { least_ns, likely_ns, most_ns } =
-        transcript.alone(&Conditions { budget, ..conditions(cpus) }).unwrap();
+    told(&transcriber.cut(true))
+}
+
+pub fn told(transcript: &Transcript) -> (f64, [f64; 3]) {
+    let Alone { least_ns, likely_ns, most_ns } = transcript.alone(&conditions()).unwrap();
     let ms = |ns: u64| ns as f64 / MS as f64;
     (ms(transcript.lasted_ns), [ms(least_ns), ms(likely_ns), ms(most_ns)])
 }
@@ -300,6 +300,6 @@ fn time_that_siblings_wanted_a_cpu_in_vain_is_gone_as_far_as_it_was_spun() {
     let mut transcriber = Transcriber::default();
     transcriber.push(&tape.log(2));
     let transcript = transcriber.cut(true);
-    let alone = |spun| transcript.alone(&Conditions { spun, ..conditions(2) }).unwrap().likely_ns / MS;
+    let alone = |spun| transcript.alone(&Conditions { spun, ..conditions() }).unwrap().likely_ns / MS;
     assert_eq!((alone(0.0), alone(0.5), alone(1.0)), (200, 150, 100));
 }

@@ -5,7 +5,7 @@ use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::trace::{self, Trace, TraceKind};
 use corun_model::{TaskId, TenantId};
 use corun_sim::replay::script::Ends;
-use corun_sim::replay::{Alone, Conditions, Transcriber, Transcript};
+use corun_sim::replay::{Alone, Conditions, Switches, Transcriber, Transcript};
 use corun_sim::scenario::Cast;
 
 const SUBJECT: TenantId = TenantId(0);
@@ -80,10 +80,9 @@ fn replayed(program: &str, loops: u32) -> Replayed {
     transcriber.push(&log_of(&trace, 2, end_ns));
     let transcript = transcriber.cut(true);
     let conditions = Conditions {
-        cpus: CpuMask::first(2),
         wake_up_ns: 0,
-        budget: None,
         either: Ends::Either,
+        switches: Switches::Midway,
         spun: 0.0,
         shares_work: false,
     };
