@@ -264,6 +264,20 @@ impl BlockReasons {
         self.io_ns + self.sleep_ns + self.poll_ns
     }
 
+    /// Waiting for anything but its process's own locks: for the outside, and for other processes. A socket reads like a pipe, so
+    /// requests that a server waits for are here.
+    pub fn beyond_threads_ns(&self) -> u64 {
+        self.outside_ns() + self.pipe_ns + self.child_ns
+    }
+
+    /// The least time of a window of `wall_ns` in which tasks waited for nothing but processes and events outside of them, in
+    /// nanoseconds: none of them was awake, which they were for `awake_ns` altogether (on a CPU, or kept from one), slept or waited for
+    /// a device, and some waited in pipes, sockets and polls. A sum has less than its parts.
+    pub fn waited_outside_ns(&self, wall_ns: u64, awake_ns: u64) -> u64 {
+        let own_ns = awake_ns.saturating_add(self.sleep_ns).saturating_add(self.io_ns);
+        wall_ns.saturating_sub(own_ns).min(self.pipe_ns.saturating_add(self.poll_ns))
+    }
+
     /// The field-wise sum.
     #[must_use]
     pub fn plus(&self, o: &BlockReasons) -> BlockReasons {

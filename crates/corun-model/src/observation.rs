@@ -152,13 +152,10 @@ impl Account {
         Account { ledger, culprits: self.culprits.scaled_to(ledger.parts().steal_ns), ..self.clone() }
     }
 
-    /// The least time of a window of `wall_ns` in which the account's tasks waited for nothing but processes and events outside
-    /// of it, in nanoseconds: none of them ran, wished to, was kept from it, slept or waited for a device, and some waited in
-    /// pipes, sockets and polls. `None`: the source cannot tell. A sum has less than its parts.
+    /// [`BlockReasons::waited_outside_ns`] of all its tasks; `None`: the source cannot tell.
     pub fn waited_outside_ns(&self, wall_ns: u64) -> Option<u64> {
-        let block = self.block.as_ref()?;
-        let own_ns = (self.ledger.total_ns() - self.ledger.parts().block_ns) + block.sleep_ns + block.io_ns;
-        Some(wall_ns.saturating_sub(own_ns).min(block.pipe_ns + block.poll_ns))
+        let awake_ns = self.ledger.total_ns() - self.ledger.parts().block_ns;
+        Some(self.block.as_ref()?.waited_outside_ns(wall_ns, awake_ns))
     }
 
     /// Checks what must hold for every account: culprits explain the steal, block reasons explain the block.

@@ -39,9 +39,9 @@ pub struct TenantUse {
     pub steal_ns: u64,
     /// Blocked in the last window, by tasks that also ran in it.
     pub block_ns: u64,
-    /// Part of `block_ns` in which it waited for the outside (devices, sockets, timers) and not for its own threads;
-    /// `None`: the host cannot tell.
-    pub outside_ns: Option<u64>,
+    /// Part of `block_ns` in which it waited for others than its own threads, as [`corun_model::ledger::BlockReasons::beyond_threads_ns`] says; `None`:
+    /// the host cannot tell.
+    pub beyond_threads_ns: Option<u64>,
     /// Wake-ups in the last window; `None`: the host cannot tell.
     pub wakeups: Option<u64>,
     /// Part of `on_cpu_ns` in which spinning is told from computing, and left out of `useful_ns`.
@@ -112,7 +112,7 @@ impl Census {
                 on_cpu_ns: 0,
                 steal_ns: 0,
                 block_ns: 0,
-                outside_ns: Some(0),
+                beyond_threads_ns: Some(0),
                 wakeups: Some(0),
                 judged_ns: 0,
             });
@@ -133,8 +133,8 @@ impl Census {
             if on_ns > 0 {
                 u.judged_ns += parts.spin_ns.map_or(0, |_| on_ns);
                 u.block_ns += parts.block_ns;
-                let outside = t.account.block.map(|b| b.sum_ns() - b.futex_ns - b.other_ns);
-                u.outside_ns = u.outside_ns.zip(outside).map(|(a, b)| a + b);
+                let beyond = t.account.block.map(|b| b.beyond_threads_ns());
+                u.beyond_threads_ns = u.beyond_threads_ns.zip(beyond).map(|(a, b)| a + b);
             }
             u.wakeups = u.wakeups.zip(t.account.events.wakeups).map(|(a, b)| a + b);
             if !t.alive {

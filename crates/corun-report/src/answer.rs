@@ -158,8 +158,8 @@ pub fn answer(report: &ProfileReport) -> Answer {
 fn for_outside(report: &ProfileReport) -> Option<String> {
     let Account { ledger, block, .. } = &report.subject.account;
     let block = block.filter(|_| !is_all(report))?;
-    let own_ns = ledger.total_ns.saturating_sub(ledger.block_ns) + block.sleep_ns + block.io_ns;
-    let outside_ns = report.window_ns.saturating_sub(own_ns).min(block.pipe_ns + block.poll_ns);
+    let awake_ns = ledger.total_ns.saturating_sub(ledger.block_ns);
+    let outside_ns = block.reasons().waited_outside_ns(report.window_ns, awake_ns);
     waits_for_outside(outside_ns as f64 / report.window_ns.max(1) as f64)
 }
 

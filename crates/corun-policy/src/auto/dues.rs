@@ -148,7 +148,7 @@ mod tests {
             on_cpu_ns,
             steal_ns: 0,
             block_ns: 0,
-            outside_ns: None,
+            beyond_threads_ns: None,
             wakeups: None,
             judged_ns: 0,
         }

@@ -71,7 +71,7 @@ mod tests {
             on_cpu_ns,
             steal_ns: 0,
             block_ns: 0,
-            outside_ns: Some(0),
+            beyond_threads_ns: Some(0),
             wakeups: Some(0),
             judged_ns: 0,
         }

@@ -14,7 +14,7 @@ pub(super) struct UseSoFar {
     steal_ns: u64,
     block_ns: u64,
     /// `None`: the host cannot tell, for one window at least.
-    outside_ns: Option<u64>,
+    beyond_threads_ns: Option<u64>,
     wakeups: Option<u64>,
     judged_ns: u64,
     windows: u32,
@@ -28,7 +28,7 @@ impl UseSoFar {
         self.on_cpu_ns += u.on_cpu_ns;
         self.steal_ns += u.steal_ns;
         self.block_ns += u.block_ns;
-        self.outside_ns = plus(self.outside_ns, u.outside_ns);
+        self.beyond_threads_ns = plus(self.beyond_threads_ns, u.beyond_threads_ns);
         self.wakeups = plus(self.wakeups, u.wakeups);
         self.judged_ns += u.judged_ns;
         self.windows += 1;
@@ -37,7 +37,7 @@ impl UseSoFar {
     /// It waits for the outside for a fifth of its time or more, and runs in short bursts.
     pub(super) fn is_latency_bound(&self) -> bool {
         let bursts = self.wakeups.is_some_and(|n| n > 0 && self.on_cpu_ns / n < BURST_NS);
-        bursts && self.outside_ns.is_some_and(|ns| ns * 5 >= self.on_cpu_ns + self.block_ns)
+        bursts && self.beyond_threads_ns.is_some_and(|ns| ns * 5 >= self.on_cpu_ns + self.block_ns)
     }
 
     fn knows_spin(&self, use_spin: bool) -> bool {
@@ -88,7 +88,7 @@ mod tests {
             on_cpu_ns: 1_000,
             steal_ns: 1_000,
             block_ns: 0,
-            outside_ns: Some(0),
+            beyond_threads_ns: Some(0),
             wakeups: Some(0),
             judged_ns,
         }

@@ -4,6 +4,7 @@
 //! Times are integer nanoseconds. `None` is written as `null` and means *unknown*, never zero (invariant 7).
 //! Every structure reads back what it writes, so tools and tests can check a file with [`ProfileReport::check`].
 
+use corun_model::ledger::BlockReasons;
 use corun_model::Unavailable;
 use serde::{Deserialize, Serialize};
 
@@ -239,6 +240,19 @@ pub struct Block {
 }
 
 impl Block {
+    /// The same as the model has it.
+    pub fn reasons(&self) -> BlockReasons {
+        BlockReasons {
+            futex_ns: self.futex_ns,
+            io_ns: self.io_ns,
+            sleep_ns: self.sleep_ns,
+            poll_ns: self.poll_ns,
+            pipe_ns: self.pipe_ns,
+            child_ns: self.child_ns,
+            other_ns: self.other_ns,
+        }
+    }
+
     /// The reasons with their names, in a fixed order.
     pub fn named(&self) -> [(&'static str, u64); 7] {
         [
