@@ -46,7 +46,7 @@ pub struct Estimate {
     pub interval: [f64; 2],
     /// How often the interval should hold the slowdown that a whole run shows, 0..1.
     pub confidence: f64,
-    /// Where the slowdown comes from; the parts sum to `slowdown - 1`.
+    /// Where the slowdown comes from.
     pub parts: Parts,
     /// Who took the time, most first.
     pub culprits: Vec<Culprit>,
@@ -65,7 +65,9 @@ pub struct Estimate {
     pub phases: usize,
 }
 
-/// What makes up `slowdown - 1`. A part may be negative: a program may wait less for siblings beside co-runners.
+/// What makes up `slowdown - 1`, to which they sum. None is negative: what a program does less of beside co-runners (tasks queue
+/// less behind each other where fewer of them are ready, and wait less for CPUs to wake up) made up for a part of the rest. Of a
+/// program that is no slower than alone all are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Parts {
     /// Waiting for CPUs that others held.
@@ -85,6 +87,16 @@ impl Parts {
         let other = slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0);
         // What rounding leaves of a difference is no part.
         Parts { steal, sync, memory, other: if other.abs() < 1e-12 { 0.0 } else { other } }
+    }
+
+    /// The same with what became less taken out of what became more, in proportion.
+    pub(crate) fn net(self) -> Parts {
+        let Parts { steal, sync, memory, other } = self;
+        let all = [steal, sync, memory.unwrap_or(0.0), other];
+        let more: f64 = all.iter().map(|part| part.max(0.0)).sum();
+        let kept = if more > 0.0 { (all.iter().sum::<f64>() / more).max(0.0) } else { 0.0 };
+        let net = |part: f64| part.max(0.0) * kept;
+        Parts { steal: net(steal), sync: net(sync), memory: memory.map(net), other: net(other) }
     }
 }
 
@@ -169,5 +181,23 @@ impl CannotTell {
 impl std::fmt::Display for CannotTell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "cannot tell yet: {}", self.name())
+    }
+}
+
+impl std::error::Error for CannotTell {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_is_negative_and_they_sum_to_what_it_is_slower_by() {
+        let net = |steal, sync, memory, other| Parts { steal, sync, memory, other }.net();
+        let found = net(0.6, -0.1, Some(0.2), -0.2);
+        assert!((found.steal - 0.375).abs() < 1e-12 && (found.memory.unwrap() - 0.125).abs() < 1e-12);
+        assert_eq!((found.sync, found.other), (0.0, 0.0));
+        assert_eq!(net(0.3, 0.2, None, 0.0), Parts { steal: 0.3, sync: 0.2, memory: None, other: 0.0 });
+        assert_eq!(net(-0.1, 0.0, Some(-0.1), 0.0), Parts { memory: Some(0.0), ..Parts::default() });
+        assert_eq!(net(0.1, -0.2, None, 0.0), Parts::default(), "faster than alone");
     }
 }

@@ -18,6 +18,7 @@
 //! | [`yardstick`] | what useful work is measured in |
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`reach`] | which CPUs its tasks may use |
+//! | [`recorded`] | a window as `corun predict --record` keeps it |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
 //! | [`bounds`] | what can have been lost at most, whatever the program does |
 //! | [`loss`] | how much of its wall time a run lost: the one definition |
@@ -53,6 +54,7 @@ pub mod loss;
 pub mod phases;
 pub mod predictor;
 pub mod reach;
+pub mod recorded;
 pub mod replayed;
 pub mod spans;
 pub mod spin;
@@ -71,5 +73,6 @@ pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
 pub use evidence::{Counterfactual, Evidence};
 pub use phases::{Feature, PhaseChange};
 pub use predictor::{Options, Predictor, WantsDedicated};
+pub use recorded::Recorded;
 pub use replayed::{NoReplay, Replayer};
 pub use verdict::{Judge, Pace, Ruling, Verdict, MAX_DISTURBANCE};

@@ -8,7 +8,8 @@
 //!
 //! Where evidence ([`crate::evidence`]: a replay of the run) speaks of nearly all of it and contradicts the sums by more than both may
 //! be off, it decides, within the bounds that are certain; every slot's loss is then scaled by what that comes to. Not of a program that
-//! spins: what a replay makes of that is less sure than the sums. Where the two agree, the sums stand.
+//! spins: what a replay makes of that is less sure than the sums. Where the two agree, the sums stand, and what may have come out
+//! of a sleep is no more than the evidence says.
 //!
 //! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
 //! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most.
@@ -128,16 +129,22 @@ impl Losses {
     /// What all slots lost together, and how much of what each lost by itself that is: 1, or less where the whole run is
     /// bounded more tightly than its slots, or another where evidence decides.
     pub fn total(&self, known: &Counterfactual) -> (Loss, f64) {
-        let (loss, kept) = self.by_sums();
-        let Some(lost_ns) = self.contradicted(&loss, known) else { return (loss, kept) };
+        let (mut loss, kept) = self.by_sums();
+        let Some(evident_ns) = self.evident_ns(known) else { return (loss, kept) };
+        if !self.contradict(&loss, evident_ns) {
+            let [least, likely, _] = loss.lost_ns;
+            loss.lost_ns[0] = least.max(evident_ns[0].min(likely));
+            return (loss, kept);
+        }
+        let lost_ns = evident_ns;
         let likely_ns = self.sum.lost_ns[1];
         let kept = if likely_ns > 0.0 { lost_ns[1].max(0.0) / likely_ns } else { 1.0 };
         let steal_ns = (self.sum.steal_ns * kept).min(lost_ns[1].max(0.0));
         (Loss { lost_ns, steal_ns, bound: None, is_evident: true, ..loss }, kept)
     }
 
-    /// What evidence says was lost, at least, likely, at most, where the sums cannot be right by it.
-    fn contradicted(&self, by_sums: &Loss, known: &Counterfactual) -> Option<[f64; 3]> {
+    /// What evidence says was lost, at least, likely, at most, where it speaks of nearly all of the run.
+    fn evident_ns(&self, known: &Counterfactual) -> Option<[f64; 3]> {
         let whole = &self.whole;
         let length_ns = whole.end_ns.saturating_sub(whole.start_ns) as f64;
         let covered = known.of(whole.start_ns, whole.end_ns);
@@ -149,11 +156,14 @@ impl Losses {
         let certain_ns = Bounds::of(whole).certain_ns;
         // A run may have holes, in which it was not watched.
         let watched = (whole.wall_ns / length_ns).min(1.0);
-        let lost_ns = covered.lost_ns.map(|ns| (ns * watched).min(certain_ns));
-        let alone = |lost_ns: f64| (whole.wall_ns - lost_ns).max(1.0).ln();
-        let [sums, least, most] = [by_sums.lost_ns[1], lost_ns[2], lost_ns[0]].map(alone);
-        let apart = (least - sums).max(sums - most);
-        (apart > APART).then_some(lost_ns)
+        Some(covered.lost_ns.map(|ns| (ns * watched).min(certain_ns)))
+    }
+
+    /// Whether the sums cannot be right by what is evident.
+    fn contradict(&self, by_sums: &Loss, evident_ns: [f64; 3]) -> bool {
+        let alone = |lost_ns: f64| (self.whole.wall_ns - lost_ns).max(1.0).ln();
+        let [sums, least, most] = [by_sums.lost_ns[1], evident_ns[2], evident_ns[0]].map(alone);
+        (least - sums).max(sums - most) > APART
     }
 
     fn by_sums(&self) -> (Loss, f64) {

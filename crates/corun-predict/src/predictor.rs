@@ -69,6 +69,8 @@ pub struct Predictor {
     unavailable: BTreeSet<Unavailable>,
     known: Counterfactual,
     hypervisor: Hypervisor,
+    /// For how long it waited for nothing but the outside, of how long it was watched; `None`: a window could not tell.
+    outside_ns: Option<[u64; 2]>,
     phases: Phases,
     /// When each phase but the first began.
     changes_ns: Vec<u64>,
@@ -133,6 +135,7 @@ impl Predictor {
             unavailable: BTreeSet::new(),
             known: Counterfactual::default(),
             hypervisor: Hypervisor::default(),
+            outside_ns: Some([0; 2]),
             phases: Phases::default(),
             changes_ns: Vec::new(),
         }
@@ -151,6 +154,20 @@ impl Predictor {
         }
         self.unavailable.extend(seen.unavailable.iter().cloned());
         self.hypervisor.add(seen, &Set::new());
+        if let Some(own) = seen.by_tenant.iter().find(|t| t.id == self.subject) {
+            let outside_ns = own.account.waited_outside_ns(seen.window_ns());
+            self.outside_ns = self
+                .outside_ns
+                .zip(outside_ns)
+                .map(|([outside_ns, all_ns], more_ns)| [outside_ns + more_ns, all_ns + seen.window_ns()]);
+        }
+    }
+
+    /// The least share of the time that it was watched in which it waited for nothing but processes and events outside of it,
+    /// 0..1: what delayed those is not seen. `None`: the source cannot tell.
+    pub fn outside(&self) -> Option<f64> {
+        let [outside_ns, all_ns] = self.outside_ns?;
+        Some(outside_ns as f64 / all_ns.max(1) as f64)
     }
 
     /// Takes a window that was sorted before, such as one that was recorded. Its tenants have no names but those that
@@ -290,7 +307,9 @@ impl Predictor {
     /// The estimate that windows since `from_ns` make.
     fn finish(&self, told: Told, from_ns: u64) -> Result<Estimate, CannotTell> {
         let spread = told.spread.ok_or(CannotTell::TooFewWindows)?;
-        let interval = interval(told.slowdown, spread, told.method_error, self.options.confidence);
+        let [low, high] = interval(told.slowdown, spread, told.method_error, self.options.confidence);
+        // What was stolen may have come out of a sleep: then the program was slower by as little as that.
+        let interval = [low.min(told.least), high];
         let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
         let (shared, dedicated) = (Window::sum(shared), Window::sum(dedicated));
         let all = shared.total();
@@ -318,7 +337,7 @@ impl Predictor {
             slowdown: told.slowdown,
             interval,
             confidence: self.options.confidence,
-            parts: told.parts,
+            parts: told.parts.net(),
             culprits: culprits(&shared, &self.tenants),
             baselines: baselines(alone.as_ref(), &shared),
             windows,

@@ -114,6 +114,7 @@ impl Stretch<'_> {
         Ok(Told {
             wall_ns: shared.wall_ns,
             slowdown,
+            least: slowdown,
             spread,
             method_error: DEDICATED_ERROR.min(self.at_stake(shared, slowdown)),
             parts,
@@ -178,6 +179,7 @@ impl Stretch<'_> {
         Ok(Told {
             wall_ns: shared.wall_ns,
             slowdown,
+            least: least.min(slowdown),
             // A replay is of all windows at once: its error is its own.
             spread: match is_evident {
                 true => Some(Spread { error: 0.0, degrees: FEWEST }),

@@ -16,6 +16,8 @@ pub(crate) struct Told {
     /// Time shared.
     pub wall_ns: f64,
     pub slowdown: f64,
+    /// The same where all theft that may have come out of a sleep did.
+    pub least: f64,
     /// How far chance may have moved the slowdown; `None`: the windows are too few to tell.
     pub spread: Option<Spread>,
     /// How far the method may.
@@ -66,7 +68,7 @@ impl Told {
         let kept = (most - 1.0) / (self.slowdown - 1.0);
         let Parts { steal, sync, memory, .. } = self.parts;
         let parts = Parts::of(most, steal * kept, sync * kept, memory.map(|part| part * kept));
-        Told { slowdown: most, parts, ..self }
+        Told { slowdown: most, least: self.least.min(most), parts, ..self }
     }
 
     /// How long it would have taken alone.
@@ -91,6 +93,7 @@ impl Told {
         Some(Told {
             wall_ns,
             slowdown,
+            least: wall_ns / stretches.iter().map(|t| t.wall_ns / t.least).sum::<f64>(),
             spread: spread(stretches, alone_ns),
             method_error: mean(&|t| t.method_error),
             parts: Parts::of(slowdown, steal, sync, memory),

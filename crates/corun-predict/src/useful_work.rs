@@ -242,8 +242,8 @@ pub struct Window {
 
 impl Window {
     /// Whether there can have been such a window. One that was read from a file may say anything, also what no time would be
-    /// long enough to compute with: it is to be refused.
-    pub fn is_sound(&self) -> bool {
+    /// long enough to compute with: [`crate::Recorded`] refuses it.
+    pub(crate) fn is_sound(&self) -> bool {
         // The kernel knows no more CPUs.
         const MOST_CPUS: usize = 8_192;
         // What is too short-lived to be listed is as much as so many tasks that live all the time.

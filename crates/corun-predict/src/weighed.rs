@@ -36,6 +36,7 @@ pub(crate) fn weighed(dedicated: Told, ledger: Told) -> Told {
     let rules = if share < 0.5 { ledger.rules } else { dedicated.rules };
     Told {
         slowdown,
+        least: mean(dedicated.least.ln(), ledger.least.ln()).exp(),
         spread: Some(together(share, of_dedicated, of_ledger)),
         method_error: mean(dedicated.method_error, ledger_error),
         parts,
@@ -60,6 +61,7 @@ mod tests {
         Told {
             wall_ns: 1e9,
             slowdown,
+            least: slowdown,
             spread: Some(Spread { error, degrees }),
             method_error: 0.08,
             parts: Parts::of(slowdown, 0.75 * (slowdown - 1.0), 0.25 * (slowdown - 1.0), None),

@@ -245,6 +245,31 @@ fn what_may_have_come_out_of_a_sleep_is_an_interval_from_nothing() {
 }
 
 #[test]
+fn the_interval_of_a_prediction_reaches_to_where_a_sleep_absorbed_the_theft_unless_a_replay_knows_better() {
+    let paced = steady(vec![Did { futex: 0, ..did(&[0], 100, 100, 0) }], [150, 0]);
+    let window_ns = WINDOW_MS * MS;
+    let predicted = |alone: Option<f64>| {
+        let mut predictor = Predictor::new(SUBJECT, Options::default());
+        for (at, facts) in paced.iter().enumerate() {
+            let at = at as u64;
+            if let Some(alone) = alone {
+                let (start_ns, end_ns) = (at * window_ns, (at + 1) * window_ns);
+                let alone_ns = [0.99 * alone, alone, 1.01 * alone].map(|x| x * window_ns as f64);
+                predictor.push_evidence(corun_predict::Evidence { start_ns, end_ns, alone_ns, steal: 1.0 });
+            }
+            let _ = predictor.push(&observation(at, facts), Label::Shared);
+        }
+        predictor.so_far().unwrap()
+    };
+    let by_sums = predicted(None);
+    assert!(by_sums.slowdown > 1.5 && by_sums.interval[0] <= 1.0, "{by_sums:?}");
+    let absorbed = predicted(Some(1.0));
+    assert!(absorbed.slowdown < 1.01 && absorbed.interval[1] < 1.05, "{absorbed:?}");
+    let mattered = predicted(Some(0.6));
+    assert!(mattered.slowdown > 1.5 && mattered.interval[0] > 1.3, "{mattered:?}");
+}
+
+#[test]
 fn evidence_decides_where_sums_do_not() {
     let paced = steady(vec![Did { futex: 0, ..did(&[0], 100, 100, 0) }], [150, 0]);
     let window_ns = WINDOW_MS * MS;

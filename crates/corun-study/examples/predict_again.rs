@@ -11,23 +11,15 @@
 use corun_model::TenantId;
 use corun_predict::counted::Counted;
 use corun_predict::useful_work::{Spent, Window};
-use corun_predict::{CannotTell, Estimate, Label, Method, Options, Predictor};
+use corun_predict::{CannotTell, Estimate, Label, Method, Options, Predictor, Recorded};
 use corun_study::kept;
 use corun_study::predicting::{recording, CoRun, PredictOutcome};
 use corun_study::predicting_text::{files, text};
-use serde::Deserialize;
 use std::io::BufRead;
 use std::path::Path;
 
 /// The share of a co-run that a prediction may have seen.
 const PREDICT_BY: f64 = 0.33;
-
-/// A line of a recording.
-#[derive(Deserialize)]
-struct Recorded {
-    label: Label,
-    window: Window,
-}
 
 /// Forgets what was counted.
 fn by_time(window: &mut Window) {
@@ -111,8 +103,13 @@ fn again(run: &mut CoRun, path: &Path, counts: bool, options: Options) {
     let mut both = Both::new(options);
     let mut begin_ns = None;
     let mut in_time = true;
-    for line in std::io::BufReader::new(file).lines() {
-        let mut line: Recorded = serde_json::from_str(&line.expect("a line")).expect("a line of a recording");
+    for (n, line) in std::io::BufReader::new(file).lines().enumerate() {
+        let refuse = |e: &dyn std::fmt::Display| -> ! {
+            eprintln!("{}:{}: no window of `corun predict --record`: {e}", path.display(), n + 1);
+            std::process::exit(2)
+        };
+        let line = line.unwrap_or_else(|e| refuse(&e));
+        let mut line: Recorded = serde_json::from_str(&line).unwrap_or_else(|e| refuse(&e));
         let begin_ns = *begin_ns.get_or_insert(line.window.start_ns);
         let passed = line.window.end_ns.saturating_sub(begin_ns) as f64 / run.wall_ns as f64;
         if in_time && passed > PREDICT_BY {

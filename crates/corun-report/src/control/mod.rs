@@ -69,6 +69,7 @@ impl GuardLine {
         let percent = self.gain? * 100.0;
         let of = "of useful time (geometric mean over tenants)";
         match self.state {
+            "helps" if percent < 0.05 => Some(format!("{policy} helps, by less than 0.1 % {of}")),
             "helps" => Some(format!("{policy} helps, by {percent:.1} % {of}")),
             "reverted" => {
                 Some(format!("{policy} did not clearly help ({percent:+.1} % {of}), so it was reverted"))

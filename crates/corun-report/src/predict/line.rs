@@ -2,7 +2,7 @@
 
 use super::{Covers, PredictReport};
 use crate::remarks::remarks;
-use crate::words::{count, name, percent, share, wrap};
+use crate::words::{count, name, percent, share, waits_for_outside, wrap};
 use corun_model::duration::human_ns;
 use corun_model::{Unavailable, What};
 use corun_predict::estimate::Method;
@@ -42,11 +42,10 @@ pub fn live(report: &PredictReport, columns: usize) -> String {
     };
     loop {
         let Err(long) = fitting(pieces.joined()) else { return pieces.joined() };
-        let least = (0..pieces.parts.len())
-            .min_by(|a, b| pieces.parts[*a].0.abs().total_cmp(&pieces.parts[*b].0.abs()));
+        let least = (0..pieces.parts.len()).min_by(|a, b| pieces.parts[*a].0.total_cmp(&pieces.parts[*b].0));
         if let Some(least) = least {
             pieces.parts.remove(least);
-        } else if pieces.tail.take().is_none() {
+        } else if pieces.outside.take().is_none() && pieces.tail.take().is_none() {
             let short = Pieces::of(report, SHORT_NAME).map_or_else(|why| why, |p| p.without_parts());
             return fitting(short).unwrap_or_else(|_| cut(&long, columns));
         }
@@ -64,6 +63,7 @@ struct Pieces {
     parts: Vec<(f64, String)>,
     who: Option<String>,
     tail: Option<String>,
+    outside: Option<String>,
 }
 
 impl Pieces {
@@ -94,8 +94,7 @@ impl Pieces {
             ("memory", parts.memory),
             ("other", Some(parts.other)),
         ];
-        // What waiting for siblings became less by is nobody's merit.
-        let by_others = parts.steal + parts.sync.max(0.0);
+        let by_others = parts.steal + parts.sync;
         let culprit = report.culprits.first().filter(|c| c.share * by_others >= SMALL);
         let who = culprit.map(|c| {
             let mostly = if c.share >= MAIN { "mainly from" } else { "most from" };
@@ -112,10 +111,11 @@ impl Pieces {
         };
         let parts = named
             .into_iter()
-            .filter_map(|(what, part)| Some((what, part.filter(|p| p.abs() >= SMALL)?)))
+            .filter_map(|(what, part)| Some((what, part.filter(|p| *p >= SMALL)?)))
             .map(|(what, part)| (part, format!("{what} {part:.2}")))
             .collect();
-        Ok(Pieces { how: format!("{how} ({low:.2}-{high:.2})"), parts, who, tail })
+        let outside = report.outside.and_then(waits_for_outside);
+        Ok(Pieces { how: format!("{how} ({low:.2}-{high:.2})"), parts, who, tail, outside })
     }
 
     fn joined(&self) -> String {
@@ -123,14 +123,14 @@ impl Pieces {
         for (n, (_, part)) in self.parts.iter().enumerate() {
             let _ = write!(out, "{} {part}", if n == 0 { ":" } else { "," });
         }
-        for more in self.who.iter().chain(&self.tail) {
+        for more in self.who.iter().chain(&self.tail).chain(&self.outside) {
             let _ = write!(out, "; {more}");
         }
         out
     }
 
     fn without_parts(self) -> String {
-        Pieces { parts: Vec::new(), tail: None, ..self }.joined()
+        Pieces { parts: Vec::new(), tail: None, outside: None, ..self }.joined()
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_program_that_takes_less_time_than_alone_is_not_said_to_be_slower() {
         let found = line(&report(Ok(stolen(0.9, [0.85, 0.96]))));
-        assert_eq!(found, "0.90× the time alone (0.85-0.96): steal -0.10");
+        assert_eq!(found, "0.90× the time alone (0.85-0.96)");
     }
 
     #[test]
@@ -386,7 +386,7 @@ mod tests {
         report.covers = Covers::Run;
         assert_eq!(line(&report), "cannot tell: the program has not run yet; it only waited");
         let short = CannotTell::TooShort { least_ns: 500_000_000 };
-        let estimates = Estimates { now: Err(short), so_far: Err(short) };
+        let estimates = Estimates { now: Err(short), so_far: Err(short), outside: None };
         let of = |covers| PredictReport::new(&PredictMeta::default(), 1_400_000, &estimates, covers, &[]);
         assert_eq!(
             line(&of(Covers::Run)),

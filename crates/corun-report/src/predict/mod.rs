@@ -73,7 +73,7 @@ pub struct PredictReport {
     pub interval: Option<[f64; 2]>,
     /// How often the interval should hold what the whole run shows, 0..1.
     pub confidence: Option<f64>,
-    /// Where the slowdown comes from; they sum to `slowdown - 1`.
+    /// Where the slowdown comes from; they sum to `slowdown - 1`, and are all 0 where that is less than 0.
     pub parts: Option<Parts>,
     /// Who took the time, most first.
     pub culprits: Vec<Culprit>,
@@ -101,6 +101,9 @@ pub struct PredictReport {
     pub without_dedicated: Option<f64>,
     /// And the interval of that.
     pub without_dedicated_interval: Option<[f64; 2]>,
+    /// The least share of its time in which it waited for nothing but processes and events outside of it, 0..1: what delayed those
+    /// is not seen. `None`: the source cannot tell.
+    pub outside: Option<f64>,
     /// Why there is no estimate yet.
     pub cannot_tell: Option<String>,
     /// The kind of that reason.
@@ -139,6 +142,8 @@ pub struct Estimates {
     pub now: Result<Estimate, CannotTell>,
     /// Of all phases together.
     pub so_far: Result<Estimate, CannotTell>,
+    /// The share of its time in which it waited for somebody else's work, 0..1; `None`: not known.
+    pub outside: Option<f64>,
 }
 
 impl Estimates {
@@ -146,7 +151,7 @@ impl Estimates {
     pub fn of(predictor: &Predictor) -> Estimates {
         let (now, so_far) =
             predictor.both().map_or_else(|e| (Err(e), Err(e)), |(now, so_far)| (Ok(now), Ok(so_far)));
-        Estimates { now, so_far }
+        Estimates { now, so_far, outside: predictor.outside() }
     }
 }
 
@@ -198,6 +203,7 @@ impl PredictReport {
             dedicated_windows: None,
             without_dedicated: None,
             without_dedicated_interval: None,
+            outside: estimates.outside,
             cannot_tell: estimate.as_ref().err().map(|why| match covers {
                 Covers::Run => cannot_tell_at_end(*why, elapsed_ns),
                 Covers::Present => cannot_tell(*why),
@@ -288,7 +294,7 @@ pub(crate) mod example {
             spin: Some("samples".into()),
             counters: false,
         };
-        let estimates = Estimates { now: estimate.clone(), so_far: estimate };
+        let estimates = Estimates { now: estimate.clone(), so_far: estimate, outside: Some(0.0) };
         PredictReport::new(&meta, 1_000_000_000, &estimates, Covers::Present, &[])
     }
 }

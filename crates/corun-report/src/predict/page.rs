@@ -110,7 +110,10 @@ fn parts(last: &PredictReport) -> String {
         row("memory", parts.memory, "stalls beyond the core"),
         row("other", Some(parts.other), "devices, another number of tasks"),
     ];
-    let lead = format!("They sum to {:+.2}, the slowdown less 1.", slowdown - 1.0);
+    let lead = match slowdown > 1.0 {
+        true => format!("They sum to {:+.2}, the slowdown less 1.", slowdown - 1.0),
+        false => "It is no slower than alone, so there is nothing to divide.".to_owned(),
+    };
     section("Its parts", &lead, &format!("<table class=\"counts\">\n{}</table>\n", rows.concat()))
 }
 

@@ -16,7 +16,8 @@ const S: u64 = 1_000 * MS;
 
 /// What must hold of whatever is said.
 fn check(facts: &str, said: &str) {
-    for never in ["NaN", "inf", " 0 ns", " -0 ", "  ", "()"] {
+    for never in ["NaN", "inf ", " 0 ns", " -0 ", "  ", "()", "steal -", "siblings -", "memory -", "other -"]
+    {
         assert!(!said.contains(never), "{facts}: `{never}` in {said}");
     }
     let is_clean = said.contains("Undisturbed") || said.contains("No neighbour took its CPU");
@@ -254,6 +255,8 @@ fn what_predict_says() {
         phases: 1,
     };
     let nobody = |e: Estimate| Estimate { culprits: vec![], ..e };
+    let made_of =
+        |e: Estimate, steal, sync, other| Estimate { parts: Parts { steal, sync, other, memory: None }, ..e };
     let rows: Vec<(&str, Result<Estimate, CannotTell>)> = vec![
         ("alone", Ok(nobody(estimate(1.0, [1.0, 1.0])))),
         ("alone, as far as so little tells", Ok(nobody(estimate(1.0, [1.0, 1.4])))),
@@ -262,6 +265,11 @@ fn what_predict_says() {
         ("slower, perhaps", Ok(estimate(1.3, [1.0, 1.3]))),
         ("slower, by nobody known", Ok(nobody(estimate(1.3, [1.2, 1.4])))),
         ("faster than alone", Ok(nobody(estimate(0.9, [0.85, 0.95])))),
+        ("made of several parts", Ok(made_of(estimate(2.0, [1.9, 2.1]), 0.6, 0.3, 0.1))),
+        ("a part too small to be said", Ok(made_of(estimate(2.0, [1.9, 2.1]), 0.996, 0.004, 0.0))),
+        ("a thin client", Ok(nobody(estimate(1.0, [1.0, 1.02])))),
+        ("a thin client that is stolen from", Ok(estimate(1.05, [1.03, 1.1]))),
+        ("half a thin client, and no more", Ok(nobody(estimate(1.0, [1.0, 1.02])))),
         ("no number", Ok(nobody(estimate(f64::NAN, [f64::NAN; 2])))),
         ("no end", Ok(nobody(estimate(f64::INFINITY, [1.0, f64::INFINITY])))),
         ("did not run", Err(CannotTell::OnlyWaited)),
@@ -275,8 +283,129 @@ fn what_predict_says() {
         counters: false,
     };
     let said = rows.into_iter().map(|(facts, estimate)| {
-        let estimates = Estimates { now: estimate.clone(), so_far: estimate };
+        let outside = match facts {
+            _ if facts.starts_with("a thin client") => Some(0.962),
+            _ if facts.starts_with("half a thin client") => Some(0.49),
+            "did not run" => None,
+            _ => Some(0.0),
+        };
+        let estimates = Estimates { now: estimate.clone(), so_far: estimate, outside };
         (facts, corun_report::predict::line(&PredictReport::new(&meta, S, &estimates, Covers::Run, &[])))
     });
     insta::assert_snapshot!(table(said.collect()));
+}
+
+#[test]
+fn what_control_says_of_a_decision() {
+    use corun_model::reason::{Kept, Release, Rule, SlotPart, Then};
+    use corun_model::refusal::{Protected, ProtectedBy};
+    use corun_model::{Action, CpuId, Decision, Fate, Outcome, Reason, Refusal, TaskId, TenantId};
+    use corun_report::control::Decided;
+
+    let seen = alone(&Did::default());
+    let slot = |part, rule| Reason::Slot { number: Some(8), part, rule };
+    let tried = |who: Option<&str>, percent| Rule::Tried { who: who.map(str::to_owned), percent };
+    let parks = |part, rule| (Action::Park { tenant: POSTGRES }, slot(part, rule));
+    let lets = |why| (Action::Unpark { tenant: POSTGRES }, Reason::Release(why));
+    let of_window = |action| (action, Reason::DedicatedWindow { of: "solver".into() });
+    let protected = |why| Refusal::Protected(Protected { name: Some("sshd".into()), pid: Some(7), why });
+    let refused = |why| Fate::Applied(Outcome::Refused { why });
+    let done = || Fate::Applied(Outcome::Done);
+    let lag = |lag_millionths| Reason::Lag { computed_percent: 60, fair_percent: 40, lag_millionths };
+    let slice = |min_ns, max_ns| Action::Slice { task: TaskId(12), min_ns, max_ns };
+    let rows: Vec<(&str, (Action, Reason), Fate)> = vec![
+        ("waits out a slot", parks(SlotPart::Waits, Rule::Single), done()),
+        ("tried, and somebody starves", parks(SlotPart::Waits, tried(Some("solver"), 0)), done()),
+        ("tried, and nobody lacks anything", parks(SlotPart::Waits, tried(None, 100)), done()),
+        (
+            "kept, since somebody does nothing without",
+            parks(SlotPart::Waits, Rule::Kept(Kept::NothingWithout { who: "solver".into() })),
+            done(),
+        ),
+        ("a dedicated window", of_window(Action::Park { tenant: POSTGRES }), done()),
+        ("let go at the end of one", lets(Release::WindowIsOver), done()),
+        ("let go, since it helps nobody", lets(Release::HelpNobody { gain_milli: 0 }), done()),
+        ("let go, and slots would cost", lets(Release::HelpNobody { gain_milli: -3 }), done()),
+        (
+            "let go, since somebody would get too little",
+            lets(Release::LeavesLess { who: "solver".into(), percent: 0, then: Then::LeftAlone }),
+            done(),
+        ),
+        ("a dry run", parks(SlotPart::Waits, Rule::Single), Fate::DryRun),
+        ("a dry run of what only a real one can tell", parks(SlotPart::Waits, Rule::Single), Fate::Proposed),
+        ("protected", parks(SlotPart::Waits, Rule::Single), refused(protected(ProtectedBy::Keeper))),
+        (
+            "protected by the user",
+            parks(SlotPart::Waits, Rule::Single),
+            refused(protected(ProtectedBy::User { word: "sshd".into() })),
+        ),
+        (
+            "not in scope",
+            parks(SlotPart::Waits, Rule::Single),
+            refused(Refusal::NotInScope { tenant: "postgresql.service".into() }),
+        ),
+        ("it has no process any more", parks(SlotPart::Waits, Rule::Single), refused(Refusal::NobodyLeft)),
+        (
+            "nobody may be parked by this user",
+            parks(SlotPart::Waits, Rule::Single),
+            refused(Refusal::NotPermitted { whom: "PID 7".into(), error: "Operation not permitted".into() }),
+        ),
+        (
+            "a tenant that nobody knows",
+            (Action::Park { tenant: TenantId(999) }, slot(SlotPart::Waits, Rule::Single)),
+            refused(Refusal::NoTenant(TenantId(999))),
+        ),
+        (
+            "a task that nobody knows",
+            (slice(2 * MS, 30 * MS), lag(204_000)),
+            refused(Refusal::NoTask(TaskId(12))),
+        ),
+        ("no lag at all", (slice(3 * MS, 3 * MS), lag(0)), done()),
+        (
+            "no delay",
+            (Action::PreemptDelay { task: TaskId(12), delay_ns: 0 }, Reason::NewTaskOwnDelay),
+            done(),
+        ),
+        (
+            "a slice that no kernel gives",
+            (slice(0, 0), lag(-1)),
+            refused(Refusal::Slice { min_ns: 0, max_ns: 0, bounds_ns: Some((100_000, 100 * MS)) }),
+        ),
+        (
+            "no CPU is left",
+            (Action::Cpus { task: TaskId(12), cpus: vec![] }, Reason::NobodyShares),
+            refused(Refusal::NoCpu),
+        ),
+        (
+            "CPUs with a hole",
+            (Action::Cpus { task: TaskId(12), cpus: [0, 1, 2, 8].map(CpuId).to_vec() }, Reason::NobodyShares),
+            done(),
+        ),
+        ("a weight", (Action::Weight { tenant: POSTGRES, weight: 1 }, Reason::NobodyShares), done()),
+        (
+            "a weight that is none",
+            (Action::Weight { tenant: POSTGRES, weight: 0 }, Reason::NobodyShares),
+            refused(Refusal::Weight(0)),
+        ),
+    ];
+    let said = rows.into_iter().map(|(facts, (action, because), fate)| {
+        let decision = Decision { action, because };
+        (facts, Decided::new(&decision, &fate, &seen).line(12_300 * MS).trim_start().replacen("  ", " ", 1))
+    });
+    insta::assert_snapshot!(table(said.collect()));
+}
+
+#[test]
+fn what_control_says_in_the_end() {
+    use corun_report::control::GuardLine;
+    let guard = |state, gain| GuardLine { state, gain, pairs: Some(3) }.sentence("auto");
+    let said = [
+        ("nothing is known yet", guard("measuring", None)),
+        ("it helps", guard("helps", Some(0.36))),
+        ("it helps by next to nothing", guard("helps", Some(0.0004))),
+        ("it gains nothing", guard("reverted", Some(0.0))),
+        ("it costs", guard("reverted", Some(-0.12))),
+    ];
+    let said = said.map(|(facts, said)| (facts, said.unwrap_or_else(|| "(nothing)".into())));
+    insta::assert_snapshot!(table(said.into()));
 }

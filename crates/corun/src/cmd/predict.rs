@@ -17,6 +17,7 @@ use corun_model::{Host as _, Observation, TaskId, TenantId, Unavailable, What};
 use corun_predict::estimate::{Assignment, Label};
 use corun_predict::predictor::{Options, Predictor};
 use corun_predict::useful_work::Window;
+use corun_predict::Recorded;
 use corun_report::describe;
 use corun_report::json;
 use corun_report::output::{print, write_file};
@@ -267,13 +268,6 @@ fn record(path: &Path) -> anyhow::Result<BufWriter<File>> {
 /// Why a window could not be recorded.
 fn unrecorded(e: std::io::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot write --record: {}", in_words(&e))
-}
-
-/// A line of `--record`.
-#[derive(serde::Serialize)]
-struct Recorded {
-    label: Label,
-    window: Window,
 }
 
 /// The predictor and, beside one that knows dedicated windows, one that does not.

@@ -9,8 +9,7 @@ use corun_linux::supervisor::undo::Undo;
 use corun_linux::{cpulist, cpustat, figures, limits, namespaces, naming, procfs, topology, Root};
 use corun_model::workload::Workload;
 use corun_model::{duration, TenantId};
-use corun_predict::useful_work::Window;
-use corun_predict::{Label, Options, Predictor};
+use corun_predict::{Options, Predictor, Recorded};
 use corun_results::{annotate, Results, Run};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Cast, Scenario};
@@ -70,13 +69,6 @@ fn lines(name: &str) -> Vec<Vec<u8>> {
 /// Does something with an input as text: that it is text is checked before.
 fn text(mut read: impl FnMut(&str) + 'static) -> impl FnMut(&[u8]) + 'static {
     move |bytes| read(&String::from_utf8_lossy(bytes))
-}
-
-/// A line of `corun predict --record`.
-#[derive(serde::Deserialize)]
-struct Recorded {
-    label: Label,
-    window: Window,
 }
 
 /// What benchmark tools and test runners write.
@@ -157,9 +149,7 @@ pub fn all() -> Vec<Target> {
                 let mut predictor = Predictor::new(TenantId(0), Options::default());
                 for line in t.lines().take(20) {
                     let Ok(Recorded { label, window }) = serde_json::from_str(line) else { continue };
-                    if window.is_sound() {
-                        predictor.push_window(window, label);
-                    }
+                    predictor.push_window(window, label);
                 }
                 let _ = (predictor.estimate(), predictor.so_far());
             }),
