@@ -12,44 +12,14 @@
 //! parked tenants' fair share is explained in [`crate::stock`]'s `parking`.
 
 use crate::steered::SteeredHost;
+use corun_model::dedicated::Spending;
+pub use corun_model::dedicated::{Budget, SETTLE_NS};
 use corun_model::duration::human_ns;
 use corun_model::{Action, Host, HostError, Observation, Outcome, Refusal, TenantId};
-use std::collections::VecDeque;
 use thiserror::Error;
 
 /// How often the subject is looked after inside a window.
 const LOOK_NS: u64 = 5_000_000;
-
-/// How long the subject has the machine before the dedicated window begins, in nanoseconds. Two of its threads may
-/// share a CPU when the others are parked, and the kernel moves one away only when it next balances: on two CPUs
-/// programs did 5 to 40 % less than alone in the first 20 ms, and nearly as much as alone in the next.
-pub const SETTLE_NS: u64 = 20_000_000;
-
-/// What settling, parking, observing and unparking add to a window at most, on a machine that is not overloaded.
-const AROUND_NS: u64 = SETTLE_NS + 4_000_000;
-
-/// How much of co-runners' time dedicated windows may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Thousandths of the time in which co-runners may be parked: 1..=1000.
-    pub per_mille: u32,
-    /// In any period of this length, in nanoseconds.
-    pub over_ns: u64,
-}
-
-impl Default for Budget {
-    /// 2 % of any 20 s: six windows of 40 ms with what is around them.
-    fn default() -> Budget {
-        Budget { per_mille: 20, over_ns: 20_000_000_000 }
-    }
-}
-
-impl Budget {
-    /// How long co-runners may be parked in any period, in nanoseconds.
-    pub fn allowance_ns(&self) -> u64 {
-        (u128::from(self.over_ns) * u128::from(self.per_mille) / 1000) as u64
-    }
-}
 
 /// A dedicated window is not possible.
 #[derive(Debug, Error)]
@@ -101,10 +71,7 @@ pub struct DedicatedWindow {
 /// Opens dedicated windows within a budget.
 #[derive(Clone, Debug)]
 pub struct Dedicated {
-    window_ns: u64,
-    budget: Budget,
-    /// When co-runners were parked, no longer ago than the budget reaches.
-    spent: VecDeque<(u64, u64)>,
+    spending: Spending,
 }
 
 impl Dedicated {
@@ -113,48 +80,18 @@ impl Dedicated {
     /// # Errors
     /// [`DedicatedError::NeverFits`].
     pub fn new(window_ns: u64, budget: Budget) -> Result<Dedicated, DedicatedError> {
-        if window_ns + AROUND_NS > budget.allowance_ns() {
-            return Err(DedicatedError::NeverFits { window_ns, budget });
-        }
-        Ok(Dedicated { window_ns, budget, spent: VecDeque::new() })
+        let spending = Spending::new(window_ns, budget);
+        Ok(Dedicated { spending: spending.ok_or(DedicatedError::NeverFits { window_ns, budget })? })
     }
 
     /// The length of a window in nanoseconds.
     pub fn window_ns(&self) -> u64 {
-        self.window_ns
+        self.spending.window_ns()
     }
 
     /// In how many nanoseconds the budget allows the next window; 0: now.
     pub fn due_in_ns(&self, now_ns: u64) -> u64 {
-        let allowance_ns = self.budget.allowance_ns();
-        let needed_ns = self.window_ns + AROUND_NS;
-        // The period that ends with the new window reaches back to here; as time passes, old windows leave it.
-        let spent_since = |from_ns: u64| -> u64 {
-            self.spent.iter().map(|&(start, end)| end.saturating_sub(start.max(from_ns))).sum()
-        };
-        let back = |at_ns: u64| (at_ns + needed_ns).saturating_sub(self.budget.over_ns);
-        let fits = |at_ns: u64| spent_since(back(at_ns)) + needed_ns <= allowance_ns;
-        if fits(now_ns) {
-            return 0;
-        }
-        let (mut too_soon, mut fine) = (now_ns, now_ns + self.budget.over_ns);
-        while fine - too_soon > 1 {
-            let middle = too_soon + (fine - too_soon) / 2;
-            match fits(middle) {
-                true => fine = middle,
-                false => too_soon = middle,
-            }
-        }
-        fine - now_ns
-    }
-
-    /// Notes that co-runners were parked.
-    fn spend(&mut self, start_ns: u64, end_ns: u64) {
-        self.spent.push_back((start_ns, end_ns));
-        let reach_ns = end_ns.saturating_sub(self.budget.over_ns);
-        while self.spent.front().is_some_and(|(_, end)| *end < reach_ns) {
-            self.spent.pop_front();
-        }
+        self.spending.due_in_ns(now_ns)
     }
 
     /// Opens one window. Everybody runs when this returns, also with an error.
@@ -192,7 +129,7 @@ impl Dedicated {
         // Whom this could not let go, the journal still knows; if that does not help either, it is said at once.
         let undone = if let_go { Ok(()) } else { host.undo_all() };
         let end_ns = host.now_ns();
-        self.spend(start_ns, end_ns);
+        self.spending.spend(start_ns, end_ns);
         undone?;
         let opened = opened?;
         Ok(DedicatedWindow { before, parked_ns: end_ns - start_ns, ..opened })
@@ -229,7 +166,7 @@ impl Dedicated {
             Ok::<Observation, HostError>(seen)
         };
         let settling = closed_after(SETTLE_NS)?;
-        let dedicated = closed_after(self.window_ns)?;
+        let dedicated = closed_after(self.window_ns())?;
         let accounts = settling.by_tenant.iter().chain(&dedicated.by_tenant);
         let leaked = accounts.filter(|t| parked.contains(&t.id));
         Ok(DedicatedWindow {
@@ -302,58 +239,15 @@ fn co_runners(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    const MS: u64 = 1_000_000;
 
     #[test]
     fn a_window_that_can_never_be_within_the_budget_is_refused() {
-        let e = Dedicated::new(500 * MS, Budget::default()).unwrap_err();
+        let e = Dedicated::new(500_000_000, Budget::default()).unwrap_err();
         assert_eq!(
             e.to_string(),
             "a dedicated window of 500 ms never fits into a budget of 400 ms in any 20.0 s; make it shorter, or the \
              budget larger"
         );
-        Dedicated::new(100 * MS, Budget::default()).unwrap();
-    }
-
-    #[test]
-    fn the_budget_says_when_the_next_window_may_be() {
-        let mut d = Dedicated::new(200 * MS - AROUND_NS, Budget::default()).unwrap();
-        assert_eq!(d.due_in_ns(0), 0);
-        d.spend(0, 200 * MS);
-        assert_eq!(d.due_in_ns(200 * MS), 0);
-        d.spend(200 * MS, 400 * MS);
-        // 200 ms have to leave the twenty seconds: the first window is over at 20.2 s, when the next must be, too.
-        assert_eq!(d.due_in_ns(400 * MS), 19_600 * MS);
-    }
-
-    proptest! {
-        #[test]
-        fn no_period_exceeds_the_budget(
-            window_ms in 1u64..370,
-            waits in proptest::collection::vec(0u64..3_000, 1..40),
-            at in 0usize..40,
-        ) {
-            let budget = Budget::default();
-            let mut d = Dedicated::new(window_ms * MS, budget).unwrap();
-            let mut now = 50_000 * MS;
-            let mut all = Vec::new();
-            for wait in waits {
-                now += wait * MS + d.due_in_ns(now + wait * MS);
-                let end = now + window_ms * MS + AROUND_NS;
-                d.spend(now, end);
-                all.push((now, end));
-                now = end;
-            }
-            // The worst periods end with a window.
-            let (_, end) = all[at % all.len()];
-            let from = end - budget.over_ns;
-            let spent: u64 = all
-                .iter()
-                .map(|(s, e)| (*e).min(end).saturating_sub((*s).max(from)))
-                .sum();
-            prop_assert!(spent <= budget.allowance_ns(), "{} ms in 20 s", spent / MS);
-        }
+        Dedicated::new(100_000_000, Budget::default()).unwrap();
     }
 }

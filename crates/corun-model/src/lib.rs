@@ -44,6 +44,7 @@ pub mod count;
 pub mod counter_source;
 pub mod counters;
 pub mod culprit;
+pub mod dedicated;
 pub mod duration;
 pub mod events;
 pub mod fairness;

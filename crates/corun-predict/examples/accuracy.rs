@@ -1,8 +1,8 @@
-//! How well the predictor does on the modelled machine: `cargo run --release -p corun-predict --example accuracy [CPUS] [WINDOW_MS]
-//! [THREADS]`.
+//! How well the predictor does on the modelled machine: `cargo run --release -p corun-predict --example accuracy [CPUS] [THREADS]`.
 //!
 //! Every synthetic program beside every interferer, with dedicated windows and from the ledger alone: mean error per kind
-//! of program and per interferer, and how many intervals hold the outcome. The tables in docs/accuracy.md are these. THREADS are
+//! of program and per interferer, and how many intervals hold the outcome. Windows, schedule and budget are those of
+//! `corun predict`. The tables in docs/accuracy.md are these. THREADS are
 //! those of each program; as many as there are CPUs unless said.
 
 #[path = "../tests/rig/mod.rs"]
@@ -16,13 +16,11 @@ use std::collections::BTreeMap;
 const WORST: usize = 8;
 
 fn main() {
-    let argument = |n: usize, default: u64| {
-        std::env::args()
-            .nth(n)
-            .map_or(default, |a| a.parse().expect("a number of CPUs, then of milliseconds, then of threads"))
+    let argument = |n: usize, default: u32| {
+        std::env::args().nth(n).map_or(default, |a| a.parse().expect("a number of CPUs, then of threads"))
     };
-    let (cpus, window_ns) = (argument(1, 2) as u32, argument(2, 10) * 1_000_000);
-    let threads = argument(3, cpus.into()) as u32;
+    let cpus: u32 = argument(1, 2);
+    let threads = argument(2, cpus);
     let cases: Vec<(String, String, String)> = programs(threads)
         .into_iter()
         .flat_map(|(name, program)| {
@@ -30,7 +28,7 @@ fn main() {
         })
         .collect();
     for dedicated in [true, false] {
-        let how = Sampling { window_ns, dedicated, wake_up_ns: 0 };
+        let how = Sampling { dedicated, wake_up_ns: 0 };
         let found: Vec<Outcome> =
             cases.par_iter().map(|(_, p, i)| outcome(&synthetic(cpus, p, i), 1, how)).collect();
         let mut rows: BTreeMap<&str, Vec<&Outcome>> = BTreeMap::new();
@@ -41,7 +39,7 @@ fn main() {
             }
         }
         let how = if dedicated { "with dedicated windows" } else { "from the ledger alone" };
-        println!("{threads} threads on {cpus} CPUs, windows of {} ms, {how}", window_ns / 1_000_000);
+        println!("{threads} threads on {cpus} CPUs, {how}");
         println!("{:<44} {:>5} {:>7} {:>7} {:>8}", "", "cases", "MAPE", "worst", "covered");
         for (row, of) in rows {
             let n = of.len() as f64;

@@ -19,6 +19,7 @@
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`reach`] | which CPUs its tasks may use |
 //! | [`recorded`] | a window as `corun predict --record` keeps it |
+//! | [`schedule`] | when to open dedicated windows, which count, when to give up |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
 //! | [`bounds`] | what can have been lost at most, whatever the program does |
 //! | [`loss`] | how much of its wall time a run lost: the one definition |
@@ -56,6 +57,7 @@ pub mod predictor;
 pub mod reach;
 pub mod recorded;
 pub mod replayed;
+pub mod schedule;
 pub mod spans;
 pub mod spin;
 pub mod spinning;
@@ -75,4 +77,5 @@ pub use phases::{Feature, PhaseChange};
 pub use predictor::{Options, Predictor, WantsDedicated};
 pub use recorded::Recorded;
 pub use replayed::{NoReplay, Replayer};
+pub use schedule::Schedule;
 pub use verdict::{Judge, Pace, Ruling, Verdict, MAX_DISTURBANCE};

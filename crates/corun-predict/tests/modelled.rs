@@ -16,8 +16,8 @@ use rig::{
 };
 
 const MS: u64 = 1_000_000;
-const DEDICATED: Sampling = Sampling { window_ns: 100 * MS, dedicated: true, wake_up_ns: 0 };
-const SHARED: Sampling = Sampling { window_ns: 10 * MS, dedicated: false, wake_up_ns: 0 };
+const DEDICATED: Sampling = Sampling { dedicated: true, wake_up_ns: 0 };
+const SHARED: Sampling = Sampling { dedicated: false, wake_up_ns: 0 };
 
 fn mape(outcomes: &[Outcome]) -> f64 {
     outcomes.iter().map(Outcome::error).sum::<f64>() / outcomes.len() as f64
@@ -95,8 +95,8 @@ fn intervals_hold_the_outcome_about_as_often_as_they_say() {
         .flat_map(|(_, program)| interferers(4).into_iter().map(move |i| (program.clone(), i)))
         .step_by(9)
         .collect();
-    let how = Sampling { dedicated: true, ..SHARED };
-    let found: Vec<Outcome> = cases.par_iter().map(|(p, i)| outcome(&synthetic(4, p, i), 2, how)).collect();
+    let run = |(p, i): &(String, String)| outcome(&synthetic(4, p, i), 2, DEDICATED);
+    let found: Vec<Outcome> = cases.par_iter().map(run).collect();
     let covered = found.iter().filter(|o| o.is_covered()).count() as f64 / found.len() as f64;
     assert!(covered >= 0.85, "{covered} of {}", found.len());
     let widths = found.iter().map(|o| o.estimate.interval[1] / o.estimate.interval[0] - 1.0);

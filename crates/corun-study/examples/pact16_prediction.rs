@@ -110,7 +110,7 @@ fn run() -> Vec<Case> {
     let each = |&(program, interferer, seed): &(&'static str, usize, u64)| {
         let (_, loops, threads) = INTERFERERS[interferer];
         let scenario = pact16(program, loops, threads);
-        let how = |dedicated| Sampling { window_ns: 100_000_000, dedicated, wake_up_ns: 0 };
+        let how = |dedicated| Sampling { dedicated, wake_up_ns: 0 };
         let (dedicated, ledger) = (outcome(&scenario, seed, how(true)), outcome(&scenario, seed, how(false)));
         Case { program, interferer, dedicated, ledger }
     };

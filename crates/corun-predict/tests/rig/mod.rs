@@ -2,12 +2,14 @@
 //!
 //! A **case** is a program beside an interferer. Its truth is the time of the whole run beside the interferer by that of
 //! a run alone; the prediction comes from the first third of another run with the same seed, so that taking dedicated
-//! windows does not touch the truth.
+//! windows does not touch the truth. When windows are opened and which count is decided by the same [`Schedule`] as live.
 #![allow(dead_code)]
 
+use corun_model::dedicated::{Budget, Spending, SETTLE_NS};
 use corun_model::workload::{Program, Sync};
 use corun_model::{Action, Host, Machine, Observation, TenantId};
-use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor};
+use corun_predict::schedule::{Next, Taken, SLOT_NS, WINDOW_NS};
+use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor, Schedule};
 use corun_sim::engine::Engine;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Cast, Files, Scenario};
@@ -85,43 +87,47 @@ pub fn observe(engine: &mut Engine, ns: u64) -> Observation {
 /// How windows are taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
-    /// Length of a window in nanoseconds.
-    pub window_ns: u64,
-    /// Park the co-runner for the first part.
+    /// Open dedicated windows, as `corun predict --dedicated` does.
     pub dedicated: bool,
     /// What the predictor is told of wake-ups, as [`Options::wake_up_ns`].
     pub wake_up_ns: u64,
 }
 
-/// Feeds a predictor from the first third of a run of `run_ns`: half of it dedicated, if so, but no more than a sixth of
-/// what the program takes alone, then shared windows.
-pub fn predict(
-    scenario: &Scenario,
-    seed: u64,
-    run_ns: u64,
-    alone_ns: u64,
-    how: Sampling,
-) -> Result<Estimate, CannotTell> {
+/// Feeds a predictor from the first third of a run of `run_ns`, with the windows, schedule and budget of `corun predict`.
+pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Result<Estimate, CannotTell> {
     let statically =
         matches!(&scenario.tenants[0].workload.program, Program::Parallel(p) if p.sync == Sync::None);
     let assignment = if statically { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { assignment, wake_up_ns: how.wake_up_ns, ..Options::default() };
     let mut predictor = Predictor::new(SUBJECT, options);
     let mut engine = scenario.engine(seed, Cast::All, 0).unwrap();
-    let settle_ns = (run_ns / 40).min(200 * MS);
-    observe(&mut engine, settle_ns);
-    if how.dedicated {
-        engine.apply(&Action::Park { tenant: CORUNNER });
-        observe(&mut engine, settle_ns);
-        let until_ns = engine.now_ns() + (run_ns / 6).min(alone_ns / 6);
-        while engine.now_ns() < until_ns {
-            let _ = predictor.push(&observe(&mut engine, how.window_ns), Label::Dedicated);
-        }
-        engine.apply(&Action::Unpark { tenant: CORUNNER });
-        observe(&mut engine, settle_ns);
-    }
+    let mut schedule = Schedule::new(SUBJECT, engine.now_ns());
+    let mut spending =
+        Spending::new(WINDOW_NS, Budget::default()).expect("windows of the default length fit");
     while engine.now_ns() < run_ns / 3 {
-        let _ = predictor.push(&observe(&mut engine, how.window_ns), Label::Shared);
+        let _ = predictor.push(&observe(&mut engine, SLOT_NS), Label::Shared);
+        let start_ns = engine.now_ns();
+        let is_due = how.dedicated && schedule.next(start_ns, predictor.wants_dedicated()) == Next::Open;
+        if !is_due || spending.due_in_ns(start_ns) > 0 {
+            continue;
+        }
+        engine.apply(&Action::Park { tenant: CORUNNER });
+        observe(&mut engine, SETTLE_NS);
+        let seen = observe(&mut engine, WINDOW_NS);
+        engine.apply(&Action::Unpark { tenant: CORUNNER });
+        let parked_ns = engine.now_ns() - start_ns;
+        spending.spend(start_ns, engine.now_ns());
+        let window = Taken {
+            seen: &seen,
+            parked: &[CORUNNER],
+            not_parked: &[],
+            parked_ns,
+            leaked_ns: 0,
+            subject_ended: engine.progress()[0].completions.first.is_some(),
+        };
+        if schedule.opened(&window).is_ok() {
+            let _ = predictor.push(&seen, Label::Dedicated);
+        }
     }
     predictor.estimate()
 }
@@ -152,8 +158,7 @@ pub fn outcome(scenario: &Scenario, seed: u64, how: Sampling) -> Outcome {
     let co_ns = time_ns(scenario, seed, Cast::All);
     let alone_ns = time_ns(scenario, seed, Cast::Solo(0));
     let truth = co_ns as f64 / alone_ns as f64;
-    let estimate =
-        predict(scenario, seed, co_ns, alone_ns, how).unwrap_or_else(|e| panic!("{}: {e:?}", scenario.name));
+    let estimate = predict(scenario, seed, co_ns, how).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
     Outcome { truth, estimate }
 }
 

@@ -6,6 +6,7 @@
 mod cannot_tell;
 mod line;
 mod page;
+mod windows;
 
 use crate::json;
 use corun_model::Unavailable;
@@ -17,6 +18,7 @@ use serde::Serialize;
 pub use cannot_tell::{cannot_tell, cannot_tell_at_end};
 pub use line::{line, live, summary};
 pub use page::render;
+pub use windows::Windows;
 
 /// Name and version of the schema, the first field of every report.
 pub const SCHEMA: &str = "corun.predict/1";

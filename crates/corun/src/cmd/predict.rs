@@ -1,14 +1,12 @@
 //! `corun predict`: how much slower is a program than it would be alone, said while it runs.
 
-mod windows;
-
 use crate::date::now;
 use crate::lines;
 use crate::target::{deserted, usage, SourceFlag, TargetFlags, ANYBODY};
 use crate::usage::{check_files, interrupted, stop_on_signals, Usage};
 use crate::values::{self, confidence, length_ns};
 use anyhow::Context;
-use corun_linux::dedicated::{Budget, Dedicated};
+use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow, Hindrance, Unparkable};
 use corun_linux::launch;
 use corun_linux::root::in_words;
 use corun_linux::target::Subject;
@@ -16,12 +14,13 @@ use corun_linux::{wake_up, Root};
 use corun_model::{Host as _, Observation, TaskId, TenantId, Unavailable, What};
 use corun_predict::estimate::{Assignment, Label};
 use corun_predict::predictor::{Options, Predictor};
+use corun_predict::schedule::{InTheWay, Next, Taken, FIRST_NS, OTHERS, SLOT_NS};
 use corun_predict::useful_work::Window;
-use corun_predict::Recorded;
+use corun_predict::{Recorded, Schedule};
 use corun_report::describe;
 use corun_report::json;
 use corun_report::output::{print, write_file};
-use corun_report::predict::{live, render, summary, Covers, Estimates, PredictMeta, PredictReport};
+use corun_report::predict::{live, render, summary, Covers, Estimates, PredictMeta, PredictReport, Windows};
 use corun_report::progress::Progress;
 use corun_report::verify::still_running;
 use corun_session::end::{left_behind, EndConditions, Ended};
@@ -32,7 +31,6 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use windows::{Windows, FIRST_NS, OTHERS};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,7 +52,7 @@ After CMD the answer goes to standard error: standard output is CMD's.";
 const ESTIMATE_NS: u64 = 500_000_000;
 const ESTIMATE_TIMES: u64 = 50;
 /// The length of a window.
-const SLOT: Duration = Duration::from_millis(200);
+const SLOT: Duration = Duration::from_nanos(SLOT_NS);
 
 /// What counting may take of the program's time on a CPU, from when the first dedicated window may be.
 const COUNTING: f64 = 0.03;
@@ -172,11 +170,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let end = EndConditions { running, end_ns, stop: stop.clone() };
     let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { confidence: args.confidence, assignment, wake_up_ns, ..Options::default() };
-    let windows = args.dedicated.then(|| Windows::new(insight.tenant(), &args.park));
-    let mut predictors = Predictors::new(&insight, options, windows, record);
+    let schedule = args.dedicated.then(|| Schedule::new(insight.tenant(), begin_ns));
+    let mut predictors = Predictors::new(&insight, options, schedule, record);
     let mut said = Said {
         meta,
         begin_ns,
+        park: args.park.clone(),
         history: Vec::new(),
         keeps_all: args.html.is_some(),
         json_lines: args.json_lines,
@@ -195,17 +194,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if now_ns - begin_ns >= FIRST_NS {
                 insight.end_counting_above(COUNTING);
             }
-            if ended.is_none() && predictors.are_due(begin_ns, now_ns) {
+            if ended.is_none() && predictors.is_due(now_ns) {
                 match insight.open_dedicated(&seen, OTHERS)? {
                     Opening::NotNow => {}
-                    Opening::Hindered(hindrance) => {
-                        predictors.windows.iter_mut().for_each(|w| w.skip(&seen, &hindrance));
-                    }
+                    Opening::Hindered(hindrance) => predictors.hindered(&seen, hindrance),
                     Opening::Opened(window) => {
-                        predictors.push(&window.before, Label::Shared)?;
-                        if predictors.windows.as_mut().is_some_and(|w| w.note(&window)) {
-                            predictors.push(&window.dedicated, Label::Dedicated)?;
-                        }
+                        predictors.opened(&window)?;
                         now_ns = window.dedicated.end_ns;
                     }
                 }
@@ -276,24 +270,24 @@ struct Predictors {
     main: Predictor,
     ledger: Option<Predictor>,
     record: Option<BufWriter<File>>,
-    /// Where dedicated windows were asked for.
-    windows: Option<Windows>,
+    /// Of dedicated windows, where they were asked for.
+    schedule: Option<Schedule>,
 }
 
 impl Predictors {
     fn new(
         insight: &SubjectWatch,
         options: Options,
-        windows: Option<Windows>,
+        schedule: Option<Schedule>,
         record: Option<BufWriter<File>>,
     ) -> Predictors {
         let one = || Predictor::new(insight.tenant(), options);
         Predictors {
             subject: insight.tenant(),
             main: one(),
-            ledger: windows.is_some().then(one),
+            ledger: schedule.is_some().then(one),
             record,
-            windows,
+            schedule,
         }
     }
 
@@ -317,9 +311,33 @@ impl Predictors {
     }
 
     /// Whether a dedicated window would help now. The budget is not considered here.
-    fn are_due(&self, begin_ns: u64, now_ns: u64) -> bool {
-        let wanted = self.main.wants_dedicated().is_some();
-        self.windows.as_ref().is_some_and(|w| w.are_due(begin_ns, now_ns, wanted))
+    fn is_due(&self, now_ns: u64) -> bool {
+        let wants = self.main.wants_dedicated();
+        self.schedule.as_ref().is_some_and(|s| s.next(now_ns, wants) == Next::Open)
+    }
+
+    /// Takes a dedicated window, if it counts, and what was seen before it.
+    fn opened(&mut self, window: &DedicatedWindow) -> anyhow::Result<()> {
+        self.push(&window.before, Label::Shared)?;
+        let taken = Taken {
+            seen: &window.dedicated,
+            parked: &window.parked,
+            not_parked: &window.not_parked,
+            parked_ns: window.parked_ns,
+            leaked_ns: window.leaked_ns,
+            subject_ended: window.subject_ended,
+        };
+        match self.schedule.as_mut().map(|s| s.opened(&taken)) {
+            Some(Ok(())) => self.push(&window.dedicated, Label::Dedicated),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes that none was opened because of who ran in `seen`.
+    fn hindered(&mut self, seen: &Observation, hindrance: Hindrance) {
+        let of = |u: Unparkable| InTheWay { tenant: u.tenant, why: u.why, on_cpu_ns: u.on_cpu_ns };
+        let in_the_way: Vec<InTheWay> = hindrance.unparkable.into_iter().map(of).collect();
+        self.schedule.iter_mut().for_each(|s| s.hindered(seen, &in_the_way, hindrance.parkable));
     }
 }
 
@@ -327,6 +345,8 @@ impl Predictors {
 struct Said {
     meta: PredictMeta,
     begin_ns: u64,
+    /// Whom alone the user lets be parked, if anybody was named.
+    park: Vec<String>,
     /// The last one, and for a page those before it.
     history: Vec<PredictReport>,
     keeps_all: bool,
@@ -347,11 +367,12 @@ impl Said {
     ) -> anyhow::Result<()> {
         let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
         let mut missing = insight.missing();
-        let windows = predictors.windows.as_ref();
-        missing.extend(windows.into_iter().flat_map(Windows::missing));
+        let found = predictors.schedule.as_ref().map(Schedule::found);
+        let windows = found.map(|found| Windows::of(found, &self.park));
+        missing.extend(windows.iter().flat_map(Windows::missing));
         let estimates = Estimates::of(&predictors.main);
         let mut report = PredictReport::new(&self.meta, elapsed_ns, &estimates, covers, &missing);
-        if let Some(why) = windows.and_then(Windows::why_too_few) {
+        if let Some(why) = windows.and_then(|w| w.why_too_few()) {
             report.unavailable.retain(|u| u.what != What::DedicatedWindows);
             report.unavailable.push(Unavailable { what: What::DedicatedWindows, why });
         }
@@ -366,7 +387,7 @@ impl Said {
         let without = predictors.ledger.as_ref().and_then(by_ledger);
         report.without_dedicated = without.as_ref().map(|e| e.slowdown);
         report.without_dedicated_interval = without.map(|e| e.interval);
-        report.dedicated_windows = windows.map(Windows::told);
+        report.dedicated_windows = windows.map(|w| w.told());
         report.parked_ns = report.dedicated_windows.map(|w| w.parked_ns);
         report.spin_cost = insight.spin_cost();
         report.spinning = insight.spinning();
