@@ -29,10 +29,13 @@ pub fn because(reason: &Reason) -> String {
             format!("a new task: its wake-ups wait for {}", human_ns(*delay_ns))
         }
         Reason::NewTaskOwnDelay => "a new task: not the delay of the one that made it".into(),
-        Reason::Lag { computed_percent, fair_percent, lag_millionths } => format!(
-            "computed for {computed_percent} % of its time, its fair share is {fair_percent} %: lag {:+.2}",
-            *lag_millionths as f64 / 1e6
-        ),
+        Reason::Lag { computed_percent, fair_percent, lag_millionths } => {
+            // Of next to nothing no sign is left.
+            let lag = (*lag_millionths as f64 / 1e4).round() / 100.0 + 0.0;
+            format!(
+                "computed for {computed_percent} % of its time, its fair share is {fair_percent} %: lag {lag:+.2}"
+            )
+        }
         Reason::NobodyShares => "nobody shares data or is bound by memory now: it may run anywhere".into(),
         Reason::Sharing { tenant, sharing, spc, ipc_milli, wants_memory, socket, core } => {
             let much = match sharing {
@@ -74,7 +77,10 @@ fn by(rule: &Rule) -> String {
 }
 
 fn lacks(who: Option<&str>, percent: u64) -> String {
-    format!("{} has {percent} % of its fair share", who.unwrap_or("nobody"))
+    match who {
+        Some(who) => format!("{who} has {percent} % of its fair share"),
+        None => "nobody lacks its fair share".into(),
+    }
 }
 
 fn kept(why: &Kept) -> String {

@@ -191,6 +191,9 @@ fn range(least_ns: u64, most_ns: u64) -> String {
 
 /// `CPU 1`, `CPUs 0-3, 8`.
 fn these(cpus: &[CpuId]) -> String {
+    if cpus.is_empty() {
+        return "no CPU".into();
+    }
     let mut all: Vec<u32> = cpus.iter().map(|c| c.0).collect();
     all.sort_unstable();
     all.dedup();

@@ -16,7 +16,8 @@ const S: u64 = 1_000 * MS;
 
 /// What must hold of whatever is said.
 fn check(facts: &str, said: &str) {
-    for never in ["NaN", "inf ", " 0 ns", " -0 ", "  ", "()", "steal -", "siblings -", "memory -", "other -"]
+    for never in
+        ["NaN", "inf ", " 0 ns", " -0 ", "-0.00", "  ", "()", "steal -", "siblings -", "memory -", "other -"]
     {
         assert!(!said.contains(never), "{facts}: `{never}` in {said}");
     }
