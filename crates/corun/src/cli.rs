@@ -1,7 +1,7 @@
 //! The command line: one sub-command per verb, exit codes, and how errors are said.
 //!
-//! Exit codes: 0 fine, 1 corun failed, 2 usage or bad input; `profile -- CMD` and `predict -- CMD` exit
-//! with CMD's own status, `verify -- CMD` with 3 when the run was disturbed.
+//! Exit codes: 0 fine, 1 corun failed, 2 usage or bad input; `profile -- CMD`, `predict -- CMD` and
+//! `run -- CMD` exit with CMD's own status, `verify -- CMD` with 3 when the run was disturbed.
 
 use clap::{CommandFactory, Parser, Subcommand};
 use corun_report::{one_line, printable};
@@ -29,6 +29,7 @@ enum Verb {
     Predict(cmd::predict::Args),
     Verify(cmd::verify::Args),
     Control(cmd::control::Args),
+    Run(cmd::run::Args),
     Policies(cmd::policies::Args),
     Load(cmd::load::Args),
     Sim(cmd::sim::Args),
@@ -66,6 +67,7 @@ pub fn main() -> ExitCode {
         Verb::Predict(args) => cmd::predict::run(args),
         Verb::Verify(args) => cmd::verify::run(args),
         Verb::Control(args) => cmd::control::run(args),
+        Verb::Run(args) => cmd::run::run(args),
         Verb::Policies(args) => cmd::policies::run(args),
         Verb::Load(args) => cmd::load::run(args),
         Verb::Sim(args) => spread(|| cmd::sim::run(args)),

@@ -7,6 +7,7 @@ pub mod load;
 pub mod policies;
 pub mod predict;
 pub mod profile;
+pub mod run;
 pub mod sim;
 pub mod study;
 pub mod validate;
