@@ -27,6 +27,8 @@ mod crew;
 mod decision;
 mod lookout;
 mod page;
+#[cfg(feature = "rayon")]
+mod pool;
 mod seat;
 mod sight;
 mod sources;
@@ -38,6 +40,8 @@ pub use crew::{Crew, CrewError};
 pub use decision::{decide, Answer, Quota, Reading, Reason};
 pub use lookout::Lookout;
 pub use page::{Page, PageError, Peer, Published, PAGE_VERSION};
+#[cfg(feature = "rayon")]
+pub use pool::Pool;
 pub use seat::{Seat, Taken};
 pub use sight::{heir, heirs, next_change, Change, Sight, State};
 pub use steady::Steady;

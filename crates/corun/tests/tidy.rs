@@ -337,6 +337,8 @@ fn the_version_is_the_same_everywhere() {
     let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
     let version = workspace["workspace"]["package"]["version"].as_str().unwrap();
     assert!(read("CITATION.cff").contains(&format!("\nversion: {version}\n")), "CITATION.cff: not {version}");
+    let python = read("python/pyproject.toml");
+    assert!(python.contains(&format!("\nversion = \"{version}\"\n")), "python/pyproject.toml: not {version}");
     let newest = read("CHANGELOG.md");
     let newest = newest.lines().find(|line| line.starts_with("## ")).expect("CHANGELOG.md has a release");
     assert!(

@@ -170,6 +170,19 @@ fn a_c_program_finds_everything_in_the_static_library() {
 }
 
 #[test]
+fn a_python_program_finds_everything_through_ctypes() {
+    let package = here().join("../../python");
+    let mut tests = Command::new("python3");
+    tests.args(["-m", "unittest", "discover", "--start-directory"]).arg(package.join("tests"));
+    tests.env("PYTHONPATH", &package).env("PYTHONDONTWRITEBYTECODE", "1").env_remove("CORUN_ADAPT");
+    tests.env("CORUN_LIBRARY", built().join("libcorun.so"));
+    if let Some(output) = run("python3", &mut tests) {
+        succeeded(&output);
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("Ran 0 tests"));
+    }
+}
+
+#[test]
 fn the_run_time_name_has_the_version_of_the_interface() {
     let library = std::fs::read(built().join("libcorun.so")).unwrap();
     let name = format!("libcorun.so.{}\0", corun::ABI);

@@ -1,0 +1,84 @@
+//! Rayon that is as wide as there are CPUs for.
+//!
+//! A pool of rayon's has the threads that it was made with. Here is one pool a width, each made when it is first needed; those of the other
+//! widths sleep. Between two calls of [`Pool::install`] nothing runs, so that is where the width changes.
+
+use crate::width::Width;
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use std::sync::OnceLock;
+
+/// Pools of rayon's, of which the one runs that is as wide as there are CPUs for.
+#[derive(Debug)]
+pub struct Pool {
+    width: Width,
+    /// That of width n at n - 1.
+    pools: Box<[OnceLock<ThreadPool>]>,
+}
+
+impl Pool {
+    /// As wide as `width` says.
+    ///
+    /// # Errors
+    /// Its threads cannot be started.
+    pub fn new(width: Width) -> Result<Pool, ThreadPoolBuildError> {
+        let pool = Pool { pools: (0..width.most()).map(|_| OnceLock::new()).collect(), width };
+        // So that a program learns at once that it can have no threads.
+        pool.of(pool.width.most())?;
+        Ok(pool)
+    }
+
+    /// How wide it is to be.
+    pub fn width(&self) -> &Width {
+        &self.width
+    }
+
+    /// Runs something in the pool that has the width of this moment: what it does in parallel uses so many threads. Where threads for that
+    /// cannot be started, it runs in the widest pool.
+    pub fn install<R: Send>(&self, run: impl FnOnce() -> R + Send) -> R {
+        self.width.refresh();
+        let most = self.width.most();
+        let pool = self.of(self.width.threads()).or_else(|_| self.of(most));
+        match pool {
+            Ok(pool) => pool.install(run),
+            Err(_) => unreachable!("the widest pool was made first"),
+        }
+    }
+
+    fn of(&self, threads: u32) -> Result<&ThreadPool, ThreadPoolBuildError> {
+        let place = &self.pools[threads as usize - 1];
+        if let Some(pool) = place.get() {
+            return Ok(pool);
+        }
+        let pool = ThreadPoolBuilder::new().num_threads(threads as usize).build()?;
+        // Of two that were made at the same moment one ends.
+        Ok(place.get_or_init(|| pool))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Peer;
+    use crate::width::Mode;
+    use rayon::prelude::*;
+
+    #[test]
+    fn each_call_runs_as_wide_as_was_advised_before_it() {
+        let pool = Pool::new(Width::new(Mode::On, 1, 3).unwrap()).unwrap();
+        pool.width().publish().unwrap();
+        // Another test of this process may publish too: the page of this one is the one with these bounds.
+        let peer = Peer::find(std::process::id()).unwrap().expect("it was just published");
+        if peer.read().expect("it lives").most != 3 {
+            println!("skipped: another page of this process is found first");
+            return;
+        }
+        for width in [1, 3, 2, 1] {
+            peer.advise(width);
+            let (threads, sum) =
+                pool.install(|| (rayon::current_num_threads(), (0..1_000u64).into_par_iter().sum::<u64>()));
+            assert_eq!((threads, sum), (width as usize, 499_500), "advised {width}");
+        }
+        pool.width().set_mode(Mode::Off);
+        assert_eq!(pool.install(rayon::current_num_threads), 3);
+    }
+}

@@ -1,0 +1,54 @@
+//! OpenMP of GCC: code that GCC compiled calls one of these functions to start a parallel region, with the number of threads as third argument,
+//! or 0 where the program leaves it open.
+
+use crate::process::{limit, observe};
+use crate::real::near;
+use crate::trampoline::trampolines;
+use corun_adapt::Width;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicBool;
+
+trampolines! {
+    start;
+    "GOMP_parallel",
+    "GOMP_parallel_reductions",
+    "GOMP_parallel_sections",
+    "GOMP_parallel_loop_static",
+    "GOMP_parallel_loop_dynamic",
+    "GOMP_parallel_loop_guided",
+    "GOMP_parallel_loop_runtime",
+    "GOMP_parallel_loop_nonmonotonic_dynamic",
+    "GOMP_parallel_loop_nonmonotonic_guided",
+    "GOMP_parallel_loop_nonmonotonic_runtime",
+    "GOMP_parallel_loop_maybe_nonmonotonic_runtime",
+}
+
+/// Lowers the number of threads of a region that is about to start; `real` is the function that starts it.
+fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
+    // The upper half of the register is anything.
+    let asked = given[2] as u32;
+    if asked != 0 {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if asked > 1 {
+            observe(
+                width,
+                &SAID,
+                format_args!("a region asks for {asked} threads by a clause, so it would keep them"),
+            );
+        }
+        return;
+    }
+    // Of the same library, since there may be two.
+    let ask = |name| {
+        let function = near(name, real)?;
+        // SAFETY: both functions that are asked take nothing and return an int.
+        Some(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(function) }())
+    };
+    // A region within one that runs in parallel shares what that has.
+    let (Some(0), Some(most)) = (ask(c"omp_get_active_level"), ask(c"omp_get_max_threads")) else { return };
+    let most = most.max(1) as u32;
+    let threads = limit(width, most);
+    if threads < most {
+        given[2] = u64::from(threads);
+    }
+}

@@ -1,0 +1,101 @@
+//! The width of this process, and what is said of it.
+
+use corun_adapt::{cpus, say, Mode, Width};
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+
+/// Whether any hook was reached.
+static REACHED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Whether this thread is inside a hook, so that what the hook itself calls is not hooked.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a hook, unless it is reached from within one or the program does not adapt.
+pub fn hook<T>(run: impl FnOnce(&Width) -> T) -> Option<T> {
+    // A thread that ends has no such variable any more.
+    if INSIDE.try_with(|inside| inside.replace(true)) != Ok(false) {
+        return None;
+    }
+    REACHED.store(true, Relaxed);
+    let done = width().map(|width| {
+        width.refresh();
+        run(width)
+    });
+    let _ = INSIDE.try_with(|inside| inside.set(false));
+    done
+}
+
+/// How many of `most` threads to run.
+pub fn limit(width: &Width, most: u32) -> u32 {
+    match width.threads() {
+        // Nothing is taken from the process.
+        threads if threads >= width.most() => most,
+        threads => most.min(threads),
+    }
+}
+
+/// Says something once in observe mode.
+pub fn observe(width: &Width, said: &AtomicBool, what: fmt::Arguments<'_>) {
+    if width.mode() == Mode::Observe && !said.swap(true, Relaxed) {
+        say(what);
+    }
+}
+
+/// That of this process; a forked child opens its own. `None` where it does not adapt, or cannot.
+fn width() -> Option<&'static Width> {
+    static OPENED: AtomicPtr<Width> = AtomicPtr::new(std::ptr::null_mut());
+    /// Who opened it, or tried to.
+    static OPENER: AtomicU32 = AtomicU32::new(0);
+    let this = std::process::id();
+    // One thread opens; others meanwhile do as if nothing were known.
+    if OPENER.load(SeqCst) != this && OPENER.swap(this, SeqCst) != this {
+        let new = open().map_or(std::ptr::null_mut(), |width| Box::into_raw(Box::new(width)));
+        OPENED.store(new, SeqCst);
+    }
+    // SAFETY: what is there is never freed: other threads may use it.
+    unsafe { OPENED.load(SeqCst).as_ref() }
+}
+
+fn open() -> Option<Width> {
+    let mode = match Mode::from_environment() {
+        Ok(Mode::Off) => return None,
+        Ok(mode) => mode,
+        Err(error) => {
+            say(format_args!("{error}; this program does not adapt"));
+            return None;
+        }
+    };
+    match Width::new(mode, 1, cpus()) {
+        Ok(width) => {
+            // Without a page no controller can advise, and that is all.
+            let _ = width.publish();
+            Some(width)
+        }
+        Err(error) => {
+            say(format_args!("{error}; this program does not adapt"));
+            None
+        }
+    }
+}
+
+/// In observe mode a program that no hook could help says so when it ends.
+extern "C" fn at_start() {
+    extern "C" fn at_end() {
+        if !REACHED.load(Relaxed) {
+            say(format_args!(
+                "there was no parallel region of OpenMP and no call of OpenBLAS, so nothing would adapt"
+            ));
+        }
+    }
+    if Mode::from_environment() == Ok(Mode::Observe) {
+        // SAFETY: the function stays loaded as long as the process.
+        unsafe { libc::atexit(at_end) };
+    }
+}
+
+#[used]
+#[link_section = ".init_array"]
+static AT_START: extern "C" fn() = at_start;

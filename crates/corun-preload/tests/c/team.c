@@ -1,0 +1,42 @@
+/* Prints the size of the team of its parallel regions, of one with a clause, and what it may be, whenever one of them changes. */
+#include <omp.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void) {
+    int last = 0;
+    for (;;) {
+        int free = 0, clause = 0, loop = 0, inner = 0, sum = 0;
+        int most = omp_get_max_threads();
+#pragma omp parallel
+        {
+#pragma omp single
+            free = omp_get_num_threads();
+        }
+#pragma omp parallel num_threads(2)
+        {
+#pragma omp single
+            clause = omp_get_num_threads();
+        }
+#pragma omp parallel for schedule(dynamic, 1) reduction(+ : sum)
+        for (int i = 0; i < 100; i++) {
+            sum += i;
+            if (i == 0) loop = omp_get_num_threads();
+        }
+#pragma omp parallel
+        {
+#pragma omp parallel
+            {
+#pragma omp single
+                inner = omp_get_num_threads();
+            }
+        }
+        if (free != last) {
+            printf("free=%d clause=%d loop=%d inner=%d sum=%d most=%d after=%d\n", free, clause, loop, inner, sum, most,
+                   omp_get_max_threads());
+            fflush(stdout);
+        }
+        last = free;
+        usleep(1000);
+    }
+}

@@ -1,0 +1,140 @@
+"""How many CPUs can this program get right now, counting its neighbours: libcorun from Python.
+
+>>> import corun
+>>> corun.cpus()
+Cpus(threads=2, available=1.98, guaranteed=None, reason='1.98 CPUs available: ...')
+
+Nothing is compiled: the functions of libcorun are called through ctypes. The library is looked for in the file that the environment
+variable CORUN_LIBRARY names, where the dynamic linker looks, and in /usr/local/lib.
+"""
+
+import contextlib
+import ctypes
+import ctypes.util
+import os
+import threading
+import time
+from typing import Iterator, NamedTuple, Optional
+
+__all__ = ["Cpus", "Error", "cpus", "limits", "threads"]
+
+_ABI = 1
+_NOT_KNOWN = -1
+_FORKED = -7
+#: The first answer needs two readings so far apart.
+_FIRST_ANSWER = 0.06
+
+
+class Error(RuntimeError):
+    """libcorun is not there, or says why it cannot help."""
+
+
+class Cpus(NamedTuple):
+    """What this process can get."""
+
+    #: How many threads to run, at least 1.
+    threads: int
+    #: CPUs while neighbours go on as they do; None where that is not known.
+    available: Optional[float]
+    #: CPUs when everybody wants everything; None where that is not known.
+    guaranteed: Optional[float]
+    #: Why, as a sentence.
+    reason: str
+
+
+def _load() -> ctypes.CDLL:
+    named = os.environ.get("CORUN_LIBRARY")
+    names = [named] if named else [ctypes.util.find_library("corun"), "libcorun.so.1", "/usr/local/lib/libcorun.so.1"]
+    for name in filter(None, names):
+        try:
+            library = ctypes.CDLL(name)
+            break
+        except OSError:
+            continue
+    else:
+        raise Error("libcorun is not found: install it with `make install`, or set CORUN_LIBRARY to its file")
+    if not hasattr(library, "corun_abi") or library.corun_abi() != _ABI:
+        raise Error("this libcorun is of another version than the package: install both from one release")
+    handle = ctypes.c_void_p
+    library.corun_open.argtypes = [ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(handle)]
+    library.corun_close.argtypes = [handle]
+    library.corun_close.restype = None
+    library.corun_text.restype = ctypes.c_char_p
+    for name in ("corun_refresh", "corun_guaranteed", "corun_available", "corun_threads"):
+        getattr(library, name).argtypes = [handle]
+    library.corun_reason.argtypes = [handle, ctypes.c_char_p, ctypes.c_size_t]
+    return library
+
+
+class _Opened:
+    """What libcorun opened for this process."""
+
+    def __init__(self) -> None:
+        self.library = _load()
+        self.handle = ctypes.c_void_p()
+        self.check(self.library.corun_open(_ABI, 1, 0, ctypes.byref(self.handle)))
+
+    def check(self, code: int) -> int:
+        if code < _NOT_KNOWN:
+            raise Error(self.library.corun_text(code).decode())
+        return code
+
+    def ask(self, name: str) -> int:
+        return self.check(getattr(self.library, name)(self.handle))
+
+    def milli(self, name: str) -> Optional[float]:
+        value = self.ask(name)
+        return None if value == _NOT_KNOWN else value / 1000
+
+    def reason(self) -> str:
+        text = ctypes.create_string_buffer(512)
+        self.check(self.library.corun_reason(self.handle, text, len(text)))
+        return text.value.decode()
+
+
+_lock = threading.Lock()
+_opened: Optional[_Opened] = None
+
+
+def _open() -> _Opened:
+    global _opened
+    with _lock:
+        if _opened is not None and _opened.library.corun_threads(_opened.handle) == _FORKED:
+            _opened.library.corun_close(_opened.handle)
+            _opened = None
+        if _opened is None:
+            _opened = _Opened()
+            time.sleep(_FIRST_ANSWER)
+        _opened.ask("corun_refresh")
+        return _opened
+
+
+def cpus() -> Cpus:
+    """What this process can get now. The first call takes 60 ms; later ones read files when 50 ms have passed."""
+    opened = _open()
+    return Cpus(
+        opened.ask("corun_threads"),
+        opened.milli("corun_available"),
+        opened.milli("corun_guaranteed"),
+        opened.reason(),
+    )
+
+
+def threads() -> int:
+    """How many threads to run now, at least 1."""
+    return _open().ask("corun_threads")
+
+
+@contextlib.contextmanager
+def limits() -> Iterator[int]:
+    """Inside `with corun.limits():` the thread pools of BLAS and OpenMP have as many threads as would make progress.
+
+    The pools are those that threadpoolctl finds. It gives the number of threads.
+    """
+    try:
+        import threadpoolctl
+    except ImportError:
+        raise Error("corun.limits needs the package threadpoolctl: run `pip install threadpoolctl`") from None
+    number = threads()
+    with threadpoolctl.threadpool_limits(limits=number):
+        yield number

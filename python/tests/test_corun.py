@@ -1,0 +1,77 @@
+"""The package against the library that CORUN_LIBRARY names: run by the tests of libcorun."""
+
+import os
+import subprocess
+import sys
+import types
+import unittest
+from unittest import mock
+
+import corun
+
+
+def python(code, **environment):
+    """What a fresh interpreter prints, or the last line of its error."""
+    environment = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    return done.stdout.strip() if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+class Corun(unittest.TestCase):
+    def test_the_answer_is_within_the_machine(self):
+        most = len(os.sched_getaffinity(0))
+        answer = corun.cpus()
+        self.assertIn(answer.threads, range(1, most + 1))
+        self.assertIn(corun.threads(), range(1, most + 1))
+        self.assertGreaterEqual(answer.available, 0)
+        self.assertLessEqual(answer.available, most)
+        self.assertIn("available", answer.reason)
+
+    def test_a_forked_child_asks_anew(self):
+        corun.cpus()
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(0 if corun.cpus().threads >= 1 else 1)
+            finally:
+                os._exit(2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_who_does_not_adapt_has_all_cpus(self):
+        printed = python("import corun; print(corun.threads())", CORUN_ADAPT="off")
+        self.assertEqual(int(printed), len(os.sched_getaffinity(0)))
+
+    def test_what_is_wrong_is_one_sentence(self):
+        for environment in ({"CORUN_LIBRARY": "/does/not/exist"}, {"CORUN_ADAPT": "perhaps"}):
+            printed = python("import corun; corun.cpus()", **environment)
+            self.assertTrue(printed.startswith("corun.Error: "), printed)
+
+    def test_a_library_of_another_version_is_refused(self):
+        printed = python("import corun; corun._ABI = 2; corun.cpus()")
+        self.assertTrue(printed.startswith("corun.Error: "), printed)
+
+    def test_limits_hold_inside_and_not_after(self):
+        holds = []
+
+        class Limits:
+            def __init__(self, limits):
+                self.limits = limits
+
+            def __enter__(self):
+                holds.append(self.limits)
+
+            def __exit__(self, *_):
+                holds.append(None)
+
+        stand_in = types.SimpleNamespace(threadpool_limits=Limits)
+        with mock.patch.dict(sys.modules, threadpoolctl=stand_in):
+            with corun.limits() as number:
+                self.assertEqual(holds, [number])
+            self.assertEqual(holds, [number, None])
+        with mock.patch.dict(sys.modules, threadpoolctl=None), self.assertRaises(corun.Error):
+            with corun.limits():
+                self.fail("there is no threadpoolctl")
+
+
+if __name__ == "__main__":
+    unittest.main()
