@@ -10,6 +10,7 @@
 
 use crate::limits;
 use crate::root::in_words;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,6 +19,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
+
+mod refused;
 
 /// A command could not be started.
 #[derive(Debug, Error)]
@@ -29,12 +32,12 @@ pub enum LaunchError {
         program: String,
     },
     /// The program is there but cannot be executed.
-    #[error("cannot execute `{program}`: {}; name a program that you may run", in_words(.source))]
+    #[error("cannot execute `{program}`: {why}")]
     NotExecutable {
         /// What was to be run.
         program: String,
-        /// What the kernel said.
-        source: io::Error,
+        /// Why not, and what helps.
+        why: String,
     },
     /// The child could not be made at all.
     #[error("cannot start the command: {}", in_words(.0))]
@@ -51,7 +54,7 @@ impl LaunchError {
 /// A command that waits for [`Held::release`]; dropped unreleased, it never runs.
 pub struct Held {
     pid: u32,
-    program: String,
+    program: OsString,
     go: Option<File>,
     spawner: Option<JoinHandle<io::Result<Child>>>,
 }
@@ -62,7 +65,7 @@ impl Held {
     /// # Errors
     /// [`LaunchError::Fork`]. A command that does not exist is found out at [`Held::release`].
     pub fn start(mut command: Command) -> Result<Held, LaunchError> {
-        let program = command.get_program().to_string_lossy().into_owned();
+        let program = command.get_program().to_owned();
         let (go_read, go_write) = pipe().map_err(LaunchError::Fork)?;
         let (pid_read, pid_write) = pipe().map_err(LaunchError::Fork)?;
         let (go_fd, go_write_fd) = (go_read.as_raw_fd(), go_write.as_raw_fd());
@@ -112,11 +115,12 @@ impl Held {
         let joined = self.spawner.take().map(JoinHandle::join);
         match (joined, released) {
             (Some(Ok(Ok(child))), _) => Ok(Running { child }),
-            (Some(Ok(Err(source))), _) if is_nowhere(&self.program, &source) => {
-                Err(LaunchError::NotFound { program: self.program.clone() })
-            }
-            (Some(Ok(Err(source))), _) => {
-                Err(LaunchError::NotExecutable { program: self.program.clone(), source })
+            (Some(Ok(Err(error))), _) => {
+                let program = self.program.to_string_lossy().into_owned();
+                Err(match refused::why(&self.program, &error) {
+                    None => LaunchError::NotFound { program },
+                    Some(why) => LaunchError::NotExecutable { program, why },
+                })
             }
             (_, Err(e)) => Err(LaunchError::Fork(e)),
             (_, Ok(())) => Err(LaunchError::Fork(io::Error::other("the launching thread panicked"))),
@@ -137,17 +141,6 @@ impl Drop for Held {
     }
 }
 
-/// Whether the program does not exist. Where a folder of `$PATH` may not be entered, the kernel's last word on a name
-/// that is in none of them is "permission denied".
-fn is_nowhere(program: &str, error: &io::Error) -> bool {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let is_in = |folder: std::path::PathBuf| folder.join(program).exists();
-    error.kind() == io::ErrorKind::NotFound
-        || error.kind() == io::ErrorKind::PermissionDenied
-            && !program.contains('/')
-            && !std::env::split_paths(&folders).any(is_in)
-}
-
 /// What the child does before it is allowed to run.
 fn hold(go_fd: i32, go_write_fd: i32, pid_fd: i32) -> io::Result<()> {
     // SAFETY: all of these are async-signal-safe; the descriptors are open and the buffers outlive the calls. The
@@ -163,7 +156,8 @@ fn hold(go_fd: i32, go_write_fd: i32, pid_fd: i32) -> io::Result<()> {
         loop {
             match libc::read(go_fd, (&raw mut byte).cast(), 1) {
                 1 => return Ok(()),
-                0 => return Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+                // Whoever would let it run has gone: there is nobody to report to.
+                0 => libc::_exit(127),
                 _ if *libc::__errno_location() == libc::EINTR => {}
                 _ => return Err(io::Error::last_os_error()),
             }
