@@ -57,14 +57,28 @@ impl Tree {
         controllers.iter().any(|c| c == name)
     }
 
-    /// The folder of a cgroup, given its path as in `/proc/PID/cgroup`; `None` when it lies outside what is mounted.
+    /// The folder of a cgroup, given its path as in `/proc/PID/cgroup`; `None` when it lies outside what is mounted. A name
+    /// that is not UTF-8 has replacement characters in its path: that folder is the one that is called so when it is shown.
     pub fn folder(&self, path: &str) -> Option<PathBuf> {
         let below = match self.mounted.as_str() {
             "/" => path,
             mounted => path.strip_prefix(mounted).filter(|b| b.is_empty() || b.starts_with('/'))?,
         };
-        Some(self.mount.join(below.trim_start_matches('/')))
+        let names = below.trim_start_matches('/').split('/');
+        Some(names.fold(
+            self.mount.clone(),
+            |folder, name| match name.contains(char::REPLACEMENT_CHARACTER) {
+                true => shown_as(&folder, name).unwrap_or_else(|| folder.join(name)),
+                false => folder.join(name),
+            },
+        ))
     }
+}
+
+/// What is shown as `name` in a folder.
+fn shown_as(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut entries = std::fs::read_dir(folder).ok()?.flatten();
+    entries.find(|entry| entry.file_name().to_string_lossy() == name).map(|entry| entry.path())
 }
 
 /// A cgroup of a tree.

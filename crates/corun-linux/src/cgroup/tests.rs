@@ -185,3 +185,17 @@ fn this_machines_trees_can_be_read() {
     }
     Membership::read(&Root::new("/"), "/proc/self").unwrap();
 }
+
+#[test]
+fn a_name_that_is_not_utf8_is_the_folder_that_is_shown_so() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join(OsStr::from_bytes(b"gr\xffp")).join("job");
+    fs::create_dir_all(&folder).unwrap();
+    let version = Version::V1 { controllers: vec!["freezer".into()] };
+    let tree = Tree { version, mount: dir.path().to_owned(), mounted: "/".into() };
+    assert_eq!(tree.folder("/gr\u{fffd}p/job"), Some(folder));
+    let gone = tree.folder("/gr\u{fffd}x/job").unwrap();
+    assert!(!gone.exists() && gone.ends_with("job"));
+}
