@@ -57,10 +57,17 @@ fn script(command: &[String]) -> Option<String> {
             // `-c`, `-lc`: the text itself follows.
             short if short.starts_with('-') && short.contains(['c', 'e']) => return None,
             short if short.starts_with(['-', '+']) => {}
-            script => return base(script),
+            script => return base(script).filter(|_| !is_stream(script)),
         }
     }
     None
+}
+
+/// Whether a path names an open file, as `bash <(…)` passes it: that says nothing.
+fn is_stream(path: &str) -> bool {
+    path.starts_with("/dev/fd/")
+        || path == "/dev/stdin"
+        || path.starts_with("/proc/") && path.contains("/fd/")
 }
 
 #[cfg(test)]
@@ -83,6 +90,9 @@ mod tests {
             ("perl", &["perl", "-e", "1 while 1"], "perl"),
             ("node", &["node", "--max-old-space-size=4096", "server.js"], "server.js"),
             ("sh", &["sh", "-"], "sh"),
+            ("bash", &["bash", "/dev/fd/63", "all"], "bash"),
+            ("sh", &["sh", "/proc/self/fd/3"], "sh"),
+            ("bash", &["bash", "/dev/stdin"], "bash"),
             ("build.sh", &["/bin/bash", "./build.sh"], "build.sh"),
             ("shuf", &["shuf", "words"], "shuf"),
             ("make", &["make", "all"], "make"),
