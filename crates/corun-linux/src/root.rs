@@ -134,6 +134,7 @@ impl Root {
 pub fn in_words(e: &std::io::Error) -> String {
     let known = match e.kind() {
         _ if e.raw_os_error().is_none() => None,
+        _ if e.raw_os_error() == Some(libc::EMFILE) => Some("too many files are open; raise `ulimit -n`"),
         io::ErrorKind::StorageFull => Some("the disk is full; free some space"),
         io::ErrorKind::QuotaExceeded => Some("this user's disk quota is used up; free some space"),
         io::ErrorKind::ReadOnlyFilesystem => Some("the file system can only be read; choose another place"),

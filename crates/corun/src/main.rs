@@ -4,6 +4,8 @@ mod cli;
 mod cmd;
 mod date;
 mod lines;
+mod memory;
+mod pid;
 mod reading;
 mod refusal;
 mod spread;
@@ -12,6 +14,9 @@ mod usage;
 mod values;
 
 use std::process::ExitCode;
+
+#[global_allocator]
+static MEMORY: memory::Memory = memory::Memory;
 
 fn main() -> ExitCode {
     // Whoever started it may ignore the ends of its children; here they are waited for.

@@ -1,5 +1,6 @@
 //! Whom to watch and how, as a user says it on the command line: the same flags for every verb that watches.
 
+use crate::pid;
 use crate::usage::Usage;
 use crate::values;
 use corun_linux::watcher::Source;
@@ -12,7 +13,7 @@ use std::ffi::OsString;
 #[group(id = "Target", multiple = false)]
 pub struct TargetFlags {
     /// A running process, with all its threads and descendants; several with commas
-    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = pid::watched())]
     pid: Option<Vec<u32>>,
     /// A cgroup: its path, the end of it, or the name of a unit, container, pod or Slurm step
     #[arg(long, value_name = "NAME", value_parser = values::name())]

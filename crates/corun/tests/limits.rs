@@ -108,6 +108,7 @@ fn limits() -> Vec<Limit> {
     ));
     rows.push(row("no pidfd_open", FILTERED, refuse(&[libc::SYS_pidfd_open], libc::ENOSYS)));
     rows.push(row("ulimit -n 10", &["ulimit -n", "open files", "eBPF"], limit(libc::RLIMIT_NOFILE, 10)));
+    rows.push(row("ulimit -n 6", &["ulimit -n"], limit(libc::RLIMIT_NOFILE, 6)));
     rows.push(with_mounts("a read-only /sys", &["read", "eBPF"], "mount -o remount,bind,ro /sys"));
     rows.push(with_mounts("no BTF", &["BTF", "eBPF"], "mount -t tmpfs none /sys/kernel/btf"));
     rows.push(with_mounts("an empty /sys", &["/sys"], "mount -t tmpfs none /sys"));

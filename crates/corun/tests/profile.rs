@@ -415,3 +415,13 @@ fn signal(pid: u32, signal: i32) {
     // SAFETY: our own child, not yet waited for.
     unsafe { libc::kill(pid as i32, signal) };
 }
+
+#[test]
+fn corun_is_not_to_watch_itself() {
+    for verb in ["profile", "predict"] {
+        let script = format!("exec \"$0\" {verb} -p $$ --for 1s");
+        let out = Command::new("sh").arg("-c").arg(script).arg(corun(&[]).get_program()).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{verb}: {out:?}");
+        assert!(String::from_utf8_lossy(&out.stderr).contains("corun itself"), "{verb}: {out:?}");
+    }
+}
