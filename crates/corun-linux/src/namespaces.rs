@@ -6,7 +6,8 @@
 //! offset.
 
 use crate::root::Root;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// The first PID namespace (`PROC_PID_INIT_INO`).
 const FIRST_PIDS: &str = "pid:[4026531836]";
@@ -43,6 +44,27 @@ pub fn apart(root: &Root) -> Option<Apart> {
     })
 }
 
+/// Why `/proc` does not show the processes that this one sees, with the remedy; `None`: it does.
+pub fn no_own_proc(root: &Root) -> Option<&'static str> {
+    why_no_own_proc(std::fs::read_link(root.path("/proc/self")), std::process::id(), root.has("/proc/stat"))
+}
+
+fn why_no_own_proc(own: io::Result<PathBuf>, pid: u32, is_mounted: bool) -> Option<&'static str> {
+    let is_own = match own {
+        Ok(own) => own == Path::new(&pid.to_string()),
+        // A process has no number in a namespace that is not above its own.
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    };
+    match (is_own, is_mounted) {
+        (true, _) => None,
+        (false, true) => Some(
+            "/proc shows the processes of another PID namespace than corun is in; mount its own \
+             (`mount -t proc proc /proc`, or `unshare --mount-proc`)",
+        ),
+        (false, false) => Some("/proc is not mounted here; mount it (`mount -t proc proc /proc`)"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +78,17 @@ mod tests {
             std::fs::write(own.join("timens_offsets"), offsets).unwrap();
         }
         apart(&Root::new(dir.path())).map(|apart| apart.why)
+    }
+
+    #[test]
+    fn what_proc_shows_of_this_process_tells_whose_it_is() {
+        let shows = |number: &str| why_no_own_proc(Ok(number.into()), 12, true);
+        assert_eq!(shows("12"), None);
+        assert!(shows("4711").is_some_and(|why| why.contains("another PID namespace")));
+        let nothing = |is_mounted| why_no_own_proc(Err(io::ErrorKind::NotFound.into()), 12, is_mounted);
+        assert!(nothing(true).is_some_and(|why| why.contains("another PID namespace")));
+        assert!(nothing(false).is_some_and(|why| why.contains("not mounted")));
+        assert_eq!(no_own_proc(&Root::new("/")), None, "of this test");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A live host, whichever way it can see: eBPF where that is allowed, `schedstat` where not.
 
 use crate::limits;
+use crate::namespaces;
 use crate::probe::{LiveError, LiveHost, LiveOptions};
 use crate::root::Root;
 use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
@@ -46,6 +47,9 @@ pub enum WatchError {
     /// `schedstat` was asked for by name and cannot be had.
     #[error(transparent)]
     Schedstat(#[from] SchedstatError),
+    /// Processes cannot be told by what `/proc` shows.
+    #[error("this machine cannot be watched: {0}")]
+    Proc(&'static str),
     /// Neither way works.
     #[error("this machine cannot be watched: eBPF: {}; schedstat: {schedstat}", limits::of_probe(&Root::new("/"), &ebpf.to_string()))]
     Neither {
@@ -67,6 +71,9 @@ impl Watcher {
         options: LiveOptions,
         wanted: Option<Source>,
     ) -> Result<(Watcher, Vec<Unavailable>), WatchError> {
+        if let Some(why) = namespaces::no_own_proc(root) {
+            return Err(WatchError::Proc(why));
+        }
         let (subject, tenants) = (options.subject.clone(), options.tenants.clone());
         let ebpf = match wanted {
             Some(Source::Schedstat) => None,

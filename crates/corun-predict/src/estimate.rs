@@ -63,6 +63,10 @@ pub struct Estimate {
     pub slowest_task: Option<f64>,
     /// Phases of the program so far: 1 until its behaviour changed for the first time.
     pub phases: usize,
+    /// The share of its tasks' lives in which its own CPU budgets stopped them, 0..=1: so they would alone, too.
+    pub throttled: f64,
+    /// The same of who stopped or froze them.
+    pub held: f64,
 }
 
 /// What makes up `slowdown - 1`, to which they sum. None is negative: what a program does less of beside co-runners (tasks queue

@@ -79,15 +79,19 @@ impl Loss {
     }
 }
 
-/// What a slot lost by its own ledger. One in which nothing computed lost nothing.
+/// What a slot lost by its own ledger. Where nothing computed there is no slowdown: a program that was kept from all CPUs
+/// lost as much as the bounds allow, which is nothing where nothing was stolen.
 fn by_ledger(slot: &Window, hints: Hints) -> Loss {
     let wall_ns = slot.wall_ns;
-    let (Some(likely), Some(most)) = (alone::likely(slot, hints), alone::from_ledger(slot, hints)) else {
-        return Loss { wall_ns, ..Loss::default() };
-    };
+    let bounds = Bounds::of(slot);
     let lost = |slowdown: f64| wall_ns * (1.0 - 1.0 / slowdown);
-    let likely_ns = lost(likely.slowdown);
-    let steal = if likely.slowdown > 1.0 { likely.steal / (likely.slowdown - 1.0) } else { 0.0 };
+    let (likely_ns, most_ns, steal) = match (alone::likely(slot, hints), alone::from_ledger(slot, hints)) {
+        (Some(likely), Some(most)) => {
+            let steal = if likely.slowdown > 1.0 { likely.steal / (likely.slowdown - 1.0) } else { 0.0 };
+            (lost(likely.slowdown), lost(most.slowdown), steal)
+        }
+        _ => (bounds.most_lost_ns, bounds.most_lost_ns, 1.0),
+    };
     let has_spare = |s: &&crate::useful_work::Spent| s.slack_ns > SPARE * s.life_ns;
     let spared_ns: f64 = slot.all().filter(has_spare).map(|s| s.stolen_ns).sum();
     // What rounding leaves of a difference is no loss.
@@ -97,10 +101,9 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         true => likely_ns - spared_ns,
         false => likely_ns,
     };
-    let bounds = Bounds::of(slot);
     Loss {
         wall_ns,
-        lost_ns: [least_ns, likely_ns, lost(most.slowdown).max(likely_ns)],
+        lost_ns: [least_ns, likely_ns, most_ns.max(likely_ns)],
         steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
         bound: (likely_ns >= bounds.most_lost_ns * (1.0 - 1e-9) && likely_ns > 0.0).then_some(bounds.by),
         is_evident: false,

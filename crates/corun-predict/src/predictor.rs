@@ -345,6 +345,8 @@ impl Predictor {
             method: told.method,
             slowest_task: told.slowest,
             phases: self.changes_ns.len() + 1,
+            throttled: all.throttled_ns / all.life_ns.max(1.0),
+            held: all.held_ns / all.life_ns.max(1.0),
         })
     }
 }

@@ -55,6 +55,9 @@ pub struct Spent {
     /// Stopped by its own budgets: quotas.
     #[serde(default)]
     pub throttled_ns: f64,
+    /// Stopped or frozen by somebody.
+    #[serde(default)]
+    pub held_ns: f64,
     /// Times it blocked; `None`: the source cannot tell.
     pub blockings: Option<f64>,
     /// Times it called `sched_yield`; `None`: the source cannot tell.
@@ -114,6 +117,7 @@ impl Spent {
             own_ns: own as f64,
             slack_ns: account.block.map_or(0, |b| b.sleep_ns + b.poll_ns) as f64,
             throttled_ns: parts.throttled_ns as f64,
+            held_ns: parts.held_ns() as f64,
             stolen_ns: stolen as f64,
             queued_ns: queued as f64,
             other_ns: (idle + parts.throttled_ns + parts.held_ns()) as f64,
@@ -148,6 +152,7 @@ impl Spent {
             own_ns: self.own_ns + o.own_ns,
             slack_ns: self.slack_ns + o.slack_ns,
             throttled_ns: self.throttled_ns + o.throttled_ns,
+            held_ns: self.held_ns + o.held_ns,
             stolen_ns: self.stolen_ns + o.stolen_ns,
             queued_ns: self.queued_ns + o.queued_ns,
             other_ns: self.other_ns + o.other_ns,
@@ -437,6 +442,7 @@ fn without<'a>(all: &Spent, listed: impl Iterator<Item = &'a Spent>) -> Spent {
         own_ns: less(all.own_ns, sum.own_ns),
         slack_ns: less(all.slack_ns, sum.slack_ns),
         throttled_ns: less(all.throttled_ns, sum.throttled_ns),
+        held_ns: less(all.held_ns, sum.held_ns),
         stolen_ns: less(all.stolen_ns, sum.stolen_ns),
         queued_ns: less(all.queued_ns, sum.queued_ns),
         other_ns: less(all.other_ns, sum.other_ns),

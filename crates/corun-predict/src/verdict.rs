@@ -48,7 +48,7 @@ pub enum Ruling {
     Clean,
     /// Perhaps disturbed by more than was allowed: by co-runners or only by an idle machine's background, which a run too short
     /// does not tell; unless what was taken came out of its sleep; or by the hypervisor, which shows only that it took CPUs.
-    /// Or somebody stopped or froze it for more than was allowed.
+    /// Or somebody stopped or froze it for more than was allowed, or it was not seen.
     Unclear,
     /// Disturbed by more.
     Disturbed,
@@ -66,6 +66,8 @@ pub enum Doubt {
     Held,
     /// The hypervisor took CPUs, and what that cost is not known.
     Hypervisor,
+    /// Nothing that it computed was seen, or less than was missed.
+    Unseen,
 }
 
 /// What is said of a run; serialises to `corun.verify/1`.
@@ -265,6 +267,7 @@ impl Judge {
             d if d <= allowed && host_steal.is_some_and(|share| share > allowed.max(resolution)) => {
                 Some(Doubt::Hypervisor)
             }
+            d if d <= allowed && self.is_unseen() => Some(Doubt::Unseen),
             _ => None,
         };
         let verdict = match doubt {
@@ -293,6 +296,14 @@ impl Judge {
             intervals,
             unavailable: self.unavailable.iter().cloned().collect(),
         }
+    }
+}
+
+impl Judge {
+    /// Whether next to nothing of the run was seen. A command that ran has computed.
+    fn is_unseen(&self) -> bool {
+        let unknown_ns = self.life.parts().unknown_ns;
+        self.life.on_cpu_ns() == 0 || self.life.total_ns() - unknown_ns < unknown_ns
     }
 }
 

@@ -171,7 +171,12 @@ fn table() -> Vec<(&'static str, Vec<Facts>, f64)> {
     for facts in &mut short_one[..12] {
         facts.tasks.push(in_process(2, did(&[1], 125, 125, 0)));
     }
+    let mut starved = steady(vec![Did { futex: 0, ..did(&[0], 0, 250, 0) }], [250, 0]);
+    for facts in starved.iter_mut().skip(5).step_by(10) {
+        *facts = Facts { tasks: vec![did(&[0], 250, 0, 0)], ..Facts::default() };
+    }
     vec![
+        ("starved for seconds by a loop of a higher class", starved, 0.9),
         ("alone on its CPU", steady(vec![did(both, 250, 0, 0)], [0, 0]), 0.0),
         ("half of its CPU is a loop's", steady(vec![did(&[0], 125, 125, 0)], [125, 0]), 0.5),
         ("a loop on a CPU that it may not use", steady(vec![did(&[0], 250, 0, 0)], [0, 250]), 0.0),
@@ -291,6 +296,16 @@ fn evidence_decides_where_sums_do_not() {
     assert_eq!((verdict.verdict, verdict.disturbance), (corun_predict::Ruling::Clean, 0.0));
     assert!((verdict.disturbance_range[1] - 0.02).abs() < 1e-6, "{verdict:?}");
     assert!((predictor.so_far().unwrap().slowdown - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn who_was_not_seen_is_not_called_clean() {
+    let nothing = verdict(&[]);
+    let asleep = verdict(&steady(vec![Did { futex: 0, ..did(&[], 0, 0, 0) }], [0, 0]));
+    for found in [nothing, asleep] {
+        let unclear = (corun_predict::Ruling::Unclear, Some(corun_predict::verdict::Doubt::Unseen));
+        assert_eq!((found.verdict, found.doubt), unclear);
+    }
 }
 
 #[test]

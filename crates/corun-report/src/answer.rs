@@ -160,7 +160,7 @@ fn for_outside(report: &ProfileReport) -> Option<String> {
     let block = block.filter(|_| !is_all(report))?;
     let awake_ns = ledger.total_ns.saturating_sub(ledger.block_ns);
     let outside_ns = block.reasons().waited_outside_ns(report.window_ns, awake_ns);
-    waits_for_outside(outside_ns as f64 / report.window_ns.max(1) as f64)
+    waits_for_outside(outside_ns as f64 / report.window_ns.max(1) as f64, report.window_ns)
 }
 
 /// Who kept it from running whatever it wished, and for how much of its time.
@@ -355,7 +355,7 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
     let stolen = if is_all(report) { "for a CPU that was held" } else { "stolen" };
     let mut causes = [
         (lost.stolen_ns(), format!("{stolen} ({})", culprits(report, &lost.stolen, base_ns))),
-        (lost.own_ns, own(report)),
+        (lost.own_ns, own(report, lost.own_ns)),
         (lost.idle_ns, "waking up on an idle CPU".to_owned()),
         (lost.kernel_ns, "kernel".to_owned()),
         (lost.watcher_ns, "corun itself".to_owned()),
@@ -374,12 +374,22 @@ fn causes(report: &ProfileReport, lost: &Lost, base_ns: u64) -> Vec<String> {
         .collect()
 }
 
-fn own(report: &ProfileReport) -> String {
+/// What its own tasks took from each other, and why they did although there were CPUs enough.
+fn own(report: &ProfileReport, own_ns: u64) -> String {
     // Tasks that ever lived may be thousands, of which a few did at a time.
     let at_a_time = report.subject.account.ledger.total_ns.div_ceil(report.window_ns.max(1));
     let may_use = report.allowed_cpus.unwrap_or(report.cpus);
     if at_a_time <= may_use {
-        return "waiting for its own tasks".to_owned();
+        let idle_ns: u64 = report.machine.per_cpu.iter().map(|cpu| cpu.idle_ns).sum();
+        let is_long = own_ns > report.window_ns / 5;
+        let may_use_them = may_use >= report.cpus && !is_all(report);
+        let why = match may_use_them && is_long && idle_ns > own_ns / 2 {
+            true => {
+                " (while CPUs idled: its tasks may be pinned to one, or the kernel does not balance its CPUs, as with `isolcpus`)"
+            }
+            false => "",
+        };
+        return format!("waiting for its own tasks{why}");
     }
     let on = if may_use < report.cpus {
         format!("the {} that they may use", count(may_use, "CPU"))

@@ -116,8 +116,8 @@ impl VerifyReport {
     pub fn sentence(&self) -> String {
         let Verdict { disturbance, disturbance_range: [least, _], wall_ns, .. } = self.judged;
         let took = format!("{} % of its {} was lost to others", share(disturbance), human_ns(wall_ns));
-        let outside =
-            self.judged.outside.and_then(waits_for_outside).map_or(String::new(), |it| format!("; {it}"));
+        let outside = self.judged.outside.and_then(|outside| waits_for_outside(outside, wall_ns));
+        let outside = outside.map_or(String::new(), |it| format!("; {it}"));
         let judged = match (self.judged.verdict, self.judged.doubt) {
             (Ruling::Clean, _) => format!("clean: {took} ({})", self.allowed()),
             (Ruling::Unclear, Some(Doubt::Spare)) => format!(
@@ -130,6 +130,11 @@ impl VerifyReport {
                 "unclear: {took}, but the hypervisor took {} % of the time that its CPUs were busy, and nobody can tell \
                  what that cost ({})",
                 share(self.judged.host_steal.unwrap_or(0.0)),
+                self.allowed()
+            ),
+            (Ruling::Unclear, Some(Doubt::Unseen)) => format!(
+                "unclear: too little was seen of its {} to tell ({})",
+                human_ns(wall_ns),
                 self.allowed()
             ),
             (Ruling::Unclear, _) => match self.stopped() {
@@ -269,6 +274,7 @@ impl VerifyReport {
                 Some(Doubt::Hypervisor) => {
                     "--retries N runs it again; a machine of its own, or CPUs of its own below, would tell"
                 }
+                Some(Doubt::Unseen) => "`corun doctor` says what cannot be seen here, and what would help",
                 _ => "--retries N runs it again; or make it longer, so that it can be told",
             },
             (_, 1) => {

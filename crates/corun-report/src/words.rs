@@ -35,10 +35,12 @@ pub fn between(least: f64, most: f64) -> String {
     }
 }
 
-/// That a program mostly waits for somebody else's work, with the share of its time, 0..1; nothing where it does not.
-pub fn waits_for_outside(outside: f64) -> Option<String> {
+/// That a program mostly waits for somebody else's work, with the share of its wall time, 0..1; nothing where it does not. A
+/// command waits for corun before it begins, and a short one for much of its life: that is nothing to tell.
+pub fn waits_for_outside(outside: f64, wall_ns: u64) -> Option<String> {
     const MOSTLY: f64 = 0.5;
-    (outside >= MOSTLY).then(|| {
+    const BEGINNING_NS: f64 = 10e6;
+    (outside >= MOSTLY && outside * wall_ns as f64 > BEGINNING_NS).then(|| {
         format!(
             "it waited {} % of its time for processes or events outside of it, and corun cannot tell what delayed those",
             share(outside)

@@ -19,6 +19,8 @@ const WIDE: f64 = 0.1;
 const MOST_JUDGED: f64 = 0.98;
 /// An interval that many per cent wide tells nothing.
 const UNTOLD: f64 = 90.0;
+/// What stops a program for less of its time is not worth a word.
+const HELD: f64 = 0.05;
 /// A culprit with less is not worth a line.
 pub(super) const LEAST: f64 = 0.001;
 /// A culprit with at least this share is the main one.
@@ -45,7 +47,7 @@ pub fn live(report: &PredictReport, columns: usize) -> String {
         let least = (0..pieces.parts.len()).min_by(|a, b| pieces.parts[*a].0.total_cmp(&pieces.parts[*b].0));
         if let Some(least) = least {
             pieces.parts.remove(least);
-        } else if pieces.outside.take().is_none() && pieces.tail.take().is_none() {
+        } else if pieces.drop_a_remark().is_none() {
             let short = Pieces::of(report, SHORT_NAME).map_or_else(|why| why, |p| p.without_parts());
             return fitting(short).unwrap_or_else(|_| cut(&long, columns));
         }
@@ -62,6 +64,7 @@ struct Pieces {
     how: String,
     parts: Vec<(f64, String)>,
     who: Option<String>,
+    held: Option<String>,
     tail: Option<String>,
     outside: Option<String>,
 }
@@ -114,8 +117,9 @@ impl Pieces {
             .filter_map(|(what, part)| Some((what, part.filter(|p| *p >= SMALL)?)))
             .map(|(what, part)| (part, format!("{what} {part:.2}")))
             .collect();
-        let outside = report.outside.and_then(waits_for_outside);
-        Ok(Pieces { how: format!("{how} ({low:.2}-{high:.2})"), parts, who, tail, outside })
+        let outside = report.outside.and_then(|outside| waits_for_outside(outside, report.elapsed_ns));
+        let how = format!("{how} ({low:.2}-{high:.2})");
+        Ok(Pieces { how, parts, who, held: held(report), tail, outside })
     }
 
     fn joined(&self) -> String {
@@ -123,15 +127,32 @@ impl Pieces {
         for (n, (_, part)) in self.parts.iter().enumerate() {
             let _ = write!(out, "{} {part}", if n == 0 { ":" } else { "," });
         }
-        for more in self.who.iter().chain(&self.tail).chain(&self.outside) {
+        for more in [&self.who, &self.held, &self.tail, &self.outside].into_iter().flatten() {
             let _ = write!(out, "; {more}");
         }
         out
     }
 
-    fn without_parts(self) -> String {
-        Pieces { parts: Vec::new(), tail: None, outside: None, ..self }.joined()
+    /// Drops what matters least, if there is anything left to drop.
+    fn drop_a_remark(&mut self) -> Option<String> {
+        self.outside.take().or_else(|| self.tail.take()).or_else(|| self.held.take())
     }
+
+    fn without_parts(self) -> String {
+        Pieces { parts: Vec::new(), held: None, tail: None, outside: None, ..self }.joined()
+    }
+}
+
+/// What stopped it that was no co-runner, and for how much of its time.
+fn held(report: &PredictReport) -> Option<String> {
+    let causes = [
+        (report.throttled, "throttled by its own CPU budget"),
+        (report.held, "stopped or frozen by somebody"),
+    ];
+    let notable = causes.into_iter().filter_map(|(of, what)| Some((of.filter(|of| *of >= HELD)?, what)));
+    let said: Vec<String> =
+        notable.map(|(of, what)| format!("{what} for {} % of its time", share(of))).collect();
+    (!said.is_empty()).then(|| format!("{}, which this leaves out", said.join(", ")))
 }
 
 /// Who took the time, where nobody can tell.

@@ -91,6 +91,10 @@ pub struct PredictReport {
     pub slowest_task: Option<f64>,
     /// Phases of the program so far: 1 until its behaviour changed for the first time.
     pub phases: Option<usize>,
+    /// The share of its tasks' lives in which its own CPU budgets stopped them, 0..=1: so they would alone, too.
+    pub throttled: Option<f64>,
+    /// The same of who stopped or froze them.
+    pub held: Option<f64>,
     /// The slowdown of its present phase: what it will suffer if it goes on like this.
     pub now: Option<f64>,
     /// The slowdown of the run so far, through all phases.
@@ -199,6 +203,8 @@ impl PredictReport {
             method: known.map(|e| e.method),
             slowest_task: known.and_then(|e| e.slowest_task),
             phases: known.map(|e| e.phases),
+            throttled: known.map(|e| e.throttled),
+            held: known.map(|e| e.held),
             now: slowdown(&estimates.now),
             so_far: slowdown(&estimates.so_far),
             parked_ns: None,
@@ -284,6 +290,8 @@ pub(crate) mod example {
             method: Method::Ledger,
             slowest_task: None,
             phases: 1,
+            throttled: 0.0,
+            held: 0.0,
         }
     }
 

@@ -4,6 +4,7 @@
 //! are cleaned of control characters before they get here or as they are printed.
 
 mod bar;
+mod busiest;
 mod footer;
 mod style;
 
@@ -26,7 +27,7 @@ const TASKS: usize = 6;
 const VICTIMS: usize = 10;
 const CULPRITS_OF_ALL: usize = 3;
 
-/// The report as text for a terminal, at most some 36 lines.
+/// The report as text for a terminal, at most some 38 lines.
 pub fn render(report: &ProfileReport, style: &Style) -> String {
     let names = Names::of(report);
     let parts = [
@@ -193,6 +194,7 @@ fn culprits(report: &ProfileReport, names: &Names, style: &Style) -> String {
     });
     let mut out = with_bars(&table, bars, style);
     out.push_str(&more(rows.len(), shown, "tenant"));
+    out.push_str(&busiest::lines(report, names, style));
     out
 }
 

@@ -179,6 +179,11 @@ fn what_verify_says() {
         ("a run of no time", no(), Verdict { wall_ns: 0, resolution: 0.035, disturbance: 0.0, ..clean() }),
         ("it failed", after(1, None), clean()),
         ("it was killed, and disturbed", after(137, Some(9)), disturbed()),
+        (
+            "a run of 1 ms that waited for corun to let it begin",
+            no(),
+            Verdict { outside: Some(0.8), wall_ns: MS, resolution: 0.035, ..clean() },
+        ),
         ("a thin client", no(), Verdict { outside: Some(0.962), ..clean() }),
         ("a thin client that was disturbed", no(), Verdict { outside: Some(0.62), ..disturbed() }),
         (
@@ -202,6 +207,7 @@ fn what_verify_says() {
             Verdict { disturbance_range: [0.01, 0.5], ..unclear(Doubt::Spare, 0.3) },
         ),
         ("stopped", no(), Verdict { held: Some(0.75), ..unclear(Doubt::Held, 0.0) }),
+        ("it was not seen", no(), unclear(Doubt::Unseen, 0.0)),
         ("only the hypervisor", no(), Verdict { host_steal: Some(0.3), ..unclear(Doubt::Hypervisor, 0.0) }),
         ("the hypervisor and a neighbour", no(), Verdict { host_steal: Some(0.3), ..disturbed() }),
         (
@@ -254,6 +260,8 @@ fn what_predict_says() {
         method: Method::Ledger,
         slowest_task: None,
         phases: 1,
+        throttled: 0.0,
+        held: 0.0,
     };
     let nobody = |e: Estimate| Estimate { culprits: vec![], ..e };
     let made_of =
@@ -271,6 +279,9 @@ fn what_predict_says() {
         ("a thin client", Ok(nobody(estimate(1.0, [1.0, 1.02])))),
         ("a thin client that is stolen from", Ok(estimate(1.05, [1.03, 1.1]))),
         ("half a thin client, and no more", Ok(nobody(estimate(1.0, [1.0, 1.02])))),
+        ("its quota stops it", Ok(Estimate { throttled: 0.78, ..nobody(estimate(1.0, [1.0, 1.0])) })),
+        ("somebody stops it, a neighbour steals", Ok(Estimate { held: 0.5, ..estimate(1.3, [1.2, 1.4]) })),
+        ("both", Ok(Estimate { held: 0.3, throttled: 0.3, ..nobody(estimate(1.0, [1.0, 1.0])) })),
         ("no number", Ok(nobody(estimate(f64::NAN, [f64::NAN; 2])))),
         ("no end", Ok(nobody(estimate(f64::INFINITY, [1.0, f64::INFINITY])))),
         ("did not run", Err(CannotTell::OnlyWaited)),

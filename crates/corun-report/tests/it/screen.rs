@@ -14,7 +14,7 @@ fn example() -> ProfileReport {
 fn a_disturbed_program_fits_on_one_screen() {
     for width in [80, 100] {
         let screen = render(&example(), &Style::plain(width));
-        assert!(screen.lines().count() <= 36, "{screen}");
+        assert!(screen.lines().count() <= 38, "{screen}");
         for line in screen.lines() {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }
@@ -50,6 +50,27 @@ fn console_free(text: &str) -> String {
     let mut pieces = text.split("\x1b[");
     let first = pieces.next().unwrap_or_default().to_owned();
     pieces.fold(first, |out, piece| out + piece.split_once('m').expect("a colour sequence").1)
+}
+
+#[test]
+fn what_runs_in_a_culprit_is_said_where_its_name_does_not() {
+    let slots = timeline();
+    let said = |rename: &dyn Fn(&mut Observation)| {
+        let mut seen = whole(&slots);
+        rename(&mut seen);
+        let screen = render(&ProfileReport::new(&meta(), &seen, SUBJECT, &slots), &Style::plain(200));
+        let lines = screen.lines().filter_map(|line| line.strip_prefix("Ran in ")).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let [postgres, compiler] = &said(&|_| ())[..] else { panic!("two culprits are notable") };
+    assert!(postgres.starts_with("postgresql.service: postgres (900) "), "{postgres}");
+    assert!(postgres.contains(", walwriter (901) "), "{postgres}");
+    assert!(compiler.starts_with("build-7 (3f9ac1): cc1plus (7000) "), "{compiler}");
+    // One task that is called as its tenant is has been named already.
+    let as_its_program = said(&|seen| {
+        seen.tenants.iter_mut().filter(|t| t.id == COMPILER).for_each(|t| t.name = "cc1plus".into());
+    });
+    assert_eq!(as_its_program.len(), 1, "{as_its_program:?}");
 }
 
 #[test]

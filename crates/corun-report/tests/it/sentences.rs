@@ -109,7 +109,8 @@ fn its_own_tasks_in_each_others_way_are_not_neighbours() {
     assert_eq!(
         said(&alone(&did)),
         "No neighbour took its CPU; it waited at least 91 % of its compute time, spinning not \
-         counted: 90 % waiting for its own tasks, 1.0 % waking up on an idle CPU."
+         counted: 90 % waiting for its own tasks (while CPUs idled: its tasks may be pinned to one, or the kernel does not \
+         balance its CPUs, as with `isolcpus`), 1.0 % waking up on an idle CPU."
     );
 }
 
