@@ -6,14 +6,16 @@
 //! Commands that corun starts get the default actions back when they are executed.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The first signal that came, 0 before one did. A handler may touch nothing but this and the next two.
+/// The first signal that came, 0 before one did. A handler may touch nothing but this and the next three.
 static CAME: AtomicI32 = AtomicI32::new(0);
 /// How many came.
 static TIMES: AtomicU32 = AtomicU32::new(0);
+/// Whether a process sent one of them, to this process or to its group: a terminal sends as the kernel does.
+static SENT: AtomicBool = AtomicBool::new(false);
 /// Which signals have the handler, a bit each.
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
@@ -33,9 +35,10 @@ impl Interrupt {
             let done = unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 let mut before: libc::sigaction = std::mem::zeroed();
-                action.sa_sigaction = note as extern "C" fn(i32) as usize;
+                action.sa_sigaction =
+                    note as extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) as usize;
                 // No SA_RESTART: whoever sleeps or waits wakes up and can look at the flag.
-                action.sa_flags = 0;
+                action.sa_flags = libc::SA_SIGINFO;
                 libc::sigemptyset(&mut action.sa_mask);
                 if libc::sigaction(signal, std::ptr::null(), &mut before) != 0 {
                     -1
@@ -61,6 +64,11 @@ impl Interrupt {
         }
     }
 
+    /// Whether a process sent it. Others that share the terminal have not heard of it then, as they do of Ctrl-C.
+    pub fn was_sent(&self) -> bool {
+        SENT.load(Ordering::Relaxed)
+    }
+
     /// Whether another one came: nothing is to be waited for any longer.
     pub fn came_again(&self) -> bool {
         TIMES.load(Ordering::Relaxed) > 1
@@ -81,7 +89,11 @@ fn bit(signal: i32) -> u32 {
     1 << signal
 }
 
-extern "C" fn note(signal: i32) {
+extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: *const libc::c_void) {
+    // SAFETY: the kernel passes a filled structure to a handler that was installed with SA_SIGINFO.
+    if unsafe { (*info).si_code } <= 0 {
+        SENT.store(true, Ordering::Relaxed);
+    }
     let _ = CAME.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     if TIMES.fetch_add(1, Ordering::Relaxed) > 0 {
         let handled = HANDLED.load(Ordering::Relaxed);
@@ -102,11 +114,12 @@ mod tests {
         // SAFETY: as below; who is started by nohup finds the one so, who is started in the background by a script the other.
         unsafe { (libc::signal(libc::SIGHUP, libc::SIG_IGN), libc::signal(libc::SIGINT, libc::SIG_DFL)) };
         let interrupt = Interrupt::install().unwrap();
-        assert_eq!(interrupt.signal(), None);
+        assert_eq!((interrupt.signal(), interrupt.was_sent()), (None, false));
         // SAFETY: raise has no preconditions; the handler was just installed.
         let raise = |signal| assert_eq!(unsafe { libc::raise(signal) }, 0);
         raise(libc::SIGTERM);
         assert_eq!((interrupt.signal(), interrupt.came_again()), (Some(libc::SIGTERM), false));
+        assert!(interrupt.was_sent(), "by this process");
         raise(libc::SIGINT);
         assert_eq!((interrupt.signal(), interrupt.came_again()), (Some(libc::SIGTERM), true));
         // SAFETY: sets and returns actions of this process, which ends with this test.

@@ -253,11 +253,12 @@ impl VerifyReport {
     }
 
     fn failure(&self) -> String {
-        match self.meta.signal {
-            Some(signal) => {
-                format!("the command was killed by {} ({})", signal_name(signal), self.meta.exit_status)
+        match (self.meta.signal, self.meta.still_running) {
+            // Who interrupts a run hears the signal's status, not the command's.
+            (None, None) if self.meta.exit_status > 128 => {
+                format!("interrupted before the command ended ({})", self.meta.exit_status)
             }
-            None => format!("the command ended with status {}", self.meta.exit_status),
+            (signal, _) => failed(self.meta.exit_status, signal).unwrap_or_default(),
         }
     }
 
@@ -367,6 +368,17 @@ pub fn still_running(tasks: usize) -> Option<String> {
         n => (format!("{n} tasks that the command started were"), "they do"),
     };
     Some(format!("{they} still there when it ended; what {do_} afterwards is no part of this"))
+}
+
+/// How a command ended that did not end well.
+pub fn failed(exit_status: i32, signal: Option<i32>) -> Option<String> {
+    match (signal, exit_status) {
+        (Some(signal), _) => {
+            Some(format!("the command was killed by {} ({exit_status})", signal_name(signal)))
+        }
+        (None, 0) => None,
+        (None, status) => Some(format!("the command ended with status {status}")),
+    }
 }
 
 /// What people call a signal.

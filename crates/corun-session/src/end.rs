@@ -82,10 +82,9 @@ impl EndConditions {
 
     /// Whether a command ends soon after a stop was asked for. A second request leaves it no time for that.
     fn ends_after_all(&self, running: &Running) -> bool {
-        // A terminal sends SIGINT to the command as well. Who sends another signal to this process alone means both.
-        match self.stop.signal() {
-            Some(libc::SIGINT) => {}
-            signal => running.tell(signal.unwrap_or(libc::SIGTERM)),
+        // Who asks this process alone means both.
+        if !self.stop.is_by_terminal() {
+            running.tell(self.stop.signal().unwrap_or(libc::SIGTERM));
         }
         let looks = GRACE.as_millis() / LOOK.as_millis();
         (0..looks).any(|_| self.stop.is_urgent() || running.ended_within(LOOK)) && running.has_ended()

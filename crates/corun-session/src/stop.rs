@@ -46,6 +46,11 @@ impl Stop {
         self.requests.load(Ordering::Relaxed) + signals > 1
     }
 
+    /// Whether a terminal asked it by Ctrl-C, which a command in the foreground has heard as well.
+    pub fn is_by_terminal(&self) -> bool {
+        self.signals.is_some_and(|s| s.signal() == Some(libc::SIGINT) && !s.was_sent())
+    }
+
     /// The signal that asked it, if one did.
     pub fn signal(&self) -> Option<i32> {
         self.signals.and_then(|signals| signals.signal())

@@ -425,3 +425,39 @@ fn corun_is_not_to_watch_itself() {
         assert!(String::from_utf8_lossy(&out.stderr).contains("corun itself"), "{verb}: {out:?}");
     }
 }
+
+#[test]
+fn every_verb_that_starts_a_command_says_how_it_failed() {
+    for verb in ["profile", "predict", "verify"] {
+        for (script, status, said) in [("exit 7", 7, "status 7"), ("kill -9 $$", 137, "SIGKILL (137)")] {
+            let mut command = Command::cargo_bin("corun").unwrap();
+            let output = command.args([verb, "--", "sh", "-c", script]).output().unwrap();
+            assert_eq!(output.status.code(), Some(status), "{verb}: {}", stderr(&output));
+            assert!(stderr(&output).contains(said), "{verb}: {}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn who_interrupts_corun_alone_interrupts_its_command() {
+    for verb in ["profile", "predict", "verify"] {
+        let mut command = Command::cargo_bin("corun").unwrap();
+        command.args([verb, "--", "sh", "-c", "echo $$; exec sleep 60"]).stdout(Stdio::piped());
+        // SAFETY: signal() is async-signal-safe; whoever is started in the background ignores this one.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                Ok(())
+            });
+        }
+        let mut corun = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(corun.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        // SAFETY: kill takes two integers; the child was not collected, so that the PID is its own.
+        assert_eq!(unsafe { libc::kill(corun.id() as i32, libc::SIGINT) }, 0);
+        let output = corun.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{verb}: {}", stderr(&output));
+        let left = std::fs::read_to_string(format!("/proc/{}/comm", line.trim()));
+        assert!(left.is_err(), "{verb}: the command runs on: {left:?}");
+    }
+}

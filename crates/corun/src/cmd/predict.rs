@@ -22,12 +22,13 @@ use corun_report::json;
 use corun_report::output::{print, write_file};
 use corun_report::predict::{live, render, summary, Covers, Estimates, PredictMeta, PredictReport, Windows};
 use corun_report::progress::Progress;
-use corun_report::verify::still_running;
+use corun_report::verify::{failed, still_running};
 use corun_session::end::{left_behind, EndConditions, Ended};
 use corun_session::subject_watch::{Opening, Parking, SubjectWatch, WatchOptions};
 use corun_session::target::release;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -181,6 +182,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         json_lines: args.json_lines,
         is_unheard: false,
         left: None,
+        failed: None,
     };
     let ended = {
         let progress = Progress::line(args.quiet || args.json_lines);
@@ -236,6 +238,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (_, Some(running)) => Some(running.wait().context("collecting the command")?),
         (_, None) => None,
     };
+    said.failed = status.and_then(|s| failed(i32::from(launch::exit_code(s)), s.signal()));
     said.write(&args.json, &args.html, after_command)?;
     recorded?;
     Ok(match (ended, status) {
@@ -353,8 +356,9 @@ struct Said {
     json_lines: bool,
     /// Nobody reads the lines any more.
     is_unheard: bool,
-    /// That the command has left something running.
+    /// That the command has left something running, and that it failed.
     left: Option<String>,
+    failed: Option<String>,
 }
 
 impl Said {
@@ -424,21 +428,24 @@ impl Said {
     ) -> anyhow::Result<()> {
         let last = self.history.last().context("nothing was seen")?;
         let mut shown = summary(last);
+        shown.extend(self.failed.iter().map(|failed| format!("! {failed}\n")));
         shown.extend(self.left.iter().map(|left| format!("  {left}\n")));
-        if let Some(path) = html {
-            write_file(path, render(&self.history).as_bytes())?;
-            shown.push_str(&format!("wrote {}\n", path.display()));
-        }
-        if let Some(path) = json {
-            write_file(path, last.json().as_bytes())?;
-            shown.push_str(&format!("wrote {}\n", path.display()));
-        }
+        let mut done = Ok(());
+        let mut write = |path: &Option<PathBuf>, bytes: &dyn Fn() -> String| {
+            let Some(path) = path else { return };
+            match write_file(path, bytes().as_bytes()) {
+                Ok(()) => shown.push_str(&format!("wrote {}\n", path.display())),
+                Err(e) => done = std::mem::replace(&mut done, Ok(())).and(Err(e)),
+            }
+        };
+        write(html, &|| render(&self.history));
+        write(json, &|| last.json());
         let stdout_is_taken = self.json_lines || json.as_deref() == Some(Path::new("-"));
         match (stdout_is_taken, after_command) {
             (true, _) => {}
             (false, true) => drop(lines::tell(&shown)),
             (false, false) => print(&shown)?,
         }
-        Ok(())
+        done.map_err(anyhow::Error::from)
     }
 }

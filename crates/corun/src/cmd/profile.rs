@@ -14,12 +14,13 @@ use corun_predict::verdict::Verdict;
 use corun_report::output::{print, write_file};
 use corun_report::profile::notes;
 use corun_report::progress::Progress;
-use corun_report::verify::still_running;
+use corun_report::verify::{failed, still_running};
 use corun_report::{html, json, perfetto, terminal, Host, LostTime, ProfileMeta, ProfileReport, SelfCost};
 use corun_session::counting::CountedUnit;
 use corun_session::end::Ended;
 use corun_session::profile::Profiled;
 use corun_session::{Error, Profile, ProfileOptions};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
@@ -149,6 +150,7 @@ fn meta(seen: &Profiled, status: Option<ExitStatus>) -> ProfileMeta {
         _ => None,
     };
     let mut all: Vec<String> = note.into_iter().map(str::to_owned).collect();
+    all.extend(status.and_then(|s| failed(i32::from(launch::exit_code(s)), s.signal())));
     all.extend(seen.left_behind.and_then(still_running));
     all.extend(seen.turns_taken.map(|t| notes::turns_taken(t.counted_share, t.relative_error)));
     all.extend(seen.counting_cost.map(|cost| notes::counting_cost(cost.added_ns, cost.share)));
