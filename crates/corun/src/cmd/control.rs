@@ -184,12 +184,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let written = session.record.write(&args, &control, is_interrupted);
     ended?;
     undone?;
-    written?;
     if !args.json_lines && !args.to_standard_output() {
         let controlled = session.record.controlled(&control);
         let policy = control.policy();
         print(&conclusion::conclusion(&controlled, policy, is_interrupted, args.explain, idle.as_ref()))?;
     }
+    // What goes to a terminal does not depend on whether the files could be written.
+    written?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,6 +16,7 @@ use corun_report::profile::notes;
 use corun_report::{perfetto, ProfileMeta, ProfileReport, Subject};
 use corun_session::kept_trace::KeptTrace;
 use corun_session::Control;
+use std::path::PathBuf;
 
 /// What has happened so far.
 pub struct Record {
@@ -90,17 +91,24 @@ impl Record {
             ..ProfileMeta::new(corun_report::Host::Live, source, target(args), machine)
         };
         let profile = ProfileReport::new(&meta, &whole, Subject::All, self.recording.timeline());
-        if let Some(path) = &args.json {
-            write_file(path, ControlReport::new(&controlled, &profile).json().as_bytes())?;
-        }
-        if let Some(path) = &args.html {
-            write_file(path, page::render(&controlled, &profile).as_bytes())?;
-        }
-        if let Some(path) = &args.trace {
+        let json = || ControlReport::new(&controlled, &profile).json().into_bytes();
+        let html = || page::render(&controlled, &profile).into_bytes();
+        let trace = || {
             let mut bytes = perfetto::encode(self.trace.trace(), self.recording.timeline(), Subject::All);
             bytes.extend(tracks::encode(controlled.policy, &self.history, &profile));
-            write_file(path, &bytes)?;
-        }
+            bytes
+        };
+        // One that cannot be written keeps no other from it.
+        let mut done = Ok(());
+        let mut write = |path: &Option<PathBuf>, bytes: &dyn Fn() -> Vec<u8>| {
+            if let Some(Err(e)) = path.as_ref().map(|path| write_file(path, &bytes())) {
+                done = Err(e);
+            }
+        };
+        write(&args.json, &json);
+        write(&args.html, &html);
+        write(&args.trace, &trace);
+        done?;
         for (_, path) in args.files().filter(|(_, path)| path.as_os_str() != "-") {
             lines::say(&format!("wrote {}", path.display()));
         }
