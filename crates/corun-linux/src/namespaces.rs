@@ -44,24 +44,21 @@ pub fn apart(root: &Root) -> Option<Apart> {
     })
 }
 
-/// Why `/proc` does not show the processes that this one sees, with the remedy; `None`: it does.
-pub fn no_own_proc(root: &Root) -> Option<&'static str> {
+/// Why `/proc` does not show the processes that this one sees; `None`: it does, as far as anybody can tell.
+pub fn no_own_proc(root: &Root) -> Option<Apart> {
     why_no_own_proc(std::fs::read_link(root.path("/proc/self")), std::process::id(), root.has("/proc/stat"))
 }
 
-fn why_no_own_proc(own: io::Result<PathBuf>, pid: u32, is_mounted: bool) -> Option<&'static str> {
-    let is_own = match own {
-        Ok(own) => own == Path::new(&pid.to_string()),
-        // A process has no number in a namespace that is not above its own.
-        Err(e) => e.kind() != io::ErrorKind::NotFound,
-    };
-    match (is_own, is_mounted) {
-        (true, _) => None,
-        (false, true) => Some(
-            "/proc shows the processes of another PID namespace than corun is in; mount its own \
-             (`mount -t proc proc /proc`, or `unshare --mount-proc`)",
-        ),
-        (false, false) => Some("/proc is not mounted here; mount it (`mount -t proc proc /proc`)"),
+fn why_no_own_proc(own: io::Result<PathBuf>, pid: u32, is_mounted: bool) -> Option<Apart> {
+    match own {
+        Ok(own) if own != Path::new(&pid.to_string()) => Some(Apart {
+            why: "/proc shows the processes of another PID namespace than corun is in",
+            remedy: "mount its own (`mount -t proc proc /proc`, or `unshare --mount-proc`)",
+        }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !is_mounted => {
+            Some(Apart { why: "/proc is not mounted here", remedy: "mount it (`mount -t proc proc /proc`)" })
+        }
+        _ => None,
     }
 }
 
@@ -82,12 +79,12 @@ mod tests {
 
     #[test]
     fn what_proc_shows_of_this_process_tells_whose_it_is() {
-        let shows = |number: &str| why_no_own_proc(Ok(number.into()), 12, true);
-        assert_eq!(shows("12"), None);
-        assert!(shows("4711").is_some_and(|why| why.contains("another PID namespace")));
-        let nothing = |is_mounted| why_no_own_proc(Err(io::ErrorKind::NotFound.into()), 12, is_mounted);
-        assert!(nothing(true).is_some_and(|why| why.contains("another PID namespace")));
-        assert!(nothing(false).is_some_and(|why| why.contains("not mounted")));
+        let why = |own, is_mounted| why_no_own_proc(own, 12, is_mounted).map(|apart| apart.why);
+        assert_eq!(why(Ok("12".into()), true), None);
+        assert!(why(Ok("4711".into()), true).is_some_and(|why| why.contains("another PID namespace")));
+        let nothing = || Err(io::ErrorKind::NotFound.into());
+        assert_eq!(why(nothing(), true), None);
+        assert!(why(nothing(), false).is_some_and(|why| why.contains("not mounted")));
         assert_eq!(no_own_proc(&Root::new("/")), None, "of this test");
     }
 

@@ -1,7 +1,7 @@
 //! A live host, whichever way it can see: eBPF where that is allowed, `schedstat` where not.
 
 use crate::limits;
-use crate::namespaces;
+use crate::namespaces::{self, Apart};
 use crate::probe::{LiveError, LiveHost, LiveOptions};
 use crate::root::Root;
 use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
@@ -48,8 +48,8 @@ pub enum WatchError {
     #[error(transparent)]
     Schedstat(#[from] SchedstatError),
     /// Processes cannot be told by what `/proc` shows.
-    #[error("this machine cannot be watched: {0}")]
-    Proc(&'static str),
+    #[error("this machine cannot be watched: {}; {}", .0.why, .0.remedy)]
+    Proc(Apart),
     /// Neither way works.
     #[error("this machine cannot be watched: eBPF: {}; schedstat: {schedstat}", limits::of_probe(&Root::new("/"), &ebpf.to_string()))]
     Neither {
@@ -71,8 +71,8 @@ impl Watcher {
         options: LiveOptions,
         wanted: Option<Source>,
     ) -> Result<(Watcher, Vec<Unavailable>), WatchError> {
-        if let Some(why) = namespaces::no_own_proc(root) {
-            return Err(WatchError::Proc(why));
+        if let Some(apart) = namespaces::no_own_proc(root) {
+            return Err(WatchError::Proc(apart));
         }
         let (subject, tenants) = (options.subject.clone(), options.tenants.clone());
         let ebpf = match wanted {

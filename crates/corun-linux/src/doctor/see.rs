@@ -121,6 +121,9 @@ fn software_clock(f: &mut Findings, probes: &Probes) {
 }
 
 fn schedstat(f: &mut Findings, root: &Root) {
+    if let Some(apart) = namespaces::no_own_proc(root).filter(|_| root.has("/proc/stat")) {
+        return f.no(SCHEDSTAT, apart.why, apart.remedy);
+    }
     match procfs::schedstat_counts(root) {
         Some(true) => f.yes(SCHEDSTAT, "every task's time on and waiting for a CPU, without root"),
         Some(false) => {
