@@ -28,7 +28,7 @@
 //!    the rest is tried without it.
 //!
 //! Tenants that mostly wait for the outside in short bursts (servers) are not parked as long as they take no more than their
-//! fair share (`riders.rs`). Who comes, goes or changes while slots are kept is taken in without a question (`kept.rs`).
+//! fair share (`exempt.rs`). Who comes, goes or changes while slots are kept is taken in without a question (`kept.rs`).
 //! What was found holds for 1 s, since programs begin otherwise than they go on, but as long as it took to find (kept
 //! slots: ten times as long) at least; then twice as long each time it is found again, up to 5 min (or as long as that,
 //! where it took so long to find). Slots that leave nothing to others and no CPU idle go on without a question: everybody
@@ -49,18 +49,18 @@ use crate::trial::{Rates, Trial, Waits, LACKS_PERCENT};
 use corun_model::reason::{Release, Rule, Then};
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 use dues::{lost_in_slot_ns, Dues};
+use exempt::Exempt;
 use known::Everybody;
-use riders::Riders;
 use together::together;
 use use_so_far::UseSoFar;
 use watch::Watch;
 
 mod dues;
+mod exempt;
 mod kept;
 mod known;
 mod reasons;
 mod rest;
-mod riders;
 mod together;
 mod use_so_far;
 mod watch;
@@ -158,7 +158,7 @@ pub struct Auto {
     raised_ns: Option<u64>,
     asked_ns: u64,
     dues: Dues,
-    riders: Riders,
+    exempt: Exempt,
     /// It is asked about slots that were kept.
     was_kept: bool,
     /// The watch before this round was a short one.
@@ -205,7 +205,7 @@ impl Auto {
             raised_ns: None,
             asked_ns: 0,
             dues: Dues::default(),
-            riders: Riders::default(),
+            exempt: Exempt::default(),
             was_kept: false,
             glimpsed: false,
             watched: Watch::default(),
@@ -339,7 +339,7 @@ impl Auto {
         }
         self.tried_percent = if again { self.tried_percent.min(least) } else { least };
         self.members = found.of.iter().map(|f| f.0).collect();
-        self.watch_riders(cpus, seen, uses);
+        self.watch_exempt(cpus, seen, uses);
         self.trial.keep(&self.members);
         self.share_out(seen);
         for (id, shared) in found.of {
@@ -433,7 +433,7 @@ impl Auto {
             return self.ask(seen, Release::Single);
         }
         let begun = self.slots.begun();
-        self.slots.bench(self.riders.ahead().into_iter().filter(is_seen).collect());
+        self.slots.bench(self.exempt.ahead().into_iter().filter(is_seen).collect());
         let choose = |queue: &[Member]| together(queue, cpus, |id| self.trial.needs_slots(id));
         let decisions = self.slots.turn(seen, &members, &self.why, choose);
         if self.slots.begun() != begun {
@@ -476,7 +476,7 @@ impl Auto {
             }
             let free = uses.iter().filter(|u| !self.members.contains(&u.id));
             self.free.add(window_ns, taken_ns, free);
-            uses.iter().for_each(|u| self.riders.ran(u, window_ns, cpus * self.slot_ns));
+            uses.iter().for_each(|u| self.exempt.ran(u, window_ns, cpus * self.slot_ns));
             for u in uses.iter().filter(|u| self.members.contains(&u.id)) {
                 self.dues.ran(u.id, u.on_cpu_ns, self.trial.fair_milli(u.id) * window_ns / 1_000);
             }

@@ -57,6 +57,7 @@ pub mod predictor;
 pub mod reach;
 pub mod recorded;
 pub mod replayed;
+pub mod ruling;
 pub mod schedule;
 pub mod spans;
 pub mod spin;

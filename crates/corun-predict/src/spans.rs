@@ -14,8 +14,8 @@
 use crate::alone::Hints;
 use crate::hypervisor::Hypervisor;
 use crate::loss::{Loss, SLOT_NS};
+use crate::ruling::{resolution, Ruling};
 use crate::useful_work::Window;
-use crate::verdict::{resolution, Ruling};
 use corun_model::{Observation, TenantId};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -18,6 +18,7 @@ use crate::evidence::{Counterfactual, Evidence};
 use crate::hypervisor::Hypervisor;
 use crate::loss::{Loss, Losses, SLOT_NS};
 use crate::predictor::culprits;
+pub use crate::ruling::{resolution, Ruling, COARSEST, MOMENT_NS};
 use crate::spans::{Parts, Slots};
 use crate::useful_work::{Spent, Window};
 use corun_model::{Ledger, Observation, TenantId, TenantKind, Unavailable};
@@ -26,33 +27,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The default of `--max-disturbance`.
 pub const MAX_DISTURBANCE: f64 = 0.02;
-/// What an idle machine's background may take of a run at once, in nanoseconds: daemons that wake up for a moment were
-/// seen to take up to 3 ms of a CPU.
-pub const MOMENT_NS: u64 = 4_000_000;
-/// However short the run: a disturbance of 5 % is to be found in every one.
-pub const COARSEST: f64 = 0.035;
-
-/// The least disturbance that can be told from an idle machine's background in a run of this length, 0..1.
-pub fn resolution(wall_ns: u64) -> f64 {
-    if wall_ns == 0 {
-        return COARSEST;
-    }
-    (MOMENT_NS as f64 / wall_ns as f64).min(COARSEST)
-}
-
-/// Clean, disturbed, or neither for certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ruling {
-    /// Not disturbed by more than was allowed.
-    Clean,
-    /// Perhaps disturbed by more than was allowed: by co-runners or only by an idle machine's background, which a run too short
-    /// does not tell; unless what was taken came out of its sleep; or by the hypervisor, which shows only that it took CPUs.
-    /// Or somebody stopped or froze it for more than was allowed, or it was not seen.
-    Unclear,
-    /// Disturbed by more.
-    Disturbed,
-}
 
 /// Why a verdict is unclear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -23,10 +23,10 @@ pub mod predict;
 pub mod profile;
 pub mod progress;
 pub mod refusal;
-mod remarks;
 pub mod sim;
 pub mod table;
 pub mod terminal;
+mod unseen;
 pub mod verify;
 mod words;
 

@@ -2,7 +2,7 @@
 //! integration.
 
 use crate::json;
-use crate::remarks::remarks;
+use crate::unseen::unseen;
 use crate::words::{between, name, share, waits_for_outside, wrap};
 use corun_model::duration::human_ns;
 use corun_model::Unavailable;
@@ -246,7 +246,7 @@ impl VerifyReport {
                 human_ns(own_ns)
             );
         }
-        for l in remarks(&self.judged.unavailable, self.meta.counters) {
+        for l in unseen(&self.judged.unavailable, self.meta.counters) {
             let _ = writeln!(out, "{l}");
         }
         out

@@ -17,7 +17,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let options = ControlOptions { length_ns: Some(30_000_000_000), ..ControlOptions::new("gang", tenants) };
     let plan = Plan::look_around(options)?;
     plan.covered().for_each(|tenant| println!("may be parked: {}", tenant.name));
-    plan.remarks().iter().for_each(|remark| println!("note: {remark:?}"));
+    plan.notices().iter().for_each(|notice| println!("note: {notice:?}"));
     let mut control = plan.begin(&Stop::on_signals()?)?;
     let mut decisions = 0;
     for epoch in control.by_ref() {

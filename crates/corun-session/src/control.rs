@@ -1,6 +1,6 @@
 //! Control: a policy at work on this machine, epoch by epoch.
 //!
-//! [`Plan::look_around`] finds the tenants that may be touched and remarks what its user should know. Nothing is changed
+//! [`Plan::look_around`] finds the tenants that may be touched and notes what its user should know. Nothing is changed
 //! yet. [`Plan::begin`] starts the backend, and [`Control`] runs the loop of [`corun_policy::controller`]. Everything is
 //! undone at the end, whatever ends it: by [`Control::undo_all`], when it is dropped, and by a supervisor when this
 //! process is killed.
@@ -24,7 +24,7 @@ use corun_linux::spin::{SpinOptions, SpinSampler};
 use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
-use corun_model::{Host, HostError, Knob, Observation, Policy, Remark, Tenant, TenantId, Trace, Unavailable};
+use corun_model::{Host, HostError, Knob, Notice, Observation, Policy, Tenant, TenantId, Trace, Unavailable};
 use corun_policy::controller::{Controller, Epoch, Mode, Taken};
 use corun_policy::guard::{period_ns, Finding, PAIRS};
 use corun_policy::{Options, Scope};
@@ -112,7 +112,7 @@ pub struct Plan {
     spin: Option<SpinSampler>,
     counting: Option<Counting>,
     first: Observation,
-    remarks: Vec<Remark>,
+    notices: Vec<Notice>,
     unavailable: Vec<Unavailable>,
 }
 
@@ -157,37 +157,37 @@ impl Plan {
             spin,
             counting,
             first,
-            remarks: Vec::new(),
+            notices: Vec::new(),
             unavailable,
         };
-        plan.remarks = plan.remark(acts)?;
+        plan.notices = plan.notice(acts)?;
         Ok(plan)
     }
 
     /// What its user should know.
-    fn remark(&self, acts: bool) -> Result<Vec<Remark>, Error> {
+    fn notice(&self, acts: bool) -> Result<Vec<Notice>, Error> {
         let Plan { options, controller, first, .. } = self;
-        let mut remarks = Vec::new();
+        let mut notices = Vec::new();
         if acts && options.tenants == Tenants::Everybody {
             let tenants = scope::others_left_alone(&self.protected, first, controller.scope())?;
-            remarks.extend((tenants > 0).then_some(Remark::OthersLeftAlone { tenants }));
+            notices.extend((tenants > 0).then_some(Notice::OthersLeftAlone { tenants }));
         }
         let awaited = scope::nobody_yet(&options.tenants, first);
-        remarks.extend(awaited.map(|tenant| Remark::NobodyInIt { tenant: tenant.clone() }));
+        notices.extend(awaited.map(|tenant| Notice::NobodyInIt { tenant: tenant.clone() }));
         let unknown = scope::protecting_nobody(&options.protect, first);
-        remarks.extend(unknown.map(|name| Remark::ProtectsNobody { name: name.clone() }));
-        remarks.extend(self.unavailable.iter().cloned().map(Remark::Unseen));
+        notices.extend(unknown.map(|name| Notice::ProtectsNobody { name: name.clone() }));
+        notices.extend(self.unavailable.iter().cloned().map(Notice::Unseen));
         let policy = controller.policy();
-        remarks.extend(idle::reasons(&options.tenants, policy, first, controller.covered()));
+        notices.extend(idle::reasons(&options.tenants, policy, first, controller.covered()));
         let guarded_ns = options.length_ns.filter(|_| controller.guard().is_some());
         let too_short = |ns| too_short_for_guard(policy.name(), ns, controller.epoch_ns());
-        remarks.extend(guarded_ns.and_then(too_short));
-        Ok(remarks)
+        notices.extend(guarded_ns.and_then(too_short));
+        Ok(notices)
     }
 
     /// What its user should know before it begins.
-    pub fn remarks(&self) -> &[Remark] {
-        &self.remarks
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
     }
 
     /// The policy.
@@ -209,15 +209,15 @@ impl Plan {
         let ControlOptions { tenants, protect, backend, length_ns, mode, .. } = &self.options;
         let policy = self.controller.policy();
         let begin_ns = self.watcher.now_ns();
-        let mut remarks = Vec::new();
+        let mut notices = Vec::new();
         let choice = (!mode.dry_run).then_some(*backend);
         let host =
-            steering::steered(&self.root, (tenants, protect), choice, self.watcher, policy, &mut remarks)?;
+            steering::steered(&self.root, (tenants, protect), choice, self.watcher, policy, &mut notices)?;
         if host.backend() == "stock" {
-            remarks.extend(steering::inexact_knobs(policy, &host));
+            notices.extend(steering::inexact_knobs(policy, &host));
             let containers = scope::containers(&self.first, self.controller.covered());
             let parks = policy.knobs().contains(&Knob::Park) && !containers.is_empty();
-            remarks.extend(parks.then_some(Remark::TakenForPaused { containers }));
+            notices.extend(parks.then_some(Notice::TakenForPaused { containers }));
         }
         let end_ns = length_ns.map(|ns| begin_ns + ns);
         Ok(Control {
@@ -230,17 +230,17 @@ impl Plan {
             spin: self.spin,
             counting: self.counting,
             begin_ns,
-            remarks,
+            notices,
             unavailable: self.unavailable,
         })
     }
 }
 
 /// That the guard will find nothing in so short a run; its periods end with an epoch.
-fn too_short_for_guard(policy: &'static str, length_ns: u64, epoch_ns: u64) -> Option<Remark> {
+fn too_short_for_guard(policy: &'static str, length_ns: u64, epoch_ns: u64) -> Option<Notice> {
     let period_ns = period_ns(epoch_ns);
     let needed_ns = period_ns.saturating_add(epoch_ns).saturating_mul(2 * PAIRS as u64);
-    (length_ns < needed_ns).then_some(Remark::TooShortForGuard {
+    (length_ns < needed_ns).then_some(Notice::TooShortForGuard {
         policy,
         length_ns,
         pairs: PAIRS,
@@ -261,7 +261,7 @@ pub struct Control {
     end: EndConditions,
     ended: Option<Ended>,
     begin_ns: u64,
-    remarks: Vec<Remark>,
+    notices: Vec<Notice>,
     unavailable: Vec<Unavailable>,
 }
 
@@ -286,8 +286,8 @@ pub struct ControlEpoch {
 
 impl Control {
     /// What its user should know of how decisions are carried out.
-    pub fn remarks(&self) -> &[Remark] {
-        &self.remarks
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
     }
 
     /// What cannot be seen, and why.
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn a_run_is_too_short_for_the_guard_or_long_enough() {
         let epoch_ns = 50_000_000;
-        let Some(Remark::TooShortForGuard { period_ns, needed_ns, .. }) =
+        let Some(Notice::TooShortForGuard { period_ns, needed_ns, .. }) =
             too_short_for_guard("gang", 2 * SECOND_NS, epoch_ns)
         else {
             panic!("two seconds are enough");

@@ -62,8 +62,8 @@ impl Target {
                 };
                 let mut command = Command::new(program);
                 command.args(arguments);
-                let held = Held::start(command)?;
-                (Subject::command(held.pid(), &program.to_string_lossy()), Some(held))
+                let (subject, held) = hold(command)?;
+                (subject, Some(held))
             }
             Target::Processes(pids) => (Subject::processes(root, pids)?, None),
             Target::Cgroup(name) => (Subject::cgroup(root, name)?, None),
@@ -73,6 +73,16 @@ impl Target {
         let is_deserted = subject.is_deserted(root);
         Ok(Armed { subject, description: self.description(root), held, is_deserted })
     }
+}
+
+/// Makes the process of a command, and holds it before its first instruction.
+///
+/// # Errors
+/// When there can be no more processes. A command that does not exist is found out at [`release`].
+pub fn hold(command: Command) -> Result<(Subject, Held), Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let held = Held::start(command)?;
+    Ok((Subject::command(held.pid(), &program), held))
 }
 
 /// A command line for people.

@@ -4,13 +4,13 @@ use crate::end::{left_behind, EndConditions, Ended};
 use crate::error::Error;
 use crate::stop::Stop;
 use crate::subject_watch::{SubjectWatch, WatchOptions};
-use crate::target::{release, Target};
+use crate::target::{hold, release};
 use corun_linux::launch::Running;
 use corun_linux::watcher::Source;
 use corun_linux::Root;
 use corun_model::{Host, HostError, Machine, Observation, TaskId, TenantId, Unavailable};
 use corun_predict::verdict::{Judge, Verdict};
-use std::ffi::OsString;
+use std::process::Command;
 use std::time::Duration;
 
 /// The length of a window: closing one costs about a millisecond of CPU time, which must not be what disturbs the run.
@@ -59,14 +59,13 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Starts the command with these words, watched from its first instruction.
+    /// Starts a command, watched from its first instruction.
     ///
     /// # Errors
     /// When it cannot be started or watched.
-    pub fn start(command: &[OsString], options: &VerifyOptions, stop: &Stop) -> Result<Verify, Error> {
+    pub fn start(command: Command, options: &VerifyOptions, stop: &Stop) -> Result<Verify, Error> {
         let root = Root::new("/");
-        let armed = Target::Command(command.to_vec()).arm(&root)?;
-        let held = armed.held.expect("a command is held");
+        let (subject, held) = hold(command)?;
         let first = TaskId(held.pid());
         let wanted = WatchOptions {
             source: options.source,
@@ -75,7 +74,7 @@ impl Verify {
             dedicated: None,
             wake_up_ns: None,
         };
-        let mut watch = SubjectWatch::start(&root, armed.subject, &[first], wanted)?;
+        let mut watch = SubjectWatch::start(&root, subject, &[first], wanted)?;
         // What came before the command began is not its run.
         watch.observe()?;
         let begin_ns = watch.now_ns();

@@ -22,6 +22,7 @@
 
 mod accounts;
 mod bases;
+mod cgroup_owners;
 mod config;
 mod cpus;
 mod host;
@@ -33,7 +34,6 @@ mod recycling;
 mod run_log;
 mod syscalls;
 mod tenancy;
-mod told;
 mod traces;
 mod window;
 

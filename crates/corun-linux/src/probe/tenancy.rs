@@ -8,7 +8,7 @@
 //! What this costs is bounded: [`Tenancy::learn`] is called often, and looks for no more than so many cgroups and programs each
 //! time. Who has no name yet is one of "others" until the next time.
 
-use super::told::Told;
+use super::cgroup_owners::CgroupOwners;
 use crate::naming::{self, TenantName};
 use crate::procfs;
 use crate::program;
@@ -30,7 +30,7 @@ const MOST_PROGRAMS: usize = 32;
 /// Tenants by the probe's group numbers.
 pub(super) struct Tenancy {
     root: Root,
-    told: Told,
+    owners: CgroupOwners,
     tenants: Tenants,
     /// Tenant of each group met so far.
     of_group: Vec<TenantId>,
@@ -59,7 +59,7 @@ impl Tenancy {
     pub(super) fn new(root: &Root) -> Tenancy {
         let mut made = Tenancy {
             root: root.clone(),
-            told: Told::new(root),
+            owners: CgroupOwners::new(root),
             tenants: Tenants::default(),
             of_group: Vec::new(),
             free: BTreeSet::new(),
@@ -97,7 +97,7 @@ impl Tenancy {
 
     /// Says that the subject is a cgroup.
     pub(super) fn watch_cgroup(&mut self, subject: &Subject) -> Option<TenantId> {
-        let name = self.told.watch(&self.root, subject)?.clone();
+        let name = self.owners.watch(&self.root, subject)?.clone();
         Some(self.tenants.number(name))
     }
 
@@ -108,14 +108,14 @@ impl Tenancy {
 
     /// What naming has cost so far: cgroups that were looked for, and processes that were asked.
     pub(super) fn cost(&self) -> (u64, u64) {
-        (self.told.looks(), self.asked)
+        (self.owners.looks(), self.asked)
     }
 
     /// Names the groups that follow those that have a name. Whether there may be more.
     pub(super) fn learn(&mut self, groups: &[GroupRec]) -> bool {
         let (looks, asked) = self.cost();
         for rec in groups {
-            if self.told.looks() > looks + MOST_LOOKS || self.asked > asked + MOST_ASKED {
+            if self.owners.looks() > looks + MOST_LOOKS || self.asked > asked + MOST_ASKED {
                 return true;
             }
             let group = self.named() as u32;
@@ -143,7 +143,7 @@ impl Tenancy {
 
     /// Forgets tenants that have no group any more.
     pub(super) fn forget_gone(&mut self) {
-        let made = self.assigned.values().chain(self.told.subject());
+        let made = self.assigned.values().chain(self.owners.subject());
         let made: Vec<TenantId> = made.filter_map(|name| self.tenants.with_key(&name.key)).collect();
         let spoken_of: BTreeSet<TenantId> = self.of_group.iter().copied().chain(made).collect();
         self.tenants.forget(|id| spoken_of.contains(&id));
@@ -160,7 +160,7 @@ impl Tenancy {
     pub(super) fn learn_anew(&mut self, groups: &[(u32, GroupRec)]) {
         let (looks, asked) = self.cost();
         for (group, rec) in groups {
-            if self.told.looks() > looks + MOST_LOOKS || self.asked > asked + MOST_ASKED {
+            if self.owners.looks() > looks + MOST_LOOKS || self.asked > asked + MOST_ASKED {
                 return;
             }
             self.of_group[*group as usize] = self.tenant_of(*group, rec);
@@ -175,7 +175,7 @@ impl Tenancy {
 
     /// The tenant of a group that the probe made.
     fn tenant_of(&mut self, group: u32, rec: &GroupRec) -> TenantId {
-        if let Some(name) = self.told.tenant(rec) {
+        if let Some(name) = self.owners.tenant(rec) {
             if rec.key.pgid != 0 {
                 self.news.push(rec.key.at);
             }

@@ -1,10 +1,10 @@
 //! What is said of a policy on a terminal: while it is at work, and at the end.
 
+use super::notices::of_nothing;
 use super::page::Controlled;
-use super::remarks::of_nothing;
 use super::GuardLine;
 use corun_model::duration::human_ns;
-use corun_model::{Policy, Remark};
+use corun_model::{Notice, Policy};
 
 /// The line of an epoch in which so much was decided.
 pub fn progress(
@@ -29,7 +29,7 @@ pub fn conclusion(
     policy: &dyn Policy,
     is_interrupted: bool,
     explain: bool,
-    idle: Option<&Remark>,
+    idle: Option<&Notice>,
 ) -> String {
     let name = policy.name();
     let by = match controlled.backend {

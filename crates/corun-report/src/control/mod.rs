@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `decided` | a decision and what came of it |
 //! | `history` | keeps what happened |
-//! | `remarks` | what is said before a policy begins |
+//! | `notices` | what is said before a policy begins |
 //! | `conclusion` | what is said while it is at work, and at the end |
 //! | `page`, `lanes` | the page, and its picture of who was parked when |
 //! | `tracks` | the same in a trace for ui.perfetto.dev |
@@ -17,8 +17,8 @@ pub mod conclusion;
 mod decided;
 pub mod history;
 mod lanes;
+pub mod notices;
 pub mod page;
-pub mod remarks;
 pub mod report;
 pub mod tracks;
 

@@ -1,7 +1,7 @@
 //! A prediction in one line, and in a few.
 
 use super::{Covers, PredictReport};
-use crate::remarks::remarks;
+use crate::unseen::unseen;
 use crate::words::{count, name, percent, share, waits_for_outside, wrap};
 use corun_model::duration::human_ns;
 use corun_model::{Unavailable, What};
@@ -230,7 +230,7 @@ pub fn summary(report: &PredictReport) -> String {
     // Of windows that nobody asked for, the row of the method tells.
     let is_said = |u: &&Unavailable| u.what != What::DedicatedWindows || report.dedicated_windows.is_some();
     let missing: Vec<Unavailable> = report.unavailable.iter().filter(is_said).cloned().collect();
-    for l in remarks(&missing, report.counters) {
+    for l in unseen(&missing, report.counters) {
         let _ = writeln!(out, "{l}");
     }
     out

@@ -1,7 +1,7 @@
 //! Why a policy will park nobody, or control nobody at all, as things are.
 
 use super::scope::{has_tasks, meant, nobody_yet, Tenants};
-use corun_model::{Knob, Observation, Policy, Remark, Tenant, TenantId};
+use corun_model::{Knob, Notice, Observation, Policy, Tenant, TenantId};
 use std::collections::BTreeSet;
 
 /// The reasons; none where somebody may be parked. `covered`: the tenants that the policy may touch.
@@ -10,13 +10,13 @@ pub fn reasons(
     policy: &dyn Policy,
     seen: &Observation,
     covered: &BTreeSet<TenantId>,
-) -> Vec<Remark> {
+) -> Vec<Notice> {
     let here: Vec<&Tenant> =
         seen.tenants.iter().filter(|t| covered.contains(&t.id) && has_tasks(seen, t.id)).collect();
     // Of each that was named, and nobody is in, it is said already.
     let is_awaited = nobody_yet(tenants, seen).next().is_some();
     if here.is_empty() && !is_awaited && !policy.knobs().is_empty() {
-        return vec![Remark::NobodyToControl];
+        return vec![Notice::NobodyToControl];
     }
     if !policy.knobs().contains(&Knob::Park) {
         return Vec::new();
@@ -32,7 +32,7 @@ pub fn reasons(
         _ => (None, here.len()),
     };
     match alone {
-        Some(alone) if others == 0 && !is_awaited => vec![Remark::OnlyOne {
+        Some(alone) if others == 0 && !is_awaited => vec![Notice::OnlyOne {
             tenant: alone.name.clone(),
             policy: policy.name(),
             by_name: *tenants != Tenants::Everybody,
@@ -42,7 +42,7 @@ pub fn reasons(
 }
 
 /// Which of the tenants that were named apart are one.
-fn named_twice(tenants: &Tenants, seen: &Observation) -> Vec<Remark> {
+fn named_twice(tenants: &Tenants, seen: &Observation) -> Vec<Notice> {
     let named = |wanted: &String| -> Option<(String, &Tenant)> {
         let meant = meant(wanted, seen).ok()?;
         let [one] = meant[..] else { return None };
@@ -52,7 +52,7 @@ fn named_twice(tenants: &Tenants, seen: &Observation) -> Vec<Remark> {
     let again = |(at, (wanted, tenant)): (usize, &(String, &Tenant))| {
         let is_same = |(other, of): &&(String, &Tenant)| of.id == tenant.id && other != wanted;
         let (first, _) = named[..at].iter().find(is_same)?;
-        Some(Remark::SameTenant { names: [first.clone(), wanted.clone()], tenant: (*tenant).clone() })
+        Some(Notice::SameTenant { names: [first.clone(), wanted.clone()], tenant: (*tenant).clone() })
     };
     named.iter().enumerate().filter_map(again).collect()
 }
@@ -86,32 +86,32 @@ mod tests {
         }
     }
 
-    fn of_gang(tenants: &Tenants, seen: &Observation) -> Vec<Remark> {
+    fn of_gang(tenants: &Tenants, seen: &Observation) -> Vec<Notice> {
         let policy = corun_policy::by_name("gang", &corun_policy::Options::new()).unwrap();
         let covered = seen.tenants.iter().map(|t| t.id).collect();
         reasons(tenants, policy.as_ref(), seen, &covered)
     }
 
     #[test]
-    fn that_nobody_may_be_controlled_is_remarked_where_it_is_not_yet() {
+    fn that_nobody_may_be_controlled_is_noticed_where_it_is_not_yet() {
         let named = Tenants::Named(vec!["cgroup:/build".into()]);
-        assert_eq!(of_gang(&Tenants::Everybody, &seen(&[])), [Remark::NobodyToControl]);
+        assert_eq!(of_gang(&Tenants::Everybody, &seen(&[])), [Notice::NobodyToControl]);
         assert!(of_gang(&named, &seen(&[])).is_empty(), "that nobody is in it is said of each");
     }
 
     #[test]
     fn one_tenant_is_not_enough_for_a_policy_that_parks_and_two_are() {
         let alone = of_gang(&Tenants::Everybody, &seen(&["a"]));
-        assert_eq!(alone, [Remark::OnlyOne { tenant: "a".into(), policy: "gang", by_name: false }]);
+        assert_eq!(alone, [Notice::OnlyOne { tenant: "a".into(), policy: "gang", by_name: false }]);
         assert!(of_gang(&Tenants::Everybody, &seen(&["a", "b"])).is_empty());
     }
 
     #[test]
-    fn two_names_of_one_tenant_are_remarked_as_one() {
+    fn two_names_of_one_tenant_are_noticed_as_one() {
         let names = ["a".to_owned(), "pgid:0".to_owned()];
         let found = of_gang(&Tenants::Named(names.to_vec()), &seen(&["a", "b"]));
         assert!(
-            matches!(&found[..], [Remark::SameTenant { names: said, .. }] if *said == names),
+            matches!(&found[..], [Notice::SameTenant { names: said, .. }] if *said == names),
             "{found:?}"
         );
     }

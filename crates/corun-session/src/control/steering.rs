@@ -10,7 +10,7 @@ use corun_linux::steered::SteeredHost;
 use corun_linux::stock::{self, StockBackend};
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
-use corun_model::{HostError, Knob, Policy, Remark};
+use corun_model::{HostError, Knob, Notice, Policy};
 
 /// What is to carry decisions out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn steered(
     choice: Option<BackendChoice>,
     watcher: Watcher,
     policy: &dyn Policy,
-    remarks: &mut Vec<Remark>,
+    notices: &mut Vec<Notice>,
 ) -> Result<LocalHost, Error> {
     let Some(choice) = choice else { return Ok(LocalHost::Watched(Box::new(watcher))) };
     supervise::check()?;
@@ -43,7 +43,7 @@ pub fn steered(
         Tenants::Named(names) => stock::Scope::Only(names.clone()),
     };
     let options = stock::Options { scope, protect: protect.to_vec(), ..stock::Options::default() };
-    let backend = backend(root, choice, options, policy, remarks)?;
+    let backend = backend(root, choice, options, policy, notices)?;
     let is_needed = |knob: Knob| policy.knobs().contains(&knob);
     let lacking: Vec<String> = backend
         .support()
@@ -61,13 +61,13 @@ pub fn steered(
     Ok(LocalHost::Steered(Box::new(SteeredHost::new(watcher, backend))))
 }
 
-/// The backend that was asked for. Where there is a choice, it is remarked why the better one could not be had.
+/// The backend that was asked for. Where there is a choice, it is said why the better one could not be had.
 fn backend(
     root: &Root,
     choice: BackendChoice,
     options: stock::Options,
     policy: &dyn Policy,
-    remarks: &mut Vec<Remark>,
+    notices: &mut Vec<Notice>,
 ) -> Result<Box<dyn Backend>, Error> {
     // Why it cannot be begun is a sentence by itself.
     let usage = |e: HostError| match e {
@@ -81,23 +81,23 @@ fn backend(
     if choice == BackendChoice::Auto && support::check(root).is_ok() && !policy.knobs().is_empty() {
         match ScxBackend::start(root, options.clone()) {
             Ok(backend) => return Ok(Box::new(backend)),
-            Err(e) => remarks.push(Remark::NoSchedExt { why: e.to_string() }),
+            Err(e) => notices.push(Notice::NoSchedExt { why: e.to_string() }),
         }
     }
     let mut backend = StockBackend::new(root, options);
     if !policy.knobs().is_empty() {
         backend.arm().map_err(usage)?;
-        remarks.extend(backend.not_real_time().map(|why| Remark::NotRealTime { why: why.to_owned() }));
+        notices.extend(backend.not_real_time().map(|why| Notice::NotRealTime { why: why.to_owned() }));
     }
     Ok(Box::new(backend))
 }
 
 /// What stock knobs make of a value that the policy may ask for, where that is not the value.
-pub fn inexact_knobs(policy: &dyn Policy, host: &LocalHost) -> Vec<Remark> {
+pub fn inexact_knobs(policy: &dyn Policy, host: &LocalHost) -> Vec<Notice> {
     let is_inexact =
         |knob: Knob| matches!(knob, Knob::Slice | Knob::PreemptDelay) && policy.knobs().contains(&knob);
     let told = |s: corun_linux::backend::KnobSupport| match s.support {
-        Support::Yes { how } if is_inexact(s.knob) => Some(Remark::InexactKnob { knob: s.knob, how }),
+        Support::Yes { how } if is_inexact(s.knob) => Some(Notice::InexactKnob { knob: s.knob, how }),
         _ => None,
     };
     host.support().into_iter().filter_map(told).collect()

@@ -7,7 +7,6 @@ use corun_session::end::Ended;
 use corun_session::{
     ControlOptions, Error, Plan, Profile, ProfileOptions, Stop, Target, Verify, VerifyOptions,
 };
-use std::ffi::OsString;
 use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
@@ -107,9 +106,10 @@ fn a_command_is_told_to_end_when_its_session_is_and_is_handed_back() {
 
 #[test]
 fn a_run_is_judged_and_its_status_is_its_own() {
-    let command = ["sh", "-c", "exit 7"].map(OsString::from);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exit $STATUS"]).env("STATUS", "7");
     let options = VerifyOptions { source: Some(Source::Schedstat), spin: false, ..VerifyOptions::default() };
-    let Some(mut run) = started(Verify::start(&command, &options, &Stop::new())) else { return };
+    let Some(mut run) = started(Verify::start(command, &options, &Stop::new())) else { return };
     assert!(run.by_ref().all(|window| window.is_ok()));
     let run = run.finish();
     assert_eq!((run.ended, run.left_behind), (Ended::Command, Some(0)));
@@ -138,7 +138,7 @@ fn a_plan_names_the_tenants_that_it_would_touch_and_a_dry_run_touches_none() {
     options.mode.dry_run = true;
     options.length_ns = Some(300_000_000);
     let Some(plan) = started(Plan::look_around(options)) else { return };
-    assert_eq!(plan.covered().count(), 2, "{:?}", plan.remarks());
+    assert_eq!(plan.covered().count(), 2, "{:?}", plan.notices());
     let mut control = plan.begin(&Stop::new()).unwrap();
     assert_eq!(control.backend(), "none");
     let last = control.by_ref().map(Result::unwrap).last().unwrap();

@@ -6,12 +6,12 @@ use crate::values;
 use corun_linux::supervisor;
 use corun_linux::Root;
 use corun_model::duration::{human_ns, parse_ns};
-use corun_model::{Observation, Refusal, Remark};
+use corun_model::{Notice, Observation, Refusal};
 use corun_policy::controller::Mode;
 use corun_policy::guard::Finding;
 use corun_policy::Options;
 use corun_report::control::conclusion;
-use corun_report::control::remarks::sentence;
+use corun_report::control::notices::sentence;
 use corun_report::control::{ControlLine, Decided, GuardLine, SCHEMA};
 use corun_report::output::print;
 use corun_report::progress::Progress;
@@ -171,10 +171,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check::check(&args)?;
     let stop = stop_on_signals()?;
     let plan = Plan::look_around(options).map_err(in_flags)?;
-    say(&args, plan.remarks());
-    let idle = plan.remarks().iter().find(|remark| remark.is_idleness()).cloned();
+    say(&args, plan.notices());
+    let idle = plan.notices().iter().find(|notice| notice.is_idleness()).cloned();
     let mut control = plan.begin(&stop).map_err(in_flags)?;
-    say(&args, control.remarks());
+    say(&args, control.notices());
     let mut session = Session { args: &args, record: Record::new(&args, &control), guard_told: None };
     let ended = session.until_the_end(&mut control);
     // Whatever happened, nothing stays changed.
@@ -195,10 +195,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Says what a user should know; to one who wants little to be said, only the warnings.
-fn say(args: &Args, remarks: &[Remark]) {
-    let is_said = |remark: &&Remark| remark.is_warning() || !args.quiet;
-    let said = remarks.iter().filter(is_said);
-    said.for_each(|remark| lines::say(&format!("corun control: {}", sentence(remark))));
+fn say(args: &Args, notices: &[Notice]) {
+    let is_said = |notice: &&Notice| notice.is_warning() || !args.quiet;
+    let said = notices.iter().filter(is_said);
+    said.for_each(|notice| lines::say(&format!("corun control: {}", sentence(notice))));
 }
 
 /// What a session refuses, in the words of the command line.

@@ -23,7 +23,7 @@ use parts::{Awaited, Watched};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -209,7 +209,10 @@ fn once(args: &Args, stop: &Stop, before: &[Try]) -> anyhow::Result<Tried> {
     };
     let (results, tests) =
         (args.results.as_deref().map(Awaited::new), args.junit.as_deref().map(Awaited::new));
-    let mut run = Verify::start(&args.command, &options, stop)?;
+    let (program, arguments) = args.command.split_first().context("the command is empty")?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let mut run = Verify::start(command, &options, stop)?;
     let date = Some(now());
     run.by_ref().try_for_each(|window| window.map(drop))?;
     let mut run = run.finish();

@@ -8,7 +8,7 @@ use corun_model::{Unavailable, What};
 const COUNTERS: [What; 2] = [What::ExactCounters, What::HardwareCounters];
 
 /// The lines; `counters`: whether hardware events were to be counted.
-pub fn remarks(unavailable: &[Unavailable], counters: bool) -> Vec<String> {
+pub fn unseen(unavailable: &[Unavailable], counters: bool) -> Vec<String> {
     let is_missed = |u: &&Unavailable| counters || !COUNTERS.contains(&u.what);
     let is_little = |u: &&Unavailable| u.what.matters_little();
     let (little, much): (Vec<&Unavailable>, Vec<&Unavailable>) =
@@ -42,16 +42,16 @@ mod tests {
     fn what_changes_little_is_counted_and_counters_are_missed_by_who_asked_for_them() {
         let all = ["eBPF", "hardware counters", "culprits", "host steal"].map(missing);
         let little = "! 2 more things could not be seen, which change little here; --json lists them";
-        assert_eq!(remarks(&all, false), ["! eBPF: why", little]);
-        assert_eq!(remarks(&all, true), ["! eBPF: why", "! hardware counters: why", little]);
+        assert_eq!(unseen(&all, false), ["! eBPF: why", little]);
+        assert_eq!(unseen(&all, true), ["! eBPF: why", "! hardware counters: why", little]);
         let only = "! 1 thing could not be seen, which changes little here; --json lists it";
-        assert_eq!(remarks(&all[1..3], false), [only]);
-        assert!(remarks(&all[1..2], false).is_empty());
+        assert_eq!(unseen(&all[1..3], false), [only]);
+        assert!(unseen(&all[1..2], false).is_empty());
     }
 
     #[test]
     fn what_is_missing_cannot_steer_the_terminal() {
-        let [only] = &remarks(&[missing("a\x1b[2Jb")], false)[..] else { panic!() };
+        let [only] = &unseen(&[missing("a\x1b[2Jb")], false)[..] else { panic!() };
         assert_eq!(only, "! a?[2Jb: why");
     }
 }

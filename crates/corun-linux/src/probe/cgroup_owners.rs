@@ -18,7 +18,7 @@ const MOST_KNOWN: usize = 1 << 16;
 const ROOT_CGROUP: u64 = 1;
 
 /// What cgroups tell.
-pub(super) struct Told {
+pub(super) struct CgroupOwners {
     root: Root,
     paths: Option<Paths>,
     own: Membership,
@@ -27,9 +27,9 @@ pub(super) struct Told {
     known: HashMap<Whereabouts, Option<TenantName>>,
 }
 
-impl Told {
-    pub(super) fn new(root: &Root) -> Told {
-        Told {
+impl CgroupOwners {
+    pub(super) fn new(root: &Root) -> CgroupOwners {
+        CgroupOwners {
             root: root.clone(),
             paths: Cgroups::discover(root).ok().map(|cgroups| Paths::new(root, &cgroups)),
             own: Membership::read(root, "/proc/self").unwrap_or_default(),

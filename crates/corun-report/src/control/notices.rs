@@ -1,36 +1,36 @@
-//! What is said before a policy begins, and of a run that did nothing: a sentence per remark.
+//! What is said before a policy begins, and of a run that did nothing: a sentence per notice.
 
 use corun_model::duration::human_ns;
-use corun_model::{Policy, Remark, TenantKind};
+use corun_model::{Notice, Policy, TenantKind};
 
 /// How the times of `--for` are rounded up, so that one can be typed in.
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The sentence, with what helps.
-pub fn sentence(remark: &Remark) -> String {
-    match remark {
-        Remark::OthersLeftAlone { tenants } => {
+pub fn sentence(notice: &Notice) -> String {
+    match notice {
+        Notice::OthersLeftAlone { tenants } => {
             let them = match tenants {
                 1 => "1 tenant belongs to another user and is".to_owned(),
                 n => format!("{n} tenants belong to other users and are"),
             };
             format!("{them} left alone; run as root to control everybody")
         }
-        Remark::NobodyInIt { tenant } => {
+        Notice::NobodyInIt { tenant } => {
             format!("--tenant {tenant}: nobody is in it now; who comes will be controlled")
         }
-        Remark::ProtectsNobody { name } => format!(
+        Notice::ProtectsNobody { name } => format!(
             "--protect {name}: nothing by that name runs here now; what comes by it later is protected"
         ),
-        Remark::Unseen(u) => format!("{}: {}", u.what, u.why),
-        Remark::NobodyToControl => "nobody may be controlled now; who comes will be".to_owned(),
-        Remark::OnlyOne { tenant, policy, by_name } => {
+        Notice::Unseen(u) => format!("{}: {}", u.what, u.why),
+        Notice::NobodyToControl => "nobody may be controlled now; who comes will be".to_owned(),
+        Notice::OnlyOne { tenant, policy, by_name } => {
             let remedy = if *by_name { "; name another with --tenant" } else { "" };
             format!(
                 "only {tenant} may be controlled now, and {policy} parks nobody unless there are two{remedy}"
             )
         }
-        Remark::SameTenant { names: [first, other], tenant } => {
+        Notice::SameTenant { names: [first, other], tenant } => {
             let (why, remedy) = match tenant.kind {
                 TenantKind::Command => ("a process group", "start them with setsid, each by itself"),
                 _ => ("a cgroup", "give each a cgroup of its own"),
@@ -40,19 +40,19 @@ pub fn sentence(remark: &Remark) -> String {
                 tenant.name, tenant.key
             )
         }
-        Remark::TooShortForGuard { policy, length_ns, pairs, period_ns, needed_ns } => format!(
+        Notice::TooShortForGuard { policy, length_ns, pairs, period_ns, needed_ns } => format!(
             "--for {} is too short for the guard to find out whether {policy} helps, which takes {pairs} pairs of periods of {}; \
              give --for {}s or more, or --guard off",
             human_ns(*length_ns),
             human_ns(*period_ns),
             needed_ns.div_ceil(SECOND_NS)
         ),
-        Remark::NoSchedExt { why } => format!("no sched_ext ({why}); using stock knobs"),
-        Remark::NotRealTime { why } => format!(
+        Notice::NoSchedExt { why } => format!("no sched_ext ({why}); using stock knobs"),
+        Notice::NotRealTime { why } => format!(
             "it waits for a CPU like everybody else, so parking and thawing may take longer: {why}"
         ),
-        Remark::InexactKnob { knob, how } => format!("{} by stock knobs: {how}", knob.name()),
-        Remark::TakenForPaused { containers } => format!(
+        Notice::InexactKnob { knob, how } => format!("{} by stock knobs: {how}", knob.name()),
+        Notice::TakenForPaused { containers } => format!(
             "while a container is parked ({}), its runtime takes it for paused and refuses `exec`, and probes that use it \
              fail; sched_ext parks without that",
             containers.join(", ")
@@ -60,11 +60,11 @@ pub fn sentence(remark: &Remark) -> String {
     }
 }
 
-/// Why a run decided nothing; `idle` is what was remarked before it began.
-pub fn of_nothing(policy: &dyn Policy, idle: Option<&Remark>) -> String {
+/// Why a run decided nothing; `idle` is what was said before it began.
+pub fn of_nothing(policy: &dyn Policy, idle: Option<&Notice>) -> String {
     match idle {
         _ if policy.knobs().is_empty() => "it only watches".to_owned(),
-        Some(remark) => sentence(remark),
+        Some(notice) => sentence(notice),
         None => "nothing that it acts upon was seen; `corun policies` says what that is".to_owned(),
     }
 }
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn a_length_that_is_enough_for_the_guard_can_be_typed_in() {
         let needed_ns = 6 * SECOND_NS + 1;
-        let remark =
-            Remark::TooShortForGuard { policy: "gang", length_ns: 1, pairs: 3, period_ns: 1, needed_ns };
-        let told = sentence(&remark);
+        let notice =
+            Notice::TooShortForGuard { policy: "gang", length_ns: 1, pairs: 3, period_ns: 1, needed_ns };
+        let told = sentence(&notice);
         let given = told.split("give --for ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
         assert!(parse_ns(given).unwrap() >= needed_ns, "{told}");
     }

@@ -1,13 +1,13 @@
-//! Remarks: what a user should know before a policy begins, since a run may do nothing, or something else than the user
+//! Notices: what a user should know before a policy begins, since a run may do nothing, or something else than the user
 //! expects. None of them is a mistake for certain: other tenants may come under the names that were given, so the run goes on.
 
 use crate::action::Knob;
 use crate::tenant::Tenant;
 use crate::unavailable::Unavailable;
 
-/// What a user should know before a policy begins. `corun_report::control::remarks` makes the sentences.
+/// What a user should know before a policy begins. `corun_report::control::notices` makes the sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remark {
+pub enum Notice {
     /// So many tenants belong to other users, and are left alone.
     OthersLeftAlone {
         /// How many.
@@ -80,22 +80,22 @@ pub enum Remark {
     },
 }
 
-impl Remark {
+impl Notice {
     /// Whether it is said even where little is to be said: the policy will touch other tenants than were named, or in
     /// another way.
     pub fn is_warning(&self) -> bool {
         matches!(
             self,
-            Remark::NobodyInIt { .. }
-                | Remark::ProtectsNobody { .. }
-                | Remark::NoSchedExt { .. }
-                | Remark::NotRealTime { .. }
-                | Remark::TakenForPaused { .. }
+            Notice::NobodyInIt { .. }
+                | Notice::ProtectsNobody { .. }
+                | Notice::NoSchedExt { .. }
+                | Notice::NotRealTime { .. }
+                | Notice::TakenForPaused { .. }
         )
     }
 
     /// Whether it is why the policy has nothing to do as things are.
     pub fn is_idleness(&self) -> bool {
-        matches!(self, Remark::NobodyToControl | Remark::OnlyOne { .. } | Remark::SameTenant { .. })
+        matches!(self, Notice::NobodyToControl | Notice::OnlyOne { .. } | Notice::SameTenant { .. })
     }
 }
