@@ -3,6 +3,7 @@
 //! | to | use | it yields |
 //! | --- | --- | --- |
 //! | see where a target's time went, and who took it | [`Profile`] | an observation per window |
+//! | say how much slower a target is than alone | [`Predict`] | a window, and whether an estimate is due |
 //! | judge how much of its time others cost a command | [`Verify`] | an observation per window, a verdict at the end |
 //! | let a policy schedule tenants | [`Plan`], then [`Control`] | an epoch with its decisions |
 //! | measure one process, over and over | [`ProcessMeter`] | what it ran, spun and waited |
@@ -42,6 +43,7 @@ pub mod error;
 pub mod kept_trace;
 pub mod local_host;
 pub mod observing_cost;
+pub mod predict;
 pub mod process_meter;
 pub mod profile;
 pub mod stop;
@@ -52,6 +54,7 @@ pub mod verify;
 
 pub use control::{Control, ControlOptions, Plan};
 pub use error::Error;
+pub use predict::{Predict, PredictOptions};
 pub use process_meter::ProcessMeter;
 pub use profile::{Profile, ProfileOptions};
 pub use stop::Stop;

@@ -6,6 +6,7 @@
 mod cannot_tell;
 mod line;
 mod page;
+mod run_report;
 mod windows;
 
 use crate::json;
@@ -18,6 +19,7 @@ use serde::Serialize;
 pub use cannot_tell::{cannot_tell, cannot_tell_at_end};
 pub use line::{line, live, summary};
 pub use page::render;
+pub use run_report::KnownOfRun;
 pub use windows::Windows;
 
 /// Name and version of the schema, the first field of every report.

@@ -6,32 +6,26 @@ use crate::target::{deserted, usage, SourceFlag, TargetFlags, ANYBODY};
 use crate::usage::{check_files, interrupted, stop_on_signals, Usage};
 use crate::values::{self, confidence, length_ns};
 use anyhow::Context;
-use corun_linux::dedicated::{Budget, Dedicated, DedicatedWindow, Hindrance, Unparkable};
+use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::launch;
 use corun_linux::root::in_words;
-use corun_linux::target::Subject;
-use corun_linux::{wake_up, Root};
-use corun_model::{Host as _, Observation, TaskId, TenantId, Unavailable, What};
-use corun_predict::estimate::{Assignment, Label};
-use corun_predict::predictor::{Options, Predictor};
-use corun_predict::schedule::{InTheWay, Next, Taken, FIRST_NS, OTHERS, SLOT_NS};
-use corun_predict::useful_work::Window;
-use corun_predict::{Recorded, Schedule};
+use corun_model::Host as _;
+use corun_predict::Assignment;
 use corun_report::describe;
 use corun_report::json;
 use corun_report::output::{print, write_file};
-use corun_report::predict::{live, render, summary, Covers, Estimates, PredictMeta, PredictReport, Windows};
+use corun_report::predict::{live, render, summary, Covers, KnownOfRun, PredictMeta, PredictReport};
 use corun_report::progress::Progress;
 use corun_report::verify::{failed, still_running};
-use corun_session::end::{left_behind, EndConditions, Ended};
-use corun_session::subject_watch::{Opening, Parking, SubjectWatch, WatchOptions};
-use corun_session::target::release;
+use corun_session::end::Ended;
+use corun_session::predict::{PredictWindow, Predicted};
+use corun_session::subject_watch::Parking;
+use corun_session::{Predict, PredictOptions, Target};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,15 +42,6 @@ nothing is touched, and what the program would do alone is derived from its ledg
 Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
 After CMD the answer goes to standard error: standard output is CMD's.";
 
-/// How often an estimate is made, and how many times as long as making one takes must lie between two: a program of hundreds
-/// of threads is estimated less often.
-const ESTIMATE_NS: u64 = 500_000_000;
-const ESTIMATE_TIMES: u64 = 50;
-/// The length of a window.
-const SLOT: Duration = Duration::from_nanos(SLOT_NS);
-
-/// What counting may take of the program's time on a CPU, from when the first dedicated window may be.
-const COUNTING: f64 = 0.03;
 /// Say how much slower a program is than it would be alone, and why, while it runs
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = usage("predict", ANYBODY))]
@@ -123,132 +108,86 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let root = Root::new("/");
     let stop = stop_on_signals()?;
     check_files([&args.json, &args.html, &args.record].into_iter().flatten())?;
-    let dedicated = args.dedicated.then(|| dedicated(&args)).transpose()?;
-    let armed = args.target.target(ANYBODY)?.arm(&root)?;
-    if matches!(armed.subject, Subject::All) {
-        return Err(Usage(
-            "`--all` has no one to predict for; name a program with -p, --cgroup, --vm or -- CMD".into(),
-        )
-        .into());
-    }
-    // Not before: whatever stood in the file is gone then.
-    let record = args.record.as_deref().map(record).transpose()?;
-    let first: Vec<TaskId> = armed.first_task().into_iter().collect();
-    let wake_up = args.wake_up.map_or_else(wake_up::measured_ns, |given| Ok(Some(given)));
-    let wanted = WatchOptions {
+    let options = PredictOptions {
         source: args.source.wanted(),
+        length_ns: args.length_ns,
         spin: !args.no_spin,
         counters: args.counters,
-        dedicated,
-        wake_up_ns: wake_up.as_ref().ok().copied().flatten(),
+        dedicated: args.dedicated.then(|| parking(&args)).transpose()?,
+        wake_up_ns: args.wake_up,
+        assignment: if args.static_work { Assignment::Static } else { Assignment::Dynamic },
+        confidence: args.confidence,
     };
-    let mut insight = SubjectWatch::start(&root, armed.subject, &first, wanted)?;
-    let wake_up_ns = wake_up.unwrap_or_else(|e| {
-        insight.lacks(What::WakeUpTime, format!("{}; --wake-up TIME gives it", in_words(&e)));
-        None
-    });
-    let wake_up_ns = wake_up_ns.unwrap_or(0);
+    let target = args.target.target(ANYBODY)?;
+    if target == Target::Everybody {
+        let what = "`--all` has no one to predict for; name a program with -p, --cgroup, --vm or -- CMD";
+        return Err(Usage(what.into()).into());
+    }
+    let mut predict = Predict::start(&target, options, &stop)?;
+    // Not before: whatever stood in the file is gone then.
+    let mut record = args.record.as_deref().map(record).transpose()?;
     let meta = PredictMeta {
-        target: armed.description.clone(),
-        machine: describe(insight.watcher().machine()),
+        target: predict.description().to_owned(),
+        machine: describe(predict.watch().watcher().machine()),
         date: Some(now()),
-        source: insight.watcher().source().name().into(),
-        spin: insight.spin_method().map(|method| method.name().to_owned()),
+        source: predict.watch().watcher().source().name().into(),
+        spin: predict.watch().spin_method().map(|method| method.name().to_owned()),
         counters: args.counters,
     };
-    // What came before a command begins is not its run.
-    insight.observe()?;
-    let begin_ns = insight.now_ns();
-    if armed.is_deserted {
-        lines::say(&deserted(&armed.description));
+    if predict.is_deserted() {
+        lines::say(&deserted(predict.description()));
     }
-    let running = armed.held.map(|held| release(held, &stop)).transpose()?;
-    let after_command = running.is_some();
-    let end_ns = args.length_ns.map(|ns| begin_ns + ns);
-    let end = EndConditions { running, end_ns, stop: stop.clone() };
-    let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
-    let options = Options { confidence: args.confidence, assignment, wake_up_ns, ..Options::default() };
-    let schedule = args.dedicated.then(|| Schedule::new(insight.tenant(), begin_ns));
-    let mut predictors = Predictors::new(&insight, options, schedule, record);
-    let mut said = Said {
+    let is_command = predict.is_command();
+    let mut answers = Answers {
         meta,
-        begin_ns,
-        park: args.park.clone(),
+        park: args.park,
         history: Vec::new(),
         keeps_all: args.html.is_some(),
         json_lines: args.json_lines,
         is_unheard: false,
-        left: None,
-        failed: None,
     };
-    let ended = {
-        let progress = Progress::line(args.quiet || args.json_lines);
-        progress.say("looking; the first estimate takes half a second");
-        let mut next_ns = begin_ns + ESTIMATE_NS;
-        loop {
-            let ended = end.wait(&mut insight, SLOT)?;
-            let seen = insight.observe()?;
-            let mut now_ns = seen.end_ns;
-            predictors.push(&seen, Label::Shared)?;
-            if now_ns - begin_ns >= FIRST_NS {
-                insight.end_counting_above(COUNTING);
-            }
-            if ended.is_none() && predictors.is_due(now_ns) {
-                match insight.open_dedicated(&seen, OTHERS)? {
-                    Opening::NotNow => {}
-                    Opening::Hindered(hindrance) => predictors.hindered(&seen, hindrance),
-                    Opening::Opened(window) => {
-                        predictors.opened(&window)?;
-                        now_ns = window.dedicated.end_ns;
-                    }
-                }
-            }
-            if ended.is_some() || now_ns >= next_ns {
-                let began = Instant::now();
-                let is_over = matches!(ended, Some(Ended::Command | Ended::SubjectGone));
-                let known = insight.evidence(is_over);
-                known.into_iter().for_each(|evidence| predictors.main.push_evidence(evidence));
-                let covers = if ended.is_some() { Covers::Run } else { Covers::Present };
-                said.estimate(&predictors, covers, now_ns, &insight)?;
-                progress.say(&said.live(progress.columns()));
-                next_ns = now_ns + ESTIMATE_NS.max(ESTIMATE_TIMES * began.elapsed().as_nanos() as u64);
-            }
-            if let Some(ended) = ended {
-                if let (Ended::Command, [command]) = (ended, &first[..]) {
-                    said.left = still_running(left_behind(&seen, Some(insight.tenant()), *command));
-                }
-                break ended;
-            }
-            // Of a command that was started the end is awaited.
-            if said.is_unheard && !after_command {
-                break Ended::Interrupted;
-            }
+    let progress = Progress::line(args.quiet || args.json_lines);
+    progress.say("looking; the first estimate takes half a second");
+    while let Some(window) = predict.next() {
+        let window = window?;
+        if let Some(record) = &mut record {
+            window
+                .recorded
+                .iter()
+                .try_for_each(|line| writeln!(record, "{}", json::compact(line)))
+                .map_err(unrecorded)?;
         }
-    };
-    insight.undo_all()?;
+        if window.is_estimate_due {
+            answers.take(&predict, &window)?;
+            progress.say(&answers.live(progress.columns()));
+        }
+        // Of a command that was started the end is awaited.
+        if answers.is_unheard && !is_command {
+            break;
+        }
+    }
+    drop(progress);
+    let left = predict.left_behind().and_then(still_running);
     // A command may go on for long after `--for`: nobody is watched then, and another controller may come.
-    drop(insight);
-    let recorded = predictors.end_recording();
-    let EndConditions { running, .. } = end;
-    let status = match (ended, running) {
-        (Ended::Interrupted, Some(_)) => None,
-        (_, Some(running)) => Some(running.wait().context("collecting the command")?),
-        (_, None) => None,
+    let Predicted { ended, command } = predict.finish()?;
+    let recorded = record.map_or(Ok(()), |mut record| record.flush()).map_err(unrecorded);
+    let status = match command.filter(|_| ended != Ended::Interrupted) {
+        Some(running) => Some(running.wait().context("collecting the command")?),
+        None => None,
     };
-    said.failed = status.and_then(|s| failed(i32::from(launch::exit_code(s)), s.signal()));
-    said.write(&args.json, &args.html, after_command)?;
+    let failed = status.and_then(|s| failed(i32::from(launch::exit_code(s)), s.signal()));
+    answers.write(&args.json, &args.html, After { is_command, left, failed })?;
     recorded?;
     Ok(match (ended, status) {
         (_, Some(status)) => ExitCode::from(launch::exit_code(status)),
-        (Ended::Interrupted, None) if after_command => interrupted(&stop),
+        (Ended::Interrupted, None) if is_command => interrupted(&stop),
         _ => ExitCode::SUCCESS,
     })
 }
 
-fn dedicated(args: &Args) -> anyhow::Result<Parking> {
+fn parking(args: &Args) -> anyhow::Result<Parking> {
     // Never more than was allowed.
     let budget = Budget { per_mille: (args.budget * 1000.0 + 1e-6).floor() as u32, ..Budget::default() };
     let windows = Dedicated::new(args.window, budget).map_err(|e| Usage(e.to_string()))?;
@@ -267,88 +206,19 @@ fn unrecorded(e: std::io::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot write --record: {}", in_words(&e))
 }
 
-/// The predictor and, beside one that knows dedicated windows, one that does not.
-struct Predictors {
-    subject: TenantId,
-    main: Predictor,
-    ledger: Option<Predictor>,
-    record: Option<BufWriter<File>>,
-    /// Of dedicated windows, where they were asked for.
-    schedule: Option<Schedule>,
-}
-
-impl Predictors {
-    fn new(
-        insight: &SubjectWatch,
-        options: Options,
-        schedule: Option<Schedule>,
-        record: Option<BufWriter<File>>,
-    ) -> Predictors {
-        let one = || Predictor::new(insight.tenant(), options);
-        Predictors {
-            subject: insight.tenant(),
-            main: one(),
-            ledger: schedule.is_some().then(one),
-            record,
-            schedule,
-        }
-    }
-
-    fn push(&mut self, seen: &Observation, label: Label) -> anyhow::Result<()> {
-        let line = Recorded { label, window: Window::of(seen, self.subject) };
-        if let Some(record) = &mut self.record {
-            writeln!(record, "{}", json::compact(&line)).map_err(unrecorded)?;
-        }
-        let Recorded { window, .. } = line;
-        if let (Label::Shared, Some(ledger)) = (label, &mut self.ledger) {
-            ledger.push_window(window.clone(), label);
-        }
-        self.main.hear_of(seen);
-        self.main.push_window(window, label);
-        Ok(())
-    }
-
-    /// Writes what of the record is still in memory: a full disk would otherwise not be noticed.
-    fn end_recording(&mut self) -> anyhow::Result<()> {
-        self.record.as_mut().map_or(Ok(()), |record| record.flush()).map_err(unrecorded)
-    }
-
-    /// Whether a dedicated window would help now. The budget is not considered here.
-    fn is_due(&self, now_ns: u64) -> bool {
-        let wants = self.main.wants_dedicated();
-        self.schedule.as_ref().is_some_and(|s| s.next(now_ns, wants) == Next::Open)
-    }
-
-    /// Takes a dedicated window, if it counts, and what was seen before it.
-    fn opened(&mut self, window: &DedicatedWindow) -> anyhow::Result<()> {
-        self.push(&window.before, Label::Shared)?;
-        let taken = Taken {
-            seen: &window.dedicated,
-            parked: &window.parked,
-            not_parked: &window.not_parked,
-            parked_ns: window.parked_ns,
-            leaked_ns: window.leaked_ns,
-            subject_ended: window.subject_ended,
-        };
-        match self.schedule.as_mut().map(|s| s.opened(&taken)) {
-            Some(Ok(())) => self.push(&window.dedicated, Label::Dedicated),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes that none was opened because of who ran in `seen`.
-    fn hindered(&mut self, seen: &Observation, hindrance: Hindrance) {
-        let of = |u: Unparkable| InTheWay { tenant: u.tenant, why: u.why, on_cpu_ns: u.on_cpu_ns };
-        let in_the_way: Vec<InTheWay> = hindrance.unparkable.into_iter().map(of).collect();
-        self.schedule.iter_mut().for_each(|s| s.hindered(seen, &in_the_way, hindrance.parkable));
-    }
+/// What is said of a command after its estimates.
+struct After {
+    is_command: bool,
+    /// That it has left something running.
+    left: Option<String>,
+    /// That it failed.
+    failed: Option<String>,
 }
 
 /// The estimates so far.
-struct Said {
+struct Answers {
     meta: PredictMeta,
-    begin_ns: u64,
-    /// Whom alone the user lets be parked, if anybody was named.
+    /// The only tenants that may be parked; empty: all.
     park: Vec<String>,
     /// The last one, and for a page those before it.
     history: Vec<PredictReport>,
@@ -356,60 +226,33 @@ struct Said {
     json_lines: bool,
     /// Nobody reads the lines any more.
     is_unheard: bool,
-    /// That the command has left something running, and that it failed.
-    left: Option<String>,
-    failed: Option<String>,
 }
 
-impl Said {
-    fn estimate(
-        &mut self,
-        predictors: &Predictors,
-        covers: Covers,
-        now_ns: u64,
-        insight: &SubjectWatch,
-    ) -> anyhow::Result<()> {
-        let elapsed_ns = now_ns.saturating_sub(self.begin_ns);
-        let mut missing = insight.missing();
-        let found = predictors.schedule.as_ref().map(Schedule::found);
-        let windows = found.map(|found| Windows::of(found, &self.park));
-        missing.extend(windows.iter().flat_map(Windows::missing));
-        let estimates = Estimates::of(&predictors.main);
-        let mut report = PredictReport::new(&self.meta, elapsed_ns, &estimates, covers, &missing);
-        if let Some(why) = windows.and_then(|w| w.why_too_few()) {
-            report.unavailable.retain(|u| u.what != What::DedicatedWindows);
-            report.unavailable.push(Unavailable { what: What::DedicatedWindows, why });
-        }
-        // Why nobody told it is in what follows.
-        if report.unavailable.iter().any(|u| u.what.is_spin_time()) {
-            report.unavailable.retain(|u| u.what != What::Spin);
-        }
-        let by_ledger = |p: &Predictor| match covers {
-            Covers::Present => p.estimate().ok(),
-            Covers::Run => p.so_far().ok(),
+impl Answers {
+    /// Takes the estimate that is due.
+    fn take(&mut self, predict: &Predict, window: &PredictWindow) -> anyhow::Result<()> {
+        let covers = if window.ended.is_some() { Covers::Run } else { Covers::Present };
+        let elapsed_ns = window.end_ns.saturating_sub(predict.begin_ns());
+        let watch = predict.watch();
+        let known = KnownOfRun {
+            predictor: predict.predictor(),
+            ledger_alone: predict.ledger_alone(),
+            found: predict.found(),
+            park: &self.park,
+            missing: watch.missing(),
+            spin_cost: watch.spin_cost(),
+            spinning: watch.spinning(),
+            counting_cost: watch.counting_cost(),
         };
-        let without = predictors.ledger.as_ref().and_then(by_ledger);
-        report.without_dedicated = without.as_ref().map(|e| e.slowdown);
-        report.without_dedicated_interval = without.map(|e| e.interval);
-        report.dedicated_windows = windows.map(|w| w.told());
-        report.parked_ns = report.dedicated_windows.map(|w| w.parked_ns);
-        report.spin_cost = insight.spin_cost();
-        report.spinning = insight.spinning();
-        if report.spinning.is_none() && !report.unavailable.iter().any(|u| u.what.is_spin()) {
-            let why = "nothing of its time on a CPU was judged";
-            report.unavailable.push(Unavailable { what: What::Spinning, why: why.into() });
-        }
-        report.counting_cost = insight.counting_cost();
+        let report = PredictReport::of_run(&self.meta, elapsed_ns, covers, known);
         if self.json_lines && !self.is_unheard {
             self.is_unheard = !lines::write(&report.json_line())?;
         }
         if !self.keeps_all {
             self.history.clear();
         }
-        if let Some(before) = self.history.last_mut().filter(|_| !report.windows.is_empty()) {
-            // A page draws only how slow it was said to be then.
-            (before.windows, before.culprits, before.unavailable) = Default::default();
-            before.spinning = None;
+        if !report.windows.is_empty() {
+            self.history.last_mut().into_iter().for_each(PredictReport::thin_out);
         }
         self.history.push(report);
         Ok(())
@@ -420,16 +263,11 @@ impl Said {
         self.history.last().map_or_else(String::new, |report| live(report, columns))
     }
 
-    fn write(
-        &self,
-        json: &Option<PathBuf>,
-        html: &Option<PathBuf>,
-        after_command: bool,
-    ) -> anyhow::Result<()> {
+    fn write(&self, json: &Option<PathBuf>, html: &Option<PathBuf>, after: After) -> anyhow::Result<()> {
         let last = self.history.last().context("nothing was seen")?;
         let mut shown = summary(last);
-        shown.extend(self.failed.iter().map(|failed| format!("! {failed}\n")));
-        shown.extend(self.left.iter().map(|left| format!("  {left}\n")));
+        shown.extend(after.failed.iter().map(|failed| format!("! {failed}\n")));
+        shown.extend(after.left.iter().map(|left| format!("  {left}\n")));
         let mut done = Ok(());
         let mut write = |path: &Option<PathBuf>, bytes: &dyn Fn() -> String| {
             let Some(path) = path else { return };
@@ -441,7 +279,7 @@ impl Said {
         write(html, &|| render(&self.history));
         write(json, &|| last.json());
         let stdout_is_taken = self.json_lines || json.as_deref() == Some(Path::new("-"));
-        match (stdout_is_taken, after_command) {
+        match (stdout_is_taken, after.is_command) {
             (true, _) => {}
             (false, true) => drop(lines::tell(&shown)),
             (false, false) => print(&shown)?,

@@ -1,0 +1,74 @@
+//! A report of a live run: the estimates, and what else is known of the run when they are made.
+
+use super::{Covers, DedicatedWindows, Estimates, PredictMeta, PredictReport, Windows};
+use corun_model::{Unavailable, What};
+use corun_predict::schedule::Found;
+use corun_predict::spinning::Spinning;
+use corun_predict::Predictor;
+
+/// What is known of a run when an estimate is made of it.
+pub struct KnownOfRun<'a> {
+    /// What makes the estimates.
+    pub predictor: &'a Predictor,
+    /// The same without dedicated windows; `None`: they were not asked for.
+    pub ledger_alone: Option<&'a Predictor>,
+    /// What dedicated windows have shown; `None`: they were not asked for.
+    pub found: Option<&'a Found>,
+    /// The only tenants that may be parked, as the user named them; empty: all.
+    pub park: &'a [String],
+    /// What could not be seen, and why.
+    pub missing: Vec<Unavailable>,
+    /// What sampling has cost, as a share of one CPU.
+    pub spin_cost: Option<f64>,
+    /// How long the subject spun.
+    pub spinning: Option<Spinning>,
+    /// What counting has cost, as a share of the subject's time on a CPU.
+    pub counting_cost: Option<f64>,
+}
+
+impl PredictReport {
+    /// A report at `elapsed_ns` after the beginning of a live run.
+    pub fn of_run(
+        meta: &PredictMeta,
+        elapsed_ns: u64,
+        covers: Covers,
+        mut known: KnownOfRun,
+    ) -> PredictReport {
+        let windows = known.found.map(|found| Windows::of(found, known.park));
+        known.missing.extend(windows.iter().flat_map(Windows::missing));
+        let estimates = Estimates::of(known.predictor);
+        let mut report = PredictReport::new(meta, elapsed_ns, &estimates, covers, &known.missing);
+        if let Some(why) = windows.and_then(|w| w.why_too_few()) {
+            report.unavailable.retain(|u| u.what != What::DedicatedWindows);
+            report.unavailable.push(Unavailable { what: What::DedicatedWindows, why });
+        }
+        // Why spinning is not known is in what follows.
+        if report.unavailable.iter().any(|u| u.what.is_spin_time()) {
+            report.unavailable.retain(|u| u.what != What::Spin);
+        }
+        let of_ledger = |p: &Predictor| match covers {
+            Covers::Present => p.estimate().ok(),
+            Covers::Run => p.so_far().ok(),
+        };
+        let without = known.ledger_alone.and_then(of_ledger);
+        report.without_dedicated = without.as_ref().map(|e| e.slowdown);
+        report.without_dedicated_interval = without.map(|e| e.interval);
+        report.dedicated_windows = windows.map(|w| w.told());
+        report.parked_ns = report.dedicated_windows.map(|DedicatedWindows { parked_ns, .. }| parked_ns);
+        report.spin_cost = known.spin_cost;
+        report.spinning = known.spinning;
+        if report.spinning.is_none() && !report.unavailable.iter().any(|u| u.what.is_spin()) {
+            let why = "nothing of its time on a CPU was judged";
+            report.unavailable.push(Unavailable { what: What::Spinning, why: why.into() });
+        }
+        report.counting_cost = known.counting_cost;
+        report
+    }
+
+    /// Drops what a page does not draw of an estimate that is not the last: it draws only how slow the program was said to
+    /// be then.
+    pub fn thin_out(&mut self) {
+        (self.windows, self.culprits, self.unavailable) = Default::default();
+        self.spinning = None;
+    }
+}

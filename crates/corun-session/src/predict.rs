@@ -1,0 +1,324 @@
+//! Predict: how much slower a target is than it would be alone, while it runs.
+
+use crate::end::{left_behind, EndConditions, Ended};
+use crate::error::Error;
+use crate::stop::Stop;
+use crate::subject_watch::{Opening, Parking, SubjectWatch, WatchOptions};
+use crate::target::{release, Target};
+use corun_linux::dedicated::{DedicatedError, DedicatedWindow, Hindrance, Unparkable};
+use corun_linux::launch::Running;
+use corun_linux::root::in_words;
+use corun_linux::watcher::Source;
+use corun_linux::{wake_up, Root};
+use corun_model::{Host, Observation, TaskId, What};
+use corun_predict::schedule::{Found, InTheWay, Next, Schedule, Taken, FIRST_NS, OTHERS, SLOT_NS};
+use corun_predict::useful_work::Window;
+use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor, Recorded};
+use std::time::{Duration, Instant};
+
+/// How often an estimate is due, and how many times as long as making one took must lie between two: a program of hundreds
+/// of threads is estimated less often.
+const ESTIMATE_NS: u64 = 500_000_000;
+const ESTIMATE_TIMES: u64 = 50;
+
+/// What counting may take of the program's time on a CPU, from when the first dedicated window may be.
+const COUNTING: f64 = 0.03;
+
+/// How to predict.
+#[derive(Clone, Debug)]
+pub struct PredictOptions {
+    /// The source; `None`: the best there is.
+    pub source: Option<Source>,
+    /// End after this time, in nanoseconds; `None`: with the command, with the subject, or on request.
+    pub length_ns: Option<u64>,
+    /// Tell spinning from computing by samples.
+    pub spin: bool,
+    /// Count hardware events of each task.
+    pub counters: bool,
+    /// Park co-runners for short windows, to see what the subject does alone. `None`: nobody is touched.
+    pub dedicated: Option<Parking>,
+    /// What a wake-up takes on this machine where CPUs sleep, in nanoseconds; `None`: measured first.
+    pub wake_up_ns: Option<u64>,
+    /// How the program's work is given to its threads.
+    pub assignment: Assignment,
+    /// How often the interval should hold what the whole run shows.
+    pub confidence: f64,
+}
+
+impl Default for PredictOptions {
+    fn default() -> PredictOptions {
+        let Options { assignment, confidence, .. } = Options::default();
+        PredictOptions {
+            source: None,
+            length_ns: None,
+            spin: true,
+            counters: false,
+            dedicated: None,
+            wake_up_ns: None,
+            assignment,
+            confidence,
+        }
+    }
+}
+
+/// A target whose slowdown is predicted: an iterator over its windows. Dropped, it lets everybody run and leaves nothing in
+/// the kernel; a command goes on.
+pub struct Predict {
+    watch: SubjectWatch,
+    end: EndConditions,
+    ended: Option<Ended>,
+    description: String,
+    is_deserted: bool,
+    first: Option<TaskId>,
+    left_behind: Option<usize>,
+    begin_ns: u64,
+    predictor: Predictor,
+    /// Where dedicated windows were asked for: their schedule, and a predictor that does not know them.
+    schedule: Option<Schedule>,
+    ledger_alone: Option<Predictor>,
+    next_ns: u64,
+    /// When the last estimate became due.
+    due: Option<Instant>,
+}
+
+/// A window, with the dedicated window that followed it if one was opened.
+#[derive(Clone, Debug)]
+pub struct PredictWindow {
+    /// What the predictor was given, in order.
+    pub recorded: Vec<Recorded>,
+    /// When it ended, on the host's clock.
+    pub end_ns: u64,
+    /// Whether it is time to ask for an estimate; one is due in the end.
+    pub is_estimate_due: bool,
+    /// Why the session ended with it.
+    pub ended: Option<Ended>,
+}
+
+impl Predict {
+    /// Begins to watch, and lets a command begin.
+    ///
+    /// # Errors
+    /// When there is no such target, or it is everybody; when the machine cannot be watched; when co-runners are to be parked
+    /// and cannot be. A command has not begun then.
+    pub fn start(target: &Target, options: PredictOptions, stop: &Stop) -> Result<Predict, Error> {
+        let root = Root::new("/");
+        let armed = target.arm(&root)?;
+        let first = armed.first_task();
+        let wake_up = options.wake_up_ns.map_or_else(wake_up::measured_ns, |given| Ok(Some(given)));
+        let wanted = WatchOptions {
+            source: options.source,
+            spin: options.spin,
+            counters: options.counters,
+            dedicated: options.dedicated,
+            wake_up_ns: wake_up.as_ref().ok().copied().flatten(),
+        };
+        let parks = wanted.dedicated.is_some();
+        let mut watch = SubjectWatch::start(&root, armed.subject, first.as_slice(), wanted)?;
+        let wake_up_ns = wake_up.unwrap_or_else(|e| {
+            watch.lacks(What::WakeUpTime, format!("{}; --wake-up TIME gives it", in_words(&e)));
+            None
+        });
+        // What came before a command begins is not its run.
+        watch.observe()?;
+        let begin_ns = watch.now_ns();
+        let running = armed.held.map(|held| release(held, stop)).transpose()?;
+        let end_ns = options.length_ns.map(|ns| begin_ns + ns);
+        let how = Options {
+            confidence: options.confidence,
+            assignment: options.assignment,
+            wake_up_ns: wake_up_ns.unwrap_or(0),
+            ..Options::default()
+        };
+        let predictor = || Predictor::new(watch.tenant(), how);
+        Ok(Predict {
+            predictor: predictor(),
+            ledger_alone: parks.then(predictor),
+            schedule: parks.then(|| Schedule::new(watch.tenant(), begin_ns)),
+            watch,
+            end: EndConditions { running, end_ns, stop: stop.clone() },
+            ended: None,
+            description: armed.description,
+            is_deserted: armed.is_deserted,
+            first,
+            left_behind: None,
+            begin_ns,
+            next_ns: begin_ns + ESTIMATE_NS,
+            due: None,
+        })
+    }
+
+    /// The target in words.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Whether it is a cgroup that nobody was in when this began: whoever comes will be watched.
+    pub fn is_deserted(&self) -> bool {
+        self.is_deserted
+    }
+
+    /// Whether it is a command that this session started.
+    pub fn is_command(&self) -> bool {
+        self.end.running.is_some()
+    }
+
+    /// When it began, on the host's clock.
+    pub fn begin_ns(&self) -> u64 {
+        self.begin_ns
+    }
+
+    /// What sees the subject.
+    pub fn watch(&self) -> &SubjectWatch {
+        &self.watch
+    }
+
+    /// What makes the estimates.
+    pub fn predictor(&self) -> &Predictor {
+        &self.predictor
+    }
+
+    /// The same without what dedicated windows have shown; `None`: none were asked for.
+    pub fn ledger_alone(&self) -> Option<&Predictor> {
+        self.ledger_alone.as_ref()
+    }
+
+    /// What dedicated windows have shown; `None`: none were asked for.
+    pub fn found(&self) -> Option<&Found> {
+        self.schedule.as_ref().map(Schedule::found)
+    }
+
+    /// The slowdown of the program as it is now.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    pub fn present(&self) -> Result<Estimate, CannotTell> {
+        self.predictor.estimate()
+    }
+
+    /// The slowdown of the run so far.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    pub fn so_far(&self) -> Result<Estimate, CannotTell> {
+        self.predictor.so_far()
+    }
+
+    fn take(&mut self, seen: &Observation, label: Label, recorded: &mut Vec<Recorded>) {
+        let window = Window::of(seen, self.watch.tenant());
+        if let (Label::Shared, Some(ledger)) = (label, &mut self.ledger_alone) {
+            ledger.push_window(window.clone(), label);
+        }
+        self.predictor.hear_of(seen);
+        self.predictor.push_window(window.clone(), label);
+        recorded.push(Recorded { label, window });
+    }
+
+    /// Whether a dedicated window would help now. The budget is not considered here.
+    fn is_dedicated_due(&self, now_ns: u64) -> bool {
+        let wants = self.predictor.wants_dedicated();
+        self.schedule.as_ref().is_some_and(|s| s.next(now_ns, wants) == Next::Open)
+    }
+
+    /// Takes what was seen before a dedicated window, and that window if it counts.
+    fn opened(&mut self, window: &DedicatedWindow, recorded: &mut Vec<Recorded>) {
+        self.take(&window.before, Label::Shared, recorded);
+        let taken = Taken {
+            seen: &window.dedicated,
+            parked: &window.parked,
+            not_parked: &window.not_parked,
+            parked_ns: window.parked_ns,
+            leaked_ns: window.leaked_ns,
+            subject_ended: window.subject_ended,
+        };
+        if let Some(Ok(())) = self.schedule.as_mut().map(|schedule| schedule.opened(&taken)) {
+            self.take(&window.dedicated, Label::Dedicated, recorded);
+        }
+    }
+
+    /// Takes that none was opened because of who ran in `seen`.
+    fn hindered(&mut self, seen: &Observation, hindrance: Hindrance) {
+        let of = |u: Unparkable| InTheWay { tenant: u.tenant, why: u.why, on_cpu_ns: u.on_cpu_ns };
+        let in_the_way: Vec<InTheWay> = hindrance.unparkable.into_iter().map(of).collect();
+        self.schedule.iter_mut().for_each(|s| s.hindered(seen, &in_the_way, hindrance.parkable));
+    }
+
+    fn window(&mut self) -> Result<PredictWindow, Error> {
+        if let Some(due) = self.due.take() {
+            let took_ns = due.elapsed().as_nanos() as u64;
+            self.next_ns += ESTIMATE_NS.max(ESTIMATE_TIMES.saturating_mul(took_ns));
+        }
+        self.ended = self.end.wait(&mut self.watch, Duration::from_nanos(SLOT_NS))?;
+        let seen = self.watch.observe()?;
+        let (mut end_ns, mut recorded) = (seen.end_ns, Vec::new());
+        self.take(&seen, Label::Shared, &mut recorded);
+        if end_ns - self.begin_ns >= FIRST_NS {
+            self.watch.end_counting_above(COUNTING);
+        }
+        if self.ended.is_none() && self.is_dedicated_due(end_ns) {
+            match self.watch.open_dedicated(&seen, OTHERS).map_err(of_dedicated)? {
+                Opening::NotNow => {}
+                Opening::Hindered(hindrance) => self.hindered(&seen, hindrance),
+                Opening::Opened(window) => {
+                    self.opened(&window, &mut recorded);
+                    end_ns = window.dedicated.end_ns;
+                }
+            }
+        }
+        let is_estimate_due = self.ended.is_some() || end_ns >= self.next_ns;
+        if is_estimate_due {
+            (self.next_ns, self.due) = (end_ns, Some(Instant::now()));
+            let evidence = self.watch.evidence(self.ended.is_some_and(Ended::is_complete));
+            evidence.into_iter().for_each(|evidence| self.predictor.push_evidence(evidence));
+        }
+        if let (Some(Ended::Command), Some(command)) = (self.ended, self.first) {
+            self.left_behind = Some(left_behind(&seen, Some(self.watch.tenant()), command));
+        }
+        Ok(PredictWindow { recorded, end_ns, is_estimate_due, ended: self.ended })
+    }
+
+    /// Tasks that a command has left behind; `None`: it has not ended, or there is none.
+    pub fn left_behind(&self) -> Option<usize> {
+        self.left_behind
+    }
+
+    /// Stops watching; everybody runs.
+    ///
+    /// # Errors
+    /// What could not be undone.
+    pub fn finish(mut self) -> Result<Predicted, Error> {
+        self.watch.undo_all()?;
+        Ok(Predicted { ended: self.ended.unwrap_or(Ended::Interrupted), command: self.end.running })
+    }
+}
+
+/// The host's error is said as such.
+fn of_dedicated(error: DedicatedError) -> Error {
+    match error {
+        DedicatedError::Host(error) => Error::Host(error),
+        error => Error::Usage(error.to_string()),
+    }
+}
+
+impl Iterator for Predict {
+    type Item = Result<PredictWindow, Error>;
+
+    /// The next window; `None` once the session has ended.
+    fn next(&mut self) -> Option<Result<PredictWindow, Error>> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let window = self.window();
+        if window.is_err() {
+            self.ended = Some(Ended::Interrupted);
+        }
+        Some(window)
+    }
+}
+
+/// How a prediction ended.
+pub struct Predicted {
+    /// Why it ended.
+    pub ended: Ended,
+    /// The command, if there was one. [`Running::wait`] collects it.
+    pub command: Option<Running>,
+}
