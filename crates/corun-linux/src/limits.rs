@@ -84,7 +84,7 @@ pub fn cause(root: &Root, e: &io::Error) -> Option<String> {
     let errno = e.raw_os_error()?;
     if matches!(errno, libc::EINVAL | libc::ENOMEM | libc::EAGAIN) {
         if let Some(why) = without_init(root) {
-            return Some(why.into());
+            return Some(why.to_string());
         }
     }
     match errno {
@@ -117,19 +117,36 @@ pub fn has_pidfds() -> io::Result<()> {
     }
 }
 
+/// What a limit does not leave, as a clause, and what would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// What, as a clause.
+    pub why: String,
+    /// What would help.
+    pub remedy: &'static str,
+}
+
+impl std::fmt::Display for Shortage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}; {}", self.why, self.remedy)
+    }
+}
+
 /// Why no thread can be started and no process would have a number that corun knows: the next child would be in another PID
 /// namespace than this process. `None`: it is in the same, as far as anybody can tell.
-pub fn without_init(root: &Root) -> Option<&'static str> {
+pub fn without_init(root: &Root) -> Option<Shortage> {
     let link = |name: &str| std::fs::read_link(root.path(format!("/proc/self/ns/{name}")));
     let own = link("pid").ok()?;
     match link("pid_for_children") {
         Ok(theirs) if theirs == own => None,
         // It can be listed but not read as long as it has no first process.
         Err(_) if std::fs::symlink_metadata(root.path("/proc/self/ns/pid_for_children")).is_err() => None,
-        _ => Some(
-            "corun was started in one PID namespace for children in another (`unshare --pid` without `--fork`), where Linux \
-             lets no thread be started; add `--fork`",
-        ),
+        _ => Some(Shortage {
+            why: "corun was started in one PID namespace for children in another (`unshare --pid` without `--fork`), where \
+                  Linux lets no thread be started"
+                .into(),
+            remedy: "add `--fork`",
+        }),
     }
 }
 
@@ -160,7 +177,7 @@ pub fn of_probe(root: &Root, said: &str) -> String {
 
 /// Why a thread of corun's may not be real-time, and the remedy, as one clause.
 pub fn of_real_time(root: &Root, e: &io::Error) -> String {
-    no_real_time_budget(root).unwrap_or_else(|| match e.raw_os_error() {
+    no_real_time_budget(root).map(|shortage| shortage.to_string()).unwrap_or_else(|| match e.raw_os_error() {
         Some(libc::EPERM) if is_filtered(root) && status_field(root, "Uid:").is_some_and(|u| is_root(&u)) => {
             "a seccomp filter forbids it; start corun outside of this container or sandbox".into()
         }
@@ -173,21 +190,19 @@ pub fn of_real_time(root: &Root, e: &io::Error) -> String {
 
 /// Which budget leaves real-time tasks of this process's cgroup no time, and the remedy; `None`: they have some, or this
 /// kernel has no such budgets.
-pub fn no_real_time_budget(root: &Root) -> Option<String> {
+pub fn no_real_time_budget(root: &Root) -> Option<Shortage> {
     let none = |file: &Path| root.value::<i64>(file, "a time").ok() == Some(0);
     if none(Path::new("/proc/sys/kernel/sched_rt_runtime_us")) {
-        return Some(
-            "the kernel gives real-time tasks no time (kernel.sched_rt_runtime_us is 0); set it to 950000, its default"
-                .into(),
-        );
+        return Some(Shortage {
+            why: "the kernel gives real-time tasks no time (kernel.sched_rt_runtime_us is 0)".into(),
+            remedy: "set it to 950000, its default",
+        });
     }
     let (_, folders) = own_folders(root, "cpu")?;
     let folder = folders.first().filter(|folder| none(&folder.join("cpu.rt_runtime_us")))?;
-    Some(format!(
-        "the cgroup {} gives real-time tasks no time (cpu.rt_runtime_us is 0); write 10000 into that file, or start corun in \
-         another cgroup",
-        folder.display()
-    ))
+    let why =
+        format!("the cgroup {} gives real-time tasks no time (cpu.rt_runtime_us is 0)", folder.display());
+    Some(Shortage { why, remedy: "write 10000 into that file, or start corun in another cgroup" })
 }
 
 /// Whether the numbers of a process's user begin with root's.

@@ -143,7 +143,7 @@ pub fn answer(report: &ProfileReport) -> Answer {
     let ran = answer_of_the_rest(report);
     match held(&report.subject.account.ledger).filter(|_| !is_all(report)) {
         Some(held) => {
-            let rest = match ran.verdict.strip_prefix("Undisturbed: ") {
+            let rest = match undisturbed_but(report) {
                 Some(rest) => format!("Otherwise {rest}"),
                 None => ran.verdict,
             };
@@ -191,9 +191,9 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
         return never_ran(report, &lost);
     }
     let notable = |ns: u64| ns.saturating_mul(NOTABLE) >= compute_ns;
-    let of_wall = report.lost.filter(|lost| lost.wall_ns > 0 && lost.share.iter().all(|x| x.is_finite()));
+    let of_wall = loss_of_wall(report);
     let is_loss = of_wall.is_some_and(|lost| lost.share[1] >= SMALL);
-    if !notable(lost.total_ns()) && !is_loss {
+    if !is_disturbed(report, &lost) {
         return alone(undisturbed(report, &lost));
     }
     if is_all(report) {
@@ -213,6 +213,17 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
         None => capital(&waited),
     };
     Answer { verdict, causes: causes(report, &lost, base.ns) }
+}
+
+/// What it lost of its wall time, where that is known.
+fn loss_of_wall(report: &ProfileReport) -> Option<LostTime> {
+    report.lost.filter(|lost| lost.wall_ns > 0 && lost.share.iter().all(|x| x.is_finite()))
+}
+
+/// Whether it waited for so long, or lost so much, that it matters.
+fn is_disturbed(report: &ProfileReport, lost: &Lost) -> bool {
+    let is_loss = loss_of_wall(report).is_some_and(|lost| lost.share[1] >= SMALL);
+    is_loss || lost.total_ns().saturating_mul(NOTABLE) >= report.subject.account.ledger.compute_ns
 }
 
 /// What waiting is a share of: of the time computing, and where it waited for longer than that, of both together.
@@ -275,13 +286,23 @@ fn undisturbed(report: &ProfileReport, lost: &Lost) -> String {
             false => format!("All tasks together waited {share} % as long as they ran, too little to matter"),
         };
     }
-    if !is_all_seen(report) {
-        return no_neighbour(report, lost);
+    match undisturbed_but(report) {
+        Some(how) => format!("Undisturbed: {how}"),
+        None => no_neighbour(report, lost),
     }
-    match is_none {
-        true => "Undisturbed: nobody took its CPU".to_owned(),
-        false => format!("Undisturbed: it waited {share} % of its compute time, too little to matter"),
+}
+
+/// How little disturbed a subject that ran, as a clause; `None`: it matters, or not all that might have was seen.
+fn undisturbed_but(report: &ProfileReport) -> Option<String> {
+    let account = &report.subject.account;
+    let (compute_ns, lost) = (account.ledger.compute_ns, Lost::of(account));
+    if compute_ns == 0 || is_disturbed(report, &lost) || !is_all_seen(report) {
+        return None;
     }
+    Some(match lost.total_ns() {
+        0 => "nobody took its CPU".to_owned(),
+        ns => format!("it waited {} % of its compute time, too little to matter", percent(ns, compute_ns)),
+    })
 }
 
 /// Whether the report shows all that might have disturbed: the hypervisor below took next to nothing, and the kernel showed the

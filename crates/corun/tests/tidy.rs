@@ -53,6 +53,61 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
+/// What code calls a text for people.
+const FOR_PEOPLE: [&str; 8] = ["why", "because", "reason", "what", "said", "sentence", "verdict", "outcome"];
+/// How code would look into one.
+const LOOKS: [&str; 7] =
+    ["contains", "starts_with", "ends_with", "strip_prefix", "strip_suffix", "split_once", "rsplit_once"];
+/// Files that look into texts of others, which have no types.
+const FOREIGN: [(&str, &str); 6] = [
+    ("crates/corun-model/src/workload/words.rs", "what the TOML reader says"),
+    ("crates/corun-model/src/workload/lines.rs", "which line of a file the TOML reader means"),
+    ("crates/corun-linux/src/limits.rs", "what libbpf says of a probe"),
+    ("crates/corun-linux/src/root.rs", "what the standard library says of an error"),
+    ("crates/corun/src/refusal.rs", "what clap says of a command line"),
+    ("crates/corun/src/cli.rs", "what the standard library says of an error"),
+];
+
+/// Lines outside of tests that look for words in a text for people, by their numbers from 1.
+fn searches(source: &str) -> Vec<usize> {
+    let code = source.split("#[cfg(test)]").next().unwrap_or(source);
+    let looks = |line: &str| {
+        LOOKS.iter().any(|look| {
+            let call = format!(".{look}(\"");
+            line.match_indices(&call).any(|(at, _)| {
+                let before = [".as_deref()", ".as_str()", "()", "?"]
+                    .iter()
+                    .fold(&line[..at], |text, end| text.strip_suffix(end).unwrap_or(text));
+                let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |i| i + 1);
+                FOR_PEOPLE.contains(&&before[start..])
+            })
+        })
+    };
+    let is_comment = |line: &str| line.trim_start().starts_with("//");
+    let lines = code.lines().enumerate().filter(|(_, line)| !is_comment(line) && looks(line));
+    lines.map(|(n, _)| n + 1).collect()
+}
+
+#[test]
+fn no_code_looks_for_words_in_a_sentence_for_people() {
+    let is_code = |file: &String| {
+        let is_foreign = FOREIGN.iter().any(|(foreign, _)| file == foreign);
+        file.starts_with("crates/") && file.contains("/src/") && !file.ends_with("/tests.rs") && !is_foreign
+    };
+    none(files(&[".rs"]).into_iter().filter(is_code).flat_map(|file| {
+        let found = searches(&read(&file));
+        found.into_iter().map(move |line| format!("{file}:{line}: make what it looks for a type"))
+    }));
+}
+
+#[test]
+fn a_search_in_a_sentence_is_found_and_one_in_a_file_or_a_test_is_not() {
+    let source = "let a = u.why.contains(\"x\");\nlet b = line.contains(\"x\");\n// why.contains(\"x\")\n\
+                  let c = d.because.as_deref().split_once(\"; \");\nlet e = outcome().starts_with(\"done\");\n\
+                  #[cfg(test)]\nassert!(why.contains(\"x\"));\n";
+    assert_eq!(searches(source), [1, 4, 5]);
+}
+
 fn crates() -> Vec<String> {
     let folders = std::fs::read_dir(root().join("crates")).unwrap().flatten();
     let mut names: Vec<String> = folders.map(|f| f.file_name().into_string().unwrap()).collect();

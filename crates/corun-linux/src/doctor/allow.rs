@@ -2,7 +2,7 @@
 
 use super::{Finding, Findings, Part};
 use crate::cpulist;
-use crate::limits;
+use crate::limits::{self, Shortage};
 use crate::root::Root;
 
 /// What a verb starts at most: a command and the thread that launches it, the one that reads samples, a supervisor, and one more.
@@ -35,10 +35,7 @@ fn processes(f: &mut Findings, root: &Root) {
 fn namespace(f: &mut Findings, root: &Root) {
     const WHAT: &str = "PID namespace";
     match limits::without_init(root) {
-        Some(why) => {
-            let (found, remedy) = why.rsplit_once("; ").unwrap_or((why, "add `--fork`"));
-            f.no(WHAT, found, remedy);
-        }
+        Some(Shortage { why, remedy }) => f.no(WHAT, why, remedy),
         None if root.has("/proc/self/ns") => f.yes(WHAT, "what is started is in the same as corun"),
         None => f.fact(WHAT, "/proc/self/ns cannot be read"),
     }

@@ -127,7 +127,7 @@ impl Supervised {
     pub fn start(root: &Root, options: &Options) -> Result<Supervised, SuperviseError> {
         // It would know neither the controller nor those who are changed by the numbers that it is given.
         if let Some(why) = limits::without_init(root) {
-            return Err(SuperviseError::Start(io::Error::other(why)));
+            return Err(SuperviseError::Start(io::Error::other(why.to_string())));
         }
         limits::has_pidfds().map_err(SuperviseError::Start)?;
         let mut journal = Journal::open(&options.folder)?;
