@@ -4,9 +4,9 @@
 //! STUDY is the study's file, DIR the record's folder, COMMAND what the record says that it was made with. Nothing is measured,
 //! no run is changed. What was written into the record by hand has to be put back by hand.
 
-use corun_study::control_file::ControlStudy;
-use corun_study::control_outcome::ControlOutcome;
-use corun_study::control_text::files;
+use corun_study::control::file::ControlStudy;
+use corun_study::control::outcome::ControlOutcome;
+use corun_study::control::text::files;
 use corun_study::kept;
 use corun_study::programs::Catalogue;
 use std::path::Path;

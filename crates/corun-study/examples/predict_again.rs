@@ -13,8 +13,9 @@ use corun_predict::counted::Counted;
 use corun_predict::useful_work::{Spent, Window};
 use corun_predict::{CannotTell, Estimate, Label, Method, Options, Predictor, Recorded};
 use corun_study::kept;
-use corun_study::predicting::{recording, CoRun, PredictOutcome};
-use corun_study::predicting_text::{files, text};
+use corun_study::predict::outcome::{CoRun, PredictOutcome};
+use corun_study::predict::runs::recording;
+use corun_study::predict::text::{files, text};
 use std::io::BufRead;
 use std::path::Path;
 

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let catalogue = Catalogue::own();
     let name = more.first().map_or("persistent-2", String::as_str);
     let interferer = catalogue.interferer(name).ok_or_else(|| format!("no interferer `{name}`"))?;
-    let stage = Stage::new(Path::new(folder), Path::new(corun), corun_study::live::pace())?;
+    let stage = Stage::new(Path::new(folder), Path::new(corun), corun_study::pace::pace())?;
     stage.prepare(&interferer.recipe)?;
     let asked = |p: &&Program| more.len() < 2 || more[1..].contains(&p.name);
     for program in catalogue.programs.iter().filter(asked) {

@@ -8,11 +8,11 @@ use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::trace::{Left, TraceKind};
 use corun_model::{Host, TaskId, Trace};
-use corun_study::cell::{Cell, Setting};
 use corun_study::session::Session;
-use corun_study::study::{Study, VALIDATE};
 use corun_study::this_machine::this_machine;
-use corun_study::{live, modelled};
+use corun_study::validate::cell::{Cell, Setting};
+use corun_study::validate::file::{Study, VALIDATE};
+use corun_study::validate::modelled;
 use std::process::Command;
 
 fn main() {
@@ -44,7 +44,7 @@ fn main() {
 
 fn live_trace(corun: &str, cell: &Cell) -> Trace {
     let folder = tempfile::tempdir().unwrap();
-    let pace = live::pace().to_string();
+    let pace = corun_study::pace::pace().to_string();
     let start = |role: &str, text: &str| {
         let file = folder.path().join(role);
         std::fs::write(&file, text).unwrap();

@@ -9,7 +9,7 @@
 //! Limits. A real program that shares work dynamically, or searches with threads in a race, does not do quite the same
 //! work twice; what a pair of runs differs by is part of a study's error.
 
-use crate::cell::fnv1a;
+use crate::hash::fnv1a;
 use crate::session::Session;
 use crate::study_file::{read, BadStudy};
 use corun_model::duration::written_ns;
@@ -173,7 +173,7 @@ pub struct Stage {
 
 impl Stage {
     /// Inputs in `folder`, which is made if it is not there; `corun` is the program file of corun itself, and
-    /// `loops_per_ms` the pace of its loads (see [`crate::live::pace`]).
+    /// `loops_per_ms` the pace of its loads (see [`crate::pace::pace`]).
     ///
     /// # Errors
     /// What the kernel says.

@@ -1,264 +1,240 @@
-//! The study file (`corun.study/1`): which programs run beside which interferers, how often, and when a live run
-//! counts. Bad input is one sentence that names file, line and remedy.
+//! What every study is: a file that is read, runs that are made, and what is told of them.
+//!
+//! A new study is a folder with a type that implements [`Study`], and a row of [`KINDS`](crate::kinds::KINDS).
 
-use crate::cell::{Cell, Half, Interferer, Subject};
-use crate::real_program::RealProgram;
-use crate::study_file::{read, BadStudy};
-use corun_model::duration::{parse_ns, written_ns};
-use corun_model::workload::{line_of, Workload};
-use serde::Deserialize;
+use crate::circumstances::Circumstances;
+use crate::pace::pace;
+use crate::programs::Stage;
+use crate::study_file::BadStudy;
+use corun_linux::Root;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
-/// The study that corun brings along.
-pub const VALIDATE: &str = include_str!("../../../studies/validate.toml");
-
-/// Bounds that keep a typing slip from asking for a week.
-const MOST_CELLS: usize = 10_000;
-
-/// A study as written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Study {
-    /// Always `corun.study/1`.
-    pub schema: String,
-    /// What people call it.
-    pub name: String,
-    /// What it shows.
-    #[serde(default)]
-    pub about: String,
-    /// Live runs per cell.
-    pub repetitions: u32,
-    /// Share of the machine's CPU time that others may take in a live run that counts.
-    pub foreign: f64,
-    /// How often a live run is made again.
-    pub retries: u32,
-    /// How long a live run waits at most until the machine looks quiet, in nanoseconds.
-    #[serde(deserialize_with = "written_ns")]
-    pub patience: u64,
-    /// How long the interferer runs before the program, in nanoseconds.
-    #[serde(deserialize_with = "written_ns")]
-    pub lead: u64,
-    /// How much longer at most.
-    #[serde(deserialize_with = "written_ns")]
-    pub spread: u64,
-    /// Modelled runs per repetition.
-    pub phases: u32,
-    /// How cells are dealt to the halves; `fnv1a-rank` is the only way.
-    pub split: String,
-    /// The programs.
-    pub programs: Programs,
-    /// The interferers.
-    pub interferers: Interferers,
-    /// Real programs, each beside every interferer.
-    #[serde(default)]
-    pub real: Vec<RealProgram>,
+/// A study's file.
+#[derive(Clone, Copy, Debug)]
+pub struct StudyFile<'a> {
+    /// What it is called in errors.
+    pub name: &'a str,
+    /// Its text.
+    pub text: &'a str,
+    /// The folder that other files are named from.
+    pub folder: &'a Path,
 }
 
-/// Every combination is a program.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Programs {
-    /// Threads of each.
-    pub threads: u32,
-    /// `barrier`, `lock`.
-    pub sync: Vec<String>,
-    /// `spin`, `block`, `spin-then-block`.
-    pub wait: Vec<String>,
-    /// Work between two synchronisations, as people write it.
-    pub grain: Vec<String>,
-    /// Length alone, in nanoseconds.
-    #[serde(deserialize_with = "written_ns")]
-    pub work: u64,
+/// An earlier result of a study.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    /// Where it is.
+    pub place: PathBuf,
+    /// Its text.
+    pub text: String,
 }
 
-/// Every load with every number of threads is an interferer.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Interferers {
-    /// Numbers of threads.
-    pub threads: Vec<u32>,
-    /// Loads.
-    pub load: Vec<Load>,
+/// What a user wants of a study: of lists all where nothing is named.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Programs.
+    pub programs: Vec<String>,
+    /// Interferers.
+    pub interferers: Vec<String>,
+    /// Policies.
+    pub policies: Vec<String>,
+    /// Groups of cells.
+    pub groups: Vec<String>,
+    /// Figures.
+    pub figures: Vec<String>,
+    /// Other than the study's number of repetitions.
+    pub repetitions: Option<u32>,
+    /// The least that shows something.
+    pub quick: bool,
+    /// The result that these runs are added to (`--more`).
+    pub more: Option<Earlier>,
+    /// The result of another part of the study, to go on from (`--after`).
+    pub after: Option<Earlier>,
+    /// Where the windows of every run are kept.
+    pub recordings: Option<PathBuf>,
 }
 
-/// A load.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Load {
-    /// `persistent`, `periodic`, `intermittent`.
-    pub pattern: String,
-    /// Share of a CPU per thread; none for persistent.
-    pub demand: Option<f64>,
+/// With what a study is run.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The program file of corun itself.
+    pub corun: PathBuf,
+    /// Its version.
+    pub version: &'static str,
+    /// When, for people.
+    pub date: String,
+    /// The folder of the programs' inputs.
+    pub inputs: PathBuf,
+    /// The command that makes the same record again.
+    pub command: String,
 }
 
-impl Study {
-    /// Reads a study's text; `file` is only named in errors.
+/// Why a study is not run, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// The user asked for something that is not there: one sentence with the remedy.
+    #[error("{0}")]
+    Usage(String),
+    /// The machine did not do what was asked of it.
+    #[error("{0}")]
+    Failed(String),
+    /// corun itself is wrong: a checker of the modelled machine fired.
+    #[error("{0}")]
+    Bug(String),
+}
+
+impl From<BadStudy> for StudyError {
+    fn from(bad: BadStudy) -> StudyError {
+        StudyError::Usage(bad.to_string())
+    }
+}
+
+/// The files of a record, by name.
+pub type Files = Vec<(PathBuf, String)>;
+
+/// Who hears of a study while it runs.
+pub struct Listener<'a> {
+    /// Called after every run, with what it was.
+    pub done: &'a (dyn Fn(Option<&str>) + Sync),
+    /// Called with the record as it is so far, so that a study that is ended early is not lost.
+    pub keep: &'a mut dyn FnMut(Files),
+}
+
+/// A study of one kind, with what is wanted of it.
+pub trait Study {
+    /// How many runs it makes when nothing is skipped.
+    fn runs(&self) -> u64;
+
+    /// Makes all runs.
     ///
     /// # Errors
-    /// [`BadStudy`] with file, line and remedy.
-    pub fn parse(file: &str, text: &str) -> Result<Study, BadStudy> {
-        let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let study: Study = read(file, text)?;
-        study.check().map_err(|(key, what)| at(line_of(text, key), what))?;
-        Ok(study)
-    }
+    /// [`StudyError`].
+    fn run(&mut self, place: &Place, listener: &mut Listener<'_>) -> Result<(), StudyError>;
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
-        if self.schema != "corun.study/1" {
-            return Err(("schema", format!("schema is `{}`, this corun reads `corun.study/1`", self.schema)));
-        }
-        if self.split != "fnv1a-rank" {
-            return Err(("split", format!("split is `{}`; the only way is `fnv1a-rank`", self.split)));
-        }
-        if !(1..=1000).contains(&self.repetitions) {
-            return Err(("repetitions", format!("repetitions is {}; give 1 to 1000", self.repetitions)));
-        }
-        if !(1..=1000).contains(&self.phases) {
-            return Err(("phases", format!("phases is {}; give 1 to 1000", self.phases)));
-        }
-        if !(self.foreign > 0.0 && self.foreign <= 1.0) {
-            return Err(("foreign", format!("foreign is {}; give a share above 0, up to 1", self.foreign)));
-        }
-        if self.programs.work == 0 {
-            return Err(("work", "work is 0; give each program's length alone, such as 450ms".into()));
-        }
-        let p = &self.programs;
-        let cells = p.sync.len()
-            * p.wait.len()
-            * p.grain.len()
-            * self.interferers.load.len()
-            * self.interferers.threads.len();
-        if cells == 0 {
-            return Err(("sync", "an axis of the matrix is empty; give each at least one value".into()));
-        }
-        if cells > MOST_CELLS {
-            return Err(("sync", format!("the matrix has {cells} cells; at most {MOST_CELLS} are allowed")));
-        }
-        for subject in self.subjects() {
-            let key = |bad: &str| ["sync", "wait", "grain"].into_iter().find(|k| bad.contains(k));
-            if let Err(e) = Workload::parse("", &subject.workload()) {
-                return Err((key(&e.what).unwrap_or("sync"), e.what));
-            }
-        }
-        if let Some(empty) = self.real.iter().find(|r| r.argv.is_empty() || r.name.is_empty()) {
-            return Err(("real", format!("real program `{}` has no name or no command", empty.name)));
-        }
-        for interferer in self.interferers() {
-            if let Err(e) = Workload::parse("", &interferer.workload(1)) {
-                return Err((if e.what.contains("demand") { "demand" } else { "pattern" }, e.what));
-            }
-        }
+    /// What came of it, as JSON.
+    fn json(&self) -> String;
+
+    /// The same in words and tables.
+    fn text(&self) -> String;
+
+    /// The same as the files of a record; `command` is what makes them again.
+    fn files(&self, command: &str) -> Files;
+
+    /// Why what came of it cannot be right, once it was told.
+    ///
+    /// # Errors
+    /// [`StudyError::Failed`].
+    fn fault(&self) -> Result<(), StudyError> {
         Ok(())
-    }
-
-    /// The programs of the matrix, in the order of the file.
-    pub fn subjects(&self) -> Vec<Subject> {
-        let p = &self.programs;
-        let mut all = Vec::new();
-        for sync in &p.sync {
-            for wait in &p.wait {
-                for grain in &p.grain {
-                    // A grain that cannot be read is refused with its workload.
-                    let grain_ns = parse_ns(grain).unwrap_or(0);
-                    all.push(Subject {
-                        sync: sync.clone(),
-                        wait: wait.clone(),
-                        grain: grain.clone(),
-                        grain_ns,
-                        threads: p.threads,
-                        iterations: p.work.checked_div(grain_ns).unwrap_or(1).max(1),
-                    });
-                }
-            }
-        }
-        all
-    }
-
-    /// The interferers of the matrix, in the order of the file.
-    pub fn interferers(&self) -> Vec<Interferer> {
-        let mut all = Vec::new();
-        for load in &self.interferers.load {
-            for &threads in &self.interferers.threads {
-                all.push(Interferer { pattern: load.pattern.clone(), demand: load.demand, threads });
-            }
-        }
-        all
-    }
-
-    /// Every cell of the matrix, program by program, each half as many `fit` as not.
-    pub fn cells(&self) -> Vec<Cell> {
-        let interferers = self.interferers();
-        let mut all = Vec::new();
-        for subject in self.subjects() {
-            let mut cells: Vec<Cell> =
-                interferers.iter().map(|i| Cell::new(subject.clone(), i.clone())).collect();
-            let mut ranked: Vec<usize> = (0..cells.len()).collect();
-            ranked.sort_by_key(|&i| (cells[i].hash(), i));
-            for &i in &ranked[..cells.len() / 2] {
-                cells[i].half = Half::Fit;
-            }
-            all.extend(cells);
-        }
-        all
-    }
-
-    /// A part of the matrix that has every program once, every interferer equally often, and both halves.
-    pub fn quick_cells(&self) -> Vec<Cell> {
-        let per_program = self.interferers.load.len() * self.interferers.threads.len();
-        let cells = self.cells();
-        // A step of 3 and an offset per turn go through all interferers before one comes again.
-        let chosen = |program: usize| (program * 3 + program / per_program) % per_program;
-        cells.chunks(per_program).enumerate().map(|(i, of_program)| of_program[chosen(i)].clone()).collect()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn the_shipped_study_is_the_published_grid_with_two_equal_halves() {
-        let study = Study::parse("validate.toml", VALIDATE).unwrap();
-        let cells = study.cells();
-        assert_eq!((study.subjects().len(), study.interferers().len(), cells.len()), (24, 8, 192));
-        let mut names: Vec<&str> = cells.iter().map(|c| c.name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), 192, "names are unique");
-        for of_program in cells.chunks(8) {
-            assert_eq!(of_program.iter().filter(|c| c.half == Half::Fit).count(), 4);
-        }
-        assert_eq!(cells, study.cells(), "the split is the same every time");
+impl Place {
+    /// The programs' inputs, with the pace of this machine.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn stage(&self) -> Result<Stage, StudyError> {
+        let failed = |e| StudyError::Failed(format!("making {}: {e}", self.inputs.display()));
+        Stage::new(&self.inputs, &self.corun, pace()).map_err(failed)
     }
 
-    #[test]
-    fn the_quick_part_has_every_program_once_and_every_interferer_equally_often() {
-        let study = Study::parse("validate.toml", VALIDATE).unwrap();
-        let cells = study.quick_cells();
-        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-        cells.iter().for_each(|c| *seen.entry(c.interferer.name()).or_default() += 1);
-        assert_eq!(cells.len(), 24);
-        assert!(seen.len() == 8 && seen.values().all(|&n| n == 3), "{seen:?}");
-        let fit = cells.iter().filter(|c| c.half == Half::Fit).count();
-        assert!((6..=18).contains(&fit), "{fit} of 24 are for fitting");
+    /// Where the runs are made.
+    ///
+    /// # Errors
+    /// The machine's shape cannot be read.
+    pub fn circumstances(&self) -> Result<Circumstances, StudyError> {
+        Circumstances::read(&Root::new("/")).map_err(StudyError::Failed)
     }
 
-    #[test]
-    fn bad_studies_are_refused_with_line_and_remedy() {
-        let refusal = |from: &str, to: &str| {
-            Study::parse("s.toml", &VALIDATE.replace(from, to)).unwrap_err().to_string()
+    /// A folder for what a run writes, gone with it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn scratch(&self) -> Result<TempDir, StudyError> {
+        tempfile::tempdir().map_err(|e| StudyError::Failed(format!("making a temporary folder: {e}")))
+    }
+}
+
+impl Wanted {
+    /// The result that runs are to be added to, if there is one.
+    ///
+    /// # Errors
+    /// It is no such result.
+    pub fn to_add_to<T: DeserializeOwned>(&self) -> Result<Option<T>, StudyError> {
+        let Some(Earlier { place, text }) = &self.more else { return Ok(None) };
+        let no_result = |e| {
+            let place = place.display();
+            let remedy = "name another folder with --out";
+            StudyError::Usage(format!(
+                "--more adds to the runs in {place}, which is no such result: {e}; {remedy}"
+            ))
         };
-        let line_of = |key: &str| super::line_of(VALIDATE, key);
-        assert_eq!(
-            refusal("repetitions = 3", "repetitions = 0"),
-            format!("s.toml:{}: repetitions is 0; give 1 to 1000", line_of("repetitions"))
-        );
-        assert!(refusal("\"barrier\", \"lock\"", "\"barriers\"").contains("barriers"));
-        assert!(refusal("\"100us\"", "\"100\"").contains("`100` is not a time"));
-        assert!(refusal("demand  = 0.3", "demand  = 1.3").contains("demand is 1.3; it is a share"));
-        assert!(refusal("fnv1a-rank", "coin").contains("the only way is `fnv1a-rank`"));
-        assert!(refusal("foreign  = 0.04", "foreign  = 0").contains("foreign is 0"));
-        assert!(refusal("threads = [1, 2]", "threads = []").contains("an axis of the matrix is empty"));
-        assert!(refusal("retries  = 4", "retry = 4").contains("unknown field `retry`"));
+        serde_json::from_str(text).map(Some).map_err(no_result)
     }
+
+    /// The result of an earlier part, if there is one, with its place; `what` is what it should be a result of.
+    ///
+    /// # Errors
+    /// It is no such result.
+    pub fn to_go_on_from<T: DeserializeOwned>(&self, what: &str) -> Result<Option<(PathBuf, T)>, StudyError> {
+        let Some(Earlier { place, text }) = &self.after else { return Ok(None) };
+        let found = serde_json::from_str(text);
+        let no_result = |e| StudyError::Usage(format!("{} is no result of {what}: {e}", place.display()));
+        Ok(Some((place.clone(), found.map_err(no_result)?)))
+    }
+}
+
+/// The result that new runs are added to: `new`, or the earlier one where there is one that goes with it.
+///
+/// # Errors
+/// The earlier runs were made otherwise; `differs_from` says how.
+pub fn added_to<T>(
+    new: T,
+    earlier: Option<T>,
+    differs_from: fn(&T, &T) -> Option<String>,
+) -> Result<T, StudyError> {
+    let Some(earlier) = earlier else { return Ok(new) };
+    match differs_from(&new, &earlier) {
+        None => Ok(earlier),
+        Some(how) => Err(StudyError::Usage(format!(
+            "the runs in --out were made otherwise ({how}); leave --more out, with another folder"
+        ))),
+    }
+}
+
+/// Leaves of `names` those that are `wanted`: all, if nothing is.
+///
+/// # Errors
+/// One of them is not there.
+pub fn only(names: &mut Vec<String>, wanted: &[String], what: &str) -> Result<(), StudyError> {
+    only_of(names, |name| name, wanted, what)
+}
+
+/// Leaves of `all` those whose name is `wanted`: all, if nothing is.
+///
+/// # Errors
+/// One of them is not there.
+pub fn only_of<T>(
+    all: &mut Vec<T>,
+    name: impl Fn(&T) -> &String,
+    wanted: &[String],
+    what: &str,
+) -> Result<(), StudyError> {
+    if let Some(unknown) = wanted.iter().find(|w| !all.iter().any(|one| name(one) == *w)) {
+        let all: Vec<&str> = all.iter().map(|one| name(one).as_str()).collect();
+        let what = format!("the study has no {what} `{unknown}`; it has {}", all.join(", "));
+        return Err(StudyError::Usage(what));
+    }
+    if !wanted.is_empty() {
+        all.retain(|one| wanted.contains(name(one)));
+    }
+    Ok(())
+}
+
+/// The files of a record with their names as paths.
+pub(crate) fn named<Name: Into<PathBuf>>(files: Vec<(Name, String)>) -> Files {
+    files.into_iter().map(|(name, text)| (name.into(), text)).collect()
 }

@@ -1,24 +1,17 @@
 //! `corun study`: a whole experiment, on this machine or on modelled ones: matrix, repetitions, tables, record.
 
-mod control;
-mod predict;
-mod schedulers;
-mod verify;
-
 use crate::reading::{result_of, text_of, why};
 use crate::usage::{check_folder, Usage};
 use anyhow::Context;
-use corun_linux::{topology, Root};
-use corun_report::describe;
-use corun_report::output::write_file;
-use corun_study::control_file::{self, CONTROL, CONTROL_GUEST};
-use corun_study::pairs::{self, PREDICT};
-use corun_study::programs::{Catalogue, Stage};
-use corun_study::schedulers::file::{self as schedulers_file, SCHEDULERS};
-use corun_study::verifying::{STUDY_SCHEMA as VERIFY_SCHEMA, VERIFY};
-use serde::de::DeserializeOwned;
+use corun_report::output::{print, write_file};
+use corun_report::progress::Progress;
+use corun_study::kinds::{kind_of, own};
+use corun_study::study::{Earlier, Files, Listener, Place, StudyError, StudyFile, Wanted};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Exit code when a checker of the engine fires: corun itself is wrong.
+const BUG: u8 = 70;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,15 +33,6 @@ Where programs run live, the machine should be quiet. Programs that are not inst
 with the package that has them.
 
 Exit status: 0 done, 2 is bad usage, 1 a failure of corun's own.";
-
-/// The studies that corun brings along.
-const OWN: [(&str, &str, &str); 5] = [
-    ("predict", "studies/predict.toml", PREDICT),
-    ("verify", "studies/verify.toml", VERIFY),
-    ("control", "studies/control.toml", CONTROL),
-    ("control-guest", "studies/control-guest.toml", CONTROL_GUEST),
-    ("schedulers", "studies/schedulers.toml", SCHEDULERS),
-];
 
 /// Run a whole experiment, on this machine or on modelled ones, and keep its tables
 #[derive(Debug, clap::Args)]
@@ -102,28 +86,99 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let known = Catalogue::own();
     let (name, text) = read(&args.study)?;
-    let what = kind(&name, &text)?;
+    let folder = args.study.parent().unwrap_or(Path::new(""));
+    let file = StudyFile { name: &name, text: &text, folder };
+    let kind = kind_of(&file).map_err(refused)?;
     let given = [
-        ("--interferers", !args.interferers.is_empty(), "predict, verify"),
-        ("--policies", !args.policies.is_empty(), "control"),
-        ("--groups", !args.groups.is_empty(), "control"),
-        ("--figures", !args.figures.is_empty(), "schedulers"),
-        ("--quick", args.quick, "control, schedulers"),
-        ("--after", args.after.is_some(), "control"),
-        ("--recordings", args.recordings.is_some(), "predict"),
-        ("--more", args.more, "predict, verify"),
+        ("--interferers", !args.interferers.is_empty()),
+        ("--policies", !args.policies.is_empty()),
+        ("--groups", !args.groups.is_empty()),
+        ("--figures", !args.figures.is_empty()),
+        ("--quick", args.quick),
+        ("--after", args.after.is_some()),
+        ("--recordings", args.recordings.is_some()),
+        ("--more", args.more),
     ];
-    if let Some((flag, ..)) = given.iter().find(|(_, given, of)| *given && !of.contains(what)) {
+    if let Some((flag, _)) = given.iter().find(|(flag, given)| *given && !kind.flags.contains(flag)) {
         return Err(Usage(format!("{flag} is not for a study of this kind; leave it out")).into());
     }
-    match what {
-        "control" => control::run(&args, &name, &text, &known),
-        "verify" => verify::run(&args, &name, &text),
-        "schedulers" => schedulers::run(&args, &name, &text),
-        _ => predict::run(&args, &name, &text, &known),
+    let mut study = (kind.open)(&file, &wanted(&args)?).map_err(refused)?;
+    make_folders(&args)?;
+    let place = Place {
+        corun: std::env::current_exe().context("finding corun's own program file")?,
+        version: env!("CARGO_PKG_VERSION"),
+        date: jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
+        inputs: args.inputs.clone(),
+        command: command(&args),
+    };
+    let progress = Progress::count("running", study.runs(), args.quiet);
+    let mut kept = Ok(());
+    let done = |what: Option<&str>| {
+        progress.step();
+        what.iter().for_each(|what| progress.say(what));
+    };
+    let ran = study.run(&place, &mut Listener { done: &done, keep: &mut |files| kept = keep(&args, files) });
+    drop(progress);
+    match ran {
+        Err(StudyError::Bug(what)) => {
+            eprintln!("corun: {what}");
+            return Ok(ExitCode::from(BUG));
+        }
+        ran => ran.map_err(refused)?,
     }
+    print(&if args.json { study.json() } else { study.text() })?;
+    keep(&args, study.files(&place.command))?;
+    kept?;
+    study.fault().map_err(refused)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong with what was asked for is bad usage; everything else is a failure.
+fn refused(error: StudyError) -> anyhow::Error {
+    match error {
+        StudyError::Usage(what) => Usage(what).into(),
+        error => error.into(),
+    }
+}
+
+/// What the flags ask for.
+fn wanted(args: &Args) -> anyhow::Result<Wanted> {
+    Ok(Wanted {
+        programs: args.programs.clone(),
+        interferers: args.interferers.clone(),
+        policies: args.policies.clone(),
+        groups: args.groups.clone(),
+        figures: args.figures.clone(),
+        repetitions: args.repetitions,
+        quick: args.quick,
+        more: more(args)?,
+        after: args.after.as_deref().map(after).transpose()?,
+        recordings: args.recordings.clone(),
+    })
+}
+
+/// The runs in --out, if these are to be added to them.
+fn more(args: &Args) -> Result<Option<Earlier>, Usage> {
+    let out = match (args.more, &args.out) {
+        (false, _) => return Ok(None),
+        (true, Some(out)) => out,
+        (true, None) => {
+            return Err(Usage("--more adds to an earlier result; name its folder with --out".into()))
+        }
+    };
+    let place = out.join("result.json");
+    let text = result_of(&place).map_err(|e| {
+        let place = place.display();
+        Usage(format!("--more adds to the runs in {place}: {e}; leave --more out the first time"))
+    })?;
+    Ok(Some(Earlier { place, text }))
+}
+
+/// The result of an earlier part of the study.
+fn after(path: &Path) -> Result<Earlier, Usage> {
+    let text = result_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
+    Ok(Earlier { place: path.to_owned(), text })
 }
 
 /// Makes the folders that were asked for. Only when nothing else is amiss: who is refused has nothing to clear away.
@@ -131,104 +186,24 @@ fn make_folders(args: &Args) -> Result<(), Usage> {
     [&args.out, &args.recordings].into_iter().flatten().try_for_each(|folder| check_folder(folder))
 }
 
-/// What a study is about, by its schema.
-fn kind(name: &str, text: &str) -> Result<&'static str, Usage> {
-    let kinds = [
-        (pairs::SCHEMA, "predict"),
-        (control_file::SCHEMA, "control"),
-        (VERIFY_SCHEMA, "verify"),
-        (schedulers_file::SCHEMA, "schedulers"),
-    ];
-    let all = kinds.map(|(schema, _)| schema).join(", ");
-    let Some((at, line)) = text.lines().enumerate().find(|(_, line)| line.starts_with("schema")) else {
-        return Err(Usage(format!("{name}:1: no line says the `schema`; give one of {all}")));
-    };
-    let found = kinds.iter().find(|(schema, _)| line.contains(schema)).map(|(_, kind)| *kind);
-    found.ok_or_else(|| {
-        let remedy = "`corun validate --study` takes corun.study/1";
-        Usage(format!("{name}:{}: no study has this schema; give one of {all} ({remedy})", at + 1))
-    })
-}
-
-fn read(path: &Path) -> anyhow::Result<(String, String)> {
-    if let Some((_, name, text)) = OWN.iter().find(|(own, ..)| path == Path::new(own)) {
-        return Ok(((*name).to_owned(), (*text).to_owned()));
+/// The name and the text of a study file.
+fn read(path: &Path) -> Result<(String, String), Usage> {
+    if let Some(own) = own().find(|own| path == Path::new(own.name)) {
+        return Ok((own.file.to_owned(), own.text.to_owned()));
     }
     let name = path.display().to_string();
     let text = text_of(path).map_err(|e| {
-        let own = OWN.map(|(own, ..)| format!("`{own}`")).join(", ");
+        let own: Vec<String> = own().map(|own| format!("`{}`", own.name)).collect();
+        let own = own.join(", ");
         Usage(format!("cannot read {name}: {}; the studies that corun brings along are {own}", why(&e)))
     })?;
     Ok((name, text))
 }
 
-/// Leaves of `names` those that are `wanted`: all, if nothing is.
-fn only(names: &mut Vec<String>, wanted: &[String], what: &str) -> anyhow::Result<()> {
-    only_of(names, |name| name, wanted, what)
-}
-
-/// Leaves of `all` those whose name is `wanted`: all, if nothing is.
-fn only_of<T>(
-    all: &mut Vec<T>,
-    name: impl Fn(&T) -> &String,
-    wanted: &[String],
-    what: &str,
-) -> anyhow::Result<()> {
-    if let Some(unknown) = wanted.iter().find(|w| !all.iter().any(|one| name(one) == *w)) {
-        let all: Vec<&str> = all.iter().map(|one| name(one).as_str()).collect();
-        return Err(Usage(format!("the study has no {what} `{unknown}`; it has {}", all.join(", "))).into());
-    }
-    if !wanted.is_empty() {
-        all.retain(|one| wanted.contains(name(one)));
-    }
-    Ok(())
-}
-
-/// corun itself and the folder of inputs.
-fn stage(args: &Args) -> anyhow::Result<(PathBuf, Stage)> {
-    let corun = std::env::current_exe().context("finding corun's own program file")?;
-    let stage = Stage::new(&args.inputs, &corun, corun_study::live::pace())
-        .with_context(|| format!("making {}", args.inputs.display()))?;
-    Ok((corun, stage))
-}
-
-/// Runs that do not go with those of --out.
-fn made_otherwise(how: &str) -> Usage {
-    Usage(format!("the runs in --out were made otherwise ({how}); leave --more out, with another folder"))
-}
-
-/// What earlier runs of the study have found, if these are to be added to it.
-fn earlier<T: DeserializeOwned>(args: &Args) -> anyhow::Result<Option<T>> {
-    let out = match (args.more, &args.out) {
-        (false, _) => return Ok(None),
-        (true, Some(out)) => out,
-        (true, None) => {
-            return Err(Usage("--more adds to an earlier result; name its folder with --out".into()).into())
-        }
-    };
-    let file = out.join("result.json");
-    let place = file.display();
-    let found = result_of(&file).map_err(|e| {
-        Usage(format!("--more adds to the runs in {place}: {e}; leave --more out the first time"))
-    })?;
-    let no_result = |e| {
-        Usage(format!("--more adds to the runs in {place}, which is no such result: {e}; name another folder with --out"))
-    };
-    Ok(Some(serde_json::from_str(&found).map_err(no_result)?))
-}
-
-/// Now, the machine and its kernel, for a record.
-fn circumstances(root: &Root) -> anyhow::Result<(String, String, String)> {
-    let machine = topology::read_machine(root).context("reading the machine's shape")?;
-    let date = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
-    let kernel = root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-    Ok((date, describe(&machine), kernel))
-}
-
 /// Writes the files of a record into the folder that was named, if one was.
-fn keep<Name: AsRef<Path>>(args: &Args, files: impl FnOnce() -> Vec<(Name, String)>) -> anyhow::Result<()> {
+fn keep(args: &Args, files: Files) -> anyhow::Result<()> {
     let Some(out) = &args.out else { return Ok(()) };
-    for (name, text) in files() {
+    for (name, text) in files {
         write_file(&out.join(name), text.as_bytes())?;
     }
     Ok(())

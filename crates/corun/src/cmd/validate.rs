@@ -13,13 +13,13 @@ use corun_report::describe;
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_sim::machine_file::MachineModel;
-use corun_study::cell::{Cell, Half, Setting};
-use corun_study::cell_outcome::{CellOutcome, Live};
-use corun_study::outcome::{self, MachineNote, Outcome};
-use corun_study::real::RealOutcome;
-use corun_study::study::{Study, VALIDATE};
 use corun_study::this_machine::this_machine;
-use corun_study::{fit, live, modelled, record, text, verdict};
+use corun_study::validate::cell::{Cell, Half, Setting};
+use corun_study::validate::cell_outcome::{CellOutcome, Live};
+use corun_study::validate::file::{Study, VALIDATE};
+use corun_study::validate::outcome::{self, MachineNote, Outcome};
+use corun_study::validate::real::RealOutcome;
+use corun_study::validate::{fit, live, modelled, record, text, verdict};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -236,7 +236,7 @@ fn run_live(
     model: &MachineModel,
 ) -> anyhow::Result<LiveResults> {
     let date = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
-    let loops_per_ms = live::pace();
+    let loops_per_ms = corun_study::pace::pace();
     let (mut watcher, _) = Watcher::start(root, LiveOptions::new(Subject::All), None)?;
     let kernel = root.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let setting = Setting {

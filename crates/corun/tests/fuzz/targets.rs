@@ -13,14 +13,14 @@ use corun_predict::{Options, Predictor, Recorded};
 use corun_results::{annotate, Results, Run};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::scenario::{Cast, Scenario};
-use corun_study::control_file::ControlStudy;
-use corun_study::control_outcome::ControlOutcome;
-use corun_study::pairs::Pairs;
+use corun_study::control::file::ControlStudy;
+use corun_study::control::outcome::ControlOutcome;
+use corun_study::predict::file::Pairs;
 use corun_study::programs::Catalogue;
 use corun_study::schedulers::file::SchedulersStudy;
 use corun_study::schedulers::presets::Presets;
-use corun_study::study::Study;
-use corun_study::verifying::VerifyStudy;
+use corun_study::validate::file::Study;
+use corun_study::verify::file::VerifyStudy;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -137,7 +137,7 @@ pub fn all() -> Vec<Target> {
             10,
             vec![kept("control.json"), kept("validate.json")],
             text(|t| {
-                let _ = corun_study::outcome::parse(t);
+                let _ = corun_study::validate::outcome::parse(t);
                 let _ = serde_json::from_str::<ControlOutcome>(t);
             }),
         ),

@@ -1,0 +1,249 @@
+//! A study of control (`corun.control-study/1`, such as `studies/control.toml`): which programs run together, under which
+//! policies, how often, and what is hoped for. Bad input is one sentence that names file, line and remedy.
+
+use crate::programs::Catalogue;
+use crate::study_file::{line_naming, read, twice, BadStudy};
+use corun_model::duration::written_ns;
+use corun_model::workload::draw;
+use serde::Deserialize;
+
+/// The live study that corun brings along.
+pub const CONTROL: &str = include_str!("../../../../studies/control.toml");
+/// The one for the test guest, whose kernel has sched_ext.
+pub const CONTROL_GUEST: &str = include_str!("../../../../studies/control-guest.toml");
+
+/// The schema of a study file.
+pub const SCHEMA: &str = "corun.control-study/1";
+/// The policy that is always known: the kernel alone, without corun.
+pub const DEFAULT: &str = "default";
+
+/// A study as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ControlStudy {
+    schema: String,
+    /// What people call it.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// What carries decisions out: `auto`, `stock` or `sched_ext`.
+    pub backend: String,
+    /// Runs of every cell.
+    pub repetitions: u32,
+    /// Share of the machine's CPU time that others may take in a run that counts.
+    pub foreign: f64,
+    /// How long a run waits at most until the machine looks quiet, in nanoseconds.
+    #[serde(deserialize_with = "written_ns")]
+    pub patience: u64,
+    /// How often a run is made again.
+    pub retries: u32,
+    /// How long the co-runner runs before the controller and the programs, in nanoseconds.
+    #[serde(deserialize_with = "written_ns")]
+    pub lead: u64,
+    /// A run that takes this many times as long as its longest program alone is cut off.
+    pub most_slowdown: f64,
+    /// The policies.
+    #[serde(rename = "policy")]
+    pub policies: Vec<PolicyUse>,
+    /// The cells, by group.
+    #[serde(rename = "group")]
+    pub groups: Vec<Group>,
+}
+
+/// A policy with its options.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyUse {
+    /// What the tables call it.
+    pub name: String,
+    /// What `corun control` is given: the policy and its options.
+    pub argv: Vec<String>,
+}
+
+/// Cells that have policies, co-runner and hopes in common.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Group {
+    /// What people call it.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// Which policies; `default` is the kernel alone.
+    pub policies: Vec<String>,
+    /// Interferers that together are one more tenant, each in a session of its own.
+    #[serde(default)]
+    pub co_runner: Vec<String>,
+    /// The programs of each cell; every program is one tenant.
+    pub cells: Vec<Vec<String>>,
+    /// What is hoped for.
+    #[serde(default)]
+    pub target: Target,
+}
+
+/// What a policy should reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Target {
+    /// No slowdown above this.
+    pub slowdown: Option<f64>,
+    /// The co-runner keeps at least this share of its fair share.
+    pub kept: Option<f64>,
+    /// No program takes longer than by default by more than this share.
+    pub loss: Option<f64>,
+    /// Relative speed-up over the default at least this.
+    pub speed_up: Option<f64>,
+    /// System throughput over the default's at least this.
+    pub throughput: Option<f64>,
+}
+
+impl ControlStudy {
+    /// Reads a study's text, whose programs and interferers are those of `catalogue`; `file` is only named in errors.
+    ///
+    /// # Errors
+    /// [`BadStudy`] with file, line and remedy.
+    pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<ControlStudy, BadStudy> {
+        let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
+        let study: ControlStudy = read(file, text)?;
+        study.check(catalogue).map_err(|(key, what)| at(line_naming(text, &key, &what), what))?;
+        Ok(study)
+    }
+
+    fn check(&self, catalogue: &Catalogue) -> Result<(), (String, String)> {
+        let refuse = |key: &str, what: String| Err((key.to_owned(), what));
+        if self.schema != SCHEMA {
+            return refuse("schema", format!("schema is `{}`, this corun reads `{SCHEMA}`", self.schema));
+        }
+        if !["auto", "stock", "sched_ext"].contains(&self.backend.as_str()) {
+            return refuse(
+                "backend",
+                format!("backend is `{}`; give auto, stock or sched_ext", self.backend),
+            );
+        }
+        if !(1..=1000).contains(&self.repetitions) {
+            return refuse("repetitions", format!("repetitions is {}; give 1 to 1000", self.repetitions));
+        }
+        if !(self.foreign > 0.0 && self.foreign <= 1.0) {
+            return refuse("foreign", format!("foreign is {}; give a share above 0, up to 1", self.foreign));
+        }
+        if !(self.most_slowdown >= 1.0 && self.most_slowdown <= 1000.0) {
+            return refuse(
+                "most-slowdown",
+                format!("most-slowdown is {}; give 1 to 1000", self.most_slowdown),
+            );
+        }
+        if let Some(bare) = self.policies.iter().find(|p| p.argv.is_empty() || p.name == DEFAULT) {
+            let what = "needs an argv, and a name other than `default`, which is the kernel alone";
+            return refuse("argv", format!("policy `{}` {what}", bare.name));
+        }
+        for group in &self.groups {
+            let known = |p: &&String| *p == DEFAULT || self.policy(p).is_some();
+            if let Some(name) = group.policies.iter().find(|p| !known(p)) {
+                return refuse("policies", format!("no policy `{name}`; add a [[policy]] or choose another"));
+            }
+            if let Some(name) = group.co_runner.iter().find(|n| catalogue.interferer(n).is_none()) {
+                let what = format!("no interferer `{name}` in programs.toml; add it or choose another");
+                return refuse("co-runner", what);
+            }
+            if let Some(name) = group.cells.iter().flatten().find(|n| catalogue.program(n).is_none()) {
+                let what = format!("no program `{name}` in programs.toml; add it or choose another");
+                return refuse("cells", what);
+            }
+            if let Some(cell) = group.cells.iter().find(|c| c.is_empty() || twice(c).is_some()) {
+                let what =
+                    format!("the cell `{}` of `{}` needs programs, each once", cell.join(" + "), group.name);
+                return refuse("cells", what);
+            }
+        }
+        if self.groups.iter().all(|g| g.cells.is_empty() || g.policies.is_empty()) {
+            return refuse("group", "a study needs a group with a cell and a policy".into());
+        }
+        Ok(())
+    }
+
+    /// What `corun control` is given for a policy; `None` for the default and unknown ones.
+    pub fn policy(&self, name: &str) -> Option<&PolicyUse> {
+        self.policies.iter().find(|p| p.name == name)
+    }
+
+    /// Leaves one repetition of each group's first cell.
+    pub fn make_quick(&mut self) {
+        self.repetitions = 1;
+        self.groups.iter_mut().for_each(|g| g.cells.truncate(1));
+    }
+
+    /// The order of `n` things, another for each `of`, so that a machine whose speed drifts favours none.
+    pub fn order(of: u64, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by_key(|&i| draw::bits(of, 2, i as u64));
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::Kind;
+
+    fn read(text: &str) -> Result<ControlStudy, BadStudy> {
+        ControlStudy::parse("c.toml", text, &Catalogue::own())
+    }
+
+    #[test]
+    fn the_live_study_has_pairs_and_groups_of_real_and_synthetic_programs() {
+        let (own, study) = (Catalogue::own(), read(CONTROL).unwrap());
+        let pairs = study.groups.iter().filter(|g| !g.co_runner.is_empty()).flat_map(|g| &g.cells);
+        assert!(pairs.count() >= 8);
+        let together = study.groups.iter().filter(|g| g.co_runner.is_empty()).flat_map(|g| &g.cells);
+        let together: Vec<usize> = together.map(Vec::len).collect();
+        assert!(together.contains(&2) && together.iter().any(|n| (4..=8).contains(n)), "{together:?}");
+        let kinds: Vec<Kind> = study
+            .groups
+            .iter()
+            .flat_map(|g| g.cells.iter().flatten())
+            .map(|n| own.program(n).unwrap().kind)
+            .collect();
+        assert!(kinds.contains(&Kind::Real) && kinds.contains(&Kind::Kernel) && study.repetitions >= 7);
+        assert!(study.groups.iter().all(|g| g.policies[0] == DEFAULT));
+    }
+
+    #[test]
+    fn the_guests_study_needs_nothing_but_corun_itself() {
+        let (own, study) = (Catalogue::own(), read(CONTROL_GUEST).unwrap());
+        assert_eq!(study.backend, "sched_ext");
+        let programs = study.groups.iter().flat_map(|g| g.cells.iter().flatten());
+        assert!(programs.clone().count() > 0);
+        assert!(programs.map(|n| own.program(n).unwrap()).all(|p| p.kind == Kind::Load));
+    }
+
+    #[test]
+    fn bad_input_is_named_with_its_line_and_the_remedy() {
+        let refusal = |from: &str, to: &str| read(&CONTROL.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(refusal("\"lu-active\"", "\"clang\"").contains("no program `clang` in programs.toml"));
+        assert!(refusal("\"persistent-1\"", "\"none\"").contains("no interferer `none`"));
+        assert!(refusal("\"default\", \"auto\"", "\"default\", \"autos\"").contains("no policy `autos`"));
+        assert!(refusal("backend = \"stock\"", "backend = \"vm\"").contains("give auto, stock or sched_ext"));
+        assert!(refusal("[\"lu-active\"]", "[\"lu-active\", \"lu-active\"]").contains("each once"));
+        // Of several groups the one that has it.
+        let (at, last) =
+            CONTROL.lines().enumerate().filter(|(_, l)| l.starts_with("co-runner")).last().unwrap();
+        let slip = format!(
+            "{}\nco-runner = [\"nobody\"]\n",
+            CONTROL.lines().take(at).collect::<Vec<_>>().join("\n")
+        );
+        let said = read(&(slip + &CONTROL.lines().skip(at + 1).collect::<Vec<_>>().join("\n")))
+            .unwrap_err()
+            .to_string();
+        assert!(said.starts_with(&format!("c.toml:{}: no interferer `nobody`", at + 1)), "{said} {last}");
+        let line = CONTROL.lines().position(|l| l.starts_with("foreign")).unwrap() + 1;
+        let foreign = CONTROL.lines().nth(line - 1).unwrap();
+        assert!(refusal(foreign, "foreign = 0.0").starts_with(&format!("c.toml:{line}: foreign is 0")));
+    }
+
+    #[test]
+    fn every_repetition_has_an_order_of_its_own() {
+        let mut sorted = ControlStudy::order(1, 11);
+        assert!(sorted != ControlStudy::order(2, 11) && sorted == ControlStudy::order(1, 11));
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..11).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,355 @@
+//! What came of a study of control (`corun.control-study-result/1`), and the metrics of a cell.
+//!
+//! | metric | formula, over the tenants of a run |
+//! | --- | --- |
+//! | slowdown | length beside the others by length alone, in the same repetition |
+//! | geometric mean | of the slowdowns |
+//! | Jain fairness | `(Σ x)² / (n Σ x²)` of the slowdowns: 1 when all suffer alike (Controlled Contention, eq. 1) |
+//! | throughput | `Σ 1 / slowdown`: runs alone that were done in the time of one (the same, eq. 2) |
+//! | relative speed-up | `n / Σ (slowdown under the policy / by default)`, in the same repetition (the same, eq. 3) |
+//! | overall gain | geometric mean of the slowdowns by default / under the policy, in the same repetition (PACT'16 §5) |
+//! | kept | the co-runner's CPU time by an equal part of the CPUs |
+//! | variation | standard deviation of the programs' mean slowdown over repetitions, by its mean |
+//!
+//! Of a cell, each is the median over repetitions. A run that was cut off is a lower bound of its slowdowns and counts as
+//! such. The relative speed-up is a harmonic mean, so it is made by those who fare worst: to help one tenant ten times as much
+//! as another is slowed down does not weigh as much.
+
+use crate::circumstances::first_difference;
+use crate::control::file::DEFAULT;
+use crate::statistics::median;
+use corun_model::fairness::jain;
+use corun_sim::metrics::{geometric_mean, relative_speedup, throughput, variation};
+use serde::{Deserialize, Serialize};
+
+/// The schema of the result.
+pub const SCHEMA: &str = "corun.control-study-result/1";
+
+/// A tenant in a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TenantRun {
+    /// The program's name, or `co-runner`.
+    pub name: String,
+    /// Complete runs; the co-runner has none.
+    pub runs: u32,
+    /// Mean length of the complete runs; `None`: there was none.
+    pub wall_ns: Option<u64>,
+    /// Against being alone, 1 or more unless the machine's speed changed; `None`: it never ran alone.
+    pub slowdown: Option<f64>,
+    /// CPU time in this run, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Involuntary switches in its complete runs; `None`: not known, as it did not end by itself.
+    pub preemptions: Option<u64>,
+    /// Of a co-runner: its CPU time by its fair share, 1: all of it.
+    pub kept: Option<f64>,
+}
+
+/// A run of a cell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ControlRun {
+    /// The group.
+    pub group: String,
+    /// Its programs, joined with ` + `.
+    pub cell: String,
+    /// The policy; `default` is the kernel alone.
+    pub policy: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// From the programs' start until all had ended once.
+    pub wall_ns: u64,
+    /// The programs, and the co-runner last.
+    pub tenants: Vec<TenantRun>,
+    /// Share of the CPUs' time that nobody used, 0..1.
+    pub idle: f64,
+    /// Share of it that the controller used, 0..1.
+    pub controller: f64,
+    /// Share of it that neither tenants nor controller used, 0..1.
+    pub foreign: f64,
+    /// Runs before it that others disturbed too much.
+    pub rejected: u32,
+    /// Whether it was ended before its programs ended.
+    pub cut_off: bool,
+    /// Tenants that were still frozen when the controller had ended: must be none.
+    pub left_frozen: u32,
+}
+
+/// A run alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SoloRun {
+    /// The program.
+    pub program: String,
+    /// Which repetition.
+    pub repetition: u32,
+    /// Its length in nanoseconds.
+    pub wall_ns: u64,
+    /// Its CPU time in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// What came of a study.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ControlOutcome {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of corun.
+    pub corun: String,
+    /// When it began, for people.
+    pub date: Option<String>,
+    /// The study's name.
+    pub study: String,
+    /// The machine, in one line.
+    pub machine: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Whom the kernel shares its CPUs between.
+    pub layout: String,
+    /// What carried decisions out, as the study asks.
+    pub backend: String,
+    /// All runs of cells.
+    pub runs: Vec<ControlRun>,
+    /// All runs alone.
+    pub solos: Vec<SoloRun>,
+    /// What could not be run, with the reason.
+    pub skipped: Vec<(String, String)>,
+    /// Runs that failed, with the reason.
+    pub failed: Vec<String>,
+}
+
+impl ControlRun {
+    fn slowdowns(&self) -> Vec<f64> {
+        self.tenants.iter().filter_map(|t| t.slowdown).collect()
+    }
+
+    /// Slowdowns of the programs, without the co-runner.
+    pub fn program_slowdowns(&self) -> Vec<f64> {
+        self.tenants.iter().filter(|t| t.kept.is_none()).filter_map(|t| t.slowdown).collect()
+    }
+
+    /// Geometric mean of all tenants' slowdowns; `None` without any.
+    pub fn geometric_mean(&self) -> Option<f64> {
+        geometric_mean(&self.slowdowns())
+    }
+
+    /// Jain's index of all tenants' slowdowns, 1/n to 1.
+    pub fn jain(&self) -> Option<f64> {
+        jain(&self.slowdowns())
+    }
+
+    /// System throughput: the sum of the tenants' speeds.
+    pub fn throughput(&self) -> Option<f64> {
+        throughput(&self.slowdowns())
+    }
+
+    /// Relative speed-up of all tenants over another run of the same cell; `None` unless both have the same tenants.
+    pub fn speed_up(&self, baseline: &ControlRun) -> Option<f64> {
+        let by_default = |name: &str| baseline.tenants.iter().find(|t| t.name == name)?.slowdown;
+        let pair = |t: &TenantRun| Some((t.slowdown?, by_default(&t.name)?));
+        let pairs: Option<Vec<(f64, f64)>> = self.tenants.iter().map(pair).collect();
+        relative_speedup(&pairs?)
+    }
+
+    /// What the co-runner kept of its fair share.
+    pub fn kept(&self) -> Option<f64> {
+        self.tenants.iter().find_map(|t| t.kept)
+    }
+
+    /// Involuntary switches of the programs per second.
+    pub fn preemptions_per_s(&self) -> Option<f64> {
+        let known: Vec<u64> = self.tenants.iter().filter_map(|t| t.preemptions).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<u64>() as f64 / (self.wall_ns as f64 / 1e9))
+    }
+}
+
+/// A cell under a policy, over all repetitions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CellSummary {
+    /// The group.
+    pub group: String,
+    /// The programs.
+    pub cell: String,
+    /// The policy.
+    pub policy: String,
+    /// Repetitions that count.
+    pub n: usize,
+    /// Repetitions that were cut off.
+    pub cut_off: usize,
+    /// Slowdown of each tenant.
+    pub slowdowns: Vec<(String, f64)>,
+    /// Geometric mean of the programs' slowdowns, its least and its greatest.
+    pub slowdown: Option<[f64; 3]>,
+    /// Geometric mean over all tenants.
+    pub geometric_mean: Option<f64>,
+    /// Jain's index.
+    pub jain: Option<f64>,
+    /// System throughput.
+    pub throughput: Option<f64>,
+    /// Relative speed-up over the default; `None` for the default and without it.
+    pub speed_up: Option<f64>,
+    /// Geometric mean over all tenants by default / here; `None` as above.
+    pub overall: Option<f64>,
+    /// Over the default's throughput, less 1.
+    pub more_throughput: Option<f64>,
+    /// What the co-runner kept of its fair share.
+    pub kept: Option<f64>,
+    /// Share of the machine that nobody used.
+    pub idle: Option<f64>,
+    /// Share of it that the controller used.
+    pub controller: Option<f64>,
+    /// Involuntary switches of the programs per second.
+    pub preemptions_per_s: Option<f64>,
+    /// Variation from run to run; `None` of a single one.
+    pub variation: Option<f64>,
+}
+
+impl ControlOutcome {
+    /// Every cell under every policy that was run, in the order of the study's first repetition's groups.
+    pub fn summaries(&self) -> Vec<CellSummary> {
+        let mut keys: Vec<(&str, &str, &str)> = Vec::new();
+        for run in &self.runs {
+            let key = (run.group.as_str(), run.cell.as_str(), run.policy.as_str());
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys.iter().map(|(group, cell, policy)| self.summary(group, cell, policy)).collect()
+    }
+
+    /// A cell under a policy.
+    pub fn summary(&self, group: &str, cell: &str, policy: &str) -> CellSummary {
+        let runs: Vec<&ControlRun> =
+            self.runs.iter().filter(|r| r.group == group && r.cell == cell && r.policy == policy).collect();
+        let of = |f: &dyn Fn(&ControlRun) -> Option<f64>| {
+            median(&runs.iter().filter_map(|r| f(r)).collect::<Vec<_>>())
+        };
+        let by_default = |run: &ControlRun| {
+            let same = |r: &&ControlRun| {
+                r.group == run.group
+                    && r.cell == run.cell
+                    && r.repetition == run.repetition
+                    && r.policy == DEFAULT
+            };
+            self.runs.iter().find(same).filter(|_| run.policy != DEFAULT)
+        };
+        let programs: Vec<f64> = runs.iter().filter_map(|r| geometric_mean(&r.program_slowdowns())).collect();
+        let edge = |f: fn(f64, f64) -> f64| programs.iter().copied().reduce(f);
+        let tenants = runs.first().map_or(&[][..], |r| &r.tenants[..]);
+        let slowdown_of = |name: &str| of(&|r| r.tenants.iter().find(|t| t.name == name)?.slowdown);
+        CellSummary {
+            group: group.to_owned(),
+            cell: cell.to_owned(),
+            policy: policy.to_owned(),
+            n: runs.len(),
+            cut_off: runs.iter().filter(|r| r.cut_off).count(),
+            slowdowns: tenants.iter().filter_map(|t| Some((t.name.clone(), slowdown_of(&t.name)?))).collect(),
+            slowdown: median(&programs).and_then(|m| Some([m, edge(f64::min)?, edge(f64::max)?])),
+            geometric_mean: of(&ControlRun::geometric_mean),
+            jain: of(&ControlRun::jain),
+            throughput: of(&ControlRun::throughput),
+            speed_up: of(&|r| r.speed_up(by_default(r)?)),
+            overall: of(&|r| Some(by_default(r)?.geometric_mean()? / r.geometric_mean()?)),
+            more_throughput: of(&|r| Some(r.throughput()? / by_default(r)?.throughput()? - 1.0)),
+            kept: of(&ControlRun::kept),
+            idle: of(&|r| Some(r.idle)),
+            controller: of(&|r| Some(r.controller)),
+            preemptions_per_s: of(&ControlRun::preemptions_per_s),
+            variation: variation(&programs),
+        }
+    }
+
+    /// Takes over the runs of an earlier part of the same study.
+    ///
+    /// # Errors
+    /// It was another study, or was made elsewhere: numbers of two machines do not belong in one table.
+    pub fn go_on_from(&mut self, before: ControlOutcome) -> Result<(), String> {
+        let facts = |o: &ControlOutcome| {
+            [
+                ("schema", o.schema.clone()),
+                ("study", o.study.clone()),
+                ("machine", o.machine.clone()),
+                ("kernel", o.kernel.clone()),
+            ]
+        };
+        if let Some((what, before, now)) = first_difference(facts(&before), facts(self)) {
+            return Err(format!("its {what} is `{before}`, here it is `{now}`; begin anew, without --after"));
+        }
+        *self = before;
+        Ok(())
+    }
+
+    /// Tenants that a controller left frozen, over all runs.
+    pub fn left_frozen(&self) -> u32 {
+        self.runs.iter().map(|r| r.left_frozen).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn run(policy: &str, repetition: u32, slowdowns: [f64; 2]) -> ControlRun {
+        let tenant = |name: &str, slowdown, kept| TenantRun {
+            name: name.into(),
+            slowdown: Some(slowdown),
+            kept,
+            preemptions: kept.is_none().then_some(100),
+            ..TenantRun::default()
+        };
+        ControlRun {
+            group: "g".into(),
+            cell: "c".into(),
+            policy: policy.into(),
+            repetition,
+            wall_ns: 2_000_000_000,
+            tenants: vec![
+                tenant("p", slowdowns[0], None),
+                tenant("co-runner", slowdowns[1], Some(2.0 / slowdowns[1])),
+            ],
+            ..ControlRun::default()
+        }
+    }
+
+    #[test]
+    fn a_runs_metrics_are_those_of_the_table() {
+        let run = run("default", 1, [8.0, 2.0]);
+        assert_eq!(run.geometric_mean(), Some(4.0));
+        assert_eq!(run.throughput(), Some(0.625));
+        assert!((run.jain().unwrap() - 100.0 / (2.0 * 68.0)).abs() < 1e-12);
+        assert_eq!(run.kept(), Some(1.0));
+        assert_eq!(run.preemptions_per_s(), Some(50.0));
+        assert_eq!(ControlRun::default().jain(), None);
+    }
+
+    #[test]
+    fn a_study_goes_on_from_its_own_runs_and_from_nobody_elses() {
+        let part = |study: &str| ControlOutcome {
+            study: study.into(),
+            runs: vec![run("default", 1, [2.0, 2.0])],
+            ..ControlOutcome::default()
+        };
+        let mut now = ControlOutcome { study: "control".into(), ..ControlOutcome::default() };
+        assert!(now.go_on_from(part("other")).unwrap_err().starts_with("its study is `other`"));
+        now.go_on_from(part("control")).unwrap();
+        assert_eq!(now.runs.len(), 1);
+    }
+
+    #[test]
+    fn a_cell_is_compared_with_the_default_of_its_own_repetition() {
+        let runs = vec![
+            run("default", 1, [8.0, 2.0]),
+            run("gang", 1, [2.0, 2.0]),
+            run("default", 2, [4.0, 1.0]),
+            run("gang", 2, [2.0, 2.0]),
+            run("gang", 3, [3.0, 2.0]),
+        ];
+        let outcome = ControlOutcome { runs, ..ControlOutcome::default() };
+        let gang = outcome.summary("g", "c", "gang");
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let [median, least, most] = gang.slowdown.unwrap();
+        assert!(gang.n == 3 && near(median, 2.0) && near(least, 2.0) && near(most, 3.0));
+        // Four times and as fast in the first, twice and half as fast in the second; the third has no default beside it.
+        assert!(near(gang.speed_up.unwrap(), (1.6 + 0.8) / 2.0) && near(gang.overall.unwrap(), 1.5));
+        assert_eq!(outcome.summary("g", "c", "default").speed_up, None);
+        assert!((gang.variation.unwrap() - 0.2474).abs() < 1e-3);
+        assert_eq!(outcome.summaries().len(), 2);
+    }
+}

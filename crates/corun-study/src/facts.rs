@@ -1,0 +1,124 @@
+//! The figures that documents quote from records, so that no two pages can disagree.
+//!
+//! A record tells **facts**: named texts such as `first-third.ledger.known`, which is `8.6 %`, and whole tables. A document
+//! quotes one between two comments that no reader sees: `<!--predict:first-third.ledger.known-->8.6 %<!--/-->`, where
+//! `predict` is the record's folder in `studies/runs`. [`filled`] is the document with every quotation as the record has it;
+//! the test `every_figure_that_a_document_quotes_is_that_of_its_record` compares the two, or writes what differs.
+//!
+//! Which facts a record of a study has, the `facts` of its folder says.
+
+use crate::kinds::KINDS;
+use crate::validate;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+pub use crate::quoted::Facts;
+
+/// How a quotation ends.
+const END: &str = "<!--/-->";
+
+/// The facts of a record, which is the text of its `result.json`.
+///
+/// # Errors
+/// One sentence: no record of a live study.
+pub fn of(text: &str) -> Result<Facts, String> {
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+        date: Option<String>,
+    }
+    let wrong = |e: serde_json::Error| format!("no record: {e}");
+    let head: Head = serde_json::from_str(text).map_err(wrong)?;
+    let kinds = KINDS.iter().filter_map(|kind| kind.facts);
+    let mut all = kinds.chain([(validate::outcome::SCHEMA, validate::facts::read as fn(&str) -> _)]);
+    let Some((_, facts)) = all.find(|(schema, _)| *schema == head.schema) else {
+        return Err(format!("no record that tells facts: its schema is `{}`", head.schema));
+    };
+    let mut facts = facts(text).map_err(wrong)?;
+    let day = head.date.as_deref().and_then(|date| date.split(' ').next());
+    facts.insert("date".into(), day.unwrap_or("at an unknown date").to_owned());
+    Ok(facts)
+}
+
+/// The document with each quotation as its record has it, and how many there are. `facts` gives a record's by its name.
+///
+/// # Errors
+/// One sentence: the quotation that has no end, or names no record or no fact.
+pub fn filled(
+    document: &str,
+    facts: &dyn Fn(&str) -> Result<Facts, String>,
+) -> Result<(String, usize), String> {
+    let mut out = String::with_capacity(document.len());
+    let mut rest = document;
+    let mut known: BTreeMap<&str, Facts> = BTreeMap::new();
+    let mut count = 0;
+    while let Some((before, after)) = rest.split_once("<!--") {
+        out += before;
+        out += "<!--";
+        rest = after;
+        let Some((name, quoted)) = after.split_once("-->") else { continue };
+        let Some((record, fact)) = name.split_once(':').filter(|_| !name.contains(char::is_whitespace))
+        else {
+            continue;
+        };
+        if !known.contains_key(record) {
+            known.insert(record, facts(record)?);
+        }
+        let Some(value) = known[record].get(fact) else {
+            return Err(format!(
+                "the record `{record}` tells no `{fact}`; it tells {}",
+                near(&known[record], fact)
+            ));
+        };
+        let Some((_, after)) = quoted.split_once(END) else {
+            return Err(format!("the quotation of `{name}` has no {END}"));
+        };
+        out += &format!("{name}-->{value}{END}");
+        rest = after;
+        count += 1;
+    }
+    Ok((out + rest, count))
+}
+
+/// Names that begin as one that is not there does.
+fn near(facts: &Facts, fact: &str) -> String {
+    let begins = fact.split('.').next().unwrap_or_default();
+    let like: Vec<&str> = facts.keys().map(String::as_str).filter(|name| name.starts_with(begins)).collect();
+    let names = if like.is_empty() { facts.keys().map(String::as_str).collect() } else { like };
+    names.into_iter().take(40).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quoted::block;
+
+    fn one(record: &str) -> Result<Facts, String> {
+        match record {
+            "r" => Ok(Facts::from([("error".into(), "4.7 %".into()), ("table".into(), block("| a |"))])),
+            other => Err(format!("there is no record `{other}`")),
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_is_replaced_and_everything_else_is_left() {
+        let text =
+            "a <!-- note: kept --> b <!--r:error-->5 %<!--/-->, c <!--r:table-->\nold\n<!--/--> d <!-- open";
+        let (new, count) = filled(text, &one).unwrap();
+        assert_eq!(count, 2);
+        assert_eq!(
+            new,
+            "a <!-- note: kept --> b <!--r:error-->4.7 %<!--/-->, c <!--r:table-->\n\n| a |\n\n<!--/--> d <!-- open"
+        );
+        assert_eq!(filled(&new, &one).unwrap().0, new, "what is right stays as it is");
+    }
+
+    #[test]
+    fn a_quotation_of_nothing_is_refused_by_its_name() {
+        assert!(filled("<!--r:none-->1<!--/-->", &one)
+            .unwrap_err()
+            .contains("tells no `none`; it tells error"));
+        assert!(filled("<!--s:error-->1<!--/-->", &one).unwrap_err().contains("no record `s`"));
+        assert!(filled("<!--r:error-->1", &one).unwrap_err().contains("`r:error` has no"));
+    }
+}

@@ -1,0 +1,20 @@
+//! The facts of a record by their names, and how a document writes them.
+
+use std::collections::BTreeMap;
+
+/// The facts of a record by their names.
+pub type Facts = BTreeMap<String, String>;
+
+/// A table in a document stands on lines of its own.
+pub(crate) fn block(markdown: &str) -> String {
+    format!("\n\n{}\n\n", markdown.trim())
+}
+
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0))
+}
+
+/// A name as a part of a fact's.
+pub(crate) fn slug(name: &str) -> String {
+    name.replace(" + ", "+").replace(' ', "-")
+}

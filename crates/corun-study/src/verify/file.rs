@@ -1,0 +1,111 @@
+//! A study of verdicts as written (`corun.verify-study/1`). Bad input is one sentence that names file, line and remedy.
+
+use crate::programs::Interferer;
+use crate::study_file::{read, BadStudy};
+use corun_model::duration::written_ns;
+use corun_model::workload::line_of;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// The schema of a study file.
+pub const SCHEMA: &str = "corun.verify-study/1";
+/// The study that corun brings along.
+pub const VERIFY: &str = include_str!("../../../../studies/verify.toml");
+
+/// A study as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct VerifyStudy {
+    schema: String,
+    /// What people call it.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// Runs of every program beside every co-runner, and as many alone.
+    pub repetitions: u32,
+    /// Share of a run's time that others may cost it.
+    pub max_disturbance: f64,
+    /// A disturbance that must be found.
+    pub noticeable: f64,
+    /// How long a co-runner runs before the program, in nanoseconds.
+    #[serde(deserialize_with = "written_ns")]
+    pub lead: u64,
+    /// How much longer at most, in nanoseconds.
+    #[serde(deserialize_with = "written_ns")]
+    pub spread: u64,
+    /// The programs.
+    #[serde(rename = "program")]
+    pub programs: Vec<Interferer>,
+    /// Who runs beside them.
+    #[serde(rename = "co-runner")]
+    pub corunners: Vec<Interferer>,
+}
+
+impl VerifyStudy {
+    /// Reads a study's text; `file` is only named in errors.
+    ///
+    /// # Errors
+    /// [`BadStudy`] with file, line and remedy.
+    pub fn parse(file: &str, text: &str) -> Result<VerifyStudy, BadStudy> {
+        let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
+        let study: VerifyStudy = read(file, text)?;
+        let share = |x: f64| x > 0.0 && x < 1.0;
+        let bad = [
+            (study.schema != SCHEMA, "schema", format!("schema is `{}`, give `{SCHEMA}`", study.schema)),
+            (
+                !(1..=1000).contains(&study.repetitions),
+                "repetitions",
+                format!("repetitions is {}; give 1 to 1000", study.repetitions),
+            ),
+            (
+                !share(study.max_disturbance),
+                "max-disturbance",
+                "max-disturbance is no share; give one such as 0.02".into(),
+            ),
+            (!share(study.noticeable), "noticeable", "noticeable is no share; give one such as 0.05".into()),
+            (study.programs.is_empty(), "name", "there is no [[program]]; give one".into()),
+        ];
+        if let Some((_, key, what)) = bad.into_iter().find(|(bad, ..)| *bad) {
+            return Err(at(line_of(text, key), what));
+        }
+        // A name that is there twice is at fault the second time.
+        let line = |name: &str| {
+            let names = |l: &str| l.trim_start().starts_with("name") && l.contains(&format!("\"{name}\""));
+            text.lines().enumerate().filter(|(_, l)| names(l)).last().map_or(1, |(at, _)| at + 1)
+        };
+        for list in [&study.programs, &study.corunners] {
+            let mut names = BTreeSet::new();
+            for Interferer { name, recipe, .. } in list {
+                if recipe.argv.is_empty() {
+                    let what = format!("`{name}` has no argv; give the program and its arguments");
+                    return Err(at(line(name), what));
+                }
+                if !names.insert(name) {
+                    let what = format!("`{name}` is there twice; give each a name of its own");
+                    return Err(at(line(name), what));
+                }
+            }
+        }
+        Ok(study)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_study_is_named_with_its_line() {
+        let refusal = |text: &str| VerifyStudy::parse("v.toml", text).unwrap_err().to_string();
+        let text = VERIFY.replace("noticeable = 0.05", "noticeable = 5");
+        assert!(refusal(&text).contains("noticeable is no share"), "{}", refusal(&text));
+        assert!(refusal(&VERIFY.replace(SCHEMA, "x")).starts_with("v.toml:1: schema is `x`"));
+        assert!(refusal(&VERIFY.replace("repetitions = 16", "repetitions = 0")).contains("is 0; give 1 to"));
+        let line = |name: &str| VERIFY.lines().position(|l| l.contains(name)).unwrap() + 1;
+        let said = refusal(&VERIFY.replace("\"pigz-long\"", "\"pigz-short\""));
+        assert!(said.starts_with(&format!("v.toml:{}: `pigz-short` is there twice", line("\"pigz-long\""))));
+        let argv = "argv = [\"{corun}\", \"load\", \"persistent\", \"--cpus\"";
+        let said = refusal(&VERIFY.replace(argv, "argv = [] # ["));
+        assert!(said.starts_with(&format!("v.toml:{}: `pinned` has no argv", line("\"pinned\""))), "{said}");
+    }
+}

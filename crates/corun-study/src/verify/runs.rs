@@ -1,0 +1,177 @@
+//! The study of verdicts (`corun.verify-study/1`, `studies/verify.toml`): how often does `corun verify` call a run on an
+//! idle machine disturbed, or a disturbed one clean?
+//!
+//! Method. Short programs run under `corun verify`, alternately alone and beside a co-runner, so that whatever drifts,
+//! drifts for both. What is true is told by the wall clock alone, of which the verdict makes no use: with `slow_ns`, the
+//! 95th percentile of the program's runs alone, a co-run of `wall_ns` was **noticeably** disturbed when
+//! `1 - slow_ns / wall_ns` reaches the study's `noticeable`. A co-run below that is neither a hit nor a miss. A **miss**
+//! is a noticeable one called clean. A **false alarm** is a run alone called disturbed, whatever its length was; how many
+//! of them were slow by the same measure is told beside. A verdict that says that it cannot tell is neither; how many there
+//! were is told as well.
+//!
+//! A run alone was on an **idle** machine if others had CPUs for no more of its length than it allows, all CPUs together:
+//! they cannot have disturbed it by more, and a verdict never says that they did. So there is no false alarm by construction
+//! there; on other runs alone, which are told apart, an alarm may be right, and how many there were is what to look at.
+//!
+//! Limits: how long others had CPUs is read off the same ledger as the verdict. A co-runner that only slows memory down
+//! would be a miss, as it should be.
+
+use super::file::VerifyStudy;
+use super::outcome::{Judged, VerifyOutcome};
+use crate::programs::{Interferer, Stage};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The fields of `corun.verify/1` that the study reads.
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    verdict: String,
+    disturbance: f64,
+    resolution: f64,
+    wall_ns: u64,
+    corunners_ns: u64,
+    watcher_ns: Option<u64>,
+    culprits: Vec<Culprit>,
+    exit_status: i32,
+}
+
+#[derive(Debug, Deserialize)]
+struct Culprit {
+    tenant: Option<String>,
+}
+
+/// Everything that the runs of a study share.
+pub struct VerifyRuns<'a> {
+    study: &'a VerifyStudy,
+    stage: &'a Stage,
+    corun: &'a Path,
+    verdict: PathBuf,
+}
+
+impl<'a> VerifyRuns<'a> {
+    /// Runs with the program file of corun itself; verdicts are written into `folder`.
+    pub fn new(study: &'a VerifyStudy, stage: &'a Stage, corun: &'a Path, folder: &Path) -> VerifyRuns<'a> {
+        VerifyRuns { study, stage, corun, verdict: folder.join("verdict.json") }
+    }
+
+    /// How many runs [`VerifyRuns::run`] makes when nothing is skipped: for a progress bar.
+    pub fn runs(study: &VerifyStudy) -> u64 {
+        2 * u64::from(study.repetitions) * (study.programs.len() * study.corunners.len()) as u64
+    }
+
+    /// Makes all runs, in addition to those that are there; `done` is called after each.
+    pub fn run(&self, outcome: &mut VerifyOutcome, done: &mut dyn FnMut(&str)) {
+        let mut ready = |all: &'a [Interferer]| -> Vec<&'a Interferer> {
+            let mut ready = Vec::new();
+            for one in all {
+                match self.stage.prepare(&one.recipe) {
+                    Ok(()) => ready.push(one),
+                    Err(why) => outcome.skipped.push((one.name.clone(), why)),
+                }
+            }
+            ready
+        };
+        let (programs, corunners) = (ready(&self.study.programs), ready(&self.study.corunners));
+        outcome.skipped.sort();
+        outcome.skipped.dedup();
+        for repetition in 0..self.study.repetitions {
+            for program in &programs {
+                for (n, corunner) in corunners.iter().enumerate() {
+                    for beside in [None, Some(*corunner)] {
+                        // Every phase of a co-runner equally often, also where there are few repetitions.
+                        let step = u64::from(repetition) * corunners.len() as u64 + n as u64;
+                        match self.once(program, beside, step) {
+                            Ok(run) => outcome.runs.push(run),
+                            Err(why) => outcome.skipped.push((program.name.clone(), why)),
+                        }
+                        done(&program.name);
+                    }
+                }
+            }
+        }
+    }
+
+    fn once(&self, program: &Interferer, beside: Option<&Interferer>, step: u64) -> Result<Judged, String> {
+        let _running = match beside {
+            Some(corunner) => {
+                let running = self.stage.start(&corunner.recipe).map_err(|e| e.to_string())?;
+                // The golden ratio's fraction falls evenly into the spread, however many steps there are.
+                let more = (step as f64 * 0.618_033_988_75).fract();
+                std::thread::sleep(Duration::from_nanos(
+                    self.study.lead + (self.study.spread as f64 * more) as u64,
+                ));
+                Some(running)
+            }
+            None => None,
+        };
+        let command = self.stage.command(&program.recipe);
+        let mut verify = Command::new(self.corun);
+        verify.args([
+            "verify",
+            "--quiet",
+            "--max-disturbance",
+            &self.study.max_disturbance.to_string(),
+            "--json",
+        ]);
+        verify.arg(&self.verdict).arg("--").arg(command.get_program()).args(command.get_args());
+        verify.envs(&program.recipe.env);
+        let _ = std::fs::remove_file(&self.verdict);
+        let output = verify
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .output()
+            .map_err(|e| e.to_string())?;
+        let text = std::fs::read_to_string(&self.verdict)
+            .map_err(|_| format!("corun verify: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
+        let found: Verdict = serde_json::from_str(&text).map_err(|e| format!("corun verify's JSON: {e}"))?;
+        if found.exit_status != 0 {
+            return Err(format!("it failed with status {}", found.exit_status));
+        }
+        Ok(Judged {
+            program: program.name.clone(),
+            beside: beside.map(|c| c.name.clone()),
+            wall_ns: found.wall_ns,
+            disturbance: found.disturbance,
+            resolution: found.resolution,
+            alarm: found.verdict == "disturbed",
+            unclear: found.verdict == "unclear",
+            corunners_ns: found.corunners_ns,
+            watcher_ns: found.watcher_ns,
+            culprit: found.culprits.into_iter().next().and_then(|c| c.tenant),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::VERIFY;
+    use super::*;
+
+    #[test]
+    fn the_study_that_corun_brings_along_is_read_and_makes_enough_runs() {
+        let study = VerifyStudy::parse("studies/verify.toml", VERIFY).unwrap();
+        assert!(VerifyRuns::runs(&study) >= 400, "200 alone and 200 beside somebody");
+        assert!(study.corunners.len() >= 4 && study.noticeable == 0.05);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_skipped_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let stage = Stage::new(folder.path(), Path::new("/no/corun"), 1).unwrap();
+        let mut study = VerifyStudy::parse("v.toml", VERIFY).unwrap();
+        study.programs.truncate(1);
+        study.programs[0].recipe.prepare = None;
+        study.programs[0].recipe.argv = vec!["no-such-program".into()];
+        let mut outcome = VerifyOutcome::default();
+        VerifyRuns::new(&study, &stage, Path::new("/no/corun"), folder.path()).run(&mut outcome, &mut |_| ());
+        assert!(outcome.runs.is_empty());
+        assert!(
+            outcome.skipped.iter().any(|(_, why)| why.contains("is not installed")),
+            "{:?}",
+            outcome.skipped
+        );
+    }
+}
