@@ -205,7 +205,8 @@ impl Spent {
         self.memory.whole(self.on_cpu_ns()).is_some()
     }
 
-    /// Whether there can have been such a task: no time and no count is negative or without end.
+    /// Whether there can have been such a task: no time and no count is negative or without end, and what it did takes no longer
+    /// than it lived.
     fn is_sound(&self) -> bool {
         // Every field by name, so that the compiler asks for a new one.
         let &Spent {
@@ -219,6 +220,7 @@ impl Spent {
             own_ns,
             slack_ns,
             throttled_ns,
+            held_ns,
             stolen_ns,
             queued_ns,
             other_ns,
@@ -231,11 +233,13 @@ impl Spent {
             beside_stolen_ns,
         } = self;
         let times = [life_ns, compute_ns, spin_ns, unjudged_ns, sibling_ns, own_ns, slack_ns];
-        let others = [throttled_ns, stolen_ns, queued_ns, other_ns, beside_stolen_ns];
+        let others = [throttled_ns, held_ns, stolen_ns, queued_ns, other_ns, beside_stolen_ns];
         let counts = [blockings, yieldings, queueings].into_iter().flatten();
         let counted =
             [memory, system, cycles, instructions, misses].into_iter().flat_map(|c| [c.sum, c.in_ns]);
+        let parts_ns = compute_ns + spin_ns + sibling_ns + own_ns + stolen_ns + queued_ns + other_ns;
         times.into_iter().chain(others).chain(counts).chain(counted).all(is_amount)
+            && parts_ns <= 1.001 * life_ns + 1.0
     }
 
     /// Memory stalls in its computing, where spinning is stalled for this share of it.
@@ -556,6 +560,8 @@ mod tests {
         let tasks = BTreeMap::from([(TaskId(1), spent)]);
         let sound = Window { end_ns: 1_000, wall_ns: 1_000.0, cpus: 2, tasks, ..Window::default() };
         assert!(sound.is_sound());
+        let busier = BTreeMap::from([(TaskId(1), Spent { compute_ns: 600.0, stolen_ns: 500.0, ..spent })]);
+        assert!(!Window { tasks: busier, ..sound.clone() }.is_sound(), "it did more than it lived for");
         let mut tried = 0;
         let mut all = serde_json::to_value(spent).unwrap();
         let names: Vec<String> = all.as_object().unwrap().keys().cloned().collect();
@@ -571,7 +577,7 @@ mod tests {
             }
             all[&name] = was;
         }
-        assert_eq!(tried, 40);
+        assert_eq!(tried, 42);
     }
 
     #[test]
