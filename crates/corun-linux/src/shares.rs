@@ -128,6 +128,7 @@ mod tests {
     use corun_model::observation::Account;
     use corun_model::{Ledger, TaskId, TenantKind};
     use std::fs;
+    use std::process::{Command, Stdio};
     use tempfile::TempDir;
 
     const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
@@ -243,31 +244,23 @@ mod tests {
         assert_eq!(weight(&mut shares, "pgid:7", HOLDS_NS + 1), 80);
     }
 
-    /// A sleeping session of its own, ended when dropped.
-    struct Sleeper(std::process::Child);
-
-    impl Drop for Sleeper {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
     #[test]
     fn the_weight_of_a_live_process_is_the_one_it_was_given() {
         let root = Root::new("/");
-        let child = std::process::Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
-        let sleeper = Sleeper(child);
-        let pid = sleeper.0.id();
+        // It ends with its input, whatever becomes of this test.
+        let mut sleeper = Command::new("setsid").arg("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = sleeper.id();
         let file = format!("/proc/{pid}/autogroup");
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while root.read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() != "sleep") {
-            assert!(std::time::Instant::now() < deadline, "sleep never began");
+        while root.read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() != "cat") {
+            assert!(std::time::Instant::now() < deadline, "cat never began");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         // Lowering one's own is allowed to anybody.
         if !sched::autogroups_are_on(&root) || fs::write(&file, "5").is_err() {
             println!("skipped: sessions are no scheduling groups here");
+            drop(sleeper.stdin.take());
+            sleeper.wait().unwrap();
             return;
         }
         let mut shares = Shares::new(&root, true);
@@ -282,6 +275,8 @@ mod tests {
                 println!("skipped: this test runs in the cgroup {path}, where sessions do not count")
             }
         }
+        drop(sleeper.stdin.take());
+        sleeper.wait().unwrap();
     }
 
     #[test]

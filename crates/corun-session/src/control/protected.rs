@@ -62,22 +62,14 @@ mod tests {
     use super::*;
     use corun_model::observation::TaskObservation;
     use corun_model::{TaskId, TenantKind};
-
-    /// A process that is nobody's, ended when dropped.
-    struct Sleeper(std::process::Child);
-
-    impl Drop for Sleeper {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
+    use std::process::{Command, Stdio};
 
     #[test]
     fn the_first_process_is_refused_and_a_stranger_is_not() {
-        let stranger = Sleeper(std::process::Command::new("sleep").arg("60").spawn().unwrap());
+        // It ends with its input, whatever becomes of this test.
+        let mut stranger = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let protected = Protected::new(&Root::new("/"), &[], true);
-        for (pid, refused) in [(1, true), (stranger.0.id(), false)] {
+        for (pid, refused) in [(1, true), (stranger.id(), false)] {
             let tenant = Tenant {
                 id: TenantId(pid),
                 kind: TenantKind::Command,
@@ -96,5 +88,7 @@ mod tests {
             let seen = Observation { tasks: vec![task], ..Observation::default() };
             assert_eq!(protected.refuses(&seen, &tenant), refused, "{pid}");
         }
+        drop(stranger.stdin.take());
+        stranger.wait().unwrap();
     }
 }
