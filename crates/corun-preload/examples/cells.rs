@@ -2,7 +2,7 @@
 //! with fixed numbers of threads and adaptive, as a table for a document. Two minutes of a quiet machine:
 //!
 //! ```sh
-//! cargo build --release -p corun-preload --examples
+//! cargo build --release -p corun-preload --lib --examples
 //! target/release/examples/cells [SECONDS A RUN] > table.md
 //! ```
 //!
@@ -127,10 +127,10 @@ impl Setup {
     fn measure(&self, program: Program, place: Place, threads: Threads) -> Option<f64> {
         let this = env::current_exe().expect("this program has a path");
         let (path, kernel) = match program {
-            Program::OpenMp => (self.folder.join("openmp"), "openmp"),
-            Program::OpenBlas => (self.folder.join("openblas"), "openblas"),
-            Program::Rayon => (this.clone(), "rayon"),
-            Program::Engine => (this.clone(), "engine"),
+            Program::OpenMp => (self.folder.join("openmp"), None),
+            Program::OpenBlas => (self.folder.join("openblas"), None),
+            Program::Rayon => (this.clone(), Some("rayon")),
+            Program::Engine => (this.clone(), Some("engine")),
         };
         let _loops = match place {
             Place::Loops(loops) => (0..loops).map(|_| Loop::start(&this)).collect(),
@@ -142,7 +142,7 @@ impl Setup {
         };
         let mut command = Command::new("sh");
         let into = cgroup.as_ref().map_or("/dev/null".into(), |quota| quota.0.join("cgroup.procs"));
-        command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(into).arg(path).arg(kernel);
+        command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(into).arg(path).args(kernel);
         if matches!(program, Program::Rayon | Program::Engine) {
             command.arg(match threads {
                 Threads::Fixed(threads) => threads.to_string(),
@@ -227,8 +227,7 @@ fn table(seconds: &str) {
     for (program, name) in PROGRAMS {
         let is_there = match program {
             Program::OpenMp => {
-                setup.compile("openmp", &["-fopenmp", "-lopenblas"])
-                    || setup.compile("openmp", &["-fopenmp", "-Wl,--unresolved-symbols=ignore-all"])
+                setup.compile("openmp", &["-fopenmp", "-lopenblas"]) || setup.compile("openmp", &["-fopenmp"])
             }
             Program::OpenBlas => setup.compile("openblas", &["-lopenblas"]),
             Program::Rayon | Program::Engine => true,

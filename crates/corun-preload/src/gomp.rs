@@ -5,6 +5,7 @@ use crate::process::{limit, observe};
 use crate::real::near;
 use crate::trampoline::trampolines;
 use corun_adapt::Width;
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicBool;
 
@@ -23,11 +24,30 @@ trampolines! {
     "GOMP_parallel_loop_maybe_nonmonotonic_runtime",
 }
 
+thread_local! {
+    /// How many threads the last region of this thread had.
+    static LAST: Cell<u32> = const { Cell::new(1) };
+}
+
+/// `omp_pause_soft`.
+const SOFT: c_int = 1;
+
+/// A region of one thread leaves those of the region before where they are: waiting for the next one, on their CPUs if the program waits
+/// actively. This ends them; the next wider region starts new ones.
+fn let_go(real: *const c_void) {
+    if let Some(pause) = near(c"omp_pause_resource_all", real) {
+        // SAFETY: the function of that name has this type.
+        let pause: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(pause) };
+        pause(SOFT);
+    }
+}
+
 /// Lowers the number of threads of a region that is about to start; `real` is the function that starts it.
 fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
     // The upper half of the register is anything.
     let asked = given[2] as u32;
     if asked != 0 {
+        let _ = LAST.try_with(|last| last.set(asked));
         static SAID: AtomicBool = AtomicBool::new(false);
         if asked > 1 {
             observe(
@@ -48,6 +68,10 @@ fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
     let (Some(0), Some(most)) = (ask(c"omp_get_active_level"), ask(c"omp_get_max_threads")) else { return };
     let most = most.max(1) as u32;
     let threads = limit(width, most);
+    let last = LAST.try_with(|last| last.replace(threads)).unwrap_or(1);
+    if threads == 1 && last > 1 {
+        let_go(real);
+    }
     if threads < most {
         given[2] = u64::from(threads);
     }

@@ -46,7 +46,12 @@ struct Running {
 
 impl Running {
     fn start(program: &Path, variables: &[(&str, &str)]) -> Running {
+        Running::with(program, &[], variables)
+    }
+
+    fn with(program: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Running {
         let mut command = Command::new(program);
+        command.args(arguments);
         command.env("LD_PRELOAD", library()).env_remove("OMP_NUM_THREADS").env_remove("CORUN_ADAPT");
         command.envs(variables.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -127,6 +132,25 @@ fn teams_follow(compiler: &str) {
 #[test]
 fn teams_of_libgomp_are_as_wide_as_advised() {
     teams_follow("gcc");
+}
+
+#[test]
+fn threads_that_a_narrow_region_of_libgomp_leaves_out_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), "team", "gcc", &["-fopenmp"]) else { return };
+    if !is_wide() {
+        return;
+    }
+    let mut running = Running::with(&program, &["plain"], &[("OMP_WAIT_POLICY", "active")]);
+    let tasks = format!("/proc/{}/task", running.child.id());
+    for width in [2, 1] {
+        running.advised(width, "free");
+    }
+    let begin = Instant::now();
+    while std::fs::read_dir(&tasks).unwrap().count() > 1 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "a thread still waits");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

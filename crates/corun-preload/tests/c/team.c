@@ -1,10 +1,12 @@
-/* Prints the size of the team of its parallel regions, of one with a clause, and what it may be, whenever one of them changes. */
+/* Prints the size of the team of its parallel regions, of one with a clause, and what it may be, whenever the first changes. With an
+ * argument no region has a clause. */
 #include <omp.h>
 #include <stdio.h>
 #include <unistd.h>
 
-int main(void) {
+int main(int argc, char **argv) {
     int last = 0;
+    (void)argv;
     for (;;) {
         int free = 0, clause = 0, loop = 0, inner = 0, sum = 0;
         int most = omp_get_max_threads();
@@ -13,10 +15,12 @@ int main(void) {
 #pragma omp single
             free = omp_get_num_threads();
         }
+        if (argc == 1) {
 #pragma omp parallel num_threads(2)
-        {
+            {
 #pragma omp single
-            clause = omp_get_num_threads();
+                clause = omp_get_num_threads();
+            }
         }
 #pragma omp parallel for schedule(dynamic, 1) reduction(+ : sum)
         for (int i = 0; i < 100; i++) {
