@@ -5,36 +5,11 @@
 //! when it woke the task; if it has already, there is no wait. One queue for all CPUs, so that none is idle while a task that
 //! may use it waits; the kernel's balancing is not as good (some per cent where threads sleep often).
 
-use super::script::{Budget, Cast, Ends, Ix, Limit, Op, Script, Switched};
+use super::conditions::Conditions;
+use super::script::{Budget, Cast, Ends, Ix, Limit, Op, Script};
 use corun_model::run_log::CpuMask;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
-
-/// What a program would have alone, and what to make of what its script leaves open.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Conditions {
-    /// How long it takes a task to run that is woken where a CPU sleeps, in nanoseconds.
-    pub wake_up_ns: u64,
-    /// What ends waits, and brings other limits, of which that is not known.
-    pub either: Ends,
-    /// When CPUs come and go of which that is not known exactly.
-    pub switches: Switches,
-    /// What part of the time that tasks computed while a sibling wanted a CPU they spun, 0..=1: that is gone.
-    pub spun: f64,
-    /// Whether a CPU that has nothing to do takes over half of what a sibling has left to compute until it waits next.
-    pub shares_work: bool,
-}
-
-/// When CPUs come and go, within the times between which they did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switches {
-    /// In the middle.
-    Midway,
-    /// They come as early, and go as late, as they may have.
-    Kindest,
-    /// They come as late, and go as early, as they may have.
-    Harshest,
-}
 
 /// Turns of tasks that want the same CPU, in nanoseconds.
 const SLICE_NS: u64 = 3_000_000;
@@ -586,18 +561,6 @@ impl<'a> Machine<'a> {
             self.woken.push_back(ix);
         } else {
             self.ended.insert((ix, wait));
-        }
-    }
-}
-
-impl Switches {
-    /// When that CPU comes or goes.
-    fn when_ns(self, s: &Switched) -> u64 {
-        let [early, late] = s.between_ns;
-        match (self, s.is_on) {
-            (Switches::Midway, _) => early + late.saturating_sub(early) / 2,
-            (Switches::Kindest, true) | (Switches::Harshest, false) => early,
-            (Switches::Kindest, false) | (Switches::Harshest, true) => late,
         }
     }
 }

@@ -19,16 +19,17 @@
 //! known. Queueing is made anew.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
-//! co-runners; where an idle CPU would have taken it over, [`machine::Conditions::shares_work`] is the other end. Waits that came
+//! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end. Waits that came
 //! to nothing beside the co-runners (a lock that was free) are not in a log. The queue never leaves a CPU idle, which the kernel's
 //! does at times.
 
+mod conditions;
 pub mod machine;
 pub mod script;
 mod sleeps;
 mod transcriber;
 
-pub use machine::{Conditions, Switches};
+pub use conditions::{Conditions, Switches};
 pub use transcriber::{Transcriber, Transcript};
 
 use script::Ends;

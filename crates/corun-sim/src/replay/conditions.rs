@@ -1,0 +1,41 @@
+//! What a program has when its run is replayed, and what is made of what its script leaves open.
+
+use super::script::{Ends, Switched};
+
+/// What a program would have alone, and what to make of what its script leaves open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Conditions {
+    /// How long it takes a task to run that is woken where a CPU sleeps, in nanoseconds.
+    pub wake_up_ns: u64,
+    /// What ends waits, and brings other limits, of which that is not known.
+    pub either: Ends,
+    /// When CPUs come and go of which that is not known exactly.
+    pub switches: Switches,
+    /// What part of the time that tasks computed while a sibling wanted a CPU they spun, 0..=1: that is gone.
+    pub spun: f64,
+    /// Whether a CPU that has nothing to do takes over half of what a sibling has left to compute until it waits next.
+    pub shares_work: bool,
+}
+
+/// When CPUs come and go, within the times between which they did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switches {
+    /// In the middle.
+    Midway,
+    /// They come as early, and go as late, as they may have.
+    Kindest,
+    /// They come as late, and go as early, as they may have.
+    Harshest,
+}
+
+impl Switches {
+    /// When that CPU comes or goes.
+    pub(super) fn when_ns(self, s: &Switched) -> u64 {
+        let [early, late] = s.between_ns;
+        match (self, s.is_on) {
+            (Switches::Midway, _) => early + late.saturating_sub(early) / 2,
+            (Switches::Kindest, true) | (Switches::Harshest, false) => early,
+            (Switches::Kindest, false) | (Switches::Harshest, true) => late,
+        }
+    }
+}
