@@ -209,7 +209,7 @@ impl VerifyReport {
                 let _ = writeln!(out, "  and {} more", self.judged.intervals.len() - 5);
             }
         }
-        out.push_str(&self.of_parts());
+        out.push_str(&parts::lines(&self.benchmarks, &self.failed_tests));
         if self.judged.verdict != Ruling::Clean {
             let _ = writeln!(out, "  {}", self.remedy());
         }
@@ -335,28 +335,6 @@ impl VerifyReport {
             benchmarks: self.benchmarks.clone(),
             tests: self.failed_tests.clone(),
         }
-    }
-
-    /// What is said of parts of the run, in lines.
-    fn of_parts(&self) -> String {
-        /// Most lines of each sort.
-        const MOST: usize = 10;
-        let benchmarks = self.benchmarks.iter().map(parts::line).collect::<Vec<_>>();
-        let tests = self.failed_tests.iter();
-        let tests =
-            tests.map(|t| format!("{}: {}: {}", name(&t.name, 60), t.verdict, t.why)).collect::<Vec<_>>();
-        let mut out = String::new();
-        for lines in [benchmarks, tests] {
-            for line in lines.iter().take(MOST) {
-                for (n, l) in wrap(line, 96).into_iter().enumerate() {
-                    let _ = writeln!(out, "{}{l}", if n == 0 { "  " } else { "    " });
-                }
-            }
-            if lines.len() > MOST {
-                let _ = writeln!(out, "  and {} more", lines.len() - MOST);
-            }
-        }
-        out
     }
 }
 

@@ -84,7 +84,8 @@ fn a_file_that_cannot_be_judged_is_refused_and_left_as_it_is() {
 #[test]
 fn what_is_no_file_has_no_copy() {
     let folder = tempfile::tempdir().unwrap();
-    let output = verify(folder.path(), &["--quiet", "--junit", "/dev/null"], "true", &[]);
+    let output =
+        verify(folder.path(), &["--quiet", "--policy", "neutral", "--junit", "/dev/null"], "true", &[]);
     assert_eq!(status(&output), 0, "{}", said(&output));
 }
 

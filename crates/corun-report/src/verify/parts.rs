@@ -1,12 +1,13 @@
 //! Parts of a verified run: the benchmarks that a tool measured in it, and the tests that failed, as facts and in words.
 
-use crate::words::{between, name, share};
+use crate::words::{between, name, share, wrap};
 use corun_predict::spans::{Cause, Judged, Unsure};
 use corun_predict::Ruling;
 use corun_results::annotate::Property;
 use corun_results::told::{human_s, Measured, Spread, Tested};
 use corun_results::when::By;
 use corun_results::{Nowhere, Span};
+use std::fmt::Write;
 
 /// An iteration of a benchmark.
 #[derive(Clone, Debug)]
@@ -43,8 +44,25 @@ pub fn measured(name: &str, iterations: &[Iteration]) -> Option<Measured> {
     })
 }
 
+/// What is said of parts of the run, in lines.
+pub(crate) fn lines(benchmarks: &[Measured], failed: &[Tested]) -> String {
+    /// Most of each sort.
+    const MOST: usize = 10;
+    let tests = failed.iter().map(|t| format!("{}: {}: {}", name(&t.name, 60), t.verdict, t.why));
+    let mut out = String::new();
+    for said in [benchmarks.iter().map(line).collect::<Vec<_>>(), tests.collect()] {
+        for (n, l) in said.iter().take(MOST).flat_map(|said| wrap(said, 96).into_iter().enumerate()) {
+            let _ = writeln!(out, "{}{l}", if n == 0 { "  " } else { "    " });
+        }
+        if said.len() > MOST {
+            let _ = writeln!(out, "  and {} more", said.len() - MOST);
+        }
+    }
+    out
+}
+
 /// A benchmark in a line.
-pub(crate) fn line(measured: &Measured) -> String {
+fn line(measured: &Measured) -> String {
     let Measured { raw, cleaned, disturbed, unclear, .. } = measured;
     let clean = match cleaned {
         Some(clean) if clean.count == raw.count => "nobody disturbed any".to_owned(),
