@@ -37,11 +37,14 @@ const OWN: &str = "<property name=\"corun.stolen_s\" value=\"1.5 &lt;&quot;&#xe9
 /// From when to when it can have begun, in milliseconds of the run, how long it took, and how that is known.
 type At = Result<(i64, i64, i64, By), Nowhere>;
 
+/// A case: its name, whether it failed, and where it was.
+type Row = (&'static str, bool, At);
+
 #[test]
 fn a_case_is_placed_as_exactly_as_its_runner_tells() {
     let stamped = |at, length, step| Ok((at, at + step, length, By::Stamp));
     let ordered = |earliest, latest, length| Ok((earliest, latest, length, By::Order));
-    let table: [(&str, &[(&str, bool, At)]); 5] = [
+    let table: [(&str, &[Row]); 5] = [
         (
             "nextest.xml",
             &[
