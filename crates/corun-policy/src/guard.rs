@@ -1,11 +1,12 @@
 //! The guard: does a policy help? Short periods with and without it alternate, and what it gains is measured.
 //!
 //! Method: a period's value for a tenant is its useful CPU time per time (on a CPU and not known to spin). A pair is a
-//! period without the policy and the one with it that follows; its gain is the geometric mean over tenants of with by
-//! without, so that one tenant cannot gain at another's cost unnoticed. After [`PAIRS`] pairs the policy is kept when the
-//! mean gain is above [`LEAST_GAIN`] and most pairs agree, and given up otherwise. What was kept is measured again after a
-//! while that doubles each time. A policy that still tries out what to do (`dc=auto`) is waited for, up to [`PATIENCE`]
-//! periods: what it gains by trials says nothing of what it will gain.
+//! period without the policy and the one with it that follows; its gain is the mean over tenants of the logarithm of with by
+//! without, so that one tenant cannot gain at another's cost unnoticed. A sequential test (`sequential.rs`)
+//! says after each pair whether the mean gain is above [`LEAST_GAIN`]; the policy is kept then, and given up when it is not or
+//! [`PAIRS`] pairs have not shown it. What was kept is measured again after a while that doubles each time. A policy that still
+//! tries out what to do (`dc=auto`) is waited for, up to [`PATIENCE`] periods: what it gains by trials says nothing of what it
+//! will gain.
 //!
 //! A tenant that got no useful time in one of the two says nothing if it had no work then, as a server that nobody asks, and
 //! counts as a loss, or a gain, if it wanted a CPU in vain: runnable but not running, spinning, or parked all along, for
@@ -16,14 +17,17 @@
 //! judged by chance; a gain in latency alone is not seen; whether a tenant that is parked all along has work is not known
 //! where its tasks that sleep are not parked with it (sched_ext).
 
+use crate::sequential::{Test, Verdict};
 use corun_model::ledger::Parts;
 use corun_model::{Observation, Tenant, TenantId};
 use std::collections::BTreeMap;
 
-/// Pairs of periods for a finding.
-pub const PAIRS: usize = 3;
+/// Pairs of periods for a finding, at most.
+pub use crate::sequential::PAIRS;
 /// What a policy must gain to be kept.
 pub const LEAST_GAIN: f64 = 0.01;
+/// How much the log gain of a pair scatters by chance.
+const SCATTER: f64 = 0.05;
 /// Tenants below this share of one CPU, in thousandths, say nothing.
 const LEAST_PER_MILLE: u64 = 20;
 const LEAST: f64 = LEAST_PER_MILLE as f64 / 1000.0;
@@ -104,7 +108,7 @@ pub struct Guard {
     spent_ns: u64,
     spent: BTreeMap<TenantId, Parts>,
     without: Option<BTreeMap<TenantId, Share>>,
-    gains: Vec<f64>,
+    test: Test,
     finding: Finding,
     hold: u64,
     held_ns: u64,
@@ -120,7 +124,7 @@ impl Guard {
             spent_ns: 0,
             spent: BTreeMap::new(),
             without: None,
-            gains: Vec::new(),
+            test: new_test(),
             finding: Finding::Measuring { pairs: 0 },
             hold: HOLD,
             held_ns: 0,
@@ -186,7 +190,7 @@ impl Guard {
 
     fn begin_again(&mut self) {
         self.held_ns = 0;
-        self.gains.clear();
+        self.test = new_test();
         self.without = None;
         self.finding = Finding::Measuring { pairs: 0 };
         self.next(Wish::Without);
@@ -208,33 +212,33 @@ impl Guard {
             }
             Some(without) => {
                 // A pair in which nobody competed says nothing, and takes no place.
-                self.gains.extend(gain(&without, &shares));
+                if let Some(gain) = log_gain(&without, &shares) {
+                    self.test.push(gain, 1.0);
+                }
                 self.judge();
             }
         }
     }
 
     fn judge(&mut self) {
-        let n = self.gains.len();
-        if n < PAIRS {
-            self.finding = Finding::Measuring { pairs: n };
-            self.next(Wish::Without);
-            return;
-        }
-        let mean = (self.gains.iter().map(|g| g.ln_1p()).sum::<f64>() / n as f64).exp() - 1.0;
-        let agree = self.gains.iter().filter(|g| **g > 0.0).count();
-        if mean > LEAST_GAIN && agree * 2 > n {
-            self.finding = Finding::Helps { gain: mean };
-            self.next(Wish::With);
-        } else {
-            self.finding = Finding::DoesNotHelp { gain: mean };
-            self.next(Wish::Without);
-        }
+        let gain = self.test.mean().exp() - 1.0;
+        let verdict = if self.test.pairs() > 0 { self.test.verdict() } else { Verdict::Open };
+        let (finding, wish) = match verdict {
+            Verdict::Open => (Finding::Measuring { pairs: self.test.pairs() }, Wish::Without),
+            Verdict::Helps => (Finding::Helps { gain }, Wish::With),
+            Verdict::DoesNotHelp => (Finding::DoesNotHelp { gain }, Wish::Without),
+        };
+        self.finding = finding;
+        self.next(wish);
     }
 }
 
-/// Geometric mean of with by without, less 1, over the tenants that had work in both; `None` without any.
-fn gain(without: &BTreeMap<TenantId, Share>, with: &BTreeMap<TenantId, Share>) -> Option<f64> {
+fn new_test() -> Test {
+    Test::new(SCATTER, LEAST_GAIN.ln_1p())
+}
+
+/// The mean of the logarithm of with by without over the tenants that had work in both; `None` without any.
+fn log_gain(without: &BTreeMap<TenantId, Share>, with: &BTreeMap<TenantId, Share>) -> Option<f64> {
     let logs: Vec<f64> = without
         .iter()
         .filter_map(|(id, before)| Some((*before, *with.get(id)?)))
@@ -243,7 +247,7 @@ fn gain(without: &BTreeMap<TenantId, Share>, with: &BTreeMap<TenantId, Share>) -
         .filter(|(before, after)| before.max(*after) >= LEAST)
         .map(|(before, after)| (after.max(NEXT_TO_NOTHING) / before.max(NEXT_TO_NOTHING)).ln())
         .collect();
-    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp() - 1.0)
+    (!logs.is_empty()).then(|| logs.iter().sum::<f64>() / logs.len() as f64)
 }
 
 #[cfg(test)]
@@ -371,8 +375,15 @@ mod tests {
 
     #[test]
     fn it_measures_with_and_without_in_turn_before_it_finds() {
-        let guard = run(&[40, 40], &[60, 50], 11);
+        let guard = run(&[40, 40], &[44, 44], 11);
         assert_eq!(guard.finding(), Finding::Measuring { pairs: 1 });
+        let guard = run(&[40, 40], &[44, 44], 10 * PAIRS);
+        assert!(matches!(guard.finding(), Finding::Helps { .. }), "{:?}", guard.finding());
+    }
+
+    #[test]
+    fn a_large_gain_is_believed_after_one_pair() {
+        assert!(matches!(run(&[40, 40], &[60, 50], 10).finding(), Finding::Helps { .. }));
     }
 
     #[test]

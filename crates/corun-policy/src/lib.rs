@@ -10,7 +10,7 @@
 //! | [`slots`], [`parking`], [`dc_search`] | separation in time; who is stopped; the degree of contention, found online |
 //! | [`census`], [`settled`], [`fair`] | what each tenant wants and got; what is settled for each task; fair shares |
 //! | [`controller`] | the control loop: a policy at work on a host; whom it refuses, dry runs |
-//! | [`guard`] | does a policy help? |
+//! | [`guard`], [`sequential`] | does a policy help? the test that says so |
 //! | [`conformance`] | what the control loop must do on every host |
 //!
 //! Absences: no file, clock, thread or hash order; nothing unsafe.
@@ -34,6 +34,7 @@ pub mod parking;
 pub mod registry;
 pub mod sam;
 pub mod scope;
+pub mod sequential;
 pub mod settled;
 pub mod slots;
 mod trial;

@@ -41,7 +41,7 @@ pub fn sentence(notice: &Notice) -> String {
             )
         }
         Notice::TooShortForGuard { policy, length_ns, pairs, period_ns, needed_ns } => format!(
-            "--for {} is too short for the guard to find out whether {policy} helps, which takes {pairs} pairs of periods of {}; \
+            "--for {} is too short for the guard to find out whether {policy} helps, which may take {pairs} pairs of periods of {}; \
              give --for {}s or more, or --guard off",
             human_ns(*length_ns),
             human_ns(*period_ns),

@@ -1,0 +1,202 @@
+//! Does it help? A sequential test on paired log gains. The guard asks it about policies (`guard.rs`).
+//!
+//! **A pair** is a time without and a time with. Its gain `g` is the mean over tenants of `ln(with / without)`, so a gain of one
+//! tenant at the cost of another with as much is no gain. A pair weighs as much as its times are long: `w`.
+//!
+//! **The statistic.** After `n` pairs the mean gain is `m = Σ w g / Σ w`. Pairs of weight 1 are known to scatter with the standard
+//! deviation `σ`, which counts as [`KNOWN`] degrees of freedom alongside what these pairs show:
+//!
+//! ```text
+//! s² = (KNOWN σ² + Σ w (g - m)²) / (KNOWN + n - 1)
+//! t  = (m - least) / (s / √Σw)            Student, KNOWN + n - 1 degrees of freedom
+//! ```
+//!
+//! **The rule.** It helps when `t` has a tail probability below `ERROR / PAIRS`: over all looks together, something that gains no
+//! more than `least` is kept with a probability of `ERROR` at most. It does not help when two pairs or more gain no more than
+//! `least` on average, or when [`PAIRS`] pairs have not shown that it does. Otherwise another pair is needed.
+//!
+//! Limits: the error rate is that of gains which scatter as `σ` says, or as the pairs themselves show, around one mean; a program
+//! that changes between a time without and the time with is taken for a gain or a loss.
+
+/// The chance that something which does not help is kept, in hundredths. Without it one lucky pair would decide.
+pub const ERROR_PERCENT: u64 = 5;
+/// Pairs after which what has not been shown to help is given up. Without it a question might never end.
+pub const PAIRS: usize = 5;
+/// How many degrees of freedom the scatter that is known beforehand counts for: as many as all pairs. Without it one pair could
+/// say nothing.
+const KNOWN: usize = PAIRS;
+/// Pairs that gain nothing end the question from here on: the first one of two is asked about in a moment that was chosen.
+const LEAST_PAIRS: usize = 2;
+
+/// What a test says so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It helps.
+    Helps,
+    /// It does not, or it has not been shown to.
+    DoesNotHelp,
+    /// Another pair is needed.
+    Open,
+}
+
+/// A test.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// Standard deviation of the gain of a pair of weight 1.
+    scatter: f64,
+    /// The mean log gain that is not enough.
+    least: f64,
+    /// Gain and weight.
+    pairs: Vec<(f64, f64)>,
+}
+
+impl Test {
+    /// Whether the mean log gain is above `least`; the gain of a pair of weight 1 scatters with the standard deviation `scatter`.
+    pub fn new(scatter: f64, least: f64) -> Test {
+        Test { scatter, least, pairs: Vec::new() }
+    }
+
+    /// Takes in a pair.
+    pub fn push(&mut self, log_gain: f64, weight: f64) {
+        self.pairs.push((log_gain, weight));
+    }
+
+    /// Pairs so far.
+    pub fn pairs(&self) -> usize {
+        self.pairs.len()
+    }
+
+    fn weight(&self) -> f64 {
+        self.pairs.iter().map(|(_, w)| w).sum()
+    }
+
+    /// The mean log gain; 0 before the first pair.
+    pub fn mean(&self) -> f64 {
+        if self.pairs.is_empty() {
+            return 0.0;
+        }
+        self.pairs.iter().map(|(g, w)| g * w).sum::<f64>() / self.weight()
+    }
+
+    /// The chance of so great a gain, or a greater one, from something that gains `least`; 1 before the first pair.
+    pub fn chance(&self) -> f64 {
+        if self.pairs.is_empty() {
+            return 1.0;
+        }
+        let mean = self.mean();
+        let seen: f64 = self.pairs.iter().map(|(g, w)| w * (g - mean) * (g - mean)).sum();
+        let freedom = KNOWN + self.pairs.len() - 1;
+        let variance = (KNOWN as f64 * self.scatter * self.scatter + seen) / freedom as f64;
+        upper_tail((mean - self.least) / (variance / self.weight()).sqrt(), freedom)
+    }
+
+    /// What it says.
+    pub fn verdict(&self) -> Verdict {
+        let pairs = self.pairs.len();
+        let allowed = ERROR_PERCENT as f64 / 100.0 / PAIRS as f64;
+        if self.chance() < allowed {
+            Verdict::Helps
+        } else if pairs >= PAIRS || pairs >= LEAST_PAIRS && self.mean() <= self.least {
+            Verdict::DoesNotHelp
+        } else {
+            Verdict::Open
+        }
+    }
+}
+
+/// The probability that Student's t of so many degrees of freedom is above `t` (Abramowitz and Stegun 26.7.3 and 26.7.4).
+fn upper_tail(t: f64, freedom: usize) -> f64 {
+    let angle = (t / (freedom as f64).sqrt()).atan();
+    let (sin, cos) = (angle.sin(), angle.cos());
+    // 1 + 1/2 cos² + 1·3/(2·4) cos⁴ ..., or cos + 2/3 cos³ + 2·4/(3·5) cos⁵ ...
+    let is_odd = freedom % 2 == 1;
+    let mut term = if is_odd { cos } else { 1.0 };
+    let mut sum = 0.0;
+    let mut k = if is_odd { 1 } else { 0 };
+    while k + 2 <= freedom {
+        sum += term;
+        term *= cos * cos * (k + 1) as f64 / (k + 2) as f64;
+        k += 2;
+    }
+    let within = if is_odd { (angle + sin * sum) * std::f64::consts::FRAC_2_PI } else { sin * sum };
+    (1.0 - within) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(gains: &[f64]) -> Test {
+        let mut test = Test::new(0.2, 0.0);
+        gains.iter().for_each(|g| test.push(*g, 1.0));
+        test
+    }
+
+    #[test]
+    fn the_tail_of_students_t_is_that_of_the_tables() {
+        for (t, freedom, tail) in [
+            (6.314, 1, 0.05),
+            (2.920, 2, 0.05),
+            (3.182, 3, 0.025),
+            (3.747, 4, 0.01),
+            (2.015, 5, 0.05),
+            (2.306, 8, 0.025),
+        ] {
+            assert!(
+                (upper_tail(t, freedom) - tail).abs() < 1e-4,
+                "{t}, {freedom}: {}",
+                upper_tail(t, freedom)
+            );
+        }
+        assert!((upper_tail(-2.920, 2) - 0.95).abs() < 1e-4);
+    }
+
+    #[test]
+    fn a_large_gain_is_found_at_once_and_a_small_one_needs_more_pairs() {
+        assert_eq!(after(&[1.0]).verdict(), Verdict::Helps);
+        assert_eq!(after(&[0.3]).verdict(), Verdict::Open);
+        assert_eq!(after(&[0.3; 4]).verdict(), Verdict::Helps);
+    }
+
+    #[test]
+    fn what_gains_nothing_in_two_pairs_or_little_in_all_is_given_up() {
+        assert_eq!(after(&[-0.5]).verdict(), Verdict::Open, "one pair may be chance");
+        assert_eq!(after(&[0.3, -0.4]).verdict(), Verdict::DoesNotHelp);
+        assert_eq!(after(&[0.02; PAIRS]).verdict(), Verdict::DoesNotHelp);
+    }
+
+    #[test]
+    fn gains_that_contradict_each_other_count_for_less() {
+        assert!(after(&[0.3, 0.3, 0.3]).chance() < after(&[1.2, -0.5, 0.2]).chance());
+    }
+
+    #[test]
+    fn a_longer_pair_says_more() {
+        let mut long = Test::new(0.2, 0.0);
+        long.push(0.3, 4.0);
+        assert!(long.chance() < after(&[0.3]).chance());
+    }
+
+    #[test]
+    fn what_helps_nobody_is_kept_no_more_often_than_the_error_rate_says() {
+        // Sums of twelve uniform draws, as good as normal.
+        let mut state = 1u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        let questions = 4_000;
+        let kept = (0..questions).filter(|_| {
+            let mut test = Test::new(0.2, 0.0);
+            loop {
+                test.push(0.2 * normal(), 1.0);
+                match test.verdict() {
+                    Verdict::Open => {}
+                    verdict => return verdict == Verdict::Helps,
+                }
+            }
+        });
+        assert!(kept.count() * 100 <= questions * ERROR_PERCENT as usize);
+    }
+}
