@@ -7,6 +7,9 @@ use crate::{control, predict, schedulers, verify};
 /// Opens a study: its file is read, and what is not wanted is left out. Nothing runs.
 type Open = fn(&StudyFile<'_>, &Wanted) -> Result<Box<dyn Study>, StudyError>;
 
+/// The facts of a record by the text of its `result.json`.
+type FactsOf = fn(&str) -> serde_json::Result<Facts>;
+
 /// A kind of study.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -19,7 +22,7 @@ pub struct Kind {
     /// How one is opened.
     pub open: Open,
     /// The schema of its records, and the facts of one of them by its text; `None`: no document quotes them.
-    pub facts: Option<(&'static str, fn(&str) -> serde_json::Result<Facts>)>,
+    pub facts: Option<(&'static str, FactsOf)>,
 }
 
 /// A study that corun brings along.
