@@ -19,6 +19,7 @@
 //! | [`counted`] | sums of hardware events, and of how much time |
 //! | [`reach`] | which CPUs its tasks may use |
 //! | [`recorded`] | a window as `corun predict --record` keeps it |
+//! | `sound` | whether a window that was read from a file can have been measured |
 //! | [`schedule`] | when to open dedicated windows, which count, when to give up |
 //! | [`dedicated`], [`alone`] | the two ways to a slowdown |
 //! | [`bounds`] | what can have been lost at most, whatever the program does |
@@ -59,6 +60,7 @@ pub mod recorded;
 pub mod replayed;
 pub mod ruling;
 pub mod schedule;
+mod sound;
 pub mod spans;
 pub mod spin;
 pub mod spinning;

@@ -98,7 +98,7 @@ fn what_does_not_exist_is_refused_in_one_sentence_that_names_what_does() {
     let unknown = said("gnag", Options::new());
     assert!(unknown.starts_with("there is no policy `gnag`; name one of observe, auto, gang, "), "{unknown}");
     for (name, option, value, sentence) in [
-        ("gang", "dc", "48", "gang has no option `dc`; it has cpu-bound, slot"),
+        ("gang", "dc", "48", "gang has no option `dc`; it has slot, least"),
         ("observe", "slot", "1s", "observe has no options; leave `slot` out"),
         (
             "differential",
