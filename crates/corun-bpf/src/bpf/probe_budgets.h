@@ -247,10 +247,13 @@ static __always_inline bool is_waiting(u32 state)
 	return state == WAIT || state == THROTTLED;
 }
 
-/* A task that waits is in this queue from now on; its own handlers may run meanwhile. */
-static __always_inline void wait_in(struct task_rec *t, struct cfs_rq *q)
+/*
+ * A task that waits is in this queue from now on; its own handlers may run meanwhile. `fresh` is a CPU's clock that the kernel has
+ * just read: where the new CPU is idle, its own clock stands still.
+ */
+static __always_inline void wait_in(struct task_rec *t, struct cfs_rq *q, u64 fresh)
 {
-	u64 sum, since;
+	u64 sum, since, clock;
 
 	t->throttled_at = CLOCK_UNKNOWN;
 	if (!q || !bpf_core_field_exists(struct cfs_rq, throttled_clock_self_time)) {
@@ -262,7 +265,10 @@ static __always_inline void wait_in(struct task_rec *t, struct cfs_rq *q)
 	if (!budgets_met && !since)
 		return;
 	budgets_met = 1;
-	t->throttled_at = since ? sum + (BPF_CORE_READ(q, rq, clock) - since) : sum;
+	clock = BPF_CORE_READ(q, rq, clock);
+	if (clock < fresh)
+		clock = fresh;
+	t->throttled_at = since ? sum + (clock - since) : sum;
 	__sync_val_compare_and_swap(&t->state, since ? WAIT : THROTTLED, since ? THROTTLED : WAIT);
 }
 
@@ -283,7 +289,7 @@ static __noinline void wait_on(struct task_rec *t, struct task_struct *p, u32 cp
 		if (!all || bpf_probe_read_kernel(&there, sizeof(there), all + cpu) || BPF_CORE_READ(there, tg) != group)
 			there = NULL;
 	}
-	wait_in(t, there);
+	wait_in(t, there, BPF_CORE_READ(p, se.cfs_rq, rq, clock));
 }
 
 /* A task was moved to another cgroup, and its queue with it. */
@@ -292,7 +298,7 @@ static __always_inline void wait_elsewhere(struct task_rec *t, struct task_struc
 	s32 prio = BPF_CORE_READ(p, prio);
 
 	if (prio >= 0)
-		wait_in(t, prio < MAX_RT_PRIO ? NULL : BPF_CORE_READ(p, se.cfs_rq));
+		wait_in(t, prio < MAX_RT_PRIO ? NULL : BPF_CORE_READ(p, se.cfs_rq), 0);
 }
 
 #endif
