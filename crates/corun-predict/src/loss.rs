@@ -118,6 +118,18 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Adds windows that follow, all of one behaviour.
+    pub(crate) fn extend(&mut self, windows: &[Window], hints: Hints) {
+        let mut slot = Window::default();
+        for (i, window) in windows.iter().enumerate() {
+            slot.add(window);
+            if slot.wall_ns >= SLOT_NS as f64 || i + 1 == windows.len() {
+                let slot = std::mem::take(&mut slot);
+                self.push(&slot, &Loss::of(&slot, hints));
+            }
+        }
+    }
+
     /// Adds the slot that follows, which lost this.
     pub fn push(&mut self, slot: &Window, lost: &Loss) {
         self.whole.add(slot);
@@ -183,13 +195,6 @@ impl Losses {
 /// What these windows, which follow each other, lost together.
 pub fn of(windows: &[Window], hints: Hints, known: &Counterfactual) -> Loss {
     let mut losses = Losses::default();
-    let mut slot = Window::default();
-    for (i, window) in windows.iter().enumerate() {
-        slot.add(window);
-        if slot.wall_ns >= SLOT_NS as f64 || i + 1 == windows.len() {
-            let slot = std::mem::take(&mut slot);
-            losses.push(&slot, &Loss::of(&slot, hints));
-        }
-    }
+    losses.extend(windows, hints);
     losses.total(known).0
 }

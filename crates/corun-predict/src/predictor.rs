@@ -6,12 +6,14 @@
 //! ([`Predictor::so_far`]). After a change of phase, where dedicated windows are in use, it asks for new ones, and the
 //! present is what follows the change as soon as there is one.
 
+use crate::alone::Hints;
 use crate::baselines::baselines;
 use crate::beginning;
 use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, WindowSummary};
 use crate::evidence::{Counterfactual, Evidence};
 use crate::hypervisor::Hypervisor;
 use crate::interval::{interval, FEWEST};
+use crate::loss::Losses;
 use crate::phases::{PhaseChange, Phases};
 use crate::reach::Set;
 use crate::stretch::Stretch;
@@ -235,17 +237,30 @@ impl Predictor {
         let last_ns = bounds_ns[bounds_ns.len() - 1];
         bounds_ns.extend(self.changes_ns.iter().filter(|ns| **ns > last_ns));
         bounds_ns.push(u64::MAX);
-        let told = bounds_ns.windows(2).filter_map(|b| match (b[0], b[1]) {
-            (from, u64::MAX) if from == from_ns => Some(now.clone()),
-            (from, to) => self.stretch(from, to).told().ok(),
-        });
-        let run = Told::sum(&told.collect::<Vec<Told>>()).unwrap_or_else(|| now.clone());
+        let run = self.run(&bounds_ns).unwrap_or_else(|| now.clone());
         let run = if self.options.assignment == Assignment::Static {
             run
         } else {
             run.within(&Window::sum(&self.shared.windows), &self.known)
         };
         Ok((self.finish(now, from_ns)?, self.finish(run, 0)?))
+    }
+
+    /// What the stretches between these times tell together.
+    fn run(&self, bounds_ns: &[u64]) -> Option<Told> {
+        let is_by_sums = self.dedicated.windows.len() < FEWEST;
+        let nothing = Counterfactual::default();
+        let known = if is_by_sums { &nothing } else { &self.known };
+        let stretches = || bounds_ns.windows(2).map(|b| Stretch { known, ..self.stretch(b[0], b[1]) });
+        let run = Told::sum(&stretches().filter_map(|s| s.told().ok()).collect::<Vec<Told>>())?;
+        if !is_by_sums || self.options.assignment == Assignment::Static {
+            return Some(run);
+        }
+        let mut losses = Losses::default();
+        for s in stretches() {
+            losses.extend(s.shared, Hints::of(s.shared, s.wake_up_ns));
+        }
+        Some(run.by_evidence(&losses.total(&self.known).0, self.dedicated.windows.len()))
     }
 
     /// What the windows of the present phase tell, and when it began.
@@ -487,6 +502,35 @@ mod tests {
             let first = run.windows.iter().find(|w| w.label == Label::Shared).unwrap();
             assert!((first.slowdown.unwrap() - 1.0).abs() < 1e-9, "a window is told by its own phase");
         }
+    }
+
+    #[test]
+    fn what_one_phase_gains_and_the_next_loses_is_judged_over_the_whole_run() {
+        // Two threads, one of them alone on its CPU; when it has ended the other still needs as long again.
+        let mut predictor = Predictor::new(TenantId(0), Options::default());
+        for i in 0..160 {
+            let mut window = window_of(2, i, 0.5);
+            if i < 80 {
+                window.tasks.insert(TaskId(1), window_of(1, i, 0.0).tasks[&TaskId(1)]);
+            } else {
+                window.tasks.remove(&TaskId(1));
+            }
+            predictor.push_window(window, Label::Shared);
+        }
+        let by_sums = predictor.so_far().unwrap();
+        assert_eq!((by_sums.phases, by_sums.method), (2, Method::Ledger));
+        assert!(by_sums.slowdown < 1.7, "{}", by_sums.slowdown);
+        // Alone both would have ended after the first half: that is known of the two halves one after the other.
+        let half_ns = 80 * WINDOW_NS;
+        for (at, alone) in [(0, half_ns as f64), (half_ns, 0.0)] {
+            let alone_ns = [alone; 3];
+            predictor.push_evidence(Evidence { start_ns: at, end_ns: at + half_ns, alone_ns, steal: 1.0 });
+        }
+        let run = predictor.so_far().unwrap();
+        assert_eq!(run.method, Method::Replay);
+        assert!((run.slowdown - 2.0).abs() < 0.01, "{}", run.slowdown);
+        let of_parts = run.parts.steal + run.parts.sync + run.parts.other;
+        assert!((of_parts - (run.slowdown - 1.0)).abs() < 1e-9, "the parts sum to it");
     }
 
     #[test]

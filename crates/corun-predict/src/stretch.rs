@@ -14,13 +14,13 @@
 
 use crate::alone::{self, Alone, Hints};
 use crate::dedicated::{self, Speed};
-use crate::estimate::{Assignment, CannotTell, Method, Parts};
+use crate::estimate::{Assignment, CannotTell, Method};
 use crate::evidence::Counterfactual;
 use crate::interval::{batches, jackknife, Spread, FEWEST};
 use crate::loss::{self, LEDGER_ERROR};
 use crate::steps::goes_in_steps;
 use crate::switch_cost::switch_cost_ns;
-use crate::told::{Rule, Told};
+use crate::told::{no_dedicated, parts_of, Rule, Told};
 use crate::useful_work::{Spent, Window};
 use crate::wake_ups;
 use crate::weighed::weighed;
@@ -151,53 +151,35 @@ impl Stretch<'_> {
         let is_static = self.assignment == Assignment::Static && self.apart(shared);
         let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
         let loss = loss::of(self.shared, hints, self.known);
-        let slowdown = if is_static { found.slowest } else { loss.slowdown() };
+        let slowdown = match is_static {
+            true => found.slowest,
+            false if loss.is_evident => found.slowdown,
+            false => loss.slowdown(),
+        };
         let of = |w: &Window| alone::likely(w, hints).map(value);
         // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
         let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value).min(slowdown);
-        let steal = loss.steal_ns / loss.lost_ns[1].max(f64::MIN_POSITIVE) * (slowdown - 1.0);
-        // Where nothing was lost, what waits became longer or shorter by is waiting for siblings.
-        let steal = if loss.lost_ns[1] > 0.0 { steal } else { 0.0 };
-        let taken = match self.all_dedicated.len() {
-            0 => "none was taken".to_owned(),
-            n => format!("{n} of the three that are needed {} taken", if n == 1 { "was" } else { "were" }),
-        };
-        let is_evident = loss.is_evident && !is_static;
-        let (from, method) = match is_evident {
-            true => ("told by a replay of what it did", Method::Replay),
-            false => ("derived from its ledger; the interval is wider", Method::Ledger),
-        };
-        let why = format!("{taken}, so what the program would do alone is {from}");
-        let lost = |slowdown: f64| 1.0 - 1.0 / slowdown;
-        let kept =
-            if is_evident && found.slowdown > 1.0 { lost(slowdown) / lost(found.slowdown) } else { 1.0 };
-        let by_sums = || {
-            let bounds = BOUND_SHARE * (slowdown / unbound).ln();
-            LEDGER_ERROR.min(self.at_stake(shared, slowdown)).hypot(bounds)
-        };
-        let [least, _, most] = loss.slowdowns();
-        Ok(Told {
+        let bounds = BOUND_SHARE * (slowdown / unbound).ln();
+        let dedicated = self.all_dedicated.len();
+        let by_sums = Told {
             wall_ns: shared.wall_ns,
             slowdown,
-            least: least.min(slowdown),
-            // A replay is of all windows at once: its error is its own.
-            spread: match is_evident {
-                true => Some(Spread { error: 0.0, degrees: FEWEST }),
-                false => jackknife(&batches(self.shared.iter()), of),
-            },
-            method_error: if is_evident { (most / least).ln() / 2.0 } else { by_sums() },
-            parts: Parts { steal, sync: slowdown - 1.0 - steal, memory: None, other: 0.0 },
-            method,
+            least: loss.slowdowns()[0].min(slowdown),
+            spread: jackknife(&batches(self.shared.iter()), of),
+            method_error: LEDGER_ERROR.min(self.at_stake(shared, slowdown)).hypot(bounds),
+            parts: parts_of(&loss, slowdown),
+            method: Method::Ledger,
             slowest: self.apart(shared).then_some(found.slowest),
             missing: [
                 no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
-                Unavailable { what: What::DedicatedWindows, why },
+                no_dedicated(dedicated, Method::Ledger),
             ]
             .into_iter()
             .chain(wake_ups::unknown(shared, self.wake_up_ns))
             .collect(),
-            rules: vec![(self.begin_ns(), Rule::Ledger(hints, kept))],
-        })
+            rules: vec![(self.begin_ns(), Rule::Ledger(hints, 1.0))],
+        };
+        Ok(if is_static { by_sums } else { by_sums.by_evidence(&loss, dedicated) })
     }
 
     /// By how much a method can be wrong at all, as a logarithm: what was found, or may at most have been taken; and the

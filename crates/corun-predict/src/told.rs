@@ -5,9 +5,10 @@ use crate::bounds::Bounds;
 use crate::dedicated::Speed;
 use crate::estimate::{Method, Parts};
 use crate::evidence::Counterfactual;
-use crate::interval::{degrees, Spread};
+use crate::interval::{degrees, Spread, FEWEST};
+use crate::loss::Loss;
 use crate::useful_work::Window;
-use corun_model::Unavailable;
+use corun_model::{Unavailable, What};
 use std::collections::BTreeSet;
 
 /// What a stretch, or several, tell.
@@ -28,6 +29,30 @@ pub(crate) struct Told {
     pub missing: BTreeSet<Unavailable>,
     /// How to tell the slowdown of a part of it, and since when; by time.
     pub(crate) rules: Vec<(u64, Rule)>,
+}
+
+/// What a slowdown is made of that was found without dedicated windows.
+pub(crate) fn parts_of(loss: &Loss, slowdown: f64) -> Parts {
+    // Where nothing was lost, what waits became longer or shorter by is waiting for siblings.
+    let share = if loss.lost_ns[1] > 0.0 { loss.steal_ns / loss.lost_ns[1] } else { 0.0 };
+    let steal = share * (slowdown - 1.0);
+    Parts { steal, sync: slowdown - 1.0 - steal, memory: None, other: 0.0 }
+}
+
+/// That so few dedicated windows were taken, and what stands in for them.
+pub(crate) fn no_dedicated(taken: usize, method: Method) -> Unavailable {
+    let taken = match taken {
+        0 => "none was taken".to_owned(),
+        n => format!("{n} of the three that are needed {} taken", if n == 1 { "was" } else { "were" }),
+    };
+    let from = match method {
+        Method::Replay => "comes from a replay of what it did",
+        _ => "is derived from its ledger; the interval is wider",
+    };
+    Unavailable {
+        what: What::DedicatedWindows,
+        why: format!("{taken}, so what the program would do alone {from}"),
+    }
 }
 
 /// How a window's slowdown is told.
@@ -54,6 +79,35 @@ impl Told {
                 1.0 => a.slowdown,
                 kept => 1.0 / (1.0 - (1.0 - 1.0 / a.slowdown) * kept).max(1.0 / MOST),
             }),
+        }
+    }
+
+    /// The same, of a run without dedicated windows, where evidence of the whole run is known. What happens in one stretch may be
+    /// paid for in another, so it is the whole that evidence is compared with. `loss`: of all windows; `dedicated`: how many
+    /// dedicated windows were taken.
+    pub fn by_evidence(mut self, loss: &Loss, dedicated: usize) -> Told {
+        let [least, likely, most] = loss.slowdowns();
+        if !loss.is_evident {
+            return Told { least: least.min(self.slowdown), ..self };
+        }
+        let lost = |slowdown: f64| 1.0 - 1.0 / slowdown;
+        let ratio = if self.slowdown > 1.0 { lost(likely) / lost(self.slowdown) } else { 1.0 };
+        for (_, rule) in &mut self.rules {
+            if let Rule::Ledger(_, kept) = rule {
+                *kept *= ratio;
+            }
+        }
+        self.missing.retain(|u| u.what != What::DedicatedWindows);
+        self.missing.insert(no_dedicated(dedicated, Method::Replay));
+        Told {
+            slowdown: likely,
+            least: least.min(likely),
+            // A replay is of all windows at once: its error is its own.
+            spread: Some(Spread { error: 0.0, degrees: FEWEST }),
+            method_error: (most / least).ln() / 2.0,
+            parts: parts_of(loss, likely),
+            method: Method::Replay,
+            ..self
         }
     }
 
