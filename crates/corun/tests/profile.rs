@@ -198,8 +198,8 @@ fn ctrl_c_shows_what_was_seen_until_then() {
 
 #[test]
 fn a_second_ctrl_c_ends_the_waiting_for_the_command_and_the_report_is_shown() {
-    // A terminal would send it to the command too; this one goes on.
-    let mut command = corun(&["-q", "--json", "-", "--", "sleep", "3"]);
+    // corun passes it to the command; this one goes on.
+    let mut command = corun(&["-q", "--json", "-", "--", "sh", "-c", "trap '' INT; exec sleep 3"]);
     // SAFETY: signal() is async-signal-safe.
     unsafe {
         command.pre_exec(|| {

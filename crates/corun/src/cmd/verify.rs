@@ -32,8 +32,10 @@ Examples:
   corun verify --retries 3 -- ./bench                again until a run is clean, at most three times
   corun verify --strict -- ./bench                   a gate: what is too short to tell does not pass
   corun verify --junit verify.xml --json verify.json -- cargo bench
-  corun verify --results b.json -- hyperfine --export-json b.json ./bench    each iteration by itself
-  corun verify --junit t.xml -- pytest --junitxml t.xml                      was a failed test starved? see t.corun.xml
+  corun verify --results b.json -- hyperfine --export-json b.json ./bench
+                                                     each iteration by itself
+  corun verify --junit t.xml -- pytest --junitxml t.xml
+                                                     was a failed test starved?
 
 Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3); 3 it was disturbed \
 (0 with --policy warn or neutral); \
