@@ -389,7 +389,7 @@ fn without_rights_own_processes_are_stopped_by_signals_and_others_are_refused() 
         return;
     }
     for expected in [
-        "may not be changed by this user (Operation not permitted); run as root",
+        "someone else's: Refused { why: NotPermitted {",
         "own: Done",
         "own stand still: true",
         "stopped: Done",
