@@ -206,7 +206,7 @@ fn answer_of_the_rest(report: &ProfileReport) -> Answer {
     let base = Base::of(&lost, compute_ns);
     let waited = waited(&lost, base, account.ledger.spin_ns.is_some());
     let by_itself = !notable(lost.stolen_ns() + lost.unattributed_ns) && !is_loss;
-    let verdict = match of_wall.as_ref().map(lost_of_wall) {
+    let verdict = match of_wall.as_ref().map(|lost| lost_of_wall(lost, may_have_spun(report))) {
         _ if by_itself => format!("{}; it {waited}", no_neighbour(report, &lost)),
         Some(lost) if is_loss => format!("{lost}; {waited}"),
         Some(lost) => format!("{lost}, though it {waited}"),
@@ -244,8 +244,13 @@ impl Base {
     }
 }
 
+/// Whether tasks may have spun unseen while they waited for each other: then more was lost than can be said.
+fn may_have_spun(report: &ProfileReport) -> bool {
+    report.subject.account.ledger.spin_ns.is_none() && report.subject.task_count > 1
+}
+
 /// How much of the wall time was lost: what users wait for.
-fn lost_of_wall(lost: &LostTime) -> String {
+fn lost_of_wall(lost: &LostTime, may_have_spun: bool) -> String {
     let wall = human_ns(lost.wall_ns);
     let [least, likely, _] = lost.share;
     if likely < SMALL {
@@ -254,7 +259,8 @@ fn lost_of_wall(lost: &LostTime) -> String {
         let lost = between(least, likely);
         format!("Lost {lost} of its {wall} to others, since some of it may have come out of its sleep")
     } else {
-        format!("Lost {} % of its {wall} to others", share(likely))
+        let bound = if may_have_spun { "at least " } else { "" };
+        format!("Lost {bound}{} % of its {wall} to others", share(likely))
     }
 }
 

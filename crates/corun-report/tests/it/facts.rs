@@ -117,6 +117,14 @@ fn what_a_profile_says() {
             "some known, most not",
             report(&Did { unattributed_ns: 250 * MS, stolen: vec![(COMPILER, 20 * MS)], ..busy(500) }),
         ),
+        ("lost half, alone", with(&stolen(500, 500), &lost([0.5; 3]))),
+        (
+            "lost half, two tasks that may have spun unseen",
+            with(&stolen(500, 500), &|r| {
+                lost([0.5; 3])(r);
+                r.subject.task_count = 2;
+            }),
+        ),
         ("spun", report(&Did { spin_ns: Some(300 * MS), ..busy(500) })),
         ("a loss that is no number", with(&stolen(500, 100), &lost([f64::NAN; 3]))),
         (
