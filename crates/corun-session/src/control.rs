@@ -11,7 +11,7 @@ pub mod scope;
 pub mod steering;
 
 use crate::counting::Counting;
-use crate::end::{EndConditions, Ended};
+use crate::end::{next_window, EndConditions, Ended};
 use crate::error::Error;
 use crate::local_host::LocalHost;
 use crate::profile::TRACE_BYTES;
@@ -370,14 +370,7 @@ impl Iterator for Control {
 
     /// The next epoch; `None` once the session has ended.
     fn next(&mut self) -> Option<Result<ControlEpoch, Error>> {
-        if self.ended.is_some() {
-            return None;
-        }
-        let epoch = self.epoch();
-        if epoch.is_err() {
-            self.ended = Some(Ended::Interrupted);
-        }
-        Some(epoch.map_err(Error::from))
+        next_window(self, |session| &mut session.ended, Control::epoch)
     }
 }
 

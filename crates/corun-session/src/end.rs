@@ -1,5 +1,6 @@
 //! When a session ends: the command has ended, the time is up, the subject has gone, or somebody asked it to stop.
 
+use crate::error::Error;
 use crate::local_host::Watched;
 use crate::stop::Stop;
 use corun_linux::launch::Running;
@@ -30,6 +31,22 @@ impl Ended {
     pub fn is_complete(self) -> bool {
         matches!(self, Ended::Command | Ended::SubjectGone)
     }
+}
+
+/// The next window of a session; `None` once it has ended. A session that fails has ended.
+pub(crate) fn next_window<S, W, E: Into<Error>>(
+    session: &mut S,
+    ended: impl Fn(&mut S) -> &mut Option<Ended>,
+    window: impl FnOnce(&mut S) -> Result<W, E>,
+) -> Option<Result<W, Error>> {
+    if ended(session).is_some() {
+        return None;
+    }
+    let window = window(session);
+    if window.is_err() {
+        *ended(session) = Some(Ended::Interrupted);
+    }
+    Some(window.map_err(E::into))
 }
 
 /// How many tasks of a subject were there at the end of a window, other than the command itself.

@@ -1,6 +1,6 @@
 //! Predict: how much slower a target is than it would be alone, while it runs.
 
-use crate::end::{left_behind, EndConditions, Ended};
+use crate::end::{left_behind, next_window, EndConditions, Ended};
 use crate::error::Error;
 use crate::stop::Stop;
 use crate::subject_watch::{Opening, Parking, SubjectWatch, WatchOptions};
@@ -304,14 +304,7 @@ impl Iterator for Predict {
 
     /// The next window; `None` once the session has ended.
     fn next(&mut self) -> Option<Result<PredictWindow, Error>> {
-        if self.ended.is_some() {
-            return None;
-        }
-        let window = self.window();
-        if window.is_err() {
-            self.ended = Some(Ended::Interrupted);
-        }
-        Some(window)
+        next_window(self, |session| &mut session.ended, Predict::window)
     }
 }
 

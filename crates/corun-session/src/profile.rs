@@ -1,7 +1,7 @@
 //! See: where a target's time went, and who took it.
 
 use crate::counting::{self, CountedUnit, Counting, CountingCost};
-use crate::end::{left_behind, EndConditions, Ended};
+use crate::end::{left_behind, next_window, EndConditions, Ended};
 use crate::error::Error;
 use crate::kept_trace::KeptTrace;
 use crate::observing_cost::{CostMeter, ObservingCost};
@@ -194,14 +194,7 @@ impl Iterator for Profile {
 
     /// The next window; `None` once the session has ended.
     fn next(&mut self) -> Option<Result<Observation, Error>> {
-        if self.ended.is_some() {
-            return None;
-        }
-        let window = self.window();
-        if window.is_err() {
-            self.ended = Some(Ended::Interrupted);
-        }
-        Some(window.map_err(Error::from))
+        next_window(self, |session| &mut session.ended, Profile::window)
     }
 }
 

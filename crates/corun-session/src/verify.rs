@@ -1,6 +1,6 @@
 //! Verify: run a command once, and judge how much of its time others cost it.
 
-use crate::end::{left_behind, EndConditions, Ended};
+use crate::end::{left_behind, next_window, EndConditions, Ended};
 use crate::error::Error;
 use crate::stop::Stop;
 use crate::subject_watch::{SubjectWatch, WatchOptions};
@@ -133,14 +133,7 @@ impl Iterator for Verify {
 
     /// The next window; `None` once the command has ended or a stop was asked for.
     fn next(&mut self) -> Option<Result<Observation, Error>> {
-        if self.ended.is_some() {
-            return None;
-        }
-        let window = self.window();
-        if window.is_err() {
-            self.ended = Some(Ended::Interrupted);
-        }
-        Some(window.map_err(Error::from))
+        next_window(self, |session| &mut session.ended, Verify::window)
     }
 }
 
