@@ -1,6 +1,7 @@
 //! OpenMP of GCC: code that GCC compiled calls one of these functions to start a parallel region, with the number of threads as third argument,
 //! or 0 where the program leaves it open.
 
+use crate::openmp::most_threads;
 use crate::process::{limit, observe};
 use crate::real::near;
 use crate::trampoline::trampolines;
@@ -58,15 +59,7 @@ fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
         }
         return;
     }
-    // Of the same library, since there may be two.
-    let ask = |name| {
-        let function = near(name, real)?;
-        // SAFETY: both functions that are asked take nothing and return an int.
-        Some(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(function) }())
-    };
-    // A region within one that runs in parallel shares what that has.
-    let (Some(0), Some(most)) = (ask(c"omp_get_active_level"), ask(c"omp_get_max_threads")) else { return };
-    let most = most.max(1) as u32;
+    let Some(most) = most_threads(real) else { return };
     let threads = limit(width, most);
     let last = LAST.try_with(|last| last.replace(threads)).unwrap_or(1);
     if threads == 1 && last > 1 {

@@ -3,6 +3,7 @@
 //!
 //! The tools interface of OpenMP 5 cannot do this: a tool sees a region begin, and what it then sets stays set for the program.
 
+use crate::openmp::most_threads;
 use crate::process::{limit, observe};
 use crate::real::near;
 use crate::trampoline::trampolines;
@@ -41,14 +42,7 @@ fn start(width: &Width, given: &mut [u64; 6], real: *const c_void) {
             format_args!("a region asks for its threads by a clause, so it would keep them"),
         );
     }
-    let ask = |name| {
-        let function = near(name, real)?;
-        // SAFETY: both functions that are asked take nothing and return an int.
-        Some(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(function) }())
-    };
-    // A region within one that runs in parallel shares what that has.
-    let (Some(0), Some(most)) = (ask(c"omp_get_active_level"), ask(c"omp_get_max_threads")) else { return };
-    let most = most.max(1) as u32;
+    let Some(most) = most_threads(real) else { return };
     let threads = limit(width, most);
     let functions = (near(c"__kmpc_global_thread_num", real), near(c"__kmpc_push_num_threads", real));
     let (true, (Some(this), Some(push))) = (threads < most, functions) else { return };

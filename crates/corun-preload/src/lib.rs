@@ -21,6 +21,8 @@ mod count;
 mod gomp;
 #[cfg(target_arch = "x86_64")]
 mod kmp;
+#[cfg(target_arch = "x86_64")]
+mod openmp;
 mod process;
 mod real;
 #[cfg(target_arch = "x86_64")]
