@@ -18,6 +18,8 @@
 //! Limits: the error rate is that of gains which scatter as `σ` says, or as the pairs themselves show, around one mean; a program
 //! that changes between a time without and the time with is taken for a gain or a loss.
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 /// The chance that something which does not help is kept, in hundredths. Without it one lucky pair would decide.
 pub const ERROR_PERCENT: u64 = 5;
 /// Pairs after which what has not been shown to help is given up. Without it a question might never end.
@@ -104,22 +106,9 @@ impl Test {
     }
 }
 
-/// The probability that Student's t of so many degrees of freedom is above `t` (Abramowitz and Stegun 26.7.3 and 26.7.4).
+/// The probability that Student's t of so many degrees of freedom is above `t`.
 fn upper_tail(t: f64, freedom: usize) -> f64 {
-    let angle = (t / (freedom as f64).sqrt()).atan();
-    let (sin, cos) = (angle.sin(), angle.cos());
-    // 1 + 1/2 cos² + 1·3/(2·4) cos⁴ ..., or cos + 2/3 cos³ + 2·4/(3·5) cos⁵ ...
-    let is_odd = freedom % 2 == 1;
-    let mut term = if is_odd { cos } else { 1.0 };
-    let mut sum = 0.0;
-    let mut k = if is_odd { 1 } else { 0 };
-    while k + 2 <= freedom {
-        sum += term;
-        term *= cos * cos * (k + 1) as f64 / (k + 2) as f64;
-        k += 2;
-    }
-    let within = if is_odd { (angle + sin * sum) * std::f64::consts::FRAC_2_PI } else { sin * sum };
-    (1.0 - within) / 2.0
+    StudentsT::new(0.0, 1.0, freedom as f64).expect("degrees of freedom are positive").sf(t)
 }
 
 #[cfg(test)]
