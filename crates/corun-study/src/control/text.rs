@@ -2,6 +2,7 @@
 
 use crate::control::file::{ControlStudy, Group, Target, DEFAULT};
 use crate::control::outcome::{CellSummary, ControlOutcome};
+use crate::quoted::percent;
 use crate::statistics::median;
 use corun_report::json;
 use corun_report::table::Table;
@@ -11,10 +12,6 @@ use std::fmt::Write;
 
 fn times(x: Option<f64>) -> String {
     x.map_or("-".into(), |x| format!("{x:.2}×"))
-}
-
-fn percent(x: Option<f64>) -> String {
-    x.map_or("-".into(), |x| format!("{:.1} %", x * 100.0))
 }
 
 fn number(x: Option<f64>) -> String {

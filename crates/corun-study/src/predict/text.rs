@@ -1,15 +1,12 @@
 //! The result of the study of predictions in words and tables, and as the files of a dated record.
 
 use crate::predict::outcome::{CoRun, PredictOutcome, Quality, PREDICTORS};
+use crate::quoted::percent;
 use corun_report::json;
 use corun_report::table::Table;
 use corun_sim::metrics::geometric_mean;
 use std::collections::BTreeSet;
 use std::fmt::Write;
-
-fn percent(x: Option<f64>) -> String {
-    x.map_or("-".into(), |x| format!("{:.1} %", x * 100.0))
-}
 
 /// Error by a key of the co-runs: a row per key, a column per predictor, `n` first.
 fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> Table {
