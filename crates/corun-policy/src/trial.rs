@@ -19,13 +19,13 @@
 
 use corun_model::TenantId;
 use parts::Claim;
-use side::{median, Side};
 use std::collections::BTreeMap;
+use tenant_trial::{median, TenantTrial};
 
 mod parts;
-mod side;
+mod tenant_trial;
 
-pub(crate) use side::{Shared, Waits, LACKS_PERCENT};
+pub(crate) use tenant_trial::{Shared, Waits, LACKS_PERCENT};
 
 /// A round that does not tell goes on for up to so many times its length.
 const LONGEST_ROUND: u64 = 4;
@@ -62,7 +62,7 @@ impl Rates {
 /// The evidence so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trial {
-    sides: BTreeMap<TenantId, Side>,
+    sides: BTreeMap<TenantId, TenantTrial>,
     /// Slots in the last round, those it has at first, and those after which it tells something.
     slots: u64,
     length_slots: u64,
@@ -97,12 +97,12 @@ impl Trial {
         let slots = rotations * self.turns() as u64;
         (self.capacity_ns, self.within_ns) = (0, 0);
         (self.slots, self.length_slots, self.due_slots) = (0, slots, slots);
-        self.sides.values_mut().for_each(Side::begin);
+        self.sides.values_mut().for_each(TenantTrial::begin);
     }
 
     /// Finds who is to have slots of its own. What anybody did in slots that it shared with others than now says nothing.
     fn compose(&mut self) {
-        let owns = |side: &Side| side.lacks() || side.may_spin;
+        let owns = |side: &TenantTrial| side.lacks() || side.may_spin;
         if self.sides.values().any(|side| side.own != owns(side)) {
             for side in self.sides.values_mut() {
                 let own = owns(side);
@@ -116,7 +116,7 @@ impl Trial {
 
     /// Gives one slots of its own that shared those of others.
     pub fn give_own(&mut self, id: TenantId) {
-        self.sides.values_mut().filter(|side| !side.own).for_each(Side::forget);
+        self.sides.values_mut().filter(|side| !side.own).for_each(TenantTrial::forget);
         if let Some(side) = self.sides.get_mut(&id) {
             side.own = true;
         }
@@ -124,8 +124,8 @@ impl Trial {
 
     /// Takes in one that came later: it shares the slots of those who have none of their own.
     pub fn join(&mut self, id: TenantId, weight: u64, want_milli: u64) {
-        self.sides.insert(id, Side { weight, want_milli, ..Side::default() });
-        self.sides.values_mut().filter(|side| !side.own).for_each(Side::forget);
+        self.sides.insert(id, TenantTrial { weight, want_milli, ..TenantTrial::default() });
+        self.sides.values_mut().filter(|side| !side.own).for_each(TenantTrial::forget);
     }
 
     /// Whether there is somebody whom slots are for.
@@ -183,7 +183,7 @@ impl Trial {
     /// Ends the round.
     pub fn close(&mut self) {
         self.rounds += 1;
-        self.sides.values_mut().for_each(Side::close);
+        self.sides.values_mut().for_each(TenantTrial::close);
     }
 
     /// Ends the round, and makes one of all.
@@ -199,7 +199,7 @@ impl Trial {
 
     /// What is known of every tenant, by the medians of the rounds.
     pub fn rates(&self) -> BTreeMap<TenantId, Rates> {
-        let known = |((id, side), part_milli): ((&TenantId, &Side), u64)| {
+        let known = |((id, side), part_milli): ((&TenantId, &TenantTrial), u64)| {
             let rates = self.rates_of(side)?;
             Some((*id, Rates { within: rates.running * part_milli / 1_000, ..rates }))
         };
@@ -217,7 +217,7 @@ impl Trial {
     }
 
     /// A tenant's rates before slots are dealt; `None`: it had none yet.
-    fn rates_of(&self, side: &Side) -> Option<Rates> {
+    fn rates_of(&self, side: &TenantTrial) -> Option<Rates> {
         let (fair, without, running) = (side.fair_milli, median(&side.without), side.running()?);
         Some(Rates { fair, without, running, within: 0, capacity_milli: self.capacity_milli() })
     }
@@ -244,8 +244,8 @@ impl Trial {
     }
 
     /// Those who are dealt slots as one.
-    fn sets(&self) -> BTreeMap<Option<TenantId>, Vec<&Side>> {
-        let mut sets = BTreeMap::<_, Vec<&Side>>::new();
+    fn sets(&self) -> BTreeMap<Option<TenantId>, Vec<&TenantTrial>> {
+        let mut sets = BTreeMap::<_, Vec<&TenantTrial>>::new();
         for (id, side) in &self.sides {
             sets.entry(side.own.then_some(*id)).or_default().push(side);
         }
@@ -255,16 +255,17 @@ impl Trial {
     /// The part of the slots that each is dealt, in thousandths: what it needs to do what it is entitled to, at least.
     fn parts(&self) -> Vec<u64> {
         let sets = self.sets();
-        let need_milli = |side: &&Side| {
+        let need_milli = |side: &&TenantTrial| {
             self.rates_of(side).map_or(0, |rates| rates.entitled() * 1_000 / rates.running.max(1))
         };
-        let claim = |set: &Vec<&Side>| Claim {
+        let claim = |set: &Vec<&TenantTrial>| Claim {
             weight: self.weight_of(set),
             need_milli: set.iter().map(need_milli).max().unwrap_or(0),
         };
         let claims: Vec<Claim> = sets.values().map(claim).collect();
         // Slots of several at once count as often.
-        let slots_milli = |set: &Vec<&Side>| set.iter().map(|side| side.slots * 1_000).max().unwrap_or(0);
+        let slots_milli =
+            |set: &Vec<&TenantTrial>| set.iter().map(|side| side.slots * 1_000).max().unwrap_or(0);
         let given_milli: u64 = sets.values().map(slots_milli).sum();
         let parts = parts::deal(&claims, given_milli.checked_div(self.slots).unwrap_or(1_000));
         let of_set: BTreeMap<_, _> = sets.keys().zip(parts).collect();
@@ -272,9 +273,9 @@ impl Trial {
     }
 
     /// Together they weigh as much as they would fill machines, at least as much as one of them.
-    fn weight_of(&self, set: &[&Side]) -> u64 {
+    fn weight_of(&self, set: &[&TenantTrial]) -> u64 {
         let machine_milli = self.without_capacity_milli.max(1);
-        let part = |side: &&Side| side.weight * side.want_milli.min(machine_milli) / machine_milli;
+        let part = |side: &&TenantTrial| side.weight * side.want_milli.min(machine_milli) / machine_milli;
         let heaviest = set.iter().map(|side| side.weight).max();
         set.iter().map(part).sum::<u64>().max(heaviest.unwrap_or(0))
     }

@@ -17,7 +17,7 @@ use crate::loss::Losses;
 use crate::phases::{PhaseChange, Phases};
 use crate::reach::Set;
 use crate::stretch::Stretch;
-use crate::told::Told;
+use crate::stretch_estimate::StretchEstimate;
 use crate::useful_work::{wall_ns, Window};
 use corun_model::{Observation, TenantId, TenantKind, Unavailable, What};
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,12 +247,14 @@ impl Predictor {
     }
 
     /// What the stretches between these times tell together.
-    fn run(&self, bounds_ns: &[u64]) -> Option<Told> {
+    fn run(&self, bounds_ns: &[u64]) -> Option<StretchEstimate> {
         let is_by_sums = self.dedicated.windows.len() < FEWEST;
         let nothing = Counterfactual::default();
         let known = if is_by_sums { &nothing } else { &self.known };
         let stretches = || bounds_ns.windows(2).map(|b| Stretch { known, ..self.stretch(b[0], b[1]) });
-        let run = Told::sum(&stretches().filter_map(|s| s.told().ok()).collect::<Vec<Told>>())?;
+        let run = StretchEstimate::sum(
+            &stretches().filter_map(|s| s.estimate().ok()).collect::<Vec<StretchEstimate>>(),
+        )?;
         if !is_by_sums || self.options.assignment == Assignment::Static {
             return Some(run);
         }
@@ -264,7 +266,7 @@ impl Predictor {
     }
 
     /// What the windows of the present phase tell, and when it began.
-    fn now(&self) -> Result<(u64, Told), CannotTell> {
+    fn now(&self) -> Result<(u64, StretchEstimate), CannotTell> {
         let from_ns = self.present_ns();
         let stretch = self.stretch(from_ns, u64::MAX);
         let shared = Window::sum(stretch.shared);
@@ -280,9 +282,9 @@ impl Predictor {
         if stretch.shared.len() < FEWEST {
             return Err(CannotTell::TooFewShared);
         }
-        let told = stretch.told()?;
+        let estimate = stretch.estimate()?;
         let is_static = self.options.assignment == Assignment::Static;
-        Ok((from_ns, if is_static { told } else { told.within(&shared, &self.known) }))
+        Ok((from_ns, if is_static { estimate } else { estimate.within(&shared, &self.known) }))
     }
 
     /// When the present phase began: the last one of which enough was seen, with a dedicated window where there are any.
@@ -320,16 +322,16 @@ impl Predictor {
     }
 
     /// The estimate that windows since `from_ns` make.
-    fn finish(&self, told: Told, from_ns: u64) -> Result<Estimate, CannotTell> {
-        let spread = told.spread.ok_or(CannotTell::TooFewWindows)?;
-        let [low, high] = interval(told.slowdown, spread, told.method_error, self.options.confidence);
+    fn finish(&self, estimate: StretchEstimate, from_ns: u64) -> Result<Estimate, CannotTell> {
+        let spread = estimate.spread.ok_or(CannotTell::TooFewWindows)?;
+        let [low, high] = interval(estimate.slowdown, spread, estimate.method_error, self.options.confidence);
         // What was stolen may have come out of a sleep: then the program was slower by as little as that.
-        let interval = [low.min(told.least), high];
+        let interval = [low.min(estimate.least), high];
         let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
         let (shared, dedicated) = (Window::sum(shared), Window::sum(dedicated));
         let all = shared.total();
         let mut unavailable = self.unavailable.clone();
-        unavailable.extend(told.missing.iter().cloned());
+        unavailable.extend(estimate.missing.iter().cloned());
         if let Some(share) = self.hypervisor.share().filter(|share| *share >= NOTABLE_STEAL) {
             let why = format!(
                 "it took {:.0} % of the time that this machine's CPUs were busy; that is left out: the slowdown is against \
@@ -344,21 +346,21 @@ impl Predictor {
                 why: "nobody told spinning from computing for some of the time, so the slowdown of a program that spins is understated".into(),
             });
         }
-        let alone = (told.method == Method::Dedicated).then_some(dedicated);
+        let alone = (estimate.method == Method::Dedicated).then_some(dedicated);
         let mut windows = summary(&self.dedicated, from_ns, |_| None, Label::Dedicated);
-        windows.extend(summary(&self.shared, from_ns, |w| told.slowdown_of(w), Label::Shared));
+        windows.extend(summary(&self.shared, from_ns, |w| estimate.slowdown_of(w), Label::Shared));
         windows.sort_by_key(|w| w.start_ns);
         Ok(Estimate {
-            slowdown: told.slowdown,
+            slowdown: estimate.slowdown,
             interval,
             confidence: self.options.confidence,
-            parts: told.parts.net(),
+            parts: estimate.parts.net(),
             culprits: culprits(&shared, &self.tenants),
             baselines: baselines(alone.as_ref(), &shared),
             windows,
             unavailable: unavailable.into_iter().collect(),
-            method: told.method,
-            slowest_task: told.slowest,
+            method: estimate.method,
+            slowest_task: estimate.slowest,
             phases: self.changes_ns.len() + 1,
             throttled: all.throttled_ns / all.life_ns.max(1.0),
             held: all.held_ns / all.life_ns.max(1.0),

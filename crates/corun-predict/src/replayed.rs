@@ -32,7 +32,7 @@ const YIELDS: f64 = 1_000.0;
 pub struct Replayer {
     transcriber: Transcriber,
     wake_up_ns: Option<u64>,
-    /// Told of the present stretch of the log so far: alone, at least, likely, at most.
+    /// StretchEstimate of the present stretch of the log so far: alone, at least, likely, at most.
     told_ns: [f64; 3],
     /// Up to when anything has been told.
     told_until_ns: Option<u64>,

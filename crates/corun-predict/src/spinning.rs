@@ -113,7 +113,7 @@ impl SpinningSoFar {
     }
 
     /// What it comes to; `None`: nothing was judged.
-    pub fn told(&self) -> Option<Spinning> {
+    pub fn spinning(&self) -> Option<Spinning> {
         let all = self.tasks.values().fold(self.unlisted, |mut all, (_, sum)| {
             all.add(sum);
             all
@@ -249,16 +249,18 @@ mod tests {
     fn spinning_adds_up_by_task_and_in_all_and_many_windows_make_it_surer() {
         let mut so_far = SpinningSoFar::default();
         let found = BTreeMap::from([(TaskId(1), estimate(80, 10, 0)), (TaskId(2), estimate(20, 10, 0))]);
-        let wide = |s: &SpinningSoFar| s.told().map(|t| t.interval[1] - t.interval[0]);
+        let wide = |s: &SpinningSoFar| s.spinning().map(|t| t.interval[1] - t.interval[0]);
         assert_eq!(wide(&so_far), None);
         so_far.push(&window(&[(1, 100), (2, 100)]), SUBJECT, &found);
         let once = wide(&so_far).unwrap();
         (1..100).for_each(|_| so_far.push(&window(&[(1, 100), (2, 100)]), SUBJECT, &found));
-        let told = so_far.told().unwrap();
-        assert!((told.share - 0.5).abs() < 1e-9 && (told.judged - 1.0).abs() < 1e-9, "{told:?}");
-        assert_eq!((told.spin_ns, told.on_cpu_ns), (10_000 * MS, 20_000 * MS));
-        assert_eq!(told.tasks.iter().map(|t| t.tid).collect::<Vec<_>>(), [1, 2]);
-        assert!((told.tasks[0].share.unwrap() - 0.8).abs() < 1e-9 && told.tasks[0].name == "worker 1");
+        let spinning = so_far.spinning().unwrap();
+        assert!((spinning.share - 0.5).abs() < 1e-9 && (spinning.judged - 1.0).abs() < 1e-9, "{spinning:?}");
+        assert_eq!((spinning.spin_ns, spinning.on_cpu_ns), (10_000 * MS, 20_000 * MS));
+        assert_eq!(spinning.tasks.iter().map(|t| t.tid).collect::<Vec<_>>(), [1, 2]);
+        assert!(
+            (spinning.tasks[0].share.unwrap() - 0.8).abs() < 1e-9 && spinning.tasks[0].name == "worker 1"
+        );
         let all = wide(&so_far).unwrap();
         assert!((once / all - 10.0).abs() < 1e-6, "{once} {all}");
     }
@@ -268,10 +270,16 @@ mod tests {
         let mut so_far = SpinningSoFar::default();
         let found = BTreeMap::from([(TaskId(1), estimate(50, 20, 20))]);
         (0..100).for_each(|_| so_far.push(&window(&[(1, 100), (2, 100)]), SUBJECT, &found));
-        let told = so_far.told().unwrap();
-        assert!((told.judged - 0.5).abs() < 1e-9, "{told:?}");
-        assert!((told.interval[0] - 0.39).abs() < 1e-9 && (told.interval[1] - 0.7).abs() < 1e-9, "{told:?}");
-        assert_eq!((told.tasks[1].spin_ns, told.tasks[1].share, told.tasks[1].interval), (None, None, None));
+        let spinning = so_far.spinning().unwrap();
+        assert!((spinning.judged - 0.5).abs() < 1e-9, "{spinning:?}");
+        assert!(
+            (spinning.interval[0] - 0.39).abs() < 1e-9 && (spinning.interval[1] - 0.7).abs() < 1e-9,
+            "{spinning:?}"
+        );
+        assert_eq!(
+            (spinning.tasks[1].spin_ns, spinning.tasks[1].share, spinning.tasks[1].interval),
+            (None, None, None)
+        );
     }
 
     #[test]
@@ -283,9 +291,9 @@ mod tests {
             so_far.push(&window(&tasks), SUBJECT, &found);
             assert!(so_far.tasks.len() <= MOST_TASKS + 101, "{}", so_far.tasks.len());
         }
-        let told = so_far.told().unwrap();
-        assert_eq!(told.on_cpu_ns, 150_000 * MS, "their time counts all the same");
-        assert_eq!(told.tasks.len() as u64 + told.unlisted_tasks, 100_001);
-        assert!(told.tasks.iter().any(|t| t.tid == 1 << 30), "who ran most is listed");
+        let spinning = so_far.spinning().unwrap();
+        assert_eq!(spinning.on_cpu_ns, 150_000 * MS, "their time counts all the same");
+        assert_eq!(spinning.tasks.len() as u64 + spinning.unlisted_tasks, 100_001);
+        assert!(spinning.tasks.iter().any(|t| t.tid == 1 << 30), "who ran most is listed");
     }
 }

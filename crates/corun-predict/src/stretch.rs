@@ -19,8 +19,8 @@ use crate::evidence::Counterfactual;
 use crate::interval::{batches, jackknife, Spread, FEWEST};
 use crate::loss::{self, LEDGER_ERROR};
 use crate::steps::goes_in_steps;
+use crate::stretch_estimate::{no_dedicated, parts_of, Rule, StretchEstimate};
 use crate::switch_cost::switch_cost_ns;
-use crate::told::{no_dedicated, parts_of, Rule, Told};
 use crate::useful_work::{Spent, Window};
 use crate::wake_ups;
 use crate::weighed::weighed;
@@ -53,7 +53,7 @@ pub(crate) struct Stretch<'a> {
 impl Stretch<'_> {
     /// What it tells, by dedicated windows if there are any in it (and by its ledger, as far as they are unsure), else by its
     /// ledger.
-    pub fn told(&self) -> Result<Told, CannotTell> {
+    pub fn estimate(&self) -> Result<StretchEstimate, CannotTell> {
         if self.shared.is_empty() {
             // Two changes of phase may lie in one slot of a long run.
             return Err(CannotTell::NoSharedWindow);
@@ -72,7 +72,7 @@ impl Stretch<'_> {
     }
 
     /// `alone` and `shared` are the sums of its windows.
-    fn by_dedicated(&self, alone: &Window, shared: &Window) -> Result<Told, CannotTell> {
+    fn by_dedicated(&self, alone: &Window, shared: &Window) -> Result<StretchEstimate, CannotTell> {
         let mut missing = BTreeSet::new();
         let switch_ns = switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared));
         if let Err(why) = switch_ns {
@@ -111,7 +111,7 @@ impl Stretch<'_> {
             ));
         }
         missing.extend(wake_ups::unknown(alone, self.wake_up_ns));
-        Ok(Told {
+        Ok(StretchEstimate {
             wall_ns: shared.wall_ns,
             slowdown,
             least: slowdown,
@@ -145,7 +145,7 @@ impl Stretch<'_> {
     }
 
     /// `shared` is the sum of its windows.
-    fn by_ledger(&self, shared: &Window) -> Result<Told, CannotTell> {
+    fn by_ledger(&self, shared: &Window) -> Result<StretchEstimate, CannotTell> {
         let hints = Hints::of(self.shared, self.wake_up_ns);
         let found = alone::likely(shared, hints).ok_or(CannotTell::OnlyWaited)?;
         let is_static = self.assignment == Assignment::Static && self.apart(shared);
@@ -161,7 +161,7 @@ impl Stretch<'_> {
         let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value).min(slowdown);
         let bounds = BOUND_SHARE * (slowdown / unbound).ln();
         let dedicated = self.all_dedicated.len();
-        let by_sums = Told {
+        let by_sums = StretchEstimate {
             wall_ns: shared.wall_ns,
             slowdown,
             least: loss.slowdowns()[0].min(slowdown),
@@ -245,14 +245,14 @@ mod tests {
         let shares = [[0.3, 0.5], [0.5, 0.3], [0.3, 0.5], [0.3, 0.5]];
         let shared: Vec<Window> = (0..16).map(|i| window(i, shares[i as usize % 4])).collect();
         let dedicated: Vec<Window> = (16..20).map(|i| window(i, [1.0, 1.0])).collect();
-        let told = |assignment| {
+        let estimate = |assignment| {
             let (shared, dedicated) = (&shared[..], &dedicated[..]);
             let known = Box::leak(Box::default());
             Stretch { shared, dedicated, all_dedicated: dedicated, known, assignment, wake_up_ns: 0.0 }
-                .told()
+                .estimate()
                 .unwrap()
         };
-        let (together, slowest) = (told(Assignment::Dynamic), told(Assignment::Static));
+        let (together, slowest) = (estimate(Assignment::Dynamic), estimate(Assignment::Static));
         assert!((together.slowdown - 2.5).abs() < 1e-9 && (slowest.slowdown - 1.0 / 0.35).abs() < 1e-9);
         assert!(together.spread.unwrap().error < 1e-9);
         // The standard error of the slowest task's share, by that share.
@@ -274,7 +274,7 @@ mod tests {
                 assignment: Assignment::Dynamic,
                 wake_up_ns: 0.0,
             };
-            let missing = stretch.told().unwrap().missing;
+            let missing = stretch.estimate().unwrap().missing;
             missing.into_iter().find(|u| u.what == What::DedicatedWindows).map(|u| u.why)
         };
         assert!(why(0).unwrap().starts_with("none was taken"));
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_program_beside_nobody_from_which_nothing_is_taken_is_as_fast_as_alone_for_certain() {
-        let told = |taken: f64, there: f64, is_dedicated: bool| {
+        let estimate_of = |taken: f64, there: f64, is_dedicated: bool| {
             let beside = |i| Window { corunners_ns: 2.0 * there * WALL_NS, ..window(i, [1.0 - taken; 2]) };
             let shared: Vec<Window> = (0..16).map(beside).collect();
             let alone: Vec<Window> = (16..20).map(|i| window(i, [1.0; 2])).collect();
@@ -298,21 +298,25 @@ mod tests {
                 assignment: Assignment::Dynamic,
                 wake_up_ns: 0.0,
             };
-            stretch.told().unwrap().method_error
+            stretch.estimate().unwrap().method_error
         };
         for (is_dedicated, most) in [(true, DEDICATED_ERROR), (false, LEDGER_ERROR)] {
-            assert!(told(0.0, 0.0, is_dedicated) < 1e-9);
-            let hardly = told(0.003, 0.002, is_dedicated);
+            assert!(estimate_of(0.0, 0.0, is_dedicated) < 1e-9);
+            let hardly = estimate_of(0.003, 0.002, is_dedicated);
             assert!(0.004 < hardly && hardly < 0.01, "{hardly}");
-            assert_eq!(told(0.2, 0.1, is_dedicated), most, "what is taken may be told wrongly");
-            assert_eq!(told(0.0, 0.5, is_dedicated), most, "caches are shared with whoever takes no CPU");
+            assert_eq!(estimate_of(0.2, 0.1, is_dedicated), most, "what is taken may be told wrongly");
+            assert_eq!(
+                estimate_of(0.0, 0.5, is_dedicated),
+                most,
+                "caches are shared with whoever takes no CPU"
+            );
         }
     }
 
     #[test]
     fn a_stretch_too_short_to_tell_how_far_it_scatters_is_not_taken_to_be_certain() {
         let whole: Vec<Window> = (0..16).map(|i| window(i, [[0.4; 2], [0.6; 2]][i as usize % 2])).collect();
-        let told = |shared: &[Window]| {
+        let estimate_of = |shared: &[Window]| {
             let stretch = Stretch {
                 shared,
                 dedicated: &[],
@@ -321,16 +325,17 @@ mod tests {
                 assignment: Assignment::Dynamic,
                 wake_up_ns: 0.0,
             };
-            stretch.told().unwrap()
+            stretch.estimate().unwrap()
         };
-        let error = |stretches: &[Told]| Told::sum(stretches).unwrap().spread.unwrap().error;
-        let known = told(&whole);
-        let short = Told { wall_ns: known.wall_ns, ..told(&whole[..2]) };
+        let error =
+            |stretches: &[StretchEstimate]| StretchEstimate::sum(stretches).unwrap().spread.unwrap().error;
+        let known = estimate_of(&whole);
+        let short = StretchEstimate { wall_ns: known.wall_ns, ..estimate_of(&whole[..2]) };
         assert_eq!(short.spread, None);
         let both_known = error(&[known.clone(), known.clone()]);
         let one_unknown = error(&[known.clone(), short]);
         assert!((one_unknown / both_known - 1.0).abs() < 0.02, "{one_unknown} {both_known}");
-        let unknown = told(&whole[..2]);
-        assert_eq!(Told::sum(&[unknown.clone(), unknown]).unwrap().spread, None);
+        let unknown = estimate_of(&whole[..2]);
+        assert_eq!(StretchEstimate::sum(&[unknown.clone(), unknown]).unwrap().spread, None);
     }
 }

@@ -147,7 +147,7 @@ impl Disturbance {
 pub struct Judge {
     subject: TenantId,
     max_disturbance: f64,
-    course: Course,
+    loss: LossOverTime,
     watcher_ns: Option<u64>,
     life: Ledger,
     /// How long it waited for nothing but the outside; `None`: a window could not tell.
@@ -165,7 +165,7 @@ impl Judge {
         Judge {
             subject,
             max_disturbance,
-            course: Course::default(),
+            loss: LossOverTime::default(),
             hypervisor: Hypervisor::default(),
             watcher_ns: None,
             life: Ledger::default(),
@@ -200,14 +200,14 @@ impl Judge {
         if let Some(slots) = &mut self.slots {
             slots.push(seen, self.subject, &window);
         }
-        self.course.push(window, self.max_disturbance, &self.tenants);
+        self.loss.push(window, self.max_disturbance, &self.tenants);
     }
 
     /// The run so far, in parts; `None`: it does not keep them ([`Judge::of_parts`]).
     pub fn parts(&self) -> Option<Parts<'_>> {
         let slots = self.slots.as_ref()?;
         // What the whole run has lost less than its slots.
-        let (_, _, _, kept) = self.course.clone().end(self.max_disturbance, &self.tenants);
+        let (_, _, _, kept) = self.loss.clone().end(self.max_disturbance, &self.tenants);
         Some(Parts::new(slots, self.max_disturbance, kept))
     }
 
@@ -218,13 +218,13 @@ impl Judge {
 
     /// Takes what is known of a stretch of the run by better means than sums, before the verdict.
     pub fn push_evidence(&mut self, evidence: Evidence) {
-        self.course.known.push(evidence);
+        self.loss.known.push(evidence);
     }
 
     /// The verdict on the run so far. `ran_ns` is how long the command really ran, where that is less than the windows
     /// cover (it ended within the last).
     pub fn verdict(&self, ran_ns: Option<u64>) -> Verdict {
-        let (loss, whole, mut intervals, _) = self.course.clone().end(self.max_disturbance, &self.tenants);
+        let (loss, whole, mut intervals, _) = self.loss.clone().end(self.max_disturbance, &self.tenants);
         let wall_ns = ran_ns.unwrap_or(whole.wall_ns as u64);
         // What the windows lost is the run's loss, also when the last of them reaches beyond its end.
         let share = |lost_ns: f64| if wall_ns > 0 { (lost_ns / wall_ns as f64).clamp(0.0, 1.0) } else { 0.0 };
@@ -283,7 +283,7 @@ impl Judge {
 
 /// What a run lost and when, found as it goes on: a long one has many windows, and none of them is kept.
 #[derive(Clone, Debug, Default)]
-struct Course {
+struct LossOverTime {
     begin_ns: Option<u64>,
     known: Counterfactual,
     /// The slot before the present one: should that be the last and too short, it is a part of it.
@@ -299,7 +299,7 @@ struct Course {
 
 type Tenants = BTreeMap<TenantId, (String, TenantKind)>;
 
-impl Course {
+impl LossOverTime {
     fn push(&mut self, window: Window, allowed: f64, tenants: &Tenants) {
         self.begin_ns.get_or_insert(window.start_ns);
         if self.slot.wall_ns >= SLOT_NS as f64 {
@@ -528,7 +528,7 @@ mod tests {
             (1..n).for_each(|_| own.account.add(&account));
             other[0].account = ran(n * 20 * MS);
             judge.push(&seen);
-            let kept = [judge.course.losses.whole(), &judge.course.open].map(|w| w.tasks.len());
+            let kept = [judge.loss.losses.whole(), &judge.loss.open].map(|w| w.tasks.len());
             assert!(kept.iter().all(|n| *n <= 10_000), "{kept:?} after window {window}");
         }
         let found = judge.verdict(None);

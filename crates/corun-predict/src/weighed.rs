@@ -11,10 +11,10 @@
 
 use crate::estimate::Parts;
 use crate::interval::{chance, degrees, Spread};
-use crate::told::Told;
+use crate::stretch_estimate::StretchEstimate;
 
 /// What dedicated windows tell, weighed with what the ledger of the same shared windows does.
-pub(crate) fn weighed(dedicated: Told, ledger: Told) -> Told {
+pub(crate) fn weighed(dedicated: StretchEstimate, ledger: StretchEstimate) -> StretchEstimate {
     let (Some(of_dedicated), Some(of_ledger)) = (dedicated.spread, ledger.spread) else { return dedicated };
     let (d, l) = (dedicated.slowdown.ln(), ledger.slowdown.ln());
     let unsure = chance(of_dedicated).powi(2);
@@ -34,7 +34,7 @@ pub(crate) fn weighed(dedicated: Told, ledger: Told) -> Told {
         dedicated.parts.memory.map(|memory| share * memory),
     );
     let rules = if share < 0.5 { ledger.rules } else { dedicated.rules };
-    Told {
+    StretchEstimate {
         slowdown,
         least: mean(dedicated.least.ln(), ledger.least.ln()).exp(),
         spread: Some(together(share, of_dedicated, of_ledger)),
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
     use crate::estimate::Method;
 
-    fn told(slowdown: f64, error: f64, degrees: usize, method: Method) -> Told {
-        Told {
+    fn estimate(slowdown: f64, error: f64, degrees: usize, method: Method) -> StretchEstimate {
+        StretchEstimate {
             wall_ns: 1e9,
             slowdown,
             least: slowdown,
@@ -73,8 +73,8 @@ mod tests {
     }
 
     /// What comes of dedicated windows that say 2 with this error of three windows, and a ledger that says this.
-    fn of(error: f64, ledger: f64) -> Told {
-        weighed(told(2.0, error, 2, Method::Dedicated), told(ledger, 0.01, 15, Method::Ledger))
+    fn of(error: f64, ledger: f64) -> StretchEstimate {
+        weighed(estimate(2.0, error, 2, Method::Dedicated), estimate(ledger, 0.01, 15, Method::Ledger))
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn where_chance_cannot_be_told_nothing_is_weighed() {
-        let alone = Told { spread: None, ..told(2.0, 0.0, 2, Method::Dedicated) };
-        assert_eq!(weighed(alone, told(3.0, 0.01, 15, Method::Ledger)).slowdown, 2.0);
+        let alone = StretchEstimate { spread: None, ..estimate(2.0, 0.0, 2, Method::Dedicated) };
+        assert_eq!(weighed(alone, estimate(3.0, 0.01, 15, Method::Ledger)).slowdown, 2.0);
     }
 }

@@ -235,7 +235,7 @@ impl SubjectWatch {
 
     /// How long the subject spun so far, in all and by task; `None`: it is not known.
     pub fn spinning(&self) -> Option<Spinning> {
-        self.detectors.spinning.told()
+        self.detectors.spinning.spinning()
     }
 
     /// What sampling has cost, as a share of one CPU.

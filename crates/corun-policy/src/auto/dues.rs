@@ -24,7 +24,7 @@ const MEMORY_NS: u64 = 60_000_000_000;
 
 /// What a tenant had while everybody shared.
 #[derive(Clone, Copy, Debug, Default)]
-struct Had {
+struct WhileShared {
     /// CPU time beyond its fair share.
     ahead_ns: i64,
     on_cpu_ns: u64,
@@ -41,7 +41,7 @@ struct SoFar {
 /// What is owed and not yet settled in slots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dues {
-    had: BTreeMap<TenantId, Had>,
+    had: BTreeMap<TenantId, WhileShared>,
     so_far: BTreeMap<TenantId, SoFar>,
     /// Since when everybody shares and nobody has reckoned what each had.
     shared_ns: u64,
@@ -108,7 +108,7 @@ impl Dues {
     /// Has it settled in slots.
     pub(super) fn settle(&mut self, trial: &Trial, slots: &mut Slots, cpus: u64) {
         let had = std::mem::take(&mut self.had);
-        let lost_ns = |(id, had): (&TenantId, &Had)| {
+        let lost_ns = |(id, had): (&TenantId, &WhileShared)| {
             let could_ns = had.on_cpu_ns * trial.useful_milli(*id) / 1_000;
             (*id, if trial.needs_slots(*id) { could_ns.saturating_sub(had.useful_ns) } else { 0 })
         };

@@ -8,7 +8,7 @@ const MEMORY_NS: u64 = 10_000_000_000;
 
 /// Useful CPU time of a tenant in the periods of a question, in thousandths of a CPU.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Side {
+pub(super) struct TenantTrial {
     pub(super) weight: u64,
     pub(super) want_milli: u64,
     pub(super) fair_milli: u64,
@@ -27,7 +27,7 @@ pub(super) struct Side {
     pub(super) ran_ns: u64,
 }
 
-impl Side {
+impl TenantTrial {
     /// Takes in a window in which it ran. While slots are kept the round goes on, and older time counts half now and then: what
     /// a program did ten minutes ago is not what it does.
     pub(super) fn ran(&mut self, useful_ns: u64, on_cpu_ns: u64, window_ns: u64) {

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// What a stretch, or several, tell.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct StretchEstimate {
     /// Time shared.
     pub wall_ns: f64,
     pub slowdown: f64,
@@ -69,7 +69,7 @@ pub(crate) enum Rule {
 /// A window that was all but lost is said to be so many times slower at most.
 const MOST: f64 = 1_000.0;
 
-impl Told {
+impl StretchEstimate {
     /// The slowdown in a window, or in several merged; `None`: the subject did nothing in it.
     pub fn slowdown_of(&self, window: &Window) -> Option<f64> {
         let after = self.rules.partition_point(|(from_ns, _)| *from_ns <= window.start_ns);
@@ -85,10 +85,10 @@ impl Told {
     /// The same, of a run without dedicated windows, where evidence of the whole run is known. What happens in one stretch may be
     /// paid for in another, so it is the whole that evidence is compared with. `loss`: of all windows; `dedicated`: how many
     /// dedicated windows were taken.
-    pub fn by_evidence(mut self, loss: &Loss, dedicated: usize) -> Told {
+    pub fn by_evidence(mut self, loss: &Loss, dedicated: usize) -> StretchEstimate {
         let [least, likely, most] = loss.slowdowns();
         if !loss.is_evident {
-            return Told { least: least.min(self.slowdown), ..self };
+            return StretchEstimate { least: least.min(self.slowdown), ..self };
         }
         let lost = |slowdown: f64| 1.0 - 1.0 / slowdown;
         let ratio = if self.slowdown > 1.0 { lost(likely) / lost(self.slowdown) } else { 1.0 };
@@ -99,7 +99,7 @@ impl Told {
         }
         self.missing.retain(|u| u.what != What::DedicatedWindows);
         self.missing.insert(no_dedicated(dedicated, Method::Replay));
-        Told {
+        StretchEstimate {
             slowdown: likely,
             least: least.min(likely),
             // A replay is of all windows at once: its error is its own.
@@ -112,7 +112,7 @@ impl Told {
     }
 
     /// The same within the bounds that hold of these windows in any case ([`crate::bounds`]). What memory costs is in none of them.
-    pub fn within(self, windows: &Window, known: &Counterfactual) -> Told {
+    pub fn within(self, windows: &Window, known: &Counterfactual) -> StretchEstimate {
         let left = 1.0 - Bounds::most_lost_ns(windows, known).0 / windows.wall_ns.max(1.0);
         let memory = self.parts.memory.unwrap_or(0.0).max(0.0);
         let most = 1.0 / left.max(f64::MIN_POSITIVE) + memory;
@@ -122,7 +122,7 @@ impl Told {
         let kept = (most - 1.0) / (self.slowdown - 1.0);
         let Parts { steal, sync, memory, .. } = self.parts;
         let parts = Parts::of(most, steal * kept, sync * kept, memory.map(|part| part * kept));
-        Told { slowdown: most, least: self.least.min(most), parts, ..self }
+        StretchEstimate { slowdown: most, least: self.least.min(most), parts, ..self }
     }
 
     /// How long it would have taken alone.
@@ -131,10 +131,10 @@ impl Told {
     }
 
     /// What stretches that follow each other tell together; `None`: there are none.
-    pub fn sum(stretches: &[Told]) -> Option<Told> {
-        let alone_ns: f64 = stretches.iter().map(Told::alone_ns).sum();
+    pub fn sum(stretches: &[StretchEstimate]) -> Option<StretchEstimate> {
+        let alone_ns: f64 = stretches.iter().map(StretchEstimate::alone_ns).sum();
         let wall_ns: f64 = stretches.iter().map(|t| t.wall_ns).sum();
-        let mean = |get: &dyn Fn(&Told) -> f64| {
+        let mean = |get: &dyn Fn(&StretchEstimate) -> f64| {
             stretches.iter().map(|t| t.alone_ns() / alone_ns * get(t)).sum::<f64>()
         };
         let known_memory = stretches.iter().all(|t| t.parts.memory.is_some());
@@ -144,7 +144,7 @@ impl Told {
         // A beginning without dedicated windows is no lack of them.
         let best = stretches.iter().map(|t| t.method).min()?;
         let of_best = || stretches.iter().filter(|t| t.method == best);
-        Some(Told {
+        Some(StretchEstimate {
             wall_ns,
             slowdown,
             least: wall_ns / stretches.iter().map(|t| t.wall_ns / t.least).sum::<f64>(),
@@ -164,13 +164,13 @@ impl Told {
 
 /// The spread of a sum: squares add up, and the degrees of freedom are Welch's and Satterthwaite's. A stretch too short to tell
 /// how far it scatters is taken to do so as the others do in as much time; `None`: none of them tells.
-fn spread(stretches: &[Told], alone_ns: f64) -> Option<Spread> {
+fn spread(stretches: &[StretchEstimate], alone_ns: f64) -> Option<Spread> {
     let known = || stretches.iter().filter_map(|t| Some((t.wall_ns, t.spread?)));
     let weight = |(_, s): (f64, Spread)| s.degrees as f64;
     let in_all = known().map(weight).sum::<f64>();
     let fewest = known().map(|k| k.1.degrees).min()?;
     let of_time = known().map(|k| weight(k) * k.0 * k.1.error.powi(2)).sum::<f64>() / in_all;
-    let of = |t: &Told| Spread { error: (of_time / t.wall_ns).sqrt(), degrees: fewest };
+    let of = |t: &StretchEstimate| Spread { error: (of_time / t.wall_ns).sqrt(), degrees: fewest };
     let all = stretches.iter().map(|t| {
         let own = t.spread.unwrap_or_else(|| of(t));
         Spread { error: t.alone_ns() / alone_ns * own.error, ..own }
