@@ -1,14 +1,14 @@
 //! Worker threads: who runs, who is stolen from, who had better do whose work, and who stops when fewer are wanted.
 //!
 //! A worker **beats**: it adds one to a counter wherever it could stop. A beat that stands still while others' go on means that its thread is
-//! off its CPU. What share of its time it waited for a CPU is what the kernel says of that thread. What is decided from both is in `sight.rs`.
+//! off its CPU. What share of its time it waited for a CPU is what the kernel says of that thread. What is decided from both is in `takeover.rs`.
 
 use crate::caches::Caches;
-use crate::lookout::Lookout;
-use crate::seat::{Seat, Taken};
-use crate::sight::{heir, next_change, Change, Sight, State};
+use crate::heartbeats::Heartbeats;
 use crate::sources::now_ns;
+use crate::takeover::{heir, next_change, Change, State, WorkerView};
 use crate::width::{Mode, Width};
+use crate::worker::{Taken, WorkerSlot};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
@@ -39,12 +39,12 @@ pub enum CrewError {
 /// The workers of a program.
 #[derive(Debug)]
 pub struct Crew {
-    seats: Box<[Seat]>,
+    slots: Box<[WorkerSlot]>,
     caches: Caches,
     /// When stolen shares are old.
     old_at_ns: AtomicU64,
     /// What whoever asks sees of all.
-    lookout: Mutex<Lookout>,
+    heartbeats: Mutex<Heartbeats>,
 }
 
 impl Crew {
@@ -59,20 +59,20 @@ impl Crew {
         if workers > MOST_WORKERS {
             return Err(CrewError::TooManyWorkers);
         }
-        let mut seats = Vec::new();
-        seats.try_reserve_exact(workers).map_err(|_| CrewError::NoMemory)?;
-        seats.resize_with(workers, Seat::default);
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(workers).map_err(|_| CrewError::NoMemory)?;
+        slots.resize_with(workers, WorkerSlot::default);
         Ok(Crew {
-            seats: seats.into(),
+            slots: slots.into(),
             caches: Caches::read(Path::new("/")),
             old_at_ns: AtomicU64::new(0),
-            lookout: Mutex::new(Lookout::new(workers, patience)),
+            heartbeats: Mutex::new(Heartbeats::new(workers, patience)),
         })
     }
 
-    /// The seats, one a worker.
-    pub fn seats(&self) -> &[Seat] {
-        &self.seats
+    /// The slots, one a worker.
+    pub fn slots(&self) -> &[WorkerSlot] {
+        &self.slots
     }
 
     /// The calling thread is this worker from now on.
@@ -80,41 +80,41 @@ impl Crew {
     /// # Errors
     /// Another thread, which lives, is.
     pub fn join(&self, worker: usize) -> Result<(), Taken> {
-        self.seats[worker].join()
+        self.slots[worker].join()
     }
 
-    /// What is known of a worker, except its state, which is left to who has a lookout.
-    pub fn sight(&self, worker: usize, state: State) -> Sight {
-        let seat = &self.seats[worker];
-        Sight { state, stolen: seat.stolen(), cache: seat.cpu().and_then(|cpu| self.caches.of(cpu)) }
+    /// What is known of a worker, except its state, which is left to the caller, who keeps [`Heartbeats`](crate::Heartbeats).
+    pub fn view(&self, worker: usize, state: State) -> WorkerView {
+        let slot = &self.slots[worker];
+        WorkerView { state, stolen: slot.stolen(), cache: slot.cpu().and_then(|cpu| self.caches.of(cpu)) }
     }
 
     /// What a worker does, as far as can be seen now: ask twice within the patience. Never waits: what somebody else is finding out at the
     /// same moment is told as it was before.
     pub fn state(&self, worker: usize) -> State {
-        match self.seats[worker].rests() {
+        match self.slots[worker].rests() {
             Some(state) => state,
-            None => match self.lookout.try_lock() {
-                Ok(mut lookout) => {
-                    lookout.look(&self.seats);
-                    let state = lookout.state(worker, &self.seats);
-                    self.seats[worker].set_seen(state);
+            None => match self.heartbeats.try_lock() {
+                Ok(mut heartbeats) => {
+                    heartbeats.look(&self.slots);
+                    let state = heartbeats.state(worker, &self.slots);
+                    self.slots[worker].set_seen(state);
                     state
                 }
-                Err(_) => self.seats[worker].seen(),
+                Err(_) => self.slots[worker].seen(),
             },
         }
     }
 
     /// Who had better take over the work of this worker: see [`heir`].
     pub fn heir(&self, of: usize) -> Option<usize> {
-        heir(of, self.seats.len(), &|worker| self.sight(worker, self.state(worker)))
+        heir(of, self.slots.len(), &|worker| self.view(worker, self.state(worker)))
     }
 
     /// Whether this worker is to go on: one load. When it is not, it gives its work to its [`Crew::heir`] and calls [`Crew::park`].
     #[inline]
     pub fn is_wanted(&self, worker: usize) -> bool {
-        self.seats[worker].is_wanted()
+        self.slots[worker].is_wanted()
     }
 
     /// Renews the width, and when 50 ms have passed the stolen shares and who is wanted. Returns whether it read anything.
@@ -126,25 +126,25 @@ impl Crew {
         if now < old_at || self.old_at_ns.compare_exchange(old_at, next, Relaxed, Relaxed).is_err() {
             return is_renewed;
         }
-        for seat in &self.seats {
-            seat.measure();
+        for slot in &self.slots {
+            slot.measure();
         }
         // Who does not adapt keeps all workers, however many it has.
-        self.want(if width.mode() == Mode::On { width.threads() as usize } else { self.seats.len() });
+        self.want(if width.mode() == Mode::On { width.threads() as usize } else { self.slots.len() });
         true
     }
 
     /// Stops or wakes workers until so many are wanted.
     fn want(&self, width: usize) {
-        let sight = |worker: usize| {
-            let state = if self.seats[worker].is_taken() { State::Unknown } else { State::Absent };
-            self.sight(worker, state)
+        let view = |worker: usize| {
+            let state = if self.slots[worker].is_taken() { State::Unknown } else { State::Absent };
+            self.view(worker, state)
         };
         // Others may join meanwhile, so no more steps than there are workers.
-        for _ in 0..self.seats.len() {
-            match next_change(width, self.seats.len(), &sight, &|worker| self.is_wanted(worker)) {
-                Some(Change::Stop(worker)) => self.seats[worker].set_wanted(false),
-                Some(Change::Go(worker)) => self.seats[worker].set_wanted(true),
+        for _ in 0..self.slots.len() {
+            match next_change(width, self.slots.len(), &view, &|worker| self.is_wanted(worker)) {
+                Some(Change::Stop(worker)) => self.slots[worker].set_wanted(false),
+                Some(Change::Go(worker)) => self.slots[worker].set_wanted(true),
                 None => return,
             }
         }
@@ -152,7 +152,7 @@ impl Crew {
 
     /// Makes a worker go on, whatever the width.
     pub fn wake(&self, worker: usize) {
-        self.seats[worker].set_wanted(true);
+        self.slots[worker].set_wanted(true);
     }
 
     /// Sleeps until the calling worker is wanted, or for so long. Returns whether it is wanted.
@@ -160,7 +160,7 @@ impl Crew {
         let begin = Instant::now();
         loop {
             let left = most.saturating_sub(begin.elapsed());
-            if self.seats[worker].sleep_until_wanted(left.min(GLANCE)) {
+            if self.slots[worker].sleep_until_wanted(left.min(GLANCE)) {
                 return true;
             }
             if left <= GLANCE {
@@ -201,7 +201,7 @@ mod tests {
                         return;
                     }
                     // With the width switched off nobody but this test decides.
-                    while !crew.seats[worker].sleep_until_wanted(GLANCE) {}
+                    while !crew.slots[worker].sleep_until_wanted(GLANCE) {}
                     assert!(crew.park(worker, Duration::MAX, width));
                     woke.fetch_add(1, SeqCst);
                 });
@@ -226,7 +226,7 @@ mod tests {
     fn who_is_not_wanted_parks_no_longer_than_it_says() {
         let crew = Crew::new(2, Duration::from_millis(1)).unwrap();
         crew.join(0).unwrap();
-        crew.seats[0].set_wanted(false);
+        crew.slots[0].set_wanted(false);
         let width = Width::new(Mode::Off, 1, 1).unwrap();
         crew.old_at_ns.store(u64::MAX, Relaxed);
         assert!(!crew.park(0, Duration::from_millis(1), &width), "nobody wanted it");

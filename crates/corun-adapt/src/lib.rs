@@ -25,24 +25,24 @@ mod caches;
 mod cgroup;
 mod crew;
 mod decision;
-mod lookout;
+mod heartbeats;
 mod page;
 #[cfg(feature = "rayon")]
 mod pool;
-mod seat;
-mod sight;
 mod sources;
 mod steady;
+mod takeover;
 mod width;
+mod worker;
 
 pub use adapt::{Adapt, Error};
 pub use crew::{Crew, CrewError};
 pub use decision::{decide, Answer, Quota, Reading, Reason};
-pub use lookout::Lookout;
+pub use heartbeats::Heartbeats;
 pub use page::{Page, PageError, Peer, Published, PAGE_VERSION};
 #[cfg(feature = "rayon")]
 pub use pool::Pool;
-pub use seat::{Seat, Taken};
-pub use sight::{heir, heirs, next_change, Change, Sight, State};
 pub use steady::Steady;
+pub use takeover::{heir, heirs, next_change, Change, State, WorkerView};
 pub use width::{cpus, say, Mode, NoMode, Width, VARIABLE};
+pub use worker::{Taken, WorkerSlot};

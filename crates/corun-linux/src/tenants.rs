@@ -15,7 +15,7 @@ const MOST_GONE: usize = 4_096;
 /// Tenants by number and by key.
 #[derive(Clone, Debug, Default)]
 pub struct Tenants {
-    by_id: BTreeMap<TenantId, Known>,
+    by_id: BTreeMap<TenantId, NumberedTenant>,
     by_key: BTreeMap<String, TenantId>,
     next: u32,
     /// Goes on whenever the table is [told](Tenants::forget) who is spoken of.
@@ -24,7 +24,7 @@ pub struct Tenants {
 
 /// A tenant, and the last round in which it was spoken of.
 #[derive(Clone, Debug)]
-struct Known {
+struct NumberedTenant {
     tenant: Tenant,
     round: u64,
 }
@@ -47,7 +47,7 @@ impl Tenants {
         self.by_key.insert(name.key.clone(), id);
         let mut tenant = Tenant { id, kind: name.kind, key: name.key, name: name.name };
         self.tell_apart(&mut tenant);
-        self.by_id.insert(id, Known { tenant, round: self.round });
+        self.by_id.insert(id, NumberedTenant { tenant, round: self.round });
         id
     }
 

@@ -9,8 +9,8 @@
 //! should do that anyway: with the pace of its solo run, a co-run does exactly the same work.
 
 use crate::clock::thread_cpu_ns;
-use crate::hand::Pace;
 use crate::kernel::Kernel;
+use crate::load_thread::Pace;
 use serde::Serialize;
 
 const TRIES: usize = 15;

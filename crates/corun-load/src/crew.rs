@@ -3,8 +3,8 @@
 
 use crate::clock::{now_ns, thread_cpu_ns, CpuClock};
 use crate::gate::Gate;
-use crate::hand::{Hand, Pace};
 use crate::kernel::Kernel;
+use crate::load_thread::{LoadThread, Pace};
 use crate::plan::Plan;
 use crate::progress::{Progress, Snapshot};
 use crate::tally::{Start, Tally, Used};
@@ -43,8 +43,8 @@ impl Crew {
     }
 
     /// Thread number `thread` with `kernel` in hand.
-    pub fn hand<'a>(&'a self, thread: usize, kernel: Kernel<'a>, pace: Pace) -> Hand<'a> {
-        Hand { kernel, pace, cut: &self.cut, loops: &self.tallies[thread].loops }
+    pub fn load_thread<'a>(&'a self, thread: usize, kernel: Kernel<'a>, pace: Pace) -> LoadThread<'a> {
+        LoadThread { kernel, pace, cut: &self.cut, loops: &self.tallies[thread].loops }
     }
 
     /// Runs the program. `prepare` is called in each thread with its number and returns what the thread shall do;

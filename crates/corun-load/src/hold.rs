@@ -18,10 +18,10 @@ use crate::clock::{now_ns, want_exact_timers};
 use crate::controller::Controller;
 use crate::crew::Crew;
 use crate::goal::Goal;
-use crate::hand::Hand;
 use crate::holding::{Account, Baseline, Held, GRACE_NS};
 use crate::interference::burst;
 use crate::kernel::Kernel;
+use crate::load_thread::LoadThread;
 use crate::plan::{threads, Plan};
 use crate::progress::{Holding, Progress, Snapshot};
 use crate::sensor::{Gauge, LastSpin, Sample, Sensor};
@@ -205,7 +205,7 @@ fn press(
 ) -> Result<Ended, LoadError> {
     let (first_cycle, sharing) = (OnceLock::new(), hold.threads_per_cpu());
     crew.run(watch, |number| {
-        let mut hand = crew.hand(number, Kernel::registers(), calibration.pace());
+        let mut hand = crew.load_thread(number, Kernel::registers(), calibration.pace());
         let (first_cycle, bursts) = (&first_cycle, &crew.tallies[number].iterations);
         want_exact_timers();
         move || {
@@ -229,7 +229,7 @@ fn press(
 }
 
 /// One cycle of one thread; false if it shall stop.
-fn cycle(hand: &mut Hand, busy_ns: u64, end_ns: u64) -> bool {
+fn cycle(hand: &mut LoadThread, busy_ns: u64, end_ns: u64) -> bool {
     if busy_ns >= LEAST_BURST_NS && !burst(hand, busy_ns) {
         return false;
     }

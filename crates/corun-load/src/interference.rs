@@ -13,8 +13,8 @@
 
 use crate::clock::{now_ns, thread_cpu_ns, want_exact_timers};
 use crate::crew::Crew;
-use crate::hand::{Hand, Pace};
 use crate::kernel::Kernel;
+use crate::load_thread::{LoadThread, Pace};
 use crate::plan::{threads, Plan};
 use crate::watch::{Ended, Watch};
 use crate::LoadError;
@@ -63,7 +63,7 @@ pub fn plan(load: &Interference) -> Plan {
 /// As [`Crew::run`].
 pub fn run(load: &Interference, pace: Pace, crew: &Crew, watch: &mut Watch) -> Result<Ended, LoadError> {
     crew.run(watch, |number| {
-        let mut hand = crew.hand(number, Kernel::registers(), pace);
+        let mut hand = crew.load_thread(number, Kernel::registers(), pace);
         let iterations = &crew.tallies[number].iterations;
         want_exact_timers();
         move || {
@@ -88,12 +88,12 @@ pub fn run(load: &Interference, pace: Pace, crew: &Crew, watch: &mut Watch) -> R
 }
 
 /// Computes for `cpu_ns` of the thread's CPU time; false if cut short.
-pub(crate) fn burst(hand: &mut Hand, cpu_ns: u64) -> bool {
+pub(crate) fn burst(hand: &mut LoadThread, cpu_ns: u64) -> bool {
     burst_by(hand, cpu_ns, thread_cpu_ns, u64::MAX)
 }
 
 /// Computes for so long by `clock`, in steps no longer than `step_ns`; false if cut short.
-fn burst_by(hand: &mut Hand, ns: u64, clock: fn() -> u64, step_ns: u64) -> bool {
+fn burst_by(hand: &mut LoadThread, ns: u64, clock: fn() -> u64, step_ns: u64) -> bool {
     let end_ns = clock() + ns;
     loop {
         let left_ns = end_ns.saturating_sub(clock());
@@ -117,7 +117,7 @@ mod tests {
     fn a_burst_too_short_for_any_work_ends_with_the_run() {
         let (cut, loops) = (AtomicBool::new(false), Counter::default());
         let pace = Pace { loops_per_ms: 1000 };
-        let mut hand = Hand { kernel: Kernel::registers(), pace, cut: &cut, loops: &loops };
+        let mut hand = LoadThread { kernel: Kernel::registers(), pace, cut: &cut, loops: &loops };
         assert!(burst(&mut hand, 0));
         cut.store(true, Relaxed);
         assert!(!burst(&mut hand, 0));

@@ -19,7 +19,7 @@
 //! | [`parallel`] | barrier, lock, pipeline, queue, independent threads |
 //! | [`micro`] | hubench, lubench, membench, cpu (ATC'16 §5.1) |
 //! | [`command`] | a real command |
-//! | [`kernel`], [`memory`], [`hand`], [`calibration`] | work: what computing is, and how much of it is a millisecond |
+//! | [`kernel`], [`memory`], [`load_thread`], [`calibration`] | work: what computing is, and how much of it is a millisecond |
 //! | [`eventcount`], [`barrier`], [`lock`], [`queue`] | synchronisation, over one way to wait … |
 //! | [`waiting`], [`futex`] | … whose policy is exact and whose cost is accounted for |
 //! | [`crew`], [`gate`], [`watch`], [`stop`], [`tally`] | running threads: start together, count, stop |
@@ -42,11 +42,11 @@ pub mod eventcount;
 pub mod futex;
 pub mod gate;
 pub mod goal;
-pub mod hand;
 pub mod hold;
 pub mod holding;
 pub mod interference;
 pub mod kernel;
+pub mod load_thread;
 pub mod lock;
 pub mod memory;
 pub mod micro;

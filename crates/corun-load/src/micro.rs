@@ -13,8 +13,8 @@
 //! accounted for: reading a clock would take longer than the wait.
 
 use crate::crew::Crew;
-use crate::hand::{Hand, Pace};
 use crate::kernel::Kernel;
+use crate::load_thread::{LoadThread, Pace};
 use crate::memory::{last_level_cache_bytes, lines, Line};
 use crate::plan::{of_every_thread, threads, Plan};
 use crate::watch::{Ended, Watch};
@@ -75,7 +75,7 @@ pub fn run(program: &Micro, pace: Pace, crew: &Crew, watch: &mut Watch) -> Resul
             let private_ns = if program.name == MicroKind::Lubench { PRIVATE_NS } else { 0 };
             let sets: Vec<Vec<Line>> = (0..program.threads / 2).map(|_| lines(COUNTERS * 64)).collect();
             rounds_of(rounds, crew, watch, |number| {
-                let mut hand = crew.hand(number, Kernel::registers(), pace);
+                let mut hand = crew.load_thread(number, Kernel::registers(), pace);
                 let set = &sets[number / 2];
                 move |round| sweep(set, number as u64 % 2, round, private_ns, &mut hand)
             })
@@ -88,7 +88,7 @@ pub fn run(program: &Micro, pace: Pace, crew: &Crew, watch: &mut Watch) -> Resul
             })
         }
         MicroKind::Cpu => rounds_of(rounds, crew, watch, |number| {
-            let mut hand = crew.hand(number, Kernel::registers(), pace);
+            let mut hand = crew.load_thread(number, Kernel::registers(), pace);
             move |_| hand.work(1_000_000)
         }),
     }
@@ -115,7 +115,7 @@ fn rounds_of<Round: FnMut(u64) -> bool>(
 }
 
 /// Increments each counter of the set once, each when it is this partner's turn; false if cut short.
-fn sweep(set: &[Line], me: u64, round: u64, private_ns: u64, hand: &mut Hand) -> bool {
+fn sweep(set: &[Line], me: u64, round: u64, private_ns: u64, hand: &mut LoadThread) -> bool {
     for counter in set {
         while counter.read(0) != 2 * round + me {
             if hand.is_cut() {

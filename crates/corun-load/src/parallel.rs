@@ -7,8 +7,8 @@
 
 use crate::barrier::Barrier;
 use crate::crew::Crew;
-use crate::hand::{Hand, Pace};
 use crate::kernel::Kernel;
+use crate::load_thread::{LoadThread, Pace};
 use crate::lock::Lock;
 use crate::memory::{lines, Line};
 use crate::plan::{of_every_thread, threads, Plan, Thread};
@@ -135,8 +135,8 @@ pub fn run(
 }
 
 impl<'a> Run<'a> {
-    fn hand(&self, number: usize) -> Hand<'a> {
-        self.crew.hand(number, kernel(self.program, self.shared, number), self.pace)
+    fn load_thread(&self, number: usize) -> LoadThread<'a> {
+        self.crew.load_thread(number, kernel(self.program, self.shared, number), self.pace)
     }
 
     fn waiter(&self, number: usize) -> Waiter<'a> {
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
     }
 
     /// The grain's work is done: now it waits for its device and sleeps.
-    fn rest(&self, hand: &Hand) {
+    fn rest(&self, hand: &LoadThread) {
         hand.idle(self.program.io + self.program.sleep);
     }
 
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
     fn barrier(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
         let barrier = Barrier::new(self.program.threads);
         self.crew.run(watch, |number| {
-            let (mut hand, waiter, barrier) = (self.hand(number), self.waiter(number), &barrier);
+            let (mut hand, waiter, barrier) = (self.load_thread(number), self.waiter(number), &barrier);
             move || {
                 for round in 0..self.iterations() {
                     hand.work(self.program.grain_ns(number as u32, round));
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
     fn lock(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
         let locks: Vec<Lock<()>> = (0..self.program.locks).map(|_| Lock::new(())).collect();
         self.crew.run(watch, |number| {
-            let (mut hand, waiter, locks) = (self.hand(number), self.waiter(number), &locks);
+            let (mut hand, waiter, locks) = (self.load_thread(number), self.waiter(number), &locks);
             move || {
                 for round in 0..self.iterations() {
                     let grain_ns = self.program.grain_ns(number as u32, round);
@@ -215,9 +215,9 @@ impl<'a> Run<'a> {
         self.crew.run(watch, |number| {
             let stage = flow.stage_of(number as u32);
             let (source, before) = (before(stage), &before);
-            let (mut hand, waiter, next_item) = (self.hand(number), self.waiter(number), &next_item);
+            let (mut hand, waiter, next_item) = (self.load_thread(number), self.waiter(number), &next_item);
             move || {
-                let take = |hand: &Hand| match source {
+                let take = |hand: &LoadThread| match source {
                     Some(queue) => queue.pop(&waiter),
                     None if hand.is_cut() => None,
                     None => Some(next_item.fetch_add(1, Relaxed)).filter(|item| *item < self.iterations()),
@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
     fn queue(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
         let taken = Lock::new(0);
         self.crew.run(watch, |number| {
-            let (mut hand, waiter, taken) = (self.hand(number), self.waiter(number), &taken);
+            let (mut hand, waiter, taken) = (self.load_thread(number), self.waiter(number), &taken);
             let take = move || {
                 let mut taken = taken.acquire(&waiter);
                 let grain = *taken;
@@ -267,7 +267,7 @@ impl<'a> Run<'a> {
         let own: Vec<Lock<Range<u64>>> =
             (0..self.program.threads).map(|t| Lock::new(self.program.own_grains(t))).collect();
         self.crew.run(watch, |number| {
-            let (mut hand, waiter, own) = (self.hand(number), self.waiter(number), &own);
+            let (mut hand, waiter, own) = (self.load_thread(number), self.waiter(number), &own);
             let left = |queue: &Lock<Range<u64>>, waiter: &Waiter| {
                 let held = queue.acquire(waiter);
                 held.end - held.start
@@ -300,7 +300,7 @@ impl<'a> Run<'a> {
     /// Threads that have nothing to do with each other.
     fn none(&self, watch: &mut Watch) -> Result<Ended, LoadError> {
         self.crew.run(watch, |number| {
-            let mut hand = self.hand(number);
+            let mut hand = self.load_thread(number);
             move || {
                 for round in 0..self.iterations() {
                     if !hand.work(self.program.grain_ns(number as u32, round)) {

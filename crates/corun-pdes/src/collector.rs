@@ -5,8 +5,8 @@
 //! beyond a horizon are taken back (cancelback: their messages are annihilated), with half the distance each time, down to what a
 //! sequential run would have to keep. When even that is too much, the run ends and says so.
 
-use crate::door::{self, NEVER};
 use crate::error::Error;
+use crate::mailbox::{self, NEVER};
 use crate::model::Model;
 use crate::rounds::Collector;
 use crate::shared::Shared;
@@ -16,7 +16,7 @@ impl Collector {
     /// A round.
     pub fn round<M: Model>(&mut self, shared: &Shared<'_, M>) {
         let known = shared.progress.gvt.load(Relaxed);
-        let gvt = known.max(door::collect(shared.places.iter().map(|place| &place.door)));
+        let gvt = known.max(mailbox::collect(shared.places.iter().map(|place| &place.mailbox)));
         let mut held = held(shared);
         self.peak = self.peak.max(held);
         self.rounds += 1;
@@ -41,9 +41,9 @@ impl Collector {
 
     /// Takes back what is furthest ahead until three quarters of the memory are enough. Returns what is held then.
     ///
-    /// A recall makes work that no door tells of, so nobody may compute global virtual time meanwhile: the caller is the one who could.
+    /// A recall makes work that no mailbox tells of, so nobody may compute global virtual time meanwhile: the caller is the one who could.
     fn recall<M: Model>(&mut self, gvt: u64, held_before: usize, shared: &Shared<'_, M>) -> usize {
-        let ahead = shared.places.iter().map(|place| place.door.next()).filter(|next| *next != NEVER);
+        let ahead = shared.places.iter().map(|place| place.mailbox.next()).filter(|next| *next != NEVER);
         let spread = ahead.max().map_or(0, |furthest| furthest.saturating_sub(gvt));
         self.window = self.window.min(spread);
         let (mut held, mut narrowest) = (held_before, 0);
@@ -67,7 +67,7 @@ impl Collector {
 }
 
 fn held<M: Model>(shared: &Shared<'_, M>) -> usize {
-    shared.places.iter().map(|place| place.held.load(Relaxed) + place.door.waiting()).sum()
+    shared.places.iter().map(|place| place.held.load(Relaxed) + place.mailbox.waiting()).sum()
 }
 
 /// Returns the messages that wait in this kernel process.
@@ -75,23 +75,23 @@ fn recall_one<M: Model>(number: u32, gvt: u64, horizon: u64, shared: &Shared<'_,
     let place = &shared.places[number as usize];
     let Ok(mut kp) = place.kp.lock() else { return 0 };
     let mut out = Vec::new();
-    place.door.take_mail(|message| kp.push(message));
+    place.mailbox.take_mail(|message| kp.push(message));
     // What the model did wrong is told by whoever commits for good.
     if let Err((lp, at, fault)) = kp.commit(gvt) {
         shared.fail(Error::Model { lp, at, fault });
         return 0;
     }
     kp.recall(horizon, shared.model, &shared.terms, &mut out);
-    place.door.bring_down(kp.next());
+    place.mailbox.bring_down(kp.next());
     for message in out {
         let to = shared.homes[message.to as usize];
         if to == number {
             kp.push(message);
         } else {
-            shared.places[to as usize].door.post(message);
+            shared.places[to as usize].mailbox.post(message);
         }
     }
-    place.door.publish(kp.next());
+    place.mailbox.publish(kp.next());
     place.held.store(kp.held(), Relaxed);
     kp.waiting()
 }

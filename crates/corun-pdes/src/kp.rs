@@ -37,10 +37,10 @@ impl<M: Model> Kp<M> {
         Kp { first, lps, heap: BinaryHeap::new(), uncommitted: 0, counts: Counts::default() }
     }
 
-    /// When the next event is to be handled; [`crate::door::NEVER`] where none waits.
+    /// When the next event is to be handled; [`crate::mailbox::NEVER`] where none waits.
     #[inline]
     pub fn next(&self) -> u64 {
-        self.heap.peek().map_or(crate::door::NEVER, |message| message.key.time)
+        self.heap.peek().map_or(crate::mailbox::NEVER, |message| message.key.time)
     }
 
     /// Adds a message for one of its logical processes.

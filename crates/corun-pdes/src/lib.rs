@@ -32,13 +32,13 @@
 //! hook prints it all the same. Floats that are part of a state are hashed by their bits.
 
 mod collector;
-mod door;
+mod disturbing;
 mod engine;
 mod error;
 mod event;
 mod kp;
 mod lp;
-mod misfortune;
+mod mailbox;
 mod model;
 pub mod models;
 mod options;

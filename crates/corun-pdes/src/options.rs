@@ -44,7 +44,7 @@ pub enum Idle {
     Block,
 }
 
-/// Injected misfortune, to test that results do not depend on it: workers that stop at the worst moment, kernel processes that move.
+/// Injected disturbance, to test that results do not depend on it: workers that stop at the worst moment, kernel processes that move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disturbance {
     /// Seed of what happens when.
@@ -82,7 +82,7 @@ pub struct Options {
     /// The most events that may wait or be kept to be taken back, over all. It is exceeded by what one event sends at most, times
     /// workers, and by the events kept for coasting forward: `checkpoint_every` a logical process.
     pub memory: usize,
-    /// Injected misfortune, for tests.
+    /// Injected disturbance, for tests.
     pub disturbance: Option<Disturbance>,
 }
 

@@ -1,10 +1,10 @@
 //! LADM's reaction to a preempted worker: those that run take over its kernel processes, those nearby first.
 //!
-//! Who is off its CPU is what [`corun_adapt::Lookout`] tells by beats; who takes over is what [`corun_adapt::heirs`] decides; each of them
+//! Who is off its CPU is what [`corun_adapt::Heartbeats`] tells by beats; who takes over is what [`corun_adapt::heirs`] decides; each of them
 //! takes an equal share. Only the kernel process in the middle of an event stays with the preempted worker.
 
 use crate::owners::Owners;
-use corun_adapt::{heirs, Crew, Lookout, State};
+use corun_adapt::{heirs, Crew, Heartbeats, State};
 use std::time::Duration;
 
 /// Stints between two looks at the others.
@@ -13,13 +13,13 @@ const LOOK_EVERY: u32 = 128;
 /// What a worker has seen of the others.
 pub(crate) struct Rescue {
     me: u32,
-    lookout: Lookout,
+    heartbeats: Heartbeats,
     stints: u32,
 }
 
 impl Rescue {
     pub fn new(me: u32, workers: usize, stale_after: Duration) -> Rescue {
-        Rescue { me, lookout: Lookout::new(workers, stale_after), stints: 0 }
+        Rescue { me, heartbeats: Heartbeats::new(workers, stale_after), stints: 0 }
     }
 
     /// Counts a stint; whether it is time to look.
@@ -32,15 +32,15 @@ impl Rescue {
     /// Takes over what those have who show no sign of life. Returns how many kernel processes came.
     pub fn look(&mut self, crew: &Crew, owners: &Owners) -> u64 {
         self.stints = 0;
-        let seats = crew.seats();
-        seats[self.me as usize].beat_here();
-        self.lookout.look(seats);
-        let sight = |worker: usize| {
-            crew.sight(worker, if self.lookout.is_stale(worker) { State::Off } else { State::Runs })
+        let slots = crew.slots();
+        slots[self.me as usize].beat_here();
+        self.heartbeats.look(slots);
+        let view = |worker: usize| {
+            crew.view(worker, if self.heartbeats.is_stale(worker) { State::Off } else { State::Runs })
         };
         let mut came = 0;
-        for worker in (0..seats.len()).filter(|worker| self.lookout.is_stale(*worker)) {
-            let heirs = || heirs(worker, seats.len(), &sight);
+        for worker in (0..slots.len()).filter(|worker| self.heartbeats.is_stale(*worker)) {
+            let heirs = || heirs(worker, slots.len(), &view);
             if heirs().any(|heir| heir == self.me as usize) {
                 let mut theirs = Vec::new();
                 owners.list(worker as u32, &mut theirs);

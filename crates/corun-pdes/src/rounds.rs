@@ -1,6 +1,6 @@
 //! What the rounds of a run remember: see `collector.rs`.
 
-use crate::door::NEVER;
+use crate::mailbox::NEVER;
 use crate::options::Options;
 
 /// What rounds remember.

@@ -1,9 +1,9 @@
 //! What the workers of a run share.
 
-use crate::door::Door;
 use crate::error::Error;
 use crate::kp::Kp;
 use crate::lp::Terms;
+use crate::mailbox::Mailbox;
 use crate::model::Model;
 use crate::options::Options;
 use crate::owners::Owners;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(1);
 
 /// A kernel process and what of it is seen from outside.
 pub(crate) struct Place<M: Model> {
-    pub door: Door<M::Event>,
+    pub mailbox: Mailbox<M::Event>,
     pub kp: Mutex<Kp<M>>,
     /// What it held when somebody last let go of it, in events.
     pub held: AtomicUsize,
@@ -67,8 +67,8 @@ impl<'m, M: Model> Shared<'m, M> {
         kps: Vec<Kp<M>>,
     ) -> Shared<'m, M> {
         let place = |kp: Kp<M>| {
-            let (door, held) = (Door::new(kp.next()), AtomicUsize::new(kp.held()));
-            CachePadded::new(Place { door, kp: Mutex::new(kp), held })
+            let (mailbox, held) = (Mailbox::new(kp.next()), AtomicUsize::new(kp.held()));
+            CachePadded::new(Place { mailbox, kp: Mutex::new(kp), held })
         };
         let shared = Shared {
             model,
@@ -110,7 +110,7 @@ impl<'m, M: Model> Shared<'m, M> {
     /// Wakes a worker, should it sleep.
     #[inline]
     pub fn wake(&self, worker: u32) {
-        if self.crew.seats()[worker as usize].end_sleep() {
+        if self.crew.slots()[worker as usize].end_sleep() {
             if let Some(thread) = self.threads[worker as usize].get() {
                 thread.unpark();
             }

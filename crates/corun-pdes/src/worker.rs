@@ -1,10 +1,10 @@
 //! A worker: it takes its kernel process that is furthest behind, handles events of it until another one is behind, and goes on.
 
-use crate::door::NEVER;
+use crate::disturbing::Disturber;
 use crate::error::Error;
 use crate::event::Message;
 use crate::kp::Kp;
-use crate::misfortune::Misfortune;
+use crate::mailbox::NEVER;
 use crate::model::Model;
 use crate::options::{Idle, Mapping};
 use crate::outcome::WorkerOutcome;
@@ -44,7 +44,7 @@ pub(crate) struct Worker<'s, 'm, M: Model> {
     last_round: Instant,
     looks: u32,
     rescue: Option<Rescue>,
-    misfortune: Option<Misfortune>,
+    disturber: Option<Disturber>,
     report: WorkerOutcome,
 }
 
@@ -70,7 +70,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
                 Mapping::Ladm { stale_after } => Some(Rescue::new(me, options.workers, stale_after)),
                 _ => None,
             },
-            misfortune: options.disturbance.map(|disturbance| Misfortune::new(disturbance, me)),
+            disturber: options.disturbance.map(|disturbance| Disturber::new(disturbance, me)),
             report: WorkerOutcome::default(),
         };
         worker.list_mine();
@@ -88,7 +88,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
             }
         }
         while !self.shared.stop.load(Relaxed) {
-            self.shared.crew.seats()[self.me as usize].beat();
+            self.shared.crew.slots()[self.me as usize].beat();
             self.look_around();
             match self.choose() {
                 Some((kp, bound)) => self.stint(kp, bound),
@@ -154,7 +154,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
     fn choose(&self) -> Option<(u32, u64)> {
         let (mut first, mut second, mut chosen) = (NEVER, NEVER, None);
         for &kp in &self.mine {
-            let next = self.shared.places[kp as usize].door.next();
+            let next = self.shared.places[kp as usize].mailbox.next();
             if next >= second || (!self.busy.is_empty() && self.busy.contains(&kp)) {
                 continue;
             }
@@ -186,11 +186,11 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         self.looks = 0;
         let mut steps = 0;
         loop {
-            if place.door.has_mail() {
-                place.door.take_mail(|message| kp.push(message));
+            if place.mailbox.has_mail() {
+                place.mailbox.take_mail(|message| kp.push(message));
             }
             let next = kp.next();
-            place.door.publish(next);
+            place.mailbox.publish(next);
             if next > bound || next == NEVER || steps == STINT || !self.is_affordable(next) {
                 break;
             }
@@ -199,8 +199,8 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
             if !self.out.is_empty() {
                 bound = bound.min(self.deliver(number, &mut kp));
             }
-            if let Some(misfortune) = &mut self.misfortune {
-                misfortune.strike(&shared.owners, shared.places.len(), shared.options.workers);
+            if let Some(disturber) = &mut self.disturber {
+                disturber.strike(&shared.owners, shared.places.len(), shared.options.workers);
             }
         }
         place.held.store(kp.held(), Relaxed);
@@ -210,7 +210,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
 
     /// Delivers what an event of `from` sent. Returns the least time of what went to other kernel processes of this worker.
     ///
-    /// The caller holds `from` and publishes nothing until this returns: see [`crate::door`].
+    /// The caller holds `from` and publishes nothing until this returns: see [`crate::mailbox`].
     #[inline]
     fn deliver(&mut self, from: u32, kp: &mut Kp<M>) -> u64 {
         let mut least = NEVER;
@@ -225,16 +225,16 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
             let (place, owner) = (&self.shared.places[to as usize], self.shared.owners.of(to));
             if owner == self.me || self.is_pool {
                 // Past what the same sender posted before, if that is still in the inbox, nothing may go.
-                if let Some(mut other) = place.kp.try_lock().ok().filter(|_| !place.door.has_mail()) {
+                if let Some(mut other) = place.kp.try_lock().ok().filter(|_| !place.mailbox.has_mail()) {
                     let time = message.key.time;
                     other.push(message);
-                    place.door.bring_down(time);
+                    place.mailbox.bring_down(time);
                     least = least.min(time);
                     continue;
                 }
             }
             self.report.posted += 1;
-            place.door.post(message);
+            place.mailbox.post(message);
             self.shared.wake(owner);
         }
         self.out = out;
@@ -268,8 +268,8 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
     }
 
     fn sleep(&mut self) {
-        let seat = &self.shared.crew.seats()[self.me as usize];
-        seat.set_asleep(true);
+        let slot = &self.shared.crew.slots()[self.me as usize];
+        slot.set_asleep(true);
         let is_news = self.shared.stop.load(SeqCst)
             || self.shared.progress.rounds.load(SeqCst) != self.rounds
             || self.changes != self.shared.owners.changes()
@@ -277,7 +277,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         if !is_news {
             std::thread::park_timeout(SLEEP);
         }
-        seat.set_asleep(false);
+        slot.set_asleep(false);
     }
 }
 

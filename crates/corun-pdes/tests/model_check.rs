@@ -1,4 +1,4 @@
-//! The protocol of doors under loom, which tries every order of what two threads do: `RUSTFLAGS="--cfg loom" cargo test -p corun-pdes
+//! The protocol of mailboxes under loom, which tries every order of what two threads do: `RUSTFLAGS="--cfg loom" cargo test -p corun-pdes
 //! --release --test model_check`.
 //!
 //! The sources are compiled into this test, since the library itself is built against the standard library's atomics. Kernel processes are
@@ -6,44 +6,44 @@
 #![cfg(loom)]
 #![allow(dead_code)]
 
-#[path = "../src/door.rs"]
-mod door;
 #[path = "../src/event.rs"]
 mod event;
+#[path = "../src/mailbox.rs"]
+mod mailbox;
 #[path = "../src/sync.rs"]
 mod sync;
 
-use door::{collect, Door, NEVER};
 use event::{Key, Message};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
+use mailbox::{collect, Mailbox, NEVER};
 
 struct Place {
-    door: Door<()>,
+    mailbox: Mailbox<()>,
     times: Mutex<Vec<u64>>,
 }
 
 fn place(times: &[u64]) -> Place {
     let first = times.iter().min().copied().unwrap_or(NEVER);
-    Place { door: Door::new(first), times: Mutex::new(times.to_vec()) }
+    Place { mailbox: Mailbox::new(first), times: Mutex::new(times.to_vec()) }
 }
 
 /// Handles one event of `from`, which sends one to `to`, `delay` later, through the inbox.
 fn handle(from: &Place, to: Option<(&Place, u64)>) {
     let mut times = from.times.lock().unwrap();
-    if from.door.has_mail() {
-        from.door.take_mail(|message| times.push(message.key.time));
+    if from.mailbox.has_mail() {
+        from.mailbox.take_mail(|message| times.push(message.key.time));
     }
     times.sort_unstable();
-    from.door.publish(times.first().copied().unwrap_or(NEVER));
+    from.mailbox.publish(times.first().copied().unwrap_or(NEVER));
     if times.is_empty() {
         return;
     }
     let now = times.remove(0);
     if let Some((to, delay)) = to {
-        to.door.post(Message { key: Key::at(now + delay), to: 0, event: Some(()) });
+        to.mailbox.post(Message { key: Key::at(now + delay), to: 0, event: Some(()) });
     }
-    from.door.publish(times.first().copied().unwrap_or(NEVER));
+    from.mailbox.publish(times.first().copied().unwrap_or(NEVER));
 }
 
 /// The same, but the holder puts the message in by itself.
@@ -53,16 +53,16 @@ fn handle_directly(from: &Place, to: &Place, delay: u64) {
     let now = times.remove(0);
     let mut theirs = to.times.lock().unwrap();
     theirs.push(now + delay);
-    to.door.bring_down(now + delay);
+    to.mailbox.bring_down(now + delay);
     drop(theirs);
-    from.door.publish(times.first().copied().unwrap_or(NEVER));
+    from.mailbox.publish(times.first().copied().unwrap_or(NEVER));
 }
 
 /// What is left to handle: no global virtual time may be later.
 fn least_left(places: &[Place]) -> u64 {
     let left = places.iter().map(|place| {
         let mut times = place.times.lock().unwrap();
-        place.door.take_mail(|message| times.push(message.key.time));
+        place.mailbox.take_mail(|message| times.push(message.key.time));
         times.iter().min().copied().unwrap_or(NEVER)
     });
     left.min().unwrap()
@@ -74,7 +74,7 @@ fn no_order_computes_too_late_a_time(places: fn() -> Vec<Place>, work: fn(&[Plac
         let places = Arc::new(places());
         let theirs = places.clone();
         let worker = thread::spawn(move || work(&theirs));
-        let gvt = collect(places.iter().map(|place| &place.door));
+        let gvt = collect(places.iter().map(|place| &place.mailbox));
         worker.join().unwrap();
         let left = least_left(&places);
         assert!(gvt <= left, "{gvt} was computed, and {left} is left");
@@ -118,7 +118,7 @@ fn two_workers_and_a_collector_agree() {
         let (a, b) = (places.clone(), places.clone());
         let sender = thread::spawn(move || handle(&a[1], Some((&a[0], 2))));
         let receiver = thread::spawn(move || handle(&b[0], None));
-        let gvt = collect(places.iter().map(|place| &place.door));
+        let gvt = collect(places.iter().map(|place| &place.mailbox));
         sender.join().unwrap();
         receiver.join().unwrap();
         let left = least_left(&places);
@@ -134,19 +134,19 @@ fn an_inbox_keeps_the_order_of_each_sender_and_loses_nothing_when_its_owner_chan
             let place = place.clone();
             thread::spawn(move || {
                 for time in [3, 4] {
-                    place.door.post(Message { key: Key::at(time), to: 0, event: Some(()) });
+                    place.mailbox.post(Message { key: Key::at(time), to: 0, event: Some(()) });
                 }
             })
         };
         // Two owners, one after the other, as the lock has it.
         let mut got = Vec::new();
         for _ in 0..2 {
-            if place.door.has_mail() {
-                place.door.take_mail(|message| got.push(message.key.time));
+            if place.mailbox.has_mail() {
+                place.mailbox.take_mail(|message| got.push(message.key.time));
             }
         }
         sender.join().unwrap();
-        place.door.take_mail(|message| got.push(message.key.time));
+        place.mailbox.take_mail(|message| got.push(message.key.time));
         assert_eq!(got, [3, 4]);
     });
 }

@@ -33,7 +33,7 @@ use corun_model::reason::Sharing;
 use corun_model::{
     Action, Counter, CpuId, Decision, Knob, Machine, Observation, Policy, Reason, TaskId, TenantId,
 };
-use mapping::{At, Board, Need};
+use mapping::{At, Need, Occupancy};
 use std::collections::BTreeMap;
 
 /// The counters without which nothing is decided.
@@ -107,23 +107,23 @@ pub struct Sam {
     epoch_ns: u64,
     applications: BTreeMap<TenantId, Application>,
     /// What each task is confined to; `None`: to nothing.
-    told: Settled<Option<Home>>,
+    told: Settled<Option<Confinement>>,
 }
 
 /// What a task is confined to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
+enum Confinement {
     /// A context, by place in the machine's list.
     Context(usize),
     /// All contexts of a socket.
     Socket(u32),
 }
 
-impl Home {
+impl Confinement {
     fn cpus(self, machine: &Machine) -> Vec<CpuId> {
         match self {
-            Home::Context(i) => vec![machine.cpus()[i].id],
-            Home::Socket(s) => machine.cpus().iter().filter(|c| c.socket == s).map(|c| c.id).collect(),
+            Confinement::Context(i) => vec![machine.cpus()[i].id],
+            Confinement::Socket(s) => machine.cpus().iter().filter(|c| c.socket == s).map(|c| c.id).collect(),
         }
     }
 }
@@ -176,7 +176,7 @@ impl Sam {
             if let Some(did) = counted.filter(|_| wanted) {
                 let seen_on = |cpu| machine.cpus().binary_search_by_key(&cpu, |c| c.id).ok();
                 let at = match told {
-                    Some(Home::Context(i)) => Some(i),
+                    Some(Confinement::Context(i)) => Some(i),
                     _ => t.last_cpu.and_then(seen_on),
                 };
                 running.push(Running { id: t.id, application: t.tenant, at, did });
@@ -228,12 +228,12 @@ impl Sam {
                 order.into_iter().map(|(_, need, tasks)| (need, tasks)).collect();
             return crowd::map(machine, &applications);
         }
-        let mut board = Board::new(machine);
+        let mut occupancy = Occupancy::new(machine);
         for (id, need, tasks) in order {
-            board.place(id, need, &tasks);
+            occupancy.place(id, need, &tasks);
             self.applications.get_mut(&id).expect("it is listed").placed(need.in_pairs);
         }
-        board.finish()
+        occupancy.finish()
     }
 
     /// Whether a task counts as sharing data where each is looked at by itself: by the last epoch, or by its application's history.
@@ -250,10 +250,10 @@ impl Sam {
     }
 }
 
-fn why(tenant: String, application: &Application, machine: &Machine, home: Home) -> Reason {
+fn why(tenant: String, application: &Application, machine: &Machine, home: Confinement) -> Reason {
     let (socket, core) = match home {
-        Home::Context(i) => (machine.cpus()[i].socket, Some(machine.cpus()[i].core)),
-        Home::Socket(s) => (s, None),
+        Confinement::Context(i) => (machine.cpus()[i].socket, Some(machine.cpus()[i].core)),
+        Confinement::Socket(s) => (s, None),
     };
     application.because(tenant, socket, core)
 }
@@ -303,7 +303,11 @@ impl Policy for Sam {
         self.told.follow(seen, &self.scope, |task, known| {
             let told = known.flatten();
             let Some((_, at)) = places.next_if(|p| p.0 == task.id) else { return told };
-            let home = if crowded { Home::Socket(machine.cpus()[at].socket) } else { Home::Context(at) };
+            let home = if crowded {
+                Confinement::Socket(machine.cpus()[at].socket)
+            } else {
+                Confinement::Context(at)
+            };
             if told != Some(home) {
                 let action = Action::Cpus { task: task.id, cpus: home.cpus(machine) };
                 let because =

@@ -147,7 +147,7 @@ impl Replayer {
         let alone = again(conditions)?;
         let mut ends = vec![alone.least_ns as f64, alone.most_ns as f64];
         let (mut waits, mut beside_ns, mut compute_ns) = (0u64, 0u64, 0u64);
-        for op in transcript.cast.scripts.iter().flat_map(|s| &s.ops) {
+        for op in transcript.program.scripts.iter().flat_map(|s| &s.ops) {
             match op {
                 Op::Wait(_) => waits += 1,
                 Op::Compute { ns, beside_ns: beside } => {

@@ -8,7 +8,7 @@ use corun_predict::spin::SpinByCounters;
 use corun_predict::{
     CannotTell, Feature, Judge, Label, Method, Options, Predictor, Ruling, WantsDedicated, MAX_DISTURBANCE,
 };
-use corun_sim::scenario::Cast;
+use corun_sim::scenario::Participants;
 use rayon::prelude::*;
 use rig::{
     interferers, observe, outcome, pact16, programs, scenario, synthetic, Outcome, Sampling, CORUNNER,
@@ -132,7 +132,7 @@ fn the_same_windows_give_the_same_bytes() {
 
 #[test]
 fn what_cannot_be_told_yet_is_said_with_the_reason() {
-    let mut engine = pact16("lu", true, 4).engine(1, Cast::All, 0).unwrap();
+    let mut engine = pact16("lu", true, 4).engine(1, Participants::All, 0).unwrap();
     let mut nobody = Predictor::new(TenantId(77), Options::default());
     let mut early = Predictor::new(SUBJECT, Options::default());
     let why = |p: &Predictor| p.estimate().unwrap_err();
@@ -166,7 +166,7 @@ fn a_change_of_phase_asks_for_a_new_dedicated_window_and_a_steady_program_does_n
         )
     };
     let changes = |phases: &str| {
-        let mut engine = program(phases).engine(1, Cast::All, 0).unwrap();
+        let mut engine = program(phases).engine(1, Participants::All, 0).unwrap();
         let mut predictor = Predictor::new(SUBJECT, Options::default());
         engine.apply(&Action::Park { tenant: CORUNNER });
         for _ in 0..5 {
@@ -196,7 +196,7 @@ fn a_change_of_phase_asks_for_a_new_dedicated_window_and_a_steady_program_does_n
 fn counters_tell_spinning_within_five_points_and_never_where_nobody_spins() {
     // Beside loops threads of mg and sp spin long; streamcluster and swaptions never do. lu's spin in nearly every window.
     for (program, spins) in [("mg", true), ("sp", true), ("streamcluster", false), ("swaptions", false)] {
-        let mut engine = pact16(program, true, 4).engine(1, Cast::All, 0).unwrap();
+        let mut engine = pact16(program, true, 4).engine(1, Participants::All, 0).unwrap();
         let mut detector = SpinByCounters::new(SUBJECT);
         let (mut told_ns, mut found_ns, mut on_cpu_ns) = (0, 0, 0);
         for _ in 0..2_000 {
@@ -229,7 +229,7 @@ fn verdict(program: &str, noise: &str) -> corun_predict::Verdict {
              [[tenant]]\nname = \"noise\"\nprogram = {{ kind = \"interference\", {noise} }}\n"
         ),
     );
-    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut engine = s.engine(1, Participants::All, 0).unwrap();
     let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
     while engine.progress()[0].completions.count == 0 {
         judge.push(&observe(&mut engine, 10 * MS));
@@ -268,7 +268,7 @@ fn a_disturbed_run_is_caught_with_culprit_time_and_extent() {
 fn the_undisturbed_time_is_about_what_the_program_takes_alone() {
     let noise = "pattern = \"intermittent\", threads = 2";
     let v = verdict(BARRIERS, noise);
-    let alone_ns = rig::time_ns(&synthetic(2, BARRIERS, noise), 1, Cast::Solo(0)) as f64;
+    let alone_ns = rig::time_ns(&synthetic(2, BARRIERS, noise), 1, Participants::Solo(0)) as f64;
     let off = v.undisturbed_ns as f64 / alone_ns - 1.0;
     assert!(off.abs() < 0.15, "{off}");
 }

@@ -8,7 +8,7 @@ use corun_model::duration::human_ns;
 use corun_model::Unavailable;
 use corun_predict::estimate::{Culprit, Method};
 use corun_predict::verdict::{Doubt, Pace, Ruling, Verdict};
-use corun_results::told::{junit, Measured, Outcome, State, Tested};
+use corun_results::output::{junit, Measured, Outcome, State, Tested};
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -14,17 +14,17 @@
 //! | [`when`] | times that tools write, and where in a run their iterations and tests can have been |
 //! | [`tools`] | results of benchmark tools: runs and iterations |
 //! | [`mod@annotate`] | JUnit files of others: test cases read as a stream, properties put in, nothing else changed |
-//! | [`told`] | an [`Outcome`], written for who reads it |
+//! | [`output`] | an [`Outcome`], written for who reads it |
 
 pub mod annotate;
 mod field;
-pub mod told;
+pub mod output;
 pub mod tools;
 mod unread;
 pub mod when;
 
 pub use annotate::{annotate, Annotated, Case};
-pub use told::{Outcome, State};
+pub use output::{Outcome, State};
 pub use tools::{Results, Tool};
 pub use unread::{Problem, Unread};
-pub use when::{Nowhere, Run, Span};
+pub use when::{NotPlaced, Run, Span};

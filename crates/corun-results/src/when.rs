@@ -154,7 +154,7 @@ pub enum By {
 
 /// Why nobody can tell when something was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nowhere {
+pub enum NotPlaced {
     /// The tool does not tell how long it took.
     NoTime,
     /// It was not in the run that was watched.
@@ -175,10 +175,10 @@ pub struct Sequence {
 impl Sequence {
     /// Things that took `total_ns` together, all between these two instants. They cannot have followed each other if that
     /// is longer than the time between.
-    pub fn new(from_ns: i64, until_ns: i64, total_ns: i64) -> Result<Sequence, Nowhere> {
+    pub fn new(from_ns: i64, until_ns: i64, total_ns: i64) -> Result<Sequence, NotPlaced> {
         let most_ns = until_ns - from_ns + TOLERANCE_NS + (total_ns as f64 * ROUNDED) as i64;
         if total_ns > most_ns {
-            return Err(Nowhere::AtATime);
+            return Err(NotPlaced::AtATime);
         }
         Ok(Sequence { from_ns, until_ns, before_ns: 0, total_ns })
     }
@@ -193,8 +193,8 @@ impl Sequence {
 }
 
 /// Something that has its own stamp.
-pub(crate) fn stamped(stamp: &Stamp, length_ns: i64, run: &Run) -> Result<Span, Nowhere> {
-    let (earliest_ns, latest_ns) = stamp.within(run).ok_or(Nowhere::OtherRun)?;
+pub(crate) fn stamped(stamp: &Stamp, length_ns: i64, run: &Run) -> Result<Span, NotPlaced> {
+    let (earliest_ns, latest_ns) = stamp.within(run).ok_or(NotPlaced::OtherRun)?;
     Ok(Span { earliest_ns, latest_ns, length_ns, by: By::Stamp })
 }
 
@@ -263,6 +263,6 @@ mod tests {
         assert_eq!(spans.map(|s| (s.earliest_ns, s.latest_ns)), [(100, 110), (120, 130)]);
         let mut tight = Sequence::new(0, 50, 50 + 1).unwrap();
         assert_eq!(tight.next(51).latest_ns, 0, "rounding is no mistake");
-        assert_eq!(Sequence::new(0, SECOND_NS, 2 * SECOND_NS).err(), Some(Nowhere::AtATime));
+        assert_eq!(Sequence::new(0, SECOND_NS, 2 * SECOND_NS).err(), Some(NotPlaced::AtATime));
     }
 }

@@ -1,7 +1,7 @@
 //! Properties get into other people's JUnit files, and nothing else of them changes.
 
 use corun_results::when::By;
-use corun_results::{annotate, Case, Nowhere, Problem, Run, Unread};
+use corun_results::{annotate, Case, NotPlaced, Problem, Run, Unread};
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader, Read};
 
@@ -35,7 +35,7 @@ fn cases(text: &str, run: &Run) -> Result<(Vec<Case>, String), Unread> {
 const OWN: &str = "<property name=\"corun.stolen_s\" value=\"1.5 &lt;&quot;&#xe9;?&gt;\"/>";
 
 /// From when to when it can have begun, in milliseconds of the run, how long it took, and how that is known.
-type At = Result<(i64, i64, i64, By), Nowhere>;
+type At = Result<(i64, i64, i64, By), NotPlaced>;
 
 /// A case: its name, whether it failed, and where it was.
 type Row = (&'static str, bool, At);
@@ -174,7 +174,7 @@ fn a_file_that_cannot_be_annotated_is_refused_with_its_line_and_nothing_is_writt
 fn tests_that_ran_at_a_time_are_not_placed_by_their_order() {
     let text = kept("surefire.xml").replace("time=\"49.5\"", "time=\"1,490.5\"");
     let (found, _) = cases(&text, &RUN).unwrap();
-    assert!(found.iter().all(|case| case.span == Err(Nowhere::AtATime)), "{found:?}");
+    assert!(found.iter().all(|case| case.span == Err(NotPlaced::AtATime)), "{found:?}");
 }
 
 /// A JUnit file of so many cases that is nowhere as a whole.

@@ -2,7 +2,7 @@
 
 use corun_results::tools::{Placed, Times};
 use corun_results::when::By;
-use corun_results::{Nowhere, Problem, Results, Run, Tool};
+use corun_results::{NotPlaced, Problem, Results, Run, Tool};
 
 const SECOND: i64 = 1_000_000_000;
 const MS: i64 = 1_000_000;
@@ -28,7 +28,7 @@ fn measured(results: &Results) -> Vec<(&str, f64)> {
 }
 
 /// From when to when each can have begun, in milliseconds of the run, and how long it took.
-fn spans(placed: &[Placed]) -> Vec<Result<(i64, i64, i64), Nowhere>> {
+fn spans(placed: &[Placed]) -> Vec<Result<(i64, i64, i64), NotPlaced>> {
     let ms = |ns| (ns - RUN.begin_ns) / MS;
     placed.iter().map(|p| p.span.map(|s| (ms(s.earliest_ns), ms(s.latest_ns), s.length_ns / MS))).collect()
 }
@@ -152,13 +152,13 @@ fn what_a_tool_does_not_tell_is_not_guessed() {
     value["benchmarks"][0]["stats"].as_object_mut().unwrap().remove("data");
     let results = Results::read(&value.to_string(), "b.json").unwrap();
     assert_eq!(results.times, Times::PerRunOnly);
-    assert_eq!(spans(&results.place(&RUN)), [Err(Nowhere::NoTime)]);
+    assert_eq!(spans(&results.place(&RUN)), [Err(NotPlaced::NoTime)]);
     let text = kept("go-bench.txt");
     let twice = Results::read(&(text.clone() + &text), "b.txt").unwrap();
     assert_eq!(twice.times, Times::PerRunOnly, "the order of lines is not that of names");
     let short = Run { end_ns: RUN.begin_ns + SECOND, ..RUN };
     let hyperfine = read("hyperfine.json");
-    assert!(spans(&hyperfine.place(&short)).iter().all(|span| *span == Err(Nowhere::AtATime)));
+    assert!(spans(&hyperfine.place(&short)).iter().all(|span| *span == Err(NotPlaced::AtATime)));
 }
 
 #[test]

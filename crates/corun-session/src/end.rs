@@ -114,7 +114,7 @@ mod tests {
     use corun_model::{Host, Machine};
     use corun_sim::engine::Engine;
     use corun_sim::machine_file::MachineModel;
-    use corun_sim::scenario::{Cast, Files, Scenario};
+    use corun_sim::scenario::{Files, Participants, Scenario};
 
     const MS: u64 = 1_000_000;
 
@@ -144,7 +144,7 @@ mod tests {
     fn modelled() -> Engine {
         let text = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[[tenant]]\nname = \"subject\"\n\
                     program = { kind = \"parallel\", threads = 1, sync = \"none\", grain = \"10ms\", iterations = 10 }\n";
-        Scenario::parse("test.toml", text, &TwoCpus).unwrap().engine(1, Cast::All, 0).unwrap()
+        Scenario::parse("test.toml", text, &TwoCpus).unwrap().engine(1, Participants::All, 0).unwrap()
     }
 
     fn until(end_ns: Option<u64>) -> EndConditions {

@@ -13,7 +13,7 @@
 
 use corun_model::Machine;
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Files, Scenario};
+use corun_sim::scenario::{Files, Participants, Scenario};
 use std::time::Instant;
 
 /// CPU time of this thread, or wall time where the kernel does not tell.
@@ -110,7 +110,8 @@ fn main() {
                     continue;
                 }
                 let scenario = scenario(&machine, tasks, scheduler, memory);
-                let mut engine = scenario.engine(1, Cast::All, 0).expect("the bench's scenario is sound");
+                let mut engine =
+                    scenario.engine(1, Participants::All, 0).expect("the bench's scenario is sound");
                 let handled = |e: &corun_sim::engine::Engine| {
                     let t = e.totals();
                     (t.events, t.wakeups + t.switches + t.ticks)

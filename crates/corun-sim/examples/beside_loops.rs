@@ -18,7 +18,7 @@ mod modelled;
 
 use corun_model::{Action, Host, Observation, Outcome, TenantId};
 use corun_policy::{by_name, Options};
-use corun_sim::scenario::{Cast, Scenario};
+use corun_sim::scenario::{Participants, Scenario};
 use modelled::{phases, tell_roughly, Cpus, Program, NEED_NO_HELP, WAIT_FOR_EACH_OTHER};
 use rayon::prelude::*;
 
@@ -33,7 +33,7 @@ const LOOPS: [(&str, &str); 2] = [
 /// Who is beside whom, and under what.
 #[derive(Clone, Copy)]
 struct Way {
-    cast: Cast,
+    participants: Participants,
     policy: Option<&'static str>,
     spin: &'static str,
     roughly: bool,
@@ -42,10 +42,10 @@ struct Way {
 const ALONE: usize = 0;
 const AUTO: usize = 3;
 const WAYS: [Way; 6] = {
-    let none = Way { cast: Cast::All, policy: None, spin: "true", roughly: false };
+    let none = Way { participants: Participants::All, policy: None, spin: "true", roughly: false };
     let auto = Way { policy: Some("auto"), ..none };
     [
-        Way { cast: Cast::Solo(0), ..none },
+        Way { participants: Participants::Solo(0), ..none },
         none,
         Way { policy: Some("gang"), ..none },
         auto,
@@ -84,7 +84,7 @@ fn of_all(action: &Action, tenants: u32) -> Vec<Action> {
 }
 
 fn run(scenario: &Scenario, seed: u64, way: Way, timeline: bool) -> Came {
-    let mut engine = scenario.engine(seed, way.cast, 0).unwrap_or_else(|e| panic!("{e}"));
+    let mut engine = scenario.engine(seed, way.participants, 0).unwrap_or_else(|e| panic!("{e}"));
     let options = match way.policy {
         Some("auto") => Options::new().set("spin", way.spin),
         _ => Options::new(),

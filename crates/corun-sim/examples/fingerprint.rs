@@ -7,7 +7,7 @@
 
 use corun_sim::engine::{Engine, Totals};
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Files, Scenario};
+use corun_sim::scenario::{Files, Participants, Scenario};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -93,7 +93,7 @@ fn main() {
         let text = format!("schema = \"corun.scenario/1\"\n{text}");
         let scenario =
             Scenario::parse("scenario", &text, &Repository).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let engine = scenario.engine(seed, Cast::All, 1 << 20).expect("the scenario is sound");
+        let engine = scenario.engine(seed, Participants::All, 1 << 20).expect("the scenario is sound");
         let (hash, events) = fingerprint(engine, ns);
         println!("{hash:016x} {events:>8}  {name}");
     };

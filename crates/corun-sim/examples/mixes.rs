@@ -28,7 +28,7 @@ use corun_model::{Host, Observation, Outcome, TaskId};
 use corun_policy::{by_name, Options};
 use corun_sim::engine::Progress;
 use corun_sim::metrics::{geometric_mean, relative_speedup, throughput};
-use corun_sim::scenario::{Cast, Scenario};
+use corun_sim::scenario::{Participants, Scenario};
 use modelled::{phases, tell_roughly, Cpus, Program, NEED_NO_HELP, WAIT_FOR_EACH_OTHER};
 use rayon::prelude::*;
 use std::fmt::Write;
@@ -160,7 +160,7 @@ fn times_ns(mix: &Mix, seed: u64, way: Way, alone: &[Progress], timeline: bool) 
     let (name, options, roughly) = way;
     let options = options.iter().fold(Options::new(), |all, (name, value)| all.set(*name, *value));
     let mut policy = by_name(name, &options).unwrap_or_else(|e| panic!("{e}"));
-    let mut engine = mix.scenario.engine(seed, Cast::All, 0).unwrap_or_else(|e| panic!("{e}"));
+    let mut engine = mix.scenario.engine(seed, Participants::All, 0).unwrap_or_else(|e| panic!("{e}"));
     let longest_ns = alone.iter().map(took_ns).fold(0.0, f64::max);
     let limit_ns = (5.0 * alone.len() as f64 * longest_ns) as u64;
     let mut last = String::new();
@@ -256,7 +256,8 @@ fn runs(mix: &Mix, ways: &[Way], timeline: bool) -> Vec<Came> {
     let tenants = mix.need_none.len();
     let alone = |seed: u64| -> Vec<Progress> {
         let solo = |i: usize| {
-            let mut engine = mix.scenario.engine(seed, Cast::Solo(i), 0).unwrap_or_else(|e| panic!("{e}"));
+            let mut engine =
+                mix.scenario.engine(seed, Participants::Solo(i), 0).unwrap_or_else(|e| panic!("{e}"));
             engine.run_to_end(u64::MAX / 2).unwrap_or_else(|e| panic!("{e}"));
             engine.progress().remove(0)
         };

@@ -8,7 +8,7 @@
 use crate::control::{Control, Controlled};
 use crate::engine::{Completion, Completions, Fault, Progress, Totals};
 use crate::metrics::{self, Estimate, Speedups};
-use crate::scenario::{BadScenario, Cast, Scenario, SchedulerKind, TenantSpec};
+use crate::scenario::{BadScenario, Participants, Scenario, SchedulerKind, TenantSpec};
 use corun_model::fairness::jain;
 use corun_model::recording::Recording;
 use corun_model::trace::Trace;
@@ -123,8 +123,9 @@ pub fn runs(scenario: &Scenario, options: &Options) -> usize {
 pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync)) -> Result<Outcome, Failure> {
     let first = scenario.seeds[0];
     let co_run = |scenario: &Scenario, seed: u64, record: bool, trace_limit: usize| {
-        let how = How { record, trace_limit, miscount_ns: options.miscount_ns, ..How::default() };
-        let run = run(scenario, seed, Cast::All, how);
+        let how =
+            RunOptions { record, trace_limit, miscount_ns: options.miscount_ns, ..RunOptions::default() };
+        let run = run(scenario, seed, Participants::All, how);
         done();
         run
     };
@@ -149,8 +150,8 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
     let solo_run = |&(kind, s): &(usize, usize)| {
         let tenant = kind_of.iter().position(|&k| k == kind).expect("every kind has a tenant");
         let seed = scenario.seeds[s];
-        let how = How { beside_ns: Some(runs[s].end_ns), ..How::default() };
-        let run = run(scenario, seed, Cast::Solo(tenant), how);
+        let how = RunOptions { beside_ns: Some(runs[s].end_ns), ..RunOptions::default() };
+        let run = run(scenario, seed, Participants::Solo(tenant), how);
         done();
         run.map(|r| ((kind, s), r))
     };
@@ -227,7 +228,7 @@ pub fn perform(scenario: &Scenario, options: &Options, done: &(dyn Fn() + Sync))
 /// # Errors
 /// [`Failure`]; of several, that of the first run in the order of seeds.
 pub fn co_runs(scenario: &Scenario) -> Result<Vec<Run>, Failure> {
-    let one = |&seed: &u64| run(scenario, seed, Cast::All, How::default());
+    let one = |&seed: &u64| run(scenario, seed, Participants::All, RunOptions::default());
     all_or_first(scenario.seeds.par_iter().map(one).collect())
 }
 
@@ -259,7 +260,7 @@ fn kinds(scenario: &Scenario) -> (Vec<usize>, usize) {
 
 /// What is wanted of one run.
 #[derive(Clone, Copy, Debug, Default)]
-struct How {
+struct RunOptions {
     record: bool,
     trace_limit: usize,
     /// How long the co-run was.
@@ -269,9 +270,9 @@ struct How {
 
 /// One run: to the end of what has one, for the scenario's duration, or for at most as long as the co-run was where a
 /// tenant alone never ends.
-fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Failure> {
-    let How { record, trace_limit, beside_ns, miscount_ns } = how;
-    let mut engine = scenario.engine(seed, cast, trace_limit)?;
+fn run(scenario: &Scenario, seed: u64, participants: Participants, how: RunOptions) -> Result<Run, Failure> {
+    let RunOptions { record, trace_limit, beside_ns, miscount_ns } = how;
+    let mut engine = scenario.engine(seed, participants, trace_limit)?;
     if let Some(at_ns) = miscount_ns {
         engine.miscount_at(at_ns);
     }
@@ -280,18 +281,18 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
         bug => Failure::Bug { seed, what: bug.to_string() },
     };
     let endless = engine.progress().iter().all(|p| p.endless);
-    let limit_ns = match (cast, endless) {
-        (Cast::Solo(_), true) => Some(beside_ns.unwrap_or(SOLO_NS).min(SOLO_NS)),
+    let limit_ns = match (participants, endless) {
+        (Participants::Solo(_), true) => Some(beside_ns.unwrap_or(SOLO_NS).min(SOLO_NS)),
         // Alone, a tenant may take its time even where the co-run is cut off.
-        (Cast::Solo(_), false) => None,
-        (Cast::All, _) => scenario.duration_ns,
+        (Participants::Solo(_), false) => None,
+        (Participants::All, _) => scenario.duration_ns,
     };
-    if cast == Cast::All && limit_ns.is_none() {
+    if participants == Participants::All && limit_ns.is_none() {
         scenario.check_ends()?;
     }
     let horizon_ns = limit_ns.unwrap_or(scenario.horizon_ns);
     let mut recording = record.then(Recording::default);
-    let policy = scenario.policy.as_ref().filter(|_| cast == Cast::All);
+    let policy = scenario.policy.as_ref().filter(|_| participants == Participants::All);
     let mut controlled = policy.map(|p| Controlled::new(p, record));
     loop {
         let now_ns = engine.now_ns();
@@ -321,8 +322,10 @@ fn run(scenario: &Scenario, seed: u64, cast: Cast, how: How) -> Result<Run, Fail
     }
     if limit_ns.is_none() && !engine.is_finished() {
         let late = |(t, p): (usize, &Progress)| {
-            let place = if let Cast::Solo(only) = cast { only } else { t };
-            (p.completions.count == 0 && !p.endless && (cast != Cast::All || !scenario.tenants[t].background))
+            let place = if let Participants::Solo(only) = participants { only } else { t };
+            (p.completions.count == 0
+                && !p.endless
+                && (participants != Participants::All || !scenario.tenants[t].background))
                 .then_some(place)
         };
         let late: Vec<usize> = engine.progress().iter().enumerate().filter_map(late).collect();

@@ -10,7 +10,7 @@ use corun_policy::{by_name, Options};
 use corun_report::table::Table;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::metrics::geometric_mean;
-use corun_sim::scenario::{Cast, Scenario};
+use corun_sim::scenario::{Participants, Scenario};
 use corun_study::bars::{chart, Bar, Group, Part};
 use corun_study::schedulers::presets::Presets;
 use rayon::prelude::*;
@@ -120,7 +120,7 @@ fn speeds(machine: &str, apps: &[App], mapper: Mapper, pins: &[usize], length: L
         }
     }
     let scenario = Scenario::parse("figure", &text, &Presets).unwrap_or_else(|e| panic!("{e}"));
-    let mut engine = scenario.engine(1, Cast::All, 0).unwrap_or_else(|e| panic!("{e}"));
+    let mut engine = scenario.engine(1, Participants::All, 0).unwrap_or_else(|e| panic!("{e}"));
     let options = mapper.2.iter().fold(Options::new(), |o, (name, value)| o.set(*name, *value));
     let mut policy = by_name(mapper.1.unwrap_or("observe"), &options).unwrap_or_else(|e| panic!("{e}"));
     while engine.now_ns() < length.0 {
@@ -348,7 +348,7 @@ fn overhead() {
         let mut text = format!("schema = \"corun.scenario/1\"\nmachine = \"{LARGE}\"\nduration = \"1h\"\n[scheduler]\nname = \"cfs\"\n");
         text += &format!("[[tenant]]\nname = \"a\"\ncount = {apps}\nworkload = \"workloads/papers/sgd.toml\"\nthreads = {}\nrepeat = true\n", 80 / apps);
         let scenario = Scenario::parse("overhead", &text, &Presets).unwrap_or_else(|e| panic!("{e}"));
-        let mut engine = scenario.engine(1, Cast::All, 0).unwrap_or_else(|e| panic!("{e}"));
+        let mut engine = scenario.engine(1, Participants::All, 0).unwrap_or_else(|e| panic!("{e}"));
         let mut policy = by_name("sam_mph", &Options::new()).expect("it is listed");
         let mut took: Vec<u128> = (0..40)
             .map(|_| {

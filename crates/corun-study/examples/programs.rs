@@ -6,7 +6,7 @@
 //!
 //! FOLDER keeps the inputs, CORUN is the program file of corun. Run it on a quiet machine: nothing is rejected here.
 
-use corun_study::programs::{Catalogue, Program, Stage};
+use corun_study::programs::{Catalogue, Program, ProgramSetup};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let catalogue = Catalogue::own();
     let name = more.first().map_or("persistent-2", String::as_str);
     let interferer = catalogue.interferer(name).ok_or_else(|| format!("no interferer `{name}`"))?;
-    let stage = Stage::new(Path::new(folder), Path::new(corun), corun_study::pace::pace())?;
-    stage.prepare(&interferer.recipe)?;
+    let setup = ProgramSetup::new(Path::new(folder), Path::new(corun), corun_study::pace::pace())?;
+    setup.prepare(&interferer.recipe)?;
     let asked = |p: &&Program| more.len() < 2 || more[1..].contains(&p.name);
     for program in catalogue.programs.iter().filter(asked) {
-        match stage.prepare(&program.recipe) {
+        match setup.prepare(&program.recipe) {
             Err(why) => println!("{:16} {why}", program.name),
             Ok(()) => {
-                let alone = stage.run(program, None, LIMIT)?;
-                let beside = stage.run(program, Some((interferer, LEAD)), LIMIT)?;
+                let alone = setup.run(program, None, LIMIT)?;
+                let beside = setup.run(program, Some((interferer, LEAD)), LIMIT)?;
                 let seconds = |ns: u64| ns as f64 / 1e9;
                 let good = if alone.is_good() && beside.is_good() { "" } else { "  FAILED or cut off" };
                 println!(

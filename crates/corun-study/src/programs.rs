@@ -164,20 +164,20 @@ impl Catalogue {
 
 /// A folder with inputs, and what the placeholders of recipes stand for.
 #[derive(Clone, Debug)]
-pub struct Stage {
+pub struct ProgramSetup {
     folder: PathBuf,
     corun: PathBuf,
     loops_per_ms: u64,
     length: f64,
 }
 
-impl Stage {
+impl ProgramSetup {
     /// Inputs in `folder`, which is made if it is not there; `corun` is the program file of corun itself, and
     /// `loops_per_ms` the pace of its loads (see [`crate::pace::pace`]).
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn new(folder: &Path, corun: &Path, loops_per_ms: u64) -> io::Result<Stage> {
+    pub fn new(folder: &Path, corun: &Path, loops_per_ms: u64) -> io::Result<ProgramSetup> {
         let kernels = folder.join("kernels");
         std::fs::create_dir_all(&kernels)?;
         for (name, source) in SOURCES {
@@ -187,12 +187,17 @@ impl Stage {
                 std::fs::write(file, source)?;
             }
         }
-        Ok(Stage { folder: folder.canonicalize()?, corun: corun.to_owned(), loops_per_ms, length: 1.0 })
+        Ok(ProgramSetup {
+            folder: folder.canonicalize()?,
+            corun: corun.to_owned(),
+            loops_per_ms,
+            length: 1.0,
+        })
     }
 
     /// The same for programs that do `length` times the work.
-    pub fn with_length(self, length: f64) -> Stage {
-        Stage { length, ..self }
+    pub fn with_length(self, length: f64) -> ProgramSetup {
+        ProgramSetup { length, ..self }
     }
 
     /// Makes the input of a recipe, unless an earlier call has.
@@ -369,10 +374,10 @@ mod tests {
         }
     }
 
-    fn stage() -> (tempfile::TempDir, Stage) {
+    fn setup() -> (tempfile::TempDir, ProgramSetup) {
         let folder = tempfile::tempdir().unwrap();
-        let stage = Stage::new(folder.path(), Path::new("/no/corun"), 50_000).unwrap();
-        (folder, stage)
+        let setup = ProgramSetup::new(folder.path(), Path::new("/no/corun"), 50_000).unwrap();
+        (folder, setup)
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -404,60 +409,60 @@ mod tests {
 
     #[test]
     fn an_input_is_made_once_and_placeholders_are_filled() {
-        let (folder, stage) = stage();
+        let (folder, setup) = setup();
         let recipe = Recipe { prepare: Some("echo {pace} {corun} >> {dir}/made".into()), ..shell("true") };
-        stage.prepare(&recipe).unwrap();
-        stage.prepare(&recipe).unwrap();
+        setup.prepare(&recipe).unwrap();
+        setup.prepare(&recipe).unwrap();
         assert_eq!(std::fs::read_to_string(folder.path().join("made")).unwrap(), "50000 /no/corun\n");
     }
 
     #[test]
     fn work_is_as_much_longer_as_a_study_wants() {
-        let (_folder, stage) = stage();
+        let (_folder, setup) = setup();
         let text = "head -c {times:300} > f-{times:3}; awk '{ print }'";
-        assert_eq!(stage.filled(text), "head -c 300 > f-3; awk '{ print }'");
-        assert_eq!(stage.with_length(2.5).filled(text), "head -c 750 > f-8; awk '{ print }'");
+        assert_eq!(setup.filled(text), "head -c 300 > f-3; awk '{ print }'");
+        assert_eq!(setup.with_length(2.5).filled(text), "head -c 750 > f-8; awk '{ print }'");
     }
 
     #[test]
     fn what_is_not_there_is_said_with_the_package_to_install() {
-        let (_folder, stage) = stage();
+        let (_folder, setup) = setup();
         let packages = vec!["no-package".to_string()];
         let absent =
             Recipe { argv: vec!["no-program".into()], packages: packages.clone(), ..Recipe::default() };
-        let why = stage.prepare(&absent).unwrap_err();
+        let why = setup.prepare(&absent).unwrap_err();
         assert_eq!(why, "`no-program` is not installed; on Debian: apt-get install no-package");
         let broken = Recipe { prepare: Some("exit 3".into()), packages, ..shell("true") };
-        let why = stage.prepare(&broken).unwrap_err();
+        let why = setup.prepare(&broken).unwrap_err();
         assert!(why.contains("exit status: 3") && why.contains("no-package"), "{why}");
     }
 
     #[test]
     fn a_program_runs_to_its_end_alone_and_beside_and_nobody_is_left() {
-        let (folder, stage) = stage();
-        assert!(stage.run(&program("true"), None, LONG).unwrap().is_good());
-        assert!(!stage.run(&program("exit 1"), None, LONG).unwrap().is_good());
+        let (folder, setup) = setup();
+        assert!(setup.run(&program("true"), None, LONG).unwrap().is_good());
+        assert!(!setup.run(&program("exit 1"), None, LONG).unwrap().is_good());
         let script = "echo $$ > {dir}/pid; while :; do sleep 0.01; done";
         let interferer = Interferer { name: "i".into(), about: String::new(), recipe: shell(script) };
         let beside = Some((&interferer, Duration::from_millis(300)));
-        assert!(stage.run(&program("true"), beside, LONG).unwrap().is_good());
+        assert!(setup.run(&program("true"), beside, LONG).unwrap().is_good());
         let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
         assert!(!Path::new("/proc").join(pid.trim()).exists(), "the interferer outlived the run");
     }
 
     #[test]
     fn a_program_that_does_not_end_is_cut_off() {
-        let (_folder, stage) = stage();
-        let run = stage.run(&program("sleep 600"), None, Duration::from_millis(50)).unwrap();
+        let (_folder, setup) = setup();
+        let run = setup.run(&program("sleep 600"), None, Duration::from_millis(50)).unwrap();
         assert!(run.status.is_none() && run.wall_ns < 60_000_000_000);
     }
 
     #[test]
     fn an_interferer_that_ends_by_itself_is_no_interferer() {
-        let (_folder, stage) = stage();
+        let (_folder, setup) = setup();
         let interferer = Interferer { name: "i".into(), about: String::new(), recipe: shell("exit 4") };
         let beside = Some((&interferer, Duration::from_millis(300)));
-        let error = stage.run(&program("sleep 0.1"), beside, LONG).unwrap_err();
+        let error = setup.run(&program("sleep 0.1"), beside, LONG).unwrap_err();
         assert!(error.to_string().contains("exit status: 4"), "{error}");
     }
 }

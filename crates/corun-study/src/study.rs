@@ -4,7 +4,7 @@
 
 use crate::circumstances::Circumstances;
 use crate::pace::pace;
-use crate::programs::Stage;
+use crate::programs::ProgramSetup;
 use crate::study_file::BadStudy;
 use corun_linux::Root;
 use serde::de::DeserializeOwned;
@@ -136,9 +136,9 @@ impl Place {
     ///
     /// # Errors
     /// The folder cannot be made.
-    pub fn stage(&self) -> Result<Stage, StudyError> {
+    pub fn setup(&self) -> Result<ProgramSetup, StudyError> {
         let failed = |e| StudyError::Failed(format!("making {}: {e}", self.inputs.display()));
-        Stage::new(&self.inputs, &self.corun, pace()).map_err(failed)
+        ProgramSetup::new(&self.inputs, &self.corun, pace()).map_err(failed)
     }
 
     /// Where the runs are made.

@@ -109,7 +109,7 @@ impl Handle {
     /// The crew, which has such a worker, and its number.
     pub(crate) fn worker(&self, worker: u32) -> Result<(&Crew, usize), Code> {
         let (crew, worker) = (self.crew()?, worker as usize);
-        if worker >= crew.seats().len() {
+        if worker >= crew.slots().len() {
             return Err(Code(NO_SUCH_WORKER));
         }
         Ok((crew, worker))
@@ -118,7 +118,7 @@ impl Handle {
     /// The same of a worker that has a thread.
     pub(crate) fn joined(&self, worker: u32) -> Result<(&Crew, usize), Code> {
         let (crew, worker) = self.worker(worker)?;
-        if !crew.seats()[worker].is_taken() {
+        if !crew.slots()[worker].is_taken() {
             return Err(Code(NOT_JOINED));
         }
         Ok((crew, worker))

@@ -176,19 +176,19 @@ of_handle! {
 
     corun_leave(handle: *mut Handle, worker: u32) {
         let (crew, worker) = handle.joined(worker)?;
-        crew.seats()[worker].leave();
+        crew.slots()[worker].leave();
         Ok(0)
     }
 
     corun_beat(handle: *const Handle, worker: u32) {
         let (crew, worker) = handle.joined(worker)?;
-        crew.seats()[worker].beat_here();
+        crew.slots()[worker].beat_here();
         Ok(0)
     }
 
     corun_stolen(handle: *const Handle, worker: u32) {
         let (crew, worker) = handle.joined(worker)?;
-        number(crew.seats()[worker].stolen())
+        number(crew.slots()[worker].stolen())
     }
 
     corun_on_cpu(handle: *const Handle, worker: u32) {

@@ -8,7 +8,7 @@
 //! Method: two threads on one CPU wake each other through pipes, as `perf bench sched pipe` does; rounds with and
 //! without counting take turns, and the fastest of each are compared.
 
-use super::perf_event::{Group, Manner, Whose};
+use super::perf_event::{CountOptions, Group, Whose};
 use super::plan::Plan;
 use crate::limits;
 use crate::sched::own_tid;
@@ -40,7 +40,7 @@ impl SwitchCost {
     pub fn measure(plan: &Plan) -> io::Result<SwitchCost> {
         const ROUNDS: usize = 4;
         const TURNS: u64 = 25;
-        let manner = Manner { kernel: plan.kernel, inherit: false };
+        let manner = CountOptions { kernel: plan.kernel, inherit: false };
         let (mut bare_ns, mut counted_ns) = (u64::MAX, u64::MAX);
         for _ in 0..ROUNDS {
             bare_ns = bare_ns.min(ping_pong(TURNS, |_| Ok(()))?);

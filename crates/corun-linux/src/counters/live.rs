@@ -18,7 +18,7 @@
 //! nothing is counted twice or missed by that. A task that corun may not look at has none.
 
 use super::cost::SwitchCost;
-use super::perf_event::{Event, Group, Manner, Whose};
+use super::perf_event::{CountOptions, Event, Group, Whose};
 use super::plan::{Plan, Theme};
 use super::reading::{times, Reading};
 use super::refusal::{self, Refusal};
@@ -175,8 +175,8 @@ impl LivePerf {
         self.own_cost
     }
 
-    fn manner(&self) -> Manner {
-        Manner { kernel: self.plan.kernel, inherit: self.options.grain != Grain::Task }
+    fn manner(&self) -> CountOptions {
+        CountOptions { kernel: self.plan.kernel, inherit: self.options.grain != Grain::Task }
     }
 
     /// Follows one more task; false when no more can be followed.
@@ -457,7 +457,7 @@ fn whole(counters: Counters, part_ns: u64, whole_ns: u64) -> Option<Counters> {
 
 /// Whether these events are counted together, found out on this thread: the kernel has to accept them, and there has to
 /// be [room](Room) for them.
-pub fn accepted(events: &[Event], manner: Manner) -> Result<(), i32> {
+pub fn accepted(events: &[Event], manner: CountOptions) -> Result<(), i32> {
     Group::open(events, Whose::Mine, manner)?;
     if events.len() < 2 || room().holds(events.len()) {
         Ok(())
@@ -469,7 +469,7 @@ pub fn accepted(events: &[Event], manner: Manner) -> Result<(), i32> {
 /// How many events this machine counts at once; tried once.
 fn room() -> Room {
     static ROOM: OnceLock<Room> = OnceLock::new();
-    *ROOM.get_or_init(|| Room::measure(Manner { kernel: false, inherit: false }))
+    *ROOM.get_or_init(|| Room::measure(CountOptions { kernel: false, inherit: false }))
 }
 
 mod whole;

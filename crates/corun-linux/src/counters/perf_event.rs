@@ -22,7 +22,7 @@ pub struct Event {
 
 /// How to count, for all events of a source alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct CountOptions {
     /// Whether the kernel's share of the task's work is counted too.
     pub kernel: bool,
     /// Whether what the task creates from now on counts as the task itself.
@@ -75,7 +75,7 @@ impl Group {
     ///
     /// # Errors
     /// The kernel's error number.
-    pub fn open(events: &[Event], whose: Whose, manner: Manner) -> Result<Group, i32> {
+    pub fn open(events: &[Event], whose: Whose, manner: CountOptions) -> Result<Group, i32> {
         let mut fds: Vec<OwnedFd> = Vec::with_capacity(events.len());
         for event in events {
             let leader = fds.first().map(AsRawFd::as_raw_fd);
@@ -111,7 +111,7 @@ impl Group {
     }
 }
 
-fn open(event: &Event, whose: Whose, manner: Manner, leader: Option<RawFd>) -> Result<OwnedFd, i32> {
+fn open(event: &Event, whose: Whose, manner: CountOptions, leader: Option<RawFd>) -> Result<OwnedFd, i32> {
     let mut flags = EXCLUDE_HYPERVISOR;
     flags |= if manner.kernel { 0 } else { EXCLUDE_KERNEL };
     flags |= if manner.inherit { INHERIT } else { 0 };
@@ -152,7 +152,7 @@ mod tests {
     /// Software events need no PMU: the clock of the task, in nanoseconds, and its page faults.
     const TASK_CLOCK: Event = Event { kind: 1, config: 1, config1: 0, config2: 0 };
     const PAGE_FAULTS: Event = Event { kind: 1, config: 2, config1: 0, config2: 0 };
-    const USER: Manner = Manner { kernel: false, inherit: false };
+    const USER: CountOptions = CountOptions { kernel: false, inherit: false };
 
     #[test]
     fn a_group_counts_its_events_over_the_same_time() {

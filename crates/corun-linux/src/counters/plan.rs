@@ -10,7 +10,7 @@
 
 use super::format::{core_pmu, Format};
 use super::identity;
-use super::perf_event::{Event, Manner};
+use super::perf_event::{CountOptions, Event};
 use super::reading::{times, Reading};
 use super::refusal::{self, Refusal};
 use super::room::Room;
@@ -63,7 +63,7 @@ impl Theme {
 const RAN_NS: u64 = 1_000_000;
 
 /// Would the kernel count these events together? An error is its number.
-pub type Ask<'a> = &'a dyn Fn(&[Event], Manner) -> Result<(), i32>;
+pub type Ask<'a> = &'a dyn Fn(&[Event], CountOptions) -> Result<(), i32>;
 
 /// What is counted, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +103,7 @@ impl Plan {
         let (table, mut entries, lacking) = known(root);
         let cycles = entries.get(&Counter::Cycles).map(|e| e.events.clone()).unwrap_or_default();
         let kernel = accepts_kernel(ask, &cycles).map_err(|errno| refusal::of_errno(root, errno))?;
-        let manner = Manner { kernel, inherit: false };
+        let manner = CountOptions { kernel, inherit: false };
         let mut refused = Refused::default();
         let mut plan = Plan {
             table,
@@ -203,7 +203,7 @@ impl Plan {
     }
 
     /// Puts a theme's events into groups.
-    fn place(&mut self, wanted: &[(Counter, Encoded)], ask: Ask, manner: Manner) {
+    fn place(&mut self, wanted: &[(Counter, Encoded)], ask: Ask, manner: CountOptions) {
         let mut new: Vec<Event> = Vec::new();
         for event in wanted.iter().flat_map(|(_, entry)| &entry.events) {
             if !new.contains(event) && self.find(event).is_none() {
@@ -326,10 +326,10 @@ fn generic() -> BTreeMap<Counter, Encoded> {
 
 /// Whether the kernel's share may be counted too; an error when not even the user's may.
 fn accepts_kernel(ask: Ask, cycles: &[Event]) -> Result<bool, i32> {
-    match ask(cycles, Manner { kernel: true, inherit: false }) {
+    match ask(cycles, CountOptions { kernel: true, inherit: false }) {
         Ok(()) => Ok(true),
         Err(libc::EACCES | libc::EPERM) => {
-            ask(cycles, Manner { kernel: false, inherit: false }).map(|()| false)
+            ask(cycles, CountOptions { kernel: false, inherit: false }).map(|()| false)
         }
         Err(errno) => Err(errno),
     }

@@ -8,7 +8,7 @@
 //! Limits: tried once, on one CPU, with one event. A CPU with fixed counters besides (Intel) may hold more of other
 //! events than was tried; nothing is limited there unless a copy was lost. What other programs count meanwhile is theirs.
 
-use super::perf_event::{Event, Group, Manner, Whose};
+use super::perf_event::{CountOptions, Event, Group, Whose};
 
 /// No CPU has more counters for one event.
 const MOST: usize = 16;
@@ -30,7 +30,7 @@ pub struct Room {
 
 impl Room {
     /// Tries it on the calling thread, with instructions.
-    pub fn measure(manner: Manner) -> Room {
+    pub fn measure(manner: CountOptions) -> Room {
         Room::found(|events| counts(events, manner))
     }
 
@@ -59,7 +59,7 @@ impl Room {
 }
 
 /// What so many copies of the event count over [`STEPS`] steps; `None`: they were refused.
-fn counts(events: usize, manner: Manner) -> Option<Vec<u64>> {
+fn counts(events: usize, manner: CountOptions) -> Option<Vec<u64>> {
     let group = Group::open(&vec![INSTRUCTIONS; events], Whose::Mine, manner).ok()?;
     for n in 0..STEPS {
         std::hint::black_box(n);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn copies_of_one_event_agree_in_as_many_counters_as_there_are_here() {
-        let manner = Manner { kernel: false, inherit: false };
+        let manner = CountOptions { kernel: false, inherit: false };
         let room = Room::measure(manner);
         if room.claimed == 0 {
             return println!("skipped: nothing can be counted here");

@@ -1,7 +1,7 @@
 //! System calls that ask the kernel what it would do. Whatever they open they close again; nothing is changed.
 
 use crate::counters::live::accepted;
-use crate::counters::perf_event::{Event, Manner};
+use crate::counters::perf_event::{CountOptions, Event};
 use crate::root::Root;
 use crate::sched;
 use std::io;
@@ -12,7 +12,7 @@ pub struct Probes {
     /// Making a BPF map of one entry (it goes away at once).
     pub bpf: Result<(), i32>,
     /// Opening these events together on this thread (they are closed at once).
-    pub counting: fn(&[Event], Manner) -> Result<(), i32>,
+    pub counting: fn(&[Event], CountOptions) -> Result<(), i32>,
     /// Opening the software clock on this process, user mode only.
     pub software_clock: Result<(), i32>,
     /// The slice of this task in nanoseconds, as `sched_getattr` tells it; 0 on kernels that have none per task.
@@ -29,7 +29,7 @@ impl Probes {
         Probes {
             bpf: bpf_map(),
             counting: accepted,
-            software_clock: accepted(&[CPU_CLOCK], Manner { kernel: false, inherit: false }),
+            software_clock: accepted(&[CPU_CLOCK], CountOptions { kernel: false, inherit: false }),
             slice_ns: slice_ns(),
             rt_priority_max: rt_priority_max(),
             tick_ns: sched::tick_ns(),

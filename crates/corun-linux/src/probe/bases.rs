@@ -37,7 +37,7 @@ impl Base {
 }
 
 /// Who has done one thing since the last edge.
-pub(super) struct Still {
+pub(super) struct UnchangedTask {
     /// What: a [`state`].
     pub(super) state: usize,
     /// For how long.
@@ -76,7 +76,7 @@ impl Bases {
     }
 
     /// What a task has done since the last edge up to this one, when nothing has happened to it.
-    pub(super) fn carry(&mut self, task: &TaskBrief, edge_ns: u64) -> Option<Still> {
+    pub(super) fn carry(&mut self, task: &TaskBrief, edge_ns: u64) -> Option<UnchangedTask> {
         let base = self.0.get_mut(&task.serial)?;
         let state = task.open_state();
         if base.seq != Some(task.seq) || state == state::WAIT {
@@ -87,7 +87,7 @@ impl Bases {
             (base.comm, base.name) = (task.comm, comm(&task.comm).into());
         }
         (base.state, base.edge_ns, base.group) = (state, edge_ns, task.group);
-        Some(Still { state, ns, name: base.name.clone() })
+        Some(UnchangedTask { state, ns, name: base.name.clone() })
     }
 
     /// Remembers a task's sums up to an edge, of which so much was told otherwise than it is.

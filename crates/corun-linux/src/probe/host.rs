@@ -8,7 +8,7 @@
 //! the tenant's account still holds every nanosecond and only the line of the task itself is lost (and counted).
 
 use super::accounts::{Share, Sums};
-use super::bases::{Bases, Still};
+use super::bases::{Bases, UnchangedTask};
 use super::config::config;
 use super::cpus::Cpus;
 use super::logs::{occupants, running_since_start};
@@ -313,8 +313,8 @@ impl LiveHost {
     }
 
     /// Adds a task that did one thing since the last edge: who did the same has the same account.
-    fn add_still(&self, window: &mut Window, task: &TaskBrief, still: &Still) {
-        let &Still { state, ns, ref name } = still;
+    fn add_still(&self, window: &mut Window, task: &TaskBrief, still: &UnchangedTask) {
+        let &UnchangedTask { state, ns, ref name } = still;
         let born_ns = task.born_ns.max(window.start_ns);
         let account =
             window.account_of_still(state, ns, || self.account(&Share::of_one_state(state, ns), ns));
@@ -488,7 +488,7 @@ fn isolated(root: &Root) -> CpuMask {
 /// What has become of a living task since the last edge.
 enum Since {
     /// It has done one thing.
-    Still(Still),
+    Still(UnchangedTask),
     /// Something happened to it, or it is new.
     Changed(Box<TaskRec>),
 }

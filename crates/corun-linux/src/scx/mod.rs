@@ -43,7 +43,7 @@ struct Place {
 
 /// A tenant and its tasks, as last observed.
 #[derive(Clone, Debug)]
-struct Known {
+struct ObservedTenant {
     kind: TenantKind,
     tasks: BTreeSet<TaskId>,
 }
@@ -53,7 +53,7 @@ pub struct ScxBackend {
     root: Root,
     scheduler: Option<Scheduler>,
     stock: StockBackend,
-    tenants: BTreeMap<TenantId, Known>,
+    tenants: BTreeMap<TenantId, ObservedTenant>,
     tenant_of: BTreeMap<TaskId, TenantId>,
     places: BTreeMap<TenantId, Place>,
     knobs: BTreeMap<TaskId, TaskKnobs>,
@@ -156,7 +156,7 @@ impl ScxBackend {
     }
 
     /// Where a tenant with these tasks belongs, by their cgroups.
-    fn placement(&self, tenant: TenantId, known: &Known) -> Result<Placement, String> {
+    fn placement(&self, tenant: TenantId, known: &ObservedTenant) -> Result<Placement, String> {
         let cgroups = Cgroups::discover(&self.root).map_err(|e| e.to_string())?;
         let read = |task: &TaskId| Membership::read(&self.root, format!("/proc/{task}")).ok();
         let memberships: Vec<Membership> = known.tasks.iter().filter_map(read).collect();
@@ -384,7 +384,8 @@ impl Backend for ScxBackend {
 
     fn learn(&mut self, seen: &Observation) {
         self.stock.learn(seen);
-        let kinds = seen.tenants.iter().map(|t| (t.id, Known { kind: t.kind, tasks: BTreeSet::new() }));
+        let kinds =
+            seen.tenants.iter().map(|t| (t.id, ObservedTenant { kind: t.kind, tasks: BTreeSet::new() }));
         let before = std::mem::replace(&mut self.tenants, kinds.collect());
         let newcomers: Vec<TenantId> =
             self.tenants.keys().filter(|id| !before.contains_key(id)).copied().collect();

@@ -22,7 +22,7 @@ impl ByCpu {
     /// # Errors
     /// What the kernel said, `EACCES` where whole CPUs may not be sampled.
     pub fn start(period_ns: u64, rings: &[(u32, Ring)]) -> io::Result<ByCpu> {
-        let clock = |(cpu, ring): &(u32, Ring)| Event::sampling(Whom::Everybody, *cpu, period_ns, true, ring);
+        let clock = |(cpu, ring): &(u32, Ring)| Event::sampling(Whom::AnyTask, *cpu, period_ns, true, ring);
         Ok(ByCpu { clocks: rings.iter().map(clock).collect::<io::Result<_>>()?, tasks: BTreeSet::new() })
     }
 }

@@ -27,7 +27,7 @@ pub const REGISTERS: u64 = 0x3ff | 0xff << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
     /// Whoever runs, by the CPU's clock.
-    Everybody,
+    AnyTask,
     /// This task (0 is the caller) and whatever it starts, by a clock that goes while the task is on the CPU.
     Task(u32),
 }
@@ -68,7 +68,7 @@ impl Event {
         ring: &Ring,
     ) -> io::Result<Event> {
         let (clock, task) = match whom {
-            Whom::Everybody => (bindings::PERF_COUNT_SW_CPU_CLOCK, -1),
+            Whom::AnyTask => (bindings::PERF_COUNT_SW_CPU_CLOCK, -1),
             Whom::Task(tid) => (bindings::PERF_COUNT_SW_TASK_CLOCK, tid as i32),
         };
         let mut attr = software(clock);

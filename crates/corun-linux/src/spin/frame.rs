@@ -5,7 +5,7 @@
 //! a return address lies.
 
 use super::sample::Sample;
-use super::step::{number, Known, Place, Step};
+use super::step::{number, KnownValues, Place, Step};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 /// Addresses this far above the stack pointer belong to the thread's own recent frames.
@@ -26,7 +26,7 @@ pub enum FoundBy {
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// Stack and registers.
-    pub known: Known,
+    pub known: KnownValues,
     /// Where the stack pointer comes from.
     pub found_by: FoundBy,
 }
@@ -38,7 +38,7 @@ fn is_near(address: u64, sample: &Sample) -> bool {
 impl Frame {
     /// What the sample itself says.
     pub fn of(sample: &Sample) -> Frame {
-        let known = Known {
+        let known = KnownValues {
             sp: Some(sample.sp()),
             bp: Some(sample.bp()).filter(|&bp| is_near(bp, sample)),
             to_stack: pointing(sample),
@@ -117,7 +117,7 @@ pub fn pointing(sample: &Sample) -> u16 {
     into.fold(0, |mask, n| mask | 1 << n)
 }
 
-impl Known {
+impl KnownValues {
     fn point(&mut self, register: Register) {
         if let Some(n) = number(register) {
             self.to_stack |= 1 << n;
@@ -136,7 +136,7 @@ fn operand(instruction: &Instruction, n: u32) -> Register {
 }
 
 /// The address of a load, where that is fixed: in the program, or in what a pointer there leads to.
-fn fixed_place(instruction: &Instruction, known: &Known) -> Option<u64> {
+fn fixed_place(instruction: &Instruction, known: &KnownValues) -> Option<u64> {
     if instruction.op1_kind() != OpKind::Memory || instruction.segment_prefix() != Register::None {
         return None;
     }
@@ -149,7 +149,7 @@ fn fixed_place(instruction: &Instruction, known: &Known) -> Option<u64> {
 }
 
 /// What a `LEA` computes, where that is in the own stack.
-fn address(instruction: &Instruction, known: &Known) -> Option<u64> {
+fn address(instruction: &Instruction, known: &KnownValues) -> Option<u64> {
     let base = match instruction.memory_base() {
         Register::RSP => known.sp,
         Register::RBP => known.bp,

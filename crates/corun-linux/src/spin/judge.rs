@@ -41,11 +41,11 @@ pub enum Verdict {
     PassedOver,
 }
 
-enum Known {
+enum CachedVerdict {
     Useful,
     Waits(WaitLoop),
     /// Not in this function, but perhaps in its caller.
-    Ask(ReturnSlot, HashMap<u64, Known>),
+    Ask(ReturnSlot, HashMap<u64, CachedVerdict>),
 }
 
 /// What is known of one process.
@@ -53,7 +53,7 @@ struct Process {
     memory: ProcessMemory,
     since_ns: u64,
     /// By instruction, whether it was in the kernel, and which registers point into the stack.
-    verdicts: HashMap<(u64, bool, u16), Known>,
+    verdicts: HashMap<(u64, bool, u16), CachedVerdict>,
 }
 
 /// The judge of all samples.
@@ -153,15 +153,15 @@ impl Process {
                 return Verdict::Unreadable;
             };
             for ip in likewise {
-                self.verdicts.entry((ip, key.1, key.2)).or_insert(Known::Useful);
+                self.verdicts.entry((ip, key.1, key.2)).or_insert(CachedVerdict::Useful);
             }
             self.verdicts.insert(key, known);
         }
         let mut known = self.verdicts.get_mut(&key).expect("put there if it was not");
         loop {
             match known {
-                Known::Useful => return Verdict::Useful,
-                Known::Waits(wait) => {
+                CachedVerdict::Useful => return Verdict::Useful,
+                CachedVerdict::Waits(wait) => {
                     let mut registers = sample.registers;
                     if in_call {
                         // The kernel has yet to put the result there; a yield never fails.
@@ -170,12 +170,13 @@ impl Process {
                     let id = LoopId { pid: sample.pid, at: wait.at, pauses: wait.pauses() };
                     return Verdict::Waiting(id, outcome::of(wait, sample, &registers));
                 }
-                Known::Ask(slot, by_caller) => {
+                CachedVerdict::Ask(slot, by_caller) => {
                     let Some(caller) = slot.address(sample) else { return Verdict::Useful };
                     callers.insert(0, caller);
                     let asked = by_caller.entry(caller);
                     // Where one sample's stack has its next caller says nothing of another's.
-                    let is_its_own = |known: &Known| matches!(known, Known::Ask(ReturnSlot::At(_), _));
+                    let is_its_own =
+                        |known: &CachedVerdict| matches!(known, CachedVerdict::Ask(ReturnSlot::At(_), _));
                     let single = matches!(slot, ReturnSlot::At(_));
                     known = match asked {
                         hash_map::Entry::Occupied(known) if !single && !is_its_own(known.get()) => {
@@ -184,7 +185,9 @@ impl Process {
                         _ if !may_look => return Verdict::New,
                         entry => {
                             let found = analyse(&mut self.memory, sample, &callers);
-                            entry.insert_entry(found.map_or(Known::Useful, |(known, _)| known)).into_mut()
+                            entry
+                                .insert_entry(found.map_or(CachedVerdict::Useful, |(known, _)| known))
+                                .into_mut()
                         }
                     };
                 }
@@ -195,15 +198,15 @@ impl Process {
 
 /// Judges one sample with the callers known so far, outermost first, and says which other instructions are as useful;
 /// `None` when its code cannot be read.
-fn analyse(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<(Known, Vec<u64>)> {
+fn analyse(memory: &mut dyn Memory, sample: &Sample, callers: &[u64]) -> Option<(CachedVerdict, Vec<u64>)> {
     let flow = flow::follow(memory, sample, callers)?;
     Some(match (wait_loop::around(&flow), flow.outer_return) {
-        (Around::Wait(wait), _) => (Known::Waits(wait), Vec::new()),
+        (Around::Wait(wait), _) => (CachedVerdict::Waits(wait), Vec::new()),
         (Around::Returns, Some((_, slot))) if callers.len() < CALLERS_MAX => {
-            (Known::Ask(slot, HashMap::new()), Vec::new())
+            (CachedVerdict::Ask(slot, HashMap::new()), Vec::new())
         }
-        (Around::Returns, _) => (Known::Useful, Vec::new()),
-        (Around::Work { likewise }, _) => (Known::Useful, likewise),
+        (Around::Returns, _) => (CachedVerdict::Useful, Vec::new()),
+        (Around::Work { likewise }, _) => (CachedVerdict::Useful, likewise),
     })
 }
 

@@ -58,7 +58,7 @@ pub enum Carry {
 
 /// Registers that point into the own stack, and what else is known on the way to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownValues {
     /// The stack pointer.
     pub sp: Option<u64>,
     /// The frame pointer, where `RBP` is one.
@@ -107,7 +107,7 @@ fn writes(access: OpAccess) -> bool {
 
 impl Step {
     /// What `instruction` does, given what is `known` before it.
-    pub fn of(instruction: Instruction, known: &Known, factory: &mut InstructionInfoFactory) -> Step {
+    pub fn of(instruction: Instruction, known: &KnownValues, factory: &mut InstructionInfoFactory) -> Step {
         let info = factory.info(&instruction);
         let mut step = Step {
             instruction,
@@ -148,7 +148,7 @@ impl Step {
         }
     }
 
-    fn touch_memory(&mut self, memory: &UsedMemory, known: &Known) {
+    fn touch_memory(&mut self, memory: &UsedMemory, known: &KnownValues) {
         if let Some(address) = slot(memory, known) {
             self.touch(Place::Slot(address / 8), memory.access());
             return;
@@ -192,7 +192,7 @@ fn is_data(register: Register) -> bool {
 }
 
 /// The address in the own stack frame that `memory` names, if it does.
-fn slot(memory: &UsedMemory, known: &Known) -> Option<u64> {
+fn slot(memory: &UsedMemory, known: &KnownValues) -> Option<u64> {
     let base = match memory.base() {
         Register::RSP => known.sp,
         Register::RBP => known.bp,
@@ -201,7 +201,7 @@ fn slot(memory: &UsedMemory, known: &Known) -> Option<u64> {
     (memory.index() == Register::None).then_some(base?.wrapping_add(memory.displacement()))
 }
 
-fn effect(instruction: &Instruction, known: &Known) -> Effect {
+fn effect(instruction: &Instruction, known: &KnownValues) -> Effect {
     match instruction.mnemonic() {
         Mnemonic::Pause | Mnemonic::Umwait | Mnemonic::Tpause | Mnemonic::Mwaitx => Effect::Pause,
         Mnemonic::Syscall if known.values[0] == Some(libc::SYS_sched_yield as u64) => Effect::Pause,
@@ -249,9 +249,10 @@ mod tests {
     use super::*;
     use iced_x86::{Decoder, DecoderOptions};
 
-    const STACK: Known = Known { sp: Some(0x1000), bp: Some(0x1040), to_stack: 0, values: [None; 16] };
+    const STACK: KnownValues =
+        KnownValues { sp: Some(0x1000), bp: Some(0x1040), to_stack: 0, values: [None; 16] };
 
-    fn step(bytes: &[u8], known: &Known) -> Step {
+    fn step(bytes: &[u8], known: &KnownValues) -> Step {
         let instruction = Decoder::with_ip(64, bytes, 0x40_0000, DecoderOptions::NONE).decode();
         Step::of(instruction, known, &mut InstructionInfoFactory::new())
     }
@@ -289,9 +290,9 @@ mod tests {
 
     #[test]
     fn a_frame_pointer_is_believed_only_where_it_is_one() {
-        let general = Known { bp: None, ..STACK };
+        let general = KnownValues { bp: None, ..STACK };
         assert_eq!(step(&[0x89, 0x45, 0xfc], &general).effect, Effect::Progress, "mov [rbp-4], eax");
-        let pointing = Known { to_stack: 1 << 7, ..STACK };
+        let pointing = KnownValues { to_stack: 1 << 7, ..STACK };
         assert_eq!(step(&[0x89, 0x07], &pointing).effect, Effect::Nothing, "rdi points into the stack");
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Need {
 pub(super) type At = (TaskId, Option<usize>);
 
 /// Who has which context.
-pub(super) struct Board<'a> {
+pub(super) struct Occupancy<'a> {
     machine: &'a Machine,
     /// By context: who holds it, and whether he wants its core for himself.
     holder: Vec<Option<(TenantId, bool)>>,
@@ -45,9 +45,9 @@ pub(super) struct Board<'a> {
     places: Vec<(TaskId, usize)>,
 }
 
-impl<'a> Board<'a> {
+impl<'a> Occupancy<'a> {
     /// A machine with nobody on it.
-    pub fn new(machine: &'a Machine) -> Board<'a> {
+    pub fn new(machine: &'a Machine) -> Occupancy<'a> {
         let cpus = machine.cpus();
         let mut sockets: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut cores: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -56,7 +56,7 @@ impl<'a> Board<'a> {
             cores.entry(cpu.core).or_default().push(i);
         }
         let others = |i: usize| cores[&cpus[i].core].iter().copied().filter(|&c| c != i).collect();
-        Board {
+        Occupancy {
             machine,
             holder: vec![None; cpus.len()],
             siblings: (0..cpus.len()).map(others).collect(),
@@ -256,16 +256,16 @@ mod tests {
         of: &[(usize, Need)],
         at: impl Fn(usize) -> Option<usize>,
     ) -> Vec<Vec<usize>> {
-        let mut board = Board::new(machine);
+        let mut occupancy = Occupancy::new(machine);
         let mut next = 0;
         let mut ids = Vec::new();
         for (app, &(n, need)) in of.iter().enumerate() {
             let tasks: Vec<At> = (next..next + n).map(|t| (TaskId(t as u32), at(t))).collect();
-            board.place(TenantId(app as u32), need, &tasks);
+            occupancy.place(TenantId(app as u32), need, &tasks);
             ids.push(tasks);
             next += n;
         }
-        let places: BTreeMap<TaskId, usize> = board.finish().into_iter().collect();
+        let places: BTreeMap<TaskId, usize> = occupancy.finish().into_iter().collect();
         ids.iter().map(|tasks| tasks.iter().map(|t| places[&t.0]).collect()).collect()
     }
 

@@ -12,7 +12,7 @@ use corun_predict::schedule::{Next, Taken, SLOT_NS, WINDOW_NS};
 use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor, Schedule};
 use corun_sim::engine::Engine;
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Files, Scenario};
+use corun_sim::scenario::{Files, Participants, Scenario};
 
 /// The program that is predicted.
 pub const SUBJECT: TenantId = TenantId(0);
@@ -71,8 +71,8 @@ pub fn pact16(program: &str, loops: bool, threads: u32) -> Scenario {
 }
 
 /// How long the subject's first run takes, in nanoseconds.
-pub fn time_ns(scenario: &Scenario, seed: u64, cast: Cast) -> u64 {
-    let mut engine = scenario.engine(seed, cast, 0).unwrap();
+pub fn time_ns(scenario: &Scenario, seed: u64, participants: Participants) -> u64 {
+    let mut engine = scenario.engine(seed, participants, 0).unwrap();
     assert!(engine.run_to_end(100_000_000 * MS).unwrap(), "the run has an end");
     let run = engine.progress()[0].completions.first.unwrap();
     run.end_ns - run.start_ns
@@ -100,7 +100,7 @@ pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Re
     let assignment = if statically { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { assignment, wake_up_ns: how.wake_up_ns, ..Options::default() };
     let mut predictor = Predictor::new(SUBJECT, options);
-    let mut engine = scenario.engine(seed, Cast::All, 0).unwrap();
+    let mut engine = scenario.engine(seed, Participants::All, 0).unwrap();
     let mut schedule = Schedule::new(SUBJECT, engine.now_ns());
     let mut spending =
         Spending::new(WINDOW_NS, Budget::default()).expect("windows of the default length fit");
@@ -155,8 +155,8 @@ impl Outcome {
 
 /// Runs a case.
 pub fn outcome(scenario: &Scenario, seed: u64, how: Sampling) -> Outcome {
-    let co_ns = time_ns(scenario, seed, Cast::All);
-    let alone_ns = time_ns(scenario, seed, Cast::Solo(0));
+    let co_ns = time_ns(scenario, seed, Participants::All);
+    let alone_ns = time_ns(scenario, seed, Participants::Solo(0));
     let truth = co_ns as f64 / alone_ns as f64;
     let estimate = predict(scenario, seed, co_ns, how).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
     Outcome { truth, estimate }

@@ -53,7 +53,7 @@ impl PredictReport {
         let without = known.ledger_alone.and_then(of_ledger);
         report.without_dedicated = without.as_ref().map(|e| e.slowdown);
         report.without_dedicated_interval = without.map(|e| e.interval);
-        report.dedicated_windows = windows.map(|w| w.told());
+        report.dedicated_windows = windows.map(|w| w.summary());
         report.parked_ns = report.dedicated_windows.map(|DedicatedWindows { parked_ns, .. }| parked_ns);
         report.spin_cost = known.spin_cost;
         report.spinning = known.spinning;

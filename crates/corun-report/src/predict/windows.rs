@@ -68,7 +68,7 @@ impl<'a> Windows<'a> {
     }
 
     /// What they came to, for a report.
-    pub fn told(&self) -> DedicatedWindows {
+    pub fn summary(&self) -> DedicatedWindows {
         DedicatedWindows {
             opened: self.found.opened,
             counted: self.found.counted,
@@ -329,8 +329,8 @@ mod tests {
         assert!(windows.note(&window(200, &[("hog", 1)], protected())));
         assert!(windows.note(&window(300, &[("hog", 1)], protected())));
         assert_eq!(windows.said().why_too_few(), None, "three count");
-        let told = windows.said().told();
-        assert_eq!((told.opened, told.counted, told.parked_ns, told.leaked_ns), (4, 3, 256 * MS, 12));
+        let summed = windows.said().summary();
+        assert_eq!((summed.opened, summed.counted, summed.parked_ns, summed.leaked_ns), (4, 3, 256 * MS, 12));
     }
 
     #[test]
@@ -361,8 +361,8 @@ mod tests {
         windows.0.hindered(&seen(500, &[("hog", 40)]), &hog, 0);
         assert!(windows.said().why_too_few().unwrap().contains("no tenant by the names given with --park"));
         windows.0.hindered(&seen(800, &[("hog", 40)]), &hog, 1);
-        let told = windows.said().told();
-        assert_eq!((told.opened, told.skipped, told.parked_ns), (0, 2, 0));
+        let summed = windows.said().summary();
+        assert_eq!((summed.opened, summed.skipped, summed.parked_ns), (0, 2, 0));
         let why = windows.said().why_too_few().unwrap();
         assert!(
             why.starts_with(

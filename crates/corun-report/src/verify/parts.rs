@@ -4,9 +4,9 @@ use crate::words::{between, name, share, wrap};
 use corun_predict::spans::{Cause, Judged, Unsure};
 use corun_predict::Ruling;
 use corun_results::annotate::Property;
-use corun_results::told::{human_s, Measured, Spread, Tested};
+use corun_results::output::{human_s, Measured, Spread, Tested};
 use corun_results::when::By;
-use corun_results::{Nowhere, Span};
+use corun_results::{NotPlaced, Span};
 use std::fmt::Write;
 
 /// An iteration of a benchmark.
@@ -84,7 +84,7 @@ fn line(measured: &Measured) -> String {
 
 /// What is said of a test case: its own properties, and a verdict if it failed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct CaseVerdict {
     /// What is put into its file.
     pub properties: Vec<Property>,
     /// The verdict.
@@ -97,12 +97,12 @@ pub fn is_close(span: &Span) -> bool {
 }
 
 /// What is said of a test case. `judged` with its span, where that is known; `culprit` is the name of who took most.
-pub fn told(
+pub fn case_verdict(
     case: &str,
     has_failed: bool,
-    judged: Result<(&Judged, &Span), Nowhere>,
+    judged: Result<(&Judged, &Span), NotPlaced>,
     culprit: Option<&str>,
-) -> Told {
+) -> CaseVerdict {
     let mut properties: Vec<Property> = Vec::new();
     let seconds = |ns: f64| format!("{:.6}", ns / 1e9);
     if let Ok((judged, span)) = judged {
@@ -130,7 +130,7 @@ pub fn told(
         properties.extend(starved_by.map(|who| ("corun.culprit", who.to_owned())));
         Tested { name: case.to_owned(), verdict: verdict.to_owned(), why }
     });
-    Told { properties, tested }
+    CaseVerdict { properties, tested }
 }
 
 fn verdict(cause: Cause) -> &'static str {
@@ -169,11 +169,11 @@ fn why(judged: &Judged, culprit: Option<&str>) -> String {
     }
 }
 
-fn not_placed(why: Nowhere) -> &'static str {
+fn not_placed(why: NotPlaced) -> &'static str {
     match why {
-        Nowhere::NoTime => "the file does not say how long it took",
-        Nowhere::OtherRun => "it ran outside the run that corun watched",
-        Nowhere::AtATime => "several tests ran at a time, and the file does not say when each began",
+        NotPlaced::NoTime => "the file does not say how long it took",
+        NotPlaced::OtherRun => "it ran outside the run that corun watched",
+        NotPlaced::AtATime => "several tests ran at a time, and the file does not say when each began",
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_failed_test_gets_a_verdict_and_a_passed_one_only_its_times() {
         let starved = judged(Cause::Starved);
-        let failed = told("a.b", true, Ok((&starved, &SPAN)), Some("make"));
+        let failed = case_verdict("a.b", true, Ok((&starved, &SPAN)), Some("make"));
         let property = |name| of(&failed.properties, name);
         assert_eq!(property("corun.stolen_s").as_deref(), Some("0.500000"));
         assert_eq!(property("corun.throttled_s").as_deref(), Some("0.000000"));
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(property("corun.verdict").as_deref(), Some("starved"));
         assert_eq!(property("corun.culprit").as_deref(), Some("make"));
         assert_eq!(failed.tested.map(|t| (t.name, t.verdict)), Some(("a.b".into(), "starved".into())));
-        let passed = told("a.b", false, Ok((&starved, &SPAN)), Some("make"));
+        let passed = case_verdict("a.b", false, Ok((&starved, &SPAN)), Some("make"));
         assert_eq!((of(&passed.properties, "corun.verdict"), passed.tested), (None, None));
         assert_eq!(of(&passed.properties, "corun.waited_s").as_deref(), Some("0.700000"));
     }
@@ -221,20 +221,24 @@ mod tests {
     fn what_is_not_known_is_left_out_and_not_written_as_zero() {
         let calm = judged(Cause::NotStarved);
         let apart = Span { latest_ns: 2_000_000_000, ..SPAN };
-        let told_of = |judged| told("a", true, judged, None).properties;
-        assert_eq!(of(&told_of(Ok((&calm, &apart))), "corun.stolen_s"), None, "nobody knows when it was");
+        let properties_of = |judged| case_verdict("a", true, judged, None).properties;
+        assert_eq!(
+            of(&properties_of(Ok((&calm, &apart))), "corun.stolen_s"),
+            None,
+            "nobody knows when it was"
+        );
         let unwatched =
             Judged { unsure: Some(Unsure::Unwatched), ..judged(Cause::CannotTell(Unsure::Unwatched)) };
-        let properties = told_of(Ok((&unwatched, &SPAN)));
+        let properties = properties_of(Ok((&unwatched, &SPAN)));
         assert_eq!(properties.iter().map(|p| p.0).collect::<Vec<_>>(), ["corun.verdict", "corun.why"]);
-        let nowhere = told_of(Err(Nowhere::AtATime));
-        assert_eq!(of(&nowhere, "corun.verdict").as_deref(), Some("cannot tell"));
+        let not_placed = properties_of(Err(NotPlaced::AtATime));
+        assert_eq!(of(&not_placed, "corun.verdict").as_deref(), Some("cannot tell"));
     }
 
     #[test]
     fn a_culprit_is_named_only_where_it_is_blamed() {
-        let told = told("a", true, Ok((&judged(Cause::Throttled), &SPAN)), Some("make"));
-        assert_eq!(of(&told.properties, "corun.culprit"), None);
+        let throttled = case_verdict("a", true, Ok((&judged(Cause::Throttled), &SPAN)), Some("make"));
+        assert_eq!(of(&throttled.properties, "corun.culprit"), None);
     }
 
     #[test]

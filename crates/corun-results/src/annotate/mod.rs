@@ -14,7 +14,7 @@ mod splice;
 pub(crate) use splice::attribute;
 
 use crate::unread::{Problem, Unread};
-use crate::when::{other_clock, stamped, Nowhere, Run, Sequence, Span, Stamp};
+use crate::when::{other_clock, stamped, NotPlaced, Run, Sequence, Span, Stamp};
 use cases::{Found, Seen};
 use splice::Splice;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub struct Case {
     /// Whether it failed, in the end.
     pub has_failed: bool,
     /// Where in the run it was.
-    pub span: Result<Span, Nowhere>,
+    pub span: Result<Span, NotPlaced>,
 }
 
 /// A property: its name and its value.
@@ -148,7 +148,7 @@ impl Survey {
     }
 
     /// How the cases of each suite followed each other.
-    fn sequences(&self, run: &Run) -> Vec<Result<Sequence, Nowhere>> {
+    fn sequences(&self, run: &Run) -> Vec<Result<Sequence, NotPlaced>> {
         let (mut stamps, mut shared) = (BTreeSet::new(), BTreeSet::new());
         for stamp in self.suites.iter().filter_map(|s| s.stamp) {
             if !stamps.insert(stamp) {
@@ -160,7 +160,7 @@ impl Survey {
             let Some(stamp) = suite.stamp.filter(|_| !self.is_made_by_go) else {
                 return Ok((run.begin_ns, run.end_ns));
             };
-            let (earliest_ns, latest_ns) = stamp.within(run).ok_or(Nowhere::OtherRun)?;
+            let (earliest_ns, latest_ns) = stamp.within(run).ok_or(NotPlaced::OtherRun)?;
             // Suites that share a stamp did not begin together: it is that of all of them.
             let own_ns = suite.time_ns.filter(|_| !shared.contains(&stamp));
             let until_ns = own_ns.map_or(run.end_ns, |ns| latest_ns.saturating_add(ns));
@@ -171,7 +171,7 @@ impl Survey {
         let mut sequences = Vec::new();
         let mut before_ns = 0_i64;
         for suite in &self.suites {
-            let total_ns = suite.total_ns.ok_or(Nowhere::NoTime);
+            let total_ns = suite.total_ns.ok_or(NotPlaced::NoTime);
             let is_stamped = suite.stamp.is_some() && !self.is_made_by_go;
             sequences.push(total_ns.and_then(|total_ns| {
                 let (mut from_ns, mut until_ns) = between(suite)?;
@@ -191,14 +191,14 @@ impl Survey {
 }
 
 /// Where a case was; those of a suite come in their order.
-fn place(found: &Found, sequences: &mut [Result<Sequence, Nowhere>], run: &Run) -> Result<Span, Nowhere> {
-    let length_ns = found.time_ns.ok_or(Nowhere::NoTime)?;
+fn place(found: &Found, sequences: &mut [Result<Sequence, NotPlaced>], run: &Run) -> Result<Span, NotPlaced> {
+    let length_ns = found.time_ns.ok_or(NotPlaced::NoTime)?;
     if let Some((_, stamp)) = &found.stamp {
         return stamped(stamp, length_ns, run);
     }
     match sequences.get_mut(found.suite) {
         Some(Ok(sequence)) => Ok(sequence.next(length_ns)),
         Some(Err(why)) => Err(*why),
-        None => Err(Nowhere::NoTime),
+        None => Err(NotPlaced::NoTime),
     }
 }

@@ -13,7 +13,7 @@ mod pytest_benchmark;
 
 use crate::field::Field;
 use crate::unread::{Problem, Unread};
-use crate::when::{stamped, Nowhere, Run, Sequence, Span, Stamp};
+use crate::when::{stamped, NotPlaced, Run, Sequence, Span, Stamp};
 use serde_json::Value;
 
 /// What wrote a file.
@@ -119,7 +119,7 @@ pub struct Placed<'a> {
     /// The iteration; no warm-up.
     pub iteration: &'a Iteration,
     /// Where in the run it can have been.
-    pub span: Result<Span, Nowhere>,
+    pub span: Result<Span, NotPlaced>,
 }
 
 impl Results {
@@ -148,7 +148,7 @@ impl Results {
         // What no stamp tells follows from all that has none, in its order.
         let without: Vec<&ToolRun> = all.iter().filter(|(_, r)| r.begin.is_none()).map(|(_, r)| *r).collect();
         let mut by_order = match self.times {
-            Times::PerRunOnly => Err(Nowhere::NoTime),
+            Times::PerRunOnly => Err(NotPlaced::NoTime),
             _ => sequence(&without, begin_ns, run.end_ns),
         };
         let mut placed = Vec::new();
@@ -159,7 +159,7 @@ impl Results {
                 let span = match (sequence.as_mut(), iteration.lasted_ns) {
                     (Ok(sequence), Some(length_ns)) => Ok(sequence.next(length_ns)),
                     (Err(why), _) => Err(*why),
-                    (Ok(_), None) => Err(Nowhere::NoTime),
+                    (Ok(_), None) => Err(NotPlaced::NoTime),
                 };
                 if !iteration.is_warm_up {
                     placed.push(Placed { benchmark, iteration, span });
@@ -171,17 +171,17 @@ impl Results {
 }
 
 /// The iterations of runs that followed each other.
-fn sequence(runs: &[&ToolRun], from_ns: i64, until_ns: i64) -> Result<Sequence, Nowhere> {
+fn sequence(runs: &[&ToolRun], from_ns: i64, until_ns: i64) -> Result<Sequence, NotPlaced> {
     let lengths = runs.iter().flat_map(|run| &run.iterations).map(|i| i.lasted_ns);
     let mut total_ns = 0_i64;
     for length_ns in lengths {
-        total_ns = total_ns.saturating_add(length_ns.ok_or(Nowhere::NoTime)?);
+        total_ns = total_ns.saturating_add(length_ns.ok_or(NotPlaced::NoTime)?);
     }
     Sequence::new(from_ns, until_ns, total_ns)
 }
 
 /// Those of a run that has a stamp.
-fn own_sequence(stamp: &Stamp, tool_run: &ToolRun, run: &Run) -> Result<Sequence, Nowhere> {
+fn own_sequence(stamp: &Stamp, tool_run: &ToolRun, run: &Run) -> Result<Sequence, NotPlaced> {
     let whole = stamped(stamp, tool_run.lasted_ns.unwrap_or(0), run)?;
     let until_ns = tool_run.lasted_ns.map_or(run.end_ns, |ns| (whole.latest_ns + ns).min(run.end_ns));
     sequence(&[tool_run], whole.earliest_ns, until_ns)

@@ -71,7 +71,7 @@ impl Engine {
 mod tests {
     use crate::engine::Engine;
     use crate::machine_file::MachineModel;
-    use crate::scenario::{Cast, Files, Scenario};
+    use crate::scenario::{Files, Participants, Scenario};
     use corun_model::trace::TraceKind;
     use corun_model::Machine;
 
@@ -93,7 +93,8 @@ mod tests {
     fn two_loops(costs: &'static str) -> (u64, f64) {
         let text = "schema = \"corun.scenario/1\"\nmachine = \"two.toml\"\nduration = \"20s\"\n[scheduler]\nname = \"eevdf\"\n[[tenant]]\nname = \"loops\"\ncpus = [0, 1]\nprogram = { kind = \"interference\", pattern = \"periodic\", threads = 2 }\n";
         let scenario = Scenario::parse("loops", text, &Noisy(costs)).expect("the scenario is sound");
-        let mut engine: Engine = scenario.engine(1, Cast::All, 1 << 20).expect("the scenario is sound");
+        let mut engine: Engine =
+            scenario.engine(1, Participants::All, 1 << 20).expect("the scenario is sound");
         engine.run_until(20_000_000_000).expect("no checker fires");
         let trace = engine.trace().expect("a trace was asked for");
         let mut last = [0; 2];

@@ -6,7 +6,7 @@
 //! may use it waits; the kernel's balancing is not as good (some per cent where threads sleep often).
 
 use super::conditions::Conditions;
-use super::script::{Budget, Cast, Ends, Ix, Limit, Op, Script};
+use super::script::{Budget, Ends, Ix, Limit, Op, Script, ScriptedProgram};
 use corun_model::run_log::CpuMask;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -21,8 +21,8 @@ const SHARED_NS: u64 = 200_000;
 /// How long a program takes under these conditions, until its last task has done its last step, in nanoseconds.
 ///
 /// `None`: somebody waits for a step that never comes. The script contradicts itself.
-pub fn run(cast: &Cast, conditions: &Conditions) -> Option<u64> {
-    Machine::new(cast, *conditions).run()
+pub fn run(program: &ScriptedProgram, conditions: &Conditions) -> Option<u64> {
+    Machine::new(program, *conditions).run()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ struct Machine<'a> {
     now_ns: u64,
     last_ns: u64,
     budgets: Vec<Pool>,
-    cast: &'a Cast,
+    program: &'a ScriptedProgram,
     /// Tasks that have begun and not ended.
     alive: usize,
     /// What may still happen, periods left out: one comes after another for ever.
@@ -119,15 +119,15 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    fn new(cast: &'a Cast, conditions: Conditions) -> Machine<'a> {
+    fn new(program: &'a ScriptedProgram, conditions: Conditions) -> Machine<'a> {
         let mut budgets: Vec<Pool> = Vec::new();
-        for budget in budgets_of(cast) {
+        for budget in budgets_of(program) {
             if budgets.iter().all(|p| p.budget != budget) {
                 let at = Pool { budget, left_ns: budget.0, at_ns: 0, users: 0, version: 0, throttled: false };
                 budgets.push(at);
             }
         }
-        let tasks = cast.scripts.iter().map(|script| Task {
+        let tasks = program.scripts.iter().map(|script| Task {
             script,
             state: State::Unborn,
             next: 0,
@@ -140,15 +140,15 @@ impl<'a> Machine<'a> {
             helped: false,
         });
         let mut crews = BTreeMap::new();
-        for script in cast.scripts.iter().filter(|s| !s.leads) {
+        for script in program.scripts.iter().filter(|s| !s.leads) {
             *crews.entry(script.process).or_insert(0) += 1;
         }
-        let ever = cast.switched.iter().fold(cast.cpus, |cpus, s| cpus.with(s.cpu));
+        let ever = program.switched.iter().fold(program.cpus, |cpus, s| cpus.with(s.cpu));
         Machine {
             conditions,
             tasks: tasks.collect(),
             cpus: ever.iter().map(|cpu| (cpu, Cpu::default())).collect(),
-            online: cast.cpus,
+            online: program.cpus,
             ready: Vec::new(),
             due: BinaryHeap::new(),
             order: 0,
@@ -157,7 +157,7 @@ impl<'a> Machine<'a> {
             now_ns: 0,
             last_ns: 0,
             budgets,
-            cast,
+            program,
             alive: 0,
             pending: 0,
             crews,
@@ -168,11 +168,11 @@ impl<'a> Machine<'a> {
         for at in 0..self.budgets.len() {
             self.plan(self.budgets[at].budget.1, Event::Period(at));
         }
-        for s in &self.cast.switched {
+        for s in &self.program.switched {
             self.plan(self.conditions.switches.when_ns(s), Event::Switches(s.cpu, s.is_on));
         }
         if self.conditions.either == Ends::AtItsTime {
-            for (ix, script) in self.cast.scripts.iter().enumerate() {
+            for (ix, script) in self.program.scripts.iter().enumerate() {
                 for (place, op) in script.ops.iter().enumerate() {
                     if let Op::Limit(_, at_ns) = op {
                         self.plan(*at_ns, Event::Limits(ix, place));
@@ -180,7 +180,7 @@ impl<'a> Machine<'a> {
                 }
             }
         }
-        for &ix in &self.cast.first {
+        for &ix in &self.program.first {
             self.enqueue(ix);
         }
         self.settle();
@@ -566,10 +566,10 @@ impl<'a> Machine<'a> {
 }
 
 /// Every budget that a task ever has.
-fn budgets_of(cast: &Cast) -> impl Iterator<Item = Budget> + '_ {
+fn budgets_of(program: &ScriptedProgram) -> impl Iterator<Item = Budget> + '_ {
     let later = |op: &Op| match op {
         Op::Limit(Limit::Budget(budget), _) => *budget,
         _ => None,
     };
-    cast.scripts.iter().flat_map(move |s| s.budget.into_iter().chain(s.ops.iter().filter_map(later)))
+    program.scripts.iter().flat_map(move |s| s.budget.into_iter().chain(s.ops.iter().filter_map(later)))
 }

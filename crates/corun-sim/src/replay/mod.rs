@@ -52,13 +52,13 @@ impl Transcript {
     /// `None`: a task waits in it for one that never wakes it, so that events must be missing.
     pub fn alone(&self, conditions: &Conditions) -> Option<Alone> {
         let run = |either, switches, shares_work| {
-            machine::run(&self.cast, &Conditions { either, switches, shares_work, ..*conditions })
+            machine::run(&self.program, &Conditions { either, switches, shares_work, ..*conditions })
         };
         let by_length = run(Ends::AfterItsLength, Switches::Midway, false)?;
         let by_time = run(Ends::AtItsTime, Switches::Midway, false)?;
         let shared = run(Ends::AfterItsLength, Switches::Midway, true)?;
         let mut all = vec![by_length, by_time, shared];
-        if !self.cast.switched.is_empty() {
+        if !self.program.switched.is_empty() {
             for switches in [Switches::Kindest, Switches::Harshest] {
                 all.push(run(Ends::AfterItsLength, switches, false)?);
             }

@@ -7,7 +7,7 @@ pub type Ix = usize;
 
 /// A program as its tasks' scripts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cast {
+pub struct ScriptedProgram {
     /// Every task.
     pub scripts: Vec<Script>,
     /// Those that are there at the beginning; the others are made by them.

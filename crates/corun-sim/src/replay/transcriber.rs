@@ -9,7 +9,7 @@
 //! Two things are mended. Whoever runs although nobody told that it came onto a CPU has run since shortly after it was woken. And whoever
 //! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
 
-use super::script::{Budget, Cast, Ends, Ix, Limit, Op, Outside, Script, Switched};
+use super::script::{Budget, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
 use super::sleeps::Sleeps;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::TaskId;
@@ -105,7 +105,7 @@ struct Process {
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     /// What the tasks did.
-    pub cast: Cast,
+    pub program: ScriptedProgram,
     /// When it began, on the log's clock, in nanoseconds.
     pub start_ns: u64,
     /// How long it took: until the last of them did something, or until it was cut.
@@ -188,7 +188,7 @@ impl Transcriber {
         let mut switched = std::mem::take(&mut self.switched);
         switched.iter_mut().for_each(|s| s.between_ns = s.between_ns.map(since_start));
         let cpus = std::mem::replace(&mut self.first_cpus, self.cpus);
-        let mut cast = Cast { cpus, switched, ..Cast::default() };
+        let mut program = ScriptedProgram { cpus, switched, ..ScriptedProgram::default() };
         let mut kept = BTreeMap::new();
         for (ix, task) in self.tasks.iter_mut().enumerate() {
             let ops = std::mem::take(&mut task.script.ops);
@@ -197,16 +197,16 @@ impl Transcriber {
                 Op::Outside(o) if o.is_sleep => Op::Outside(Outside { ends, ..o }),
                 op => op,
             });
-            cast.scripts.push(Script { ops: judged.collect(), ..task.script.clone() });
-            if task.is_first && !cast.scripts[ix].ops.is_empty() {
-                cast.first.push(ix);
+            program.scripts.push(Script { ops: judged.collect(), ..task.script.clone() });
+            if task.is_first && !program.scripts[ix].ops.is_empty() {
+                program.first.push(ix);
             }
             if task.state != State::Ended {
                 kept.insert(ix, kept.len());
             }
         }
         let transcript = Transcript {
-            cast,
+            program,
             start_ns,
             lasted_ns: end_ns - start_ns,
             yields: std::mem::take(&mut self.yields),

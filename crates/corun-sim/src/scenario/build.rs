@@ -22,7 +22,7 @@ fn written(ns: u128) -> String {
 
 /// Who takes part in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cast {
+pub enum Participants {
     /// Every tenant.
     All,
     /// This one, alone on the same machine under the same scheduler.
@@ -52,7 +52,12 @@ impl Scenario {
     ///
     /// # Errors
     /// [`BadScenario`]: the model does not know what some program does.
-    pub fn engine(&self, seed: u64, cast: Cast, trace_limit: usize) -> Result<Engine, BadScenario> {
+    pub fn engine(
+        &self,
+        seed: u64,
+        participants: Participants,
+        trace_limit: usize,
+    ) -> Result<Engine, BadScenario> {
         self.check_switches()?;
         let model = Rc::new(self.machine.clone());
         let streams = Streams::new(seed);
@@ -62,7 +67,7 @@ impl Scenario {
         let mut tenants = Vec::new();
         let n = model.machine.cpu_count();
         for (ix, t) in self.tenants.iter().enumerate() {
-            if matches!(cast, Cast::Solo(only) if only != ix) {
+            if matches!(participants, Participants::Solo(only) if only != ix) {
                 continue;
             }
             let plan = self.plan(t, seed)?;
@@ -80,7 +85,7 @@ impl Scenario {
             // of one session.
             let starter = t.session.as_ref().unwrap_or(&t.name);
             let phase_ns = streams.stream(&format!("start of {starter}")).between(0, scheduler.tick_ns() - 1);
-            let alone = matches!(cast, Cast::Solo(_));
+            let alone = matches!(participants, Participants::Solo(_));
             tenants.push(TenantSetup {
                 name: t.name.clone(),
                 plan: Rc::new(plan),

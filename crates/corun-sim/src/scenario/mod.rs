@@ -31,7 +31,7 @@ mod build;
 mod check;
 mod file;
 
-pub use build::{Cast, MOST_TASKS};
+pub use build::{Participants, MOST_TASKS};
 pub use file::{PolicyFile, ScenarioFile, SchedulerFile, SchedulerKind};
 
 use crate::machine_file::MachineModel;

@@ -2,7 +2,7 @@
 
 use crate::rig::Repository;
 use corun_sim::experiment::co_runs;
-use corun_sim::scenario::{Cast, Scenario};
+use corun_sim::scenario::{Participants, Scenario};
 
 const GOOD: &str = r#"schema = "corun.scenario/1"
 machine = "atc16-haswell-80"
@@ -202,7 +202,7 @@ fn a_scenario_in_which_nothing_ever_ends_needs_a_duration() {
 fn a_tenant_without_weight_to_speak_of_starves_and_is_named() {
     let body = "schema = \"corun.scenario/1\"\nmachine = \"host\"\n[[tenant]]\nname = \"a\"\nweight = 1\nprogram = { kind = \"parallel\", threads = 1, sync = \"none\", grain = \"10ms\", iterations = 50 }\ncpus = [0]\n[[tenant]]\nname = \"b\"\ncount = 8\nweight = 10000\nprogram = { kind = \"interference\", cpus = [0] }\n";
     let s = Scenario::parse("s.toml", body, &Repository).unwrap();
-    let mut e = s.engine(1, Cast::All, 0).unwrap();
+    let mut e = s.engine(1, Participants::All, 0).unwrap();
     let said = s.failed(e.run_to_end(s.horizon_ns).unwrap_err().to_string()).to_string();
     assert!(said.starts_with("s.toml:3: the scenario starves"), "{said}");
     assert!(said.contains("runnable for 60."), "{said}");
@@ -260,7 +260,7 @@ fn a_cpu_that_would_do_nothing_but_switch_is_refused() {
     let said = |scheduler: &str, vm: &str| {
         let text = GOOD.replace("name = \"cfs\"", scheduler).replace("weight = 50", vm);
         let s = Scenario::parse("s.toml", &text, &Repository).unwrap();
-        s.engine(1, Cast::All, 0).err().map(|bad| bad.to_string())
+        s.engine(1, Participants::All, 0).err().map(|bad| bad.to_string())
     };
     let vm = "vm = { vcpus = 2 }";
     let guest = "name = \"xen-credit\"\nguest-slice = \"1us\"";

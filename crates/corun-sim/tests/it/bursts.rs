@@ -11,7 +11,7 @@ fn beside_loops(busy_by: &str) -> (u64, u64) {
         "duration = \"1s\"\n[scheduler]\ngroups = false\n[[tenant]]\nname = \"bursts\"\ncpus = [0]\nprogram = {{ kind = \"interference\", pattern = \"periodic\", busy-by = \"{busy_by}\" }}\n\
          [[tenant]]\nname = \"loops\"\ncpus = [0, 0, 0]\nprogram = {{ kind = \"interference\", threads = 3 }}\n"
     );
-    let mut engine = scenario(&text).engine(1, corun_sim::scenario::Cast::All, 0).unwrap();
+    let mut engine = scenario(&text).engine(1, corun_sim::scenario::Participants::All, 0).unwrap();
     engine.paranoid = true;
     let seen = observe(&mut engine, SECOND_NS);
     let parts = tenant(&seen, "bursts").account.ledger.parts();
@@ -33,7 +33,7 @@ fn a_burst_of_cpu_time_is_had_in_full_and_one_by_wall_time_ends_on_time() {
 #[test]
 fn a_burst_by_wall_time_is_cut_short_when_the_time_is_up() {
     let text = "[[tenant]]\nname = \"bursts\"\nprogram = { kind = \"interference\", pattern = \"periodic\", busy = \"10s\", busy-by = \"wall\", duration = \"1s\" }\n";
-    let mut engine = scenario(text).engine(1, corun_sim::scenario::Cast::All, 0).unwrap();
+    let mut engine = scenario(text).engine(1, corun_sim::scenario::Participants::All, 0).unwrap();
     assert!(engine.run_to_end(60 * SECOND_NS).unwrap());
     assert!(engine.now_ns() < SECOND_NS + 10_000_000, "{} ns", engine.now_ns());
 }

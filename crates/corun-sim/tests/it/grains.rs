@@ -1,7 +1,7 @@
 //! A grain ends when its work is done, however long it is.
 
 use crate::rig::scenario;
-use corun_sim::scenario::Cast;
+use corun_sim::scenario::Participants;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -10,7 +10,7 @@ fn over_ns(length: &str) -> Option<u64> {
     let text = format!(
         "[scheduler]\ntick = \"1s\"\n[[tenant]]\nname = \"long\"\nprogram = {{ kind = \"parallel\", sync = \"none\", threads = 1, {length} }}\n"
     );
-    let mut engine = scenario(&text).engine(1, Cast::All, 0).unwrap();
+    let mut engine = scenario(&text).engine(1, Participants::All, 0).unwrap();
     engine.run_to_end(10 * HOUR_NS).unwrap().then(|| engine.now_ns())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::rig::{engine, latencies, observe, quantile, scenario, tenant};
 use corun_model::{conformance, Action, CpuId, Host, Outcome, Refusal, TaskId, TenantId};
-use corun_sim::scenario::Cast;
+use corun_sim::scenario::Participants;
 
 const MS: u64 = 1_000_000;
 
@@ -28,7 +28,7 @@ fn mix() -> String {
 fn it_passes_the_conformance_suite_under_every_scheduler() {
     for scheduler in ["eevdf", "cfs", "xen-credit"] {
         let s = scenario(&format!("duration = \"10s\"\n[scheduler]\nname = \"{scheduler}\"\n{}", mix()));
-        let made = conformance::host(|| Box::new(s.engine(1, Cast::All, 0).unwrap()));
+        let made = conformance::host(|| Box::new(s.engine(1, Participants::All, 0).unwrap()));
         made.unwrap_or_else(|failed| panic!("{scheduler}: {failed}"));
     }
 }
@@ -38,7 +38,7 @@ fn the_control_loop_passes_its_suite_under_every_scheduler() {
     for scheduler in ["eevdf", "cfs", "xen-credit"] {
         let s = scenario(&format!("duration = \"60s\"\n[scheduler]\nname = \"{scheduler}\"\n{}", mix()));
         let made = corun_policy::conformance::control(|| {
-            (Box::new(s.engine(1, Cast::All, 0).unwrap()), corun_policy::Scope::everyone())
+            (Box::new(s.engine(1, Participants::All, 0).unwrap()), corun_policy::Scope::everyone())
         });
         made.unwrap_or_else(|failed| panic!("{scheduler}: {failed}"));
     }

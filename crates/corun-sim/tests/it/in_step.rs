@@ -3,13 +3,13 @@
 
 use crate::rig::scenario;
 use corun_model::observation::Observation;
-use corun_sim::scenario::{Cast, Scenario};
+use corun_sim::scenario::{Participants, Scenario};
 
 const MS: u64 = 1_000_000;
 
 /// What was seen of half a second.
 fn run(s: &Scenario) -> Observation {
-    let mut e = s.engine(1, Cast::All, 0).unwrap();
+    let mut e = s.engine(1, Participants::All, 0).unwrap();
     e.paranoid = true;
     e.run_until(500 * MS).unwrap();
     e.observe()

@@ -2,7 +2,7 @@
 
 use crate::rig::scenario;
 use corun_model::Parts;
-use corun_sim::scenario::{Cast, Scenario};
+use corun_sim::scenario::{Participants, Scenario};
 
 const MS: u64 = 1_000_000;
 
@@ -21,7 +21,7 @@ fn iterative(how: &str, laps: u32) -> Scenario {
 
 /// When it is over, what each of its threads did until then, and its iterations.
 fn run(scenario: &Scenario) -> (u64, Vec<Parts>, u64) {
-    let mut engine = scenario.engine(1, Cast::All, 0).unwrap();
+    let mut engine = scenario.engine(1, Participants::All, 0).unwrap();
     engine.paranoid = true;
     assert!(engine.run_to_end(10_000 * MS).unwrap(), "it ends");
     let seen = engine.observe();
@@ -59,7 +59,7 @@ fn who_is_done_with_a_phase_waits_for_the_others_as_its_threads_do() {
 
 #[test]
 fn phases_without_end_go_on_until_the_time_is_up() {
-    let mut engine = iterative("spin", 0).engine(1, Cast::All, 0).unwrap();
+    let mut engine = iterative("spin", 0).engine(1, Participants::All, 0).unwrap();
     assert!(engine.progress()[0].endless);
     engine.run_until(1_400 * MS).unwrap();
     engine.check().unwrap();

@@ -7,7 +7,7 @@ use corun_model::{Decision, Host, Observation, Outcome, Policy, Reason};
 use corun_policy::{by_name, Options, ALL};
 use corun_sim::experiment::{perform, Options as Also};
 use corun_sim::machine_file::SHIPPED;
-use corun_sim::scenario::{Cast, Scenario};
+use corun_sim::scenario::{Participants, Scenario};
 
 const MS: u64 = 1_000_000;
 
@@ -47,7 +47,7 @@ fn all_policies_run_on_all_machines_under_all_schedulers() {
             ));
             for entry in ALL {
                 let mut policy = by_name(entry.name, &options(entry.name)).unwrap();
-                let mut engine = s.engine(1, Cast::All, 0).unwrap();
+                let mut engine = s.engine(1, Participants::All, 0).unwrap();
                 let decisions = control(&mut engine, policy.as_mut(), 12);
                 // Where there are CPUs for everybody, some have nothing to do.
                 let always = ["gang", "differential", "dedicated"].contains(&entry.name);
@@ -135,7 +135,7 @@ fn a_programs_threads_stay_on_their_sockets_while_slots_alternate() {
          [[tenant]]\nworkload = \"workloads/papers/pdes-fm.toml\"\n\
          [[tenant]]\nworkload = \"workloads/papers/streamcluster.toml\"\n",
     );
-    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut engine = s.engine(1, Participants::All, 0).unwrap();
     let mut policy = by_name("gang", &Options::new()).unwrap();
     let (mut slots, mut moves) = (0, 0);
     for _ in 0..100 {
@@ -191,7 +191,7 @@ fn a_server_is_never_parked_by_auto() {
          [[tenant]]\nname = \"server\"\n\
          program = { kind = \"interference\", pattern = \"periodic\", busy = \"500us\", demand = 0.3 }\n",
     );
-    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut engine = s.engine(1, Participants::All, 0).unwrap();
     let mut policy = by_name("auto", &Options::new()).unwrap();
     let mut parked = std::collections::BTreeSet::new();
     let mut watched = 0;
@@ -219,7 +219,7 @@ fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
          [[tenant]]\nname = \"loop\"\ncount = 2\nprogram = { kind = \"interference\" }\n",
     );
     let decisions = |name: &str, began_ns: u64| {
-        let mut engine = s.engine(1, Cast::All, 0).unwrap();
+        let mut engine = s.engine(1, Participants::All, 0).unwrap();
         let mut policy = by_name(name, &Options::new()).unwrap();
         let mut all = Vec::new();
         while Host::now_ns(&engine) < 4_000 * MS {
@@ -242,7 +242,7 @@ fn what_the_clock_says_when_a_policy_begins_decides_nothing() {
 
 /// Lets `auto` control a scenario until then; `each` is told every window and what was decided by it.
 fn under_auto(s: &Scenario, until_ns: u64, mut each: impl FnMut(&Observation, &[Decision])) {
-    let mut engine = s.engine(1, Cast::All, 0).unwrap();
+    let mut engine = s.engine(1, Participants::All, 0).unwrap();
     let mut policy = by_name("auto", &Options::new()).unwrap();
     while Host::now_ns(&engine) < until_ns {
         engine.advance(policy.epoch_ns() * policy.epochs_to_wait()).unwrap();

@@ -3,7 +3,7 @@
 
 use corun_model::{Action, Host, Machine, TaskId, TenantId};
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Files, Scenario};
+use corun_sim::scenario::{Files, Participants, Scenario};
 use proptest::prelude::*;
 
 /// A machine of any regular shape.
@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn every_program_ends_with_its_work_done_and_every_nanosecond_counted((machine, text, expected) in scenario_text(), seed in 1u64..1000) {
         let scenario = Scenario::parse("random", &text, &Shape(machine)).unwrap();
-        let mut e = scenario.engine(seed, Cast::All, 0).unwrap();
+        let mut e = scenario.engine(seed, Participants::All, 0).unwrap();
         e.paranoid = true;
         let ended = e.run_to_end(600_000_000_000).map_err(|f| TestCaseError::fail(format!("{f}\n{text}")))?;
         prop_assert!(ended, "not ended after ten minutes\n{}", text);
@@ -107,7 +107,7 @@ proptest! {
     fn turning_knobs_at_random_breaks_nothing((machine, text, _) in scenario_text(), turns in proptest::collection::vec((0u8..6, 0u32..12, 1u64..40), 1..25)) {
         let cpus: Vec<_> = machine.cpus().iter().map(|c| c.id).collect();
         let scenario = Scenario::parse("random", &text, &Shape(machine)).unwrap();
-        let mut e = scenario.engine(1, Cast::All, 0).unwrap();
+        let mut e = scenario.engine(1, Participants::All, 0).unwrap();
         e.paranoid = true;
         for (knob, target, amount) in turns {
             let (task, tenant) = (TaskId(target + 1), TenantId(target % 4));

@@ -1,7 +1,7 @@
 //! Queues between stages: nobody sleeps beside an item, or beside room.
 
 use crate::rig::scenario;
-use corun_sim::scenario::Cast;
+use corun_sim::scenario::Participants;
 
 const S: u64 = 1_000_000_000;
 
@@ -12,7 +12,7 @@ fn producers_and_consumers_of_a_queue_with_room_for_one_item_never_all_sleep() {
             "[[tenant]]\nname = \"pipe\"\nprogram = {{ kind = \"parallel\", sync = \"pipeline\", threads = {threads}, stages = 2, queue-depth = 1, wait = \"block\", grain = \"300us\", imbalance = 0.9, iterations = 3000 }}\n[[tenant]]\nname = \"loop\"\nbackground = true\nprogram = {{ kind = \"interference\", pattern = \"intermittent\", threads = 2 }}\n"
         );
         for seed in 1..=4 {
-            let mut engine = scenario(&text).engine(seed, Cast::All, 0).unwrap();
+            let mut engine = scenario(&text).engine(seed, Participants::All, 0).unwrap();
             assert!(engine.run_to_end(60 * S).unwrap(), "{threads} threads, seed {seed}: nobody goes on");
         }
     }

@@ -1,7 +1,7 @@
 //! Same scenario and seed, same bytes: traces, observations and totals.
 
 use crate::rig::scenario;
-use corun_sim::scenario::Cast;
+use corun_sim::scenario::Participants;
 
 const MS: u64 = 1_000_000;
 
@@ -21,7 +21,7 @@ program = { kind = \"interference\", pattern = \"intermittent\", busy-min = \"10
 
 fn run(seed: u64, scheduler: &str) -> (String, String) {
     let s = scenario(&format!("duration = \"1s\"\n[scheduler]\nname = \"{scheduler}\"\n{SMALL}"));
-    let mut e = s.engine(seed, Cast::All, 1 << 20).unwrap();
+    let mut e = s.engine(seed, Participants::All, 1 << 20).unwrap();
     e.run_until(100 * MS).unwrap();
     let seen = format!("{:?} {:?}", e.observe(), e.totals());
     (format!("{:?}", e.trace().unwrap()), seen)

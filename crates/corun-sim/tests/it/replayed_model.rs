@@ -6,7 +6,7 @@ use corun_model::trace::{self, Trace, TraceKind};
 use corun_model::{TaskId, TenantId};
 use corun_sim::replay::script::Ends;
 use corun_sim::replay::{Alone, Conditions, Switches, Transcriber, Transcript};
-use corun_sim::scenario::Cast;
+use corun_sim::scenario::Participants;
 
 const SUBJECT: TenantId = TenantId(0);
 const MS: u64 = 1_000_000;
@@ -68,14 +68,14 @@ fn replayed(program: &str, loops: u32) -> Replayed {
         "[[tenant]]\nname = \"subject\"\nprogram = {{ kind = \"parallel\", {program} }}\n\
          [[tenant]]\nname = \"loops\"\nprogram = {{ kind = \"interference\", threads = {loops} }}\n"
     ));
-    let ends = |cast| {
-        let mut engine = scenario.engine(1, cast, 1 << 22).unwrap();
+    let ends = |participants| {
+        let mut engine = scenario.engine(1, participants, 1 << 22).unwrap();
         assert!(engine.run_to_end(1_000_000 * MS).unwrap());
         let run = engine.progress()[0].completions.first.unwrap();
         (engine.trace().unwrap().clone(), run.end_ns - run.start_ns, run.end_ns)
     };
-    let (trace, _, end_ns) = ends(Cast::All);
-    let (_, truth_ns, _) = ends(Cast::Solo(0));
+    let (trace, _, end_ns) = ends(Participants::All);
+    let (_, truth_ns, _) = ends(Participants::Solo(0));
     let mut transcriber = Transcriber::default();
     transcriber.push(&log_of(&trace, 2, end_ns));
     let transcript = transcriber.cut(true);
@@ -121,7 +121,7 @@ fn of_programs_that_block_the_time_alone_comes_out_on_the_modelled_machine() {
                 100.0 * error
             );
             // No longer than it took, and no shorter than its work or its longest task.
-            let scripts = &transcript.cast.scripts;
+            let scripts = &transcript.program.scripts;
             let work_ns: u64 = scripts.iter().map(|s| s.compute_ns()).sum();
             let longest_ns = scripts.iter().map(|s| s.compute_ns()).max().unwrap_or(0);
             assert!(alone.most_ns <= transcript.lasted_ns + MS, "{name}: longer than it took");

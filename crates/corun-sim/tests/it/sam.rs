@@ -3,7 +3,7 @@
 use crate::rig::scenario;
 use corun_model::{Host, Outcome};
 use corun_policy::{by_name, Options};
-use corun_sim::scenario::Cast;
+use corun_sim::scenario::Participants;
 
 const EPOCH_NS: u64 = 100_000_000;
 
@@ -15,7 +15,7 @@ fn speeds(machine: &str, apps: &[(&str, usize)], policy: &str, options: Options,
             "[[tenant]]\nworkload = \"workloads/papers/{name}.toml\"\nthreads = {threads}\nrepeat = true\n"
         );
     }
-    let mut engine = scenario(&text).engine(1, Cast::All, 0).unwrap();
+    let mut engine = scenario(&text).engine(1, Participants::All, 0).unwrap();
     let mut policy = by_name(policy, &options).unwrap();
     let mut begin = (0, Vec::new());
     for epoch in 0..epochs {
@@ -76,7 +76,7 @@ fn where_nobody_shares_data_nothing_is_confined() {
         "machine = \"atc16-ivybridge-40\"\nduration = \"1h\"\n[[tenant]]\nworkload = \"workloads/papers/cpu.toml\"\nrepeat = true\n\
          [[tenant]]\nname = \"loops\"\nprogram = { kind = \"interference\", threads = 60 }\n",
     )
-    .engine(1, Cast::All, 0)
+    .engine(1, Participants::All, 0)
     .unwrap();
     for name in ["sam", "sam_mph"] {
         let mut policy = by_name(name, &Options::new()).unwrap();
@@ -94,7 +94,7 @@ fn more_tasks_than_contexts_are_kept_on_sockets_and_not_on_contexts() {
         "machine = \"atc16-ivybridge-40\"\nduration = \"1h\"\n[[tenant]]\nworkload = \"workloads/papers/sgd.toml\"\nthreads = 30\nrepeat = true\n\
          [[tenant]]\nworkload = \"workloads/papers/lsgd.toml\"\nthreads = 30\nrepeat = true\n",
     )
-    .engine(1, Cast::All, 0)
+    .engine(1, Participants::All, 0)
     .unwrap();
     let mut policy = by_name("sam_mph", &Options::new()).unwrap();
     let mut sockets = std::collections::BTreeMap::new();

@@ -62,7 +62,7 @@ impl Study for Control {
         // Found out now rather than after the inputs were made.
         drop(TenantCgroup::new(&root, "probe").map_err(StudyError::Usage)?);
         let at = place.circumstances()?;
-        let stage = place.stage()?;
+        let setup = place.setup()?;
         self.outcome = ControlOutcome {
             schema: SCHEMA.into(),
             corun: place.version.into(),
@@ -81,7 +81,7 @@ impl Study for Control {
         let folder = place.scratch()?;
         let told = &self.told;
         let Listener { done, keep } = listener;
-        ControlRuns::new(&self.study, &self.known, &stage, &place.corun, folder.path()).run(
+        ControlRuns::new(&self.study, &self.known, &setup, &place.corun, folder.path()).run(
             &mut self.outcome,
             &mut |what| done(Some(what)),
             &mut |outcome| keep(named(text::files(told, outcome, &place.command))),

@@ -19,7 +19,7 @@
 use crate::control::file::{ControlStudy, Group, DEFAULT};
 use crate::control::outcome::{ControlOutcome, ControlRun, SoloRun, TenantRun};
 use crate::control::tenant_cgroup::TenantCgroup;
-use crate::programs::{Catalogue, Interferer, Program, Stage};
+use crate::programs::{Catalogue, Interferer, Program, ProgramSetup};
 use crate::session::{any_ends, Session};
 use corun_linux::cpustat::CpuStat;
 use corun_linux::{sched, Root};
@@ -42,7 +42,7 @@ pub struct ControlRuns<'a> {
     root: Root,
     study: &'a ControlStudy,
     known: &'a Catalogue,
-    stage: &'a Stage,
+    setup: &'a ProgramSetup,
     corun: PathBuf,
     folder: PathBuf,
     cpus: usize,
@@ -81,7 +81,7 @@ impl<'a> ControlRuns<'a> {
     pub fn new(
         study: &'a ControlStudy,
         known: &'a Catalogue,
-        stage: &'a Stage,
+        setup: &'a ProgramSetup,
         corun: &Path,
         folder: &Path,
     ) -> ControlRuns<'a> {
@@ -89,7 +89,7 @@ impl<'a> ControlRuns<'a> {
             root: Root::new("/"),
             study,
             known,
-            stage,
+            setup,
             corun: corun.to_owned(),
             folder: folder.to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
@@ -147,7 +147,7 @@ impl<'a> ControlRuns<'a> {
         for name in names {
             let of_program = self.known.program(name).map(|p| &p.recipe);
             let recipe = of_program.or_else(|| self.known.interferer(name).map(|i| &i.recipe));
-            if let Some(why) = recipe.and_then(|recipe| self.stage.prepare(recipe).err()) {
+            if let Some(why) = recipe.and_then(|recipe| self.setup.prepare(recipe).err()) {
                 outcome.skipped.retain(|(skipped, _)| skipped != name);
                 outcome.skipped.push((name.clone(), why));
                 self.absent.insert(name.clone());
@@ -331,7 +331,7 @@ impl<'a> ControlRuns<'a> {
     }
 
     fn start(&self, program: &Program, cgroup: &TenantCgroup) -> Result<Session, String> {
-        let mut command = self.stage.command(&program.recipe);
+        let mut command = self.setup.command(&program.recipe);
         cgroup.hold(&mut command).map_err(|e| format!("cannot hold {}: {e}", program.name))?;
         Session::start(command).map_err(|e| format!("cannot start {}: {e}", program.name))
     }
@@ -376,7 +376,7 @@ impl<'a> ControlRuns<'a> {
     fn co_runner(&self, interferers: &[&Interferer], cgroup: TenantCgroup) -> Result<CoRunner, String> {
         let mut sessions = Vec::new();
         for interferer in interferers {
-            let mut command = self.stage.command(&interferer.recipe);
+            let mut command = self.setup.command(&interferer.recipe);
             cgroup.hold(&mut command).map_err(|e| format!("cannot hold {}: {e}", interferer.name))?;
             sessions
                 .push(Session::start(command).map_err(|e| format!("cannot start {}: {e}", interferer.name))?);

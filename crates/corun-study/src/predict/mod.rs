@@ -54,7 +54,7 @@ impl Study for Predict {
     }
 
     fn run(&mut self, place: &Place, listener: &mut Listener<'_>) -> Result<(), StudyError> {
-        let stage = place.stage()?.with_length(self.study.length);
+        let setup = place.setup()?.with_length(self.study.length);
         let at = place.circumstances()?;
         let new = PredictOutcome {
             schema: SCHEMA.into(),
@@ -69,7 +69,7 @@ impl Study for Predict {
         };
         self.outcome = added_to(new, self.earlier.take(), PredictOutcome::differs_from)?;
         let folder = place.scratch()?;
-        let runs = PredictRuns::new(&self.study, &self.known, &stage, &place.corun, folder.path());
+        let runs = PredictRuns::new(&self.study, &self.known, &setup, &place.corun, folder.path());
         runs.recording(self.recordings.as_deref())
             .run(&mut self.outcome, &mut |what| (listener.done)(Some(what)));
         Ok(())

@@ -20,7 +20,7 @@
 
 use super::file::Pairs;
 use super::outcome::{CoRun, PredictOutcome, Solo};
-use crate::programs::{Catalogue, Interferer, Program, Recipe, Stage};
+use crate::programs::{Catalogue, Interferer, Program, ProgramSetup, Recipe};
 use corun_linux::cpustat::CpuStat;
 use corun_linux::{wake_up, Root};
 use serde::Deserialize;
@@ -70,7 +70,7 @@ pub fn recording(folder: &Path, program: &str, beside: Option<(&str, u32)>) -> P
 pub struct PredictRuns<'a> {
     study: &'a Pairs,
     known: &'a Catalogue,
-    stage: &'a Stage,
+    setup: &'a ProgramSetup,
     corun: PathBuf,
     folder: PathBuf,
     /// Where the windows of every run are kept, if they are.
@@ -84,12 +84,12 @@ impl<'a> PredictRuns<'a> {
     pub fn new(
         study: &'a Pairs,
         known: &'a Catalogue,
-        stage: &'a Stage,
+        setup: &'a ProgramSetup,
         corun: &Path,
         folder: &Path,
     ) -> PredictRuns<'a> {
         let (corun, folder) = (corun.to_owned(), folder.to_owned());
-        PredictRuns { study, known, stage, corun, folder, recordings: None, wake_up_ns: None }
+        PredictRuns { study, known, setup, corun, folder, recordings: None, wake_up_ns: None }
     }
 
     /// Keeps the windows of every run in this folder, as [`recording`]s.
@@ -108,14 +108,14 @@ impl<'a> PredictRuns<'a> {
     pub fn run(&mut self, outcome: &mut PredictOutcome, done: &mut dyn FnMut(&str)) {
         let mut interferers: Vec<&Interferer> = Vec::new();
         for interferer in self.study.interferers(self.known) {
-            match self.stage.prepare(&interferer.recipe) {
+            match self.setup.prepare(&interferer.recipe) {
                 Ok(()) => interferers.push(interferer),
                 Err(why) => outcome.skipped.push((interferer.name.clone(), why)),
             }
         }
         for repetition in 1..=self.study.repetitions {
             for program in self.study.programs(self.known) {
-                if let Err(why) = self.stage.prepare(&program.recipe) {
+                if let Err(why) = self.setup.prepare(&program.recipe) {
                     if repetition == 1 {
                         outcome.skipped.push((program.name.clone(), why));
                     }
@@ -205,7 +205,7 @@ impl<'a> PredictRuns<'a> {
     fn once(&self, program: &Program, beside: Option<(&Interferer, u32)>) -> Option<(Vec<Line>, bool)> {
         let interferer = match beside {
             Some((interferer, repetition)) => {
-                let running = self.stage.start(&interferer.recipe).ok()?;
+                let running = self.setup.start(&interferer.recipe).ok()?;
                 // Another phase of the interferer in each repetition, but not left to chance.
                 let more_ns =
                     self.study.spread * u64::from(repetition - 1) / u64::from(self.study.repetitions);
@@ -235,7 +235,7 @@ impl<'a> PredictRuns<'a> {
         let mut env = program.recipe.env.clone();
         env.insert("ESTIMATES".into(), lines.display().to_string());
         let watched = Recipe { argv, env, ..Recipe::default() };
-        let mut running = self.stage.start(&watched).ok()?;
+        let mut running = self.setup.start(&watched).ok()?;
         let limit =
             Duration::from_nanos((program.solo as f64 * self.study.length * self.study.most_slowdown) as u64);
         let ended = running.ends_within(limit).ok()?;

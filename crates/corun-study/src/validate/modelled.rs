@@ -15,7 +15,7 @@ use corun_model::{TenantId, Trace};
 use corun_sim::engine::{Engine, Fault};
 use corun_sim::experiment::all_or_first;
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Files, Scenario, TenantSpec};
+use corun_sim::scenario::{Files, Participants, Scenario, TenantSpec};
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -48,9 +48,9 @@ pub enum ModelError {
 }
 
 /// The machine that scenarios call `host`; they name no files.
-struct Here<'a>(&'a MachineModel);
+struct HostOnly<'a>(&'a MachineModel);
 
-impl Files for Here<'_> {
+impl Files for HostOnly<'_> {
     fn read(&self, path: &str) -> Result<(String, String), String> {
         Err(format!("a cell names no files, but `{path}` was asked for"))
     }
@@ -61,7 +61,7 @@ impl Files for Here<'_> {
 }
 
 /// A cell ready to be run.
-pub struct Stage<'a> {
+pub struct PreparedCell<'a> {
     study: &'a Study,
     name: String,
     setting: &'a Setting,
@@ -103,7 +103,7 @@ pub fn run(
     done: &(dyn Fn() + Sync),
 ) -> Result<Vec<Modelled>, ModelError> {
     let of = |cell: &Cell| {
-        let modelled = Stage::of_cell(study, cell, machine, setting)?.modelled();
+        let modelled = PreparedCell::of_cell(study, cell, machine, setting)?.modelled();
         done();
         modelled
     };
@@ -122,21 +122,21 @@ pub fn trace(
     phase: u64,
     limit: usize,
 ) -> Result<Trace, ModelError> {
-    let stage = Stage::of_cell(study, cell, machine, setting)?;
+    let prepared = PreparedCell::of_cell(study, cell, machine, setting)?;
     let take = Take { seed: 1, phase, alone: false };
-    let (mut engine, _) = stage.engine(take, limit)?;
-    engine.run_to_end(stage.scenario.horizon_ns).map_err(|f| stage.fault(take, f))?;
+    let (mut engine, _) = prepared.engine(take, limit)?;
+    engine.run_to_end(prepared.scenario.horizon_ns).map_err(|f| prepared.fault(take, f))?;
     Ok(engine.trace().cloned().unwrap_or_default())
 }
 
-impl<'a> Stage<'a> {
+impl<'a> PreparedCell<'a> {
     fn of_cell(
         study: &'a Study,
         cell: &Cell,
         machine: &MachineModel,
         setting: &'a Setting,
-    ) -> Result<Stage<'a>, ModelError> {
-        Stage::new(study, &cell.name, &cell.scenario(setting), machine, setting)
+    ) -> Result<PreparedCell<'a>, ModelError> {
+        PreparedCell::new(study, &cell.name, &cell.scenario(setting), machine, setting)
     }
 
     /// A scenario made by [`crate::validate::cell::scenario`] under the name of its cell.
@@ -149,10 +149,10 @@ impl<'a> Stage<'a> {
         scenario: &str,
         machine: &MachineModel,
         setting: &'a Setting,
-    ) -> Result<Stage<'a>, ModelError> {
-        let scenario = Scenario::parse("cell", scenario, &Here(machine))
+    ) -> Result<PreparedCell<'a>, ModelError> {
+        let scenario = Scenario::parse("cell", scenario, &HostOnly(machine))
             .map_err(|e| ModelError::Scenario { cell: name.to_owned(), what: e.to_string() })?;
-        Ok(Stage { study, name: name.to_owned(), setting, scenario })
+        Ok(PreparedCell { study, name: name.to_owned(), setting, scenario })
     }
 
     /// All takes of the cell.
@@ -233,7 +233,7 @@ impl<'a> Stage<'a> {
         };
         scenario.tenants.retain(|t| !take.alone || !t.name.starts_with("interferer"));
         scenario.tenants.iter_mut().for_each(&mut start);
-        let engine = scenario.engine(take.seed, Cast::All, trace_limit);
+        let engine = scenario.engine(take.seed, Participants::All, trace_limit);
         Ok((engine.map_err(|e| self.bad(e.to_string()))?, begin_ns))
     }
 

@@ -5,7 +5,7 @@
 use crate::validate::cell::{self, Cell, Half, Interferer, Setting, Subject};
 use crate::validate::cell_outcome::{CellOutcome, Live, Modelled};
 use crate::validate::file::Study;
-use crate::validate::modelled::{ModelError, Stage};
+use crate::validate::modelled::{ModelError, PreparedCell};
 use crate::validate::real_program::RealProgram;
 use crate::validate::solo_fit::{self, Fitted, SoloProfile};
 use corun_sim::experiment::all_or_first;
@@ -67,7 +67,7 @@ impl RealOutcome {
         let model = |beside: &Beside| {
             let name = self.program.beside(&beside.interferer);
             let scenario = cell::scenario(&name, setting, &beside.interferer, &fitted.phase);
-            Stage::new(study, &name, &scenario, machine, setting)?.modelled()
+            PreparedCell::new(study, &name, &scenario, machine, setting)?.modelled()
         };
         let all: Vec<Modelled> = all_or_first(self.beside.par_iter().map(model).collect())?;
         for (beside, modelled) in self.beside.iter_mut().zip(all) {

@@ -15,7 +15,7 @@
 
 use crate::validate::cell::{self, Interferer, Setting};
 use crate::validate::file::Study;
-use crate::validate::modelled::{ModelError, Stage, Take};
+use crate::validate::modelled::{ModelError, PreparedCell, Take};
 use corun_model::observation::TaskObservation;
 use corun_model::{Observation, TenantId};
 use corun_sim::experiment::all_or_first;
@@ -202,9 +202,9 @@ pub fn fit(
         let phase =
             format!("[[tenant.program.model]]\n{candidate}{}", profile.helpers.tenant(profile.wall_ns));
         let scenario = cell::scenario(name, setting, &nobody, &phase);
-        let stage = Stage::new(study, name, &scenario, machine, setting)?;
+        let prepared = PreparedCell::new(study, name, &scenario, machine, setting)?;
         let runs: Result<Vec<_>, ModelError> =
-            (0..PHASES).map(|phase| stage.run(Take { seed: 1, phase, alone: true })).collect();
+            (0..PHASES).map(|phase| prepared.run(Take { seed: 1, phase, alone: true })).collect();
         let runs = runs?;
         let wall_ns = runs.iter().map(|r| r.wall_ns).sum::<u64>() / PHASES;
         let block = runs.iter().map(|r| r.ledger.block).sum::<f64>() / PHASES as f64;
@@ -299,7 +299,11 @@ mod tests {
         let slowdown = |profile: SoloProfile| {
             let f = fit("p", &profile, &study, &machine, &setting).unwrap();
             let scenario = cell::scenario("p", &setting, &loops, &f.phase);
-            Stage::new(&study, "p", &scenario, &machine, &setting).unwrap().modelled().unwrap().slowdown
+            PreparedCell::new(&study, "p", &scenario, &machine, &setting)
+                .unwrap()
+                .modelled()
+                .unwrap()
+                .slowdown
         };
         let (without, with) = (slowdown(alone), slowdown(SoloProfile { helpers, ..alone }));
         assert!(without > 1.8 && with < 1.4, "{without} {with}");

@@ -45,7 +45,7 @@ impl Study for Verify {
     }
 
     fn run(&mut self, place: &Place, listener: &mut Listener<'_>) -> Result<(), StudyError> {
-        let stage = place.stage()?;
+        let setup = place.setup()?;
         let at = place.circumstances()?;
         let new = VerifyOutcome {
             schema: SCHEMA.into(),
@@ -60,7 +60,7 @@ impl Study for Verify {
         };
         self.outcome = added_to(new, self.earlier.take(), VerifyOutcome::differs_from)?;
         let folder = place.scratch()?;
-        let runs = VerifyRuns::new(&self.study, &stage, &place.corun, folder.path());
+        let runs = VerifyRuns::new(&self.study, &setup, &place.corun, folder.path());
         runs.run(&mut self.outcome, &mut |what| (listener.done)(Some(what)));
         Ok(())
     }

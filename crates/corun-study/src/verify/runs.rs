@@ -18,7 +18,7 @@
 
 use super::file::VerifyStudy;
 use super::outcome::{Judged, VerifyOutcome};
-use crate::programs::{Interferer, Stage};
+use crate::programs::{Interferer, ProgramSetup};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,15 +45,20 @@ struct Culprit {
 /// Everything that the runs of a study share.
 pub struct VerifyRuns<'a> {
     study: &'a VerifyStudy,
-    stage: &'a Stage,
+    setup: &'a ProgramSetup,
     corun: &'a Path,
     verdict: PathBuf,
 }
 
 impl<'a> VerifyRuns<'a> {
     /// Runs with the program file of corun itself; verdicts are written into `folder`.
-    pub fn new(study: &'a VerifyStudy, stage: &'a Stage, corun: &'a Path, folder: &Path) -> VerifyRuns<'a> {
-        VerifyRuns { study, stage, corun, verdict: folder.join("verdict.json") }
+    pub fn new(
+        study: &'a VerifyStudy,
+        setup: &'a ProgramSetup,
+        corun: &'a Path,
+        folder: &Path,
+    ) -> VerifyRuns<'a> {
+        VerifyRuns { study, setup, corun, verdict: folder.join("verdict.json") }
     }
 
     /// How many runs [`VerifyRuns::run`] makes when nothing is skipped: for a progress bar.
@@ -66,7 +71,7 @@ impl<'a> VerifyRuns<'a> {
         let mut ready = |all: &'a [Interferer]| -> Vec<&'a Interferer> {
             let mut ready = Vec::new();
             for one in all {
-                match self.stage.prepare(&one.recipe) {
+                match self.setup.prepare(&one.recipe) {
                     Ok(()) => ready.push(one),
                     Err(why) => outcome.skipped.push((one.name.clone(), why)),
                 }
@@ -96,7 +101,7 @@ impl<'a> VerifyRuns<'a> {
     fn once(&self, program: &Interferer, beside: Option<&Interferer>, step: u64) -> Result<Judged, String> {
         let _running = match beside {
             Some(corunner) => {
-                let running = self.stage.start(&corunner.recipe).map_err(|e| e.to_string())?;
+                let running = self.setup.start(&corunner.recipe).map_err(|e| e.to_string())?;
                 // The golden ratio's fraction falls evenly into the spread, however many steps there are.
                 let more = (step as f64 * 0.618_033_988_75).fract();
                 std::thread::sleep(Duration::from_nanos(
@@ -106,7 +111,7 @@ impl<'a> VerifyRuns<'a> {
             }
             None => None,
         };
-        let command = self.stage.command(&program.recipe);
+        let command = self.setup.command(&program.recipe);
         let mut verify = Command::new(self.corun);
         verify.args([
             "verify",
@@ -160,13 +165,13 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_skipped_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
-        let stage = Stage::new(folder.path(), Path::new("/no/corun"), 1).unwrap();
+        let setup = ProgramSetup::new(folder.path(), Path::new("/no/corun"), 1).unwrap();
         let mut study = VerifyStudy::parse("v.toml", VERIFY).unwrap();
         study.programs.truncate(1);
         study.programs[0].recipe.prepare = None;
         study.programs[0].recipe.argv = vec!["no-such-program".into()];
         let mut outcome = VerifyOutcome::default();
-        VerifyRuns::new(&study, &stage, Path::new("/no/corun"), folder.path()).run(&mut outcome, &mut |_| ());
+        VerifyRuns::new(&study, &setup, Path::new("/no/corun"), folder.path()).run(&mut outcome, &mut |_| ());
         assert!(outcome.runs.is_empty());
         assert!(
             outcome.skipped.iter().any(|(_, why)| why.contains("is not installed")),

@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(value_name = "FILE.toml")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    how: How,
+    how: RunFlags,
     #[command(subcommand)]
     kind: Option<Kind>,
 }
@@ -59,7 +59,7 @@ const MOST_LOOPS_PER_MS: u64 = 100_000_000;
 /// How to run it and where to report.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Run and report")]
-struct How {
+struct RunFlags {
     /// End after this time, such as 10s [default: when its iterations are done, or by Ctrl-C]
     #[arg(long, value_name = "TIME")]
     duration: Option<Ns>,
@@ -86,7 +86,7 @@ enum Kind {
         #[command(flatten)]
         crew: Crew,
         #[command(flatten)]
-        how: How,
+        how: RunFlags,
     },
     /// Interference with fixed busy and idle intervals (PACT'16 §2.4)
     Periodic {
@@ -95,7 +95,7 @@ enum Kind {
         #[command(flatten)]
         crew: Crew,
         #[command(flatten)]
-        how: How,
+        how: RunFlags,
     },
     /// Interference with random busy intervals and matching idle ones (PACT'16 §2.4)
     Intermittent {
@@ -104,47 +104,47 @@ enum Kind {
         #[command(flatten)]
         crew: Crew,
         #[command(flatten)]
-        how: How,
+        how: RunFlags,
     },
     /// A parallel program: barrier, lock, pipeline, queue, work stealing or independent threads
     Parallel {
         #[command(flatten)]
         program: Box<ParallelFlags>,
         #[command(flatten)]
-        how: How,
+        how: RunFlags,
     },
     /// Pairs of threads that increment shared counters in turn (ATC'16 §5.1)
     Hubench {
         #[command(flatten)]
         program: MicroFlags,
         #[command(flatten)]
-        how: How,
+        how: RunFlags,
     },
     /// As hubench, with private computation that hides the latency of sharing (ATC'16 §5.1)
     Lubench {
         #[command(flatten)]
         program: MicroFlags,
         #[command(flatten)]
-        how: How,
+        how: RunFlags,
     },
     /// Threads that stream through private memory larger than the last-level cache (ATC'16 §5.1)
     Membench {
         #[command(flatten)]
         program: MicroFlags,
         #[command(flatten)]
-        how: How,
+        how: RunFlags,
     },
     /// Register arithmetic only
     Cpu {
         #[command(flatten)]
         program: MicroFlags,
         #[command(flatten)]
-        how: How,
+        how: RunFlags,
     },
 }
 
 impl Args {
-    fn resolve(self) -> anyhow::Result<(Program, How)> {
+    fn resolve(self) -> anyhow::Result<(Program, RunFlags)> {
         Ok(match self.kind {
             None => {
                 let program = match self.file {

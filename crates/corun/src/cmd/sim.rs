@@ -227,7 +227,7 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
         machine: describe(machine),
         cpus: machine.cpu_count() as u64,
         scheduler: scenario.scheduler.name.name().into(),
-        policy: controlled::told(scenario, outcome, whole),
+        policy: controlled::summary(scenario, outcome, whole),
         baseline: args.baseline.map(|b| b.name().into()),
         seeds: scenario.seeds.clone(),
         length_ns: wire(length_ns),

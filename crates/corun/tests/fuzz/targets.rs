@@ -12,7 +12,7 @@ use corun_model::{duration, TenantId};
 use corun_predict::{Options, Predictor, Recorded};
 use corun_results::{annotate, Results, Run};
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Scenario};
+use corun_sim::scenario::{Participants, Scenario};
 use corun_study::control::file::ControlStudy;
 use corun_study::control::outcome::ControlOutcome;
 use corun_study::predict::file::Pairs;
@@ -106,7 +106,7 @@ pub fn all() -> Vec<Target> {
             text(|t| {
                 let Ok(scenario) = Scenario::parse("s.toml", t, &Presets) else { return };
                 // What is accepted can be begun; how long it would run is no matter here.
-                if let Ok(mut engine) = scenario.engine(1, Cast::All, 0) {
+                if let Ok(mut engine) = scenario.engine(1, Participants::All, 0) {
                     let _ = engine.run_until(100_000);
                 }
             }),

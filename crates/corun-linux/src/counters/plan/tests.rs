@@ -6,7 +6,7 @@ use crate::counters::perf_event::Event;
 use corun_model::What;
 
 /// A kernel with so many counters per CPU.
-fn kernel_with(counters: usize) -> impl Fn(&[Event], Manner) -> Result<(), i32> {
+fn kernel_with(counters: usize) -> impl Fn(&[Event], CountOptions) -> Result<(), i32> {
     move |events, _| if events.len() <= counters { Ok(()) } else { Err(libc::EINVAL) }
 }
 
@@ -48,7 +48,7 @@ fn a_counter_that_the_cpu_lacks_is_said_with_the_reason() {
 #[test]
 fn an_event_that_the_kernel_refuses_takes_only_its_counters_with_it() {
     // The off-core response of this hypervisor is missing: events with a second word.
-    let ask = |events: &[Event], _: Manner| match events {
+    let ask = |events: &[Event], _: CountOptions| match events {
         [Event { config: 0x05a3_05a3 | 0x0500_05a3, .. }] => Err(libc::EOPNOTSUPP),
         _ => Ok(()),
     };
@@ -83,7 +83,7 @@ fn without_any_counter_there_is_no_plan_but_a_reason() {
 
 #[test]
 fn where_only_user_mode_may_be_counted_that_is_counted_and_said() {
-    let ask = |_: &[Event], manner: Manner| if manner.kernel { Err(libc::EACCES) } else { Ok(()) };
+    let ask = |_: &[Event], manner: CountOptions| if manner.kernel { Err(libc::EACCES) } else { Ok(()) };
     let plan = plan(Machine::Amd, &ask);
     assert!(!plan.kernel);
     assert_eq!(plan.counters.len(), 13);

@@ -6,7 +6,7 @@ use corun_model::trace::{Trace, TraceKind};
 use corun_model::{Machine, TaskId};
 use corun_sim::engine::Engine;
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Cast, Files, Scenario};
+use corun_sim::scenario::{Files, Participants, Scenario};
 
 /// The repository's files; `host` is a machine of two CPUs.
 pub struct Repository;
@@ -32,7 +32,7 @@ pub fn scenario(body: &str) -> Scenario {
 
 /// The engine of a scenario's run with seed 1, with a trace, checked at every event.
 pub fn engine(body: &str) -> Engine {
-    let mut engine = scenario(body).engine(1, Cast::All, 1 << 22).unwrap();
+    let mut engine = scenario(body).engine(1, Participants::All, 1 << 22).unwrap();
     engine.paranoid = true;
     engine
 }

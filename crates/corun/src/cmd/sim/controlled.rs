@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const LISTED: usize = 200;
 
 /// What the policy did over all seeds, with names from what was `seen`; `None`: there is none.
-pub fn told(scenario: &Scenario, outcome: &experiment::Outcome, seen: &Observation) -> Option<SimPolicy> {
+pub fn summary(scenario: &Scenario, outcome: &experiment::Outcome, seen: &Observation) -> Option<SimPolicy> {
     let spec = scenario.policy.as_ref()?;
     let runs: Vec<_> = outcome.runs.iter().filter_map(|r| r.control.as_ref()).collect();
     let mut not_done = BTreeMap::new();

@@ -3,7 +3,7 @@
 use crate::lines;
 use crate::usage::Usage;
 use anyhow::Context;
-use corun_results::told::github::{annotations, summary, Level};
+use corun_results::output::github::{annotations, summary, Level};
 use corun_results::Outcome;
 use std::io::Write;
 use std::path::PathBuf;

@@ -5,8 +5,8 @@ use corun_linux::clock::now_ns;
 use corun_predict::spans::{self, Judged, Parts};
 use corun_predict::Ruling;
 use corun_report::output::write_file_by;
-use corun_report::verify::parts::{is_close, measured, told, Iteration};
-use corun_results::told::{Measured, Tested};
+use corun_report::verify::parts::{case_verdict, is_close, measured, Iteration};
+use corun_results::output::{Measured, Tested};
 use corun_results::{annotate, Problem, Results, Run, Span, Unread};
 use corun_session::verify::Verified;
 use std::fs::File;
@@ -128,9 +128,9 @@ impl<'a> Watched<'a> {
                 let judged = case.span.map(|span| (self.judge(&span), span));
                 let culprit = judged.as_ref().ok().and_then(|(judged, _)| self.name_of(judged));
                 let judged = judged.as_ref().map(|(judged, span)| (judged, span)).map_err(|why| *why);
-                let told = told(&case.name, case.has_failed, judged, culprit);
-                failed.extend(told.tested);
-                told.properties
+                let found = case_verdict(&case.name, case.has_failed, judged, culprit);
+                failed.extend(found.tested);
+                found.properties
             });
             done.map(drop).map_err(|why| Error::other(unread.insert(why).to_string()))
         });

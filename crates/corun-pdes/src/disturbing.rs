@@ -5,14 +5,14 @@ use crate::owners::Owners;
 use crate::rng::Rng;
 
 /// The misfortunes of one worker.
-pub(crate) struct Misfortune {
+pub(crate) struct Disturber {
     what: Disturbance,
     rng: Rng,
 }
 
-impl Misfortune {
-    pub fn new(what: Disturbance, worker: u32) -> Misfortune {
-        Misfortune { what, rng: Rng::new(what.seed, worker) }
+impl Disturber {
+    pub fn new(what: Disturbance, worker: u32) -> Disturber {
+        Disturber { what, rng: Rng::new(what.seed, worker) }
     }
 
     /// After an event, while its kernel process is held.

@@ -1,6 +1,6 @@
 //! The place of one worker: its beat, its thread, and its sleep.
 
-use crate::sight::State;
+use crate::takeover::State;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
@@ -13,7 +13,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// The place of one worker; a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Seat {
+pub struct WorkerSlot {
     beat: AtomicU64,
     /// The CPU that it ran on when it last told.
     cpu: AtomicU32,
@@ -25,11 +25,11 @@ pub struct Seat {
     /// In thousandths.
     stolen: AtomicU32,
     thread: Mutex<Option<Thread>>,
-    bed: Mutex<()>,
+    sleeping: Mutex<()>,
     news: Condvar,
 }
 
-/// The thread of a seat.
+/// The thread of a slot.
 #[derive(Debug)]
 struct Thread {
     number: i32,
@@ -40,14 +40,14 @@ struct Thread {
     last: Option<(u64, u64)>,
 }
 
-/// Another thread, which lives, has this seat.
+/// Another thread, which lives, has this slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another thread is this worker: give each thread a number of its own")]
 pub struct Taken;
 
-impl Default for Seat {
-    fn default() -> Seat {
-        Seat {
+impl Default for WorkerSlot {
+    fn default() -> WorkerSlot {
+        WorkerSlot {
             beat: AtomicU64::new(0),
             cpu: AtomicU32::new(UNKNOWN),
             asleep: AtomicBool::new(false),
@@ -56,7 +56,7 @@ impl Default for Seat {
             seen: AtomicU8::new(0),
             stolen: AtomicU32::new(UNKNOWN),
             thread: Mutex::new(None),
-            bed: Mutex::new(()),
+            sleeping: Mutex::new(()),
             news: Condvar::new(),
         }
     }
@@ -79,8 +79,8 @@ fn this_cpu() -> Option<u32> {
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-impl Seat {
-    /// The calling thread is the worker of this seat from now on.
+impl WorkerSlot {
+    /// The calling thread is the worker of this slot from now on.
     ///
     /// # Errors
     /// Another thread, which lives, is.
@@ -164,7 +164,7 @@ impl Seat {
         self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst)
     }
 
-    /// What it does where that needs no lookout.
+    /// What it does where that needs no look at its beats.
     pub(crate) fn rests(&self) -> Option<State> {
         match (self.is_taken(), self.is_asleep(), self.is_wanted()) {
             (false, ..) => Some(State::Absent),
@@ -200,16 +200,16 @@ impl Seat {
         let was_wanted = !self.is_unwanted.swap(!wanted, SeqCst);
         if wanted && !was_wanted {
             // With the lock, so that it is not missed between the look and the sleep.
-            let _bed = lock(&self.bed);
+            let _sleeping = lock(&self.sleeping);
             self.news.notify_all();
         }
     }
 
     /// Sleeps until it is wanted, or for so long. Returns whether it is wanted.
     pub(crate) fn sleep_until_wanted(&self, most: Duration) -> bool {
-        let bed = lock(&self.bed);
+        let sleeping = lock(&self.sleeping);
         self.set_asleep(true);
-        let slept = self.news.wait_timeout_while(bed, most, |()| self.is_unwanted.load(SeqCst));
+        let slept = self.news.wait_timeout_while(sleeping, most, |()| self.is_unwanted.load(SeqCst));
         drop(slept);
         self.set_asleep(false);
         self.beat_here();
@@ -282,39 +282,39 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_of_who_joined_and_of_nobody_else() {
-        let (seat, empty) = (Seat::default(), Seat::default());
-        seat.join().unwrap();
-        let Some(before) = seat.run_and_wait_ns() else {
+        let (slot, empty) = (WorkerSlot::default(), WorkerSlot::default());
+        slot.join().unwrap();
+        let Some(before) = slot.run_and_wait_ns() else {
             println!("skipped: this kernel keeps no schedstat");
             return;
         };
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(20) {}
-        let after = seat.run_and_wait_ns().expect("it joined");
+        let after = slot.run_and_wait_ns().expect("it joined");
         let (ran, waited) = (after.0 - before.0, after.1 - before.1);
         assert!(ran + waited > 10_000_000, "{ran} + {waited}");
-        seat.measure();
-        assert!(seat.stolen().is_some_and(|stolen| stolen <= 1_000));
+        slot.measure();
+        assert!(slot.stolen().is_some_and(|stolen| stolen <= 1_000));
         assert_eq!(empty.run_and_wait_ns(), None);
         empty.measure();
         assert_eq!(empty.stolen(), None);
-        seat.leave();
-        assert_eq!((seat.stolen(), seat.rests()), (None, Some(State::Absent)));
+        slot.leave();
+        assert_eq!((slot.stolen(), slot.rests()), (None, Some(State::Absent)));
     }
 
     #[test]
     fn a_seat_is_taken_while_its_thread_lives_and_free_when_it_has_ended() {
-        let seat = Seat::default();
-        seat.join().unwrap();
-        assert_eq!(seat.join(), Ok(()), "the same thread again");
+        let slot = WorkerSlot::default();
+        slot.join().unwrap();
+        assert_eq!(slot.join(), Ok(()), "the same thread again");
         std::thread::scope(|scope| {
-            assert_eq!(scope.spawn(|| seat.join()).join().unwrap(), Err(Taken));
+            assert_eq!(scope.spawn(|| slot.join()).join().unwrap(), Err(Taken));
         });
-        if seat.run_and_wait_ns().is_none() {
+        if slot.run_and_wait_ns().is_none() {
             println!("skipped: this kernel keeps no schedstat");
             return;
         }
-        let of_another = Seat::default();
+        let of_another = WorkerSlot::default();
         std::thread::scope(|scope| scope.spawn(|| of_another.join()).join().unwrap()).unwrap();
         // The kernel may take a moment to let go of a thread that was joined.
         while of_another.run_and_wait_ns().is_some() {

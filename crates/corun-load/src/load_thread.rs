@@ -34,7 +34,7 @@ const NAP_NS: u64 = 100_000_000;
 
 /// One thread at work: its kernel, its pace, and when to stop.
 #[derive(Debug)]
-pub struct Hand<'a> {
+pub struct LoadThread<'a> {
     /// What it does.
     pub kernel: Kernel<'a>,
     /// How fast.
@@ -45,7 +45,7 @@ pub struct Hand<'a> {
     pub loops: &'a Counter,
 }
 
-impl Hand<'_> {
+impl LoadThread<'_> {
     /// Does `ns` nanoseconds of work; returns false if the end of the run cut it short.
     pub fn work(&mut self, ns: u64) -> bool {
         let look_every = self.pace.loops(LOOK_EVERY_NS);
@@ -96,7 +96,7 @@ mod tests {
     fn work_is_cut_short_by_the_end_of_the_run_and_counted_as_far_as_it_got() {
         let (cut, loops) = (AtomicBool::new(false), Counter::default());
         let pace = Pace { loops_per_ms: 1000 };
-        let mut hand = Hand { kernel: Kernel::registers(), pace, cut: &cut, loops: &loops };
+        let mut hand = LoadThread { kernel: Kernel::registers(), pace, cut: &cut, loops: &loops };
         assert!(hand.work(3_000_000));
         assert_eq!(loops.get(), 3000);
         cut.store(true, Relaxed);

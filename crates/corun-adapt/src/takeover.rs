@@ -27,7 +27,7 @@ impl State {
 
 /// What is known of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct WorkerView {
     /// What it does.
     pub state: State,
     /// The share of its time in which it waited for a CPU, in thousandths.
@@ -37,14 +37,14 @@ pub struct Sight {
 }
 
 /// Who may take over the work of worker `of`: those that run under the same last-level cache, or where there are none, all that run.
-pub fn heirs<S: Fn(usize) -> Sight>(
+pub fn heirs<S: Fn(usize) -> WorkerView>(
     of: usize,
     workers: usize,
-    sight: &S,
+    view: &S,
 ) -> impl Iterator<Item = usize> + use<'_, S> {
-    let cache = sight(of).cache;
-    let is_able = move |worker: &usize| *worker != of && sight(*worker).state.is_able();
-    let is_near = move |worker: usize| cache.is_some() && sight(worker).cache == cache;
+    let cache = view(of).cache;
+    let is_able = move |worker: &usize| *worker != of && view(*worker).state.is_able();
+    let is_near = move |worker: usize| cache.is_some() && view(worker).cache == cache;
     let is_any_near = (0..workers).filter(is_able).any(is_near);
     (0..workers).filter(is_able).filter(move |worker| !is_any_near || is_near(*worker))
 }
@@ -52,8 +52,8 @@ pub fn heirs<S: Fn(usize) -> Sight>(
 /// Who had better take over the work of worker `of`: of [`heirs`], the one that is stolen from least.
 ///
 /// Where nothing is known of a worker's theft, it counts as none.
-pub fn heir<S: Fn(usize) -> Sight>(of: usize, workers: usize, sight: &S) -> Option<usize> {
-    heirs(of, workers, sight).min_by_key(|worker| sight(*worker).stolen.unwrap_or(0))
+pub fn heir<S: Fn(usize) -> WorkerView>(of: usize, workers: usize, view: &S) -> Option<usize> {
+    heirs(of, workers, view).min_by_key(|worker| view(*worker).stolen.unwrap_or(0))
 }
 
 /// One worker more or fewer.
@@ -72,20 +72,20 @@ pub enum Change {
 pub fn next_change(
     width: usize,
     workers: usize,
-    sight: &impl Fn(usize) -> Sight,
+    view: &impl Fn(usize) -> WorkerView,
     is_wanted: &impl Fn(usize) -> bool,
 ) -> Option<Change> {
-    let present = || (0..workers).filter(|worker| sight(*worker).state != State::Absent);
+    let present = || (0..workers).filter(|worker| view(*worker).state != State::Absent);
     let wanted = || present().filter(|worker| is_wanted(*worker));
     let number = wanted().count();
     if number > width.max(1) {
         // Of equals the last one.
-        return wanted().max_by_key(|worker| sight(*worker).stolen.unwrap_or(0)).map(Change::Stop);
+        return wanted().max_by_key(|worker| view(*worker).stolen.unwrap_or(0)).map(Change::Stop);
     }
     if number < width {
         let is_near = |worker: usize| {
-            let cache = sight(worker).cache;
-            cache.is_some() && wanted().any(|other| sight(other).cache == cache)
+            let cache = view(worker).cache;
+            cache.is_some() && wanted().any(|other| view(other).cache == cache)
         };
         let waiting = present().filter(|worker| !is_wanted(*worker));
         return waiting.min_by_key(|worker| !is_near(*worker)).map(Change::Go);
@@ -97,16 +97,16 @@ pub fn next_change(
 mod tests {
     use super::*;
 
-    fn worker(state: State, stolen: u32, cache: u32) -> Sight {
-        Sight { state, stolen: Some(stolen), cache: Some(cache) }
+    fn worker(state: State, stolen: u32, cache: u32) -> WorkerView {
+        WorkerView { state, stolen: Some(stolen), cache: Some(cache) }
     }
 
     #[test]
     fn work_goes_to_who_runs_nearby_and_is_stolen_from_least() {
         use State::{Absent, Off, Parked, Runs, Sleeps, Unknown};
-        let stranger = Sight { state: Runs, stolen: None, cache: None };
+        let stranger = WorkerView { state: Runs, stolen: None, cache: None };
         // Worker 0 is off its CPU, under cache 0. Of the others: who may take over, and who had better.
-        type Case<'c> = (&'c str, &'c [Sight], &'c [usize], Option<usize>);
+        type Case<'c> = (&'c str, &'c [WorkerView], &'c [usize], Option<usize>);
         let table: [Case<'_>; 8] = [
             ("alone", &[], &[], None),
             ("nobody runs", &[worker(Off, 0, 0), worker(Parked, 0, 0), worker(Absent, 0, 0)], &[], None),
@@ -120,9 +120,9 @@ mod tests {
         for (case, others, may, best) in table {
             let mut all = vec![worker(Off, 700, 0)];
             all.extend(others);
-            let sight = |worker: usize| all[worker];
-            assert_eq!(heirs(0, all.len(), &sight).collect::<Vec<_>>(), may, "{case}");
-            assert_eq!(heir(0, all.len(), &sight), best, "{case}");
+            let view = |worker: usize| all[worker];
+            assert_eq!(heirs(0, all.len(), &view).collect::<Vec<_>>(), may, "{case}");
+            assert_eq!(heir(0, all.len(), &view), best, "{case}");
         }
     }
 

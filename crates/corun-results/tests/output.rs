@@ -1,6 +1,6 @@
 //! Outcomes are written as those who read them expect, whatever names contain.
 
-use corun_results::told::{bencher, github, human_s, junit, Measured, Spread, Tested};
+use corun_results::output::{bencher, github, human_s, junit, Measured, Spread, Tested};
 use corun_results::{Outcome, State};
 
 fn outcome(state: State) -> Outcome {

@@ -1,14 +1,14 @@
 //! The face that a kernel process shows to other workers: an inbox that never blocks, and what global virtual time is computed from.
 //!
-//! Three times stand at the door. `floor` is a lower bound on everything that the process still has to handle; only who holds the process
+//! Three times stand at a mailbox. `floor` is a lower bound on everything that the process still has to handle; only who holds the process
 //! writes it. `mail` is one on what is in the inbox. `arrived` is the least time that was brought down to here since a collector
 //! last looked. Who sends holds its own `floor` down until the message has been posted. So one worker can compute global virtual time
 //! by itself at any moment ([`collect`]), with nobody stopping for it and whoever may be preempted.
 //!
-//! Why `collect` is right: it forgets `arrived`, reads `mail` and `floor` of all doors, then `arrived` of all. Think of work that is left at
-//! the end, at time t, behind a door. It was there when the door was read: then the door said t or less. Or it came later: then
-//! `arrived` says t or less; or whoever brought it has not noted that yet, so its own door still says t or less, and either the
-//! collector read that, or that door was brought down since, to which the same applies, one message further back.
+//! Why `collect` is right: it forgets `arrived`, reads `mail` and `floor` of all mailboxes, then `arrived` of all. Think of work that is left at
+//! the end, at time t, in the process of some mailbox. It was there when the mailbox was read: then the mailbox said t or less. Or it came later: then
+//! `arrived` says t or less; or whoever brought it has not noted that yet, so its own mailbox still says t or less, and either the
+//! collector read that, or that mailbox was brought down since, to which the same applies, one message further back.
 //! `tests/model_check.rs` has loom try every order.
 
 use crate::event::Message;
@@ -17,18 +17,18 @@ use crate::sync::{AtomicU64, Queue, Relaxed, Release, SeqCst};
 /// Later than every event.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The door of a kernel process.
-pub(crate) struct Door<E> {
+/// The mailbox of a kernel process.
+pub(crate) struct Mailbox<E> {
     floor: AtomicU64,
     mail: AtomicU64,
     arrived: AtomicU64,
     inbox: Queue<Message<E>>,
 }
 
-impl<E> Door<E> {
-    /// A door of a process that has nothing to handle before `floor`.
-    pub fn new(floor: u64) -> Door<E> {
-        Door {
+impl<E> Mailbox<E> {
+    /// A mailbox of a process that has nothing to handle before `floor`.
+    pub fn new(floor: u64) -> Mailbox<E> {
+        Mailbox {
             floor: AtomicU64::new(floor),
             mail: AtomicU64::new(NEVER),
             arrived: AtomicU64::new(NEVER),
@@ -67,7 +67,7 @@ impl<E> Door<E> {
         self.mail.load(SeqCst) != NEVER
     }
 
-    /// Empties the inbox into `take`. For who holds the process, which calls [`Door::publish`] before it lets go.
+    /// Empties the inbox into `take`. For who holds the process, which calls [`Mailbox::publish`] before it lets go.
     pub fn take_mail(&self, mut take: impl FnMut(Message<E>)) {
         let mut mail = self.mail.load(SeqCst);
         loop {
@@ -102,14 +102,14 @@ impl<E> Door<E> {
 }
 
 /// Global virtual time: no event before it will ever be handled or taken back. One at a time may do this.
-pub(crate) fn collect<'a, E: 'a>(doors: impl Iterator<Item = &'a Door<E>> + Clone) -> u64 {
-    for door in doors.clone() {
-        door.arrived.swap(NEVER, SeqCst);
+pub(crate) fn collect<'a, E: 'a>(mailboxes: impl Iterator<Item = &'a Mailbox<E>> + Clone) -> u64 {
+    for mailbox in mailboxes.clone() {
+        mailbox.arrived.swap(NEVER, SeqCst);
     }
     let mut least = NEVER;
-    for door in doors.clone() {
-        least = least.min(door.mail.load(SeqCst));
-        least = least.min(door.floor.load(SeqCst));
+    for mailbox in mailboxes.clone() {
+        least = least.min(mailbox.mail.load(SeqCst));
+        least = least.min(mailbox.floor.load(SeqCst));
     }
-    doors.fold(least, |least, door| least.min(door.arrived.load(SeqCst)))
+    mailboxes.fold(least, |least, mailbox| least.min(mailbox.arrived.load(SeqCst)))
 }
