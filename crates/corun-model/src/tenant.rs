@@ -48,6 +48,27 @@ pub enum TenantKind {
 }
 
 impl TenantKind {
+    /// All of them.
+    pub const ALL: [TenantKind; 12] = [
+        TenantKind::Command,
+        TenantKind::Unit,
+        TenantKind::Container,
+        TenantKind::Pod,
+        TenantKind::SlurmStep,
+        TenantKind::Cgroup,
+        TenantKind::Vm,
+        TenantKind::VmIo,
+        TenantKind::Kernel,
+        TenantKind::Idle,
+        TenantKind::Watcher,
+        TenantKind::Others,
+    ];
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<TenantKind> {
+        TenantKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name used in JSON and on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
 //! Who reads what: each parser with texts that it reads, and what is done with what it has read.
 
+use corun_agent::ring::{self, Entry, Run as AgentRun};
 use corun_linux::cgroup::{Cgroups, Membership};
 use corun_linux::counters::recorded::Recording;
 use corun_linux::counters::{format, Theme};
@@ -7,8 +8,12 @@ use corun_linux::doctor::{self, Probes};
 use corun_linux::supervisor::journal::Journal;
 use corun_linux::supervisor::undo::Undo;
 use corun_linux::{cpulist, cpustat, figures, limits, namespaces, naming, procfs, topology, Root};
+use corun_model::culprit::Share;
+use corun_model::histogram::{Histogram, BUCKETS};
+use corun_model::ledger::BlockReasons;
+use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::workload::Workload;
-use corun_model::{duration, TenantId};
+use corun_model::{duration, Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
 use corun_predict::{Options, Predictor, Recorded};
 use corun_results::{annotate, Results, Run};
 use corun_sim::machine_file::MachineModel;
@@ -188,9 +193,17 @@ pub fn all() -> Vec<Target> {
             assert!(done.is_ok() || out.is_empty(), "half of a file was written");
         }),
         journal(),
+        target("segment of a ring", 10, vec![segment()], |bytes| {
+            let _ = ring::scan(bytes).frames.into_iter().map(|frame| ring::decode(&bytes[frame])).count();
+        }),
+        target("entry of a ring", 10, entries(), |bytes| {
+            if let Ok(Entry::Window { seen, .. }) = ring::decode(&ring::pack(1..2, bytes)) {
+                seen.check().unwrap();
+            }
+        }),
         target(
             "words",
-            372,
+            352,
             lines("words.txt"),
             text(|t| {
                 let _ = (duration::parse_ns(t), duration::parse_bytes(t), corun_load::affinity::parse(t));
@@ -209,6 +222,55 @@ fn in_memory() -> tempfile::TempDir {
     let shared = Path::new("/dev/shm");
     let place = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
     tempfile::tempdir_in(place).unwrap()
+}
+
+/// A segment as a writer makes it.
+fn segment() -> Vec<u8> {
+    let folder = in_memory();
+    let mut ring = ring::Writer::open(folder.path(), 64 << 10, ring::pack(0..0, &[])).unwrap();
+    for message in entries() {
+        ring.append(&ring::pack(1..2, &message)).unwrap();
+    }
+    fs::read(folder.path().join("segment-000000000001")).unwrap()
+}
+
+/// Entries of a ring, as they are before they are compressed: a window of a tenant that waited for another.
+fn entries() -> Vec<Vec<u8>> {
+    let parts = Parts { compute_ns: 600, steal_ns: 300, block_ns: 100, ..Parts::default() };
+    let shares = [Share { tenant: TenantId(2), steal_ns: 290 }];
+    let account = Account {
+        ledger: Ledger::new(parts, 1_000).unwrap(),
+        culprits: Culprits::new(shares, 10, 300).unwrap(),
+        block: Some(BlockReasons { futex_ns: 100, ..BlockReasons::default() }),
+        waits: Some(Histogram { counts: [1; BUCKETS] }),
+        ..Account::default()
+    };
+    let tenant = |id, name: &str| Tenant {
+        id: TenantId(id),
+        kind: TenantKind::Unit,
+        key: format!("unit:/{name}"),
+        name: name.to_owned(),
+    };
+    let task = TaskObservation {
+        id: TaskId(7),
+        name: "web".into(),
+        tenant: TenantId(1),
+        born_ns: 5_000,
+        alive: true,
+        last_cpu: None,
+        account: account.clone().into(),
+    };
+    let seen = Observation {
+        start_ns: 5_000,
+        end_ns: 6_000,
+        tenants: vec![tenant(1, "web"), tenant(2, "batch")],
+        tasks: vec![task],
+        by_tenant: vec![TenantObservation { id: TenantId(1), tasks: 1, account }],
+        ..Observation::default()
+    };
+    let run = AgentRun { corun: "0".into(), source: "ebpf".into(), ..AgentRun::default() };
+    let both = [Entry::Run(run), Entry::Window { unix_ns: 1..2, seen: Box::new(seen) }];
+    both.iter().map(|entry| ring::unpack(&ring::encode(entry)).unwrap()).collect()
 }
 
 /// The journal in its two files; nothing of what it says is done.

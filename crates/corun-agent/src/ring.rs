@@ -1,0 +1,90 @@
+//! A bounded ring on disk: the windows of the last hours, from which every report of them can be made again.
+//!
+//! A ring is a folder of **segments** (`segment.rs`), whose room on the disk is reserved when they are made. When all room is used
+//! the oldest segment is written over. A disk that somebody else fills therefore takes nothing away: a ring that cannot grow goes
+//! round earlier. A segment holds **entries** (`entry.rs`): who wrote it, and windows with the time of day. Each entry has its
+//! length and a checksum, and is on the disk before the next one is made. Who is killed loses the entry that was being written.
+//!
+//! A reader (`reader.rs`) takes no lock: it reads beside a writer. Whatever it cannot read it says, with file and byte, and
+//! goes on with the next segment.
+
+mod entry;
+mod reader;
+mod segment;
+mod wire;
+mod writer;
+
+pub use entry::{decode, encode, pack, unpack, Entry, KeptWindow};
+pub use reader::{Damage, Reader, Windows};
+pub use segment::{scan, Fault, Scan, FORMAT};
+pub use wire::Run;
+pub use writer::Writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a ring cannot be opened, written or read: one sentence with the path and, where there is one, the remedy.
+#[derive(Debug, Error)]
+pub enum RingError {
+    /// Another process writes to it.
+    #[error("the ring {} is in use by another agent; stop it, or choose another folder", .0.display())]
+    InUse(PathBuf),
+    /// There is no segment in the folder.
+    #[error("{} is no ring: it holds no segment; name the folder that `corun agent` writes to", .0.display())]
+    NoRing(PathBuf),
+    /// Another corun wrote it.
+    #[error("{} is of ring format {format}, this corun reads format {FORMAT}; read it with the corun that wrote it", .path.display())]
+    OtherFormat {
+        /// The segment.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+    },
+    /// Too small to hold anything.
+    #[error("a ring of {0} bytes is too small; give it at least {least}", least = writer::LEAST_BYTES)]
+    TooSmall(u64),
+    /// One window has more than a segment holds.
+    #[error("a window takes {bytes} bytes, a segment of the ring holds {most}; make the ring larger")]
+    WindowTooLarge {
+        /// What it takes.
+        bytes: u64,
+        /// What there is.
+        most: u64,
+    },
+    /// What the operating system says.
+    #[error("cannot {doing} {}: {source}", .path.display())]
+    Io {
+        /// What was to be done.
+        doing: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl RingError {
+    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RingError {
+        let path = path.to_owned();
+        move |source| RingError::Io { doing, path, source }
+    }
+}
+
+/// Name of the segment of this number.
+fn segment_name(number: u64) -> String {
+    format!("segment-{number:012}")
+}
+
+/// The segments of a folder by number, oldest first; whatever else is there is not ours.
+fn segments(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RingError> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(RingError::io("read the folder", folder))? {
+        let entry = entry.map_err(RingError::io("read the folder", folder))?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("segment-")?.parse().ok());
+        found.extend(number.filter(|n| segment_name(*n).as_str() == name).map(|n| (n, entry.path())));
+    }
+    found.sort_unstable();
+    Ok(found)
+}

@@ -1,0 +1,4 @@
+//! What an agent keeps, on real files.
+
+mod made;
+mod ring;
