@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Real parallel programs, alone and beside an interferer: where their time went, and who took it.
+# Real parallel programs, alone and next to an interferer: where their time went, and who took it.
 #
 # Each program runs once alone and once under `corun profile` while an endless loop is pinned to each CPU. The loops have
 # a session of their own, as a neighbour would: where autogroup is on, the kernel shares CPUs between sessions first.
 # (Without the pinning it may put all loops on one CPU and the program on the others, or not, as it happens.)
 #
 # Then one of them once more, for longer: how much slower than alone, said while it runs (`predict`), and in turns with the
-# loops instead of beside them (`control`, as root).
+# loops instead of next to them (`control`, as root).
 #
 # All inputs are made here. What is kept lies in out/demo: per program the report as text, JSON, HTML and, with eBPF, a
 # timeline for Perfetto.
@@ -100,13 +100,13 @@ heading() { printf '\n%s: %s\n' "$1" "$2"; }
 
 # tell NAME ALONE BESIDE RATIO [CPU]: the answer of NAME's report, and a line for the summary.
 tell() {
-    echo "  alone $2, beside the loops $3: slowed down $4 times."
+    echo "  alone $2, next to the loops $3: slowed down $4 times."
     # The answer stands between the report's first line and its first empty line.
     awk 'answer && /^$/ { exit } answer { print "  " $0 } /^corun profile: / { answer = 1 }' "$out/$1.txt"
     printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "${5:-}" >>"$work/summary"
 }
 
-# program NAME ABOUT COMMAND...: alone, then beside the loops.
+# program NAME ABOUT COMMAND...: alone, then next to the loops.
 program() {
     local name=$1 about=$2 alone cpu_alone beside ratio TIMEFORMAT='%R %U %S'
     shift 2
@@ -231,7 +231,7 @@ run_predict() {
         >"$out/predict.txt" 2>&1 || failed predict
     took=$(($(now_ms) - before))
     stop_loops
-    more "alone $(seconds "${longer_alone}000000"), beside the loops $(times "$took") as long"
+    more "alone $(seconds "${longer_alone}000000"), next to the loops $(times "$took") as long"
     more "predict: $(sed -n '/ slower than alone/,/^$/p' "$out/predict.txt" | paste -s -d ' ' | sed 's/ *$//')"
 }
 
@@ -276,7 +276,7 @@ finish() {
 
     printf '\nWhat a loop on each of %s CPUs did to each:\n\n' "$cpus"
     sort -t "$(printf '\t')" -k 4,4 -g -r "$work/summary" | awk -F '\t' '
-        BEGIN { printf "  %-8s %11s  %18s  %18s  %s\n", "", "slowed down", "alone", "beside", "its CPU time grew" }
+        BEGIN { printf "  %-8s %11s  %18s  %18s  %s\n", "", "slowed down", "alone", "with loops", "its CPU time grew" }
         { printf "  %-8s %5s times  %18s  %18s  %s\n", $1, $4, $2, $3, $5 ? "from " $5 : "-" }'
     echo
     echo "CPU time that grows is spinning, which still counts as compute in the reports, or colder caches."

@@ -74,6 +74,13 @@ pub struct Dedicated {
     spending: Spending,
 }
 
+impl Default for Dedicated {
+    /// Windows of the usual length within the usual budget.
+    fn default() -> Dedicated {
+        Dedicated { spending: Spending::default() }
+    }
+}
+
 impl Dedicated {
     /// Windows of `window_ns` each.
     ///

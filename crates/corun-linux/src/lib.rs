@@ -49,6 +49,7 @@ pub mod freezer;
 pub mod interrupt;
 pub mod launch;
 pub mod limits;
+pub mod linking;
 pub mod namespaces;
 pub mod naming;
 pub mod parked;

@@ -125,7 +125,7 @@ impl Account {
         match self.gauge {
             _ if all.sleeps() => "the victim wanted no CPU all the while, so there was nothing to take from it",
             _ => {
-                "the victim's spinning could not be told from computing all the while; hold a steal, or give --baseline 0"
+                "the victim's spinning could not be separated from computing all the time; hold a steal, or give --baseline 0"
             }
         }
     }
@@ -227,7 +227,7 @@ impl Display for Held {
         if let Some(told) = self.told.filter(|told| *told + asleep < 0.995) {
             writeln!(
                 f,
-                "  told in {:.0} % of that time: of the rest nobody knows how much counts",
+                "  judged in {:.0} % of that time: of the rest nobody knows how much counts",
                 told * 100.0
             )?;
         }
@@ -351,7 +351,7 @@ mod tests {
         }
         let held = account.told(None, None);
         assert_eq!((held.mean, held.in_band, held.told), (Some(2.0), Some(1.0), Some(0.75)));
-        assert!(held.to_string().contains("told in 75 % of that time"), "{held}");
+        assert!(held.to_string().contains("judged in 75 % of that time"), "{held}");
     }
 
     #[test]

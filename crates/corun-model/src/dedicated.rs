@@ -10,6 +10,9 @@ use std::collections::VecDeque;
 /// programs did 5 to 40 % less than alone in the first 20 ms, and nearly as much as alone in the next.
 pub const SETTLE_NS: u64 = 20_000_000;
 
+/// How long a dedicated window is where nobody wants it otherwise, in nanoseconds.
+pub const WINDOW_NS: u64 = 40_000_000;
+
 /// What settling, parking, observing and unparking add to a window at most, on a machine that is not overloaded.
 pub const AROUND_NS: u64 = SETTLE_NS + 4_000_000;
 
@@ -30,6 +33,12 @@ impl Default for Budget {
 }
 
 impl Budget {
+    /// This share of their time, 0..=1, in any period of the usual length: never more than it.
+    pub fn of_share(share: f64) -> Budget {
+        // A share such as 0.023 is not a whole number of thousandths to the last bit.
+        Budget { per_mille: (share * 1000.0 + 1e-6).floor() as u32, ..Budget::default() }
+    }
+
     /// How long co-runners may be parked in any period, in nanoseconds.
     pub fn allowance_ns(&self) -> u64 {
         (u128::from(self.over_ns) * u128::from(self.per_mille) / 1000) as u64
@@ -43,6 +52,13 @@ pub struct Spending {
     budget: Budget,
     /// When co-runners were parked, no longer ago than the budget reaches.
     spent: VecDeque<(u64, u64)>,
+}
+
+impl Default for Spending {
+    /// Windows of [`WINDOW_NS`] within the usual budget.
+    fn default() -> Spending {
+        Spending { window_ns: WINDOW_NS, budget: Budget::default(), spent: VecDeque::new() }
+    }
 }
 
 impl Spending {
@@ -94,6 +110,13 @@ impl Spending {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_budget_is_never_more_than_the_share_that_was_allowed() {
+        let per_mille = [0.02, 0.023, 0.0239, 1.0].map(|share| Budget::of_share(share).per_mille);
+        assert_eq!(per_mille, [20, 23, 23, 1000]);
+        assert_eq!(Budget::of_share(0.02), Budget::default());
+    }
     use proptest::prelude::*;
 
     const MS: u64 = 1_000_000;

@@ -23,6 +23,9 @@ use dry::{Decided, Proposals};
 use refusals::Refusals;
 use std::collections::BTreeSet;
 
+/// The longest epoch, an hour: the guard counts in several of them.
+pub const MOST_EPOCH_NS: u64 = 3_600_000_000_000;
+
 /// How a policy is put to work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mode {

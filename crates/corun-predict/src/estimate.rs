@@ -25,6 +25,17 @@ pub enum Method {
     Ledger,
 }
 
+impl Method {
+    /// Its name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Dedicated => "dedicated",
+            Method::Replay => "replay",
+            Method::Ledger => "ledger",
+        }
+    }
+}
+
 /// How a program gives work to its tasks, in OpenMP's and the paper's words. It matters only for tasks that do not wait
 /// for each other: of those nobody can tell from outside whether a slow one's work is taken over by the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -15,10 +15,10 @@ use crate::predictor::WantsDedicated;
 use corun_model::{Observation, Refusal, Tenant, TenantId};
 use std::collections::BTreeMap;
 
+pub use corun_model::dedicated::WINDOW_NS;
+
 /// The length of a shared window, in nanoseconds.
 pub const SLOT_NS: u64 = 200_000_000;
-/// The length of a dedicated window unless somebody asks for another.
-pub const WINDOW_NS: u64 = 40_000_000;
 /// What others may have of the machine in a dedicated window that counts.
 pub const OTHERS: f64 = 0.05;
 /// When the first dedicated window may be: a program's beginning is not like the rest of it.

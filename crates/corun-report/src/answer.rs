@@ -100,8 +100,7 @@ impl Lost {
 
 /// Whether tenants of this kind take what they have from others ([`TenantKind::is_co_runner`]).
 fn is_co_runner(kind: &str) -> bool {
-    let none = [TenantKind::Kernel, TenantKind::Idle, TenantKind::Watcher];
-    none.iter().all(|t| t.name() != kind)
+    TenantKind::from_name(kind).is_none_or(TenantKind::is_co_runner)
 }
 
 fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<Taken> {

@@ -227,7 +227,7 @@ impl VerifyReport {
         }
         if self.judged.method == Method::Replay {
             let said =
-                "told by a replay of what it did, without the others: its ledger alone says something else";
+                "from a replay of what it did, without the others: its ledger alone says something else";
             let _ = writeln!(out, "  {said}");
         }
         if let (Some(taken), true) = (self.judged.host_steal, self.judged.doubt != Some(Doubt::Hypervisor)) {
@@ -276,7 +276,7 @@ impl VerifyReport {
                     "--retries N runs it again; a machine of its own, or CPUs of its own below, would tell"
                 }
                 Some(Doubt::Unseen) => "`corun doctor` says what cannot be seen here, and what would help",
-                _ => "--retries N runs it again; or make it longer, so that it can be told",
+                _ => "--retries N runs it again; or make it longer, so that there is enough to judge",
             },
             (_, 1) => {
                 "--retries N runs it again until nobody disturbs it, --max-disturbance SHARE allows more"

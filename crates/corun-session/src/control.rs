@@ -12,7 +12,7 @@ pub mod steering;
 
 use crate::counting::Counting;
 use crate::end::{next_window, EndConditions, Ended};
-use crate::error::Error;
+use crate::error::{Error, Named};
 use crate::local_host::LocalHost;
 use crate::profile::TRACE_BYTES;
 use crate::stop::Stop;
@@ -24,8 +24,9 @@ use corun_linux::spin::{SpinOptions, SpinSampler};
 use corun_linux::target::Subject;
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
+use corun_model::duration::human_ns;
 use corun_model::{Host, HostError, Knob, Notice, Observation, Policy, Tenant, TenantId, Trace, Unavailable};
-use corun_policy::controller::{Controller, Epoch, Mode, Taken};
+use corun_policy::controller::{Controller, Epoch, Mode, Taken, MOST_EPOCH_NS};
 use corun_policy::guard::{period_ns, Finding, PAIRS};
 use corun_policy::{Options, Scope};
 use protected::Protected;
@@ -33,6 +34,9 @@ use scope::Tenants;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use steering::BackendChoice;
+
+/// An epoch takes part of a millisecond to observe and decide on.
+const LEAST_EPOCH_NS: u64 = 1_000_000;
 
 /// How long it looks around before it takes anybody for not there.
 const FIRST_LOOK_NS: u64 = 20_000_000;
@@ -73,12 +77,23 @@ impl ControlOptions {
         }
     }
 
-    /// Whether there is such a policy with such options; nobody is looked for yet.
+    /// Whether there is such a policy with such options, and whether it can decide that often; nobody is looked for yet.
     ///
     /// # Errors
-    /// When there is not.
+    /// When there is not, or it cannot.
     pub fn check(&self) -> Result<(), Error> {
-        self.controller(Scope::everyone()).map(drop)
+        self.controller(Scope::everyone())?;
+        let refused = |ns, why| Err(Error::Refused { what: Named::Epoch(ns), why });
+        match self.mode.epoch_ns {
+            Some(ns) if ns < LEAST_EPOCH_NS => refused(
+                ns,
+                format!("it is too short to decide in; give {} or more", human_ns(LEAST_EPOCH_NS)),
+            ),
+            Some(ns) if ns > MOST_EPOCH_NS => {
+                refused(ns, format!("it is too long to wait for; give {} or less", human_ns(MOST_EPOCH_NS)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The policy, with the tenants that it may touch.
@@ -91,13 +106,7 @@ impl ControlOptions {
     fn counting(&self, root: &Root) -> Result<Option<Counting>, Error> {
         let entry = corun_policy::entry(&self.policy);
         let Some(entry) = entry.filter(|e| !e.counters.is_empty()) else { return Ok(None) };
-        let refused = |u: Unavailable| {
-            let what = format!(
-                "{} decides by hardware counters, and this machine lacks {}: {}; `corun sim` runs it on a modelled machine",
-                entry.name, u.what, u.why
-            );
-            Error::Usage(what)
-        };
+        let refused = |lacks: Unavailable| Error::NoCounters { policy: entry.name, lacks };
         Ok(Some(Counting::needed(root, entry.counters).map_err(refused)?))
     }
 }
@@ -124,6 +133,7 @@ impl Plan {
     pub fn look_around(options: ControlOptions) -> Result<Plan, Error> {
         let root = Root::new("/");
         // Whether there is such a policy with such options does not depend on the tenants that it may touch.
+        options.check()?;
         let turns_knobs = !options.controller(Scope::everyone())?.policy().knobs().is_empty();
         let mut counting = options.counting(&root)?;
         let acts = turns_knobs && !options.mode.dry_run;

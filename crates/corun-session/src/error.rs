@@ -4,8 +4,9 @@ use corun_linux::launch::LaunchError;
 use corun_linux::root::ReadError;
 use corun_linux::target::TargetError;
 use corun_linux::watcher::WatchError;
+use corun_model::duration::human_ns;
 use corun_model::refusal::Protected;
-use corun_model::HostError;
+use corun_model::{HostError, Unavailable};
 use thiserror::Error;
 
 /// Why a session cannot begin, or cannot go on. What was changed is undone when the session is dropped.
@@ -21,6 +22,22 @@ pub enum Error {
         what: Named,
         /// Why not, and the remedy.
         why: String,
+    },
+    /// Nobody is there by what the caller named; a profile of everybody lists who is.
+    #[error("{what}: {why}")]
+    Absent {
+        /// What was asked for.
+        what: Named,
+        /// What is not there.
+        why: String,
+    },
+    /// The policy decides by hardware events that cannot be counted here.
+    #[error("{policy} decides by hardware counters, and this machine lacks {}: {}", lacks.what, lacks.why)]
+    NoCounters {
+        /// The policy's name.
+        policy: &'static str,
+        /// What cannot be counted, and why.
+        lacks: Unavailable,
     },
     /// A policy may not touch a tenant that the caller named.
     #[error("tenant {tenant} is protected; name another one")]
@@ -65,6 +82,8 @@ pub enum Named {
     Subject(String),
     /// Everybody.
     Everybody,
+    /// The time between two decisions, in nanoseconds.
+    Epoch(u64),
 }
 
 impl std::fmt::Display for Named {
@@ -73,6 +92,7 @@ impl std::fmt::Display for Named {
             Named::Tenant(name) => write!(f, "tenant {name}"),
             Named::Subject(name) => write!(f, "subject {name}"),
             Named::Everybody => f.write_str("everybody"),
+            Named::Epoch(ns) => write!(f, "an epoch of {}", human_ns(*ns)),
         }
     }
 }
@@ -82,7 +102,12 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Error::Usage(_) | Error::Refused { .. } | Error::Protected { .. } | Error::NoTrace { .. }
+            Error::Usage(_)
+                | Error::Refused { .. }
+                | Error::Absent { .. }
+                | Error::NoCounters { .. }
+                | Error::Protected { .. }
+                | Error::NoTrace { .. }
         )
     }
 }

@@ -4,7 +4,7 @@ use crate::end::{left_behind, next_window, EndConditions, Ended};
 use crate::error::Error;
 use crate::stop::Stop;
 use crate::subject_watch::{Opening, Parking, SubjectWatch, WatchOptions};
-use crate::target::{release, Target};
+use crate::target::{release, Armed, Target};
 use corun_linux::dedicated::{DedicatedError, DedicatedWindow, Hindrance, Unparkable};
 use corun_linux::launch::Running;
 use corun_linux::root::in_words;
@@ -14,6 +14,7 @@ use corun_model::{Host, Observation, TaskId, What};
 use corun_predict::schedule::{Found, InTheWay, Next, Schedule, Taken, FIRST_NS, OTHERS, SLOT_NS};
 use corun_predict::useful_work::Window;
 use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor, Recorded};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How often an estimate is due, and how many times as long as making one took must lie between two: a program of hundreds
@@ -101,8 +102,19 @@ impl Predict {
     /// When there is no such target, or it is everybody; when the machine cannot be watched; when co-runners are to be parked
     /// and cannot be. A command has not begun then.
     pub fn start(target: &Target, options: PredictOptions, stop: &Stop) -> Result<Predict, Error> {
+        Predict::of(target.arm(&Root::new("/"))?, options, stop)
+    }
+
+    /// The same with a command that has an environment and files of its own, which it keeps.
+    ///
+    /// # Errors
+    /// As [`Predict::start`].
+    pub fn start_command(command: Command, options: PredictOptions, stop: &Stop) -> Result<Predict, Error> {
+        Predict::of(Armed::of_command(command)?, options, stop)
+    }
+
+    fn of(armed: Armed, options: PredictOptions, stop: &Stop) -> Result<Predict, Error> {
         let root = Root::new("/");
-        let armed = target.arm(&root)?;
         let first = armed.first_task();
         let wake_up = options.wake_up_ns.map_or_else(wake_up::measured_ns, |given| Ok(Some(given)));
         let wanted = WatchOptions {
@@ -115,7 +127,7 @@ impl Predict {
         let parks = wanted.dedicated.is_some();
         let mut watch = SubjectWatch::start(&root, armed.subject, first.as_slice(), wanted)?;
         let wake_up_ns = wake_up.unwrap_or_else(|e| {
-            watch.lacks(What::WakeUpTime, format!("{}; --wake-up TIME gives it", in_words(&e)));
+            watch.lacks(What::WakeUpTime, in_words(&e));
             None
         });
         // What came before a command begins is not its run.

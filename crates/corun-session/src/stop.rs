@@ -12,6 +12,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     requests: Arc<AtomicU32>,
+    /// Those of whom it was made [apart](Stop::apart).
+    outer: Vec<Arc<AtomicU32>>,
     signals: Option<Interrupt>,
 }
 
@@ -30,6 +32,13 @@ impl Stop {
         Ok(Stop { signals: Some(Interrupt::install()?), ..Stop::default() })
     }
 
+    /// One that ends a session by itself: whatever asks this one asks it, and not the other way round.
+    #[must_use]
+    pub fn apart(&self) -> Stop {
+        let outer = self.outer.iter().chain([&self.requests]).cloned().collect();
+        Stop { requests: Arc::default(), outer, signals: self.signals }
+    }
+
     /// Asks the session to end.
     pub fn stop(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -37,13 +46,18 @@ impl Stop {
 
     /// Whether it was asked to end.
     pub fn is_asked(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) > 0 || self.signal().is_some()
+        self.requests() > 0 || self.signal().is_some()
     }
 
     /// Whether it was asked more than once.
     pub fn is_urgent(&self) -> bool {
         let signals = self.signals.map_or(0, |s| u32::from(s.came()) + u32::from(s.came_again()));
-        self.requests.load(Ordering::Relaxed) + signals > 1
+        self.requests() + signals > 1
+    }
+
+    fn requests(&self) -> u32 {
+        let all = self.outer.iter().chain([&self.requests]);
+        all.map(|requests| requests.load(Ordering::Relaxed)).sum()
     }
 
     /// Whether a terminal asked it by Ctrl-C, which a command in the foreground has heard as well.
@@ -71,5 +85,17 @@ mod tests {
         stop.stop();
         assert!(stop.is_urgent());
         assert_eq!(stop.signal(), None);
+    }
+
+    #[test]
+    fn a_stop_apart_hears_of_the_other_and_the_other_does_not_hear_of_it() {
+        let (all, other) = (Stop::new(), Stop::new());
+        let one = all.apart();
+        one.stop();
+        assert!(one.is_asked() && !all.is_asked());
+        let next = all.apart();
+        assert!(!next.is_asked(), "it is no part of the one before");
+        all.stop();
+        assert!(next.is_asked() && !next.is_urgent() && one.is_urgent() && !other.is_asked());
     }
 }

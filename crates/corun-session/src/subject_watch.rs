@@ -213,7 +213,7 @@ impl SubjectWatch {
         let of_samples = self.detectors.spin.iter().flat_map(SpinSampler::unavailable);
         let of_replay = self.replay.as_ref().and_then(|r| r.replayer.failed()).map(|why| Unavailable {
             what: What::Replay,
-            why: format!("{why}; what the program would have taken alone is told by its ledger"),
+            why: format!("{why}; what the program would have taken alone comes from its ledger"),
         });
         self.unavailable.iter().cloned().chain(of_samples).chain(of_replay).collect()
     }

@@ -62,8 +62,7 @@ impl Target {
                 };
                 let mut command = Command::new(program);
                 command.args(arguments);
-                let (subject, held) = hold(command)?;
-                (subject, Some(held))
+                return Armed::of_command(command);
             }
             Target::Processes(pids) => (Subject::processes(root, pids)?, None),
             Target::Cgroup(name) => (Subject::cgroup(root, name)?, None),
@@ -104,6 +103,17 @@ pub struct Armed {
 }
 
 impl Armed {
+    /// A command with its environment and its files. It is started, but held before its first instruction.
+    ///
+    /// # Errors
+    /// As [`hold`].
+    pub fn of_command(command: Command) -> Result<Armed, Error> {
+        let words = [command.get_program()].into_iter().chain(command.get_args());
+        let description = command_line(&words.map(OsString::from).collect::<Vec<_>>());
+        let (subject, held) = hold(command)?;
+        Ok(Armed { subject, description, held: Some(held), is_deserted: false })
+    }
+
     /// The command's first task, if the target is a command.
     pub fn first_task(&self) -> Option<TaskId> {
         self.held.as_ref().map(|held| TaskId(held.pid()))

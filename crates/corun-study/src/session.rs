@@ -8,11 +8,15 @@
 //! Should the study die, the kernel sends its children SIGTERM. The signal comes when the *thread* that started
 //! the child ends, so children must be started by a thread that outlives them.
 
+use corun_linux::launch::Running;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
+
+/// How long what is asked to end may take.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A child that leads a session of its own; dropped, it is ended.
 #[derive(Debug)]
@@ -66,11 +70,8 @@ impl Session {
     /// What the kernel says.
     pub fn stop(&mut self) -> io::Result<ExitStatus> {
         self.signal(libc::SIGTERM);
-        for _ in 0..1000 {
-            if let Some(status) = self.ended()? {
-                return Ok(status);
-            }
-            std::thread::sleep(Duration::from_millis(2));
+        if let Some(status) = self.ends_within(Some(PATIENCE))? {
+            return Ok(status);
         }
         self.signal(libc::SIGKILL);
         self.child.wait()
@@ -85,6 +86,28 @@ impl Session {
         // SAFETY: a system call without memory; the group is the child's own, and it is not collected yet.
         unsafe { libc::kill(-(self.child.id() as i32), signal) };
     }
+}
+
+/// Has a command lead a session of its own. Unlike [`Session::start`] this does not end it with its parent: a session of
+/// `corun-session` starts its command by a thread that does not outlive it.
+pub fn lead_session(command: &mut Command) {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    // SAFETY: between fork and exec the closure makes one system call and nothing else.
+    unsafe { command.pre_exec(|| (libc::setsid() >= 0).then_some(()).ok_or_else(io::Error::last_os_error)) };
+}
+
+/// Ends a command that leads a session, with all that it started, and collects it.
+///
+/// # Errors
+/// What the kernel says.
+pub fn end(command: Running) -> io::Result<ExitStatus> {
+    // SAFETY: a system call without memory; the group is the child's own, and it is not collected yet.
+    let signal = |signal| unsafe { libc::kill(-(command.pid() as i32), signal) };
+    signal(libc::SIGTERM);
+    if !command.ended_within(PATIENCE) {
+        signal(libc::SIGKILL);
+    }
+    command.wait()
 }
 
 /// Waits, asleep, until one of some children that were not yet waited for ends, or until `timeout` is over.

@@ -2,11 +2,12 @@
 //!
 //! A new study is a folder with a type that implements [`Study`], and a row of [`KINDS`](crate::kinds::KINDS).
 
-use crate::circumstances::Circumstances;
+use crate::circumstances::{Circumstances, RecordHead};
 use crate::pace::pace;
 use crate::programs::ProgramSetup;
 use crate::study_file::BadStudy;
 use corun_linux::Root;
+use corun_session::Stop;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -83,6 +84,12 @@ pub enum StudyError {
     /// corun itself is wrong: a checker of the modelled machine fired.
     #[error("{0}")]
     Bug(String),
+    /// Its user ended it.
+    #[error("interrupted")]
+    Interrupted {
+        /// The signal that did.
+        signal: Option<i32>,
+    },
 }
 
 impl From<BadStudy> for StudyError {
@@ -147,6 +154,25 @@ impl Place {
     /// The machine's shape cannot be read.
     pub fn circumstances(&self) -> Result<Circumstances, StudyError> {
         Circumstances::read(&Root::new("/")).map_err(StudyError::Failed)
+    }
+
+    /// What ends the runs of this process early: Ctrl-C and its like.
+    ///
+    /// # Errors
+    /// What the kernel says; it has no reason to.
+    pub fn stop(&self) -> Result<Stop, StudyError> {
+        Stop::on_signals().map_err(|e| StudyError::Failed(format!("handling signals: {e}")))
+    }
+
+    /// How a record of runs that are made now begins.
+    pub fn record_head(&self, schema: &str, at: &Circumstances) -> RecordHead {
+        RecordHead {
+            schema: schema.to_owned(),
+            corun: self.version.to_owned(),
+            date: Some(self.date.clone()),
+            machine: at.machine.clone(),
+            kernel: at.kernel.clone(),
+        }
     }
 
     /// A folder for what a run writes, gone with it.

@@ -164,7 +164,7 @@ fn whoever_cannot_be_controlled_is_refused_before_anything_is_changed() {
         // A key of what is not there, and what is no key.
         (&["--tenant", "cgroup:/corun-nowhere"], ["there is no such cgroup", "make it first"]),
         (&["--tenant", "pgid:4194303"], ["there is no such process group", "lists who is there"]),
-        (&["--tenant", "corun-nobody:80"], ["nothing by that name runs here", "lists who does"]),
+        (&["--tenant", "corun-nobody:80"], ["nothing by that name runs here", "lists who is there"]),
         // Whom corun was started from, as a terminal is.
         (&["--tenant", &parent], ["corun is it or was started from it", "name another one"]),
         (&["--tenant", "1"], ["--tenant 1", "it is the first process"]),
@@ -388,7 +388,10 @@ fn bad_usage_is_one_sentence_with_exit_code_2_and_nothing_is_changed() {
         (&["control", "controlled_contention", "--all", "--dry-run", "-o", "dc=none"], "dc"),
         (&["control", "gang", "--all", "--dry-run", "-o", "slot"], "give NAME=VALUE"),
         (&["control", "gangs", "--tenant", "no-such-tenant", "--dry-run"], "there is no policy `gangs`"),
-        (&["control", "auto", "--all", "--dry-run", "--epoch", "2000000h"], "too long to wait for; give 36"),
+        (
+            &["control", "auto", "--all", "--dry-run", "--epoch", "2000000h"],
+            "it is too long to wait for; give 36",
+        ),
         (&["control", "auto", "--all", "--dry-run", "--json", "-", "--html", "-"], "two files would go to"),
         (
             &["control", "controlled_contention", "--all", "--dry-run", "--dc", "4", "-o", "dc=3"],

@@ -188,7 +188,8 @@ pub fn summary(report: &PredictReport) -> String {
             match method {
                 Method::Dedicated => "dedicated windows against shared ones".into(),
                 Method::Ledger if is_advised(report) => {
-                    "its ledger alone; with `--dedicated` runs of ten seconds and more are told better".into()
+                    "its ledger alone; with `--dedicated` runs of ten seconds and more are predicted better"
+                        .into()
                 }
                 Method::Ledger => "its ledger alone".into(),
                 Method::Replay => "a replay of what it did, without its co-runners".into(),
@@ -247,7 +248,7 @@ fn is_advised(report: &PredictReport) -> bool {
 pub(super) fn spun(s: &Spinning) -> String {
     let [low, high] = s.interval.map(|share| 100.0 * share);
     if high - low > UNTOLD {
-        return format!("not to be told from so little: {low:.0} to {high:.0} % of its CPU time");
+        return format!("too little to tell: {low:.0} to {high:.0} % of its CPU time");
     }
     // Below 10 % a whole per cent is too coarse.
     let digits = usize::from(high < 10.0);
@@ -379,7 +380,7 @@ mod tests {
         report.spinning = Some(spinning());
         assert!(summary(&report).contains("spinning              63 % of its CPU time (61-65)\n"));
         let short = Spinning { share: 0.0, interval: [0.0, 1.0], ..spinning() };
-        assert_eq!(spun(&short), "not to be told from so little: 0 to 100 % of its CPU time");
+        assert_eq!(spun(&short), "too little to tell: 0 to 100 % of its CPU time");
         let rare = Spinning { share: 0.002, interval: [0.0, 0.0136], judged: 0.42, ..spinning() };
         assert_eq!(spun(&rare), "0.2 % of its CPU time (0.0-1.4), as far as it was judged: 42 %");
     }

@@ -197,7 +197,9 @@ fn how(last: &PredictReport) -> String {
     let seen = format!(
         "The ledger was seen by {}; spinning was {}.",
         escape(&last.source),
-        last.spin.as_deref().map_or("not told from computing".into(), |s| format!("told by {}", escape(s)))
+        last.spin
+            .as_deref()
+            .map_or("not separated from computing".into(), |s| format!("found by {}", escape(s)))
     );
     section(
         "What simpler predictors say, and what is not known",

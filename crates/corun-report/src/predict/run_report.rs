@@ -36,6 +36,8 @@ impl PredictReport {
     ) -> PredictReport {
         let windows = known.found.map(|found| Windows::of(found, known.park));
         known.missing.extend(windows.iter().flat_map(Windows::missing));
+        let gives = |u: &mut Unavailable| u.why += "; --wake-up TIME gives it";
+        known.missing.iter_mut().filter(|u| u.what == What::WakeUpTime).for_each(gives);
         let estimates = Estimates::of(known.predictor);
         let mut report = PredictReport::new(meta, elapsed_ns, &estimates, covers, &known.missing);
         if let Some(why) = windows.and_then(|w| w.why_too_few()) {

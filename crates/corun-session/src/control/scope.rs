@@ -40,6 +40,10 @@ fn refused(wanted: &str, why: impl Into<String>) -> Error {
     Error::Refused { what: Named::Tenant(wanted.to_owned()), why: why.into() }
 }
 
+fn absent(wanted: &str, why: &str) -> Error {
+    Error::Absent { what: Named::Tenant(wanted.to_owned()), why: why.to_owned() }
+}
+
 /// Which of the names that are to be protected nobody has: a slip of the pen there leaves somebody unprotected.
 pub fn protecting_nobody<'a>(
     protect: &'a [String],
@@ -81,8 +85,8 @@ pub fn scope(
         given.and_then(|pid| protected.why_not_process(pid)).map_or(Ok(()), |why| Err(no(why)))?;
         let meant = meant(wanted, seen)?;
         if meant.is_empty() {
-            let why = |why| whose_it_is(wanted, seen).unwrap_or(why);
-            may_come(root, wanted).map_err(|reason| refused(wanted, why(reason)))?;
+            let of_another = |reason| whose_it_is(wanted, seen).map_or(reason, |why| refused(wanted, why));
+            may_come(root, wanted, Named::Tenant).map_err(of_another)?;
             keys.push(wanted.clone());
             continue;
         }
@@ -105,28 +109,28 @@ pub fn scope(
 ///
 /// # Errors
 /// Why not, and the remedy.
-fn may_come(root: &Root, wanted: &str) -> Result<(), String> {
-    const LISTED: &str = "`corun profile --all --for 1s` lists who";
-    let nothing = || Err(format!("nothing by that name runs here; {LISTED} does"));
+fn may_come(root: &Root, wanted: &str, named: fn(String) -> Named) -> Result<(), Error> {
+    let asked = || named(wanted.to_owned());
+    let absent = |why: &str| Err(Error::Absent { what: asked(), why: why.to_owned() });
+    let nothing = || absent("nothing by that name runs here");
     let Some((kind, what)) = wanted.split_once(':') else { return nothing() };
     match kind {
         "cgroup" | "unit" => {
-            let cgroups = Cgroups::discover(root).map_err(|e| e.to_string())?;
+            let cgroups = Cgroups::discover(root)?;
             let is_there = |tree: &Tree| cgroups.id(tree, what).is_ok();
             match naming::of_cgroup(what) {
                 _ if !cgroups.trees().iter().any(is_there) => {
-                    Err(format!("there is no such cgroup; make it first, or name another: {LISTED} is there"))
+                    absent("there is no such cgroup; make it first, or name another")
                 }
                 Some(named) if named.key != wanted => {
-                    Err(format!("whoever comes into that cgroup is `{}`; give --tenant that", named.key))
+                    let why = format!("whoever comes into that cgroup is `{}`; name that", named.key);
+                    Err(Error::Refused { what: asked(), why })
                 }
                 Some(_) => Ok(()),
-                None => {
-                    Err(format!("whoever comes into that cgroup has a name of its own; {LISTED} is there"))
-                }
+                None => absent("whoever comes into that cgroup has a name of its own; name that"),
             }
         }
-        "pgid" => Err(format!("there is no such process group; {LISTED} is there")),
+        "pgid" => absent("there is no such process group"),
         "container" | "machine" | "lxc" | "pod" | "slurm" | "vm" => Ok(()),
         _ => nothing(),
     }
@@ -156,10 +160,9 @@ fn whose_it_is(wanted: &str, seen: &Observation) -> Option<String> {
 /// # Errors
 /// One sentence.
 pub fn subject(root: &Root, subject: &str, seen: &Observation) -> Result<(), Error> {
-    let refused = |why| Error::Refused { what: Named::Subject(subject.to_owned()), why };
     match seen.tenants.iter().any(|t| t.is_called(subject) && has_tasks(seen, t.id)) {
         true => Ok(()),
-        false => may_come(root, subject).map_err(refused),
+        false => may_come(root, subject, Named::Subject),
     }
 }
 
@@ -190,10 +193,7 @@ pub fn meant<'a>(wanted: &str, seen: &'a Observation) -> Result<Vec<&'a Tenant>,
 /// The tenant that a process belongs to.
 fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Error> {
     let task = seen.tasks.iter().find(|t| t.id.0 == pid && t.alive);
-    let nobody = || {
-        let why = "there is no such process; `corun profile --all --for 1s` lists who is there";
-        refused(&pid.to_string(), why)
-    };
+    let nobody = || absent(&pid.to_string(), "there is no such process");
     task.and_then(|t| seen.tenant(t.tenant)).ok_or_else(nobody)
 }
 

@@ -155,11 +155,18 @@ fn a_policy_may_not_be_given_a_tenant_that_is_not_there_or_is_protected() {
     };
     match plan("no such tenant") {
         Some(e @ Error::Watch(_)) => return println!("skipped: {e}"),
-        Some(Error::Refused { .. }) => {}
+        Some(Error::Absent { .. }) => {}
         other => panic!("{other:?}"),
     }
     assert!(matches!(plan(&std::process::id().to_string()), Some(Error::Protected { .. })));
     assert!(ControlOptions::new("no-such-policy", Tenants::Everybody).check().unwrap_err().is_usage());
+    for (epoch_ns, is_fine) in
+        [(1_000, false), (1_000_000, true), (3_600_000_000_000, true), (u64::MAX, false)]
+    {
+        let mut options = ControlOptions::new("gang", Tenants::Everybody);
+        options.mode.epoch_ns = Some(epoch_ns);
+        assert_eq!(options.check().is_ok(), is_fine, "an epoch of {epoch_ns} ns");
+    }
 }
 
 #[test]

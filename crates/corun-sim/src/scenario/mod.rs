@@ -36,6 +36,7 @@ pub use file::{PolicyFile, ScenarioFile, SchedulerFile, SchedulerKind};
 
 use crate::machine_file::MachineModel;
 use corun_model::workload::Workload;
+use corun_policy::controller::MOST_EPOCH_NS;
 use thiserror::Error;
 
 /// Gives the text of files that a scenario names.
@@ -119,7 +120,9 @@ impl PolicySpec {
     pub fn every(self, epoch_ns: u64) -> Result<PolicySpec, String> {
         match epoch_ns {
             ..100_000 => Err("an epoch below 100us makes no sense; give a longer one".into()),
-            3_600_000_000_001.. => Err("an epoch above 1h makes no sense; give a shorter one".into()),
+            _ if epoch_ns > MOST_EPOCH_NS => {
+                Err("an epoch above 1h makes no sense; give a shorter one".into())
+            }
             _ => Ok(PolicySpec { epoch_ns, ..self }),
         }
     }

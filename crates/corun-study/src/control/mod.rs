@@ -64,12 +64,8 @@ impl Study for Control {
         let at = place.circumstances()?;
         let setup = place.setup()?;
         self.outcome = ControlOutcome {
-            schema: SCHEMA.into(),
-            corun: place.version.into(),
-            date: Some(place.date.clone()),
+            head: place.record_head(SCHEMA, &at),
             study: self.study.name.clone(),
-            machine: at.machine,
-            kernel: at.kernel,
             layout: tenant_cgroup::layout(&root),
             backend: self.study.backend.clone(),
             ..ControlOutcome::default()

@@ -15,7 +15,7 @@
 //! such. The relative speed-up is a harmonic mean, so it is made by those who fare worst: to help one tenant ten times as much
 //! as another is slowed down does not weigh as much.
 
-use crate::circumstances::first_difference;
+use crate::circumstances::{first_difference, RecordHead};
 use crate::control::file::DEFAULT;
 use crate::statistics::median;
 use corun_model::fairness::jain;
@@ -89,18 +89,11 @@ pub struct SoloRun {
 /// What came of a study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControlOutcome {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// The version of corun.
-    pub corun: String,
-    /// When it began, for people.
-    pub date: Option<String>,
+    /// Where and when, with [`SCHEMA`].
+    #[serde(flatten)]
+    pub head: RecordHead,
     /// The study's name.
     pub study: String,
-    /// The machine, in one line.
-    pub machine: String,
-    /// The kernel's release.
-    pub kernel: String,
     /// Whom the kernel shares its CPUs between.
     pub layout: String,
     /// What carried decisions out, as the study asks.
@@ -261,14 +254,7 @@ impl ControlOutcome {
     /// # Errors
     /// It was another study, or was made elsewhere: numbers of two machines do not belong in one table.
     pub fn go_on_from(&mut self, before: ControlOutcome) -> Result<(), String> {
-        let facts = |o: &ControlOutcome| {
-            [
-                ("schema", o.schema.clone()),
-                ("study", o.study.clone()),
-                ("machine", o.machine.clone()),
-                ("kernel", o.kernel.clone()),
-            ]
-        };
+        let facts = |o: &ControlOutcome| o.head.facts().into_iter().chain([("study", o.study.clone())]);
         if let Some((what, before, now)) = first_difference(facts(&before), facts(self)) {
             return Err(format!("its {what} is `{before}`, here it is `{now}`; begin anew, without --after"));
         }

@@ -392,6 +392,9 @@ impl<'a> ControlRuns<'a> {
     }
 
     /// Starts `corun control` and waits for its first decisions.
+    ///
+    /// It is the program that is studied here, not its library: what users pay for a controller is the CPU time of a whole process,
+    /// in a cgroup of its own, next to which nothing else of the study runs.
     fn controller(&self, policy: &[String], tenants: &[String]) -> Result<Controller, String> {
         let cgroup = TenantCgroup::new(&self.root, "control")?;
         let lines = self.folder.join("control.jsonl");

@@ -263,10 +263,10 @@ pub fn files(study: &ControlStudy, outcome: &ControlOutcome, command: &str) -> V
          kept: the co-runner's CPU time by its fair share. throughput: runs alone that were done in the time of one. \
          speed-up: relative, over the default, all tenants (harmonic mean). overall: of their geometric means. Jain: of all tenants' slowdowns. Medians over repetitions; `result.json` has every run.\n\n{}",
         outcome.study,
-        outcome.date.as_deref().unwrap_or("at an unknown date"),
-        outcome.corun,
-        outcome.machine,
-        outcome.kernel,
+        outcome.head.when(),
+        outcome.head.corun,
+        outcome.head.machine,
+        outcome.head.kernel,
         outcome.layout,
         outcome.backend,
         text(study, outcome, true)

@@ -5,11 +5,13 @@
 //! | --- | --- |
 //! | [`mod@file`] | the study as written |
 //! | [`runs`] | the method, and the runs |
+//! | [`mod@again`] | its co-runs predicted again from recorded windows |
 //! | [`alone`] | how long a program takes alone, and how well that is known |
 //! | [`outcome`] | what came of it |
 //! | [`text`] | tables and record |
 //! | [`facts`] | what documents may quote of it |
 
+pub mod again;
 pub mod alone;
 pub mod facts;
 pub mod file;
@@ -57,22 +59,17 @@ impl Study for Predict {
         let setup = place.setup()?.with_length(self.study.length);
         let at = place.circumstances()?;
         let new = PredictOutcome {
-            schema: SCHEMA.into(),
-            corun: place.version.into(),
-            date: Some(place.date.clone()),
-            machine: at.machine,
-            kernel: at.kernel,
+            head: place.record_head(SCHEMA, &at),
             known_to: self.study.known_to,
             restarting: self.study.restarting.clone(),
             shares: at.shares.into(),
             ..PredictOutcome::default()
         };
         self.outcome = added_to(new, self.earlier.take(), PredictOutcome::differs_from)?;
-        let folder = place.scratch()?;
-        let runs = PredictRuns::new(&self.study, &self.known, &setup, &place.corun, folder.path());
+        let stop = place.stop()?;
+        let runs = PredictRuns::new(&self.study, &self.known, &setup, &stop);
         runs.recording(self.recordings.as_deref())
-            .run(&mut self.outcome, &mut |what| (listener.done)(Some(what)));
-        Ok(())
+            .run(&mut self.outcome, &mut |what| (listener.done)(Some(what)))
     }
 
     fn json(&self) -> String {

@@ -1,7 +1,7 @@
 //! What came of a study of predictions: its co-runs, and how good predictions of them were.
 
 use super::alone::alone;
-use crate::circumstances::first_difference;
+use crate::circumstances::{first_difference, RecordHead};
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};
 
@@ -61,16 +61,9 @@ pub struct Solo {
 /// What came of a study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictOutcome {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// The version of corun.
-    pub corun: String,
-    /// When it began, for people.
-    pub date: Option<String>,
-    /// The machine, in one line.
-    pub machine: String,
-    /// The kernel's release.
-    pub kernel: String,
+    /// Where and when, with [`SCHEMA`].
+    #[serde(flatten)]
+    pub head: RecordHead,
     /// How fair shares are grouped.
     pub shares: String,
     /// What a wake-up took before the first run, in nanoseconds, in records whose runs do not say.
@@ -125,14 +118,11 @@ impl PredictOutcome {
     /// Why `earlier` runs do not belong with those that would be added to them; `self` has none yet.
     pub fn differs_from(&self, earlier: &PredictOutcome) -> Option<String> {
         let facts = |o: &PredictOutcome| {
-            [
-                ("schema", o.schema.clone()),
-                ("machine", o.machine.clone()),
-                ("kernel", o.kernel.clone()),
+            o.head.facts().into_iter().chain([
                 ("fair shares", o.shares.clone()),
                 ("known-to", o.known_to.to_string()),
                 ("restarting", o.restarting.join(", ")),
-            ]
+            ])
         };
         let (what, was, is) = first_difference(facts(earlier), facts(self))?;
         Some(format!("{what} was `{was}` and is `{is}`"))
@@ -267,7 +257,10 @@ mod tests {
 
     #[test]
     fn runs_of_another_machine_or_kernel_are_not_added_to() {
-        let of = |kernel: &str| PredictOutcome { kernel: kernel.into(), ..PredictOutcome::default() };
+        let of = |kernel: &str| PredictOutcome {
+            head: RecordHead { kernel: kernel.into(), ..RecordHead::default() },
+            ..PredictOutcome::default()
+        };
         assert_eq!(of("6.18").differs_from(&of("6.18")), None);
         assert_eq!(of("6.18").differs_from(&of("6.1")).unwrap(), "kernel was `6.1` and is `6.18`");
     }

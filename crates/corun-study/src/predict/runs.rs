@@ -1,7 +1,7 @@
 //! The study of predictions (`studies/predict.toml`): how good is a prediction made in the first third of a run?
 //!
-//! Method. Every program runs beside every interferer under `corun predict --dedicated --json-lines`, between runs of the
-//! same program alone, watched in the same way so that watching does not make a difference. The prediction that counts
+//! Method. Every program runs beside every interferer under [`corun_session::Predict`] with dedicated windows, as under `corun
+//! predict --dedicated --counters`, between runs of the same program alone, watched in the same way so that watching does not make a difference. The prediction that counts
 //! is the last one made before a share of the co-run had passed (`predict-by`); the slowdown it is held against is the
 //! length of the whole co-run by that of the runs alone around it ([`super::alone`]), both without the time in which
 //! the interferer was parked: the program ran alone then, which a longer prediction would not have done to it. All
@@ -20,41 +20,67 @@
 
 use super::file::Pairs;
 use super::outcome::{CoRun, PredictOutcome, Solo};
-use crate::programs::{Catalogue, Interferer, Program, ProgramSetup, Recipe};
+use crate::programs::{Catalogue, Interferer, Program, ProgramSetup};
+use crate::session::{end, lead_session};
+use crate::study::StudyError;
 use corun_linux::cpustat::CpuStat;
+use corun_linux::dedicated::Dedicated;
 use corun_linux::{wake_up, Root};
-use serde::Deserialize;
+use corun_predict::{Estimate, Method, Predictor, Recorded};
+use corun_report::json;
+use corun_session::predict::Predicted;
+use corun_session::subject_watch::Parking;
+use corun_session::{Error, Predict, PredictOptions, Stop};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long one look at the machine takes before a run.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// The fields of `corun.predict/1` that the study reads.
-#[derive(Clone, Debug, Deserialize)]
-struct Line {
+/// A run of a program.
+struct Ran {
+    /// All that was predicted, in the order of time.
+    estimates: Vec<EstimateAt>,
+    wall_ns: u64,
+    cut_off: bool,
+}
+
+/// What was predicted at one moment of a run.
+#[derive(Clone, Debug)]
+struct EstimateAt {
     elapsed_ns: u64,
-    slowdown: Option<f64>,
-    interval: Option<[f64; 2]>,
-    method: Option<String>,
-    without_dedicated: Option<f64>,
+    estimate: Option<Estimate>,
+    /// Without what dedicated windows have shown.
+    ledger_alone: Option<f64>,
     parked_ns: Option<u64>,
-    baselines: Baselines,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct Baselines {
-    cpu_share: Option<f64>,
-    runq_latency: Option<f64>,
-}
+impl EstimateAt {
+    /// The present one; `ended`: that of the whole run.
+    fn of(predict: &Predict, end_ns: u64, ended: bool) -> EstimateAt {
+        let of = |p: &Predictor| if ended { p.so_far() } else { p.estimate() }.ok();
+        EstimateAt {
+            elapsed_ns: end_ns.saturating_sub(predict.begin_ns()),
+            estimate: of(predict.predictor()),
+            ledger_alone: predict.ledger_alone().and_then(of).map(|e| e.slowdown),
+            parked_ns: predict.found().map(|found| found.parked_ns),
+        }
+    }
 
-impl Line {
+    fn slowdown(&self) -> Option<f64> {
+        self.estimate.as_ref().map(|e| e.slowdown)
+    }
+
     /// What each of [`PREDICTORS`](super::outcome::PREDICTORS) says.
     fn predicted(&self) -> [Option<f64>; 4] {
-        let by_dedicated = self.method.as_deref() == Some("dedicated");
-        let ledger = if by_dedicated { self.without_dedicated } else { self.slowdown };
-        let useful = self.slowdown.filter(|_| by_dedicated);
-        [useful, ledger, self.baselines.cpu_share, self.baselines.runq_latency]
+        let Some(Estimate { slowdown, method, baselines, .. }) = &self.estimate else { return [None; 4] };
+        let [useful, ledger] = match method {
+            Method::Dedicated => [Some(*slowdown), self.ledger_alone],
+            Method::Replay | Method::Ledger => [None, Some(*slowdown)],
+        };
+        [useful, ledger, baselines.cpu_share, baselines.runq_latency]
     }
 }
 
@@ -71,8 +97,7 @@ pub struct PredictRuns<'a> {
     study: &'a Pairs,
     known: &'a Catalogue,
     setup: &'a ProgramSetup,
-    corun: PathBuf,
-    folder: PathBuf,
+    stop: &'a Stop,
     /// Where the windows of every run are kept, if they are.
     recordings: Option<PathBuf>,
     /// What waking a CPU up takes here, in nanoseconds; `None`: nobody knows.
@@ -80,16 +105,14 @@ pub struct PredictRuns<'a> {
 }
 
 impl<'a> PredictRuns<'a> {
-    /// Runs in `folder`, with the program file of corun itself.
+    /// Runs until `stop` is asked.
     pub fn new(
         study: &'a Pairs,
         known: &'a Catalogue,
         setup: &'a ProgramSetup,
-        corun: &Path,
-        folder: &Path,
+        stop: &'a Stop,
     ) -> PredictRuns<'a> {
-        let (corun, folder) = (corun.to_owned(), folder.to_owned());
-        PredictRuns { study, known, setup, corun, folder, recordings: None, wake_up_ns: None }
+        PredictRuns { study, known, setup, stop, recordings: None, wake_up_ns: None }
     }
 
     /// Keeps the windows of every run in this folder, as [`recording`]s.
@@ -105,7 +128,14 @@ impl<'a> PredictRuns<'a> {
     }
 
     /// Makes all runs; `done` is called after each.
-    pub fn run(&mut self, outcome: &mut PredictOutcome, done: &mut dyn FnMut(&str)) {
+    ///
+    /// # Errors
+    /// [`StudyError::Interrupted`]; what is there by then stays.
+    pub fn run(
+        &mut self,
+        outcome: &mut PredictOutcome,
+        done: &mut dyn FnMut(&str),
+    ) -> Result<(), StudyError> {
         let mut interferers: Vec<&Interferer> = Vec::new();
         for interferer in self.study.interferers(self.known) {
             match self.setup.prepare(&interferer.recipe) {
@@ -115,15 +145,16 @@ impl<'a> PredictRuns<'a> {
         }
         for repetition in 1..=self.study.repetitions {
             for program in self.study.programs(self.known) {
-                if let Err(why) = self.setup.prepare(&program.recipe) {
-                    if repetition == 1 {
-                        outcome.skipped.push((program.name.clone(), why));
-                    }
-                    continue;
+                match self.setup.prepare(&program.recipe) {
+                    Ok(()) => self.program(program, &interferers, repetition, outcome, done)?,
+                    Err(why) => outcome.skipped.push((program.name.clone(), why)),
                 }
-                self.program(program, &interferers, repetition, outcome, done);
             }
         }
+        // What cannot be run cannot be run in any repetition.
+        outcome.skipped.sort();
+        outcome.skipped.dedup();
+        Ok(())
     }
 
     fn program(
@@ -133,16 +164,19 @@ impl<'a> PredictRuns<'a> {
         repetition: u32,
         outcome: &mut PredictOutcome,
         done: &mut dyn FnMut(&str),
-    ) {
-        let mut solos = vec![self.solo(program, outcome, done)];
+    ) -> Result<(), StudyError> {
+        let mut solos = vec![self.solo(program, outcome, done)?];
         let mut made = Vec::new();
         for interferer in interferers {
-            made.push(self.co_run(program, interferer, repetition));
+            let found = self.tried(program, Some((interferer, repetition)))?;
+            let run = found.map(|ran| self.co_run(&ran, program, interferer, repetition));
+            made.push(run.map_err(|why| outcome.skipped.push((program.name.clone(), why))).ok());
             done(&format!("{} + {}", program.name, interferer.name));
-            solos.push(self.solo(program, outcome, done));
+            solos.push(self.solo(program, outcome, done)?);
         }
         let made = made.into_iter().enumerate();
         outcome.runs.extend(made.filter_map(|(before, run)| run?.among(&solos, before)));
+        Ok(())
     }
 
     fn solo(
@@ -150,62 +184,87 @@ impl<'a> PredictRuns<'a> {
         program: &Program,
         outcome: &mut PredictOutcome,
         done: &mut dyn FnMut(&str),
-    ) -> Option<u64> {
-        let (lines, _) = self.tried(program, None)?;
+    ) -> Result<Option<u64>, StudyError> {
+        let ran = self.tried(program, None)?;
         done(&program.name);
-        let last = lines.last()?;
-        let predicted = lines.iter().rev().find_map(|l| l.slowdown);
-        outcome.solos.push(Solo { program: program.name.clone(), wall_ns: last.elapsed_ns, predicted });
-        Some(last.elapsed_ns)
+        Ok(match ran {
+            Err(why) => {
+                outcome.skipped.push((program.name.clone(), why));
+                None
+            }
+            Ok(Ran { estimates, wall_ns, .. }) => {
+                let predicted = estimates.iter().rev().find_map(EstimateAt::slowdown);
+                outcome.solos.push(Solo { program: program.name.clone(), wall_ns, predicted });
+                Some(wall_ns)
+            }
+        })
     }
 
-    fn co_run(&mut self, program: &Program, interferer: &Interferer, repetition: u32) -> Option<CoRun> {
-        let (lines, cut_off) = self.tried(program, Some((interferer, repetition)))?;
-        let wall_ns = lines.last()?.elapsed_ns;
-        let by_ns = (wall_ns as f64 * self.study.predict_by) as u64;
-        let in_time = lines.iter().rev().find(|l| l.elapsed_ns <= by_ns && l.slowdown.is_some());
-        Some(CoRun {
+    fn co_run(&self, ran: &Ran, program: &Program, interferer: &Interferer, repetition: u32) -> CoRun {
+        let Ran { estimates, wall_ns, cut_off } = ran;
+        let by_ns = (*wall_ns as f64 * self.study.predict_by) as u64;
+        let made = || estimates.iter().rev().filter(|e| e.estimate.is_some());
+        let in_time = made().find(|e| e.elapsed_ns <= by_ns);
+        let of = |e: &EstimateAt| {
+            Some((e.estimate.as_ref()?.method.name().to_owned(), e.estimate.as_ref()?.interval))
+        };
+        let (method, interval) = in_time.and_then(of).unzip();
+        CoRun {
             program: program.name.clone(),
             interferer: interferer.name.clone(),
             repetition,
             wake_up_ns: self.wake_up_ns,
-            wall_ns,
+            wall_ns: *wall_ns,
             solo_ns: 0,
             error: None,
-            parked_ns: lines.last().and_then(|l| l.parked_ns).unwrap_or(0),
+            parked_ns: estimates.last().and_then(|e| e.parked_ns).unwrap_or(0),
             slowdown: 0.0,
-            predicted_at_ns: in_time.map(|l| l.elapsed_ns),
-            method: in_time.and_then(|l| l.method.clone()),
-            predicted: in_time.map_or([None; 4], Line::predicted),
-            at_end: lines.iter().rev().find(|l| l.slowdown.is_some()).map_or([None; 4], Line::predicted),
-            interval: in_time.and_then(|l| l.interval),
-            cut_off,
-        })
+            predicted_at_ns: in_time.map(|e| e.elapsed_ns),
+            method,
+            predicted: in_time.map_or([None; 4], EstimateAt::predicted),
+            at_end: made().next().map_or([None; 4], EstimateAt::predicted),
+            interval,
+            cut_off: *cut_off,
+        }
     }
 
-    fn tried(&mut self, program: &Program, beside: Option<(&Interferer, u32)>) -> Option<(Vec<Line>, bool)> {
-        (0..=self.study.retries).find_map(|_| {
+    /// A run of a program, or why there is none after several tries.
+    fn tried(
+        &mut self,
+        program: &Program,
+        beside: Option<(&Interferer, u32)>,
+    ) -> Result<Result<Ran, String>, StudyError> {
+        let mut tries = 0..=self.study.retries;
+        loop {
+            tries.next();
             self.wait_for_quiet();
-            // Beside interferers no CPU may sleep, and what it takes changes within minutes.
+            // Next to interferers no CPU may sleep, and what it takes changes within minutes.
             self.wake_up_ns = wake_up::measured_ns().ok().flatten().or(self.wake_up_ns);
-            self.once(program, beside).filter(|(lines, _)| !lines.is_empty())
-        })
+            let ran = self.once(program, beside);
+            if self.stop.is_asked() {
+                return Err(StudyError::Interrupted { signal: self.stop.signal() });
+            }
+            if ran.is_ok() || tries.is_empty() {
+                return Ok(ran);
+            }
+        }
     }
 
     fn wait_for_quiet(&self) {
         let begin = Instant::now();
         while busy().unwrap_or(0.0) > self.study.foreign
             && (begin.elapsed().as_nanos() as u64) < self.study.patience
+            && !self.stop.is_asked()
         {
             std::thread::sleep(Duration::from_millis(500));
         }
     }
 
-    /// Runs a program once; its estimates, and whether it was cut off.
-    fn once(&self, program: &Program, beside: Option<(&Interferer, u32)>) -> Option<(Vec<Line>, bool)> {
+    /// Runs a program once.
+    fn once(&self, program: &Program, beside: Option<(&Interferer, u32)>) -> Result<Ran, String> {
         let interferer = match beside {
             Some((interferer, repetition)) => {
-                let running = self.setup.start(&interferer.recipe).ok()?;
+                let running = self.setup.start(&interferer.recipe).map_err(|e| e.to_string())?;
                 // Another phase of the interferer in each repetition, but not left to chance.
                 let more_ns =
                     self.study.spread * u64::from(repetition - 1) / u64::from(self.study.repetitions);
@@ -214,41 +273,67 @@ impl<'a> PredictRuns<'a> {
             }
             None => None,
         };
-        let lines = self.folder.join("estimates.jsonl");
-        let mut argv: Vec<String> =
-            ["sh", "-c", "exec \"$0\" \"$@\" > \"$ESTIMATES\""].map(String::from).to_vec();
-        argv.push(self.corun.display().to_string());
-        // Nobody but the interferer is parked; alone there is nobody to park. Where counting would cost too much it ends
-        // by itself.
-        argv.extend(["predict", "--counters", "--json-lines", "--quiet"].map(String::from));
-        if let Some(interferer) = &interferer {
-            argv.extend(["--dedicated".into(), "--park".into(), format!("pgid:{}", interferer.pid())]);
+        // Nobody but the interferer is parked; alone there is nobody to park.
+        let parking = interferer.as_ref().map(|interferer| Parking {
+            windows: Dedicated::default(),
+            only: vec![format!("pgid:{}", interferer.pid())],
+            protect: Vec::new(),
+        });
+        // Where counting would cost too much it ends by itself.
+        let options = PredictOptions {
+            counters: true,
+            dedicated: parking,
+            wake_up_ns: self.wake_up_ns,
+            ..PredictOptions::default()
+        };
+        let beside = beside.map(|(interferer, repetition)| (interferer.name.as_str(), repetition));
+        let record = self.recordings.as_deref().map(|folder| recording(folder, &program.name, beside));
+        let mut record = record.map(File::create).transpose().map_err(unrecorded)?.map(BufWriter::new);
+        let mut command = self.setup.command(&program.recipe);
+        lead_session(&mut command);
+        let limit_ns = (program.solo as f64 * self.study.length * self.study.most_slowdown) as u64;
+        // Each run has a request of its own to end: by its time, or with the whole study.
+        let (cut, mut cut_off, mut estimates) = (self.stop.apart(), false, Vec::new());
+        let said = |e: Error| e.to_string();
+        let mut predict = Predict::start_command(command, options, &cut).map_err(said)?;
+        let mut seen = Ok(());
+        while seen.is_ok() {
+            let Some(window) = predict.next() else { break };
+            seen = window.map_err(said).and_then(|window| {
+                if window.is_estimate_due {
+                    estimates.push(EstimateAt::of(&predict, window.end_ns, window.ended.is_some()));
+                }
+                if window.end_ns.saturating_sub(predict.begin_ns()) >= limit_ns && !cut_off {
+                    cut_off = true;
+                    cut.stop();
+                }
+                let kept = record.as_mut().map_or(Ok(()), |record| keep(record, &window.recorded));
+                kept.map_err(unrecorded)
+            });
         }
-        argv.extend(self.wake_up_ns.into_iter().flat_map(|ns| ["--wake-up".into(), format!("{ns}ns")]));
-        if let Some(folder) = &self.recordings {
-            let beside = beside.map(|(interferer, repetition)| (interferer.name.as_str(), repetition));
-            argv.extend(["--record".into(), recording(folder, &program.name, beside).display().to_string()]);
-        }
-        argv.push("--".into());
-        argv.extend(["sh", "-c", "exec \"$@\" > /dev/null", "sh"].map(String::from));
-        argv.extend(program.recipe.argv.iter().cloned());
-        let mut env = program.recipe.env.clone();
-        env.insert("ESTIMATES".into(), lines.display().to_string());
-        let watched = Recipe { argv, env, ..Recipe::default() };
-        let mut running = self.setup.start(&watched).ok()?;
-        let limit =
-            Duration::from_nanos((program.solo as f64 * self.study.length * self.study.most_slowdown) as u64);
-        let ended = running.ends_within(limit).ok()?;
-        drop(running);
+        let finished = predict.finish();
+        record.map_or(Ok(()), |mut record| record.flush()).map_err(unrecorded)?;
+        let Predicted { command, .. } = finished.map_err(said)?;
+        let status = command.map(end).transpose().map_err(|e| e.to_string())?;
         drop(interferer);
-        let text = std::fs::read_to_string(&lines).ok()?;
-        let _ = std::fs::remove_file(&lines);
-        let parsed = text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
-        match ended {
-            Some(status) if !status.success() => None,
-            ended => Some((parsed, ended.is_none())),
+        let wall_ns = estimates.last().map(|e| e.elapsed_ns);
+        seen?;
+        match (status, wall_ns) {
+            (Some(failed), _) if !cut_off && !failed.success() => Err(format!("it failed ({failed})")),
+            (_, None) => Err("it ended before anything was seen of it".to_owned()),
+            (_, Some(wall_ns)) => Ok(Ran { estimates, wall_ns, cut_off }),
         }
     }
+}
+
+/// Writes windows as lines of JSON.
+fn keep(record: &mut impl Write, windows: &[Recorded]) -> io::Result<()> {
+    windows.iter().try_for_each(|window| writeln!(record, "{}", json::compact(window)))
+}
+
+/// Why windows cannot be kept.
+fn unrecorded(e: io::Error) -> String {
+    format!("its windows cannot be kept: {e}")
 }
 
 /// Share of the machine's CPU time that is in use now.

@@ -84,7 +84,7 @@ pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
     );
     out += &show(by(outcome, "program", &|r| r.program.clone()));
     out.push('\n');
-    out += &show(by(outcome, "beside", &|r| r.interferer.clone()));
+    out += &show(by(outcome, "next to", &|r| r.interferer.clone()));
     out.push('\n');
     for (which, wanted) in groups(outcome) {
         let count = outcome.runs.iter().filter(|r| outcome.counts(r) && wanted(r)).count();
@@ -134,10 +134,10 @@ pub fn files(outcome: &PredictOutcome, command: &str) -> Vec<(&'static str, Stri
         "# Slowdowns predicted while they happen\n\nMade {} by corun {} with\n\n```\n{command}\n```\n\n| | |\n| --- | --- |\n\
          | machine | {} |\n| kernel | {} |\n| fair shares | {} |\n| programs | {} |\n\nEvery program and every \
          interferer is in a session of its own; `result.json` has every run.\n\n{}",
-        outcome.date.as_deref().unwrap_or("at an unknown date"),
-        outcome.corun,
-        outcome.machine,
-        outcome.kernel,
+        outcome.head.when(),
+        outcome.head.corun,
+        outcome.head.machine,
+        outcome.head.kernel,
         outcome.shares,
         programs.len(),
         text(outcome, true)

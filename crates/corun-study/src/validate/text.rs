@@ -92,7 +92,7 @@ fn of_halves(summaries: &[Summary], fit_only: bool) -> Vec<&Summary> {
 
 /// The cells: slowdowns, their error, and the error of each category in points of task time.
 pub fn cells(cells: &[&CellOutcome]) -> Table {
-    let mut columns = vec!["program", "beside", "half", ">live", ">min", ">max", ">model", ">error"];
+    let mut columns = vec!["program", "next to", "half", ">live", ">min", ">max", ">model", ">error"];
     let categories = CATEGORIES.map(|c| format!(">{c}"));
     columns.extend(categories.iter().map(String::as_str));
     columns.push(">rejected");

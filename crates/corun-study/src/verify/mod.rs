@@ -48,21 +48,16 @@ impl Study for Verify {
         let setup = place.setup()?;
         let at = place.circumstances()?;
         let new = VerifyOutcome {
-            schema: SCHEMA.into(),
-            corun: place.version.into(),
-            date: Some(place.date.clone()),
-            machine: at.machine,
-            kernel: at.kernel,
+            head: place.record_head(SCHEMA, &at),
             shares: at.shares.into(),
             max_disturbance: self.study.max_disturbance,
             noticeable: self.study.noticeable,
             ..VerifyOutcome::default()
         };
         self.outcome = added_to(new, self.earlier.take(), VerifyOutcome::differs_from)?;
-        let folder = place.scratch()?;
-        let runs = VerifyRuns::new(&self.study, &setup, &place.corun, folder.path());
-        runs.run(&mut self.outcome, &mut |what| (listener.done)(Some(what)));
-        Ok(())
+        let stop = place.stop()?;
+        let runs = VerifyRuns::new(&self.study, &setup, &stop);
+        runs.run(&mut self.outcome, &mut |what| (listener.done)(Some(what)))
     }
 
     fn json(&self) -> String {

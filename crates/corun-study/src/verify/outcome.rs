@@ -1,6 +1,6 @@
 //! What came of a study of verdicts: its runs, false alarms and misses.
 
-use crate::circumstances::first_difference;
+use crate::circumstances::{first_difference, RecordHead};
 use corun_model::proportion::wilson;
 use serde::{Deserialize, Serialize};
 
@@ -43,16 +43,9 @@ impl Judged {
 /// What came of a study.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VerifyOutcome {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// The version of corun.
-    pub corun: String,
-    /// When it began, for people.
-    pub date: Option<String>,
-    /// The machine, in one line.
-    pub machine: String,
-    /// The kernel's release.
-    pub kernel: String,
+    /// Where and when, with [`SCHEMA`].
+    #[serde(flatten)]
+    pub head: RecordHead,
     /// How fair shares are grouped.
     pub shares: String,
     /// What was allowed.
@@ -69,14 +62,11 @@ impl VerifyOutcome {
     /// Why `earlier` runs do not belong with those that would be added to them; `self` has none yet.
     pub fn differs_from(&self, earlier: &VerifyOutcome) -> Option<String> {
         let facts = |o: &VerifyOutcome| {
-            [
-                ("schema", o.schema.clone()),
-                ("machine", o.machine.clone()),
-                ("kernel", o.kernel.clone()),
+            o.head.facts().into_iter().chain([
                 ("fair shares", o.shares.clone()),
                 ("max-disturbance", o.max_disturbance.to_string()),
                 ("noticeable", o.noticeable.to_string()),
-            ]
+            ])
         };
         let (what, was, is) = first_difference(facts(earlier), facts(self))?;
         Some(format!("{what} was `{was}` and is `{is}`"))

@@ -1,7 +1,7 @@
 //! The study of verdicts (`corun.verify-study/1`, `studies/verify.toml`): how often does `corun verify` call a run on an
 //! idle machine disturbed, or a disturbed one clean?
 //!
-//! Method. Short programs run under `corun verify`, alternately alone and beside a co-runner, so that whatever drifts,
+//! Method. Short programs run under [`corun_session::Verify`], as under `corun verify`, alternately alone and beside a co-runner, so that whatever drifts,
 //! drifts for both. What is true is told by the wall clock alone, of which the verdict makes no use: with `slow_ns`, the
 //! 95th percentile of the program's runs alone, a co-run of `wall_ns` was **noticeably** disturbed when
 //! `1 - slow_ns / wall_ns` reaches the study's `noticeable`. A co-run below that is neither a hit nor a miss. A **miss**
@@ -19,46 +19,23 @@
 use super::file::VerifyStudy;
 use super::outcome::{Judged, VerifyOutcome};
 use crate::programs::{Interferer, ProgramSetup};
-use serde::Deserialize;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use crate::session::{end, lead_session};
+use crate::study::StudyError;
+use corun_predict::verdict::Ruling;
+use corun_session::{Stop, Verify, VerifyOptions};
 use std::time::Duration;
-
-/// The fields of `corun.verify/1` that the study reads.
-#[derive(Debug, Deserialize)]
-struct Verdict {
-    verdict: String,
-    disturbance: f64,
-    resolution: f64,
-    wall_ns: u64,
-    corunners_ns: u64,
-    watcher_ns: Option<u64>,
-    culprits: Vec<Culprit>,
-    exit_status: i32,
-}
-
-#[derive(Debug, Deserialize)]
-struct Culprit {
-    tenant: Option<String>,
-}
 
 /// Everything that the runs of a study share.
 pub struct VerifyRuns<'a> {
     study: &'a VerifyStudy,
     setup: &'a ProgramSetup,
-    corun: &'a Path,
-    verdict: PathBuf,
+    stop: &'a Stop,
 }
 
 impl<'a> VerifyRuns<'a> {
-    /// Runs with the program file of corun itself; verdicts are written into `folder`.
-    pub fn new(
-        study: &'a VerifyStudy,
-        setup: &'a ProgramSetup,
-        corun: &'a Path,
-        folder: &Path,
-    ) -> VerifyRuns<'a> {
-        VerifyRuns { study, setup, corun, verdict: folder.join("verdict.json") }
+    /// Runs until `stop` is asked.
+    pub fn new(study: &'a VerifyStudy, setup: &'a ProgramSetup, stop: &'a Stop) -> VerifyRuns<'a> {
+        VerifyRuns { study, setup, stop }
     }
 
     /// How many runs [`VerifyRuns::run`] makes when nothing is skipped: for a progress bar.
@@ -67,7 +44,10 @@ impl<'a> VerifyRuns<'a> {
     }
 
     /// Makes all runs, in addition to those that are there; `done` is called after each.
-    pub fn run(&self, outcome: &mut VerifyOutcome, done: &mut dyn FnMut(&str)) {
+    ///
+    /// # Errors
+    /// [`StudyError::Interrupted`].
+    pub fn run(&self, outcome: &mut VerifyOutcome, done: &mut dyn FnMut(&str)) -> Result<(), StudyError> {
         let mut ready = |all: &'a [Interferer]| -> Vec<&'a Interferer> {
             let mut ready = Vec::new();
             for one in all {
@@ -87,7 +67,11 @@ impl<'a> VerifyRuns<'a> {
                     for beside in [None, Some(*corunner)] {
                         // Every phase of a co-runner equally often, also where there are few repetitions.
                         let step = u64::from(repetition) * corunners.len() as u64 + n as u64;
-                        match self.once(program, beside, step) {
+                        let run = self.once(program, beside, step);
+                        if self.stop.is_asked() {
+                            return Err(StudyError::Interrupted { signal: self.stop.signal() });
+                        }
+                        match run {
                             Ok(run) => outcome.runs.push(run),
                             Err(why) => outcome.skipped.push((program.name.clone(), why)),
                         }
@@ -96,6 +80,7 @@ impl<'a> VerifyRuns<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     fn once(&self, program: &Interferer, beside: Option<&Interferer>, step: u64) -> Result<Judged, String> {
@@ -111,38 +96,27 @@ impl<'a> VerifyRuns<'a> {
             }
             None => None,
         };
-        let command = self.setup.command(&program.recipe);
-        let mut verify = Command::new(self.corun);
-        verify.args([
-            "verify",
-            "--quiet",
-            "--max-disturbance",
-            &self.study.max_disturbance.to_string(),
-            "--json",
-        ]);
-        verify.arg(&self.verdict).arg("--").arg(command.get_program()).args(command.get_args());
-        verify.envs(&program.recipe.env);
-        let _ = std::fs::remove_file(&self.verdict);
-        let output = verify
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .output()
-            .map_err(|e| e.to_string())?;
-        let text = std::fs::read_to_string(&self.verdict)
-            .map_err(|_| format!("corun verify: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
-        let found: Verdict = serde_json::from_str(&text).map_err(|e| format!("corun verify's JSON: {e}"))?;
-        if found.exit_status != 0 {
-            return Err(format!("it failed with status {}", found.exit_status));
+        let mut command = self.setup.command(&program.recipe);
+        lead_session(&mut command);
+        let options =
+            VerifyOptions { max_disturbance: self.study.max_disturbance, ..VerifyOptions::default() };
+        let mut run = Verify::start(command, &options, self.stop).map_err(|e| e.to_string())?;
+        let seen = run.by_ref().try_for_each(|window| window.map(drop));
+        let run = run.finish();
+        let status = run.command.map(end).transpose().map_err(|e| e.to_string())?;
+        seen.map_err(|e| e.to_string())?;
+        if let Some(failed) = status.filter(|status| !status.success()) {
+            return Err(format!("it failed ({failed})"));
         }
+        let found = run.verdict;
         Ok(Judged {
             program: program.name.clone(),
             beside: beside.map(|c| c.name.clone()),
             wall_ns: found.wall_ns,
             disturbance: found.disturbance,
             resolution: found.resolution,
-            alarm: found.verdict == "disturbed",
-            unclear: found.verdict == "unclear",
+            alarm: found.verdict == Ruling::Disturbed,
+            unclear: found.verdict == Ruling::Unclear,
             corunners_ns: found.corunners_ns,
             watcher_ns: found.watcher_ns,
             culprit: found.culprits.into_iter().next().and_then(|c| c.tenant),
@@ -154,6 +128,7 @@ impl<'a> VerifyRuns<'a> {
 mod tests {
     use super::super::file::VERIFY;
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn the_study_that_corun_brings_along_is_read_and_makes_enough_runs() {
@@ -165,13 +140,14 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_skipped_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
-        let setup = ProgramSetup::new(folder.path(), Path::new("/no/corun"), 1).unwrap();
+        let (setup, stop) =
+            (ProgramSetup::new(folder.path(), Path::new("/no/corun"), 1).unwrap(), Stop::new());
         let mut study = VerifyStudy::parse("v.toml", VERIFY).unwrap();
         study.programs.truncate(1);
         study.programs[0].recipe.prepare = None;
         study.programs[0].recipe.argv = vec!["no-such-program".into()];
         let mut outcome = VerifyOutcome::default();
-        VerifyRuns::new(&study, &setup, Path::new("/no/corun"), folder.path()).run(&mut outcome, &mut |_| ());
+        VerifyRuns::new(&study, &setup, &stop).run(&mut outcome, &mut |_| ()).unwrap();
         assert!(outcome.runs.is_empty());
         assert!(
             outcome.skipped.iter().any(|(_, why)| why.contains("is not installed")),

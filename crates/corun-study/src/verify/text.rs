@@ -59,7 +59,7 @@ fn alone(o: &VerifyOutcome) -> Table {
 
 fn beside(o: &VerifyOutcome) -> Table {
     let mut table = Table::new(&[
-        "beside",
+        "next to",
         ">runs",
         ">disturbed",
         ">truth, median",
@@ -106,7 +106,7 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
     let alarms = others.clone().filter(|r| r.alarm).count();
     let _ = writeln!(
         out,
-        "Beside these, others had CPUs for more than {} of the length of {} runs alone: {alarms} alarms.",
+        "Apart from these, others had CPUs for more than {} of the length of {} runs alone: {alarms} alarms.",
         percent(o.max_disturbance),
         others.count()
     );
@@ -142,7 +142,7 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
         let truth = percent(o.truth(r).unwrap_or_default());
         let _ = writeln!(
             out,
-            "  missed: {} said, {truth} true, {program} beside {beside}",
+            "  missed: {} said, {truth} true, {program} next to {beside}",
             percent(r.disturbance)
         );
     }
@@ -154,14 +154,14 @@ pub fn text(o: &VerifyOutcome, markdown: bool) -> String {
 
 /// The files of a record; `command` is what makes them again.
 pub fn files(o: &VerifyOutcome, command: &str) -> Vec<(&'static str, String)> {
-    let made = o.date.as_ref().map_or(String::new(), |d| format!(" {d}"));
+    let made = o.head.date.as_ref().map_or(String::new(), |d| format!(" {d}"));
     let readme = format!(
         "# Are short runs judged rightly?\n\nMade{made} by corun {} with\n\n```\n{command}\n```\n\n\
          | | |\n| --- | --- |\n| machine | {} |\n| kernel | {} |\n| fair shares | {} |\n\n\
          `studies/verify.toml` says how; `result.json` has every run.\n\n{}",
-        o.corun,
-        o.machine,
-        o.kernel,
+        o.head.corun,
+        o.head.machine,
+        o.head.kernel,
         o.shares,
         text(o, true)
     );
@@ -202,7 +202,7 @@ mod tests {
             "False alarms, alone: 1 of 2",
             "Misses, disturbed by 5.0 % or more: 1 of 2",
             "alarm: 30.0 % of 101 ms, p, by loop",
-            "missed: 1.0 % said, 32.7 % true, p beside c",
+            "missed: 1.0 % said, 32.7 % true, p next to c",
         ] {
             assert!(text.contains(said), "`{said}` is not in\n{text}");
         }

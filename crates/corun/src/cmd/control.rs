@@ -205,6 +205,13 @@ fn say(args: &Args, notices: &[Notice]) {
 fn in_flags(error: Error) -> anyhow::Error {
     match error {
         Error::Refused { what, why } => Usage(format!("{}: {why}", check::flag(&what))).into(),
+        Error::Absent { what, why } => {
+            let listed = "`corun profile --all --for 1s` lists who is there";
+            Usage(format!("{}: {why}; {listed}", check::flag(&what))).into()
+        }
+        error @ Error::NoCounters { .. } => {
+            Usage(format!("{error}; `corun sim` runs it on a modelled machine")).into()
+        }
         Error::Protected { tenant, why } => {
             let why = refusal(&Refusal::Protected(why));
             Usage(format!("--tenant {tenant}: {why}; name another one")).into()
@@ -233,7 +240,7 @@ fn check_policy(args: &Args, options: &ControlOptions) -> anyhow::Result<()> {
     let others = ControlOptions { options: given(args, false)?, ..options.clone() };
     match args.dc.is_some() && others.check().is_ok() {
         true => Err(Usage(format!("--dc: {refused}")).into()),
-        false => Err(refused.into()),
+        false => Err(in_flags(refused)),
     }
 }
 

@@ -188,8 +188,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn parking(args: &Args) -> anyhow::Result<Parking> {
-    // Never more than was allowed.
-    let budget = Budget { per_mille: (args.budget * 1000.0 + 1e-6).floor() as u32, ..Budget::default() };
+    let budget = Budget::of_share(args.budget);
     let windows = Dedicated::new(args.window, budget).map_err(|e| Usage(e.to_string()))?;
     Ok(Parking { windows, only: args.park.clone(), protect: args.protect.clone() })
 }
@@ -285,5 +284,25 @@ impl Answers {
             (false, false) => print(&shown)?,
         }
         done.map_err(anyhow::Error::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use corun_predict::schedule::WINDOW_NS;
+
+    #[derive(Parser)]
+    struct Verb {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn windows_and_intervals_are_by_default_those_of_the_library() {
+        let Verb { args } = Verb::parse_from(["predict", "--dedicated", "--", "true"]);
+        assert_eq!((args.window, Budget::of_share(args.budget)), (WINDOW_NS, Budget::default()));
+        assert_eq!(args.confidence, PredictOptions::default().confidence);
     }
 }

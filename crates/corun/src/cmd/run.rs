@@ -4,10 +4,11 @@
 
 use crate::lines;
 use crate::usage::Usage;
+use corun_linux::linking::is_static;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -128,51 +129,9 @@ fn found(name: &OsStr) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(is_program)
 }
 
-/// Whether a program is an ELF file of 64 bits that names no dynamic linker.
-fn is_static(program: &Path) -> bool {
-    let mut bytes = Vec::new();
-    let read = fs::File::open(program).and_then(|file| file.take(64 << 10).read_to_end(&mut bytes));
-    read.is_ok() && names_interpreter(&bytes) == Some(false)
-}
-
-/// `None` where the bytes are not the beginning of such a file, or too few.
-fn names_interpreter(elf: &[u8]) -> Option<bool> {
-    /// 64 bits, little-endian.
-    const MAGIC: &[u8] = b"\x7fELF\x02\x01";
-    const PT_INTERP: u32 = 3;
-    let number = |at: usize, bytes: usize| {
-        let field = elf.get(at..at.checked_add(bytes)?)?;
-        Some(field.iter().rev().fold(0, |number: usize, byte| number << 8 | usize::from(*byte)))
-    };
-    if !elf.starts_with(MAGIC) {
-        return None;
-    }
-    let (headers, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    for header in 0..count {
-        let kind = number(headers.checked_add(header * size)?, 4)?;
-        if kind == PT_INTERP as usize {
-            return Some(true);
-        }
-    }
-    Some(false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_is_static_only_where_its_headers_say_so() {
-        let this = fs::read(env::current_exe().unwrap()).unwrap();
-        assert_eq!(names_interpreter(&this), Some(true));
-        // The same without program headers.
-        let mut none = this.clone();
-        none[56..58].fill(0);
-        assert_eq!(names_interpreter(&none), Some(false));
-        for unknown in [&b""[..], b"#!/bin/sh\n", &this[..40], &this[..64]] {
-            assert_eq!(names_interpreter(unknown), None);
-        }
-    }
 
     #[test]
     fn what_was_preloaded_stays_in_front() {

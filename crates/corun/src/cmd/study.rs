@@ -1,7 +1,7 @@
 //! `corun study`: a whole experiment, on this machine or on modelled ones: matrix, repetitions, tables, record.
 
 use crate::reading::{result_of, text_of, why};
-use crate::usage::{check_folder, Usage};
+use crate::usage::{check_folder, interrupted_by, Usage};
 use anyhow::Context;
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
@@ -125,6 +125,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             eprintln!("corun: {what}");
             return Ok(ExitCode::from(BUG));
         }
+        Err(StudyError::Interrupted { signal }) => return Ok(ExitCode::from(interrupted_by(signal))),
         ran => ran.map_err(refused)?,
     }
     print(&if args.json { study.json() } else { study.text() })?;

@@ -261,3 +261,21 @@ fn once(args: &Args, stop: &Stop, before: &[Try]) -> anyhow::Result<Tried> {
     }
     Ok(Tried { report, interrupted, is_annotated, wrong })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Verb {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn what_is_allowed_by_default_is_what_the_library_allows() {
+        let Verb { args } = Verb::parse_from(["verify", "--", "true"]);
+        assert_eq!(args.max_disturbance, VerifyOptions::default().max_disturbance);
+    }
+}

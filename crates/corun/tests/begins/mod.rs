@@ -46,7 +46,7 @@ fn a_key_that_nobody_who_comes_into_its_cgroup_has_is_refused_with_theirs() {
     let key = "cgroup:/corun-comes-later.scope";
     let out = corun(&["control", "gang", "--tenant", key, "--dry-run", "--for", "200ms", "-q"]);
     assert_eq!(out.status.code(), Some(2), "{}", said(&out));
-    assert!(said(&out).contains("is `unit:/corun-comes-later.scope`; give --tenant that"), "{}", said(&out));
+    assert!(said(&out).contains("is `unit:/corun-comes-later.scope`; name that"), "{}", said(&out));
 }
 
 #[test]

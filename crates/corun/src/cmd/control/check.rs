@@ -7,11 +7,6 @@ use corun_report::output::can_be_written;
 use corun_session::error::Named;
 use std::collections::BTreeSet;
 
-/// An epoch takes part of a millisecond to observe and decide on.
-const LEAST_EPOCH_NS: u64 = 1_000_000;
-/// An hour: the guard counts in several of them.
-const MOST_EPOCH_NS: u64 = 3_600_000_000_000;
-
 /// Checks it.
 ///
 /// # Errors
@@ -25,14 +20,6 @@ pub fn check(args: &Args) -> Result<(), Usage> {
         return Err(Usage(format!(
             "`{empty}` is no tenant's name; `corun profile --all --for 1s` lists them"
         )));
-    }
-    if let Some(ns) = args.epoch.filter(|ns| *ns < LEAST_EPOCH_NS) {
-        let (least, given) = (human_ns(LEAST_EPOCH_NS), human_ns(ns));
-        return Err(Usage(format!("--epoch {given} is too short to decide in; give {least} or more")));
-    }
-    if let Some(ns) = args.epoch.filter(|ns| *ns > MOST_EPOCH_NS) {
-        let (most, given) = (human_ns(MOST_EPOCH_NS), human_ns(ns));
-        return Err(Usage(format!("--epoch {given} is too long to wait for; give {most} or less")));
     }
     if args.json_lines && args.to_standard_output() {
         let what = "--json-lines has standard output for itself; give the other file a name instead of `-`";
@@ -52,5 +39,6 @@ pub fn flag(named: &Named) -> String {
         Named::Tenant(name) => format!("--tenant {name}"),
         Named::Subject(name) => format!("-o subject={name}"),
         Named::Everybody => "--all".to_owned(),
+        Named::Epoch(ns) => format!("--epoch {}", human_ns(*ns)),
     }
 }
