@@ -125,7 +125,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             eprintln!("corun: {what}");
             return Ok(ExitCode::from(BUG));
         }
-        Err(StudyError::Interrupted { signal }) => return Ok(ExitCode::from(interrupted_by(signal))),
+        Err(StudyError::Interrupted { signal }) => {
+            // What was run by then can be added to (`--more`).
+            keep(&args, study.files(&place.command))?;
+            return Ok(ExitCode::from(interrupted_by(signal)));
+        }
         ran => ran.map_err(refused)?,
     }
     print(&if args.json { study.json() } else { study.text() })?;
