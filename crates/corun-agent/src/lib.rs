@@ -1,9 +1,30 @@
-//! corun always on: what an agent on a node keeps of what it sees.
+//! corun always on: what an agent on a node does.
+//!
+//! ```text
+//! Watch ──window──▶ totals ──▶ metrics ──▶ http   who asks for /metrics
+//!            └────▶ keeper ──▶ ring ─────▶ past   whoever asks for last night
+//! ```
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`ring`] | a bounded ring on disk: windows of the last hours, to be read back |
+//! | [`agent`] | the loop: watches, answers, obeys its service manager |
+//! | [`totals`], [`blame`], [`label`] | counters for a bounded number of tenants and culprits, and what they are called |
+//! | [`metrics`] | what is scraped |
+//! | [`http`], [`health`] | who is answered, and whether all is well |
+//! | [`config`], [`privileges`] | what is configured, and what is given up |
+//! | [`ring`], [`keeper`], [`past`] | windows on disk: their bytes, what is written, what is read back |
 
 #![deny(missing_docs)]
 
+pub mod agent;
+pub mod blame;
+pub mod config;
+pub mod health;
+pub mod http;
+pub mod keeper;
+pub mod label;
+pub mod metrics;
+pub mod past;
+pub mod privileges;
 pub mod ring;
+pub mod totals;

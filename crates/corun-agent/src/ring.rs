@@ -18,7 +18,7 @@ pub use entry::{decode, encode, pack, unpack, Entry, KeptWindow};
 pub use reader::{Damage, Reader, Windows};
 pub use segment::{scan, Fault, Scan, FORMAT};
 pub use wire::Run;
-pub use writer::Writer;
+pub use writer::{Writer, LEAST_BYTES};
 
 use std::io;
 use std::path::{Path, PathBuf};

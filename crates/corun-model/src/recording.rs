@@ -7,6 +7,7 @@
 //! Where every command of every shell is a tenant for a moment, those of one name that have ended are counted together
 //! (`together.rs`): their time, and what they took from whom, is there under that name.
 
+mod bound;
 mod together;
 
 use crate::limits::Limits;
@@ -14,6 +15,8 @@ use crate::observation::{Observation, TaskObservation, TenantObservation};
 use crate::tenant::{TaskId, TenantId};
 use std::collections::BTreeSet;
 use together::{living, Living, Renamed, Together};
+
+pub use bound::{bound, Most};
 
 /// Most slots of a timeline.
 pub const SLOTS: usize = 240;

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | see where a target's time went, and who took it | [`Profile`] | an observation per window |
 //! | say how much slower a target is than alone | [`Predict`] | a window, and whether an estimate is due |
+//! | watch everybody for as long as one likes | [`Watch`] | an observation per window; nothing is summed up |
 //! | judge how much of its time others cost a command | [`Verify`] | an observation per window, a verdict at the end |
 //! | let a policy schedule tenants | [`Plan`], then [`Control`] | an epoch with its decisions |
 //! | measure one process, over and over | [`ProcessMeter`] | what it ran, spun and waited |
@@ -51,6 +52,7 @@ pub mod subject_watch;
 mod supervise;
 pub mod target;
 pub mod verify;
+pub mod watch;
 
 pub use control::{Control, ControlOptions, Plan};
 pub use error::Error;
@@ -61,3 +63,4 @@ pub use stop::Stop;
 pub use supervise::supervise_if_asked;
 pub use target::Target;
 pub use verify::{Verify, VerifyOptions};
+pub use watch::{Watch, WatchOptions};

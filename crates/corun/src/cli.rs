@@ -25,6 +25,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Doctor(cmd::doctor::Args),
+    Agent(cmd::agent::Args),
     Profile(cmd::profile::Args),
     Predict(cmd::predict::Args),
     Verify(cmd::verify::Args),
@@ -63,6 +64,7 @@ pub fn main() -> ExitCode {
     };
     let done = match cli.verb {
         Verb::Doctor(args) => cmd::doctor::run(args),
+        Verb::Agent(args) => cmd::agent::run(args),
         Verb::Profile(args) => cmd::profile::run(args),
         Verb::Predict(args) => cmd::predict::run(args),
         Verb::Verify(args) => cmd::verify::run(args),

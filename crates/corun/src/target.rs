@@ -45,6 +45,22 @@ impl TargetFlags {
         self.command.is_some()
     }
 
+    /// The tenant of a past time; `None`: everybody.
+    ///
+    /// # Errors
+    /// A ring does not know whom was named.
+    pub fn of_past(self) -> Result<Option<String>, Usage> {
+        match self {
+            TargetFlags { pid: Some(_), .. } => {
+                Err(Usage("a ring keeps tenants, not single processes; name one with --tenant".into()))
+            }
+            TargetFlags { command: Some(_), .. } => Err(Usage(
+                "--from reads what has passed; a command would run now: drop one of the two".into(),
+            )),
+            TargetFlags { cgroup, vm, .. } => Ok(cgroup.or(vm)),
+        }
+    }
+
     /// The target, of `whom` the verb can be about.
     ///
     /// # Errors

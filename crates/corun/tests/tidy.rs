@@ -328,7 +328,10 @@ fn every_make_target_and_verb_that_the_documents_name_exists() {
 fn every_test_that_the_documents_name_exists() {
     let sources: String = files(&[".rs"]).iter().map(|file| read(file)).collect();
     let is_test_name = |word: &&str| {
-        word.matches('_').count() > 3 && word.chars().all(|c| c == '_' || c.is_ascii_lowercase())
+        // What begins like this is a metric: the agent's own tests hold the documents against those.
+        !word.starts_with("corun_")
+            && word.matches('_').count() > 3
+            && word.chars().all(|c| c == '_' || c.is_ascii_lowercase())
     };
     let mut named = 0;
     let mut missing = Vec::new();

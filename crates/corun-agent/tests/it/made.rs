@@ -8,6 +8,7 @@ use corun_model::{
     CpuId, Culprits, Events, Histogram, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind,
     Unavailable, What,
 };
+use std::sync::Arc;
 
 /// Length of a window.
 pub const WINDOW_NS: u64 = 1_000_000_000;
@@ -52,9 +53,14 @@ pub fn account(ran_ns: u64, culprits: &[(u32, u64)]) -> Account {
 
 /// The window of this number in which `tenants` units of one task ran, each waiting for the next.
 pub fn window(n: u64, tenants: u32) -> Observation {
+    window_of(n, tenants, |t| (t + 1) % tenants)
+}
+
+/// The same, each waiting for the one that is given.
+pub fn window_of(n: u64, tenants: u32, culprit_of: impl Fn(u32) -> u32) -> Observation {
     let start_ns = n * WINDOW_NS;
     let accounts: Vec<Account> = (0..tenants)
-        .map(|t| account(1_000_000 + u64::from(t), &[((t + 1) % tenants, 2_000_000 + n % 1_000)]))
+        .map(|t| account(1_000_000 + u64::from(t), &[(culprit_of(t), 2_000_000 + n % 1_000)]))
         .collect();
     let seen = Observation {
         start_ns,
@@ -95,4 +101,28 @@ pub fn window(n: u64, tenants: u32) -> Observation {
     };
     seen.check().unwrap();
     seen
+}
+
+/// Gives tenants other numbers, which are to be in the same order.
+pub fn renumber(seen: &mut Observation, number: impl Fn(u32) -> u32) {
+    let new = |id: TenantId| TenantId(number(id.0));
+    seen.tenants.iter_mut().for_each(|t| t.id = new(t.id));
+    seen.weights.clear();
+    seen.tasks.iter_mut().for_each(|t| {
+        t.tenant = new(t.tenant);
+        let account = Arc::make_mut(&mut t.account);
+        account.culprits = renumbered(&account.culprits, &new);
+    });
+    for t in &mut seen.by_tenant {
+        t.id = new(t.id);
+        t.account.culprits = renumbered(&t.account.culprits, &new);
+    }
+    seen.tenants.sort_by_key(|t| t.id);
+    seen.by_tenant.sort_by_key(|t| t.id);
+    seen.check().unwrap();
+}
+
+fn renumbered(culprits: &Culprits, new: impl Fn(TenantId) -> TenantId) -> Culprits {
+    let shares = culprits.shares().iter().map(|s| Share { tenant: new(s.tenant), ..*s });
+    Culprits::new(shares, culprits.unattributed_ns(), culprits.total_ns()).unwrap()
 }

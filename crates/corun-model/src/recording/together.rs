@@ -206,17 +206,22 @@ pub(super) fn living(window: &Observation) -> Living {
     window.tasks.iter().filter(|t| t.alive).map(|t| t.tenant).collect()
 }
 
+/// Who several tenants of any name are together.
+pub(super) fn others(sum: &Observation) -> Tenant {
+    let known = sum.tenants.iter().find(|t| t.kind == TenantKind::Others).cloned();
+    known.unwrap_or_else(|| {
+        let called = || TenantKind::Others.name().to_owned();
+        Tenant { id: OTHERS, kind: TenantKind::Others, key: called(), name: called() }
+    })
+}
+
 /// Counts together, whatever their names, of those who may go the half that ran least.
-fn lesser_into_others(sum: &mut Observation, may_go: impl Fn(&Tenant) -> bool) {
+pub(super) fn lesser_into_others(sum: &mut Observation, may_go: impl Fn(&Tenant) -> bool) {
     let ran_ns: BTreeMap<TenantId, u64> =
         sum.by_tenant.iter().map(|t| (t.id, t.account.ledger.on_cpu_ns())).collect();
     let candidates = sum.tenants.iter().filter(|t| may_go(t));
     let least = lesser_half(candidates.map(|t| (ran_ns.get(&t.id).copied().unwrap_or(0), t.id)));
-    let known = sum.tenants.iter().find(|t| t.kind == TenantKind::Others).cloned();
-    let others = known.unwrap_or_else(|| {
-        let called = || TenantKind::Others.name().to_owned();
-        Tenant { id: OTHERS, kind: TenantKind::Others, key: called(), name: called() }
-    });
+    let others = others(sum);
     let renamed = least.into_iter().map(|id| (id, others.id)).collect();
     count_as(sum, &renamed, vec![others]);
 }

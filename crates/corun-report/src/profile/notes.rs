@@ -1,5 +1,6 @@
 //! Sentences that a reader of a profile must see.
 
+use crate::words::count;
 use corun_model::duration::human_ns;
 
 /// It was interrupted.
@@ -21,6 +22,23 @@ pub fn turns_taken(counted_share: f64, relative_error: f64) -> String {
 pub fn counting_cost(added_ns: u64, share: f64) -> String {
     let (added, percent) = (human_ns(added_ns), 100.0 * share);
     format!("counting made a switch dearer by {added}, {percent:.1} % of the time on a CPU in all")
+}
+
+/// That it is of a time that has passed.
+pub fn past(time: &str) -> String {
+    format!("from a ring: what an agent saw from {time}")
+}
+
+/// How much of that time was not seen.
+pub fn not_kept(missing_ns: u64) -> Option<String> {
+    // Windows and the time of day are not read at the same instant.
+    (missing_ns >= 100_000_000).then(|| format!("{} of it are missing from the ring", human_ns(missing_ns)))
+}
+
+/// That an agent was started again in that time.
+pub fn other_runs(others: usize) -> Option<String> {
+    let runs = || count(others as u64, "other run");
+    (others > 0).then(|| format!("{} of the agent in that time left out; ask for a shorter time", runs()))
 }
 
 /// How processes are grouped for fair shares: every share in the report depends on it.

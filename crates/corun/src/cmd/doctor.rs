@@ -45,6 +45,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is found, as JSON.
+pub fn as_json() -> String {
+    corun_report::json::indented(&json(&doctor::examine(&Root::new("/"), &Probes::ask())))
+}
+
 fn json(findings: &[Finding]) -> serde_json::Value {
     let finding = |f: &Finding| {
         json!({

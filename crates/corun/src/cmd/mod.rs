@@ -1,5 +1,6 @@
 //! The verbs, one file each: `Args` is what the user may write, `run` is the glue to the libraries.
 
+pub mod agent;
 pub mod control;
 pub mod doctor;
 pub mod generate;

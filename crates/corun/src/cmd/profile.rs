@@ -1,5 +1,7 @@
 //! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
 
+mod from;
+
 use crate::date::now;
 use crate::lines;
 use crate::target::{deserted, usage, CountersFlag, SourceFlag, TargetFlags, ANYBODY_OR_ALL};
@@ -32,6 +34,8 @@ Examples:
   corun profile --cgroup nginx.service --for 30s     a container, unit, pod or Slurm step
   corun profile --vm web1 --for 10s                  a virtual machine's vCPUs
   corun profile --all --for 5s                       everybody: who steals from whom
+  corun profile --from RING --cgroup web.service --at 03:10 --for 2m
+                                                     what happened at 03:10, from the ring of `corun agent`
   corun profile --counters -- ./solver in.dat        with instructions per cycle and cache misses
   corun profile --counters=whole -- make -j4         the same for many processes that live shortly
 
@@ -47,6 +51,15 @@ pub struct Args {
     /// Stop after this time, such as 10s [default: when the command ends, or at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
+    /// Read what has passed from the ring of an agent (`corun agent --ring RING`), instead of watching
+    #[arg(long, value_name = "RING", conflicts_with_all = ["trace", "counters", "source", "max_tasks"])]
+    from: Option<PathBuf>,
+    /// With --from: from when on, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as long as --for says]
+    #[arg(long, value_name = "TIME", requires = "from")]
+    at: Option<String>,
+    /// With --from: whom, as reports call it [default: everybody]
+    #[arg(long, value_name = "NAME", requires = "from", conflicts_with = "Target")]
+    tenant: Option<String>,
     /// Write the report as JSON (schema corun.profile/1); `-` is standard output, instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -77,6 +90,16 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(ring) = &args.from {
+        check_files(args.json.iter().chain(&args.html))?;
+        let report = from::report(ring, args.at.as_deref(), args.length_ns, args.tenant, args.target)?;
+        let files: [File; 2] = [
+            (&args.json, &|| json::indented(&report.listing_at_most(args.tasks)).into_bytes()),
+            (&args.html, &|| html::render(&report).into_bytes()),
+        ];
+        write(&report, &files, false)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.trace.is_some() && matches!(args.source, SourceFlag::Schedstat) {
         return Err(Usage("--trace needs eBPF, schedstat has no switches; drop one of the two".into()).into());
     }

@@ -1,0 +1,304 @@
+//! The agent: watches everybody, counts, keeps a ring, answers scrapers, and obeys its service manager. It only observes.
+
+use crate::config::{Config, Source};
+use crate::health::{Health, Part};
+use crate::http::{self, Counts, Request, Response};
+use crate::keeper::Keeper;
+use crate::metrics::{Exposition, Format, Own};
+use crate::privileges;
+use crate::ring::{RingError, Run};
+use crate::totals::Totals;
+use corun_linux::clock::process_cpu_ns;
+use corun_linux::watcher;
+use corun_model::{Observation, What};
+use corun_session::watch::{Watch, WatchOptions};
+use corun_session::{Error, Stop};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use thiserror::Error as ThisError;
+
+/// Why an agent cannot begin or go on.
+#[derive(Debug, ThisError)]
+pub enum AgentError {
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}; stop who does, or choose another address")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The machine cannot be watched.
+    #[error(transparent)]
+    Session(#[from] Error),
+    /// The ring cannot be opened.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// Privileges cannot be dropped.
+    #[error("{0}")]
+    Privileges(String),
+    /// There can be no more threads, or no handlers of signals.
+    #[error("the agent cannot begin: {0}")]
+    Begin(io::Error),
+}
+
+impl AgentError {
+    /// Whether the caller asked for something that cannot be.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            AgentError::Listen { .. } | AgentError::Ring(RingError::InUse(_) | RingError::TooSmall(_)) => {
+                true
+            }
+            AgentError::Session(e) => e.is_usage(),
+            _ => false,
+        }
+    }
+}
+
+/// What an agent asks of its caller.
+pub struct Caller<'a> {
+    /// Reads the configuration again.
+    pub reload: &'a dyn Fn() -> Result<Config, String>,
+    /// Tells people something.
+    pub say: &'a dyn Fn(&str),
+    /// What can be seen and done here, as JSON.
+    pub doctor: String,
+}
+
+/// What the threads share.
+struct Shared {
+    totals: Arc<Mutex<Totals>>,
+    health: Mutex<Health>,
+    ring: Mutex<Option<(u64, u64, u64)>>,
+    connections: Arc<Counts>,
+    source: watcher::Source,
+    doctor: String,
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`AgentError`]; nothing stays in the kernel.
+pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
+    let listen = |source| AgentError::Listen { address: config.listen, source };
+    let listener = TcpListener::bind(config.listen).map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(AgentError::Begin)?;
+    let stop = Stop::new();
+    let options = WatchOptions {
+        source: wanted(config.source),
+        window: Duration::from_nanos(config.window),
+        max_tasks: config.max_tasks,
+    };
+    let mut watch = Watch::start(&options, &stop)?;
+    let mut keeper = open_ring(&config, &watch)?;
+    privileges::drop_all_but_kept().map_err(AgentError::Privileges)?;
+    // Threads come after that: each has privileges of its own.
+    let shared = Arc::new(Shared {
+        totals: Arc::new(Mutex::new(Totals::new(config.max_tenants))),
+        health: Mutex::new(Health::new(options.window)),
+        ring: Mutex::new(keeper.as_ref().map(Keeper::counts)),
+        connections: Arc::new(Counts::default()),
+        source: watch.source(),
+        doctor: caller.doctor.clone(),
+    });
+    let blind = watch.unavailable().iter().find(|u| matches!(u.what, What::Ebpf { .. }));
+    let blind = blind.map(|u| format!("who holds the CPUs is not seen: {}", u.why));
+    if let Some(why) = &blind {
+        (caller.say)(why);
+    }
+    lock(&shared.health).set(Part::Culprits, blind);
+    let is_to_reload = Arc::new(AtomicBool::new(false));
+    obey(signals, stop, is_to_reload.clone()).map_err(AgentError::Begin)?;
+    serve(listener, &shared).map_err(AgentError::Begin)?;
+    notify(&[NotifyState::Ready]);
+    (caller.say)(&format!("metrics at http://{address}/metrics"));
+    let mut config = config;
+    while let Some(seen) = watch.next() {
+        let seen = seen?;
+        take(&shared, &seen, Duration::from_nanos(config.window));
+        keep(&shared, keeper.as_mut(), caller, |keeper| keeper.push(&seen, now_unix_ns()));
+        notify(&[NotifyState::Watchdog]);
+        if is_to_reload.swap(false, Ordering::Relaxed) {
+            reload(&mut config, &mut watch, &mut keeper, &shared, caller);
+        }
+    }
+    notify(&[NotifyState::Stopping]);
+    keep(&shared, keeper.as_mut(), caller, |keeper| keeper.flush(now_unix_ns()));
+    Ok(())
+}
+
+fn wanted(source: Source) -> Option<watcher::Source> {
+    match source {
+        Source::Auto => None,
+        Source::Ebpf => Some(watcher::Source::Ebpf),
+        Source::Schedstat => Some(watcher::Source::Schedstat),
+    }
+}
+
+fn open_ring(config: &Config, watch: &Watch) -> Result<Option<Keeper>, RingError> {
+    let Some(ring) = &config.ring else { return Ok(None) };
+    let run = Run {
+        corun: env!("CARGO_PKG_VERSION").into(),
+        source: watch.source().name().into(),
+        machine: corun_report::describe(watch.machine()),
+        cpus: watch.machine().cpu_count() as u64,
+        began_unix_ns: now_unix_ns(),
+    };
+    Keeper::open(&ring.folder, ring.size, ring.interval, &run).map(Some)
+}
+
+/// SIGTERM and SIGINT end the session, SIGHUP has the configuration read again.
+fn obey(mut signals: Signals, stop: Stop, is_to_reload: Arc<AtomicBool>) -> io::Result<()> {
+    let wait = move || {
+        for signal in &mut signals {
+            match signal {
+                SIGHUP => is_to_reload.store(true, Ordering::Relaxed),
+                // Who is asked again and hangs somewhere ends at once.
+                _ if stop.is_urgent() => std::process::exit(128 + signal),
+                _ => stop.stop(),
+            }
+        }
+    };
+    std::thread::Builder::new().name("corun-signals".into()).spawn(wait).map(drop)
+}
+
+fn serve(listener: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
+    let of_own = shared.clone();
+    let exposition = Exposition::new(shared.totals.clone(), move || own(&of_own));
+    let counts = shared.connections.clone();
+    let shared = shared.clone();
+    http::serve(listener, counts, move |request| answer(request, &shared, &exposition))
+}
+
+fn answer(request: &Request, shared: &Shared, exposition: &Exposition) -> Response {
+    let now = Instant::now();
+    match &*request.path {
+        "/metrics" => {
+            let format = Format::accepted(&request.accept);
+            Response {
+                status: http::OK,
+                content_type: format.content_type(),
+                body: exposition.encode(format),
+            }
+        }
+        "/livez" => match lock(&shared.health).lives(now) {
+            Ok(()) => Response::text(http::OK, "ok\n"),
+            Err(why) => Response::text(http::UNAVAILABLE, why + "\n"),
+        },
+        "/readyz" => match lock(&shared.health).is_ready(now) {
+            Ok(()) => Response::text(http::OK, "ok\n"),
+            Err(reasons) => Response::text(http::UNAVAILABLE, reasons.join("\n") + "\n"),
+        },
+        "/doctor" => {
+            Response { status: http::OK, content_type: "application/json", body: shared.doctor.clone() }
+        }
+        "/" => Response::text(http::OK, "/metrics\n/livez\n/readyz\n/doctor\n"),
+        _ => Response::text(http::NOT_FOUND, "there are /metrics, /livez, /readyz and /doctor\n"),
+    }
+}
+
+fn own(shared: &Shared) -> Own {
+    let connections = &shared.connections;
+    Own {
+        source: shared.source.name().into(),
+        sees_culprits: shared.source == watcher::Source::Ebpf,
+        is_ready: lock(&shared.health).is_ready(Instant::now()).is_ok(),
+        ring: *lock(&shared.ring),
+        connections: (
+            connections.refused.load(Ordering::Relaxed),
+            connections.broken.load(Ordering::Relaxed),
+        ),
+        cpu_ns: process_cpu_ns(),
+    }
+}
+
+fn take(shared: &Shared, seen: &Observation, window: Duration) {
+    lock(&shared.totals).push(seen);
+    let untracked = seen.loss.untracked_tasks;
+    let mut health = lock(&shared.health);
+    health.window(Instant::now(), window);
+    let why = || {
+        format!("{untracked} tasks cannot be followed, there are too many; raise max-tasks and start again")
+    };
+    health.set(Part::Tasks, (untracked > 0).then(why));
+}
+
+/// Does something with the ring; a failure degrades the agent until it works again.
+fn keep(
+    shared: &Shared,
+    keeper: Option<&mut Keeper>,
+    caller: &Caller,
+    act: impl FnOnce(&mut Keeper) -> Result<(), RingError>,
+) {
+    let Some(keeper) = keeper else { return };
+    let before = keeper.counts();
+    let failed = act(keeper).err().map(|e| e.to_string());
+    if keeper.counts() == before {
+        return;
+    }
+    *lock(&shared.ring) = Some(keeper.counts());
+    if let Some(why) = &failed {
+        (caller.say)(why);
+    }
+    lock(&shared.health).set(Part::Ring, failed);
+}
+
+fn reload(
+    config: &mut Config,
+    watch: &mut Watch,
+    keeper: &mut Option<Keeper>,
+    shared: &Shared,
+    caller: &Caller,
+) {
+    if let Ok(monotonic) = NotifyState::monotonic_usec_now() {
+        notify(&[NotifyState::Reloading, monotonic]);
+    }
+    let failed = match (caller.reload)() {
+        Err(why) => Some(why),
+        Ok(new) => {
+            let fixed = |c: &Config| (c.listen, c.source, c.max_tasks);
+            let differs = fixed(&new) != fixed(&*config);
+            watch.set_window(Duration::from_nanos(new.window));
+            lock(&shared.totals).set_most(new.max_tenants);
+            let mut failed =
+                differs.then(|| "listen, source and max-tasks change when the agent starts again".to_owned());
+            if new.ring != config.ring {
+                // The lock of the old one goes first: it may be the same folder.
+                keep(shared, keeper.as_mut(), caller, |keeper| keeper.flush(now_unix_ns()));
+                *keeper = None;
+                match open_ring(&new, watch) {
+                    Ok(opened) => *keeper = opened,
+                    Err(e) => failed = Some(e.to_string()),
+                }
+                *lock(&shared.ring) = keeper.as_ref().map(Keeper::counts);
+            }
+            let (listen, source, max_tasks) = fixed(&*config);
+            *config = Config { listen, source, max_tasks, ..new };
+            failed
+        }
+    };
+    (caller.say)(failed.as_deref().unwrap_or("the configuration was read again"));
+    lock(&shared.health).set(Part::Config, failed);
+    notify(&[NotifyState::Ready]);
+}
+
+/// Tells the service manager, if there is one.
+fn notify(state: &[NotifyState]) {
+    let _ = sd_notify::notify(state);
+}
+
+fn now_unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// What a thread that panicked left is still the newest there is.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

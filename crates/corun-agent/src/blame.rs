@@ -1,0 +1,146 @@
+//! Who took a victim's time: a counter for each of the eight that took most lately, and one for everybody else.
+//!
+//! Counters never fall, and all of them sum to the victim's steal. Who is among the eight changes: a culprit that takes more
+//! lately than the least of them takes its place, and counts from then on; what the least had counted is `dropped` with its
+//! series. **Lately** is a sum that halves every ten minutes. Until a culprit has a place its time is in `other`.
+
+/// Culprits that are told apart.
+pub const TOLD_APART: usize = 8;
+/// Those of whom it is known what they took lately, besides.
+const CANDIDATES: usize = 8;
+/// How long what was taken counts half as much.
+const HALF_LIFE_S: f64 = 600.0;
+/// How much more a culprit must have taken lately to take a place: places are not to go to and fro.
+const MARGIN: f64 = 2.0;
+
+/// Who took a victim's time, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Blame<Who> {
+    /// The victim's own tenant.
+    pub own_ns: u64,
+    /// The kernel's threads.
+    pub kernel_ns: u64,
+    /// corun.
+    pub corun_ns: u64,
+    /// Nobody: the CPU was idle.
+    pub idle_ns: u64,
+    /// Everybody who is not told apart.
+    pub other_ns: u64,
+    /// Nobody knows.
+    pub unattributed_ns: u64,
+    /// What culprits took that have lost their place since.
+    pub dropped_ns: u64,
+    told_apart: Vec<Culprit<Who>>,
+    candidates: Vec<Culprit<Who>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Culprit<Who> {
+    who: Who,
+    ns: u64,
+    lately_ns: f64,
+}
+
+impl<Who: PartialEq + Clone> Blame<Who> {
+    /// Somebody took so much.
+    pub fn add(&mut self, who: &Who, ns: u64) {
+        let found = |culprits: &mut Vec<Culprit<Who>>| culprits.iter().position(|c| c.who == *who);
+        if let Some(at) = found(&mut self.told_apart) {
+            self.told_apart[at].ns += ns;
+            self.told_apart[at].lately_ns += ns as f64;
+            return;
+        }
+        let at = found(&mut self.candidates);
+        let lately_ns = at.map_or(0.0, |at| self.candidates.swap_remove(at).lately_ns) + ns as f64;
+        if self.told_apart.len() < TOLD_APART {
+            self.told_apart.push(Culprit { who: who.clone(), ns, lately_ns });
+            return;
+        }
+        let at = least(&self.told_apart);
+        let last = &mut self.told_apart[at];
+        if lately_ns > MARGIN * last.lately_ns {
+            let gone = std::mem::replace(last, Culprit { who: who.clone(), ns, lately_ns });
+            self.dropped_ns += gone.ns;
+            return;
+        }
+        self.other_ns += ns;
+        if self.candidates.len() == CANDIDATES {
+            let at = least(&self.candidates);
+            self.candidates.swap_remove(at);
+        }
+        self.candidates.push(Culprit { who: who.clone(), ns: 0, lately_ns });
+    }
+
+    /// Time has passed.
+    pub fn pass(&mut self, ns: u64) {
+        let left = 0.5f64.powf(ns as f64 / 1e9 / HALF_LIFE_S);
+        self.told_apart.iter_mut().chain(&mut self.candidates).for_each(|c| c.lately_ns *= left);
+    }
+
+    /// The culprits that are told apart, with what they took.
+    pub fn told_apart(&self) -> impl Iterator<Item = (&Who, u64)> {
+        self.told_apart.iter().map(|c| (&c.who, c.ns))
+    }
+
+    /// All of it.
+    pub fn total_ns(&self) -> u64 {
+        let told_apart: u64 = self.told_apart.iter().map(|c| c.ns).sum();
+        let all = [self.own_ns, self.kernel_ns, self.corun_ns, self.idle_ns, self.other_ns];
+        told_apart + all.iter().sum::<u64>() + self.unattributed_ns + self.dropped_ns
+    }
+}
+
+fn least<Who>(culprits: &[Culprit<Who>]) -> usize {
+    let lately = |at: &usize| culprits[*at].lately_ns;
+    (0..culprits.len()).min_by(|a, b| lately(a).total_cmp(&lately(b))).expect("there are some")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_have_counters_and_all_others_are_one() {
+        let mut blame = Blame::default();
+        for who in 0..12 {
+            blame.add(&who, 1_000 - who);
+        }
+        assert_eq!(blame.told_apart().count(), TOLD_APART);
+        assert_eq!(blame.other_ns, (8..12).map(|who| 1_000 - who).sum::<u64>());
+        assert_eq!(blame.total_ns(), (0..12).map(|who| 1_000 - who).sum::<u64>());
+    }
+
+    #[test]
+    fn who_takes_most_lately_has_a_counter_however_late_it_comes() {
+        let mut blame = Blame::default();
+        let mut sum = 0;
+        let mut take = |blame: &mut Blame<u32>, who, ns| {
+            blame.add(&who, ns);
+            sum += ns;
+            assert_eq!(blame.total_ns(), sum);
+        };
+        (0..8).for_each(|who| take(&mut blame, who, 1_000 + u64::from(who)));
+        for second in 0..3_600 {
+            let before: Vec<(u32, u64)> = blame.told_apart().map(|(who, ns)| (*who, ns)).collect();
+            take(&mut blame, 99, 40);
+            blame.pass(1_000_000_000);
+            for (who, ns) in before {
+                let now = blame.told_apart().find(|(w, _)| **w == who);
+                assert!(now.is_none_or(|(_, now)| now >= ns), "at {second} a counter fell");
+            }
+        }
+        assert!(blame.told_apart().any(|(who, _)| *who == 99));
+        assert_eq!(blame.told_apart().count(), TOLD_APART);
+        assert_eq!(blame.dropped_ns, 1_000, "of the one that had taken least");
+    }
+
+    #[test]
+    fn what_it_keeps_is_bounded_whoever_comes() {
+        let mut blame = Blame::default();
+        for who in 0..10_000u64 {
+            blame.add(&who, who % 97);
+            blame.pass(1_000_000);
+        }
+        assert!(blame.told_apart.len() + blame.candidates.len() <= TOLD_APART + CANDIDATES);
+    }
+}

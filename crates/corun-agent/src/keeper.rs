@@ -1,0 +1,66 @@
+//! What an agent puts into its ring: windows summed up over an interval, each bounded.
+
+use crate::ring::{encode, Entry, RingError, Run, Writer};
+use corun_model::recording::{bound, Most};
+use corun_model::Observation;
+use std::path::Path;
+
+/// How much of an interval is kept one by one.
+const MOST: Most = Most { tenants: 2_000, tasks: 4_096, culprits: 64 };
+
+/// Puts windows into a ring.
+pub struct Keeper {
+    writer: Writer,
+    interval_ns: u64,
+    sum: Option<Observation>,
+    written: u64,
+    lost: u64,
+}
+
+impl Keeper {
+    /// Opens the ring.
+    ///
+    /// # Errors
+    /// As [`Writer::open`].
+    pub fn open(folder: &Path, bytes: u64, interval_ns: u64, run: &Run) -> Result<Keeper, RingError> {
+        let writer = Writer::open(folder, bytes, encode(&Entry::Run(run.clone())))?;
+        Ok(Keeper { writer, interval_ns, sum: None, written: 0, lost: 0 })
+    }
+
+    /// Adds a window that ended at this time of day. When an interval is full it is written.
+    ///
+    /// # Errors
+    /// When it could not be written: then it is lost, and the next one is tried as if nothing had been.
+    pub fn push(&mut self, seen: &Observation, now_unix_ns: u64) -> Result<(), RingError> {
+        match &mut self.sum {
+            Some(sum) if sum.end_ns == seen.start_ns => sum.extend(seen),
+            // The first one, or one was lost in between.
+            sum => *sum = Some(seen.clone()),
+        }
+        match self.sum.as_ref().is_some_and(|sum| sum.window_ns() >= self.interval_ns) {
+            true => self.flush(now_unix_ns),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what there is.
+    ///
+    /// # Errors
+    /// As [`Keeper::push`].
+    pub fn flush(&mut self, now_unix_ns: u64) -> Result<(), RingError> {
+        let Some(mut seen) = self.sum.take() else { return Ok(()) };
+        bound(&mut seen, &MOST);
+        let unix_ns = now_unix_ns.saturating_sub(seen.window_ns())..now_unix_ns;
+        let written = self.writer.append(&encode(&Entry::Window { unix_ns, seen: Box::new(seen) }));
+        match written {
+            Ok(()) => self.written += 1,
+            Err(_) => self.lost += 1,
+        }
+        written
+    }
+
+    /// Intervals that were written and lost, and the bytes that the ring takes.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (self.written, self.lost, self.writer.used())
+    }
+}

@@ -1,0 +1,72 @@
+//! What tenants are called in labels: a short, stable and bounded set of strings, the same for victims and culprits.
+//!
+//! A tenant is called by its name. While another one of that name has series, what tells it apart is behind it:
+//! `bash (pgid 4711)`. It keeps its label for as long as it lives. Some words stand for more than one tenant, or for none; a tenant
+//! that has such a name is told apart from them as well.
+
+use corun_model::tenant::what_tells;
+use corun_model::{Tenant, TenantKind};
+
+/// The kernel's threads together.
+pub const KERNEL: &str = "kernel";
+/// corun itself.
+pub const CORUN: &str = "corun";
+/// All tenants that have no series of their own.
+pub const OTHER: &str = "other";
+/// A culprit: the victim's own tenant.
+pub const SELF: &str = "self";
+/// A culprit: nobody. The CPU was idle while the task was already runnable.
+pub const IDLE: &str = "idle";
+/// A culprit: nobody knows who.
+pub const UNATTRIBUTED: &str = "unattributed";
+
+const TAKEN: [&str; 6] = [KERNEL, CORUN, OTHER, SELF, IDLE, UNATTRIBUTED];
+
+/// Who stands behind a label that no single tenant has.
+pub fn shared(kind: TenantKind) -> Option<&'static str> {
+    match kind {
+        TenantKind::Kernel => Some(KERNEL),
+        TenantKind::Watcher => Some(CORUN),
+        TenantKind::Others => Some(OTHER),
+        TenantKind::Idle => Some(IDLE),
+        _ => None,
+    }
+}
+
+/// The label of a tenant, given which labels others have.
+pub fn of(tenant: &Tenant, is_in_use: impl Fn(&str) -> bool) -> String {
+    let is_free = |label: &str| !TAKEN.contains(&label) && !is_in_use(label);
+    if is_free(&tenant.name) {
+        return tenant.name.clone();
+    }
+    let apart = format!("{} ({})", tenant.name, what_tells(&tenant.key));
+    if is_free(&apart) {
+        return apart;
+    }
+    let numbered = (2..).map(|n| format!("{apart} #{n}")).find(|label| is_free(label));
+    numbered.expect("there are more numbers than labels")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::TenantId;
+
+    #[test]
+    fn tenants_of_one_name_are_told_apart_and_nobody_is_called_as_a_word_that_means_several() {
+        let tenant = |name: &str, key: &str| Tenant {
+            id: TenantId(1),
+            kind: TenantKind::Command,
+            key: key.into(),
+            name: name.into(),
+        };
+        let label = |t, used: &[&str]| of(&t, |l| used.contains(&l));
+        assert_eq!(label(tenant("bash", "pgid:7"), &[]), "bash");
+        assert_eq!(label(tenant("bash", "pgid:7"), &["bash"]), "bash (pgid 7)");
+        assert_eq!(label(tenant("bash", "pgid:7"), &["bash", "bash (pgid 7)"]), "bash (pgid 7) #2");
+        assert_eq!(label(tenant("other", "pgid:7"), &[]), "other (pgid 7)");
+        for kind in TenantKind::ALL {
+            assert_eq!(shared(kind).is_some(), !kind.is_co_runner() || kind == TenantKind::Others);
+        }
+    }
+}

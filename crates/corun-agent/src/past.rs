@@ -1,0 +1,136 @@
+//! A part of the past, read back from a ring: windows of one run of an agent, put together as a recording.
+//!
+//! Windows that could not be written or read leave holes; what is put together is what was seen, and how long it is not is said.
+//! Where a time has several runs of an agent (it was started again), the one that has most of it is read: tenants of another run have
+//! other numbers. A clock that was set back has some times twice; then both are in it.
+
+use crate::ring::{Damage, KeptWindow, Reader, Run};
+use corun_model::recording::Recording;
+use corun_model::{Observation, Tenant, TenantId};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What was seen in a time.
+pub struct Past {
+    /// Who saw it.
+    pub run: Arc<Run>,
+    /// From when to when, in nanoseconds since 1970.
+    pub unix_ns: Range<u64>,
+    /// The windows put together, and as a timeline.
+    pub recording: Recording,
+    /// The tenant that was asked for, with its number.
+    pub subject: Option<Tenant>,
+    /// Of that time, what no window was read of.
+    pub missing_ns: u64,
+    /// Other runs that have a part in that time.
+    pub other_runs: usize,
+    /// What could not be read.
+    pub damages: Vec<Damage>,
+}
+
+/// Why there is no such part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoPast {
+    /// No window lies in that time.
+    NoWindow(Vec<Damage>),
+    /// No tenant of that time is called like this; these are those that lost most.
+    NoTenant(Vec<String>),
+}
+
+/// Most tenants that are named when one was not found.
+const NAMED: usize = 5;
+
+/// Reads the windows that have a part in a time. `wanted` is a tenant, as people or reports call it.
+///
+/// # Errors
+/// When there is no window, or no such tenant in any.
+pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Result<Past, NoPast> {
+    let Survey { run, others, damages, tenants } = survey(reader, &unix_ns)?;
+    let subject = match wanted {
+        None => None,
+        Some(name) => {
+            let called = tenants.values().find(|(t, _)| t.is_called(name));
+            Some(called.ok_or_else(|| NoPast::NoTenant(most_lost(&tenants)))?.0.clone())
+        }
+    };
+    let mut recording = Recording::about(subject.as_ref().map(|t| t.id));
+    let mut span: Option<Range<u64>> = None;
+    let mut end_ns = None;
+    for window in of_run(reader, &unix_ns, &run) {
+        let KeptWindow { unix_ns, seen, .. } = window;
+        let seen = begun_at(*seen, end_ns);
+        end_ns = Some(seen.end_ns);
+        span = Some(span.map_or(unix_ns.clone(), |s| s.start.min(unix_ns.start)..s.end.max(unix_ns.end)));
+        recording.push(seen);
+    }
+    let span = span.expect("the survey found windows");
+    let seen_ns = recording.whole().map_or(0, Observation::window_ns);
+    let missing_ns = (span.end - span.start).saturating_sub(seen_ns);
+    Ok(Past { run, unix_ns: span, recording, subject, missing_ns, other_runs: others, damages })
+}
+
+/// What is in a time, before it is put together: tenants with what they lost.
+struct Survey {
+    run: Arc<Run>,
+    others: usize,
+    damages: Vec<Damage>,
+    tenants: BTreeMap<TenantId, (Tenant, u64)>,
+}
+
+fn survey(reader: &Reader, unix_ns: &Range<u64>) -> Result<Survey, NoPast> {
+    let mut damages = Vec::new();
+    let mut runs: Vec<(Arc<Run>, u64, BTreeMap<TenantId, (Tenant, u64)>)> = Vec::new();
+    for window in reader.windows(unix_ns.clone()) {
+        let window = match window {
+            Ok(window) => window,
+            Err(damage) => {
+                damages.push(damage);
+                continue;
+            }
+        };
+        let at = runs.iter().position(|(run, ..)| *run == window.run).unwrap_or(runs.len());
+        if at == runs.len() {
+            runs.push((window.run.clone(), 0, BTreeMap::new()));
+        }
+        let (_, ns, tenants) = &mut runs[at];
+        *ns += window.seen.window_ns();
+        for t in &window.seen.tenants {
+            tenants.entry(t.id).or_insert_with(|| (t.clone(), 0)).0.clone_from(t);
+        }
+        for t in &window.seen.by_tenant {
+            if let Some((_, lost_ns)) = tenants.get_mut(&t.id) {
+                *lost_ns += t.account.ledger.parts().steal_ns;
+            }
+        }
+    }
+    let others = runs.len().saturating_sub(1);
+    let longest = runs.into_iter().max_by_key(|(_, ns, _)| *ns);
+    let Some((run, _, tenants)) = longest else { return Err(NoPast::NoWindow(damages)) };
+    Ok(Survey { run, others, damages, tenants })
+}
+
+fn most_lost(tenants: &BTreeMap<TenantId, (Tenant, u64)>) -> Vec<String> {
+    let mut lost: Vec<&(Tenant, u64)> = tenants.values().filter(|(t, _)| t.kind.is_controllable()).collect();
+    lost.sort_by_key(|(t, ns)| (std::cmp::Reverse(*ns), t.id));
+    lost.into_iter().take(NAMED).map(|(t, _)| t.name.clone()).collect()
+}
+
+fn of_run<'a>(
+    reader: &'a Reader,
+    unix_ns: &Range<u64>,
+    run: &'a Arc<Run>,
+) -> impl Iterator<Item = KeptWindow> + 'a {
+    reader.windows(unix_ns.clone()).flatten().filter(|w| w.run == *run)
+}
+
+/// The same window, as if it had begun when the one before it ended: windows of a recording follow each other.
+fn begun_at(seen: Observation, at_ns: Option<u64>) -> Observation {
+    let Some(at_ns) = at_ns.filter(|ns| *ns != seen.start_ns) else { return seen };
+    let was_ns = seen.start_ns;
+    let moved = |ns: u64| at_ns + ns.saturating_sub(was_ns);
+    let mut seen = seen;
+    (seen.start_ns, seen.end_ns) = (at_ns, moved(seen.end_ns));
+    seen.tasks.iter_mut().for_each(|t| t.born_ns = moved(t.born_ns));
+    seen
+}

@@ -1,0 +1,288 @@
+//! What is scraped, from windows that were made up: names, sums, bounds, and what it costs.
+
+use crate::made::{window, window_of, WINDOW_NS};
+use corun_agent::metrics::{Exposition, Format, Kind, Own, METRICS};
+use corun_agent::totals::{Totals, CATEGORIES, LINGER_NS};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+/// Samples by name and labels, as a scraper reads them.
+fn samples(text: &str) -> BTreeMap<(String, BTreeMap<String, String>), f64> {
+    let sample = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let mut labels_of = BTreeMap::new();
+        let mut rest = labels.strip_suffix('}').unwrap();
+        while let Some((key, after)) = rest.split_once("=\"") {
+            let end = after
+                .char_indices()
+                .scan(false, |escaped, (at, c)| {
+                    let is_end = c == '"' && !*escaped;
+                    *escaped = c == '\\' && !*escaped;
+                    Some((at, is_end))
+                })
+                .find(|(_, is_end)| *is_end)
+                .unwrap()
+                .0;
+            labels_of.insert(key.trim_start_matches(',').to_owned(), after[..end].to_owned());
+            rest = &after[end + 1..];
+        }
+        ((name.to_owned(), labels_of), value.parse().unwrap())
+    };
+    let lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()).map(sample).collect();
+    let count = lines.len();
+    let samples: BTreeMap<_, _> = lines.into_iter().collect();
+    assert_eq!(samples.len(), count, "a series is there twice");
+    samples
+}
+
+fn exposition(totals: &Arc<Mutex<Totals>>) -> Exposition {
+    Exposition::new(totals.clone(), || Own {
+        source: "ebpf".into(),
+        sees_culprits: true,
+        is_ready: true,
+        ring: Some((3, 1, 4_096)),
+        connections: (1, 2),
+        cpu_ns: 5_000_000,
+    })
+}
+
+fn totals(most: usize) -> Arc<Mutex<Totals>> {
+    Arc::new(Mutex::new(Totals::new(most)))
+}
+
+/// What culprits took of each victim, what was dropped with it, and each victim's steal.
+fn check_sums(text: &str) {
+    let samples = samples(text);
+    let sum = |name: &str, label: &str, filter: &dyn Fn(&BTreeMap<String, String>) -> bool| {
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        for ((of, labels), value) in samples.iter().filter(|((of, l), _)| of == name && filter(l)) {
+            assert!(!of.is_empty());
+            *sums.entry(labels[label].clone()).or_default() += value;
+        }
+        sums
+    };
+    let is_steal = |l: &BTreeMap<String, String>| l["category"] == "steal";
+    let steal = sum("corun_tenant_seconds_total", "tenant", &is_steal);
+    let mut blamed = sum("corun_blame_seconds_total", "victim", &|_| true);
+    for (victim, seconds) in sum("corun_blame_dropped_seconds_total", "victim", &|_| true) {
+        *blamed.entry(victim).or_default() += seconds;
+    }
+    assert!(steal.len() >= blamed.len() && !blamed.is_empty());
+    for (tenant, seconds) in &steal {
+        let blamed = blamed.get(tenant).copied().unwrap_or(0.0);
+        assert!(
+            (seconds - blamed).abs() < 1e-9,
+            "{tenant}: {seconds} s stolen, {blamed} s blamed on somebody"
+        );
+    }
+}
+
+/// Whoever is blamed is called as a tenant is, or is one of the words.
+fn check_names(text: &str) {
+    let samples = samples(text);
+    let of = |name: &'static str, label: &'static str| {
+        samples.keys().filter(move |(of, _)| of == name).map(move |(_, l)| &*l[label])
+    };
+    let tenants: BTreeSet<&str> = of("corun_tenant_seconds_total", "tenant").collect();
+    let words = ["self", "kernel", "corun", "idle", "other", "unattributed"];
+    for culprit in of("corun_blame_seconds_total", "culprit") {
+        assert!(words.contains(&culprit) || tenants.contains(culprit), "{culprit} is no tenant");
+    }
+}
+
+#[test]
+fn culprits_sum_to_the_steal_of_every_victim_and_categories_to_its_time() {
+    let totals = totals(1_000);
+    let exposition = exposition(&totals);
+    let mut all_ns = 0;
+    for n in 0..50 {
+        // Who waits for whom changes all the time, so that more than eight take from each.
+        let seen = window_of(n, 30, |victim| (victim + 1 + n as u32 % 13) % 30);
+        all_ns += seen.by_tenant.iter().map(|t| t.account.ledger.total_ns()).sum::<u64>();
+        totals.lock().unwrap().push(&seen);
+        check_sums(&exposition.encode(Format::Prometheus));
+        check_names(&exposition.encode(Format::Prometheus));
+    }
+    let text = exposition.encode(Format::Prometheus);
+    let samples = samples(&text);
+    let seconds = |name: &str| samples.iter().filter(|((of, _), _)| of == name).map(|(_, v)| v).sum::<f64>();
+    assert!((seconds("corun_tenant_seconds_total") - all_ns as f64 / 1e9).abs() < 1e-6);
+    assert!((seconds("corun_node_task_seconds_total") - all_ns as f64 / 1e9).abs() < 1e-6);
+    let of_web_0: Vec<&str> = samples
+        .keys()
+        .filter(|(of, l)| of == "corun_blame_seconds_total" && l["victim"] == "web-0.service")
+        .map(|(_, l)| &*l["culprit"])
+        .collect();
+    assert!(of_web_0.contains(&"other") && of_web_0.len() <= 8 + 6, "{of_web_0:?}");
+}
+
+#[test]
+fn tenants_without_room_are_summed_in_other_and_counted() {
+    let totals = totals(5);
+    let exposition = exposition(&totals);
+    totals.lock().unwrap().push(&window(0, 50));
+    let text = exposition.encode(Format::Prometheus);
+    check_sums(&text);
+    let samples = samples(&text);
+    let tenants: BTreeSet<&str> = samples
+        .keys()
+        .filter(|(of, _)| of == "corun_tenant_seconds_total")
+        .map(|(_, l)| &*l["tenant"])
+        .collect();
+    assert_eq!(tenants.len(), 5 + 1, "{tenants:?}");
+    let single = |name: &str| samples[&(name.to_owned(), BTreeMap::new())];
+    assert_eq!(single("corun_dropped_tenants_total"), 45.0);
+    assert_eq!(single("corun_tenants"), 5.0);
+}
+
+#[test]
+fn counters_never_fall_and_series_end_together_once_their_tenant_has_ended() {
+    let totals = totals(1_000);
+    let exposition = exposition(&totals);
+    let mut before = BTreeMap::new();
+    let linger = LINGER_NS / WINDOW_NS;
+    for n in 0..2 * linger + 10 {
+        let tenants = if n < 5 { 20 } else { 2 };
+        totals.lock().unwrap().push(&window(n, tenants));
+        let text = exposition.encode(Format::Prometheus);
+        let now = samples(&text);
+        for (series, value) in
+            before.iter().filter(|((name, _), _): &(&(String, _), _)| name.ends_with("_total"))
+        {
+            let later = now.get(series);
+            assert!(later.is_none_or(|later| later >= value), "{series:?} fell");
+        }
+        let of_ended = now
+            .keys()
+            .filter(|(_, l)| l.values().any(|v| v == "web-9.service") && !l.contains_key("culprit"));
+        let ended = of_ended.count();
+        if n >= 5 {
+            // Its last window was the fifth.
+            assert_eq!(ended > 0, n < 4 + linger, "window {n}: {ended} series");
+        }
+        before = now;
+    }
+}
+
+#[test]
+fn a_young_tenant_is_in_other_and_nobody_who_lives_shortly_makes_series() {
+    let totals = totals(1_000);
+    let exposition = exposition(&totals);
+    totals.lock().unwrap().push(&window(0, 2));
+    let series_before = samples(&exposition.encode(Format::Prometheus)).len();
+    for n in 1..300 {
+        let mut seen = window(n, 3);
+        // The third one is another one in every window.
+        let id = corun_model::TenantId(10 + n as u32);
+        seen.tenants[2].id = id;
+        seen.tenants[2].key = format!("unit:{n}");
+        seen.tenants[2].name = format!("short-{n}.service");
+        seen.by_tenant[2].id = id;
+        seen.by_tenant[1].account = crate::made::account(1_000, &[(id.0, 5_000)]);
+        totals.lock().unwrap().push(&seen);
+    }
+    let text = exposition.encode(Format::Prometheus);
+    assert!(!text.contains("short-"), "{text}");
+    check_sums(&text);
+    assert!(samples(&text).len() <= series_before + 30);
+}
+
+#[test]
+fn every_metric_is_described_and_has_the_labels_that_it_says() {
+    let totals = totals(10);
+    totals.lock().unwrap().push(&window(0, 40));
+    for format in [Format::Prometheus, Format::OpenMetrics] {
+        let text = exposition(&totals).encode(format);
+        for ((name, labels), _) in samples(&text) {
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|s| name.strip_suffix(s));
+            let metric = METRICS.iter().find(|m| m.name == name || Some(m.name) == base);
+            let metric = metric.unwrap_or_else(|| panic!("{name} is not described"));
+            assert_eq!(base.is_some(), metric.kind == Kind::Histogram, "{name}");
+            let has: BTreeSet<&str> = labels.keys().map(|k| &**k).filter(|k| *k != "le").collect();
+            assert_eq!(has, metric.labels.iter().copied().collect(), "{name}");
+        }
+    }
+    let text = exposition(&totals).encode(Format::Prometheus);
+    for metric in METRICS {
+        assert!(
+            text.contains(&format!("# TYPE {} {}\n", metric.name, metric.kind.name())),
+            "{}",
+            metric.name
+        );
+    }
+}
+
+#[test]
+fn a_name_of_any_characters_is_escaped() {
+    let totals = totals(10);
+    let mut seen = window(0, 2);
+    seen.tenants[0].name = "a\"b\\c\nd".into();
+    totals.lock().unwrap().push(&seen);
+    let text = exposition(&totals).encode(Format::Prometheus);
+    assert!(text.contains(r#"tenant="a\"b\\c\nd""#), "{text}");
+    check_sums(&text);
+}
+
+#[test]
+fn categories_are_called_as_in_the_json_of_a_profile() {
+    let ledger = serde_json::to_value(corun_report::profile::schema::Ledger::default()).unwrap();
+    let fields: BTreeSet<String> = ledger.as_object().unwrap().keys().cloned().collect();
+    let mut named: BTreeSet<String> = CATEGORIES.iter().map(|c| format!("{c}_ns")).collect();
+    named.insert("total_ns".into());
+    assert_eq!(fields, named);
+}
+
+#[test]
+fn contention_is_the_share_of_waiting_for_others_and_throttling_is_none() {
+    let mut totals = Totals::new(10);
+    assert_eq!(totals.contended_ratio(), None, "nothing was seen yet");
+    for n in 0..30 {
+        totals.push(&window(n, 4));
+    }
+    let seen = window(29, 4);
+    let had: u64 = seen.by_tenant.iter().map(|t| t.account.ledger.on_cpu_ns()).sum();
+    let waited: u64 = seen.by_tenant.iter().map(|t| t.account.ledger.parts().steal_ns).sum();
+    let ratio = totals.contended_ratio().unwrap();
+    assert!((ratio - waited as f64 / (had + waited) as f64).abs() < 1e-3, "{ratio}");
+}
+
+/// How many windows stand for a long time; `CORUN_WINDOWS=1000000` for a week of them.
+#[test]
+fn a_long_time_with_tenants_that_come_and_go_makes_it_no_larger() {
+    let windows: u64 = std::env::var("CORUN_WINDOWS").map_or(3_000, |n| n.parse().unwrap());
+    let totals = totals(50);
+    let exposition = exposition(&totals);
+    let size = |n: u64| {
+        let text = exposition.encode(Format::Prometheus);
+        assert!(text.lines().count() < 60 * 60, "at window {n}");
+        check_sums(&text);
+    };
+    for n in 0..windows {
+        let mut seen = window_of(n, 12, |victim| (victim + 1 + (n % 11) as u32) % 12);
+        // Each is another one after 40 to 51 windows.
+        for (t, tenant) in seen.tenants.iter_mut().enumerate() {
+            let life = n / (40 + t as u64);
+            tenant.key = format!("unit:{t}:{life}");
+            tenant.name = format!("job-{t}-{life}.service");
+        }
+        crate::made::renumber(&mut seen, |t| 1_000_000 * t + (n / (40 + u64::from(t))) as u32);
+        totals.lock().unwrap().push(&seen);
+        if n % (windows / 20) == 0 {
+            size(n);
+        }
+    }
+}
+
+#[test]
+fn the_documentation_has_every_metric_as_it_is() {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/agent.md");
+    let text = std::fs::read_to_string(file).unwrap();
+    let row = |m: &corun_agent::metrics::Metric| {
+        let labels: Vec<String> = m.labels.iter().map(|l| format!("`{l}`")).collect();
+        format!("| `{}` | {} | {} | {} |", m.name, m.kind.name(), labels.join(", "), m.help)
+    };
+    let expected: Vec<String> = METRICS.iter().map(row).collect();
+    let found: Vec<&str> = text.lines().filter(|l| l.starts_with("| `corun_")).collect();
+    assert_eq!(found, expected);
+}

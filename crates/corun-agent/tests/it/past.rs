@@ -1,0 +1,98 @@
+//! From windows into a ring and back: bounded, and with nothing missing from the sums.
+
+use crate::made::{renumber, window, window_of, WINDOW_NS};
+use corun_agent::keeper::Keeper;
+use corun_agent::past::{self, NoPast};
+use corun_agent::ring::{Reader, Run};
+use corun_model::culprit::Share;
+use corun_model::recording::{bound, Most};
+use corun_model::{Culprits, Observation, TenantId, TenantKind};
+use std::path::Path;
+
+const EPOCH_NS: u64 = 1_800_000_000_000_000_000;
+
+fn keeper(folder: &Path, began_unix_ns: u64) -> Keeper {
+    let run =
+        Run { source: "ebpf".into(), machine: "two CPUs".into(), cpus: 2, began_unix_ns, ..Run::default() };
+    Keeper::open(folder, 1 << 20, 2 * WINDOW_NS, &run).unwrap()
+}
+
+fn push(keeper: &mut Keeper, seen: &Observation) {
+    keeper.push(seen, EPOCH_NS + seen.end_ns).unwrap();
+}
+
+fn steal_ns(seen: &Observation) -> u64 {
+    seen.by_tenant.iter().map(|t| t.account.ledger.parts().steal_ns).sum()
+}
+
+#[test]
+fn a_time_is_put_together_from_its_windows_and_a_hole_in_it_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = keeper(folder.path(), 1);
+    let windows: Vec<Observation> = (0..12).map(|n| window(n, 4)).collect();
+    // The seventh and eighth are never seen.
+    windows.iter().enumerate().filter(|(n, _)| ![6, 7].contains(n)).for_each(|(_, w)| push(&mut kept, w));
+    kept.flush(EPOCH_NS + 12 * WINDOW_NS).unwrap();
+    assert_eq!((kept.counts().0, kept.counts().1), (5, 0), "two windows each");
+    let reader = Reader::open(folder.path()).unwrap();
+    let all = past::read(&reader, 0..u64::MAX, None).ok().unwrap();
+    let whole = all.recording.whole().unwrap();
+    whole.check().unwrap();
+    let expected: u64 =
+        windows.iter().enumerate().filter(|(n, _)| ![6, 7].contains(n)).map(|(_, w)| steal_ns(w)).sum();
+    assert_eq!(steal_ns(whole), expected);
+    assert_eq!((whole.window_ns(), all.missing_ns), (10 * WINDOW_NS, 2 * WINDOW_NS));
+    assert_eq!((all.unix_ns.clone(), all.other_runs), (EPOCH_NS..EPOCH_NS + 12 * WINDOW_NS, 0));
+    assert_eq!(
+        whole.by_tenant.iter().map(|t| t.tasks).collect::<Vec<_>>(),
+        [1; 4],
+        "the same tasks all the time"
+    );
+
+    let at = |n: u64| EPOCH_NS + n * WINDOW_NS;
+    let some = past::read(&reader, at(2)..at(4), Some("web-1.service")).ok().unwrap();
+    assert_eq!(some.subject.map(|t| t.id), Some(TenantId(1)));
+    assert_eq!(some.recording.whole().unwrap().window_ns(), 2 * WINDOW_NS);
+    let nobody = past::read(&reader, at(2)..at(4), Some("nobody")).err().unwrap();
+    assert!(matches!(nobody, NoPast::NoTenant(there) if there.len() == 4));
+    assert!(matches!(past::read(&reader, 1..2, None).err().unwrap(), NoPast::NoWindow(_)));
+}
+
+#[test]
+fn of_two_runs_the_one_that_has_most_of_a_time_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = keeper(folder.path(), 1);
+    (0..8).for_each(|n| push(&mut first, &window(n, 2)));
+    drop(first);
+    let mut second = keeper(folder.path(), 2);
+    (8..12).for_each(|n| push(&mut second, &window(n, 2)));
+    let reader = Reader::open(folder.path()).unwrap();
+    let all = past::read(&reader, 0..u64::MAX, None).ok().unwrap();
+    assert_eq!((all.run.began_unix_ns, all.other_runs), (1, 1));
+    assert_eq!(all.recording.whole().unwrap().window_ns(), 8 * WINDOW_NS);
+}
+
+#[test]
+fn a_window_of_any_size_is_bounded_and_its_sums_are_whole() {
+    let mut seen = window_of(0, 300, |t| (t + 7) % 300);
+    renumber(&mut seen, |t| 10 * t);
+    // One of them was kept waiting by everybody.
+    let steal = seen.by_tenant[0].account.culprits.total_ns();
+    let shares = (0..300).map(|t| Share { tenant: TenantId(10 * t), steal_ns: u64::from(t) });
+    let sum: u64 = (0..300).sum();
+    seen.by_tenant[0].account.culprits = Culprits::new(shares, steal - sum, steal).unwrap();
+    let before = seen.clone();
+    let most = Most { tenants: 100, tasks: 50, culprits: 8 };
+    bound(&mut seen, &most);
+    seen.check().unwrap();
+    assert!(seen.tenants.len() <= most.tenants + 1 && seen.tasks.len() <= most.tasks);
+    assert!(seen.by_tenant.iter().all(|t| t.account.culprits.shares().len() <= most.culprits));
+    assert_eq!(steal_ns(&seen), steal_ns(&before));
+    assert_eq!(seen.loss.unlisted_tasks, 250);
+    assert_eq!(seen.by_tenant.iter().map(|t| t.tasks).sum::<u64>(), 300);
+    assert!(seen.tenants.iter().any(|t| t.kind == TenantKind::Others));
+    let small = window(0, 5);
+    let mut same = small.clone();
+    bound(&mut same, &most);
+    assert_eq!(same, small, "what fits is left as it is");
+}

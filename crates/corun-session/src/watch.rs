@@ -1,0 +1,92 @@
+//! Watch: everybody on this machine, window by window, for as long as one likes. Nothing is summed up, so nothing grows.
+
+use crate::end::{next_window, EndConditions, Ended};
+use crate::error::Error;
+use crate::stop::Stop;
+use crate::target::Target;
+use corun_linux::probe::LiveOptions;
+use corun_linux::watcher::{Source, Watcher};
+use corun_linux::Root;
+use corun_model::{Host, HostError, Machine, Observation, Unavailable};
+use std::time::Duration;
+
+/// How to watch.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// The source; `None`: the best there is.
+    pub source: Option<Source>,
+    /// How long a window is.
+    pub window: Duration,
+    /// Tasks that can be followed at a time; `None`: four times those there are.
+    pub max_tasks: Option<u32>,
+}
+
+impl Default for WatchOptions {
+    fn default() -> WatchOptions {
+        WatchOptions { source: None, window: Duration::from_secs(1), max_tasks: None }
+    }
+}
+
+/// Everybody on this machine: an iterator over windows that ends when it is asked to.
+pub struct Watch {
+    watcher: Watcher,
+    end: EndConditions,
+    ended: Option<Ended>,
+    window: Duration,
+    unavailable: Vec<Unavailable>,
+}
+
+impl Watch {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// When the machine cannot be watched.
+    pub fn start(options: &WatchOptions, stop: &Stop) -> Result<Watch, Error> {
+        let root = Root::new("/");
+        let subject = Target::Everybody.arm(&root)?.subject;
+        let live =
+            LiveOptions { max_tasks: options.max_tasks, watcher_apart: true, ..LiveOptions::new(subject) };
+        let (watcher, unavailable) = Watcher::start(&root, live, options.source)?;
+        Ok(Watch {
+            watcher,
+            end: EndConditions { running: None, end_ns: None, stop: stop.clone() },
+            ended: None,
+            window: options.window,
+            unavailable,
+        })
+    }
+
+    /// How it sees.
+    pub fn source(&self) -> Source {
+        self.watcher.source()
+    }
+
+    /// The machine's shape.
+    pub fn machine(&self) -> &Machine {
+        self.watcher.machine()
+    }
+
+    /// What cannot be seen because of how it sees, and why. Windows say what they cannot tell.
+    pub fn unavailable(&self) -> &[Unavailable] {
+        &self.unavailable
+    }
+
+    /// Makes the windows from now on so long.
+    pub fn set_window(&mut self, window: Duration) {
+        self.window = window;
+    }
+
+    fn window(&mut self) -> Result<Observation, HostError> {
+        self.ended = self.end.wait(&mut self.watcher, self.window)?;
+        self.watcher.observe()
+    }
+}
+
+impl Iterator for Watch {
+    type Item = Result<Observation, Error>;
+
+    /// The next window; `None` once it was asked to end.
+    fn next(&mut self) -> Option<Result<Observation, Error>> {
+        next_window(self, |session| &mut session.ended, Watch::window)
+    }
+}

@@ -1,0 +1,90 @@
+//! `corun agent`: always on, for a machine's monitoring.
+
+use crate::cmd::doctor;
+use crate::lines;
+use crate::reading;
+use crate::usage::Usage;
+use corun_agent::agent::{self, Caller};
+use corun_agent::config::{Config, Ring};
+use corun_report::output::print;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo corun agent                               metrics for Prometheus at 127.0.0.1:9965
+  sudo corun agent --listen 0.0.0.0:9965         for scrapers on other machines
+  sudo corun agent --ring /var/lib/corun/ring    keeps the last hours as well
+  corun agent --config agent.toml --print-config what is in force
+  curl -s 127.0.0.1:9965/metrics | grep blame    who takes CPU time from whom
+  corun profile --from /var/lib/corun/ring --cgroup web.service --at 03:10 --for 2m
+
+It observes only. Once its probe is loaded it keeps CAP_BPF and CAP_PERFMON and drops all other privileges.
+SIGHUP reads the configuration again, SIGTERM ends it.
+Exit status: 0 when it was asked to end, 2 bad usage or configuration, 1 when it cannot watch any more.";
+
+/// Serve who takes CPU time from whom as metrics, and keep the last hours, always on
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where to serve /metrics, /livez, /readyz and /doctor [default: 127.0.0.1:9965]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Read the configuration from this file, in TOML; flags come before it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Keep the last hours in this folder, in 256 MiB at most unless the configuration says otherwise [default: keep nothing]
+    #[arg(long, value_name = "FOLDER")]
+    ring: Option<PathBuf>,
+    /// Tenants that have series of their own; all others are summed in `other` [default: 1000]
+    #[arg(long, value_name = "N")]
+    max_tenants: Option<usize>,
+    /// Print the configuration that would be in force, and end
+    #[arg(long)]
+    print_config: bool,
+}
+
+impl Args {
+    /// The configuration: the file's, and what flags say instead.
+    fn effective(&self) -> Result<Config, String> {
+        let config = self.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let ring = match (&self.ring, config.ring) {
+            (Some(folder), Some(ring)) => Some(Ring { folder: folder.clone(), ..ring }),
+            (Some(folder), None) => Some(Ring::new(folder.clone())),
+            (None, ring) => ring,
+        };
+        let config = Config {
+            listen: self.listen.unwrap_or(config.listen),
+            max_tenants: self.max_tenants.unwrap_or(config.max_tenants),
+            ring,
+            ..config
+        };
+        config.check().map_err(|(_, what)| what)
+    }
+}
+
+fn read(path: &Path) -> Result<Config, String> {
+    let text = reading::text_of(path);
+    let text = text.map_err(|e| format!("cannot read {}: {}", path.display(), reading::why(&e)))?;
+    Config::parse(&text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = args.effective().map_err(Usage)?;
+    if args.print_config {
+        print(&config.text())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let caller = Caller {
+        reload: &|| args.effective(),
+        say: &|what| lines::say(&format!("corun: {}", corun_report::one_line(what))),
+        doctor: doctor::as_json(),
+    };
+    match agent::run(config, &caller) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(e) if e.is_usage() => Err(Usage(e.to_string()).into()),
+        Err(e) => Err(e.into()),
+    }
+}

@@ -1,0 +1,152 @@
+//! `corun profile --from RING`: the same report of a time that has passed, from what an agent kept.
+
+use crate::target::TargetFlags;
+use crate::usage::Usage;
+use corun_agent::past::{self, NoPast, Past};
+use corun_agent::ring::{Reader, RingError};
+use corun_report::profile::notes;
+use corun_report::{Host, ProfileMeta, ProfileReport, Source, Subject};
+use jiff::civil::{DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, Zoned};
+use std::ops::Range;
+use std::path::Path;
+
+/// The report of a part of a ring.
+///
+/// # Errors
+/// A mistake of the user's, in a sentence; or what the ring says.
+pub fn report(
+    ring: &Path,
+    at: Option<&str>,
+    length_ns: Option<u64>,
+    tenant: Option<String>,
+    target: TargetFlags,
+) -> anyhow::Result<ProfileReport> {
+    let tenant = match tenant {
+        Some(name) => Some(name),
+        None => target.of_past()?,
+    };
+    let reader = Reader::open(ring).map_err(|e| match e {
+        RingError::NoRing(_) | RingError::OtherFormat { .. } => Usage(e.to_string()).into(),
+        e => anyhow::Error::from(e),
+    })?;
+    let unix_ns = time(&reader, ring, at, length_ns)?;
+    let past = past::read(&reader, unix_ns.clone(), tenant.as_deref());
+    let past = past.map_err(|no| Usage(why_not(&no, &reader, ring, tenant.as_deref())))?;
+    Ok(report_of(&past))
+}
+
+/// The time that was asked for, in nanoseconds since 1970.
+fn time(
+    reader: &Reader,
+    ring: &Path,
+    at: Option<&str>,
+    length_ns: Option<u64>,
+) -> anyhow::Result<Range<u64>> {
+    let nothing = || {
+        Usage(format!(
+            "the ring {} holds no window yet; wait until its agent has written one",
+            ring.display()
+        ))
+    };
+    let span = reader.span().ok_or_else(nothing)?;
+    Ok(match (at, length_ns) {
+        (None, None) => span,
+        (None, Some(ns)) => span.end.saturating_sub(ns)..span.end,
+        (Some(at), ns) => {
+            let from = moment(at, &Zoned::now()).map_err(Usage)?;
+            from..ns.map_or(span.end.max(from + 1), |ns| from.saturating_add(ns))
+        }
+    })
+}
+
+/// A time of day, the last one that there was, or a date with one; in this machine's time zone.
+fn moment(text: &str, now: &Zoned) -> Result<u64, String> {
+    let zoned = |at: DateTime| at.to_zoned(now.time_zone().clone()).map_err(|e| e.to_string());
+    let last = |time: Time| {
+        let today = zoned(now.date().to_datetime(time))?;
+        match today > *now {
+            true => zoned((now.date() - 1.day()).to_datetime(time)),
+            false => Ok(today),
+        }
+    };
+    // A date comes first: a time of day is also read from what has a date.
+    let at = match (text.parse::<DateTime>(), text.parse::<Time>()) {
+        (Ok(date), _) => zoned(date)?,
+        (Err(_), Ok(time)) => last(time)?,
+        _ => {
+            return Err(format!("`{text}` is no time; give one such as 03:10, 03:10:30 or 2026-01-31T03:10"))
+        }
+    };
+    u64::try_from(at.timestamp().as_nanosecond()).map_err(|_| format!("`{text}` is before 1970"))
+}
+
+fn why_not(no: &NoPast, reader: &Reader, ring: &Path, tenant: Option<&str>) -> String {
+    match no {
+        NoPast::NoWindow(damages) => {
+            let span = reader.span().map(|span| format!("; it has {}", in_words(&span))).unwrap_or_default();
+            let damage = damages.first().map(|d| format!("; {d}")).unwrap_or_default();
+            format!("the ring {} has nothing of that time{span}{damage}", ring.display())
+        }
+        NoPast::NoTenant(others) => {
+            let there = match others.is_empty() {
+                true => "no tenant was there".to_owned(),
+                false => format!("there were {} and more", others.join(", ")),
+            };
+            format!("no tenant of that time is called `{}`; {there}", tenant.unwrap_or_default())
+        }
+    }
+}
+
+fn in_words(unix_ns: &Range<u64>) -> String {
+    let at = |ns: u64| {
+        let moment = Timestamp::from_nanosecond(i128::from(ns)).unwrap_or_default();
+        moment.to_zoned(TimeZone::system())
+    };
+    let (from, to) = (at(unix_ns.start), at(unix_ns.end));
+    format!("{} to {}", from.strftime("%Y-%m-%d %H:%M:%S"), to.strftime("%Y-%m-%d %H:%M:%S %Z"))
+}
+
+fn report_of(past: &Past) -> ProfileReport {
+    let subject = past.subject.as_ref().map_or(Subject::All, |t| Subject::Tenant(t.id));
+    let mut notes = vec![notes::past(&in_words(&past.unix_ns))];
+    notes.extend(notes::not_kept(past.missing_ns));
+    notes.extend(notes::other_runs(past.other_runs));
+    notes.extend(past.damages.iter().map(ToString::to_string));
+    let meta = ProfileMeta {
+        host: Host::Live,
+        source: if past.run.source == "ebpf" { Source::Ebpf } else { Source::Schedstat },
+        target: past.subject.as_ref().map_or("everybody".to_owned(), |t| t.name.clone()),
+        machine: past.run.machine.clone(),
+        cpus: past.run.cpus,
+        date: Some(in_words(&past.unix_ns)),
+        exit_status: None,
+        self_cost: corun_report::SelfCost::default(),
+        lost: None,
+        trace_lost: None,
+        notes,
+    };
+    let whole = past.recording.whole().expect("a past has windows");
+    ProfileReport::new(&meta, whole, subject, past.recording.timeline())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_day_is_the_last_one_that_there_was_and_a_date_is_that_date() {
+        let now: Zoned = "2026-03-02T12:00:00+00:00[UTC]".parse().unwrap();
+        let said = |text: &str| moment(text, &now).map(in_utc);
+        assert_eq!(said("03:10").unwrap(), "2026-03-02T03:10:00Z");
+        assert_eq!(said("23:10:30").unwrap(), "2026-03-01T23:10:30Z");
+        assert_eq!(said("2026-01-31T03:10").unwrap(), "2026-01-31T03:10:00Z");
+        assert_eq!(said("2026-01-31 03:10:05").unwrap(), "2026-01-31T03:10:05Z");
+        assert!(said("noon").unwrap_err().starts_with("`noon` is no time; give one such as 03:10"));
+    }
+
+    fn in_utc(ns: u64) -> String {
+        Timestamp::from_nanosecond(i128::from(ns)).unwrap().to_string()
+    }
+}
