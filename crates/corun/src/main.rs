@@ -9,6 +9,7 @@ mod pid;
 mod reading;
 mod refusal;
 mod spread;
+mod stack;
 mod target;
 mod usage;
 mod values;
@@ -26,6 +27,13 @@ fn main() -> ExitCode {
     // not passed on to the commands that it starts.
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGXFSZ, nothing as extern "C" fn(i32) as usize) };
+    if let Err(bytes) = stack::take_room() {
+        eprintln!(
+            "corun: this session allows a stack of {} KiB, which is too little; raise `ulimit -s`",
+            bytes >> 10
+        );
+        return ExitCode::FAILURE;
+    }
     corun_session::supervise_if_asked().unwrap_or_else(cli::main)
 }
 

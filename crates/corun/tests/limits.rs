@@ -107,6 +107,22 @@ fn limits() -> Vec<Limit> {
         refuse(&[libc::SYS_clone, libc::SYS_clone3, libc::SYS_vfork], libc::EPERM),
     ));
     rows.push(row("no pidfd_open", FILTERED, refuse(&[libc::SYS_pidfd_open], libc::ENOSYS)));
+    let needs: [(&str, &[i64]); 4] = [
+        ("no signalfd", &[libc::SYS_signalfd4]),
+        ("no socketpair", &[libc::SYS_socketpair]),
+        ("no flock", &[libc::SYS_flock]),
+        ("no mlockall", &[libc::SYS_mlockall]),
+    ];
+    rows.extend(needs.map(|(name, calls)| row(name, FILTERED, refuse(calls, libc::EPERM))));
+    for kib in [64, 1_024] {
+        rows.push(row(&format!("ulimit -s {kib}"), &["ulimit -s"], limit(libc::RLIMIT_STACK, kib << 10)));
+    }
+    let as_nobody: Setting = Arc::new(|| {
+        limit(libc::RLIMIT_STACK, 64 << 10)()?;
+        // SAFETY: takes a number.
+        done(unsafe { libc::setuid(64_998) })
+    });
+    rows.push(row("ulimit -s 64 without root", &["ulimit -s"], as_nobody));
     rows.push(row("ulimit -n 10", &["ulimit -n", "open files", "eBPF"], limit(libc::RLIMIT_NOFILE, 10)));
     rows.push(row("ulimit -n 6", &["ulimit -n"], limit(libc::RLIMIT_NOFILE, 6)));
     rows.push(with_mounts("a read-only /sys", &["read", "eBPF"], "mount -o remount,bind,ro /sys"));

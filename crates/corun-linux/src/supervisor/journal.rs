@@ -18,6 +18,7 @@
 use super::inheritance::Inheritance;
 use super::undo::Undo;
 use crate::clock;
+use crate::limits;
 use crate::procfs::TICK_NS;
 use crate::root::{in_words, Root};
 use std::collections::BTreeMap;
@@ -136,7 +137,7 @@ impl Journal {
             if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
                 let e = io::Error::last_os_error();
                 if e.kind() != io::ErrorKind::WouldBlock {
-                    return Err(failed(e));
+                    return Err(failed(limits::explained(e)));
                 }
                 let held = newest(&paths.map(|path| fs::read(path).unwrap_or_default()), &boot_id());
                 return Err(JournalError::Held { pid: held.map_or(0, |held| held.contents.controller) });

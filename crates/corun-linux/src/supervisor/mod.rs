@@ -62,8 +62,9 @@ const BEATS: u32 = 16;
 /// What the controller says: it is well; everything is undone.
 const BEAT: u8 = b'.';
 const DONE: u8 = b'q';
-/// What the supervisor says: it watches.
+/// What the supervisor says: it watches. Otherwise it says in so many bytes at most why it cannot.
 const READY: u8 = b'r';
+const MOST_WORDS: usize = 400;
 
 /// Where the journal is and how the supervisor is started.
 #[derive(Clone, Debug)]
@@ -140,7 +141,7 @@ impl Supervised {
                 if restored.failed.is_empty() {
                     journal.remove();
                 }
-                return Err(SuperviseError::Start(e));
+                return Err(SuperviseError::Start(limits::explained(e)));
             }
         };
         Ok(Supervised { journal, socket, child, restored, lease: options.lease, beaten: None })
@@ -347,12 +348,13 @@ fn spawn(journal: &Journal, options: &Options) -> io::Result<(OwnedFd, Child)> {
     }
     let mut child = limits::start_process(&mut command)?;
     drop((theirs, files));
-    match wait_for(&ours, PATIENCE) {
-        Ok(READY) => Ok((ours, child)),
+    match first_words(&ours, PATIENCE) {
+        Ok(words) if words == [READY] => Ok((ours, child)),
         other => {
             let _ = child.kill();
             let _ = child.wait();
-            Err(other.err().unwrap_or_else(|| io::Error::other("it does not answer")))
+            let lacks = |words: Vec<u8>| io::Error::other(String::from_utf8_lossy(&words).into_owned());
+            Err(other.map_or_else(|e| e, lacks))
         }
     }
 }
@@ -369,12 +371,17 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Sends one byte, without waiting and without a signal when nobody is there.
+/// Sends one byte.
 fn say(socket: &OwnedFd, byte: u8) -> io::Result<()> {
+    send(socket, &[byte])
+}
+
+/// Sends a message, without waiting and without a signal when nobody is there.
+fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: send reads the one byte that it is told of.
-    match unsafe { libc::send(socket.as_raw_fd(), (&raw const byte).cast(), 1, flags) } {
-        1 => Ok(()),
+    // SAFETY: send reads as many bytes as it is told of.
+    match unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), flags) } {
+        n if n == message.len() as isize => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -395,20 +402,23 @@ fn is_open(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// One byte; an error when the other end closes or `patience` is over.
-fn wait_for(socket: &OwnedFd, patience: Duration) -> io::Result<u8> {
+/// What a supervisor says first: that it is ready, or what it lacks. An error when it ends before, or `patience` is over.
+fn first_words(socket: &OwnedFd, patience: Duration) -> io::Result<Vec<u8>> {
     let mut ready = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let mut byte = 0u8;
-    // SAFETY: poll gets one valid entry, recv writes at most the one byte that it is told of.
+    let mut words = vec![0u8; MOST_WORDS];
+    // SAFETY: poll gets one valid entry, recv writes at most as many bytes as it is told of.
     let got = unsafe {
         match libc::poll(&mut ready, 1, patience.as_millis() as i32) {
             0 => return Err(io::ErrorKind::TimedOut.into()),
             n if n < 0 => return Err(io::Error::last_os_error()),
-            _ => libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT),
+            _ => libc::recv(socket.as_raw_fd(), words.as_mut_ptr().cast(), words.len(), libc::MSG_DONTWAIT),
         }
     };
     match got {
-        1 => Ok(byte),
+        1.. => {
+            words.truncate(got as usize);
+            Ok(words)
+        }
         0 => Err(io::Error::other("it ended before it was ready")),
         _ => Err(io::Error::last_os_error()),
     }

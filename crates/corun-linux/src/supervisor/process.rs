@@ -1,8 +1,9 @@
 //! The supervisor's own process: it waits for the controller to end, to fall silent, or for a signal, and restores.
 
 use super::journal::Journal;
-use super::{restoring, say, BEAT, DONE, READY};
-use crate::root::Root;
+use super::{restoring, say, send, BEAT, DONE, READY};
+use crate::limits;
+use crate::root::{in_words, Root};
 use crate::sched;
 use std::ffi::OsString;
 use std::io;
@@ -68,7 +69,10 @@ impl Supervisor {
         let own = |arg| inherited(number(arg)? as RawFd);
         let (socket, files) = (own(socket)?, [own(journal)?, own(other)?]);
         let journal = Journal::inherited(files, PathBuf::from(folder));
-        let signals = stop_signals()?;
+        // Nobody reads what this process prints: its controller says what it lacks.
+        let signals = stop_signals().map_err(limits::explained).inspect_err(|e| {
+            let _ = send(&socket, in_words(e).as_bytes());
+        })?;
         // It was started as `/proc/self/exe`, and `exe` tells nobody whose it is.
         sched::call_thread(c"corun supervise");
         // Both are a matter of speed, not of correctness; without the right to them it is an ordinary process.
