@@ -1,7 +1,11 @@
 //! What people call a program: its own name, the script that it runs, or what it was started as.
 
-use crate::procfs::command_line;
+use crate::procfs::{self, command_line};
 use crate::root::Root;
+
+/// So many programs may be told to run each other (`sudo timeout 60 nice job`), and so many children of each are asked.
+const DEEPEST: usize = 8;
+const MOST_CHILDREN: usize = 8;
 
 /// Programs that run what somebody wrote for them, which is what people know: by name, whatever version follows it.
 const INTERPRETERS: &[&str] = &[
@@ -37,6 +41,52 @@ pub fn name(root: &Root, pid: u32, comm: &str) -> String {
         None
     };
     better.unwrap_or_else(|| comm.to_owned())
+}
+
+/// The process that a job is called by, and its comm: that of the program which its leader was told to run. A leader such as
+/// `timeout`, `sudo` or `strace` only waits for a child, and has the child's command line at the end of its own.
+pub fn told_to_run(root: &Root, leader: u32, children: impl Fn(u32) -> Vec<u32>) -> Option<(u32, String)> {
+    let mut found: Option<(u32, String)> = None;
+    for _ in 0..DEEPEST {
+        let pid = found.as_ref().map_or(leader, |(pid, _)| *pid);
+        let next = children(pid).into_iter().take(MOST_CHILDREN);
+        let mut next =
+            next.filter_map(|child| Some((child, procfs::process_stat(root, child).ok()?.comm))).peekable();
+        // Most have no child, and are not asked for their command.
+        if next.peek().is_none() {
+            break;
+        }
+        let command = command_line(root, pid).unwrap_or_default();
+        let is_it = |child: &(u32, String)| {
+            ends_with(&command, &command_line(root, child.0).unwrap_or_default(), &child.1)
+        };
+        match next.find(is_it) {
+            Some(child) => found = Some(child),
+            None => break,
+        }
+    }
+    found
+}
+
+/// Whether a command ends with what a program of this name was started as. A script is started with its interpreter in front, and has
+/// its own name.
+fn ends_with(command: &[String], started: &[String], comm: &str) -> bool {
+    let is_script = |words: &&[String]| {
+        words
+            .first()
+            .and_then(|word| base(word))
+            .is_some_and(|name| !comm.is_empty() && name.starts_with(comm))
+    };
+    let as_script = (1..started.len().min(3)).map(|at| &started[at..]).find(is_script);
+    let is_end =
+        |words: &[String]| !words.is_empty() && words.len() < command.len() && command.ends_with(words);
+    is_end(started) || as_script.is_some_and(is_end)
+}
+
+/// The children of a process's first thread; none where the kernel does not list them.
+pub fn children(root: &Root, pid: u32) -> Vec<u32> {
+    let listed = root.read(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 fn base(path: &str) -> Option<String> {
@@ -101,6 +151,80 @@ mod tests {
             assert_eq!(name(&root, 1, comm), called, "{words:?}");
         }
         assert_eq!(name(&root, 2, "bash"), "bash", "it has gone");
+    }
+
+    /// Processes of one line: the leader, whom it started, and so on; each with its comm and command line.
+    fn line(of: &[(&str, &[&str])]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        for (n, (comm, words)) in of.iter().enumerate() {
+            let (pid, child) = (n + 1, n + 2);
+            let proc = root.path(format!("/proc/{pid}"));
+            std::fs::create_dir_all(proc.join(format!("task/{pid}"))).unwrap();
+            std::fs::write(proc.join("cmdline"), words.join("\0") + "\0").unwrap();
+            let fields = " 0".repeat(45);
+            std::fs::write(proc.join("stat"), format!("{pid} ({comm}) S {n} 1 1{fields}\n")).unwrap();
+            let children = if child <= of.len() { format!("{child} ") } else { String::new() };
+            std::fs::write(proc.join(format!("task/{pid}/children")), children).unwrap();
+        }
+        (folder, root)
+    }
+
+    #[test]
+    fn a_job_is_called_by_the_program_that_its_leader_was_told_to_run() {
+        type Line<'a> = &'a [(&'a str, &'a [&'a str])];
+        let table: &[(Line, &str)] = &[
+            (&[("timeout", &["timeout", "60", "./job", "2"]), ("job", &["./job", "2"])], "job"),
+            (&[("sudo", &["sudo", "-u", "me", "job"]), ("job", &["job"])], "job"),
+            (&[("strace", &["strace", "-f", "-o", "log", "job", "-v"]), ("job", &["job", "-v"])], "job"),
+            (
+                &[
+                    ("sudo", &["sudo", "timeout", "60", "make", "all"]),
+                    ("timeout", &["timeout", "60", "make", "all"]),
+                    ("make", &["make", "all"]),
+                    ("sh", &["sh", "-c", "cc x.c"]),
+                ],
+                "make",
+            ),
+            // A script has its interpreter in front.
+            (
+                &[
+                    ("timeout", &["timeout", "9", "./run.sh", "x"]),
+                    ("run.sh", &["/bin/bash", "./run.sh", "x"]),
+                ],
+                "run.sh",
+            ),
+            (&[("timeout", &["timeout", "9", "bash", "run.sh"]), ("bash", &["bash", "run.sh"])], "run.sh"),
+            (&[("with-env.sh", &["bash", "with-env.sh", "server"]), ("server", &["server"])], "server"),
+            (
+                &[
+                    ("timeout", &["timeout", "9", "bash", "-c", "job"]),
+                    ("bash", &["bash", "-c", "job"]),
+                    ("job", &["job"]),
+                ],
+                "job",
+            ),
+            (
+                &[
+                    ("timeout", &["timeout", "9", "bash", "-c", "job 1; job 2"]),
+                    ("bash", &["bash", "-c", "job 1; job 2"]),
+                    ("job", &["job", "1"]),
+                ],
+                "bash",
+            ),
+            // Who decides by itself what it runs is the job.
+            (&[("make", &["make", "all"]), ("sh", &["sh", "-c", "all"])], "make"),
+            (&[("nginx", &["nginx: master process"]), ("nginx", &["nginx: worker process"])], "nginx"),
+            (&[("server", &["server", "-p", "80"]), ("server", &["server", "-p", "80"])], "server"),
+            (&[("cargo", &["cargo", "build"]), ("rustc", &["rustc", "--crate-name", "x"])], "cargo"),
+            (&[("daemon", &["daemon"]), ("kid", &[""])], "daemon"),
+        ];
+        for (line_of, called) in table {
+            let (_folder, root) = line(line_of);
+            let (pid, comm) =
+                told_to_run(&root, 1, |pid| children(&root, pid)).unwrap_or((1, line_of[0].0.to_owned()));
+            assert_eq!(name(&root, pid, &comm), *called, "{line_of:?}");
+        }
     }
 
     #[test]

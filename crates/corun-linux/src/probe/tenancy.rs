@@ -19,6 +19,7 @@ use corun_bpf::layout::{comm, group, GroupRec, Whereabouts};
 use corun_model::observation::TaskObservation;
 use corun_model::{Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// So many cgroups are looked for at a time, at some microseconds each.
 const MOST_LOOKS: u64 = 1_000;
@@ -26,6 +27,8 @@ const MOST_LOOKS: u64 = 1_000;
 const MOST_ASKED: u64 = 64;
 /// So many programs of a shell are told apart.
 const MOST_PROGRAMS: usize = 32;
+/// So often it is looked whether the leader of a job was told to run another program of it.
+const MOST_MET: usize = 4;
 
 /// Tenants by the probe's group numbers.
 pub(super) struct Tenancy {
@@ -53,6 +56,9 @@ struct Job {
     comm: [u8; 16],
     /// Of a shell without a script: for how long which programs used a CPU, in nanoseconds.
     programs: Option<BTreeMap<String, u64>>,
+    /// Programs that it was seen to run, other than its leader, while nobody knew of one that it was told to.
+    met: Vec<Arc<str>>,
+    is_told: bool,
 }
 
 impl Tenancy {
@@ -92,7 +98,16 @@ impl Tenancy {
     /// Says that `group` was made by user space for this tenant.
     pub(super) fn assign(&mut self, group: u32, name: TenantName) -> TenantId {
         self.assigned.insert(group, name.clone());
-        self.tenants.number(name)
+        let id = self.tenants.number(name);
+        if let Some(tenant) = self.tenants.get(id).filter(|tenant| leader(tenant).is_some()) {
+            let mut comm = [0; 16];
+            let length = tenant.name.len().min(comm.len() - 1);
+            comm[..length].copy_from_slice(&tenant.name.as_bytes()[..length]);
+            // Its own group does not tell how it is called.
+            let group = group::UNKNOWN;
+            self.jobs.insert(id, Job { group, comm, programs: None, met: Vec::new(), is_told: false });
+        }
+        id
     }
 
     /// Says that the subject is a cgroup.
@@ -185,7 +200,7 @@ impl Tenancy {
         let id = self.tenants.number(name);
         let programs = self.jobs.remove(&id).and_then(|job| job.programs).unwrap_or_default();
         let programs = is_named_by_use.then_some(programs);
-        self.jobs.insert(id, Job { group, comm: rec.comm, programs });
+        self.jobs.insert(id, Job { group, comm: rec.comm, programs, met: Vec::new(), is_told: false });
         id
     }
 
@@ -217,17 +232,15 @@ impl Tenancy {
             .map(|(id, job)| (*id, job.group))
             .collect();
         for (id, group) in renamed.into_iter().take(MOST_ASKED as usize) {
-            let Some(pgid) = self.tenant(id).and_then(|t| t.key.strip_prefix("pgid:")?.parse::<u32>().ok())
-            else {
-                continue;
-            };
+            let Some(pgid) = self.tenant(id).and_then(leader) else { continue };
             let mut rec = GroupRec::default();
             (rec.tid, rec.tgid, rec.comm, rec.key.pgid) = (pgid, pgid, comm_of(group), pgid);
             let (name, is_named_by_use) = self.job(&rec);
             self.tenants.number(name);
-            self.jobs
-                .insert(id, Job { group, comm: rec.comm, programs: is_named_by_use.then(BTreeMap::new) });
+            let programs = is_named_by_use.then(BTreeMap::new);
+            self.jobs.insert(id, Job { group, comm: rec.comm, programs, met: Vec::new(), is_told: false });
         }
+        self.call_as_told(tasks);
         if !self.jobs.values().any(|job| job.programs.is_some()) {
             return;
         }
@@ -251,6 +264,32 @@ impl Tenancy {
         }
     }
 
+    /// Calls jobs by the program that their leader was told to run, once that is there.
+    fn call_as_told(&mut self, tasks: &[TaskObservation]) {
+        let mut asked = 0;
+        for task in tasks {
+            let Some(job) = self.jobs.get_mut(&task.tenant) else { continue };
+            let is_known = *task.name == *comm(&job.comm) || job.met.contains(&task.name);
+            if job.is_told || is_known || job.met.len() >= MOST_MET || asked >= MOST_ASKED {
+                continue;
+            }
+            job.met.push(task.name.clone());
+            asked += 1;
+            let Some(leader) = self.tenants.get(task.tenant).and_then(leader) else { continue };
+            let run = program::told_to_run(&self.root, leader, |pid| program::children(&self.root, pid));
+            let Some((pid, called)) = run else { continue };
+            let name = program::name(&self.root, pid, &called);
+            job.is_told = true;
+            let is_named_by_use = program::is_interpreter(&called) && name == called;
+            job.programs = is_named_by_use.then(BTreeMap::new);
+            if let Some(tenant) = self.tenants.get(task.tenant) {
+                let name = TenantName { kind: tenant.kind, key: tenant.key.clone(), name, detail: None };
+                self.tenants.number(name);
+            }
+        }
+        self.asked += asked;
+    }
+
     /// The tenant of a group; "others" for one that has no name yet.
     pub(super) fn of(&self, group: u32) -> TenantId {
         self.of_group.get(group as usize).copied().unwrap_or(self.others())
@@ -265,6 +304,12 @@ impl Tenancy {
     pub(super) fn tenant(&self, id: TenantId) -> Option<&Tenant> {
         self.tenants.get(id)
     }
+}
+
+/// The process that leads a tenant which is a process group, or a process with its descendants.
+fn leader(tenant: &Tenant) -> Option<u32> {
+    let pid = ["pgid:", "pid:"].iter().find_map(|kind| tenant.key.strip_prefix(kind));
+    pid?.parse().ok()
 }
 
 #[cfg(test)]
@@ -395,6 +440,50 @@ mod tests {
         let last = tenancy.named() as u32 - 1;
         tenancy.call_anew(&[], |group| if group == last { comm } else { tenancy_comm(group) });
         assert_eq!(tenancy.tenant(tenancy.of(last)).unwrap().name, "job");
+    }
+
+    #[test]
+    fn a_job_is_called_by_what_its_leader_was_told_to_run_once_that_is_there_and_so_is_a_command_that_is_watched(
+    ) {
+        use corun_model::observation::Account;
+        use corun_model::{Ledger, Parts, TaskId};
+        let m = Machine::new();
+        for leader in [70, 80] {
+            put(&m.root, &format!("/proc/{leader}/cmdline"), "timeout\09\0./job\0");
+            put(&m.root, &format!("/proc/{leader}/task/{leader}/children"), "71 ");
+        }
+        put(&m.root, "/proc/71/cmdline", "./job\0");
+        put(&m.root, "/proc/71/stat", &format!("71 (job) R 70 70 70{}\n", " 0".repeat(45)));
+        let mut tenancy = Tenancy::new(&m.root);
+        let watched = Subject::command(80, "/usr/bin/timeout").tenant().unwrap();
+        let watched = tenancy.assign(group::FIRST + 9, watched);
+        let job = m.group("/", &[], 70, "timeout");
+        assert_eq!(key_and_name(&mut tenancy, &job).1, "timeout");
+        let tenant = tenancy.of(tenancy.named() as u32 - 1);
+        let task = |tenant, name: &str, ns| {
+            let parts = Parts { compute_ns: ns, ..Parts::default() };
+            let account = Account { ledger: Ledger::new(parts, ns).unwrap(), ..Account::default() };
+            TaskObservation {
+                id: TaskId(71),
+                name: name.into(),
+                tenant,
+                born_ns: 0,
+                alive: true,
+                last_cpu: None,
+                account: account.into(),
+            }
+        };
+        let called = |tenancy: &Tenancy| [tenant, watched].map(|id| tenancy.tenant(id).unwrap().name.clone());
+        let asked = tenancy.cost().1;
+        for (name, ns, wanted) in [("timeout", 5, "timeout"), ("job", 0, "job"), ("job", 5, "job")] {
+            tenancy.call_anew(&[task(tenant, name, ns), task(watched, name, ns)], |_| job.comm);
+            assert_eq!(called(&tenancy), [wanted; 2], "{name} {ns}");
+        }
+        // Nobody is asked twice.
+        for _ in 0..10 {
+            tenancy.call_anew(&[task(tenant, "job", 5), task(watched, "worker", 5)], |_| job.comm);
+        }
+        assert_eq!((called(&tenancy), tenancy.cost().1), (["job".into(), "job".into()], asked + 2));
     }
 
     fn tenancy_comm(group: u32) -> [u8; 16] {

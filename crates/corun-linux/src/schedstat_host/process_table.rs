@@ -338,7 +338,12 @@ impl ProcessTable {
                 Some(leader) => (stat.pgid, &leader.stat.comm),
                 None => (pid, &stat.comm),
             };
-            naming::of_process_group(stat.pgid, &program::name(&self.root, pid, leader))
+            let children = |of| {
+                self.processes.iter().filter(move |(_, p)| p.stat.ppid == of).map(|(pid, _)| *pid).collect()
+            };
+            let run = program::told_to_run(&self.root, pid, children);
+            let (pid, leader) = run.unwrap_or_else(|| (pid, leader.clone()));
+            naming::of_process_group(stat.pgid, &program::name(&self.root, pid, &leader))
         }))
     }
 
