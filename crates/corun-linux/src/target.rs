@@ -5,6 +5,7 @@
 //! rest. Virtual machines have a file of their own (`target/vm.rs`).
 
 use crate::cgroup::{self, Cgroups, Membership};
+use crate::namespaces;
 use crate::naming::{self, TenantName};
 use crate::procfs;
 use crate::program;
@@ -128,13 +129,15 @@ impl Subject {
 #[derive(Debug, Error)]
 pub enum TargetError {
     /// There is no such process.
-    #[error("no process {pid}; `ps -e` lists them")]
+    #[error("no process {pid}{}; `ps -e` lists them", if *has_own_pids { " in this PID namespace" } else { "" })]
     NoProcess {
         /// The PID given.
         pid: u32,
+        /// Whether there are other processes outside of this PID namespace.
+        has_own_pids: bool,
     },
     /// The number is a thread's.
-    #[error("{tid} is a thread of process {pid}; watch the process with `-p {pid}`")]
+    #[error("{tid} is a thread of process {pid}; give the process: {pid}")]
     IsThread {
         /// The TID given.
         tid: u32,
@@ -230,7 +233,11 @@ impl Subject {
         let mut roots = Vec::new();
         for &pid in pids {
             let stat = live_process(root, pid)?;
-            first.get_or_insert_with(|| program::name(root, pid, &stat.comm));
+            first.get_or_insert_with(|| {
+                let run = program::told_to_run(root, pid, |pid| program::children(root, pid));
+                let (pid, comm) = run.unwrap_or((pid, stat.comm));
+                program::name(root, pid, &comm)
+            });
             if !roots.contains(&pid) {
                 roots.push(pid);
             }
@@ -318,7 +325,9 @@ fn listers(root: &Root, cgroups: &Cgroups) -> Vec<String> {
 fn live_process(root: &Root, pid: u32) -> Result<procfs::Stat, TargetError> {
     let stat = match procfs::process_stat(root, pid) {
         Ok(stat) => stat,
-        Err(e) if e.is_gone() => return Err(TargetError::NoProcess { pid }),
+        Err(e) if e.is_gone() => {
+            return Err(TargetError::NoProcess { pid, has_own_pids: namespaces::has_own_pids(root) })
+        }
         Err(e) => return Err(e.into()),
     };
     // `/proc/TID` can be opened too, though it is not listed; the process's own threads are.

@@ -157,10 +157,17 @@ fn whoever_cannot_be_controlled_is_refused_before_anything_is_changed() {
     let before = state();
     // SAFETY: getppid cannot fail.
     let parent = unsafe { libc::getppid() }.to_string();
+    let (told, thread) = std::sync::mpsc::channel();
+    // SAFETY: gettid cannot fail.
+    std::thread::spawn(move || told.send(unsafe { libc::gettid() }).map(|()| std::thread::park()));
+    let (tid, process) =
+        (thread.recv().unwrap().to_string(), format!("give the process: {}", std::process::id()));
     for (args, parts) in [
         // An empty tenant: a name that nobody has, a PID that nobody has.
         (&["--tenant", "corun-nobody"][..], ["--tenant corun-nobody", "nothing by that name runs here"]),
         (&["--tenant", "corun-hog-e", "--tenant", "4194303"], ["--tenant 4194303", "no such process"]),
+        // A thread that is no process.
+        (&["--tenant", &tid], ["is a thread of process", &process]),
         // A key of what is not there, and what is no key.
         (&["--tenant", "cgroup:/corun-nowhere"], ["there is no such cgroup", "make it first"]),
         (&["--tenant", "pgid:4194303"], ["there is no such process group", "lists who is there"]),

@@ -70,10 +70,7 @@ fn processes_that_are_not_there_are_said_with_the_remedy() {
     assert_eq!(of(&[10]).unwrap(), Subject::Processes { roots: vec![10], name: "sleep".into() });
     assert_eq!(of(&[10, 99999]).unwrap_err().to_string(), "no process 99999; `ps -e` lists them");
     assert_eq!(of(&[11]).unwrap_err().to_string(), "process 11 (gone) has ended already");
-    assert_eq!(
-        of(&[12]).unwrap_err().to_string(),
-        "12 is a thread of process 10; watch the process with `-p 10`"
-    );
+    assert_eq!(of(&[12]).unwrap_err().to_string(), "12 is a thread of process 10; give the process: 10");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::target::pid;
 use corun_linux::cgroup::{Cgroups, Tree};
 use corun_linux::naming;
 use corun_linux::protected::is_comm;
+use corun_linux::target::{Subject, TargetError};
 use corun_linux::Root;
 use corun_model::observation::TaskObservation;
 use corun_model::{Observation, Tenant, TenantId, TenantKind};
@@ -82,6 +83,13 @@ pub fn scope(
     for wanted in names {
         let no = |why| Error::Protected { tenant: wanted.clone(), why };
         let given = pid(wanted);
+        if let Some(pid) = given {
+            match Subject::processes(root, &[pid]) {
+                // That nobody has it is said below, with who is there.
+                Ok(_) | Err(TargetError::NoProcess { .. }) => {}
+                Err(e) => return Err(refused(wanted, e.to_string())),
+            }
+        }
         given.and_then(|pid| protected.why_not_process(pid)).map_or(Ok(()), |why| Err(no(why)))?;
         let meant = meant(wanted, seen)?;
         if meant.is_empty() {
@@ -193,8 +201,11 @@ pub fn meant<'a>(wanted: &str, seen: &'a Observation) -> Result<Vec<&'a Tenant>,
 /// The tenant that a process belongs to.
 fn of_process(pid: u32, seen: &Observation) -> Result<&Tenant, Error> {
     let task = seen.tasks.iter().find(|t| t.id.0 == pid && t.alive);
+    // Its first thread may have ended before the others.
+    let key = format!("pid:{pid}");
+    let headless = || seen.tenants.iter().find(|t| t.key == key && has_tasks(seen, t.id));
     let nobody = || absent(&pid.to_string(), "there is no such process");
-    task.and_then(|t| seen.tenant(t.tenant)).ok_or_else(nobody)
+    task.and_then(|t| seen.tenant(t.tenant)).or_else(headless).ok_or_else(nobody)
 }
 
 /// How many tenants that a policy might touch belong to other users, where everybody may be controlled.
@@ -218,6 +229,25 @@ pub fn others_left_alone(protected: &Protected, seen: &Observation, scope: &Scop
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_model::TaskId;
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_still_its_tenant() {
+        let tenant =
+            Tenant { id: TenantId(4), kind: TenantKind::Command, key: "pid:70".into(), name: "job".into() };
+        let task = |id, alive| TaskObservation {
+            id: TaskId(id),
+            name: "job".into(),
+            tenant: TenantId(4),
+            born_ns: 0,
+            alive,
+            last_cpu: None,
+            account: Default::default(),
+        };
+        let of = |tasks| Observation { tenants: vec![tenant.clone()], tasks, ..Observation::default() };
+        assert_eq!(of_process(70, &of(vec![task(70, false), task(71, true)])).unwrap().id, TenantId(4));
+        assert!(of_process(70, &of(vec![task(70, false), task(71, false)])).is_err());
+    }
 
     #[test]
     fn containers_that_may_be_parked_are_told_from_pods_and_from_those_left_alone() {
