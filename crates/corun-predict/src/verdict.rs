@@ -56,6 +56,8 @@ pub struct Verdict {
     /// The least and the most that it can have been, 0..1: sums do not tell whether what was stolen came out of a sleep that
     /// would have been longer, nor how long a program waits for itself.
     pub disturbance_range: [f64; 2],
+    /// Whether its tasks may have spun unseen while they waited for each other: then no less was lost, but perhaps more.
+    pub may_have_spun: bool,
     /// What that rests on: its ledger, or a replay, where the two contradict each other.
     pub method: Method,
     /// What was allowed.
@@ -150,6 +152,8 @@ pub struct Judge {
     loss: LossOverTime,
     watcher_ns: Option<u64>,
     life: Ledger,
+    /// Whether several tasks computed side by side.
+    is_parallel: bool,
     /// How long it waited for nothing but the outside; `None`: a window could not tell.
     outside_ns: Option<u64>,
     hypervisor: Hypervisor,
@@ -169,6 +173,7 @@ impl Judge {
             hypervisor: Hypervisor::default(),
             watcher_ns: None,
             life: Ledger::default(),
+            is_parallel: false,
             outside_ns: Some(0),
             tenants: BTreeMap::new(),
             unavailable: BTreeSet::new(),
@@ -195,6 +200,9 @@ impl Judge {
             let outside_ns = own.account.waited_outside_ns(seen.window_ns());
             self.outside_ns = self.outside_ns.and_then(|ns| Some(ns + outside_ns?));
         }
+        let computed =
+            seen.tasks.iter().filter(|t| t.tenant == self.subject && t.account.ledger.on_cpu_ns() > 0);
+        self.is_parallel |= computed.count() > 1;
         let window = Window::of(seen, self.subject);
         self.hypervisor.add(seen, &window.reach.all());
         if let Some(slots) = &mut self.slots {
@@ -255,6 +263,7 @@ impl Judge {
             doubt,
             disturbance,
             disturbance_range: [least, most],
+            may_have_spun: self.is_parallel && self.life.parts().spin_ns.is_none(),
             method: if loss.is_evident { Method::Replay } else { Method::Ledger },
             max_disturbance: self.max_disturbance,
             resolution,
@@ -468,6 +477,22 @@ mod tests {
         let found = verdict(1000, &[(TenantKind::Watcher, 60), (TenantKind::Kernel, 40)]);
         assert_eq!((found.verdict, found.disturbance, found.watcher_ns), (Ruling::Clean, 0.0, Some(60 * MS)));
         assert!(found.culprits.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn tasks_that_compute_side_by_side_may_have_spun_unless_somebody_tells() {
+        for (tasks, tells, may_have_spun) in [(1, false, false), (2, false, true), (2, true, false)] {
+            let mut seen = run(1000, &[(TenantKind::Command, 100)]);
+            seen.tasks =
+                (0..tasks).map(|n| TaskObservation { id: TaskId(n), ..seen.tasks[0].clone() }).collect();
+            if tells {
+                let own = &mut seen.by_tenant[0].account;
+                own.ledger = own.ledger.with_spin(0);
+            }
+            let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE);
+            judge.push(&seen);
+            assert_eq!(judge.verdict(None).may_have_spun, may_have_spun, "{tasks} {tells}");
+        }
     }
 
     #[test]

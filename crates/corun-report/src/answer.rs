@@ -10,7 +10,7 @@
 
 use crate::names::Names;
 use crate::profile::schema::{Account, Culprit, Ledger, LostTime, ProfileReport};
-use crate::words::{between, count, name, percent, share, waits_for_outside};
+use crate::words::{between, count, name, percent, share, waits_for_outside, SMALL};
 use corun_model::duration::human_ns;
 use corun_model::TenantKind;
 use std::collections::BTreeMap;
@@ -21,8 +21,6 @@ const THROTTLED: &str = "throttled by its own CPU budget (a quota, or real-time 
 const NOTABLE: u64 = 200;
 /// From this share of its time on (1 in 100) that it was stopped or frozen is worth a sentence.
 const HELD: u64 = 100;
-/// A smaller share of the wall time is none.
-const SMALL: f64 = 0.005;
 /// So many culprits are named in the sentence, those after the first only from 1 % of compute.
 const NAMED: usize = 3;
 

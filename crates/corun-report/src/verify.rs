@@ -3,7 +3,7 @@
 
 use crate::json;
 use crate::unseen::unseen;
-use crate::words::{between, name, share, waits_for_outside, wrap};
+use crate::words::{between, name, share, waits_for_outside, wrap, SMALL};
 use corun_model::duration::human_ns;
 use corun_model::Unavailable;
 use corun_predict::estimate::{Culprit, Method};
@@ -115,7 +115,10 @@ impl VerifyReport {
     /// The verdict in one sentence.
     pub fn sentence(&self) -> String {
         let Verdict { disturbance, disturbance_range: [least, _], wall_ns, .. } = self.judged;
-        let took = format!("{} % of its {} was lost to others", share(disturbance), human_ns(wall_ns));
+        let is_bound = self.judged.may_have_spun && disturbance >= SMALL;
+        let (least_word, most_word) = if is_bound { ("at least ", " at most") } else { ("", "") };
+        let took =
+            format!("{least_word}{} % of its {} was lost to others", share(disturbance), human_ns(wall_ns));
         let outside = self.judged.outside.and_then(|outside| waits_for_outside(outside, wall_ns));
         let outside = outside.map_or(String::new(), |it| format!("; {it}"));
         let judged = match (self.judged.verdict, self.judged.doubt) {
@@ -144,7 +147,7 @@ impl VerifyReport {
             (Ruling::Disturbed, _) => {
                 let alone = match disturbance {
                     d if d > 0.995 => "next to no time".to_owned(),
-                    _ => human_ns(self.judged.undisturbed_ns),
+                    _ => human_ns(self.judged.undisturbed_ns) + most_word,
                 };
                 let by = self.by_whom();
                 format!("disturbed{by}: {took} ({}); alone it would have taken {alone}", self.allowed())
@@ -226,17 +229,13 @@ impl VerifyReport {
             }
         }
         if self.judged.method == Method::Replay {
-            let said =
-                "from a replay of what it did, without the others: its ledger alone says something else";
+            let said = "from a replay of what it did, without the others: its ledger alone says otherwise";
             let _ = writeln!(out, "  {said}");
         }
         if let (Some(taken), true) = (self.judged.host_steal, self.judged.doubt != Some(Doubt::Hypervisor)) {
             if taken > self.judged.max_disturbance {
-                let said = format!(
-                    "the hypervisor took {} % of the time that its CPUs were busy, which is not counted",
-                    share(taken)
-                );
-                let _ = writeln!(out, "  {said}");
+                let of_busy = "of the time that its CPUs were busy, which is not counted";
+                let _ = writeln!(out, "  the hypervisor took {} % {of_busy}", share(taken));
             }
         }
         if let Some(own_ns) = self.judged.watcher_ns.filter(|&ns| ns > 0) {
@@ -409,6 +408,7 @@ mod tests {
             method: Method::Ledger,
             disturbance,
             disturbance_range: [disturbance; 2],
+            may_have_spun: false,
             max_disturbance: 0.02,
             resolution: 0.000_75,
             wall_ns: 4_000_000_000,

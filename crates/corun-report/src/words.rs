@@ -5,6 +5,9 @@ use corun_model::duration::human_ns;
 
 use crate::profile::schema::Bound;
 
+/// A smaller share of the wall time is not lost.
+pub(crate) const SMALL: f64 = 0.005;
+
 /// `part` of `whole` in percent, without the sign: three digits at most, and never a bare 0 for something.
 pub fn percent(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {

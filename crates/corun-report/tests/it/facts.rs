@@ -154,6 +154,7 @@ fn what_verify_says() {
         doubt,
         disturbance,
         disturbance_range: [disturbance; 2],
+        may_have_spun: false,
         method: Method::Ledger,
         max_disturbance: 0.02,
         resolution: 0.001,
@@ -183,6 +184,12 @@ fn what_verify_says() {
     let rows: Vec<(&str, VerifyMeta, Verdict)> = vec![
         ("alone", no(), Verdict { disturbance: 0.0, culprits: vec![], ..clean() }),
         ("a little, as was allowed", no(), clean()),
+        ("it may have spun unseen", no(), Verdict { may_have_spun: true, ..disturbed() }),
+        (
+            "it may have spun unseen, and lost nothing",
+            no(),
+            Verdict { may_have_spun: true, disturbance: 0.0, culprits: vec![], ..clean() },
+        ),
         ("a run of 1 ms", no(), Verdict { wall_ns: MS, resolution: 0.035, ..clean() }),
         ("a run of no time", no(), Verdict { wall_ns: 0, resolution: 0.035, disturbance: 0.0, ..clean() }),
         ("it failed", after(1, None), clean()),
