@@ -339,7 +339,7 @@ impl Observation {
     }
 
     /// A task goes on from one window to the next when it was alive at the end of the first and was there at the
-    /// beginning of the second; otherwise it is another task, whatever its number. Returns how many went on, by tenant.
+    /// beginning of the second; otherwise it is another task, whatever its number. Returns how many went on within their tenants.
     fn extend_tasks(&mut self, next: &Observation) -> std::collections::BTreeMap<TenantId, u64> {
         let mut going_on = std::collections::BTreeMap::new();
         let mut living: std::collections::BTreeMap<TaskId, usize> =
@@ -352,8 +352,10 @@ impl Observation {
                     known.alive = t.alive;
                     known.name.clone_from(&t.name);
                     known.last_cpu = t.last_cpu.or(known.last_cpu);
-                    known.tenant = t.tenant;
-                    *going_on.entry(t.tenant).or_default() += 1;
+                    // Whom it goes over to has it as well from now on.
+                    if std::mem::replace(&mut known.tenant, t.tenant) == t.tenant {
+                        *going_on.entry(t.tenant).or_default() += 1;
+                    }
                 }
                 None => self.tasks.push(t.clone()),
             }

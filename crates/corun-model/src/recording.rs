@@ -3,7 +3,8 @@
 //! However long a program runs, its timeline has at most [`SLOTS`] slots: when there are more, neighbours are merged
 //! two by two. Slots keep tenants and CPUs, not single tasks, so that a machine with thousands of tasks can be recorded
 //! for hours. Without the list nobody can tell any more which tasks of two windows are the same, so a task is counted in the
-//! slot in which it began (in the first one where it was there before): the counts of slots sum to those of the whole.
+//! slot in which it began (in the first one where it was there before): the counts of slots sum to those of the whole. A task that
+//! goes over to another tenant counts as a task of both; of one that it comes back to, twice.
 //! Where every command of every shell is a tenant for a moment, those of one name that have ended are counted together
 //! (`together.rs`): their time, and what they took from whom, is there under that name.
 
@@ -13,7 +14,7 @@ mod together;
 use crate::limits::Limits;
 use crate::observation::{Observation, TaskObservation, TenantObservation};
 use crate::tenant::{TaskId, TenantId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use together::{living, Living, Renamed, Together};
 
 pub use bound::{bound, Most};
@@ -40,6 +41,8 @@ pub struct Recording {
     per_slot: usize,
     in_last: usize,
     together: Together,
+    /// The tasks that lived at the end of the last window, and whose they were.
+    last: BTreeMap<TaskId, TenantId>,
 }
 
 impl Recording {
@@ -54,6 +57,7 @@ impl Recording {
         let renamed = self.known_by_name(&window, &living);
         self.together.apply(&renamed, &mut window);
         let slot = self.unlisted(&window);
+        self.last = tenants_of_living(&window);
         self.take(window, slot, &living);
     }
 
@@ -63,6 +67,7 @@ impl Recording {
         let living = living(window);
         let renamed = self.known_by_name(window, &living);
         let mut slot = self.unlisted(window);
+        self.last = tenants_of_living(window);
         self.together.apply(&renamed, &mut slot);
         self.take(slot.clone(), slot, &living);
     }
@@ -120,13 +125,14 @@ impl Recording {
         }
     }
 
-    /// A window without its list of tasks: its tenants count those that are in no window before.
+    /// A window without its list of tasks: its tenants count those that they did not have in the window before.
     fn unlisted(&self, window: &Observation) -> Observation {
-        let known = self.whole.as_ref().map_or(&[][..], |whole| &whole.by_tenant);
         let mut by_tenant = window.by_tenant.clone();
-        for task in window.tasks.iter().filter(|t| t.born_ns <= window.start_ns) {
-            let at = |list: &[TenantObservation]| list.binary_search_by_key(&task.tenant, |t| t.id).ok();
-            if let (Some(_), Some(i)) = (at(known), at(&by_tenant)) {
+        let goes_on = |t: &&TaskObservation| {
+            t.born_ns <= window.start_ns && self.last.get(&t.id).is_some_and(|tenant| *tenant == t.tenant)
+        };
+        for task in window.tasks.iter().filter(goes_on) {
+            if let Ok(i) = by_tenant.binary_search_by_key(&task.tenant, |t: &TenantObservation| t.id) {
                 by_tenant[i].tasks = by_tenant[i].tasks.saturating_sub(1);
             }
         }
@@ -166,6 +172,10 @@ impl Recording {
     pub fn timeline(&self) -> &[Observation] {
         &self.slots
     }
+}
+
+fn tenants_of_living(window: &Observation) -> BTreeMap<TaskId, TenantId> {
+    window.tasks.iter().filter(|t| t.alive).map(|t| (t.id, t.tenant)).collect()
 }
 
 /// Takes tasks out of the list when they are too many, as they are on a machine that builds for days.
@@ -408,6 +418,42 @@ mod tests {
             let count = |o: &Observation| o.by_tenant[0].tasks;
             assert_eq!(recording.whole().map(count), Some(2 + windows));
             assert_eq!(recording.timeline().iter().map(count).sum::<u64>(), 2 + windows);
+        }
+    }
+
+    #[test]
+    fn a_task_that_goes_over_to_another_tenant_is_counted_by_both_and_once_by_each() {
+        let seen = |window: u64| {
+            let (start_ns, end_ns) = (window * 10, window * 10 + 10);
+            // One always is of each tenant; a third goes over between the second window and the third.
+            let of = [(1, 0), (2, 1), (3, u32::from(window >= 2))];
+            let task = |(id, tenant): (u32, u32)| TaskObservation {
+                id: TaskId(id),
+                name: "make".into(),
+                tenant: TenantId(tenant),
+                born_ns: 0,
+                alive: true,
+                last_cpu: None,
+                account: Default::default(),
+            };
+            let by_tenant = [0, 1].map(|id| TenantObservation {
+                id: TenantId(id),
+                tasks: of.iter().filter(|(_, tenant)| *tenant == id).count() as u64,
+                account: Account::default(),
+            });
+            let (tasks, by_tenant) = (of.map(task).into(), by_tenant.into());
+            Observation { start_ns, end_ns, tasks, by_tenant, ..Observation::default() }
+        };
+        let (mut listed, mut sums) = (Recording::default(), Recording::default());
+        for window in (0..6).map(seen) {
+            sums.push_sums(&window);
+            listed.push(window);
+        }
+        for recording in [listed, sums] {
+            let whole: Vec<u64> = recording.whole().unwrap().by_tenant.iter().map(|t| t.tasks).collect();
+            let slots =
+                |i: usize| recording.timeline().iter().map(|slot| slot.by_tenant[i].tasks).sum::<u64>();
+            assert_eq!((whole, [slots(0), slots(1)]), (vec![2, 2], [2, 2]));
         }
     }
 
