@@ -7,13 +7,15 @@ mod farewell;
 pub mod layout;
 mod mapping;
 mod probe;
+mod programs;
 mod scheduler;
 mod storage;
 
-pub use probe::{loaded_programs, programs_of, Config, Losses, Probe, ProbeError, ProgramCost};
+pub use probe::{Config, Losses, Probe, ProbeError, ProgramCost};
 
 pub use farewell::{Ending, Farewell};
 pub use libbpf_rs::ErrorKind;
+pub use programs::{loaded_programs, programs_of};
 pub use scheduler::{
     Cell, CpuStats, Scheduler, SchedulerConfig, SchedulerError, SchedulerLosses, TaskKnobs, PARK_LIMIT_NS,
     ROOT_CELL,

@@ -5,12 +5,13 @@ use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, PairSteal,
 use crate::layout::{RecordEvent, TaskBrief, TaskHead, TaskRec, TraceEvent, Whereabouts};
 use crate::mapping::Mapping;
 use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
+use crate::storage::ObjectStorage;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Iter, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Iter, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::mem::{offset_of, size_of, MaybeUninit};
+use std::mem::{offset_of, size_of};
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -148,10 +149,7 @@ impl Probe {
     /// [`ProbeError`] naming the step that failed; nothing stays behind.
     pub fn start(config: &Config, clock: impl Fn() -> u64) -> Result<Probe, ProbeError> {
         libbpf_rs::set_print(None);
-        let storage = ObjectStorage(Box::into_raw(Box::new(MaybeUninit::uninit())));
-        // SAFETY: the storage is freed only when `storage` is dropped, after the skeleton that borrows it: below on
-        // errors, in `Probe` by the order of its fields.
-        let object: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *storage.0 };
+        let (storage, object) = ObjectStorage::new();
         let mut open = ProbeSkelBuilder::default().open(object).map_err(step("opening the probe"))?;
         let cpu_count = config.places.len().max(1);
         let maps = &mut open.maps;
@@ -451,10 +449,10 @@ impl Probe {
     }
 
     /// Hands over the tasks that ended since the last call.
-    pub fn drain_ended(&self) -> Vec<Ended> {
+    pub fn drain_ended(&self, into: &mut Vec<Ended>) {
         // An error here means the ring is gone, and then there is nothing to hand over.
         let _ = self.rings.consume();
-        self.ended.take()
+        into.append(&mut self.ended.borrow_mut());
     }
 
     /// Hands over the switches and wake-ups since the last call.
@@ -569,26 +567,4 @@ fn keep<T: Copy>(bytes: &[u8], into: &RefCell<Vec<T>>) -> i32 {
         into.borrow_mut().push(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() });
     }
     0
-}
-
-/// Owns the memory that the skeleton borrows, as a raw pointer so that moving the owner does not move it.
-struct ObjectStorage(*mut MaybeUninit<OpenObject>);
-
-impl Drop for ObjectStorage {
-    fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`, freed once; a `MaybeUninit` drops nothing of its own.
-        drop(unsafe { Box::from_raw(self.0) });
-    }
-}
-
-/// Ids of all BPF programs in the kernel right now, whoever loaded them; empty without the privilege to look.
-pub fn loaded_programs() -> BTreeSet<u32> {
-    libbpf_rs::query::ProgInfoIter::default().map(|p| p.id).collect()
-}
-
-/// Ids of the BPF programs that a process holds open, by its descriptors; empty when it cannot be looked into.
-pub fn programs_of(pid: u32) -> BTreeSet<u32> {
-    let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return BTreeSet::new() };
-    let id = |text: String| text.lines().find_map(|l| l.strip_prefix("prog_id:")?.trim().parse().ok());
-    descriptors.flatten().filter_map(|d| id(std::fs::read_to_string(d.path()).ok()?)).collect()
 }

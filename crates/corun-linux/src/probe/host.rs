@@ -185,7 +185,7 @@ impl LiveHost {
 
     /// Empties the rings and names new groups, so that neither overflows nor is forgotten. Whether groups are left to name.
     fn poll(&mut self) -> bool {
-        self.pending.extend(self.probe.drain_ended());
+        self.probe.drain_ended(&mut self.pending);
         self.traces.add(&self.probe.drain_trace());
         if let Some(recorder) = &mut self.recorder {
             let lost = self.probe.losses().record_events;
@@ -233,8 +233,10 @@ impl LiveHost {
                 }
             }
         }
-        let (ended, later): (Vec<Ended>, Vec<Ended>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|e| e.end_ns <= edge_ns);
+        // There may be tens of thousands, of a kilobyte each: they stay where they are.
+        let mut ended = std::mem::take(&mut self.pending);
+        let later: Vec<Ended> = ended.iter().filter(|e| e.end_ns > edge_ns).copied().collect();
+        ended.retain(|e| e.end_ns <= edge_ns);
         for e in &ended {
             self.add_task(&mut window, &e.rec, &Sums::at_end(&e.rec), e.end_ns, false);
             self.bases.remove(e.rec.serial);
