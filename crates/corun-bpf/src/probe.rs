@@ -47,6 +47,8 @@ pub struct Config {
     /// The block state of each system call, `RUN` for `sched_yield`, 0 for "other"; from [`SYSCALLS`] on those of 32-bit
     /// programs.
     pub block_state_of_syscall: [u8; 2 * SYSCALLS],
+    /// The places of `sched_setaffinity` in that table, for both sorts of programs.
+    pub places_of_setaffinity: [u32; 2],
     /// Where each CPU sits, by CPU number.
     pub places: Vec<Place>,
 }
@@ -178,6 +180,7 @@ impl Probe {
         fixed.want_trace = config.trace_bytes > 0;
         fixed.want_record = config.record_bytes > 0;
         fixed.block_state_of_syscall = config.block_state_of_syscall;
+        fixed.places_of_setaffinity = config.places_of_setaffinity;
         let progs = &mut open.progs;
         let asks_who_woke = [
             &mut progs.on_waking,

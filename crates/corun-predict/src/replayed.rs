@@ -11,7 +11,7 @@
 
 use crate::evidence::Evidence;
 use corun_model::run_log::RunLog;
-use corun_sim::replay::script::{Ends, Op};
+use corun_sim::replay::script::{By, Ends, Op};
 use corun_sim::replay::{Conditions, Switches, Transcriber, Transcript};
 
 /// So many events are replayed from the beginning each time; what came before more of them is told for good.
@@ -139,6 +139,7 @@ impl Replayer {
         let conditions = Conditions {
             wake_up_ns,
             either: Ends::Either,
+            changed_by: By::Others,
             switches: Switches::Midway,
             spun: 0.0,
             shares_work: false,
@@ -187,7 +188,7 @@ mod tests {
         let on = What::Runs { cpu: CpuId(0), may: cpus };
         let off = What::Leaves(Left::Preempted);
         let events = (from_ms..to_ms).map(|ms| at(ms, if ms % 2 == 0 { on } else { off })).collect();
-        RunLog { cpus, start_ns: from_ms * MS, end_ns: to_ms * MS, lost: 0, events }
+        RunLog { cpus, start_ns: from_ms * MS, end_ns: to_ms * MS, events, ..RunLog::default() }
     }
 
     #[test]

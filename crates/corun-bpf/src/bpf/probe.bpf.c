@@ -115,6 +115,7 @@ const volatile u32 watcher_tgid = 0; /* 0: the watcher is a task like any other 
 const volatile bool want_trace = false;
 const volatile bool want_record = false;
 const volatile u8 block_state_of_syscall[2 * SYSCALLS] = {};
+const volatile u32 places_of_setaffinity[2] = { NO_TID, NO_TID }; /* in that table */
 
 struct control control = { .start_ns = FOREVER, .stop_ns = FOREVER };
 struct losses losses = {};

@@ -237,6 +237,7 @@ enum record_kind {
 	RECORD_BORN, /* how: 1 a thread, 0 a process; a: by whom */
 	RECORD_TIMER, /* is about to sleep until a; how: 1 given as a length, 0 as a time */
 	RECORD_BUDGET, /* its group may run for a in every b */
+	RECORD_CONFINES, /* asks for another set of CPUs, and somebody has to leave one for that */
 };
 
 enum waker { WAKER_TASK, WAKER_HARDIRQ, WAKER_SOFTIRQ, WAKER_IDLE };

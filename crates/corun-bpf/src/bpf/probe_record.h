@@ -60,6 +60,11 @@ static __noinline void record(u64 now, u64 who, u64 a, u64 b)
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline bool is_confining(u32 place)
+{
+	return place == places_of_setaffinity[0] || place == places_of_setaffinity[1];
+}
+
 /* The tightest quota of the groups that a task is in, by what it allows in a second. */
 static __noinline void record_budget(struct task_struct *p, u64 now)
 {
@@ -81,11 +86,16 @@ static __noinline void record_budget(struct task_struct *p, u64 now)
 	record(now, who(BPF_CORE_READ(p, pid), RECORD_BUDGET, 0), quota, period);
 }
 
-/* Someone has left the CPU, in this way (as in a trace_event). Of a futex the address is told. */
+/*
+ * Someone has left the CPU, in this way (as in a trace_event). Of a futex the address is told. Who asks for other CPUs leaves in that
+ * system call where its own CPU is not among them, or another task has to leave one and that is waited for.
+ */
 static __always_inline void record_leaving(struct task_struct *prev, u32 state, bool yielded, u32 left, u64 now)
 {
 	u64 object = 0;
 
+	if (left != 3 && is_confining(place_of_syscall(prev)))
+		record(now, who(prev->pid, RECORD_CONFINES, 0), 0, 0);
 	if (left == 1 && state == BLOCK_FUTEX)
 		object = first_argument(prev);
 	if (left == 4) /* stopped or frozen: blocked, in that state */

@@ -41,6 +41,7 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
         ended_bytes: options.ended_bytes,
         watcher: options.watcher_apart.then(std::process::id),
         block_state_of_syscall: syscalls::block_states(),
+        places_of_setaffinity: syscalls::places_of_setaffinity(),
         places,
     }
 }

@@ -19,6 +19,11 @@ pub(super) fn block_states() -> Table {
     table
 }
 
+/// The places of `sched_setaffinity` in that table. 32-bit programs of x86 and of arm have the same number for it.
+pub(super) fn places_of_setaffinity() -> [u32; 2] {
+    [libc::SYS_sched_setaffinity as u32, SYSCALLS as u32 + 241]
+}
+
 fn set(table: &mut Table, from: usize, calls: &[libc::c_long], state: usize) {
     for &nr in calls {
         if let Some(nr) = usize::try_from(nr).ok().filter(|&nr| nr < SYSCALLS) {

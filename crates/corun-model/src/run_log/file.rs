@@ -163,6 +163,7 @@ mod tests {
                 .prop_map(|(deadline_ns, as_length)| What::SleepsUntil { deadline_ns, as_length }),
             (any::<u64>(), any::<u64>())
                 .prop_map(|(quota_ns, period_ns)| What::Budget { quota_ns, period_ns }),
+            Just(What::Confines),
         ]
     }
 

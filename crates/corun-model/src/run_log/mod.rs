@@ -124,6 +124,8 @@ pub enum What {
         /// In which time.
         period_ns: u64,
     },
+    /// It asks the kernel for another set of CPUs, for itself or any other task, and somebody has to leave a CPU for that.
+    Confines,
 }
 
 /// How a task left its CPU.
@@ -224,6 +226,7 @@ impl RawEvent {
             4 => What::Born { parent: TaskId(a as u32), process: b as u32 },
             5 => What::SleepsUntil { deadline_ns: a, as_length: how & 1 == 1 },
             6 => What::Budget { quota_ns: a, period_ns: b },
+            7 => What::Confines,
             _ => return None,
         };
         Some(Event { t_ns, task, what })
@@ -254,6 +257,7 @@ impl From<Event> for RawEvent {
             What::Born { parent, process } => raw(4, 0, 0, parent.0.into(), process.into()),
             What::SleepsUntil { deadline_ns, as_length } => raw(5, as_length.into(), 0, deadline_ns, 0),
             What::Budget { quota_ns, period_ns } => raw(6, 0, 0, quota_ns, period_ns),
+            What::Confines => raw(7, 0, 0, 0, 0),
         }
     }
 }

@@ -1,20 +1,29 @@
 //! What a program has when its run is replayed, and what is made of what its script leaves open.
 
-use super::script::{Ends, Switched};
+use super::script::{By, Change, Ends, Switched};
 
 /// What a program would have alone, and what to make of what its script leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
     /// How long it takes a task to run that is woken where a CPU sleeps, in nanoseconds.
     pub wake_up_ns: u64,
-    /// What ends waits, and brings other limits, of which that is not known.
+    /// What ends waits of which that is not known.
     pub either: Ends,
+    /// Who changes limits of which that is not known.
+    pub changed_by: By,
     /// When CPUs come and go of which that is not known exactly.
     pub switches: Switches,
     /// What part of the time that tasks computed while a sibling wanted a CPU they spun, 0..=1: that is gone.
     pub spun: f64,
     /// Whether a CPU that has nothing to do takes over half of what a sibling has left to compute until it waits next.
     pub shares_work: bool,
+}
+
+impl Conditions {
+    /// Who made this change.
+    pub(super) fn maker(&self, change: &Change) -> By {
+        change.by.unwrap_or(self.changed_by)
+    }
 }
 
 /// When CPUs come and go, within the times between which they did.

@@ -6,7 +6,7 @@
 //! may use it waits; the kernel's balancing is not as good (some per cent where threads sleep often).
 
 use super::conditions::Conditions;
-use super::script::{Budget, Ends, Ix, Limit, Op, Script, ScriptedProgram};
+use super::script::{Budget, By, Change, Ends, Ix, Limit, Op, Script, ScriptedProgram};
 use corun_model::run_log::CpuMask;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -171,12 +171,13 @@ impl<'a> Machine<'a> {
         for s in &self.program.switched {
             self.plan(self.conditions.switches.when_ns(s), Event::Switches(s.cpu, s.is_on));
         }
-        if self.conditions.either == Ends::AtItsTime {
-            for (ix, script) in self.program.scripts.iter().enumerate() {
-                for (place, op) in script.ops.iter().enumerate() {
-                    if let Op::Limit(_, at_ns) = op {
-                        self.plan(*at_ns, Event::Limits(ix, place));
+        for (ix, script) in self.program.scripts.iter().enumerate() {
+            for (place, op) in script.ops.iter().enumerate() {
+                match op {
+                    Op::Limit(change) if self.conditions.maker(change) == By::Others => {
+                        self.plan(change.at_ns, Event::Limits(ix, place));
                     }
+                    _ => {}
                 }
             }
         }
@@ -255,8 +256,8 @@ impl<'a> Machine<'a> {
                 self.evict();
             }
             Event::Limits(ix, place) => {
-                if let Op::Limit(limit, _) = self.tasks[ix].script.ops[place] {
-                    self.limit(ix, limit);
+                if let Op::Limit(change) = self.tasks[ix].script.ops[place] {
+                    self.limit(ix, change.limit);
                     self.evict();
                 }
             }
@@ -511,9 +512,9 @@ impl<'a> Machine<'a> {
                     let spun_ns = (self.conditions.spun * *beside_ns as f64) as u64;
                     self.tasks[ix].left_ns = ns - spun_ns.min(*ns);
                 }
-                Op::Limit(limit, _) => {
-                    if self.conditions.either != Ends::AtItsTime {
-                        self.limit(ix, *limit);
+                Op::Limit(change) => {
+                    if self.conditions.maker(change) == By::Itself {
+                        self.limit(ix, change.limit);
                     }
                 }
                 Op::Wake(other, wait) => self.ends_wait(*other, *wait),
@@ -568,7 +569,7 @@ impl<'a> Machine<'a> {
 /// Every budget that a task ever has.
 fn budgets_of(program: &ScriptedProgram) -> impl Iterator<Item = Budget> + '_ {
     let later = |op: &Op| match op {
-        Op::Limit(Limit::Budget(budget), _) => *budget,
+        Op::Limit(Change { limit: Limit::Budget(budget), .. }) => *budget,
         _ => None,
     };
     program.scripts.iter().flat_map(move |s| s.budget.into_iter().chain(s.ops.iter().filter_map(later)))

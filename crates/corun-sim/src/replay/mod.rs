@@ -14,9 +14,9 @@
 //!
 //! The rules: computing takes what it took. A wait ends when its waker has got as far as it had when it woke the task, so that there is
 //! none where the waker is ahead. A sleep is over at its time or after its length, as its task's other sleeps show (`sleeps`);
-//! where that is open, and for what comes from outside the program, both are tried. So are a task's other affinity or budget from
-//! some time on: it had them at that time, or when it had got so far. CPUs come and go at their times, as closely as these are
-//! known. Queueing is made anew.
+//! where that is open, and for what comes from outside the program, both are tried. A task's other affinity or budget comes at its
+//! time where somebody else changed it, and when the task has got so far where the program did; where the log does not tell, the first
+//! is likely and both are tried. CPUs come and go at their times, as closely as these are known. Queueing is made anew.
 //!
 //! Limits. Computing that itself takes longer beside others (caches, memory) is not seen. Who does which work is as it was beside the
 //! co-runners; where an idle CPU would have taken it over, [`Conditions::shares_work`] is the other end. Waits that came
@@ -24,6 +24,7 @@
 //! does at times.
 
 mod conditions;
+mod confining;
 pub mod machine;
 pub mod script;
 mod sleeps;
@@ -32,7 +33,7 @@ mod transcriber;
 pub use conditions::{Conditions, Switches};
 pub use transcriber::{Transcriber, Transcript};
 
-use script::Ends;
+use script::{By, Ends, Op};
 
 /// How long a stretch of a run would have taken alone, in nanoseconds: at least, most likely, at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,22 +48,32 @@ pub struct Alone {
 
 impl Transcript {
     /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, when
-    /// CPUs came and went, and whether siblings share their work. `conditions.either`, `conditions.switches` and
-    /// `conditions.shares_work` are not looked at.
+    /// CPUs came and went, who changed limits, and whether siblings share their work. `conditions.either`, `conditions.switches`,
+    /// `conditions.changed_by` and `conditions.shares_work` are not looked at.
     /// `None`: a task waits in it for one that never wakes it, so that events must be missing.
     pub fn alone(&self, conditions: &Conditions) -> Option<Alone> {
-        let run = |either, switches, shares_work| {
-            machine::run(&self.program, &Conditions { either, switches, shares_work, ..*conditions })
+        let by_length = Conditions {
+            either: Ends::AfterItsLength,
+            switches: Switches::Midway,
+            changed_by: By::Others,
+            shares_work: false,
+            ..*conditions
         };
-        let by_length = run(Ends::AfterItsLength, Switches::Midway, false)?;
-        let by_time = run(Ends::AtItsTime, Switches::Midway, false)?;
-        let shared = run(Ends::AfterItsLength, Switches::Midway, true)?;
-        let mut all = vec![by_length, by_time, shared];
+        let by_time = Conditions { either: Ends::AtItsTime, ..by_length };
+        let mut others = vec![Conditions { shares_work: true, ..by_length }];
         if !self.program.switched.is_empty() {
-            for switches in [Switches::Kindest, Switches::Harshest] {
-                all.push(run(Ends::AfterItsLength, switches, false)?);
-            }
+            others.extend(
+                [Switches::Kindest, Switches::Harshest].map(|switches| Conditions { switches, ..by_length }),
+            );
         }
+        let mut ops = self.program.scripts.iter().flat_map(|script| &script.ops);
+        if ops.any(|op| matches!(op, Op::Limit(change) if change.by.is_none())) {
+            others.push(Conditions { changed_by: By::Itself, ..by_length });
+        }
+        let run = |conditions: &Conditions| machine::run(&self.program, conditions);
+        let (by_length, by_time) = (run(&by_length)?, run(&by_time)?);
+        let mut all = others.iter().map(run).collect::<Option<Vec<u64>>>()?;
+        all.extend([by_length, by_time]);
         Some(Alone {
             least_ns: all.iter().copied().min().unwrap_or(0),
             likely_ns: (by_length + by_time) / 2,

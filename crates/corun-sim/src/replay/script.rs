@@ -65,9 +65,28 @@ pub enum Op {
     Wait(u32),
     /// It waits for something else.
     Outside(Outside),
-    /// From now on it has another limit. Whoever changed it may have done so at this time since the beginning of the stretch, in
-    /// nanoseconds, or when the program had got so far.
-    Limit(Limit, u64),
+    /// From now on it has another limit.
+    Limit(Change),
+}
+
+/// Another limit of a task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// Which.
+    pub limit: Limit,
+    /// When it was seen, since the beginning of the stretch, in nanoseconds.
+    pub at_ns: u64,
+    /// Who changed it; `None`: the log does not tell.
+    pub by: Option<By>,
+}
+
+/// Who changes a limit of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Somebody else: alone it would have been at that time as well, whatever the program had done by then.
+    Others,
+    /// The program, when it had got so far.
+    Itself,
 }
 
 /// What bounds the CPU time of a task.

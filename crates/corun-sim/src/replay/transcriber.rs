@@ -9,7 +9,8 @@
 //! Two things are mended. Whoever runs although nobody told that it came onto a CPU has run since shortly after it was woken. And whoever
 //! was woken while it was still on its way to sleep, so that its wake-up comes before its leaving, was woken when it runs again.
 
-use super::script::{Budget, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
+use super::confining::Confining;
+use super::script::{Budget, By, Change, Ends, Ix, Limit, Op, Outside, Script, ScriptedProgram, Switched};
 use super::sleeps::Sleeps;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::TaskId;
@@ -40,6 +41,7 @@ pub struct Transcriber {
     now_ns: u64,
     /// When a task last did anything.
     active_ns: u64,
+    confining: Confining,
     yields: u64,
     events: u64,
 }
@@ -77,8 +79,9 @@ struct Task {
     sleeps: Sleeps,
     /// It was there before this stretch began.
     is_first: bool,
-    /// Where it may run now; empty: not known.
+    /// Where it may run now; empty: not known. The CPU that it was on last.
     may: CpuMask,
+    last_cpu: Option<usize>,
     /// Its budget now; `None`: nobody told.
     budget: Option<Option<Budget>>,
 }
@@ -248,7 +251,7 @@ impl Transcriber {
         match e.what {
             What::Runs { cpu, may } => {
                 self.runs_on(cpu.0 as usize, now_ns);
-                self.runs(ix, may, now_ns);
+                self.runs(ix, cpu.0 as usize, may, now_ns);
             }
             What::Leaves(left) => self.leaves(ix, left, now_ns),
             What::Woken(waker) => self.woken(ix, waker, now_ns),
@@ -259,6 +262,7 @@ impl Transcriber {
                 let budget = (quota_ns > 0 && period_ns > 0).then_some((quota_ns, period_ns));
                 self.has_budget(ix, budget, now_ns);
             }
+            What::Confines => self.confining.happens(),
             What::Born { .. } => {}
         }
     }
@@ -296,7 +300,7 @@ impl Transcriber {
         self.enter(ix, State::Ready, now_ns);
     }
 
-    fn runs(&mut self, ix: Ix, may: CpuMask, now_ns: u64) {
+    fn runs(&mut self, ix: Ix, cpu: usize, may: CpuMask, now_ns: u64) {
         match self.tasks[ix].state {
             State::Blocked => {
                 let task = &mut self.tasks[ix];
@@ -314,9 +318,13 @@ impl Transcriber {
             match is_new {
                 // Before it ran that made no difference.
                 true => self.tasks[ix].script.may = may,
-                false => self.limited(ix, Limit::May(may), now_ns),
+                false => {
+                    let by = self.confining.by(self.tasks[ix].last_cpu, may);
+                    self.limited(ix, Limit::May(may), by, now_ns);
+                }
             }
         }
+        self.tasks[ix].last_cpu = Some(cpu);
         self.enter(ix, State::Running, now_ns);
     }
 
@@ -348,23 +356,24 @@ impl Transcriber {
             let is_same = task.budget == Some(before) && task.state != State::Ended;
             if is_same && (is_looser || task.script.process == process) {
                 task.budget = Some(budget);
-                self.limited(ix, Limit::Budget(budget), now_ns);
+                self.limited(ix, Limit::Budget(budget), None, now_ns);
             }
         }
     }
 
     /// A task has another limit, since it last ran or before that.
-    fn limited(&mut self, ix: Ix, limit: Limit, now_ns: u64) {
+    fn limited(&mut self, ix: Ix, limit: Limit, by: Option<By>, now_ns: u64) {
         self.flush(ix, now_ns);
         let at_ns = now_ns.saturating_sub(self.begin_ns.unwrap_or(now_ns));
+        let change = Op::Limit(Change { limit, at_ns, by });
         let task = &mut self.tasks[ix];
         let last = task.script.ops.len().saturating_sub(1);
         match task.script.ops.last() {
             // It had it already when it was woken.
             Some(Op::Wait(_) | Op::Outside(_)) if task.timer.is_none() => {
-                task.script.ops.insert(last, Op::Limit(limit, at_ns));
+                task.script.ops.insert(last, change);
             }
-            _ => task.script.ops.push(Op::Limit(limit, at_ns)),
+            _ => task.script.ops.push(change),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::{CpuId, TaskId};
-use corun_sim::replay::script::Ends;
+use corun_sim::replay::script::{By, Ends};
 use corun_sim::replay::{Alone, Conditions, Switches, Transcriber, Transcript};
 
 const MS: u64 = 1_000_000;
@@ -71,6 +71,7 @@ fn conditions() -> Conditions {
     Conditions {
         wake_up_ns: 0,
         either: Ends::Either,
+        changed_by: By::Others,
         switches: Switches::Midway,
         spun: 0.0,
         shares_work: false,

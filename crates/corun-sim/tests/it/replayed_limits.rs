@@ -58,7 +58,13 @@ impl Run {
                 of_part.push(e);
             }
             let now = self.cpus.iter().rev().find(|(ms, _)| ms * MS <= end_ns).unwrap();
-            transcriber.push(&RunLog { cpus: CpuMask(now.1), start_ns, end_ns, lost: 0, events: of_part });
+            transcriber.push(&RunLog {
+                cpus: CpuMask(now.1),
+                start_ns,
+                end_ns,
+                events: of_part,
+                ..RunLog::default()
+            });
         }
         transcriber.cut(true)
     }
@@ -115,14 +121,18 @@ fn an_affinity_becomes_wider() -> Run {
     run
 }
 
-/// Two processes that compute for 800 ms each, on a CPU each beside a loop; at 1,000 ms they may use one only.
-fn an_affinity_becomes_narrower() -> Run {
+/// Two processes that compute for 800 ms each, on a CPU each beside a loop; at 1,000 ms they may use one only, which they or somebody
+/// else said.
+fn an_affinity_becomes_narrower(by_itself: bool) -> Run {
     let mut run = Run::on(&[(0, BOTH)]);
     for task in [1, 2] {
         run.shares(task, [0.0, 1_000.0], [5.0, 10.0], task - 1, BOTH);
         let from = 1_000.0 + 5.0 * f64::from(task);
         run.shares(task, [from, from + 900.0], [5.0, 15.0], 0, 1);
         run.ends(from + 900.0, task, 0, 1);
+    }
+    for task in [1, 2].into_iter().filter(|_| by_itself) {
+        run.tape.add(994.0, task, What::Confines);
     }
     run
 }
@@ -198,7 +208,16 @@ fn table() -> Vec<(&'static str, Run, [f64; 2])> {
         ("a CPU comes", a_cpu_comes(), [1_525.0, 1_525.0]),
         ("a CPU goes", a_cpu_goes(), [1_350.0, 1_350.0]),
         ("an affinity becomes wider", an_affinity_becomes_wider(), [1_200.0, 1_400.0]),
-        ("an affinity becomes narrower", an_affinity_becomes_narrower(), [800.0, 1_100.0]),
+        (
+            "an affinity becomes narrower, by somebody else",
+            an_affinity_becomes_narrower(false),
+            [800.0, 800.0],
+        ),
+        (
+            "an affinity becomes narrower, by the program",
+            an_affinity_becomes_narrower(true),
+            [1_100.0, 1_100.0],
+        ),
         ("a quota comes", a_quota_comes(), [700.0, 1_420.0]),
         ("a quota goes", a_quota_goes(), [1_500.0, 1_500.0]),
         (
@@ -237,7 +256,7 @@ fn a_stretch_begins_with_the_limits_that_the_one_before_ended_with() {
     for part in 0..20u64 {
         let (start_ns, end_ns) = (part * LOOK_MS * MS, (part + 1) * LOOK_MS * MS);
         let events = whole.events.iter().copied().filter(|e| (start_ns..end_ns).contains(&e.t_ns)).collect();
-        transcriber.push(&RunLog { cpus: CpuMask(BOTH), start_ns, end_ns, lost: 0, events });
+        transcriber.push(&RunLog { cpus: CpuMask(BOTH), start_ns, end_ns, events, ..RunLog::default() });
         alone += told(&transcriber.cut(part == 19)).1[1];
     }
     // No stretch overlaps with the next: 600 ms on one CPU, 600 on two, and 300 for the later one to end.

@@ -4,7 +4,7 @@ use crate::rig;
 use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
 use corun_model::trace::{self, Trace, TraceKind};
 use corun_model::{TaskId, TenantId};
-use corun_sim::replay::script::Ends;
+use corun_sim::replay::script::{By, Ends};
 use corun_sim::replay::{Alone, Conditions, Switches, Transcriber, Transcript};
 use corun_sim::scenario::Participants;
 
@@ -54,7 +54,7 @@ fn log_of(trace: &Trace, cpus: usize, end_ns: u64) -> RunLog {
     slept.append(&mut events);
     slept.sort_by_key(|e| e.t_ns);
     let events = slept;
-    RunLog { cpus: CpuMask::first(cpus), start_ns: 0, end_ns, lost: trace.lost, events }
+    RunLog { cpus: CpuMask::first(cpus), end_ns, lost: trace.lost, events, ..RunLog::default() }
 }
 
 struct Replayed {
@@ -82,6 +82,7 @@ fn replayed(program: &str, loops: u32) -> Replayed {
     let conditions = Conditions {
         wake_up_ns: 0,
         either: Ends::Either,
+        changed_by: By::Others,
         switches: Switches::Midway,
         spun: 0.0,
         shares_work: false,
