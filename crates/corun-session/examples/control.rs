@@ -4,20 +4,23 @@
 //! lists it, or by a PID. Everything is undone at the end; with Ctrl-C, too.
 
 use corun_policy::guard::Finding;
+use corun_report::control::notices::sentence;
 use corun_session::control::scope::Tenants;
 use corun_session::{supervise_if_asked, ControlOptions, Plan, Stop};
 use std::process::ExitCode;
 
-fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+fn main() -> anyhow::Result<ExitCode> {
     // Undoes everything if this process is killed.
     if let Some(code) = supervise_if_asked() {
         return Ok(code);
     }
-    let tenants = Tenants::Named(std::env::args().skip(1).collect());
+    let names: Vec<String> = std::env::args().skip(1).collect();
+    anyhow::ensure!(names.len() > 1, "name two tenants or more, such as PIDs");
+    let tenants = Tenants::Named(names);
     let options = ControlOptions { length_ns: Some(30_000_000_000), ..ControlOptions::new("gang", tenants) };
     let plan = Plan::look_around(options)?;
     plan.covered().for_each(|tenant| println!("may be parked: {}", tenant.name));
-    plan.notices().iter().for_each(|notice| println!("note: {notice:?}"));
+    plan.notices().iter().for_each(|notice| println!("note: {}", sentence(notice)));
     let mut control = plan.begin(&Stop::on_signals()?)?;
     let mut decisions = 0;
     for epoch in control.by_ref() {

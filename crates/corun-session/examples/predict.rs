@@ -4,7 +4,7 @@
 
 use corun_session::{Predict, PredictOptions, Stop, Target};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> anyhow::Result<()> {
     let target = Target::command(std::env::args_os().skip(1));
     let mut predict = Predict::start(&target, PredictOptions::default(), &Stop::on_signals()?)?;
     while let Some(window) = predict.next() {
