@@ -26,6 +26,24 @@
 //! # Ok::<(), corun_session::Error>(())
 //! ```
 //!
+//! Three examples of some thirty lines run as they are. `watch`, with the PID of one of two loops on a CPU, printed first
+//!
+//! ```text
+//! in 5.1 s of process 25137:
+//!   2686.2 ms were taken by sh
+//! ```
+//!
+//! and then everybody who took less. `predict`, with a loop as its command next to two others on the same CPU, printed
+//!
+//! ```text
+//! now 4.80 times as long as alone
+//! now 4.35 times as long as alone
+//! now 4.24 times as long as alone
+//! the run took 4.45 times as long as alone (3.67 to 5.40)
+//! ```
+//!
+//! `control` lets a policy schedule the tenants that are named, and says whether it helps.
+//!
 //! What is seen are the types of `corun-model`. Where eBPF is allowed (root, or CAP_BPF and CAP_PERFMON), ledgers and culprits
 //! are exact. Elsewhere the kernel's own sums are read, and what cannot be seen is in [`Observation::unavailable`] with
 //! its reason. Errors are for people, too: [`Error::is_usage`] says whether the caller asked for something that cannot be.
