@@ -442,7 +442,7 @@ pub struct Ended {
     pub rec: TaskRec,
 }
 
-/// A switch or wake-up.
+/// A switch or wake-up, or something about a single wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TraceEvent {
@@ -450,15 +450,24 @@ pub struct TraceEvent {
     pub t_ns: u64,
     /// Where.
     pub cpu: u32,
-    /// 0 switch, 1 wake-up.
+    /// 0 switch, 1 wake-up, 2 the end of a wait, 3 a move while waiting, 4 a part of a wait that budgets took.
     pub kind: u8,
-    /// How `prev` left: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen.
+    /// How `prev` left: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen. Of a wake-up by what: 0 a task,
+    /// 1 an interrupt, 2 a soft one, 3 the idle loop.
     pub left: u8,
-    pad: u16,
-    /// Who left (switch), or woke; 0: the idle task, or an interrupt.
+    /// Of a length, the bits above `prev`.
+    pub high: u16,
+    /// Who left (switch), or woke; 0: the idle task, or an interrupt. Of a move, from which CPU.
     pub prev: u32,
-    /// Who came (switch), or was woken.
+    /// Who came (switch), or was woken, waited or moved.
     pub next: u32,
+}
+
+impl TraceEvent {
+    /// The length that it tells, in nanoseconds, of a wait or a part of one.
+    pub fn length_ns(&self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.prev)
+    }
 }
 
 /// What a task of the subject did, for the run log.

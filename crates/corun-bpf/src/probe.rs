@@ -37,6 +37,8 @@ pub struct Config {
     pub max_pairs: u32,
     /// Bytes of the ring of switches and wake-ups, a power of two of at least a page; 0: no trace.
     pub trace_bytes: u32,
+    /// Whether the trace tells of single waits as well.
+    pub waits: bool,
     /// Bytes of the ring of the run log, likewise; 0: none is kept.
     pub record_bytes: u32,
     /// Bytes of the ring of ended tasks, likewise.
@@ -178,6 +180,7 @@ impl Probe {
         fixed.max_pairs = config.max_pairs;
         fixed.watcher_tgid = config.watcher.unwrap_or(0);
         fixed.want_trace = config.trace_bytes > 0;
+        fixed.want_waits = config.waits && config.trace_bytes > 0;
         fixed.want_record = config.record_bytes > 0;
         fixed.block_state_of_syscall = config.block_state_of_syscall;
         fixed.places_of_setaffinity = config.places_of_setaffinity;
@@ -290,6 +293,11 @@ impl Probe {
     /// announcement must not be later than the edge.
     pub fn set_edge(&self, edge_ns: u64) {
         self.control_word(&self.data().control.edge_ns).store(edge_ns, Ordering::SeqCst);
+    }
+
+    /// From now on waits that are shorter are not told one by one.
+    pub fn set_least_wait(&self, least_wait_ns: u64) {
+        self.control_word(&self.data().control.least_wait_ns).store(least_wait_ns, Ordering::SeqCst);
     }
 
     /// From `stop_ns` on the probe does nothing.

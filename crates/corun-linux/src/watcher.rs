@@ -6,6 +6,7 @@ use crate::probe::{LiveError, LiveHost, LiveOptions};
 use crate::root::Root;
 use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
 use crate::target::Subject;
+use corun_model::waits::Open;
 use corun_model::{
     Action, Host, HostError, Machine, Observation, Outcome, RunLog, TenantId, Trace, Unavailable, What,
 };
@@ -131,6 +132,21 @@ impl Watcher {
         match self {
             Watcher::Ebpf(host) => host.take_trace(),
             Watcher::Schedstat(_) => Trace::default(),
+        }
+    }
+
+    /// From now on the trace tells of no single wait that is shorter.
+    pub fn set_least_wait(&mut self, least_wait_ns: u64) {
+        if let Watcher::Ebpf(host) = self {
+            host.set_least_wait(least_wait_ns);
+        }
+    }
+
+    /// Who waits for a CPU now, of the subject or of everybody; nobody without the probe.
+    pub fn waiting(&mut self) -> Vec<Open> {
+        match self {
+            Watcher::Ebpf(host) => host.waiting(),
+            Watcher::Schedstat(_) => Vec::new(),
         }
     }
 

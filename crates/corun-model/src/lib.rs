@@ -33,6 +33,7 @@
 //! | [`host`], [`policy`] | the two traits |
 //! | [`conformance`] | one suite that every host and every policy must pass |
 //! | [`trace`] | who ran where, switch by switch: what timelines are drawn from |
+//! | [`waits`] | single waits for a CPU: the longest, with who held it in each of their parts |
 //! | [`run_log`] | what one program's tasks did, event by event: what a run is replayed from |
 //! | [`workload`] | workload files: a program described once, run live or modelled |
 //! | [`count`] | "1,234 tasks": how people write counts |
@@ -66,6 +67,7 @@ pub mod spin;
 pub mod tenant;
 pub mod trace;
 pub mod unavailable;
+pub mod waits;
 pub mod workload;
 
 pub use action::{Action, Knob, Outcome};

@@ -1,6 +1,7 @@
 //! A trace: who ran where, switch by switch. Optional and larger than an observation; timelines are drawn from it.
 
 use crate::machine::CpuId;
+use crate::run_log::Waker;
 use crate::tenant::{TaskId, TenantId};
 use std::collections::BTreeMap;
 
@@ -53,8 +54,29 @@ pub enum TraceKind {
     Wakeup {
         /// Who.
         task: TaskId,
-        /// By whom; `None`: an interrupt, the idle loop, or nobody knows.
-        waker: Option<TaskId>,
+        /// By whom; `None`: nobody knows.
+        waker: Option<Waker>,
+    },
+    /// A task's wait for a CPU ends here; told only where single waits were asked for.
+    Waited {
+        /// Whose.
+        task: TaskId,
+        /// How long it was, in nanoseconds.
+        ns: u64,
+    },
+    /// A task that waits goes to this CPU's run queue; told likewise.
+    Moved {
+        /// Who.
+        task: TaskId,
+        /// The CPU for which it waited until now.
+        from: CpuId,
+    },
+    /// Of a wait, a part that begins here was the fault of the task's own CPU budgets; told likewise.
+    Throttled {
+        /// Whose.
+        task: TaskId,
+        /// How long that part was, in nanoseconds.
+        ns: u64,
     },
 }
 

@@ -14,6 +14,7 @@ use corun_linux::launch::Running;
 use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
+use corun_model::waits::{Longest, Wait};
 use corun_model::{Host, HostError, Machine, Observation, Recording, TaskId, TenantId, Unavailable, What};
 use corun_predict::verdict::{Judge, Verdict, MAX_DISTURBANCE};
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub struct ProfileOptions {
     pub counters: Option<CountedUnit>,
     /// Keep every context switch; needs eBPF.
     pub trace: bool,
+    /// Keep so many of the longest waits for a CPU, one by one; needs eBPF, and traces every switch.
+    pub worst: Option<usize>,
     /// Tasks that can be followed at a time; `None`: four times those there are.
     pub max_tasks: Option<u32>,
 }
@@ -52,6 +55,9 @@ pub struct Profile {
     /// How much of its time the subject lost: what `verify` would say.
     judge: Option<Judge>,
     trace: KeptTrace,
+    keeps_trace: bool,
+    trace_lost: u64,
+    longest: Option<Longest>,
     unavailable: Vec<Unavailable>,
 }
 
@@ -65,8 +71,10 @@ impl Profile {
         let root = Root::new("/");
         let armed = target.arm(&root)?;
         let first = armed.first_task();
+        let is_traced = options.trace || options.worst.is_some();
         let live = LiveOptions {
-            trace_bytes: if options.trace { TRACE_BYTES } else { 0 },
+            trace_bytes: if is_traced { TRACE_BYTES } else { 0 },
+            waits: options.worst.is_some(),
             max_tasks: options.max_tasks,
             // Or a co-runner that has the name of this program could not be told from it.
             watcher_apart: true,
@@ -74,7 +82,7 @@ impl Profile {
         };
         let kernel_counts = corun_bpf::Probe::count_costs();
         let (watcher, mut unavailable) = Watcher::start(&root, live, options.source)?;
-        if options.trace && watcher.source() == Source::Schedstat {
+        if is_traced && watcher.source() == Source::Schedstat {
             let of_ebpf = unavailable.iter().find(|u| matches!(u.what, What::Ebpf { .. }));
             let why = of_ebpf.map_or("it cannot be had".to_owned(), |u| u.why.clone());
             return Err(Error::NoTrace { why });
@@ -93,6 +101,7 @@ impl Profile {
         }
         let running = armed.held.map(|held| release(held, stop)).transpose()?;
         let begin_ns = watcher.now_ns();
+        let subject = watcher.subject();
         let end_ns = options.length_ns.map(|ns| begin_ns + ns);
         Ok(Profile {
             recording: Recording::about(watcher.subject()),
@@ -108,6 +117,9 @@ impl Profile {
             slot: Slot::default(),
             cost,
             trace: KeptTrace::default(),
+            keeps_trace: options.trace,
+            trace_lost: 0,
+            longest: options.worst.map(|most| Longest::new(most, subject, begin_ns)),
             unavailable,
         })
     }
@@ -132,6 +144,21 @@ impl Profile {
         self.watcher.source()
     }
 
+    /// The machine's shape.
+    pub fn machine(&self) -> &Machine {
+        self.watcher.machine()
+    }
+
+    /// What cannot be seen because of how it sees, and why. Windows say what they cannot tell.
+    pub fn unavailable(&self) -> &[Unavailable] {
+        &self.unavailable
+    }
+
+    /// Makes the windows from now on so long, or longer where observing is expensive. They are 100 ms long if nobody says so.
+    pub fn set_window(&mut self, length: Duration) {
+        self.slot = Slot { length };
+    }
+
     /// Time since it began, in nanoseconds.
     pub fn elapsed_ns(&self) -> u64 {
         self.watcher.now_ns() - self.begin_ns
@@ -148,7 +175,15 @@ impl Profile {
         self.judge.iter_mut().for_each(|judge| judge.push(&seen));
         self.recording.push(seen.clone());
         self.slot.learn(Duration::from_nanos(process_cpu_ns() - began_ns));
-        self.trace.take(self.watcher.take_trace());
+        let trace = self.watcher.take_trace();
+        if let Some(longest) = &mut self.longest {
+            longest.push(&trace, seen.end_ns);
+            self.watcher.set_least_wait(longest.least_ns());
+            self.trace_lost = trace.lost;
+        }
+        if self.keeps_trace {
+            self.trace.take(trace);
+        }
         self.cost.sample(&self.watcher, Duration::from_nanos(self.elapsed_ns()));
         Ok(seen)
     }
@@ -157,7 +192,7 @@ impl Profile {
     ///
     /// # Errors
     /// When nothing was seen, since the first window was never asked for.
-    pub fn finish(self) -> Result<Profiled, Error> {
+    pub fn finish(mut self) -> Result<Profiled, Error> {
         let nothing = || Error::Usage("nothing was seen; let at least one window pass".into());
         let mut whole = self.recording.whole().cloned().ok_or_else(nothing)?;
         let ended = self.ended.unwrap_or(Ended::Interrupted);
@@ -167,6 +202,11 @@ impl Profile {
             (Ended::Command, Some(command)) => Some(left_behind(&whole, self.watcher.subject(), command)),
             _ => None,
         };
+        let worst = self.longest.take().map(|mut longest| {
+            let open = self.watcher.waiting();
+            longest.push(&self.watcher.take_trace(), whole.end_ns);
+            longest.finish(whole.end_ns, &open)
+        });
         // Why something that was asked for cannot be seen is known here; the host says that nobody asked for it.
         whole.unavailable.retain(|u| self.unavailable.iter().all(|own| own.what != u.what));
         whole.unavailable.extend(self.unavailable);
@@ -182,6 +222,8 @@ impl Profile {
             turns_taken,
             counting_cost: counters.and_then(Counting::cost),
             trace: self.trace,
+            trace_lost: self.trace_lost,
+            worst,
             ended,
             left_behind,
             command: self.end.running,
@@ -222,6 +264,10 @@ pub struct Profiled {
     pub counting_cost: Option<CountingCost>,
     /// Every context switch, where a trace was asked for.
     pub trace: KeptTrace,
+    /// Switches, wake-ups and waits that found no room in the ring, where they were traced.
+    pub trace_lost: u64,
+    /// The longest waits for a CPU, longest first, where they were asked for.
+    pub worst: Option<Vec<Wait>>,
     /// Why it ended.
     pub ended: Ended,
     /// Tasks that a command has left behind; `None`: it has not ended, or there was none.

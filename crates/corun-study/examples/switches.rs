@@ -6,6 +6,7 @@ use corun_linux::probe::LiveOptions;
 use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
+use corun_model::run_log::Waker;
 use corun_model::trace::{Left, TraceKind};
 use corun_model::{Host, TaskId, Trace};
 use corun_study::session::Session;
@@ -104,8 +105,13 @@ fn print(trace: &Trace) {
                 println!("{us:>9} cpu{} {} ({left}) -> {}", e.cpu.0, name(prev), name(next));
             }
             TraceKind::Wakeup { task, waker } => {
-                println!("{us:>9} cpu{} {} wakes {}", e.cpu.0, name(waker), name(Some(task)));
+                let waker = match waker {
+                    Some(Waker::Task(id)) => name(Some(id)),
+                    other => format!("{other:?}"),
+                };
+                println!("{us:>9} cpu{} {waker} wakes {}", e.cpu.0, name(Some(task)));
             }
+            TraceKind::Waited { .. } | TraceKind::Moved { .. } | TraceKind::Throttled { .. } => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `corun profile` as a user runs it: contract, exit codes, bad input, faults.
 
 mod anybodys;
+mod hog;
 
 use assert_cmd::cargo::CommandCargoExt;
 use corun_linux::cgroup::Cgroups;
@@ -460,4 +461,90 @@ fn who_interrupts_corun_alone_interrupts_its_command() {
         let left = std::fs::read_to_string(format!("/proc/{}/comm", line.trim()));
         assert!(left.is_err(), "{verb}: the command runs on: {left:?}");
     }
+}
+
+/// A program that works in short turns and is pinned to a CPU, next to a loop on the same one.
+fn worst_of(args: &[&str]) -> Value {
+    report(&run(&[&["-q", "--worst", "5", "--json", "-"], args].concat()))
+}
+
+/// What holds of the waits of every report: their parts sum, and all of them are no more than the ledgers have.
+fn waits_add_up(r: &Value) -> Vec<Value> {
+    let waits = r["worst_waits"].as_array().unwrap().clone();
+    for wait in &waits {
+        let parts = wait["parts"].as_array().unwrap();
+        assert_eq!(parts.iter().map(|p| ns(p, "ns")).sum::<u64>(), ns(wait, "wait_ns"), "{wait}");
+    }
+    for task in r["tasks"].as_array().unwrap() {
+        let waited: u64 = waits.iter().filter(|w| w["tid"] == task["tid"]).map(|w| ns(w, "wait_ns")).sum();
+        let ledger = &task["ledger"];
+        let told = ns(ledger, "steal_ns") + ns(ledger, "throttled_ns");
+        assert!(waited <= told, "waits of {waited} ns, the ledger has {told} ns: {task}");
+    }
+    waits
+}
+
+#[test]
+fn the_longest_waits_say_that_the_loop_on_the_same_cpu_held_it() {
+    if !is_root() {
+        println!("skipped: --worst needs eBPF, and that root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let hog =
+        hog::Hog::running(folder.path(), "waits-hog", "taskset -p 1 $$ > /dev/null; while :; do :; done");
+    let hog_tid = u64::from(hog.0.id());
+    // Until the loop has pinned itself.
+    std::thread::sleep(Duration::from_millis(300));
+    let loops = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
+    let r = worst_of(&["--", "taskset", "1", "sh", "-c", loops]);
+    let waits = waits_add_up(&r);
+    assert_eq!(waits.len(), 5, "{}", r["worst_waits"]);
+    for wait in &waits {
+        assert_eq!(wait["over"], true, "{wait}");
+        assert!(
+            ["preempted", "task", "interrupt", "soft_interrupt"].contains(&wait["began"].as_str().unwrap())
+        );
+    }
+    // Who held the CPU for most of the longest wait is known: nobody else may use it for long.
+    let by_hog: u64 = waits
+        .iter()
+        .flat_map(|wait| wait["parts"].as_array().unwrap())
+        .filter(|part| part["task"]["tid"] == hog_tid)
+        .map(|part| ns(part, "ns"))
+        .sum();
+    let all: u64 = waits.iter().map(|wait| ns(wait, "wait_ns")).sum();
+    assert!(by_hog * 2 > all, "{by_hog} ns of {all} ns by the loop: {}", r["worst_waits"]);
+    assert_eq!(waits[0]["parts"][0]["turns"].as_u64().map(|n| n > 0), Some(true));
+}
+
+#[test]
+fn the_longest_waits_of_a_process_and_of_a_cgroup_are_found_as_well() {
+    if !is_root() {
+        println!("skipped: --worst needs eBPF, and that root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "taskset -p 1 $$ > /dev/null; while :; do :; done";
+    let one = hog::Hog::running(folder.path(), "waits-one", script);
+    let _two = hog::Hog::running(folder.path(), "waits-two", script);
+    let pid = one.0.id().to_string();
+    let r = worst_of(&["-p", &pid, "--for", "1s"]);
+    let waits = waits_add_up(&r);
+    assert!(
+        !waits.is_empty() && waits.iter().all(|wait| wait["tid"].to_string() == pid),
+        "{}",
+        r["worst_waits"]
+    );
+    let everybody = worst_of(&["--all", "--for", "1s"]);
+    assert!(!waits_add_up(&everybody).is_empty());
+    // Who does not ask pays and gets nothing.
+    let unasked = report(&run(&["-q", "--json", "-", "-p", &pid, "--for", "200ms"]));
+    assert_eq!(unasked["worst_waits"], Value::Null);
+}
+
+#[test]
+fn waits_without_ebpf_are_refused() {
+    is_refused(&["--source", "schedstat", "--worst", "3", "--", "true"], "--worst needs eBPF");
+    is_refused(&["--worst", "0", "--", "true"], "--worst");
 }

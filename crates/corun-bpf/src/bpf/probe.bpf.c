@@ -113,6 +113,7 @@ const volatile u32 max_groups = 8192;
 const volatile u32 max_pairs = 65536;
 const volatile u32 watcher_tgid = 0; /* 0: the watcher is a task like any other */
 const volatile bool want_trace = false;
+const volatile bool want_waits = false; /* a trace with single waits */
 const volatile bool want_record = false;
 const volatile u8 block_state_of_syscall[2 * SYSCALLS] = {};
 const volatile u32 places_of_setaffinity[2] = { NO_TID, NO_TID }; /* in that table */
@@ -124,6 +125,7 @@ u32 next_serial = 1;
 u32 next_pair = 0;
 u64 registers_in_stack = 0; /* how far from its beginning; 0 until stock is taken */
 
+#include "probe_trace.h"
 #include "probe_groups.h"
 #include "probe_records.h"
 #include "probe_culprits.h"
@@ -132,26 +134,6 @@ u64 registers_in_stack = 0; /* how far from its beginning; 0 until stock is take
 #include "probe_states.h"
 
 /* ------------------------------------------------------------------------------------------- events -- */
-
-static __always_inline void emit(u64 now, u32 cpu, u8 kind, u8 left, u32 prev, u32 next)
-{
-	struct trace_event *e;
-
-	if (!want_trace)
-		return;
-	e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
-	if (!e) {
-		__sync_fetch_and_add(&losses.trace_events, 1);
-		return;
-	}
-	e->t_ns = now;
-	e->cpu = cpu;
-	e->kind = kind;
-	e->left = left;
-	e->prev = prev;
-	e->next = next;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-}
 
 #include "probe_record.h"
 
@@ -367,6 +349,8 @@ static __always_inline u32 arrive(struct switch_args *args, struct cpu_rec *c, u
 	} else {
 		arrive_from(t, next, c, now);
 	}
+	if (want_waits && is_waiting(t->state))
+		emit_wait(now, lasted(t, now), tid);
 	t->lengths[bucket_of(lasted(t, now))].waits++;
 	t->ran = 1;
 	enter(t, RUN, now);
@@ -506,6 +490,8 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest_cpu)
 		if (budgets_met) /* the kernel tells of it before it does it */
 			wait_on(t, p, to);
 		t->cpu = to;
+		if (want_waits)
+			emit(now, to, TRACE_MOVED, 0, from, t->tid);
 	}
 	t->cur.migrations[distance]++;
 	end_write(t);

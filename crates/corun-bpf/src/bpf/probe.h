@@ -197,6 +197,7 @@ struct control {
 	u64 edge_ns; /* the newest window edge */
 	u64 stop_ns; /* handlers do nothing from here on */
 	u64 record_group; /* whose tasks the run log is of */
+	u64 least_wait_ns; /* shorter waits are not told one by one */
 	u64 stocked; /* whether stock has been taken of the tasks that were there at the start */
 };
 
@@ -217,14 +218,21 @@ struct ended {
 	struct task_rec rec;
 };
 
-enum trace_kind { TRACE_SWITCH, TRACE_WAKEUP };
+enum trace_kind {
+	TRACE_SWITCH,
+	TRACE_WAKEUP,
+	/* Only where single waits are wanted. */
+	TRACE_WAITED, /* `next` has waited for so long */
+	TRACE_MOVED, /* `next`, which waits, goes from the queue of CPU `prev` to this one's */
+	TRACE_THROTTLED, /* of a wait of `next`, so long from `t_ns` on was its budgets' fault */
+};
 
 struct trace_event {
 	u64 t_ns;
 	u32 cpu;
 	u8 kind;
-	u8 left; /* 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen */
-	u16 pad;
+	u8 left; /* how: 0 runnable, 1 blocked, 2 uninterruptible, 3 ended, 4 stopped or frozen; of a wake-up, an enum waker */
+	u16 high; /* of a length in nanoseconds, bits 32 to 47; `prev` is the rest */
 	u32 prev; /* who left, or woke; 0: the idle task, or an interrupt */
 	u32 next;
 };

@@ -144,7 +144,7 @@ int BPF_PROG(on_waking, struct task_struct *p)
 		record(now, who(p->pid, RECORD_WOKEN, how), by, 0);
 	/* One that runs, or is queued, can be woken too: then nothing changes. */
 	if (want_trace && !(t && (t->state == RUN || is_waiting(t->state))))
-		emit(now, p->thread_info.cpu, TRACE_WAKEUP, 0, by, p->pid);
+		emit(now, p->thread_info.cpu, TRACE_WAKEUP, how, by, p->pid);
 	return 0;
 }
 

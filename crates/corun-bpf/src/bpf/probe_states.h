@@ -36,8 +36,12 @@ static __always_inline void account_wait(struct task_rec *t, struct task_struct 
 	if (to <= from)
 		return;
 	t->since_ns = to;
-	if (unlikely(budgets_met))
-		from += take_throttled(t, p, from, to);
+	if (unlikely(budgets_met)) {
+		u64 throttled = take_throttled(t, p, from, to);
+
+		emit_throttled(from, throttled, t->tid);
+		from += throttled;
+	}
 	t->cur.ns[WAIT] += to - from;
 	charge_wait(t, c, from, to);
 }

@@ -37,6 +37,7 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
         max_groups: options.max_groups.unwrap_or((2 * threads).clamp(1 << 14, 1 << 17)),
         max_pairs: options.max_pairs.unwrap_or(1 << 16),
         trace_bytes: options.trace_bytes,
+        waits: options.waits,
         record_bytes: options.record_bytes,
         ended_bytes: options.ended_bytes,
         watcher: options.watcher_apart.then(std::process::id),

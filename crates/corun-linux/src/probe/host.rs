@@ -25,12 +25,13 @@ use crate::namespaces;
 use crate::root::Root;
 use crate::target::Subject;
 use crate::topology;
-use corun_bpf::layout::{comm, Ended, TaskBrief, TaskRec};
+use corun_bpf::layout::{comm, state, Ended, TaskBrief, TaskRec};
 use corun_bpf::{Losses, Probe};
 use corun_model::culprit::Share as CulpritShare;
 use corun_model::observation::{Account, TaskObservation, TenantObservation};
 use corun_model::run_log::{CpuMask, RunLog};
 use corun_model::trace::{Trace, TraceTask};
+use corun_model::waits::Open;
 use corun_model::{
     Action, CpuId, Culprits, Host, HostError, Ledger, Limits, Machine, Observation, Outcome, Refusal, TaskId,
     Tenant, TenantId,
@@ -147,6 +148,23 @@ impl LiveHost {
     pub fn take_trace(&mut self) -> Trace {
         let lost = self.probe.losses().trace_events;
         self.traces.take(lost)
+    }
+
+    /// From now on the trace tells of no single wait that is shorter.
+    pub fn set_least_wait(&mut self, least_wait_ns: u64) {
+        self.probe.set_least_wait(least_wait_ns);
+    }
+
+    /// Who waits for a CPU now, of the subject or of everybody. Whose wait ends meanwhile is in the trace.
+    pub fn waiting(&mut self) -> Vec<Open> {
+        let waits = |state: u32| [state::WAIT, state::THROTTLED].contains(&(state as usize));
+        let is_meant = |group| self.subject_tenant.is_none_or(|id| self.tenancy.of(group) == id);
+        let records = self.probe.slots().filter_map(|slot| self.probe.task(slot));
+        let waiting = records.filter(|rec| waits(rec.state) && is_meant(rec.group));
+        let open = |rec: TaskRec| Open { task: TaskId(rec.tid), cpu: CpuId(rec.cpu), began_ns: rec.began_ns };
+        let waiting = waiting.map(open).collect();
+        self.poll();
+        waiting
     }
 
     /// What the subject did since the last call, but for the last millisecond while it lives; `None`: it is not recorded.

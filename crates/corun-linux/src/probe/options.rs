@@ -14,6 +14,8 @@ pub struct LiveOptions {
     pub tenants: Vec<u32>,
     /// Bytes for switches and wake-ups between two polls, a power of two; 0: no trace.
     pub trace_bytes: u32,
+    /// Whether the trace tells of single waits as well.
+    pub waits: bool,
     /// Bytes for the run log of the subject between two polls, a power of two; 0: none is kept.
     pub record_bytes: u32,
     /// Tasks that can be followed at a time; `None`: four times those there are, at least 32,768.
@@ -37,6 +39,7 @@ impl LiveOptions {
             subject,
             tenants: Vec::new(),
             trace_bytes: 0,
+            waits: false,
             record_bytes: 0,
             max_tasks: None,
             max_groups: None,

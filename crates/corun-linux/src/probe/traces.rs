@@ -1,6 +1,7 @@
 //! The probe's switches and wake-ups as a [`Trace`].
 
 use corun_bpf::layout::TraceEvent;
+use corun_model::run_log::Waker;
 use corun_model::trace::{self, Left, Trace, TraceKind, TraceTask};
 use corun_model::{CpuId, TaskId};
 use std::collections::BTreeMap;
@@ -30,7 +31,18 @@ impl Traces {
                     },
                     next: some(e.next),
                 },
-                _ => TraceKind::Wakeup { task: TaskId(e.next), waker: some(e.prev) },
+                2 => TraceKind::Waited { task: TaskId(e.next), ns: e.length_ns() },
+                3 => TraceKind::Moved { task: TaskId(e.next), from: CpuId(e.prev) },
+                4 => TraceKind::Throttled { task: TaskId(e.next), ns: e.length_ns() },
+                _ => TraceKind::Wakeup {
+                    task: TaskId(e.next),
+                    waker: match e.left {
+                        1 => Some(Waker::Interrupt),
+                        2 => Some(Waker::SoftInterrupt),
+                        3 => Some(Waker::Idle),
+                        _ => some(e.prev).map(Waker::Task),
+                    },
+                },
             },
         }));
     }

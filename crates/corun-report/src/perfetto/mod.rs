@@ -11,6 +11,7 @@ pub mod proto;
 use crate::category::Category;
 use crate::profile::assemble::ledger as wire;
 use crate::profile::Subject;
+use corun_model::run_log::Waker;
 use corun_model::trace::{Left, TraceEvent, TraceKind, TraceTask};
 use corun_model::{CpuId, Ledger, Observation, TaskId, TenantId, Trace};
 use prost::Message;
@@ -92,7 +93,7 @@ fn kernel_events(trace: &Trace, out: &mut Vec<u8>) {
         for part in events.chunks(EVENTS_PER_PACKET) {
             let bundle = FtraceEventBundle {
                 cpu: Some(cpu.0),
-                event: part.iter().map(|e| kernel_event(e, trace)).collect(),
+                event: part.iter().filter_map(|e| kernel_event(e, trace)).collect(),
                 lost_events: (trace.lost > 0).then_some(true),
             };
             append(TracePacket { ftrace_events: Some(bundle), ..TracePacket::default() }, out);
@@ -100,14 +101,15 @@ fn kernel_events(trace: &Trace, out: &mut Vec<u8>) {
     }
 }
 
-fn kernel_event(event: &TraceEvent, trace: &Trace) -> FtraceEvent {
+/// A switch or wake-up as the kernel tells of it; viewers know nothing of single waits.
+fn kernel_event(event: &TraceEvent, trace: &Trace) -> Option<FtraceEvent> {
     let comm = |id: Option<TaskId>| match id {
         None => "swapper".to_owned(),
         Some(id) => trace.tasks.get(&id).map_or_else(|| format!("task {id}"), |t| t.name.clone()),
     };
     let pid = |id: Option<TaskId>| id.map_or(0, |id| number(id.0));
     let timestamp = Some(event.t_ns);
-    match event.kind {
+    Some(match event.kind {
         TraceKind::Switch { prev, left, next } => FtraceEvent {
             timestamp,
             pid: Some(prev.map_or(0, |id| id.0)),
@@ -124,7 +126,10 @@ fn kernel_event(event: &TraceEvent, trace: &Trace) -> FtraceEvent {
         },
         TraceKind::Wakeup { task, waker } => FtraceEvent {
             timestamp,
-            pid: Some(waker.map_or(0, |id| id.0)),
+            pid: Some(match waker {
+                Some(Waker::Task(id)) => id.0,
+                _ => 0,
+            }),
             sched_waking: Some(proto::SchedWaking {
                 comm: Some(comm(Some(task))),
                 pid: Some(pid(Some(task))),
@@ -134,7 +139,8 @@ fn kernel_event(event: &TraceEvent, trace: &Trace) -> FtraceEvent {
             }),
             ..FtraceEvent::default()
         },
-    }
+        TraceKind::Waited { .. } | TraceKind::Moved { .. } | TraceKind::Throttled { .. } => return None,
+    })
 }
 
 /// The kernel's task states: R, S, D, T, X.

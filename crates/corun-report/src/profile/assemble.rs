@@ -4,7 +4,7 @@
 //! as the model keeps them, largest first.
 
 use super::schema::{self, ProfileReport};
-use super::{ProfileMeta, Subject};
+use super::{waits, ProfileMeta, Subject};
 use corun_model::counters::Counters;
 use corun_model::events::{Events, Migrations};
 use corun_model::histogram::{Histogram, Quantile, BUCKETS};
@@ -43,6 +43,7 @@ pub fn report(
         tasks: subject_tasks(seen, subject, &names),
         tenants: seen.by_tenant.iter().map(|t| section(t, &names)).collect(),
         others: other_tasks(seen, subject),
+        worst_waits: meta.worst_waits.as_deref().map(|waits| waits::written(waits, seen.start_ns)),
         machine: machine(meta, seen),
         timeline: timeline.iter().map(|part| slot(part, seen.start_ns, subject)).collect(),
         histogram_edges_ns: (0..BUCKETS).map(Histogram::lower_ns).collect(),

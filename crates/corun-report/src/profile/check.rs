@@ -1,6 +1,7 @@
 //! What must hold of every profile, checked on the file itself: time is conserved, culprits explain the steal.
 
 use super::schema::{Account, Ledger, ProfileReport, SCHEMA};
+use super::waits;
 
 impl Ledger {
     /// The sum of the parts; what was not measured is inside another. Numbers from a file may overflow: saturates.
@@ -47,6 +48,7 @@ impl ProfileReport {
         for t in &self.others {
             ledger(&t.ledger, &format!("task {} ({})", t.tid, t.name), &mut wrong);
         }
+        waits::check(self.worst_waits.as_deref().unwrap_or_default(), self.window_ns, &mut wrong);
         for (i, s) in self.timeline.iter().enumerate() {
             ledger(&s.ledger, &format!("timeline part {i}"), &mut wrong);
         }

@@ -4,6 +4,7 @@ pub(crate) mod assemble;
 mod check;
 pub mod notes;
 pub mod schema;
+pub mod waits;
 
 pub use schema::{Host, LostTime, ProfileReport, SelfCost, Source, SCHEMA};
 
@@ -34,6 +35,8 @@ pub struct ProfileMeta {
     pub lost: Option<LostTime>,
     /// Events that a trace had no room for; `None` when no trace was taken.
     pub trace_lost: Option<u64>,
+    /// The longest waits for a CPU, longest first; `None`: nobody asked for them.
+    pub worst_waits: Option<Vec<corun_model::waits::Wait>>,
     /// Sentences a reader must see: "interrupted after 3.2 s; this is what was seen until then".
     pub notes: Vec<String>,
 }
@@ -52,6 +55,7 @@ impl ProfileMeta {
             self_cost: SelfCost::default(),
             lost: None,
             trace_lost: None,
+            worst_waits: None,
             notes: Vec::new(),
         }
     }

@@ -4,6 +4,7 @@
 //! Times are integer nanoseconds. `None` is written as `null` and means *unknown*, never zero (invariant 7).
 //! Every structure reads back what it writes, so tools and tests can check a file with [`ProfileReport::check`].
 
+use super::waits::Wait;
 use corun_model::ledger::BlockReasons;
 use corun_model::Unavailable;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,9 @@ pub struct ProfileReport {
     /// Tasks of the co-runners that ran or waited, most CPU time first.
     #[serde(default)]
     pub others: Vec<OtherTask>,
+    /// The longest waits for a CPU of the subject's tasks, longest first; `None`: nobody asked for them.
+    #[serde(default)]
+    pub worst_waits: Option<Vec<Wait>>,
     /// The machine as a whole.
     pub machine: Machine,
     /// Consecutive parts of the window; empty when none were taken.

@@ -7,6 +7,7 @@ mod bar;
 mod busiest;
 mod footer;
 mod style;
+mod waits;
 
 pub(crate) use footer::{lost, probe_cost};
 pub use style::Style;
@@ -36,6 +37,7 @@ pub fn render(report: &ProfileReport, style: &Style) -> String {
         victims(report, &names, style),
         culprits(report, &names, style),
         tasks(report, &names, style),
+        waits::lines(report, &names, style),
         footer::distributions(report, style),
         footer::measured(report, style),
     ];

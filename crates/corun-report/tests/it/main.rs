@@ -25,3 +25,4 @@ mod page;
 mod screen;
 mod sentences;
 mod timeline;
+mod waits;

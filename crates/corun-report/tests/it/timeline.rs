@@ -1,6 +1,7 @@
 //! The Perfetto trace: what is written decodes to what happened.
 
 use crate::example::{timeline, POSTGRES, SUBJECT};
+use corun_model::run_log::Waker;
 use corun_model::trace::{Left, TraceEvent, TraceKind, TraceTask};
 use corun_model::{CpuId, TaskId, Trace};
 use corun_report::perfetto::{encode, proto};
@@ -26,7 +27,7 @@ pub fn trace() -> Trace {
             let t_ns = 5_000 * MS + turn * 4 * MS + u64::from(cpu);
             let next = turns[(at + 1) % 4];
             if let Some(task) = next {
-                let waker = turns[at % 4];
+                let waker = turns[at % 4].map(Waker::Task);
                 events.push(TraceEvent { t_ns, cpu: CpuId(cpu), kind: TraceKind::Wakeup { task, waker } });
             }
             let kind = TraceKind::Switch { prev: turns[at % 4], left: lefts[at / 4 % 3], next };

@@ -5,6 +5,7 @@ use super::{task_id, Doing, Engine, Pending, State, Task};
 use crate::checker;
 use crate::contention::{Running, ONE};
 use crate::sched::{CpuIx, TaskIx, Wake};
+use corun_model::run_log::Waker;
 use corun_model::trace::{Left, TraceKind};
 
 /// Parking has no lease here: whoever controls the modelled machine cannot die before it.
@@ -378,7 +379,7 @@ impl Engine {
         }
         self.begin_wait(task, cpu);
         if self.trace.is_some() {
-            let waker = self.waker(task, how).map(task_id);
+            let waker = self.waker(task, how).map(task_id).map(Waker::Task);
             self.record(cpu, TraceKind::Wakeup { task: task_id(task), waker });
         }
     }

@@ -38,9 +38,12 @@ fn log_of(trace: &Trace, cpus: usize, end_ns: u64) -> RunLog {
                 next.filter(is_ours).into_iter().for_each(|task| add(task, what));
             }
             TraceKind::Wakeup { task, waker } if is_ours(&task) => {
-                add(task, What::Woken(waker.map_or(Waker::Interrupt, Waker::Task)));
+                add(task, What::Woken(waker.unwrap_or(Waker::Interrupt)));
             }
-            TraceKind::Wakeup { .. } => {}
+            TraceKind::Wakeup { .. }
+            | TraceKind::Waited { .. }
+            | TraceKind::Moved { .. }
+            | TraceKind::Throttled { .. } => {}
         }
     }
     let mut slept: Vec<Event> = Vec::new();

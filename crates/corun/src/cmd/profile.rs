@@ -34,6 +34,7 @@ Examples:
   corun profile --cgroup nginx.service --for 30s     a container, unit, pod or Slurm step
   corun profile --vm web1 --for 10s                  a virtual machine's vCPUs
   corun profile --all --for 5s                       everybody: who steals from whom
+  corun profile --worst 5 -p 1234 --for 10s          the five longest waits for a CPU, and who held it
   corun profile --from RING --cgroup web.service --at 03:10 --for 2m
                                                      what happened at 03:10, from the ring of `corun agent`
   corun profile --counters -- ./solver in.dat        with instructions per cycle and cache misses
@@ -52,7 +53,7 @@ pub struct Args {
     #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
     length_ns: Option<u64>,
     /// Read what has passed from the ring of an agent (`corun agent --ring RING`), instead of watching
-    #[arg(long, value_name = "RING", conflicts_with_all = ["trace", "counters", "source", "max_tasks"])]
+    #[arg(long, value_name = "RING", conflicts_with_all = ["trace", "worst", "counters", "source", "max_tasks"])]
     from: Option<PathBuf>,
     /// With --from: from when on, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as long as --for says]
     #[arg(long, value_name = "TIME", requires = "from")]
@@ -69,6 +70,10 @@ pub struct Args {
     /// Write every context switch as a trace for ui.perfetto.dev (needs eBPF)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Show the N longest waits for a CPU one by one: when, whose, who held the CPU and for how long, who woke the task
+    /// (needs eBPF; every context switch of the machine becomes dearer)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    worst: Option<u16>,
     /// Count hardware events as well: cycles, instructions, branches, cache misses. Off by default, since every context
     /// switch of a counted task becomes dearer, in virtual machines by tens of microseconds; the report says what it came
     /// to. `tasks` counts each task by itself, `whole` a CMD with all that it starts as one, also the short-lived
@@ -100,14 +105,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         write(&report, &files, false)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.trace.is_some() && matches!(args.source, SourceFlag::Schedstat) {
-        return Err(Usage("--trace needs eBPF, schedstat has no switches; drop one of the two".into()).into());
+    let traced = if args.trace.is_some() { "--trace" } else { "--worst" };
+    let is_traced = args.trace.is_some() || args.worst.is_some();
+    if is_traced && matches!(args.source, SourceFlag::Schedstat) {
+        let what = format!("{traced} needs eBPF, schedstat has no switches; drop one of the two");
+        return Err(Usage(what).into());
     }
     let options = ProfileOptions {
         source: args.source.wanted(),
         length_ns: args.length_ns,
         counters: args.counters.map(CountersFlag::unit),
         trace: args.trace.is_some(),
+        worst: args.worst.map(usize::from),
         max_tasks: args.max_tasks,
     };
     if options.counters == Some(CountedUnit::WholeCommand) && !args.target.is_command() {
@@ -120,7 +129,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let target = args.target.target(ANYBODY_OR_ALL)?;
     let mut profile = Profile::start(&target, &options, &stop).map_err(|e| match e {
         Error::NoTrace { why } => {
-            Usage(format!("--trace needs eBPF: {why}; without a trace, drop --trace")).into()
+            Usage(format!("{traced} needs eBPF: {why}; go without, drop {traced}")).into()
         }
         e => anyhow::Error::from(e),
     })?;
@@ -139,8 +148,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ended::Command => seen.command.take().map(collect).transpose()?,
         _ => None,
     };
-    let trace_lost = args.trace.as_ref().map(|_| seen.trace.trace().lost);
-    let meta = ProfileMeta { trace_lost, ..meta(&seen, status) };
+    // What was read but not kept is missing from a trace, not from the waits.
+    let trace_lost = match (&args.trace, args.worst) {
+        (Some(_), _) => Some(seen.trace.trace().lost),
+        (None, Some(_)) => Some(seen.trace_lost),
+        (None, None) => None,
+    };
+    let worst_waits = seen.worst.take();
+    let meta = ProfileMeta { trace_lost, worst_waits, ..meta(&seen, status) };
     let subject = seen.subject.map_or(corun_report::Subject::All, corun_report::Subject::Tenant);
     let timeline = seen.recording.timeline();
     let report = ProfileReport::new(&meta, &seen.whole, subject, timeline);

@@ -125,6 +125,7 @@ fn report_of(past: &Past) -> ProfileReport {
         self_cost: corun_report::SelfCost::default(),
         lost: None,
         trace_lost: None,
+        worst_waits: None,
         notes,
     };
     let whole = past.recording.whole().expect("a past has windows");
