@@ -11,5 +11,6 @@ pub mod profile;
 pub mod run;
 pub mod sim;
 pub mod study;
+pub mod top;
 pub mod validate;
 pub mod verify;

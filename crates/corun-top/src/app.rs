@@ -1,0 +1,359 @@
+//! The state of `top`: keys and windows come in, a wish of the user's comes out now and then. It touches no terminal, file or clock.
+
+use crate::history::History;
+use crate::keys::{Action, Keys};
+use crate::moment::{Holder, Moment, Row};
+use corun_model::{TenantId, TenantKind};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// Rows of a page.
+const PAGE: isize = 10;
+/// Letters that a filter can have.
+const LONG_FILTER: usize = 40;
+
+/// What is known before the first window.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Whom it is about, for people: everybody, or a file.
+    pub target: String,
+    /// Whether a file is shown, and nothing new comes.
+    pub is_replay: bool,
+    /// What cannot be seen here and why, a sentence each; safe on a terminal.
+    pub missing: Vec<String>,
+}
+
+/// What the user wants that the state alone cannot do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Leave.
+    Quit,
+    /// Write a report of the window that is shown.
+    Save,
+    /// Trace everybody for a while.
+    Trace,
+}
+
+/// What is looked at. Each goes back to the one below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Screen {
+    /// All tenants.
+    Overview {
+        /// The row that is chosen; `None`: the first, whoever that is.
+        chosen: Option<TenantId>,
+    },
+    /// Victims and culprits.
+    Matrix {
+        /// The victim that is chosen; `None`: the first.
+        chosen: Option<TenantId>,
+    },
+    /// One tenant.
+    Tenant {
+        /// Who.
+        id: TenantId,
+        /// In which of its lists the rows are chosen.
+        focus: Focus,
+        /// Which of its culprits is chosen.
+        culprit: usize,
+        /// Which of its threads.
+        thread: usize,
+    },
+}
+
+/// The lists of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// Who held the CPU.
+    Culprits,
+    /// Its threads.
+    Threads,
+}
+
+/// What tenants are sorted by, the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is a column of the table")]
+pub enum Sort {
+    Name,
+    Tasks,
+    Ran,
+    Lost,
+    ToOthers,
+    Took,
+}
+
+/// In the order of the columns.
+pub const SORTS: [Sort; 6] = [Sort::Name, Sort::Tasks, Sort::Ran, Sort::Lost, Sort::ToOthers, Sort::Took];
+
+/// The state.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// What is known from the beginning.
+    pub facts: Facts,
+    /// What was seen.
+    pub history: History,
+    /// Which key does what.
+    pub keys: Keys,
+    /// The number of the moment that is held; `None`: the newest, whichever that is.
+    held: Option<u64>,
+    screens: Vec<Screen>,
+    /// Letters that a tenant's name must have.
+    pub filter: String,
+    /// Whether keys are letters of the filter.
+    pub is_typing: bool,
+    /// What tenants are sorted by.
+    pub sort: Sort,
+    /// Whether the help is shown.
+    pub is_helping: bool,
+    /// What came of the last wish; gone with the next key.
+    pub notice: Option<String>,
+    /// Why nothing new comes any more.
+    pub ended: Option<String>,
+}
+
+impl App {
+    /// Nothing was seen yet.
+    pub fn new(facts: Facts, keys: Keys) -> App {
+        App {
+            facts,
+            history: History::default(),
+            keys,
+            held: None,
+            screens: vec![Screen::Overview { chosen: None }],
+            filter: String::new(),
+            is_typing: false,
+            sort: Sort::ToOthers,
+            is_helping: false,
+            notice: None,
+            ended: None,
+        }
+    }
+
+    /// A window has passed.
+    pub fn on_moment(&mut self, moment: Arc<Moment>) {
+        self.history.push(moment);
+    }
+
+    /// The moment that is shown.
+    pub fn shown(&self) -> Option<&Arc<Moment>> {
+        match self.held {
+            Some(number) => self.history.at(self.history.place(number)),
+            None => self.history.newest(),
+        }
+    }
+
+    /// The place in the history of the moment that is shown.
+    pub fn place(&self) -> usize {
+        self.held.map_or(self.history.len().saturating_sub(1), |number| self.history.place(number))
+    }
+
+    /// Whether it stays at one moment.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// What is looked at.
+    pub fn screen(&self) -> &Screen {
+        self.screens.last().expect("the overview is never left")
+    }
+
+    /// The tenants that are shown, in their order.
+    pub fn rows(&self) -> Vec<&Row> {
+        let Some(moment) = self.shown() else { return Vec::new() };
+        let wanted = self.filter.to_lowercase();
+        let is_shown = |row: &&Row| {
+            row.kind != TenantKind::Idle && (wanted.is_empty() || row.name.to_lowercase().contains(&wanted))
+        };
+        let mut rows: Vec<&Row> = moment.rows.iter().filter(is_shown).collect();
+        match self.sort {
+            Sort::Name => rows.sort_by_key(|row| row.name.to_lowercase()),
+            sort => rows.sort_by_key(|row| {
+                let by = match sort {
+                    Sort::Tasks => row.tasks,
+                    Sort::Ran => row.ran_ns,
+                    Sort::Lost => row.lost.total_ns(),
+                    Sort::Took => row.took_ns,
+                    _ if !row.kind.is_co_runner() => 0,
+                    _ => row.lost.by_others_ns(),
+                };
+                (Reverse(by), Reverse(row.lost.total_ns()), Reverse(row.ran_ns), row.id)
+            }),
+        }
+        rows
+    }
+
+    /// The place of the chosen tenant among the rows.
+    pub fn chosen_row(&self) -> usize {
+        let chosen = match self.screen() {
+            Screen::Overview { chosen } | Screen::Matrix { chosen } => *chosen,
+            Screen::Tenant { id, .. } => Some(*id),
+        };
+        chosen.and_then(|id| self.rows().iter().position(|row| row.id == id)).unwrap_or(0)
+    }
+
+    /// The tenant that is looked at, or that is chosen.
+    pub fn tenant(&self) -> Option<TenantId> {
+        match self.screen() {
+            Screen::Tenant { id, .. } => Some(*id),
+            _ => self.rows().get(self.chosen_row()).map(|row| row.id),
+        }
+    }
+
+    /// Who held the CPU while this tenant waited.
+    pub fn culprits(&self, id: TenantId) -> Vec<(Holder, u64)> {
+        let of = |moment: &Arc<Moment>| Some(moment.holders(id, moment.account(id)?));
+        self.shown().and_then(of).unwrap_or_default()
+    }
+
+    /// A key was pressed. What it asks for that the state cannot do is the result.
+    pub fn on_key(&mut self, key: &KeyEvent) -> Option<Wish> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        self.notice = None;
+        if self.is_typing && self.type_filter(key) {
+            return None;
+        }
+        let action = self.keys.action(key)?;
+        if self.is_helping && !matches!(action, Action::Quit) {
+            self.is_helping = false;
+            return None;
+        }
+        match action {
+            Action::Quit => return Some(Wish::Quit),
+            Action::Save => return self.shown().map(|_| Wish::Save),
+            Action::Trace if self.facts.is_replay => self.notice = Some("a file cannot be traced".into()),
+            Action::Trace => return Some(Wish::Trace),
+            Action::Help => self.is_helping = true,
+            Action::Filter => self.is_typing = true,
+            Action::Up => self.move_by(-1),
+            Action::Down => self.move_by(1),
+            Action::PageUp => self.move_by(-PAGE),
+            Action::PageDown => self.move_by(PAGE),
+            Action::First => self.move_by(isize::MIN / 2),
+            Action::Last => self.move_by(isize::MAX / 2),
+            Action::Enter => self.enter(),
+            Action::Back => self.back(),
+            Action::Matrix => self.matrix(),
+            Action::Focus => self.other_list(),
+            Action::SortNext => self.sort_by(1),
+            Action::SortBefore => self.sort_by(SORTS.len() - 1),
+            Action::Pause => self.hold_or_go_on(),
+            Action::Earlier => self.step(-1),
+            Action::Later => self.step(1),
+        }
+        None
+    }
+
+    /// Whether a key was a letter of the filter, or ended it.
+    fn type_filter(&mut self, key: &KeyEvent) -> bool {
+        let is_plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        match key.code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(c) if is_plain => {
+                if !c.is_control() && self.filter.chars().count() < LONG_FILTER {
+                    self.filter.push(c);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn move_by(&mut self, rows: isize) {
+        let moved = |from: usize, len: usize| {
+            let last = len.saturating_sub(1);
+            from.min(last).saturating_add_signed(rows).min(last)
+        };
+        match self.screen().clone() {
+            Screen::Overview { .. } | Screen::Matrix { .. } => {
+                let rows = self.rows();
+                let to = rows.get(moved(self.chosen_row(), rows.len())).map(|row| row.id);
+                match self.screens.last_mut() {
+                    Some(Screen::Overview { chosen } | Screen::Matrix { chosen }) => *chosen = to,
+                    _ => {}
+                }
+            }
+            Screen::Tenant { id, focus, culprit, thread } => {
+                let culprits = self.culprits(id).len();
+                let threads = self.shown().map_or(0, |moment| moment.tasks(id).len());
+                let (culprit, thread) = match focus {
+                    Focus::Culprits => (moved(culprit, culprits), thread),
+                    Focus::Threads => (culprit, moved(thread, threads)),
+                };
+                *self.screens.last_mut().expect("it is on top") =
+                    Screen::Tenant { id, focus, culprit, thread };
+            }
+        }
+    }
+
+    fn enter(&mut self) {
+        let to = match self.screen() {
+            Screen::Tenant { focus: Focus::Threads, .. } => None,
+            Screen::Tenant { id, culprit, .. } => match self.culprits(*id).get(*culprit) {
+                Some((Holder::Tenant(id), _)) => Some(*id),
+                _ => None,
+            },
+            _ => self.tenant(),
+        };
+        match to {
+            Some(id) => {
+                self.screens.push(Screen::Tenant { id, focus: Focus::Culprits, culprit: 0, thread: 0 });
+            }
+            None => self.notice = Some("there is nothing behind this row".into()),
+        }
+    }
+
+    fn back(&mut self) {
+        if self.screens.len() > 1 {
+            self.screens.pop();
+        } else {
+            self.filter.clear();
+        }
+    }
+
+    fn matrix(&mut self) {
+        match self.screen() {
+            Screen::Matrix { .. } => self.back(),
+            _ => self.screens.push(Screen::Matrix { chosen: self.tenant() }),
+        }
+    }
+
+    fn other_list(&mut self) {
+        match self.screens.last_mut() {
+            Some(Screen::Tenant { focus, .. }) => {
+                *focus = if *focus == Focus::Culprits { Focus::Threads } else { Focus::Culprits };
+            }
+            _ => self.matrix(),
+        }
+    }
+
+    fn sort_by(&mut self, columns: usize) {
+        let at = SORTS.iter().position(|sort| *sort == self.sort).unwrap_or(0);
+        self.sort = SORTS[(at + columns) % SORTS.len()];
+    }
+
+    fn hold_or_go_on(&mut self) {
+        self.held = match self.held {
+            Some(_) if !self.facts.is_replay => None,
+            _ => self.shown().map(|moment| moment.number),
+        };
+    }
+
+    fn step(&mut self, moments: isize) {
+        let place = self.place();
+        let to = place.saturating_add_signed(moments).min(self.history.len().saturating_sub(1));
+        if to == place {
+            let end = if moments < 0 { "the oldest" } else { "the newest" };
+            self.notice = Some(format!("this is {end} window there is"));
+        }
+        self.held = self.history.at(to).map(|moment| moment.number);
+    }
+}

@@ -1,0 +1,337 @@
+//! Which key does what: the keys that everybody has, and a file that changes them.
+//!
+//! ```toml
+//! [keys]
+//! quit = ["q", "ctrl-x"]
+//! pause = "p"
+//! ```
+//!
+//! What a file names replaces the keys of that action; a key that it takes is no longer another action's. Ctrl-C always quits.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use thiserror::Error;
+
+/// What a key can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "each is explained in ACTIONS")]
+pub enum Action {
+    Quit,
+    Help,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    Enter,
+    Back,
+    Matrix,
+    Focus,
+    Filter,
+    SortNext,
+    SortBefore,
+    Pause,
+    Earlier,
+    Later,
+    Save,
+    Trace,
+}
+
+/// Every action: its name in a file, its keys when no file changes them, and what it does.
+pub const ACTIONS: [(Action, &str, &[&str], &str); 20] = [
+    (Action::Up, "up", &["up", "k"], "the row above"),
+    (Action::Down, "down", &["down", "j"], "the row below"),
+    (Action::PageUp, "page-up", &["pageup"], "a page up"),
+    (Action::PageDown, "page-down", &["pagedown"], "a page down"),
+    (Action::First, "first", &["home", "g"], "the first row"),
+    (Action::Last, "last", &["end", "G"], "the last row"),
+    (Action::Enter, "enter", &["enter"], "look closer"),
+    (Action::Back, "back", &["esc", "backspace"], "back"),
+    (Action::Matrix, "matrix", &["m"], "who took from whom"),
+    (Action::Focus, "focus", &["tab"], "culprits or threads"),
+    (Action::Filter, "filter", &["/"], "names with these letters"),
+    (Action::SortNext, "sort-next", &[">", "."], "sort by the next column"),
+    (Action::SortBefore, "sort-before", &["<", ","], "sort by the column before"),
+    (Action::Pause, "pause", &["space", "p"], "hold, or go on"),
+    (Action::Earlier, "earlier", &["left", "h"], "a window back in time"),
+    (Action::Later, "later", &["right", "l"], "a window forward"),
+    (Action::Save, "save", &["s"], "save this window as HTML"),
+    (Action::Trace, "trace", &["t"], "trace for five seconds"),
+    (Action::Help, "help", &["?", "f1"], "this help"),
+    (Action::Quit, "quit", &["q"], "quit"),
+];
+
+/// A key with what is held down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Key {
+    code: KeyCode,
+    ctrl: bool,
+    alt: bool,
+}
+
+/// Keys with names.
+const NAMED: [(&str, KeyCode); 14] = [
+    ("up", KeyCode::Up),
+    ("down", KeyCode::Down),
+    ("left", KeyCode::Left),
+    ("right", KeyCode::Right),
+    ("pageup", KeyCode::PageUp),
+    ("pagedown", KeyCode::PageDown),
+    ("home", KeyCode::Home),
+    ("end", KeyCode::End),
+    ("enter", KeyCode::Enter),
+    ("esc", KeyCode::Esc),
+    ("backspace", KeyCode::Backspace),
+    ("tab", KeyCode::Tab),
+    ("delete", KeyCode::Delete),
+    ("space", KeyCode::Char(' ')),
+];
+
+impl Key {
+    /// The key that was pressed. Shift is in the letter.
+    pub fn of(event: &KeyEvent) -> Key {
+        let held = |modifier| event.modifiers.contains(modifier);
+        Key { code: event.code, ctrl: held(KeyModifiers::CONTROL), alt: held(KeyModifiers::ALT) }
+    }
+}
+
+impl TryFrom<String> for Key {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Key, String> {
+        let mut rest = text.as_str();
+        let mut held = |prefix: &str| match rest.strip_prefix(prefix) {
+            Some(more) if !more.is_empty() => {
+                rest = more;
+                true
+            }
+            _ => false,
+        };
+        let (ctrl, alt) = (held("ctrl-"), held("alt-"));
+        let mut letters = rest.chars();
+        let code = match (letters.next(), letters.next()) {
+            (Some(c), None) if !c.is_control() => Some(KeyCode::Char(c)),
+            _ => NAMED.iter().find(|(name, _)| *name == rest).map(|(_, code)| *code).or_else(|| {
+                let n: u8 = rest.strip_prefix('f')?.parse().ok()?;
+                (1..=12).contains(&n).then_some(KeyCode::F(n))
+            }),
+        };
+        let names = || NAMED.map(|(name, _)| name).join(", ");
+        let wrong = || {
+            format!(
+                "`{text}` is no key; name a letter, f1 to f12, {}, with `ctrl-` or `alt-` in front",
+                names()
+            )
+        };
+        Ok(Key { code: code.ok_or_else(wrong)?, ctrl, alt })
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = |is_held, name| if is_held { name } else { "" };
+        f.write_str(held(self.ctrl, "ctrl-"))?;
+        f.write_str(held(self.alt, "alt-"))?;
+        match (NAMED.iter().find(|(_, code)| *code == self.code), self.code) {
+            (Some((name, _)), _) => f.write_str(name),
+            (None, KeyCode::Char(c)) => write!(f, "{c}"),
+            (None, KeyCode::F(n)) => write!(f, "f{n}"),
+            (None, code) => write!(f, "{code}"),
+        }
+    }
+}
+
+/// Which key does what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys(Vec<(Key, Action)>);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    keys: BTreeMap<Action, OneOrMore>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a key such as \"q\", or several in brackets")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+/// A file of keys that says something else than keys.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum KeysError {
+    /// It is no TOML, or names what there is not.
+    #[error("line {line}: {what}")]
+    Malformed {
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// There is no such key.
+    #[error("key of `{action}`: {what}")]
+    NoKey {
+        /// Whose.
+        action: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+    /// One key would do two things.
+    #[error("`{key}` cannot mean both `{one}` and `{other}`; give each a key of its own")]
+    Twice {
+        /// The key.
+        key: String,
+        /// What it would do.
+        one: &'static str,
+        /// The other thing.
+        other: &'static str,
+    },
+}
+
+impl Default for Keys {
+    fn default() -> Keys {
+        let key = |name: &&str| Key::try_from((*name).to_owned()).expect("these keys exist");
+        let all = ACTIONS.iter().flat_map(|(action, _, keys, _)| keys.iter().map(move |k| (key(k), *action)));
+        Keys(all.collect())
+    }
+}
+
+impl Keys {
+    /// The usual keys, as a file changes them.
+    ///
+    /// # Errors
+    /// [`KeysError`], one sentence.
+    pub fn read(text: &str) -> Result<Keys, KeysError> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let line = text.bytes().take(at).filter(|b| *b == b'\n').count() + 1;
+            KeysError::Malformed { line, what: error.message().replace('\n', " ") }
+        })?;
+        let mut claimed: Vec<(Key, Action)> = Vec::new();
+        for (action, keys) in &file.keys {
+            let keys = match keys {
+                OneOrMore::One(key) => std::slice::from_ref(key),
+                OneOrMore::More(keys) => keys.as_slice(),
+            };
+            for key in keys {
+                let key = Key::try_from(key.clone())
+                    .map_err(|what| KeysError::NoKey { action: name(*action), what })?;
+                match claimed.iter().find(|(other, _)| *other == key) {
+                    Some((_, other)) if other != action => {
+                        return Err(KeysError::Twice {
+                            key: key.to_string(),
+                            one: name(*other),
+                            other: name(*action),
+                        })
+                    }
+                    Some(_) => {}
+                    None => claimed.push((key, *action)),
+                }
+            }
+        }
+        let Keys(mut keys) = Keys::default();
+        keys.retain(|(key, action)| {
+            !file.keys.contains_key(action) && claimed.iter().all(|(other, _)| other != key)
+        });
+        keys.extend(claimed);
+        // In the order of the table, so that files of the same keys are the same.
+        keys.sort_by_key(|(_, action)| ACTIONS.iter().position(|(a, ..)| a == action));
+        Ok(Keys(keys))
+    }
+
+    /// What a pressed key does.
+    pub fn action(&self, event: &KeyEvent) -> Option<Action> {
+        let key = Key::of(event);
+        if key.ctrl && key.code == KeyCode::Char('c') {
+            return Some(Action::Quit);
+        }
+        self.0.iter().find(|(known, _)| *known == key).map(|(_, action)| *action)
+    }
+
+    /// The keys of an action, for people; empty where it has none.
+    pub fn of(&self, action: Action) -> String {
+        let keys: Vec<String> =
+            self.0.iter().filter(|(_, a)| *a == action).map(|(key, _)| key.to_string()).collect();
+        keys.join(" ")
+    }
+
+    /// All keys as a file that [`Keys::read`] reads.
+    pub fn to_toml(&self) -> String {
+        let line = |(action, name, _, what): &(Action, &str, &[&str], &str)| {
+            let keys: Vec<String> = self
+                .0
+                .iter()
+                .filter(|(_, a)| a == action)
+                .map(|(key, _)| format!("{:?}", key.to_string()))
+                .collect();
+            format!("# {what}\n{name} = [{}]\n", keys.join(", "))
+        };
+        format!("[keys]\n{}", ACTIONS.iter().map(line).collect::<String>())
+    }
+}
+
+fn name(action: Action) -> &'static str {
+    ACTIONS.iter().find(|(a, ..)| *a == action).map_or("", |(_, name, ..)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(name: &str) -> KeyEvent {
+        let key = Key::try_from(name.to_owned()).unwrap();
+        let held = if key.ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
+        KeyEvent::new(key.code, held)
+    }
+
+    #[test]
+    fn the_usual_keys_do_what_the_help_says_and_no_key_does_two_things() {
+        let keys = Keys::default();
+        for (action, name, usual, _) in ACTIONS {
+            for key in usual {
+                assert_eq!(keys.action(&press(key)), Some(action), "{key} of {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_takes_a_key_away_from_what_it_did_and_ctrl_c_always_quits() {
+        let keys = Keys::read("[keys]\nquit = \"x\"\nsave = [\"q\", \"ctrl-s\"]\n").unwrap();
+        let action = |key: &str| keys.action(&press(key));
+        assert_eq!(
+            (action("x"), action("q"), action("ctrl-s")),
+            (Some(Action::Quit), Some(Action::Save), Some(Action::Save))
+        );
+        assert_eq!((action("s"), action("ctrl-c")), (None, Some(Action::Quit)));
+    }
+
+    #[test]
+    fn all_keys_are_written_as_a_file_that_is_read_again() {
+        let keys = Keys::read("[keys]\nquit = \"x\"\n").unwrap();
+        assert_eq!(Keys::read(&keys.to_toml()), Ok(keys));
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_is_refused_with_the_line_or_the_action() {
+        let said = |text: &str| Keys::read(text).unwrap_err().to_string();
+        assert!(
+            said("[keys]\nquit = \"q\"\nqit = \"q\"\n").starts_with("line 3: unknown variant `qit`"),
+            "{}",
+            said("[keys]\nqit = \"q\"\n")
+        );
+        assert!(said("colours = 1\n").starts_with("line 1: unknown field `colours`"));
+        assert!(said("[keys]\nquit = 3\n").starts_with("line 2: "));
+        assert!(said("[keys]\nquit = \"qq\"\n").starts_with("key of `quit`: `qq` is no key; name a letter"));
+        assert_eq!(
+            said("[keys]\nquit = \"x\"\nsave = \"x\"\n"),
+            "`x` cannot mean both `quit` and `save`; give each a key of its own"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! `corun top`: who keeps whom from a CPU, in a terminal, as it happens and a while back.
+//!
+//! ```text
+//! keys ─────┐                          ┌▶ a frame of lines   (view, pure)
+//! windows ──┴▶ App (state, pure) ──────┤
+//!   ▲                                  └▶ a wish of the user's: a report, a trace, to leave
+//!   └ live: a session in a thread of its own
+//! ```
+//!
+//! Only [`terminal`] touches the terminal, only [`live`] the machine and only [`wishes`] files. Names come from processes of others:
+//! [`moment`] takes from them whatever could steer a terminal.
+
+#![deny(missing_docs)]
+
+pub mod app;
+pub mod event;
+pub mod fit;
+pub mod history;
+pub mod keys;
+pub mod live;
+pub mod moment;
+pub mod sentence;
+pub mod terminal;
+pub mod view;
+pub mod wishes;

@@ -1,0 +1,148 @@
+//! This machine, window by window: a session in a thread of its own, so that a key never waits for a window.
+
+use crate::app::Facts;
+use crate::event::Event;
+use crate::moment::Moment;
+use corun_linux::limits::start_thread;
+use corun_model::What;
+use corun_report::{describe, one_line, Source};
+use corun_session::{Error, Profile, ProfileOptions, Stop, Target};
+use std::io;
+use std::sync::mpsc::{channel, Sender};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the first window of a view is, in nanoseconds: short, so that there is something to see.
+pub const FIRST_NS: u64 = 200_000_000;
+
+/// How to watch.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    /// What the session is told.
+    pub options: ProfileOptions,
+    /// How long the first window is.
+    pub first: Duration,
+    /// How long each of the others is.
+    pub every: Duration,
+    /// The date, for people.
+    pub now: fn() -> String,
+}
+
+/// What is known once a session has begun.
+#[derive(Clone, Debug)]
+pub struct Began {
+    /// For the state.
+    pub facts: Facts,
+    /// The machine, for people.
+    pub machine: String,
+    /// Number of its CPUs.
+    pub cpus: u64,
+    /// What sees.
+    pub source: Source,
+}
+
+/// A session that goes on until it is stopped.
+#[derive(Debug)]
+pub struct Live {
+    thread: Option<JoinHandle<()>>,
+    stop: Stop,
+}
+
+impl Drop for Live {
+    /// Nothing stays in the kernel.
+    fn drop(&mut self) {
+        self.stop.stop();
+        // A thread that panicked has said so already.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Why nobody is watched.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// What the session says.
+    #[error(transparent)]
+    Session(#[from] Error),
+    /// There can be no more threads.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// Begins to watch everybody; each window is sent.
+///
+/// # Errors
+/// When the machine cannot be watched.
+pub fn start(watch: Watch, stop: &Stop, to: Sender<Event>) -> Result<(Began, Live), StartError> {
+    let (began, beginning) = channel();
+    let stop = stop.clone();
+    let own = stop.clone();
+    let thread = start_thread("corun-watch", move || {
+        let mut profile = match Profile::start(&Target::Everybody, &watch.options, &own) {
+            Ok(profile) => profile,
+            Err(error) => {
+                // Whoever waits for the beginning hears of it.
+                let _ = began.send(Err(error));
+                return;
+            }
+        };
+        profile.set_window(watch.first);
+        let facts =
+            Facts { target: profile.description().to_owned(), is_replay: false, missing: missing(&profile) };
+        let _farewell = Farewell(to.clone());
+        let source = source(&profile);
+        let cpus = profile.machine().cpu_count() as u64;
+        let _ = began.send(Ok(Began { facts, machine: describe(profile.machine()), cpus, source }));
+        follow(&mut profile, &watch, &to);
+    })?;
+    let live = Live { thread: Some(thread), stop };
+    match beginning.recv() {
+        Ok(began) => Ok((began?, live)),
+        Err(_) => Err(Error::Stopped { signal: None }.into()),
+    }
+}
+
+/// Says that nothing more comes, however the thread ends.
+struct Farewell(Sender<Event>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        // Whoever has left needs no farewell.
+        let _ = self.0.send(Event::Ended("nothing more is seen: the session has ended".to_owned()));
+    }
+}
+
+fn follow(profile: &mut Profile, watch: &Watch, to: &Sender<Event>) {
+    for number in 0.. {
+        let event = match profile.next() {
+            Some(Ok(seen)) => Event::Moment(Arc::new(Moment::new(number, (watch.now)(), seen))),
+            Some(Err(error)) => Event::Ended(one_line(&format!("nothing more can be seen: {error}"))),
+            None => return,
+        };
+        // Nobody looks any more.
+        if to.send(event).is_err() {
+            return;
+        }
+        profile.set_window(watch.every);
+    }
+}
+
+/// What sees, as reports name it.
+fn source(profile: &Profile) -> Source {
+    match profile.source().name() {
+        "ebpf" => Source::Ebpf,
+        _ => Source::Schedstat,
+    }
+}
+
+/// Why nobody can be named, a sentence each; nothing where they can.
+fn missing(profile: &Profile) -> Vec<String> {
+    let of_probe = profile.unavailable().iter().filter(|u| matches!(u.what, What::Ebpf { .. }));
+    let why: Vec<String> = of_probe
+        .map(|u| one_line(&format!("Who held the CPUs is not seen without eBPF: {}.", u.why)))
+        .collect();
+    match source(profile) {
+        Source::Schedstat if why.is_empty() => vec!["Who held the CPUs is not seen by schedstat.".to_owned()],
+        _ => why,
+    }
+}

@@ -1,0 +1,224 @@
+//! A moment: one window of time as `top` shows it. The observation it came from is kept but for the tasks that slept, so that a
+//! report of it can be made later; rows are what the tables show.
+
+use corun_model::observation::{Account, TaskObservation};
+use corun_model::{Observation, TenantId, TenantKind, What};
+use corun_report::names::Names;
+use corun_report::one_line;
+use std::collections::BTreeMap;
+
+/// One window.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// Which one it is, from 0; none is given twice.
+    pub number: u64,
+    /// When it ended, for people.
+    pub date: String,
+    /// What was seen, without the tasks that slept.
+    pub seen: Observation,
+    /// Its tenants, in the order of ids.
+    pub rows: Vec<Row>,
+    names: BTreeMap<TenantId, String>,
+}
+
+/// A tenant in a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Who.
+    pub id: TenantId,
+    /// What it is called; safe on a terminal.
+    pub name: String,
+    /// What sort of thing it is.
+    pub kind: TenantKind,
+    /// How many tasks it had.
+    pub tasks: u64,
+    /// Time on a CPU, in nanoseconds.
+    pub ran_ns: u64,
+    /// Time for which it wanted a CPU and had none, in nanoseconds, by cause.
+    pub lost: Lost,
+    /// For how long it held a CPU for which others waited, in nanoseconds.
+    pub took_ns: u64,
+    /// Who held the CPU for most of its waits.
+    pub mostly: Option<Holder>,
+}
+
+/// Time for which a tenant's tasks wanted a CPU and had none, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Other tenants held it.
+    pub stolen_ns: u64,
+    /// Its own other tasks did.
+    pub own_ns: u64,
+    /// It idled, and the task was just waking up.
+    pub idle_ns: u64,
+    /// Kernel threads held it, or corun did.
+    pub kernel_ns: u64,
+    /// Nobody knows who did.
+    pub unknown_ns: u64,
+    /// A CPU budget of its own was used up.
+    pub throttled_ns: u64,
+    /// It was stopped by corun.
+    pub parked_ns: u64,
+}
+
+impl Lost {
+    /// All of it.
+    pub fn total_ns(&self) -> u64 {
+        self.stolen_ns
+            + self.own_ns
+            + self.idle_ns
+            + self.kernel_ns
+            + self.unknown_ns
+            + self.throttled_ns
+            + self.parked_ns
+    }
+
+    /// What may be somebody else's fault: taken by others, or by nobody knows whom.
+    pub fn by_others_ns(&self) -> u64 {
+        self.stolen_ns + self.unknown_ns
+    }
+}
+
+/// Who held a CPU that others waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// Another tenant.
+    Tenant(TenantId),
+    /// The waiting tenant's own tasks.
+    Own,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Moment {
+    /// A window that ended at this date.
+    pub fn new(number: u64, date: String, mut seen: Observation) -> Moment {
+        let before = seen.tasks.len();
+        seen.tasks.retain(stirred);
+        seen.loss.unlisted_tasks += (before - seen.tasks.len()) as u64;
+        let names = Names::told_apart(seen.tenants.iter().map(|t| (t.id.0, t.name.as_str(), t.key.as_str())));
+        let names: BTreeMap<TenantId, String> =
+            seen.tenants.iter().map(|t| (t.id, one_line(&names.whole(t.id.0)))).collect();
+        let mut took: BTreeMap<TenantId, u64> = BTreeMap::new();
+        for victim in &seen.by_tenant {
+            for share in victim.account.culprits.shares().iter().filter(|s| s.tenant != victim.id) {
+                *took.entry(share.tenant).or_default() += share.steal_ns;
+            }
+        }
+        let rows = seen.by_tenant.iter().map(|t| Row {
+            id: t.id,
+            name: names.get(&t.id).cloned().unwrap_or_default(),
+            kind: seen.tenant(t.id).map_or(TenantKind::Others, |t| t.kind),
+            tasks: t.tasks,
+            ran_ns: t.account.ledger.on_cpu_ns(),
+            lost: lost(&seen, t.id, &t.account),
+            took_ns: took.get(&t.id).copied().unwrap_or(0),
+            mostly: holders(t.id, &t.account).first().map(|(holder, _)| *holder),
+        });
+        Moment { number, date, rows: rows.collect(), names, seen }
+    }
+
+    /// A tenant's row, if it had a task in this window.
+    pub fn row(&self, id: TenantId) -> Option<&Row> {
+        self.rows.binary_search_by_key(&id, |row| row.id).ok().map(|at| &self.rows[at])
+    }
+
+    /// A tenant's account, if it had a task in this window.
+    pub fn account(&self, id: TenantId) -> Option<&Account> {
+        let at = self.seen.by_tenant.binary_search_by_key(&id, |t| t.id).ok()?;
+        Some(&self.seen.by_tenant[at].account)
+    }
+
+    /// Its tasks that did more than sleep, those that lost most first.
+    pub fn tasks(&self, id: TenantId) -> Vec<&TaskObservation> {
+        let mut tasks: Vec<_> = self.seen.tasks.iter().filter(|t| t.tenant == id).collect();
+        let lost_ns = |t: &TaskObservation| self.lost(id, &t.account).total_ns();
+        tasks.sort_by_key(|t| std::cmp::Reverse((lost_ns(t), t.account.ledger.on_cpu_ns())));
+        tasks
+    }
+
+    /// What an account of a tenant's lost, by cause.
+    pub fn lost(&self, id: TenantId, account: &Account) -> Lost {
+        lost(&self.seen, id, account)
+    }
+
+    /// Who held the CPU during an account's waits, largest share first.
+    pub fn holders(&self, id: TenantId, account: &Account) -> Vec<(Holder, u64)> {
+        holders(id, account)
+    }
+
+    /// What a holder is called.
+    pub fn called(&self, holder: Holder) -> &str {
+        match holder {
+            Holder::Tenant(id) => self.name(id),
+            Holder::Own => "its own tasks",
+            Holder::Unknown => "not known",
+        }
+    }
+
+    /// What a tenant is called; safe on a terminal.
+    pub fn name(&self, id: TenantId) -> &str {
+        self.names.get(&id).map_or("somebody", String::as_str)
+    }
+
+    /// Whether it is known who held the CPUs.
+    pub fn knows_culprits(&self) -> bool {
+        self.seen.unavailable.iter().all(|u| u.what != What::Culprits)
+    }
+
+    /// The part of the CPUs that was busy, 0..1; `None`: nobody tells.
+    pub fn busy_share(&self) -> Option<f64> {
+        let busy_ns: u64 = self.seen.cpus.iter().map(|c| c.busy_ns).sum();
+        let known_ns: u64 = self.seen.cpus.iter().map(|c| c.busy_ns + c.idle_ns).sum();
+        (known_ns > 0).then(|| busy_ns as f64 / known_ns as f64)
+    }
+
+    /// How much room it takes, in bytes, more or less.
+    pub fn bytes(&self) -> usize {
+        let account = size_of::<Account>();
+        let tenant = account + size_of::<Row>() + 200;
+        let shares: usize = self.seen.by_tenant.iter().map(|t| t.account.culprits.shares().len()).sum();
+        self.seen.by_tenant.len() * tenant + self.seen.tasks.len() * (account + 100) + shares * 16
+    }
+}
+
+/// Whether a task did more than sleep.
+fn stirred(task: &TaskObservation) -> bool {
+    let ledger = &task.account.ledger;
+    ledger.total_ns() > ledger.parts().block_ns + ledger.parts().held_ns()
+}
+
+fn lost(seen: &Observation, id: TenantId, account: &Account) -> Lost {
+    let parts = account.ledger.parts();
+    let mut lost = Lost {
+        unknown_ns: account.culprits.unattributed_ns(),
+        throttled_ns: parts.throttled_ns,
+        parked_ns: parts.parked_ns,
+        ..Lost::default()
+    };
+    for share in account.culprits.shares() {
+        let kind = seen.tenant(share.tenant).map(|t| t.kind);
+        *match kind {
+            _ if share.tenant == id => &mut lost.own_ns,
+            Some(TenantKind::Idle) => &mut lost.idle_ns,
+            Some(TenantKind::Kernel | TenantKind::Watcher) => &mut lost.kernel_ns,
+            _ => &mut lost.stolen_ns,
+        } += share.steal_ns;
+    }
+    lost
+}
+
+fn holders(id: TenantId, account: &Account) -> Vec<(Holder, u64)> {
+    let mut holders: Vec<(Holder, u64)> = account
+        .culprits
+        .largest_first()
+        .into_iter()
+        .map(|s| (if s.tenant == id { Holder::Own } else { Holder::Tenant(s.tenant) }, s.steal_ns))
+        .collect();
+    let unknown_ns = account.culprits.unattributed_ns();
+    if unknown_ns > 0 {
+        let at = holders.partition_point(|(_, ns)| *ns >= unknown_ns);
+        holders.insert(at, (Holder::Unknown, unknown_ns));
+    }
+    holders
+}

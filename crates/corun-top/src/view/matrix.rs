@@ -1,0 +1,103 @@
+//! Who took from whom: victims down, culprits across. Rows sum to what the victim waited: whoever has no column is in `rest`.
+
+use super::{mark, page, time, Look};
+use crate::app::App;
+use crate::fit::{cut, left, right};
+use crate::moment::{Holder, Moment, Row};
+use corun_model::{TenantId, TenantKind};
+use ratatui::text::{Line, Span};
+use std::collections::BTreeMap;
+
+/// Columns of a figure.
+const CELL: usize = 9;
+/// Columns of a victim's name.
+const NAME: usize = 16;
+
+pub(super) fn lines(
+    app: &App,
+    moment: &Moment,
+    look: Look,
+    columns: usize,
+    room: usize,
+) -> Vec<Line<'static>> {
+    let mut lines = vec![
+        Line::styled("For how long each waited while each of the others held the CPU", look.head()),
+        Line::default(),
+    ];
+    if !moment.knows_culprits() {
+        let missing = app.facts.missing.iter().flat_map(|why| crate::fit::wrap(why, columns, 3));
+        lines.push(Line::raw("Who held the CPUs is not known."));
+        lines.extend(missing.take(6).map(Line::raw));
+        return lines;
+    }
+    // Whole figures only: own, kernel, rest and all have a column in any case.
+    let cells = (columns - 2 - NAME) / CELL;
+    let rows = app.rows();
+    let culprits = largest(moment, &rows, cells.saturating_sub(4));
+    let mut head = "  ".to_owned() + &left("WAITED", NAME);
+    for id in &culprits {
+        head += &right(&cut(moment.name(*id), CELL - 1), CELL);
+    }
+    for fixed in ["itself", "kernel", "the rest", "all"] {
+        head += &right(fixed, CELL);
+    }
+    lines.push(Line::styled(head, look.head()));
+    let free = room.saturating_sub(lines.len());
+    let list = if rows.len() > free { free.saturating_sub(1) } else { free }.max(1);
+    let chosen = app.chosen_row();
+    let first = page(chosen, list);
+    for (at, row) in rows.iter().enumerate().skip(first).take(list) {
+        let style = look.row(at == chosen);
+        let mut spans = vec![Span::styled(mark(at == chosen).to_owned() + &left(&row.name, NAME), style)];
+        let account = moment.account(row.id).cloned().unwrap_or_default();
+        let mut of: BTreeMap<Option<TenantId>, u64> = BTreeMap::new();
+        let mut own_ns = 0;
+        let mut kernel_ns = 0;
+        for (holder, ns) in moment.holders(row.id, &account) {
+            match holder {
+                Holder::Own => own_ns += ns,
+                Holder::Tenant(id) if culprits.contains(&id) => *of.entry(Some(id)).or_default() += ns,
+                Holder::Tenant(id) if is_kernel(moment, id) => kernel_ns += ns,
+                _ => *of.entry(None).or_default() += ns,
+            }
+        }
+        let cell = |ns: u64| right(&time(ns), CELL);
+        for id in &culprits {
+            let ns = of.get(&Some(*id)).copied().unwrap_or(0);
+            let colour = if ns > 0 { look.stolen() } else { style };
+            spans.push(Span::styled(cell(ns), style.patch(colour)));
+        }
+        let all_ns = account.culprits.total_ns();
+        for ns in [own_ns, kernel_ns, of.get(&None).copied().unwrap_or(0), all_ns] {
+            spans.push(Span::styled(cell(ns), style));
+        }
+        lines.push(Line::from(spans));
+    }
+    if rows.len() > list {
+        let last = (first + list).min(rows.len());
+        lines
+            .push(Line::styled(format!("  {} to {last} of {} tenants", first + 1, rows.len()), look.faint()));
+    }
+    lines
+}
+
+fn is_kernel(moment: &Moment, id: TenantId) -> bool {
+    moment.seen.tenant(id).is_some_and(|t| matches!(t.kind, TenantKind::Kernel | TenantKind::Watcher))
+}
+
+/// Who took most from these, of those that are worth a column.
+fn largest(moment: &Moment, victims: &[&Row], most: usize) -> Vec<TenantId> {
+    let is_other = |id: TenantId| moment.seen.tenant(id).is_none_or(|t| t.kind.is_co_runner());
+    let mut took: BTreeMap<TenantId, u64> = BTreeMap::new();
+    for victim in victims {
+        let shares = moment.account(victim.id).map_or(&[][..], |account| account.culprits.shares());
+        for share in shares {
+            if share.tenant != victim.id && is_other(share.tenant) {
+                *took.entry(share.tenant).or_default() += share.steal_ns;
+            }
+        }
+    }
+    let mut took: Vec<(TenantId, u64)> = took.into_iter().collect();
+    took.sort_by_key(|(id, ns)| (std::cmp::Reverse(*ns), *id));
+    took.into_iter().take(most).map(|(id, _)| id).collect()
+}

@@ -1,0 +1,122 @@
+//! What a user asks for: a report of a window, or a trace of what happens next. Files go to the folder that corun was started in.
+
+use crate::app::{App, Screen};
+use crate::event::Event;
+use crate::live::Began;
+use corun_linux::limits::start_thread;
+use corun_report::output::write_file;
+use corun_report::{html, one_line, perfetto, Host, ProfileMeta, ProfileReport, SelfCost, Subject};
+use corun_session::{Profile, ProfileOptions, Stop, Target};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+
+/// How long a trace is.
+pub const TRACE_NS: u64 = 5_000_000_000;
+
+/// Writes the window that is shown as a page: about the tenant that is looked at, or about everybody. Says where it is, or why not.
+pub fn save(app: &App, began: &Began, folder: &Path) -> String {
+    let Some(moment) = app.shown() else { return "there is no window yet".to_owned() };
+    let subject = match app.screen() {
+        Screen::Tenant { id, .. } => Subject::Tenant(*id),
+        _ => Subject::All,
+    };
+    let target = match subject {
+        Subject::Tenant(id) => moment.name(id).to_owned(),
+        Subject::All => app.facts.target.clone(),
+    };
+    let meta = ProfileMeta {
+        host: Host::Live,
+        source: began.source,
+        target,
+        machine: began.machine.clone(),
+        cpus: began.cpus,
+        date: Some(moment.date.clone()),
+        exit_status: None,
+        self_cost: SelfCost::default(),
+        lost: None,
+        trace_lost: None,
+        worst_waits: None,
+        notes: Vec::new(),
+    };
+    let page = html::render(&ProfileReport::new(&meta, &moment.seen, subject, &[]));
+    written(&free_place(folder, &moment.date, "html"), page.as_bytes())
+}
+
+/// Traces everybody for a while, or until it is stopped, in a thread of its own; what came of it is sent.
+///
+/// # Errors
+/// When there can be no more threads.
+pub fn trace(
+    began: &Began,
+    now: String,
+    folder: PathBuf,
+    stop: Stop,
+    to: Sender<Event>,
+) -> io::Result<JoinHandle<()>> {
+    let source = began.source;
+    start_thread("corun-trace", move || {
+        let said = match source {
+            corun_report::Source::Ebpf => traced(&now, &folder, &stop),
+            _ => "a trace needs eBPF; `corun doctor` says what would help".to_owned(),
+        };
+        // Nobody looks any more.
+        let _ = to.send(Event::Said(said));
+    })
+}
+
+fn traced(now: &str, folder: &Path, stop: &Stop) -> String {
+    let options = ProfileOptions { trace: true, length_ns: Some(TRACE_NS), ..ProfileOptions::default() };
+    let seen = Profile::start(&Target::Everybody, &options, stop).and_then(|mut profile| {
+        (&mut profile).try_for_each(|window| window.map(drop))?;
+        profile.finish()
+    });
+    match seen {
+        Ok(seen) => {
+            let bytes = perfetto::encode(seen.trace.trace(), seen.recording.timeline(), Subject::All);
+            written(&free_place(folder, now, "perfetto-trace"), &bytes)
+        }
+        Err(error) => one_line(&format!("no trace: {error}")),
+    }
+}
+
+/// A name that no file has yet.
+fn free_place(folder: &Path, date: &str, ending: &str) -> PathBuf {
+    let date: String = date.chars().take(19).map(|c| if c.is_ascii_digit() { c } else { '-' }).collect();
+    let name = |n: u32| match n {
+        0 => format!("corun-top-{date}.{ending}"),
+        n => format!("corun-top-{date}-{n}.{ending}"),
+    };
+    let free = |n: &u32| !folder.join(name(*n)).exists();
+    folder.join(name((0..1_000).find(free).unwrap_or(1_000)))
+}
+
+fn written(path: &Path, bytes: &[u8]) -> String {
+    match write_file(path, bytes) {
+        Ok(()) => one_line(&format!("wrote {}", path.display())),
+        Err(error) => one_line(&error.to_string()),
+    }
+}
+
+/// What is said while a trace is taken.
+pub fn tracing() -> String {
+    format!("tracing everybody for {} …", corun_model::duration::human_ns(TRACE_NS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_file_is_written_over_and_a_date_makes_a_plain_name() {
+        let folder = std::env::temp_dir().join(format!("corun-top-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let first = free_place(&folder, "2026-11-26 14:03:22 UTC", "html");
+        assert_eq!(first.file_name().unwrap(), "corun-top-2026-11-26-14-03-22.html");
+        std::fs::write(&first, "").unwrap();
+        let second = free_place(&folder, "2026-11-26 14:03:22 UTC", "html");
+        assert_eq!(second.file_name().unwrap(), "corun-top-2026-11-26-14-03-22-1.html");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

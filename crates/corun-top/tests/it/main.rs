@@ -1,0 +1,5 @@
+//! What `corun top` shows, on a terminal that is only memory.
+
+mod frames;
+mod machine;
+mod walk;

@@ -1,0 +1,184 @@
+//! `corun top`: who keeps whom from a CPU, in a terminal, as it happens.
+
+mod past;
+
+use crate::date::now;
+use crate::lines;
+use crate::reading;
+use crate::target::SourceFlag;
+use crate::usage::{interrupted, stop_on_signals, Usage};
+use crate::values::length_ns;
+use anyhow::Context;
+use corun_report::one_line;
+use corun_report::output::print;
+use corun_report::terminal::Style;
+use corun_session::{ProfileOptions, Stop};
+use corun_top::app::{App, Wish};
+use corun_top::event::Event;
+use corun_top::keys::Keys;
+use corun_top::live::{self, StartError, Watch};
+use corun_top::view::Look;
+use corun_top::{terminal, wishes};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  corun top                          who suffers most, from whom, and by how much; `?` shows the keys
+  sudo corun top                     with root it knows who held the CPUs
+  corun top --once                   one frame as text, for a log or a mail
+  corun top --every 5s               longer windows
+  corun top /var/lib/corun/ring      what an agent saw: the newest windows of its ring
+  corun top --print-keys > ~/.config/corun/top.toml
+                                     a file of keys to change; corun reads it from then on
+
+Exit status: 0 when you quit, 2 is bad usage, 1 a failure of corun's own.";
+
+/// Show who keeps whom from a CPU, as it happens
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The ring of a `corun agent` to look at instead of this machine: its folder
+    #[arg(value_name = "RING")]
+    ring: Option<PathBuf>,
+    /// How long a window is, from 100ms to 1h
+    #[arg(long, value_name = "TIME", value_parser = length_ns, default_value = "1s")]
+    every: u64,
+    /// Print one frame as text and end
+    #[arg(long)]
+    once: bool,
+    /// A file of keys [default: corun/top.toml in $XDG_CONFIG_HOME or ~/.config, where it exists]
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+    /// Print the keys as such a file and end
+    #[arg(long)]
+    print_keys: bool,
+    /// How to see: eBPF where possible, schedstat (no root, no culprits) otherwise
+    #[arg(long, value_enum, default_value = "auto")]
+    source: SourceFlag,
+}
+
+/// Rows of a frame that is printed.
+const ROWS: u16 = 40;
+/// The shortest and the longest window, in nanoseconds.
+const WINDOWS_NS: [u64; 2] = [100_000_000, 3_600_000_000_000];
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let keys = keys(args.keys.as_deref())?;
+    if args.print_keys {
+        print(&keys.to_toml())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let [least, most] = WINDOWS_NS;
+    if !(least..=most).contains(&args.every) {
+        return Err(Usage("--every is from 100ms to 1h; give a time between the two".into()).into());
+    }
+    if !args.once {
+        refuse_no_terminal()?;
+    }
+    let style = Style::of_stdout();
+    let look = Look { colour: style.colour && !args.once, unicode: style.unicode };
+    let stop = stop_on_signals()?;
+    let (to, events) = channel();
+    let watch = Watch {
+        options: ProfileOptions { source: args.source.wanted(), ..ProfileOptions::default() },
+        first: Duration::from_nanos(if args.once { args.every } else { live::FIRST_NS.min(args.every) }),
+        every: Duration::from_nanos(args.every),
+        now,
+    };
+    let (began, live) = match &args.ring {
+        Some(folder) => (past::read(folder, &to)?, None),
+        None => {
+            let (began, live) = live::start(watch, &stop, to.clone()).map_err(|error| match error {
+                StartError::Session(error) => anyhow::Error::from(error),
+                error => error.into(),
+            })?;
+            (began, Some(live))
+        }
+    };
+    let mut app = App::new(began.facts.clone(), keys);
+    if args.once {
+        drop(to);
+        let columns = u16::try_from(style.width).unwrap_or(u16::MAX);
+        let frame = terminal::once(&mut app, look, columns, ROWS, &events);
+        drop(live);
+        return match frame {
+            Some(frame) => {
+                print(&frame)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            None if stop.signal().is_some() => Ok(interrupted(&stop)),
+            None => anyhow::bail!(app.ended.unwrap_or_else(|| "nothing was seen".into())),
+        };
+    }
+    let mut traces = Vec::new();
+    let grant = |wish, app: &App| match wish {
+        Wish::Save => wishes::save(app, &began, Path::new("")),
+        Wish::Trace => match wishes::trace(&began, now(), PathBuf::new(), stop.clone(), to.clone()) {
+            Ok(trace) => {
+                traces.push(trace);
+                wishes::tracing()
+            }
+            Err(error) => one_line(&format!("no trace: {error}")),
+        },
+        Wish::Quit => String::new(),
+    };
+    let done = terminal::run(&mut app, look, &events, &stop, grant);
+    // It stops the traces as well, which are written as far as they came.
+    drop(live);
+    for trace in traces {
+        // A thread that panicked has said so already.
+        let _ = trace.join();
+        events.try_iter().for_each(|event| {
+            if let Event::Said(said) = event {
+                lines::say(&format!("corun: {said}"));
+            }
+        });
+    }
+    done.context("the terminal")?;
+    Ok(ended(&stop))
+}
+
+/// A signal that ended it is told as shells do; who quits is content.
+fn ended(stop: &Stop) -> ExitCode {
+    match stop.signal() {
+        Some(_) => interrupted(stop),
+        None => ExitCode::SUCCESS,
+    }
+}
+
+/// Where nothing can be drawn, what to use instead.
+fn refuse_no_terminal() -> Result<(), Usage> {
+    const INSTEAD: &str = "`corun top --once` prints one frame, `corun profile --all --for 10s` a report";
+    if !std::io::stdout().is_terminal() {
+        return Err(Usage(format!("standard output is no terminal; {INSTEAD}")));
+    }
+    match std::env::var("TERM") {
+        Ok(term) if term != "dumb" && !term.is_empty() => Ok(()),
+        Ok(term) if term == "dumb" => {
+            Err(Usage(format!("this terminal cannot be drawn on (TERM is `dumb`); {INSTEAD}")))
+        }
+        _ => Err(Usage(format!("TERM does not say which terminal this is; set it, or {INSTEAD}"))),
+    }
+}
+
+/// The keys of the file that was named, or of the user's own, if there is one.
+fn keys(named: Option<&Path>) -> anyhow::Result<Keys> {
+    let set = |key: &str| std::env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let own = || {
+        let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+        Some(folder.join("corun/top.toml")).filter(|file| file.exists())
+    };
+    let Some(file) = named.map(Path::to_owned).or_else(own) else { return Ok(Keys::default()) };
+    let text = reading::text_of(&file).map_err(|error| {
+        Usage(format!("cannot read the keys in {}: {}", file.display(), reading::why(&error)))
+    })?;
+    let refused = |error| {
+        Usage(format!("{}: {error}; `corun top --print-keys` shows how it is written", file.display()))
+    };
+    Ok(Keys::read(&text).map_err(refused)?)
+}

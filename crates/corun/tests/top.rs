@@ -1,0 +1,133 @@
+//! `corun top` as a user runs it where there is no terminal: one frame, the past, and what is refused.
+
+use assert_cmd::cargo::CommandCargoExt;
+use corun_agent::ring::{encode, Entry, Run, Writer};
+use corun_model::culprit::Share;
+use corun_model::observation::{Account, TenantObservation};
+use corun_model::{Culprits, Ledger, Observation, Parts, Tenant, TenantId, TenantKind};
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn corun(args: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("corun").unwrap();
+    command.arg("top").args(args).env("LC_ALL", "C.UTF-8").env("HOME", "/nonexistent");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One clear sentence on stderr, exit code 2, nothing on stdout.
+fn is_refused(output: &Output, sentence: &str) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(sentence) && said.lines().count() == 1, "{said}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn one_frame_is_printed_where_there_is_no_terminal_and_no_letter_steers_one() {
+    let output = corun(&["--once", "--every", "300ms"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let frame = text(&output.stdout);
+    assert!(frame.starts_with("corun top: everybody"), "{frame}");
+    assert!(frame.contains("  TENANT "), "{frame}");
+    assert!(frame.chars().all(|c| c == '\n' || !c.is_control()), "{frame:?}");
+}
+
+#[test]
+fn without_privilege_a_frame_says_that_nobody_can_be_named_and_why() {
+    let output = corun(&["--once", "--every", "300ms", "--source", "schedstat"]).output().unwrap();
+    let frame = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(frame.contains("Who held the CPUs is not seen by schedstat."), "{frame}");
+}
+
+#[test]
+fn where_nothing_can_be_drawn_it_says_what_to_use_instead() {
+    is_refused(&corun(&[]).output().unwrap(), "standard output is no terminal; `corun top --once`");
+    is_refused(&corun(&["--once", "--every", "1ms"]).output().unwrap(), "--every is from 100ms to 1h");
+}
+
+#[test]
+fn a_file_of_keys_is_refused_with_its_place_and_printed_as_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("top.toml");
+    let with = |content: &str| {
+        std::fs::write(&file, content).unwrap();
+        corun(&["--print-keys", "--keys", file.to_str().unwrap()]).output().unwrap()
+    };
+    is_refused(&with("[keys]\nquit = \"q\"\nqit = \"x\"\n"), "top.toml: line 3: unknown variant `qit`");
+    is_refused(&with("[keys]\nquit = \"qq\"\n"), "`qq` is no key");
+    is_refused(&corun(&["--keys", "/nonexistent/top.toml"]).output().unwrap(), "cannot read the keys");
+    let printed = with("[keys]\nquit = \"x\"\n");
+    assert!(text(&printed.stdout).contains("quit = [\"x\"]"), "{}", text(&printed.stdout));
+    assert_eq!(text(&with(&text(&printed.stdout)).stdout), text(&printed.stdout));
+}
+
+/// A second in which a loop took 300 ms from a web server.
+fn window(n: u64) -> Observation {
+    const SECOND: u64 = 1_000_000_000;
+    let tenant = |id, name: &str| Tenant {
+        id: TenantId(id),
+        kind: TenantKind::Command,
+        key: format!("pgid:{id}"),
+        name: name.into(),
+    };
+    let account = |ran_ns: u64, stolen: Option<Share>| {
+        let steal_ns = stolen.map_or(0, |share| share.steal_ns);
+        let block_ns = SECOND - ran_ns - steal_ns;
+        let parts = Parts { compute_ns: ran_ns, steal_ns, block_ns, ..Parts::default() };
+        Account {
+            ledger: Ledger::new(parts, SECOND).unwrap(),
+            culprits: Culprits::new(stolen, 0, steal_ns).unwrap(),
+            ..Account::default()
+        }
+    };
+    let share = Share { tenant: TenantId(2), steal_ns: 300_000_000 };
+    let of = |id, account| TenantObservation { id: TenantId(id), tasks: 1, account };
+    Observation {
+        start_ns: n * SECOND,
+        end_ns: (n + 1) * SECOND,
+        tenants: vec![tenant(1, "web"), tenant(2, "hog")],
+        by_tenant: vec![of(1, account(500_000_000, Some(share))), of(2, account(700_000_000, None))],
+        ..Observation::default()
+    }
+}
+
+fn ring(folder: &Path) {
+    let run = Run {
+        corun: "0".into(),
+        source: "ebpf".into(),
+        machine: "two CPUs".into(),
+        cpus: 2,
+        began_unix_ns: 1,
+    };
+    let mut writer = Writer::open(folder, 1 << 20, encode(&Entry::Run(run))).unwrap();
+    for n in 0..5 {
+        let begin_ns = 1_700_000_000_000_000_000 + n * 1_000_000_000;
+        let entry = Entry::Window { unix_ns: begin_ns..begin_ns + 1_000_000_000, seen: Box::new(window(n)) };
+        writer.append(&encode(&entry)).unwrap();
+    }
+}
+
+#[test]
+fn the_ring_of_an_agent_is_shown_as_the_machine_was() {
+    let folder = tempfile::tempdir().unwrap();
+    ring(folder.path());
+    let output = corun(&["--once", folder.path().to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let frame = text(&output.stdout);
+    let words: Vec<&str> = frame.split_whitespace().collect();
+    let sentence = "web suffers most: it waited 300 ms for others in 1.00 s, 38 % of the time it wanted a CPU; hog took 300 ms of it.";
+    assert!(words.join(" ").contains(sentence), "{frame}");
+    assert!(frame.contains("window 5 of 5"), "{frame}");
+}
+
+#[test]
+fn a_ring_that_is_none_or_empty_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    is_refused(&corun(&["--once", folder.path().to_str().unwrap()]).output().unwrap(), "is no ring");
+    is_refused(&corun(&["--once", "/nonexistent/ring"]).output().unwrap(), "/nonexistent/ring");
+}
