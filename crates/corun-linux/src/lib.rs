@@ -15,6 +15,7 @@
 //! | [`counters`] | hardware counters of tasks: live, or recorded |
 //! | [`tenants`], [`clock`] | numbers for tenants; the clocks |
 //! | [`wake_up`] | how long a sleeping CPU takes to wake up |
+//! | [`noise`] | what is taken from a program that computes |
 //! | [`schedstat_host`] | the live host without privileges: the ledger from `schedstat` |
 //! | [`shares`] | the weight of each tenant: what part of contended CPU time it is promised |
 //! | [`probe`] | the live host through eBPF |
@@ -52,6 +53,7 @@ pub mod limits;
 pub mod linking;
 pub mod namespaces;
 pub mod naming;
+pub mod noise;
 pub mod parked;
 pub mod probe;
 pub mod procfs;

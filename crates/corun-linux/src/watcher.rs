@@ -173,7 +173,8 @@ impl Watcher {
     }
 }
 
-fn no_ebpf(why: &LiveError) -> Unavailable {
+/// That there is no eBPF here, and why.
+pub fn no_ebpf(why: &LiveError) -> Unavailable {
     let is_forbidden = matches!(why, LiveError::Probe(e) if e.is_forbidden());
     // SAFETY: geteuid cannot fail.
     let for_want_of_privilege = is_forbidden && unsafe { libc::geteuid() } != 0;

@@ -17,6 +17,7 @@ pub mod control;
 pub mod html;
 pub mod json;
 pub mod names;
+pub mod noise;
 pub mod output;
 pub mod perfetto;
 pub mod predict;

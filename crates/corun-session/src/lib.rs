@@ -7,6 +7,7 @@
 //! | watch everybody for as long as one likes | [`Watch`] | an observation per window; nothing is summed up |
 //! | judge how much of its time others cost a command | [`Verify`] | an observation per window, a verdict at the end |
 //! | let a policy schedule tenants | [`Plan`], then [`Control`] | an epoch with its decisions |
+//! | say what this machine takes from a program that computes | [`Noise`] | a measurement |
 //! | measure one process, over and over | [`ProcessMeter`] | what it ran, spun and waited |
 //!
 //! A **session** is an iterator over windows of time on this machine. It ends by itself when the command, the subject or the
@@ -61,6 +62,7 @@ pub mod end;
 pub mod error;
 pub mod kept_trace;
 pub mod local_host;
+pub mod noise;
 pub mod observing_cost;
 pub mod predict;
 pub mod process_meter;
@@ -74,6 +76,7 @@ pub mod watch;
 
 pub use control::{Control, ControlOptions, Plan};
 pub use error::Error;
+pub use noise::Noise;
 pub use predict::{Predict, PredictOptions};
 pub use process_meter::ProcessMeter;
 pub use profile::{Profile, ProfileOptions};

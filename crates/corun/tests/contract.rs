@@ -1,5 +1,5 @@
 //! The JSON of predict, verify, control, policies and load as programs read it: every field that a run writes is explained
-//! in `docs/json.md` (of loads: `docs/loads.md`), in the section of its schema, and every field that a table there begins
+//! in `docs/json.md` (of loads: `docs/loads.md`, of noise: `docs/doctor.md`), in the section of its schema, and every field that a table there begins
 //! with is written.
 
 #[path = "../../corun-report/tests/it/fields.rs"]
@@ -17,9 +17,13 @@ fn corun(args: &[&str]) -> Output {
     Command::cargo_bin("corun").unwrap().args(args).output().unwrap()
 }
 
-/// The part of the documentation below a heading, which only one of the two pages has.
+/// The part of the documentation below a heading, which only one of the pages has.
 fn section(heading: &str) -> &'static str {
-    let pages = [include_str!("../../../docs/json.md"), include_str!("../../../docs/loads.md")];
+    let pages = [
+        include_str!("../../../docs/json.md"),
+        include_str!("../../../docs/loads.md"),
+        include_str!("../../../docs/doctor.md"),
+    ];
     let heading = format!("\n## {heading}\n");
     let below = pages.iter().find_map(|page| page.split(&heading).nth(1));
     let below = below.unwrap_or_else(|| panic!("no {heading}"));
@@ -87,6 +91,32 @@ fn a_verdict_is_as_documented() {
     let (wall, alone) = (written["wall_ns"].as_f64().unwrap(), written["undisturbed_ns"].as_f64().unwrap());
     let disturbance = written["disturbance"].as_f64().unwrap();
     assert!((1.0 - alone / wall - disturbance).abs() < 0.01, "{written}");
+}
+
+#[test]
+fn noise_is_measured_without_root_as_documented_and_for_a_sensible_time_only() {
+    let output = corun(&["doctor", "--noise", "2s", "--source", "schedstat", "--json", "-"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let written: Value = serde_json::from_slice(&output.stdout).unwrap();
+    check("How noisy this machine is", &[], &written);
+    for program in written["programs"].as_array().unwrap() {
+        let share = |value: &Value| value.as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&share(&program["taken"])), "{program}");
+        for thread in program["threads"].as_array().unwrap() {
+            let parts = share(&thread["off_cpu"]) + share(&thread["on_cpu"]);
+            assert!((share(&thread["taken"]) - parts).abs() < 1e-6, "{thread}");
+        }
+        let named = program["takers"].as_array().unwrap().iter().any(|taker| taker["kind"] == "program");
+        assert!(!named, "schedstat names nobody: {program}");
+    }
+    for (length, wanted) in
+        [("1s", "1s is too short to tell"), ("1000h", "1000h is long"), ("0s", "no time at all")]
+    {
+        let output = corun(&["doctor", "--noise", length]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(wanted), "{said}");
+    }
 }
 
 #[test]

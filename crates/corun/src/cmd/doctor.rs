@@ -1,12 +1,19 @@
 //! `corun doctor`: what can be seen and done on this machine, as a table or as JSON. It changes nothing.
 
-use crate::usage::check_files;
+mod noise;
+
+use crate::lines;
+use crate::target::SourceFlag;
+use crate::usage::{check_files, interrupted, stop_on_signals};
+use crate::values::length_ns;
 use comfy_table::{presets, ContentArrangement, Table};
 use corun_linux::doctor::{self, Answer, Finding, Part, Probes};
 use corun_linux::Root;
+use corun_model::duration::human_ns;
 use corun_report::output::write_file;
 use corun_report::printable;
 use corun_report::terminal::Style;
+use corun_session::noise::Noise;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,22 +26,49 @@ Examples:
   corun doctor                what can be seen and done here, and why not
   sudo corun doctor           the same for root, who may do more
   corun doctor --json -       for scripts (schema corun.doctor/1)
+  corun doctor --noise 30s    how much a program that computes would lose here now, and to whom
+  corun doctor --noise 30s --json -
+                              the same for scripts (schema corun.noise/1)
 
-Nothing is changed.
+Nothing is changed. --noise keeps CPUs busy for as long as it measures, with ordinary threads that others share CPUs with.
 Exit status: 0, whatever is found.";
 
 /// Tell what can be seen and done on this machine, and why not
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Write the findings as JSON (schema corun.doctor/1); `-` is standard output, instead of the table
+    /// Write the findings as JSON (schema corun.doctor/1, with --noise corun.noise/1); `-` is standard output, instead of
+    /// the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Instead, compute for so long and tell what was taken: half of the time with one thread, half with a thread on each CPU
+    #[arg(long, value_name = "TIME", value_parser = noise_ns)]
+    noise: Option<u64>,
+    /// How to see who took it: eBPF where possible, schedstat (no root, no names) otherwise
+    #[arg(long, value_enum, default_value = "auto", requires = "noise")]
+    source: SourceFlag,
+}
+
+/// The least and the most that --noise takes: a benchmark of a second is what it tells about, and it keeps CPUs busy.
+const NOISE_NS: [u64; 2] = [2_000_000_000, 3_600_000_000_000];
+
+fn noise_ns(text: &str) -> Result<u64, String> {
+    let [least, most] = NOISE_NS;
+    match length_ns(text)? {
+        ns if ns < least => Err(format!("{text} is too short to tell; give at least {}", human_ns(least))),
+        ns if ns > most => {
+            Err(format!("{text} is long for keeping CPUs busy; give at most {}", human_ns(most)))
+        }
+        ns => Ok(ns),
+    }
 }
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_files(&args.json)?;
+    if let Some(length_ns) = args.noise {
+        return measure_noise(&args, length_ns);
+    }
     let findings = doctor::examine(&Root::new("/"), &Probes::ask());
     if let Some(path) = &args.json {
         write_file(path, corun_report::json::indented(&json(&findings)).as_bytes())?;
@@ -48,6 +82,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// What is found, as JSON.
 pub fn as_json() -> String {
     corun_report::json::indented(&json(&doctor::examine(&Root::new("/"), &Probes::ask())))
+}
+
+fn measure_noise(args: &Args, length_ns: u64) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signals()?;
+    lines::say(&format!("corun doctor: keeping CPUs busy for {} to see who takes them", human_ns(length_ns)));
+    let noise = Noise::measure(length_ns, args.source.wanted(), &stop)?;
+    let report = noise::report(&noise);
+    if let Some(path) = &args.json {
+        write_file(path, report.json().as_bytes())?;
+    }
+    if args.json.as_deref() != Some("-".as_ref()) {
+        write_file("-".as_ref(), report.text().as_bytes())?;
+    }
+    Ok(if noise.is_interrupted { interrupted(&stop) } else { ExitCode::SUCCESS })
 }
 
 fn json(findings: &[Finding]) -> serde_json::Value {

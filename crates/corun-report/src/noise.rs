@@ -1,0 +1,322 @@
+//! What `corun doctor --noise` says: the wire schema `corun.noise/1`, and a few lines for people.
+//!
+//! Shares are of the time that a program's threads were measured, 0..1. What is taken from a thread is the sum of its gaps; who took it
+//! comes from its ledger and from the kernel's own counters, which see the same time by other means. So the takers' shares sum to
+//! what was taken only nearly.
+
+use crate::json;
+use crate::table::Table;
+use crate::unseen::unseen;
+use crate::words::{name, share, wrap};
+use corun_model::duration::human_ns;
+use corun_model::Unavailable;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Name and version of the schema, the first field of every report.
+pub const SCHEMA: &str = "corun.noise/1";
+
+/// How noisy a machine is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NoiseReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of corun that wrote this.
+    pub corun: &'static str,
+    /// When it began, for people.
+    pub date: Option<String>,
+    /// The machine in one line; `None`: it could not be read.
+    pub machine: Option<String>,
+    /// `ebpf` or `schedstat`; `None`: only the gaps are known.
+    pub source: Option<String>,
+    /// A stretch that loses more than this share is disturbed.
+    pub max_disturbance: f64,
+    /// The programs that computed, one after another.
+    pub programs: Vec<Program>,
+    /// Whether it ended before its time.
+    pub is_interrupted: bool,
+    /// What could not be seen, and why.
+    pub unavailable: Vec<Unavailable>,
+}
+
+/// A program that did nothing but compute.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Program {
+    /// How long it was measured, in nanoseconds.
+    pub length_ns: u64,
+    /// Share of its time that was taken.
+    pub taken: f64,
+    /// What benchmarks of several lengths would lose, the shortest first; only lengths that fit in.
+    pub benchmarks: Vec<Benchmark>,
+    /// Who took it, who took most first.
+    pub takers: Vec<Taker>,
+    /// Its threads, each on a CPU of its own; a single one may have gone where it liked.
+    pub threads: Vec<Thread>,
+}
+
+/// What a benchmark of some length would lose on one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Benchmark {
+    /// Its length, in nanoseconds.
+    pub length_ns: u64,
+    /// How many stretches of this length were disturbed, of all threads.
+    pub disturbed: usize,
+    /// How many there were.
+    pub of: usize,
+}
+
+/// What took time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "kind", content = "name", rename_all = "snake_case")]
+pub enum Who {
+    /// Other programs: a tenant's name.
+    Program(String),
+    /// Several other programs, too many to be told apart.
+    Programs,
+    /// The kernel's own threads.
+    Kernel,
+    /// Corun itself, which watched.
+    Corun,
+    /// An idle CPU that had not noticed yet.
+    Idle,
+    /// Its own CPU quota.
+    Quota,
+    /// Somebody stopped or froze it.
+    Stopped,
+    /// The hypervisor, as far as it says so.
+    Hypervisor,
+    /// Interrupts and firmware, where the hypervisor tells what it took, or there is none.
+    Interrupts,
+    /// The same where it does not tell, or not of this CPU.
+    InterruptsOrHypervisor,
+    /// Something else was scheduled, and it is not known what.
+    Unknown,
+}
+
+/// Who took how much.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Taker {
+    /// Who.
+    #[serde(flatten)]
+    pub who: Who,
+    /// Share of the program's time.
+    pub share: f64,
+}
+
+/// What was taken from one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Thread {
+    /// The CPU that it was kept on; `None`: it went where it liked.
+    pub cpu: Option<u32>,
+    /// Share of its time that was taken.
+    pub taken: f64,
+    /// The part of that in which something else was scheduled, or a quota or somebody stopped it.
+    pub off_cpu: f64,
+    /// The part in which it still had the CPU: interrupts, firmware, the hypervisor.
+    pub on_cpu: f64,
+    /// How often anything was taken, a second.
+    pub gaps_per_s: f64,
+    /// The longest time that was taken at once, in nanoseconds.
+    pub longest_ns: u64,
+    /// Whether it still had the CPU then.
+    pub longest_is_on_cpu: bool,
+}
+
+impl Who {
+    /// In words, at most `width` characters of a name.
+    fn words(&self, width: usize) -> String {
+        match self {
+            Who::Program(called) => format!("`{}`", name(called, width)),
+            Who::Programs => "several other programs".into(),
+            Who::Kernel => "the kernel's own threads".into(),
+            Who::Corun => "corun itself".into(),
+            Who::Idle => "CPUs that were slow to wake up".into(),
+            Who::Quota => "its CPU quota".into(),
+            Who::Stopped => "somebody who stopped it".into(),
+            Who::Hypervisor => "the hypervisor".into(),
+            Who::Interrupts => "interrupts".into(),
+            Who::InterruptsOrHypervisor => "interrupts or the hypervisor".into(),
+            Who::Unknown => "others, nobody knows who".into(),
+        }
+    }
+}
+
+impl NoiseReport {
+    /// Indented JSON with a newline at the end.
+    pub fn json(&self) -> String {
+        json::indented(self)
+    }
+
+    /// A sentence a program, then who took how much, and what each CPU lost.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let mut say = |text: &str| {
+            for (n, line) in wrap(text, 98).into_iter().enumerate() {
+                let _ = writeln!(out, "{}{line}", if n == 0 { "" } else { "  " });
+            }
+        };
+        for program in &self.programs {
+            say(&self.sentence(program));
+        }
+        for program in self.programs.iter().filter(|p| p.benchmarks.len() > 1) {
+            say(&format!("{}: {}", program.shape(), self.by_length(program)));
+        }
+        let threads: Vec<&Thread> =
+            self.programs.iter().flat_map(|p| &p.threads).filter(|t| t.cpu.is_some()).collect();
+        if !threads.is_empty() {
+            let _ = write!(out, "\n{}", table(&threads));
+        }
+        if self.is_interrupted {
+            out.push_str("! it was interrupted: this is what was measured until then\n");
+        }
+        for line in unseen(&self.unavailable, false) {
+            let _ = writeln!(out, "{line}");
+        }
+        out
+    }
+
+    fn sentence(&self, program: &Program) -> String {
+        const NAMED: usize = 3;
+        let taken = format!("{} % of its {} was taken", share(program.taken), human_ns(program.length_ns));
+        let takers: Vec<String> = program
+            .takers
+            .iter()
+            .take(NAMED)
+            .map(|taker| format!("{} {} %", taker.who.words(40), share(taker.share)))
+            .collect();
+        let by = if takers.is_empty() { String::new() } else { format!(": {}", takers.join(", ")) };
+        match program.shown() {
+            Some(Benchmark { length_ns, disturbed, of }) => format!(
+                "{}: a benchmark of {} would be disturbed in {disturbed} of {of} windows (lose more than {} %); {taken}{by}",
+                program.shape(),
+                human_ns(length_ns),
+                share(self.max_disturbance),
+            ),
+            None => format!("{}: {taken}{by}", program.shape()),
+        }
+    }
+
+    fn by_length(&self, program: &Program) -> String {
+        let each = program
+            .benchmarks
+            .iter()
+            .map(|b| format!("{} of {} windows of {}", b.disturbed, b.of, human_ns(b.length_ns)));
+        format!("disturbed are {}", each.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Program {
+    fn shape(&self) -> String {
+        match &self.threads[..] {
+            [Thread { cpu: None, .. }] => "one thread on any CPU".into(),
+            [Thread { cpu: Some(cpu), .. }] => format!("one thread on CPU {cpu}"),
+            threads => format!("a thread on each of {} CPUs", threads.len()),
+        }
+    }
+
+    /// The benchmark that the sentence is about: of a second, or shorter where so long was not measured.
+    fn shown(&self) -> Option<Benchmark> {
+        self.benchmarks.iter().filter(|b| b.length_ns <= 1_000_000_000).next_back().copied()
+    }
+}
+
+fn table(threads: &[&Thread]) -> String {
+    let mut table = Table::new(&[">CPU", ">taken", ">by tasks", ">by interrupts", ">gaps/s", ">longest"]);
+    for t in threads {
+        let during = if t.longest_is_on_cpu { "an interrupt" } else { "a task" };
+        table.row([
+            t.cpu.map_or(String::new(), |cpu| cpu.to_string()),
+            format!("{} %", share(t.taken)),
+            format!("{} %", share(t.off_cpu)),
+            format!("{} %", share(t.on_cpu)),
+            format!("{:.0}", t.gaps_per_s),
+            format!("{}, {during}", human_ns(t.longest_ns)),
+        ]);
+    }
+    table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::What;
+
+    fn thread(cpu: Option<u32>) -> Thread {
+        Thread {
+            cpu,
+            taken: 0.12,
+            off_cpu: 0.1,
+            on_cpu: 0.02,
+            gaps_per_s: 251.4,
+            longest_ns: 4_000_000,
+            longest_is_on_cpu: false,
+        }
+    }
+
+    fn report() -> NoiseReport {
+        let benchmark = |length_ns, disturbed, of| Benchmark { length_ns, disturbed, of };
+        let free = Program {
+            length_ns: 15_000_000_000,
+            taken: 0.004,
+            benchmarks: vec![benchmark(100_000_000, 3, 150), benchmark(1_000_000_000, 0, 15)],
+            takers: vec![Taker { who: Who::Interrupts, share: 0.004 }],
+            threads: vec![thread(None)],
+        };
+        let on_each = Program {
+            taken: 0.12,
+            benchmarks: vec![benchmark(1_000_000_000, 20, 30), benchmark(10_000_000_000, 2, 2)],
+            takers: vec![
+                Taker { who: Who::Program("cargo".into()), share: 0.1 },
+                Taker { who: Who::InterruptsOrHypervisor, share: 0.02 },
+            ],
+            threads: vec![thread(Some(0)), thread(Some(1))],
+            ..free.clone()
+        };
+        NoiseReport {
+            schema: SCHEMA,
+            corun: "0",
+            date: None,
+            machine: None,
+            source: Some("ebpf".into()),
+            max_disturbance: 0.02,
+            programs: vec![free, on_each],
+            is_interrupted: false,
+            unavailable: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_program_has_a_sentence_with_what_a_benchmark_would_lose_and_who_takes_it() {
+        let text = report().text().replace("\n  ", " ");
+        let first = "one thread on any CPU: a benchmark of 1.00 s would be disturbed in 0 of 15 windows (lose more than 2.0 %); \
+                     0.4 % of its 15.0 s was taken: interrupts 0.4 %";
+        let second = "a thread on each of 2 CPUs: a benchmark of 1.00 s would be disturbed in 20 of 30 windows (lose more than \
+                      2.0 %); 12 % of its 15.0 s was taken: `cargo` 10 %, interrupts or the hypervisor 2.0 %";
+        assert!(text.contains(first), "{text}");
+        assert!(text.contains(second), "{text}");
+        assert!(
+            text.contains("disturbed are 20 of 30 windows of 1.00 s, 2 of 2 windows of 10.0 s"),
+            "{text}"
+        );
+        assert!(text.contains("251  4.00 ms, a task"), "{text}");
+    }
+
+    #[test]
+    fn what_could_not_be_seen_and_an_early_end_are_said() {
+        let mut blind = report();
+        blind.unavailable.push(Unavailable::new(What::Other("who".into()), "no root\x1b"));
+        blind.is_interrupted = true;
+        let text = blind.text();
+        assert!(text.contains("! who: no root?") && text.contains("! it was interrupted"), "{text}");
+    }
+
+    #[test]
+    fn the_json_names_its_schema_and_who_took_what() {
+        let value: serde_json::Value = serde_json::from_str(&report().json()).unwrap();
+        assert_eq!(value["schema"], SCHEMA);
+        let taker = &value["programs"][1]["takers"][0];
+        assert_eq!((taker["kind"].as_str(), taker["name"].as_str()), (Some("program"), Some("cargo")));
+        assert_eq!(value["programs"][0]["threads"][0]["cpu"], serde_json::Value::Null);
+        assert_eq!(value["programs"][0]["benchmarks"][0]["of"], 150);
+    }
+}
