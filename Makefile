@@ -84,6 +84,11 @@ bench: build ## what watching costs, beside other tools, as root
 	@! command -v cargo >/dev/null || cargo build --quiet --release -p corun-bpf --example floor
 	@bench/run.sh
 
+.PHONY: bench-verify
+bench-verify: build ## how often `corun verify` is right, as root; pieces add up (KIND=gate, labels or overhead, SECONDS=90)
+	@scripts/need hyperfine python3
+	@mkdir -p out && CORUN=$(corun) bench/verify.py $(or $(KIND),gate) --for $(or $(SECONDS),90) --out out/verify.jsonl
+
 .PHONY: validate
 validate: build ## hold the modelled machine against this one (some 25 minutes; QUICK=1: two)
 	$(corun) validate $(if $(QUICK),--quick) --out out/validate

@@ -70,6 +70,7 @@ mod stretch_estimate;
 pub mod switch_cost;
 pub mod useful_work;
 pub mod verdict;
+mod waits;
 mod wake_ups;
 mod weighed;
 pub mod yardstick;

@@ -19,7 +19,7 @@
 use crate::alone::{self, Hints};
 use crate::bounds::{Bound, Bounds};
 use crate::evidence::Counterfactual;
-use crate::useful_work::Window;
+use crate::useful_work::{Spent, Window};
 
 /// Shortest time that is judged on its own, in nanoseconds.
 pub const SLOT_NS: u64 = 50_000_000;
@@ -92,8 +92,7 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         }
         _ => (bounds.most_lost_ns, bounds.most_lost_ns, 1.0),
     };
-    let has_spare = |s: &&crate::useful_work::Spent| s.slack_ns > SPARE * s.life_ns;
-    let spared_ns: f64 = slot.all().filter(has_spare).map(|s| s.stolen_ns).sum();
+    let spared_ns: f64 = slot.all().filter(|s| has_spare(s)).map(|s| s.stolen_ns).sum();
     // What rounding leaves of a difference is no loss.
     let is_all_spared = spared_ns >= likely_ns - 1.0;
     let least_ns = match likely_ns > 0.0 {
@@ -108,6 +107,21 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         bound: (likely_ns >= bounds.most_lost_ns * (1.0 - 1e-9) && likely_ns > 0.0).then_some(bounds.by),
         is_evident: false,
     }
+}
+
+/// Whether a task slept so much that theft can have come out of it.
+fn has_spare(s: &Spent) -> bool {
+    s.slack_ns > SPARE * s.life_ns
+}
+
+/// The same slot without the tasks that had time to spare.
+pub(crate) fn without_sleepers(slot: &Window) -> Window {
+    let mut slot = slot.clone();
+    slot.tasks.retain(|_, s| !has_spare(s));
+    if has_spare(&slot.unlisted) {
+        slot.unlisted = Spent::default();
+    }
+    slot
 }
 
 /// What a run lost, slot by slot.

@@ -4,26 +4,34 @@
 //! lost less than its slots together, each of them lost less in proportion. A stretch has lost what its slots have.
 //!
 //! Two things make that less than certain, and both are bounds, not guesses. A slot that reaches beyond the stretch may have
-//! lost all of its time inside of it, or as much as possible outside. And a tool may not say exactly when the stretch began: then it
-//! has lost at most what all slots lost in which it can have been, and at least what those lost in which it must have been.
-//! What lies on one side of what is allowed by both is clean or disturbed; anything else is unclear.
+//! lost all of its time inside of it, or as much as possible outside: but nowhere except where its tasks waited, which is known to
+//! a tenth of a millisecond where a run log is kept ([`crate::waits`]). And a tool may not say exactly when the stretch began:
+//! then every place is tried at which it can have been, and it has lost at most what it lost at the worst of them and at least what
+//! it lost at the best. What lies on one side of what is allowed by both is clean or disturbed; anything else is unclear.
 //!
 //! Limits: the stretch of a test case is judged by all tasks of the command, so of tests that run at a time it says what they
 //! lost together.
 
 use crate::alone::Hints;
 use crate::hypervisor::Hypervisor;
-use crate::loss::{Loss, SLOT_NS};
+use crate::loss::{without_sleepers, Loss, SLOT_NS};
 use crate::ruling::{resolution, Ruling};
 use crate::useful_work::Window;
-use corun_model::{Observation, TenantId};
+use crate::waits::Waits;
+use corun_model::{Observation, RunLog, TenantId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Whoever lost this share of its time was starved: a time-out that is missed by less was too tight alone.
+/// Whoever lost this share of its time was starved. It is a choice: nobody knows how long the test takes alone. A time-out with less to
+/// spare than this was close to being missed anyway. Of whoever lost less, but something,
+/// it is said that nobody can tell; so another share would only move tests between that and `starved`.
 pub const STARVED: f64 = 0.1;
 /// A stretch that was not watched for more than the rest of this share cannot be judged.
 const WATCHED: f64 = 0.9;
+/// Places at which a stretch can have begun are tried at steps of this share of its length.
+const CLOSE: f64 = 1.0 / 32.0;
+/// So many are tried at most.
+const MOST_PLACES: f64 = 256.0;
 /// Where a stretch can have begun must be known to this share of its length before what its tasks did in it is told.
 const PLACED: f64 = 0.5;
 
@@ -108,9 +116,20 @@ impl<'a> Parts<'a> {
         Parts { slots, allowed, kept }
     }
 
-    /// What is said of a stretch of it.
+    /// What is said of a stretch of it that ended when its work was done, as an iteration does.
     pub fn judge(&self, span: &Span) -> Judged {
-        self.slots.judge(span, self.allowed, self.kept)
+        let lost_ns = |slot: &Slot| {
+            let [least, likely, _] = slot.lost_ns.map(|ns| ns * self.kept);
+            [least, likely, likely]
+        };
+        self.slots.judge(span, self.allowed, lost_ns)
+    }
+
+    /// The same of a test case, which a time-out may have ended. Whoever waits for that sleeps, and so the run took as long as it
+    /// would have alone. But what was stolen from tasks that never slept kept them from being through in time; of all else that was
+    /// stolen it is not known.
+    pub fn judge_test(&self, span: &Span) -> Judged {
+        self.slots.judge(span, self.allowed, |slot| slot.lost_by_test_ns)
     }
 }
 
@@ -118,6 +137,7 @@ impl<'a> Parts<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
+    waits: Waits,
     window: Window,
     open: Slot,
 }
@@ -128,6 +148,8 @@ struct Slot {
     start_ns: f64,
     end_ns: f64,
     lost_ns: [f64; 3],
+    /// Lost by tasks that never slept, at least and most likely; and stolen from all.
+    lost_by_test_ns: [f64; 3],
     waited_ns: f64,
     queued_ns: f64,
     stolen_ns: f64,
@@ -163,7 +185,9 @@ impl Slots {
     fn close(&mut self) -> Option<Slot> {
         let (window, open) = (std::mem::take(&mut self.window), std::mem::take(&mut self.open));
         let total = window.total();
+        let [least, likely, _] = Loss::of(&without_sleepers(&window), Hints::default()).lost_ns;
         (window.end_ns > window.start_ns).then(|| Slot {
+            lost_by_test_ns: [least, likely, total.stolen_ns.max(likely)].map(|ns| ns.max(0.0)),
             start_ns: window.start_ns as f64,
             end_ns: window.end_ns as f64,
             lost_ns: Loss::of(&window, Hints::default()).lost_ns.map(|ns| ns.max(0.0)),
@@ -175,75 +199,206 @@ impl Slots {
         })
     }
 
-    fn judge(&self, span: &Span, allowed: f64, kept: f64) -> Judged {
-        let mut rest = self.clone_open();
-        let last = rest.close();
-        let mut sums = Sums::default();
-        let (earliest, latest) = (span.earliest_ns as f64, span.latest_ns.max(span.earliest_ns) as f64);
-        let length = span.length_ns.max(1) as f64;
-        let first = self.slots.partition_point(|slot| slot.end_ns <= earliest);
-        for slot in self.slots[first..].iter().chain(&last) {
-            if slot.start_ns >= latest + length {
-                break;
-            }
-            let within = |from: f64, to: f64| (slot.end_ns.min(to) - slot.start_ns.max(from)).max(0.0);
-            let somewhere = within(earliest, latest + length);
-            let certainly = within(latest, earliest + length);
-            sums.add(slot, somewhere, certainly, length / (latest + length - earliest), kept);
-        }
-        sums.judge(length, latest - earliest, allowed)
+    /// Takes what its tasks did, event by event.
+    pub fn push_log(&mut self, log: &RunLog) {
+        self.waits.push(log);
     }
 
-    /// Only what is open: slots are many.
-    fn clone_open(&self) -> Slots {
-        Slots { slots: Vec::new(), window: self.window.clone(), open: self.open.clone() }
+    /// `lost_ns`: what a slot lost at least, most likely and at most.
+    fn judge(&self, span: &Span, allowed: f64, lost_ns: impl Fn(&Slot) -> [f64; 3]) -> Judged {
+        let last = Slots { window: self.window.clone(), open: self.open.clone(), ..Slots::default() }.close();
+        let places = Places::of(span);
+        let mut sums = Sums::new(&places);
+        let first = self.slots.partition_point(|slot| slot.end_ns <= places.earliest);
+        for slot in self.slots[first..].iter().chain(&last) {
+            if slot.start_ns >= places.latest + places.length {
+                break;
+            }
+            sums.add(&places, &Piece::new(slot, &self.waits, lost_ns(slot)));
+        }
+        sums.judge(&places, allowed)
+    }
+}
+
+/// The places at which a stretch can have been: beginnings that follow each other at even steps.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    earliest: f64,
+    latest: f64,
+    length: f64,
+    count: usize,
+    step: f64,
+}
+
+impl Places {
+    fn of(span: &Span) -> Places {
+        let (earliest, latest) = (span.earliest_ns as f64, span.latest_ns.max(span.earliest_ns) as f64);
+        let length = span.length_ns.max(1) as f64;
+        let count = ((latest - earliest) / (length * CLOSE)).ceil().clamp(1.0, MOST_PLACES) as usize;
+        Places { earliest, latest, length, count, step: (latest - earliest) / count as f64 }
+    }
+
+    /// The places from which a stretch can reach into a slot.
+    fn reaching(&self, slot: &Slot) -> std::ops::Range<usize> {
+        if self.step <= 0.0 {
+            return 0..1;
+        }
+        let place = |ns: f64| ((ns - self.earliest) / self.step).clamp(0.0, self.count as f64);
+        let from = place(slot.start_ns - self.length - self.step).floor() as usize;
+        from..place(slot.end_ns).ceil() as usize
+    }
+
+    /// Where a stretch can have been that began at a place or before the next.
+    fn somewhere(&self, place: usize) -> (f64, f64) {
+        let from = self.earliest + place as f64 * self.step;
+        (from, from + self.step + self.length)
+    }
+
+    /// Where it certainly was.
+    fn certainly(&self, place: usize) -> (f64, f64) {
+        let (from, until) = self.somewhere(place);
+        (from + self.step, until - self.step)
+    }
+
+    /// Where it most likely was.
+    fn likely(&self, place: usize) -> (f64, f64) {
+        let (from, until) = self.somewhere(place);
+        (from + self.step / 2.0, until - self.step / 2.0)
+    }
+}
+
+/// A slot, and when in it something can have been lost.
+struct Piece<'a> {
+    slot: &'a Slot,
+    waits: &'a Waits,
+    lost_ns: [f64; 3],
+    /// The part of it in which waits are known.
+    known: (f64, f64),
+    /// How long its tasks waited in that.
+    waited_ns: f64,
+}
+
+impl<'a> Piece<'a> {
+    fn new(slot: &'a Slot, waits: &'a Waits, lost_ns: [f64; 3]) -> Piece<'a> {
+        let wall = slot.end_ns - slot.start_ns;
+        let (from, until) = waits.known(slot.start_ns, slot.end_ns);
+        let waited_ns = waits.within(from, until);
+        let lost_ns = lost_ns.map(|ns| ns.min(wall));
+        // Without a wait it is not known when anything was lost.
+        let known = if waited_ns > 0.0 && slot.stolen_ns > 0.0 { (from, until) } else { (from, from) };
+        Piece { slot, waits, lost_ns, known, waited_ns }
+    }
+
+    /// How much of a stretch is in it, and how long tasks waited in that, as far as it is known.
+    fn within(&self, (from, until): (f64, f64)) -> (f64, f64) {
+        let length = (until.min(self.slot.end_ns) - from.max(self.slot.start_ns)).max(0.0);
+        let (from, until) = (from.max(self.known.0), until.min(self.known.1));
+        let waited = if from < until { self.waits.within(from, until) } else { 0.0 };
+        (length, waited)
+    }
+
+    /// How much of a stretch is in the part of it where waits are not known.
+    fn unknown(&self, stretch: (f64, f64)) -> f64 {
+        let known = (stretch.1.min(self.known.1) - stretch.0.max(self.known.0)).max(0.0);
+        self.within(stretch).0 - known
+    }
+
+    /// What can have been lost in these stretches, of all that was: what was stolen is in waits, and where they are not known it may
+    /// be anywhere.
+    fn most(&self, lost_ns: f64, stretches: &[(f64, f64)]) -> f64 {
+        let (mut most, mut length) = (0.0, 0.0);
+        for stretch in stretches {
+            let (within, waited) = self.within(*stretch);
+            length += within;
+            most += self.unknown(*stretch);
+            if waited > 0.0 {
+                most += lost_ns * waited / self.slot.stolen_ns.min(self.waited_ns);
+            }
+        }
+        f64::min(most, length).min(lost_ns)
+    }
+
+    /// What must have been lost in a stretch: the rest has no room for it.
+    fn least(&self, lost_ns: f64, (from, until): (f64, f64)) -> f64 {
+        if from >= until {
+            return 0.0;
+        }
+        let rest = [(self.slot.start_ns, from), (until, self.slot.end_ns)];
+        (lost_ns - self.most(lost_ns, &rest)).max(0.0)
+    }
+
+    /// The share of its time that is in a stretch, and the share of its waits.
+    fn parts(&self, stretch: (f64, f64)) -> [f64; 2] {
+        let (length, waited) = self.within(stretch);
+        let of_time = length / (self.slot.end_ns - self.slot.start_ns);
+        let is_known = self.known == (self.slot.start_ns, self.slot.end_ns);
+        [of_time, if is_known { waited / self.waited_ns } else { of_time }]
     }
 }
 
 /// What the slots of a stretch come to.
-#[derive(Default)]
 struct Sums {
     watched_ns: f64,
-    /// Lost at least, by what is least and by what is likely of each slot; most likely; at most.
-    least_ns: [f64; 2],
+    /// Lost at each place: at least by what is least, at least by what is likely of each slot, and at most.
+    lost_ns: Vec<[f64; 3]>,
     likely_ns: f64,
-    most_ns: f64,
     all: Slot,
     host_steal: f64,
 }
 
 impl Sums {
-    fn add(&mut self, slot: &Slot, somewhere: f64, certainly: f64, density: f64, kept: f64) {
-        let wall = slot.end_ns - slot.start_ns;
-        if wall <= 0.0 || somewhere <= 0.0 {
-            return;
-        }
-        let lost = slot.lost_ns.map(|ns| (ns * kept).min(wall));
-        let outside = wall - certainly;
-        self.least_ns[0] += (lost[0] - outside).max(0.0);
-        self.least_ns[1] += (lost[1] - outside).max(0.0);
-        self.most_ns += lost[1].min(somewhere);
-        let part = somewhere / wall * density;
-        self.likely_ns += lost[1] * part;
-        self.watched_ns += somewhere * density;
-        let all = &mut self.all;
-        all.waited_ns += slot.waited_ns * part;
-        all.queued_ns += slot.queued_ns * part;
-        all.stolen_ns += slot.stolen_ns * part;
-        all.throttled_ns += slot.throttled_ns * part;
-        all.held_ns += slot.held_ns * part;
-        all.wanted_ns += slot.wanted_ns * part;
-        all.life_ns += slot.life_ns * part;
-        self.host_steal = self.host_steal.max(slot.hypervisor.share().unwrap_or(0.0));
-        for (who, ns) in &slot.culprits {
-            *all.culprits.entry(*who).or_default() += ns * part;
+    fn new(places: &Places) -> Sums {
+        Sums {
+            watched_ns: 0.0,
+            lost_ns: vec![[0.0; 3]; places.count],
+            likely_ns: 0.0,
+            all: Slot::default(),
+            host_steal: 0.0,
         }
     }
 
-    fn judge(self, length: f64, open: f64, allowed: f64) -> Judged {
+    fn add(&mut self, places: &Places, piece: &Piece) {
+        let slot = piece.slot;
+        let [least, likely, most] = piece.lost_ns;
+        let mut parts = [0.0; 2];
+        for place in places.reaching(slot) {
+            let of_place = piece.parts(places.likely(place));
+            (0..2).for_each(|i| parts[i] += of_place[i] / places.count as f64);
+            if most > 0.0 {
+                let certainly = places.certainly(place);
+                let sums = &mut self.lost_ns[place];
+                sums[0] += piece.least(least, certainly);
+                sums[1] += piece.least(likely, certainly);
+                sums[2] += piece.most(most, &[places.somewhere(place)]);
+            }
+        }
+        let [of_time, of_waits] = parts;
+        self.watched_ns += (slot.end_ns - slot.start_ns) * of_time;
+        self.likely_ns += likely * of_waits;
+        let all = &mut self.all;
+        all.waited_ns += slot.waited_ns * of_waits;
+        all.queued_ns += slot.queued_ns * of_waits;
+        all.stolen_ns += slot.stolen_ns * of_waits;
+        all.throttled_ns += slot.throttled_ns * of_waits;
+        all.held_ns += slot.held_ns * of_time;
+        all.wanted_ns += slot.wanted_ns * of_time;
+        all.life_ns += slot.life_ns * of_time;
+        if of_time > 0.0 {
+            self.host_steal = self.host_steal.max(slot.hypervisor.share().unwrap_or(0.0));
+        }
+        for (who, ns) in &slot.culprits {
+            *all.culprits.entry(*who).or_default() += ns * of_waits;
+        }
+    }
+
+    fn judge(self, places: &Places, allowed: f64) -> Judged {
+        let (length, open) = (places.length, places.latest - places.earliest);
         let share = |ns: f64| (ns / length).clamp(0.0, 1.0);
-        let [least, likely, most] = [self.least_ns[0], self.likely_ns, self.most_ns].map(share);
-        let least_likely = share(self.least_ns[1]);
+        let over = |i: usize| self.lost_ns.iter().map(move |sums| sums[i]);
+        let best = |i: usize| share(over(i).fold(f64::INFINITY, f64::min));
+        let (least, least_likely) = (best(0), best(1));
+        let most = share(over(2).fold(0.0, f64::max));
+        let likely = share(self.likely_ns).clamp(least_likely.min(most), most);
         let Slot {
             waited_ns,
             stolen_ns,
@@ -285,6 +440,7 @@ impl Sums {
             () if throttled > STARVED => Cause::CannotTell(Unsure::Place),
             () if most > limit && least_likely > STARVED => Cause::CannotTell(Unsure::Spare),
             () if most > STARVED && likely > limit => Cause::CannotTell(Unsure::Place),
+            () if most > STARVED => Cause::CannotTell(Unsure::Spare),
             () if most > limit => Cause::CannotTell(Unsure::Little),
             () if held > STARVED => Cause::CannotTell(Unsure::Held),
             () if is_host_stolen => Cause::CannotTell(Unsure::Hypervisor),

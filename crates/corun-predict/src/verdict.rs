@@ -21,7 +21,7 @@ use crate::predictor::culprits;
 pub use crate::ruling::{resolution, Ruling, COARSEST, MOMENT_NS};
 use crate::spans::{Parts, Slots};
 use crate::useful_work::{Spent, Window};
-use corun_model::{Ledger, Observation, TenantId, TenantKind, Unavailable};
+use corun_model::{Ledger, Observation, RunLog, TenantId, TenantKind, Unavailable};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -209,6 +209,14 @@ impl Judge {
             slots.push(seen, self.subject, &window);
         }
         self.loss.push(window, self.max_disturbance, &self.tenants);
+    }
+
+    /// Takes what the run's tasks did, event by event, up to about the end of the last window: it tells when in a window its parts
+    /// lost something.
+    pub fn push_log(&mut self, log: &RunLog) {
+        if let Some(slots) = &mut self.slots {
+            slots.push_log(log);
+        }
     }
 
     /// The run so far, in parts; `None`: it does not keep them ([`Judge::of_parts`]).

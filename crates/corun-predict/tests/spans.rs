@@ -1,8 +1,10 @@
 //! A part of a run is judged by what happened in it: tables of windows, and what is said of spans in them.
 
 use corun_model::culprit::Share;
+use corun_model::ledger::BlockReasons;
 use corun_model::limits::{CpuQuota, Limits};
 use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
+use corun_model::run_log::{CpuMask, Event, Left, RunLog, What};
 use corun_model::{CpuId, Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
 use corun_predict::spans::{Cause, Judged, Span, Unsure};
 use corun_predict::{Judge, Ruling, MAX_DISTURBANCE};
@@ -100,6 +102,10 @@ fn judged(judge: &Judge, span: Span) -> Judged {
     judge.parts().unwrap().judge(&span)
 }
 
+fn cause(judge: &Judge, span: Span) -> Cause {
+    judge.parts().unwrap().judge_test(&span).cause
+}
+
 /// Ten windows, of which these do something else.
 fn but(usual: Does, at: std::ops::Range<usize>, other: Does) -> Vec<Does> {
     (0..10).map(|n| if at.contains(&n) { other } else { usual }).collect()
@@ -141,6 +147,60 @@ fn where_a_tool_does_not_say_when_it_began_only_what_holds_of_every_place_is_sai
 }
 
 #[test]
+fn a_short_iteration_is_disturbed_if_it_was_at_every_place_at_which_it_can_have_been() {
+    let judge = judge_of(&[STARVES; 10], None);
+    let found = judged(&judge, span(0, 500, 50));
+    assert_eq!(found.verdict, Ruling::Disturbed, "{found:?}");
+    // Astride of two windows it may have missed all but a tenth.
+    assert!(found.lost[0] > 0.1 && found.lost[2] <= 1.0, "{found:?}");
+    let judge = judge_of(&but(STARVES, 5..6, COMPUTES), None);
+    assert_eq!(
+        judged(&judge, span(0, 900, 50)).unsure,
+        Some(Unsure::Place),
+        "it may have been in the calm window"
+    );
+}
+
+/// The log of a run whose task waits for a CPU in these milliseconds, of a thousand.
+fn log(waits: &[(u64, u64)]) -> RunLog {
+    let event = |ms: u64, what| Event { t_ns: BEGIN + ms * MS, task: TaskId(7), what };
+    let runs = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
+    let of_wait =
+        |&(from, until): &(u64, u64)| [event(from, What::Leaves(Left::Preempted)), event(until, runs)];
+    let events = [event(0, runs)].into_iter().chain(waits.iter().flat_map(of_wait)).collect();
+    RunLog { start_ns: BEGIN, end_ns: BEGIN + 1_000 * MS, events, ..RunLog::default() }
+}
+
+#[test]
+fn what_a_window_lost_was_lost_where_its_tasks_waited() {
+    let mut judge = judge_of(&but(COMPUTES, 3..4, STARVES), None);
+    let of = |judge: &Judge, at, open, length| judged(judge, span(at, open, length));
+    assert_eq!(of(&judge, 382, 0, 18).unsure, Some(Unsure::Place), "it may have been there");
+    judge.push_log(&log(&[(300, 380)]));
+    assert_eq!(of(&judge, 382, 0, 18).verdict, Ruling::Clean);
+    assert_eq!(of(&judge, 382, 10, 60).verdict, Ruling::Clean, "wherever it began");
+    let inside = of(&judge, 320, 10, 40);
+    assert!(
+        inside.verdict == Ruling::Disturbed && inside.lost[0] > 0.9,
+        "it waited all the time: {inside:?}"
+    );
+    assert_eq!(inside.stolen_ns.round(), 40e6);
+    assert_eq!(of(&judge, 370, 0, 20).lost.map(|x| (x * 100.0).round()), [50.0; 3]);
+}
+
+#[test]
+fn waits_for_others_than_co_runners_leave_open_which_of_them_were_stolen() {
+    let does = Does { computes: 60, stolen: 40, ..Does::default() };
+    let mut judge = judge_of(&but(COMPUTES, 3..4, does), None);
+    // Twice as long as was stolen.
+    judge.push_log(&log(&[(300, 340), (350, 390)]));
+    let first = judged(&judge, span(300, 0, 40));
+    assert_eq!((first.lost[0], first.unsure), (0.0, Some(Unsure::Place)), "{first:?}");
+    assert!(first.lost[2] > 0.9, "{first:?}");
+    assert_eq!(judged(&judge, span(390, 0, 50)).verdict, Ruling::Clean, "nobody waited then");
+}
+
+#[test]
 fn a_test_that_failed_is_told_what_kept_it_from_its_cpus() {
     let quota = CpuQuota { tenant: SUBJECT, cpus: 0.3, period_ns: 100 * MS };
     let throttled = Does { computes: 30, throttled: 70, ..Does::default() };
@@ -156,7 +216,32 @@ fn a_test_that_failed_is_told_what_kept_it_from_its_cpus() {
     ];
     for (what, does, quota, wanted) in table {
         let judge = judge_of(&[does; 10], quota);
-        assert_eq!(judged(&judge, span(100, 0, 700)).cause, wanted, "{what}");
+        assert_eq!(cause(&judge, span(100, 0, 700)), wanted, "{what}");
+    }
+}
+
+/// The same window with a test runner in it, which sleeps until a time-out and is stolen from whenever it wakes up.
+fn with_runner(mut seen: Observation) -> Observation {
+    let parts = Parts { compute_ns: MS, steal_ns: 5 * MS, block_ns: WINDOW - 6 * MS, ..Parts::default() };
+    let culprits = Culprits::new([Share { tenant: OTHER, steal_ns: 5 * MS }], 0, 5 * MS).unwrap();
+    let block = BlockReasons { poll_ns: parts.block_ns, ..BlockReasons::default() };
+    let runner = Account { block: Some(block), ..account(parts, culprits) };
+    let own = &mut seen.by_tenant[0];
+    let asleep = BlockReasons { futex_ns: own.account.ledger.parts().block_ns, ..BlockReasons::default() };
+    own.account.block = Some(asleep);
+    std::sync::Arc::make_mut(&mut seen.tasks[0].account).block = Some(asleep);
+    own.account.add(&runner);
+    own.tasks = 2;
+    seen.tasks.push(TaskObservation { id: TaskId(8), account: runner.into(), ..seen.tasks[0].clone() });
+    seen
+}
+
+#[test]
+fn a_test_that_a_time_out_ended_was_starved_although_its_runner_slept_as_long_as_it_would_have() {
+    for (does, wanted) in [(STARVES, Cause::Starved), (COMPUTES, Cause::CannotTell(Unsure::Little))] {
+        let mut judge = Judge::new(SUBJECT, MAX_DISTURBANCE).of_parts();
+        (0..10).for_each(|n| judge.push(&with_runner(window(n, does, None))));
+        assert_eq!(cause(&judge, span(100, 0, 700)), wanted);
     }
 }
 
@@ -168,7 +253,7 @@ fn a_throttled_program_is_not_disturbed_by_a_neighbour_that_costs_it_nothing() {
     let judge = judge_of(&[does; 600], Some(quota));
     assert_eq!(judge.verdict(None).verdict, Ruling::Clean);
     let test = judged(&judge, span(10_000, 0, 2_000));
-    assert_eq!((test.verdict, test.cause), (Ruling::Clean, Cause::Throttled));
+    assert_eq!((test.verdict, cause(&judge, span(10_000, 0, 2_000))), (Ruling::Clean, Cause::Throttled));
     assert_eq!(test.throttled_ns.round(), 600e6);
 }
 

@@ -12,18 +12,21 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`when`] | times that tools write, and where in a run their iterations and tests can have been |
+//! | [`lives`] | the same of iterations that are processes, from when those lived |
 //! | [`tools`] | results of benchmark tools: runs and iterations |
 //! | [`mod@annotate`] | JUnit files of others: test cases read as a stream, properties put in, nothing else changed |
 //! | [`output`] | an [`Outcome`], written for who reads it |
 
 pub mod annotate;
 mod field;
+pub mod lives;
 pub mod output;
 pub mod tools;
 mod unread;
 pub mod when;
 
 pub use annotate::{annotate, Annotated, Case};
+pub use lives::Life;
 pub use output::{Outcome, State};
 pub use tools::{Results, Tool};
 pub use unread::{Problem, Unread};

@@ -17,6 +17,7 @@ fn outcome(state: State) -> Outcome {
         disturbance: 0.25,
         benchmarks: vec![Measured {
             name: name.clone(),
+            wanted: 3,
             raw: spread(&[1.0, 2.0]),
             cleaned: Some(spread(&[1.0])),
             disturbed: 1,

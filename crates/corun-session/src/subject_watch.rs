@@ -17,7 +17,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::{
-    Action, Host, HostError, Machine, Observation, Outcome, SpinEstimate, SpinMethod, TaskId, Tenant,
+    Action, Host, HostError, Machine, Observation, Outcome, RunLog, SpinEstimate, SpinMethod, TaskId, Tenant,
     TenantId, Unavailable, What,
 };
 use corun_predict::replayed::Replayer;
@@ -43,6 +43,8 @@ struct Replay {
     replayer: Replayer,
     /// What is known by it and nobody has asked for yet.
     known: Vec<Evidence>,
+    /// What the subject did up to about the last window's end, since the look before.
+    log: RunLog,
 }
 
 /// Bytes for what the subject does between two looks at it: 25 ms of a million switches a second.
@@ -193,8 +195,11 @@ impl SubjectWatch {
         let spinning = SpinningSoFar::default();
         let by_counters = SpinByCounters::new(subject);
         let detectors = Detectors { spin, exits, counting, by_counters, spinning };
-        let replay =
-            replays.then(|| Replay { replayer: Replayer::new(wanted.wake_up_ns), known: Vec::new() });
+        let replay = replays.then(|| Replay {
+            replayer: Replayer::new(wanted.wake_up_ns),
+            known: Vec::new(),
+            log: RunLog::default(),
+        });
         Ok(SubjectWatch { host, dedicated, detectors, subject, replay, unavailable })
     }
 
@@ -278,9 +283,15 @@ impl SubjectWatch {
             return;
         };
         replay.replayer.push(&log);
+        replay.log = log;
         if replay.replayer.is_full() {
             replay.known.extend(replay.replayer.evidence(false, self.detectors.spin.is_some()));
         }
+    }
+
+    /// What the subject did in the last window, event by event, as far as that is in order by now; `None`: it is not recorded.
+    pub fn run_log(&self) -> Option<&RunLog> {
+        self.replay.as_ref().map(|replay| &replay.log)
     }
 
     /// What a replay of the run shows of the time since the last call, oldest first. `is_over`: the subject has ended.

@@ -8,8 +8,10 @@ use crate::target::{hold, release};
 use corun_linux::launch::Running;
 use corun_linux::watcher::Source;
 use corun_linux::Root;
+use corun_model::run_log::{Left, RunLog, What as Event};
 use corun_model::{Host, HostError, Machine, Observation, TaskId, TenantId, Unavailable};
 use corun_predict::verdict::{Judge, Verdict};
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,6 +19,9 @@ use std::time::Duration;
 const SLOT: Duration = Duration::from_millis(250);
 /// The same where parts of the run are judged, each of which should have windows of its own.
 const SLOT_OF_PARTS: Duration = Duration::from_millis(100);
+
+/// So many processes are remembered; a run of more is judged without.
+const MOST_LIVES: usize = 100_000;
 
 /// How to judge.
 #[derive(Clone, Debug)]
@@ -51,6 +56,7 @@ pub struct Verify {
     end: EndConditions,
     ended: Option<Ended>,
     judge: Judge,
+    lives: Lives,
     slot: Duration,
     first: TaskId,
     begin_ns: u64,
@@ -82,6 +88,7 @@ impl Verify {
         let judge = Judge::new(watch.tenant(), options.max_disturbance);
         Ok(Verify {
             judge: if options.parts { judge.of_parts() } else { judge },
+            lives: Lives::default(),
             slot: if options.parts { SLOT_OF_PARTS } else { SLOT },
             watch,
             end: EndConditions { running: Some(running), end_ns: None, stop: stop.clone() },
@@ -103,6 +110,10 @@ impl Verify {
         self.end_ns = self.watch.now_ns();
         let seen = self.watch.observe()?;
         self.judge.push(&seen);
+        if let Some(log) = self.watch.run_log() {
+            self.judge.push_log(log);
+            self.lives.push(log);
+        }
         self.left_behind = left_behind(&seen, Some(self.watch.tenant()), self.first);
         Ok(seen)
     }
@@ -115,6 +126,7 @@ impl Verify {
         Verified {
             verdict: self.judge.verdict(Some(self.end_ns - self.begin_ns)),
             judge: self.judge,
+            lives: self.lives.ended,
             begin_ns: self.begin_ns,
             end_ns: self.end_ns,
             missing: self.watch.missing(),
@@ -137,12 +149,46 @@ impl Iterator for Verify {
     }
 }
 
+/// When processes lived.
+#[derive(Default)]
+struct Lives {
+    /// Since when, of those that do.
+    begun: BTreeMap<TaskId, u64>,
+    ended: Vec<(u64, u64)>,
+    is_over: bool,
+}
+
+impl Lives {
+    fn push(&mut self, log: &RunLog) {
+        self.is_over |= log.lost > 0 || self.ended.len() > MOST_LIVES;
+        if self.is_over {
+            return *self = Lives { is_over: true, ..Lives::default() };
+        }
+        for event in &log.events {
+            match event.what {
+                Event::Born { process, .. } if process == event.task.0 => {
+                    self.begun.insert(event.task, event.t_ns);
+                }
+                Event::Leaves(Left::Ended) => {
+                    let begun = self.begun.remove(&event.task);
+                    self.ended.extend(begun.map(|begin_ns| (begin_ns, event.t_ns)));
+                }
+                _ => {}
+            }
+        }
+        self.ended.sort_unstable();
+    }
+}
+
 /// A run that was judged.
 pub struct Verified {
     /// How much of its time others cost it, when and who.
     pub verdict: Verdict,
     /// Who judged it, and judges parts of it.
     pub judge: Judge,
+    /// When the processes that it started lived, on the host's clock, in the order in which they began; none where that is not
+    /// known of all.
+    pub lives: Vec<(u64, u64)>,
     /// When the command began, on the host's clock.
     pub begin_ns: u64,
     /// When it ended.

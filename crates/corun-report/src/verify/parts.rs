@@ -22,8 +22,37 @@ pub struct Iteration {
     pub culprit: Option<String>,
 }
 
-/// A benchmark of these iterations; `None`: there are none.
-pub fn measured(name: &str, iterations: &[Iteration]) -> Option<Measured> {
+/// The iterations of a benchmark.
+#[derive(Clone, Debug)]
+pub struct Benchmark {
+    /// Its name.
+    pub name: String,
+    /// How many iterations its tool measures in a run.
+    pub wanted: usize,
+    /// In their order, of all tries.
+    pub iterations: Vec<Iteration>,
+}
+
+impl Benchmark {
+    /// Puts the iterations of the last try behind those of earlier ones. Several of one name are told apart by their order.
+    pub fn pool(mut earlier: Vec<Benchmark>, last: &[Benchmark]) -> Vec<Benchmark> {
+        for (n, benchmark) in last.iter().enumerate() {
+            let alike = last[..n].iter().filter(|other| other.name == benchmark.name).count();
+            match earlier.iter_mut().filter(|known| known.name == benchmark.name).nth(alike) {
+                Some(known) => {
+                    known.wanted = benchmark.wanted;
+                    known.iterations.extend(benchmark.iterations.iter().cloned());
+                }
+                None => earlier.push(benchmark.clone()),
+            }
+        }
+        earlier
+    }
+}
+
+/// What is said of a benchmark; `None`: it has no iterations.
+pub fn measured(benchmark: &Benchmark) -> Option<Measured> {
+    let Benchmark { name, wanted, iterations } = benchmark;
     let is = |verdict| iterations.iter().filter(move |i| i.verdict == verdict);
     let (length, lost) = iterations
         .iter()
@@ -34,7 +63,8 @@ pub fn measured(name: &str, iterations: &[Iteration]) -> Option<Measured> {
         lost(a).total_cmp(&lost(b))
     });
     Some(Measured {
-        name: name.to_owned(),
+        name: name.clone(),
+        wanted: *wanted,
         raw: Spread::of(iterations.iter().map(|i| i.seconds))?,
         cleaned: Spread::of(is(Ruling::Clean).map(|i| i.seconds)),
         disturbed: is(Ruling::Disturbed).count(),
@@ -144,7 +174,7 @@ fn verdict(cause: Cause) -> &'static str {
 
 fn why(judged: &Judged, culprit: Option<&str>) -> String {
     let [least, likely, most] = judged.lost;
-    let lost = || format!("{} of its time was lost to others", between(least, likely) + " %");
+    let lost = || format!("{} of its time was lost to others", between(least, likely));
     let by = culprit.map_or(String::new(), |who| format!(", mostly to `{}`", name(who, 40)));
     let throttled = || format!("its quota stopped its tasks for {}", human_s(judged.throttled_ns / 1e9));
     match judged.cause {
@@ -157,7 +187,10 @@ fn why(judged: &Judged, culprit: Option<&str>) -> String {
                 "up to {} % of its time was lost to others{by}, but the file does not say well enough when it ran",
                 share(most)
             ),
-            Unsure::Spare => format!("{}{by}, which may have come out of its sleep", lost()),
+            Unsure::Spare => format!(
+                "up to {} % of its time was lost to others{by}, which may have come out of its sleep",
+                share(most)
+            ),
             Unsure::Little => format!("up to {} % of its time was lost to others{by}: not nothing, but little", share(most)),
             Unsure::Siblings => format!(
                 "its tasks waited {} for CPUs, mostly for the command's own tasks: run fewer at a time",
@@ -211,6 +244,8 @@ mod tests {
         assert_eq!(property("corun.placed_within_s").as_deref(), Some("0.500000"));
         assert_eq!(property("corun.verdict").as_deref(), Some("starved"));
         assert_eq!(property("corun.culprit").as_deref(), Some("make"));
+        let why = "between 40 and 50 % of its time was lost to others, mostly to `make`";
+        assert_eq!(property("corun.why").as_deref(), Some(why));
         assert_eq!(failed.tested.map(|t| (t.name, t.verdict)), Some(("a.b".into(), "starved".into())));
         let passed = case_verdict("a.b", false, Ok((&starved, &SPAN)), Some("make"));
         assert_eq!((of(&passed.properties, "corun.verdict"), passed.tested), (None, None));
@@ -255,11 +290,21 @@ mod tests {
             iteration(2.0, Ruling::Disturbed, 0.5),
             iteration(4.0, Ruling::Disturbed, 0.75),
         ];
-        let found = measured("bench", &all).unwrap();
+        let bench = |wanted, iterations: &[Iteration]| Benchmark {
+            name: "bench".into(),
+            wanted,
+            iterations: iterations.to_vec(),
+        };
+        let found = measured(&bench(4, &all)).unwrap();
         assert_eq!(found.cleaned.map(|c| (c.count, c.mean_s)), Some((1, 1.0)));
         assert_eq!((found.raw.count, found.disturbed, found.unclear), (4, 2, 1));
         assert!((found.disturbance.unwrap() - 4.055 / 8.1).abs() < 1e-9);
         assert_eq!(found.culprit.as_deref(), Some("0.75"), "who took most");
-        assert_eq!(measured("bench", &[]), None);
+        assert_eq!(measured(&bench(0, &[])), None);
+        assert!(!found.is_complete(), "one clean of four");
+        let pooled = Benchmark::pool(vec![bench(4, &all)], &[bench(2, &all[..1]), bench(3, &all)]);
+        let sizes = pooled.iter().map(|b| (b.wanted, b.iterations.len()));
+        assert_eq!(sizes.collect::<Vec<_>>(), [(2, 5), (3, 4)]);
+        assert!(measured(&pooled[0]).is_some_and(|m| m.is_complete()), "a clean one of each try");
     }
 }

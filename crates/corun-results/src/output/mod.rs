@@ -56,11 +56,13 @@ pub struct Outcome {
     pub tests: Vec<Tested>,
 }
 
-/// A benchmark: as it was measured, and by its clean iterations alone.
+/// A benchmark: as it was measured, and by its clean iterations alone, of all tries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// Its name.
     pub name: String,
+    /// How many iterations its tool measures in a run.
+    pub wanted: usize,
     /// All iterations.
     pub raw: Spread,
     /// Those that nobody disturbed for certain; `None`: there are none.
@@ -75,6 +77,13 @@ pub struct Measured {
     pub culprit: Option<String>,
 }
 
+impl Measured {
+    /// Whether it has as many clean iterations as its tool measures in a run.
+    pub fn is_complete(&self) -> bool {
+        self.cleaned.is_some_and(|cleaned| cleaned.count >= self.wanted)
+    }
+}
+
 /// Times of a few iterations, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
@@ -86,20 +95,24 @@ pub struct Spread {
     pub least_s: f64,
     /// The longest.
     pub most_s: f64,
+    /// Their standard deviation; `None`: there is only one.
+    pub deviation_s: Option<f64>,
 }
 
 impl Spread {
     /// That of some times; `None`: there are none.
     pub fn of(seconds: impl IntoIterator<Item = f64>) -> Option<Spread> {
-        let (mut count, mut sum) = (0, 0.0);
-        let (mut least_s, mut most_s) = (f64::INFINITY, 0.0_f64);
-        for s in seconds {
-            count += 1;
-            sum += s;
-            least_s = least_s.min(s);
-            most_s = most_s.max(s);
-        }
-        (count > 0).then(|| Spread { count, mean_s: sum / count as f64, least_s, most_s })
+        let all: Vec<f64> = seconds.into_iter().collect();
+        let count = all.len();
+        let mean_s = all.iter().sum::<f64>() / count as f64;
+        let squares: f64 = all.iter().map(|s| (s - mean_s).powi(2)).sum();
+        (count > 0).then(|| Spread {
+            count,
+            mean_s,
+            least_s: all.iter().copied().fold(f64::INFINITY, f64::min),
+            most_s: all.iter().copied().fold(0.0, f64::max),
+            deviation_s: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
+        })
     }
 }
 

@@ -12,6 +12,7 @@ mod pyperf;
 mod pytest_benchmark;
 
 use crate::field::Field;
+use crate::lives::{narrow, Life};
 use crate::unread::{Problem, Unread};
 use crate::when::{stamped, NotPlaced, Run, Sequence, Span, Stamp};
 use serde_json::Value;
@@ -47,6 +48,11 @@ impl Tool {
             Tool::Go => "go test",
             Tool::Jmh => "JMH",
         }
+    }
+
+    /// Whether it starts a process for each iteration, and one after another.
+    fn starts_processes(self) -> bool {
+        self == Tool::Hyperfine
     }
 }
 
@@ -167,6 +173,19 @@ impl Results {
             }
         }
         placed
+    }
+}
+
+impl Results {
+    /// Narrows where iterations can have been that are processes, from when the processes of the run lived; those in the order of
+    /// time.
+    pub fn narrow(&self, placed: &mut [Placed], lives: &[Life]) {
+        let spans: Result<Vec<Span>, NotPlaced> = placed.iter().map(|p| p.span).collect();
+        let Ok(mut spans) = spans else { return };
+        if self.tool.starts_processes() {
+            narrow(&mut spans, lives);
+            placed.iter_mut().zip(spans).for_each(|(placed, span)| placed.span = Ok(span));
+        }
     }
 }
 

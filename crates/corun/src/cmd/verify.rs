@@ -13,6 +13,7 @@ use corun_linux::launch;
 use corun_predict::verdict::Ruling;
 use corun_report::describe;
 use corun_report::output::write_file;
+use corun_report::verify::parts::{measured, Benchmark};
 use corun_report::verify::{Try, VerifyMeta, VerifyReport};
 use corun_results::output::bencher;
 use corun_results::output::github::Level;
@@ -32,13 +33,13 @@ Examples:
   corun verify --retries 3 -- ./bench                again until a run is clean, at most three times
   corun verify --strict -- ./bench                   a gate: what is too short to tell does not pass
   corun verify --junit verify.xml --json verify.json -- cargo bench
-  corun verify --results b.json -- hyperfine --export-json b.json ./bench
-                                                     each iteration by itself
+  corun verify --results b.json --retries 3 -- hyperfine --export-json b.json ./bench
+                                                     each iteration by itself, until enough of them are clean
   corun verify --junit t.xml -- pytest --junitxml t.xml
                                                      was a failed test starved?
 
-Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3); 3 it was disturbed \
-(0 with --policy warn or neutral); \
+Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3), or every benchmark of \
+--results has its clean iterations; 3 it was disturbed (0 with --policy warn or neutral); \
 where CMD failed, CMD's own status. 2 is bad usage, 1 a failure of corun's own. Where CMD may end with these itself, ask for \
 --json: `verdict` and `exit_status` are apart there. What corun says goes to standard error: standard output is CMD's.";
 
@@ -52,7 +53,8 @@ pub struct Args {
     /// Share of the run's time that others may cost it, such as 2% or 0.02
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
     max_disturbance: f64,
-    /// Run the command again when it was disturbed or the verdict is unclear, at most this often
+    /// Run the command again when it was disturbed or the verdict is unclear, at most this often. With --results the clean
+    /// iterations of all runs count, and it is run again until every benchmark has as many as it measures in a run
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
     /// Take a verdict that is unclear for a failure: exit status 3, and a failure in JUnit
@@ -151,10 +153,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.check()?;
     let stop = stop_on_signals()?;
     let mut before: Vec<Try> = Vec::new();
+    let mut benchmarks: Vec<Benchmark> = Vec::new();
     let Tried { report, interrupted, is_annotated, wrong } = loop {
-        let tried = once(&args, &stop, &before)?;
-        let Tried { report, interrupted, .. } = &tried;
-        let again = report.judged.verdict != Ruling::Clean && report.meta.exit_status == 0;
+        let tried = once(&args, &stop, &before, &mut benchmarks)?;
+        let Tried { report, interrupted, wrong, .. } = &tried;
+        let is_clean = match args.results {
+            Some(_) => report.is_measured_clean(),
+            None => report.judged.verdict == Ruling::Clean,
+        };
+        // A file that cannot be read is no better the next time.
+        let again = !is_clean && report.meta.exit_status == 0 && wrong.is_none();
         // A command that ends well although Ctrl-C was pressed was not interrupted, but its user was heard.
         let may = !interrupted && !stop.is_asked();
         if !(again && may) || before.len() as u32 >= args.retries {
@@ -201,7 +209,8 @@ struct Tried {
     wrong: Option<String>,
 }
 
-fn once(args: &Args, stop: &Stop, before: &[Try]) -> anyhow::Result<Tried> {
+/// `before` are the earlier tries, `benchmarks` what was measured in them.
+fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark>) -> anyhow::Result<Tried> {
     let options = VerifyOptions {
         source: args.source.wanted(),
         max_disturbance: args.max_disturbance,
@@ -244,7 +253,10 @@ fn once(args: &Args, stop: &Stop, before: &[Try]) -> anyhow::Result<Tried> {
         if let Some(path) = &args.results {
             match results.is_some_and(|file| file.is_written()) {
                 true => match watched.benchmarks(path) {
-                    Ok(benchmarks) => report.benchmarks = benchmarks,
+                    Ok(last) => {
+                        *benchmarks = Benchmark::pool(std::mem::take(benchmarks), &last);
+                        report.benchmarks = benchmarks.iter().filter_map(measured).collect();
+                    }
                     Err(unread) => wrong = Some(unread.to_string()),
                 },
                 // A command that failed need not have come to its results.

@@ -5,9 +5,10 @@ use corun_linux::clock::now_ns;
 use corun_predict::spans::{self, Judged, Parts};
 use corun_predict::Ruling;
 use corun_report::output::write_file_by;
-use corun_report::verify::parts::{case_verdict, is_close, measured, Iteration};
-use corun_results::output::{Measured, Tested};
-use corun_results::{annotate, Problem, Results, Run, Span, Unread};
+use corun_report::verify::parts::{case_verdict, is_close, Benchmark, Iteration};
+use corun_results::output::Tested;
+use corun_results::tools::Benchmark as Named;
+use corun_results::{annotate, Life, Problem, Results, Run, Span, Unread};
 use corun_session::verify::Verified;
 use std::fs::File;
 use std::io::{BufReader, Error};
@@ -66,13 +67,14 @@ impl<'a> Watched<'a> {
         Some(Watched { run, ahead_ns, verified, parts: verified.judge.parts()? })
     }
 
-    fn judge(&self, span: &Span) -> Judged {
+    /// The same stretch on the host's clock.
+    fn on_host(&self, span: &Span) -> spans::Span {
         let host = |ns: i64| u64::try_from(ns - self.ahead_ns).unwrap_or(0);
-        self.parts.judge(&spans::Span {
+        spans::Span {
             earliest_ns: host(span.earliest_ns),
             latest_ns: host(span.latest_ns),
             length_ns: u64::try_from(span.length_ns).unwrap_or(0),
-        })
+        }
     }
 
     fn name_of(&self, judged: &Judged) -> Option<&str> {
@@ -83,17 +85,21 @@ impl<'a> Watched<'a> {
     ///
     /// # Errors
     /// Where the file is not what a tool writes.
-    pub fn benchmarks(&self, path: &Path) -> Result<Vec<Measured>, Unread> {
+    pub fn benchmarks(&self, path: &Path) -> Result<Vec<Benchmark>, Unread> {
         let file = path.display().to_string();
         let text = crate::reading::results_of_tool(path)
             .map_err(|e| Problem::Io(crate::reading::why(&e)).of(&file))?;
         let results = Results::read(&text, &file)?;
         let mut iterations: Vec<Vec<Iteration>> = vec![Vec::new(); results.benchmarks.len()];
-        for placed in results.place(&self.run) {
+        let mut placed = results.place(&self.run);
+        let of_files = |ns: u64| ns as i64 + self.ahead_ns;
+        let life = |&(begin, end): &(u64, u64)| Life { begin_ns: of_files(begin), end_ns: of_files(end) };
+        results.narrow(&mut placed, &self.verified.lives.iter().map(life).collect::<Vec<_>>());
+        for placed in placed {
             let seconds = placed.iteration.seconds;
             iterations[placed.benchmark].push(match placed.span {
                 Ok(span) => {
-                    let judged = self.judge(&span);
+                    let judged = self.parts.judge(&self.on_host(&span));
                     let culprit = self.name_of(&judged).map(str::to_owned);
                     let lost = Some((span.length_ns as f64, judged.lost[1]));
                     Iteration { seconds, verdict: judged.verdict, lost, culprit }
@@ -106,8 +112,13 @@ impl<'a> Watched<'a> {
                 }
             });
         }
-        let benchmarks = results.benchmarks.iter().zip(&iterations);
-        Ok(benchmarks.filter_map(|(benchmark, of)| measured(&benchmark.name, of)).collect())
+        let benchmarks = results.benchmarks.iter().zip(iterations);
+        let of = |(benchmark, iterations): (&Named, Vec<Iteration>)| Benchmark {
+            name: benchmark.name.clone(),
+            wanted: iterations.len(),
+            iterations,
+        };
+        Ok(benchmarks.map(of).collect())
     }
 
     /// Copies a JUnit file, with properties in its test cases; what is said of those that failed.
@@ -125,7 +136,7 @@ impl<'a> Watched<'a> {
                 if !case.has_failed && !case.span.as_ref().is_ok_and(is_close) {
                     return Vec::new();
                 }
-                let judged = case.span.map(|span| (self.judge(&span), span));
+                let judged = case.span.map(|span| (self.parts.judge_test(&self.on_host(&span)), span));
                 let culprit = judged.as_ref().ok().and_then(|(judged, _)| self.name_of(judged));
                 let judged = judged.as_ref().map(|(judged, span)| (judged, span)).map_err(|why| *why);
                 let found = case_verdict(&case.name, case.has_failed, judged, culprit);

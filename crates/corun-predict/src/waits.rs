@@ -1,0 +1,181 @@
+//! When in a run its tasks waited for CPUs.
+//!
+//! A ledger says how much of a window was stolen. A run log ([`RunLog`]) says to the microsecond when somebody waited, but not for
+//! whom. Together they say where in a window what was stolen can have been: nowhere but in waits.
+//!
+//! Kept are the sums of waiting at instants at least [`GRAIN_NS`] apart; between two of them a sum grows evenly. So what is said of a
+//! stretch is off by no more than that at each of its ends.
+//!
+//! Limits: a log that lost events says nothing from then on, and neither does one of more than [`MOST`] instants.
+
+use corun_model::run_log::{Left, RunLog, What};
+use corun_model::TaskId;
+use std::collections::BTreeSet;
+
+/// Instants that are kept are no closer than this, in nanoseconds.
+const GRAIN_NS: u64 = 100_000;
+/// So many are kept: of a program that waits all the time, those of some 20 minutes, and of most programs those of a day.
+const MOST: usize = 4_000_000;
+
+/// When the tasks of one program waited for CPUs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waits {
+    /// From when on it is known; `None`: of no time.
+    from_ns: Option<u64>,
+    until_ns: u64,
+    is_over: bool,
+    running: BTreeSet<TaskId>,
+    waiting: BTreeSet<TaskId>,
+    /// Instants, with how long all tasks had waited by then, summed.
+    sums: Vec<(u64, f64)>,
+}
+
+impl Waits {
+    /// Takes what the tasks did next.
+    pub fn push(&mut self, log: &RunLog) {
+        self.is_over |= log.lost > 0 || self.sums.len() > MOST;
+        if self.is_over {
+            return;
+        }
+        if self.from_ns.is_none() {
+            self.from_ns = Some(log.start_ns);
+            self.sums.push((log.start_ns, 0.0));
+        }
+        for event in &log.events {
+            let waited = self.waiting.len();
+            match event.what {
+                What::Runs { .. } => {
+                    self.waiting.remove(&event.task);
+                    self.running.insert(event.task);
+                }
+                What::Leaves(left) => {
+                    self.running.remove(&event.task);
+                    match left {
+                        Left::Preempted | Left::Yielded => self.waiting.insert(event.task),
+                        Left::Waits(_) | Left::Ended => self.waiting.remove(&event.task),
+                    };
+                }
+                // One that is woken while it runs goes on.
+                What::Woken(_) | What::Born { .. } if !self.running.contains(&event.task) => {
+                    self.waiting.insert(event.task);
+                }
+                _ => {}
+            }
+            if self.waiting.len() != waited {
+                self.note(event.t_ns, waited);
+            }
+        }
+        self.until_ns = self.until_ns.max(log.end_ns);
+        self.note(self.until_ns, self.waiting.len());
+    }
+
+    /// So many have waited since the last instant.
+    fn note(&mut self, t_ns: u64, waiting: usize) {
+        let [.., before, last] = self.sums[..] else {
+            let (first_ns, _) = self.sums[0];
+            return self
+                .sums
+                .push((t_ns.max(first_ns), t_ns.saturating_sub(first_ns) as f64 * waiting as f64));
+        };
+        let sum = last.1 + t_ns.saturating_sub(last.0) as f64 * waiting as f64;
+        if last.0 < before.0 + GRAIN_NS {
+            self.sums.pop();
+        }
+        self.sums.push((t_ns.max(last.0), sum));
+    }
+
+    /// The part of a stretch of time of which it is known when tasks waited.
+    pub fn known(&self, from_ns: f64, until_ns: f64) -> (f64, f64) {
+        match self.from_ns {
+            Some(begin_ns) => {
+                let from_ns = from_ns.max(begin_ns as f64);
+                (from_ns, until_ns.min(self.until_ns as f64).max(from_ns))
+            }
+            None => (from_ns, from_ns),
+        }
+    }
+
+    /// How long tasks waited between two instants, summed, as far as it is known.
+    pub fn within(&self, from_ns: f64, until_ns: f64) -> f64 {
+        (self.by(until_ns) - self.by(from_ns)).max(0.0)
+    }
+
+    fn by(&self, t_ns: f64) -> f64 {
+        let next = self.sums.partition_point(|(at_ns, _)| (*at_ns as f64) < t_ns);
+        match (next.checked_sub(1).map(|i| self.sums[i]), self.sums.get(next)) {
+            (None, _) => 0.0,
+            (Some((_, sum)), None) => sum,
+            (Some((before_ns, before)), Some(&(after_ns, after))) => {
+                let part = (t_ns - before_ns as f64) / (after_ns - before_ns).max(1) as f64;
+                before + (after - before) * part
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::run_log::{CpuMask, Event, For, Waker};
+    use corun_model::CpuId;
+
+    const MS: u64 = 1_000_000;
+
+    fn log(start_ms: u64, end_ms: u64, events: &[(u64, u32, What)]) -> RunLog {
+        let events =
+            events.iter().map(|&(t_ms, task, what)| Event { t_ns: t_ms * MS, task: TaskId(task), what });
+        RunLog { start_ns: start_ms * MS, end_ns: end_ms * MS, events: events.collect(), ..RunLog::default() }
+    }
+
+    const RUNS: What = What::Runs { cpu: CpuId(0), may: CpuMask::ALL };
+    const PREEMPTED: What = What::Leaves(Left::Preempted);
+
+    fn within(waits: &Waits, from_ms: u64, until_ms: u64) -> u64 {
+        (waits.within((from_ms * MS) as f64, (until_ms * MS) as f64) / MS as f64).round() as u64
+    }
+
+    #[test]
+    fn a_task_waits_from_when_it_could_run_to_when_it_does() {
+        let mut waits = Waits::default();
+        let woken = What::Woken(Waker::Interrupt);
+        let asleep = What::Leaves(Left::Waits(For::Sleep));
+        waits.push(&log(0, 50, &[(10, 1, RUNS), (20, 1, PREEMPTED), (30, 1, RUNS), (35, 1, woken)]));
+        waits.push(&log(50, 100, &[(60, 1, asleep), (80, 1, woken), (83, 1, RUNS)]));
+        assert_eq!([within(&waits, 0, 100), within(&waits, 0, 25), within(&waits, 30, 80)], [13, 5, 0]);
+        assert_eq!(within(&waits, 81, 82), 1);
+    }
+
+    #[test]
+    fn tasks_that_wait_at_a_time_wait_in_sum() {
+        let mut waits = Waits::default();
+        let born = What::Born { parent: TaskId(1), process: 2 };
+        let ended = What::Leaves(Left::Ended);
+        waits.push(&log(0, 100, &[(10, 1, PREEMPTED), (20, 2, born), (30, 2, RUNS), (40, 1, ended)]));
+        assert_eq!([within(&waits, 0, 100), within(&waits, 20, 30)], [40, 20]);
+    }
+
+    #[test]
+    fn many_short_waits_are_summed_and_none_is_lost() {
+        let mut waits = Waits::default();
+        let switch = |i: u64| Event {
+            t_ns: i * 10_000,
+            task: TaskId(1),
+            what: if i.is_multiple_of(2) { PREEMPTED } else { RUNS },
+        };
+        waits.push(&RunLog { end_ns: 100 * MS, events: (0..10_000).map(switch).collect(), ..log(0, 0, &[]) });
+        assert!(waits.sums.len() < 1_500, "{}", waits.sums.len());
+        assert_eq!(within(&waits, 0, 100), 50);
+        assert_eq!(within(&waits, 20, 40), 10);
+    }
+
+    #[test]
+    fn a_log_that_lost_events_says_nothing_from_then_on() {
+        let mut waits = Waits::default();
+        assert_eq!(waits.known(10.0, 20.0), (10.0, 10.0), "of no time");
+        waits.push(&log(0, 50, &[]));
+        waits.push(&RunLog { lost: 1, ..log(50, 100, &[(60, 1, PREEMPTED)]) });
+        waits.push(&log(100, 150, &[]));
+        let ms = |(from, until): (f64, f64)| (from as u64 / MS, until as u64 / MS);
+        assert_eq!(ms(waits.known((40 * MS) as f64, (70 * MS) as f64)), (40, 50));
+    }
+}
