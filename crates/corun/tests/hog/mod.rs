@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 pub struct Hog(pub Child);
 
 impl Hog {
+    #[allow(dead_code, reason = "not every binary of tests has a plain loop")]
     pub fn start(folder: &Path, name: &str) -> Hog {
         Hog::running(folder, name, "while :; do :; done")
     }
