@@ -1,5 +1,6 @@
-//! Who is off its CPU, by beats that stand still.
+//! Who is off its CPU, by the beats of the workers' slots.
 
+use crate::beats::Beats;
 use crate::takeover::State;
 use crate::worker::WorkerSlot;
 use std::time::{Duration, Instant};
@@ -7,26 +8,20 @@ use std::time::{Duration, Instant};
 /// What one observer sees of the workers.
 #[derive(Debug)]
 pub struct Heartbeats {
-    stale_after: Duration,
-    last: Instant,
-    was_away: bool,
-    seen: Box<[Seen]>,
-}
-
-/// The last beat of a worker, when it was new, and whether it still was at the last look.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    beat: u64,
-    at: Instant,
-    is_new: bool,
+    begin: Instant,
+    beats: Beats,
 }
 
 impl Heartbeats {
     /// Whoever shows no beat for longer than `stale_after` counts as off its CPU.
     pub fn new(workers: usize, stale_after: Duration) -> Heartbeats {
-        let now = Instant::now();
-        let seen = Seen { beat: 0, at: now, is_new: false };
-        Heartbeats { stale_after, last: now, was_away: true, seen: vec![seen; workers].into() }
+        Heartbeats { begin: Instant::now(), beats: Beats::new(workers, nanos(stale_after), 0) }
+    }
+
+    /// The observer did one step more; whether it is time to look.
+    #[inline]
+    pub fn stepped(&mut self) -> bool {
+        self.beats.stepped()
     }
 
     /// Looks at all slots. Who was off its own CPU since its last look knows nothing about the others and begins anew.
@@ -35,32 +30,29 @@ impl Heartbeats {
     }
 
     fn look_at(&mut self, slots: &[WorkerSlot], now: Instant) {
-        self.was_away = now - self.last > self.stale_after;
-        self.last = now;
-        for (slot, seen) in slots.iter().zip(&mut self.seen) {
-            let beat = slot.beats();
-            let is_new = beat != seen.beat;
-            let at = if is_new || self.was_away || slot.is_asleep() { now } else { seen.at };
-            *seen = Seen { beat, at, is_new };
-        }
+        self.beats.look(nanos(now - self.begin), |worker| (slots[worker].beats(), slots[worker].is_asleep()));
     }
 
     /// Whether a worker was off its CPU, as of the last look.
     pub fn is_stale(&self, worker: usize) -> bool {
-        self.last - self.seen[worker].at > self.stale_after
+        self.beats.is_stale(worker)
     }
 
     /// What a worker does, as of the last look.
     pub fn state(&self, worker: usize, slots: &[WorkerSlot]) -> State {
-        let (slot, seen) = (&slots[worker], &self.seen[worker]);
+        let slot = &slots[worker];
         match slot.rests() {
             Some(state) => state,
-            None if seen.is_new => State::Runs,
+            None if self.beats.is_new(worker) => State::Runs,
             None if self.is_stale(worker) || slot.is_displaced() => State::Off,
-            None if self.was_away => State::Unknown,
+            None if self.beats.was_away() => State::Unknown,
             None => State::Runs,
         }
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos().min(u64::MAX.into()) as u64
 }
 
 #[cfg(test)]
@@ -72,7 +64,7 @@ mod tests {
         let slots: Vec<WorkerSlot> = (0..3).map(|_| WorkerSlot::default()).collect();
         let step = Duration::from_micros(50);
         let mut heartbeats = Heartbeats::new(3, 2 * step);
-        let begin = heartbeats.last;
+        let begin = heartbeats.begin;
         let at = |n: u32| begin + n * step;
         slots[2].set_asleep(true);
         for n in 1..=4 {
@@ -101,7 +93,7 @@ mod tests {
         // Where this thread itself is cannot be held against them: it is both.
         let step = Duration::from_micros(50);
         let mut heartbeats = Heartbeats::new(3, 2 * step);
-        let at = |n: u32| heartbeats.last + n * step;
+        let at = |n: u32| heartbeats.begin + n * step;
         let times: Vec<Instant> = (0..60).map(at).collect();
         heartbeats.look_at(&slots, times[1]);
         let state = |heartbeats: &Heartbeats, worker| heartbeats.state(worker, &slots);

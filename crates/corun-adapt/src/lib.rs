@@ -15,12 +15,13 @@
 //! # Ok::<(), corun_adapt::Error>(())
 //! ```
 //!
-//! No privilege, no daemon, no thread, and no allocation after [`Adapt::new`]. What decides is pure ([`decide`], [`Steady`], [`heir`],
-//! [`next_change`]); what reads Linux is apart. A [`Width`] is how many threads to run, within bounds that the program sets and in a [`Mode`]
+//! No privilege, no daemon, no thread, and no allocation after [`Adapt::new`]. What decides is pure ([`decide`], [`Steady`], [`Beats`],
+//! [`heir`], [`inherited`], [`next_change`]); what reads Linux is apart. A [`Width`] is how many threads to run, within bounds that the program sets and in a [`Mode`]
 //! that its user chooses. A [`Crew`] says of worker threads who is off its CPU, who is stolen from, and who had better do its work. A [`Page`]
 //! is what a program shares with a controller.
 
 mod adapt;
+mod beats;
 mod caches;
 mod cgroup;
 mod crew;
@@ -36,6 +37,7 @@ mod width;
 mod worker;
 
 pub use adapt::{Adapt, Error};
+pub use beats::Beats;
 pub use crew::{Crew, CrewError};
 pub use decision::{decide, Answer, Quota, Reading, Reason};
 pub use heartbeats::Heartbeats;
@@ -43,6 +45,6 @@ pub use page::{Page, PageError, Peer, Published, PAGE_VERSION};
 #[cfg(feature = "rayon")]
 pub use pool::Pool;
 pub use steady::Steady;
-pub use takeover::{heir, heirs, next_change, Change, State, WorkerView};
+pub use takeover::{heir, heirs, inherited, next_change, Change, State, WorkerView};
 pub use width::{cpus, say, Mode, NoMode, Width, VARIABLE};
 pub use worker::{Taken, WorkerSlot};

@@ -56,6 +56,20 @@ pub fn heir<S: Fn(usize) -> WorkerView>(of: usize, workers: usize, view: &S) -> 
     heirs(of, workers, view).min_by_key(|worker| view(*worker).stolen.unwrap_or(0))
 }
 
+/// How many of the `held` pieces of work of worker `of` go to worker `me`: an equal share, rounded up, if `me` is one of its [`heirs`].
+pub fn inherited<S: Fn(usize) -> WorkerView>(
+    of: usize,
+    me: usize,
+    held: usize,
+    workers: usize,
+    view: &S,
+) -> usize {
+    if !heirs(of, workers, view).any(|heir| heir == me) {
+        return 0;
+    }
+    held.div_ceil(heirs(of, workers, view).count())
+}
+
 /// One worker more or fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -123,6 +137,10 @@ mod tests {
             let view = |worker: usize| all[worker];
             assert_eq!(heirs(0, all.len(), &view).collect::<Vec<_>>(), may, "{case}");
             assert_eq!(heir(0, all.len(), &view), best, "{case}");
+            for me in 0..all.len() {
+                let share = if may.contains(&me) { 16usize.div_ceil(may.len()) } else { 0 };
+                assert_eq!(inherited(0, me, 16, all.len(), &view), share, "{case}, worker {me}");
+            }
         }
     }
 

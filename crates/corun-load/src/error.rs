@@ -52,6 +52,9 @@ pub enum LoadError {
     /// The victim of calibrated interference cannot be watched any more.
     #[error("{0}")]
     Sensor(String),
+    /// The engine of a simulation gave up.
+    #[error("the simulation cannot go on: {0}")]
+    Pdes(corun_pdes::Error),
     /// The kernel will not tell or set CPU affinity.
     #[error("cannot read or set the CPUs of a thread: {0}")]
     Affinity(io::Error),

@@ -17,6 +17,7 @@
 //! | [`hold`] | calibrated interference, that holds a steal or a slowdown of a victim, closed loop |
 //! | [`goal`], [`sensor`], [`controller`], [`holding`] | its goal, its sight, its decision, its account: all pure |
 //! | [`parallel`] | barrier, lock, pipeline, queue, independent threads |
+//! | [`pdes`] | a parallel discrete-event simulation (Time Warp) |
 //! | [`micro`] | hubench, lubench, membench, cpu (ATC'16 §5.1) |
 //! | [`command`] | a real command |
 //! | [`kernel`], [`memory`], [`load_thread`], [`calibration`] | work: what computing is, and how much of it is a millisecond |
@@ -51,6 +52,7 @@ pub mod lock;
 pub mod memory;
 pub mod micro;
 pub mod parallel;
+pub mod pdes;
 pub mod plan;
 pub mod progress;
 pub mod queue;
@@ -105,6 +107,7 @@ pub fn run(
         Program::Interference(i) => (interference::plan(i), 0),
         Program::Parallel(p) => (parallel::plan(p), parallel::needed_bytes(p)),
         Program::Micro(m) => (micro::plan(m), micro::needed_bytes(m)),
+        Program::Pdes(p) => (pdes::plan(p)?, 0),
     };
     affinity::check(&plan.cpus)?;
     memory::check(needed_bytes)?;
@@ -124,6 +127,7 @@ pub fn run(
         Program::Interference(i) => interference::run(i, pace, &crew, &mut watch)?,
         Program::Parallel(p) => parallel::run(p, &shared, pace, &crew, &mut watch)?,
         Program::Micro(m) => micro::run(m, pace, &crew, &mut watch)?,
+        Program::Pdes(p) => pdes::run(p, pace, &crew, &mut watch)?,
         Program::Command(_) => unreachable!("returned above"),
     };
     Ok(Report::of(&crew, ended, crew.plan.works.then_some(calibration)))

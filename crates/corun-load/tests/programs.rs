@@ -6,7 +6,8 @@
 use corun_load::report::ThreadReport;
 use corun_load::{run, Ended, Options, Report, Stop};
 use corun_model::workload::{
-    Flow, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Stage, Sync, Wait, Workload,
+    Flow, Idle, Interference, Mapping, Micro, MicroKind, Parallel, Pattern, Pdes, Program, Sharing, Stage,
+    Sync, Wait, Workload,
 };
 
 const MS: u64 = 1_000_000;
@@ -141,6 +142,32 @@ fn independent_threads_keep_no_account_of_waiting() {
     assert_eq!((report.iterations, report.waiting), (40, None));
 }
 
+const MAPPINGS: [Mapping; 3] = [Mapping::Fm, Mapping::Pool, Mapping::Ladm];
+
+fn pdes(mapping: Mapping) -> Pdes {
+    Pdes { mapping, lps: 64, grain: 2 * MS / 1_000, ..Pdes::default() }
+}
+
+#[test]
+fn a_simulation_commits_the_same_events_whoever_handles_them_and_counts_its_work() {
+    let mut committed = Vec::new();
+    for mapping in MAPPINGS {
+        for idle in [Idle::Spin, Idle::Yield, Idle::Block] {
+            let program = Pdes { iterations: 20_000, idle, ..pdes(mapping) };
+            let report = quick(&Program::Pdes(program));
+            assert_eq!((report.ended, report.unit), (Ended::Completed, "event"), "{mapping:?} {idle:?}");
+            assert_eq!(report.threads.iter().map(|t| t.iterations).sum::<u64>(), report.iterations);
+            // Every event that counts is 2 µs of work; those that were taken back are worked on as well.
+            assert!(work(&report.threads) >= report.iterations * 2_000, "{report:?}");
+            let pinned = report.threads.iter().filter(|t| t.cpu.is_some()).count();
+            assert_eq!(pinned, if mapping == Mapping::Fm { 2 } else { 0 }, "{mapping:?}");
+            committed.push(report.iterations);
+        }
+    }
+    assert!(committed.iter().all(|events| *events == committed[0]), "{committed:?}");
+    assert!((19_000..21_000).contains(&committed[0]), "{committed:?}");
+}
+
 #[test]
 fn a_stop_ends_every_program_and_leaves_nobody_waiting() {
     let syncs = [Sync::Barrier, Sync::Lock, Sync::Pipeline, Sync::Queue, Sync::Steal, Sync::None];
@@ -153,7 +180,8 @@ fn a_stop_ends_every_program_and_leaves_nobody_waiting() {
     let interference = [Pattern::Persistent, Pattern::Periodic, Pattern::Intermittent]
         .into_iter()
         .map(|pattern| Program::Interference(Interference { pattern, ..Interference::default() }));
-    for program in parallel.chain(micro).chain(interference) {
+    let pdes = MAPPINGS.into_iter().map(|mapping| Program::Pdes(pdes(mapping)));
+    for program in parallel.chain(micro).chain(interference).chain(pdes) {
         let options = Options { limit_ns: Some(30 * MS), ..QUICK };
         let report = run(&program, &options, &Stop::new(), |_| {}).unwrap();
         assert_eq!(report.ended, Ended::TimeUp, "{program:?}");
@@ -306,7 +334,7 @@ fn the_json_report_keeps_its_names() {
 #[test]
 fn every_example_workload_is_read_and_says_what_it_is() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads");
-    let mut kinds = [0; 4];
+    let mut kinds = [0; 5];
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|e| e != "toml") {
@@ -325,7 +353,8 @@ fn every_example_workload_is_read_and_says_what_it_is() {
             Program::Parallel(_) => 1,
             Program::Micro(_) => 2,
             Program::Command(_) => 3,
+            Program::Pdes(_) => 4,
         }] += 1;
     }
-    assert!(kinds >= [3, 8, 4, 4], "{kinds:?}");
+    assert!(kinds >= [3, 8, 4, 4, 2], "{kinds:?}");
 }

@@ -1,4 +1,4 @@
-//! A run on several workers: sets up kernel processes, starts the workers, and gathers what they leave.
+//! A run on several workers: sets up kernel processes, has the workers work, and gathers what they leave.
 
 use crate::error::Error;
 use crate::kp::{Counts, Kp};
@@ -9,6 +9,8 @@ use crate::outcome::{Outcome, WorkerOutcome};
 use crate::shared::Shared;
 use crate::worker::Worker;
 use std::panic::resume_unwind;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
@@ -19,33 +21,101 @@ use std::time::Instant;
 /// # Errors
 /// An option that makes no sense, memory that is not enough, a thread that cannot be started or pinned, or what the model did wrong.
 pub fn run<M: Model>(model: &M, options: &Options) -> Result<Outcome, Error> {
-    let lps = model.lps();
-    let kps = options.checked(lps)?;
-    let begin = Instant::now();
-    let terms =
-        Terms { lps, until: options.until, seed: options.seed, checkpoint_every: options.checkpoint_every };
-    let homes: Vec<u32> =
-        (0..lps).map(|lp| (u64::from(lp) * u64::from(kps) / u64::from(lps)) as u32).collect();
-    let (kps, sent_first) = start(model, &terms, kps, &homes, options.memory)?;
-    let shared = Shared::new(model, options, terms, homes, kps);
-    let workers = crew(&shared)?;
-    let (mut kps, collector) = shared.into_parts()?;
+    let run = Run::new(model, options)?;
+    run.on_own_threads();
+    run.finish()
+}
 
-    let mut outcome = Outcome {
-        sent: sent_first,
-        rounds: collector.rounds,
-        recalls: collector.recalls,
-        peak_held: collector.peak,
-        workers,
-        ..Outcome::default()
-    };
-    for kp in &mut kps {
-        kp.commit(u64::MAX).map_err(|(lp, at, fault)| Error::Model { lp, at, fault })?;
-        add(&mut outcome, &kp.counts);
-        outcome.traces.extend(kp.traces());
+/// A run whose workers are the caller's own threads, and which may be ended early; [`run`] is the way that suits most.
+pub struct Run<'m, M: Model> {
+    shared: Shared<'m, M>,
+    /// Events that the model starts with.
+    sent_first: u64,
+    begin: Instant,
+    workers: Mutex<Vec<WorkerOutcome>>,
+}
+
+impl<'m, M: Model> Run<'m, M> {
+    /// A run at virtual time 0.
+    ///
+    /// # Errors
+    /// An option that makes no sense, memory that is not enough, or what the model did wrong at its start.
+    pub fn new(model: &'m M, options: &'m Options) -> Result<Run<'m, M>, Error> {
+        let lps = model.lps();
+        let kps = options.checked(lps)?;
+        let begin = Instant::now();
+        let terms = Terms {
+            lps,
+            until: options.until,
+            seed: options.seed,
+            checkpoint_every: options.checkpoint_every,
+        };
+        let homes: Vec<u32> =
+            (0..lps).map(|lp| (u64::from(lp) * u64::from(kps) / u64::from(lps)) as u32).collect();
+        let (kps, sent_first) = start(model, &terms, kps, &homes, options.memory)?;
+        let shared = Shared::new(model, options, terms, homes, kps);
+        let workers = Mutex::new(vec![WorkerOutcome::default(); options.workers]);
+        Ok(Run { shared, sent_first, begin, workers })
     }
-    outcome.wall = begin.elapsed();
-    Ok(outcome)
+
+    /// Is worker number `worker` until the run ends; every worker below [`Options::workers`] has to work, each on a thread of its own.
+    ///
+    /// `goes_on` is asked again and again, at least once in 64 events. It hears how many events this worker has committed since it was
+    /// asked last, and its `false` ends the run for all.
+    ///
+    /// # Panics
+    /// When there is no such worker.
+    pub fn work(&self, worker: usize, goes_on: impl FnMut(u64) -> bool) {
+        let outcome = Worker::new(&self.shared, worker as u32).run(goes_on);
+        self.workers.lock().expect("no worker panics while it holds this")[worker] = outcome;
+    }
+
+    /// What came of it, once all workers have worked. Of a run that was ended early, what global virtual time has passed is committed.
+    ///
+    /// # Errors
+    /// Memory that was not enough, a thread that could not be started or pinned, or what the model did wrong.
+    pub fn finish(self) -> Result<Outcome, Error> {
+        // Where nothing is left to handle this is past every event.
+        let gvt = self.shared.progress.gvt.load(SeqCst);
+        let (mut kps, collector) = self.shared.into_parts()?;
+        let mut outcome = Outcome {
+            sent: self.sent_first,
+            rounds: collector.rounds,
+            recalls: collector.recalls,
+            peak_held: collector.peak,
+            workers: self.workers.into_inner().expect("no worker panics while it holds this"),
+            ..Outcome::default()
+        };
+        for kp in &mut kps {
+            kp.commit(gvt).map_err(|(lp, at, fault)| Error::Model { lp, at, fault })?;
+            add(&mut outcome, &kp.counts);
+            outcome.traces.extend(kp.traces());
+        }
+        outcome.wall = self.begin.elapsed();
+        Ok(outcome)
+    }
+
+    /// Runs all workers to their end, on threads of the engine's.
+    fn on_own_threads(&self) {
+        let workers = self.shared.options.workers;
+        thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(workers);
+            for worker in 0..workers {
+                let name = thread::Builder::new().name(format!("pdes-{worker}"));
+                match name.spawn_scoped(scope, move || self.work(worker, |_| true)) {
+                    Ok(thread) => threads.push(thread),
+                    Err(source) => {
+                        self.shared.fail(Error::Start { worker, workers, source });
+                        break;
+                    }
+                }
+            }
+            for thread in threads {
+                // What fails for other reasons is in `shared`; a panic here is the engine's own fault.
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            }
+        });
+    }
 }
 
 /// All kernel processes at time 0, and how many events they start with.
@@ -78,27 +148,6 @@ fn start<M: Model>(
         made[homes[message.to as usize] as usize].push(message);
     }
     Ok((made, sent))
-}
-
-/// Runs all workers to their end.
-fn crew<M: Model>(shared: &Shared<'_, M>) -> Result<Vec<WorkerOutcome>, Error> {
-    let workers = shared.options.workers;
-    thread::scope(|scope| {
-        let mut threads = Vec::with_capacity(workers);
-        for worker in 0..workers {
-            let name = thread::Builder::new().name(format!("pdes-{worker}"));
-            match name.spawn_scoped(scope, move || Worker::new(shared, worker as u32).run()) {
-                Ok(thread) => threads.push(thread),
-                Err(source) => {
-                    shared.fail(Error::Start { worker, workers, source });
-                    break;
-                }
-            }
-        }
-        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        // What fails for other reasons is in `shared`; a panic here is the engine's own fault.
-        Ok(results.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect())
-    })
 }
 
 fn add(outcome: &mut Outcome, counts: &Counts) {

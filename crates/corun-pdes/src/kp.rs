@@ -125,20 +125,21 @@ impl<M: Model> Kp<M> {
         self.heap = kept.into();
     }
 
-    /// Commits every event before `gvt`.
+    /// Commits every event before `gvt`. Returns how many.
     ///
     /// # Errors
     /// The logical process that did wrong, when, and what.
-    pub fn commit(&mut self, gvt: u64) -> Result<(), (u32, u64, Fault)> {
+    pub fn commit(&mut self, gvt: u64) -> Result<u64, (u32, u64, Fault)> {
         if self.uncommitted == 0 {
-            return Ok(());
+            return Ok(0);
         }
+        let before = self.counts.committed;
         for (lp, number) in self.lps.iter_mut().zip(self.first..) {
             let committed = lp.commit(gvt).map_err(|(at, fault)| (number, at, fault))?;
             self.counts.committed += committed;
             self.uncommitted -= committed as usize;
         }
-        Ok(())
+        Ok(self.counts.committed - before)
     }
 
     /// The traces of its logical processes, in order.

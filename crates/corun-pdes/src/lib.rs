@@ -54,10 +54,11 @@ mod sync;
 mod trace;
 mod worker;
 
-pub use engine::run;
+pub use engine::{run, Run};
 pub use error::Error;
 pub use model::{Context, Fault, Model};
 pub use options::{Disturbance, Idle, Mapping, Options};
 pub use outcome::{Outcome, WorkerOutcome};
 pub use rng::Rng;
 pub use sequential::run_sequentially;
+pub use worker::STINT;

@@ -14,8 +14,8 @@ use crate::shared::Shared;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-/// Events in a row of one kernel process, after which the worker looks around.
-const STINT: u32 = 64;
+/// Events in a row of one kernel process, after which a worker looks around.
+pub const STINT: u32 = 64;
 /// Who has nothing to do computes global virtual time as often as this.
 const ROUND_EVERY: Duration = Duration::from_micros(20);
 /// How often who blocks looks again before it sleeps.
@@ -43,6 +43,8 @@ pub(crate) struct Worker<'s, 'm, M: Model> {
     since_round: u32,
     last_round: Instant,
     looks: u32,
+    /// Events that it committed since it last told.
+    committed: u64,
     rescue: Option<Rescue>,
     disturber: Option<Disturber>,
     report: WorkerOutcome,
@@ -66,6 +68,7 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
             since_round: 0,
             last_round: Instant::now(),
             looks: 0,
+            committed: 0,
             rescue: match options.mapping {
                 Mapping::Ladm { stale_after } => Some(Rescue::new(me, options.workers, stale_after)),
                 _ => None,
@@ -77,8 +80,8 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         worker
     }
 
-    /// Works until the run ends.
-    pub fn run(mut self) -> WorkerOutcome {
+    /// Works until the run ends, or `goes_on`, which hears what was committed since, says no.
+    pub fn run(mut self, mut goes_on: impl FnMut(u64) -> bool) -> WorkerOutcome {
         let _stops_others = StopOnPanic(self.shared);
         // Set once: the worker is new.
         let _ = self.shared.threads[self.me as usize].set(std::thread::current());
@@ -90,6 +93,9 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
         while !self.shared.stop.load(Relaxed) {
             self.shared.crew.slots()[self.me as usize].beat();
             self.look_around();
+            if !goes_on(std::mem::take(&mut self.committed)) {
+                self.shared.end();
+            }
             match self.choose() {
                 Some((kp, bound)) => self.stint(kp, bound),
                 None => self.idle(),
@@ -135,8 +141,9 @@ impl<'s, 'm, M: Model> Worker<'s, 'm, M> {
             let place = &self.shared.places[number as usize];
             // Whoever holds it will not mind; the next round comes soon.
             let Ok(mut kp) = place.kp.try_lock() else { continue };
-            if let Err((lp, at, fault)) = kp.commit(self.gvt) {
-                return self.shared.fail(Error::Model { lp, at, fault });
+            match kp.commit(self.gvt) {
+                Ok(committed) => self.committed += committed,
+                Err((lp, at, fault)) => return self.shared.fail(Error::Model { lp, at, fault }),
             }
             place.held.store(kp.held(), Relaxed);
         }

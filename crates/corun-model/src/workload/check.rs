@@ -1,7 +1,8 @@
 //! What no program can have although the types of a workload file allow it.
 
 use super::flow::Flow;
-use super::program::{Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sync};
+use super::length::Length;
+use super::program::{Command, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
 use crate::duration::human_ns;
 
 /// Bounds that keep a typing slip from asking for a million threads.
@@ -19,6 +20,11 @@ impl Program {
             Program::Interference(i) => check_interference(i),
             Program::Parallel(p) => check_parallel(p),
             Program::Micro(m) => check_micro(m),
+            Program::Pdes(p) => {
+                threads(p.threads)?;
+                share("remote", p.remote)?;
+                p.check()
+            }
             Program::Command(c) => check_command(c),
         }
     }

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! `kind` is `interference` ([`Interference`], PACT'16 §2.4), `parallel` ([`Parallel`]), `micro` ([`Micro`],
-//! ATC'16 §5.1) or `command` ([`Command`], a real program). `[character]` ([`Character`]) says how the program
+//! ATC'16 §5.1), `pdes` ([`Pdes`], Time Warp) or `command` ([`Command`], a real program). `[character]` ([`Character`]) says how the program
 //! uses the memory system; only the modelled machine reads it. `[[phase]]` ([`Phase`]) gives characters that follow each
 //! other, `[[on]]` ([`OnMachine`]) another size for a named machine.
 
@@ -25,7 +25,9 @@ mod check;
 pub mod draw;
 mod file;
 mod flow;
+mod length;
 mod lines;
+mod pdes;
 mod program;
 mod variation;
 mod words;
@@ -33,10 +35,11 @@ mod words;
 pub use character::Character;
 pub use file::{BadWorkload, Workload};
 pub use flow::Flow;
+pub use length::Length;
 pub use lines::{line_of, line_saying};
+pub use pdes::{Idle, Mapping, Pdes};
 pub use program::{
-    BusyBy, Command, Interference, Length, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Stage,
-    Sync, Wait,
+    BusyBy, Command, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Stage, Sync, Wait,
 };
 pub use variation::{OnMachine, Phase};
 pub use words::{read_file, read_toml};

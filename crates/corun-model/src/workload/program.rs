@@ -1,5 +1,7 @@
 //! The programs a workload file can describe. Every field has the default that the command line has.
 
+use super::length::Length;
+use super::pdes::Pdes;
 use crate::duration::{written_bytes, written_ns};
 use serde::{Deserialize, Deserializer};
 
@@ -13,19 +15,10 @@ pub enum Program {
     Parallel(Parallel),
     /// A micro-benchmark of ATC'16.
     Micro(Micro),
+    /// A parallel discrete-event simulation.
+    Pdes(Pdes),
     /// A real command, with an optional description for the modelled machine.
     Command(Command),
-}
-
-/// How a program ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
-    /// After this many iterations of every thread.
-    Iterations(u64),
-    /// After this many nanoseconds.
-    DurationNs(u64),
-    /// When it is told to.
-    Endless,
 }
 
 /// When interference is busy (PACT'16 §2.4).
@@ -246,11 +239,7 @@ impl Parallel {
 
     /// How the program ends.
     pub fn length(&self) -> Length {
-        match (self.iterations, self.duration) {
-            (0, 0) => Length::Endless,
-            (0, ns) => Length::DurationNs(ns),
-            (n, _) => Length::Iterations(n),
-        }
+        Length::of(self.iterations, self.duration)
     }
 }
 
@@ -291,11 +280,7 @@ pub struct Micro {
 impl Micro {
     /// How the program ends.
     pub fn length(&self) -> Length {
-        match (self.iterations, self.duration) {
-            (0, 0) => Length::Endless,
-            (0, ns) => Length::DurationNs(ns),
-            (n, _) => Length::Iterations(n),
-        }
+        Length::of(self.iterations, self.duration)
     }
 }
 

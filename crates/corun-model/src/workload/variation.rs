@@ -26,6 +26,8 @@ pub struct OnMachine {
     pub machine: String,
     /// Threads; absent: as in `[program]`.
     pub threads: Option<u32>,
+    /// Of a simulation its logical processes; absent: as in `[program]`.
+    pub lps: Option<u32>,
     /// Iterations, of a command those of its model; absent: as in `[program]`.
     pub iterations: Option<u64>,
     /// Work between two synchronisations in nanoseconds; absent: as in `[program]`.
@@ -48,6 +50,12 @@ impl OnMachine {
                 m.iterations = self.iterations.unwrap_or(m.iterations);
             }
             Program::Interference(i) => i.threads = self.threads.unwrap_or(i.threads),
+            Program::Pdes(p) => {
+                p.threads = self.threads.unwrap_or(p.threads);
+                p.lps = self.lps.unwrap_or(p.lps);
+                p.iterations = self.iterations.unwrap_or(p.iterations);
+                p.grain = self.grain.unwrap_or(p.grain);
+            }
             Program::Command(c) => c.iterations = self.iterations.unwrap_or(c.iterations),
         }
         program
@@ -55,8 +63,14 @@ impl OnMachine {
 
     /// Checks it against the program.
     pub(super) fn check(&self, program: &Program) -> Result<(), (&'static str, String)> {
-        if self.grain.is_some() && !matches!(program, Program::Parallel(_)) {
-            return Err(("grain", "only a parallel program has a grain to set for a machine".into()));
+        if self.grain.is_some() && !matches!(program, Program::Parallel(_) | Program::Pdes(_)) {
+            return Err((
+                "grain",
+                "only a parallel program or a simulation has a grain to set for a machine".into(),
+            ));
+        }
+        if self.lps.is_some() && !matches!(program, Program::Pdes(_)) {
+            return Err(("lps", "only a simulation (pdes) has LPs to set for a machine".into()));
         }
         self.sized(program).check()
     }

@@ -149,6 +149,7 @@ enum Slot {
 #[repr(align(64))]
 struct Cpu {
     id: CpuId,
+    llc: u32,
     curr: Option<TaskIx>,
     /// Everything it did is settled up to here.
     since_ns: u64,
@@ -386,6 +387,7 @@ impl Engine {
             .enumerate()
             .map(|(i, cpu)| Cpu {
                 id: cpu.id,
+                llc: cpu.llc,
                 curr: None,
                 since_ns: 0,
                 rate: ONE,

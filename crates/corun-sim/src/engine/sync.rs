@@ -158,6 +158,12 @@ impl Engine {
         true
     }
 
+    /// A thread tells all who wait for an object's next event.
+    pub(super) fn tell_all(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
+        let tenant = self.threads[thread].tenant;
+        self.signal(tenant, Event { object, what: What::Opened }, cpu, thread);
+    }
+
     /// A thread gives a lock back.
     pub(super) fn release(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
         let tenant = self.threads[thread].tenant;

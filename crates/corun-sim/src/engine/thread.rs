@@ -3,7 +3,7 @@
 use super::sync::Tried;
 use super::{Doing, Engine, Pending, Reason, State, Thread, ThreadIx};
 use crate::contention::coherence::Place;
-use crate::program::{Phase, Step, Waiting};
+use crate::program::{Here, Phase, Step, Waiting};
 use crate::sched::{CpuIx, Wake};
 
 /// Work is counted in parts of a nanosecond, so there is room for so much of it at a time, 2.4 hours; longer grains are
@@ -46,6 +46,7 @@ impl Engine {
         }
         let run = &mut self.tenants[t.tenant];
         let plan = &run.setup.plan;
+        run.shared.here = Here { now_ns: self.now_ns, cache: self.cpus[cpu].llc };
         let step = t.cursor.next(plan, &mut run.shared);
         match step {
             Step::Work(ns) => {
@@ -66,6 +67,11 @@ impl Engine {
                     self.wait(thread);
                 }
             }
+            Step::Await(object) => {
+                (t.seen, t.pending) = (run.objects[object].count, Pending::Meet(object));
+                self.wait(thread);
+            }
+            Step::Tell(object) => self.tell_all(thread, object, cpu),
             Step::Acquire(object) => {
                 t.pending = Pending::Acquire(object);
                 self.try_pending(thread, cpu);

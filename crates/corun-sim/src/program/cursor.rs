@@ -1,8 +1,9 @@
 //! A thread's place in its plan, and what it does next.
 
 use super::plan::{Phase, Plan, Rhythm};
+use super::time_warp::{TimeWarp, Turn};
 use corun_model::workload::draw::nearest_ns;
-use corun_model::workload::{BusyBy, Flow, Interference, Length, Parallel, Sync};
+use corun_model::workload::{BusyBy, Flow, Interference, Length, Parallel, Pdes, Sync};
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -15,6 +16,10 @@ pub enum Step {
     Busy(u64),
     /// Arrives at a barrier and waits until it opens.
     Meet(usize),
+    /// Waits for the next event of an object.
+    Await(usize),
+    /// Tells all who wait for an object's next event.
+    Tell(usize),
     /// Takes a lock, waiting until it is free.
     Acquire(usize),
     /// Gives a lock back.
@@ -48,6 +53,19 @@ pub struct Shared {
     over: Vec<bool>,
     /// Iterations done.
     pub iterations: u64,
+    /// A simulation on its way; `None` before its first step.
+    pub time_warp: Option<Box<TimeWarp>>,
+    /// When and where the thread takes its next step that is asked for one.
+    pub here: Here,
+}
+
+/// When and where a thread takes a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Here {
+    /// The time.
+    pub now_ns: u64,
+    /// The last-level cache of its CPU.
+    pub cache: u32,
 }
 
 impl Shared {
@@ -64,6 +82,7 @@ impl Shared {
         }
         self.cut = false;
         self.over.clear();
+        self.time_warp = None;
     }
 
     /// The last thread has arrived at a barrier.
@@ -198,6 +217,8 @@ impl Cursor {
                 }
             }
             Rhythm::Interference(_) => self.state == 0,
+            // What it does next depends on what the others have done.
+            Rhythm::Pdes(_) => false,
             Rhythm::Pairs { rounds, .. } => {
                 let is_over = self.round > 0 && shared.is_over(self.pair(phase));
                 self.state == 0 && self.round < *rounds && !is_over
@@ -214,6 +235,7 @@ impl Cursor {
     fn within(&mut self, phase: &Phase, shared: &mut Shared) -> Step {
         match &phase.rhythm {
             Rhythm::Interference(i) => self.interference(i, shared),
+            Rhythm::Pdes(p) => self.pdes(p, phase.object, shared),
             Rhythm::Pairs { chunk_ns, rounds } => {
                 self.in_rounds(shared, *rounds, |_| *chunk_ns, self.pair(phase))
             }
@@ -255,6 +277,32 @@ impl Cursor {
         match i.idle_ns(busy_ns) {
             0 => self.interference(i, shared),
             idle_ns => Step::Sleep(idle_ns),
+        }
+    }
+
+    /// Events of a simulation, a stint a step.
+    fn pdes(&mut self, p: &Pdes, news: usize, shared: &mut Shared) -> Step {
+        if self.state == 1 {
+            return Step::Next;
+        }
+        let Here { now_ns, cache } = shared.here;
+        let time_warp = shared.time_warp.get_or_insert_with(|| Box::new(TimeWarp::new(p)));
+        let turn = if shared.cut { Turn::Over } else { time_warp.turn(self.thread as usize, now_ns, cache) };
+        shared.iterations = time_warp.committed();
+        match turn {
+            Turn::Tell => Step::Tell(news),
+            Turn::Work(ns) => {
+                self.grains += 1;
+                Step::Work(ns)
+            }
+            Turn::Await => Step::Await(news),
+            Turn::Glance(ns) => Step::Busy(ns),
+            Turn::Nap(ns) => Step::Sleep(ns),
+            // Whoever waits is to see it, too.
+            Turn::Over => {
+                self.state = 1;
+                Step::Tell(news)
+            }
         }
     }
 

@@ -43,7 +43,7 @@ impl Plan {
         self.phases.iter().all(|phase| match &phase.rhythm {
             Rhythm::Interference(i) => i.pattern == Pattern::Persistent,
             Rhythm::Parallel(p) => p.sync == Sync::None && p.io == 0 && p.sleep == 0,
-            Rhythm::Pairs { .. } => false,
+            Rhythm::Pairs { .. } | Rhythm::Pdes(_) => false,
         })
     }
 }
@@ -60,6 +60,11 @@ fn of_phase(phase: &Phase) -> Least {
             Least { time_ns: each_ns, cpu_ns: each_ns * threads, grains: each * threads }
         }
         Rhythm::Parallel(p) => of_grains(p),
+        Rhythm::Pdes(p) => {
+            let events = u128::from(p.iterations);
+            let cpu_ns = events * u128::from(p.grain);
+            Least { time_ns: cpu_ns / u128::from(p.threads), cpu_ns, grains: events }
+        }
     }
 }
 

@@ -11,10 +11,12 @@
 mod cursor;
 mod least;
 mod plan;
+mod time_warp;
 
-pub use cursor::{Cursor, Shared, Step};
+pub use cursor::{Cursor, Here, Shared, Step};
 pub use least::Least;
 pub use plan::{Object, Phase, Plan, Rhythm, CHUNK_NS};
+pub use time_warp::TimeWarp;
 
 /// What a thread does while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::Waiting;
 use crate::machine_file::MachineModel;
 use corun_model::workload::{
-    Character, Flow, Interference, Length, MicroKind, Parallel, Program, Sync, Workload,
+    Character, Flow, Idle, Interference, Length, MicroKind, Parallel, Pdes, Program, Sync, Workload,
 };
 
 /// How long partners of `hubench` and `lubench` compute between two turns.
@@ -14,6 +14,8 @@ pub const CHUNK_NS: u64 = 50_000;
 pub enum Object {
     /// Opens when this many threads have arrived.
     Barrier(u32),
+    /// Nobody arrives: it only has events, which those who wait want to know of.
+    News,
     /// Held by one thread at a time.
     Lock,
     /// A first-in, first-out queue with room for `depth` items from `producers` threads.
@@ -32,6 +34,8 @@ pub enum Rhythm {
     Interference(Interference),
     /// Grains of work and a way to depend on each other.
     Parallel(Parallel),
+    /// Events of a simulation.
+    Pdes(Pdes),
     /// Pairs that meet after every chunk of `chunk_ns`; `rounds` chunks.
     Pairs {
         /// Work between two meetings.
@@ -66,7 +70,7 @@ impl Phase {
         match &self.rhythm {
             Rhythm::Parallel(p) => p.sync == Sync::Barrier,
             Rhythm::Pairs { .. } => true,
-            Rhythm::Interference(_) => false,
+            Rhythm::Interference(_) | Rhythm::Pdes(_) => false,
         }
     }
 }
@@ -130,6 +134,7 @@ impl Plan {
                 plan.push(Rhythm::Interference(i.clone()), i.threads, Waiting::Block, duration_ns)?;
             }
             Program::Parallel(p) => plan.parallel(p, reseed)?,
+            Program::Pdes(p) => plan.pdes(p, reseed)?,
             Program::Micro(m) => {
                 plan.cpus.clone_from(&m.cpus);
                 let (rounds, duration_ns) = match m.length() {
@@ -202,6 +207,24 @@ impl Plan {
         self.push(Rhythm::Parallel(p), threads, waiting, duration_ns)
     }
 
+    fn pdes(&mut self, p: &Pdes, reseed: u64) -> Result<(), String> {
+        let mut p = p.clone();
+        p.seed = p.seed.wrapping_add(reseed);
+        self.cpus.clone_from(&p.cpus);
+        self.thread_name = "pdes";
+        self.endless = p.length() == Length::Endless;
+        let duration_ns = match p.length() {
+            Length::DurationNs(ns) => Some(ns),
+            _ => None,
+        };
+        let waiting = match p.idle {
+            Idle::Spin => Waiting::Spin,
+            Idle::Yield | Idle::Block => Waiting::Block,
+        };
+        let threads = p.threads;
+        self.push(Rhythm::Pdes(p), threads, waiting, duration_ns)
+    }
+
     fn push(
         &mut self,
         rhythm: Rhythm,
@@ -216,6 +239,7 @@ impl Plan {
         };
         match &rhythm {
             Rhythm::Interference(_) => {}
+            Rhythm::Pdes(_) => self.objects.push(Object::News),
             Rhythm::Pairs { .. } => {
                 self.objects.extend((0..threads / 2).map(|_| Object::Barrier(2)));
             }

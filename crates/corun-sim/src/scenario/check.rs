@@ -5,7 +5,7 @@ use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
-use corun_model::workload::{line_saying, read_file, Program, Workload};
+use corun_model::workload::{line_saying, read_file, Mapping, Program, Workload};
 use corun_model::{CpuId, Linux};
 use std::collections::BTreeSet;
 use toml::Spanned;
@@ -314,7 +314,18 @@ impl Reader<'_> {
             return Err(self.at(at, what));
         }
         if t.cpus.is_none() {
-            pins = self.own_pins(&workload, model, line)?;
+            pins = match &workload.program {
+                // Fixed mapping is of workers to CPUs as well: those that it may use, one after the other. A guest's are its own.
+                Program::Pdes(p) if p.mapping == Mapping::Fm && p.cpus.is_empty() && t.vm.is_none() => {
+                    let all = 0..model.machine.cpu_count();
+                    if allowed.is_empty() {
+                        all.collect()
+                    } else {
+                        allowed.clone()
+                    }
+                }
+                _ => self.own_pins(&workload, model, line)?,
+            };
         }
         let weight = t.weight.as_ref().map_or(100, |w| *w.as_ref());
         if let Some(w) = t.weight.as_ref().filter(|w| !(1..=10_000).contains(w.as_ref())) {
@@ -411,6 +422,7 @@ impl Reader<'_> {
     /// The CPUs that the workload itself pins its threads to.
     fn own_pins(&self, w: &Workload, model: &MachineModel, line: usize) -> Result<Vec<usize>, BadScenario> {
         let cpus = match &w.program {
+            Program::Pdes(p) => &p.cpus,
             Program::Interference(i) => &i.cpus,
             Program::Parallel(p) => &p.cpus,
             Program::Micro(m) => &m.cpus,
@@ -470,6 +482,7 @@ fn set_threads(program: &mut Program, threads: u32) -> Result<(), String> {
         Program::Interference(i) => i.threads = threads,
         Program::Parallel(p) => p.threads = threads,
         Program::Micro(m) => m.threads = threads,
+        Program::Pdes(p) => p.threads = threads,
         Program::Command(_) => {
             return Err("a command's threads are those of its model; change the workload".into())
         }
@@ -484,6 +497,7 @@ fn is_endless(program: &Program) -> bool {
         Program::Interference(i) => i.duration == 0,
         Program::Parallel(p) => p.length() == Length::Endless,
         Program::Micro(m) => m.length() == Length::Endless,
+        Program::Pdes(p) => p.length() == Length::Endless,
         Program::Command(c) => c.is_endless(),
     }
 }

@@ -26,6 +26,7 @@ mod host;
 mod in_step;
 mod pact16;
 mod papers;
+mod pdes;
 mod phases;
 mod policies;
 mod properties;
