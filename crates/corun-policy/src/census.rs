@@ -83,6 +83,8 @@ impl Memory {
 pub struct Census {
     scope: Scope,
     threshold_milli: u64,
+    /// A task counts by its use of a CPU, in place of its demand.
+    by_use: bool,
     /// In the order of ids, as observations have them.
     tasks: Vec<Memory>,
 }
@@ -90,7 +92,13 @@ pub struct Census {
 impl Census {
     /// Counts tenants in `scope`; a task is CPU-bound from `threshold_percent` of a CPU.
     pub fn new(scope: Scope, threshold_percent: u64) -> Census {
-        Census { scope, threshold_milli: threshold_percent * 10, tasks: Vec::new() }
+        Census { scope, threshold_milli: threshold_percent * 10, by_use: false, tasks: Vec::new() }
+    }
+
+    /// Counts a task by what it uses of a CPU, over the time in which it was not parked: what others take from it is not counted as wanted.
+    #[must_use]
+    pub fn by_use(self) -> Census {
+        Census { by_use: true, ..self }
     }
 
     /// The tenants that have a living task, in the order of their ids; `parked` were parked during the window.
@@ -144,7 +152,8 @@ impl Census {
             let known = old.next_if(|m| m.id == t.id && t.born_ns <= seen.start_ns).copied();
             let mut memory = known.unwrap_or(Memory { id: t.id, on_ns: 0, basis_ns: 0 });
             if !parked.contains(&u.id) {
-                memory.add(on_ns, on_ns + parts.block_ns);
+                let stolen_ns = if self.by_use { parts.steal_ns } else { 0 };
+                memory.add(on_ns, on_ns + parts.block_ns + stolen_ns);
             }
             kept.push(memory);
             u.tasks += 1;

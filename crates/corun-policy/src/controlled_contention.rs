@@ -7,7 +7,8 @@
 //! alone. Counters, ageing, backfill and newcomers: `slots.rs`. `--dc auto`: `dc_search.rs`.
 //!
 //! The demand that weights are made of is what a task would use if nobody stood in its way (`census.rs`), where the paper
-//! takes its present CPU usage: beside many others, a task that wants a whole CPU may be given less than 20 % of one.
+//! takes its present CPU usage: beside many others, a task that wants a whole CPU may be given less than 20 % of one. The option
+//! `usage` does as the paper.
 //!
 //! Whoever fills up a slot that has become free may bring the sum up to the DC, as at a slot's beginning. There §III.B says "not
 //! greater than the value of DC", and its example runs 43 + 5 under a DC of 48; of the free rest of a slot it says "below the value
@@ -44,6 +45,13 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         words: &[],
         about: "after so many slots the counters are halved",
     },
+    OptionSpec {
+        name: "usage",
+        default: "false",
+        kind: Kind::Flag,
+        words: &[],
+        about: "a task counts as CPU-bound by what it gets of a CPU, not by what it wants",
+    },
 ];
 
 /// How the DC is found.
@@ -67,8 +75,9 @@ impl ControlledContention {
     pub(crate) fn new(values: &Values) -> ControlledContention {
         let number = |name| values.number(name).expect("no words");
         let slot_ns = number("slot");
+        let census = Census::new(values.scope.clone(), number("cpu-bound"));
         ControlledContention {
-            census: Census::new(values.scope.clone(), number("cpu-bound")),
+            census: if number("usage") == 1 { census.by_use() } else { census },
             slots: Slots::new(slot_ns, number("ageing")),
             dc: match (values.number("dc"), values.word("dc")) {
                 (Some(dc), _) => Dc::Fixed(dc),

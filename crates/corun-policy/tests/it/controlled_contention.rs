@@ -53,6 +53,18 @@ fn a_tenant_heavier_than_the_degree_of_contention_runs_alone_and_it_is_said() {
 }
 
 #[test]
+fn by_usage_tasks_that_get_less_than_a_fifth_of_a_cpu_weigh_nothing_whatever_they_want() {
+    // 16 tasks that want a whole CPU share two: each gets an eighth of one.
+    let crowded = || Toy::new(2, vec![who("one", 8, 1_000), who("other", 8, 1_000)]);
+    let parks = |options: &[(&str, &str)]| {
+        let (mut toy, mut policy) = (crowded(), cc(options));
+        (0..20).filter(|_| !toy.epoch(policy.as_mut()).is_empty()).count()
+    };
+    assert_eq!(parks(&[("usage", "true")]), 0);
+    assert!(parks(&[]) > 0, "by what they want, each of the two runs alone");
+}
+
+#[test]
 fn a_tenant_without_cpu_bound_tasks_is_never_parked() {
     let mut toy = Toy::new(2, vec![who("loop", 2, 1_000), who("other", 2, 1_000), who("server", 30, 150)]);
     let mut policy = cc(&[]);
