@@ -70,17 +70,20 @@ pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Resul
     Ok(Past { run, unix_ns: span, recording, subject, missing_ns, other_runs: others, damages })
 }
 
-/// What is in a time, before it is put together: tenants with what they lost.
+/// Tenants with what they lost.
+type Lost = BTreeMap<TenantId, (Tenant, u64)>;
+
+/// What is in a time, before it is put together.
 struct Survey {
     run: Arc<Run>,
     others: usize,
     damages: Vec<Damage>,
-    tenants: BTreeMap<TenantId, (Tenant, u64)>,
+    tenants: Lost,
 }
 
 fn survey(reader: &Reader, unix_ns: &Range<u64>) -> Result<Survey, NoPast> {
     let mut damages = Vec::new();
-    let mut runs: Vec<(Arc<Run>, u64, BTreeMap<TenantId, (Tenant, u64)>)> = Vec::new();
+    let mut runs: Vec<(Arc<Run>, u64, Lost)> = Vec::new();
     for window in reader.windows(unix_ns.clone()) {
         let window = match window {
             Ok(window) => window,
@@ -91,7 +94,7 @@ fn survey(reader: &Reader, unix_ns: &Range<u64>) -> Result<Survey, NoPast> {
         };
         let at = runs.iter().position(|(run, ..)| *run == window.run).unwrap_or(runs.len());
         if at == runs.len() {
-            runs.push((window.run.clone(), 0, BTreeMap::new()));
+            runs.push((window.run.clone(), 0, Lost::new()));
         }
         let (_, ns, tenants) = &mut runs[at];
         *ns += window.seen.window_ns();
@@ -110,7 +113,7 @@ fn survey(reader: &Reader, unix_ns: &Range<u64>) -> Result<Survey, NoPast> {
     Ok(Survey { run, others, damages, tenants })
 }
 
-fn most_lost(tenants: &BTreeMap<TenantId, (Tenant, u64)>) -> Vec<String> {
+fn most_lost(tenants: &Lost) -> Vec<String> {
     let mut lost: Vec<&(Tenant, u64)> = tenants.values().filter(|(t, _)| t.kind.is_controllable()).collect();
     lost.sort_by_key(|(t, ns)| (std::cmp::Reverse(*ns), t.id));
     lost.into_iter().take(NAMED).map(|(t, _)| t.name.clone()).collect()

@@ -290,7 +290,8 @@ fn an_agent_that_cannot_see_culprits_counts_the_rest_and_is_not_ready() {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     };
-    (open(folder.path()), open(&binary));
+    open(folder.path());
+    open(&binary);
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--bounding-set", "-all"]);
     let mut command = if is_root {

@@ -122,7 +122,7 @@ pub fn renumber(seen: &mut Observation, number: impl Fn(u32) -> u32) {
     seen.check().unwrap();
 }
 
-fn renumbered(culprits: &Culprits, new: impl Fn(TenantId) -> TenantId) -> Culprits {
+fn renumbered(culprits: &Culprits, new: &impl Fn(TenantId) -> TenantId) -> Culprits {
     let shares = culprits.shares().iter().map(|s| Share { tenant: new(s.tenant), ..*s });
     Culprits::new(shares, culprits.unattributed_ns(), culprits.total_ns()).unwrap()
 }

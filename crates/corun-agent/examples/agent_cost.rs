@@ -1,6 +1,6 @@
 //! What an agent costs with many tenants, without a kernel: counting a window, a scrape, an entry of the ring.
 //!
-//! `cargo run --release -p corun-agent --example cost -- 1000 [WINDOWS]`
+//! `cargo run --release -p corun-agent --example agent_cost -- 1000 [WINDOWS]`
 
 use corun_agent::keeper::Keeper;
 use corun_agent::metrics::{Exposition, Format, Own};
