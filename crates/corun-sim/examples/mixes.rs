@@ -1,5 +1,5 @@
-//! What policies win in mixes of four to eight programs on a modelled machine, of two CPUs and of eight:
-//! `cargo run --release -p corun-sim --example mixes [-- --tuned | --held-out] [--each] [--oracle] [--timeline] [WORD…]`.
+//! What policies win in mixes of four to eight programs on a modelled machine, of two, four and eight CPUs:
+//! `cargo run --release -p corun-sim --example mixes [-- --tuned | --held-out] [--auto] [--each] [--oracle] [--timeline] [WORD…]`.
 //!
 //! For whoever changes a policy: live runs of a mix differ by more than what is to be judged, these do not. A mix is drawn
 //! from programs that wait for each other and such that need no help, a third to two thirds of either; some are of the
@@ -13,7 +13,8 @@
 //! own; and by how much those that need no help are slower than by default or than that number, whichever is more: on
 //! average, and the worst.
 //!
-//! Mixes of odd numbers are there to tune policies by (`--tuned`), the others are held out. `--each` tells every mix;
+//! Mixes of odd numbers are there to tune policies by (`--tuned`), the others are held out. `--auto` runs `auto` and the default
+//! only, and tells each mix in one line. `--each` tells every mix;
 //! `--oracle` adds other degrees of contention and, mix by mix, the best of all; `--timeline` tells what `auto` does, of
 //! the first seed. With words, only mixes whose name contains one of them: `2x6.3` is the third of six on two CPUs.
 //!
@@ -37,7 +38,7 @@ const SEEDS: u64 = 2;
 /// Mixes of each size on each machine, and of programs that all need no help.
 const MIXES: u64 = 8;
 const SIZES: [usize; 3] = [4, 6, 8];
-const MACHINES: [u32; 2] = [2, 8];
+const MACHINES: [u32; 3] = [2, 4, 8];
 /// Until a program that was started again is there.
 const AWAY_NS: u64 = 10_000_000;
 /// More tasks than there are in a run.
@@ -359,13 +360,14 @@ fn main() {
         .flat_map(|cpus| groups.clone().map(move |group| (cpus, group)))
         .flat_map(of_group)
         .collect();
-    let mut titles: Vec<String> = WAYS.iter().map(title).collect();
+    let kept = if has("--auto") { 2 } else { WAYS.len() };
+    let mut titles: Vec<String> = WAYS[..kept].iter().map(title).collect();
     if has("--oracle") {
         titles.extend(ORACLE.map(|quarters| format!("cc dc {}/4", quarters)));
         titles.push("cc, best dc".into());
     }
     let all_ways = |mix: &Mix| {
-        let mut ways = WAYS.to_vec();
+        let mut ways = WAYS[..kept].to_vec();
         if has("--oracle") {
             for quarters in ORACLE {
                 let dc: &'static str = (mix.cpus * quarters / 4).to_string().leak();
@@ -374,7 +376,7 @@ fn main() {
         }
         let mut came = runs(mix, &ways, has("--timeline"));
         if has("--oracle") {
-            let ours = came[WAYS.len() - 2..WAYS.len() - 1].iter().chain(&came[WAYS.len()..]);
+            let ours = came[kept - 2..kept - 1].iter().chain(&came[kept..]);
             let best = ours.max_by(|a, b| a.speedup.total_cmp(&b.speedup)).cloned();
             came.extend(best);
         }
@@ -388,6 +390,20 @@ fn main() {
     let judged: Vec<(&Mix, Vec<Came>)> = asked.into_iter().zip(came).collect();
     if has("--each") || has("--timeline") {
         judged.iter().for_each(|(mix, came)| tell_each(mix, came, &titles));
+    }
+    if has("--auto") {
+        for (mix, came) in &judged {
+            let auto = &came[1];
+            println!(
+                "{:<7} speed-up {:.3}x, done {:+4.0} %, slowdown {:6.3}x for {:6.3}x, worst {:.2}",
+                mix.name,
+                auto.speedup,
+                100.0 * (auto.throughput - 1.0),
+                auto.slowdown,
+                came[DEFAULT].slowdown,
+                auto.worst
+            );
+        }
     }
     for cpus in MACHINES {
         for (half, is_tuned) in [("tuned", true), ("held out", false)] {
