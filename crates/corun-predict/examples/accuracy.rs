@@ -1,6 +1,6 @@
 //! How well the predictor does on the modelled machine: `cargo run --release -p corun-predict --example accuracy [CPUS] [THREADS]`.
 //!
-//! Every synthetic program beside every interferer, with dedicated windows and from the ledger alone: mean error per kind
+//! Every synthetic program beside every interferer, with dedicated windows, from the ledger alone, and from the ledger and a replay: mean error per kind
 //! of program and per interferer, and how many intervals hold the outcome. Windows, schedule and budget are those of
 //! `corun predict`. The tables in docs/accuracy.md are these. THREADS are
 //! those of each program; as many as there are CPUs unless said.
@@ -27,8 +27,12 @@ fn main() {
             interferers(cpus).into_iter().map(move |i| (name.clone(), program.clone(), i))
         })
         .collect();
-    for dedicated in [true, false] {
-        let how = Sampling { dedicated, wake_up_ns: 0 };
+    for (said, dedicated, replay) in [
+        ("with dedicated windows", true, false),
+        ("from the ledger alone", false, false),
+        ("from the ledger and a replay", false, true),
+    ] {
+        let how = Sampling { dedicated, replay, wake_up_ns: 0 };
         let found: Vec<Outcome> =
             cases.par_iter().map(|(_, p, i)| outcome(&synthetic(cpus, p, i), 1, how)).collect();
         let mut rows: BTreeMap<&str, Vec<&Outcome>> = BTreeMap::new();
@@ -38,8 +42,7 @@ fn main() {
                 rows.entry(row).or_default().push(outcome);
             }
         }
-        let how = if dedicated { "with dedicated windows" } else { "from the ledger alone" };
-        println!("{threads} threads on {cpus} CPUs, {how}");
+        println!("{threads} threads on {cpus} CPUs, {said}");
         println!("{:<44} {:>5} {:>7} {:>7} {:>8}", "", "cases", "MAPE", "worst", "covered");
         for (row, of) in rows {
             let n = of.len() as f64;

@@ -32,7 +32,7 @@
 //! A program that is never left in peace shows nowhere how much it waits on its own: two threads that take turns on the one
 //! CPU that a loop leaves them look alike whether alone they would overlap wholly or hardly. Its slowdown lies between that
 //! bound and the other, no induced waiting at all, and the upper one is too high on average; [`likely`] goes a fixed part of
-//! the way down ([`OWN_SHARE`]).
+//! the way down ([`errors::LEDGER_BIAS`]).
 //!
 //! Limits: that part is the same for all programs, so those whose threads never wait alone look less slowed than they are,
 //! and those that always do (a lock that is always taken, a pool without requests) more; the interval tells how far the
@@ -42,6 +42,7 @@
 
 use crate::bounds::Bounds;
 use crate::crowded::Crowding;
+use crate::errors;
 use crate::useful_work::{Spent, Window};
 use crate::wake_ups::{self, WakeUps};
 use corun_model::TaskId;
@@ -100,11 +101,6 @@ fn least_alone_ns(s: &Spent, wake_ups: WakeUps, roomy: bool) -> f64 {
     s.compute_ns + if roomy { s.own_ns + wake_ups.waiting_ns(s) } else { 0.0 }
 }
 
-/// How far down from the upper bound to the lower the slowdown is taken to be, where nothing tells, as a share of the way
-/// between their logarithms. Of 40 co-runs that were recorded apart from the study's, the upper bound was 4 % too high on
-/// average and this is not (`docs/prediction.md`).
-const OWN_SHARE: f64 = 0.2;
-
 /// What a window's slowdown most likely is: its upper bound, or somewhat less where nobody knows how long the program
 /// waits on its own. `None`: the subject computed nothing.
 pub fn likely(window: &Window, hints: Hints) -> Option<Alone> {
@@ -112,7 +108,7 @@ pub fn likely(window: &Window, hints: Hints) -> Option<Alone> {
     if hints.own_waiting.is_some() {
         return Some(most);
     }
-    Some(most.towards(from_ledger(window, hints.all_its_own())?, OWN_SHARE))
+    Some(most.towards(from_ledger(window, hints.all_its_own())?, errors::LEDGER_BIAS))
 }
 
 impl Alone {

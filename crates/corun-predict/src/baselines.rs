@@ -2,10 +2,12 @@
 //!
 //! CPI and MPKI are those of PACT'16 §4: the metric beside co-runners by the metric alone, over all tasks. They do not see
 //! that a program can spin or wait instead of working. CPU share sees what the scheduler gave but not what was done with
-//! it; run-queue latency sees waiting for a CPU but not what that delays.
+//! it; run-queue latency sees waiting for a CPU but not what that delays. The last is the paper's own formula for useful work.
 
 use crate::estimate::Baselines;
+use crate::switch_cost::switch_cost_ns;
 use crate::useful_work::{Spent, Window};
+use crate::yardstick::Yardstick;
 
 /// The baselines with dedicated windows, or with `None` from shared ones alone.
 pub fn baselines(dedicated: Option<&Window>, shared: &Window) -> Baselines {
@@ -30,7 +32,15 @@ pub fn baselines(dedicated: Option<&Window>, shared: &Window) -> Baselines {
     let cpi = |s: &Spent| s.per_instruction(s.cycles);
     let mpki = |s: &Spent| s.per_instruction(s.misses);
     let cpus = |s: &Spent, w: &Window| Some(s.on_cpu_ns() / w.wall_ns);
+    let useful = |s: &Spent, w: &Window| {
+        let switch_ns = switch_cost_ns(dedicated).or_else(|_| switch_cost_ns(shared)).unwrap_or(0.0);
+        match Yardstick::pact16(&alone, &beside, switch_ns) {
+            by if by.is_blind() => None,
+            by => Some(s.useful(by) / w.wall_ns),
+        }
+    };
     Baselines {
+        pact16: ratio(useful(&alone, dedicated), useful(&beside, shared)),
         cpi: ratio(cpi(&beside), cpi(&alone)),
         mpki: ratio(mpki(&beside), mpki(&alone)),
         cpu_share: ratio(cpus(&alone, dedicated), cpus(&beside, shared)),

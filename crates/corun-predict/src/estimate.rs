@@ -19,7 +19,7 @@ pub enum Label {
 pub enum Method {
     /// Useful work in dedicated windows against useful work in shared ones (PACT'16 §4).
     Dedicated,
-    /// By replaying what the subject did in shared windows without its co-runners, where that contradicts the ledger.
+    /// By replaying what the subject did in shared windows without its co-runners, where that weighs more than the ledger.
     Replay,
     /// From shared windows alone: the subject's own ledger, with a wider interval.
     Ledger,
@@ -46,6 +46,17 @@ pub enum Assignment {
     Dynamic,
     /// Each task has its part from the beginning, so the program ends with the slowest.
     Static,
+}
+
+/// By which method a slowdown is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// Everything that is known.
+    #[default]
+    Best,
+    /// PACT'16 §4 and nothing else: total less steal, synchronisation and memory, alone by shared, of all tasks together. No
+    /// instructions, no ledger, no blockings.
+    Pact16,
 }
 
 /// A slowdown against running alone, with its interval and its parts.
@@ -135,6 +146,8 @@ pub struct Baselines {
     pub cpi: Option<f64>,
     /// Misses of the last-level cache per thousand instructions, beside co-runners by alone.
     pub mpki: Option<f64>,
+    /// Useful work alone by useful work shared, by PACT'16's own formula ([`Way::Pact16`]); `None` where memory stalls were not counted.
+    pub pact16: Option<f64>,
     /// CPU time alone by CPU time beside co-runners; without dedicated windows, CPU time asked for by CPU time got.
     pub cpu_share: Option<f64>,
     /// Lifetime by lifetime without waiting for a CPU.
@@ -176,6 +189,8 @@ pub enum CannotTell {
     TooFewShared,
     /// There are too few windows of all kinds for an interval.
     TooFewWindows,
+    /// The way that was asked for takes dedicated windows, and there are too few yet.
+    TooFewDedicated,
 }
 
 impl CannotTell {
@@ -189,6 +204,7 @@ impl CannotTell {
             CannotTell::TooShort { .. } => "too_short",
             CannotTell::TooFewShared => "too_few_shared",
             CannotTell::TooFewWindows => "too_few_windows",
+            CannotTell::TooFewDedicated => "too_few_dedicated",
         }
     }
 }

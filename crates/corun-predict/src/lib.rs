@@ -4,7 +4,7 @@
 //! Observation ──▶ useful_work ──┬─ dedicated windows: useful work alone / beside ──┐
 //! (per window)    (what of it   │                                                  ├─▶ Estimate: slowdown, interval,
 //!                  was useful)  └─ shared windows only: the ledger alone ──────────┘   parts, culprits, baselines
-//! RunLog ────────▶ replayed ──── the run made again alone; decides where it contradicts the ledger
+//! RunLog ────────▶ replayed ──── the run made again alone; weighed with the ledger
 //! ```
 //!
 //! This crate is pure: it opens no file, reads no clock, starts no thread, draws no random number and never iterates in
@@ -28,7 +28,9 @@
 //! | `displaced` | siblings that queue or wait because of co-runners |
 //! | `crowded` | what steal costs a program that wants more CPUs than there are |
 //! | `stretch` | what windows of one behaviour tell, and what stretches of a run tell together |
-//! | `weighed` | both ways to a slowdown, each as far as it is certain |
+//! | [`weight`] | how the ledger and whoever sees more are weighed: the one rule |
+//! | `weighed` | dedicated windows and the ledger by that rule |
+//! | `errors` | how far each way is off, as it was measured: the one table |
 //! | [`interval`] | how sure it is: the jackknife over batches of windows |
 //! | [`baselines`] | simpler predictors, to be compared with |
 //! | `beginning`, [`phases`] | when a program had begun, and when its behaviour changed |
@@ -48,6 +50,7 @@ pub mod counted;
 mod crowded;
 pub mod dedicated;
 mod displaced;
+mod errors;
 pub mod estimate;
 pub mod evidence;
 pub mod hypervisor;
@@ -73,9 +76,10 @@ pub mod verdict;
 mod waits;
 mod wake_ups;
 mod weighed;
+pub mod weight;
 pub mod yardstick;
 
-pub use estimate::{Assignment, CannotTell, Estimate, Label, Method};
+pub use estimate::{Assignment, CannotTell, Estimate, Label, Method, Way};
 pub use evidence::{Counterfactual, Evidence};
 pub use phases::{Feature, PhaseChange};
 pub use predictor::{Options, Predictor, WantsDedicated};

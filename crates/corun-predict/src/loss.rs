@@ -6,10 +6,9 @@
 //! run hold as well, and may be tighter than those of its slots (a quota, a short thread that had time to spare): then what
 //! every slot lost is reduced in proportion.
 //!
-//! Where evidence ([`crate::evidence`]: a replay of the run) speaks of nearly all of it and contradicts the sums by more than both may
-//! be off, it decides, within the bounds that are certain; every slot's loss is then scaled by what that comes to. Not of a program that
-//! spins: what a replay makes of that is less sure than the sums. Where the two agree, the sums stand, and what may have come out
-//! of a sleep is no more than the evidence says.
+//! Where evidence ([`crate::evidence`]: a replay of the run) speaks of nearly all of it, both are weighed ([`crate::weight`]), within the
+//! bounds that are certain; every slot's loss is then scaled by what that comes to. Not of a program that
+//! spins: what a replay makes of that is less sure than the sums. What may have come out of a sleep is no more than the evidence says.
 //!
 //! Sums do not tell whether what was stolen came out of a sleep that would have been longer (a program that paces itself) or
 //! delayed what came after it (one that sleeps for a time). So a loss is three numbers: at least, most likely, at most.
@@ -18,18 +17,16 @@
 
 use crate::alone::{self, Hints};
 use crate::bounds::{Bound, Bounds};
+use crate::errors;
 use crate::evidence::Counterfactual;
 use crate::useful_work::{Spent, Window};
+use crate::weight::Weight;
 
 /// Shortest time that is judged on its own, in nanoseconds.
 pub const SLOT_NS: u64 = 50_000_000;
 /// A task that was in timers and polls for less than this share of its life had no time to spare that theft could come out of.
 const SPARE: f64 = 0.01;
 
-/// By how much the ledger errs in the middle, as a logarithm: of programs whose tasks do not wait for each other.
-pub(crate) const LEDGER_ERROR: f64 = 0.09;
-/// So far beyond what evidence allows, as a logarithm, the ledger is wrong: twice its own error.
-const APART: f64 = 2.0 * LEDGER_ERROR;
 /// Evidence must speak of this share of a run to decide.
 const COVERED: f64 = 0.9;
 /// A program spins if it does so for this share of its time on CPUs.
@@ -47,8 +44,19 @@ pub struct Loss {
     pub steal_ns: f64,
     /// What bounds the likely loss, where it would be more otherwise.
     pub bound: Option<Bound>,
-    /// Whether evidence decided, against the sums.
-    pub is_evident: bool,
+    /// What evidence had to say; `None`: it does not speak of nearly all of the run.
+    pub evident: Option<Evident>,
+}
+
+/// What evidence says of a loss, and how much it counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evident {
+    /// What was lost by it, in nanoseconds: at least, most likely, at most.
+    pub lost_ns: [f64; 3],
+    /// What was lost by the sums alone.
+    pub by_sums_ns: f64,
+    /// Its weight against the sums.
+    pub weight: Weight,
 }
 
 impl Loss {
@@ -64,7 +72,22 @@ impl Loss {
 
     /// The same: at least, most likely, at most.
     pub fn slowdowns(&self) -> [f64; 3] {
-        self.lost_ns.map(|lost_ns| self.wall_ns / (self.wall_ns - lost_ns).max(f64::MIN_POSITIVE))
+        self.lost_ns.map(|lost_ns| self.slowdown_at(lost_ns))
+    }
+
+    /// The slowdown of a run of this length that lost so much.
+    pub(crate) fn slowdown_at(&self, lost_ns: f64) -> f64 {
+        self.wall_ns / (self.wall_ns - lost_ns).max(f64::MIN_POSITIVE)
+    }
+
+    /// Time by time alone by the sums, whatever evidence says.
+    pub(crate) fn slowdown_by_sums(&self) -> f64 {
+        self.slowdown_at(self.evident.map_or(self.lost_ns[1], |e| e.by_sums_ns))
+    }
+
+    /// Whether it rests on evidence more than on the sums.
+    pub fn is_evident(&self) -> bool {
+        self.evident.is_some_and(|e| e.weight.share > 0.5)
     }
 
     /// The shares of its wall time that were lost, 0..=1: at least, most likely, at most.
@@ -105,7 +128,7 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         lost_ns: [least_ns, likely_ns, most_ns.max(likely_ns)],
         steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
         bound: (likely_ns >= bounds.most_lost_ns * (1.0 - 1e-9) && likely_ns > 0.0).then_some(bounds.by),
-        is_evident: false,
+        evident: None,
     }
 }
 
@@ -158,18 +181,28 @@ impl Losses {
     /// What all slots lost together, and how much of what each lost by itself that is: 1, or less where the whole run is
     /// bounded more tightly than its slots, or another where evidence decides.
     pub fn total(&self, known: &Counterfactual) -> (Loss, f64) {
-        let (mut loss, kept) = self.by_sums();
-        let Some(evident_ns) = self.evident_ns(known) else { return (loss, kept) };
-        if !self.contradict(&loss, evident_ns) {
-            let [least, likely, _] = loss.lost_ns;
-            loss.lost_ns[0] = least.max(evident_ns[0].min(likely));
-            return (loss, kept);
-        }
-        let lost_ns = evident_ns;
-        let likely_ns = self.sum.lost_ns[1];
-        let kept = if likely_ns > 0.0 { lost_ns[1].max(0.0) / likely_ns } else { 1.0 };
-        let steal_ns = (self.sum.steal_ns * kept).min(lost_ns[1].max(0.0));
-        (Loss { lost_ns, steal_ns, bound: None, is_evident: true, ..loss }, kept)
+        let (sums, kept) = self.by_sums();
+        let Some(evident_ns) = self.evident_ns(known) else { return (sums, kept) };
+        let wall_ns = self.whole.wall_ns;
+        let alone = |lost_ns: f64| (wall_ns - lost_ns).max(1.0).ln();
+        let [mut least, likely, most] = sums.lost_ns;
+        let unsure = (alone(evident_ns[0]) - alone(evident_ns[2])) / 2.0;
+        // The sums can be wrong by all that they say was lost, or by all that may have been lost besides.
+        let certain_ns = Bounds::of(&self.whole).certain_ns;
+        let at_stake = (alone(0.0) - alone(likely)).abs().max(alone(likely) - alone(certain_ns));
+        let apart = alone(evident_ns[1]) - alone(likely);
+        let weight = Weight::of(apart, unsure, 0.0, errors::LEDGER).at_most(at_stake);
+        // What may have come out of a sleep is no more than the evidence says.
+        least = least.max(evident_ns[0].min(likely));
+        let both = |evident, sums| wall_ns - weight.mean(alone(evident), alone(sums)).exp();
+        let lost = both(evident_ns[1], likely).min(certain_ns);
+        let lost_ns = [both(evident_ns[0], least).min(lost), lost, both(evident_ns[2], most).max(lost)];
+        let kept = if self.sum.lost_ns[1] > 0.0 { lost.max(0.0) / self.sum.lost_ns[1] } else { 1.0 };
+        let steal_ns = (self.sum.steal_ns * kept).min(lost.max(0.0));
+        let evident = Some(Evident { lost_ns: evident_ns, by_sums_ns: likely, weight });
+        let found = Loss { lost_ns, steal_ns, evident, ..sums };
+        let bound = sums.bound.filter(|_| !found.is_evident());
+        (Loss { bound, ..found }, kept)
     }
 
     /// What evidence says was lost, at least, likely, at most, where it speaks of nearly all of the run.
@@ -186,13 +219,6 @@ impl Losses {
         // A run may have holes, in which it was not watched.
         let watched = (whole.wall_ns / length_ns).min(1.0);
         Some(covered.lost_ns.map(|ns| (ns * watched).min(certain_ns)))
-    }
-
-    /// Whether the sums cannot be right by what is evident.
-    fn contradict(&self, by_sums: &Loss, evident_ns: [f64; 3]) -> bool {
-        let alone = |lost_ns: f64| (self.whole.wall_ns - lost_ns).max(1.0).ln();
-        let [sums, least, most] = [by_sums.lost_ns[1], evident_ns[2], evident_ns[0]].map(alone);
-        (least - sums).max(sums - most) > APART
     }
 
     fn by_sums(&self) -> (Loss, f64) {

@@ -9,7 +9,7 @@
 use crate::alone::Hints;
 use crate::baselines::baselines;
 use crate::beginning;
-use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, WindowSummary};
+use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, Way, WindowSummary};
 use crate::evidence::{Counterfactual, Evidence};
 use crate::hypervisor::Hypervisor;
 use crate::interval::{interval, FEWEST};
@@ -38,6 +38,8 @@ pub struct Options {
     pub confidence: f64,
     /// How the program gives work to its tasks, where its user knows.
     pub assignment: Assignment,
+    /// By which method.
+    pub way: Way,
     /// Shared time that it takes for an estimate, in nanoseconds.
     pub least_ns: u64,
     /// How much longer tasks that wait for each other take, each time, where each has a CPU that sleeps while it waits than taking turns on
@@ -47,7 +49,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { confidence: 0.95, assignment: Assignment::Dynamic, least_ns: 500_000_000, wake_up_ns: 0 }
+        let (assignment, way) = (Assignment::Dynamic, Way::Best);
+        Options { confidence: 0.95, assignment, way, least_ns: 500_000_000, wake_up_ns: 0 }
     }
 }
 
@@ -238,11 +241,8 @@ impl Predictor {
         bounds_ns.extend(self.changes_ns.iter().filter(|ns| **ns > last_ns));
         bounds_ns.push(u64::MAX);
         let run = self.run(&bounds_ns).unwrap_or_else(|| now.clone());
-        let run = if self.options.assignment == Assignment::Static {
-            run
-        } else {
-            run.within(&Window::sum(&self.shared.windows), &self.known)
-        };
+        let whole = || Window::sum(&self.shared.windows);
+        let run = if self.is_bounded() { run.within(&whole(), &self.known) } else { run };
         Ok((self.finish(now, from_ns)?, self.finish(run, 0)?))
     }
 
@@ -283,8 +283,12 @@ impl Predictor {
             return Err(CannotTell::TooFewShared);
         }
         let estimate = stretch.estimate()?;
-        let is_static = self.options.assignment == Assignment::Static;
-        Ok((from_ns, if is_static { estimate } else { estimate.within(&shared, &self.known) }))
+        Ok((from_ns, if self.is_bounded() { estimate.within(&shared, &self.known) } else { estimate }))
+    }
+
+    /// Whether answers are kept within the bounds that hold of the whole program.
+    fn is_bounded(&self) -> bool {
+        self.options.assignment == Assignment::Dynamic && self.options.way == Way::Best
     }
 
     /// When the present phase began: the last one of which enough was seen, with a dedicated window where there are any.
@@ -317,6 +321,7 @@ impl Predictor {
             all_dedicated: &self.dedicated.windows,
             known: &self.known,
             assignment: self.options.assignment,
+            way: self.options.way,
             wake_up_ns: self.options.wake_up_ns as f64,
         }
     }

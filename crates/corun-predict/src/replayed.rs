@@ -9,59 +9,28 @@
 //! at their time or after their length, whether siblings share their work, how long wake-ups take, and, where nobody tells spinning
 //! from computing, whether threads spun while a sibling was off its CPU.
 
+use crate::errors;
 use crate::evidence::Evidence;
 use corun_model::run_log::RunLog;
-use corun_sim::replay::script::{By, Ends, Op};
-use corun_sim::replay::{Conditions, Switches, Transcriber, Transcript};
+use corun_sim::replay::script::Op;
+pub use corun_sim::replay::NoReplay;
+use corun_sim::replay::{Conditions, Transcriber, Transcript};
 
 /// So many events are replayed from the beginning each time; what came before more of them is told for good.
 const MOST_EVENTS: u64 = 30_000;
-/// What a wake-up takes where a CPU sleeps if nobody has measured it, in nanoseconds: it was 19 to 45 us on the virtual machine where
-/// replay was tried, and none is certain.
-const WAKE_UP_NS: u64 = 25_000;
-/// How far a replay may be off, as a logarithm: where tasks hardly wait for each other, and where they do so all the time. On six
-/// programs of the first kind it was off by 0.9 % in the mean and 4 % at most, on fourteen of the second by 10 % in the mean.
-const ERROR: [f64; 2] = [0.02, 0.10];
 /// That often a second is all the time.
 const OFTEN: f64 = 100.0;
-/// Programs that give way so often a second wait by asking again and again, which a log does not show.
-const YIELDS: f64 = 1_000.0;
 
 /// Replays one program's run as it goes on.
 #[derive(Clone, Debug)]
 pub struct Replayer {
     transcriber: Transcriber,
     wake_up_ns: Option<u64>,
-    /// StretchEstimate of the present stretch of the log so far: alone, at least, likely, at most.
+    /// Handed out of the present stretch of the log so far: alone, at least, likely, at most.
     told_ns: [f64; 3],
     /// Up to when anything has been told.
     told_until_ns: Option<u64>,
     failed: Option<NoReplay>,
-}
-
-/// Why a run cannot be replayed; shown, it is a clause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoReplay {
-    /// Some of what the program did found no room in the run log, or it did more than is worth recording.
-    LogIncomplete,
-    /// It waits by giving its CPU away, and what it waits for is not recorded.
-    WaitsByYielding,
-    /// The log contradicts itself: a task waits in it for one that never wakes it.
-    Contradiction,
-}
-
-impl std::fmt::Display for NoReplay {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            NoReplay::LogIncomplete => {
-                "some of what the program did found no room in the run log, or it did more than is worth recording"
-            }
-            NoReplay::WaitsByYielding => {
-                "the program waits by giving its CPU away again and again, and what it waits for is not recorded"
-            }
-            NoReplay::Contradiction => "a task waits in it for one that never wakes it",
-        })
-    }
 }
 
 impl Replayer {
@@ -132,19 +101,10 @@ impl Replayer {
     /// How long the stretch would have taken alone, in nanoseconds: at least, likely, at most.
     fn alone_ns(&self, transcript: &Transcript, knows_spinning: bool) -> Result<[f64; 3], NoReplay> {
         let wall_ns = transcript.lasted_ns as f64;
-        if transcript.yields as f64 * 1e9 > YIELDS * wall_ns {
-            return Err(NoReplay::WaitsByYielding);
-        }
-        let wake_up_ns = self.wake_up_ns.unwrap_or(WAKE_UP_NS);
-        let conditions = Conditions {
-            wake_up_ns,
-            either: Ends::Either,
-            changed_by: By::Others,
-            switches: Switches::Midway,
-            spun: 0.0,
-            shares_work: false,
-        };
-        let again = |conditions| transcript.alone(&conditions).ok_or(NoReplay::Contradiction);
+        let unknown = Conditions::default();
+        let wake_up_ns = self.wake_up_ns.unwrap_or(unknown.wake_up_ns);
+        let conditions = Conditions { wake_up_ns, ..unknown };
+        let again = |conditions| transcript.alone(&conditions);
         let alone = again(conditions)?;
         let mut ends = vec![alone.least_ns as f64, alone.most_ns as f64];
         let (mut waits, mut beside_ns, mut compute_ns) = (0u64, 0u64, 0u64);
@@ -163,10 +123,10 @@ impl Replayer {
                 ends.push(again(Conditions { wake_up_ns, ..conditions })?.likely_ns as f64);
             }
         }
-        if !knows_spinning && beside_ns as f64 > ERROR[0] * compute_ns as f64 {
+        if !knows_spinning && beside_ns as f64 > errors::REPLAY[0] * compute_ns as f64 {
             ends.push(again(Conditions { spun: 1.0, ..conditions })?.least_ns as f64);
         }
-        let error = ERROR[0] + (ERROR[1] - ERROR[0]) * (per_s / OFTEN).min(1.0);
+        let error = errors::REPLAY[0] + (errors::REPLAY[1] - errors::REPLAY[0]) * (per_s / OFTEN).min(1.0);
         let least = ends.iter().copied().fold(f64::INFINITY, f64::min) * (-error).exp();
         let most = ends.iter().copied().fold(0.0, f64::max) * error.exp();
         Ok([least, alone.likely_ns as f64, most])

@@ -14,10 +14,11 @@
 
 use crate::alone::{self, Alone, Hints};
 use crate::dedicated::{self, Speed};
-use crate::estimate::{Assignment, CannotTell, Method};
+use crate::errors;
+use crate::estimate::{Assignment, CannotTell, Method, Way};
 use crate::evidence::Counterfactual;
 use crate::interval::{batches, jackknife, Spread, FEWEST};
-use crate::loss::{self, LEDGER_ERROR};
+use crate::loss;
 use crate::steps::goes_in_steps;
 use crate::stretch_estimate::{no_dedicated, parts_of, Rule, StretchEstimate};
 use crate::switch_cost::switch_cost_ns;
@@ -27,14 +28,6 @@ use crate::weighed::weighed;
 use crate::yardstick::{spin_stalls, Yardstick};
 use corun_model::{Unavailable, What};
 use std::collections::BTreeSet;
-
-/// The method's own error with dedicated windows, as a standard deviation of the logarithm: how unlike its beginning the
-/// rest of a run is. Set so that intervals held the outcome of about 95 % of recorded runs on a live machine, which are
-/// not those of the study (`docs/accuracy.md`); modelled runs would do with a quarter of it.
-const DEDICATED_ERROR: f64 = 0.08;
-/// Without them the error is [`LEDGER_ERROR`] for programs whose tasks do not wait for each other. Neither is more than could be
-/// wrong at all ([`Stretch::at_stake`]). And for those that do: this share of the distance between the two bounds on induced waiting.
-const BOUND_SHARE: f64 = 0.35;
 
 /// Windows of one behaviour, each kind in the order of time.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +39,8 @@ pub(crate) struct Stretch<'a> {
     /// What is known of the run alone by better means than sums.
     pub known: &'a Counterfactual,
     pub assignment: Assignment,
+    /// By which method.
+    pub way: Way,
     /// As [`Hints::wake_up_ns`].
     pub wake_up_ns: f64,
 }
@@ -63,9 +58,11 @@ impl Stretch<'_> {
         if self.all_dedicated.len() >= FEWEST && alone.total().compute_ns > 0.0 {
             let dedicated = self.by_dedicated(&alone, &shared)?;
             Ok(match self.by_ledger(&shared) {
-                Ok(ledger) => weighed(dedicated, ledger),
-                Err(_) => dedicated,
+                Ok(ledger) if self.way == Way::Best => weighed(dedicated, ledger),
+                _ => dedicated,
             })
+        } else if self.way == Way::Pact16 {
+            Err(CannotTell::TooFewDedicated)
         } else {
             self.by_ledger(&shared)
         }
@@ -83,11 +80,18 @@ impl Stretch<'_> {
         }
         let switch_ns = switch_ns.unwrap_or(0.0);
         let (share, unsure) = spin_stalls(self.shared).unzip();
-        let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns, share);
-        let critical = dedicated::critical_tasks(alone, shared);
-        let by_steps = by.is_blind() && critical.is_none() && goes_in_steps(self.dedicated, self.shared);
+        let (by, critical) = match self.way {
+            Way::Best => (
+                Yardstick::of(&alone.total(), &shared.total(), switch_ns, share),
+                dedicated::critical_tasks(alone, shared),
+            ),
+            Way::Pact16 => (Yardstick::pact16(&alone.total(), &shared.total(), switch_ns), None),
+        };
+        let is_best = self.way == Way::Best;
+        let by_steps =
+            is_best && by.is_blind() && critical.is_none() && goes_in_steps(self.dedicated, self.shared);
         let by = if by_steps { Yardstick::Blockings } else { by };
-        let blind = Yardstick::blind(switch_ns);
+        let blind = if is_best { Yardstick::blind(switch_ns) } else { by };
         let speed = Speed::of(self.dedicated, self.shared, by, unsure.unwrap_or(0.0), blind, critical);
         let (fast, slow) = (speed.rate(alone), speed.rate(shared));
         if fast <= 0.0 || slow <= 0.0 {
@@ -116,7 +120,7 @@ impl Stretch<'_> {
             slowdown,
             least: slowdown,
             spread,
-            method_error: DEDICATED_ERROR.min(self.at_stake(shared, slowdown)),
+            method_error: errors::DEDICATED.min(self.at_stake(shared, slowdown)),
             parts,
             method: Method::Dedicated,
             slowest,
@@ -153,20 +157,19 @@ impl Stretch<'_> {
         let loss = loss::of(self.shared, hints, self.known);
         let slowdown = match is_static {
             true => found.slowest,
-            false if loss.is_evident => found.slowdown,
-            false => loss.slowdown(),
+            false => loss.slowdown_by_sums(),
         };
         let of = |w: &Window| alone::likely(w, hints).map(value);
         // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
         let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value).min(slowdown);
-        let bounds = BOUND_SHARE * (slowdown / unbound).ln();
+        let bounds = errors::LEDGER_BETWEEN_BOUNDS * (slowdown / unbound).ln();
         let dedicated = self.all_dedicated.len();
         let by_sums = StretchEstimate {
             wall_ns: shared.wall_ns,
             slowdown,
             least: loss.slowdowns()[0].min(slowdown),
             spread: jackknife(&batches(self.shared.iter()), of),
-            method_error: LEDGER_ERROR.min(self.at_stake(shared, slowdown)).hypot(bounds),
+            method_error: errors::LEDGER.min(self.at_stake(shared, slowdown)).hypot(bounds),
             parts: parts_of(&loss, slowdown),
             method: Method::Ledger,
             slowest: self.apart(shared).then_some(found.slowest),
@@ -248,9 +251,17 @@ mod tests {
         let estimate = |assignment| {
             let (shared, dedicated) = (&shared[..], &dedicated[..]);
             let known = Box::leak(Box::default());
-            Stretch { shared, dedicated, all_dedicated: dedicated, known, assignment, wake_up_ns: 0.0 }
-                .estimate()
-                .unwrap()
+            Stretch {
+                shared,
+                dedicated,
+                all_dedicated: dedicated,
+                known,
+                assignment,
+                way: Way::Best,
+                wake_up_ns: 0.0,
+            }
+            .estimate()
+            .unwrap()
         };
         let (together, slowest) = (estimate(Assignment::Dynamic), estimate(Assignment::Static));
         assert!((together.slowdown - 2.5).abs() < 1e-9 && (slowest.slowdown - 1.0 / 0.35).abs() < 1e-9);
@@ -258,6 +269,28 @@ mod tests {
         // The standard error of the slowest task's share, by that share.
         let error = 0.1 * (3.0f64 / 4.0).sqrt() / 15f64.sqrt() / 0.35;
         assert!((slowest.spread.unwrap().error / error - 1.0).abs() < 0.1, "{:?}", slowest.spread);
+    }
+
+    #[test]
+    fn the_papers_formula_takes_dedicated_windows_and_looks_at_nothing_else() {
+        // Its ledger says 2: alone it computes for as much as its ledger does not expect.
+        let shared: Vec<Window> = (0..16).map(|i| window(i, [0.5; 2])).collect();
+        let alone: Vec<Window> = (16..20).map(|i| window(i, [0.75; 2])).collect();
+        let of = |dedicated: usize| {
+            let (shared, dedicated) = (&shared[..], &alone[..dedicated]);
+            let stretch = Stretch {
+                shared,
+                dedicated,
+                all_dedicated: dedicated,
+                known: &Counterfactual::default(),
+                assignment: Assignment::Dynamic,
+                way: Way::Pact16,
+                wake_up_ns: 0.0,
+            };
+            stretch.estimate().map(|e| e.slowdown)
+        };
+        assert_eq!(of(2), Err(CannotTell::TooFewDedicated));
+        assert!((of(4).unwrap() - 1.5).abs() < 1e-9, "{:?}", of(4));
     }
 
     #[test]
@@ -272,6 +305,7 @@ mod tests {
                 all_dedicated: dedicated,
                 known: &Counterfactual::default(),
                 assignment: Assignment::Dynamic,
+                way: Way::Best,
                 wake_up_ns: 0.0,
             };
             let missing = stretch.estimate().unwrap().missing;
@@ -296,11 +330,12 @@ mod tests {
                 all_dedicated: dedicated,
                 known: &Counterfactual::default(),
                 assignment: Assignment::Dynamic,
+                way: Way::Best,
                 wake_up_ns: 0.0,
             };
             stretch.estimate().unwrap().method_error
         };
-        for (is_dedicated, most) in [(true, DEDICATED_ERROR), (false, LEDGER_ERROR)] {
+        for (is_dedicated, most) in [(true, errors::DEDICATED), (false, errors::LEDGER)] {
             assert!(estimate_of(0.0, 0.0, is_dedicated) < 1e-9);
             let hardly = estimate_of(0.003, 0.002, is_dedicated);
             assert!(0.004 < hardly && hardly < 0.01, "{hardly}");
@@ -323,6 +358,7 @@ mod tests {
                 all_dedicated: &[],
                 known: &Counterfactual::default(),
                 assignment: Assignment::Dynamic,
+                way: Way::Best,
                 wake_up_ns: 0.0,
             };
             stretch.estimate().unwrap()

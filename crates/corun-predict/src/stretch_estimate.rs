@@ -8,6 +8,7 @@ use crate::evidence::Counterfactual;
 use crate::interval::{degrees, Spread, FEWEST};
 use crate::loss::Loss;
 use crate::useful_work::Window;
+use crate::weight::Weight;
 use corun_model::{Unavailable, What};
 use std::collections::BTreeSet;
 
@@ -86,10 +87,16 @@ impl StretchEstimate {
     /// paid for in another, so it is the whole that evidence is compared with. `loss`: of all windows; `dedicated`: how many
     /// dedicated windows were taken.
     pub fn by_evidence(mut self, loss: &Loss, dedicated: usize) -> StretchEstimate {
-        let [least, likely, most] = loss.slowdowns();
-        if !loss.is_evident {
-            return StretchEstimate { least: least.min(self.slowdown), ..self };
-        }
+        let Some(evident) = loss.evident else {
+            return StretchEstimate { least: loss.slowdowns()[0].min(self.slowdown), ..self };
+        };
+        // Where chance in the sums cannot be told they have no say.
+        let weight =
+            if self.spread.is_some() { evident.weight } else { Weight { share: 1.0, ..evident.weight } };
+        let by_evidence = loss.slowdown_at(evident.lost_ns[1]);
+        let likely = weight.mean(by_evidence.ln(), self.slowdown.ln()).exp();
+        let spread = self.spread.unwrap_or(Spread { error: 0.0, degrees: FEWEST });
+        let method = if weight.share > 0.5 { Method::Replay } else { Method::Ledger };
         let lost = |slowdown: f64| 1.0 - 1.0 / slowdown;
         let ratio = if self.slowdown > 1.0 { lost(likely) / lost(self.slowdown) } else { 1.0 };
         for (_, rule) in &mut self.rules {
@@ -98,15 +105,15 @@ impl StretchEstimate {
             }
         }
         self.missing.retain(|u| u.what != What::DedicatedWindows);
-        self.missing.insert(no_dedicated(dedicated, Method::Replay));
+        self.missing.insert(no_dedicated(dedicated, method));
         StretchEstimate {
             slowdown: likely,
-            least: least.min(likely),
-            // A replay is of all windows at once: its error is its own.
-            spread: Some(Spread { error: 0.0, degrees: FEWEST }),
-            method_error: (most / least).ln() / 2.0,
+            least: loss.slowdowns()[0].min(likely),
+            // A replay is of all windows at once: chance is the sums'.
+            spread: Some(Spread { error: (1.0 - weight.share) * spread.error, ..spread }),
+            method_error: weight.mean(weight.unsure, weight.ledger_error),
             parts: parts_of(loss, likely),
-            method: Method::Replay,
+            method,
             ..self
         }
     }

@@ -272,7 +272,7 @@ impl Judge {
             disturbance,
             disturbance_range: [least, most],
             may_have_spun: self.is_parallel && self.life.parts().spin_ns.is_none(),
-            method: if loss.is_evident { Method::Replay } else { Method::Ledger },
+            method: if loss.is_evident() { Method::Replay } else { Method::Ledger },
             max_disturbance: self.max_disturbance,
             resolution,
             wall_ns,

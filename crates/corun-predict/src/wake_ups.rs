@@ -58,8 +58,8 @@ const ABOUT_NS: f64 = 15_000.0;
 pub(crate) fn unknown(window: &Window, each_ns: f64) -> Option<Unavailable> {
     (each_ns == 0.0 && take_long(window, ABOUT_NS)).then(|| Unavailable {
         what: What::WakeUps,
-        why: "threads sleep so often that it matters what it takes to wake up CPUs that sleep, and CPUs were too busy to measure \
-              that; say what it takes on the idle machine (--wake-up)"
+        why: "threads sleep so often that it matters what it takes to wake up CPUs that sleep, and nobody measured that; measure it on \
+              the idle machine (--measure-wake-up), or say it (--wake-up)"
             .into(),
     })
 }

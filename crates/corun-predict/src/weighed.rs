@@ -1,31 +1,19 @@
-//! Two ways to tell the slowdown of the same windows, each with the weight that its certainty gives it.
-//!
-//! Dedicated windows are few and short: what a program happened to do in them may not be what it does, and then they scatter
-//! widely while its ledger, of all the time there was, does not. The ledger knows neither memory nor how long threads would
-//! wait for each other anyway, so that it may be wrong by more than it knows. Method: the mean of both logarithms, weighed by
-//! their variances. Where they differ by more than chance in the dedicated windows explains, the rest is an error of the
-//! ledger's, and adds to its variance (as between studies in a meta-analysis, DerSimonian and Laird 1986): whoever contradicts a
-//! certain answer has no say.
+//! What dedicated windows tell, weighed with what the ledger of the same shared windows does ([`crate::weight`] is the rule).
 //!
 //! Limits: both see the same shared windows, whose chance errors are added up and not their squares.
 
 use crate::estimate::Parts;
 use crate::interval::{chance, degrees, Spread};
 use crate::stretch_estimate::StretchEstimate;
+use crate::weight::Weight;
 
 /// What dedicated windows tell, weighed with what the ledger of the same shared windows does.
 pub(crate) fn weighed(dedicated: StretchEstimate, ledger: StretchEstimate) -> StretchEstimate {
     let (Some(of_dedicated), Some(of_ledger)) = (dedicated.spread, ledger.spread) else { return dedicated };
     let (d, l) = (dedicated.slowdown.ln(), ledger.slowdown.ln());
-    let unsure = chance(of_dedicated).powi(2);
-    let contradicts = ((d - l).powi(2) - unsure).max(0.0).sqrt();
-    let ledger_error = ledger.method_error.max(contradicts);
-    let unsure_ledger = chance(of_ledger).powi(2) + ledger_error.powi(2);
-    if unsure + unsure_ledger <= 0.0 {
-        return dedicated;
-    }
-    let share = unsure_ledger / (unsure + unsure_ledger);
-    let mean = |of_dedicated: f64, of_ledger: f64| share * of_dedicated + (1.0 - share) * of_ledger;
+    let weight = Weight::of(d - l, chance(of_dedicated), chance(of_ledger), ledger.method_error);
+    let share = weight.share;
+    let mean = |of_dedicated, of_ledger| weight.mean(of_dedicated, of_ledger);
     let slowdown = mean(d, l).exp();
     let parts = Parts::of(
         slowdown,
@@ -38,7 +26,7 @@ pub(crate) fn weighed(dedicated: StretchEstimate, ledger: StretchEstimate) -> St
         slowdown,
         least: mean(dedicated.least.ln(), ledger.least.ln()).exp(),
         spread: Some(together(share, of_dedicated, of_ledger)),
-        method_error: mean(dedicated.method_error, ledger_error),
+        method_error: mean(dedicated.method_error, weight.ledger_error),
         parts,
         rules,
         ..dedicated

@@ -90,6 +90,12 @@ impl Yardstick {
         }
     }
 
+    /// PACT'16's own: time computing without memory stalls, all of them, where both windows tell these, and without switches.
+    pub fn pact16(one: &Spent, other: &Spent, switch_ns: f64) -> Yardstick {
+        let knows_memory = one.knows_memory() && other.knows_memory();
+        Yardstick::Time { switch_ns, spin_stalls: knows_memory.then_some(0.0) }
+    }
+
     /// Whether this is time with nothing to tell stalls or counted work.
     pub fn is_blind(self) -> bool {
         matches!(self, Yardstick::UserTime | Yardstick::Time { spin_stalls: None, .. })

@@ -293,9 +293,10 @@ fn evidence_decides_where_sums_do_not() {
         let _ = predictor.push(&observation(at as u64, facts), Label::Shared);
     }
     let verdict = judge.verdict(None);
-    assert_eq!((verdict.verdict, verdict.disturbance), (corun_predict::Ruling::Clean, 0.0));
-    assert!((verdict.disturbance_range[1] - 0.02).abs() < 1e-6, "{verdict:?}");
-    assert!((predictor.so_far().unwrap().slowdown - 1.0).abs() < 1e-6);
+    assert_eq!(verdict.verdict, corun_predict::Ruling::Clean);
+    assert!(verdict.disturbance < 0.001, "{verdict:?}");
+    assert!((verdict.disturbance_range[1] - 0.02).abs() < 0.001, "{verdict:?}");
+    assert!((predictor.so_far().unwrap().slowdown - 1.0).abs() < 0.001);
 }
 
 #[test]

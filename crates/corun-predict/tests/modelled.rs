@@ -16,8 +16,8 @@ use rig::{
 };
 
 const MS: u64 = 1_000_000;
-const DEDICATED: Sampling = Sampling { dedicated: true, wake_up_ns: 0 };
-const SHARED: Sampling = Sampling { dedicated: false, wake_up_ns: 0 };
+const DEDICATED: Sampling = Sampling { dedicated: true, replay: false, wake_up_ns: 0 };
+const SHARED: Sampling = Sampling { dedicated: false, replay: false, wake_up_ns: 0 };
 
 fn mape(outcomes: &[Outcome]) -> f64 {
     outcomes.iter().map(Outcome::error).sum::<f64>() / outcomes.len() as f64
@@ -33,7 +33,8 @@ fn useful_work_is_closer_than_cpi_and_mpki_beside_each_interferer_of_the_paper()
             let b = &o.estimate.baselines;
             let error =
                 |x: Option<f64>| (x.expect("the modelled machine has counters") / o.truth - 1.0).abs();
-            let (cpi, mpki) = (error(b.cpi), error(b.mpki));
+            let (cpi, mpki, pact16) = (error(b.cpi), error(b.mpki), error(b.pact16));
+            assert!(pact16 < cpi && pact16 < mpki, "{program} {loops} {threads}: {pact16} {cpi} {mpki}");
             assert!(
                 o.error() < cpi && o.error() < mpki,
                 "{program} {loops} {threads}: {} {cpi} {mpki}",

@@ -24,6 +24,8 @@ pub struct SimReport {
     pub corun: String,
     /// The scenario's name.
     pub scenario: String,
+    /// The recording that was replayed; `None`: a scenario ran.
+    pub recorded: Option<SimRecorded>,
     /// The machine in one line.
     pub machine: String,
     /// Its number of CPUs.
@@ -60,6 +62,65 @@ pub struct SimReport {
     pub profile: ProfileReport,
     /// What is not known, and why.
     pub unavailable: Vec<Unavailable>,
+}
+
+/// A recorded run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SimRecorded {
+    /// What ran, in words.
+    pub command: String,
+    /// CPUs of the machine that it was recorded on.
+    pub cpus: u64,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// How long it would have taken alone there, in nanoseconds: at least, most likely, at most, by what the recording leaves open.
+    pub alone_ns: [u64; 3],
+    /// Events in the recording.
+    pub events: u64,
+    /// How much of its end was left out, since events were lost there, in nanoseconds.
+    pub left_out_ns: u64,
+    /// Who else wanted CPUs, as loops.
+    pub co_runners: Vec<Loops>,
+}
+
+/// A co-runner of a recorded run, as loops.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Loops {
+    /// Its name.
+    pub name: String,
+    /// How many loops.
+    pub tasks: u32,
+    /// What part of the time each wants a CPU, 0..=1.
+    pub demand: f64,
+}
+
+impl SimRecorded {
+    /// What was recorded, and what of it is certain without a model of a machine, in two lines.
+    fn text(&self) -> String {
+        let SimRecorded { command, cpus, took_ns, alone_ns: [least, likely, most], .. } = self;
+        let others: Vec<String> = self
+            .co_runners
+            .iter()
+            .take(3)
+            .map(|l| format!("{} ({} x {:.0} % of a CPU)", l.name, l.tasks, 100.0 * l.demand))
+            .collect();
+        let more = self.co_runners.len().saturating_sub(others.len());
+        let others = match (&others[..], more) {
+            ([], _) => "alone".to_owned(),
+            (named, 0) => format!("next to {}", named.join(", ")),
+            (named, more) => format!("next to {} and {more} more", named.join(", ")),
+        };
+        let slower = *took_ns as f64 / (*likely).max(1) as f64;
+        format!(
+            "recorded: {command} took {} on {cpus} CPU{} {others}\n\
+             replayed without them: {} ({} to {}), so it was {slower:.2} times as long\n",
+            human_ns(*took_ns),
+            if *cpus == 1 { "" } else { "s" },
+            human_ns(*likely),
+            human_ns(*least),
+            human_ns(*most),
+        )
+    }
 }
 
 /// The policy of a scenario and what it did, over all seeds.
@@ -158,13 +219,14 @@ pub fn text(report: &SimReport) -> String {
     }
     let seeds = report.seeds.len();
     let mut out = format!(
-        "corun sim: {} on {}, {}{}, {} seed{}\n\n{}\n",
+        "corun sim: {} on {}, {}{}, {} seed{}\n{}\n{}\n",
         report.scenario,
         report.machine,
         report.scheduler,
         report.policy.as_ref().map_or(String::new(), |p| format!(" under {}", p.name)),
         seeds,
         if seeds == 1 { "" } else { "s" },
+        report.recorded.as_ref().map_or_else(String::new, SimRecorded::text),
         table.text()
     );
     let mut line = |what: &str, value: String| out.push_str(&format!("{what:<22}{value}\n"));

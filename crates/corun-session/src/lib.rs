@@ -6,6 +6,7 @@
 //! | say how much slower a target is than alone | [`Predict`] | a window, and whether an estimate is due |
 //! | watch everybody for as long as one likes | [`Watch`] | an observation per window; nothing is summed up |
 //! | judge how much of its time others cost a command | [`Verify`] | an observation per window, a verdict at the end |
+//! | keep a target's run, so that it can be replayed | [`Record`] | a window of what its tasks did |
 //! | let a policy schedule tenants | [`Plan`], then [`Control`] | an epoch with its decisions |
 //! | say what this machine takes from a program that computes | [`Noise`] | a measurement |
 //! | measure one process, over and over | [`ProcessMeter`] | what it ran, spun and waited |
@@ -67,6 +68,7 @@ pub mod observing_cost;
 pub mod predict;
 pub mod process_meter;
 pub mod profile;
+pub mod record;
 pub mod stop;
 pub mod subject_watch;
 mod supervise;
@@ -80,6 +82,7 @@ pub use noise::Noise;
 pub use predict::{Predict, PredictOptions};
 pub use process_meter::ProcessMeter;
 pub use profile::{Profile, ProfileOptions};
+pub use record::{Record, RecordOptions};
 pub use stop::Stop;
 pub use supervise::supervise_if_asked;
 pub use target::Target;

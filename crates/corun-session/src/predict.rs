@@ -13,7 +13,7 @@ use corun_linux::{wake_up, Root};
 use corun_model::{Host, Observation, TaskId, What};
 use corun_predict::schedule::{Found, InTheWay, Next, Schedule, Taken, FIRST_NS, OTHERS, SLOT_NS};
 use corun_predict::useful_work::Window;
-use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor, Recorded};
+use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor, Recorded, Way};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,18 @@ const ESTIMATE_TIMES: u64 = 50;
 
 /// What counting may take of the program's time on a CPU, from when the first dedicated window may be.
 const COUNTING: f64 = 0.03;
+
+/// What a wake-up takes where CPUs sleep: threads that sleep often wait for it alone, and not where loops keep CPUs awake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakeUp {
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// So long, in nanoseconds.
+    Given(u64),
+    /// It is measured first: two threads meet again and again for 160 ms, unless CPUs are busy.
+    Measured,
+}
 
 /// How to predict.
 #[derive(Clone, Debug)]
@@ -38,8 +50,10 @@ pub struct PredictOptions {
     pub counters: bool,
     /// Park co-runners for short windows, to see what the subject does alone. `None`: nobody is touched.
     pub dedicated: Option<Parking>,
-    /// What a wake-up takes on this machine where CPUs sleep, in nanoseconds; `None`: measured first.
-    pub wake_up_ns: Option<u64>,
+    /// What a wake-up takes on this machine where CPUs sleep.
+    pub wake_up: WakeUp,
+    /// By which method the slowdown is found.
+    pub way: Way,
     /// How the program's work is given to its threads.
     pub assignment: Assignment,
     /// How often the interval should hold what the whole run shows.
@@ -55,7 +69,8 @@ impl Default for PredictOptions {
             spin: true,
             counters: false,
             dedicated: None,
-            wake_up_ns: None,
+            wake_up: WakeUp::Unknown,
+            way: Way::Best,
             assignment,
             confidence,
         }
@@ -116,7 +131,11 @@ impl Predict {
     fn of(armed: Armed, options: PredictOptions, stop: &Stop) -> Result<Predict, Error> {
         let root = Root::new("/");
         let first = armed.first_task();
-        let wake_up = options.wake_up_ns.map_or_else(wake_up::measured_ns, |given| Ok(Some(given)));
+        let wake_up = match options.wake_up {
+            WakeUp::Unknown => Ok(None),
+            WakeUp::Given(ns) => Ok(Some(ns)),
+            WakeUp::Measured => wake_up::measured_ns(),
+        };
         let wanted = WatchOptions {
             source: options.source,
             spin: options.spin,
@@ -138,6 +157,7 @@ impl Predict {
         let how = Options {
             confidence: options.confidence,
             assignment: options.assignment,
+            way: options.way,
             wake_up_ns: wake_up_ns.unwrap_or(0),
             ..Options::default()
         };

@@ -29,7 +29,7 @@ use corun_model::{Host, Observation, Outcome, TaskId};
 use corun_policy::{by_name, Options};
 use corun_sim::engine::Progress;
 use corun_sim::metrics::{geometric_mean, relative_speedup, throughput};
-use corun_sim::scenario::{Participants, Scenario};
+use corun_sim::scenario::{Participants, Runs, Scenario};
 use modelled::{phases, tell_roughly, Cpus, Program, NEED_NO_HELP, WAIT_FOR_EACH_OTHER};
 use rayon::prelude::*;
 use std::fmt::Write;
@@ -115,7 +115,9 @@ fn draw(cpus: u32, size: usize, number: u64, waits: bool) -> Mix {
     for (i, tenant) in scenario.tenants.iter_mut().enumerate() {
         // A thread per CPU, or half as many.
         let by = if cpus > 2 && draw(400 + i as u64).is_multiple_of(2) { 4 } else { 2 };
-        widen(&mut tenant.workload, cpus / by);
+        if let Runs::Workload(workload) = &mut tenant.runs {
+            widen(workload, cpus / by);
+        }
     }
     Mix {
         name: format!("{cpus}x{size}{}{number}", if waits { "." } else { "n" }),

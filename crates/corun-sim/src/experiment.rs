@@ -244,7 +244,7 @@ pub fn all_or_first<T, E, C: FromIterator<T>>(all: Vec<Result<T, E>>) -> Result<
 fn kinds(scenario: &Scenario) -> (Vec<usize>, usize) {
     let mut firsts: Vec<&TenantSpec> = Vec::new();
     let alike = |a: &TenantSpec, b: &TenantSpec| {
-        a.workload == b.workload
+        a.runs == b.runs
             && (&a.pins, &a.allowed, a.vcpus) == (&b.pins, &b.allowed, b.vcpus)
             && (a.batch, a.slice_ns) == (b.batch, b.slice_ns)
     };

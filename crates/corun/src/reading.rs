@@ -9,6 +9,9 @@ const TEXT_MIB: u64 = 16;
 /// No result is longer than this, in MiB.
 const RESULT_MIB: u64 = 256;
 
+/// No recording of a run is longer than this, in MiB.
+const RECORDING_MIB: u64 = 512;
+
 /// The text of a file that people wrote: what does not end is not read to its end.
 ///
 /// # Errors
@@ -36,6 +39,21 @@ pub fn results_of_tool(path: &Path) -> Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take((RESULT_MIB << 20) + 1).read_to_string(&mut text)?;
     fits(text, RESULT_MIB, "name the results of a benchmark tool")
+}
+
+/// A recording of a run.
+///
+/// # Errors
+/// What the kernel says; what is longer than any recording.
+pub fn recording_of(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take((RECORDING_MIB << 20) + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > RECORDING_MIB << 20 {
+        true => Err(Error::other(format!(
+            "it is longer than {RECORDING_MIB} MiB; name what `corun record` wrote"
+        ))),
+        false => Ok(bytes),
+    }
 }
 
 fn fits(text: String, mib: u64, remedy: &str) -> Result<String> {

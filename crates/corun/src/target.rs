@@ -34,6 +34,9 @@ pub const ANYBODY: &str = "-p PID|--cgroup NAME|--vm NAME|-- CMD...";
 /// The same for a verb that can be about everybody as well.
 pub const ANYBODY_OR_ALL: &str = "-p PID|--cgroup NAME|--vm NAME|--all|-- CMD...";
 
+/// The same for a verb that records.
+pub const RECORDED: &str = "-p PID|--cgroup NAME|-- CMD...";
+
 /// How a verb with these flags is used: clap's own line leaves out the dashes before a command.
 pub fn usage(verb: &str, whom: &str) -> String {
     format!("corun {verb} [OPTIONS] <{whom}>")

@@ -1,102 +1,225 @@
-//! A run log as a file: `corun.run-log/1`.
+//! A recorded run as a file: `corun.run-log/2`.
 //!
 //! ```text
 //! 8 bytes   "corunlog"
-//! u32       version, 1
-//! u32       length of the command's text
-//! u128      the machine's CPUs, one bit each
+//! u32       version, 2
+//! text      the command
+//! u64       sum of all before
+//!           then windows, one after the other:
+//! u8        1
+//! u128      the CPUs that were switched on at its end, one bit each
 //! u64 × 3   start, end, events lost
-//! u64       number of events
-//! text      the command, in UTF-8
-//! 32 bytes  each event: time, who, a, b (see `RawEvent`)
-//! u64       FNV-1a of all before
+//! u32       number of co-runners, each: text (name), u32 (tasks), u64 × 2 (ran, waited)
+//! u32       number of events, each of 32 bytes: time, who, a, b (see `RawEvent`)
+//! u64       sum of the window
+//!           and then:
+//! u8        0
 //! ```
 //!
-//! Numbers are little-endian. What is damaged or of another version is refused.
+//! Numbers are little-endian, a text is its length (u32) and UTF-8, a sum is FNV-1a. So a recorder writes window by window and keeps
+//! none, and a reader notices what is damaged, is missing at the end, or is of another version.
 
-use super::{CpuMask, Event, RawEvent, RunLog, EVENT_BYTES};
+use super::{CpuMask, Event, RawEvent, RunLog, What, EVENT_BYTES};
 use thiserror::Error;
 
 const MAGIC: &[u8; 8] = b"corunlog";
-const VERSION: u32 = 1;
-const HEADER: usize = 8 + 4 + 4 + 16 + 3 * 8 + 8;
+const VERSION: u32 = 2;
+const WINDOW: u8 = 1;
+const END: u8 = 0;
+/// Events of a file at most, which makes it 256 MiB: a recorder ends there.
+pub const MOST_EVENTS: u64 = 8 << 20;
+/// A run is no longer than this, 24 hours, and no budget's period is.
+const MOST_NS: u64 = 86_400_000_000_000;
+/// The kernel's shortest quota and period.
+const LEAST_BUDGET_NS: u64 = 1_000_000;
+
+/// A run that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFile {
+    /// What ran, in words.
+    pub command: String,
+    /// What it did, in the order of time; each window begins where the one before it ends.
+    pub windows: Vec<RunWindow>,
+}
+
+/// A stretch of a recorded run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunWindow {
+    /// What its tasks did.
+    pub log: RunLog,
+    /// Who else wanted CPUs meanwhile.
+    pub co_runners: Vec<CoRunner>,
+}
+
+/// A co-runner in a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoRunner {
+    /// Its name.
+    pub name: String,
+    /// How many of its tasks wanted CPUs: tasks that all want alike count one each, others less.
+    pub tasks: u32,
+    /// CPU time that it had, in nanoseconds, summed over its tasks.
+    pub ran_ns: u64,
+    /// Time that it waited for a CPU, in nanoseconds, summed over its tasks.
+    pub waited_ns: u64,
+}
+
+impl RunFile {
+    /// How long it is, in nanoseconds.
+    pub fn length_ns(&self) -> u64 {
+        let ends = self.windows.first().zip(self.windows.last());
+        ends.map_or(0, |(first, last)| last.log.end_ns - first.log.start_ns)
+    }
+
+    /// How many events it has.
+    pub fn events(&self) -> u64 {
+        self.windows.iter().map(|w| w.log.events.len() as u64).sum()
+    }
+
+    /// How many events found no room.
+    pub fn lost(&self) -> u64 {
+        self.windows.iter().fold(0, |sum, w| sum.saturating_add(w.log.lost))
+    }
+}
 
 /// A file that is no run log, or not a whole one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     /// It begins otherwise.
-    #[error("this is no run log of corun's: it does not begin with `corunlog`")]
+    #[error("this is no recording: it does not begin with `corunlog`; make one with `corun record`")]
     Other,
     /// It is of another version.
-    #[error("this run log is of version {0}; this corun reads version {VERSION}: record it again")]
+    #[error("this recording is of version {0}, and this corun reads version {VERSION}; record it again")]
     Version(u32),
     /// It does not end where it says, or what it holds is not what was written.
-    #[error("this run log is damaged: {0}; record it again")]
+    #[error("this recording is damaged: {0}; record it again")]
     Damaged(&'static str),
 }
 
-/// A log and what it is of, as bytes.
-pub fn write(log: &RunLog, command: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER + command.len() + EVENT_BYTES * log.events.len() + 8);
-    out.extend(MAGIC);
+/// What a file begins with.
+pub fn header(command: &str) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
     out.extend(VERSION.to_le_bytes());
-    out.extend((command.len() as u32).to_le_bytes());
+    put_text(&mut out, command);
+    sealed(out)
+}
+
+/// A window of a file.
+pub fn window(window: &RunWindow) -> Vec<u8> {
+    let RunWindow { log, co_runners } = window;
+    let mut out = Vec::with_capacity(64 + 64 * co_runners.len() + EVENT_BYTES * log.events.len());
+    out.push(WINDOW);
     out.extend(log.cpus.0.to_le_bytes());
-    for n in [log.start_ns, log.end_ns, log.lost, log.events.len() as u64] {
+    for n in [log.start_ns, log.end_ns, log.lost] {
         out.extend(n.to_le_bytes());
     }
-    out.extend(command.as_bytes());
+    out.extend((co_runners.len() as u32).to_le_bytes());
+    for other in co_runners {
+        put_text(&mut out, &other.name);
+        out.extend(other.tasks.to_le_bytes());
+        out.extend(other.ran_ns.to_le_bytes());
+        out.extend(other.waited_ns.to_le_bytes());
+    }
+    out.extend((log.events.len() as u32).to_le_bytes());
     for event in &log.events {
         let RawEvent { t_ns, who, a, b } = RawEvent::from(*event);
         for n in [t_ns, who, a, b] {
             out.extend(n.to_le_bytes());
         }
     }
-    out.extend(sum(&out).to_le_bytes());
-    out
+    sealed(out)
 }
 
-/// Reads what [`fn@write`] wrote: the log, and the command that it is of.
+/// What a file ends with.
+pub fn end() -> Vec<u8> {
+    vec![END]
+}
+
+/// A whole file.
+pub fn write(file: &RunFile) -> Vec<u8> {
+    let windows = file.windows.iter().flat_map(window);
+    header(&file.command).into_iter().chain(windows).chain(end()).collect()
+}
+
+/// Reads what [`fn@write`] wrote.
 ///
 /// # Errors
 /// [`Refused`], as one sentence.
-pub fn read(bytes: &[u8]) -> Result<(RunLog, String), Refused> {
+pub fn read(bytes: &[u8]) -> Result<RunFile, Refused> {
     if !bytes.starts_with(MAGIC) {
         return Err(Refused::Other);
     }
-    let short = Refused::Damaged("it ends early");
-    let mut rest = Reader(&bytes[MAGIC.len()..]);
-    let version = rest.u32().ok_or(short.clone())?;
+    let mut reader = Reader { rest: &bytes[MAGIC.len()..], part: bytes };
+    let version = reader.u32()?;
     if version != VERSION {
         return Err(Refused::Version(version));
     }
-    let header = (|| {
-        let text = rest.u32()?;
-        let cpus = u128::from(rest.u64()?) | u128::from(rest.u64()?) << 64;
-        Some((text, cpus, rest.u64()?, rest.u64()?, rest.u64()?, rest.u64()?))
-    })();
-    let (text, cpus, start_ns, end_ns, lost, events) = header.ok_or(short.clone())?;
-    let command = rest.take(text as usize).ok_or(short.clone())?;
-    let length = usize::try_from(events).ok().and_then(|n| n.checked_mul(EVENT_BYTES));
-    let mut body = Reader(length.and_then(|n| rest.take(n)).ok_or(short.clone())?);
-    let told = rest.u64().ok_or(short)?;
-    if !rest.0.is_empty() {
-        return Err(Refused::Damaged("something follows its end"));
+    let command = reader.text()?;
+    reader.seal()?;
+    let mut file = RunFile { command, windows: Vec::new() };
+    let mut events = 0;
+    loop {
+        match reader.take(1)?[0] {
+            WINDOW => {}
+            END => break,
+            _ => return Err(Refused::Damaged("it has a part of an unknown kind")),
+        }
+        let window = reader.window()?;
+        reader.seal()?;
+        check(&window.log, &file)?;
+        events += window.log.events.len() as u64;
+        if events > MOST_EVENTS {
+            return Err(Refused::Damaged("it has more events than any recording"));
+        }
+        file.windows.push(window);
     }
-    if told != sum(&bytes[..bytes.len() - 8]) {
-        return Err(Refused::Damaged("its checksum is another"));
+    if !reader.rest.is_empty() {
+        return Err(Refused::Damaged("it has more than windows"));
     }
-    let command = std::str::from_utf8(command).map_err(|_| Refused::Damaged("its command is not UTF-8"))?;
-    let mut found: Vec<Event> = Vec::with_capacity(body.0.len() / EVENT_BYTES);
-    while let (Some(t_ns), Some(who), Some(a), Some(b)) = (body.u64(), body.u64(), body.u64(), body.u64()) {
-        let event = RawEvent { t_ns, who, a, b }.read();
-        found.push(event.ok_or(Refused::Damaged("it has an event of an unknown kind"))?);
+    if file.windows.is_empty() {
+        return Err(Refused::Damaged("it has no window"));
     }
-    if !found.is_sorted_by_key(|e| e.t_ns) {
-        return Err(Refused::Damaged("its events are not in the order of time"));
+    Ok(file)
+}
+
+/// Whether this can be the next window of a file.
+fn check(log: &RunLog, before: &RunFile) -> Result<(), Refused> {
+    let refuse = |why| Err(Refused::Damaged(why));
+    let start_ns = before.windows.first().map_or(log.start_ns, |w| w.log.start_ns);
+    if log.end_ns < log.start_ns || log.end_ns - start_ns > MOST_NS || log.end_ns > u64::MAX / 4 {
+        return refuse("it ends before it begins, or lasts for longer than 24 hours");
     }
-    let log = RunLog { cpus: CpuMask(cpus), start_ns, end_ns, lost, events: found };
-    Ok((log, command.to_owned()))
+    if before.windows.last().is_some_and(|last| last.log.end_ns != log.start_ns) {
+        return refuse("a window is missing");
+    }
+    if !log.events.is_sorted_by_key(|e| e.t_ns) {
+        return refuse("its events are not in the order of time");
+    }
+    if log.events.iter().any(|e| e.t_ns < start_ns || e.t_ns > log.end_ns) {
+        return refuse("it has an event that is not of its time");
+    }
+    let is_no_budget = |e: &Event| match e.what {
+        // A quota of 0 is none.
+        What::Budget { quota_ns: 0, period_ns } => period_ns > MOST_NS,
+        What::Budget { quota_ns, period_ns } => {
+            quota_ns.max(period_ns) > MOST_NS || quota_ns.min(period_ns) < LEAST_BUDGET_NS
+        }
+        _ => false,
+    };
+    match log.events.iter().any(is_no_budget) {
+        true => refuse("it has a CPU budget that no kernel gives"),
+        false => Ok(()),
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend((text.len() as u32).to_le_bytes());
+    out.extend(text.as_bytes());
+}
+
+fn sealed(mut part: Vec<u8>) -> Vec<u8> {
+    part.extend(sum(&part).to_le_bytes());
+    part
 }
 
 /// FNV-1a: notices what disks and editors do to a file, not what an enemy does.
@@ -104,21 +227,60 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-struct Reader<'a>(&'a [u8]);
+struct Reader<'a> {
+    rest: &'a [u8],
+    /// What is left of the file from the beginning of the present part on.
+    part: &'a [u8],
+}
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(head)
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Refused> {
+        let (head, rest) = self.rest.split_at_checked(n).ok_or(Refused::Damaged("it ends early"))?;
+        self.rest = rest;
+        Ok(head)
     }
 
-    fn u32(&mut self) -> Option<u32> {
-        self.take(4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")))
+    fn u32(&mut self) -> Result<u32, Refused> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
     }
 
-    fn u64(&mut self) -> Option<u64> {
-        self.take(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
+    fn u64(&mut self) -> Result<u64, Refused> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    }
+
+    fn text(&mut self) -> Result<String, Refused> {
+        let length = self.u32()?;
+        let text = std::str::from_utf8(self.take(length as usize)?);
+        text.map(str::to_owned).map_err(|_| Refused::Damaged("it has a text that is not UTF-8"))
+    }
+
+    /// The present part ends here, as its sum says.
+    fn seal(&mut self) -> Result<(), Refused> {
+        let length = self.part.len() - self.rest.len();
+        let found = sum(&self.part[..length]);
+        if self.u64()? != found {
+            return Err(Refused::Damaged("a checksum does not match"));
+        }
+        self.part = self.rest;
+        Ok(())
+    }
+
+    fn window(&mut self) -> Result<RunWindow, Refused> {
+        let cpus = CpuMask(u128::from(self.u64()?) | u128::from(self.u64()?) << 64);
+        let (start_ns, end_ns, lost) = (self.u64()?, self.u64()?, self.u64()?);
+        let mut co_runners = Vec::new();
+        for _ in 0..self.u32()? {
+            let (name, tasks) = (self.text()?, self.u32()?);
+            co_runners.push(CoRunner { name, tasks, ran_ns: self.u64()?, waited_ns: self.u64()? });
+        }
+        let length = (self.u32()? as usize).saturating_mul(EVENT_BYTES);
+        let mut body = Reader { rest: self.take(length)?, part: &[] };
+        let mut events = Vec::with_capacity(length / EVENT_BYTES);
+        while !body.rest.is_empty() {
+            let raw = RawEvent { t_ns: body.u64()?, who: body.u64()?, a: body.u64()?, b: body.u64()? };
+            events.push(raw.read().ok_or(Refused::Damaged("it has an event of an unknown kind"))?);
+        }
+        Ok(RunWindow { log: RunLog { cpus, start_ns, end_ns, lost, events }, co_runners })
     }
 }
 
@@ -126,7 +288,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
     use crate::machine::CpuId;
-    use crate::run_log::{For, Left, Waker, What};
+    use crate::run_log::{For, Left, Waker};
     use crate::tenant::TaskId;
     use proptest::prelude::*;
 
@@ -161,35 +323,51 @@ mod tests {
             (task, any::<u32>()).prop_map(|(parent, process)| What::Born { parent, process }),
             (any::<u64>(), any::<bool>())
                 .prop_map(|(deadline_ns, as_length)| What::SleepsUntil { deadline_ns, as_length }),
-            (any::<u64>(), any::<u64>())
+            (LEAST_BUDGET_NS..=MOST_NS, LEAST_BUDGET_NS..=MOST_NS)
                 .prop_map(|(quota_ns, period_ns)| What::Budget { quota_ns, period_ns }),
             Just(What::Confines),
         ]
     }
 
-    fn log() -> impl Strategy<Value = RunLog> {
-        let event = (0..1u64 << 50, any::<u32>(), what()).prop_map(|(t_ns, task, what)| Event {
+    fn co_runner() -> impl Strategy<Value = CoRunner> {
+        (".{0,9}", any::<u32>(), any::<[u64; 2]>()).prop_map(|(name, tasks, [ran_ns, waited_ns])| CoRunner {
+            name,
+            tasks,
+            ran_ns,
+            waited_ns,
+        })
+    }
+
+    /// One or several windows of 1,000 ns.
+    fn file() -> impl Strategy<Value = RunFile> {
+        let event = (0..=1_000u64, any::<u32>(), what()).prop_map(|(t_ns, task, what)| Event {
             t_ns,
             task: TaskId(task),
             what,
         });
-        (any::<u128>(), any::<[u64; 3]>(), prop::collection::vec(event, 0..40)).prop_map(
-            |(cpus, [start_ns, end_ns, lost], mut events)| {
+        let others = prop::collection::vec(co_runner(), 0..3);
+        let window = (any::<u128>(), any::<u64>(), prop::collection::vec(event, 0..20), others);
+        (".{0,20}", prop::collection::vec(window, 1..4)).prop_map(|(command, windows)| {
+            let windows = windows.into_iter().zip(0..).map(|((cpus, lost, mut events, co_runners), n)| {
+                let start_ns = 1_000 * n;
+                events.iter_mut().for_each(|e: &mut Event| e.t_ns += start_ns);
                 events.sort_by_key(|e| e.t_ns);
-                RunLog { cpus: CpuMask(cpus), start_ns, end_ns, lost, events }
-            },
-        )
+                let log = RunLog { cpus: CpuMask(cpus), start_ns, end_ns: start_ns + 1_000, lost, events };
+                RunWindow { log, co_runners }
+            });
+            RunFile { command, windows: windows.collect() }
+        })
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(log in log(), command in ".{0,20}") {
-            prop_assert_eq!(read(&write(&log, &command)), Ok((log, command)));
+        fn what_is_written_is_read_again(file in file()) {
+            prop_assert_eq!(read(&write(&file)), Ok(file));
         }
 
         #[test]
-        fn one_byte_that_is_another_or_missing_is_noticed(log in log(), at in any::<prop::sample::Index>(), by in 1..=255u8) {
-            let whole = write(&log, "solver");
+        fn one_byte_that_is_another_or_missing_is_noticed(file in file(), at in any::<prop::sample::Index>(), by in 1..=255u8) {
+            let whole = write(&file);
             let at = at.index(whole.len());
             let mut changed = whole.clone();
             changed[at] ^= by;
@@ -199,20 +377,41 @@ mod tests {
 
         #[test]
         fn nothing_that_is_read_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), is_ours in any::<bool>()) {
-            let start: &[u8] = if is_ours { b"corunlog\x01\0\0\0" } else { b"" };
-            let _ = read(&[start, &bytes].concat());
+            let start = if is_ours { header("x") } else { Vec::new() };
+            let _ = read(&[start, bytes].concat());
         }
     }
 
     #[test]
     fn what_is_refused_says_why_and_what_helps() {
-        let whole = write(&RunLog::default(), "");
+        let log = |start_ns, end_ns| RunLog { start_ns, end_ns, ..RunLog::default() };
+        let file = |windows: &[RunLog]| RunFile {
+            windows: windows
+                .iter()
+                .map(|log| RunWindow { log: log.clone(), ..RunWindow::default() })
+                .collect(),
+            ..RunFile::default()
+        };
         let say = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
-        assert!(say(b"hello").contains("no run log"));
-        let mut newer = whole.clone();
-        newer[8] = 2;
-        assert_eq!(say(&newer), "this run log is of version 2; this corun reads version 1: record it again");
+        let whole = write(&file(&[log(5, 9)]));
+        assert!(read(&whole).is_ok());
+        assert!(say(b"hello").contains("no recording"));
+        let mut older = whole.clone();
+        older[8] = 1;
+        assert_eq!(
+            say(&older),
+            "this recording is of version 1, and this corun reads version 2; record it again"
+        );
         assert!(say(&whole[..whole.len() - 1]).contains("ends early"));
-        assert!(say(&[&whole[..], b"x"].concat()).contains("something follows its end"));
+        assert!(say(&[&whole[..], b"x"].concat()).contains("more than windows"));
+        assert!(say(&write(&file(&[]))).contains("no window"));
+        assert!(say(&write(&file(&[log(5, 9), log(10, 12)]))).contains("a window is missing"));
+        assert!(say(&write(&file(&[log(9, 5)]))).contains("ends before it begins"));
+        let event = |t_ns, what| Event { t_ns, task: TaskId(1), what };
+        let with = |event| file(&[RunLog { events: vec![event], ..log(5, 9) }]);
+        let early = event(4, What::Leaves(Left::Ended));
+        assert!(say(&write(&with(early))).contains("not of its time"));
+        let endless = event(6, What::Budget { quota_ns: 1, period_ns: u64::MAX });
+        assert!(say(&write(&with(endless))).contains("no kernel gives"));
     }
 }

@@ -4,7 +4,7 @@
 //! of these also why each of them went on: who woke it, until when it meant to sleep, which CPUs and how much of them
 //! it might have.
 //!
-//! A log that lost events says so ([`RunLog::lost`]) and can no longer be replayed. [`mod@file`] is how it is written down.
+//! A log that lost events says so ([`RunLog::lost`]) and cannot be replayed from there on. [`mod@file`] is how a run is written down.
 
 pub mod file;
 

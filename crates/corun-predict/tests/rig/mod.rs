@@ -7,12 +7,15 @@
 
 use corun_model::dedicated::{Budget, Spending, SETTLE_NS};
 use corun_model::workload::{Program, Sync};
-use corun_model::{Action, Host, Machine, Observation, TenantId};
+use corun_model::{Action, Host, Machine, Observation, RunLog, TenantId};
 use corun_predict::schedule::{Next, Taken, SLOT_NS, WINDOW_NS};
-use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor, Schedule};
+use corun_predict::{
+    Assignment, CannotTell, Estimate, Evidence, Label, Options, Predictor, Replayer, Schedule,
+};
 use corun_sim::engine::Engine;
 use corun_sim::machine_file::MachineModel;
-use corun_sim::scenario::{Files, Participants, Scenario};
+use corun_sim::replay::modelled::run_log;
+use corun_sim::scenario::{Files, Participants, Runs, Scenario};
 
 /// The program that is predicted.
 pub const SUBJECT: TenantId = TenantId(0);
@@ -89,18 +92,23 @@ pub fn observe(engine: &mut Engine, ns: u64) -> Observation {
 pub struct Sampling {
     /// Open dedicated windows, as `corun predict --dedicated` does.
     pub dedicated: bool,
+    /// Replay what the subject did, as `corun predict` does without dedicated windows.
+    pub replay: bool,
     /// What the predictor is told of wake-ups, as [`Options::wake_up_ns`].
     pub wake_up_ns: u64,
 }
 
 /// Feeds a predictor from the first third of a run of `run_ns`, with the windows, schedule and budget of `corun predict`.
 pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Result<Estimate, CannotTell> {
-    let statically =
-        matches!(&scenario.tenants[0].workload.program, Program::Parallel(p) if p.sync == Sync::None);
+    let statically = match &scenario.tenants[0].runs {
+        Runs::Workload(w) => matches!(&w.program, Program::Parallel(p) if p.sync == Sync::None),
+        Runs::Recorded(_) => false,
+    };
     let assignment = if statically { Assignment::Static } else { Assignment::Dynamic };
     let options = Options { assignment, wake_up_ns: how.wake_up_ns, ..Options::default() };
     let mut predictor = Predictor::new(SUBJECT, options);
-    let mut engine = scenario.engine(seed, Participants::All, 0).unwrap();
+    let trace_limit = if how.replay { 1 << 23 } else { 0 };
+    let mut engine = scenario.engine(seed, Participants::All, trace_limit).unwrap();
     let mut schedule = Schedule::new(SUBJECT, engine.now_ns());
     let mut spending =
         Spending::new(WINDOW_NS, Budget::default()).expect("windows of the default length fit");
@@ -129,7 +137,24 @@ pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Re
             let _ = predictor.push(&seen, Label::Dedicated);
         }
     }
+    if let Some(trace) = engine.trace() {
+        let cpus = scenario.machine.machine.cpu_count();
+        let log = run_log(trace, SUBJECT, cpus, engine.now_ns(), &[]);
+        replayed(&log, how.wake_up_ns).into_iter().for_each(|e| predictor.push_evidence(e));
+    }
     predictor.estimate()
+}
+
+/// What a replay shows of a run log, which comes in windows as it does live.
+pub fn replayed(log: &RunLog, wake_up_ns: u64) -> Option<Evidence> {
+    let mut replayer = Replayer::new((wake_up_ns > 0).then_some(wake_up_ns));
+    for start_ns in (0..log.end_ns).step_by(SLOT_NS as usize) {
+        let end_ns = (start_ns + SLOT_NS).min(log.end_ns);
+        let is_in = |t_ns: u64| start_ns <= t_ns && (t_ns < end_ns || end_ns == log.end_ns);
+        let events = log.events.iter().filter(|e| is_in(e.t_ns)).copied().collect();
+        replayer.push(&RunLog { cpus: log.cpus, start_ns, end_ns, lost: log.lost, events });
+    }
+    replayer.evidence(true, true)
 }
 
 /// The truth of a case and what was predicted.

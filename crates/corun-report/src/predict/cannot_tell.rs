@@ -15,6 +15,7 @@ pub fn cannot_tell(why: CannotTell) -> String {
         }
         CannotTell::TooFewShared => "it takes three shared windows for an interval".into(),
         CannotTell::TooFewWindows => "there are too few windows for an interval".into(),
+        CannotTell::TooFewDedicated => "this method takes three dedicated windows".into(),
     }
 }
 
@@ -23,6 +24,7 @@ pub fn cannot_tell_at_end(why: CannotTell, ran_ns: u64) -> String {
     let lacked = match why {
         CannotTell::TooShort { least_ns } => format!("at least {} is needed", human_ns(least_ns)),
         CannotTell::TooFewShared | CannotTell::TooFewWindows => "an interval needs more".into(),
+        CannotTell::TooFewDedicated => "the method takes three dedicated windows".into(),
         _ => return cannot_tell(why),
     };
     format!("it ran for {}, and {lacked}; give it more work, or watch it for longer", human_ns(ran_ns))

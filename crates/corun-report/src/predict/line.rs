@@ -218,8 +218,13 @@ pub fn summary(report: &PredictReport) -> String {
         row("taken by", format!("{:>5.1} %  {who} ({})", c.share * 100.0, human_ns(c.steal_ns)));
     }
     let b = &report.baselines;
-    let simpler =
-        [("CPU share", b.cpu_share), ("run queue", b.runq_latency), ("CPI", b.cpi), ("MPKI", b.mpki)];
+    let simpler = [
+        ("CPU share", b.cpu_share),
+        ("run queue", b.runq_latency),
+        ("CPI", b.cpi),
+        ("MPKI", b.mpki),
+        ("PACT'16", b.pact16),
+    ];
     let said: Vec<String> =
         simpler.iter().filter_map(|(what, x)| Some(format!("{what} {:.2}×", (*x)?))).collect();
     if !said.is_empty() {

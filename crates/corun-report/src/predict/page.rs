@@ -182,8 +182,13 @@ fn spinning(last: &PredictReport) -> String {
 
 fn how(last: &PredictReport) -> String {
     let b = &last.baselines;
-    let simpler =
-        [("CPU share", b.cpu_share), ("run-queue latency", b.runq_latency), ("CPI", b.cpi), ("MPKI", b.mpki)];
+    let simpler = [
+        ("CPU share", b.cpu_share),
+        ("run-queue latency", b.runq_latency),
+        ("CPI", b.cpi),
+        ("MPKI", b.mpki),
+        ("PACT'16", b.pact16),
+    ];
     let mut rows = String::new();
     for (what, x) in simpler {
         let value = x.map_or("cannot say".to_owned(), |x| format!("{x:.2}×"));

@@ -30,6 +30,7 @@ fn report() -> SimReport {
         schema: sim::SCHEMA.into(),
         corun: "0.1.0".into(),
         scenario: "two".into(),
+        recorded: None,
         machine: "a machine".into(),
         cpus: 2,
         scheduler: "eevdf".into(),

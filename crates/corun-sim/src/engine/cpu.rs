@@ -96,7 +96,7 @@ impl Engine {
             Pending::Nothing => true,
             Pending::Meet(_) => self.has_moved(thread),
             Pending::Until(at_ns, _) => at_ns <= self.now_ns,
-            Pending::Acquire(_) | Pending::Put(..) | Pending::Take(_) => false,
+            Pending::Acquire(_) | Pending::Put(..) | Pending::Take(_) | Pending::AwaitEnd(..) => false,
         }
     }
 

@@ -79,6 +79,8 @@ pub struct TenantSetup {
     pub pins: Vec<CpuIx>,
     /// CPUs that all its tasks may use; `None`: any.
     pub affinity: Option<Rc<CpuSet>>,
+    /// CPUs that each of its tasks may use, instead; `None`: any. Empty: as `affinity` says.
+    pub affinities: Vec<Option<Rc<CpuSet>>>,
     /// SCHED_BATCH.
     pub batch: bool,
     /// Slices of its tasks: shortest and longest, in nanoseconds.
@@ -236,6 +238,8 @@ enum Pending {
     Acquire(usize),
     Put(usize, u64),
     Take(usize),
+    /// A wait of its own, which another ends.
+    AwaitEnd(usize, u32),
     /// Sleeps until this time, for this reason.
     Until(u64, Reason),
 }
@@ -244,7 +248,11 @@ impl Pending {
     /// The object whose events it waits for.
     fn object(self) -> Option<usize> {
         match self {
-            Pending::Meet(o) | Pending::Acquire(o) | Pending::Put(o, _) | Pending::Take(o) => Some(o),
+            Pending::Meet(o)
+            | Pending::Acquire(o)
+            | Pending::Put(o, _)
+            | Pending::Take(o)
+            | Pending::AwaitEnd(o, _) => Some(o),
             Pending::Nothing | Pending::Until(..) => None,
         }
     }
@@ -464,7 +472,10 @@ impl Engine {
             let pin = (!setup.pins.is_empty()).then(|| setup.pins[i % setup.pins.len()]);
             let affinity = match pin {
                 Some(cpu) => Some(Rc::new(CpuSet::of(self.cpus.len(), [cpu]))),
-                None => setup.affinity.clone(),
+                None => match &setup.affinities[..] {
+                    [] => setup.affinity.clone(),
+                    own => own[i % own.len()].clone(),
+                },
             };
             let name = match setup.vcpus {
                 Some(_) => format!("vcpu-{i}"),

@@ -9,7 +9,7 @@
 use super::{Doing, Engine, Pending, State, TenantIx, ThreadIx};
 use crate::program::Object;
 use crate::sched::CpuIx;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// One synchronisation object while its program runs, on cache lines of its own.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub(super) struct SyncObject {
     holder: Option<ThreadIx>,
     items: VecDeque<u64>,
     producers: u32,
+    /// Waits that were ended before they began.
+    over: BTreeSet<u32>,
 }
 
 impl SyncObject {
@@ -36,6 +38,7 @@ impl SyncObject {
             holder: None,
             items: VecDeque::new(),
             producers: 0,
+            over: BTreeSet::new(),
         };
         object.begin();
         object
@@ -72,6 +75,8 @@ enum What {
     Freed,
     /// Of a queue: nobody puts any more.
     Closed,
+    /// This wait is over.
+    Over(u32),
 }
 
 impl What {
@@ -81,6 +86,7 @@ impl What {
             What::Opened | What::Released => true,
             What::Filled | What::Closed => matches!(pending, Pending::Take(_)),
             What::Freed => matches!(pending, Pending::Put(..)),
+            What::Over(wait) => matches!(pending, Pending::AwaitEnd(_, own) if own == wait),
         }
     }
 
@@ -126,6 +132,10 @@ impl Engine {
                 queue.items.push_back(item);
                 Tried::Done(Some(Event { object: o, what: What::Filled }))
             }
+            Pending::AwaitEnd(o, wait) => match objects[o].over.remove(&wait) {
+                true => Tried::Done(None),
+                false => Tried::Wait,
+            },
             Pending::Take(o) => {
                 let queue = &mut objects[o];
                 let item = queue.items.pop_front();
@@ -171,6 +181,13 @@ impl Engine {
         self.signal(tenant, Event { object, what: What::Released }, cpu, thread);
     }
 
+    /// A thread ends a wait of another.
+    pub(super) fn wait_is_over(&mut self, thread: ThreadIx, object: usize, wait: u32, cpu: CpuIx) {
+        let tenant = self.threads[thread].tenant;
+        self.tenants[tenant].objects[object].over.insert(wait);
+        self.signal(tenant, Event { object, what: What::Over(wait) }, cpu, thread);
+    }
+
     /// A thread will put no more items into a queue.
     pub(super) fn producer_leaves(&mut self, thread: ThreadIx, object: usize, cpu: CpuIx) {
         let tenant = self.threads[thread].tenant;
@@ -180,6 +197,8 @@ impl Engine {
 
     /// An object had an event, made by `by` on `cpu`: spinners on a CPU try at once, sleepers are woken.
     pub(super) fn signal(&mut self, tenant: TenantIx, event: Event, cpu: CpuIx, by: ThreadIx) {
+        let is_recorded = self.tenants[tenant].setup.plan.is_recorded();
+        let wake_ns = if is_recorded { 0 } else { self.model.costs.wake_ns };
         let (mut next, mut events) = (Some(event), Vec::new());
         while let Some(event) = next.take().or_else(|| events.pop()) {
             self.tenants[tenant].objects[event.object].count += 1;
@@ -203,7 +222,7 @@ impl Engine {
                 Doing::Asleep if may_wake && event.what.concerns(self.threads[w].pending) => {
                     may_wake = event.what.wakes_all();
                     self.threads[w].doing = Doing::Ready;
-                    self.threads[by].overhead_ns += self.model.costs.wake_ns;
+                    self.threads[by].overhead_ns += wake_ns;
                     self.wake_thread(w, cpu);
                     false
                 }

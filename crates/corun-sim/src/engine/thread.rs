@@ -84,21 +84,44 @@ impl Engine {
                 t.pending = Pending::Take(object);
                 self.try_pending(thread, cpu);
             }
+            Step::AwaitEnd(object, wait) => {
+                t.pending = Pending::AwaitEnd(object, wait);
+                self.try_pending(thread, cpu);
+            }
+            Step::EndWait(object, wait) => self.wait_is_over(thread, object, wait, cpu),
             Step::Release(object) => self.release(thread, object, cpu),
             Step::Leave(object) => self.producer_leaves(thread, object, cpu),
-            Step::Sleep(ns) => self.sleep(thread, ns, Reason::Sleep),
-            Step::Io(ns) => self.sleep(thread, ns, Reason::Io),
+            Step::Sleep(ns) => self.sleep_until(thread, self.now_ns.saturating_add(ns), Reason::Sleep),
+            Step::SleepUntil(ns) => {
+                let until_ns = run.started_ns.saturating_add(ns);
+                self.sleep_until(thread, until_ns, Reason::Sleep);
+            }
+            Step::Io(ns) => self.sleep_until(thread, self.now_ns.saturating_add(ns), Reason::Io),
             Step::Next => {}
             Step::End => self.thread_ends(thread, cpu),
         }
     }
 
-    /// A thread goes to sleep for a time, on its own account or a device's.
-    fn sleep(&mut self, thread: ThreadIx, ns: u64, reason: Reason) {
+    /// A thread goes to sleep until a time, on its own account or a device's.
+    fn sleep_until(&mut self, thread: ThreadIx, at_ns: u64, reason: Reason) {
+        let cost_ns = self.block_ns(thread);
         let t = &mut self.threads[thread];
-        t.pending = Pending::Until(self.now_ns.saturating_add(ns), reason);
+        if at_ns <= self.now_ns {
+            return;
+        }
+        t.pending = Pending::Until(at_ns, reason);
         t.doing = Doing::Sinking;
-        t.overhead_ns += self.model.costs.block_ns;
+        t.overhead_ns += cost_ns;
+    }
+
+    /// What it takes a thread to go to sleep.
+    fn block_ns(&self, thread: ThreadIx) -> u64 {
+        let is_recorded = self.tenants[self.threads[thread].tenant].setup.plan.is_recorded();
+        if is_recorded {
+            0
+        } else {
+            self.model.costs.block_ns
+        }
     }
 
     fn try_pending(&mut self, thread: ThreadIx, cpu: CpuIx) {
@@ -129,7 +152,8 @@ impl Engine {
         }
         self.wait_anew(thread);
         if self.threads[thread].doing == Doing::Sinking {
-            self.threads[thread].overhead_ns += self.model.costs.block_ns;
+            let cost_ns = self.block_ns(thread);
+            self.threads[thread].overhead_ns += cost_ns;
         }
     }
 

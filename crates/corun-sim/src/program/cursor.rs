@@ -2,10 +2,14 @@
 
 use super::plan::{Phase, Plan, Rhythm};
 use super::time_warp::{TimeWarp, Turn};
+use crate::replay::script::{Ends, Op, ScriptedProgram};
 use corun_model::workload::draw::nearest_ns;
 use corun_model::workload::{BusyBy, Flow, Interference, Length, Parallel, Pdes, Sync};
 use std::cmp::Reverse;
 use std::ops::Range;
+
+/// The wait of a recorded thread for its birth.
+const BIRTH: u32 = u32::MAX;
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +34,14 @@ pub enum Step {
     Take(usize),
     /// Puts nothing into a queue any more.
     Leave(usize),
+    /// Waits until this wait of its own has been ended.
+    AwaitEnd(usize, u32),
+    /// Ends that wait of another thread.
+    EndWait(usize, u32),
     /// Sleeps.
     Sleep(u64),
+    /// Sleeps until so long after its program began.
+    SleepUntil(u64),
     /// Waits for a device.
     Io(u64),
     /// Its phase is over for it (the engine has nothing to do but to ask again).
@@ -219,6 +229,7 @@ impl Cursor {
             Rhythm::Interference(_) => self.state == 0,
             // What it does next depends on what the others have done.
             Rhythm::Pdes(_) => false,
+            Rhythm::Recorded(_) => false,
             Rhythm::Pairs { rounds, .. } => {
                 let is_over = self.round > 0 && shared.is_over(self.pair(phase));
                 self.state == 0 && self.round < *rounds && !is_over
@@ -236,6 +247,7 @@ impl Cursor {
         match &phase.rhythm {
             Rhythm::Interference(i) => self.interference(i, shared),
             Rhythm::Pdes(p) => self.pdes(p, phase.object, shared),
+            Rhythm::Recorded(program) => self.recorded(program),
             Rhythm::Pairs { chunk_ns, rounds } => {
                 self.in_rounds(shared, *rounds, |_| *chunk_ns, self.pair(phase))
             }
@@ -256,6 +268,33 @@ impl Cursor {
                     Sync::Steal => self.steal(p, shared),
                     Sync::None => self.free(p, rounds, shared),
                 }
+            }
+        }
+    }
+
+    /// The next step of a task as it was recorded. Each thread has an object for its waits, its birth the first of them.
+    fn recorded(&mut self, program: &ScriptedProgram) -> Step {
+        let thread = self.thread as usize;
+        if self.state == 0 {
+            self.state = 1;
+            if !program.first.contains(&thread) {
+                return Step::AwaitEnd(thread, BIRTH);
+            }
+        }
+        loop {
+            let Some(op) = program.scripts[thread].ops.get(self.round as usize) else { return Step::Next };
+            self.round += 1;
+            match op {
+                Op::Compute { ns: 0, .. } | Op::Limit(..) => {}
+                Op::Compute { ns, .. } => {
+                    self.grains += 1;
+                    return Step::Work(*ns);
+                }
+                Op::Wake(other, wait) => return Step::EndWait(*other, *wait),
+                Op::Spawn(child) => return Step::EndWait(*child, BIRTH),
+                Op::Wait(wait) => return Step::AwaitEnd(thread, *wait),
+                Op::Outside(o) if o.ends == Ends::AtItsTime => return Step::SleepUntil(o.until_ns),
+                Op::Outside(o) => return Step::Sleep(o.lasted_ns),
             }
         }
     }

@@ -43,7 +43,7 @@ impl Plan {
         self.phases.iter().all(|phase| match &phase.rhythm {
             Rhythm::Interference(i) => i.pattern == Pattern::Persistent,
             Rhythm::Parallel(p) => p.sync == Sync::None && p.io == 0 && p.sleep == 0,
-            Rhythm::Pairs { .. } | Rhythm::Pdes(_) => false,
+            Rhythm::Pairs { .. } | Rhythm::Pdes(_) | Rhythm::Recorded(_) => false,
         })
     }
 }
@@ -54,6 +54,11 @@ fn of_phase(phase: &Phase) -> Least {
     }
     match &phase.rhythm {
         Rhythm::Interference(_) => Least::default(),
+        Rhythm::Recorded(program) => Least {
+            time_ns: program.scripts.iter().map(|s| s.compute_ns().into()).max().unwrap_or(0),
+            cpu_ns: program.scripts.iter().map(|s| u128::from(s.compute_ns())).sum(),
+            grains: program.scripts.iter().map(|s| s.ops.len() as u128).sum(),
+        },
         Rhythm::Pairs { chunk_ns, rounds } => {
             let (each, threads) = (u128::from(*rounds), u128::from(phase.threads));
             let each_ns = u128::from(*chunk_ns) * each;

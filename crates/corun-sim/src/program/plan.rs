@@ -2,9 +2,11 @@
 
 use super::Waiting;
 use crate::machine_file::MachineModel;
+use crate::replay::script::ScriptedProgram;
 use corun_model::workload::{
     Character, Flow, Idle, Interference, Length, MicroKind, Parallel, Pdes, Program, Sync, Workload,
 };
+use std::sync::Arc;
 
 /// How long partners of `hubench` and `lubench` compute between two turns.
 pub const CHUNK_NS: u64 = 50_000;
@@ -25,6 +27,8 @@ pub enum Object {
         /// Threads that put items in, until each has left.
         producers: u32,
     },
+    /// The waits of one thread of a recorded program, each ended by a step of another thread.
+    Waits,
 }
 
 /// What the threads of a phase do.
@@ -43,6 +47,8 @@ pub enum Rhythm {
         /// How many chunks; `u64::MAX`: until told to stop.
         rounds: u64,
     },
+    /// What each did when it was recorded.
+    Recorded(Arc<ScriptedProgram>),
 }
 
 /// One phase of a program.
@@ -70,7 +76,7 @@ impl Phase {
         match &self.rhythm {
             Rhythm::Parallel(p) => p.sync == Sync::Barrier,
             Rhythm::Pairs { .. } => true,
-            Rhythm::Interference(_) | Rhythm::Pdes(_) => false,
+            Rhythm::Interference(_) | Rhythm::Pdes(_) | Rhythm::Recorded(_) => false,
         }
     }
 }
@@ -181,6 +187,39 @@ impl Plan {
         Ok(plan)
     }
 
+    /// A recorded program made ready: a thread for each of its tasks. What it takes to wake and to go to sleep is part of what they
+    /// computed.
+    pub fn recorded(name: &str, program: &Arc<ScriptedProgram>) -> Plan {
+        let threads = program.scripts.len() as u32;
+        let phase = Phase {
+            rhythm: Rhythm::Recorded(program.clone()),
+            flow: Flow::default(),
+            threads,
+            waiting: Waiting::Block,
+            object: 0,
+            join: None,
+            duration_ns: None,
+        };
+        Plan {
+            name: name.to_owned(),
+            phases: vec![phase],
+            laps: 1,
+            objects: vec![Object::Waits; threads as usize],
+            characters: vec![Character::default()],
+            stretches: Vec::new(),
+            threads,
+            cpus: Vec::new(),
+            in_pairs: false,
+            endless: false,
+            thread_name: "thread",
+        }
+    }
+
+    /// Whether its work contains what it takes to wake and to go to sleep.
+    pub fn is_recorded(&self) -> bool {
+        matches!(self.phases[..], [Phase { rhythm: Rhythm::Recorded(_), .. }])
+    }
+
     fn parallel(&mut self, p: &Parallel, reseed: u64) -> Result<(), String> {
         let mut p = p.clone();
         p.seed = p.seed.wrapping_add(reseed);
@@ -238,7 +277,7 @@ impl Plan {
             _ => Flow::default(),
         };
         match &rhythm {
-            Rhythm::Interference(_) => {}
+            Rhythm::Interference(_) | Rhythm::Recorded(_) => {}
             Rhythm::Pdes(_) => self.objects.push(Object::News),
             Rhythm::Pairs { .. } => {
                 self.objects.extend((0..threads / 2).map(|_| Object::Barrier(2)));

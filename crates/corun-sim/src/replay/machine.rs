@@ -7,6 +7,7 @@
 
 use super::conditions::Conditions;
 use super::script::{Budget, By, Change, Ends, Ix, Limit, Op, Script, ScriptedProgram};
+use super::NoReplay;
 use corun_model::run_log::CpuMask;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -20,8 +21,9 @@ const SHARED_NS: u64 = 200_000;
 
 /// How long a program takes under these conditions, until its last task has done its last step, in nanoseconds.
 ///
-/// `None`: somebody waits for a step that never comes. The script contradicts itself.
-pub fn run(program: &ScriptedProgram, conditions: &Conditions) -> Option<u64> {
+/// # Errors
+/// [`NoReplay::Contradiction`]: somebody waits for a step that never comes. [`NoReplay::Endless`].
+pub fn run(program: &ScriptedProgram, conditions: &Conditions) -> Result<u64, NoReplay> {
     Machine::new(program, *conditions).run()
 }
 
@@ -164,7 +166,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn run(mut self) -> Option<u64> {
+    fn run(mut self) -> Result<u64, NoReplay> {
+        let most = most_events(self.program);
         for at in 0..self.budgets.len() {
             self.plan(self.budgets[at].budget.1, Event::Period(at));
         }
@@ -187,15 +190,20 @@ impl<'a> Machine<'a> {
         self.settle();
         while self.alive > 0 {
             if self.pending == 0 && !self.budgets.iter().any(|p| p.throttled) {
-                return None;
+                return Err(NoReplay::Contradiction);
             }
-            let Reverse((at_ns, _, event)) = self.due.pop()?;
+            if self.order > most {
+                return Err(NoReplay::Endless);
+            }
+            let Some(Reverse((at_ns, _, event))) = self.due.pop() else {
+                return Err(NoReplay::Contradiction);
+            };
             self.pending -= usize::from(!matches!(event, Event::Period(_)));
             self.now_ns = at_ns;
             self.happens(event);
             self.settle();
         }
-        Some(self.last_ns)
+        Ok(self.last_ns)
     }
 
     fn plan(&mut self, at_ns: u64, event: Event) {
@@ -566,8 +574,18 @@ impl<'a> Machine<'a> {
     }
 }
 
+/// No program takes more events: each step takes some, and so does each millisecond of what it computes and waits.
+fn most_events(program: &ScriptedProgram) -> u64 {
+    let of = |op: &Op| match op {
+        Op::Compute { ns, .. } => 200 + ns / 250_000,
+        Op::Outside(outside) => 200 + outside.lasted_ns / 250_000,
+        _ => 200,
+    };
+    1_000_000 + program.scripts.iter().flat_map(|s| &s.ops).map(of).sum::<u64>()
+}
+
 /// Every budget that a task ever has.
-fn budgets_of(program: &ScriptedProgram) -> impl Iterator<Item = Budget> + '_ {
+pub(super) fn budgets_of(program: &ScriptedProgram) -> impl Iterator<Item = Budget> + '_ {
     let later = |op: &Op| match op {
         Op::Limit(Change { limit: Limit::Budget(budget), .. }) => *budget,
         _ => None,

@@ -26,11 +26,14 @@
 mod conditions;
 mod confining;
 pub mod machine;
+pub mod modelled;
+mod recorded;
 pub mod script;
 mod sleeps;
 mod transcriber;
 
 pub use conditions::{Conditions, Switches};
+pub use recorded::{Loops, Recorded};
 pub use transcriber::{Transcriber, Transcript};
 
 use script::{By, Ends, Op};
@@ -46,12 +49,44 @@ pub struct Alone {
     pub most_ns: u64,
 }
 
+/// Programs that give way so often a second wait by asking again and again, which a log does not show.
+const YIELDS: f64 = 1_000.0;
+
+/// Why a run cannot be replayed; shown, it is a clause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoReplay {
+    /// Some of what the program did found no room in the run log, or it did more than is worth recording.
+    #[error(
+        "some of what the program did found no room in the run log, or it did more than is worth recording"
+    )]
+    LogIncomplete,
+    /// It waits by giving its CPU away, and what it waits for is not recorded.
+    #[error(
+        "the program waits by giving its CPU away again and again, and what it waits for is not recorded"
+    )]
+    WaitsByYielding,
+    /// The log contradicts itself: a task waits in it for one that never wakes it.
+    #[error("a task waits in it for one that never wakes it")]
+    Contradiction,
+    /// Its sleeps and budgets are such that it would take for ever.
+    #[error("with its sleeps and CPU budgets it would not end")]
+    Endless,
+    /// Nothing happened in it.
+    #[error("nothing happened in it")]
+    Empty,
+}
+
 impl Transcript {
     /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, when
     /// CPUs came and went, who changed limits, and whether siblings share their work. `conditions.either`, `conditions.switches`,
     /// `conditions.changed_by` and `conditions.shares_work` are not looked at.
-    /// `None`: a task waits in it for one that never wakes it, so that events must be missing.
-    pub fn alone(&self, conditions: &Conditions) -> Option<Alone> {
+    ///
+    /// # Errors
+    /// [`NoReplay::WaitsByYielding`]; [`NoReplay::Contradiction`], which means that events are missing; [`NoReplay::Endless`].
+    pub fn alone(&self, conditions: &Conditions) -> Result<Alone, NoReplay> {
+        if self.yields as f64 * 1e9 > YIELDS * self.lasted_ns as f64 {
+            return Err(NoReplay::WaitsByYielding);
+        }
         let by_length = Conditions {
             either: Ends::AfterItsLength,
             switches: Switches::Midway,
@@ -72,9 +107,9 @@ impl Transcript {
         }
         let run = |conditions: &Conditions| machine::run(&self.program, conditions);
         let (by_length, by_time) = (run(&by_length)?, run(&by_time)?);
-        let mut all = others.iter().map(run).collect::<Option<Vec<u64>>>()?;
+        let mut all = others.iter().map(run).collect::<Result<Vec<u64>, NoReplay>>()?;
         all.extend([by_length, by_time]);
-        Some(Alone {
+        Ok(Alone {
             least_ns: all.iter().copied().min().unwrap_or(0),
             likely_ns: (by_length + by_time) / 2,
             most_ns: all.iter().copied().max().unwrap_or(0),

@@ -126,9 +126,12 @@ impl Transcriber {
         if self.first_cpus.is_empty() {
             (self.first_cpus, self.cpus) = (log.cpus, log.cpus);
         }
+        // What was told late happened at the latest then: time never goes back.
+        let mut latest_ns = self.now_ns;
         for event in &log.events {
-            self.begin_ns.get_or_insert(event.t_ns);
-            self.take(event);
+            latest_ns = latest_ns.max(event.t_ns);
+            self.begin_ns.get_or_insert(latest_ns);
+            self.take(&Event { t_ns: latest_ns, ..*event });
             self.events += 1;
         }
         self.now_ns = self.now_ns.max(log.end_ns);

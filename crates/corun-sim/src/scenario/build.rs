@@ -1,7 +1,7 @@
 //! From a scenario to an engine: for one seed, with all tenants or with one of them alone.
 
 use super::file::SchedulerKind;
-use super::{BadScenario, Scenario, TenantSpec};
+use super::{BadScenario, Runs, Scenario, TenantSpec};
 use crate::cpu_set::CpuSet;
 use crate::engine::{Engine, Setup, TenantSetup};
 use crate::program::Plan;
@@ -97,6 +97,7 @@ impl Scenario {
                 group,
                 pins: t.pins.clone(),
                 affinity: (!t.allowed.is_empty()).then(|| Rc::new(CpuSet::of(n, t.allowed.iter().copied()))),
+                affinities: self.affinities(&t.runs),
                 batch: t.batch,
                 slice_ns: t.slice_ns,
             });
@@ -105,10 +106,26 @@ impl Scenario {
         Ok(Engine::new(Setup { model, scheduler, weights, tenants, guest_slice_ns, trace_limit, streams }))
     }
 
+    /// CPUs that each of a recorded program's tasks might use at first, as far as the machine has them.
+    fn affinities(&self, runs: &Runs) -> Vec<Option<Rc<CpuSet>>> {
+        let Runs::Recorded(program) = runs else { return Vec::new() };
+        let n = self.machine.machine.cpu_count();
+        let own = program.scripts.iter().map(|script| {
+            let may: Vec<usize> = script.may.iter().filter(|&cpu| cpu < n).collect();
+            (!may.is_empty() && may.len() < n).then(|| Rc::new(CpuSet::of(n, may)))
+        });
+        own.collect()
+    }
+
     /// What a tenant runs, with the draws of this seed. Seed 1 draws what the workload's own seed says, which is
     /// what the live load draws.
     fn plan(&self, t: &TenantSpec, seed: u64) -> Result<Plan, BadScenario> {
-        Plan::of(&t.workload, &self.machine, seed.wrapping_sub(1)).map_err(|what| self.bad(t.line, what))
+        match &t.runs {
+            Runs::Workload(workload) => {
+                Plan::of(workload, &self.machine, seed.wrapping_sub(1)).map_err(|what| self.bad(t.line, what))
+            }
+            Runs::Recorded(program) => Ok(Plan::recorded(&t.name, program)),
+        }
     }
 
     /// Whether tenants share CPU time as groups: always under Xen, where a group is a VM.

@@ -2,7 +2,7 @@
 //! refusal names file, line and remedy.
 
 use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
-use super::{BadScenario, Files, PolicySpec, Scenario, TenantSpec};
+use super::{BadScenario, Files, PolicySpec, Runs, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
 use corun_model::workload::{line_saying, read_file, Mapping, Program, Workload};
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use toml::Spanned;
 
 /// Runs that do not end are given up after this long.
-const HORIZON_NS: u64 = 36_000_000_000_000;
+pub(super) const HORIZON_NS: u64 = 36_000_000_000_000;
 /// Bound on horizon and duration: a thousand hours, of which a modelled CPU has a thousand million ticks.
 const MOST_NS: u64 = 3_600_000_000_000_000;
 /// Bound on ticks and slices: a switch costs more than that.
@@ -92,7 +92,7 @@ fn machine(name: &str, files: &dyn Files) -> Result<MachineModel, NoMachine> {
 impl Scenario {
     /// Refuses to run until all in the foreground have ended where one never does.
     pub(crate) fn check_ends(&self) -> Result<(), BadScenario> {
-        let awaited = |t: &&TenantSpec| !t.background && is_endless(&t.workload.program);
+        let awaited = |t: &&TenantSpec| !t.background && t.runs.is_endless();
         let Some(t) = self.tenants.iter().find(awaited) else { return Ok(()) };
         let what = format!("{} never ends, but with `background = false` the run waits for it", t.name);
         Err(self.bad(t.line, what + "; leave `background` out, or give a `duration`"))
@@ -358,7 +358,7 @@ impl Reader<'_> {
             }
             tenants.push(TenantSpec {
                 name,
-                workload: workload.clone(),
+                runs: Runs::Workload(Box::new(workload.clone())),
                 line,
                 pins: pins.clone(),
                 allowed: allowed.clone(),
@@ -452,7 +452,7 @@ impl Reader<'_> {
                     format!("there is no tenant `{}` to start after; name one of {known}", after.as_ref());
                 return Err(self.at(after, what));
             };
-            if is_endless(&tenants[first].workload.program) {
+            if tenants[first].runs.is_endless() {
                 let what = format!("`{}` never ends, so nothing can start after it", after.as_ref());
                 return Err(self.at(after, what + "; leave `after` out"));
             }
@@ -491,7 +491,7 @@ fn set_threads(program: &mut Program, threads: u32) -> Result<(), String> {
 }
 
 /// Whether a program never ends by itself.
-fn is_endless(program: &Program) -> bool {
+pub(super) fn is_endless(program: &Program) -> bool {
     use corun_model::workload::Length;
     match program {
         Program::Interference(i) => i.duration == 0,

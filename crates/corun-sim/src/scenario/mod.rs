@@ -30,6 +30,7 @@
 mod build;
 mod check;
 mod file;
+mod recorded;
 
 pub use build::{Participants, MOST_TASKS};
 pub use file::{PolicyFile, ScenarioFile, SchedulerFile, SchedulerKind};
@@ -37,6 +38,7 @@ pub use file::{PolicyFile, ScenarioFile, SchedulerFile, SchedulerKind};
 use crate::machine_file::MachineModel;
 use corun_model::workload::Workload;
 use corun_policy::controller::MOST_EPOCH_NS;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Gives the text of files that a scenario names.
@@ -128,13 +130,42 @@ impl PolicySpec {
     }
 }
 
+/// What a tenant runs.
+#[derive(Clone, Debug)]
+pub enum Runs {
+    /// A workload.
+    Workload(Box<Workload>),
+    /// What a program did when it was recorded.
+    Recorded(Arc<crate::replay::script::ScriptedProgram>),
+}
+
+impl PartialEq for Runs {
+    fn eq(&self, other: &Runs) -> bool {
+        match (self, other) {
+            (Runs::Workload(a), Runs::Workload(b)) => a == b,
+            (Runs::Recorded(a), Runs::Recorded(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+impl Runs {
+    /// Whether it never ends by itself.
+    pub(crate) fn is_endless(&self) -> bool {
+        match self {
+            Runs::Workload(workload) => check::is_endless(&workload.program),
+            Runs::Recorded(_) => false,
+        }
+    }
+}
+
 /// One tenant of a scenario.
 #[derive(Clone, Debug)]
 pub struct TenantSpec {
     /// Its name, unique in the scenario.
     pub name: String,
     /// What it runs.
-    pub workload: Workload,
+    pub runs: Runs,
     /// Line of the file where it begins.
     pub line: usize,
     /// CPUs to pin its tasks to, one each in turn, by dense index; empty: the workload's own, or not pinned.

@@ -77,6 +77,7 @@ fn fault_of(how: Breach) -> Fault {
     let text = "schema = \"corun.workload/1\"\nname = \"w\"\n[program]\nkind = \"parallel\"\nthreads = 4\nsync = \"none\"\niterations = 9\n";
     let plan = Plan::of(&Workload::parse("w.toml", text).unwrap(), &model, 0).unwrap();
     let tenant = TenantSetup {
+        affinities: Vec::new(),
         name: "w".into(),
         plan: Rc::new(plan),
         start_ns: 0,

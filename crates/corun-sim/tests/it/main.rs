@@ -31,6 +31,7 @@ mod phases;
 mod policies;
 mod properties;
 mod queues;
+mod recorded;
 mod replay;
 mod replayed;
 mod replayed_limits;

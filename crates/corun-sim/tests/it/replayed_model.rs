@@ -1,64 +1,13 @@
 //! Replays of runs on the modelled machine, where the time alone is known: another run of the same program, without the others.
 
 use crate::rig;
-use corun_model::run_log::{CpuMask, Event, For, Left, RunLog, Waker, What};
-use corun_model::trace::{self, Trace, TraceKind};
-use corun_model::{TaskId, TenantId};
+use corun_model::TenantId;
 use corun_sim::replay::script::{By, Ends};
-use corun_sim::replay::{Alone, Conditions, Switches, Transcriber, Transcript};
+use corun_sim::replay::{modelled, Alone, Conditions, Switches, Transcriber, Transcript};
 use corun_sim::scenario::Participants;
 
 const SUBJECT: TenantId = TenantId(0);
 const MS: u64 = 1_000_000;
-
-/// What the probe would have written down of one tenant.
-fn log_of(trace: &Trace, cpus: usize, end_ns: u64) -> RunLog {
-    let is_ours = |id: &TaskId| trace.tasks.get(id).is_some_and(|t| t.tenant == SUBJECT);
-    let mut events: Vec<Event> = Vec::new();
-    for (&task, told) in trace.tasks.iter().filter(|(id, _)| is_ours(id)) {
-        events.push(Event {
-            t_ns: 0,
-            task,
-            what: What::Born { parent: TaskId(u32::MAX), process: told.process },
-        });
-    }
-    for e in trace.events.iter().filter(|e| e.t_ns <= end_ns) {
-        let mut add = |task: TaskId, what| events.push(Event { t_ns: e.t_ns, task, what });
-        match e.kind {
-            TraceKind::Switch { prev, left, next } => {
-                let left = match left {
-                    trace::Left::Runnable => Left::Preempted,
-                    trace::Left::Ended => Left::Ended,
-                    trace::Left::Blocked => Left::Waits(For::Other),
-                    trace::Left::BlockedUninterruptible => Left::Waits(For::Device),
-                    trace::Left::Held => Left::Waits(For::Other),
-                };
-                prev.filter(is_ours).into_iter().for_each(|task| add(task, What::Leaves(left)));
-                let what = What::Runs { cpu: e.cpu, may: CpuMask::ALL };
-                next.filter(is_ours).into_iter().for_each(|task| add(task, what));
-            }
-            TraceKind::Wakeup { task, waker } if is_ours(&task) => {
-                add(task, What::Woken(waker.unwrap_or(Waker::Interrupt)));
-            }
-            TraceKind::Wakeup { .. }
-            | TraceKind::Waited { .. }
-            | TraceKind::Moved { .. }
-            | TraceKind::Throttled { .. } => {}
-        }
-    }
-    let mut slept: Vec<Event> = Vec::new();
-    for (i, e) in events.iter().enumerate().filter(|(_, e)| matches!(e.what, What::Leaves(Left::Waits(_)))) {
-        let next = events[i..].iter().find(|o| o.task == e.task && matches!(o.what, What::Woken(_)));
-        if let Some(Event { t_ns: deadline_ns, what: What::Woken(Waker::Interrupt), .. }) = next.copied() {
-            // A timer woke it, which it had set for a length: the probe sees it do so.
-            slept.push(Event { what: What::SleepsUntil { deadline_ns, as_length: true }, ..*e });
-        }
-    }
-    slept.append(&mut events);
-    slept.sort_by_key(|e| e.t_ns);
-    let events = slept;
-    RunLog { cpus: CpuMask::first(cpus), end_ns, lost: trace.lost, events, ..RunLog::default() }
-}
 
 struct Replayed {
     truth_ns: u64,
@@ -80,7 +29,7 @@ fn replayed(program: &str, loops: u32) -> Replayed {
     let (trace, _, end_ns) = ends(Participants::All);
     let (_, truth_ns, _) = ends(Participants::Solo(0));
     let mut transcriber = Transcriber::default();
-    transcriber.push(&log_of(&trace, 2, end_ns));
+    transcriber.push(&modelled::run_log(&trace, SUBJECT, 2, end_ns, &[]));
     let transcript = transcriber.cut(true);
     let conditions = Conditions {
         wake_up_ns: 0,

@@ -4,7 +4,7 @@
 //! or `end`, PREDICTOR `dedicated` or `ledger`, and CO-RUNS `all`, `known`, `steady`, `steady-known`, `of.PROGRAM` or
 //! `without.PROGRAM`.
 
-use crate::predict::outcome::{CoRun, PredictOutcome};
+use crate::predict::outcome::{CoRun, Coverage, PredictOutcome};
 use crate::quoted::{block, percent, Facts};
 use corun_report::table::Table;
 use corun_sim::metrics::geometric_mean;
@@ -93,8 +93,9 @@ fn predictors(o: &PredictOutcome) -> Table {
         ">median",
         ">end: mean",
         ">median ",
+        ">intervals that hold it",
     ]);
-    for (_, predictor, column) in PREDICTORS {
+    for (name, predictor, column) in PREDICTORS {
         let mut counts = Vec::new();
         for (_, which, wanted) in groups(o) {
             let [third, end] = MOMENTS.map(|(_, said)| o.quality(|r| said(r)[column], &*wanted));
@@ -108,10 +109,19 @@ fn predictors(o: &PredictOutcome) -> Table {
                 [percent(q.map(|q| q.mape)), percent(q.map(|q| q.median))]
             };
             let row = [predictor.to_owned(), which.to_owned(), n.to_string()];
-            table.row(row.into_iter().chain(of(third)).chain(of(end)));
+            let held = if name == "dedicated" { held(o, &*wanted) } else { "-".into() };
+            table.row(row.into_iter().chain(of(third)).chain(of(end)).chain([held]));
         }
     }
     table
+}
+
+/// How many of the 95 % intervals of the answer, which goes by dedicated windows, hold the slowdown.
+fn held(o: &PredictOutcome, wanted: impl Fn(&CoRun) -> bool) -> String {
+    match o.coverage(wanted) {
+        Coverage { all: 0, .. } => "-".into(),
+        Coverage { held, all, .. } => format!("{held} of {all}"),
+    }
 }
 
 /// A row per program: how much slower it is, and the mean errors.
@@ -122,6 +132,7 @@ fn by_program(o: &PredictOutcome) -> Table {
         ">slowdown",
         ">dedicated windows: first third",
         ">end",
+        ">intervals that hold it",
         ">the ledger alone: first third",
         ">end ",
     ]);
@@ -134,9 +145,12 @@ fn by_program(o: &PredictOutcome) -> Table {
             slowdowns.len().to_string(),
             geometric_mean(&slowdowns).map_or("-".into(), |s| format!("{s:.2}×")),
         ];
-        for (_, _, column) in PREDICTORS {
+        for (name, _, column) in PREDICTORS {
             for (_, said) in MOMENTS {
                 row.push(percent(o.quality(|r| said(r)[column], wanted).map(|q| q.mape)));
+            }
+            if name == "dedicated" {
+                row.push(held(o, wanted));
             }
         }
         table.row(row);

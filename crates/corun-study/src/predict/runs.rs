@@ -28,7 +28,7 @@ use corun_linux::dedicated::Dedicated;
 use corun_linux::{wake_up, Root};
 use corun_predict::{Estimate, Method, Predictor, Recorded};
 use corun_report::json;
-use corun_session::predict::Predicted;
+use corun_session::predict::{Predicted, WakeUp};
 use corun_session::subject_watch::Parking;
 use corun_session::{Error, Predict, PredictOptions, Stop};
 use std::fs::File;
@@ -283,7 +283,7 @@ impl<'a> PredictRuns<'a> {
         let options = PredictOptions {
             counters: true,
             dedicated: parking,
-            wake_up_ns: self.wake_up_ns,
+            wake_up: self.wake_up_ns.map_or(WakeUp::Unknown, WakeUp::Given),
             ..PredictOptions::default()
         };
         let beside = beside.map(|(interferer, repetition)| (interferer.name.as_str(), repetition));

@@ -13,6 +13,7 @@ fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> T
     let columns: Vec<String> = PREDICTORS.iter().map(|p| format!(">{p}")).collect();
     let mut names = vec![what, ">co-runs", ">slowdown"];
     names.extend(columns.iter().map(String::as_str));
+    names.push(">intervals that hold it");
     let mut table = Table::new(&names);
     let mut keys: Vec<String> = Vec::new();
     outcome.runs.iter().map(key).for_each(|k| {
@@ -30,6 +31,8 @@ fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> T
             (0..PREDICTORS.len())
                 .map(|i| percent(outcome.quality(|r| r.predicted[i], of_key).map(|q| q.mape))),
         );
+        let found = outcome.coverage(of_key);
+        row.push(format!("{} of {}", found.held, found.all));
         table.row(row);
     }
     table

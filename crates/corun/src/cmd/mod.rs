@@ -8,6 +8,7 @@ pub mod load;
 pub mod policies;
 pub mod predict;
 pub mod profile;
+pub mod record;
 pub mod run;
 pub mod sim;
 pub mod study;

@@ -10,7 +10,7 @@ use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::launch;
 use corun_linux::root::in_words;
 use corun_model::Host as _;
-use corun_predict::Assignment;
+use corun_predict::{Assignment, Way};
 use corun_report::describe;
 use corun_report::json;
 use corun_report::output::{print, write_file};
@@ -18,7 +18,7 @@ use corun_report::predict::{live, render, summary, Covers, KnownOfRun, PredictMe
 use corun_report::progress::Progress;
 use corun_report::verify::{failed, still_running};
 use corun_session::end::Ended;
-use corun_session::predict::{PredictWindow, Predicted};
+use corun_session::predict::{PredictWindow, Predicted, WakeUp};
 use corun_session::subject_watch::Parking;
 use corun_session::{Predict, PredictOptions, Target};
 use std::fs::File;
@@ -35,6 +35,7 @@ Examples:
   corun predict --vm web1 --for 30s --html page.html the slowdown over time, with its interval
   corun predict -p 1234 --json-lines | jq .slowdown  every estimate as it is made
   corun predict --dedicated --counters -- ./solver   what memory costs as well
+  corun predict --dedicated --counters --method pact16 -- ./solver   the paper's formula alone
 
 The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes twice as long. Without `--dedicated` \
 nothing is touched, and what the program would do alone is derived from its ledger.
@@ -84,9 +85,16 @@ pub struct Args {
     #[arg(long)]
     static_work: bool,
     /// What a wake-up takes on this machine where CPUs sleep, such as 17us: programs whose threads sleep often wait that long
-    /// alone, too, but not beside co-runners that keep CPUs awake [default: measured now, if two CPUs are idle]
+    /// alone, too, but not beside co-runners that keep CPUs awake [default: nobody knows]
     #[arg(long, value_name = "TIME", value_parser = length_ns)]
     wake_up: Option<u64>,
+    /// Measure that first: two threads meet on two CPUs for 160 ms, if CPUs are idle
+    #[arg(long, conflicts_with = "wake_up")]
+    measure_wake_up: bool,
+    /// How the slowdown is found: `best` weighs all that is known; `pact16` is PACT'16's formula alone, total time less steal,
+    /// synchronisation and memory, and takes --dedicated (with --counters, or memory is not left out)
+    #[arg(long, value_enum, default_value = "best", requires_if("pact16", "dedicated"))]
+    method: MethodFlag,
     /// How often the interval should hold what the whole run shows, such as 95% or 0.95
     #[arg(long, value_name = "SHARE", default_value_t = 0.95, value_parser = confidence)]
     confidence: f64,
@@ -106,6 +114,13 @@ pub struct Args {
     quiet: bool,
 }
 
+/// By which method a slowdown is found.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum MethodFlag {
+    Best,
+    Pact16,
+}
+
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals()?;
@@ -116,7 +131,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         spin: !args.no_spin,
         counters: args.counters,
         dedicated: args.dedicated.then(|| parking(&args)).transpose()?,
-        wake_up_ns: args.wake_up,
+        wake_up: match args.wake_up {
+            Some(ns) => WakeUp::Given(ns),
+            None if args.measure_wake_up => WakeUp::Measured,
+            None => WakeUp::Unknown,
+        },
+        way: match args.method {
+            MethodFlag::Best => Way::Best,
+            MethodFlag::Pact16 => Way::Pact16,
+        },
         assignment: if args.static_work { Assignment::Static } else { Assignment::Dynamic },
         confidence: args.confidence,
     };

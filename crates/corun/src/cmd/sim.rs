@@ -1,6 +1,7 @@
 //! `corun sim`: a scenario on a modelled machine, judged against solo runs.
 
 mod controlled;
+mod recording;
 
 use crate::reading::{text_of, why};
 use crate::usage::{check_files, Usage};
@@ -15,7 +16,8 @@ use corun_report::{describe, html, perfetto, terminal, ProfileMeta, ProfileRepor
 use corun_sim::experiment::{self, Failure, Options, Outcome};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::metrics::Estimate;
-use corun_sim::scenario::{Files, Scenario, SchedulerKind};
+use corun_sim::replay::Recorded;
+use corun_sim::scenario::{Files, PolicySpec, Scenario, SchedulerKind};
 use corun_study::this_machine::this_machine;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,6 +35,8 @@ Examples:
   corun sim my.toml --machine host --scheduler eevdf        on a model of this machine
   corun sim my.toml --baseline cfs --json out.json          how much better than under CFS
   corun sim my.toml --html report.html --trace run.pftrace  a page, and a timeline
+  corun sim --from corun.rec                                a recorded run, with its co-runners
+  corun sim --from corun.rec --policy gang --cpus 4         under a policy, on four CPUs
 
 Exit status: 0 done; 2 the scenario is at fault; 70 the model is (the message says how to replay it).";
 
@@ -41,8 +45,17 @@ Exit status: 0 done; 2 the scenario is at fault; 70 the model is (the message sa
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Args {
     /// The scenario: machine, scheduler, tenants, seeds
-    #[arg(value_name = "SCENARIO.toml")]
-    scenario: PathBuf,
+    #[arg(value_name = "SCENARIO.toml", required_unless_present = "from")]
+    scenario: Option<PathBuf>,
+    /// Instead: a run that `corun record` wrote, with its co-runners as loops that want as much
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    from: Option<PathBuf>,
+    /// So many CPUs, instead of those that it was recorded on
+    #[arg(long, value_name = "N", requires = "from", conflicts_with = "machine", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    cpus: Option<u32>,
+    /// Another policy above it, with its defaults; `corun policies` lists them
+    #[arg(long, value_name = "NAME", value_parser = policy)]
+    policy: Option<PolicySpec>,
     /// Run this many seeds, from the scenario's first on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000), conflicts_with = "seed")]
     seeds: Option<u64>,
@@ -79,6 +92,10 @@ fn scheduler(name: &str) -> Result<SchedulerKind, String> {
     SchedulerKind::by_name(name).ok_or_else(|| "name one of eevdf, cfs, xen-credit".into())
 }
 
+fn policy(name: &str) -> Result<PolicySpec, String> {
+    PolicySpec::new(name, corun_policy::Options::new())
+}
+
 /// The files that a scenario names, relative to its folder; or a flag, to the current one.
 struct Folder {
     path: PathBuf,
@@ -105,7 +122,8 @@ impl Files for Folder {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let scenario = read(&args)?;
+    let recorded = args.from.as_deref().map(recording::recorded).transpose()?;
+    let scenario = read(&args, recorded.as_ref())?;
     check_files([&args.json, &args.html, &args.trace].into_iter().flatten())?;
     let options = Options {
         baseline: args.baseline,
@@ -122,24 +140,37 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             eprintln!("corun: the modelled machine is wrong: {what}");
             eprintln!(
                 "corun: scenario {}, seed {seed}; replay with: {}",
-                args.scenario.display(),
+                args.source().display(),
                 args.replay(seed)
             );
             return Ok(ExitCode::from(BUG));
         }
     };
-    let report = report(&scenario, &outcome, &args)?;
+    let mut report = report(&scenario, &outcome, &args)?;
+    if let Some(recorded) = &recorded {
+        report.unavailable.extend(recording::left_out(recorded));
+        report.recorded = Some(recording::facts(recorded));
+    }
     write(&scenario, &report, &outcome, &args)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(args: &Args) -> anyhow::Result<Scenario> {
-    let path = &args.scenario;
-    let text = text_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
-    let beside = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    let folder = Folder { path: beside, which: "the scenario's folder" };
+fn read(args: &Args, recorded: Option<&Recorded>) -> anyhow::Result<Scenario> {
+    let path = args.source();
     let bad = |e: corun_sim::scenario::BadScenario| Usage(e.to_string());
-    let mut scenario = Scenario::parse(&path.display().to_string(), &text, &folder).map_err(bad)?;
+    let mut scenario = match recorded {
+        Some(recorded) => recording::scenario(path, recorded, args.cpus)?,
+        None => {
+            let text =
+                text_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
+            let beside = path.parent().unwrap_or(Path::new("")).to_path_buf();
+            let folder = Folder { path: beside, which: "the scenario's folder" };
+            Scenario::parse(&path.display().to_string(), &text, &folder).map_err(bad)?
+        }
+    };
+    if let Some(policy) = &args.policy {
+        scenario.policy = Some(policy.clone());
+    }
     if let Some(machine) = &args.machine {
         let here = Folder { path: PathBuf::new(), which: "the current folder" };
         scenario = scenario.on_machine(machine, &here).map_err(bad)?;
@@ -161,9 +192,21 @@ fn read(args: &Args) -> anyhow::Result<Scenario> {
 }
 
 impl Args {
+    /// The file that says what runs.
+    fn source(&self) -> &Path {
+        self.from.as_deref().or(self.scenario.as_deref()).unwrap_or(Path::new(""))
+    }
+
     /// The command that leads to the same run again.
     fn replay(&self, seed: u64) -> String {
-        let mut command = format!("corun sim {} --seed {seed}", self.scenario.display());
+        let from = if self.from.is_some() { "--from " } else { "" };
+        let mut command = format!("corun sim {from}{} --seed {seed}", self.source().display());
+        if let Some(cpus) = self.cpus {
+            command += &format!(" --cpus {cpus}");
+        }
+        if let Some(policy) = &self.policy {
+            command += &format!(" --policy {}", policy.name);
+        }
         if let Some(machine) = &self.machine {
             command += &format!(" --machine {machine}");
         }
@@ -183,7 +226,7 @@ impl Args {
 fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result<SimReport> {
     let first = &outcome.runs[0];
     let whole = recording(outcome)?.0;
-    let target = args.scenario.display().to_string();
+    let target = args.source().display().to_string();
     let machine = &scenario.machine.machine;
     let mut meta = ProfileMeta::new(corun_report::Host::Sim, corun_report::Source::Sim, target, machine);
     meta.trace_lost = first.trace.as_ref().map(|t| t.lost);
@@ -224,6 +267,7 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
         schema: sim::SCHEMA.into(),
         corun: env!("CARGO_PKG_VERSION").into(),
         scenario: scenario.name.clone(),
+        recorded: None,
         machine: describe(machine),
         cpus: machine.cpu_count() as u64,
         scheduler: scenario.scheduler.name.name().into(),

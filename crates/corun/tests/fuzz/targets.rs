@@ -12,8 +12,12 @@ use corun_model::culprit::Share;
 use corun_model::histogram::{Histogram, BUCKETS};
 use corun_model::ledger::BlockReasons;
 use corun_model::observation::{Account, TaskObservation, TenantObservation};
+use corun_model::run_log::file::{self as run_log, CoRunner, RunFile, RunWindow};
+use corun_model::run_log::{CpuMask, Event, For, Left, RawEvent, RunLog, Waker, What};
 use corun_model::workload::Workload;
-use corun_model::{duration, Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
+use corun_model::{
+    duration, CpuId, Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind,
+};
 use corun_predict::{Options, Predictor, Recorded};
 use corun_results::{annotate, Results, Run};
 use corun_sim::machine_file::MachineModel;
@@ -159,6 +163,7 @@ pub fn all() -> Vec<Target> {
                 let _ = (predictor.estimate(), predictor.so_far());
             }),
         ),
+        recorded_runs(),
         target("recording of counters", 80, vec![kept("counters.jsonl")], |bytes| {
             let _ = Recording::read_from(bytes);
         }),
@@ -217,6 +222,59 @@ pub fn all() -> Vec<Target> {
         ),
         machine_of_files(),
     ]
+}
+
+/// Recorded runs: their files, and whatever events they may hold, replayed.
+fn recorded_runs() -> Target {
+    let at = |t_ns, task, what| RawEvent::from(Event { t_ns, task: TaskId(task), what });
+    let on = What::Runs { cpu: CpuId(0), may: CpuMask::first(2) };
+    let events = [
+        at(10, 1, on),
+        at(20, 2, What::Born { parent: TaskId(1), process: 1 }),
+        at(30, 2, on),
+        at(40, 1, What::Leaves(Left::Waits(For::Futex(7)))),
+        at(900, 1, What::Woken(Waker::Task(TaskId(2)))),
+        at(910, 1, on),
+        at(920, 2, What::SleepsUntil { deadline_ns: 5_000, as_length: true }),
+        at(930, 2, What::Leaves(Left::Waits(For::Sleep))),
+        at(935, 1, What::Budget { quota_ns: 1_000_000, period_ns: 2_000_000 }),
+        at(940, 1, What::Leaves(Left::Yielded)),
+        at(950, 1, What::Leaves(Left::Ended)),
+        at(5_000, 2, What::Woken(Waker::Interrupt)),
+        at(5_100, 2, What::Leaves(Left::Ended)),
+    ];
+    let bytes: Vec<u8> =
+        events.iter().flat_map(|e| [e.t_ns, e.who, e.a, e.b]).flat_map(u64::to_le_bytes).collect();
+    let whole = |events: Vec<Event>| {
+        let end_ns = events.iter().map(|e| e.t_ns).max().unwrap_or(0);
+        let log = RunLog { cpus: CpuMask::first(2), start_ns: 0, end_ns, lost: 0, events };
+        let loops = CoRunner { name: "loops".into(), tasks: 2, ran_ns: end_ns, waited_ns: end_ns };
+        run_log::write(&RunFile {
+            command: "it".into(),
+            windows: vec![RunWindow { log, co_runners: vec![loops] }],
+        })
+    };
+    let known = events.iter().filter_map(|e| e.read()).collect();
+    target("recorded run", 20, vec![bytes, whole(known)], move |bytes| {
+        let _ = run_log::read(bytes);
+        // What has a right sum may hold any events: here they are the input.
+        let number = |b: &[u8]| u64::from_le_bytes(b.try_into().unwrap());
+        let raw = bytes.chunks_exact(32).map(|e| RawEvent {
+            // So that most runs are short.
+            t_ns: number(&e[..8]) % 1_000_000_000,
+            who: number(&e[8..16]),
+            a: number(&e[16..24]),
+            b: number(&e[24..]),
+        });
+        let mut events: Vec<Event> = raw.filter_map(RawEvent::read).collect();
+        events.sort_by_key(|e| e.t_ns);
+        let Ok(file) = run_log::read(&whole(events)) else { return };
+        let Ok(recorded) = corun_sim::replay::Recorded::of(&file) else { return };
+        let Ok(scenario) = Scenario::of_recording("it.rec", "it", &recorded, None) else { return };
+        if let Ok(mut engine) = scenario.engine(1, Participants::All, 0) {
+            let _ = engine.run_until(100_000);
+        }
+    })
 }
 
 /// A folder that no disk slows down, where there is one.

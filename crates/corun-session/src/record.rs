@@ -1,0 +1,172 @@
+//! Record: what a target does, event by event, and who else wants CPUs meanwhile, so that its run can be replayed.
+
+use crate::end::{next_window, EndConditions, Ended};
+use crate::error::Error;
+use crate::stop::Stop;
+use crate::target::{release, Target};
+use corun_linux::launch::Running;
+use corun_linux::probe::LiveOptions;
+use corun_linux::target::Subject;
+use corun_linux::watcher::{Source, Watcher};
+use corun_linux::Root;
+use corun_model::run_log::file::{CoRunner, RunWindow, MOST_EVENTS};
+use corun_model::{Host, HostError, Observation, TenantId};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// The length of a window: what its events take in memory is bounded, and closing it costs about a millisecond of CPU time.
+const WINDOW: Duration = Duration::from_millis(250);
+/// Bytes for what the target does between two looks at it: 25 ms of a million switches a second.
+const RECORD_BYTES: u32 = 4 << 20;
+
+/// How long to record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecordOptions {
+    /// End after this time, in nanoseconds; `None`: with the command, with the processes, or on request.
+    pub length_ns: Option<u64>,
+}
+
+/// A target that is recorded: an iterator over its windows. Dropped, it leaves nothing in the kernel; a command goes on.
+pub struct Record {
+    watcher: Watcher,
+    subject: TenantId,
+    end: EndConditions,
+    ended: Option<Ended>,
+    description: String,
+    events: u64,
+}
+
+impl Record {
+    /// Begins to record, and lets a command begin. Of a cgroup, its present processes are recorded and all that they start.
+    ///
+    /// # Errors
+    /// When there is no such target, it is none whose tasks can be recorded, or eBPF cannot be had. A command has not begun then.
+    pub fn start(target: &Target, options: &RecordOptions, stop: &Stop) -> Result<Record, Error> {
+        let root = Root::new("/");
+        let armed = target.arm(&root)?;
+        let subject = match armed.subject {
+            Subject::Cgroup { folder, .. } => {
+                let pids = processes(&root, &folder)?;
+                if pids.is_empty() {
+                    let what = format!("nobody is in {}; start its program first", armed.description);
+                    return Err(Error::Usage(what));
+                }
+                Subject::processes(&root, &pids)?
+            }
+            Subject::Vm { .. } | Subject::All => {
+                let what = "what can be recorded is a command (-- CMD), processes (-p) or a cgroup; name one";
+                return Err(Error::Usage(what.into()));
+            }
+            subject => subject,
+        };
+        let live =
+            LiveOptions { record_bytes: RECORD_BYTES, watcher_apart: true, ..LiveOptions::new(subject) };
+        let (watcher, _) = Watcher::start(&root, live, Some(Source::Ebpf))?;
+        let subject = watcher.subject().expect("processes are a subject");
+        let running = armed.held.map(|held| release(held, stop)).transpose()?;
+        let end_ns = options.length_ns.map(|ns| watcher.now_ns() + ns);
+        Ok(Record {
+            watcher,
+            subject,
+            end: EndConditions { running, end_ns, stop: stop.clone() },
+            ended: None,
+            description: armed.description,
+            events: 0,
+        })
+    }
+
+    /// The target in words.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Why it ended; `None`: it goes on.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Hands back the command, if there was one.
+    pub fn finish(self) -> Option<Running> {
+        self.end.running
+    }
+
+    fn window(&mut self) -> Result<RunWindow, HostError> {
+        self.ended = self.end.wait(&mut self.watcher, WINDOW)?;
+        let seen = self.watcher.observe()?;
+        let log = self.watcher.take_run_log().unwrap_or_default();
+        self.events += log.events.len() as u64;
+        // A window more would not fit.
+        if self.ended.is_none() && self.events > MOST_EVENTS - MOST_EVENTS / 16 {
+            self.ended = Some(Ended::TimeIsUp);
+        }
+        Ok(RunWindow { log, co_runners: co_runners(&seen, self.subject) })
+    }
+}
+
+impl Iterator for Record {
+    type Item = Result<RunWindow, Error>;
+
+    /// The next window; `None` once the recording has ended.
+    fn next(&mut self) -> Option<Result<RunWindow, Error>> {
+        next_window(self, |session| &mut session.ended, Record::window)
+    }
+}
+
+/// Who else wanted CPUs in a window.
+fn co_runners(seen: &Observation, subject: TenantId) -> Vec<CoRunner> {
+    let mut found: BTreeMap<TenantId, (CoRunner, f64)> = BTreeMap::new();
+    for task in seen.tasks.iter().filter(|t| seen.is_co_runner(subject, t.tenant)) {
+        let (ran_ns, waited_ns) = (task.account.ledger.on_cpu_ns(), task.account.ledger.parts().steal_ns);
+        if ran_ns + waited_ns == 0 {
+            continue;
+        }
+        let (other, squares) = found.entry(task.tenant).or_default();
+        (other.ran_ns, other.waited_ns) = (other.ran_ns + ran_ns, other.waited_ns + waited_ns);
+        *squares += ((ran_ns + waited_ns) as f64).powi(2);
+    }
+    let named = found.into_iter().map(|(id, (other, squares))| {
+        let name = seen.tenant(id).map_or_else(|| "others".to_owned(), |t| t.name.to_string());
+        // So many that want alike have this sum and this sum of squares (Kish's effective size).
+        let tasks = ((other.ran_ns + other.waited_ns) as f64).powi(2) / squares;
+        CoRunner { name, tasks: tasks.round() as u32, ..other }
+    });
+    named.collect()
+}
+
+/// The processes in a cgroup and in those below it.
+fn processes(root: &Root, folder: &Path) -> Result<Vec<u32>, Error> {
+    let listed = root.read_if_there(folder.join("cgroup.procs"))?.unwrap_or_default();
+    let mut found: Vec<u32> =
+        listed.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid| pid > 0).collect();
+    for name in root.names(folder)? {
+        let below = folder.join(name);
+        if root.has(below.join("cgroup.procs")) {
+            found.extend(processes(root, &below)?);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processes_of_a_cgroup_are_its_own_and_those_below_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("sys/fs/cgroup/web/worker");
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::write(below.join("cgroup.procs"), "12\n13\n").unwrap();
+        std::fs::write(below.parent().unwrap().join("cgroup.procs"), "7\n0\n").unwrap();
+        let root = Root::new(folder.path());
+        assert_eq!(processes(&root, Path::new("/sys/fs/cgroup/web")).unwrap(), [7, 12, 13]);
+    }
+
+    #[test]
+    fn what_has_no_tasks_of_its_own_is_refused_with_what_can_be_named() {
+        let refused =
+            Record::start(&Target::Everybody, &RecordOptions::default(), &Stop::new()).err().unwrap();
+        assert!(refused.is_usage() && refused.to_string().contains("-- CMD"), "{refused}");
+    }
+}

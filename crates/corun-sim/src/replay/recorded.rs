@@ -1,0 +1,158 @@
+//! A recorded run made ready for a replay: its tasks' scripts, and its co-runners as loops.
+//!
+//! Of co-runners a recording knows how many of their tasks wanted CPUs, and how much CPU time they had and waited for. A co-runner is
+//! modelled as so many loops that want as much, all the time alike: bursts and what it does for others are not kept.
+
+use super::script::ScriptedProgram;
+use super::{Alone, Conditions, NoReplay, Transcriber};
+use corun_model::run_log::file::RunFile;
+use corun_model::run_log::CpuMask;
+use std::collections::BTreeMap;
+
+/// A co-runner that wanted less of the time than this, all tasks together, is left out, 0..=1.
+const LEAST_DEMAND: f64 = 0.01;
+
+/// A recorded run, made ready.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// What ran, in words.
+    pub command: String,
+    /// What its tasks did. CPUs are those of the machine that it was recorded on.
+    pub program: ScriptedProgram,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// How long the same would have taken alone on the same CPUs.
+    pub alone: Alone,
+    /// How many events it is made from.
+    pub events: u64,
+    /// How much of the recording's end was left out, since events were lost in it, in nanoseconds.
+    pub left_out_ns: u64,
+    /// Who else wanted CPUs, most first.
+    pub co_runners: Vec<Loops>,
+}
+
+/// A co-runner as loops.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loops {
+    /// Its name.
+    pub name: String,
+    /// How many, at least 1.
+    pub tasks: u32,
+    /// What part of the time each wants a CPU, 0..=1.
+    pub demand: f64,
+}
+
+impl Recorded {
+    /// Makes a recorded run ready, up to its first lost event.
+    ///
+    /// # Errors
+    /// [`NoReplay`].
+    pub fn of(file: &RunFile) -> Result<Recorded, NoReplay> {
+        let whole = file.windows.iter().take_while(|w| w.log.lost == 0).count();
+        if whole == 0 {
+            return Err(NoReplay::LogIncomplete);
+        }
+        let mut transcriber = Transcriber::default();
+        file.windows[..whole].iter().for_each(|w| transcriber.push(&w.log));
+        let transcript = transcriber.cut(whole == file.windows.len());
+        if transcript.events == 0 || transcript.program.first.is_empty() {
+            return Err(NoReplay::Empty);
+        }
+        let alone = transcript.alone(&Conditions::default())?;
+        let recorded_ns = file.windows[whole - 1].log.end_ns - file.windows[0].log.start_ns;
+        Ok(Recorded {
+            command: file.command.clone(),
+            took_ns: transcript.lasted_ns,
+            events: transcript.events,
+            left_out_ns: file.length_ns() - recorded_ns,
+            co_runners: co_runners(file, whole, recorded_ns),
+            program: transcript.program,
+            alone,
+        })
+    }
+
+    /// How many CPUs the machine had at its beginning.
+    pub fn cpus(&self) -> usize {
+        self.program.cpus.len()
+    }
+
+    /// Whether a CPU budget stopped any of its tasks, or may have.
+    pub fn has_budget(&self) -> bool {
+        super::machine::budgets_of(&self.program).next().is_some()
+    }
+
+    /// The scripts with CPUs counted from 0, without gaps. `is_elsewhere`: on other CPUs, any of which each task may use.
+    pub fn program_on(&self, is_elsewhere: bool) -> ScriptedProgram {
+        let mut program = self.program.clone();
+        let place = |may: CpuMask| {
+            let placed = self.program.cpus.iter().enumerate().filter(|(_, cpu)| may.has(*cpu));
+            placed.fold(CpuMask::default(), |mask, (place, _)| mask.with(place))
+        };
+        for script in &mut program.scripts {
+            script.may = if is_elsewhere { CpuMask::default() } else { place(script.may) };
+        }
+        program
+    }
+}
+
+/// The co-runners of the first windows, which are so long in all.
+fn co_runners(file: &RunFile, windows: usize, length_ns: u64) -> Vec<Loops> {
+    // Wanted, and the same weighed with how many tasks did.
+    let mut wanted: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for other in file.windows[..windows].iter().flat_map(|w| &w.co_runners) {
+        let ns = other.ran_ns as f64 + other.waited_ns as f64;
+        let (sum, weighed) = wanted.entry(&other.name).or_default();
+        (*sum, *weighed) = (*sum + ns, *weighed + ns * f64::from(other.tasks));
+    }
+    let mut loops: Vec<Loops> = Vec::new();
+    for (name, (sum, weighed)) in wanted {
+        let demand = sum / length_ns.max(1) as f64;
+        if demand < LEAST_DEMAND {
+            continue;
+        }
+        // No fewer than would want a CPU all the time.
+        let tasks = (weighed / sum).round().max(demand.floor()).clamp(1.0, MOST_LOOPS);
+        loops.push(Loops { name: name.to_owned(), tasks: tasks as u32, demand: (demand / tasks).min(1.0) });
+    }
+    loops.sort_by(|a, b| {
+        let all = |l: &Loops| f64::from(l.tasks) * l.demand;
+        all(b).total_cmp(&all(a))
+    });
+    loops.truncate(MOST_CO_RUNNERS);
+    loops
+}
+
+/// More loops of one co-runner than this make no difference to anybody.
+const MOST_LOOPS: f64 = 1_000.0;
+/// So many co-runners are modelled, those that wanted most.
+const MOST_CO_RUNNERS: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::run_log::file::{CoRunner, RunWindow};
+    use corun_model::run_log::RunLog;
+
+    #[test]
+    fn a_co_runner_becomes_as_many_loops_as_wanted_cpus_and_one_that_hardly_did_is_left_out() {
+        let other =
+            |name: &str, tasks, ran_ns, waited_ns| CoRunner { name: name.into(), tasks, ran_ns, waited_ns };
+        let window = |start_ns, co_runners| RunWindow {
+            log: RunLog { start_ns, end_ns: start_ns + 1_000, ..RunLog::default() },
+            co_runners,
+        };
+        let file = RunFile {
+            windows: vec![
+                window(
+                    0,
+                    vec![other("loops", 2, 1_000, 1_000), other("late", 0, 0, 0), other("daemon", 1, 9, 0)],
+                ),
+                window(1_000, vec![other("loops", 2, 1_500, 500), other("late", 1, 500, 0)]),
+            ],
+            ..RunFile::default()
+        };
+        let loops = |name: &str, tasks, demand| Loops { name: name.into(), tasks, demand };
+        assert_eq!(co_runners(&file, 2, 2_000), [loops("loops", 2, 1.0), loops("late", 1, 0.25)]);
+        assert_eq!(Recorded::of(&file).err(), Some(NoReplay::Empty));
+    }
+}

@@ -1,0 +1,97 @@
+//! A recorded program as a scenario: it runs once, with its co-runners as loops that go on until it has ended.
+
+use super::file::SchedulerFile;
+use super::{BadScenario, Runs, Scenario, TenantSpec};
+use crate::machine_file::MachineModel;
+use crate::replay::{Loops, Recorded};
+use corun_model::workload::{Character, Interference, Pattern, Program, Workload};
+use corun_model::Machine;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Loops that want less than a whole CPU do so for so long at a time, in nanoseconds.
+const BUSY_NS: u64 = 10_000_000;
+/// A CPU is wanted all the time from here on: no loop can say that it wants more.
+const ALL_THE_TIME: f64 = 0.98;
+
+impl Scenario {
+    /// A recorded program, called `name`, next to its co-runners. `file` is named in errors. `machine`: another than the one that it
+    /// was recorded on; its tasks may use all CPUs of that.
+    ///
+    /// # Errors
+    /// [`BadScenario`]: it has more tasks than the model is made for.
+    pub fn of_recording(
+        file: &str,
+        name: &str,
+        recorded: &Recorded,
+        machine: Option<MachineModel>,
+    ) -> Result<Scenario, BadScenario> {
+        let is_elsewhere = machine.is_some();
+        let same = || MachineModel::of(Machine::synthetic(1, 1, recorded.cpus().max(1) as u32, 1));
+        let program = Arc::new(recorded.program_on(is_elsewhere));
+        let mut names = BTreeSet::from([name.to_owned()]);
+        let mut tenants = vec![tenant(name.to_owned(), Runs::Recorded(program), false)];
+        for loops in &recorded.co_runners {
+            let mut called = loops.name.clone();
+            while !names.insert(called.clone()) {
+                called += "'";
+            }
+            tenants.push(tenant(called.clone(), Runs::Workload(Box::new(workload(called, loops))), true));
+        }
+        let scenario = Scenario {
+            name: name.to_owned(),
+            machine: machine.unwrap_or_else(same),
+            scheduler: SchedulerFile::default(),
+            policy: None,
+            tenants,
+            seeds: vec![1],
+            duration_ns: None,
+            horizon_ns: super::check::HORIZON_NS,
+            file: file.to_owned(),
+            tenants_line: 0,
+            scheduler_line: 0,
+        };
+        scenario.check_size()?;
+        Ok(scenario)
+    }
+}
+
+fn tenant(name: String, runs: Runs, background: bool) -> TenantSpec {
+    TenantSpec {
+        name,
+        runs,
+        line: 0,
+        pins: Vec::new(),
+        allowed: Vec::new(),
+        weight: 100,
+        session: None,
+        vcpus: None,
+        start_ns: 0,
+        after: None,
+        repeat: false,
+        background,
+        batch: false,
+        slice_ns: None,
+    }
+}
+
+fn workload(name: String, loops: &Loops) -> Workload {
+    let always = loops.demand >= ALL_THE_TIME;
+    let pattern = if always { Pattern::Persistent } else { Pattern::Periodic };
+    let program = Interference {
+        pattern,
+        busy: BUSY_NS,
+        demand: loops.demand,
+        threads: loops.tasks,
+        ..Interference::default()
+    };
+    Workload {
+        schema: "corun.workload/1".into(),
+        name,
+        about: String::new(),
+        program: Program::Interference(program),
+        character: Character::default(),
+        phase: Vec::new(),
+        on: Vec::new(),
+    }
+}

@@ -1,0 +1,123 @@
+//! `corun record`: keep what a program does, event by event, for `corun sim --from`.
+
+use crate::lines;
+use crate::target::{usage, TargetFlags, RECORDED};
+use crate::usage::{check_files, interrupted, stop_on_signals};
+use crate::values::length_ns;
+use anyhow::Context;
+use corun_linux::launch;
+use corun_model::duration::human_ns;
+use corun_model::run_log::file;
+use corun_report::output::{print, write_file_by};
+use corun_report::progress::Progress;
+use corun_session::end::Ended;
+use corun_session::{Record, RecordOptions};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  corun record -- ./solver in.dat                  a command, from its first instruction to its end
+  corun record -o web.rec -p 1234 --for 10s        a process, with its threads and children
+  corun sim --from corun.rec                       what it would have taken alone
+  corun sim --from corun.rec --policy auto         and next to the same co-runners under a policy
+
+A recording holds who ran when, who woke whom and which times were slept until: 32 bytes an event, two events a switch. \
+It needs eBPF. What co-runners wanted of the CPUs is kept as sums.
+
+Exit status: that of CMD; without CMD 0. 2 is bad usage, 1 a failure of corun's own.
+After CMD the summary goes to standard error: standard output is CMD's.";
+
+/// Record a program's run, to replay it alone, under a policy or on other CPUs
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = usage("record", RECORDED))]
+pub struct Args {
+    #[command(flatten)]
+    target: TargetFlags,
+    /// Where to write the recording
+    #[arg(short, long, value_name = "FILE", default_value = "corun.rec")]
+    output: PathBuf,
+    /// Stop after this time, such as 10s [default: when the command ends, or at Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = length_ns)]
+    length_ns: Option<u64>,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// What was recorded, in numbers.
+#[derive(Default)]
+struct Sums {
+    events: u64,
+    lost: u64,
+    bytes: u64,
+    start_ns: Option<u64>,
+    end_ns: u64,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    check_files([&args.output])?;
+    let stop = stop_on_signals()?;
+    let is_command = args.target.is_command();
+    let target = args.target.target(RECORDED)?;
+    let mut record = Record::start(&target, &RecordOptions { length_ns: args.length_ns }, &stop)?;
+    let progress = Progress::time("recording", args.length_ns, args.quiet);
+    let mut sums = Sums::default();
+    let (mut bytes, mut failed) = (0, None);
+    write_file_by(&args.output, |out| {
+        let mut write = |part: Vec<u8>| {
+            bytes += part.len() as u64;
+            out.write_all(&part)
+        };
+        write(file::header(record.description()))?;
+        for window in record.by_ref() {
+            let window = match window {
+                Ok(window) => window,
+                Err(e) => {
+                    failed = Some(e);
+                    break;
+                }
+            };
+            write(file::window(&window))?;
+            sums.events += window.log.events.len() as u64;
+            sums.lost += window.log.lost;
+            let start_ns = *sums.start_ns.get_or_insert(window.log.start_ns);
+            sums.end_ns = window.log.end_ns;
+            progress.elapsed(sums.end_ns.saturating_sub(start_ns));
+        }
+        write(file::end())
+    })?;
+    drop(progress);
+    if let Some(e) = failed {
+        return Err(e.into());
+    }
+    sums.bytes = bytes;
+    let said = sums.text(&args.output);
+    match is_command {
+        true => drop(lines::tell(&said)),
+        false => print(&said)?,
+    }
+    let ended = record.ended();
+    match record.finish() {
+        Some(_) if ended == Some(Ended::Interrupted) => Ok(interrupted(&stop)),
+        Some(running) => {
+            let status = running.wait().context("collecting the command")?;
+            Ok(ExitCode::from(launch::exit_code(status)))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+impl Sums {
+    fn text(&self, file: &std::path::Path) -> String {
+        let length_ns = self.end_ns.saturating_sub(self.start_ns.unwrap_or(self.end_ns));
+        let lost = match self.lost {
+            0 => String::new(),
+            n => format!("{n} events found no room: the run can be replayed up to the first of them\n"),
+        };
+        let (events, length, bytes) = (self.events, human_ns(length_ns), self.bytes);
+        let file = file.display();
+        format!("recorded {events} events in {length}\n{lost}wrote {file} ({bytes} bytes)\n")
+    }
+}

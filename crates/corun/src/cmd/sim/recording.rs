@@ -1,0 +1,70 @@
+//! `corun sim --from`: a recorded run as a scenario.
+
+use crate::reading::{recording_of, why};
+use crate::usage::Usage;
+use corun_model::run_log::file::read;
+use corun_model::{Machine, Unavailable, What};
+use corun_report::sim::{Loops, SimRecorded};
+use corun_sim::machine_file::MachineModel;
+use corun_sim::replay::Recorded;
+use corun_sim::scenario::Scenario;
+use std::path::Path;
+
+/// Reads a recording.
+///
+/// # Errors
+/// One sentence: it cannot be read, or not be replayed.
+pub fn recorded(path: &Path) -> Result<Recorded, Usage> {
+    let bytes =
+        recording_of(path).map_err(|e| Usage(format!("cannot read {}: {}", path.display(), why(&e))))?;
+    let at = |what: String| Usage(format!("{}: {what}", path.display()));
+    let file = read(&bytes).map_err(|e| at(e.to_string()))?;
+    Recorded::of(&file).map_err(|e| {
+        at(format!("this recording cannot be replayed: {e}; record it again, or another program"))
+    })
+}
+
+/// The recorded run as a scenario, on so many CPUs or on those that it was recorded on.
+///
+/// # Errors
+/// One sentence.
+pub fn scenario(path: &Path, recorded: &Recorded, cpus: Option<u32>) -> Result<Scenario, Usage> {
+    let machine = cpus.map(|n| MachineModel::of(Machine::synthetic(1, 1, n, 1)));
+    let name = recorded.command.split_whitespace().next().unwrap_or("program");
+    let name = name.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or("program");
+    let file = path.display().to_string();
+    Scenario::of_recording(&file, name, recorded, machine).map_err(|e| Usage(e.to_string()))
+}
+
+/// What a report says of the recording.
+pub fn facts(recorded: &Recorded) -> SimRecorded {
+    let alone = recorded.alone;
+    SimRecorded {
+        command: recorded.command.clone(),
+        cpus: recorded.cpus() as u64,
+        took_ns: recorded.took_ns,
+        alone_ns: [alone.least_ns, alone.likely_ns, alone.most_ns],
+        events: recorded.events,
+        left_out_ns: recorded.left_out_ns,
+        co_runners: recorded
+            .co_runners
+            .iter()
+            .map(|l| Loops { name: l.name.clone(), tasks: l.tasks, demand: l.demand })
+            .collect(),
+    }
+}
+
+/// What the modelled machine leaves out of this recording.
+pub fn left_out(recorded: &Recorded) -> Vec<Unavailable> {
+    let mut all = Vec::new();
+    if recorded.has_budget() {
+        let why = "the modelled machine has no CPU budgets (quotas), so its figures are without this program's; the replay has it";
+        all.push(Unavailable { what: What::Replay, why: why.into() });
+    }
+    if recorded.left_out_ns > 0 {
+        let left_out = corun_model::duration::human_ns(recorded.left_out_ns);
+        let why = format!("events were lost, so the last {left_out} of the recording are left out");
+        all.push(Unavailable { what: What::Replay, why });
+    }
+    all
+}
