@@ -52,9 +52,9 @@ impl Sleeps {
             // Most of them were not disturbed and say nothing: the few that were do.
             (length[0], step[0]) = (length[1], step[1]);
         }
-        if step[0].max(STEADY_NS) * CLEARLY <= length[0] {
+        if step[0].max(STEADY_NS).saturating_mul(CLEARLY) <= length[0] {
             Ends::AtItsTime
-        } else if length[0].max(STEADY_NS) * CLEARLY <= step[0] {
+        } else if length[0].max(STEADY_NS).saturating_mul(CLEARLY) <= step[0] {
             Ends::AfterItsLength
         } else {
             Ends::Either
