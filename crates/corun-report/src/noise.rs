@@ -216,7 +216,7 @@ impl Program {
 
     /// The benchmark that the sentence is about: of a second, or shorter where so long was not measured.
     fn shown(&self) -> Option<Benchmark> {
-        self.benchmarks.iter().filter(|b| b.length_ns <= 1_000_000_000).next_back().copied()
+        self.benchmarks.iter().rfind(|b| b.length_ns <= 1_000_000_000).copied()
     }
 }
 

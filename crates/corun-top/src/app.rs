@@ -276,9 +276,9 @@ impl App {
             Screen::Overview { .. } | Screen::Matrix { .. } => {
                 let rows = self.rows();
                 let to = rows.get(moved(self.chosen_row(), rows.len())).map(|row| row.id);
-                match self.screens.last_mut() {
-                    Some(Screen::Overview { chosen } | Screen::Matrix { chosen }) => *chosen = to,
-                    _ => {}
+                if let Some(Screen::Overview { chosen } | Screen::Matrix { chosen }) = self.screens.last_mut()
+                {
+                    *chosen = to
                 }
             }
             Screen::Tenant { id, focus, culprit, thread } => {

@@ -69,7 +69,7 @@ pub fn trace(
 fn traced(now: &str, folder: &Path, stop: &Stop) -> String {
     let options = ProfileOptions { trace: true, length_ns: Some(TRACE_NS), ..ProfileOptions::default() };
     let seen = Profile::start(&Target::Everybody, &options, stop).and_then(|mut profile| {
-        (&mut profile).try_for_each(|window| window.map(drop))?;
+        profile.try_for_each(|window| window.map(drop))?;
         profile.finish()
     });
     match seen {

@@ -531,11 +531,7 @@ fn the_longest_waits_of_a_process_and_of_a_cgroup_are_found_as_well() {
     let pid = one.0.id().to_string();
     let r = worst_of(&["-p", &pid, "--for", "1s"]);
     let waits = waits_add_up(&r);
-    assert!(
-        !waits.is_empty() && waits.iter().all(|wait| wait["tid"].to_string() == pid),
-        "{}",
-        r["worst_waits"]
-    );
+    assert!(!waits.is_empty() && waits.iter().all(|wait| wait["tid"] == pid), "{}", r["worst_waits"]);
     let everybody = worst_of(&["--all", "--for", "1s"]);
     assert!(!waits_add_up(&everybody).is_empty());
     // Who does not ask pays and gets nothing.
