@@ -284,8 +284,8 @@ fn reload(
             failed
         }
     };
+    lock(&shared.health).set(Part::Config, failed.clone());
     (caller.say)(failed.as_deref().unwrap_or("the configuration was read again"));
-    lock(&shared.health).set(Part::Config, failed);
     notify(&[NotifyState::Ready]);
 }
 

@@ -127,7 +127,7 @@ fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_comes_out_as_alone() {
         println!("skipped: there is no `taskset`");
         return;
     }
-    let hog = Hog::start(folder.path(), "corun-hog-record");
+    let hog = Hog::start(folder.path(), "record-hog");
     let pid = hog.0.id().to_string();
     assert!(Command::new("taskset").args(["-cp", "0", &pid]).output().unwrap().status.success());
     let out = corun(folder.path(), &[&["record", "-q", "-o", "it.rec", "--"], &pinned[..]].concat());
@@ -147,5 +147,5 @@ fn a_program_next_to_a_loop_on_its_cpu_is_recorded_and_comes_out_as_alone() {
     assert!((replayed_s / alone_s).ln().abs() < 0.15, "{alone_s} {replayed_s}");
     let names: Vec<&str> =
         recorded["co_runners"].as_array().unwrap().iter().filter_map(|c| c["name"].as_str()).collect();
-    assert!(names.contains(&"corun-hog-record"), "{names:?}");
+    assert!(names.contains(&"record-hog"), "{names:?}");
 }

@@ -270,7 +270,8 @@ impl Tenancy {
         for task in tasks {
             let Some(job) = self.jobs.get_mut(&task.tenant) else { continue };
             let is_known = *task.name == *comm(&job.comm) || job.met.contains(&task.name);
-            if job.is_told || is_known || job.met.len() >= MOST_MET || asked >= MOST_ASKED {
+            // Who has ended cannot be asked: a storm of short commands costs nothing here.
+            if !task.alive || job.is_told || is_known || job.met.len() >= MOST_MET || asked >= MOST_ASKED {
                 continue;
             }
             job.met.push(task.name.clone());

@@ -1,12 +1,11 @@
 //! A thread's place in its plan, and what it does next.
 
 use super::plan::{Phase, Plan, Rhythm};
+use super::shared::{Here, Shared};
 use super::time_warp::{TimeWarp, Turn};
 use crate::replay::script::{Ends, Op, ScriptedProgram};
 use corun_model::workload::draw::nearest_ns;
 use corun_model::workload::{BusyBy, Flow, Interference, Length, Parallel, Pdes, Sync};
-use std::cmp::Reverse;
-use std::ops::Range;
 
 /// The wait of a recorded thread for its birth.
 const BIRTH: u32 = u32::MAX;
@@ -48,81 +47,6 @@ pub enum Step {
     Next,
     /// It is done.
     End,
-}
-
-/// What the threads of one program share while it runs.
-#[derive(Clone, Debug, Default)]
-pub struct Shared {
-    /// Per phase: the next grain or item to be taken.
-    pub taken: Vec<u64>,
-    /// Work stealing, per phase: the grains left in each thread's own queue; empty before the phase's first step.
-    pub own: Vec<Vec<Range<u64>>>,
-    /// The time of the current phase is up.
-    pub cut: bool,
-    /// By barrier, what the last to arrive there decided: that was the last round.
-    over: Vec<bool>,
-    /// Iterations done.
-    pub iterations: u64,
-    /// A simulation on its way; `None` before its first step.
-    pub time_warp: Option<Box<TimeWarp>>,
-    /// When and where the thread takes its next step that is asked for one.
-    pub here: Here,
-}
-
-/// When and where a thread takes a step.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Here {
-    /// The time.
-    pub now_ns: u64,
-    /// The last-level cache of its CPU.
-    pub cache: u32,
-}
-
-impl Shared {
-    /// Before a program of so many phases begins.
-    pub fn new(phases: usize) -> Shared {
-        Shared { taken: vec![0; phases], ..Shared::default() }
-    }
-
-    /// A phase begins, or begins again: nothing of it is taken, nothing is over.
-    pub fn begin_phase(&mut self, phase: usize) {
-        self.taken[phase] = 0;
-        if let Some(own) = self.own.get_mut(phase) {
-            own.clear();
-        }
-        self.cut = false;
-        self.over.clear();
-        self.time_warp = None;
-    }
-
-    /// The last thread has arrived at a barrier.
-    pub fn opened(&mut self, barrier: usize) {
-        if self.cut {
-            self.over.resize(self.over.len().max(barrier + 1), false);
-            self.over[barrier] = true;
-        }
-    }
-
-    /// Whether the last round at this barrier was the last of all.
-    fn is_over(&self, barrier: usize) -> bool {
-        self.over.get(barrier) == Some(&true)
-    }
-
-    /// The next grain for a thread that steals: the first of its own, or else the last of the fullest queue.
-    fn steal(&mut self, phase: usize, p: &Parallel, thread: usize) -> Option<u64> {
-        if self.own.len() <= phase {
-            self.own.resize(phase + 1, Vec::new());
-        }
-        let own = &mut self.own[phase];
-        if own.is_empty() {
-            own.extend((0..p.threads).map(|t| p.own_grains(t)));
-        }
-        let mine = own[thread].next();
-        mine.or_else(|| {
-            let left = |r: &Range<u64>| r.end - r.start;
-            own.iter_mut().enumerate().max_by_key(|(i, r)| (left(r), Reverse(*i)))?.1.next_back()
-        })
-    }
 }
 
 /// One thread's place in its plan.
@@ -488,6 +412,7 @@ mod tests {
     use crate::machine_file::MachineModel;
     use corun_model::workload::Workload;
     use corun_model::Machine;
+    use std::ops::Range;
 
     fn plan(program: &str) -> Plan {
         let text = format!("schema = \"corun.workload/1\"\nname = \"w\"\n[program]\n{program}");

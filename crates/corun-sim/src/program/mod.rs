@@ -11,11 +11,13 @@
 mod cursor;
 mod least;
 mod plan;
+mod shared;
 mod time_warp;
 
-pub use cursor::{Cursor, Here, Shared, Step};
+pub use cursor::{Cursor, Step};
 pub use least::Least;
 pub use plan::{Object, Phase, Plan, Rhythm, CHUNK_NS};
+pub use shared::{Here, Shared};
 pub use time_warp::TimeWarp;
 
 /// What a thread does while it waits.

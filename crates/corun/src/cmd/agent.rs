@@ -17,9 +17,9 @@ Examples:
   sudo corun agent --listen 0.0.0.0:9965         for scrapers on other machines
   sudo corun agent --ring /var/lib/corun/ring    keeps the last hours as well
   corun agent --config agent.toml --print-config what is in force
-  curl -s 127.0.0.1:9965/metrics | grep blame    who takes CPU time from whom
   corun profile --from /var/lib/corun/ring --cgroup web.service --at 03:10 --for 2m
 
+`curl -s 127.0.0.1:9965/metrics | grep blame` shows who takes CPU time from whom.
 It observes only. Once its probe is loaded it keeps CAP_BPF and CAP_PERFMON and drops all other privileges.
 SIGHUP reads the configuration again, SIGTERM ends it.
 Exit status: 0 when it was asked to end, 2 bad usage or configuration, 1 when it cannot watch any more.";

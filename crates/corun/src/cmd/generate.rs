@@ -9,7 +9,7 @@
 
 use crate::usage::Usage;
 use clap::builder::Resettable;
-use clap::Command;
+use clap::{ArgGroup, Command, Id};
 use clap_complete::Shell;
 use clap_mangen::roff::{roman, Roff};
 use clap_mangen::Man;
@@ -64,10 +64,18 @@ fn completions(command: &Command, folder: &Path) -> std::io::Result<()> {
 
 /// The command line without the verbs and flags that `--help` leaves out: shells would offer them.
 fn without_hidden(command: &Command) -> Command {
+    let shown_flags = || command.get_arguments().filter(|a| !a.is_hide_set());
+    let is_shown = |id: &&Id| shown_flags().any(|a| a.get_id() == *id);
+    // Flags name groups that they exclude.
+    let groups = command.get_groups().map(|g| {
+        let members: Vec<Id> = g.get_args().filter(is_shown).cloned().collect();
+        ArgGroup::new(g.get_id().clone()).args(members).multiple(true)
+    });
     // clap keeps names for good; there are a few, and corun ends after this.
     let shown = Command::new(&*command.get_name().to_owned().leak())
         .disable_help_subcommand(command.is_disable_help_subcommand_set())
-        .args(command.get_arguments().filter(|a| !a.is_hide_set()).cloned())
+        .args(shown_flags().cloned())
+        .groups(groups)
         .subcommands(command.get_subcommands().filter(|c| !c.is_hide_set()).map(without_hidden));
     let shown = match command.get_about() {
         Some(about) => shown.about(about.clone()),

@@ -40,7 +40,7 @@ pub fn read(folder: &Path, to: &Sender<Event>) -> Result<Began, Usage> {
             Err(what) => damage = Some(what.to_string()),
         }
     }
-    let run = run.ok_or_else(nothing)?;
+    let run = run.ok_or_else(|| damage.clone().map_or_else(nothing, Usage))?;
     for event in moments.into_iter().map(Event::Moment).chain(damage.map(Event::Said)) {
         // Whoever reads them waits until all are sent.
         let _ = to.send(event);
