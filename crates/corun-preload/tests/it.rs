@@ -25,8 +25,8 @@ fn compiled(folder: &Path, source: &str, compiler: &str, flags: &[&str]) -> Opti
         Ok(output) => {
             let error = String::from_utf8_lossy(&output.stderr).into_owned();
             // A missing library is this machine's lack; anything else is this test's.
-            let is_missing =
-                ["cannot find", "unable to find", "No such file"].iter().any(|what| error.contains(what));
+            let lacks = ["cannot find", "unable to find", "No such file", "file not found"];
+            let is_missing = lacks.iter().any(|what| error.contains(what));
             assert!(is_missing, "{error}");
             println!("skipped: {compiler} cannot compile with {flags:?} here");
             None
