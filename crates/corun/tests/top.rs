@@ -3,8 +3,8 @@
 use assert_cmd::cargo::CommandCargoExt;
 use corun_agent::ring::{encode, Entry, Run, Writer};
 use corun_model::culprit::Share;
-use corun_model::observation::{Account, TenantObservation};
-use corun_model::{Culprits, Ledger, Observation, Parts, Tenant, TenantId, TenantKind};
+use corun_model::observation::{Account, TaskObservation, TenantObservation};
+use corun_model::{Culprits, Ledger, Observation, Parts, TaskId, Tenant, TenantId, TenantKind};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -86,12 +86,24 @@ fn window(n: u64) -> Observation {
         }
     };
     let share = Share { tenant: TenantId(2), steal_ns: 300_000_000 };
-    let of = |id, account| TenantObservation { id: TenantId(id), tasks: 1, account };
+    let accounts = [(1, account(500_000_000, Some(share))), (2, account(700_000_000, None))];
+    let task = |(id, account): &(u32, Account)| TaskObservation {
+        id: TaskId(10 + id),
+        name: "work".into(),
+        tenant: TenantId(*id),
+        born_ns: n * SECOND,
+        alive: true,
+        last_cpu: None,
+        account: account.clone().into(),
+    };
+    let tasks = accounts.iter().map(task).collect();
+    let of = |(id, account)| TenantObservation { id: TenantId(id), tasks: 1, account };
     Observation {
         start_ns: n * SECOND,
         end_ns: (n + 1) * SECOND,
         tenants: vec![tenant(1, "web"), tenant(2, "hog")],
-        by_tenant: vec![of(1, account(500_000_000, Some(share))), of(2, account(700_000_000, None))],
+        tasks,
+        by_tenant: accounts.map(of).into(),
         ..Observation::default()
     }
 }

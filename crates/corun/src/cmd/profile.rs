@@ -34,9 +34,9 @@ Examples:
   corun profile --cgroup nginx.service --for 30s     a container, unit, pod or Slurm step
   corun profile --vm web1 --for 10s                  a virtual machine's vCPUs
   corun profile --all --for 5s                       everybody: who steals from whom
-  corun profile --worst 5 -p 1234 --for 10s          the five longest waits for a CPU, and who held it
+  corun profile --worst 5 -p 1234 --for 10s          the five longest waits for a CPU
   corun profile --from RING --cgroup web.service --at 03:10 --for 2m
-                                                     what happened at 03:10, from the ring of `corun agent`
+                                                     what happened at 03:10: an agent's ring
   corun profile --counters -- ./solver in.dat        with instructions per cycle and cache misses
   corun profile --counters=whole -- make -j4         the same for many processes that live shortly
 

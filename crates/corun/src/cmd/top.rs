@@ -27,7 +27,7 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  corun top                          who suffers most, from whom, and by how much; `?` shows the keys
+  corun top                          who suffers most, and from whom; `?` shows the keys
   sudo corun top                     with root it knows who held the CPUs
   corun top --once                   one frame as text, for a log or a mail
   corun top --every 5s               longer windows
