@@ -83,7 +83,7 @@ impl Crew {
         self.slots[worker].join()
     }
 
-    /// What is known of a worker, except its state, which is left to the caller, who keeps [`Heartbeats`](crate::Heartbeats).
+    /// What is known of a worker, except its state: the caller keeps [`Heartbeats`].
     pub fn view(&self, worker: usize, state: State) -> WorkerView {
         let slot = &self.slots[worker];
         WorkerView { state, stolen: slot.stolen(), cache: slot.cpu().and_then(|cpu| self.caches.of(cpu)) }
