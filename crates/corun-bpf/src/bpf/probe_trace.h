@@ -6,47 +6,37 @@
 #ifndef CORUN_PROBE_TRACE_H
 #define CORUN_PROBE_TRACE_H
 
-static __always_inline void emit(u64 now, u32 cpu, u8 kind, u8 left, u32 prev, u32 next)
+static __always_inline void emit_event(u64 t_ns, u32 cpu, u8 kind, u8 left, u16 high, u32 prev, u32 next)
 {
 	struct trace_event *e;
 
-	if (!want_trace)
-		return;
 	e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
 	if (!e) {
 		__sync_fetch_and_add(&losses.trace_events, 1);
 		return;
 	}
-	e->t_ns = now;
+	e->t_ns = t_ns;
 	e->cpu = cpu;
 	e->kind = kind;
 	e->left = left;
-	e->high = 0;
+	e->high = high;
 	e->prev = prev;
 	e->next = next;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline void emit(u64 now, u32 cpu, u8 kind, u8 left, u32 prev, u32 next)
+{
+	if (want_trace)
+		emit_event(now, cpu, kind, left, 0, prev, next);
+}
+
 /* How long something of a task's took, up to three days. */
 static __noinline void emit_length(u64 t_ns, u8 kind, u64 ns, u32 tid)
 {
-	struct trace_event *e;
-
-	e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
-	if (!e) {
-		__sync_fetch_and_add(&losses.trace_events, 1);
-		return;
-	}
 	if (ns >> 48)
 		ns = (1ULL << 48) - 1;
-	e->t_ns = t_ns;
-	e->cpu = bpf_get_smp_processor_id();
-	e->kind = kind;
-	e->left = 0;
-	e->high = ns >> 32;
-	e->prev = ns;
-	e->next = tid;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	emit_event(t_ns, bpf_get_smp_processor_id(), kind, 0, ns >> 32, ns, tid);
 }
 
 /* A wait that has lasted for `ns` ends now, since the task has a CPU. */
