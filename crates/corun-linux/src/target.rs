@@ -113,15 +113,23 @@ impl Subject {
 
     /// Whether it is a cgroup that nobody is in, as far as can be told.
     pub fn is_deserted(&self, root: &Root) -> bool {
-        let Subject::Cgroup { mount, path, folder, .. } = self else { return false };
+        let Subject::Cgroup { folder, .. } = self else { return false };
         if let Ok(events) = root.read(folder.join("cgroup.events")) {
             return events.lines().any(|line| line == "populated 0");
         }
         // Only the v2 tree tells.
-        Cgroups::discover(root).is_ok_and(|cgroups| {
-            let tree = cgroups.trees().iter().find(|t| t.mount == *mount);
-            tree.and_then(|tree| cgroups.processes(tree, path).ok()).is_some_and(|pids| pids.is_empty())
-        })
+        self.in_cgroup(root).is_ok_and(|pids| pids.is_some_and(|pids| pids.is_empty()))
+    }
+
+    /// The processes in it and in those below it, by PID, if it is a cgroup; `None`: it is none, or its tree is not mounted any more.
+    ///
+    /// # Errors
+    /// [`ReadError`] when there is no such cgroup.
+    pub fn in_cgroup(&self, root: &Root) -> Result<Option<Vec<u32>>, ReadError> {
+        let Subject::Cgroup { mount, path, .. } = self else { return Ok(None) };
+        let cgroups = Cgroups::discover(root)?;
+        let tree = cgroups.trees().iter().find(|t| t.mount == *mount);
+        tree.map(|tree| cgroups.processes(tree, path)).transpose()
     }
 }
 

@@ -12,7 +12,6 @@ use corun_linux::Root;
 use corun_model::run_log::file::{CoRunner, RunWindow, MOST_EVENTS};
 use corun_model::{Host, HostError, Observation, TenantId};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 /// The length of a window: what its events take in memory is bounded, and closing it costs about a millisecond of CPU time.
@@ -46,8 +45,8 @@ impl Record {
         let root = Root::new("/");
         let armed = target.arm(&root)?;
         let subject = match armed.subject {
-            Subject::Cgroup { folder, .. } => {
-                let pids = processes(&root, &folder)?;
+            cgroup @ Subject::Cgroup { .. } => {
+                let pids = cgroup.in_cgroup(&root)?.unwrap_or_default();
                 if pids.is_empty() {
                     let what = format!("nobody is in {}; start its program first", armed.description);
                     return Err(Error::Usage(what));
@@ -134,34 +133,9 @@ fn co_runners(seen: &Observation, subject: TenantId) -> Vec<CoRunner> {
     named.collect()
 }
 
-/// The processes in a cgroup and in those below it.
-fn processes(root: &Root, folder: &Path) -> Result<Vec<u32>, Error> {
-    let listed = root.read_if_there(folder.join("cgroup.procs"))?.unwrap_or_default();
-    let mut found: Vec<u32> =
-        listed.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid| pid > 0).collect();
-    for name in root.names(folder)? {
-        let below = folder.join(name);
-        if root.has(below.join("cgroup.procs")) {
-            found.extend(processes(root, &below)?);
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_processes_of_a_cgroup_are_its_own_and_those_below_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let below = folder.path().join("sys/fs/cgroup/web/worker");
-        std::fs::create_dir_all(&below).unwrap();
-        std::fs::write(below.join("cgroup.procs"), "12\n13\n").unwrap();
-        std::fs::write(below.parent().unwrap().join("cgroup.procs"), "7\n0\n").unwrap();
-        let root = Root::new(folder.path());
-        assert_eq!(processes(&root, Path::new("/sys/fs/cgroup/web")).unwrap(), [7, 12, 13]);
-    }
 
     #[test]
     fn what_has_no_tasks_of_its_own_is_refused_with_what_can_be_named() {

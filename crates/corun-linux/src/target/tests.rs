@@ -111,6 +111,16 @@ fn a_cgroup_of_the_v2_tree_has_its_id_and_one_of_a_v1_tree_has_none() {
 }
 
 #[test]
+fn the_processes_of_a_cgroup_are_its_own_and_those_below_it() {
+    let m = Made::new();
+    m.put("/sys/fs/cgroup/web/cgroup.procs", "7\n0\n");
+    m.put("/sys/fs/cgroup/web/worker/cgroup.procs", "12\n13\n");
+    let web = Subject::cgroup(&m.root(), "/web").unwrap();
+    assert_eq!(web.in_cgroup(&m.root()).unwrap(), Some(vec![7, 12, 13]));
+    assert_eq!(Subject::All.in_cgroup(&m.root()).unwrap(), None);
+}
+
+#[test]
 fn a_cgroup_that_is_empty_goes_on_and_one_that_was_removed_is_over() {
     let m = Made::new();
     m.put("/sys/fs/cgroup/a/cgroup.events", "populated 0\nfrozen 0\n");
