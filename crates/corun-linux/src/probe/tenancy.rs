@@ -61,6 +61,13 @@ struct Job {
     is_told: bool,
 }
 
+impl Job {
+    /// One that was just named, and of which nothing else is known.
+    fn new(group: u32, comm: [u8; 16], programs: Option<BTreeMap<String, u64>>) -> Job {
+        Job { group, comm, programs, met: Vec::new(), is_told: false }
+    }
+}
+
 impl Tenancy {
     pub(super) fn new(root: &Root) -> Tenancy {
         let mut made = Tenancy {
@@ -105,7 +112,7 @@ impl Tenancy {
             comm[..length].copy_from_slice(&tenant.name.as_bytes()[..length]);
             // Its own group does not tell how it is called.
             let group = group::UNKNOWN;
-            self.jobs.insert(id, Job { group, comm, programs: None, met: Vec::new(), is_told: false });
+            self.jobs.insert(id, Job::new(group, comm, None));
         }
         id
     }
@@ -200,7 +207,7 @@ impl Tenancy {
         let id = self.tenants.number(name);
         let programs = self.jobs.remove(&id).and_then(|job| job.programs).unwrap_or_default();
         let programs = is_named_by_use.then_some(programs);
-        self.jobs.insert(id, Job { group, comm: rec.comm, programs, met: Vec::new(), is_told: false });
+        self.jobs.insert(id, Job::new(group, rec.comm, programs));
         id
     }
 
@@ -238,7 +245,7 @@ impl Tenancy {
             let (name, is_named_by_use) = self.job(&rec);
             self.tenants.number(name);
             let programs = is_named_by_use.then(BTreeMap::new);
-            self.jobs.insert(id, Job { group, comm: rec.comm, programs, met: Vec::new(), is_told: false });
+            self.jobs.insert(id, Job::new(group, rec.comm, programs));
         }
         self.call_as_told(tasks);
         if !self.jobs.values().any(|job| job.programs.is_some()) {
