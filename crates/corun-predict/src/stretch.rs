@@ -242,27 +242,27 @@ mod tests {
         Window { start_ns, end_ns: start_ns + 100, wall_ns: WALL_NS, tasks, cpus: 2, ..Window::default() }
     }
 
+    /// Windows of which nothing else is known.
+    fn of_windows<'a>(shared: &'a [Window], dedicated: &'a [Window]) -> Stretch<'a> {
+        Stretch {
+            shared,
+            dedicated,
+            all_dedicated: dedicated,
+            known: Box::leak(Box::default()),
+            assignment: Assignment::Dynamic,
+            way: Way::Best,
+            wake_up_ns: 0.0,
+        }
+    }
+
     #[test]
     fn the_spread_is_that_of_what_is_told_the_slowest_task_or_all_together() {
         // What one task gets the other lacks: together they are as fast at any time.
         let shares = [[0.3, 0.5], [0.5, 0.3], [0.3, 0.5], [0.3, 0.5]];
         let shared: Vec<Window> = (0..16).map(|i| window(i, shares[i as usize % 4])).collect();
         let dedicated: Vec<Window> = (16..20).map(|i| window(i, [1.0, 1.0])).collect();
-        let estimate = |assignment| {
-            let (shared, dedicated) = (&shared[..], &dedicated[..]);
-            let known = Box::leak(Box::default());
-            Stretch {
-                shared,
-                dedicated,
-                all_dedicated: dedicated,
-                known,
-                assignment,
-                way: Way::Best,
-                wake_up_ns: 0.0,
-            }
-            .estimate()
-            .unwrap()
-        };
+        let estimate =
+            |assignment| Stretch { assignment, ..of_windows(&shared, &dedicated) }.estimate().unwrap();
         let (together, slowest) = (estimate(Assignment::Dynamic), estimate(Assignment::Static));
         assert!((together.slowdown - 2.5).abs() < 1e-9 && (slowest.slowdown - 1.0 / 0.35).abs() < 1e-9);
         assert!(together.spread.unwrap().error < 1e-9);
@@ -277,16 +277,7 @@ mod tests {
         let shared: Vec<Window> = (0..16).map(|i| window(i, [0.5; 2])).collect();
         let alone: Vec<Window> = (16..20).map(|i| window(i, [0.75; 2])).collect();
         let of = |dedicated: usize| {
-            let (shared, dedicated) = (&shared[..], &alone[..dedicated]);
-            let stretch = Stretch {
-                shared,
-                dedicated,
-                all_dedicated: dedicated,
-                known: &Counterfactual::default(),
-                assignment: Assignment::Dynamic,
-                way: Way::Pact16,
-                wake_up_ns: 0.0,
-            };
+            let stretch = Stretch { way: Way::Pact16, ..of_windows(&shared, &alone[..dedicated]) };
             stretch.estimate().map(|e| e.slowdown)
         };
         assert_eq!(of(2), Err(CannotTell::TooFewDedicated));
@@ -298,17 +289,7 @@ mod tests {
         let shared: Vec<Window> = (0..16).map(|i| window(i, [0.5; 2])).collect();
         let alone: Vec<Window> = (16..20).map(|i| window(i, [1.0; 2])).collect();
         let why = |n: usize| {
-            let (shared, dedicated) = (&shared[..], &alone[..n]);
-            let stretch = Stretch {
-                shared,
-                dedicated,
-                all_dedicated: dedicated,
-                known: &Counterfactual::default(),
-                assignment: Assignment::Dynamic,
-                way: Way::Best,
-                wake_up_ns: 0.0,
-            };
-            let missing = stretch.estimate().unwrap().missing;
+            let missing = of_windows(&shared, &alone[..n]).estimate().unwrap().missing;
             missing.into_iter().find(|u| u.what == What::DedicatedWindows).map(|u| u.why)
         };
         assert!(why(0).unwrap().starts_with("none was taken"));
@@ -324,16 +305,7 @@ mod tests {
             let shared: Vec<Window> = (0..16).map(beside).collect();
             let alone: Vec<Window> = (16..20).map(|i| window(i, [1.0; 2])).collect();
             let dedicated = if is_dedicated { &alone[..] } else { &[] };
-            let stretch = Stretch {
-                shared: &shared,
-                dedicated,
-                all_dedicated: dedicated,
-                known: &Counterfactual::default(),
-                assignment: Assignment::Dynamic,
-                way: Way::Best,
-                wake_up_ns: 0.0,
-            };
-            stretch.estimate().unwrap().method_error
+            of_windows(&shared, dedicated).estimate().unwrap().method_error
         };
         for (is_dedicated, most) in [(true, errors::DEDICATED), (false, errors::LEDGER)] {
             assert!(estimate_of(0.0, 0.0, is_dedicated) < 1e-9);
@@ -351,18 +323,7 @@ mod tests {
     #[test]
     fn a_stretch_too_short_to_tell_how_far_it_scatters_is_not_taken_to_be_certain() {
         let whole: Vec<Window> = (0..16).map(|i| window(i, [[0.4; 2], [0.6; 2]][i as usize % 2])).collect();
-        let estimate_of = |shared: &[Window]| {
-            let stretch = Stretch {
-                shared,
-                dedicated: &[],
-                all_dedicated: &[],
-                known: &Counterfactual::default(),
-                assignment: Assignment::Dynamic,
-                way: Way::Best,
-                wake_up_ns: 0.0,
-            };
-            stretch.estimate().unwrap()
-        };
+        let estimate_of = |shared: &[Window]| of_windows(shared, &[]).estimate().unwrap();
         let error =
             |stretches: &[StretchEstimate]| StretchEstimate::sum(stretches).unwrap().spread.unwrap().error;
         let known = estimate_of(&whole);
