@@ -4,6 +4,7 @@ use crate::app::Facts;
 use crate::event::Event;
 use crate::moment::Moment;
 use corun_linux::limits::start_thread;
+use corun_linux::watcher;
 use corun_model::What;
 use corun_report::{describe, one_line, Source};
 use corun_session::{Error, Profile, ProfileOptions, Stop, Target};
@@ -129,9 +130,9 @@ fn follow(profile: &mut Profile, watch: &Watch, to: &Sender<Event>) {
 
 /// What sees, as reports name it.
 fn source(profile: &Profile) -> Source {
-    match profile.source().name() {
-        "ebpf" => Source::Ebpf,
-        _ => Source::Schedstat,
+    match profile.source() {
+        watcher::Source::Ebpf => Source::Ebpf,
+        watcher::Source::Schedstat => Source::Schedstat,
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod from;
 
+pub use from::source_of;
+
 use crate::date::now;
 use crate::lines;
 use crate::target::{deserted, usage, CountersFlag, SourceFlag, TargetFlags, ANYBODY_OR_ALL};

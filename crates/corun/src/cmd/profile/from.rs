@@ -3,7 +3,7 @@
 use crate::target::TargetFlags;
 use crate::usage::Usage;
 use corun_agent::past::{self, NoPast, Past};
-use corun_agent::ring::{Reader, RingError};
+use corun_agent::ring::{Reader, RingError, Run};
 use corun_report::profile::notes;
 use corun_report::{Host, ProfileMeta, ProfileReport, Source, Subject};
 use jiff::civil::{DateTime, Time};
@@ -108,6 +108,15 @@ fn in_words(unix_ns: &Range<u64>) -> String {
     format!("{} to {}", from.strftime("%Y-%m-%d %H:%M:%S"), to.strftime("%Y-%m-%d %H:%M:%S %Z"))
 }
 
+/// What saw a run of an agent.
+pub fn source_of(run: &Run) -> Source {
+    if run.source == "ebpf" {
+        Source::Ebpf
+    } else {
+        Source::Schedstat
+    }
+}
+
 fn report_of(past: &Past) -> ProfileReport {
     let subject = past.subject.as_ref().map_or(Subject::All, |t| Subject::Tenant(t.id));
     let mut notes = vec![notes::past(&in_words(&past.unix_ns))];
@@ -116,7 +125,7 @@ fn report_of(past: &Past) -> ProfileReport {
     notes.extend(past.damages.iter().map(ToString::to_string));
     let meta = ProfileMeta {
         host: Host::Live,
-        source: if past.run.source == "ebpf" { Source::Ebpf } else { Source::Schedstat },
+        source: source_of(&past.run),
         target: past.subject.as_ref().map_or("everybody".to_owned(), |t| t.name.clone()),
         machine: past.run.machine.clone(),
         cpus: past.run.cpus,

@@ -1,9 +1,9 @@
 //! The ring of an agent as windows to look at: those of its last run, the newest hour of it.
 
+use crate::cmd::profile::source_of;
 use crate::date;
 use crate::usage::Usage;
 use corun_agent::ring::{Reader, Run};
-use corun_report::Source;
 use corun_top::app::Facts;
 use corun_top::event::Event;
 use corun_top::live::Began;
@@ -49,6 +49,6 @@ pub fn read(folder: &Path, to: &Sender<Event>) -> Result<Began, Usage> {
         facts: Facts { target: folder.display().to_string(), is_replay: true, missing: Vec::new() },
         machine: run.machine.clone(),
         cpus: run.cpus,
-        source: if run.source == "ebpf" { Source::Ebpf } else { Source::Schedstat },
+        source: source_of(&run),
     })
 }
