@@ -110,14 +110,20 @@ fn a_smaller_ring_gives_back_the_room_of_the_oldest() {
     assert_eq!((numbers(&kept).last(), damages), (Some(&499), vec![]));
 }
 
+/// The segment that a closed ring of three entries keeps, and its bytes.
+fn segment_of_three(folder: &Path) -> (PathBuf, Vec<u8>) {
+    let mut ring = open(folder);
+    (0..3).for_each(|n| ring.append(&entry(n)).unwrap());
+    drop(ring);
+    let path = newest(folder);
+    let bytes = fs::read(&path).unwrap();
+    (path, bytes)
+}
+
 #[test]
 fn whichever_byte_is_damaged_the_rest_is_read_and_the_damage_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let mut ring = open(folder.path());
-    (0..3).for_each(|n| ring.append(&entry(n)).unwrap());
-    drop(ring);
-    let path = newest(folder.path());
-    let whole = fs::read(&path).unwrap();
+    let (path, whole) = segment_of_three(folder.path());
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x55;
@@ -134,11 +140,7 @@ fn whichever_byte_is_damaged_the_rest_is_read_and_the_damage_is_said() {
 #[test]
 fn wherever_a_segment_is_cut_the_rest_is_read_and_the_cut_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let mut ring = open(folder.path());
-    (0..3).for_each(|n| ring.append(&entry(n)).unwrap());
-    drop(ring);
-    let path = newest(folder.path());
-    let whole = fs::read(&path).unwrap();
+    let (path, whole) = segment_of_three(folder.path());
     for length in (1..whole.len()).rev() {
         fs::write(&path, &whole[..length]).unwrap();
         let (kept, damages) = read(folder.path());
@@ -151,11 +153,7 @@ fn wherever_a_segment_is_cut_the_rest_is_read_and_the_cut_is_said() {
 #[test]
 fn a_ring_that_was_damaged_is_written_on_and_what_is_newer_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let mut ring = open(folder.path());
-    (0..3).for_each(|n| ring.append(&entry(n)).unwrap());
-    drop(ring);
-    let path = newest(folder.path());
-    let mut bytes = fs::read(&path).unwrap();
+    let (path, mut bytes) = segment_of_three(folder.path());
     bytes[40] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let mut ring = open(folder.path());
