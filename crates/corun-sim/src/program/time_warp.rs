@@ -60,8 +60,6 @@ pub struct TimeWarp {
     last: Vec<u64>,
     kps: Vec<Kp>,
     workers: Vec<Worker>,
-    /// It grows whenever a kernel process changes hands.
-    changes: u64,
     horizon: u64,
     draws: u64,
     waiting: usize,
@@ -85,8 +83,11 @@ struct Kp {
 
 #[derive(Clone, Debug)]
 struct Worker {
-    mine: Vec<usize>,
-    changes: u64,
+    /// The kernel processes that it may handle; none where that has to be found again.
+    mine: Option<Vec<usize>>,
+    /// How many it owns, and how many of those that it began with others own.
+    owned: usize,
+    away: usize,
     /// The kernel process of its stint, and when that began in virtual time.
     stint: Option<(usize, u64)>,
     /// What the events of the stint sent: to whom, and when it is due.
@@ -110,8 +111,9 @@ impl TimeWarp {
             Kp { lps: first(kp)..first(kp + 1), next: 0, owner: home, home, held: false, debt_ns: 0 }
         };
         let worker = |_| Worker {
-            mine: Vec::new(),
-            changes: 0,
+            mine: None,
+            owned: 0,
+            away: 0,
             stint: None,
             sent: Vec::new(),
             beat: 0,
@@ -127,7 +129,6 @@ impl TimeWarp {
             last: vec![0; lps as usize],
             kps: (0..kps).map(kp).collect(),
             workers: (0..workers).map(worker).collect(),
-            changes: 1,
             horizon: NEVER,
             draws: 0,
             waiting: 0,
@@ -136,6 +137,9 @@ impl TimeWarp {
             undone: 0,
             program: program.clone(),
         };
+        for kp in &simulation.kps {
+            simulation.workers[kp.home].owned += 1;
+        }
         simulation.next =
             (0..lps).map(|_| program.look_ahead + simulation.exponential(simulation.gap)).collect();
         (0..simulation.kps.len()).for_each(|kp| simulation.find_next(kp));
@@ -175,7 +179,7 @@ impl TimeWarp {
         }
         match choice {
             Some((kp, bound)) => Turn::Work(self.stint(worker, kp, bound)),
-            None if self.global_time() >= self.until => Turn::Over,
+            None if self.is_over() => Turn::Over,
             None => self.idle(worker, is_ladm),
         }
     }
@@ -202,6 +206,12 @@ impl TimeWarp {
         waiting.min(begun.unwrap_or(NEVER))
     }
 
+    /// Whether global virtual time has come to its end.
+    fn is_over(&self) -> bool {
+        let begun = self.workers.iter().filter_map(|w| w.stint).all(|(_, since)| since >= self.until);
+        begun && self.kps.iter().all(|kp| kp.next >= self.until)
+    }
+
     fn renew_horizon(&mut self) {
         if self.program.window == 0 {
             return;
@@ -216,14 +226,13 @@ impl TimeWarp {
     /// The kernel process that is furthest behind of those that `worker` may handle, and up to when it is.
     fn choose(&mut self, worker: usize) -> Option<(usize, u64)> {
         let is_pool = self.program.mapping == Mapping::Pool;
-        let me = &mut self.workers[worker];
-        if me.changes != self.changes {
-            me.changes = self.changes;
+        let find = || {
             let kps = self.kps.iter().enumerate();
-            me.mine = kps.filter(|(_, kp)| is_pool || kp.owner == worker).map(|(number, _)| number).collect();
-        }
+            kps.filter(|(_, kp)| is_pool || kp.owner == worker).map(|(number, _)| number).collect()
+        };
+        let mine = self.workers[worker].mine.get_or_insert_with(find);
         let (mut first, mut second, mut chosen) = (NEVER, NEVER, None);
-        for &number in &me.mine {
+        for &number in &*mine {
             let kp = &self.kps[number];
             if kp.held || kp.next >= second {
                 continue;
@@ -314,28 +323,40 @@ impl TimeWarp {
 
     /// LADM: takes back what it began with, and takes over from those who show no sign of life.
     fn help(&mut self, worker: usize, now_ns: u64) {
-        let mut moved = 0;
-        for kp in self.kps.iter_mut().filter(|kp| kp.home == worker && kp.owner != worker) {
-            kp.owner = worker;
-            moved += 1;
+        if self.workers[worker].away > 0 {
+            let away = |kp: &usize| self.kps[*kp].home == worker && self.kps[*kp].owner != worker;
+            let all: Vec<usize> = (0..self.kps.len()).filter(away).collect();
+            all.into_iter().for_each(|kp| self.hand_over(kp, worker));
         }
-        let mut beats = self.workers[worker].beats.clone();
+        let mut beats = std::mem::replace(&mut self.workers[worker].beats, Beats::new(0, 0, 0));
         beats.look(now_ns, |other| (self.workers[other].beat, self.workers[other].sleeps));
-        let view = |other: usize| WorkerView {
-            state: if beats.is_stale(other) { State::Off } else { State::Runs },
-            stolen: None,
-            cache: self.workers[other].cache,
-        };
         for other in (0..self.workers.len()).filter(|other| beats.is_stale(*other)) {
-            let held = self.kps.iter().filter(|kp| kp.owner == other).count();
-            let most = inherited(other, worker, held, self.workers.len(), &view);
-            for kp in self.kps.iter_mut().filter(|kp| kp.owner == other).take(most) {
-                kp.owner = worker;
-                moved += 1;
+            let held = self.workers[other].owned;
+            if held == 0 {
+                continue;
             }
+            let view = |other: usize| WorkerView {
+                state: if beats.is_stale(other) { State::Off } else { State::Runs },
+                stolen: None,
+                cache: self.workers[other].cache,
+            };
+            let most = inherited(other, worker, held, self.workers.len(), &view);
+            let its = (0..self.kps.len()).filter(|kp| self.kps[*kp].owner == other);
+            let all: Vec<usize> = its.take(most).collect();
+            all.into_iter().for_each(|kp| self.hand_over(kp, worker));
         }
-        self.changes += moved;
         self.workers[worker].beats = beats;
+    }
+
+    /// Makes `to` the owner of a kernel process.
+    fn hand_over(&mut self, kp: usize, to: usize) {
+        let Kp { owner: from, home, .. } = self.kps[kp];
+        self.kps[kp].owner = to;
+        self.workers[home].away += usize::from(home != to);
+        self.workers[home].away -= usize::from(home != from);
+        self.workers[from].owned -= 1;
+        self.workers[to].owned += 1;
+        (self.workers[from].mine, self.workers[to].mine) = (None, None);
     }
 
     fn draw(&mut self) -> u64 {

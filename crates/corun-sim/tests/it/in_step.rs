@@ -41,7 +41,7 @@ fn alone_nobody_is_ever_out_of_step() {
     let elsewhere = [
         ("atc16-ivybridge-40", "sgd"),
         ("cc-magny-cours-48", "streamcluster"),
-        ("cc-sandybridge", "pdes-fm"),
+        ("cc-sandybridge", "streamcluster"),
     ];
     let all = on_the_xeon.map(|program| ("pact16-xeon-e5620", program));
     for (machine, program) in all.into_iter().chain(elsewhere) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use corun_model::workload::{Character, Parallel, Program, Sync, Workload};
+use corun_model::workload::{Character, Program, Sync, Workload};
 use corun_model::{Counters, CpuId, Distance, Machine};
 use corun_sim::contention::{Running, System, ONE};
 use corun_sim::machine_file::{MachineModel, SHIPPED};
@@ -178,12 +178,22 @@ fn ten_membenches_saturate_a_socket_and_gain_from_two() {
     assert!(two.progress > 1.15 * one.progress, "{} {}", one.progress, two.progress);
 }
 
-/// Seconds that a parallel program takes alone, with its threads spread: the steady rate of each phase, and what the
-/// slowest of `threads` uniformly drawn grains takes. Start, end and the cost of waiting are left out.
-fn solo_seconds(model: &MachineModel, w: &Workload, p: &Parallel) -> f64 {
+/// The threads of a parallel program or a simulation.
+fn threads_of(w: &Workload) -> u32 {
+    match &w.program {
+        Program::Parallel(p) => p.threads,
+        Program::Pdes(p) => p.threads,
+        _ => panic!("{} is neither a parallel program nor a simulation", w.name),
+    }
+}
+
+/// Seconds that a program takes alone, with its threads spread: the steady rate of each phase, and what the slowest of `threads`
+/// uniformly drawn grains takes. Start, end, the cost of waiting and what a simulation takes back are left out.
+fn solo_seconds(model: &MachineModel, w: &Workload) -> f64 {
+    let threads = threads_of(w);
     let one_socket = model.machine.name.starts_with("pact16");
     let cpus = if one_socket { (0..4).collect() } else { spread(&model.machine) };
-    let cpus = &cpus[..cpus.len().min(p.threads as usize)];
+    let cpus = &cpus[..cpus.len().min(threads as usize)];
     let phases: Vec<(u64, &Character)> = match w.phase.as_slice() {
         [] => vec![(1, &w.character)],
         phases => phases.iter().map(|p| (p.rounds, &p.character)).collect(),
@@ -192,18 +202,26 @@ fn solo_seconds(model: &MachineModel, w: &Workload, p: &Parallel) -> f64 {
     let time =
         |(n, c): &(u64, &Character)| *n as f64 / rounds as f64 / steady(model, cpus, c, |_| 0).progress;
     let stretch: f64 = phases.iter().map(time).sum();
-    let (grain, threads) = (p.grain as f64 / 1e9 * stretch, f64::from(p.threads));
+    let threads = f64::from(threads);
     let crowd = (threads / cpus.len() as f64).max(1.0);
-    let round = match p.sync {
-        Sync::Barrier => grain * crowd * (1.0 + p.imbalance * (threads - 1.0) / (threads + 1.0)),
-        Sync::Queue | Sync::Steal => grain * crowd / threads,
-        Sync::Pipeline => {
-            let narrowest = f64::from(p.threads / p.stages);
-            (grain * f64::from(p.stages) * crowd / threads).max(grain / narrowest)
+    let seconds = |grain: u64| grain as f64 / 1e9 * stretch;
+    match &w.program {
+        Program::Pdes(p) => seconds(p.grain) * crowd / threads * p.iterations as f64,
+        Program::Parallel(p) => {
+            let grain = seconds(p.grain);
+            let round = match p.sync {
+                Sync::Barrier => grain * crowd * (1.0 + p.imbalance * (threads - 1.0) / (threads + 1.0)),
+                Sync::Queue | Sync::Steal => grain * crowd / threads,
+                Sync::Pipeline => {
+                    let narrowest = f64::from(p.threads / p.stages);
+                    (grain * f64::from(p.stages) * crowd / threads).max(grain / narrowest)
+                }
+                Sync::Lock | Sync::None => grain * crowd,
+            };
+            round * p.iterations as f64
         }
-        Sync::Lock | Sync::None => grain * crowd,
-    };
-    round * p.iterations as f64
+        _ => unreachable!("`threads_of` knows no other"),
+    }
 }
 
 #[test]
@@ -220,9 +238,8 @@ fn thread_counts_and_solo_seconds_are_those_of_the_papers() {
         for row in table.split(", ") {
             let [name, threads, seconds] = row.split(' ').collect::<Vec<_>>()[..] else { panic!("{row}") };
             let w = preset(name).for_machine(on);
-            let Program::Parallel(p) = &w.program else { panic!("{name} is not a parallel program") };
-            assert_eq!(p.threads.to_string(), threads, "{name} on {on}");
-            let ours = solo_seconds(&machine(on), &w, p);
+            assert_eq!(threads_of(&w).to_string(), threads, "{name} on {on}");
+            let ours = solo_seconds(&machine(on), &w);
             close(&format!("{name} on {on}, seconds"), ours, seconds.parse().unwrap(), 0.05);
         }
     }
