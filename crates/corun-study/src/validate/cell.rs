@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// What the first thread of `corun load` computes before it starts the others: measured, executing included.
 const FIRST_THREAD: &str = "2ms";
+/// Logical processes of a simulation, for each of its threads.
+const LPS: u64 = 32;
 /// What each of the others computes before it is ready.
 const GETTING_READY: &str = "20us";
 
@@ -51,14 +53,14 @@ impl Half {
     }
 }
 
-/// The program of a cell.
+/// The program of a cell: a parallel program, or a simulation (Time Warp) where a mapping stands in place of a synchronisation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// How its threads depend on each other.
+    /// How its threads depend on each other, or the mapping.
     pub sync: String,
     /// What they do while they wait.
     pub wait: String,
-    /// Work between two synchronisations, as people write it.
+    /// Work between two synchronisations, or of an event, as people write it.
     pub grain: String,
     /// The same in nanoseconds.
     pub grain_ns: u64,
@@ -75,9 +77,26 @@ impl Subject {
         words.into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join("-")
     }
 
+    /// Whether it is a simulation.
+    fn is_simulation(&self) -> bool {
+        ["fm", "pool", "ladm"].contains(&self.sync.as_str())
+    }
+
     /// Its program, as the lines of a TOML table.
     fn program(&self) -> String {
-        format!("kind = \"parallel\"\n{}", self.rhythm())
+        if !self.is_simulation() {
+            return format!("kind = \"parallel\"\n{}", self.rhythm());
+        }
+        let threads = u64::from(self.threads);
+        format!(
+            "kind = \"pdes\"\nthreads = {threads}\nmapping = \"{}\"\nidle = \"{}\"\ngrain = \"{}\"\n\
+             lps = {}\npopulation = 1\niterations = {}\n",
+            self.sync,
+            self.wait,
+            self.grain,
+            threads * LPS,
+            threads * self.iterations
+        )
     }
 
     fn rhythm(&self) -> String {
@@ -159,6 +178,11 @@ impl Cell {
     /// in its group's shares, so it is modelled too. And the threads of a program meet at a gate, asleep, before its
     /// time begins: that is the first phase, the program the last.
     pub fn scenario(&self, setting: &Setting) -> String {
+        if self.subject.is_simulation() {
+            // Nothing precedes its only phase. Its workers find what to do as soon as they are there.
+            return scenario_of(&self.name, setting, &self.interferer, &self.subject.program())
+                + &first_thread("subject");
+        }
         let gate = format!(
             "[[tenant.program.model]]\nthreads = {}\nsync = \"none\"\ngrain = \"{GETTING_READY}\"\niterations = 1\n",
             self.subject.threads
@@ -183,6 +207,11 @@ fn first_thread(of: &str) -> String {
 
 /// A scenario on this machine: a program, given as the phases of its model, beside an interferer and the background.
 pub fn scenario(name: &str, setting: &Setting, interferer: &Interferer, phases: &str) -> String {
+    scenario_of(name, setting, interferer, &format!("kind = \"command\"\nargv = [\"corun\"]\n{phases}"))
+}
+
+/// The same of a program given as the lines of its table.
+fn scenario_of(name: &str, setting: &Setting, interferer: &Interferer, program: &str) -> String {
     let recurrent = |(i, r): (usize, &Recurrent)| {
         format!(
             "[[tenant]]\nname = \"background {i}\"\n[tenant.program]\nkind = \"interference\"\npattern = \"periodic\"\n\
@@ -200,8 +229,7 @@ pub fn scenario(name: &str, setting: &Setting, interferer: &Interferer, phases: 
         "schema = \"corun.scenario/1\"\nname = \"{name}\"\nmachine = \"host\"\n\n\
          [scheduler]\ngroups = {}\nnewidle-ratio = {}\n{linux}\n\
          [[tenant]]\nname = \"interferer\"\nsession = \"interferer\"\n[tenant.program]\n{}\n\
-         [[tenant]]\nname = \"subject\"\nsession = \"subject\"\n[tenant.program]\nkind = \"command\"\nargv = [\"corun\"]\n\
-         {phases}\n{}{background}",
+         [[tenant]]\nname = \"subject\"\nsession = \"subject\"\n[tenant.program]\n{program}\n{}{background}",
         setting.grouped,
         setting.newidle_ratio,
         interferer.program(1),
@@ -212,7 +240,7 @@ pub fn scenario(name: &str, setting: &Setting, interferer: &Interferer, phases: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corun_model::workload::{Program, Workload};
+    use corun_model::workload::{Mapping, Program, Workload};
 
     fn cell() -> Cell {
         let subject = Subject {
@@ -239,6 +267,16 @@ mod tests {
             panic!()
         };
         assert_eq!((i.demand, i.threads, i.seed), (0.3, 2, 7));
+    }
+
+    #[test]
+    fn a_mapping_makes_it_a_simulation_live_and_modelled() {
+        let mut c = cell();
+        (c.subject.sync, c.subject.wait, c.subject.grain) = ("ladm".into(), "block".into(), "20us".into());
+        let Program::Pdes(p) = Workload::parse("s", &c.subject.workload()).unwrap().program else { panic!() };
+        assert_eq!((p.mapping, p.threads, p.lps, p.iterations), (Mapping::Ladm, 2, 64, 90));
+        let modelled = c.scenario(&Setting::default());
+        assert!(modelled.contains(&c.subject.program()) && !modelled.contains("program.model"), "{modelled}");
     }
 
     #[test]
