@@ -79,7 +79,20 @@ impl SchedulersStudy {
                 )
             })?;
             for policy in &figure.policies {
-                try_one(first, Some(policy), policy.name.span())?;
+                for (of, by) in &policy.instead {
+                    let known = |name: &toml::Spanned<String>| name.as_ref() == of.as_ref();
+                    if !figure.groups.iter().any(|g| g.of.iter().chain(&g.with).any(known)) {
+                        let what = format!(
+                            "`{}` is no program of `{}`, so that `{by}` cannot run instead; name one that it has",
+                            of.as_ref(),
+                            figure.name.as_ref()
+                        );
+                        return Err(Refused::Here(of.span(), what));
+                    }
+                    try_one(&Cell::alone(by), None, of.span())?;
+                }
+                let cell = Cell { tenants: policy.in_place(&first.tenants) };
+                try_one(&cell, Some(policy), policy.name.span())?;
             }
         }
         Ok(())
@@ -169,7 +182,17 @@ mod tests {
         let names: Vec<&str> = study.figures.iter().map(|f| f.name.as_ref().as_str()).collect();
         assert_eq!(
             names,
-            ["pact16-fig9", "pact16-fig10", "cc-fig3-48", "cc-fig3-32", "cc-fig4", "cc-fig5-6", "cc-fig7"]
+            [
+                "pact16-fig9",
+                "pact16-fig10",
+                "cc-fig1a",
+                "cc-fig1b",
+                "cc-fig3-48",
+                "cc-fig3-32",
+                "cc-fig4",
+                "cc-fig5-6",
+                "cc-fig7"
+            ]
         );
         let cells = |f: &Figure| f.groups.iter().map(|g| g.cells().len()).collect::<Vec<_>>();
         let all: Vec<Vec<usize>> = study.figures.iter().map(cells).collect();
@@ -179,6 +202,8 @@ mod tests {
             [
                 vec![9; 4],
                 vec![9; 3],
+                vec![2; 6],
+                vec![2; 6],
                 vec![1],
                 vec![1],
                 vec![10, 10, 10, 1, 1],
@@ -188,7 +213,10 @@ mod tests {
         );
         for figure in &study.figures {
             assert!(figure.policies[0].policy.is_none(), "{:?} is compared with nothing", figure.name);
-            assert!(figure.policies[1..].iter().all(|p| p.policy.is_some()) && !figure.stated.is_empty());
+            let does = |p: &PolicyUse| p.policy.is_some() || !p.instead.is_empty();
+            assert!(figure.policies[1..].iter().all(does));
+            // The paper gives no number of its figure 1.
+            assert_eq!(figure.stated.is_empty(), figure.name.as_ref().starts_with("cc-fig1"));
         }
     }
 
@@ -229,6 +257,11 @@ mod tests {
         assert!(refusal("groups   = [\"beside persistent", "groups = [\"alone\"] # [\"")
             .contains("no group `alone`"));
         assert!(refusal("size  = 2", "size  = 20").contains("give 1 to 8"));
+        let ladm = "instead = { pdes-fm = \"pdes-ladm\" }";
+        let other = "instead = { nginx = \"pdes-ladm\" }";
+        assert!(refusal(ladm, other).contains("`nginx` is no program of `cc-fig5-6`"));
+        let other = "instead = { pdes-fm = \"nginx\" }";
+        assert!(refusal(ladm, other).contains("no program `nginx`"));
         assert!(refusal("name        = \"cc-fig4\"", "name = \"cc fig4\"").contains("use letters"));
     }
 

@@ -1,6 +1,7 @@
 //! A study of schedulers as written.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use toml::{Spanned, Table};
 
 /// The study that corun brings along.
@@ -33,6 +34,8 @@ pub struct Program {
     pub name: String,
     /// Keys of a scenario's `[[tenant]]`; they go before those of the figure.
     pub tenant: Table,
+    /// How long it runs alone, if it never ends and the figure has no `duration`.
+    pub alone: Option<String>,
 }
 
 /// A figure: programs together on a machine, under some policies.
@@ -90,6 +93,9 @@ pub struct PolicyUse {
     /// Its options, as in a scenario.
     #[serde(default)]
     pub options: Table,
+    /// Programs that do the same work another way, by the name of the one whose place they take under this policy.
+    #[serde(default)]
+    pub instead: BTreeMap<Spanned<String>, String>,
 }
 
 /// Programs that run together.

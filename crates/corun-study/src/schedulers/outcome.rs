@@ -68,7 +68,7 @@ pub struct GroupOutcome {
 pub struct CellOutcome {
     /// The programs; the first is the one that the others disturb.
     pub programs: Vec<String>,
-    /// Mean speed of each alone: work by time in runs of a fixed length, else runs by second.
+    /// Mean speed of each alone: work by time in runs of a fixed length and of what never ends, else runs by second.
     pub alone: Vec<f64>,
     /// Speed of each beside the others, per policy and seed.
     pub speeds: Vec<Vec<Vec<f64>>>,
@@ -276,7 +276,8 @@ fn run_figure(
         .collect();
     let solo: BTreeMap<&Tenant, f64> = all_or_first(solo)?;
     let run_cell = |cell: &Cell| -> Result<CellOutcome, Failure> {
-        let under = figure.policies.par_iter().map(|policy| made(Some(policy), &cell.tenants));
+        let under =
+            figure.policies.par_iter().map(|policy| made(Some(policy), &policy.in_place(&cell.tenants)));
         let under: Vec<Vec<Made>> = all_or_first(under.collect())?;
         Ok(CellOutcome {
             programs: cell.tenants.iter().map(|t| t.program.clone()).collect(),
@@ -315,7 +316,7 @@ struct Made {
 /// How fast a tenant was; `None`: it came nowhere.
 fn speed(run: &Run, tenant: usize, fixed: bool) -> Option<f64> {
     let progress = &run.progress[tenant];
-    if fixed {
+    if fixed || progress.endless {
         let work = progress.work_ns as f64 / run.end_ns as f64;
         return (work > 0.0).then_some(work);
     }

@@ -86,6 +86,17 @@ fn mixes(of: &[String], with: &[String], size: usize, count: usize) -> Vec<Vec<S
     found
 }
 
+impl PolicyUse {
+    /// The tenants of a cell under this policy. A name stays, and with it its chance, whoever takes the place.
+    pub fn in_place(&self, tenants: &[Tenant]) -> Vec<Tenant> {
+        let taken = |t: &Tenant| {
+            let other = self.instead.iter().find(|(of, _)| *of.as_ref() == t.program);
+            Tenant { program: other.map_or(&t.program, |(_, by)| by).clone(), name: t.name.clone() }
+        };
+        tenants.iter().map(taken).collect()
+    }
+}
+
 /// The files that scenarios name: presets, and those in the study's folder.
 pub struct Near<'a>(pub &'a Path);
 
@@ -115,7 +126,11 @@ impl SchedulersStudy {
         set("machine", figure.machine.as_str().into());
         let seeds = (1..=*figure.repetitions.as_ref()).map(|seed| Value::Integer(seed as i64));
         set("seeds", Value::Array(seeds.collect()));
-        if let Some(duration) = &figure.duration {
+        let alone = match tenants {
+            [only] => self.programs.iter().find(|p| p.name == only.program).and_then(|p| p.alone.as_ref()),
+            _ => None,
+        };
+        if let Some(duration) = figure.duration.as_ref().or(alone) {
             set("duration", duration.as_str().into());
         }
         set("scheduler", Value::Table(figure.scheduler.clone()));
