@@ -231,6 +231,11 @@ impl Peer {
         layout.advised.store(width.into(), Relaxed);
         layout.advised_at_ns.store(now_ns().unwrap_or(0), Relaxed);
     }
+
+    /// Takes the advice back: the program decides alone at once.
+    pub fn withdraw(&self) {
+        self.mapping.layout().advised_at_ns.store(0, Relaxed);
+    }
 }
 
 /// Maps what should be a page.

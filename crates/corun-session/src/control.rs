@@ -5,6 +5,7 @@
 //! undone at the end, whatever ends it: by [`Control::undo_all`], when it is dropped, and by a supervisor when this
 //! process is killed.
 
+mod advice;
 pub mod idle;
 pub mod protected;
 pub mod scope;
@@ -18,6 +19,8 @@ use crate::profile::TRACE_BYTES;
 use crate::stop::Stop;
 use crate::subject_watch::split_spinning;
 use crate::target::pids;
+pub use advice::Advised;
+use advice::Advisor;
 use corun_linux::probe::LiveOptions;
 use corun_linux::shares::Shares;
 use corun_linux::spin::{SpinOptions, SpinSampler};
@@ -234,6 +237,7 @@ impl Plan {
             end: EndConditions { running: None, end_ns, stop: stop.clone() },
             ended: None,
             shares: Shares::new(&self.root, host.backend() != "sched_ext"),
+            advisor: (!mode.dry_run).then(|| Advisor::new(&self.root)),
             host,
             controller: self.controller,
             protected: self.protected,
@@ -268,6 +272,8 @@ pub struct Control {
     /// Where the policy needs hardware counters.
     counting: Option<Counting>,
     shares: Shares,
+    /// Of programs that share a page; `None` in a dry run.
+    advisor: Option<Advisor>,
     end: EndConditions,
     ended: Option<Ended>,
     begin_ns: u64,
@@ -290,6 +296,8 @@ pub struct ControlEpoch {
     pub undone: Option<Result<(), HostError>>,
     /// What was decided at its end, in the order in which it was applied.
     pub taken: Vec<Taken>,
+    /// What programs that share a page were advised at its end.
+    pub advised: Vec<Advised>,
     /// Why the session ended with it; nothing was decided then.
     pub ended: Option<Ended>,
 }
@@ -345,6 +353,7 @@ impl Control {
     /// # Errors
     /// What could not be undone.
     pub fn undo_all(&mut self) -> Result<(), HostError> {
+        self.advisor.iter().for_each(Advisor::withdraw);
         self.host.undo_all()
     }
 
@@ -371,7 +380,15 @@ impl Control {
         if let Some(Err(_)) = undone {
             self.ended = Some(Ended::Interrupted);
         }
-        Ok(ControlEpoch { seen, trace, covered, was_in_force, undone, taken, ended: self.ended })
+        let may_advise = self.ended.is_none() && self.controller.is_in_force();
+        let advised = match &mut self.advisor {
+            Some(advisor) if may_advise => advisor.advise(&seen, &covered),
+            other => {
+                other.iter().for_each(Advisor::withdraw);
+                Vec::new()
+            }
+        };
+        Ok(ControlEpoch { seen, trace, covered, was_in_force, undone, taken, advised, ended: self.ended })
     }
 }
 

@@ -18,10 +18,11 @@ use corun_report::progress::Progress;
 use corun_report::refusal::refusal;
 use corun_session::control::scope::Tenants;
 use corun_session::control::steering::BackendChoice;
-use corun_session::control::ControlEpoch;
+use corun_session::control::{Advised, ControlEpoch};
 use corun_session::end::Ended;
 use corun_session::{Control, ControlOptions, Error, Plan};
 use record::Record;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -175,7 +176,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let idle = plan.notices().iter().find(|notice| notice.is_idleness()).cloned();
     let mut control = plan.begin(&stop).map_err(in_flags)?;
     say(&args, control.notices());
-    let mut session = Session { args: &args, record: Record::new(&args, &control), guard_told: None };
+    let mut session = Session {
+        args: &args,
+        record: Record::new(&args, &control),
+        guard_told: None,
+        widths: BTreeMap::new(),
+    };
     let ended = session.until_the_end(&mut control);
     // Whatever happened, nothing stays changed.
     let undone = control.undo_all();
@@ -266,13 +272,15 @@ struct Session<'a> {
     record: Record,
     /// The guard's state as it was told last; `None`: nothing was told yet, and the first epoch is news whatever it brings.
     guard_told: Option<Option<&'static str>>,
+    /// What each process that shares a page was last advised.
+    widths: BTreeMap<u32, u32>,
 }
 
 impl Session<'_> {
     fn until_the_end(&mut self, control: &mut Control) -> anyhow::Result<Ended> {
         let progress = Progress::line(self.args.quiet || self.args.json_lines || self.args.explain);
         while let Some(epoch) = control.next() {
-            let ControlEpoch { seen, trace, covered, was_in_force, undone, taken, ended } = epoch?;
+            let ControlEpoch { seen, trace, covered, was_in_force, undone, taken, advised, ended } = epoch?;
             self.record.window(trace, &seen, was_in_force, |t| covered.contains(&t.id));
             if let Some(ended) = ended.filter(|_| undone.is_none()) {
                 return Ok(ended);
@@ -282,11 +290,35 @@ impl Session<'_> {
                 undone?;
             }
             let decided = taken.iter().map(|taken| self.record.decided(taken, &seen)).collect();
-            if !self.tell(control, &seen, decided, &progress)? {
+            let is_heard = self.tell_advice(control, &seen, &advised)?;
+            if !is_heard || !self.tell(control, &seen, decided, &progress)? {
                 break;
             }
         }
         Ok(Ended::Interrupted)
+    }
+
+    /// Tells of programs that share a page which are advised another width. Returns whether anybody still listens.
+    fn tell_advice(
+        &mut self,
+        control: &Control,
+        seen: &Observation,
+        advised: &[Advised],
+    ) -> anyhow::Result<bool> {
+        let t_ns = seen.end_ns.saturating_sub(control.begin_ns());
+        let widths: BTreeMap<u32, u32> = advised.iter().map(|a| (a.process, a.width)).collect();
+        let is_news = |a: &&Advised| self.widths.get(&a.process) != Some(&a.width);
+        let line = |a: &Advised| {
+            let name = seen.tenants.iter().find(|t| t.id == a.tenant).map_or("", |t| t.name.as_str());
+            let (time, process, width, most) = (human_ns(t_ns), a.process, a.width, a.published.most);
+            format!("{time}: {name}, process {process}: advised {width} of {most} threads\n")
+        };
+        let told: String = advised.iter().filter(is_news).map(line).collect();
+        self.widths = widths;
+        if self.args.explain && !told.is_empty() {
+            return lines::tell(&told);
+        }
+        Ok(true)
     }
 
     /// Tells an epoch. Returns whether anybody still listens.

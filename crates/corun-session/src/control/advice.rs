@@ -1,0 +1,255 @@
+//! How many threads programs are advised to run that share a page ([`corun_adapt::Page`]).
+//!
+//! Method. CPUs are dealt out by weight among the tenants that wanted some in the last window, to nobody more than it wants (max-min
+//! fairness). A program that shares a page wants as many as the most threads that it names, however few it runs now: who gave threads up
+//! does not lose its share by that. Any other tenant wants what its tasks used and waited for. A tenant that was parked all the while wants
+//! none, so that those whose slot it is have all CPUs.
+//!
+//! Advice holds for a second (`corun-adapt`): when its controller dies, the program decides alone. Limits: the CPUs that a tenant may use
+//! and its quota are not looked at, since the program knows them itself and never runs more than its most. Programs of one tenant
+//! get equal parts. A page is found within a second.
+
+use corun_adapt::{Peer, Published};
+use corun_linux::{procfs, Root};
+use corun_model::{Observation, TenantId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How often new pages are looked for.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+/// A last thread is advised from this part of a CPU on, in thousandths, as a program does that decides alone.
+const LAST_THREAD_MILLI: u64 = 700;
+
+/// What a program was advised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advised {
+    /// Its process.
+    pub process: u32,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// How many threads.
+    pub width: u32,
+    /// What it published.
+    pub published: Published,
+}
+
+/// Finds pages, and advises who shares one.
+pub(super) struct Advisor {
+    root: Root,
+    peers: BTreeMap<u32, Peer>,
+    /// Threads that are no process of their own.
+    threads: BTreeSet<u32>,
+    looked_ns: Option<u64>,
+}
+
+impl Advisor {
+    pub(super) fn new(root: &Root) -> Advisor {
+        Advisor { root: root.clone(), peers: BTreeMap::new(), threads: BTreeSet::new(), looked_ns: None }
+    }
+
+    /// Advises each program of `covered` that shares a page, after a window.
+    pub(super) fn advise(&mut self, seen: &Observation, covered: &BTreeSet<TenantId>) -> Vec<Advised> {
+        self.look(seen, covered);
+        let mut programs: BTreeMap<TenantId, Vec<(u32, Published)>> = BTreeMap::new();
+        for task in seen.tasks.iter().filter(|t| t.alive && covered.contains(&t.tenant)) {
+            let published = self.peers.get(&task.id.0).and_then(Peer::read);
+            if let Some(published) = published {
+                programs.entry(task.tenant).or_default().push((task.id.0, published));
+            }
+        }
+        self.peers.retain(|_, peer| peer.is_alive());
+        if programs.is_empty() {
+            return Vec::new();
+        }
+        let claims: Vec<Claim> = seen
+            .by_tenant
+            .iter()
+            .map(|tenant| {
+                let ledger = &tenant.account.ledger;
+                let wanted_ns = ledger.on_cpu_ns() + ledger.parts().steal_ns;
+                let own = programs.get(&tenant.id).filter(|_| wanted_ns > 0);
+                let want_milli = match own {
+                    Some(all) => all.iter().map(|(_, p)| u64::from(p.most) * 1_000).sum(),
+                    None => wanted_ns * 1_000 / seen.window_ns().max(1),
+                };
+                let known = seen.weights.iter().find(|(id, _)| *id == tenant.id);
+                Claim { weight: known.map_or(100, |(_, weight)| u64::from(*weight)), want_milli }
+            })
+            .collect();
+        let dealt = deal(seen.cpus.len() as u64 * 1_000, &claims);
+        let mut all = Vec::new();
+        for (tenant, milli) in seen.by_tenant.iter().zip(dealt) {
+            let own = programs.get(&tenant.id).map(Vec::as_slice).unwrap_or_default();
+            for &(process, published) in own.iter().filter(|_| milli > 0) {
+                let width = threads(milli / own.len() as u64).clamp(published.least, published.most.max(1));
+                self.peers[&process].advise(width);
+                all.push(Advised { process, tenant: tenant.id, width, published });
+            }
+        }
+        all
+    }
+
+    /// Looks for pages that are new, of whoever wanted a CPU.
+    fn look(&mut self, seen: &Observation, covered: &BTreeSet<TenantId>) {
+        if self.looked_ns.is_some_and(|at| seen.end_ns < at + LOOK_EVERY_NS) {
+            return;
+        }
+        self.looked_ns = Some(seen.end_ns);
+        let living: BTreeSet<u32> = seen.tasks.iter().filter(|t| t.alive).map(|t| t.id.0).collect();
+        self.threads.retain(|tid| living.contains(tid));
+        for task in seen.tasks.iter().filter(|t| t.alive && covered.contains(&t.tenant)) {
+            let tid = task.id.0;
+            if self.peers.contains_key(&tid) || self.threads.contains(&tid) {
+                continue;
+            }
+            match procfs::process_of(&self.root, tid) {
+                Ok(Some(process)) if process == tid => {
+                    // A page of another version, or of somebody else: that program decides alone.
+                    if let Ok(Some(peer)) = Peer::find(tid) {
+                        self.peers.insert(tid, peer);
+                    }
+                }
+                Ok(_) => drop(self.threads.insert(tid)),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Takes all advice back: programs decide alone at once.
+    pub(super) fn withdraw(&self) {
+        self.peers.values().for_each(Peer::withdraw);
+    }
+}
+
+impl Drop for Advisor {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+/// So many threads make use of so many thousandths of CPUs.
+fn threads(milli: u64) -> u32 {
+    let whole = milli / 1_000 + u64::from(milli % 1_000 >= LAST_THREAD_MILLI);
+    u32::try_from(whole).unwrap_or(u32::MAX).max(1)
+}
+
+/// What a tenant may claim.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    weight: u64,
+    want_milli: u64,
+}
+
+/// Deals out `milli` thousandths of CPUs by weight, to nobody more than it wants.
+fn deal(milli: u64, claims: &[Claim]) -> Vec<u64> {
+    let mut dealt = vec![0; claims.len()];
+    let mut left_milli = milli;
+    let mut open: Vec<usize> = (0..claims.len()).filter(|&i| claims[i].want_milli > 0).collect();
+    while !open.is_empty() {
+        let weights: u64 = open.iter().map(|&i| claims[i].weight).sum();
+        let part = |i: usize| left_milli * claims[i].weight / weights.max(1);
+        let (content, rest): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|&&i| claims[i].want_milli <= part(i));
+        if content.is_empty() {
+            rest.iter().for_each(|&i| dealt[i] = part(i));
+            break;
+        }
+        for &i in &content {
+            dealt[i] = claims[i].want_milli;
+        }
+        left_milli -= content.iter().map(|&i| claims[i].want_milli).sum::<u64>();
+        open = rest;
+    }
+    dealt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_adapt::{Mode, Width};
+    use corun_model::ledger::{Ledger, Parts};
+    use corun_model::observation::{Account, CpuTime, TaskObservation, TenantObservation};
+    use corun_model::{CpuId, TaskId, Tenant, TenantKind};
+    use std::sync::Arc;
+
+    fn claim(weight: u64, want_milli: u64) -> Claim {
+        Claim { weight, want_milli }
+    }
+
+    #[test]
+    fn cpus_are_dealt_by_weight_and_what_one_does_not_want_goes_to_the_others() {
+        let table: [(&[Claim], &[u64]); 5] = [
+            (&[claim(100, 8_000), claim(100, 8_000)], &[2_000, 2_000]),
+            (&[claim(100, 8_000), claim(300, 8_000)], &[1_000, 3_000]),
+            (&[claim(100, 8_000), claim(100, 500)], &[3_500, 500]),
+            (&[claim(100, 8_000), claim(100, 0)], &[4_000, 0]),
+            (&[claim(100, 1_000), claim(100, 500)], &[1_000, 500]),
+        ];
+        for (claims, dealt) in table {
+            assert_eq!(deal(4_000, claims), dealt, "{claims:?}");
+        }
+        assert_eq!([0, 699, 1_699, 1_700, 3_999].map(threads), [1, 1, 1, 2, 4]);
+    }
+
+    /// A window of 100 ms on four CPUs: this process, which used one CPU, and a neighbour that wanted so many.
+    fn window(neighbour_cpus: u64) -> Observation {
+        let account = |ns: u64| {
+            let parts = Parts { compute_ns: ns, ..Parts::default() };
+            Account { ledger: Ledger::new(parts, ns).unwrap(), ..Account::default() }
+        };
+        let (own, other) = (account(100_000_000), account(neighbour_cpus * 100_000_000));
+        let tenant = |id, name: &str| Tenant {
+            id: TenantId(id),
+            kind: TenantKind::Command,
+            key: name.into(),
+            name: name.into(),
+        };
+        let task = TaskObservation {
+            id: TaskId(std::process::id()),
+            name: "own".into(),
+            tenant: TenantId(1),
+            born_ns: 0,
+            alive: true,
+            last_cpu: None,
+            account: Arc::new(own.clone()),
+        };
+        let of = |id, account| TenantObservation { id: TenantId(id), tasks: 1, account };
+        let cpu = |n| CpuTime {
+            cpu: CpuId(n),
+            idle_ns: 0,
+            busy_ns: 100_000_000,
+            unknown_ns: 0,
+            host_steal_ns: None,
+        };
+        Observation {
+            start_ns: 0,
+            end_ns: 100_000_000,
+            tenants: vec![tenant(1, "own"), tenant(2, "other")],
+            tasks: vec![task],
+            by_tenant: vec![of(1, own), of(2, other)],
+            cpus: (0..4).map(cpu).collect(),
+            ..Observation::default()
+        }
+    }
+
+    #[test]
+    fn a_program_that_shares_a_page_keeps_its_share_and_decides_alone_once_the_controller_is_gone() {
+        let width = Width::new(Mode::On, 1, 8).unwrap();
+        let page = width.publish().unwrap();
+        let covered = BTreeSet::from([TenantId(1)]);
+        let mut advisor = Advisor::new(&Root::new("/"));
+        // It used one CPU, and wants eight: beside one that wants four it has half, beside one that wants one the rest.
+        for (neighbour, share) in [(4, 2), (1, 3), (0, 4)] {
+            let advised = advisor.advise(&window(neighbour), &covered);
+            assert_eq!(advised.iter().map(|a| a.width).collect::<Vec<_>>(), [share]);
+            assert_eq!((width.threads(), advised[0].published.most), (share, 8));
+        }
+        drop(advisor);
+        assert_eq!(page.advice(), None, "what was advised is taken back");
+        let mut untouched = Advisor::new(&Root::new("/"));
+        assert_eq!(
+            untouched.advise(&window(4), &BTreeSet::new()),
+            [],
+            "nobody is advised who may not be touched"
+        );
+    }
+}
