@@ -5,7 +5,7 @@
 //! that has such a name is told apart from them as well.
 
 use corun_model::tenant::what_tells;
-use corun_model::{Tenant, TenantKind};
+use corun_model::{TakenBy, Tenant, TenantKind};
 
 /// The kernel's threads together.
 pub const KERNEL: &str = "kernel";
@@ -24,12 +24,11 @@ const TAKEN: [&str; 6] = [KERNEL, CORUN, OTHER, SELF, IDLE, UNATTRIBUTED];
 
 /// Who stands behind a label that no single tenant has.
 pub fn shared(kind: TenantKind) -> Option<&'static str> {
-    match kind {
-        TenantKind::Kernel => Some(KERNEL),
-        TenantKind::Watcher => Some(CORUN),
-        TenantKind::Others => Some(OTHER),
-        TenantKind::Idle => Some(IDLE),
-        _ => None,
+    match kind.taken_by() {
+        TakenBy::Kernel => Some(KERNEL),
+        TakenBy::Watcher => Some(CORUN),
+        TakenBy::Idle => Some(IDLE),
+        _ => (kind == TenantKind::Others).then_some(OTHER),
     }
 }
 

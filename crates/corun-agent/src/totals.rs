@@ -7,7 +7,7 @@
 use crate::blame::Blame;
 use crate::label;
 use corun_model::observation::{Account, Loss, TenantObservation};
-use corun_model::{Histogram, Ledger, Observation, Tenant, TenantId, TenantKind};
+use corun_model::{Histogram, Ledger, Observation, TakenBy, Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -242,30 +242,33 @@ impl Totals {
 
     fn add(&mut self, t: &TenantObservation, seen: &Observation) {
         let victim = self.label_of(t.id, seen);
-        let shares: Vec<(Arc<str>, bool, u64)> = t
+        let shares: Vec<(Arc<str>, TakenBy, u64)> = t
             .account
             .culprits
             .shares()
             .iter()
             .map(|s| {
                 let culprit = self.label_of(s.tenant, seen);
-                let is_own = s.tenant == t.id || (culprit == victim && &*culprit != label::OTHER);
-                (culprit, is_own, s.steal_ns)
+                // Who has the same series is the same to whoever reads it, but for those who have none of their own.
+                let is_same = culprit == victim && &*culprit != label::OTHER;
+                let by = if is_same { TakenBy::Own } else { seen.taken_by(t.id, s.tenant) };
+                (culprit, by, s.steal_ns)
             })
             .collect();
         let series = self.series.get_mut(&victim).expect("every label has series");
         series.seen_ns = seen.end_ns;
         series.add(&t.account);
         series.blame.unattributed_ns += t.account.culprits.unattributed_ns();
-        for (culprit, is_own, ns) in shares {
+        for (culprit, by, ns) in shares {
             let blame = &mut series.blame;
-            match &*culprit {
-                _ if is_own => blame.own_ns += ns,
-                label::KERNEL => blame.kernel_ns += ns,
-                label::CORUN => blame.corun_ns += ns,
-                label::IDLE => blame.idle_ns += ns,
-                label::OTHER => blame.other_ns += ns,
-                _ => blame.add(&culprit, ns),
+            match by {
+                TakenBy::Own => blame.own_ns += ns,
+                TakenBy::Kernel => blame.kernel_ns += ns,
+                TakenBy::Watcher => blame.corun_ns += ns,
+                TakenBy::Idle => blame.idle_ns += ns,
+                TakenBy::Unattributed => blame.unattributed_ns += ns,
+                TakenBy::CoRunner if &*culprit == label::OTHER => blame.other_ns += ns,
+                TakenBy::CoRunner => blame.add(&culprit, ns),
             }
         }
     }

@@ -392,7 +392,8 @@ pub struct GroupRec {
     pub dead_ns: [u64; state::ALL],
     /// As [`Acc::unattributed_ns`].
     pub dead_unattributed_ns: u64,
-    /// Yields, preemptions, wake-ups, migrations by distance.
+    /// How often they blocked, were preempted, were woken up, moved (by distance: the same core, last-level cache, socket,
+    /// another socket), and yielded.
     pub dead_events: [u64; 8],
     /// Lengths of waits.
     pub dead_waits: [u64; BUCKETS],

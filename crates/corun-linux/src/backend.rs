@@ -11,9 +11,6 @@
 use corun_model::{Action, HostError, Knob, Observation, Outcome, Refusal, TenantId};
 use std::collections::BTreeSet;
 
-/// The knobs, in the order in which they are listed.
-pub const KNOBS: [Knob; 5] = [Knob::Park, Knob::Slice, Knob::PreemptDelay, Knob::Cpus, Knob::Weight];
-
 /// Carries actions out on this machine.
 ///
 /// The contract, checked by [`corun_model::conformance`] on the host that owns it:
@@ -27,8 +24,13 @@ pub trait Backend {
     /// `stock` or `sched_ext`: the name on the command line and in JSON.
     fn name(&self) -> &'static str;
 
-    /// Every knob of [`KNOBS`]: what it does here, or why it cannot be turned.
-    fn support(&self) -> Vec<KnobSupport>;
+    /// What these knobs do here, or why they cannot be turned.
+    fn support_of(&self, knobs: &[Knob]) -> Vec<KnobSupport>;
+
+    /// The same of every knob.
+    fn support(&self) -> Vec<KnobSupport> {
+        self.support_of(Knob::ALL)
+    }
 
     /// What becomes of the runnable tasks of a parked tenant: tells where an observation shows their parked time.
     fn parked_tasks(&self) -> ParkedTasks;

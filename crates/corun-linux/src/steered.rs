@@ -182,7 +182,7 @@ mod tests {
             "reluctant"
         }
 
-        fn support(&self) -> Vec<KnobSupport> {
+        fn support_of(&self, _: &[corun_model::Knob]) -> Vec<KnobSupport> {
             Vec::new()
         }
 

@@ -161,7 +161,7 @@ pub enum TargetError {
         comm: String,
     },
     /// No cgroup tree is mounted.
-    #[error("no cgroup tree is mounted here, so there is no cgroup `{name}`; watch processes with `-p PID`")]
+    #[error("no cgroup tree is mounted here, so there is no cgroup `{name}`; watch processes by their PIDs")]
     NoTrees {
         /// What was asked for.
         name: String,

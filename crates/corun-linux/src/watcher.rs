@@ -43,7 +43,7 @@ pub enum Watcher {
 #[derive(Debug, Error)]
 pub enum WatchError {
     /// The probe was asked for by name and cannot be had.
-    #[error("eBPF cannot be used: {}; `corun doctor` says why, `--source schedstat` does without", limits::of_probe(&Root::new("/"), &.0.to_string()))]
+    #[error("eBPF cannot be used: {}", limits::of_probe(&Root::new("/"), &.0.to_string()))]
     Ebpf(Box<LiveError>),
     /// `schedstat` was asked for by name and cannot be had.
     #[error(transparent)]

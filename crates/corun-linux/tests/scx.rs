@@ -5,7 +5,7 @@
 mod actors;
 
 use actors::{eventually, options, seen, Act, Actors};
-use corun_linux::backend::{Backend, Support, KNOBS};
+use corun_linux::backend::{Backend, Support};
 use corun_linux::cgroup::Cgroups;
 use corun_linux::probe::LiveOptions;
 use corun_linux::scx::{support, ScxBackend, LEASE_NS};
@@ -126,7 +126,7 @@ fn every_knob_is_turned_and_afterwards_nothing_is_left_of_it() {
     let other = Actors::spinning(2);
     let before = actors::state_of(&one.pids());
     let mut backend = backend(&folder, &[one.pids(), other.pids()].concat());
-    assert!(KNOBS
+    assert!(Knob::ALL
         .iter()
         .all(|k| backend.support().iter().any(|s| s.knob == *k && matches!(s.support, Support::Yes { .. }))));
     backend.learn(&seen(&[&one.pids(), &other.pids()]));

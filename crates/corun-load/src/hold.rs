@@ -72,7 +72,7 @@ impl Hold {
             l if l.cpus.is_empty() => refuse("cpus", "calibrated interference needs to know the CPUs to press on"),
             l => corun_model::workload::Program::Interference(l.clone())
                 .check()
-                .map_err(|(key, what)| LoadError::Program { key, what }),
+                .map_err(|bad| LoadError::Program { key: bad.key, what: bad.what }),
         }
     }
 
@@ -109,7 +109,7 @@ impl Hold {
         match pressed {
             p if p >= IN_VAIN => Some(format!(
                 "it presses as hard as it can, and fair share leaves the victim more than {} would: more needs more \
-                 weight (run corun load under `nice -n -10`, or the victim under `nice`), more --threads if both are in \
+                 weight (run corun load under `nice -n -10`, or the victim under `nice`), more threads if both are in \
                  one session and cgroup, or a victim that is pinned to the CPUs pressed on",
                 self.goal
             )),

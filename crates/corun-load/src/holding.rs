@@ -125,7 +125,7 @@ impl Account {
         match self.gauge {
             _ if all.sleeps() => "the victim wanted no CPU all the while, so there was nothing to take from it",
             _ => {
-                "the victim's spinning could not be separated from computing all the time; hold a steal, or give --baseline 0"
+                "the victim's spinning could not be separated from computing all the time; hold a steal, or give a baseline of 0"
             }
         }
     }

@@ -100,7 +100,7 @@ pub fn run(
     stop: &Stop,
     mut on_progress: impl FnMut(&Progress),
 ) -> Result<Report, LoadError> {
-    program.check().map_err(|(key, what)| LoadError::Program { key, what })?;
+    program.check().map_err(|bad| LoadError::Program { key: bad.key, what: bad.what })?;
     let mut watch = Watch::new(stop, options.limit_ns, options.progress_every_ns, &mut on_progress);
     let (plan, needed_bytes) = match program {
         Program::Command(c) => return command::run(c, options.limit_ns, &mut watch),

@@ -107,7 +107,7 @@ impl Report {
         }
         match self.threads.len() - shown.len() {
             0 => Ok(()),
-            more => writeln!(f, "  … and {more} more threads; --json has them all"),
+            more => writeln!(f, "  … and {more} more threads; the JSON has them all"),
         }
     }
 }
@@ -228,7 +228,7 @@ barrier, 2 threads, spinning, grain 1.00 ms
         let mut report = report();
         report.threads = vec![report.threads[0].clone(); 1000];
         let text = report.to_string();
-        assert!(text.ends_with("… and 936 more threads; --json has them all\n"), "{text}");
+        assert!(text.ends_with("… and 936 more threads; the JSON has them all\n"), "{text}");
     }
 
     #[test]

@@ -4,32 +4,40 @@ use crate::machine::CpuId;
 use crate::refusal::Refusal;
 use crate::tenant::{TaskId, TenantId};
 
-/// A thing a policy may set. Everything the papers' schedulers do is one of these five.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Knob {
-    /// Length of a task's time slice.
-    Slice,
-    /// How long a waking task waits before it may preempt (PACT'16 §5.1).
-    PreemptDelay,
-    /// Whether a tenant may run at all.
-    Park,
-    /// The CPUs a task may run on.
-    Cpus,
-    /// A tenant's share of contended CPU time.
-    Weight,
+/// The knobs, their list and their names from one table, so that none can be forgotten in one of them.
+macro_rules! knobs {
+    ($($(#[$about:meta])* $knob:ident = $name:literal,)*) => {
+        /// A thing a policy may set. Everything the papers' schedulers do is one of these.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Knob {
+            $($(#[$about])* $knob,)*
+        }
+
+        impl Knob {
+            /// All of them, in the order in which they are listed.
+            pub const ALL: &[Knob] = &[$(Knob::$knob),*];
+
+            /// The name used in JSON and on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Knob::$knob => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Knob {
-    /// The name used in JSON and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Knob::Slice => "slice",
-            Knob::PreemptDelay => "preempt_delay",
-            Knob::Park => "park",
-            Knob::Cpus => "cpus",
-            Knob::Weight => "weight",
-        }
-    }
+knobs! {
+    /// Whether a tenant may run at all.
+    Park = "park",
+    /// Length of a task's time slice.
+    Slice = "slice",
+    /// How long a waking task waits before it may preempt (PACT'16 §5.1).
+    PreemptDelay = "preempt_delay",
+    /// The CPUs a task may run on.
+    Cpus = "cpus",
+    /// A tenant's share of contended CPU time.
+    Weight = "weight",
 }
 
 /// One turn of one knob.

@@ -3,7 +3,7 @@
 //! A host's tests call [`host`] with a way to make a fresh host that has some work on it; the live host's tests
 //! and the simulator's call the same function. Each case is a sentence, and a failure names it.
 
-use crate::action::{Action, Outcome};
+use crate::action::{Action, Knob, Outcome};
 use crate::host::Host;
 use crate::observation::Observation;
 use crate::policy::Policy;
@@ -123,14 +123,14 @@ fn sees_tasks(host: &mut dyn Host) -> Result<(), String> {
 fn actions_have_outcomes(host: &mut dyn Host) -> Result<(), String> {
     let nobody = TaskId(u32::MAX);
     let nowhere = TenantId(u32::MAX);
-    let actions = [
-        Action::Slice { task: nobody, min_ns: 3_000_000, max_ns: 3_000_000 },
-        Action::PreemptDelay { task: nobody, delay_ns: 2_000_000 },
-        Action::Cpus { task: nobody, cpus: vec![] },
-        Action::Park { tenant: nowhere },
-        Action::Weight { tenant: nowhere, weight: 100 },
-    ];
-    for action in actions {
+    let turned = |knob: &Knob| match knob {
+        Knob::Slice => Action::Slice { task: nobody, min_ns: 3_000_000, max_ns: 3_000_000 },
+        Knob::PreemptDelay => Action::PreemptDelay { task: nobody, delay_ns: 2_000_000 },
+        Knob::Cpus => Action::Cpus { task: nobody, cpus: vec![] },
+        Knob::Park => Action::Park { tenant: nowhere },
+        Knob::Weight => Action::Weight { tenant: nowhere, weight: 100 },
+    };
+    for action in Knob::ALL.iter().map(turned) {
         match host.apply(&action) {
             Outcome::Done => return Err(format!("{action:?} was done to a target that is not there")),
             Outcome::Unsupported { .. } | Outcome::Refused { .. } => {}

@@ -17,6 +17,8 @@
 //! | [`tenant`] | tenants and their names; task ids |
 //! | [`ledger`] | where every nanosecond of a task went; refuses to exist unless it sums |
 //! | [`culprit`] | who held the CPU while a task waited; refuses to exist unless it sums |
+//! | [`taken_by`] | what that time was to the task: a co-runner's, its own, the kernel's, nobody's |
+//! | [`worker`] | which tasks have a fair part of a program's work |
 //! | [`events`] | yields, preemptions, wake-ups, migrations by distance |
 //! | [`counters`], [`counter_source`] | hardware events of a task, absent is not zero; where they come from |
 //! | [`fairness`] | Jain's index |
@@ -24,6 +26,7 @@
 //! | [`spin`] | what a spin detector found: a time with its interval |
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
 //! | [`observation`] | what a host saw in one window |
+//! | [`noise_summary`] | what a machine took from programs that did nothing but compute |
 //! | [`unavailable`] | what cannot be seen or done here, and why |
 //! | [`limits`] | which CPUs tasks may use, and how much CPU time tenants may |
 //! | [`recording`] | consecutive windows, summed and as a timeline |
@@ -55,6 +58,7 @@ pub mod ledger;
 pub mod limits;
 pub mod linux;
 pub mod machine;
+pub mod noise_summary;
 pub mod notice;
 pub mod observation;
 pub mod policy;
@@ -64,10 +68,12 @@ pub mod recording;
 pub mod refusal;
 pub mod run_log;
 pub mod spin;
+pub mod taken_by;
 pub mod tenant;
 pub mod trace;
 pub mod unavailable;
 pub mod waits;
+pub mod worker;
 pub mod workload;
 
 pub use action::{Action, Knob, Outcome};
@@ -89,6 +95,7 @@ pub use recording::Recording;
 pub use refusal::Refusal;
 pub use run_log::RunLog;
 pub use spin::{SpinEstimate, SpinMethod};
+pub use taken_by::{Taken, TakenBy};
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};
 pub use trace::Trace;
 pub use unavailable::{Unavailable, What};

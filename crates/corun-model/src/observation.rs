@@ -7,6 +7,7 @@ use crate::histogram::Histogram;
 use crate::ledger::{BlockReasons, Ledger};
 use crate::limits::Limits;
 use crate::machine::CpuId;
+use crate::taken_by::TakenBy;
 use crate::tenant::{TaskId, Tenant, TenantId};
 use crate::unavailable::Unavailable;
 use std::sync::Arc;
@@ -248,8 +249,7 @@ impl Observation {
     /// not be alone. Not so the kernel, idle CPUs and corun itself, nor of a virtual machine its own I/O threads, which are there
     /// alone as well. One that nobody knows is.
     pub fn is_co_runner(&self, subject: TenantId, tenant: TenantId) -> bool {
-        let is_of_own_vm = |t: &Tenant| self.tenant(subject).is_some_and(|own| t.is_of_vm(own));
-        tenant != subject && self.tenant(tenant).is_none_or(|t| t.kind.is_co_runner() && !is_of_own_vm(t))
+        self.taken_by(subject, tenant) == TakenBy::CoRunner
     }
 
     /// What the co-runners of the subject did.

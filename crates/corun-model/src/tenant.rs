@@ -1,5 +1,6 @@
 //! Tenants (tasks that belong together) and task ids.
 
+use crate::taken_by::TakenBy;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -90,12 +91,12 @@ impl TenantKind {
     /// Whether what these have of CPUs is taken from others: the kernel's own threads, idle CPUs and corun itself would be there,
     /// or are not there, whoever else runs.
     pub fn is_co_runner(self) -> bool {
-        !matches!(self, TenantKind::Kernel | TenantKind::Idle | TenantKind::Watcher)
+        self.taken_by() == TakenBy::CoRunner
     }
 
     /// Whether tasks of this tenant may ever be parked, pinned or re-weighted: the kernel, idle and corun itself may not.
     pub fn is_controllable(self) -> bool {
-        !matches!(self, TenantKind::Kernel | TenantKind::Idle | TenantKind::Watcher | TenantKind::Others)
+        self.is_co_runner() && self != TenantKind::Others
     }
 }
 

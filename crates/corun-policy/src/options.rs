@@ -131,12 +131,14 @@ pub enum BadPolicy {
 }
 
 impl BadPolicy {
-    /// Which option it is about, if it is about one alone.
-    pub fn option(&self) -> Option<&str> {
+    /// The options that it speaks of.
+    pub fn options(&self) -> Vec<&str> {
         match self {
-            BadPolicy::NoOption { option, .. } => Some(option),
-            BadPolicy::BadValue { option, .. } => Some(option.name),
-            BadPolicy::Unknown { .. } | BadPolicy::Exchanged { .. } | BadPolicy::NotShorter { .. } => None,
+            BadPolicy::Unknown { .. } => Vec::new(),
+            BadPolicy::NoOption { option, .. } => vec![option],
+            BadPolicy::BadValue { option, .. } => vec![option.name],
+            BadPolicy::Exchanged { bounds, .. } => bounds.iter().map(|(name, _)| *name).collect(),
+            BadPolicy::NotShorter { options, .. } => options.to_vec(),
         }
     }
 }

@@ -45,6 +45,7 @@ use crate::crowded::Crowding;
 use crate::errors;
 use crate::useful_work::{Spent, Window};
 use crate::wake_ups::{self, WakeUps};
+use corun_model::worker::is_worker;
 use corun_model::TaskId;
 use std::collections::BTreeMap;
 
@@ -153,8 +154,8 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
         let waiting_ns = (s.waiting_ns() - hints.own_waiting_ns(s, wake_ups)).max(0.0);
         taken(task, s) + waiting_ns.min(s.beside_stolen_ns * (1.0 - overlap)) / s.life_ns
     };
-    let least_work_ns = window.least_work_ns();
-    let is_worker = |s: &Spent| s.compute_ns > 0.0 && s.compute_ns >= least_work_ns;
+    let busiest_ns = window.busiest_ns();
+    let is_worker = |s: &Spent| is_worker(s.compute_ns, busiest_ns);
     let workers = window.each().filter(|(_, s)| is_worker(s));
     let common = workers.map(|(task, s)| lost(task, s)).fold(f64::INFINITY, f64::min);
     let (mut slowdown, mut steal, mut sync, mut slowest) = (0.0, 0.0, 0.0, 1.0f64);
@@ -166,7 +167,7 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
         slowdown += weight / left;
         steal += weight * x / left;
         sync += weight * (1.0 - x - left) / left;
-        if s.compute_ns >= least_work_ns {
+        if is_worker(s) {
             slowest = slowest.max(1.0 / left);
         }
     }

@@ -19,6 +19,7 @@ use crate::estimate::Parts;
 use crate::interval::{batches, jackknife};
 use crate::useful_work::{Spent, Window};
 use crate::yardstick::{self, Yardstick};
+use corun_model::worker::is_worker;
 use corun_model::TaskId;
 use std::collections::BTreeSet;
 
@@ -27,6 +28,9 @@ const UNEVEN: f64 = 0.3;
 /// A task belongs to the critical stage when it waits at most this much longer than the one that waits least.
 const CRITICAL: f64 = 0.1;
 
+/// A task may be a stage of the program when it computes more than this share of what the busiest does: less than a worker does
+/// ([`corun_model::worker`]), since a short stage may still be the one that all wait for.
+const STAGE: f64 = 0.05;
 /// A task of the critical stage waits at most this share of its life.
 const BUSY: f64 = 0.05;
 
@@ -35,23 +39,23 @@ const BUSY: f64 = 0.05;
 const BOUND: f64 = 1.5;
 
 /// The tasks that decide how fast the program is: those of the critical stage, which hardly wait for siblings alone, of all
-/// that have a fair part of the work. `None`: all tasks are alike in this, all of them wait, or they are too few; some do not
+/// stages. `None`: all tasks are alike in this, all of them wait, or they are too few; some do not
 /// live any more beside co-runners, or the others get on there without them.
 pub fn critical_tasks(alone: &Window, beside: &Window) -> Option<BTreeSet<TaskId>> {
     let most = alone.tasks.values().map(|s| s.compute_ns).fold(0.0, f64::max);
-    let workers: Vec<(TaskId, f64)> = alone
+    let stages: Vec<(TaskId, f64)> = alone
         .tasks
         .iter()
-        .filter(|(_, s)| s.life_ns > 0.0 && s.compute_ns > 0.05 * most)
+        .filter(|(_, s)| s.life_ns > 0.0 && s.compute_ns > STAGE * most)
         .map(|(id, s)| (*id, s.waiting_ns() / s.life_ns))
         .collect();
-    let least = workers.iter().map(|w| w.1).fold(f64::INFINITY, f64::min);
-    let longest = workers.iter().map(|w| w.1).fold(0.0, f64::max);
-    if workers.len() < 2 || longest - least < UNEVEN || least > BUSY {
+    let least = stages.iter().map(|w| w.1).fold(f64::INFINITY, f64::min);
+    let longest = stages.iter().map(|w| w.1).fold(0.0, f64::max);
+    if stages.len() < 2 || longest - least < UNEVEN || least > BUSY {
         return None;
     }
     let critical: BTreeSet<TaskId> =
-        workers.into_iter().filter(|w| w.1 <= least + CRITICAL).map(|w| w.0).collect();
+        stages.into_iter().filter(|w| w.1 <= least + CRITICAL).map(|w| w.0).collect();
     let share = |window: &Window| -> Option<f64> {
         let own: Option<f64> = critical.iter().map(|id| Some(window.tasks.get(id)?.compute_ns)).sum();
         Some(own? / window.total().compute_ns)
@@ -112,12 +116,12 @@ impl Speed {
         }
     }
 
-    /// Slowdown of the slowest task: each task's rate alone by its rate beside co-runners, the largest of those that have
-    /// a fair part of the work. `None`: no task is in both.
+    /// Slowdown of the slowest task: each task's rate alone by its rate beside co-runners, the largest of its
+    /// workers. `None`: no task is in both.
     pub fn slowest(&self, alone: &Window, beside: &Window) -> Option<f64> {
         let useful = |s: &Spent| self.weighted(|by| s.useful(by));
         let most = alone.tasks.values().map(useful).fold(0.0, f64::max);
-        let workers = alone.tasks.iter().filter(|(_, s)| useful(s) > 0.25 * most);
+        let workers = alone.tasks.iter().filter(|(_, s)| is_worker(useful(s), most));
         let slowdowns = workers.filter_map(|(id, s)| {
             let (fast, slow) = (useful(s) / alone.wall_ns, useful(beside.tasks.get(id)?) / beside.wall_ns);
             (slow > 0.0).then(|| fast / slow)

@@ -28,9 +28,7 @@ impl TryFrom<Unchecked> for Recorded {
     fn try_from(Unchecked { label, window }: Unchecked) -> Result<Recorded, &'static str> {
         match window.is_sound() {
             true => Ok(Recorded { label, window }),
-            false => {
-                Err("no machine can have had this window; record it again with `corun predict --record`")
-            }
+            false => Err("no machine can have had this window; record it again"),
         }
     }
 }

@@ -6,9 +6,8 @@
 
 use crate::useful_work::{Spent, Window};
 use crate::yardstick::Yardstick;
+use corun_model::worker::is_worker;
 
-/// Tasks with less than this share of the busiest task's compute time take no part in the regression.
-const WORKERS: f64 = 0.1;
 /// The remaining times of tasks with equal work lie this close together, as a share of their mean.
 const EQUAL: f64 = 0.2;
 /// A context switch costs less than this, in nanoseconds; a larger slope is unequal work, not switches.
@@ -20,7 +19,7 @@ const DEAREST_NS: f64 = 100_000.0;
 /// One clause: why it cannot be inferred.
 pub fn switch_cost_ns(window: &Window) -> Result<f64, &'static str> {
     let most = window.tasks.values().map(|s| s.compute_ns).fold(0.0, f64::max);
-    let workers: Vec<&Spent> = window.tasks.values().filter(|s| s.compute_ns > WORKERS * most).collect();
+    let workers: Vec<&Spent> = window.tasks.values().filter(|s| is_worker(s.compute_ns, most)).collect();
     if workers.len() < 3 {
         return Err("it takes three tasks to compare");
     }

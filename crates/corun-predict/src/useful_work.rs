@@ -18,7 +18,8 @@ use crate::counted::Counted;
 use crate::reach::Reach;
 use corun_model::fairness::jain;
 use corun_model::observation::{Account, TaskObservation};
-use corun_model::{Observation, TaskId, TenantId};
+use corun_model::worker::{self, is_worker};
+use corun_model::{Observation, TakenBy, TaskId, TenantId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -80,15 +81,17 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Sorts an account of the subject. What is taken by others than co-runners would be there alone as well.
-    pub fn of(account: &Account, subject: TenantId, is_co_runner: &dyn Fn(TenantId) -> bool) -> Spent {
+    /// Sorts an account of the subject, given what each culprit is to it. What is taken by others than co-runners would be there
+    /// alone as well; by nobody knows whom counts as stolen.
+    pub fn of(account: &Account, subject: TenantId, taken_by: &dyn Fn(TenantId) -> TakenBy) -> Spent {
         let parts = account.ledger.parts();
         let on_cpu_ns = account.ledger.on_cpu_ns() as f64;
         let (mut stolen, mut queued, mut idle) = (account.culprits.unattributed_ns(), 0, 0);
         for share in account.culprits.shares() {
-            match share.tenant {
-                tenant if tenant == subject => queued += share.steal_ns,
-                tenant if is_co_runner(tenant) => stolen += share.steal_ns,
+            match taken_by(share.tenant) {
+                by if by.may_be_co_runner() => stolen += share.steal_ns,
+                // The I/O threads of a virtual machine are its own, but none of the tasks that queue for each other here.
+                TakenBy::Own if share.tenant == subject => queued += share.steal_ns,
                 _ => idle += share.steal_ns,
             }
         }
@@ -115,7 +118,7 @@ impl Spent {
             unjudged_ns: if parts.spin_ns.is_none() { on_cpu_ns } else { 0.0 },
             sibling_ns: (parts.block_ns - own.min(parts.block_ns)) as f64,
             own_ns: own as f64,
-            slack_ns: account.block.map_or(0, |b| b.sleep_ns + b.poll_ns) as f64,
+            slack_ns: account.block.map_or(0, |b| b.slack_ns()) as f64,
             throttled_ns: parts.throttled_ns as f64,
             held_ns: parts.held_ns() as f64,
             stolen_ns: stolen as f64,
@@ -214,9 +217,6 @@ impl Spent {
 /// No CPU retires more instructions in a cycle, so whoever counted more has lost cycles.
 const MOST_PER_CYCLE: f64 = 16.0;
 
-/// A task is one of the workers when it computes at least this share of what the busiest does.
-const WORKER: f64 = 0.25;
-
 /// Most tasks that a sum of windows keeps apart. A build that goes on for days has millions.
 const MOST_TASKS: usize = 10_000;
 
@@ -248,7 +248,8 @@ pub struct Window {
 impl Window {
     /// The subject's part of an observation.
     pub fn of(seen: &Observation, subject: TenantId) -> Window {
-        let is_corunner = |id: TenantId| seen.is_co_runner(subject, id);
+        let taken_by = |id: TenantId| seen.taken_by(subject, id);
+        let is_co_runner = |id: TenantId| seen.is_co_runner(subject, id);
         let mut window = Window {
             start_ns: seen.start_ns,
             end_ns: seen.end_ns,
@@ -259,12 +260,12 @@ impl Window {
         };
         for task in seen.tasks.iter().filter(|t| t.tenant == subject) {
             let TaskObservation { id, account, .. } = task;
-            window.tasks.entry(*id).or_default().add(&Spent::of(account, subject, &is_corunner));
+            window.tasks.entry(*id).or_default().add(&Spent::of(account, subject, &taken_by));
         }
         if let Some(all) = seen.by_tenant.iter().find(|t| t.id == subject) {
-            window.unlisted = without(&Spent::of(&all.account, subject, &is_corunner), window.tasks.values());
+            window.unlisted = without(&Spent::of(&all.account, subject, &taken_by), window.tasks.values());
             let culprits = &all.account.culprits;
-            for share in culprits.shares().iter().filter(|s| is_corunner(s.tenant)) {
+            for share in culprits.shares().iter().filter(|s| is_co_runner(s.tenant)) {
                 *window.culprits.entry(Some(share.tenant)).or_default() += share.steal_ns as f64;
             }
             if culprits.unattributed_ns() > 0 {
@@ -274,7 +275,7 @@ impl Window {
         let corunners: Vec<(TenantId, f64)> = seen
             .by_tenant
             .iter()
-            .filter(|t| is_corunner(t.id))
+            .filter(|t| is_co_runner(t.id))
             .map(|t| (t.id, t.account.ledger.on_cpu_ns() as f64))
             .collect();
         window.corunners_ns = corunners.iter().map(|c| c.1).sum();
@@ -357,15 +358,15 @@ impl Window {
         self.tasks.iter().map(|(id, s)| (Some(*id), s)).chain(unlisted)
     }
 
-    /// What a task computes that has a fair part of the work, at least, in nanoseconds.
-    pub(crate) fn least_work_ns(&self) -> f64 {
-        WORKER * self.all().map(|s| s.compute_ns).fold(0.0, f64::max)
+    /// What the busiest task computes, in nanoseconds.
+    pub(crate) fn busiest_ns(&self) -> f64 {
+        self.all().map(|s| s.compute_ns).fold(0.0, f64::max)
     }
 
-    /// The tasks that have a fair part of the work.
+    /// Its workers ([`worker`]), by what they compute.
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Spent> {
-        let least_ns = self.least_work_ns();
-        self.all().filter(move |s| s.compute_ns > 0.0 && s.compute_ns >= least_ns)
+        let busiest_ns = self.busiest_ns();
+        self.all().filter(move |s| is_worker(s.compute_ns, busiest_ns))
     }
 
     /// On how many tasks computing is spread, if each had as much: Jain's index times their number. 1 where one does it all;
@@ -449,8 +450,12 @@ mod tests {
 
     const KERNEL: TenantId = TenantId(8);
 
-    fn takes(id: TenantId) -> bool {
-        id != KERNEL
+    fn takes(id: TenantId) -> TakenBy {
+        match id {
+            TenantId(0) => TakenBy::Own,
+            KERNEL => TakenBy::Kernel,
+            _ => TakenBy::CoRunner,
+        }
     }
 
     fn account() -> Account {

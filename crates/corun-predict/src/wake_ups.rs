@@ -59,7 +59,7 @@ pub(crate) fn unknown(window: &Window, each_ns: f64) -> Option<Unavailable> {
     (each_ns == 0.0 && take_long(window, ABOUT_NS)).then(|| Unavailable {
         what: What::WakeUps,
         why: "threads sleep so often that it matters what it takes to wake up CPUs that sleep, and nobody measured that; measure it on \
-              the idle machine (--measure-wake-up), or say it (--wake-up)"
+              the idle machine, or say it"
             .into(),
     })
 }
@@ -121,7 +121,7 @@ mod tests {
             window.tasks.values_mut().for_each(|s| s.life_ns = 1e6);
             window
         };
-        assert!(unknown(&of(10.0), 0.0).is_some_and(|u| u.why.contains("--wake-up")));
+        assert!(unknown(&of(10.0), 0.0).is_some_and(|u| u.what == What::WakeUps));
         assert_eq!(unknown(&of(10.0), 17_000.0), None, "it is known");
         assert_eq!((unknown(&of(1.0), 0.0), unknown(&of(0.0), 0.0)), (None, None), "it does not matter");
     }

@@ -11,8 +11,8 @@ use corun_predict::{
 use corun_sim::scenario::Participants;
 use rayon::prelude::*;
 use rig::{
-    interferers, observe, outcome, pact16, programs, scenario, synthetic, Outcome, Sampling, CORUNNER,
-    SUBJECT,
+    interferers, observe, outcome, pact16, predict_by_windows, programs, scenario, synthetic, time_ns,
+    Outcome, Sampling, CORUNNER, SUBJECT,
 };
 
 const MS: u64 = 1_000_000;
@@ -108,6 +108,35 @@ fn intervals_hold_the_outcome_about_as_often_as_they_say() {
     let widths = found.iter().map(|o| o.estimate.interval[1] / o.estimate.interval[0] - 1.0);
     let width = widths.sum::<f64>() / found.len() as f64;
     assert!(width < 0.5, "intervals that are {width} wide would hold anything");
+}
+
+#[test]
+fn beside_somebody_who_cannot_be_parked_windows_are_given_up_and_the_ledger_still_tells() {
+    let beside = |demand: f64| {
+        let program = "kind = \"parallel\", threads = 2, sync = \"barrier\", wait = \"block\", grain = \"3ms\", iterations = 4000";
+        let s = scenario(
+            2,
+            &format!(
+                "[[tenant]]\nname = \"subject\"\nprogram = {{ {program} }}\n\
+                 [[tenant]]\nname = \"noise\"\nprogram = {{ kind = \"interference\", threads = 2 }}\n\
+                 [[tenant]]\nname = \"protected\"\nprogram = {{ kind = \"interference\", pattern = \"periodic\", \
+                 busy = \"2ms\", demand = {demand} }}\n"
+            ),
+        );
+        let (co_ns, alone_ns) = (time_ns(&s, 1, Participants::All), time_ns(&s, 1, Participants::Solo(0)));
+        let (estimate, found) = predict_by_windows(&s, 1, co_ns, DEDICATED);
+        (Outcome { truth: co_ns as f64 / alone_ns as f64, estimate: estimate.unwrap() }, found)
+    };
+    // Who wants a fifth of a CPU has a tenth of the machine, and is in the way of every window.
+    let (by_ledger, found) = beside(0.2);
+    assert!(found.given_up && found.counted == 0 && found.skipped > 0, "{found:?}");
+    assert_eq!(by_ledger.estimate.method, Method::Ledger);
+    assert!(by_ledger.error() < 0.15, "{by_ledger:?}");
+    // Who wants next to nothing is in nobody's way.
+    let (by_windows, found) = beside(0.02);
+    assert!(!found.given_up && found.counted >= 3, "{found:?}");
+    assert_eq!(by_windows.estimate.method, Method::Dedicated);
+    assert!(by_windows.error() < 0.15, "{by_windows:?}");
 }
 
 #[test]

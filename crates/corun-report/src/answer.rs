@@ -12,7 +12,7 @@ use crate::names::Names;
 use crate::profile::schema::{Account, Culprit, Ledger, LostTime, ProfileReport};
 use crate::words::{between, count, name, percent, share, waits_for_outside, SMALL};
 use corun_model::duration::human_ns;
-use corun_model::TenantKind;
+use corun_model::{Taken, TakenBy};
 use std::collections::BTreeMap;
 
 /// What takes throttled time.
@@ -26,7 +26,7 @@ const NAMED: usize = 3;
 
 /// What was taken by other tenants of one name: ten compilers are one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct StolenBy {
     /// Their name.
     pub name: String,
     /// Who they are, by their numbers in the report.
@@ -38,17 +38,17 @@ pub struct Taken {
 /// Where a subject's lost time went, each in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Taken by other tenants, largest first.
-    pub stolen: Vec<Taken>,
-    /// Taken by its own other tasks.
+    /// StolenBy by other tenants, largest first.
+    pub stolen: Vec<StolenBy>,
+    /// StolenBy by its own other tasks.
     pub own_ns: u64,
     /// Waiting on a CPU that was idle: the latency of a wake-up.
     pub idle_ns: u64,
-    /// Taken by the kernel's own threads: alone, too.
+    /// StolenBy by the kernel's own threads: alone, too.
     pub kernel_ns: u64,
-    /// Taken by corun itself: the cost of watching.
+    /// StolenBy by corun itself: the cost of watching.
     pub watcher_ns: u64,
-    /// Taken by nobody knows whom.
+    /// StolenBy by nobody knows whom.
     pub unattributed_ns: u64,
     /// Out of its own CPU budget.
     pub throttled_ns: u64,
@@ -61,23 +61,22 @@ pub struct Lost {
 impl Lost {
     /// Splits an account's lost time by cause.
     pub fn of(a: &Account) -> Lost {
-        let sum = |keep: fn(&Culprit) -> bool| {
-            a.culprits.iter().filter(|c| keep(c)).map(|c| c.steal_ns).sum::<u64>()
-        };
+        let mut taken = Taken { unattributed_ns: a.unattributed_ns, ..Taken::default() };
+        a.culprits.iter().for_each(|c| taken.add(c.taken_by(), c.steal_ns));
         Lost {
-            stolen: by_name(a.culprits.iter().filter(|c| !c.own && is_co_runner(&c.tenant.kind))),
-            own_ns: sum(|c| c.own),
-            idle_ns: sum(|c| !c.own && c.tenant.kind == TenantKind::Idle.name()),
-            kernel_ns: sum(|c| !c.own && c.tenant.kind == TenantKind::Kernel.name()),
-            watcher_ns: sum(|c| !c.own && c.tenant.kind == TenantKind::Watcher.name()),
-            unattributed_ns: a.unattributed_ns,
+            stolen: by_name(a.culprits.iter().filter(|c| c.taken_by() == TakenBy::CoRunner)),
+            own_ns: taken.own_ns,
+            idle_ns: taken.idle_ns,
+            kernel_ns: taken.kernel_ns,
+            watcher_ns: taken.watcher_ns,
+            unattributed_ns: taken.unattributed_ns,
             throttled_ns: a.ledger.throttled_ns,
             parked_ns: a.ledger.parked_ns,
             spin_ns: a.ledger.spin_ns.unwrap_or(0),
         }
     }
 
-    /// Taken by other tenants.
+    /// StolenBy by other tenants.
     pub fn stolen_ns(&self) -> u64 {
         self.stolen.iter().map(|taken| taken.ns).sum()
     }
@@ -96,21 +95,16 @@ impl Lost {
     }
 }
 
-/// Whether tenants of this kind take what they have from others ([`TenantKind::is_co_runner`]).
-fn is_co_runner(kind: &str) -> bool {
-    TenantKind::from_name(kind).is_none_or(TenantKind::is_co_runner)
-}
-
-fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<Taken> {
-    let mut sums: BTreeMap<&str, Taken> = BTreeMap::new();
+fn by_name<'a>(culprits: impl Iterator<Item = &'a Culprit>) -> Vec<StolenBy> {
+    let mut sums: BTreeMap<&str, StolenBy> = BTreeMap::new();
     for c in culprits {
         let name = &c.tenant.name;
-        let none = || Taken { name: name.clone(), tenants: Vec::new(), ns: 0 };
+        let none = || StolenBy { name: name.clone(), tenants: Vec::new(), ns: 0 };
         let taken = sums.entry(name).or_insert_with(none);
         taken.tenants.push(c.tenant.id);
         taken.ns += c.steal_ns;
     }
-    let mut sums: Vec<Taken> = sums.into_values().collect();
+    let mut sums: Vec<StolenBy> = sums.into_values().collect();
     sums.sort_by_key(|taken| std::cmp::Reverse(taken.ns));
     sums
 }
@@ -423,9 +417,9 @@ fn own(report: &ProfileReport, own_ns: u64) -> String {
     format!("waiting for its own tasks ({at_a_time} at a time on {on})")
 }
 
-fn culprits(report: &ProfileReport, stolen: &[Taken], base_ns: u64) -> String {
+fn culprits(report: &ProfileReport, stolen: &[StolenBy], base_ns: u64) -> String {
     let names = Names::of(report);
-    let who = |taken: &Taken| match taken.tenants[..] {
+    let who = |taken: &StolenBy| match taken.tenants[..] {
         [one] => names.within(one, 24),
         _ => format!("{} named {}", taken.tenants.len(), name(&taken.name, 24)),
     };

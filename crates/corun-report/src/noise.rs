@@ -1,14 +1,13 @@
 //! What `corun doctor --noise` says: the wire schema `corun.noise/1`, and a few lines for people.
 //!
-//! Shares are of the time that a program's threads were measured, 0..1. What is taken from a thread is the sum of its gaps; who took it
-//! comes from its ledger and from the kernel's own counters, which see the same time by other means. So the takers' shares sum to
-//! what was taken only nearly.
+//! What its shares are of, [`corun_model::noise_summary`] says.
 
 use crate::json;
 use crate::table::Table;
 use crate::unseen::unseen;
 use crate::words::{name, share, wrap};
 use corun_model::duration::human_ns;
+use corun_model::noise_summary::{Benchmark, Program, Thread, Who};
 use corun_model::Unavailable;
 use serde::Serialize;
 use std::fmt::Write;
@@ -39,105 +38,20 @@ pub struct NoiseReport {
     pub unavailable: Vec<Unavailable>,
 }
 
-/// A program that did nothing but compute.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Program {
-    /// How long it was measured, in nanoseconds.
-    pub length_ns: u64,
-    /// Share of its time that was taken.
-    pub taken: f64,
-    /// What benchmarks of several lengths would lose, the shortest first; only lengths that fit in.
-    pub benchmarks: Vec<Benchmark>,
-    /// Who took it, who took most first.
-    pub takers: Vec<Taker>,
-    /// Its threads, each on a CPU of its own; a single one may have gone where it liked.
-    pub threads: Vec<Thread>,
-}
-
-/// What a benchmark of some length would lose on one thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Benchmark {
-    /// Its length, in nanoseconds.
-    pub length_ns: u64,
-    /// How many stretches of this length were disturbed, of all threads.
-    pub disturbed: usize,
-    /// How many there were.
-    pub of: usize,
-}
-
-/// What took time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(tag = "kind", content = "name", rename_all = "snake_case")]
-pub enum Who {
-    /// Other programs: a tenant's name.
-    Program(String),
-    /// Several other programs, too many to be told apart.
-    Programs,
-    /// The kernel's own threads.
-    Kernel,
-    /// Corun itself, which watched.
-    Corun,
-    /// An idle CPU that had not noticed yet.
-    Idle,
-    /// Its own CPU quota.
-    Quota,
-    /// Somebody stopped or froze it.
-    Stopped,
-    /// The hypervisor, as far as it says so.
-    Hypervisor,
-    /// Interrupts and firmware, where the hypervisor tells what it took, or there is none.
-    Interrupts,
-    /// The same where it does not tell, or not of this CPU.
-    InterruptsOrHypervisor,
-    /// Something else was scheduled, and it is not known what.
-    Unknown,
-}
-
-/// Who took how much.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Taker {
-    /// Who.
-    #[serde(flatten)]
-    pub who: Who,
-    /// Share of the program's time.
-    pub share: f64,
-}
-
-/// What was taken from one thread.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Thread {
-    /// The CPU that it was kept on; `None`: it went where it liked.
-    pub cpu: Option<u32>,
-    /// Share of its time that was taken.
-    pub taken: f64,
-    /// The part of that in which something else was scheduled, or a quota or somebody stopped it.
-    pub off_cpu: f64,
-    /// The part in which it still had the CPU: interrupts, firmware, the hypervisor.
-    pub on_cpu: f64,
-    /// How often anything was taken, a second.
-    pub gaps_per_s: f64,
-    /// The longest time that was taken at once, in nanoseconds.
-    pub longest_ns: u64,
-    /// Whether it still had the CPU then.
-    pub longest_is_on_cpu: bool,
-}
-
-impl Who {
-    /// In words, at most `width` characters of a name.
-    fn words(&self, width: usize) -> String {
-        match self {
-            Who::Program(called) => format!("`{}`", name(called, width)),
-            Who::Programs => "several other programs".into(),
-            Who::Kernel => "the kernel's own threads".into(),
-            Who::Corun => "corun itself".into(),
-            Who::Idle => "CPUs that were slow to wake up".into(),
-            Who::Quota => "its CPU quota".into(),
-            Who::Stopped => "somebody who stopped it".into(),
-            Who::Hypervisor => "the hypervisor".into(),
-            Who::Interrupts => "interrupts".into(),
-            Who::InterruptsOrHypervisor => "interrupts or the hypervisor".into(),
-            Who::Unknown => "others, nobody knows who".into(),
-        }
+/// Who took it in words, at most `width` characters of a name.
+fn words(who: &Who, width: usize) -> String {
+    match who {
+        Who::Program(called) => format!("`{}`", name(called, width)),
+        Who::Programs => "several other programs".into(),
+        Who::Kernel => "the kernel's own threads".into(),
+        Who::Corun => "corun itself".into(),
+        Who::Idle => "CPUs that were slow to wake up".into(),
+        Who::Quota => "its CPU quota".into(),
+        Who::Stopped => "somebody who stopped it".into(),
+        Who::Hypervisor => "the hypervisor".into(),
+        Who::Interrupts => "interrupts".into(),
+        Who::InterruptsOrHypervisor => "interrupts or the hypervisor".into(),
+        Who::Unknown => "others, nobody knows who".into(),
     }
 }
 
@@ -159,7 +73,7 @@ impl NoiseReport {
             say(&self.sentence(program));
         }
         for program in self.programs.iter().filter(|p| p.benchmarks.len() > 1) {
-            say(&format!("{}: {}", program.shape(), self.by_length(program)));
+            say(&format!("{}: {}", shape(program), self.by_length(program)));
         }
         let threads: Vec<&Thread> =
             self.programs.iter().flat_map(|p| &p.threads).filter(|t| t.cpu.is_some()).collect();
@@ -182,17 +96,17 @@ impl NoiseReport {
             .takers
             .iter()
             .take(NAMED)
-            .map(|taker| format!("{} {} %", taker.who.words(40), share(taker.share)))
+            .map(|taker| format!("{} {} %", words(&taker.who, 40), share(taker.share)))
             .collect();
         let by = if takers.is_empty() { String::new() } else { format!(": {}", takers.join(", ")) };
-        match program.shown() {
+        match shown(program) {
             Some(Benchmark { length_ns, disturbed, of }) => format!(
                 "{}: a benchmark of {} would be disturbed in {disturbed} of {of} windows (lose more than {} %); {taken}{by}",
-                program.shape(),
+                shape(program),
                 human_ns(length_ns),
                 share(self.max_disturbance),
             ),
-            None => format!("{}: {taken}{by}", program.shape()),
+            None => format!("{}: {taken}{by}", shape(program)),
         }
     }
 
@@ -205,19 +119,17 @@ impl NoiseReport {
     }
 }
 
-impl Program {
-    fn shape(&self) -> String {
-        match &self.threads[..] {
-            [Thread { cpu: None, .. }] => "one thread on any CPU".into(),
-            [Thread { cpu: Some(cpu), .. }] => format!("one thread on CPU {cpu}"),
-            threads => format!("a thread on each of {} CPUs", threads.len()),
-        }
+fn shape(program: &Program) -> String {
+    match &program.threads[..] {
+        [Thread { cpu: None, .. }] => "one thread on any CPU".into(),
+        [Thread { cpu: Some(cpu), .. }] => format!("one thread on CPU {cpu}"),
+        threads => format!("a thread on each of {} CPUs", threads.len()),
     }
+}
 
-    /// The benchmark that the sentence is about: of a second, or shorter where so long was not measured.
-    fn shown(&self) -> Option<Benchmark> {
-        self.benchmarks.iter().rfind(|b| b.length_ns <= 1_000_000_000).copied()
-    }
+/// The benchmark that the sentence is about: of a second, or shorter where so long was not measured.
+fn shown(program: &Program) -> Option<Benchmark> {
+    program.benchmarks.iter().rfind(|b| b.length_ns <= 1_000_000_000).copied()
 }
 
 fn table(threads: &[&Thread]) -> String {
@@ -239,6 +151,7 @@ fn table(threads: &[&Thread]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_model::noise_summary::Taker;
     use corun_model::What;
 
     fn thread(cpu: Option<u32>) -> Thread {

@@ -1,6 +1,6 @@
 //! Outcomes are written as those who read them expect, whatever names contain.
 
-use corun_results::output::{bencher, github, human_s, junit, Measured, Spread, Tested};
+use corun_results::output::{bencher, github, human_s, junit, Measured, Spread, TestVerdict, Tested};
 use corun_results::{Outcome, State};
 
 fn outcome(state: State) -> Outcome {
@@ -25,7 +25,7 @@ fn outcome(state: State) -> Outcome {
             disturbance: Some(0.2),
             culprit: Some("make -j8".into()),
         }],
-        tests: vec![Tested { name, verdict: "starved".into(), why: "line\nbreak 100 %".into() }],
+        tests: vec![Tested { name, verdict: TestVerdict::Starved, why: "line\nbreak 100 %".into() }],
     }
 }
 
@@ -88,7 +88,7 @@ fn an_annotation_is_one_line_whose_parts_end_where_they_should() {
         ]
     );
     let mut clean = outcome(State::Clean);
-    clean.tests[0].verdict = "not starved".into();
+    clean.tests[0].verdict = TestVerdict::NotStarved;
     assert_eq!(github::annotations(&clean, github::Level::Error), "");
 }
 

@@ -59,6 +59,12 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// The sched_ext scheduler was asked for by name and cannot be had.
+    #[error("{why}")]
+    NoSchedExt {
+        /// Why not.
+        why: String,
+    },
     /// The command could not be started, although it could be executed.
     #[error(transparent)]
     Launch(LaunchError),
@@ -108,6 +114,7 @@ impl Error {
                 | Error::NoCounters { .. }
                 | Error::Protected { .. }
                 | Error::NoTrace { .. }
+                | Error::NoSchedExt { .. }
         )
     }
 }

@@ -8,6 +8,8 @@
 //! Limits: those of [`corun_linux::noise`]. Without the probe nobody is named. What the kernel counts of the hypervisor and of interrupts
 //! is counted in ticks of 10 ms, over all CPUs.
 
+mod summary;
+
 use crate::error::Error;
 use crate::stop::Stop;
 use corun_linux::clock::now_ns;

@@ -149,6 +149,37 @@ impl Iterator for Verify {
     }
 }
 
+/// What a try came to, as far as it matters to whether there is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Whether nothing is left to be wished for: the run was clean, or every benchmark has as many clean iterations as it needs.
+    pub is_clean: bool,
+    /// Whether the command failed, or what it wrote cannot be read: the next try would be no better.
+    pub has_failed: bool,
+}
+
+/// Makes tries until one is clean, at most so many after the first, and gives the last. A try is given the one before it. A command
+/// that ends well although a stop was asked for was not interrupted, but its user was heard: there is no other try.
+///
+/// # Errors
+/// That of a try; there is none after it.
+pub fn until_clean<T, E>(
+    retries: u32,
+    stop: &Stop,
+    mut make: impl FnMut(Option<&T>) -> Result<T, E>,
+    came_to: impl Fn(&T) -> Attempt,
+) -> Result<T, E> {
+    let mut last = make(None)?;
+    for _ in 0..retries {
+        let Attempt { is_clean, has_failed } = came_to(&last);
+        if is_clean || has_failed || stop.is_asked() {
+            break;
+        }
+        last = make(Some(&last))?;
+    }
+    Ok(last)
+}
+
 /// When processes lived.
 #[derive(Default)]
 struct Lives {
@@ -207,4 +238,30 @@ pub struct Verified {
     pub ended: Ended,
     /// The command. [`Running::wait`] collects it.
     pub command: Option<Running>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many tries are made where the tries come to this, one after another.
+    fn tries(retries: u32, stop: &Stop, came_to: &[Attempt]) -> usize {
+        let made = |before: Option<&usize>| Ok::<usize, ()>(before.map_or(1, |n| n + 1));
+        until_clean(retries, stop, made, |n| came_to[n - 1]).unwrap()
+    }
+
+    #[test]
+    fn a_run_is_made_again_until_it_is_clean_or_the_next_try_would_be_no_better() {
+        let disturbed = Attempt { is_clean: false, has_failed: false };
+        let clean = Attempt { is_clean: true, ..disturbed };
+        let failed = Attempt { has_failed: true, ..disturbed };
+        let stop = Stop::new();
+        assert_eq!(tries(0, &stop, &[disturbed]), 1);
+        assert_eq!(tries(3, &stop, &[clean]), 1);
+        assert_eq!(tries(3, &stop, &[disturbed, clean]), 2);
+        assert_eq!(tries(3, &stop, &[disturbed, failed]), 2);
+        assert_eq!(tries(2, &stop, &[disturbed; 3]), 3);
+        stop.stop();
+        assert_eq!(tries(3, &stop, &[disturbed]), 1, "its user was heard");
+    }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Controlled {
 impl Controlled {
     /// `keep`: its decisions are kept.
     pub(crate) fn new(spec: &PolicySpec, keep: bool) -> Controlled {
-        let mode = Mode { epoch_ns: Some(spec.epoch_ns), ..Mode::default() };
+        let mode = Mode { epoch_ns: Some(spec.epoch_ns), guard: spec.guard, ..Mode::default() };
         let controller =
             Controller::new(spec.name, spec.options.clone(), mode).expect("the scenario was checked");
         Controlled { controller, kept: if keep { KEPT } else { 0 }, did: Control::default() }

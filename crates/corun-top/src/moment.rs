@@ -2,7 +2,7 @@
 //! report of it can be made later; rows are what the tables show.
 
 use corun_model::observation::{Account, TaskObservation};
-use corun_model::{Observation, TenantId, TenantKind, What};
+use corun_model::{Observation, TakenBy, TenantId, TenantKind, What};
 use corun_report::names::Names;
 use corun_report::one_line;
 use std::collections::BTreeMap;
@@ -101,7 +101,8 @@ impl Moment {
             seen.tenants.iter().map(|t| (t.id, one_line(&names.whole(t.id.0)))).collect();
         let mut took: BTreeMap<TenantId, u64> = BTreeMap::new();
         for victim in &seen.by_tenant {
-            for share in victim.account.culprits.shares().iter().filter(|s| s.tenant != victim.id) {
+            let is_other = |id: TenantId| seen.taken_by(victim.id, id) != TakenBy::Own;
+            for share in victim.account.culprits.shares().iter().filter(|s| is_other(s.tenant)) {
                 *took.entry(share.tenant).or_default() += share.steal_ns;
             }
         }
@@ -113,7 +114,7 @@ impl Moment {
             ran_ns: t.account.ledger.on_cpu_ns(),
             lost: lost(&seen, t.id, &t.account),
             took_ns: took.get(&t.id).copied().unwrap_or(0),
-            mostly: holders(t.id, &t.account).first().map(|(holder, _)| *holder),
+            mostly: holders(&seen, t.id, &t.account).first().map(|(holder, _)| *holder),
         });
         Moment { number, date, rows: rows.collect(), names, seen }
     }
@@ -144,7 +145,12 @@ impl Moment {
 
     /// Who held the CPU during an account's waits, largest share first.
     pub fn holders(&self, id: TenantId, account: &Account) -> Vec<(Holder, u64)> {
-        holders(id, account)
+        holders(&self.seen, id, account)
+    }
+
+    /// What a tenant's time on a CPU was to one that waited for it.
+    pub fn taken_by(&self, waited: TenantId, id: TenantId) -> TakenBy {
+        self.seen.taken_by(waited, id)
     }
 
     /// What a holder is called.
@@ -190,35 +196,29 @@ fn stirred(task: &TaskObservation) -> bool {
 
 fn lost(seen: &Observation, id: TenantId, account: &Account) -> Lost {
     let parts = account.ledger.parts();
-    let mut lost = Lost {
-        unknown_ns: account.culprits.unattributed_ns(),
+    let taken = seen.taken(id, &account.culprits);
+    Lost {
+        stolen_ns: taken.co_runners_ns,
+        own_ns: taken.own_ns,
+        idle_ns: taken.idle_ns,
+        kernel_ns: taken.kernel_ns + taken.watcher_ns,
+        unknown_ns: taken.unattributed_ns,
         throttled_ns: parts.throttled_ns,
         parked_ns: parts.parked_ns,
-        ..Lost::default()
-    };
-    for share in account.culprits.shares() {
-        let kind = seen.tenant(share.tenant).map(|t| t.kind);
-        *match kind {
-            _ if share.tenant == id => &mut lost.own_ns,
-            Some(TenantKind::Idle) => &mut lost.idle_ns,
-            Some(TenantKind::Kernel | TenantKind::Watcher) => &mut lost.kernel_ns,
-            _ => &mut lost.stolen_ns,
-        } += share.steal_ns;
     }
-    lost
 }
 
-fn holders(id: TenantId, account: &Account) -> Vec<(Holder, u64)> {
-    let mut holders: Vec<(Holder, u64)> = account
-        .culprits
-        .largest_first()
-        .into_iter()
-        .map(|s| (if s.tenant == id { Holder::Own } else { Holder::Tenant(s.tenant) }, s.steal_ns))
-        .collect();
-    let unknown_ns = account.culprits.unattributed_ns();
-    if unknown_ns > 0 {
-        let at = holders.partition_point(|(_, ns)| *ns >= unknown_ns);
-        holders.insert(at, (Holder::Unknown, unknown_ns));
+fn holders(seen: &Observation, id: TenantId, account: &Account) -> Vec<(Holder, u64)> {
+    let mut sums: BTreeMap<Holder, u64> = BTreeMap::new();
+    for share in account.culprits.shares() {
+        let holder = match seen.taken_by(id, share.tenant) {
+            TakenBy::Own => Holder::Own,
+            _ => Holder::Tenant(share.tenant),
+        };
+        *sums.entry(holder).or_default() += share.steal_ns;
     }
+    sums.insert(Holder::Unknown, account.culprits.unattributed_ns());
+    let mut holders: Vec<(Holder, u64)> = sums.into_iter().filter(|(_, ns)| *ns > 0).collect();
+    holders.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     holders
 }

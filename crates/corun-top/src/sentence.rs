@@ -3,7 +3,7 @@
 use crate::fit::cut;
 use crate::moment::{Holder, Moment, Row};
 use corun_model::duration::human_ns;
-use corun_model::TenantKind;
+use corun_model::{TakenBy, TenantKind};
 
 /// Below this share of the time in which a tenant wanted a CPU (1 in 200) nothing is worth calling a disturbance.
 const NOTABLE: u64 = 200;
@@ -80,7 +80,7 @@ fn waited_for_others(moment: &Moment, row: &Row) -> String {
 fn who(moment: &Moment, row: &Row) -> String {
     let account = moment.account(row.id).cloned().unwrap_or_default();
     let is_other = |holder: &Holder| match holder {
-        Holder::Tenant(id) => moment.seen.tenant(*id).is_none_or(|t| t.kind.is_co_runner()),
+        Holder::Tenant(id) => moment.taken_by(row.id, *id) == TakenBy::CoRunner,
         _ => false,
     };
     let others: Vec<(Holder, u64)> =

@@ -4,6 +4,8 @@
 //! `run -- CMD` exit with CMD's own status, `verify -- CMD` with 3 when the run was disturbed.
 
 use clap::{CommandFactory, Parser, Subcommand};
+use corun_linux::watcher::WatchError;
+use corun_model::HostError;
 use corun_report::{one_line, printable};
 use corun_session::Error;
 use std::process::ExitCode;
@@ -52,6 +54,18 @@ fn without_numbers(what: &str) -> String {
     })
 }
 
+/// What on the command line would help: the libraries below know no flags.
+fn flag_that_helps(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Watch(WatchError::Ebpf(_)) => {
+            Some("`corun doctor` says why, `--source schedstat` does without")
+        }
+        Error::NoSchedExt { .. } => Some("`--backend stock` does without"),
+        Error::Host(HostError::NotUndone { .. }) => Some("`corun control --restore` tries again"),
+        _ => None,
+    }
+}
+
 /// Runs the command line and returns the exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -87,7 +101,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(interrupted_by(*signal));
         }
         // It may quote what somebody else has called a process, or what was given.
-        let what = without_numbers(&format!("{error:#}"));
+        let flag = of_session.and_then(flag_that_helps).map_or_else(String::new, |flag| format!("; {flag}"));
+        let what = without_numbers(&format!("{error:#}")) + &flag;
         let usage = error.downcast_ref::<Usage>().is_some() || of_session.is_some_and(Error::is_usage);
         lines::say(&format!("corun: {}", if usage { one_line(&what) } else { printable(&what) }));
         ExitCode::from(if usage { 2 } else { 1 })

@@ -56,8 +56,24 @@ fn read(file: &str) -> String {
 /// What code calls a text for people.
 const FOR_PEOPLE: [&str; 8] = ["why", "because", "reason", "what", "said", "sentence", "verdict", "outcome"];
 /// How code would look into one.
-const LOOKS: [&str; 7] =
-    ["contains", "starts_with", "ends_with", "strip_prefix", "strip_suffix", "split_once", "rsplit_once"];
+const LOOKS: [&str; 16] = [
+    "contains",
+    "starts_with",
+    "ends_with",
+    "strip_prefix",
+    "strip_suffix",
+    "split",
+    "split_once",
+    "rsplit_once",
+    "splitn",
+    "find",
+    "rfind",
+    "replace",
+    "replacen",
+    "trim_matches",
+    "trim_start_matches",
+    "trim_end_matches",
+];
 /// Files that look into texts of others, which have no types.
 const FOREIGN: [(&str, &str); 6] = [
     ("crates/corun-model/src/workload/words.rs", "what the TOML reader says"),
@@ -68,20 +84,23 @@ const FOREIGN: [(&str, &str); 6] = [
     ("crates/corun/src/cli.rs", "what the standard library says of an error"),
 ];
 
-/// Lines outside of tests that look for words in a text for people, by their numbers from 1.
+/// Lines outside of tests that look for words in a text for people, by their numbers from 1: by a method, or by a comparison with a
+/// text.
 fn searches(source: &str) -> Vec<usize> {
     let code = source.split("#[cfg(test)]").next().unwrap_or(source);
+    // Whether what stands before is such a text, perhaps as it is had from an option or a function.
+    let is_one = |before: &str| {
+        let ends = [".as_deref()", ".as_str()", "()", "?"];
+        let before = ends.iter().fold(before, |text, end| text.strip_suffix(end).unwrap_or(text));
+        let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |i| i + 1);
+        FOR_PEOPLE.contains(&&before[start..])
+    };
     let looks = |line: &str| {
-        LOOKS.iter().any(|look| {
-            let call = format!(".{look}(\"");
-            line.match_indices(&call).any(|(at, _)| {
-                let before = [".as_deref()", ".as_str()", "()", "?"]
-                    .iter()
-                    .fold(&line[..at], |text, end| text.strip_suffix(end).unwrap_or(text));
-                let start = before.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |i| i + 1);
-                FOR_PEOPLE.contains(&&before[start..])
-            })
-        })
+        let calls = LOOKS.iter().map(|look| format!(".{look}("));
+        let compared = [" == \"", " != \"", " == *\"", " != *\""].map(String::from);
+        let found =
+            |by: String| line.match_indices(&by).map(|(at, _)| at).any(|at| is_one(line[..at].trim_end()));
+        calls.chain(compared).any(found)
     };
     let is_comment = |line: &str| line.trim_start().starts_with("//");
     let lines = code.lines().enumerate().filter(|(_, line)| !is_comment(line) && looks(line));
@@ -104,8 +123,10 @@ fn no_code_looks_for_words_in_a_sentence_for_people() {
 fn a_search_in_a_sentence_is_found_and_one_in_a_file_or_a_test_is_not() {
     let source = "let a = u.why.contains(\"x\");\nlet b = line.contains(\"x\");\n// why.contains(\"x\")\n\
                   let c = d.because.as_deref().split_once(\"; \");\nlet e = outcome().starts_with(\"done\");\n\
+                  if *outcome == \"done\" {}\nlet f = what.split(key).next();\nlet g = said.replace(a, b);\n\
+                  let h = r.verdict != \"clean\";\nif kind == \"vm\" {}\n\
                   #[cfg(test)]\nassert!(why.contains(\"x\"));\n";
-    assert_eq!(searches(source), [1, 4, 5]);
+    assert_eq!(searches(source), [1, 4, 5, 6, 7, 8, 9]);
 }
 
 fn crates() -> Vec<String> {
@@ -514,4 +535,32 @@ fn no_dependency_needs_a_newer_rust_than_is_declared() {
         let is_newer = version(needed) > version(declared);
         is_newer.then(|| format!("{} needs Rust {needed}, Cargo.toml says {declared}", package["name"]))
     }));
+}
+
+/// The number behind a text in a document.
+#[track_caller]
+fn number_after(document: &str, before: &str) -> f64 {
+    let (_, rest) = document.split_once(before).unwrap_or_else(|| panic!("nowhere: {before}"));
+    let number: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+    number.trim_end_matches('.').parse().unwrap_or_else(|_| panic!("no number behind: {before}"))
+}
+
+#[test]
+fn what_watching_costs_and_what_a_verdict_allows_is_the_same_on_every_page() {
+    let (readme, specification) = (read("README.md"), read("SPECIFICATION.md"));
+    for (short, long) in [
+        ("a benchmark that only switches takes ", "under the full ledger with culprits: "),
+        ("times as long, on another machine ", "all three cost more: "),
+    ] {
+        let (shown, measured) = (number_after(&readme, short), number_after(&specification, long));
+        assert_eq!(format!("{shown:.2}"), format!("{measured:.2}"), "README: {short}");
+    }
+    let percent = 100.0 * corun_predict::MAX_DISTURBANCE;
+    for (file, before) in [
+        ("docs/doctor.md", "A window is disturbed if it lost more than "),
+        ("docs/accuracy.md", "with the default limit of "),
+    ] {
+        assert_eq!(number_after(&read(file), before), percent, "{file}");
+    }
+    assert_eq!(100.0 * number_after(&read("studies/verify.toml"), "\nmax-disturbance = "), percent);
 }

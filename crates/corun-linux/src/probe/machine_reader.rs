@@ -69,7 +69,7 @@ impl MachineReader {
             ),
             Unavailable::new(
                 What::HardwareCounters,
-                "counted only when asked for (`--counters`), since every switch becomes dearer",
+                "counted only when asked for, since every switch becomes dearer",
             ),
         ];
         never.into_iter().chain(self.shown_fewer.clone())

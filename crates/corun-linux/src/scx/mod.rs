@@ -363,19 +363,20 @@ impl Backend for ScxBackend {
         "sched_ext"
     }
 
-    fn support(&self) -> Vec<KnobSupport> {
-        let yes = |knob, how: &str| KnobSupport { knob, support: Support::Yes { how: how.into() } };
-        let mut all = vec![
-            yes(Knob::Park, "not dispatched, without freezing; for at most 20 s at a time"),
-            yes(
-                Knob::Slice,
-                "ended by a timer of its own, not by the tick; a range is drawn from at every dispatch",
-            ),
-            yes(Knob::PreemptDelay, "a timer per CPU"),
-        ];
-        all.extend(self.stock.support().into_iter().filter(|s| s.knob == Knob::Cpus));
-        all.push(yes(Knob::Weight, "fair shares over all levels of cgroups, and of commands within them"));
-        all
+    fn support_of(&self, knobs: &[Knob]) -> Vec<KnobSupport> {
+        let of = |knob: &Knob| {
+            let how = match knob {
+                Knob::Park => "not dispatched, without freezing; for at most 20 s at a time",
+                Knob::Slice => {
+                    "ended by a timer of its own, not by the tick; a range is drawn from at every dispatch"
+                }
+                Knob::PreemptDelay => "a timer per CPU",
+                Knob::Cpus => return self.stock.support_of(&[*knob]),
+                Knob::Weight => "fair shares over all levels of cgroups, and of commands within them",
+            };
+            vec![KnobSupport { knob: *knob, support: Support::Yes { how: how.into() } }]
+        };
+        knobs.iter().flat_map(of).collect()
     }
 
     fn parked_tasks(&self) -> ParkedTasks {

@@ -11,23 +11,20 @@ use corun_bpf::SchedulerError;
 /// Why not, and what would help.
 pub fn check(root: &Root) -> Result<(), String> {
     if let Some(apart) = namespaces::apart(root) {
-        return Err(format!("{}; {}, or use --backend stock", apart.why, apart.remedy));
+        return Err(format!("{}; {}", apart.why, apart.remedy));
     }
     let read = |path: &str| root.read(path).ok().map(|text| text.trim().to_owned());
     match read("/sys/kernel/sched_ext/state").as_deref() {
         None => {
             let release = read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into());
             Err(format!(
-                "this kernel ({release}) has no sched_ext; use Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT, or \
-                 --backend stock"
+                "this kernel ({release}) has no sched_ext; use Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT"
             ))
         }
         Some("disabled") => Ok(()),
         Some(state) => {
             let name = read("/sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "another one".into());
-            Err(format!(
-                "the scheduler {name} is loaded already ({state}); stop it first, or use --backend stock"
-            ))
+            Err(format!("the scheduler {name} is loaded already ({state}); stop it first"))
         }
     }
 }
@@ -35,11 +32,11 @@ pub fn check(root: &Root) -> Result<(), String> {
 /// Why loading failed, for the user.
 pub(super) fn explain(e: &SchedulerError) -> String {
     let remedy = match e {
-        SchedulerError::Step { why, .. } if why.kind() == libbpf_permission() => "run as root",
-        SchedulerError::Step { .. } => "corun knows the interface of Linux 6.12 to 7.x; use --backend stock",
-        _ => "use --backend stock",
+        SchedulerError::Step { why, .. } if why.kind() == libbpf_permission() => "; run as root",
+        SchedulerError::Step { .. } => "; corun knows the interface of Linux 6.12 to 7.x",
+        _ => "",
     };
-    format!("sched_ext: {e}; {remedy}")
+    format!("sched_ext: {e}{remedy}")
 }
 
 fn libbpf_permission() -> corun_bpf::ErrorKind {
@@ -78,10 +75,7 @@ mod tests {
             [("/sys/kernel/sched_ext/state", "enabled\n"), ("/sys/kernel/sched_ext/root/ops", "lavd_1.0\n")];
         let (_folder, root) = root(&files);
         let why = check(&root).unwrap_err();
-        assert_eq!(
-            why,
-            "the scheduler lavd_1.0 is loaded already (enabled); stop it first, or use --backend stock"
-        );
+        assert_eq!(why, "the scheduler lavd_1.0 is loaded already (enabled); stop it first");
     }
 
     #[test]

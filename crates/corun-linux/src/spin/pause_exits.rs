@@ -90,8 +90,9 @@ impl PauseExits {
             root.read(format!("/proc/{}/comm", vcpu.0)).is_ok_and(|comm| comm.trim_end().ends_with("/TCG"))
         };
         if vcpus.iter().any(is_emulated) {
-            let why = "it is emulated (TCG): KVM, which tells of PAUSE, has no part in it; `--counters` tells where \
-                       virtual CPUs differ";
+            let why =
+                "it is emulated (TCG): KVM, which tells of PAUSE, has no part in it; hardware counters tell \
+                       where virtual CPUs differ";
             return Err(because(why.into()));
         }
         let tracepoint: u64 = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]

@@ -380,55 +380,50 @@ impl Backend for StockBackend {
         "stock"
     }
 
-    fn support(&self) -> Vec<KnobSupport> {
-        let yes = |knob, how: String| KnobSupport { knob, support: Support::Yes { how } };
-        let no = |knob, why: &str| KnobSupport { knob, support: Support::No { why: why.into() } };
+    fn support_of(&self, knobs: &[Knob]) -> Vec<KnobSupport> {
+        let yes = |how: String| Support::Yes { how };
         let cgroups = Cgroups::discover(&self.root).ok();
         let writable = |path: &std::path::Path| {
             let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
             // SAFETY: the path is a C string that outlives the call; access opens nothing.
             unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
         };
-        let freezer = cgroups.as_ref().and_then(freezer::tree).filter(|t| writable(&t.mount));
-        let slice = match supervisor::undo::default_slice_ns() {
-            0 => no(Knob::Slice, "this kernel has no slice per task; use Linux 6.12 or newer"),
-            _ => yes(
-                Knob::Slice,
-                format!(
+        let of = |knob: Knob| {
+            match knob {
+            Knob::Park => {
+                match cgroups.as_ref().and_then(freezer::tree).filter(|t| writable(&t.mount)) {
+                    Some(tree) => {
+                        let file = if tree.is_v2() { "cgroup.freeze" } else { "freezer.state" };
+                        yes(format!("{file} below {}", tree.mount.display()))
+                    }
+                    None => yes(
+                        "SIGSTOP and SIGCONT, as no cgroup can be made: of processes that may be signalled and are not \
+                         in a terminal's foreground"
+                            .into(),
+                    ),
+                }
+            }
+            Knob::Slice => match supervisor::undo::default_slice_ns() {
+                0 => Support::No { why: "this kernel has no slice per task; use Linux 6.12 or newer".into() },
+                _ => yes(format!(
                     "sched_setattr, 0.1 to 100 ms; a running task is stopped at the {} tick only, and a range is \
                      drawn from once an epoch",
                     human_ns(sched::tick_ns())
-                ),
-            ),
+                )),
+            },
+            Knob::PreemptDelay => yes(format!(
+                "SCHED_BATCH: the task never preempts at wake-up, whatever the delay; one below {} is none",
+                human_ns(tasks::least_delay_ns())
+            )),
+            Knob::Cpus => yes("sched_setaffinity".into()),
+            Knob::Weight => match cgroups.as_ref().and_then(|c| c.with_controller("cpu")) {
+                Some(tree) if tree.is_v2() => yes("cpu.weight, or nice where there is no cgroup".into()),
+                Some(_) => yes("cpu.shares, or nice where there is no cgroup".into()),
+                None => yes("nice".into()),
+            },
+        }
         };
-        vec![
-            match freezer {
-                Some(tree) => {
-                    let file = if tree.is_v2() { "cgroup.freeze" } else { "freezer.state" };
-                    yes(Knob::Park, format!("{file} below {}", tree.mount.display()))
-                }
-                None => yes(
-                    Knob::Park,
-                    "SIGSTOP and SIGCONT, as no cgroup can be made: of processes that may be signalled and are not \
-                     in a terminal's foreground"
-                        .into(),
-                ),
-            },
-            slice,
-            yes(
-                Knob::PreemptDelay,
-                format!(
-                    "SCHED_BATCH: the task never preempts at wake-up, whatever the delay; one below {} is none",
-                    human_ns(tasks::least_delay_ns())
-                ),
-            ),
-            yes(Knob::Cpus, "sched_setaffinity".into()),
-            match cgroups.as_ref().and_then(|c| c.with_controller("cpu")) {
-                Some(tree) if tree.is_v2() => yes(Knob::Weight, "cpu.weight, or nice where there is no cgroup".into()),
-                Some(_) => yes(Knob::Weight, "cpu.shares, or nice where there is no cgroup".into()),
-                None => yes(Knob::Weight, "nice".into()),
-            },
-        ]
+        knobs.iter().map(|knob| KnobSupport { knob: *knob, support: of(*knob) }).collect()
     }
 
     fn parked_tasks(&self) -> ParkedTasks {
@@ -516,7 +511,7 @@ impl Backend for StockBackend {
         let failed = match restored {
             Ok(restored) => restored.failed,
             Err(e) => {
-                let why = format!("{e}; `corun control --restore` tries again");
+                let why = format!("{e}; the journal is kept, and restoring by it tries again");
                 return Err(HostError::NotUndone { what: "the journal's changes".into(), why });
             }
         };

@@ -1,6 +1,7 @@
 //! How a program uses the core and the memory system: what the modelled machine needs to know of it, measured
 //! or assumed for the program running alone. The live host ignores it.
 
+use super::bad_key::BadKey;
 use crate::duration::{human_bytes, written_bytes};
 use serde::Deserialize;
 
@@ -55,14 +56,14 @@ impl Character {
     ///
     /// # Errors
     /// The key at fault and one sentence with the remedy.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
+    pub fn check(&self) -> Result<(), BadKey> {
         let within = |key, x: f64, low: f64, high: f64| match x {
             x if (low..=high).contains(&x) => Ok(()),
-            x => Err((key, format!("{key} is {x:?}; give a number from {low} to {high}"))),
+            x => Err(BadKey::is(key, format!("{x:?}"), format!("; give a number from {low} to {high}"))),
         };
         let share = |key, x: f64| match x {
             x if (0.0..=1.0).contains(&x) => Ok(()),
-            x => Err((key, format!("{key} is {x:?}; it is a share between 0 and 1"))),
+            x => Err(BadKey::is(key, format!("{x:?}"), "; it is a share between 0 and 1")),
         };
         within("ipc", self.ipc, 0.01, MOST_IPC)?;
         within("branches-pki", self.branches_pki, 0.0, MOST_PKI)?;
@@ -70,7 +71,10 @@ impl Character {
         within("coherence-pki", self.coherence_pki, 0.0, MOST_PKI)?;
         if self.working_set > MOST_WORKING_SET {
             let most = human_bytes(MOST_WORKING_SET);
-            return Err(("working-set", format!("working-set is above {most}; give a smaller one")));
+            return Err(BadKey::new(
+                "working-set",
+                format!("working-set is above {most}; give a smaller one"),
+            ));
         }
         share("mispredicts", self.mispredicts)?;
         share("compulsory", self.compulsory)?;

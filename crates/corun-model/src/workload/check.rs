@@ -1,5 +1,6 @@
 //! What no program can have although the types of a workload file allow it.
 
+use super::bad_key::BadKey;
 use super::flow::Flow;
 use super::length::Length;
 use super::program::{Command, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sync};
@@ -15,7 +16,7 @@ impl Program {
     ///
     /// # Errors
     /// The key at fault and one sentence with the remedy.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
+    pub fn check(&self) -> Result<(), BadKey> {
         match self {
             Program::Interference(i) => check_interference(i),
             Program::Parallel(p) => check_parallel(p),
@@ -30,16 +31,16 @@ impl Program {
     }
 }
 
-type Check = Result<(), (&'static str, String)>;
+type Check = Result<(), BadKey>;
 
 /// Bound on the idle intervals of interference: a thousand hours.
 const MOST_IDLE_NS: u64 = 3_600_000_000_000_000;
 
 fn threads(n: u32) -> Check {
     match n {
-        0 => Err(("threads", "threads is 0; a program needs at least 1".into())),
+        0 => Err(BadKey::is("threads", 0, "; a program needs at least 1")),
         1..=MAX_THREADS => Ok(()),
-        _ => Err(("threads", format!("threads is {n}; at most {MAX_THREADS} are allowed"))),
+        _ => Err(BadKey::is("threads", n, format!("; at most {MAX_THREADS} are allowed"))),
     }
 }
 
@@ -47,7 +48,7 @@ fn share(key: &'static str, x: f64) -> Check {
     if (0.0..=1.0).contains(&x) {
         Ok(())
     } else {
-        Err((key, format!("{key} is {x:?}; it is a share between 0 and 1")))
+        Err(BadKey::is(key, format!("{x:?}"), "; it is a share between 0 and 1"))
     }
 }
 
@@ -55,14 +56,14 @@ fn check_interference(i: &Interference) -> Check {
     threads(i.threads)?;
     share("demand", i.demand)?;
     if i.pattern != Pattern::Persistent && i.demand == 0.0 {
-        return Err(("demand", "demand is 0, so it would never run; give a share above 0".into()));
+        return Err(BadKey::is("demand", 0, ", so it would never run; give a share above 0"));
     }
     match i.pattern {
         Pattern::Periodic if i.busy == 0 => {
-            Err(("busy", "busy is 0; give the length of a busy interval".into()))
+            Err(BadKey::is("busy", 0, "; give the length of a busy interval"))
         }
         Pattern::Intermittent if i.busy_min == 0 || i.busy_min > i.busy_max => {
-            Err(("busy-min", "busy-min must be above 0 and at most busy-max".into()))
+            Err(BadKey::new("busy-min", "busy-min must be above 0 and at most busy-max"))
         }
         Pattern::Periodic => check_idle(i, i.busy),
         Pattern::Intermittent => check_idle(i, i.busy_max),
@@ -75,13 +76,9 @@ fn check_idle(i: &Interference, busy_ns: u64) -> Check {
     if i.idle_ns(busy_ns) <= MOST_IDLE_NS {
         return Ok(());
     }
-    let what = format!(
-        "demand is {:?}, so it would be idle for more than {} after {}; give a larger share",
-        i.demand,
-        human_ns(MOST_IDLE_NS),
-        human_ns(busy_ns)
-    );
-    Err(("demand", what))
+    let (most, busy) = (human_ns(MOST_IDLE_NS), human_ns(busy_ns));
+    let what = format!(", so it would be idle for more than {most} after {busy}; give a larger share");
+    Err(BadKey::is("demand", format!("{:?}", i.demand), what))
 }
 
 fn check_parallel(p: &Parallel) -> Check {
@@ -89,16 +86,16 @@ fn check_parallel(p: &Parallel) -> Check {
     share("imbalance", p.imbalance)?;
     share("critical", p.critical)?;
     if p.grain == 0 {
-        return Err(("grain", "grain is 0; give the work between two synchronisations, such as 1ms".into()));
+        return Err(BadKey::is("grain", 0, "; give the work between two synchronisations, such as 1ms"));
     }
     Flow::of(p)?;
     match p.sync {
-        Sync::Lock if p.locks == 0 => Err(("locks", "locks is 0; give at least 1".into())),
+        Sync::Lock if p.locks == 0 => Err(BadKey::is("locks", 0, "; give at least 1")),
         Sync::Lock if p.locks > MAX_LOCKS => {
-            Err(("locks", format!("locks is {}; at most {MAX_LOCKS} are allowed", p.locks)))
+            Err(BadKey::is("locks", p.locks, format!("; at most {MAX_LOCKS} are allowed")))
         }
         Sync::Pipeline if p.queue_depth == 0 => {
-            Err(("queue-depth", "queue-depth is 0, so no item could pass; give at least 1".into()))
+            Err(BadKey::is("queue-depth", 0, ", so no item could pass; give at least 1"))
         }
         _ => Ok(()),
     }
@@ -106,13 +103,13 @@ fn check_parallel(p: &Parallel) -> Check {
 
 fn check_command(c: &Command) -> Check {
     if c.argv.is_empty() {
-        return Err(("argv", "argv is empty; give the program and its arguments".into()));
+        return Err(BadKey::new("argv", "argv is empty; give the program and its arguments"));
     }
     c.model.iter().try_for_each(check_parallel)?;
     if c.iterations == 1 {
         return Ok(());
     }
-    let wrong = |what: &str| Err(("iterations", format!("iterations is {}, {what}", c.iterations)));
+    let wrong = |what: &str| Err(BadKey::is("iterations", c.iterations, format!(", {what}")));
     match c.model.iter().position(|p| p.length() == Length::Endless) {
         _ if c.model.is_empty() => wrong("but there are no phases to go through; describe them as [[program.model]]"),
         Some(i) => wrong(&format!(
@@ -126,10 +123,9 @@ fn check_command(c: &Command) -> Check {
 fn check_micro(m: &Micro) -> Check {
     threads(m.threads)?;
     match m.name {
-        MicroKind::Hubench | MicroKind::Lubench if m.threads % 2 == 1 => Err((
-            "threads",
-            format!("threads is {}; hubench and lubench share in pairs, give an even number", m.threads),
-        )),
+        MicroKind::Hubench | MicroKind::Lubench if m.threads % 2 == 1 => {
+            Err(BadKey::is("threads", m.threads, "; hubench and lubench share in pairs, give an even number"))
+        }
         _ => Ok(()),
     }
 }

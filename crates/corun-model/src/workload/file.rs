@@ -1,8 +1,8 @@
 //! Reading a workload file's text, with the checks that need more than a type. Bad input is one sentence that
 //! names file, line and remedy.
 
+use super::bad_key::BadKey;
 use super::character::Character;
-use super::lines::line_saying;
 use super::program::Program;
 use super::variation::{OnMachine, Phase};
 use super::words::read_file;
@@ -55,7 +55,7 @@ impl Workload {
     }
 
     /// Checks the program, its characters and its sizes.
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    fn check(&self) -> Result<(), BadKey> {
         self.program.check()?;
         self.character.check()?;
         self.phase.iter().try_for_each(Phase::check)?;
@@ -71,7 +71,7 @@ impl Workload {
         let workload: Workload =
             read_file("corun.workload/1", text).map_err(|(line, what)| at(line, what))?;
         let checks = workload.check();
-        checks.map_err(|(key, what)| at(line_saying(text, key, &what), what))?;
+        checks.map_err(|bad| at(bad.line(text), bad.what))?;
         Ok(workload)
     }
 }

@@ -23,6 +23,7 @@
 //!
 //! Limits: an item is never copied or joined with another, and all branches are equally likely.
 
+use super::bad_key::BadKey;
 use super::draw::bits;
 use super::program::{Parallel, Stage, Sync};
 
@@ -45,27 +46,25 @@ impl Flow {
     /// # Errors
     /// The key at fault and one sentence: there are no stages or more than threads; one is unknown, named twice,
     /// unconnected, or gets its own items back.
-    pub fn of(p: &Parallel) -> Result<Flow, (&'static str, String)> {
+    pub fn of(p: &Parallel) -> Result<Flow, BadKey> {
         let described = p.stage.len() as u32;
         let stages = if described > 0 { described } else { p.stages };
-        let wrong = |what: String| Err(("stages", what));
         let feeds = match p.sync {
             Sync::Pipeline if stages == 0 => {
-                return wrong("stages is 0; a pipeline needs at least 1".into());
+                return Err(BadKey::is("stages", 0, "; a pipeline needs at least 1"));
             }
             Sync::Pipeline if p.threads < stages => {
-                return wrong(format!(
-                    "{stages} stages need at least as many threads, there are {}",
-                    p.threads
-                ));
+                let what = format!("{stages} stages need at least as many threads, there are {}", p.threads);
+                return Err(BadKey::new("stages", what));
             }
             Sync::Pipeline if described == 0 => chain(stages),
             Sync::Pipeline if ![stages, Parallel::default().stages].contains(&p.stages) => {
-                return wrong(format!("stages is {}, but {stages} are described; leave it out", p.stages));
+                let rest = format!(", but {stages} are described; leave it out");
+                return Err(BadKey::is("stages", p.stages, rest));
             }
-            Sync::Pipeline => graph(&p.stage).map_err(|what| ("name", what))?,
+            Sync::Pipeline => graph(&p.stage)?,
             _ if described > 0 => {
-                return Err(("sync", "only a pipeline has stages; give sync = \"pipeline\"".into()));
+                return Err(BadKey::new("sync", "only a pipeline has stages; give sync = \"pipeline\""));
             }
             _ => Vec::new(),
         };
@@ -123,58 +122,48 @@ fn chain(stages: u32) -> Vec<Vec<u32>> {
     (1..=stages).map(|next| if next < stages { vec![next] } else { Vec::new() }).collect()
 }
 
-/// The stages by number, or one sentence that begins with the stage at fault.
-fn graph(stages: &[Stage]) -> Result<Vec<Vec<u32>>, String> {
+/// The stages by number, or what is wrong with which stage.
+fn graph(stages: &[Stage]) -> Result<Vec<Vec<u32>>, BadKey> {
     let name = |i: usize| stages[i].name.as_str();
+    let wrong =
+        |i: usize, what: String| Err(BadKey::named("name", name(i), format!("stage `{}` {what}", name(i))));
     let mut feeds = vec![Vec::new(); stages.len()];
     let mut connected = vec![stages.len() == 1; stages.len()];
     for (i, stage) in stages.iter().enumerate() {
         if stage.name.contains(char::is_control) {
-            return Err(format!("stage {} has a name that is not one line of text; give it another", i + 1));
+            let what = format!("stage {} has a name that is not one line of text; give it another", i + 1);
+            return Err(BadKey::new("name", what));
         }
         if stage.name.is_empty() || stages[..i].iter().any(|s| s.name == stage.name) {
-            return Err(format!(
-                "stage `{}` needs a name of its own; two stages have this one, or it is empty",
-                name(i)
-            ));
+            return wrong(i, "needs a name of its own; two stages have this one, or it is empty".into());
         }
         for fed in &stage.feeds {
             let Some(to) = stages.iter().position(|s| s.name == *fed) else {
                 let known: Vec<&str> = (0..stages.len()).map(name).collect();
-                return Err(format!(
-                    "stage `{}` feeds `{fed}`, which is no stage; name some of {}",
-                    name(i),
-                    known.join(", ")
-                ));
+                let known = known.join(", ");
+                return wrong(i, format!("feeds `{fed}`, which is no stage; name some of {known}"));
             };
             if to == i {
-                return Err(format!(
-                    "stage `{}` feeds itself; let its items go on to another stage",
-                    name(i)
-                ));
+                return wrong(i, "feeds itself; let its items go on to another stage".into());
             }
             if feeds[i].contains(&(to as u32)) {
-                return Err(format!("stage `{}` feeds `{fed}` twice; name each stage once", name(i)));
+                return wrong(i, format!("feeds `{fed}` twice; name each stage once"));
             }
             feeds[i].push(to as u32);
             (connected[i], connected[to]) = (true, true);
         }
     }
     if let Some(i) = connected.iter().position(|c| !c) {
-        return Err(format!(
-            "stage `{}` neither feeds another nor is fed by one; give it `feeds`, or leave it out",
-            name(i)
-        ));
+        let what = "neither feeds another nor is fed by one; give it `feeds`, or leave it out";
+        return wrong(i, what.into());
     }
     match cycle(&feeds) {
         None => Ok(feeds),
         Some(round) => {
             let way: Vec<&str> = round.iter().map(|&i| name(i)).collect();
-            Err(format!(
-                "stage `{}` gets its own items back: {} is a cycle, and no item would ever be done; break it",
-                way[0],
-                way.join(" feeds ")
-            ))
+            let way = way.join(" feeds ");
+            let what = "is a cycle, and no item would ever be done; break it";
+            wrong(round[0], format!("gets its own items back: {way} {what}"))
         }
     }
 }
@@ -213,7 +202,7 @@ mod tests {
     }
 
     fn refusal(stages: &[(&str, &[&str])]) -> String {
-        Flow::of(&pipeline(stages, 9)).unwrap_err().1
+        Flow::of(&pipeline(stages, 9)).unwrap_err().what
     }
 
     #[test]

@@ -20,6 +20,7 @@
 //! uses the memory system; only the modelled machine reads it. `[[phase]]` ([`Phase`]) gives characters that follow each
 //! other, `[[on]]` ([`OnMachine`]) another size for a named machine.
 
+mod bad_key;
 mod character;
 mod check;
 pub mod draw;
@@ -32,11 +33,12 @@ mod program;
 mod variation;
 mod words;
 
+pub use bad_key::{BadKey, Given};
 pub use character::Character;
 pub use file::{BadWorkload, Workload};
 pub use flow::Flow;
 pub use length::Length;
-pub use lines::{line_of, line_saying};
+pub use lines::line_of;
 pub use pdes::{Idle, Mapping, Pdes};
 pub use program::{
     BusyBy, Command, Interference, Micro, MicroKind, Parallel, Pattern, Program, Sharing, Stage, Sync, Wait,

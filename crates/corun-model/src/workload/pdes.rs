@@ -1,5 +1,6 @@
 //! A parallel discrete-event simulation: PHOLD on Time Warp, as `corun-pdes` runs it.
 
+use super::bad_key::BadKey;
 use super::length::Length;
 use crate::duration::written_ns;
 use serde::Deserialize;
@@ -117,54 +118,54 @@ impl Pdes {
     ///
     /// # Errors
     /// The key at fault and one sentence with the remedy.
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
-        let wrong = |key, what: &str| Err((key, what.to_string()));
+    pub(super) fn check(&self) -> Result<(), BadKey> {
         if self.lps == 0 {
-            return wrong("lps", "lps is 0; give at least 1 logical process");
+            return Err(BadKey::is("lps", 0, "; give at least 1 logical process"));
         }
         if u64::from(self.lps) * u64::from(self.population) > MOST_EVENTS {
             let what = format!(
                 "lps × population are {} events; at most {MOST_EVENTS} are allowed",
                 u64::from(self.lps) * u64::from(self.population)
             );
-            return Err(("lps", what));
+            return Err(BadKey::new("lps", what));
         }
         if self.population == 0 {
-            return wrong("population", "population is 0, so nothing would ever happen; give at least 1");
+            return Err(BadKey::is("population", 0, ", so nothing would ever happen; give at least 1"));
         }
         let kps = self.kernel_processes();
         if kps > self.lps {
-            return Err(("kps", format!("kps is {kps}; give at most the {} lps", self.lps)));
+            return Err(BadKey::is("kps", kps, format!("; give at most the {} lps", self.lps)));
         }
         if self.threads > kps {
             let what = format!(
                 "{} threads need a kernel process each, and there are {kps}; give more lps and kps, or fewer threads",
                 self.threads
             );
-            return Err(("threads", what));
+            return Err(BadKey::new("threads", what));
         }
         if self.look_ahead == 0 {
-            return wrong(
+            return Err(BadKey::is(
                 "look-ahead",
-                "look-ahead is 0, which leaves the order of events open; give at least 1",
-            );
+                0,
+                ", which leaves the order of events open; give at least 1",
+            ));
         }
         for (key, ticks) in
             [("look-ahead", self.look_ahead), ("mean-delay", self.mean_delay), ("window", self.window)]
         {
             if ticks > MOST_TICKS {
-                return Err((key, format!("{key} is {ticks}; give at most {MOST_TICKS} ticks")));
+                return Err(BadKey::is(key, ticks, format!("; give at most {MOST_TICKS} ticks")));
             }
         }
         if self.iterations > MOST_ITERATIONS {
-            let what = format!("iterations is {}; give at most {MOST_ITERATIONS}", self.iterations);
-            return Err(("iterations", what));
+            let rest = format!("; give at most {MOST_ITERATIONS}");
+            return Err(BadKey::is("iterations", self.iterations, rest));
         }
         if self.grain > MOST_GRAIN_NS {
-            return wrong(
+            return Err(BadKey::new(
                 "grain",
                 "grain is above 10ms; give a shorter one, since a run stops between events",
-            );
+            ));
         }
         Ok(())
     }

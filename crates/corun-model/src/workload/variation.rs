@@ -1,5 +1,6 @@
 //! What of a program varies: its character from phase to phase, its size from machine to machine.
 
+use super::bad_key::BadKey;
 use super::character::Character;
 use super::program::{parse_ns_some, Program};
 use serde::Deserialize;
@@ -62,15 +63,15 @@ impl OnMachine {
     }
 
     /// Checks it against the program.
-    pub(super) fn check(&self, program: &Program) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self, program: &Program) -> Result<(), BadKey> {
         if self.grain.is_some() && !matches!(program, Program::Parallel(_) | Program::Pdes(_)) {
-            return Err((
+            return Err(BadKey::new(
                 "grain",
-                "only a parallel program or a simulation has a grain to set for a machine".into(),
+                "only a parallel program or a simulation has a grain to set for a machine",
             ));
         }
         if self.lps.is_some() && !matches!(program, Program::Pdes(_)) {
-            return Err(("lps", "only a simulation (pdes) has LPs to set for a machine".into()));
+            return Err(BadKey::new("lps", "only a simulation (pdes) has LPs to set for a machine"));
         }
         self.sized(program).check()
     }
@@ -78,11 +79,11 @@ impl OnMachine {
 
 impl Phase {
     /// Checks its length and its character.
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self) -> Result<(), BadKey> {
         match self.rounds {
-            0 => Err(("rounds", "rounds is 0; a phase needs at least 1".into())),
+            0 => Err(BadKey::is("rounds", 0, "; a phase needs at least 1")),
             long if long > MOST_ROUNDS => {
-                Err(("rounds", format!("rounds is {long}; give at most {MOST_ROUNDS}")))
+                Err(BadKey::is("rounds", long, format!("; give at most {MOST_ROUNDS}")))
             }
             _ => self.character.check(),
         }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 const KINDS: [(&str, &str, &str, &str); 3] = [
     ("corun.workload/1", "a workload", "`corun load` runs", "a name and a [program]"),
     ("corun.scenario/1", "a scenario", "`corun sim` runs", "a machine and a [[tenant]] or several"),
-    ("corun.machine/1", "a machine file", "scenarios and `corun sim --machine` name", "a name and a [shape]"),
+    ("corun.machine/1", "a machine file", "scenarios name", "a name and a [shape]"),
 ];
 
 /// Reads the text of a file of this schema: what sort of file it is comes before what is wrong in it.

@@ -7,8 +7,8 @@
 
 use corun_model::dedicated::{Budget, Spending, SETTLE_NS};
 use corun_model::workload::{Program, Sync};
-use corun_model::{Action, Host, Machine, Observation, RunLog, TenantId};
-use corun_predict::schedule::{Next, Taken, SLOT_NS, WINDOW_NS};
+use corun_model::{Action, Host, Machine, Observation, Refusal, RunLog, TenantId};
+use corun_predict::schedule::{Found, InTheWay, Next, Taken, OTHERS, SLOT_NS, WINDOW_NS};
 use corun_predict::{
     Assignment, CannotTell, Estimate, Evidence, Label, Options, Predictor, Replayer, Schedule,
 };
@@ -98,8 +98,25 @@ pub struct Sampling {
     pub wake_up_ns: u64,
 }
 
+/// Why nobody can park the tenants after [`CORUNNER`]: they stand for what a live machine protects.
+fn refusal(tenant: TenantId) -> (TenantId, Refusal) {
+    (tenant, Refusal::Controller("it is not to be parked".into()))
+}
+
 /// Feeds a predictor from the first third of a run of `run_ns`, with the windows, schedule and budget of `corun predict`.
 pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Result<Estimate, CannotTell> {
+    predict_by_windows(scenario, seed, run_ns, how).0
+}
+
+/// The same, and what came of its dedicated windows. Of the co-runners only [`CORUNNER`] can be parked.
+pub fn predict_by_windows(
+    scenario: &Scenario,
+    seed: u64,
+    run_ns: u64,
+    how: Sampling,
+) -> (Result<Estimate, CannotTell>, Found) {
+    let not_parked: Vec<(TenantId, Refusal)> =
+        (2..scenario.tenants.len() as u32).map(|id| refusal(TenantId(id))).collect();
     let statically = match &scenario.tenants[0].runs {
         Runs::Workload(w) => matches!(&w.program, Program::Parallel(p) if p.sync == Sync::None),
         Runs::Recorded(_) => false,
@@ -113,10 +130,23 @@ pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Re
     let mut spending =
         Spending::new(WINDOW_NS, Budget::default()).expect("windows of the default length fit");
     while engine.now_ns() < run_ns / 3 {
-        let _ = predictor.push(&observe(&mut engine, SLOT_NS), Label::Shared);
+        let before = observe(&mut engine, SLOT_NS);
+        let _ = predictor.push(&before, Label::Shared);
         let start_ns = engine.now_ns();
         let is_due = how.dedicated && schedule.next(start_ns, predictor.wants_dedicated()) == Next::Open;
         if !is_due || spending.due_in_ns(start_ns) > 0 {
+            continue;
+        }
+        let ran_ns = |id: TenantId| {
+            before.by_tenant.iter().find(|t| t.id == id).map_or(0, |t| t.account.ledger.on_cpu_ns())
+        };
+        let in_the_way: Vec<InTheWay> = not_parked
+            .iter()
+            .map(|(id, why)| InTheWay { tenant: *id, why: why.clone(), on_cpu_ns: ran_ns(*id) })
+            .collect();
+        let in_the_way_ns: u64 = in_the_way.iter().map(|o| o.on_cpu_ns).sum();
+        if in_the_way_ns as f64 > OTHERS * (before.window_ns() * before.cpus.len() as u64) as f64 {
+            schedule.hindered(&before, &in_the_way, 1);
             continue;
         }
         engine.apply(&Action::Park { tenant: CORUNNER });
@@ -128,7 +158,7 @@ pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Re
         let window = Taken {
             seen: &seen,
             parked: &[CORUNNER],
-            not_parked: &[],
+            not_parked: &not_parked,
             parked_ns,
             leaked_ns: 0,
             subject_ended: engine.progress()[0].completions.first.is_some(),
@@ -142,7 +172,7 @@ pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Re
         let log = run_log(trace, SUBJECT, cpus, engine.now_ns(), &[]);
         replayed(&log, how.wake_up_ns).into_iter().for_each(|e| predictor.push_evidence(e));
     }
-    predictor.estimate()
+    (predictor.estimate(), schedule.found().clone())
 }
 
 /// What a replay shows of a run log, which comes in windows as it does live.

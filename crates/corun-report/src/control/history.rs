@@ -51,6 +51,13 @@ pub struct Reason {
     key: Cause,
 }
 
+impl Reason {
+    /// What came of it, where it was not simply done.
+    pub fn not_done(&self) -> Option<&str> {
+        (self.fate != Fate::Applied(Outcome::Done)).then_some(&*self.outcome)
+    }
+}
+
 /// A stretch of time in which the policy was in force, or was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Period {
@@ -180,15 +187,15 @@ impl History {
 
     /// For a terminal: what was decided how often, why, and what came of it. `explained`: whether every decision was told.
     pub fn text(&self, explained: bool) -> String {
-        let mut all: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+        let mut all: BTreeMap<(&str, &str, Option<&str>), u64> = BTreeMap::new();
         for r in &self.reasons {
-            *all.entry((r.what, &r.because, &r.outcome)).or_default() += r.times;
+            *all.entry((r.what, &r.because, r.not_done())).or_default() += r.times;
         }
         let mut all: Vec<_> = all.into_iter().collect();
         all.sort_by_key(|(told, times)| (std::cmp::Reverse(*times), *told));
         let mut out = String::new();
         for ((what, because, outcome), times) in all.iter().take(TOLD) {
-            let outcome = if *outcome == "done" { String::new() } else { format!(" ({outcome})") };
+            let outcome = outcome.map_or_else(String::new, |outcome| format!(" ({outcome})"));
             let told = name(&format!("{what}: {because}{outcome}"), usize::MAX);
             out += &format!("{times:>8} × {told}\n");
         }

@@ -255,7 +255,7 @@ fn reasons(history: &History, tenants: &Tenants) -> String {
             true => human_ns(r.from_ns),
             false => format!("{} to {}", human_ns(r.from_ns), human_ns(r.to_ns)),
         };
-        let outcome = if r.outcome == "done" { String::new() } else { format!(" ({})", r.outcome) };
+        let outcome = r.not_done().map_or_else(String::new, |outcome| format!(" ({outcome})"));
         format!(
             "<tr><td>{when}</td><td>{}</td><td class=\"name\" title=\"{whom}\">{whom}</td><td class=\"n\">{}</td>\
              <td class=\"wide\">{}{}</td></tr>",

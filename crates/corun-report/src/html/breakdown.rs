@@ -6,6 +6,7 @@ use crate::category::{parts, Category};
 use crate::profile::schema::{Account, Ledger, ProfileReport, Task};
 use crate::words::{count, percent, thousands};
 use corun_model::duration::human_ns;
+use corun_model::TakenBy;
 
 /// So many tasks are shown at once; the rest unfolds.
 const TASKS: usize = 16;
@@ -140,10 +141,10 @@ pub fn culprits(report: &ProfileReport, tenants: &Tenants) -> String {
         .iter()
         .take(TASKS)
         .map(|c| {
-            let what = match (c.own, c.tenant.kind.as_str()) {
-                (true, _) => "its own tasks",
-                (_, "idle") => "nobody, CPU waking up",
-                (_, kind) => kind,
+            let what = match c.taken_by() {
+                TakenBy::Own => "its own tasks",
+                TakenBy::Idle => "nobody, CPU waking up",
+                _ => &c.tenant.kind,
             };
             let title = tenants.busiest(c.tenant.id);
             culprit_row(

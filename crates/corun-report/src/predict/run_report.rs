@@ -26,6 +26,15 @@ pub struct KnownOfRun<'a> {
     pub counting_cost: Option<f64>,
 }
 
+/// Adds the flag that would help.
+fn add_flag(u: &mut Unavailable) {
+    match u.what {
+        What::WakeUpTime => u.why += "; --wake-up TIME gives it",
+        What::WakeUps => u.why += ": --measure-wake-up does the one, --wake-up TIME the other",
+        _ => {}
+    }
+}
+
 impl PredictReport {
     /// A report at `elapsed_ns` after the beginning of a live run.
     pub fn of_run(
@@ -36,10 +45,10 @@ impl PredictReport {
     ) -> PredictReport {
         let windows = known.found.map(|found| Windows::of(found, known.park));
         known.missing.extend(windows.iter().flat_map(Windows::missing));
-        let gives = |u: &mut Unavailable| u.why += "; --wake-up TIME gives it";
-        known.missing.iter_mut().filter(|u| u.what == What::WakeUpTime).for_each(gives);
+        known.missing.iter_mut().for_each(add_flag);
         let estimates = Estimates::of(known.predictor);
         let mut report = PredictReport::new(meta, elapsed_ns, &estimates, covers, &known.missing);
+        report.unavailable.iter_mut().filter(|u| u.what == What::WakeUps).for_each(add_flag);
         if let Some(why) = windows.and_then(|w| w.why_too_few()) {
             report.unavailable.retain(|u| u.what != What::DedicatedWindows);
             report.unavailable.push(Unavailable { what: What::DedicatedWindows, why });

@@ -165,19 +165,18 @@ impl<'a> Windows<'a> {
     /// How many there were and count, and who was in the way of the others, the first most.
     fn so_few(&self, in_the_way: &[&Other]) -> String {
         let names = self.names();
-        // Who, a word of what it did, and how much of it.
-        let who = |between: &str, and: &str| {
+        // Who, a verb for the first, and how much of it.
+        let who = |verb: Option<&str>, between: &str, and: &str| {
             let of = |(n, o): (usize, &&Other)| {
                 let (who, share) =
                     (names.whole(o.tenant.id.0), 100.0 * o.in_vain_ns as f64 / self.found.in_vain_ns);
-                match n {
-                    0 => format!("{who}{between} {share:.1} % of the machine"),
-                    _ => format!("{who}{} {share:.1} %", between.trim_end_matches(" had")),
-                }
+                let verb = verb.filter(|_| n == 0).map_or_else(String::new, |verb| format!(" {verb}"));
+                let of = if n == 0 { " of the machine" } else { "" };
+                format!("{who}{between}{verb} {share:.1} %{of}")
             };
             in_the_way.iter().take(NAMED).enumerate().map(of).collect::<Vec<_>>().join(and)
         };
-        let before = || format!("since {} just before", who(" had", " and "));
+        let before = || format!("since {} just before", who(Some("had"), "", " and "));
         let counted = match (self.found.opened, self.found.counted) {
             (0, _) if in_the_way.is_empty() => return "none was opened, three are needed".to_owned(),
             (0, _) => return format!("none was opened, {}, three are needed", before()),
@@ -190,9 +189,9 @@ impl<'a> Windows<'a> {
         let why = match (self.found.opened, self.found.counted) {
             _ if in_the_way.is_empty() => String::new(),
             (opened, counted) if opened == counted => format!(" (no other was opened, {})", before()),
-            (1, _) => format!(" (in it ran {})", who(",", ", and ")),
-            (_, 0) => format!(" (in them ran {})", who(",", ", and ")),
-            _ => format!(" (in the others ran {})", who(",", ", and ")),
+            (1, _) => format!(" (in it ran {})", who(None, ",", ", and ")),
+            (_, 0) => format!(" (in them ran {})", who(None, ",", ", and ")),
+            _ => format!(" (in the others ran {})", who(None, ",", ", and ")),
         };
         format!("{counted}, three are needed{why}")
     }

@@ -10,7 +10,7 @@ use corun_model::events::{Events, Migrations};
 use corun_model::histogram::{Histogram, Quantile, BUCKETS};
 use corun_model::ledger::{BlockReasons, Ledger};
 use corun_model::observation::{Account, TaskObservation, TenantObservation};
-use corun_model::{Culprits, Observation, TenantId};
+use corun_model::{Culprits, Observation, TakenBy, TenantId};
 use corun_predict::reach::Reach;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -55,28 +55,31 @@ pub fn report(
 }
 
 /// Names of tenants by id, with the keys that people do not need everywhere.
-struct Names<'a>(BTreeMap<TenantId, &'a corun_model::Tenant>);
+struct Names<'a> {
+    tenants: BTreeMap<TenantId, &'a corun_model::Tenant>,
+    seen: &'a Observation,
+}
 
 impl<'a> Names<'a> {
     fn of(seen: &'a Observation, timeline: &'a [Observation]) -> Names<'a> {
         let parts = timeline.iter().chain([seen]);
-        Names(parts.flat_map(|o| &o.tenants).map(|t| (t.id, t)).collect())
+        Names { tenants: parts.flat_map(|o| &o.tenants).map(|t| (t.id, t)).collect(), seen }
     }
 
     fn tenant(&self, id: TenantId) -> schema::Tenant {
-        match self.0.get(&id) {
+        match self.tenants.get(&id) {
             Some(t) => schema::Tenant { id: id.0, kind: t.kind.name().to_owned(), name: t.name.clone() },
             None => schema::Tenant { id: id.0, kind: "unknown".to_owned(), name: format!("tenant {}", id.0) },
         }
     }
 
     fn key(&self, id: TenantId) -> String {
-        self.0.get(&id).map_or_else(String::new, |t| t.key.clone())
+        self.tenants.get(&id).map_or_else(String::new, |t| t.key.clone())
     }
 
     /// A number that no tenant has: the id of "all tenants together".
     fn free_id(&self) -> TenantId {
-        TenantId(self.0.keys().last().map_or(0, |last| last.0 + 1))
+        TenantId(self.tenants.keys().last().map_or(0, |last| last.0 + 1))
     }
 }
 
@@ -236,7 +239,7 @@ fn culprits(c: &Culprits, owner: TenantId, names: &Names) -> Vec<schema::Culprit
         .map(|s| schema::Culprit {
             tenant: names.tenant(s.tenant),
             steal_ns: s.steal_ns,
-            own: s.tenant == owner,
+            own: names.seen.taken_by(owner, s.tenant) == TakenBy::Own,
         })
         .collect()
 }

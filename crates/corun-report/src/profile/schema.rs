@@ -6,7 +6,7 @@
 
 use super::waits::Wait;
 use corun_model::ledger::BlockReasons;
-use corun_model::Unavailable;
+use corun_model::{TakenBy, TenantKind, Unavailable};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the schema, the first field of every report.
@@ -334,9 +334,21 @@ pub struct Culprit {
     pub tenant: Tenant,
     /// For how long, while the victim waited.
     pub steal_ns: u64,
-    /// Whether it is the victim's own tenant: its tasks stood in each other's way.
+    /// Whether it is the victim's own: of its tenant, whose tasks stood in each other's way, or an I/O thread of the same virtual
+    /// machine.
     #[serde(rename = "self", default)]
     pub own: bool,
+}
+
+impl Culprit {
+    /// What it was to the victim. A kind that this version does not know is a co-runner.
+    pub fn taken_by(&self) -> TakenBy {
+        match TenantKind::from_name(&self.tenant.kind) {
+            _ if self.own => TakenBy::Own,
+            Some(kind) => kind.taken_by(),
+            None => TakenBy::CoRunner,
+        }
+    }
 }
 
 /// A log2 histogram of times; the report's `histogram_edges_ns` has each bucket's lower edge. The last bucket is

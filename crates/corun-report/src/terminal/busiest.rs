@@ -5,6 +5,7 @@ use crate::names::Names;
 use crate::profile::schema::{Culprit, OtherTask, ProfileReport};
 use crate::words::{name, wrap};
 use corun_model::duration::human_ns;
+use corun_model::{TakenBy, TenantKind};
 
 /// Culprits that took less than one in so many of what was stolen are not looked into.
 const NOTABLE: u64 = 10;
@@ -18,7 +19,11 @@ const TASKS: usize = 4;
 pub(super) fn lines(report: &ProfileReport, names: &Names, style: &Style) -> String {
     let a = &report.subject.account;
     let has_parts = |c: &&Culprit| {
-        !c.own && !["kernel", "watcher", "idle", "others", "vm", "vm-io"].contains(&c.tenant.kind.as_str())
+        let is_one = matches!(
+            TenantKind::from_name(&c.tenant.kind),
+            Some(TenantKind::Others | TenantKind::Vm | TenantKind::VmIo)
+        );
+        c.taken_by() == TakenBy::CoRunner && !is_one
     };
     let notable = |c: &&Culprit| c.steal_ns > 0 && c.steal_ns >= a.ledger.steal_ns / NOTABLE;
     let mut out = String::new();

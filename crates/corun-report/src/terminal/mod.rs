@@ -9,13 +9,14 @@ mod footer;
 mod style;
 mod waits;
 
-pub(crate) use footer::{lost, probe_cost};
+pub(crate) use corun_model::TakenBy;
+use footer::{lost, probe_cost};
 pub use style::Style;
 
 use crate::answer::{self, is_all};
 use crate::category::{parts, Category};
 use crate::names::Names;
-use crate::profile::schema::{Account, Block, Ledger, ProfileReport, Section};
+use crate::profile::schema::{Account, Block, Culprit, Ledger, ProfileReport, Section};
 use crate::table::Table;
 use crate::words::{count, name, percent, wrap};
 use corun_model::duration::human_ns;
@@ -172,11 +173,8 @@ fn culprits(report: &ProfileReport, names: &Names, style: &Style) -> String {
     if a.culprits.is_empty() {
         return String::new();
     }
-    let mut rows: Vec<(String, String, u64)> = a
-        .culprits
-        .iter()
-        .map(|c| (names.within(c.tenant.id, 28), role(&c.tenant.kind, c.own).to_owned(), c.steal_ns))
-        .collect();
+    let mut rows: Vec<(String, String, u64)> =
+        a.culprits.iter().map(|c| (names.within(c.tenant.id, 28), role(c).to_owned(), c.steal_ns)).collect();
     if a.unattributed_ns > 0 {
         rows.push(("not resolved".to_owned(), "unattributed".to_owned(), a.unattributed_ns));
     }
@@ -200,11 +198,11 @@ fn culprits(report: &ProfileReport, names: &Names, style: &Style) -> String {
     out
 }
 
-fn role(kind: &str, own: bool) -> &str {
-    match (own, kind) {
-        (true, _) => "its own tasks",
-        (_, "idle") => "nobody: CPU waking up",
-        (_, kind) => kind,
+fn role(culprit: &Culprit) -> &str {
+    match culprit.taken_by() {
+        TakenBy::Own => "its own tasks",
+        TakenBy::Idle => "nobody: CPU waking up",
+        _ => &culprit.tenant.kind,
     }
 }
 

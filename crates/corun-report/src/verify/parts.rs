@@ -4,7 +4,7 @@ use crate::words::{between, name, share, wrap};
 use corun_predict::spans::{Cause, Judged, Unsure};
 use corun_predict::Ruling;
 use corun_results::annotate::Property;
-use corun_results::output::{human_s, Measured, Spread, Tested};
+use corun_results::output::{human_s, Measured, Spread, TestVerdict, Tested};
 use corun_results::when::By;
 use corun_results::{NotPlaced, Span};
 use std::fmt::Write;
@@ -151,24 +151,24 @@ pub fn case_verdict(
     let tested = has_failed.then(|| {
         let (verdict, why) = match judged {
             Ok((judged, _)) => (verdict(judged.cause), why(judged, culprit)),
-            Err(nowhere) => ("cannot tell", not_placed(nowhere).to_owned()),
+            Err(nowhere) => (TestVerdict::CannotTell, not_placed(nowhere).to_owned()),
         };
-        properties.push(("corun.verdict", verdict.to_owned()));
+        properties.push(("corun.verdict", verdict.name().to_owned()));
         properties.push(("corun.why", why.clone()));
         let starved_by =
             culprit.filter(|_| matches!(judged, Ok((judged, _)) if judged.cause == Cause::Starved));
         properties.extend(starved_by.map(|who| ("corun.culprit", who.to_owned())));
-        Tested { name: case.to_owned(), verdict: verdict.to_owned(), why }
+        Tested { name: case.to_owned(), verdict, why }
     });
     CaseVerdict { properties, tested }
 }
 
-fn verdict(cause: Cause) -> &'static str {
+fn verdict(cause: Cause) -> TestVerdict {
     match cause {
-        Cause::Starved => "starved",
-        Cause::Throttled => "throttled",
-        Cause::NotStarved => "not starved",
-        Cause::CannotTell(_) => "cannot tell",
+        Cause::Starved => TestVerdict::Starved,
+        Cause::Throttled => TestVerdict::Throttled,
+        Cause::NotStarved => TestVerdict::NotStarved,
+        Cause::CannotTell(_) => TestVerdict::CannotTell,
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `junit` | the verdict's JUnit XML, by its schema |
 //! | `control` | the page of a run under a policy |
 //! | `modelled` | the page of a run on a modelled machine |
+//! | `steal` | what was stolen is the same whoever says it |
 //! | `timeline` | the Perfetto trace, decoded again |
 
 mod contract;
@@ -24,5 +25,6 @@ mod modelled;
 mod page;
 mod screen;
 mod sentences;
+mod steal;
 mod timeline;
 mod waits;

@@ -1,6 +1,6 @@
 //! What GitHub shows of a step: a summary in Markdown, and annotations by workflow commands.
 
-use super::{human_s, Outcome, State};
+use super::{human_s, Outcome, State, TestVerdict};
 use std::fmt::Write;
 
 /// How loud an annotation is.
@@ -42,7 +42,13 @@ pub fn summary(outcome: &Outcome) -> String {
     if !outcome.tests.is_empty() {
         out.push_str("| failed test | verdict | why |\n| --- | --- | --- |\n");
         for test in outcome.tests.iter().take(MOST_ROWS) {
-            let _ = writeln!(out, "| {} | {} | {} |", code(&test.name), cell(&test.verdict), cell(&test.why));
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} |",
+                code(&test.name),
+                cell(test.verdict.name()),
+                cell(&test.why)
+            );
         }
         out.push_str(&more(outcome.tests.len()));
     }
@@ -73,8 +79,8 @@ pub fn annotations(outcome: &Outcome, level: Level) -> String {
         State::Unclear => annotate(Level::Notice, "unclear run", &outcome.sentence),
         State::Clean | State::Failed => {}
     }
-    for test in outcome.tests.iter().filter(|test| test.verdict != "not starved").take(MOST_ROWS) {
-        annotate(Level::Notice, &format!("{}: {}", test.verdict, test.name), &test.why);
+    for test in outcome.tests.iter().filter(|test| test.verdict != TestVerdict::NotStarved).take(MOST_ROWS) {
+        annotate(Level::Notice, &format!("{}: {}", test.verdict.name(), test.name), &test.why);
     }
     out
 }

@@ -121,10 +121,42 @@ impl Spread {
 pub struct Tested {
     /// Its name.
     pub name: String,
-    /// What is said of it: `starved`, `throttled`, `not starved` or `cannot tell`.
-    pub verdict: String,
+    /// What may have made it fail.
+    pub verdict: TestVerdict,
     /// Why, in a sentence.
     pub why: String,
+}
+
+/// What may have made a test fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "&'static str")]
+pub enum TestVerdict {
+    /// Others held the CPUs.
+    Starved,
+    /// A CPU budget of its own was used up.
+    Throttled,
+    /// Neither.
+    NotStarved,
+    /// Nobody knows.
+    CannotTell,
+}
+
+impl TestVerdict {
+    /// What people, tables and properties call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TestVerdict::Starved => "starved",
+            TestVerdict::Throttled => "throttled",
+            TestVerdict::NotStarved => "not starved",
+            TestVerdict::CannotTell => "cannot tell",
+        }
+    }
+}
+
+impl From<TestVerdict> for &'static str {
+    fn from(verdict: TestVerdict) -> &'static str {
+        verdict.name()
+    }
 }
 
 /// A time for people, such as `1.23 ms`.

@@ -75,8 +75,13 @@ fn backend(
         e => Error::Usage(e.to_string()),
     };
     if choice == BackendChoice::SchedExt {
-        support::check(root).map_err(Error::Usage)?;
-        return Ok(Box::new(ScxBackend::start(root, options).map_err(usage)?));
+        let no = |why| Error::NoSchedExt { why };
+        support::check(root).map_err(no)?;
+        let begun = ScxBackend::start(root, options).map_err(|e| match e {
+            HostError::Failed { why, .. } => no(why),
+            e => no(e.to_string()),
+        });
+        return Ok(Box::new(begun?));
     }
     if choice == BackendChoice::Auto && support::check(root).is_ok() && !policy.knobs().is_empty() {
         match ScxBackend::start(root, options.clone()) {

@@ -4,7 +4,7 @@
 use super::{BadMachineFile, Costs, Latency, MachineModel, Power, Smt, MAX_CPUS};
 use corun_model::duration::{human_ns, parse_bytes, parse_ns};
 use corun_model::machine::Cpu;
-use corun_model::workload::{line_saying, read_file};
+use corun_model::workload::{read_file, BadKey};
 use corun_model::{CpuId, Machine};
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ impl MachineModel {
     pub fn parse(file: &str, text: &str) -> Result<MachineModel, BadMachineFile> {
         let at = |line, what: String| BadMachineFile { file: file.to_string(), line, what };
         let read: File = read_file("corun.machine/1", text).map_err(|(line, what)| at(line, what))?;
-        read.model().map_err(|(key, what)| at(line_saying(text, key, &what), what))
+        read.model().map_err(|bad| at(bad.line(text), bad.what))
     }
 }
 
@@ -140,8 +140,7 @@ struct PowerFile {
     package_active_w: f64,
 }
 
-/// The key at fault and one sentence with the remedy.
-type Bad = (&'static str, String);
+type Bad = BadKey;
 
 impl File {
     fn model(self) -> Result<MachineModel, Bad> {
@@ -173,7 +172,8 @@ impl File {
             let key = if lf.dram_remote.is_some() { "dram-remote" } else { "dram-local" };
             let (local, remote) = (latency.dram_local_ns, latency.dram_remote_ns);
             let remedy = "the farthest node cannot be nearer; give a dram-remote of at least as much";
-            return Err((key, format!("dram-local is {local} ns and dram-remote {remote} ns, but {remedy}")));
+            let what = format!("dram-local is {local} ns and dram-remote {remote} ns, but {remedy}");
+            return Err(BadKey::new(key, what));
         }
         let costs = Costs {
             switch_ns: read.ns("costs.switch", &cf.switch, c.switch_ns)?,
@@ -190,11 +190,11 @@ impl File {
             // What the file leaves out has no line.
             let key = if cf.noise.is_some() { "noise" } else { "noise-every" };
             let what = "noise and noise-every are how long and how often; say both or neither";
-            return Err((key, what.into()));
+            return Err(BadKey::new(key, what));
         }
         if costs.noise_ns > costs.noise_every_ns / 2 {
             let what = "noise lasts longer than half of noise-every, so the CPUs would do little else";
-            return Err(("noise", format!("{what}; give it less, or a longer noise-every")));
+            return Err(BadKey::new("noise", format!("{what}; give it less, or a longer noise-every")));
         }
         let smt = Smt {
             throughput: read.number("smt.throughput", self.smt.throughput, 1.15, 1.0, 2.0)?,
@@ -222,15 +222,15 @@ impl File {
             ("node-bandwidth", model.node_bandwidth == 0),
         ] {
             if zero {
-                return Err((key, format!("{key} is 0; leave it out to get the default")));
+                return Err(BadKey::is(key, 0, "; leave it out to get the default"));
             }
         }
         if model.tick_ns < LEAST_TICK_NS {
-            return Err(("tick", "a tick below 1us makes no sense; give a longer one".into()));
+            return Err(BadKey::new("tick", "a tick below 1us makes no sense; give a longer one"));
         }
         if model.node_bandwidth < LEAST_BANDWIDTH {
             let what = "a node-bandwidth below 1MB/s makes no sense; give more, such as 20GB/s";
-            return Err(("node-bandwidth", what.into()));
+            return Err(BadKey::new("node-bandwidth", what));
         }
         Ok(model)
     }
@@ -246,24 +246,23 @@ impl Shape {
             ("nodes-per-socket", self.nodes_per_socket.unwrap_or(1)),
         ];
         if let Some((key, _)) = levels.iter().find(|(_, n)| *n == 0) {
-            return Err((key, format!("{key} is 0; a machine needs at least 1")));
+            return Err(BadKey::is(key, 0, "; a machine needs at least 1"));
         }
         let count = levels[..4].iter().fold(1u64, |n, (_, x)| n.saturating_mul(u64::from(*x)));
         if count > MAX_CPUS {
-            return Err(("sockets", format!("this makes {count} CPUs; at most {MAX_CPUS} are allowed")));
+            let what = format!("this makes {count} CPUs; at most {MAX_CPUS} are allowed");
+            return Err(BadKey::new("sockets", what));
         }
         let nodes = self.nodes_per_socket.unwrap_or(self.llcs_per_socket);
         if !self.llcs_per_socket.is_multiple_of(nodes) {
-            let what = format!(
-                "nodes-per-socket is {nodes}, which does not divide the {} LLC domains of a socket",
-                self.llcs_per_socket
-            );
-            return Err(("nodes-per-socket", what));
+            let rest =
+                format!(", which does not divide the {} LLC domains of a socket", self.llcs_per_socket);
+            return Err(BadKey::is("nodes-per-socket", nodes, rest));
         }
         let made = self.sockets * nodes;
         if made > MOST_NODES {
             let what = format!("this makes {made} NUMA nodes; at most {MOST_NODES} are allowed");
-            return Err(("sockets", what + "; give fewer sockets, or nodes-per-socket"));
+            return Err(BadKey::new("sockets", what + "; give fewer sockets, or nodes-per-socket"));
         }
         let (per_node, cores) =
             (self.llcs_per_socket / nodes, self.sockets * self.llcs_per_socket * self.cores_per_llc);
@@ -278,25 +277,26 @@ impl Shape {
         let count = made as usize;
         if !self.node_distance.is_empty() && self.node_distance.len() != count {
             let what = format!("node-distance has {} rows for {count} NUMA nodes", self.node_distance.len());
-            return Err(("node-distance", what + "; give one for each"));
+            return Err(BadKey::new("node-distance", what + "; give one for each"));
         }
         let table = self.node_distance.clone();
         if let Some((i, row)) = table.iter().enumerate().find(|(_, row)| row.len() != count) {
             let what = format!("node-distance[{i}] has {} numbers for {count} NUMA nodes", row.len());
-            return Err(("node-distance", what + "; give one for each"));
+            return Err(BadKey::new("node-distance", what + "; give one for each"));
         }
         if let Some((i, _)) = table.iter().enumerate().find(|(i, row)| row.get(*i) != Some(&10)) {
             let what = format!("node-distance[{i}][{i}] is not 10, the distance of a node to itself");
-            return Err(("node-distance", what));
+            return Err(BadKey::new("node-distance", what));
         }
         if table.iter().flatten().any(|d| *d < 10) {
             let what = format!("a node-distance is below 10, which is local; give 10 to {FARTHEST}");
-            return Err(("node-distance", what));
+            return Err(BadKey::new("node-distance", what));
         }
         if let Some(far) = table.iter().flatten().find(|d| **d > FARTHEST) {
-            return Err(("node-distance", format!("a node-distance is {far}; give 10 to {FARTHEST}")));
+            let what = format!("a node-distance is {far}; give 10 to {FARTHEST}");
+            return Err(BadKey::new("node-distance", what));
         }
-        Machine::new(name, cpus, table).map_err(|e| ("node-distance", e.to_string()))
+        Machine::new(name, cpus, table).map_err(|e| BadKey::new("node-distance", e.to_string()))
     }
 }
 
@@ -304,7 +304,7 @@ impl PowerFile {
     fn milliwatts(&self) -> Result<Power, Bad> {
         let milliwatts = |key: &'static str, w: f64| match w {
             w if (0.0..=100_000.0).contains(&w) => Ok((w * 1e3 + 0.5) as u64),
-            w => Err((key, format!("{key} is {w:?}; give watts from 0 to 100000"))),
+            w => Err(BadKey::is(key, format!("{w:?}"), "; give watts from 0 to 100000")),
         };
         Ok(Power {
             core_idle_mw: milliwatts("core-idle-w", self.core_idle_w)?,
@@ -333,7 +333,8 @@ impl Reader {
         match text {
             Some(text) if ns > most_ns => {
                 let (most, key) = (human_ns(most_ns), key(name));
-                Err((key, format!("`{text}` is longer than {most}, which {key} never is; give less")))
+                let what = format!("`{text}` is longer than {most}, which {key} never is; give less");
+                Err(BadKey::text(key, text, what))
             }
             _ => Ok(ns),
         }
@@ -351,7 +352,7 @@ impl Reader {
         parse: fn(&str) -> Result<u64, String>,
     ) -> Result<u64, Bad> {
         match text {
-            Some(text) => parse(text).map_err(|what| (key(name), what)),
+            Some(text) => parse(text).map_err(|what| BadKey::text(key(name), text, what)),
             None => {
                 self.assumed.push(name);
                 Ok(default)
@@ -370,7 +371,7 @@ impl Reader {
         match x {
             Some(x) if (low..=high).contains(&x) => Ok(x),
             Some(x) => {
-                Err((key(name), format!("{} is {x:?}; give a number from {low} to {high}", key(name))))
+                Err(BadKey::is(key(name), format!("{x:?}"), format!("; give a number from {low} to {high}")))
             }
             None => {
                 self.assumed.push(name);

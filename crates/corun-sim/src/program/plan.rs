@@ -273,7 +273,7 @@ impl Plan {
     ) -> Result<(), String> {
         let object = self.objects.len();
         let flow = match &rhythm {
-            Rhythm::Parallel(p) => Flow::of(p).map_err(|(_, what)| what)?,
+            Rhythm::Parallel(p) => Flow::of(p).map_err(|bad| bad.what)?,
             _ => Flow::default(),
         };
         match &rhythm {

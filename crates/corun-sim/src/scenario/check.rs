@@ -5,7 +5,7 @@ use super::file::{PolicyFile, ScenarioFile, SchedulerKind, TenantFile, Time};
 use super::{BadScenario, Files, PolicySpec, Runs, Scenario, TenantSpec};
 use crate::machine_file::{MachineModel, SHIPPED};
 use corun_model::duration::human_ns;
-use corun_model::workload::{line_saying, read_file, Mapping, Program, Workload};
+use corun_model::workload::{read_file, BadKey, Mapping, Program, Workload};
 use corun_model::{CpuId, Linux};
 use std::collections::BTreeSet;
 use toml::Spanned;
@@ -113,14 +113,14 @@ impl Reader<'_> {
     }
 
     /// What is said of a key of a tenant's table, which may be within braces or have a header and lines of its own.
-    fn within<T>(&self, table: &Spanned<T>, key: &str, what: String) -> BadScenario {
+    fn within<T>(&self, table: &Spanned<T>, bad: BadKey) -> BadScenario {
         let from = &self.text[table.span().start..];
         let end = if from.starts_with('{') {
             table.span().len()
         } else {
             from.find("\n[[tenant]]").unwrap_or(from.len())
         };
-        self.bad(self.line(table.span().start) + line_saying(&from[..end], key, &what) - 1, what)
+        self.bad(self.line(table.span().start) + bad.line(&from[..end]) - 1, bad.what)
     }
 
     fn scenario(&self) -> Result<Scenario, BadScenario> {
@@ -250,14 +250,12 @@ impl Reader<'_> {
         let options = given.fold(corun_policy::Options::new().scope(scope), |o, (name, value)| {
             o.set(name, value.as_ref().text())
         });
-        // What is said of an option quotes its name.
-        let quoted = |what: &str| {
-            let named = |name: &str| what.contains(&format!("`{}`", name.replace('_', "-")));
-            p.options.iter().find(|(name, _)| named(name)).map(|(_, value)| self.line(value.span().start))
-        };
-        let policy = PolicySpec::new(p.name.as_ref(), options).map_err(|what| {
-            self.bad(quoted(&what).unwrap_or_else(|| self.line(p.name.span().start)), what)
+        let policy = PolicySpec::new(p.name.as_ref(), options).map_err(|bad| {
+            let is_meant = |name: &str| bad.options().contains(&name.replace('_', "-").as_str());
+            let set = p.options.iter().find(|(name, _)| is_meant(name)).map(|(_, value)| value.span());
+            self.bad(self.line(set.unwrap_or(p.name.span()).start), bad.to_string())
         })?;
+        let policy = policy.guarded(p.guard);
         match &p.epoch {
             Some(epoch) => policy.every(epoch.as_ref().0).map_err(|what| self.at(epoch, what)),
             None => Ok(policy),
@@ -288,7 +286,7 @@ impl Reader<'_> {
         }
         if let Some(threads) = &t.threads {
             set_threads(&mut workload.program, *threads.as_ref()).map_err(|what| self.at(threads, what))?;
-            workload.program.check().map_err(|(_, what)| self.at(threads, what))?;
+            workload.program.check().map_err(|bad| self.at(threads, bad.what))?;
             workload.on.clear();
         }
         let dense = |cpus: &Option<Spanned<Vec<u32>>>| -> Result<Vec<usize>, BadScenario> {
@@ -393,10 +391,10 @@ impl Reader<'_> {
                 })
             }
             (None, Some(program)) => {
-                program.as_ref().check().map_err(|(key, what)| self.within(program, key, what))?;
+                program.as_ref().check().map_err(|bad| self.within(program, bad))?;
                 let character = t.character.as_ref().map(|c| c.as_ref().clone()).unwrap_or_default();
                 if let Some(at) = &t.character {
-                    character.check().map_err(|(key, what)| self.within(at, key, what))?;
+                    character.check().map_err(|bad| self.within(at, bad))?;
                 }
                 let name = t.name.as_ref().map_or("tenant", |n| n.as_ref());
                 Ok(Workload {

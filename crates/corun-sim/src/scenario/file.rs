@@ -124,6 +124,9 @@ pub struct PolicyFile {
     pub name: Spanned<String>,
     /// How often it decides; absent: as often as it wants.
     pub epoch: Option<Spanned<Time>>,
+    /// Whether a guard measures if it helps, and gives it up if not, as `corun control` does.
+    #[serde(default)]
+    pub guard: bool,
     /// Its options, as `corun policies` lists them.
     #[serde(default)]
     pub options: BTreeMap<String, Spanned<OptionFile>>,

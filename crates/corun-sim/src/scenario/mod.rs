@@ -103,16 +103,24 @@ pub struct PolicySpec {
     pub options: corun_policy::Options,
     /// How often it decides, in nanoseconds.
     pub epoch_ns: u64,
+    /// Whether a guard measures if it helps, and gives it up if not.
+    pub guard: bool,
 }
 
 impl PolicySpec {
     /// The policy of this name, which decides as often as it wants.
     ///
     /// # Errors
-    /// One sentence: no such policy, option or value.
-    pub fn new(name: &str, options: corun_policy::Options) -> Result<PolicySpec, String> {
-        let made = corun_policy::by_name(name, &options).map_err(|e| e.to_string())?;
-        Ok(PolicySpec { name: made.name(), options, epoch_ns: made.epoch_ns() })
+    /// No such policy, option or value.
+    pub fn new(name: &str, options: corun_policy::Options) -> Result<PolicySpec, corun_policy::BadPolicy> {
+        let made = corun_policy::by_name(name, &options)?;
+        Ok(PolicySpec { name: made.name(), options, epoch_ns: made.epoch_ns(), guard: false })
+    }
+
+    /// The same, under a guard where `guard` is true.
+    #[must_use]
+    pub fn guarded(self, guard: bool) -> PolicySpec {
+        PolicySpec { guard, ..self }
     }
 
     /// The same, deciding this often.

@@ -369,3 +369,21 @@ fn a_scenario_names_its_policy_and_a_wrong_one_is_refused_with_its_line() {
         assert!(bad.what.contains(said) && bad.line == line, "{bad}");
     }
 }
+
+#[test]
+fn a_scenario_can_put_its_policy_under_a_guard_which_gives_up_what_does_not_help() {
+    // Two loops with a CPU each: who lets them run in turn halves what they get.
+    let run = |guard: bool| {
+        let s = scenario(&format!(
+            "duration = \"60s\"\n[policy]\nname = \"gang\"\nguard = {guard}\n\
+             [[tenant]]\nname = \"one\"\nprogram = {{ kind = \"interference\", cpus = [0] }}\n\
+             [[tenant]]\nname = \"other\"\nprogram = {{ kind = \"interference\", cpus = [1] }}\n"
+        ));
+        let outcome = perform(&s, &Also::default(), &|| {}).unwrap();
+        let control = outcome.runs[0].control.clone().expect("the scenario has a policy");
+        (control.epochs, control.decisions)
+    };
+    let (alone, guarded) = (run(false), run(true));
+    assert!(guarded.0 > 0 && guarded.1 > 0, "it is tried: {guarded:?}");
+    assert!(2 * guarded.1 < alone.1, "and given up: {guarded:?} against {alone:?}");
+}

@@ -2,7 +2,7 @@
 //! policies, how often, and what is hoped for. Bad input is one sentence that names file, line and remedy.
 
 use crate::programs::Catalogue;
-use crate::study_file::{line_naming, read, twice, BadStudy};
+use crate::study_file::{read, twice, BadStudy, Wrong};
 use corun_model::duration::written_ns;
 use corun_model::workload::draw;
 use serde::Deserialize;
@@ -104,12 +104,13 @@ impl ControlStudy {
     pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<ControlStudy, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
         let study: ControlStudy = read(file, text)?;
-        study.check(catalogue).map_err(|(key, what)| at(line_naming(text, &key, &what), what))?;
+        study.check(catalogue).map_err(|bad| at(bad.line(text), bad.what))?;
         Ok(study)
     }
 
-    fn check(&self, catalogue: &Catalogue) -> Result<(), (String, String)> {
-        let refuse = |key: &str, what: String| Err((key.to_owned(), what));
+    fn check(&self, catalogue: &Catalogue) -> Result<(), Wrong> {
+        let refuse = |key, what: String| Err(Wrong::key(key, what));
+        let nobody = |key, name: &str, what: String| Err(Wrong::name(key, name, what));
         if self.schema != SCHEMA {
             return refuse("schema", format!("schema is `{}`, this corun reads `{SCHEMA}`", self.schema));
         }
@@ -133,20 +134,21 @@ impl ControlStudy {
         }
         if let Some(bare) = self.policies.iter().find(|p| p.argv.is_empty() || p.name == DEFAULT) {
             let what = "needs an argv, and a name other than `default`, which is the kernel alone";
-            return refuse("argv", format!("policy `{}` {what}", bare.name));
+            return nobody("argv", &bare.name, format!("policy `{}` {what}", bare.name));
         }
         for group in &self.groups {
             let known = |p: &&String| *p == DEFAULT || self.policy(p).is_some();
             if let Some(name) = group.policies.iter().find(|p| !known(p)) {
-                return refuse("policies", format!("no policy `{name}`; add a [[policy]] or choose another"));
+                let what = format!("no policy `{name}`; add a [[policy]] or choose another");
+                return nobody("policies", name, what);
             }
             if let Some(name) = group.co_runner.iter().find(|n| catalogue.interferer(n).is_none()) {
                 let what = format!("no interferer `{name}` in programs.toml; add it or choose another");
-                return refuse("co-runner", what);
+                return nobody("co-runner", name, what);
             }
             if let Some(name) = group.cells.iter().flatten().find(|n| catalogue.program(n).is_none()) {
                 let what = format!("no program `{name}` in programs.toml; add it or choose another");
-                return refuse("cells", what);
+                return nobody("cells", name, what);
             }
             if let Some(cell) = group.cells.iter().find(|c| c.is_empty() || twice(c).is_some()) {
                 let what =

@@ -2,7 +2,7 @@
 //! interferers, how often, and when a run counts. Bad input is one sentence that names file, line and remedy.
 
 use crate::programs::{Catalogue, Interferer, Program};
-use crate::study_file::{line_naming, read, twice, BadStudy};
+use crate::study_file::{read, twice, BadStudy, Wrong};
 use corun_model::duration::written_ns;
 use serde::Deserialize;
 
@@ -61,13 +61,14 @@ impl Pairs {
     pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<Pairs, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
         let pairs: Pairs = read(file, text)?;
-        pairs.check(catalogue).map_err(|(key, what)| at(line_naming(text, key, &what), what))?;
+        pairs.check(catalogue).map_err(|bad| at(bad.line(text), bad.what))?;
         Ok(pairs)
     }
 
-    fn check(&self, catalogue: &Catalogue) -> Result<(), (&'static str, String)> {
+    fn check(&self, catalogue: &Catalogue) -> Result<(), Wrong> {
         let share = |x: f64| x > 0.0 && x <= 1.0;
-        let refuse = |key, what: String| Err((key, what));
+        let refuse = |key, what: String| Err(Wrong::key(key, what));
+        let nobody = |key, name: &str, what: String| Err(Wrong::name(key, name, what));
         if self.schema != SCHEMA {
             return refuse("schema", format!("schema is `{}`, this corun reads `{SCHEMA}`", self.schema));
         }
@@ -99,28 +100,32 @@ impl Pairs {
             );
         }
         if let Some(name) = self.programs.iter().find(|name| catalogue.program(name).is_none()) {
-            return refuse(
+            return nobody(
                 "programs",
+                name,
                 format!("no program `{name}` in programs.toml; add it or choose another"),
             );
         }
         if let Some(name) = self.interferers.iter().find(|name| catalogue.interferer(name).is_none()) {
-            return refuse(
+            return nobody(
                 "interferers",
+                name,
                 format!("no interferer `{name}` in programs.toml; add it or choose another"),
             );
         }
         for (key, names) in [("programs", &self.programs), ("interferers", &self.interferers)] {
             if let Some(name) = twice(names) {
-                return refuse(
+                return nobody(
                     key,
+                    name,
                     format!("`{name}` is there twice; each pair is run `repetitions` times anyway"),
                 );
             }
         }
         if let Some(name) = self.restarting.iter().find(|name| !self.interferers.contains(name)) {
-            return refuse(
+            return nobody(
                 "restarting",
+                name,
                 format!("`{name}` is none of the study's interferers; choose among these"),
             );
         }

@@ -37,14 +37,19 @@ impl SchedulersStudy {
             }
             figure.check().map_err(|(span, what)| at(line(span), what))?;
             // What is wrong with the figure's machine, say, is found where a program is tried on it.
-            let of_figure = |what: &str| {
-                let quoted = format!("\"{}\"", what.split('`').nth(1)?);
+            let of_figure = |at_fault: &str| {
+                let values: Vec<String> =
+                    at_fault.split('"').skip(1).step_by(2).map(|value| format!("\"{value}\"")).collect();
                 let mut keys = text.lines().enumerate().skip(line(figure.name.span()));
-                let is_it = |(_, l): &(usize, &str)| l.starts_with('[') || l.contains(&quoted);
+                let has_one = |l: &str| values.iter().any(|value| l.contains(value));
+                let is_it = |(_, l): &(usize, &str)| l.starts_with('[') || has_one(l);
                 keys.find(is_it).filter(|(_, l)| !l.starts_with('[')).map(|(i, _)| i + 1)
             };
             study.check_scenarios(figure, folder).map_err(|bad| match bad {
-                Refused::Here(span, what) => at(of_figure(&what).unwrap_or_else(|| line(span)), what),
+                Refused::Here(span, what) => at(line(span), what),
+                Refused::Made { line: made, span, what } => {
+                    at(of_figure(&made).unwrap_or_else(|| line(span)), what)
+                }
                 Refused::There(bad) => BadStudy { file: bad.file, line: bad.line, what: bad.what },
             })?;
         }
@@ -58,7 +63,10 @@ impl SchedulersStudy {
             let text = self.scenario(figure, policy, &cell.tenants);
             Scenario::parse(figure.name.as_ref(), &text, &near).map_err(|bad: BadScenario| {
                 match bad.file == *figure.name.as_ref() {
-                    true => Refused::Here(span, bad.what),
+                    true => {
+                        let line = text.lines().nth(bad.line.saturating_sub(1)).unwrap_or_default();
+                        Refused::Made { line: line.to_owned(), span, what: bad.what }
+                    }
                     false => Refused::There(bad),
                 }
             })
@@ -100,7 +108,11 @@ impl SchedulersStudy {
 }
 
 enum Refused {
+    /// At this place of the study.
     Here(Range<usize>, String),
+    /// In a scenario that was made of the study, in this line; it was for what stands at the place.
+    Made { line: String, span: Range<usize>, what: String },
+    /// In another file.
     There(BadScenario),
 }
 

@@ -102,7 +102,7 @@ fn only(study: &mut SchedulersStudy, wanted: &Wanted) -> Result<(), StudyError> 
     };
     if let Some(unknown) = wanted.programs.iter().find(|p| !known(p)) {
         return Err(StudyError::Usage(format!(
-            "no figure has pairs of `{unknown}` and another; --programs is for the first of a pair"
+            "no figure has pairs of `{unknown}` and another; name the first of a pair"
         )));
     }
     for figure in &mut study.figures {

@@ -4,7 +4,7 @@ use super::{mark, page, time, Look};
 use crate::app::App;
 use crate::fit::{cut, left, right};
 use crate::moment::{Holder, Moment, Row};
-use corun_model::{TenantId, TenantKind};
+use corun_model::{TakenBy, TenantId};
 use ratatui::text::{Line, Span};
 use std::collections::BTreeMap;
 
@@ -57,7 +57,11 @@ pub(super) fn lines(
             match holder {
                 Holder::Own => own_ns += ns,
                 Holder::Tenant(id) if culprits.contains(&id) => *of.entry(Some(id)).or_default() += ns,
-                Holder::Tenant(id) if is_kernel(moment, id) => kernel_ns += ns,
+                Holder::Tenant(id)
+                    if matches!(moment.taken_by(row.id, id), TakenBy::Kernel | TakenBy::Watcher) =>
+                {
+                    kernel_ns += ns;
+                }
                 _ => *of.entry(None).or_default() += ns,
             }
         }
@@ -81,18 +85,13 @@ pub(super) fn lines(
     lines
 }
 
-fn is_kernel(moment: &Moment, id: TenantId) -> bool {
-    moment.seen.tenant(id).is_some_and(|t| matches!(t.kind, TenantKind::Kernel | TenantKind::Watcher))
-}
-
 /// Who took most from these, of those that are worth a column.
 fn largest(moment: &Moment, victims: &[&Row], most: usize) -> Vec<TenantId> {
-    let is_other = |id: TenantId| moment.seen.tenant(id).is_none_or(|t| t.kind.is_co_runner());
     let mut took: BTreeMap<TenantId, u64> = BTreeMap::new();
     for victim in victims {
         let shares = moment.account(victim.id).map_or(&[][..], |account| account.culprits.shares());
         for share in shares {
-            if share.tenant != victim.id && is_other(share.tenant) {
+            if moment.taken_by(victim.id, share.tenant) == TakenBy::CoRunner {
                 *took.entry(share.tenant).or_default() += share.steal_ns;
             }
         }

@@ -5,7 +5,7 @@ use crate::app::{App, Sort, SORTS};
 use crate::fit::{left, right};
 use crate::moment::{Holder, Moment, Row};
 use crate::sentence;
-use corun_model::TenantKind;
+use corun_model::TakenBy;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
@@ -88,9 +88,7 @@ fn line(
     let stolen = if row.kind.is_co_runner() && stolen_ns > 0 { look.stolen() } else { base };
     let whom = match row.mostly {
         _ if row.lost.throttled_ns > stolen_ns.max(row.lost.own_ns) => "its own CPU budget",
-        Some(Holder::Tenant(id)) if moment.seen.tenant(id).is_some_and(|t| t.kind == TenantKind::Idle) => {
-            "waking up"
-        }
+        Some(Holder::Tenant(id)) if moment.taken_by(row.id, id) == TakenBy::Idle => "waking up",
         Some(holder) => moment.called(holder),
         None => "",
     };

@@ -9,7 +9,7 @@ use crate::sentence::{self, percent};
 use corun_model::duration::human_ns;
 use corun_model::histogram::Quantile;
 use corun_model::observation::Account;
-use corun_model::{Histogram, TenantId};
+use corun_model::{Histogram, TakenBy, TenantId};
 use corun_report::one_line;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -110,9 +110,7 @@ fn chart(app: &App, id: TenantId, look: Look, columns: usize) -> Vec<Line<'stati
         let culprit = row.filter(|row| row.lost.stolen_ns > 0).and_then(|row| {
             let account = moment.account(row.id)?;
             moment.holders(row.id, account).into_iter().find_map(|(holder, _)| match holder {
-                Holder::Tenant(id) if moment.seen.tenant(id).is_none_or(|t| t.kind.is_co_runner()) => {
-                    Some(id)
-                }
+                Holder::Tenant(id) if moment.taken_by(row.id, id) == TakenBy::CoRunner => Some(id),
                 _ => None,
             })
         });

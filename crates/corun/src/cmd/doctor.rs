@@ -1,7 +1,6 @@
 //! `corun doctor`: what can be seen and done on this machine, as a table or as JSON. It changes nothing.
 
-mod noise;
-
+use crate::date::now;
 use crate::lines;
 use crate::target::SourceFlag;
 use crate::usage::{check_files, interrupted, stop_on_signals};
@@ -10,9 +9,11 @@ use comfy_table::{presets, ContentArrangement, Table};
 use corun_linux::doctor::{self, Answer, Finding, Part, Probes};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
+use corun_predict::MAX_DISTURBANCE;
+use corun_report::noise::{self, NoiseReport};
 use corun_report::output::write_file;
-use corun_report::printable;
 use corun_report::terminal::Style;
+use corun_report::{describe, printable};
 use corun_session::noise::Noise;
 use serde_json::json;
 use std::path::PathBuf;
@@ -88,7 +89,17 @@ fn measure_noise(args: &Args, length_ns: u64) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals()?;
     lines::say(&format!("corun doctor: keeping CPUs busy for {} to see who takes them", human_ns(length_ns)));
     let noise = Noise::measure(length_ns, args.source.wanted(), &stop)?;
-    let report = noise::report(&noise);
+    let report = NoiseReport {
+        schema: noise::SCHEMA,
+        corun: env!("CARGO_PKG_VERSION"),
+        date: Some(now()),
+        machine: noise.machine.as_ref().map(describe),
+        source: noise.source.map(|source| source.name().into()),
+        max_disturbance: MAX_DISTURBANCE,
+        programs: noise.programs.iter().map(|program| program.summary(MAX_DISTURBANCE)).collect(),
+        is_interrupted: noise.is_interrupted,
+        unavailable: noise.missing.clone(),
+    };
     if let Some(path) = &args.json {
         write_file(path, report.json().as_bytes())?;
     }

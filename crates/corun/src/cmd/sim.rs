@@ -93,7 +93,7 @@ fn scheduler(name: &str) -> Result<SchedulerKind, String> {
 }
 
 fn policy(name: &str) -> Result<PolicySpec, String> {
-    PolicySpec::new(name, corun_policy::Options::new())
+    PolicySpec::new(name, corun_policy::Options::new()).map_err(|bad| bad.to_string())
 }
 
 /// The files that a scenario names, relative to its folder; or a flag, to the current one.

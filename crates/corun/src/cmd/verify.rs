@@ -19,6 +19,7 @@ use corun_results::output::bencher;
 use corun_results::output::github::Level;
 use corun_session::end::Ended;
 use corun_session::target::command_line;
+use corun_session::verify::{until_clean, Attempt};
 use corun_session::{Stop, Verify, VerifyOptions};
 use parts::{Awaited, Watched};
 use std::ffi::OsString;
@@ -152,27 +153,22 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.check()?;
     let stop = stop_on_signals()?;
-    let mut before: Vec<Try> = Vec::new();
     let mut benchmarks: Vec<Benchmark> = Vec::new();
-    let Tried { report, interrupted, is_annotated, wrong } = loop {
-        let tried = once(&args, &stop, &before, &mut benchmarks)?;
-        let Tried { report, interrupted, wrong, .. } = &tried;
-        let is_clean = match args.results {
-            Some(_) => report.is_measured_clean(),
-            None => report.judged.verdict == Ruling::Clean,
-        };
-        // A file that cannot be read is no better the next time.
-        let again = !is_clean && report.meta.exit_status == 0 && wrong.is_none();
-        // A command that ends well although Ctrl-C was pressed was not interrupted, but its user was heard.
-        let may = !interrupted && !stop.is_asked();
-        if !(again && may) || before.len() as u32 >= args.retries {
-            break tried;
+    let make = |last: Option<&Tried>| {
+        if let Some(last) = last.filter(|_| !args.quiet) {
+            lines::say(&format!("corun verify: {}; running it again", last.report.sentence()));
         }
-        if !args.quiet {
-            lines::say(&format!("corun verify: {}; running it again", report.sentence()));
-        }
-        before.clone_from(&report.tries);
+        let before = last.map_or(&[][..], |last| &last.report.tries);
+        once(&args, &stop, before, &mut benchmarks)
     };
+    let came_to = |tried: &Tried| Attempt {
+        is_clean: match args.results {
+            Some(_) => tried.report.is_measured_clean(),
+            None => tried.report.judged.verdict == Ruling::Clean,
+        },
+        has_failed: tried.report.meta.exit_status != 0 || tried.wrong.is_some() || tried.interrupted,
+    };
+    let Tried { report, interrupted, is_annotated, wrong } = until_clean(args.retries, &stop, make, came_to)?;
     let _ = lines::tell(&report.text());
     if let Some(path) = &args.json {
         write_file(path, report.json().as_bytes())?;

@@ -5,7 +5,6 @@ use crate::usage::Usage;
 use corun_linux::{cpulist, Root};
 use corun_load::{affinity, Sample, Sensor};
 use corun_session::process_meter::{ProcessMeter, ProcessWindow};
-use corun_session::Error;
 use std::collections::BTreeSet;
 
 /// A process, with its threads and descendants, that is watched.
@@ -24,11 +23,7 @@ impl Victim {
             let what = "the victim is corun itself; name the PID of the program to slow down";
             return Err(Usage(what.into()).into());
         }
-        let in_flags = |e| match e {
-            Error::Usage(what) => Usage(what.replace("-p ", "--victim ")).into(),
-            e => anyhow::Error::from(e),
-        };
-        let meter = ProcessMeter::start(pid, spin).map_err(in_flags)?;
+        let meter = ProcessMeter::start(pid, spin)?;
         Ok(Victim { meter, allowed: usable_cpus(&Root::new("/"), pid)? })
     }
 

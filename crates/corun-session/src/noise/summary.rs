@@ -1,39 +1,29 @@
-//! `corun doctor --noise`: what this machine takes from a program that computes.
+//! What was taken from a program that computed, summed up: by whom, and what benchmarks of several lengths would lose.
 
-use crate::date::now;
+use super::{Program as Measured, Thread as MeasuredThread};
 use corun_linux::noise::{Gaps, SLOT_NS};
-use corun_model::{TenantId, TenantKind};
-use corun_predict::verdict::MAX_DISTURBANCE;
-use corun_report::describe;
-use corun_report::noise::{Benchmark, NoiseReport, Program, Taker, Thread, Who, SCHEMA};
-use corun_session::noise::{self, Noise};
+use corun_model::noise_summary::{Benchmark, Program, Taker, Thread, Who};
+use corun_model::{TakenBy, TenantId, TenantKind};
 use std::collections::BTreeMap;
 
-/// Benchmarks of these many slots are told of: a tenth of a second, a second, ten.
+/// Benchmarks of these many slots are looked at: a tenth of a second, a second, ten.
 const SLOTS: [usize; 3] = [1, 10, 100];
 
-/// What was measured, as it is told.
-pub fn report(noise: &Noise) -> NoiseReport {
-    NoiseReport {
-        schema: SCHEMA,
-        corun: env!("CARGO_PKG_VERSION"),
-        date: Some(now()),
-        machine: noise.machine.as_ref().map(describe),
-        source: noise.source.map(|source| source.name().into()),
-        max_disturbance: MAX_DISTURBANCE,
-        programs: noise.programs.iter().map(program).collect(),
-        is_interrupted: noise.is_interrupted,
-        unavailable: noise.missing.clone(),
+impl Measured {
+    /// A summary: who took how much, and what benchmarks of several lengths would lose. One that loses more than the share `allowed`
+    /// is disturbed.
+    pub fn summary(&self, allowed: f64) -> Program {
+        of_program(self, allowed)
     }
 }
 
-fn program(program: &noise::Program) -> Program {
+fn of_program(program: &Measured, allowed: f64) -> Program {
     let threads = || program.threads.iter();
     let length_ns = threads().map(|t| t.taken.length_ns).max().unwrap_or(0);
     let measured_ns: u64 = threads().map(|t| t.taken.length_ns).sum();
     let benchmarks = SLOTS.into_iter().filter_map(|slots| {
         let (disturbed, of) = threads()
-            .map(|t| t.taken.disturbed(slots, MAX_DISTURBANCE))
+            .map(|t| t.taken.disturbed(slots, allowed))
             .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         (of > 0).then_some(Benchmark { length_ns: slots as u64 * SLOT_NS, disturbed, of })
     });
@@ -53,7 +43,7 @@ fn program(program: &noise::Program) -> Program {
 }
 
 /// Who took how much, in nanoseconds.
-fn takers(program: &noise::Program) -> BTreeMap<Who, u64> {
+fn takers(program: &Measured) -> BTreeMap<Who, u64> {
     let mut sums: BTreeMap<Who, u64> = BTreeMap::new();
     let mut add = |who, ns| *sums.entry(who).or_default() += ns;
     for (tenant, ns) in &program.takers {
@@ -79,22 +69,22 @@ fn takers(program: &noise::Program) -> BTreeMap<Who, u64> {
     sums
 }
 
-fn who(program: &noise::Program, id: TenantId) -> Who {
+fn who(program: &Measured, id: TenantId) -> Who {
     let Some(tenant) = program.tenants.iter().find(|t| t.id == id) else { return Who::Unknown };
-    match tenant.kind {
-        TenantKind::Kernel => Who::Kernel,
-        TenantKind::Idle => Who::Idle,
-        TenantKind::Watcher => Who::Corun,
-        TenantKind::Others => Who::Programs,
+    match tenant.kind.taken_by() {
+        TakenBy::Kernel => Who::Kernel,
+        TakenBy::Idle => Who::Idle,
+        TakenBy::Watcher => Who::Corun,
+        _ if tenant.kind == TenantKind::Others => Who::Programs,
         _ => Who::Program(tenant.name.clone()),
     }
 }
 
-fn gaps(thread: &noise::Thread) -> Gaps {
+fn gaps(thread: &MeasuredThread) -> Gaps {
     thread.taken.on.plus(&thread.taken.off)
 }
 
-fn thread(thread: &noise::Thread) -> Thread {
+fn thread(thread: &MeasuredThread) -> Thread {
     let taken = &thread.taken;
     let all = gaps(thread);
     let of = |ns| share(ns, taken.length_ns);
@@ -119,10 +109,11 @@ mod tests {
     use corun_linux::noise::Taken;
     use corun_model::observation::Account;
     use corun_model::{CpuId, Ledger, Parts, Tenant};
+    use corun_predict::verdict::MAX_DISTURBANCE;
 
     const MS: u64 = 1_000_000;
 
-    fn measured() -> noise::Program {
+    fn measured() -> Measured {
         let parts = Parts { compute_ns: 700 * MS, throttled_ns: 300 * MS, ..Parts::default() };
         let account = Account { ledger: Ledger::new(parts, 1000 * MS).unwrap(), ..Account::default() };
         let gaps =
@@ -133,7 +124,7 @@ mod tests {
             on: gaps(40, 50, 5),
             slots: vec![45 * MS as u32; 10],
         };
-        let thread = |cpu, account, host_steal_ns| noise::Thread {
+        let thread = |cpu, account, host_steal_ns| MeasuredThread {
             cpu: Some(CpuId(cpu)),
             taken: taken.clone(),
             account,
@@ -141,7 +132,7 @@ mod tests {
         };
         let tenant =
             Tenant { id: TenantId(3), kind: TenantKind::Command, key: "k".into(), name: "make".into() };
-        noise::Program {
+        Measured {
             threads: vec![thread(0, Some(account), Some(20 * MS)), thread(1, None, None)],
             takers: [(Some(TenantId(3)), 100 * MS), (Some(TenantId(9)), MS)].into(),
             tenants: vec![tenant],
@@ -150,7 +141,7 @@ mod tests {
 
     #[test]
     fn takers_are_named_by_what_they_are_and_who_is_not_known_is_said_to_be_unknown() {
-        let told = program(&measured());
+        let told = of_program(&measured(), MAX_DISTURBANCE);
         let of = |who: Who| told.takers.iter().find(|t| t.who == who).map(|t| (t.share * 2000.0).round());
         assert_eq!(of(Who::Program("make".into())), Some(100.0));
         assert_eq!(of(Who::Quota), Some(300.0));
@@ -164,7 +155,7 @@ mod tests {
 
     #[test]
     fn windows_are_those_of_all_threads_and_only_of_lengths_that_fit_in() {
-        let told = program(&measured());
+        let told = of_program(&measured(), MAX_DISTURBANCE);
         let told: Vec<_> = told.benchmarks.iter().map(|b| (b.length_ns / MS, b.disturbed, b.of)).collect();
         assert_eq!(told, [(100, 20, 20), (1000, 2, 2)]);
     }

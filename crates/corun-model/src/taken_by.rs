@@ -1,0 +1,172 @@
+//! What a piece of time was to a subject that waited for the CPU: the one place that says so.
+//!
+//! A report's parts, the view of `top`, the agent's totals, a prediction and a verdict all sort the culprits of an account by this.
+
+use crate::culprit::Culprits;
+use crate::observation::Observation;
+use crate::tenant::{TenantId, TenantKind};
+
+/// Who had the CPU for which a subject waited, as far as it matters to the subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TakenBy {
+    /// A co-runner: it is **stolen**, and would not be alone.
+    CoRunner,
+    /// The subject's own tasks, or the I/O threads of the same virtual machine: they are there alone as well.
+    Own,
+    /// The kernel's own threads: there alone as well.
+    Kernel,
+    /// Corun itself: the cost of watching.
+    Watcher,
+    /// Nobody: the CPU was idle, and the task just waking up.
+    Idle,
+    /// Nobody knows who.
+    Unattributed,
+}
+
+impl TakenBy {
+    /// Whether it may have been a co-runner. A loss counts what nobody knows as stolen, since most of it is; where parts are shown
+    /// it is a part by itself.
+    pub fn may_be_co_runner(self) -> bool {
+        matches!(self, TakenBy::CoRunner | TakenBy::Unattributed)
+    }
+}
+
+/// How much of an account's steal was whose, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// [`TakenBy::CoRunner`].
+    pub co_runners_ns: u64,
+    /// [`TakenBy::Own`].
+    pub own_ns: u64,
+    /// [`TakenBy::Kernel`].
+    pub kernel_ns: u64,
+    /// [`TakenBy::Watcher`].
+    pub watcher_ns: u64,
+    /// [`TakenBy::Idle`].
+    pub idle_ns: u64,
+    /// [`TakenBy::Unattributed`].
+    pub unattributed_ns: u64,
+}
+
+impl Taken {
+    /// Adds a piece.
+    pub fn add(&mut self, by: TakenBy, ns: u64) {
+        *match by {
+            TakenBy::CoRunner => &mut self.co_runners_ns,
+            TakenBy::Own => &mut self.own_ns,
+            TakenBy::Kernel => &mut self.kernel_ns,
+            TakenBy::Watcher => &mut self.watcher_ns,
+            TakenBy::Idle => &mut self.idle_ns,
+            TakenBy::Unattributed => &mut self.unattributed_ns,
+        } += ns;
+    }
+
+    /// All of it: the steal.
+    pub fn total_ns(&self) -> u64 {
+        self.co_runners_ns
+            + self.own_ns
+            + self.kernel_ns
+            + self.watcher_ns
+            + self.idle_ns
+            + self.unattributed_ns
+    }
+
+    /// What may have been a co-runner's ([`TakenBy::may_be_co_runner`]).
+    pub fn stolen_ns(&self) -> u64 {
+        self.co_runners_ns + self.unattributed_ns
+    }
+}
+
+impl TenantKind {
+    /// What a tenant of this kind is to one that it has nothing to do with.
+    pub fn taken_by(self) -> TakenBy {
+        match self {
+            TenantKind::Kernel => TakenBy::Kernel,
+            TenantKind::Idle => TakenBy::Idle,
+            TenantKind::Watcher => TakenBy::Watcher,
+            TenantKind::Command
+            | TenantKind::Unit
+            | TenantKind::Container
+            | TenantKind::Pod
+            | TenantKind::SlurmStep
+            | TenantKind::Cgroup
+            | TenantKind::Vm
+            | TenantKind::VmIo
+            | TenantKind::Others => TakenBy::CoRunner,
+        }
+    }
+}
+
+impl Observation {
+    /// What the time of `tenant` on a CPU is to the subject that waits for it. A tenant that nobody knows is a co-runner.
+    pub fn taken_by(&self, subject: TenantId, tenant: TenantId) -> TakenBy {
+        if tenant == subject {
+            return TakenBy::Own;
+        }
+        match (self.tenant(subject), self.tenant(tenant)) {
+            (Some(own), Some(other)) if other.is_of_vm(own) => TakenBy::Own,
+            (_, Some(other)) => other.kind.taken_by(),
+            (_, None) => TakenBy::CoRunner,
+        }
+    }
+
+    /// Whose the steal of one of the subject's accounts was.
+    pub fn taken(&self, subject: TenantId, culprits: &Culprits) -> Taken {
+        let mut taken = Taken { unattributed_ns: culprits.unattributed_ns(), ..Taken::default() };
+        for share in culprits.shares() {
+            taken.add(self.taken_by(subject, share.tenant), share.steal_ns);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::culprit::Share;
+    use crate::tenant::Tenant;
+
+    #[test]
+    fn every_piece_of_a_steal_is_of_one_sort_and_a_machines_own_io_threads_are_its_own() {
+        let tenant =
+            |id, kind, key: &str| Tenant { id: TenantId(id), kind, key: key.into(), name: key.into() };
+        let seen = Observation {
+            tenants: vec![
+                tenant(0, TenantKind::Vm, "vm:web"),
+                tenant(1, TenantKind::VmIo, "vm-io:web"),
+                tenant(2, TenantKind::VmIo, "vm-io:db"),
+                tenant(3, TenantKind::Kernel, "kernel"),
+                tenant(4, TenantKind::Watcher, "watcher"),
+                tenant(5, TenantKind::Idle, "idle"),
+                tenant(6, TenantKind::Others, "others"),
+            ],
+            ..Observation::default()
+        };
+        let of = |subject| {
+            let shares = (0..8u32).map(|id| Share { tenant: TenantId(id), steal_ns: 1 << id });
+            let culprits = Culprits::new(shares, 256, 511).unwrap();
+            seen.taken(TenantId(subject), &culprits)
+        };
+        let machine = Taken {
+            co_runners_ns: 4 + 64 + 128,
+            own_ns: 1 + 2,
+            kernel_ns: 8,
+            watcher_ns: 16,
+            idle_ns: 32,
+            unattributed_ns: 256,
+        };
+        assert_eq!((of(0), of(0).total_ns()), (machine, 511));
+        assert_eq!(of(1), machine, "the threads wait for each other in both directions");
+        let other = of(6);
+        assert_eq!((other.own_ns, other.co_runners_ns), (64, 1 + 2 + 4 + 128));
+        assert_eq!(other.stolen_ns(), other.co_runners_ns + 256);
+    }
+
+    #[test]
+    fn a_kind_is_a_co_runner_or_says_what_else_it_is() {
+        for kind in TenantKind::ALL {
+            assert_eq!(kind.is_co_runner(), kind.taken_by() == TakenBy::CoRunner, "{kind:?}");
+            assert!(!kind.is_controllable() || kind.is_co_runner(), "{kind:?}");
+        }
+    }
+}
