@@ -12,13 +12,13 @@ use corun_model::{Host, TaskId, Trace};
 use corun_study::session::Session;
 use corun_study::this_machine::this_machine;
 use corun_study::validate::cell::{Cell, Setting};
-use corun_study::validate::file::{Study, VALIDATE};
+use corun_study::validate::file::{ValidateStudy, VALIDATE};
 use corun_study::validate::modelled;
 use std::process::Command;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let study = Study::parse("validate", VALIDATE).unwrap();
+    let study = ValidateStudy::parse("validate", VALIDATE).unwrap();
     let cell = study.cells().into_iter().find(|c| c.name == args[2]).expect("a cell's whole name");
     let only = args.get(3).map_or("", String::as_str);
     if only != "model" {
@@ -82,7 +82,7 @@ fn live_trace(corun: &str, cell: &Cell) -> Trace {
 }
 
 fn study_lead() -> u64 {
-    Study::parse("validate", VALIDATE).unwrap().lead
+    ValidateStudy::parse("validate", VALIDATE).unwrap().lead
 }
 
 fn print(trace: &Trace) {

@@ -8,7 +8,6 @@
 //! Which facts a record of a study has, the `facts` of its folder says.
 
 use crate::kinds::KINDS;
-use crate::validate;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -29,9 +28,8 @@ pub fn of(text: &str) -> Result<Facts, String> {
     }
     let wrong = |e: serde_json::Error| format!("no record: {e}");
     let head: Head = serde_json::from_str(text).map_err(wrong)?;
-    let kinds = KINDS.iter().filter_map(|kind| kind.facts);
-    let mut all = kinds.chain([(validate::outcome::SCHEMA, validate::facts::read as fn(&str) -> _)]);
-    let Some((_, facts)) = all.find(|(schema, _)| *schema == head.schema) else {
+    let mut kinds = KINDS.iter().filter_map(|kind| kind.facts);
+    let Some((_, facts)) = kinds.find(|(schema, _)| *schema == head.schema) else {
         return Err(format!("no record that tells facts: its schema is `{}`", head.schema));
     };
     let mut facts = facts(text).map_err(wrong)?;

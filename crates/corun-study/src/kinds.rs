@@ -2,7 +2,7 @@
 
 use crate::quoted::Facts;
 use crate::study::{Study, StudyError, StudyFile, Wanted};
-use crate::{control, predict, schedulers, verify};
+use crate::{control, predict, schedulers, validate, verify};
 
 /// Opens a study: its file is read, and what is not wanted is left out. Nothing runs.
 type Open = fn(&StudyFile<'_>, &Wanted) -> Result<Box<dyn Study>, StudyError>;
@@ -77,6 +77,13 @@ pub const KINDS: &[Kind] = &[
         open: schedulers::open,
         facts: None,
     },
+    Kind {
+        schema: validate::file::SCHEMA,
+        flags: &["--quick", "--after"],
+        own: &[Own { name: "validate", file: "studies/validate.toml", text: validate::file::VALIDATE }],
+        open: validate::open,
+        facts: Some((validate::outcome::SCHEMA, validate::facts::read)),
+    },
 ];
 
 /// The studies that corun brings along.
@@ -96,11 +103,7 @@ pub fn kind_of(file: &StudyFile<'_>) -> Result<&'static Kind, StudyError> {
         return Err(StudyError::Usage(format!("{name}:1: no line says the `schema`; give one of {all}")));
     };
     KINDS.iter().find(|kind| line.contains(kind.schema)).ok_or_else(|| {
-        let remedy = "`corun validate --study` takes corun.study/1";
-        StudyError::Usage(format!(
-            "{name}:{}: no study has this schema; give one of {all} ({remedy})",
-            at + 1
-        ))
+        StudyError::Usage(format!("{name}:{}: no study has this schema; give one of {all}", at + 1))
     })
 }
 

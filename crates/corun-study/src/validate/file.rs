@@ -8,6 +8,9 @@ use corun_model::duration::{parse_ns, written_ns};
 use corun_model::workload::{line_of, Workload};
 use serde::Deserialize;
 
+/// Name and version of the format.
+pub const SCHEMA: &str = "corun.study/1";
+
 /// The study that corun brings along.
 pub const VALIDATE: &str = include_str!("../../../../studies/validate.toml");
 
@@ -17,7 +20,7 @@ const MOST_CELLS: usize = 10_000;
 /// A study as written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Study {
+pub struct ValidateStudy {
     /// Always `corun.study/1`.
     pub schema: String,
     /// What people call it.
@@ -90,21 +93,21 @@ pub struct Load {
     pub demand: Option<f64>,
 }
 
-impl Study {
+impl ValidateStudy {
     /// Reads a study's text; `file` is only named in errors.
     ///
     /// # Errors
     /// [`BadStudy`] with file, line and remedy.
-    pub fn parse(file: &str, text: &str) -> Result<Study, BadStudy> {
+    pub fn parse(file: &str, text: &str) -> Result<ValidateStudy, BadStudy> {
         let at = |line, what: String| BadStudy { file: file.to_owned(), line, what };
-        let study: Study = read(file, text)?;
+        let study: ValidateStudy = read(file, text)?;
         study.check().map_err(|(key, what)| at(line_of(text, key), what))?;
         Ok(study)
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
-        if self.schema != "corun.study/1" {
-            return Err(("schema", format!("schema is `{}`, this corun reads `corun.study/1`", self.schema)));
+        if self.schema != SCHEMA {
+            return Err(("schema", format!("schema is `{}`, this corun reads `{SCHEMA}`", self.schema)));
         }
         if self.split != "fnv1a-rank" {
             return Err(("split", format!("split is `{}`; the only way is `fnv1a-rank`", self.split)));
@@ -227,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_shipped_study_is_the_published_grid_with_two_equal_halves() {
-        let study = Study::parse("validate.toml", VALIDATE).unwrap();
+        let study = ValidateStudy::parse("validate.toml", VALIDATE).unwrap();
         let cells = study.cells();
         assert_eq!((study.subjects().len(), study.interferers().len(), cells.len()), (24, 8, 192));
         let mut names: Vec<&str> = cells.iter().map(|c| c.name.as_str()).collect();
@@ -242,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_quick_part_has_every_program_once_and_every_interferer_equally_often() {
-        let study = Study::parse("validate.toml", VALIDATE).unwrap();
+        let study = ValidateStudy::parse("validate.toml", VALIDATE).unwrap();
         let cells = study.quick_cells();
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         cells.iter().for_each(|c| *seen.entry(c.interferer.name()).or_default() += 1);
@@ -255,7 +258,7 @@ mod tests {
     #[test]
     fn bad_studies_are_refused_with_line_and_remedy() {
         let refusal = |from: &str, to: &str| {
-            Study::parse("s.toml", &VALIDATE.replace(from, to)).unwrap_err().to_string()
+            ValidateStudy::parse("s.toml", &VALIDATE.replace(from, to)).unwrap_err().to_string()
         };
         let line_of = |key: &str| super::line_of(VALIDATE, key);
         assert_eq!(

@@ -6,7 +6,7 @@
 //! `|ln(modelled / live)|` is taken. The unseen half has no part in it.
 
 use crate::validate::cell::{Cell, Half, Setting};
-use crate::validate::file::Study;
+use crate::validate::file::ValidateStudy;
 use crate::validate::modelled::{self, ModelError};
 use corun_sim::machine_file::MachineModel;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct Tried {
 /// # Errors
 /// As [`modelled::run`].
 pub fn newidle_ratio(
-    study: &Study,
+    study: &ValidateStudy,
     cells: &[(Cell, f64)],
     machine: &MachineModel,
     setting: &Setting,
@@ -42,7 +42,7 @@ pub fn newidle_ratio(
     if cells.is_empty() {
         return Ok(Vec::new());
     }
-    let study = Study { phases: study.phases.min(PHASES), ..study.clone() };
+    let study = ValidateStudy { phases: study.phases.min(PHASES), ..study.clone() };
     let tried = RATIOS.iter().map(|&newidle_ratio| {
         let setting = Setting { newidle_ratio, ..setting.clone() };
         let modelled = modelled::run(&study, &cells, machine, &setting, done)?;
@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn the_value_that_a_machine_was_modelled_with_is_found_again() {
-        let study = Study { repetitions: 1, phases: 3, ..Study::parse("v", VALIDATE).unwrap() };
+        let study =
+            ValidateStudy { repetitions: 1, phases: 3, ..ValidateStudy::parse("v", VALIDATE).unwrap() };
         let machine = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
         let cells: Vec<Cell> = study
             .cells()
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn without_a_cell_to_fit_on_nothing_is_fitted() {
-        let study = Study::parse("v", VALIDATE).unwrap();
+        let study = ValidateStudy::parse("v", VALIDATE).unwrap();
         let machine = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
         let tried = newidle_ratio(&study, &[], &machine, &Setting::default(), &|| ()).unwrap();
         assert_eq!((tried.len(), best(&tried)), (0, None));

@@ -19,7 +19,7 @@ use crate::hash::fnv1a;
 use crate::session::Session;
 use crate::validate::cell::{Cell, Interferer, Recurrent, Subject};
 use crate::validate::cell_outcome::{Live, LiveRun, Shares};
-use crate::validate::file::Study;
+use crate::validate::file::ValidateStudy;
 use crate::validate::real::{Beside, RealOutcome};
 use crate::validate::real_program::RealProgram;
 use crate::validate::solo_fit::SoloProfile;
@@ -141,7 +141,7 @@ struct Tried {
 
 /// Everything that live runs share.
 pub struct Arm<'a> {
-    study: &'a Study,
+    study: &'a ValidateStudy,
     corun: PathBuf,
     loops_per_ms: u64,
     watcher: &'a mut Watcher,
@@ -154,7 +154,7 @@ impl<'a> Arm<'a> {
     /// # Errors
     /// [`LiveError`]: there is no room for temporary files.
     pub fn new(
-        study: &'a Study,
+        study: &'a ValidateStudy,
         corun: &Path,
         loops_per_ms: u64,
         watcher: &'a mut Watcher,
@@ -167,7 +167,7 @@ impl<'a> Arm<'a> {
     }
 
     /// How many runs [`Arm::run`] makes if none is rejected: for a progress bar.
-    pub fn runs(study: &Study, cells: &[Cell]) -> u64 {
+    pub fn runs(study: &ValidateStudy, cells: &[Cell]) -> u64 {
         let of_program = |cells: &[&Cell]| cells.len() + cells.len().div_ceil(GROUP) + 1;
         u64::from(study.repetitions) * by_program(cells).iter().map(|c| of_program(c) as u64).sum::<u64>()
     }
@@ -257,7 +257,7 @@ impl<'a> Arm<'a> {
     }
 
     /// How many runs [`Arm::real`] makes of a program if none is rejected.
-    pub fn real_runs(study: &Study) -> u64 {
+    pub fn real_runs(study: &ValidateStudy) -> u64 {
         let n = study.interferers().len();
         1 + u64::from(study.repetitions) * (n + n.div_ceil(GROUP) + 1) as u64
     }
@@ -347,7 +347,7 @@ impl<'a> Arm<'a> {
         let other = interferer.as_ref().map(Session::pid);
         drop(interferer);
         let tenant = tenant_of(&seen, session.pid());
-        let workers = tenant.map(|t| SoloProfile::workers(&seen, t)).unwrap_or_default();
+        let workers = tenant.map(|t| SoloProfile::main_tasks(&seen, t)).unwrap_or_default();
         let ledger: corun_model::Ledger = workers.iter().map(|t| t.account.ledger).sum();
         let parts = ledger.parts();
         let shares = Shares::of(parts.compute_ns, 0, parts.block_ns, parts.steal_ns);
@@ -569,7 +569,7 @@ mod tests {
 
     #[test]
     fn cells_are_grouped_by_program_and_every_group_has_a_solo_run_on_both_sides() {
-        let study = Study::parse("v", VALIDATE).unwrap();
+        let study = ValidateStudy::parse("v", VALIDATE).unwrap();
         let cells = study.cells();
         assert_eq!(by_program(&cells).len(), 24);
         // Per program and pass: 8 co-runs and 3 solo runs.

@@ -9,7 +9,7 @@ use crate::hash::fnv1a;
 use crate::statistics::median;
 use crate::validate::cell::{Cell, Setting};
 use crate::validate::cell_outcome::{Modelled, Shares};
-use crate::validate::file::Study;
+use crate::validate::file::ValidateStudy;
 use corun_model::workload::draw;
 use corun_model::{TenantId, Trace};
 use corun_sim::engine::{Engine, Fault};
@@ -62,7 +62,7 @@ impl Files for HostOnly<'_> {
 
 /// A cell ready to be run.
 pub struct PreparedCell<'a> {
-    study: &'a Study,
+    study: &'a ValidateStudy,
     name: String,
     setting: &'a Setting,
     scenario: Scenario,
@@ -96,7 +96,7 @@ pub struct Run {
 /// # Errors
 /// [`ModelError`]; of several, that of the first cell.
 pub fn run(
-    study: &Study,
+    study: &ValidateStudy,
     cells: &[Cell],
     machine: &MachineModel,
     setting: &Setting,
@@ -115,7 +115,7 @@ pub fn run(
 /// # Errors
 /// As [`run`].
 pub fn trace(
-    study: &Study,
+    study: &ValidateStudy,
     cell: &Cell,
     machine: &MachineModel,
     setting: &Setting,
@@ -131,7 +131,7 @@ pub fn trace(
 
 impl<'a> PreparedCell<'a> {
     fn of_cell(
-        study: &'a Study,
+        study: &'a ValidateStudy,
         cell: &Cell,
         machine: &MachineModel,
         setting: &'a Setting,
@@ -144,7 +144,7 @@ impl<'a> PreparedCell<'a> {
     /// # Errors
     /// [`ModelError`]: the scenario is at fault.
     pub fn new(
-        study: &'a Study,
+        study: &'a ValidateStudy,
         name: &str,
         scenario: &str,
         machine: &MachineModel,
@@ -256,9 +256,9 @@ mod tests {
     use crate::validate::file::VALIDATE;
     use corun_model::Machine;
 
-    fn study() -> Study {
-        let study = Study::parse("v", VALIDATE).unwrap();
-        Study { repetitions: 2, phases: 2, ..study }
+    fn study() -> ValidateStudy {
+        let study = ValidateStudy::parse("v", VALIDATE).unwrap();
+        ValidateStudy { repetitions: 2, phases: 2, ..study }
     }
 
     fn model(filter: &str) -> Vec<(Cell, Modelled)> {

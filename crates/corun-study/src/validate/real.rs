@@ -4,7 +4,7 @@
 
 use crate::validate::cell::{self, Cell, Half, Interferer, Setting, Subject};
 use crate::validate::cell_outcome::{CellOutcome, Live, Modelled};
-use crate::validate::file::Study;
+use crate::validate::file::ValidateStudy;
 use crate::validate::modelled::{ModelError, PreparedCell};
 use crate::validate::real_program::RealProgram;
 use crate::validate::solo_fit::{self, Fitted, SoloProfile};
@@ -58,7 +58,7 @@ impl RealOutcome {
     /// [`ModelError`].
     pub fn model(
         &mut self,
-        study: &Study,
+        study: &ValidateStudy,
         machine: &MachineModel,
         setting: &Setting,
     ) -> Result<(), ModelError> {

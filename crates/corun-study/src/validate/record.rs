@@ -124,12 +124,12 @@ fn field(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::validate::file::{Study, VALIDATE};
+    use crate::validate::file::{ValidateStudy, VALIDATE};
     use crate::validate::outcome::{parse, SCHEMA};
     use crate::validate::verdict::summaries;
 
     fn outcome() -> Outcome {
-        let cells = Study::parse("v", VALIDATE).unwrap().quick_cells();
+        let cells = ValidateStudy::parse("v", VALIDATE).unwrap().quick_cells();
         let cells: Vec<CellOutcome> =
             cells.into_iter().map(|cell| CellOutcome { cell, live: None, modelled: None }).collect();
         Outcome {

@@ -14,7 +14,7 @@
 //! program of several phases becomes one that is the same all along.
 
 use crate::validate::cell::{self, Interferer, Setting};
-use crate::validate::file::Study;
+use crate::validate::file::ValidateStudy;
 use crate::validate::modelled::{ModelError, PreparedCell, Take};
 use corun_model::observation::TaskObservation;
 use corun_model::{Observation, TenantId};
@@ -23,8 +23,9 @@ use corun_sim::machine_file::MachineModel;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Share of the program's CPU time that makes a thread a worker.
-const WORKER: f64 = 0.05;
+/// Threads with less than this share of the program's CPU time are its helpers, which are modelled together. Its other threads are
+/// the main ones, which are modelled one by one: more than the workers ([`corun_model::worker`]), since a short stage is one as well.
+const MAIN: f64 = 0.05;
 /// Any other thread that blocks at least so often, in times per second of the run, is a helper.
 const HELPS_HZ: f64 = 10.0;
 /// The shortest grain that is tried.
@@ -83,9 +84,9 @@ pub struct Fitted {
 impl SoloProfile {
     /// What the tasks of `tenant` did in the window that is its solo run; `None` when nobody worked.
     pub fn of(seen: &Observation, tenant: TenantId, wall_ns: u64) -> Option<SoloProfile> {
-        let workers = SoloProfile::workers(seen, tenant);
+        let workers = SoloProfile::main_tasks(seen, tenant);
         let sum = |f: &dyn Fn(&TaskObservation) -> u64| workers.iter().map(|t| f(t)).sum::<u64>();
-        let apart = |t: &TaskObservation| t.account.block.as_ref().map_or(0, |b| b.outside_ns() + b.pipe_ns);
+        let apart = |t: &TaskObservation| t.account.block.as_ref().map_or(0, |b| b.apart_ns());
         (!workers.is_empty()).then(|| SoloProfile {
             wall_ns,
             threads: workers.len() as u32,
@@ -97,12 +98,12 @@ impl SoloProfile {
         })
     }
 
-    /// The tasks of `tenant` that worked.
-    pub fn workers(seen: &Observation, tenant: TenantId) -> Vec<&TaskObservation> {
+    /// The main threads of `tenant`.
+    pub fn main_tasks(seen: &Observation, tenant: TenantId) -> Vec<&TaskObservation> {
         let own = || seen.tasks.iter().filter(|t| t.tenant == tenant);
         let on_cpu = |t: &TaskObservation| t.account.ledger.on_cpu_ns();
         let all_ns: u64 = own().map(on_cpu).sum();
-        own().filter(|t| on_cpu(t) > 0 && on_cpu(t) as f64 >= WORKER * all_ns as f64).collect()
+        own().filter(|t| on_cpu(t) > 0 && on_cpu(t) as f64 >= MAIN * all_ns as f64).collect()
     }
 
     /// Share of blocking in the time of its workers, 0..=1.
@@ -192,7 +193,7 @@ impl Helpers {
 pub fn fit(
     name: &str,
     profile: &SoloProfile,
-    study: &Study,
+    study: &ValidateStudy,
     machine: &MachineModel,
     setting: &Setting,
 ) -> Result<Fitted, ModelError> {
@@ -227,7 +228,7 @@ mod tests {
     use corun_model::Machine;
 
     fn fitted(profile: SoloProfile) -> Fitted {
-        let study = Study::parse("v", VALIDATE).unwrap();
+        let study = ValidateStudy::parse("v", VALIDATE).unwrap();
         let machine = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
         fit("p", &profile, &study, &machine, &Setting::default()).unwrap()
     }
@@ -292,7 +293,8 @@ mod tests {
             helpers: Helpers::default(),
         };
         let helpers = Helpers { threads: 2, on_cpu_ns: 100_000_000, yields: 2_000 };
-        let study = Study { repetitions: 1, phases: 3, ..Study::parse("v", VALIDATE).unwrap() };
+        let study =
+            ValidateStudy { repetitions: 1, phases: 3, ..ValidateStudy::parse("v", VALIDATE).unwrap() };
         let machine = MachineModel::of(Machine::synthetic(1, 1, 2, 1));
         let setting = Setting { grouped: true, ..Setting::default() };
         let loops = Interferer { pattern: "persistent".into(), demand: None, threads: 2 };

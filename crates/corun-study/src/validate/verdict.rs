@@ -117,10 +117,10 @@ pub fn summary(name: &str, cells: &[&CellOutcome]) -> Summary {
 mod tests {
     use super::*;
     use crate::validate::cell_outcome::{Live, LiveRun, Modelled, Shares};
-    use crate::validate::file::{Study, VALIDATE};
+    use crate::validate::file::{ValidateStudy, VALIDATE};
 
     fn cell(live: &[f64], modelled: f64, half: Half) -> CellOutcome {
-        let mut cell = Study::parse("v", VALIDATE).unwrap().cells()[0].clone();
+        let mut cell = ValidateStudy::parse("v", VALIDATE).unwrap().cells()[0].clone();
         cell.half = half;
         let run = |&slowdown: &f64| LiveRun {
             seed: 1,

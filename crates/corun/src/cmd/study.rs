@@ -25,9 +25,10 @@ Examples:
   corun study schedulers --out out/schedulers       the papers' figures, on modelled machines
   corun study schedulers --quick                    a cell of each, in a minute
   corun study schedulers --figures pact16-fig9 --programs facesim
+  corun study validate --quick                      how far off is the modelled machine?
   corun study my-study.toml                         a study file of your own (schema corun.pairs/1,
-                                                    corun.verify-study/1, corun.control-study/1 or
-                                                    corun.schedulers-study/1)
+                                                    corun.verify-study/1, corun.control-study/1,
+                                                    corun.schedulers-study/1 or corun.study/1)
 
 Where programs run live, the machine should be quiet. Programs that are not installed are skipped, \
 with the package that has them.
@@ -38,7 +39,7 @@ Exit status: 0 done, 2 is bad usage, 1 a failure of corun's own.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// `predict`, `verify`, `control`, `control-guest`, `schedulers`, or a study file
+    /// `predict`, `verify`, `control`, `control-guest`, `schedulers`, `validate`, or a study file
     study: PathBuf,
     /// Only these programs, with commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -58,10 +59,10 @@ pub struct Args {
     /// Other than the study's number of repetitions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// One repetition of the first cell of every group (control) or figure (schedulers)
+    /// One repetition of the first cell of every group (control) or figure (schedulers); every program once (validate)
     #[arg(long, conflicts_with = "repetitions")]
     quick: bool,
-    /// Go on from an earlier result.json of the same study: its runs count too (control)
+    /// Go on from an earlier result.json of the same study: its runs count too (control), or stand for its live runs (validate)
     #[arg(long, value_name = "FILE")]
     after: Option<PathBuf>,
     /// A folder for the programs' inputs, used again by a later study
@@ -105,13 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let mut study = (kind.open)(&file, &wanted(&args)?).map_err(refused)?;
     make_folders(&args)?;
-    let place = Place {
-        corun: std::env::current_exe().context("finding corun's own program file")?,
-        version: env!("CARGO_PKG_VERSION"),
-        date: jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
-        inputs: args.inputs.clone(),
-        command: command(&args),
-    };
+    let place = place(args.inputs.clone(), command(&args))?;
     let progress = Progress::count("running", study.runs(), args.quiet);
     let mut kept = Ok(());
     let done = |what: Option<&str>| {
@@ -139,8 +134,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// With what a study is run now; `inputs` is the folder of its programs' inputs, and `command` makes the same record again.
+pub fn place(inputs: PathBuf, command: String) -> anyhow::Result<Place> {
+    Ok(Place {
+        corun: std::env::current_exe().context("finding corun's own program file")?,
+        version: env!("CARGO_PKG_VERSION"),
+        date: jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
+        inputs,
+        command,
+    })
+}
+
 /// What is wrong with what was asked for is bad usage; everything else is a failure.
-fn refused(error: StudyError) -> anyhow::Error {
+pub fn refused(error: StudyError) -> anyhow::Error {
     match error {
         StudyError::Usage(what) => Usage(what).into(),
         error => error.into(),

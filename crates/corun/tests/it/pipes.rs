@@ -1,0 +1,79 @@
+//! Whoever reads what corun writes may have seen enough, as `head` has: that is no failure, and nothing is left behind.
+
+use crate::hog::Hog;
+use assert_cmd::cargo::CommandCargoExt;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs corun, reads one line of it, closes the pipe, and tells its exit status and what it said to standard error.
+fn one_line_of(args: &[&str]) -> (String, Option<i32>, String) {
+    let mut child = Command::cargo_bin("corun")
+        .unwrap()
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("{args:?} went on although nobody reads it");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (line, child.wait().unwrap().code(), said)
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_a_stream_of_lines_and_fails_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let hogs = ["corun-pipe-a", "corun-pipe-b"].map(|name| Hog::start(folder.path(), name));
+    let pid = hogs[0].0.id().to_string();
+    for args in [
+        &["predict", "-p", &pid, "--json-lines"][..],
+        &[
+            "control",
+            "gang",
+            "--tenant",
+            "corun-pipe-a",
+            "--tenant",
+            "corun-pipe-b",
+            "--dry-run",
+            "--json-lines",
+        ],
+        &["policies"],
+        &["policies", "--json"],
+    ] {
+        let (line, code, said) = one_line_of(args);
+        assert!(!line.trim().is_empty(), "{args:?}: {said}");
+        assert_eq!(code, Some(0), "{args:?}: {said}");
+        assert!(!said.contains("panicked") && !said.contains("roken pipe"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn nor_does_a_reader_of_explanations() {
+    let folder = tempfile::tempdir().unwrap();
+    let _hogs = ["corun-pipe-c", "corun-pipe-d"].map(|name| Hog::start(folder.path(), name));
+    let tenants = ["--tenant", "corun-pipe-c", "--tenant", "corun-pipe-d"];
+    let mut child = Command::cargo_bin("corun")
+        .unwrap()
+        .args([&["control", "gang", "--dry-run", "--explain", "--for", "60s"][..], &tenants].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    while !line.contains("slot") && said.read_line(&mut line).unwrap() > 0 {}
+    drop(said);
+    let began = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{line}");
+    assert!(line.contains("slot") && began.elapsed() < Duration::from_secs(50), "{line}");
+}
