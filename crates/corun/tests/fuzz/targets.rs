@@ -28,7 +28,7 @@ use corun_study::predict::file::Pairs;
 use corun_study::programs::Catalogue;
 use corun_study::schedulers::file::SchedulersStudy;
 use corun_study::schedulers::presets::Presets;
-use corun_study::validate::file::Study;
+use corun_study::validate::file::ValidateStudy;
 use corun_study::verify::file::VerifyStudy;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ pub fn all() -> Vec<Target> {
             1,
             studies.clone(),
             text(move |t| {
-                let _ = Study::parse("s.toml", t);
+                let _ = ValidateStudy::parse("s.toml", t);
                 let _ = VerifyStudy::parse("s.toml", t);
                 let _ = Catalogue::parse("s.toml", t);
                 let _ = SchedulersStudy::parse("s.toml", t, Path::new("/nowhere"));
