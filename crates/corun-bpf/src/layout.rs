@@ -337,16 +337,16 @@ pub(crate) struct CpuRec {
 /// Where a task is in the cgroup trees, all of them at once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Whereabouts {
+pub struct Location {
     /// Id of its cgroup in the v2 tree.
     pub cgroup: u64,
     /// Those of its cgroups in the hierarchies of v1, mixed into one number; 0 where there are none.
     pub v1: u64,
 }
 
-impl Whereabouts {
+impl Location {
     /// As the kernel sees it.
-    pub(crate) fn bytes(&self) -> [u8; size_of::<Whereabouts>()] {
+    pub(crate) fn bytes(&self) -> [u8; size_of::<Location>()] {
         // SAFETY: plain data without holes.
         unsafe { std::mem::transmute(*self) }
     }
@@ -357,7 +357,7 @@ impl Whereabouts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupKey {
     /// Its cgroups.
-    pub at: Whereabouts,
+    pub at: Location,
     /// Process group; 0 where the cgroups tell.
     pub pgid: u32,
     pad: u32,

@@ -3,23 +3,23 @@
 //! [`Probe`] loads `bpf/probe.bpf.c` and hands out its records as they are; what they mean for a ledger is
 //! decided in `corun-linux`. [`Scheduler`] loads `bpf/sched.bpf.c`; which knobs it turns is decided there, too. The BPF C is GPL-2.0, as the kernel asks; the rest is Apache-2.0 OR MIT.
 
-mod farewell;
 pub mod layout;
 mod mapping;
 mod probe;
 mod programs;
 mod scheduler;
+mod scheduler_exit;
 mod storage;
 
 pub use probe::{Config, Losses, Probe, ProbeError, ProgramCost};
 
-pub use farewell::{Ending, Farewell};
 pub use libbpf_rs::ErrorKind;
 pub use programs::{loaded_programs, programs_of};
 pub use scheduler::{
     Cell, CpuStats, Scheduler, SchedulerConfig, SchedulerError, SchedulerLosses, TaskKnobs, PARK_LIMIT_NS,
     ROOT_CELL,
 };
+pub use scheduler_exit::{Ending, SchedulerExit};
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skel {

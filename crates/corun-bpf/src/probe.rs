@@ -2,7 +2,7 @@
 
 use crate::layout::{group, NO_TID, OCCUPANTS, STICKY, SYSCALLS};
 use crate::layout::{Acc, CpuHead, CpuRec, Ended, GroupRec, Occupancy, PairSteal, Place};
-use crate::layout::{RecordEvent, TaskBrief, TaskHead, TaskRec, TraceEvent, Whereabouts};
+use crate::layout::{Location, RecordEvent, TaskBrief, TaskHead, TaskRec, TraceEvent};
 use crate::mapping::Mapping;
 use crate::skel::{types, ProbeSkel, ProbeSkelBuilder};
 use crate::storage::ObjectStorage;
@@ -402,7 +402,7 @@ impl Probe {
     }
 
     /// Says that these cgroups tell who belongs together: process groups in them are not told apart from now on.
-    pub fn cgroups_tell(&self, at: &Whereabouts) {
+    pub fn cgroups_tell(&self, at: &Location) {
         // What cannot be said costs numbers of groups, and nothing else.
         let _ = self.skel.maps.telling.update(&at.bytes(), &1u32.to_ne_bytes(), MapFlags::ANY);
     }

@@ -2,10 +2,10 @@
 //!
 //! The scheduler (`bpf/sched.bpf.c`) runs every ordinary task of the machine from [`Scheduler::start`] on until the
 //! value is dropped, the process ends in whatever way, or the kernel throws it out; then the kernel's own scheduler
-//! takes over, and [`Scheduler::farewell`] tells why. Nothing of it outlives the process.
+//! takes over, and [`Scheduler::exit`] tells why. Nothing of it outlives the process.
 
-use crate::farewell::Farewell;
 use crate::sched_skel::{types, SchedSkel, SchedSkelBuilder};
+use crate::scheduler_exit::SchedulerExit;
 use crate::storage::ObjectStorage;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput, ProgramMut};
@@ -63,7 +63,7 @@ pub enum SchedulerError {
     },
     /// The kernel took the scheduler and threw it out at once.
     #[error("starting the scheduler: {0}")]
-    Ejected(Farewell),
+    Ejected(SchedulerExit),
     /// The scheduler refused a request.
     #[error("{0}")]
     Refused(&'static str),
@@ -203,8 +203,8 @@ impl Scheduler {
         let link =
             skel.maps.corun.attach_struct_ops().map_err(step("giving the machine to the scheduler"))?;
         let scheduler = Scheduler { link: Some(link), skel, cpu_count, _object: storage };
-        match scheduler.farewell() {
-            Some(farewell) => Err(SchedulerError::Ejected(farewell)),
+        match scheduler.exit() {
+            Some(exit) => Err(SchedulerError::Ejected(exit)),
             None => Ok(scheduler),
         }
     }
@@ -215,10 +215,11 @@ impl Scheduler {
     }
 
     /// Why the scheduler no longer schedules; `None` while it does.
-    pub fn farewell(&self) -> Option<Farewell> {
+    pub fn exit(&self) -> Option<SchedulerExit> {
         // SAFETY: a mapped, aligned field; the kernel writes `kind` last.
-        let said = unsafe { std::ptr::from_ref(&self.bss().farewell).read_volatile() };
-        (said.kind != 0).then(|| Farewell::new(said.kind as u32, &bytes(&said.reason), &bytes(&said.message)))
+        let said = unsafe { std::ptr::from_ref(&self.bss().scheduler_exit).read_volatile() };
+        (said.kind != 0)
+            .then(|| SchedulerExit::new(said.kind as u32, &bytes(&said.reason), &bytes(&said.message)))
     }
 
     /// Sets a task's knobs; they take effect after the next [`announce`](Scheduler::announce).

@@ -16,7 +16,7 @@ use corun_linux::watcher::{Source, Watcher};
 use corun_linux::{sched, supervisor, Root};
 use corun_model::refusal::ProtectedBy;
 use corun_model::{
-    conformance, Action, CpuId, Host, Observation, Outcome, Refusal, TaskId, TenantId, TenantKind,
+    conformance, Action, CpuId, Host, Knob, Observation, Outcome, Refusal, TaskId, TenantId, TenantKind,
 };
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};

@@ -7,7 +7,7 @@ use crate::histogram::Histogram;
 use crate::ledger::{BlockReasons, Ledger};
 use crate::limits::Limits;
 use crate::machine::CpuId;
-use crate::taken_by::TakenBy;
+use crate::taken_by::{Taken, TakenBy};
 use crate::tenant::{TaskId, Tenant, TenantId};
 use crate::unavailable::Unavailable;
 use std::sync::Arc;
@@ -245,6 +245,27 @@ impl Observation {
         self.tenants.binary_search_by_key(&id, |t| t.id).ok().map(|at| &self.tenants[at])
     }
 
+    /// What the time of `tenant` on a CPU is to the subject that waits for it. A tenant that nobody knows is a co-runner.
+    pub fn taken_by(&self, subject: TenantId, tenant: TenantId) -> TakenBy {
+        if tenant == subject {
+            return TakenBy::Own;
+        }
+        match (self.tenant(subject), self.tenant(tenant)) {
+            (Some(own), Some(other)) if other.is_of_vm(own) => TakenBy::Own,
+            (_, Some(other)) => other.kind.taken_by(),
+            (_, None) => TakenBy::CoRunner,
+        }
+    }
+
+    /// Whose the steal of one of the subject's accounts was.
+    pub fn taken(&self, subject: TenantId, culprits: &Culprits) -> Taken {
+        let mut taken = Taken { unattributed_ns: culprits.unattributed_ns(), ..Taken::default() };
+        for share in culprits.shares() {
+            taken.add(self.taken_by(subject, share.tenant), share.steal_ns);
+        }
+        taken
+    }
+
     /// Whether a tenant is a co-runner of the subject: what it has of CPUs is **stolen** from those who wait for them, and would
     /// not be alone. Not so the kernel, idle CPUs and corun itself, nor of a virtual machine its own I/O threads, which are there
     /// alone as well. One that nobody knows is.
@@ -451,28 +472,6 @@ mod tests {
             assert_eq!(waited, Some(outside_ns), "{facts}");
         }
         assert_eq!(Account::default().waited_outside_ns(100), None);
-    }
-
-    #[test]
-    fn a_machines_own_io_threads_are_no_co_runners_of_it() {
-        let tenant =
-            |id, kind, key: &str| Tenant { id: TenantId(id), kind, key: key.into(), name: key.into() };
-        let tenants = vec![
-            tenant(0, TenantKind::Vm, "vm:web"),
-            tenant(1, TenantKind::VmIo, "vm-io:web"),
-            tenant(2, TenantKind::VmIo, "vm-io:db"),
-            tenant(3, TenantKind::Kernel, "kernel"),
-            tenant(4, TenantKind::Command, "pgid:7"),
-            tenant(5, TenantKind::Others, "others"),
-            tenant(6, TenantKind::Watcher, "corun"),
-        ];
-        let of = |t: &Tenant| TenantObservation { id: t.id, tasks: 1, account: Account::default() };
-        let by_tenant = tenants.iter().map(of).collect();
-        let seen = Observation { tenants, by_tenant, ..Observation::default() };
-        let beside = |id| seen.co_runners(TenantId(id)).map(|t| t.id.0).collect::<Vec<u32>>();
-        assert_eq!(beside(0), [2, 4, 5]);
-        assert_eq!(beside(4), [0, 1, 2, 5]);
-        assert!(seen.is_co_runner(TenantId(4), TenantId(9)), "nobody knows who it is");
     }
 
     fn task(id: u32, born_ns: u64, compute_ns: u64, alive: bool) -> TaskObservation {

@@ -1,10 +1,7 @@
 //! What a piece of time was to a subject that waited for the CPU: the one place that says so.
 //!
-//! A report's parts, the view of `top`, the agent's totals, a prediction and a verdict all sort the culprits of an account by this.
-
-use crate::culprit::Culprits;
-use crate::observation::Observation;
-use crate::tenant::{TenantId, TenantKind};
+//! A report's parts, the view of `top`, the agent's totals, a prediction and a verdict all sort the culprits of an account by this:
+//! [`Observation::taken_by`](crate::Observation::taken_by), and of a kind alone [`TenantKind::taken_by`](crate::TenantKind::taken_by).
 
 /// Who had the CPU for which a subject waited, as far as it matters to the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,54 +74,12 @@ impl Taken {
     }
 }
 
-impl TenantKind {
-    /// What a tenant of this kind is to one that it has nothing to do with.
-    pub fn taken_by(self) -> TakenBy {
-        match self {
-            TenantKind::Kernel => TakenBy::Kernel,
-            TenantKind::Idle => TakenBy::Idle,
-            TenantKind::Watcher => TakenBy::Watcher,
-            TenantKind::Command
-            | TenantKind::Unit
-            | TenantKind::Container
-            | TenantKind::Pod
-            | TenantKind::SlurmStep
-            | TenantKind::Cgroup
-            | TenantKind::Vm
-            | TenantKind::VmIo
-            | TenantKind::Others => TakenBy::CoRunner,
-        }
-    }
-}
-
-impl Observation {
-    /// What the time of `tenant` on a CPU is to the subject that waits for it. A tenant that nobody knows is a co-runner.
-    pub fn taken_by(&self, subject: TenantId, tenant: TenantId) -> TakenBy {
-        if tenant == subject {
-            return TakenBy::Own;
-        }
-        match (self.tenant(subject), self.tenant(tenant)) {
-            (Some(own), Some(other)) if other.is_of_vm(own) => TakenBy::Own,
-            (_, Some(other)) => other.kind.taken_by(),
-            (_, None) => TakenBy::CoRunner,
-        }
-    }
-
-    /// Whose the steal of one of the subject's accounts was.
-    pub fn taken(&self, subject: TenantId, culprits: &Culprits) -> Taken {
-        let mut taken = Taken { unattributed_ns: culprits.unattributed_ns(), ..Taken::default() };
-        for share in culprits.shares() {
-            taken.add(self.taken_by(subject, share.tenant), share.steal_ns);
-        }
-        taken
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::culprit::Share;
-    use crate::tenant::Tenant;
+    use crate::culprit::{Culprits, Share};
+    use crate::observation::{Account, Observation, TenantObservation};
+    use crate::tenant::{Tenant, TenantId, TenantKind};
 
     #[test]
     fn every_piece_of_a_steal_is_of_one_sort_and_a_machines_own_io_threads_are_its_own() {
@@ -168,5 +123,27 @@ mod tests {
             assert_eq!(kind.is_co_runner(), kind.taken_by() == TakenBy::CoRunner, "{kind:?}");
             assert!(!kind.is_controllable() || kind.is_co_runner(), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_machines_own_io_threads_are_no_co_runners_of_it() {
+        let tenant =
+            |id, kind, key: &str| Tenant { id: TenantId(id), kind, key: key.into(), name: key.into() };
+        let tenants = vec![
+            tenant(0, TenantKind::Vm, "vm:web"),
+            tenant(1, TenantKind::VmIo, "vm-io:web"),
+            tenant(2, TenantKind::VmIo, "vm-io:db"),
+            tenant(3, TenantKind::Kernel, "kernel"),
+            tenant(4, TenantKind::Command, "pgid:7"),
+            tenant(5, TenantKind::Others, "others"),
+            tenant(6, TenantKind::Watcher, "corun"),
+        ];
+        let of = |t: &Tenant| TenantObservation { id: t.id, tasks: 1, account: Account::default() };
+        let by_tenant = tenants.iter().map(of).collect();
+        let seen = Observation { tenants, by_tenant, ..Observation::default() };
+        let beside = |id| seen.co_runners(TenantId(id)).map(|t| t.id.0).collect::<Vec<u32>>();
+        assert_eq!(beside(0), [2, 4, 5]);
+        assert_eq!(beside(4), [0, 1, 2, 5]);
+        assert!(seen.is_co_runner(TenantId(4), TenantId(9)), "nobody knows who it is");
     }
 }

@@ -88,6 +88,24 @@ impl TenantKind {
         }
     }
 
+    /// What a tenant of this kind is to one that it has nothing to do with.
+    pub fn taken_by(self) -> TakenBy {
+        match self {
+            TenantKind::Kernel => TakenBy::Kernel,
+            TenantKind::Idle => TakenBy::Idle,
+            TenantKind::Watcher => TakenBy::Watcher,
+            TenantKind::Command
+            | TenantKind::Unit
+            | TenantKind::Container
+            | TenantKind::Pod
+            | TenantKind::SlurmStep
+            | TenantKind::Cgroup
+            | TenantKind::Vm
+            | TenantKind::VmIo
+            | TenantKind::Others => TakenBy::CoRunner,
+        }
+    }
+
     /// Whether what these have of CPUs is taken from others: the kernel's own threads, idle CPUs and corun itself would be there,
     /// or are not there, whoever else runs.
     pub fn is_co_runner(self) -> bool {

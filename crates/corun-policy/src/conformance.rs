@@ -4,12 +4,12 @@
 //! refuses, and in a dry run.
 
 use crate::controller::{Controller, Epoch, Mode};
-use crate::guard::Wish;
+use crate::guard::Arm;
 use crate::options::Options;
 use crate::scope::Scope;
 use corun_model::{Action, Fate, Host, HostError, Machine, Observation, Outcome, Tenant, TenantId};
 
-type Case = (&'static str, fn(&mut Witness, Scope) -> Result<(), String>);
+type Case = (&'static str, fn(&mut RecordingHost, Scope) -> Result<(), String>);
 
 /// Every case.
 pub const CASES: &[Case] = &[
@@ -25,7 +25,7 @@ pub const CASES: &[Case] = &[
 pub fn control(mut make: impl FnMut() -> (Box<dyn Host>, Scope)) -> Result<(), String> {
     let mut run = |(name, case): &Case| {
         let (host, scope) = make();
-        let mut witness = Witness { host, applied: Vec::new() };
+        let mut witness = RecordingHost { host, applied: Vec::new() };
         let done = case(&mut witness, scope);
         let undone = witness.undo_all().map_err(|e| e.to_string());
         done.and(undone).err().map(|e| format!("{name}: {e}"))
@@ -39,12 +39,12 @@ pub fn control(mut make: impl FnMut() -> (Box<dyn Host>, Scope)) -> Result<(), S
 }
 
 /// A host that remembers what was asked of it.
-pub struct Witness {
+pub struct RecordingHost {
     host: Box<dyn Host>,
     applied: Vec<Action>,
 }
 
-impl Host for Witness {
+impl Host for RecordingHost {
     fn machine(&self) -> &Machine {
         self.host.machine()
     }
@@ -78,7 +78,7 @@ fn gang(scope: Scope, mode: Mode) -> Result<Controller, String> {
     Controller::new("gang", Options::new().scope(scope), mode).map_err(|e| e.to_string())
 }
 
-fn turn(controller: &mut Controller, host: &mut Witness) -> Result<(Observation, Epoch), String> {
+fn turn(controller: &mut Controller, host: &mut RecordingHost) -> Result<(Observation, Epoch), String> {
     controller.turn(host, |_, _| false).map_err(|e| e.to_string())
 }
 
@@ -88,9 +88,9 @@ fn parked_ns(controller: &Controller, seen: &Observation) -> u64 {
     covered.map(|t| t.account.ledger.parts().parked_ns).sum()
 }
 
-fn guard_alternates(host: &mut Witness, scope: Scope) -> Result<(), String> {
+fn guard_alternates(host: &mut RecordingHost, scope: Scope) -> Result<(), String> {
     let mut controller = gang(scope, Mode { guard: true, ..Mode::default() })?;
-    if controller.guard().map(|g| g.wish()) != Some(Wish::Without) || controller.is_in_force() {
+    if controller.guard().map(|g| g.arm()) != Some(Arm::Without) || controller.is_in_force() {
         return Err("it does not begin with a time without the policy".into());
     }
     let mut parked = 0;
@@ -121,7 +121,7 @@ fn guard_alternates(host: &mut Witness, scope: Scope) -> Result<(), String> {
     Err(format!("the guard did not end a time with the policy in {EPOCHS} epochs"))
 }
 
-fn refused_is_left_out(host: &mut Witness, scope: Scope) -> Result<(), String> {
+fn refused_is_left_out(host: &mut RecordingHost, scope: Scope) -> Result<(), String> {
     let mut controller = gang(scope, Mode::default())?;
     turn(&mut controller, host)?;
     host.undo_all().map_err(|e| e.to_string())?;
@@ -151,7 +151,7 @@ fn refused_is_left_out(host: &mut Witness, scope: Scope) -> Result<(), String> {
     Err("whom the host no longer refuses is still left out".into())
 }
 
-fn dry_run_touches_nothing(host: &mut Witness, scope: Scope) -> Result<(), String> {
+fn dry_run_touches_nothing(host: &mut RecordingHost, scope: Scope) -> Result<(), String> {
     let mut controller = gang(scope, Mode { guard: true, dry_run: true, ..Mode::default() })?;
     let mut decided = 0;
     for _ in 0..20 {

@@ -14,7 +14,7 @@
 pub mod dry;
 pub mod refusals;
 
-use crate::guard::{Finding, Guard, Wish};
+use crate::guard::{Arm, Finding, Guard};
 use crate::options::{BadPolicy, Options};
 use crate::registry::by_name;
 use crate::scope::Scope;
@@ -147,7 +147,7 @@ impl Controller {
 
     /// Decides on what was seen, and applies it as far as the guard allows.
     pub fn epoch(&mut self, host: &mut dyn Host, seen: &Observation) -> Epoch {
-        if self.ask_the_guard(seen) == Wish::Without {
+        if self.ask_the_guard(seen) == Arm::Without {
             let undone = std::mem::replace(&mut self.in_force, false).then(|| host.undo_all());
             return Epoch { undone, taken: Vec::new() };
         }
@@ -193,8 +193,8 @@ impl Controller {
     }
 
     /// What the guard wants after this epoch.
-    fn ask_the_guard(&mut self, seen: &Observation) -> Wish {
-        let Some(guard) = &mut self.guard else { return Wish::With };
+    fn ask_the_guard(&mut self, seen: &Observation) -> Arm {
+        let Some(guard) = &mut self.guard else { return Arm::With };
         let covers = |t: &Tenant| self.covered.contains(&t.id);
         match self.in_force && self.policy.is_searching() {
             true => guard.push_trial(seen, covers),

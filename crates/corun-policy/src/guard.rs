@@ -49,7 +49,7 @@ pub fn period_ns(epoch_ns: u64) -> u64 {
 
 /// What the guard wants for the next epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Arm {
     /// The policy decides.
     With,
     /// Everything is as without it.
@@ -104,7 +104,7 @@ impl Share {
 #[derive(Clone, Debug)]
 pub struct Guard {
     period_ns: u64,
-    wish: Wish,
+    arm: Arm,
     spent_ns: u64,
     spent: BTreeMap<TenantId, Parts>,
     without: Option<BTreeMap<TenantId, Share>>,
@@ -120,7 +120,7 @@ impl Guard {
     pub fn new(period_ns: u64) -> Guard {
         Guard {
             period_ns: period_ns.max(1),
-            wish: Wish::Without,
+            arm: Arm::Without,
             spent_ns: 0,
             spent: BTreeMap::new(),
             without: None,
@@ -138,8 +138,8 @@ impl Guard {
     }
 
     /// What it wants now.
-    pub fn wish(&self) -> Wish {
-        self.wish
+    pub fn arm(&self) -> Arm {
+        self.arm
     }
 
     /// What it has found.
@@ -148,9 +148,9 @@ impl Guard {
     }
 
     /// Takes an epoch that was spent as it wished; `counts` says which tenants are of interest.
-    pub fn push(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Wish {
+    pub fn push(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Arm {
         if let Finding::DoesNotHelp { .. } = self.finding {
-            return Wish::Without;
+            return Arm::Without;
         }
         if let Finding::Helps { .. } = self.finding {
             self.held_ns += seen.window_ns();
@@ -158,7 +158,7 @@ impl Guard {
                 self.hold *= 2;
                 self.begin_again();
             }
-            return self.wish;
+            return self.arm;
         }
         self.spent_ns += seen.window_ns();
         for t in &seen.by_tenant {
@@ -174,18 +174,18 @@ impl Guard {
         if self.spent_ns >= self.period_ns {
             self.close();
         }
-        self.wish
+        self.arm
     }
 
     /// Takes an epoch in which the policy only tried out what to do: as [`push`](Guard::push), but the period begins anew.
-    pub fn push_trial(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Wish {
-        let measures = matches!(self.finding, Finding::Measuring { .. }) && self.wish == Wish::With;
+    pub fn push_trial(&mut self, seen: &Observation, counts: impl Fn(&Tenant) -> bool) -> Arm {
+        let measures = matches!(self.finding, Finding::Measuring { .. }) && self.arm == Arm::With;
         if !measures || self.searched_ns >= PATIENCE * self.period_ns {
             return self.push(seen, counts);
         }
         self.searched_ns += seen.window_ns();
-        self.next(Wish::With);
-        self.wish
+        self.next(Arm::With);
+        self.arm
     }
 
     fn begin_again(&mut self) {
@@ -193,11 +193,11 @@ impl Guard {
         self.test = new_test();
         self.without = None;
         self.finding = Finding::Measuring { pairs: 0 };
-        self.next(Wish::Without);
+        self.next(Arm::Without);
     }
 
-    fn next(&mut self, wish: Wish) {
-        self.wish = wish;
+    fn next(&mut self, arm: Arm) {
+        self.arm = arm;
         self.spent_ns = 0;
         self.spent.clear();
     }
@@ -208,7 +208,7 @@ impl Guard {
         match self.without.take() {
             None => {
                 self.without = Some(shares);
-                self.next(Wish::With);
+                self.next(Arm::With);
             }
             Some(without) => {
                 // A pair in which nobody competed says nothing, and takes no place.
@@ -223,13 +223,13 @@ impl Guard {
     fn judge(&mut self) {
         let gain = self.test.mean().exp() - 1.0;
         let verdict = if self.test.pairs() > 0 { self.test.verdict() } else { Verdict::Open };
-        let (finding, wish) = match verdict {
-            Verdict::Open => (Finding::Measuring { pairs: self.test.pairs() }, Wish::Without),
-            Verdict::Helps => (Finding::Helps { gain }, Wish::With),
-            Verdict::DoesNotHelp => (Finding::DoesNotHelp { gain }, Wish::Without),
+        let (finding, arm) = match verdict {
+            Verdict::Open => (Finding::Measuring { pairs: self.test.pairs() }, Arm::Without),
+            Verdict::Helps => (Finding::Helps { gain }, Arm::With),
+            Verdict::DoesNotHelp => (Finding::DoesNotHelp { gain }, Arm::Without),
         };
         self.finding = finding;
-        self.next(wish);
+        self.next(arm);
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
     fn run(without: &[u64], with: &[u64], epochs: usize) -> Guard {
         let mut guard = Guard::new(5 * EPOCH_NS);
         for _ in 0..epochs {
-            let seen = epoch(if guard.wish() == Wish::With { with } else { without });
+            let seen = epoch(if guard.arm() == Arm::With { with } else { without });
             guard.push(&seen, |_| true);
         }
         guard
@@ -304,14 +304,14 @@ mod tests {
         let guard = run(&[40, 40], &[60, 50], 30);
         let Finding::Helps { gain } = guard.finding() else { panic!("{:?}", guard.finding()) };
         assert!((gain - (1.5f64 * 1.25).sqrt() + 1.0).abs() < 1e-9, "{gain}");
-        assert_eq!(guard.wish(), Wish::With);
+        assert_eq!(guard.arm(), Arm::With);
     }
 
     #[test]
     fn a_policy_that_only_moves_time_from_one_to_another_is_given_up_for_good() {
         let guard = run(&[50, 50], &[90, 10], 300);
         assert!(matches!(guard.finding(), Finding::DoesNotHelp { gain } if gain < 0.0));
-        assert_eq!(guard.wish(), Wish::Without);
+        assert_eq!(guard.arm(), Arm::Without);
     }
 
     /// What the guard finds when one tenant computes half of the time without the policy and has all of it with it, while
@@ -320,7 +320,7 @@ mod tests {
         let mut guard = Guard::new(5 * EPOCH_NS);
         let computes = |compute_ns| Parts { compute_ns, ..Parts::default() };
         for _ in 0..30 {
-            let with = guard.wish() == Wish::With;
+            let with = guard.arm() == Arm::With;
             let spent = if with { [computes(100), spends] } else { [computes(50), computes(had)] };
             guard.push(&epoch_of(&spent), |_| true);
         }
@@ -364,7 +364,7 @@ mod tests {
         let mut guard = Guard::new(5 * EPOCH_NS);
         let nothing = Parts::default();
         for _ in 0..30 {
-            let with = guard.wish() == Wish::With;
+            let with = guard.arm() == Arm::With;
             let starved = Parts { steal_ns: 100, ..nothing };
             let spent = if with { Parts { compute_ns: 50, ..nothing } } else { starved };
             guard.push(&epoch_of(&[Parts { compute_ns: 50, ..nothing }, spent]), |_| true);
@@ -392,11 +392,11 @@ mod tests {
         let mut guard = Guard::new(5 * EPOCH_NS);
         let mut tried = 0;
         for _ in 0..40 {
-            if guard.wish() == Wish::With && tried < trials {
+            if guard.arm() == Arm::With && tried < trials {
                 tried += 1;
                 guard.push_trial(&epoch(&[1, 1]), |_| true);
             } else {
-                let with = guard.wish() == Wish::With;
+                let with = guard.arm() == Arm::With;
                 guard.push(&epoch(if with { &[60, 50] } else { &[40, 40] }), |_| true);
             }
         }
@@ -412,8 +412,8 @@ mod tests {
     fn what_was_kept_is_measured_again() {
         let mut guard = run(&[40], &[60], 30);
         let holds = HOLD * 5;
-        let wishes: Vec<Wish> = (0..holds).map(|_| guard.push(&epoch(&[60]), |_| true)).collect();
-        assert!(wishes.contains(&Wish::Without));
+        let arms: Vec<Arm> = (0..holds).map(|_| guard.push(&epoch(&[60]), |_| true)).collect();
+        assert!(arms.contains(&Arm::Without));
     }
 
     #[test]

@@ -51,7 +51,7 @@ const volatile u32 llcs = 1;
 const volatile u8 llc_of_cpu[CPUS];
 
 struct control control;
-struct farewell farewell;
+struct scheduler_exit scheduler_exit;
 struct losses losses;
 struct cpu cpus[CPUS];
 
@@ -440,9 +440,9 @@ s32 BPF_PROG(corun_init)
 SEC("struct_ops/corun_exit")
 void BPF_PROG(corun_exit, struct scx_exit_info *info)
 {
-	bpf_probe_read_kernel_str(farewell.reason, sizeof(farewell.reason), info->reason);
-	bpf_probe_read_kernel_str(farewell.message, sizeof(farewell.message), info->msg);
-	farewell.kind = info->kind;
+	bpf_probe_read_kernel_str(scheduler_exit.reason, sizeof(scheduler_exit.reason), info->reason);
+	bpf_probe_read_kernel_str(scheduler_exit.message, sizeof(scheduler_exit.message), info->msg);
+	scheduler_exit.kind = info->kind;
 }
 
 SEC(".struct_ops.link")

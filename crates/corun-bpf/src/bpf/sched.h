@@ -84,7 +84,7 @@ struct control {
 };
 
 /* Why the scheduler left the kernel. */
-struct farewell {
+struct scheduler_exit {
 	u64 kind; /* 0: it is still there */
 	char reason[128];
 	char message[1024];

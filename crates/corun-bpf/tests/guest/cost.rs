@@ -87,7 +87,7 @@ fn beside_the_kernels_own_it_costs_little() {
             wait_ms(50);
             of[2].push(wake_up_us());
             of[3].push(messaging_ms());
-            assert!(scheduler.farewell().is_none());
+            assert!(scheduler.exit().is_none());
         }
         let [wake, messages, our_wake, our_messages] = of.map(median);
         println!("wake-up: {wake:.1} µs, ours {our_wake:.1} µs, ratio {:.2}", our_wake / wake);
@@ -152,7 +152,7 @@ fn hackbench_and_wake_ups_in_turn_with_the_kernels_own() {
             let scheduler = started(&config());
             wait_ms(50);
             measure(&mut ours);
-            assert!(scheduler.farewell().is_none());
+            assert!(scheduler.exit().is_none());
         }
         wait_ms(50);
         if round % 2 == 1 {

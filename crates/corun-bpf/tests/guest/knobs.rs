@@ -36,7 +36,7 @@ fn a_fixed_slice_is_as_long_as_it_says_below_and_above_the_tick() {
             hog(0).and(hog(1))
         });
     }
-    assert!(scheduler.farewell().is_none());
+    assert!(scheduler.exit().is_none());
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_parked_cell_does_not_run_at_all_and_then_runs_again() {
         wait_ms(200);
         assert!(ran_ns(&scheduler, parked) > still, "round {round}: it did not run again");
     }
-    assert!(scheduler.farewell().is_none());
+    assert!(scheduler.exit().is_none());
 }
 
 #[test]

@@ -24,9 +24,9 @@ fn stopped_it_says_so_and_its_counts_remain() {
     wait_ms(50);
     scheduler.stop();
     wait_ms(50);
-    let farewell = scheduler.farewell().expect("it has left");
-    assert_eq!(farewell.why, Ending::Unloaded, "{farewell}");
-    assert!(!farewell.is_failure());
+    let exit = scheduler.exit().expect("it has left");
+    assert_eq!(exit.why, Ending::Unloaded, "{exit}");
+    assert!(!exit.is_failure());
     assert!(scheduler.cpus().iter().any(|c| c.switches > 0));
 }
 
@@ -53,14 +53,14 @@ fn forgetting_a_task_is_noticed_by_the_kernel_and_told_in_plain_words() {
     wait_ms(100);
     scheduler.park(cell, true).expect("it can be parked");
     let mut waited_ms = 0;
-    while scheduler.farewell().is_none() && waited_ms < 10_000 {
+    while scheduler.exit().is_none() && waited_ms < 10_000 {
         wait_ms(50);
         waited_ms += 50;
     }
-    let farewell = scheduler.farewell().expect("the watchdog noticed");
-    println!("{farewell}");
-    assert_eq!(farewell.why, Ending::Stall, "{farewell}");
-    assert!(farewell.is_failure() && farewell.to_string().contains("failed to run"), "{farewell}");
+    let exit = scheduler.exit().expect("the watchdog noticed");
+    println!("{exit}");
+    assert_eq!(exit.why, Ending::Stall, "{exit}");
+    assert!(exit.is_failure() && exit.to_string().contains("failed to run"), "{exit}");
     // The kernel's own scheduler has taken over: the hog runs.
     let before = hog.counted().ran_ns;
     wait_ms(300);
@@ -73,12 +73,12 @@ fn an_administrator_can_end_it() {
     let scheduler = started(&config());
     std::fs::write("/proc/sysrq-trigger", "S").expect("the guest's root may");
     let mut waited_ms = 0;
-    while scheduler.farewell().is_none() && waited_ms < 5_000 {
+    while scheduler.exit().is_none() && waited_ms < 5_000 {
         wait_ms(20);
         waited_ms += 20;
     }
-    let farewell = scheduler.farewell().expect("it has left");
-    assert_eq!(farewell.why, Ending::SysRq, "{farewell}");
+    let exit = scheduler.exit().expect("it has left");
+    assert_eq!(exit.why, Ending::SysRq, "{exit}");
 }
 
 /// The role of a controller that is killed: loads the scheduler, parks the task it is told of, says so, and waits.

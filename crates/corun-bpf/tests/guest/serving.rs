@@ -40,7 +40,7 @@ fn kernel_threads_are_served_beside_hogs_with_long_slices() {
     {
         assert!(!log.contains(complaint), "the kernel complains: {complaint}");
     }
-    assert!(scheduler.farewell().is_none());
+    assert!(scheduler.exit().is_none());
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn hundreds_of_tasks_come_and_go_while_cells_are_parked_and_unparked() {
         assert!(Command::new("true").status().expect("the guest has true").success());
     }
     println!("{born} threads");
-    let farewell = scheduler.farewell();
-    assert!(farewell.is_none(), "{}", farewell.unwrap());
+    let exit = scheduler.exit();
+    assert!(exit.is_none(), "{}", exit.unwrap());
     assert_eq!(scheduler.losses(), corun_bpf::SchedulerLosses::default());
 }

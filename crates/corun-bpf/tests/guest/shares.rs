@@ -127,7 +127,7 @@ fn cgroups_get_what_cpu_weight_promises_over_two_levels_as_they_do_without_us() 
     fs::write("/sys/fs/cgroup/b/cpu.weight", "900").expect("the weight can be changed");
     wait_ms(200);
     judge(|| near("b at 900 of 1200", shares(&of, 1_500)[2], 0.75, 0.03));
-    assert!(scheduler.farewell().is_none());
+    assert!(scheduler.exit().is_none());
     drop(busy);
     drop(inner);
 }

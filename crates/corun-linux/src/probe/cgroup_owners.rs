@@ -9,7 +9,7 @@ use crate::cgroup::{is_within, Cgroups, Membership, Tree, Version};
 use crate::naming::TenantName;
 use crate::root::Root;
 use crate::target::Subject;
-use corun_bpf::layout::{GroupRec, Whereabouts};
+use corun_bpf::layout::{GroupRec, Location};
 use std::collections::HashMap;
 
 /// So many whereabouts are remembered; when there are more, all are asked about anew.
@@ -24,7 +24,7 @@ pub(super) struct CgroupOwners {
     own: Membership,
     /// The subject's cgroup, in its tree: whoever is in it or below it is the subject.
     subject: Option<(Tree, String, TenantName)>,
-    known: HashMap<Whereabouts, Option<TenantName>>,
+    known: HashMap<Location, Option<TenantName>>,
 }
 
 impl CgroupOwners {

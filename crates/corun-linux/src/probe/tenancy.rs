@@ -15,7 +15,7 @@ use crate::program;
 use crate::root::Root;
 use crate::target::Subject;
 use crate::tenants::Tenants;
-use corun_bpf::layout::{comm, group, GroupRec, Whereabouts};
+use corun_bpf::layout::{comm, group, GroupRec, Location};
 use corun_model::observation::TaskObservation;
 use corun_model::{Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,7 @@ pub(super) struct Tenancy {
     /// Tenants that are process groups.
     jobs: BTreeMap<TenantId, Job>,
     /// Cgroups that tell, as the probe has not heard yet.
-    news: Vec<Whereabouts>,
+    news: Vec<Location>,
     /// How many processes have been asked what program they run.
     asked: u64,
 }
@@ -191,7 +191,7 @@ impl Tenancy {
     }
 
     /// Cgroups that tell, of which the probe has not heard yet.
-    pub(super) fn news(&mut self) -> Vec<Whereabouts> {
+    pub(super) fn news(&mut self) -> Vec<Location> {
         std::mem::take(&mut self.news)
     }
 

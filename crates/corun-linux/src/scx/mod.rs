@@ -446,8 +446,8 @@ impl Backend for ScxBackend {
 
     fn beat(&mut self) -> Result<(), HostError> {
         let stock = self.stock.beat();
-        let farewell = self.scheduler.as_ref().and_then(Scheduler::farewell);
-        let why = match (stock, farewell) {
+        let exit = self.scheduler.as_ref().and_then(Scheduler::exit);
+        let why = match (stock, exit) {
             (Ok(()), None) => {
                 self.forget_ended_parks();
                 self.renew();
@@ -458,7 +458,7 @@ impl Backend for ScxBackend {
                 return Ok(());
             }
             (Err(e), _) => e.to_string(),
-            (Ok(()), Some(farewell)) => farewell.to_string(),
+            (Ok(()), Some(exit)) => exit.to_string(),
         };
         self.lost = Some(why.clone());
         self.undo_all()?;

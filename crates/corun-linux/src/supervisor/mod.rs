@@ -39,7 +39,7 @@ use crate::limits;
 use crate::procfs;
 use crate::root::{in_words, Root};
 use journal::{Entry, Journal, JournalError};
-use restoring::{Heirs, Restored};
+use restoring::{Descendants, Restored};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -246,8 +246,8 @@ impl Supervised {
     /// Drops from the journal what nobody needs any more.
     pub fn compact(&mut self, root: &Root) {
         // Who cannot be looked at keeps what there is for it; a journal that cannot be written anew stays as it is.
-        if let Ok(mut heirs) = Heirs::look(root) {
-            let _ = self.journal.compact(|undo| heirs.need(undo));
+        if let Ok(mut descendants) = Descendants::look(root) {
+            let _ = self.journal.compact(|undo| descendants.need(undo));
         }
     }
 

@@ -115,19 +115,19 @@ fn of_task(undo: &Undo) -> Option<(&Task, &Aspect)> {
 /// Who there is to have inherited: tells which changes that are not in force are needed still. Tasks that have ended and
 /// are related to the same processes are as one: a group in which tasks come and go for days needs as many lines as
 /// they had different values.
-pub struct Heirs<'a> {
+pub struct Descendants<'a> {
     root: &'a Root,
     processes: BTreeSet<u32>,
     groups: BTreeSet<u32>,
     kept: BTreeSet<(Task, Aspect)>,
 }
 
-impl Heirs<'_> {
+impl Descendants<'_> {
     /// Looks through the processes that live now, less those that may not be looked at: to them nothing can be given back.
     ///
     /// # Errors
     /// When another cannot be looked at.
-    pub fn look(root: &Root) -> Result<Heirs<'_>, ReadError> {
+    pub fn look(root: &Root) -> Result<Descendants<'_>, ReadError> {
         let (mut processes, mut groups) = (BTreeSet::new(), BTreeSet::new());
         for pid in procfs::processes(root)? {
             match procfs::process_stat(root, pid) {
@@ -139,7 +139,7 @@ impl Heirs<'_> {
                 Err(e) => return Err(e),
             }
         }
-        Ok(Heirs { root, processes, groups, kept: BTreeSet::new() })
+        Ok(Descendants { root, processes, groups, kept: BTreeSet::new() })
     }
 
     /// Whether a change that is not in force is needed for whoever may have inherited it.
@@ -261,8 +261,8 @@ mod tests {
         let direct = contents.in_force.iter().filter(lives).cloned().collect();
         let owned = |aspects: Vec<&Aspect>| aspects.into_iter().cloned().collect();
         let inheritance = contents.inheritance();
-        let heirs = inheritors(root, &inheritance).into_iter();
-        (direct, heirs.map(|(task, of)| (task.tid, owned(of))).collect())
+        let descendants = inheritors(root, &inheritance).into_iter();
+        (direct, descendants.map(|(task, of)| (task.tid, owned(of))).collect())
     }
 
     proptest! {
@@ -313,8 +313,8 @@ mod tests {
                 });
             }
             let whole = journal.contents().unwrap();
-            let mut heirs = Heirs::look(&root).unwrap();
-            journal.compact(|undo| heirs.need(undo)).unwrap();
+            let mut descendants = Descendants::look(&root).unwrap();
+            journal.compact(|undo| descendants.need(undo)).unwrap();
             let compacted = journal.contents().unwrap();
             prop_assert_eq!(restored(&root, &whole), restored(&root, &compacted));
             // Three values of as many tasks as live, and of as many processes, groups and pairs of them as there are.
@@ -329,12 +329,15 @@ mod tests {
         let task = |tid: u32, pgid| Task { tid, start_ns: procfs::TICK_NS, pid: tid, pgid };
         proc.start(&task(5, 5), 1);
         let root = proc.root();
-        let mut heirs = Heirs::look(&root).unwrap();
+        let mut descendants = Descendants::look(&root).unwrap();
         let slice = |tid, pgid| Undo::Task(task(tid, pgid), Aspect::Slice { was_ns: 0 });
         let needed: Vec<Undo> =
-            (10..1_000).map(|tid| slice(tid, 5 + tid % 2)).filter(|undo| heirs.need(undo)).collect();
+            (10..1_000).map(|tid| slice(tid, 5 + tid % 2)).filter(|undo| descendants.need(undo)).collect();
         assert_eq!(needed, [slice(10, 5)]);
-        assert!(heirs.need(&slice(5, 5)) && !heirs.need(&slice(5, 5)), "it lives, and has one line");
+        assert!(
+            descendants.need(&slice(5, 5)) && !descendants.need(&slice(5, 5)),
+            "it lives, and has one line"
+        );
     }
 
     /// A thread that says who it is, makes another when it is told to, and ends when nobody can tell it any more.

@@ -224,8 +224,9 @@ pub struct Ledger {
     pub total_ns: u64,
 }
 
-/// Why it was blocked; the reasons sum to the ledger's `block_ns`.
+/// Why it was blocked; the reasons sum to the ledger's `block_ns`. A reason that an older version did not tell apart is in `other_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Block {
     /// User-space locks, condition variables, barriers, joins.
     pub futex_ns: u64,

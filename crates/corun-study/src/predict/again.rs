@@ -73,8 +73,7 @@ pub fn again(run: &CoRun, lines: impl BufRead, how: How) -> Result<CoRun, String
     let mut begin_ns = None;
     let mut in_time = true;
     for (n, line) in lines.lines().enumerate() {
-        let refused =
-            |e: &dyn std::fmt::Display| format!("{}: no window of a recording: {e}", n + 1);
+        let refused = |e: &dyn std::fmt::Display| format!("{}: no window of a recording: {e}", n + 1);
         let line = line.map_err(|e| refused(&e))?;
         let mut line: Recorded = serde_json::from_str(&line).map_err(|e| refused(&e))?;
         let begin_ns = *begin_ns.get_or_insert(line.window.start_ns);

@@ -1,7 +1,7 @@
 //! A study of schedulers is read: bad input is one sentence that names file, line and remedy.
 
 use super::file::{Figure, PolicyUse, SchedulersStudy, Shows, SCHEMA};
-use super::scenarios::{Cell, Near};
+use super::scenarios::{Cell, RelativeFiles};
 use crate::study_file::{read, BadStudy};
 use corun_model::workload::line_of;
 use corun_sim::scenario::{BadScenario, Scenario};
@@ -58,7 +58,7 @@ impl SchedulersStudy {
 
     /// Every program alone and every policy must make a scenario.
     fn check_scenarios(&self, figure: &Figure, folder: &Path) -> Result<(), Refused> {
-        let near = Near(folder);
+        let near = RelativeFiles(folder);
         let try_one = |cell: &Cell, policy: Option<&PolicyUse>, span: Range<usize>| {
             let text = self.scenario(figure, policy, &cell.tenants);
             Scenario::parse(figure.name.as_ref(), &text, &near).map_err(|bad: BadScenario| {

@@ -3,7 +3,7 @@
 //! Runs do not know of each other, so a result does not depend on how they were spread over CPUs.
 
 use super::file::{Figure, Measure, PolicyUse, SchedulersStudy, Shows, Stated, Value};
-use super::scenarios::{Cell, Near, Tenant};
+use super::scenarios::{Cell, RelativeFiles, Tenant};
 use corun_model::fairness::jain;
 use corun_sim::experiment::{all_or_first, co_runs, Failure, Run};
 use corun_sim::metrics::{geometric_mean, relative_speedup, throughput, variation};
@@ -253,7 +253,7 @@ fn run_figure(
     let fixed = figure.duration.is_some();
     let made = |policy: Option<&PolicyUse>, tenants: &[Tenant]| -> Result<Vec<Made>, Failure> {
         let text = study.scenario(figure, policy, tenants);
-        let scenario = Scenario::parse(figure.name.as_ref(), &text, &Near(folder))?;
+        let scenario = Scenario::parse(figure.name.as_ref(), &text, &RelativeFiles(folder))?;
         let runs = co_runs(&scenario)?;
         done();
         let of_run = |run: &Run| -> Result<Made, Failure> {

@@ -98,9 +98,9 @@ impl PolicyUse {
 }
 
 /// The files that scenarios name: presets, and those in the study's folder.
-pub struct Near<'a>(pub &'a Path);
+pub struct RelativeFiles<'a>(pub &'a Path);
 
-impl Files for Near<'_> {
+impl Files for RelativeFiles<'_> {
     fn read(&self, path: &str) -> Result<(String, String), String> {
         if path.starts_with(PAPERS) {
             return Presets.read(path);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why the kernel's own scheduler has taken over again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Farewell {
+pub struct SchedulerExit {
     /// What sort of end it was.
     pub why: Ending,
     /// The kernel's words for it: "runnable task stall".
@@ -30,9 +30,9 @@ pub enum Ending {
     Stall,
 }
 
-impl Farewell {
+impl SchedulerExit {
     /// From what the kernel hands to a scheduler that leaves.
-    pub(crate) fn new(kind: u32, reason: &[u8], message: &[u8]) -> Farewell {
+    pub(crate) fn new(kind: u32, reason: &[u8], message: &[u8]) -> SchedulerExit {
         let why = match kind {
             0..=65 => Ending::Unloaded,
             66 | 68..=1023 => Ending::TakenOut,
@@ -42,7 +42,7 @@ impl Farewell {
             _ => Ending::Error,
         };
         let text = |b: &[u8]| String::from_utf8_lossy(b).trim().to_owned();
-        Farewell { why, reason: text(reason), message: text(message) }
+        SchedulerExit { why, reason: text(reason), message: text(message) }
     }
 
     /// Whether something went wrong, as opposed to having been asked for.
@@ -51,7 +51,7 @@ impl Farewell {
     }
 }
 
-impl fmt::Display for Farewell {
+impl fmt::Display for SchedulerExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.why {
             Ending::Unloaded => "corun's scheduler was unloaded",
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_stall_names_the_task_that_the_kernel_named() {
-        let stall = Farewell::new(1026, b"runnable task stall", b"hog[77] failed to run for 1.2s");
+        let stall = SchedulerExit::new(1026, b"runnable task stall", b"hog[77] failed to run for 1.2s");
         assert!(stall.is_failure());
         assert_eq!(
             stall.to_string(),
@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn being_asked_to_leave_is_no_failure() {
         for kind in [64, 65, 66, 67, 68] {
-            assert!(!Farewell::new(kind, b"", b"").is_failure(), "{kind}");
+            assert!(!SchedulerExit::new(kind, b"", b"").is_failure(), "{kind}");
         }
-        assert_eq!(Farewell::new(64, b"", b"").to_string(), "corun's scheduler was unloaded");
+        assert_eq!(SchedulerExit::new(64, b"", b"").to_string(), "corun's scheduler was unloaded");
     }
 
     #[test]
     fn an_error_of_a_kind_yet_unknown_is_an_error() {
-        assert_eq!(Farewell::new(1999, b"", b"").why, Ending::Error);
+        assert_eq!(SchedulerExit::new(1999, b"", b"").why, Ending::Error);
     }
 }
