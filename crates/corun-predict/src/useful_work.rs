@@ -18,7 +18,7 @@ use crate::counted::Counted;
 use crate::reach::Reach;
 use corun_model::fairness::jain;
 use corun_model::observation::{Account, TaskObservation};
-use corun_model::worker::{self, is_worker};
+use corun_model::worker::is_worker;
 use corun_model::{Observation, TakenBy, TaskId, TenantId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -363,7 +363,7 @@ impl Window {
         self.all().map(|s| s.compute_ns).fold(0.0, f64::max)
     }
 
-    /// Its workers ([`worker`]), by what they compute.
+    /// Its workers ([`corun_model::worker`]), by what they compute.
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Spent> {
         let busiest_ns = self.busiest_ns();
         self.all().filter(move |s| is_worker(s.compute_ns, busiest_ns))

@@ -9,8 +9,7 @@ mod footer;
 mod style;
 mod waits;
 
-pub(crate) use corun_model::TakenBy;
-use footer::{lost, probe_cost};
+pub(crate) use footer::{lost, probe_cost};
 pub use style::Style;
 
 use crate::answer::{self, is_all};
@@ -20,6 +19,7 @@ use crate::profile::schema::{Account, Block, Culprit, Ledger, ProfileReport, Sec
 use crate::table::Table;
 use crate::words::{count, name, percent, wrap};
 use corun_model::duration::human_ns;
+use corun_model::TakenBy;
 use std::cmp::Reverse;
 
 /// At most so many culprits and tasks are listed.

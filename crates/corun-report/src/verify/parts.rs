@@ -78,7 +78,7 @@ pub fn measured(benchmark: &Benchmark) -> Option<Measured> {
 pub(crate) fn lines(benchmarks: &[Measured], failed: &[Tested]) -> String {
     /// Most of each sort.
     const MOST: usize = 10;
-    let tests = failed.iter().map(|t| format!("{}: {}: {}", name(&t.name, 60), t.verdict, t.why));
+    let tests = failed.iter().map(|t| format!("{}: {}: {}", name(&t.name, 60), t.verdict.name(), t.why));
     let mut out = String::new();
     for said in [benchmarks.iter().map(line).collect::<Vec<_>>(), tests.collect()] {
         for (n, l) in said.iter().take(MOST).flat_map(|said| wrap(said, 96).into_iter().enumerate()) {
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(property("corun.culprit").as_deref(), Some("make"));
         let why = "between 40 and 50 % of its time was lost to others, mostly to `make`";
         assert_eq!(property("corun.why").as_deref(), Some(why));
-        assert_eq!(failed.tested.map(|t| (t.name, t.verdict)), Some(("a.b".into(), "starved".into())));
+        assert_eq!(failed.tested.map(|t| (t.name, t.verdict)), Some(("a.b".into(), TestVerdict::Starved)));
         let passed = case_verdict("a.b", false, Ok((&starved, &SPAN)), Some("make"));
         assert_eq!((of(&passed.properties, "corun.verdict"), passed.tested), (None, None));
         assert_eq!(of(&passed.properties, "corun.waited_s").as_deref(), Some("0.700000"));
