@@ -9,6 +9,8 @@ use crate::privileges;
 use crate::ring::{RingError, Run};
 use crate::totals::Totals;
 use corun_linux::clock::process_cpu_ns;
+use corun_linux::limits::{explained, start_thread};
+use corun_linux::root::in_words;
 use corun_linux::watcher;
 use corun_model::{Observation, What};
 use corun_session::watch::{Watch, WatchOptions};
@@ -27,7 +29,7 @@ use thiserror::Error as ThisError;
 #[derive(Debug, ThisError)]
 pub enum AgentError {
     /// The address cannot be listened at.
-    #[error("cannot listen at {address}: {source}; stop who does, or choose another address")]
+    #[error("cannot listen at {address}: {}", why_not(source))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -44,8 +46,19 @@ pub enum AgentError {
     #[error("{0}")]
     Privileges(String),
     /// There can be no more threads, or no handlers of signals.
-    #[error("the agent cannot begin: {0}")]
+    #[error("the agent cannot begin: {}", in_words(.0))]
     Begin(io::Error),
+}
+
+/// Why an address cannot be listened at, and the remedy.
+fn why_not(e: &io::Error) -> String {
+    let remedy = match e.kind() {
+        io::ErrorKind::AddrInUse => "; stop who does, or choose another address",
+        io::ErrorKind::AddrNotAvailable => "; choose an address of this machine",
+        io::ErrorKind::PermissionDenied => "; choose a port from 1024 on",
+        _ => "",
+    };
+    in_words(e) + remedy
 }
 
 impl AgentError {
@@ -89,7 +102,7 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     let listen = |source| AgentError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(AgentError::Begin)?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| AgentError::Begin(explained(e)))?;
     let stop = Stop::new();
     let options = WatchOptions {
         source: wanted(config.source),
@@ -110,14 +123,12 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     });
     let blind = watch.unavailable().iter().find(|u| matches!(u.what, What::Ebpf { .. }));
     let blind = blind.map(|u| format!("who holds the CPUs is not seen: {}", u.why));
-    if let Some(why) = &blind {
-        (caller.say)(why);
-    }
-    lock(&shared.health).set(Part::Culprits, blind);
+    lock(&shared.health).set(Part::Culprits, blind.clone());
     let is_to_reload = Arc::new(AtomicBool::new(false));
     obey(signals, stop, is_to_reload.clone()).map_err(AgentError::Begin)?;
     serve(listener, &shared).map_err(AgentError::Begin)?;
     notify(&[NotifyState::Ready]);
+    blind.iter().for_each(|why| (caller.say)(why));
     (caller.say)(&format!("metrics at http://{address}/metrics"));
     let mut config = config;
     while let Some(seen) = watch.next() {
@@ -166,7 +177,7 @@ fn obey(mut signals: Signals, stop: Stop, is_to_reload: Arc<AtomicBool>) -> io::
             }
         }
     };
-    std::thread::Builder::new().name("corun-signals".into()).spawn(wait).map(drop)
+    start_thread("corun-signals", wait).map(drop)
 }
 
 fn serve(listener: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {

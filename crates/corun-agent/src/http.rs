@@ -1,6 +1,7 @@
 //! A small HTTP server: one request per connection, a bounded number of connections, and a time limit on each. Whoever is slow or
 //! silent keeps one of them for that long, and nothing else.
 
+use corun_linux::limits::explained;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -94,7 +95,7 @@ pub fn serve(
             counts.refused.fetch_add(1, Ordering::Relaxed);
         }
     };
-    thread("corun-http").spawn(accept).map(drop)
+    thread("corun-http").spawn(accept).map(drop).map_err(explained)
 }
 
 fn thread(name: &str) -> std::thread::Builder {

@@ -30,6 +30,9 @@ pub fn drop_all_but_kept() -> Result<(), String> {
     // SAFETY: takes numbers only.
     match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
         0 => Ok(()),
-        _ => Err(format!("privileges cannot be dropped: {}", std::io::Error::last_os_error())),
+        _ => Err(format!(
+            "privileges cannot be dropped: {}",
+            corun_linux::root::in_words(&std::io::Error::last_os_error())
+        )),
     }
 }

@@ -20,6 +20,7 @@ pub use segment::{scan, Fault, Scan, FORMAT};
 pub use wire::Run;
 pub use writer::{Writer, LEAST_BYTES};
 
+use corun_linux::root::in_words;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -53,7 +54,7 @@ pub enum RingError {
         most: u64,
     },
     /// What the operating system says.
-    #[error("cannot {doing} {}: {source}", .path.display())]
+    #[error("cannot {doing} {}: {}", .path.display(), in_words(source))]
     Io {
         /// What was to be done.
         doing: &'static str,

@@ -6,7 +6,8 @@
 use assert_cmd::cargo::cargo_bin;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -194,6 +195,10 @@ fn run(limit: &Limit, pids: Option<&Pids>, arguments: &[&str]) -> io::Result<Opt
     let mut command = Command::new(line.next().unwrap());
     command.args(line).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    // A place that whoever it becomes may write to.
+    let place = tempfile::tempdir()?;
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777))?;
+    command.current_dir(place.path());
     let procs = pids.map(|pids| pids.0.join("cgroup.procs"));
     if let (Some(pids), Some(most)) = (pids, limit.pids) {
         fs::write(pids.0.join("pids.max"), most.to_string())?;
@@ -206,11 +211,18 @@ fn run(limit: &Limit, pids: Option<&Pids>, arguments: &[&str]) -> io::Result<Opt
             setting()
         });
     }
-    let child = command.spawn()?;
+    let mut child = command.spawn()?;
     let pid = child.id() as i32;
     let begin = Instant::now();
+    let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
     let (told, done) = std::sync::mpsc::channel();
-    std::thread::spawn(move || told.send(child.wait_with_output()));
+    std::thread::spawn(move || {
+        // Lines are read as they come: an agent says when it has begun, and goes on until it is asked to end.
+        let said = std::thread::spawn(move || said(stderr, pid));
+        let output = child.wait_with_output();
+        let said = said.join().expect("it only reads");
+        told.send(output.map(|output| Output { stderr: said, ..output }))
+    });
     let output = done.recv_timeout(PATIENCE);
     // SAFETY: takes two numbers; the group is the child's own.
     unsafe { libc::kill(-pid, libc::SIGKILL) };
@@ -219,6 +231,21 @@ fn run(limit: &Limit, pids: Option<&Pids>, arguments: &[&str]) -> io::Result<Opt
         Err(_) => {
             eprintln!("it has not ended after {:?}", begin.elapsed());
             Ok(None)
+        }
+    }
+}
+
+/// What a child says, who is asked to end as soon as it serves somebody.
+fn said(mut stderr: impl BufRead, pid: i32) -> Vec<u8> {
+    let mut said = Vec::new();
+    loop {
+        let before = said.len();
+        if stderr.read_until(b'\n', &mut said).unwrap_or(0) == 0 {
+            return said;
+        }
+        if said[before..].starts_with(b"corun: metrics at http://") {
+            // SAFETY: takes two numbers; the child is not waited for before its end.
+            unsafe { libc::kill(pid, libc::SIGTERM) };
         }
     }
 }
@@ -278,6 +305,8 @@ fn every_verb_under_every_limit_does_without_or_says_why_and_leaves_nothing() {
         vec!["load", "cpu", "--quiet", "--threads", "4", "--duration", "50ms"],
         vec!["sim", scenario, "--seeds", "2"],
         vec!["policies"],
+        vec!["top", "--once", "--every", "200ms"],
+        vec!["agent", "--listen", "127.0.0.1:0", "--ring", "ring"],
     ];
     let mut faults = Vec::new();
     for limit in limits() {

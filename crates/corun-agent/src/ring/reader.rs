@@ -4,6 +4,7 @@ use super::entry::{decode, time_of, Entry, KeptWindow};
 use super::segment::{scan, Fault, Scan};
 use super::wire::Run;
 use super::{segment_name, segments, RingError};
+use corun_linux::root::in_words;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -122,7 +123,7 @@ impl Windows<'_> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(e) => {
-                self.loaded.push_back(Err(damage(0, What::File(e.to_string()))));
+                self.loaded.push_back(Err(damage(0, What::File(in_words(&e)))));
                 return true;
             }
         };

@@ -2,6 +2,7 @@
 
 use super::segment::{frame_header, framed, header, scan, Fault, FRAME, HEADER};
 use super::{segment_name, segments, RingError};
+use corun_linux::limits::explained;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -227,6 +228,6 @@ fn lock(folder: &Path) -> Result<File, RingError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(RingError::InUse(folder.to_owned())),
-        Err(fs::TryLockError::Error(e)) => Err(RingError::io("lock", &path)(e)),
+        Err(fs::TryLockError::Error(e)) => Err(RingError::io("lock", &path)(explained(e))),
     }
 }
