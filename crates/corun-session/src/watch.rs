@@ -10,6 +10,11 @@ use corun_linux::Root;
 use corun_model::{Host, HostError, Machine, Observation, Unavailable};
 use std::time::Duration;
 
+/// What goes on for months is to be small: room for so many tasks where there are few, 0.9 KB each.
+const LEAST_TASKS: u32 = 1 << 14;
+/// Room for ended tasks between two polls, some five thousand. More of them at once have no line of their own, and are in all sums.
+const ENDED_BYTES: u32 = 4 << 20;
+
 /// How to watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
@@ -17,7 +22,7 @@ pub struct WatchOptions {
     pub source: Option<Source>,
     /// How long a window is.
     pub window: Duration,
-    /// Tasks that can be followed at a time; `None`: four times those there are.
+    /// Tasks that can be followed at a time; `None`: four times those there are, at least 16,384.
     pub max_tasks: Option<u32>,
 }
 
@@ -33,6 +38,7 @@ pub struct Watch {
     end: EndConditions,
     ended: Option<Ended>,
     window: Duration,
+    description: String,
     unavailable: Vec<Unavailable>,
 }
 
@@ -43,17 +49,28 @@ impl Watch {
     /// When the machine cannot be watched.
     pub fn start(options: &WatchOptions, stop: &Stop) -> Result<Watch, Error> {
         let root = Root::new("/");
-        let subject = Target::Everybody.arm(&root)?.subject;
-        let live =
-            LiveOptions { max_tasks: options.max_tasks, watcher_apart: true, ..LiveOptions::new(subject) };
+        let armed = Target::Everybody.arm(&root)?;
+        let live = LiveOptions {
+            max_tasks: options.max_tasks,
+            least_tasks: LEAST_TASKS,
+            ended_bytes: ENDED_BYTES,
+            watcher_apart: true,
+            ..LiveOptions::new(armed.subject)
+        };
         let (watcher, unavailable) = Watcher::start(&root, live, options.source)?;
         Ok(Watch {
             watcher,
             end: EndConditions { running: None, end_ns: None, stop: stop.clone() },
             ended: None,
             window: options.window,
+            description: armed.description,
             unavailable,
         })
+    }
+
+    /// Whom it is about, in words.
+    pub fn description(&self) -> &str {
+        &self.description
     }
 
     /// How it sees.

@@ -18,8 +18,10 @@ pub struct LiveOptions {
     pub waits: bool,
     /// Bytes for the run log of the subject between two polls, a power of two; 0: none is kept.
     pub record_bytes: u32,
-    /// Tasks that can be followed at a time; `None`: four times those there are, at least 32,768.
+    /// Tasks that can be followed at a time; `None`: four times those there are.
     pub max_tasks: Option<u32>,
+    /// At least so many where nobody says how many.
+    pub least_tasks: u32,
     /// Process groups in cgroups that can be told apart at a time; `None`: twice the tasks that there are, at least 16,384.
     pub max_groups: Option<u32>,
     /// Pairs of them, one of which took time from the other, that can be told apart at a time beyond each task's first eight
@@ -42,6 +44,7 @@ impl LiveOptions {
             waits: false,
             record_bytes: 0,
             max_tasks: None,
+            least_tasks: 1 << 15,
             max_groups: None,
             max_pairs: None,
             ended_bytes: 16 << 20,
