@@ -25,6 +25,7 @@ pub mod profile;
 pub mod progress;
 pub mod refusal;
 pub mod sim;
+mod single_wait;
 pub mod table;
 pub mod terminal;
 mod unseen;

@@ -13,6 +13,7 @@ mod modelled;
 pub(crate) mod scale;
 pub(crate) mod tenants;
 pub(crate) mod timeline;
+mod waits;
 
 use crate::answer::{self, Lost};
 use crate::json;
@@ -43,6 +44,7 @@ fn page(report: &ProfileReport, first: &str, more: &str) -> String {
         first.to_owned(),
         time(report, &tenants),
         thieves(report, &tenants),
+        waits::section_of(report, &tenants),
         over_time(report, &tenants),
         shapes(report),
     ];

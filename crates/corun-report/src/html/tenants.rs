@@ -54,6 +54,11 @@ impl<'a> Tenants<'a> {
         self.classes.get(&id).copied().unwrap_or(REST)
     }
 
+    /// What tenants are called.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
     /// What a tenant is called, at any length.
     pub fn name(&self, id: u32) -> String {
         self.names.whole(id)

@@ -81,6 +81,24 @@ fn who_asks_for_waits_of_a_task_that_has_none_is_told_so_and_who_does_not_ask_is
 }
 
 #[test]
+fn the_page_says_of_each_wait_what_the_screen_says() {
+    let page = corun_report::html::render(&report(|waits| waits[0].name = "<b>".into()));
+    let (_, from) = page.split_once("<h2>Longest waits for a CPU</h2>").expect("they are there");
+    let (section, _) = from.split_once("</section>").unwrap();
+    assert_eq!(section.matches("<li>").count(), 3, "{section}");
+    assert!(
+        section.contains("12,502\u{a0}µs from 1.23 s on: &lt;b&gt; (4101) on CPU 1, preempted"),
+        "{section}"
+    );
+    assert!(section.contains("its own CPU budget was used up"), "{section}");
+    let none = corun_report::html::render(&report(Vec::clear));
+    assert!(none.contains("No task of it waited for a CPU."), "{none}");
+    let slots = timeline();
+    let unasked = ProfileReport::new(&meta(), &whole(&slots), SUBJECT, &slots);
+    assert!(!corun_report::html::render(&unasked).contains("Longest waits"));
+}
+
+#[test]
 fn waits_are_read_back_as_they_were_written_and_every_field_is_explained() {
     let report = report(|_| ());
     assert_eq!(json::read(&json::indented(&report)).unwrap(), report);
