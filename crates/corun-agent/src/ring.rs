@@ -15,7 +15,7 @@ mod wire;
 mod writer;
 
 pub use entry::{decode, encode, pack, unpack, Entry, KeptWindow};
-pub use reader::{Damage, Reader, Windows};
+pub use reader::{Damage, Reader, What, Windows};
 pub use segment::{scan, Fault, Scan, FORMAT};
 pub use wire::Run;
 pub use writer::{Writer, LEAST_BYTES};

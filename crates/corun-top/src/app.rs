@@ -33,6 +33,10 @@ pub enum Wish {
     Save,
     /// Trace everybody for a while.
     Trace,
+    /// Look at what precedes all that there is of a replay.
+    Before,
+    /// Look at what follows it.
+    After,
 }
 
 /// What is looked at. Each goes back to the one below it.
@@ -132,6 +136,13 @@ impl App {
     /// A window has passed.
     pub fn on_moment(&mut self, moment: Arc<Moment>) {
         self.history.push(moment);
+    }
+
+    /// Another part of a replay is to be looked at, from its end or from its beginning on.
+    pub fn turn_to(&mut self, moments: Vec<Arc<Moment>>, from_its_end: bool) {
+        self.history = History::of(moments, from_its_end);
+        let place = if from_its_end { self.history.len().saturating_sub(1) } else { 0 };
+        self.held = self.history.at(place).map(|moment| moment.number);
     }
 
     /// The moment that is shown.
@@ -239,8 +250,8 @@ impl App {
             Action::SortNext => self.sort_by(1),
             Action::SortBefore => self.sort_by(SORTS.len() - 1),
             Action::Pause => self.hold_or_go_on(),
-            Action::Earlier => self.step(-1),
-            Action::Later => self.step(1),
+            Action::Earlier => return self.step(-1),
+            Action::Later => return self.step(1),
         }
         None
     }
@@ -347,13 +358,18 @@ impl App {
         };
     }
 
-    fn step(&mut self, moments: isize) {
+    /// A file has more than what can be looked at together: beyond its ends somebody else must look.
+    fn step(&mut self, moments: isize) -> Option<Wish> {
         let place = self.place();
         let to = place.saturating_add_signed(moments).min(self.history.len().saturating_sub(1));
+        if to == place && self.facts.is_replay && !self.history.is_empty() {
+            return Some(if moments < 0 { Wish::Before } else { Wish::After });
+        }
         if to == place {
             let end = if moments < 0 { "the oldest" } else { "the newest" };
             self.notice = Some(format!("this is {end} window there is"));
         }
         self.held = self.history.at(to).map(|moment| moment.number);
+        None
     }
 }

@@ -17,6 +17,22 @@ pub struct History {
 }
 
 impl History {
+    /// Of these, oldest first, as many as fit: the newest, or the oldest.
+    pub fn of(moments: Vec<Arc<Moment>>, newest: bool) -> History {
+        let mut history = History::default();
+        for moment in moments {
+            if !newest && !history.has_room_for(&moment) {
+                break;
+            }
+            history.push(moment);
+        }
+        history
+    }
+
+    fn has_room_for(&self, moment: &Moment) -> bool {
+        self.is_empty() || self.moments.len() < MOST && self.bytes + moment.bytes() <= ROOM
+    }
+
     /// Adds the newest one; the oldest make room for it.
     pub fn push(&mut self, moment: Arc<Moment>) {
         self.bytes += moment.bytes();
@@ -75,5 +91,10 @@ mod tests {
         assert_eq!(history.at(history.place(700)).unwrap().number, 700);
         let last: Vec<u64> = history.until(history.place(999), 3).map(|m| m.number).collect();
         assert_eq!(last, [997, 998, 999]);
+        let all =
+            (0..1_000).map(|number| Arc::new(Moment::new(number, String::new(), Observation::default())));
+        let (newest, oldest) = (History::of(all.clone().collect(), true), History::of(all.collect(), false));
+        let ends = |h: &History| (h.at(0).unwrap().number, h.newest().unwrap().number, h.len());
+        assert_eq!((ends(&newest), ends(&oldest)), ((400, 999, MOST), (0, 599, MOST)));
     }
 }

@@ -7,7 +7,8 @@ use corun_linux::limits::start_thread;
 use corun_linux::watcher;
 use corun_model::What;
 use corun_report::{describe, one_line, Source};
-use corun_session::{Error, Profile, ProfileOptions, Stop, Target};
+use corun_session::watch::{Watch, WatchOptions};
+use corun_session::{Error, Stop};
 use std::io;
 use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
@@ -19,9 +20,9 @@ pub const FIRST_NS: u64 = 200_000_000;
 
 /// How to watch.
 #[derive(Clone, Debug)]
-pub struct Watch {
-    /// What the session is told.
-    pub options: ProfileOptions,
+pub struct Wanted {
+    /// The source; `None`: the best there is.
+    pub source: Option<watcher::Source>,
     /// How long the first window is.
     pub first: Duration,
     /// How long each of the others is.
@@ -74,27 +75,27 @@ pub enum StartError {
 ///
 /// # Errors
 /// When the machine cannot be watched.
-pub fn start(watch: Watch, stop: &Stop, to: Sender<Event>) -> Result<(Began, Live), StartError> {
+pub fn start(wanted: Wanted, stop: &Stop, to: Sender<Event>) -> Result<(Began, Live), StartError> {
     let (began, beginning) = channel();
     let stop = stop.clone();
     let own = stop.clone();
     let thread = start_thread("corun-watch", move || {
-        let mut profile = match Profile::start(&Target::Everybody, &watch.options, &own) {
-            Ok(profile) => profile,
+        let options = WatchOptions { source: wanted.source, window: wanted.first, max_tasks: None };
+        let mut watch = match Watch::start(&options, &own) {
+            Ok(watch) => watch,
             Err(error) => {
                 // Whoever waits for the beginning hears of it.
                 let _ = began.send(Err(error));
                 return;
             }
         };
-        profile.set_window(watch.first);
         let facts =
-            Facts { target: profile.description().to_owned(), is_replay: false, missing: missing(&profile) };
+            Facts { target: watch.description().to_owned(), is_replay: false, missing: missing(&watch) };
         let _farewell = Farewell(to.clone());
-        let source = source(&profile);
-        let cpus = profile.machine().cpu_count() as u64;
-        let _ = began.send(Ok(Began { facts, machine: describe(profile.machine()), cpus, source }));
-        follow(&mut profile, &watch, &to);
+        let source = source(&watch);
+        let cpus = watch.machine().cpu_count() as u64;
+        let _ = began.send(Ok(Began { facts, machine: describe(watch.machine()), cpus, source }));
+        follow(&mut watch, &wanted, &to);
     })?;
     let live = Live { thread: Some(thread), stop };
     match beginning.recv() {
@@ -113,10 +114,10 @@ impl Drop for Farewell {
     }
 }
 
-fn follow(profile: &mut Profile, watch: &Watch, to: &Sender<Event>) {
+fn follow(watch: &mut Watch, wanted: &Wanted, to: &Sender<Event>) {
     for number in 0.. {
-        let event = match profile.next() {
-            Some(Ok(seen)) => Event::Moment(Arc::new(Moment::new(number, (watch.now)(), seen))),
+        let event = match watch.next() {
+            Some(Ok(seen)) => Event::Moment(Arc::new(Moment::new(number, (wanted.now)(), seen))),
             Some(Err(error)) => Event::Ended(one_line(&format!("nothing more can be seen: {error}"))),
             None => return,
         };
@@ -124,25 +125,25 @@ fn follow(profile: &mut Profile, watch: &Watch, to: &Sender<Event>) {
         if to.send(event).is_err() {
             return;
         }
-        profile.set_window(watch.every);
+        watch.set_window(wanted.every);
     }
 }
 
 /// What sees, as reports name it.
-fn source(profile: &Profile) -> Source {
-    match profile.source() {
+fn source(watch: &Watch) -> Source {
+    match watch.source() {
         watcher::Source::Ebpf => Source::Ebpf,
         watcher::Source::Schedstat => Source::Schedstat,
     }
 }
 
 /// Why nobody can be named, a sentence each; nothing where they can.
-fn missing(profile: &Profile) -> Vec<String> {
-    let of_probe = profile.unavailable().iter().filter(|u| matches!(u.what, What::Ebpf { .. }));
+fn missing(watch: &Watch) -> Vec<String> {
+    let of_probe = watch.unavailable().iter().filter(|u| matches!(u.what, What::Ebpf { .. }));
     let why: Vec<String> = of_probe
         .map(|u| one_line(&format!("Who held the CPUs is not seen without eBPF: {}.", u.why)))
         .collect();
-    match source(profile) {
+    match source(watch) {
         Source::Schedstat if why.is_empty() => vec!["Who held the CPUs is not seen by schedstat.".to_owned()],
         _ => why,
     }

@@ -22,7 +22,7 @@ pub fn run(
     look: Look,
     events: &Receiver<Event>,
     stop: &Stop,
-    grant: impl FnMut(Wish, &App) -> String,
+    grant: impl FnMut(Wish, &mut App) -> String,
 ) -> io::Result<()> {
     // From here on a panic of any thread gives the terminal back first.
     let mut terminal = ratatui::try_init()?;
@@ -37,7 +37,7 @@ fn follow(
     look: Look,
     events: &Receiver<Event>,
     stop: &Stop,
-    mut grant: impl FnMut(Wish, &App) -> String,
+    mut grant: impl FnMut(Wish, &mut App) -> String,
 ) -> io::Result<()> {
     take(app, events);
     terminal.draw(|frame| draw(frame, app, look))?;

@@ -138,6 +138,30 @@ fn the_ring_of_an_agent_is_shown_as_the_machine_was() {
 }
 
 #[test]
+fn any_stretch_of_a_ring_is_shown_from_its_beginning_on() {
+    let folder = tempfile::tempdir().unwrap();
+    ring(folder.path());
+    let ring = folder.path().to_str().unwrap();
+    let at = |args: &[&str]| {
+        let output = corun(&[&["--once", ring], args].concat()).env("TZ", "UTC").output().unwrap();
+        let frame = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        frame
+    };
+    let two = at(&["--at", "2023-11-14T22:13:22", "--for", "2s"]);
+    assert!(two.contains("2023-11-14 22:13:23 UTC window 1 of 2"), "{two}");
+    let rest = at(&["--at", "2023-11-14T22:13:21"]);
+    assert!(rest.contains("window 1 of 4"), "{rest}");
+    let newest = at(&["--for", "3s"]);
+    assert!(newest.contains("2023-11-14 22:13:25 UTC window 3 of 3"), "{newest}");
+    let refused = |args: &[&str]| corun(&[&["--once"], args].concat()).env("TZ", "UTC").output().unwrap();
+    let none = refused(&[ring, "--at", "1999-01-01T00:00", "--for", "1s"]);
+    is_refused(&none, "has nothing of that time; it has 2023-11-14 22:13:20 UTC to 2023-11-14 22:13:25 UTC");
+    is_refused(&refused(&[ring, "--at", "noon"]), "`noon` is no time");
+    assert_eq!(refused(&["--at", "03:10"]).status.code(), Some(2));
+}
+
+#[test]
 fn a_ring_that_is_none_or_empty_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     is_refused(&corun(&["--once", folder.path().to_str().unwrap()]).output().unwrap(), "is no ring");

@@ -61,42 +61,84 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Reads a ring. It takes no lock: an agent may write to it meanwhile.
+/// Reads a ring, as it was when it was opened. It takes no lock: an agent may write to it meanwhile.
 pub struct Reader {
     folder: PathBuf,
-    segments: Vec<(u64, PathBuf)>,
+    segments: Vec<Segment>,
+}
+
+/// What is known of a segment once it was looked through.
+struct Segment {
+    number: u64,
+    path: PathBuf,
+    /// When its windows began and ended, in the order in which they were written.
+    times: Vec<Range<u64>>,
+    /// Whether all that is in it can be read, as far as its bytes tell; else what cannot.
+    damage: Option<Damage>,
+}
+
+impl Segment {
+    fn of((number, path): (u64, PathBuf)) -> Segment {
+        let mut segment = Segment { number, path, times: Vec::new(), damage: None };
+        match std::fs::read(&segment.path) {
+            Ok(bytes) => {
+                let Scan { frames, fault, .. } = scan(&bytes);
+                segment.times = frames.into_iter().filter_map(|place| time_of(&bytes[place])).collect();
+                segment.damage = fault.map(|(fault, at)| segment.damaged(at, What::Bytes(fault)));
+            }
+            Err(e) => segment.damage = Some(segment.damaged(0, What::File(in_words(&e)))),
+        }
+        segment
+    }
+
+    fn damaged(&self, at: u64, what: What) -> Damage {
+        Damage { path: self.path.clone(), at, what }
+    }
+
+    fn has_part_in(&self, wanted: &Range<u64>) -> bool {
+        self.times.iter().any(|t| overlap(t, wanted))
+    }
+}
+
+fn overlap(time: &Range<u64>, wanted: &Range<u64>) -> bool {
+    time.start < wanted.end && time.end > wanted.start
 }
 
 impl Reader {
-    /// Opens the ring in a folder, as it is now.
+    /// Opens the ring in a folder, and looks through all of it, once.
     ///
     /// # Errors
-    /// [`RingError`]: the folder cannot be read or holds no segment, or another corun wrote all there is.
+    /// [`RingError`]: the folder cannot be read or holds no segment, or another corun wrote the newest one.
     pub fn open(folder: &Path) -> Result<Reader, RingError> {
-        let segments = segments(folder)?;
-        let (_, newest) = segments.last().ok_or_else(|| RingError::NoRing(folder.to_owned()))?;
-        let bytes = std::fs::read(newest).map_err(RingError::io("read", newest))?;
-        match scan(&bytes).fault {
-            Some((Fault::OtherFormat(format), _)) => {
-                Err(RingError::OtherFormat { path: newest.clone(), format })
+        let segments: Vec<Segment> = segments(folder)?.into_iter().map(Segment::of).collect();
+        let newest = segments.last().ok_or_else(|| RingError::NoRing(folder.to_owned()))?;
+        match newest.damage {
+            Some(Damage { what: What::Bytes(Fault::OtherFormat(format)), .. }) => {
+                Err(RingError::OtherFormat { path: newest.path.clone(), format })
             }
             _ => Ok(Reader { folder: folder.to_owned(), segments }),
         }
     }
 
     /// The windows that have a part in this time, in nanoseconds since 1970, in the order in which they were written; between
-    /// them, what could not be read.
+    /// them, what could not be read. Segments that have no such window are not read again.
     pub fn windows(&self, wanted: Range<u64>) -> Windows<'_> {
         Windows { reader: self, wanted, next: 0, loaded: VecDeque::new(), run: None }
     }
 
+    /// When the windows began and ended, in nanoseconds since 1970, in the order in which they were written.
+    pub fn times(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.segments.iter().flat_map(|segment| &segment.times)
+    }
+
+    /// What of it cannot be read, as far as its bytes tell.
+    pub fn damages(&self) -> impl Iterator<Item = &Damage> {
+        self.segments.iter().filter_map(|segment| segment.damage.as_ref())
+    }
+
     /// The time from the earliest window to the latest, in nanoseconds since 1970; `None`: there is none.
     pub fn span(&self) -> Option<Range<u64>> {
-        let times = self.segments.iter().flat_map(|(_, path)| {
-            let bytes = std::fs::read(path).unwrap_or_default();
-            scan(&bytes).frames.into_iter().filter_map(|f| time_of(&bytes[f])).collect::<Vec<_>>()
-        });
-        times.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+        self.times().cloned().reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
     }
 }
 
@@ -112,18 +154,21 @@ pub struct Windows<'a> {
 impl Windows<'_> {
     /// Reads the next segment; whether there was one.
     fn load(&mut self) -> bool {
-        let Some((number, path)) = self.reader.segments.get(self.next) else { return false };
-        let before = self.next.checked_sub(1).map(|at| self.reader.segments[at].0);
-        if before.is_some_and(|before| before + 1 < *number) {
-            let path = self.reader.folder.join(segment_name(number - 1));
+        let Some(segment) = self.reader.segments.get(self.next) else { return false };
+        let before = self.next.checked_sub(1).map(|at| self.reader.segments[at].number);
+        if before.is_some_and(|before| before + 1 < segment.number) {
+            let path = self.reader.folder.join(segment_name(segment.number - 1));
             self.loaded.push_back(Err(Damage { path, at: 0, what: What::Missing }));
         }
         self.next += 1;
-        let damage = |at, what| Damage { path: path.clone(), at, what };
-        let bytes = match std::fs::read(path) {
+        if !segment.has_part_in(&self.wanted) {
+            self.loaded.extend(segment.damage.clone().map(Err));
+            return true;
+        }
+        let bytes = match std::fs::read(&segment.path) {
             Ok(bytes) => bytes,
             Err(e) => {
-                self.loaded.push_back(Err(damage(0, What::File(in_words(&e)))));
+                self.loaded.push_back(Err(segment.damaged(0, What::File(in_words(&e)))));
                 return true;
             }
         };
@@ -131,8 +176,7 @@ impl Windows<'_> {
         for place in frames {
             let at = place.start as u64;
             let payload = &bytes[place];
-            let is_wanted = |t: Range<u64>| t.start < self.wanted.end && t.end > self.wanted.start;
-            if !time_of(payload).is_none_or(is_wanted) {
+            if !time_of(payload).is_none_or(|time| overlap(&time, &self.wanted)) {
                 continue;
             }
             match decode(payload) {
@@ -141,10 +185,10 @@ impl Windows<'_> {
                     let run = self.run.clone().unwrap_or_default();
                     self.loaded.push_back(Ok(KeptWindow { unix_ns, run, seen }));
                 }
-                Err(why) => self.loaded.push_back(Err(damage(at, What::Entry(why)))),
+                Err(why) => self.loaded.push_back(Err(segment.damaged(at, What::Entry(why)))),
             }
         }
-        self.loaded.extend(fault.map(|(fault, at)| Err(damage(at, What::Bytes(fault)))));
+        self.loaded.extend(fault.map(|(fault, at)| Err(segment.damaged(at, What::Bytes(fault)))));
         true
     }
 }

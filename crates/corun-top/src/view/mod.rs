@@ -100,6 +100,10 @@ pub fn text(app: &App, look: Look, columns: u16, rows: u16) -> String {
     while text.last().is_some_and(String::is_empty) {
         text.pop();
     }
+    if let Some(notice) = &app.notice {
+        text.push(String::new());
+        text.extend(wrap(notice, usize::from(columns).max(1), usize::from(rows)));
+    }
     text.join("\n") + "\n"
 }
 

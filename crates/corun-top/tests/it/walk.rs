@@ -128,6 +128,28 @@ fn left_goes_back_in_time_as_far_as_there_is_and_right_forward() {
 }
 
 #[test]
+fn beyond_the_ends_of_a_replay_somebody_else_looks_and_what_is_found_is_looked_at_from_there() {
+    let mut app = everybody();
+    app.facts.is_replay = true;
+    assert_eq!(press(&mut app, &["right"]), Some(Wish::After));
+    for _ in 0..19 {
+        assert_eq!(press(&mut app, &["left"]), None);
+    }
+    assert_eq!((press(&mut app, &["left"]), app.shown().unwrap().number), (Some(Wish::Before), 0));
+    let moments = |date: &str| {
+        let moment =
+            |n| corun_top::moment::Moment::new(n, format!("{date} {n}"), window(n, &neighbours(), true));
+        (0..5).map(|n| std::sync::Arc::new(moment(n))).collect()
+    };
+    app.turn_to(moments("yesterday"), true);
+    assert_eq!(app.shown().unwrap().date, "yesterday 4");
+    press(&mut app, &["left"]);
+    assert_eq!(app.shown().unwrap().date, "yesterday 3");
+    app.turn_to(moments("today"), false);
+    assert_eq!(app.shown().unwrap().date, "today 0");
+}
+
+#[test]
 fn q_and_ctrl_c_leave_s_saves_and_t_traces() {
     let mut app = everybody();
     assert_eq!(press(&mut app, &["q"]), Some(Wish::Quit));

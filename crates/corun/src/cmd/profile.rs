@@ -2,7 +2,7 @@
 
 mod from;
 
-pub use from::source_of;
+pub use from::{source_of, time_of};
 
 use crate::date::now;
 use crate::lines;

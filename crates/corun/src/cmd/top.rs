@@ -12,11 +12,11 @@ use anyhow::Context;
 use corun_report::one_line;
 use corun_report::output::print;
 use corun_report::terminal::Style;
-use corun_session::{ProfileOptions, Stop};
+use corun_session::Stop;
 use corun_top::app::{App, Wish};
 use corun_top::event::Event;
 use corun_top::keys::Keys;
-use corun_top::live::{self, StartError, Watch};
+use corun_top::live::{self, StartError, Wanted};
 use corun_top::view::Look;
 use corun_top::{terminal, wishes};
 use std::io::IsTerminal;
@@ -31,7 +31,8 @@ Examples:
   sudo corun top                     with root it knows who held the CPUs
   corun top --once                   one frame as text, for a log or a mail
   corun top --every 5s               longer windows
-  corun top /var/lib/corun/ring      what an agent saw: the newest windows of its ring
+  corun top /var/lib/corun/ring      what an agent saw: the newest hour of its ring
+  corun top /var/lib/corun/ring --at 03:10 --for 10m
   corun top --print-keys > ~/.config/corun/top.toml
                                      a file of keys to change; corun reads it from then on
 
@@ -44,6 +45,12 @@ pub struct Args {
     /// The ring of a `corun agent` to look at instead of this machine: its folder
     #[arg(value_name = "RING")]
     ring: Option<PathBuf>,
+    /// Of the ring: from when on, such as 03:10, 03:10:30 or 2026-01-31T03:10 [default: until the end, for as long as --for says]
+    #[arg(long, value_name = "TIME", requires = "ring")]
+    at: Option<String>,
+    /// Of the ring: for how long [default: from --at until the end; without --at the newest hour]
+    #[arg(long = "for", value_name = "TIME", value_parser = length_ns, requires = "ring")]
+    length_ns: Option<u64>,
     /// How long a window is, from 100ms to 1h
     #[arg(long, value_name = "TIME", value_parser = length_ns, default_value = "1s")]
     every: u64,
@@ -84,16 +91,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let look = Look { colour: style.colour && !args.once, unicode: style.unicode };
     let stop = stop_on_signals()?;
     let (to, events) = channel();
-    let watch = Watch {
-        options: ProfileOptions { source: args.source.wanted(), ..ProfileOptions::default() },
+    let wanted = Wanted {
+        source: args.source.wanted(),
         first: Duration::from_nanos(if args.once { args.every } else { live::FIRST_NS.min(args.every) }),
         every: Duration::from_nanos(args.every),
         now,
     };
+    let mut past = None;
+    let mut beginning = (Vec::new(), None);
     let (began, live) = match &args.ring {
-        Some(folder) => (past::read(folder, &to)?, None),
+        Some(folder) => {
+            let (opened, moments, said) = past::open(folder, args.at.as_deref(), args.length_ns)?;
+            beginning = (moments, said);
+            (past.insert(opened).began.clone(), None)
+        }
         None => {
-            let (began, live) = live::start(watch, &stop, to.clone()).map_err(|error| match error {
+            let (began, live) = live::start(wanted, &stop, to.clone()).map_err(|error| match error {
                 StartError::Session(error) => anyhow::Error::from(error),
                 error => error.into(),
             })?;
@@ -101,6 +114,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let mut app = App::new(began.facts.clone(), keys);
+    let (moments, said) = beginning;
+    // A time that was asked for is looked at from its beginning on.
+    app.turn_to(moments, args.at.is_none());
+    app.notice = said;
     if args.once {
         drop(to);
         let columns = u16::try_from(style.width).unwrap_or(u16::MAX);
@@ -116,8 +133,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
     }
     let mut traces = Vec::new();
-    let grant = |wish, app: &App| match wish {
-        Wish::Save => wishes::save(app, &began, Path::new("")),
+    let grant = |wish, app: &mut App| match wish {
+        Wish::Save => wishes::save(app, past.as_ref().map_or(&began, |past| &past.began), Path::new("")),
+        Wish::Before => past.as_mut().map(|past| past.before(app)).unwrap_or_default(),
+        Wish::After => past.as_mut().map(|past| past.after(app)).unwrap_or_default(),
         Wish::Trace => match wishes::trace(&began, now(), PathBuf::new(), stop.clone(), to.clone()) {
             Ok(trace) => {
                 traces.push(trace);

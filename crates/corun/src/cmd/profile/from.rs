@@ -31,24 +31,28 @@ pub fn report(
         RingError::NoRing(_) | RingError::OtherFormat { .. } => Usage(e.to_string()).into(),
         e => anyhow::Error::from(e),
     })?;
-    let unix_ns = time(&reader, ring, at, length_ns)?;
+    let unix_ns = time_of(&reader, ring, at, length_ns)?;
     let past = past::read(&reader, unix_ns.clone(), tenant.as_deref());
     let past = past.map_err(|no| Usage(why_not(&no, &reader, ring, tenant.as_deref())))?;
     Ok(report_of(&past))
 }
 
 /// The time that was asked for, in nanoseconds since 1970.
-fn time(
+///
+/// # Errors
+/// A mistake of the user's, in a sentence; or that there is nothing in the ring.
+pub fn time_of(
     reader: &Reader,
     ring: &Path,
     at: Option<&str>,
     length_ns: Option<u64>,
 ) -> anyhow::Result<Range<u64>> {
     let nothing = || {
-        Usage(format!(
-            "the ring {} holds no window yet; wait until its agent has written one",
-            ring.display()
-        ))
+        let ring = ring.display();
+        Usage(match reader.damages().next() {
+            Some(damage) => format!("the ring {ring} holds no window that can be read: {damage}"),
+            None => format!("the ring {ring} holds no window yet; wait until its agent has written one"),
+        })
     };
     let span = reader.span().ok_or_else(nothing)?;
     Ok(match (at, length_ns) {
