@@ -50,6 +50,8 @@ impl Keeper {
     pub fn flush(&mut self, now_unix_ns: u64) -> Result<(), RingError> {
         let Some(mut seen) = self.sum.take() else { return Ok(()) };
         bound(&mut seen, &MOST);
+        // A machine whose clock was never set has this window all the same: 0 means that there is none.
+        let now_unix_ns = now_unix_ns.max(1);
         let unix_ns = now_unix_ns.saturating_sub(seen.window_ns())..now_unix_ns;
         let written = self.writer.append(&encode(&Entry::Window { unix_ns, seen: Box::new(seen) }));
         match written {

