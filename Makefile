@@ -115,6 +115,12 @@ man: build ## the man pages, into out/man
 completions: build ## completions for bash, zsh and fish, into out/completions
 	$(corun) generate completions out/completions
 
+.PHONY: package
+package: build ## packages for Debian and RPM, into out/package (DEBEMAIL says who makes them)
+	@scripts/need dpkg-dev binutils rpm
+	@scripts/package deb $(corun) out/package
+	@scripts/package rpm $(corun) out/package
+
 .PHONY: install
 install: ## what `make build` made, man pages, completions and libcorun, below PREFIX (/usr/local: as root)
 	@DESTDIR=$(DESTDIR) scripts/install $(corun) $(DESTDIR)$(PREFIX)

@@ -1,5 +1,6 @@
 //! What an agent keeps, on real files.
 
+mod chart;
 mod made;
 mod metrics;
 mod past;

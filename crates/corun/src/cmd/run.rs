@@ -84,7 +84,7 @@ fn library() -> Result<PathBuf, Usage> {
     }
     let folder = env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
     let folder = folder.unwrap_or_default();
-    let places = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+    let places = ["", "../lib", "../lib/corun"].map(|place| folder.join(place).join(LIBRARY));
     match places.into_iter().find(|place| place.is_file()) {
         Some(library) => usable(library),
         None => Err(Usage(format!(

@@ -1,0 +1,210 @@
+//! Packages: what `make package` makes is installed, upgraded, removed and purged, and nothing of it stays.
+//!
+//! The roots are folders, so nothing of this machine is touched, and no maintainer script talks to its service manager. `CORUN_CHROOT=1`
+//! does the same with apt in a Debian that mmdebstrap makes, which downloads it.
+
+use assert_cmd::cargo::cargo_bin;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn done(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{command:?}: {status}\n{text}{}", String::from_utf8_lossy(&stderr));
+    text
+}
+
+/// Why nothing can be packaged here, if nothing can.
+fn lacks(tools: &[&str]) -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("skipped: files of a package belong to root");
+        return true;
+    }
+    let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
+    if let Some(tool) = missing {
+        println!("skipped: {tool} is not there");
+    }
+    missing.is_some()
+}
+
+/// A package of the corun that is tested, quickly compressed.
+fn package(kind: &str, folder: &Path) -> PathBuf {
+    let made = done(
+        Command::new(tree().join("scripts/package"))
+            .arg(kind)
+            .arg(cargo_bin("corun"))
+            .arg(folder)
+            .env("DPKG_DEB_COMPRESSOR_TYPE", "gzip")
+            .env("DPKG_DEB_COMPRESSOR_LEVEL", "1")
+            .env("DEBEMAIL", "corun@debian.org"),
+    );
+    PathBuf::from(made.trim())
+}
+
+/// The same package, as a later version that has another line in its configuration.
+fn next(package: &Path, folder: &Path) -> PathBuf {
+    let (content, next) = (folder.join("content"), folder.join("corun-next.deb"));
+    done(Command::new("dpkg-deb").arg("-R").arg(package).arg(&content));
+    let control = content.join("DEBIAN/control");
+    let text = fs::read_to_string(&control).unwrap();
+    let version = text.lines().find(|line| line.starts_with("Version: ")).unwrap();
+    fs::write(&control, text.replace(version, "Version: 999-1")).unwrap();
+    let config = content.join("etc/corun/agent.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("# Another line.\n{text}")).unwrap();
+    let mut built = Command::new("dpkg-deb");
+    done(built.args(["--root-owner-group", "-Zgzip", "-z1", "-b"]).arg(&content).arg(&next));
+    next
+}
+
+/// Files and folders below a root, without the package database.
+fn below(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut pending = vec![root.to_owned()];
+    while let Some(folder) = pending.pop() {
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(root).unwrap().display().to_string();
+            if name.starts_with("var/lib/dpkg") || name.starts_with("var/lib/rpm") {
+                continue;
+            }
+            if entry.file_type().unwrap().is_dir() {
+                pending.push(path);
+            }
+            found.push(name);
+        }
+    }
+    found
+}
+
+fn is_whole(root: &Path) {
+    let corun = root.join("usr/bin/corun");
+    assert!(done(Command::new(&corun).arg("--version")).starts_with("corun "));
+    let config = root.join("etc/corun/agent.toml");
+    let printed = done(Command::new(&corun).args(["agent", "--print-config", "--config"]).arg(config));
+    assert!(printed.contains("folder = \"/var/lib/corun/ring\""), "{printed}");
+    let unit = fs::read_to_string(root.join("usr/lib/systemd/system/corun-agent.service")).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/")).unwrap();
+    assert!(start
+        .split(' ')
+        .filter(|w| w.contains('/'))
+        .all(|path| root.join(path.trim_start_matches('/')).exists()));
+    for file in ["usr/share/man/man1/corun-agent.1.gz", "usr/share/bash-completion/completions/corun"] {
+        assert!(root.join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn a_package_for_debian_is_installed_upgraded_removed_and_purged_and_leaves_nothing() {
+    if lacks(&["dpkg", "dpkg-deb", "dpkg-shlibdeps", "strip"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let first = package("deb", folder.path());
+    let second = next(&first, folder.path());
+    let root = folder.path().join("root");
+    fs::create_dir_all(root.join("var/lib/dpkg/info")).unwrap();
+    fs::create_dir_all(root.join("var/lib/dpkg/updates")).unwrap();
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let dpkg = |args: &[&str]| {
+        let mut command = Command::new("dpkg");
+        command.arg(format!("--root={}", root.display()));
+        command.args(["--force-script-chrootless", "--force-depends", "--force-confold"]);
+        done(command.args(args))
+    };
+    dpkg(&["-i", first.to_str().unwrap()]);
+    is_whole(&root);
+    let config = root.join("etc/corun/agent.toml");
+    let own = fs::read_to_string(&config).unwrap().replace("window = \"1s\"", "window = \"2s\"");
+    fs::write(&config, &own).unwrap();
+    let kept = root.join("var/lib/private/corun/ring/segment-000000000001");
+    fs::create_dir_all(kept.parent().unwrap()).unwrap();
+    fs::write(&kept, "").unwrap();
+    dpkg(&["-i", second.to_str().unwrap()]);
+    is_whole(&root);
+    assert_eq!(fs::read_to_string(&config).unwrap(), own, "what its owner wrote stays");
+    dpkg(&["-r", "corun"]);
+    assert!(!root.join("usr/bin/corun").exists() && config.exists() && kept.exists());
+    dpkg(&["-P", "corun"]);
+    let left: Vec<String> = below(&root).into_iter().filter(|name| name.contains("corun")).collect();
+    assert_eq!(left, Vec::<String>::new());
+    let files = below(&root).into_iter().filter(|name| root.join(name).is_file());
+    assert_eq!(files.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn debians_own_checker_finds_nothing_in_the_package() {
+    if lacks(&["dpkg-deb", "dpkg-shlibdeps", "strip", "lintian"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let package = package("deb", folder.path());
+    let said =
+        done(Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).arg(package));
+    assert_eq!(said.trim(), "");
+}
+
+#[test]
+fn in_a_debian_of_its_own_apt_installs_upgrades_and_purges_it() {
+    if std::env::var_os("CORUN_CHROOT").is_none() {
+        return println!("skipped: CORUN_CHROOT is not set, and a Debian would be downloaded");
+    }
+    if lacks(&["dpkg-deb", "dpkg-shlibdeps", "strip", "mmdebstrap"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let first = package("deb", folder.path());
+    let second = next(&first, folder.path());
+    let script = "set -e
+        apt-get install -y -q ./a.deb
+        corun --version
+        corun doctor >/dev/null
+        corun agent --config /etc/corun/agent.toml --print-config
+        apt-get install -y -q ./b.deb
+        dpkg-query -W corun
+        apt-get remove -y -q corun
+        test -e /etc/corun/agent.toml
+        test ! -e /usr/bin/corun
+        apt-get purge -y -q corun
+        test ! -e /etc/corun
+        test -z \"$(find / -xdev -name '*corun*' -not -path '/proc/*' -not -path '/var/log/*')\"
+        echo purged";
+    let run = |hook: String| format!("--customize-hook={hook}");
+    let said = done(
+        Command::new("mmdebstrap")
+            .args(["--variant=apt", "--mode=root", "--quiet"])
+            .arg(run(format!("cp {} \"$1/a.deb\" && cp {} \"$1/b.deb\"", first.display(), second.display())))
+            .arg(run(format!("chroot \"$1\" sh -c '{}' >&2", script.replace('\'', "'\\''"))))
+            .args(["stable", "/dev/null"]),
+    );
+    println!("{said}");
+}
+
+#[test]
+fn a_package_for_rpm_is_installed_and_removed_and_leaves_nothing() {
+    if lacks(&["rpm", "rpmbuild", "strip"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let package = package("rpm", folder.path());
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let rpm = |args: &[&str]| {
+        let mut command = Command::new("rpm");
+        command.arg("--root").arg(&root).args(["--define", "_dbpath /var/lib/rpm"]);
+        done(command.args(args))
+    };
+    rpm(&["--initdb"]);
+    // Its scripts would need a shell in there.
+    rpm(&["-i", "--nodeps", "--noscripts", package.to_str().unwrap()]);
+    is_whole(&root);
+    rpm(&["-e", "--noscripts", "corun"]);
+    let left: Vec<String> = below(&root).into_iter().filter(|name| name.contains("corun")).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
