@@ -5,3 +5,4 @@ mod made;
 mod metrics;
 mod past;
 mod ring;
+mod slurm;

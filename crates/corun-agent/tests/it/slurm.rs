@@ -1,0 +1,49 @@
+//! The sentence on a Slurm job, from metrics that were made up.
+
+use std::path::Path;
+use std::process::Command;
+
+fn sentence(metrics: &str, job: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("metrics");
+    std::fs::write(&file, metrics).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/slurm/corun-sentence");
+    let output = Command::new(script).arg(job).env("CORUN_METRICS", &file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+const METRICS: &str = r#"corun_tenant_seconds_total{tenant="slurm 47.batch",kind="slurm-step",category="compute"} 60
+corun_tenant_seconds_total{tenant="slurm 47.batch",kind="slurm-step",category="block"} 1000
+corun_tenant_seconds_total{tenant="slurm 47.0",kind="slurm-step",category="compute"} 30
+corun_tenant_seconds_total{tenant="slurm 47.0",kind="slurm-step",category="steal"} 8
+corun_tenant_seconds_total{tenant="slurm 47.0",kind="slurm-step",category="throttled"} 2
+corun_tenant_seconds_total{tenant="slurm 470.0",kind="slurm-step",category="compute"} 500
+corun_tenant_seconds_total{tenant="say \"x\"",kind="command",category="compute"} 1
+corun_blame_seconds_total{victim="slurm 47.0",culprit="slurm 48.0"} 3
+corun_blame_seconds_total{victim="slurm 47.0",culprit="slurm 48.batch"} 1
+corun_blame_seconds_total{victim="slurm 47.0",culprit="slurm 47.batch"} 0.5
+corun_blame_seconds_total{victim="slurm 47.0",culprit="self"} 0.5
+corun_blame_seconds_total{victim="slurm 47.0",culprit="kernel"} 2.5
+corun_blame_seconds_total{victim="slurm 47.0",culprit="say \"x\""} 0.25
+corun_blame_dropped_seconds_total{victim="slurm 47.0"} 0.25
+corun_sees_culprits 1
+"#;
+
+#[test]
+fn it_sums_the_steps_of_a_job_and_names_the_two_that_took_most() {
+    let said = sentence(METRICS, "47");
+    let expected = "corun: lost 7.0 % of its CPU time to others: 4.0 % to job 48, 2.5 % to kernel, and 2.0 % throttled (100.0 s wanted)";
+    assert_eq!(said, expected);
+    assert_eq!(sentence(METRICS, "470"), "corun: lost 0.0 % of its CPU time to others (500.0 s wanted)");
+}
+
+#[test]
+fn of_a_job_that_nobody_saw_it_says_so_and_without_culprits_it_names_nobody() {
+    assert!(sentence(METRICS, "4").starts_with("corun: nothing was seen of this job"));
+    let blind = METRICS.replace("corun_sees_culprits 1", "corun_sees_culprits 0");
+    assert_eq!(
+        sentence(&blind, "47"),
+        "corun: lost 7.0 % of its CPU time to others, and 2.0 % throttled (100.0 s wanted)"
+    );
+}
