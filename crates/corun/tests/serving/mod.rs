@@ -1,5 +1,7 @@
 //! An agent that serves a test, and what is asked of it.
 
+#![allow(dead_code, reason = "each binary of tests asks for another part of it")]
+
 use assert_cmd::cargo::cargo_bin;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
