@@ -157,14 +157,14 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
         return println!("skipped: slurmd cannot work here: {}", cluster.told("scontrol", &["show", "node"]));
     }
     let script = folder.path().join("job");
-    fs::write(&script, "#!/bin/sh\nend=$(($(date +%s) + 6))\nwhile [ $(date +%s) -lt $end ]; do :; done\n")
+    fs::write(&script, "#!/bin/sh\nend=$(($(date +%s) + 12))\nwhile [ $(date +%s) -lt $end ]; do :; done\n")
         .unwrap();
     let jobs: u64 = std::env::var("CORUN_JOBS").map_or(8, |n| n.parse().unwrap());
     for _ in 0..jobs {
         let output = cluster.slurm("sbatch").args(["-n1", "-o", "/dev/null"]).arg(&script).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
     }
-    let until = Instant::now() + Duration::from_secs(120 + 10 * jobs);
+    let until = Instant::now() + Duration::from_secs(120 + 20 * jobs);
     while !cluster.told("squeue", &["--noheader"]).trim().is_empty() {
         assert!(Instant::now() < until, "{}", cluster.told("squeue", &[]));
         std::thread::sleep(Duration::from_millis(500));
@@ -183,7 +183,7 @@ fn each_job_has_a_sentence_in_its_comment_that_says_what_the_ledger_says() {
         let percent: f64 = sentence.split(' ').next().unwrap().parse().unwrap();
         let ledger = lost_percent(ring, &job.to_string());
         worst = worst.max((percent - ledger).abs());
-        assert!((percent - ledger).abs() < 5.0, "job {job}: {comment}, and {ledger:.1} % in the ledger");
+        assert!((percent - ledger).abs() < 10.0, "job {job}: {comment}, and {ledger:.1} % in the ledger");
     }
     println!("{jobs} jobs: at most {worst:.2} points between sentence and ledger");
 }

@@ -219,6 +219,7 @@ fn no_host_is_named_but_those_that_readers_are_sent_to() {
         "keepachangelog.com",
         "rustup.rs",
         "ui.perfetto.dev",
+        "www.debian.org",
         "www.apache.org",
         "www.kernel.org",
         "www.usenix.org",
