@@ -89,7 +89,7 @@ fn judge(mut attempt: impl FnMut() -> Result<(), String>) {
         println!("skipped: the guest's CPUs were taken away for {:.0} % of the time: {last}", worst * 100.0);
         return;
     }
-    panic!("{last}");
+    panic!("three runs disagree: {last}");
 }
 
 /// The part of the next 200 ms in which a computing thread stands still for over a millisecond at a time.

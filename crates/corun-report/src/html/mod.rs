@@ -126,7 +126,7 @@ fn waited_for(report: &ProfileReport, lost: &Lost) -> String {
     if steal_ns == 0 {
         return "nobody was in its way".to_owned();
     }
-    if report.subject.tenant.kind == "all" {
+    if answer::is_all(report) {
         return "summed over all tasks".to_owned();
     }
     if lost.stolen.is_empty() && lost.own_ns + lost.idle_ns == 0 {

@@ -4,6 +4,7 @@
 use crate::names::Names;
 use crate::profile::schema::{OtherTask, ProfileReport};
 use crate::words::percent;
+use corun_model::TakenBy;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ impl<'a> Tenants<'a> {
         for t in &report.tenants {
             weight.entry(t.tenant.id).or_default().1 += t.account.ledger.on_cpu_ns();
         }
-        for c in report.subject.account.culprits.iter().filter(|c| c.tenant.kind != "idle") {
+        for c in report.subject.account.culprits.iter().filter(|c| c.taken_by() != TakenBy::Idle) {
             weight.entry(c.tenant.id).or_default().0 += c.steal_ns;
         }
         weight.remove(&subject);
