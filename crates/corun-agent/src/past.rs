@@ -47,13 +47,7 @@ const NAMED: usize = 5;
 /// When there is no window, or no such tenant in any.
 pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Result<Past, NoPast> {
     let Survey { run, others, damages, tenants } = survey(reader, &unix_ns)?;
-    let subject = match wanted {
-        None => None,
-        Some(name) => {
-            let called = tenants.values().find(|(t, _)| t.is_called(name));
-            Some(called.ok_or_else(|| NoPast::NoTenant(most_lost(&tenants)))?.0.clone())
-        }
-    };
+    let subject = wanted.map(|name| called(&tenants, name)).transpose()?;
     let mut recording = Recording::about(subject.as_ref().map(|t| t.id));
     let mut span: Option<Range<u64>> = None;
     let mut end_ns = None;
@@ -68,6 +62,37 @@ pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Resul
     let seen_ns = recording.whole().map_or(0, Observation::window_ns);
     let missing_ns = (span.end - span.start).saturating_sub(seen_ns);
     Ok(Past { run, unix_ns: span, recording, subject, missing_ns, other_runs: others, damages })
+}
+
+/// A tenant of the past, and the windows in which it was seen.
+pub struct TenantWindows<'a> {
+    /// The tenant.
+    pub tenant: Tenant,
+    /// Its windows, oldest first.
+    pub windows: Box<dyn Iterator<Item = KeptWindow> + 'a>,
+    /// What could not be read.
+    pub damages: Vec<Damage>,
+}
+
+/// The windows of one run that have a part in a time, one by one, and the tenant that is called `wanted`.
+///
+/// # Errors
+/// When there is no window, or no such tenant in any.
+pub fn windows<'a>(
+    reader: &'a Reader,
+    unix_ns: Range<u64>,
+    wanted: &str,
+) -> Result<TenantWindows<'a>, NoPast> {
+    let Survey { run, damages, tenants, .. } = survey(reader, &unix_ns)?;
+    let tenant = called(&tenants, wanted)?;
+    let of_run = move |w: &KeptWindow| w.run == run;
+    let windows = Box::new(reader.windows(unix_ns).flatten().filter(of_run));
+    Ok(TenantWindows { tenant, windows, damages })
+}
+
+fn called(tenants: &Lost, wanted: &str) -> Result<Tenant, NoPast> {
+    let found = tenants.values().find(|(t, _)| t.is_called(wanted));
+    found.map(|(t, _)| t.clone()).ok_or_else(|| NoPast::NoTenant(most_lost(tenants)))
 }
 
 /// Tenants with what they lost.

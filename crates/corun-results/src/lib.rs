@@ -25,7 +25,7 @@ pub mod tools;
 mod unread;
 pub mod when;
 
-pub use annotate::{annotate, Annotated, Case};
+pub use annotate::{annotate, time_of, Annotated, Case};
 pub use lives::Life;
 pub use output::{Outcome, State};
 pub use tools::{Results, Tool};

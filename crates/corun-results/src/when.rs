@@ -81,6 +81,14 @@ impl Stamp {
         (ns >= 0).then_some(ns)
     }
 
+    /// When it can have been, in nanoseconds since 1970, where nothing is known of the run: a time without a zone is local, `ahead_s`
+    /// seconds ahead of UTC, or UTC.
+    pub(crate) fn anywhere(&self, ahead_s: i64) -> std::ops::Range<i64> {
+        let ahead_ns = if self.is_zoned { 0 } else { ahead_s * SECOND_NS };
+        let local_ns = self.ns - ahead_ns;
+        local_ns.min(self.ns)..local_ns.max(self.ns) + self.step_ns
+    }
+
     /// When it was, at the earliest and at the latest, in nanoseconds since 1970; `None`: not in this run. A time without a
     /// zone is local, or UTC if only that is in the run.
     pub fn within(&self, run: &Run) -> Option<(i64, i64)> {

@@ -6,8 +6,10 @@ use corun_predict::Ruling;
 use corun_results::annotate::Property;
 use corun_results::output::{human_s, Measured, Spread, TestVerdict, Tested};
 use corun_results::when::By;
-use corun_results::{NotPlaced, Span};
+use corun_results::{Annotated, NotPlaced, Span};
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 /// An iteration of a benchmark.
 #[derive(Clone, Debug)]
@@ -110,6 +112,23 @@ fn line(measured: &Measured) -> String {
         some(disturbed, format!("{disturbed} disturbed{by}")),
         some(unclear, format!("of {unclear} nobody can tell")),
     )
+}
+
+/// What is said of a JUnit file of a run that is over, in lines.
+pub fn annotated(tests: &Path, copy: &Path, count: &Annotated, failed: &[Tested]) -> String {
+    let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
+    failed.iter().for_each(|t| *verdicts.entry(&t.verdict).or_default() += 1);
+    let verdicts: Vec<String> = verdicts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
+    let of_failed = match (count.failed, &*verdicts) {
+        (0, _) => "none failed".to_owned(),
+        (n, []) => format!("{n} failed"),
+        (n, said) => format!("{n} failed ({})", said.join(", ")),
+    };
+    let sentence =
+        format!("{}: {} tests, {of_failed}; wrote {}", tests.display(), count.cases, copy.display());
+    let mut out: String = wrap(&sentence, 100).into_iter().map(|line| line + "\n").collect();
+    out.push_str(&lines(&[], failed));
+    out
 }
 
 /// What is said of a test case: its own properties, and a verdict if it failed.

@@ -19,6 +19,7 @@ use cases::{Found, Seen};
 use splice::Splice;
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
+use std::ops::Range;
 
 /// A test case of somebody's JUnit file.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +87,73 @@ pub fn annotate<R: BufRead>(
     walked.map_err(|(problem, _)| problem.of(file))?;
     splice.finish().map_err(io)?;
     Ok(done)
+}
+
+/// From when to when the tests of a JUnit file can have run according to its own times, in nanoseconds since 1970. A time without a
+/// zone can be local, `ahead_s` seconds ahead of UTC, or UTC: the stretch has room for both. `None`: the file has no time of day, or
+/// that of its writing, as those made from what go printed.
+///
+/// # Errors
+/// [`Unread`] where it is damaged or no JUnit file.
+pub fn time_of<R: BufRead>(
+    mut open: impl FnMut() -> std::io::Result<R>,
+    file: &str,
+    ahead_s: i64,
+) -> Result<Option<Range<i64>>, Unread> {
+    let io = |error: std::io::Error| Problem::Io(error.to_string()).of(file);
+    let mut stretch = Stretch::default();
+    let walked = cases::walk(open().map_err(io)?, |seen| {
+        stretch.see(seen, ahead_s);
+        Ok(())
+    });
+    match walked {
+        Ok(()) => Ok(stretch.whole()),
+        Err((problem, at)) => Err(problem.at(file, cases::line_of(open().map_err(io)?, at).map_err(io)?)),
+    }
+}
+
+/// The stretch of time that suites and cases with a stamp cover.
+#[derive(Default)]
+struct Stretch {
+    /// When each suite can have begun, and how long its cases took together.
+    suites: Vec<(Option<Range<i64>>, i64)>,
+    cases: Option<Range<i64>>,
+    is_made_by_go: bool,
+}
+
+impl Stretch {
+    fn see(&mut self, seen: Seen, ahead_s: i64) {
+        let begun = |stamp: Option<(String, Stamp)>| stamp.map(|(_, stamp)| stamp.anywhere(ahead_s));
+        match seen {
+            Seen::Suite { stamp, time_ns } => {
+                let begun = begun(stamp).map(|b| b.start..b.end.saturating_add(time_ns.unwrap_or(0)));
+                self.suites.push((begun, 0));
+            }
+            Seen::Case(found) => {
+                let length_ns = found.time_ns.unwrap_or(0);
+                if let Some(begun) = begun(found.stamp) {
+                    let ran = begun.start..begun.end.saturating_add(length_ns);
+                    self.cases = Some(self.cases.take().map_or(ran.clone(), |all| both(&all, &ran)));
+                } else if let Some((_, total_ns)) = self.suites.get_mut(found.suite) {
+                    *total_ns = total_ns.saturating_add(length_ns);
+                }
+            }
+            Seen::MadeByGo => self.is_made_by_go = true,
+        }
+    }
+
+    fn whole(self) -> Option<Range<i64>> {
+        let of_suites = self.suites.into_iter().filter_map(|(begun, total_ns)| {
+            let begun = begun?;
+            Some(begun.start..begun.end.max(begun.start.saturating_add(total_ns)))
+        });
+        let all = of_suites.chain(self.cases).reduce(|a, b| both(&a, &b));
+        all.filter(|_| !self.is_made_by_go)
+    }
+}
+
+fn both(a: &Range<i64>, b: &Range<i64>) -> Range<i64> {
+    a.start.min(b.start)..a.end.max(b.end)
 }
 
 /// What the first reading finds out.

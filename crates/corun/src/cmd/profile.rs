@@ -1,6 +1,6 @@
 //! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
 
-mod from;
+pub mod from;
 
 pub use from::{source_of, time_of};
 

@@ -1,5 +1,6 @@
 //! `corun verify -- CMD`: run a benchmark and say whether others disturbed it.
 
+mod annotate;
 mod github;
 mod parts;
 
@@ -38,6 +39,8 @@ Examples:
                                                      each iteration by itself, until enough of them are clean
   corun verify --junit t.xml -- pytest --junitxml t.xml
                                                      was a failed test starved?
+  corun verify --annotate t.xml --from RING --tenant ci-job
+                                                     the same afterwards, from an agent's ring
 
 Exit status: 0 the (last) run was clean, or `unclear`: too short to tell (with --strict that is 3), or every benchmark of \
 --results has its clean iterations; 3 it was disturbed (0 with --policy warn or neutral); \
@@ -69,9 +72,11 @@ pub struct Args {
     /// and of one that failed whether it was starved. FILE stays as it is
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Where the copy of CMD's JUnit file goes
-    #[arg(long, value_name = "FILE", requires = "junit")]
+    /// Where the copy of the JUnit file goes [default: next to it, such as tests.corun.xml]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    past: annotate::Flags,
     /// Read the results that CMD writes to FILE and judge each iteration by itself: of hyperfine, criterion, pyperf, Google
     /// Benchmark, pytest-benchmark, go test -bench and JMH
     #[arg(long, value_name = "FILE")]
@@ -99,7 +104,7 @@ pub struct Args {
     #[arg(long, short)]
     quiet: bool,
     /// The command to run
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "annotate", value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -132,6 +137,11 @@ impl Args {
     }
 
     fn check(&self) -> Result<(), Usage> {
+        if self.out.is_some() && self.junit.is_none() {
+            return Err(Usage(
+                "--out is where a copy of a JUnit file goes; name that with --junit or --annotate".into(),
+            ));
+        }
         let copy = self.copy();
         let written = [&self.json, &self.junit, &self.bmf, &copy].into_iter().flatten();
         if written.clone().chain(&self.results).any(|path| path == Path::new("-")) {
@@ -151,6 +161,9 @@ impl Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(tests) = &args.past.annotate {
+        return annotate::run(tests, &args.past, args.out.as_deref(), args.max_disturbance);
+    }
     args.check()?;
     let stop = stop_on_signals()?;
     let mut benchmarks: Vec<Benchmark> = Vec::new();
@@ -248,7 +261,7 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
     if let Some(watched) = Watched::new(&run) {
         if let Some(path) = &args.results {
             match results.is_some_and(|file| file.is_written()) {
-                true => match watched.benchmarks(path) {
+                true => match watched.benchmarks(path, &run) {
                     Ok(last) => {
                         *benchmarks = Benchmark::pool(std::mem::take(benchmarks), &last);
                         report.benchmarks = benchmarks.iter().filter_map(measured).collect();
@@ -262,7 +275,7 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
         }
         if let (true, Some(path), Some(copy)) = (is_annotated, &args.junit, args.copy()) {
             match watched.annotate(path, &copy) {
-                Ok(failed) => report.failed_tests = failed,
+                Ok((_, failed)) => report.failed_tests = failed,
                 Err(error) => wrong = Some(error.to_string()),
             }
         }

@@ -27,14 +27,22 @@ pub fn report(
         Some(name) => Some(name),
         None => target.of_past()?,
     };
-    let reader = Reader::open(ring).map_err(|e| match e {
-        RingError::NoRing(_) | RingError::OtherFormat { .. } => Usage(e.to_string()).into(),
-        e => anyhow::Error::from(e),
-    })?;
+    let reader = opened(ring)?;
     let unix_ns = time_of(&reader, ring, at, length_ns)?;
     let past = past::read(&reader, unix_ns.clone(), tenant.as_deref());
     let past = past.map_err(|no| Usage(why_not(&no, &reader, ring, tenant.as_deref())))?;
     Ok(report_of(&past))
+}
+
+/// A ring that can be read.
+///
+/// # Errors
+/// What the ring says; a mistake of the user's where there is none, or another corun's.
+pub fn opened(ring: &Path) -> anyhow::Result<Reader> {
+    Reader::open(ring).map_err(|e| match e {
+        RingError::NoRing(_) | RingError::OtherFormat { .. } => Usage(e.to_string()).into(),
+        e => anyhow::Error::from(e),
+    })
 }
 
 /// The time that was asked for, in nanoseconds since 1970.
@@ -86,7 +94,8 @@ fn moment(text: &str, now: &Zoned) -> Result<u64, String> {
     u64::try_from(at.timestamp().as_nanosecond()).map_err(|_| format!("`{text}` is before 1970"))
 }
 
-fn why_not(no: &NoPast, reader: &Reader, ring: &Path, tenant: Option<&str>) -> String {
+/// Why a time has nothing for a tenant, in a sentence.
+pub fn why_not(no: &NoPast, reader: &Reader, ring: &Path, tenant: Option<&str>) -> String {
     match no {
         NoPast::NoWindow(damages) => {
             let span = reader.span().map(|span| format!("; it has {}", in_words(&span))).unwrap_or_default();

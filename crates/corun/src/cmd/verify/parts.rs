@@ -1,17 +1,18 @@
-//! Parts of the run: what a benchmark tool wrote down of it, and the test cases of the command's own JUnit file, each judged by
-//! its own span.
+//! Parts of the run: what a benchmark tool wrote down of it, and the test cases of a JUnit file, each judged by its own span.
 
 use corun_linux::clock::now_ns;
 use corun_predict::spans::{self, Judged, Parts};
+use corun_predict::verdict::Judge;
 use corun_predict::Ruling;
 use corun_report::output::write_file_by;
 use corun_report::verify::parts::{case_verdict, is_close, Benchmark, Iteration};
 use corun_results::output::Tested;
 use corun_results::tools::Benchmark as Named;
-use corun_results::{annotate, Life, Problem, Results, Run, Span, Unread};
+use corun_results::{annotate, Annotated, Life, Problem, Results, Run, Span, Unread};
 use corun_session::verify::Verified;
 use std::fs::File;
 use std::io::{BufReader, Error};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -45,12 +46,17 @@ pub fn copy_of(file: &Path) -> PathBuf {
     file.with_extension("corun.xml")
 }
 
+/// By how many seconds this machine's local time is ahead of UTC.
+pub fn ahead_of_utc_s() -> i64 {
+    i64::from(jiff::Zoned::now().offset().seconds())
+}
+
 /// A run that was watched, on the clock of files.
 pub struct Watched<'a> {
     run: Run,
     /// By how much that clock is ahead of the host's.
     ahead_ns: i64,
-    verified: &'a Verified,
+    judge: &'a Judge,
     parts: Parts<'a>,
 }
 
@@ -58,13 +64,17 @@ impl<'a> Watched<'a> {
     /// `None`: it was not watched for its parts.
     pub fn new(verified: &'a Verified) -> Option<Watched<'a>> {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as i64);
-        let ahead_ns = since_1970 - now_ns() as i64;
+        Watched::on_clock(&verified.judge, verified.begin_ns..verified.end_ns, since_1970 - now_ns() as i64)
+    }
+
+    /// What a judge has seen from one instant to another of the host's clock, which the clock of files is ahead of.
+    pub fn on_clock(judge: &'a Judge, ran_ns: Range<u64>, ahead_ns: i64) -> Option<Watched<'a>> {
         let run = Run {
-            begin_ns: verified.begin_ns as i64 + ahead_ns,
-            end_ns: verified.end_ns as i64 + ahead_ns,
-            ahead_s: i64::from(jiff::Zoned::now().offset().seconds()),
+            begin_ns: ran_ns.start as i64 + ahead_ns,
+            end_ns: ran_ns.end as i64 + ahead_ns,
+            ahead_s: ahead_of_utc_s(),
         };
-        Some(Watched { run, ahead_ns, verified, parts: verified.judge.parts()? })
+        Some(Watched { run, ahead_ns, judge, parts: judge.parts()? })
     }
 
     /// The same stretch on the host's clock.
@@ -78,14 +88,14 @@ impl<'a> Watched<'a> {
     }
 
     fn name_of(&self, judged: &Judged) -> Option<&str> {
-        judged.culprit.and_then(|who| self.verified.judge.name_of(who))
+        judged.culprit.and_then(|who| self.judge.name_of(who))
     }
 
     /// The benchmarks of a tool's results.
     ///
     /// # Errors
     /// Where the file is not what a tool writes.
-    pub fn benchmarks(&self, path: &Path) -> Result<Vec<Benchmark>, Unread> {
+    pub fn benchmarks(&self, path: &Path, verified: &Verified) -> Result<Vec<Benchmark>, Unread> {
         let file = path.display().to_string();
         let text = crate::reading::results_of_tool(path)
             .map_err(|e| Problem::Io(crate::reading::why(&e)).of(&file))?;
@@ -94,7 +104,7 @@ impl<'a> Watched<'a> {
         let mut placed = results.place(&self.run);
         let of_files = |ns: u64| ns as i64 + self.ahead_ns;
         let life = |&(begin, end): &(u64, u64)| Life { begin_ns: of_files(begin), end_ns: of_files(end) };
-        results.narrow(&mut placed, &self.verified.lives.iter().map(life).collect::<Vec<_>>());
+        results.narrow(&mut placed, &verified.lives.iter().map(life).collect::<Vec<_>>());
         for placed in placed {
             let seconds = placed.iteration.seconds;
             iterations[placed.benchmark].push(match placed.span {
@@ -106,7 +116,7 @@ impl<'a> Watched<'a> {
                 }
                 // Of a clean run everything is clean; of any other, nobody can tell.
                 Err(_) => {
-                    let is_clean = self.verified.verdict.verdict == Ruling::Clean;
+                    let is_clean = verified.verdict.verdict == Ruling::Clean;
                     let verdict = if is_clean { Ruling::Clean } else { Ruling::Unclear };
                     Iteration { seconds, verdict, lost: None, culprit: None }
                 }
@@ -125,9 +135,9 @@ impl<'a> Watched<'a> {
     ///
     /// # Errors
     /// Where the file is damaged or of another run, or the copy cannot be written. Nothing is written then.
-    pub fn annotate(&self, path: &Path, copy: &Path) -> anyhow::Result<Vec<Tested>> {
+    pub fn annotate(&self, path: &Path, copy: &Path) -> anyhow::Result<(Annotated, Vec<Tested>)> {
         let file = path.display().to_string();
-        let mut failed = Vec::new();
+        let (mut count, mut failed) = (Annotated::default(), Vec::new());
         let mut unread = None;
         let written = write_file_by(copy, |out| {
             let open = || File::open(path).map(BufReader::new);
@@ -143,11 +153,11 @@ impl<'a> Watched<'a> {
                 failed.extend(found.tested);
                 found.properties
             });
-            done.map(drop).map_err(|why| Error::other(unread.insert(why).to_string()))
+            done.map(|done| count = done).map_err(|why| Error::other(unread.insert(why).to_string()))
         });
         match (unread, written) {
             (Some(unread), _) => Err(unread.into()),
-            (None, written) => Ok(written.map(|()| failed)?),
+            (None, written) => Ok(written.map(|()| (count, failed))?),
         }
     }
 }
