@@ -4,18 +4,23 @@
 //! it ends does not wait any longer; the third ends the process as if nothing had been installed, so a verb that hangs can
 //! still be stopped. A signal that was ignored when corun started (`nohup`, a background job) stays ignored throughout.
 //! Commands that corun starts get the default actions back when they are executed.
+//!
+//! While there is nothing to print or to undo yet, the first one ends the process at once ([`Interrupt::at_once`]): what corun waits
+//! for then, such as the kernel's check of a probe, may take seconds on a crowded machine.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The first signal that came, 0 before one did. A handler may touch nothing but this and the next three.
+/// The first signal that came, 0 before one did. A handler may touch nothing but this and the next four.
 static CAME: AtomicI32 = AtomicI32::new(0);
 /// How many came.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 /// Whether a process sent one of them, to this process or to its group: a terminal sends as the kernel does.
 static SENT: AtomicBool = AtomicBool::new(false);
+/// Whether there is nothing yet that would have to be printed or undone.
+static AT_ONCE: AtomicU32 = AtomicU32::new(0);
 /// Which signals have the handler, a bit each.
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
@@ -79,9 +84,39 @@ impl Interrupt {
         128 + self.signal().unwrap_or(libc::SIGINT) as u8
     }
 
+    /// From here on, until what it returns is dropped, a signal ends the process as if nothing had been installed; so does one that
+    /// has come already.
+    #[must_use]
+    pub fn at_once(&self) -> AtOnce {
+        AT_ONCE.fetch_add(1, Ordering::SeqCst);
+        if let Some(signal) = self.signal() {
+            die(signal);
+        }
+        AtOnce(())
+    }
+
     /// Whether a signal came.
     pub fn came(&self) -> bool {
         self.signal().is_some()
+    }
+}
+
+/// While it lives, a signal ends the process at once.
+#[derive(Debug)]
+pub struct AtOnce(());
+
+impl Drop for AtOnce {
+    fn drop(&mut self) {
+        AT_ONCE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Ends the process by a signal: in its handler, once that returns.
+fn die(signal: i32) {
+    // SAFETY: both calls are async-signal-safe and have no preconditions.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
     }
 }
 
@@ -93,6 +128,9 @@ extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: *const l
     // SAFETY: the kernel passes a filled structure to a handler that was installed with SA_SIGINFO.
     if unsafe { (*info).si_code } <= 0 {
         SENT.store(true, Ordering::Relaxed);
+    }
+    if AT_ONCE.load(Ordering::SeqCst) > 0 {
+        die(signal);
     }
     let _ = CAME.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     if TIMES.fetch_add(1, Ordering::Relaxed) > 0 {
@@ -108,6 +146,52 @@ extern "C" fn note(signal: i32, info: *const libc::siginfo_t, _context: *const l
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// How a child ended that installed the handlers and then did this; without a signal, its status is 7.
+    fn ended(act: fn(Interrupt)) -> std::process::ExitStatus {
+        use std::os::unix::process::ExitStatusExt;
+        // SAFETY: the child of fork only touches atomics and makes system calls, and ends without returning.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            // SAFETY: as above.
+            unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
+            // What came to other tests of this process.
+            CAME.store(0, Ordering::SeqCst);
+            if let Ok(interrupt) = Interrupt::install() {
+                act(interrupt);
+            }
+            // SAFETY: as above.
+            unsafe { libc::_exit(7) };
+        }
+        let mut status = 0;
+        // SAFETY: the status outlives the call, and the child is ours.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        std::process::ExitStatus::from_raw(status)
+    }
+
+    #[test]
+    fn while_there_is_nothing_to_undo_a_signal_ends_the_process_whether_it_comes_or_has_come() {
+        use std::os::unix::process::ExitStatusExt;
+        // SAFETY: raise has no preconditions.
+        let comes = ended(|interrupt| {
+            let _at_once = interrupt.at_once();
+            unsafe { libc::raise(libc::SIGTERM) };
+        });
+        assert_eq!(comes.signal(), Some(libc::SIGTERM));
+        // SAFETY: as above.
+        let has_come = ended(|interrupt| {
+            unsafe { libc::raise(libc::SIGTERM) };
+            let _at_once = interrupt.at_once();
+        });
+        assert_eq!(has_come.signal(), Some(libc::SIGTERM));
+        // SAFETY: as above.
+        let later = ended(|interrupt| {
+            drop(interrupt.at_once());
+            unsafe { libc::raise(libc::SIGTERM) };
+        });
+        assert_eq!(later.code(), Some(7), "it is noted again");
+    }
 
     #[test]
     fn the_first_two_signals_are_noted_and_kill_nobody_and_what_was_ignored_stays_ignored() {

@@ -63,9 +63,12 @@ impl Held {
     /// Makes the process and holds it.
     ///
     /// # Errors
-    /// [`LaunchError::Fork`]. A command that does not exist is found out at [`Held::release`].
+    /// [`LaunchError::NotFound`], [`LaunchError::Fork`]. A file that cannot be executed is found out at [`Held::release`].
     pub fn start(mut command: Command) -> Result<Held, LaunchError> {
         let program = command.get_program().to_owned();
+        if !refused::is_found(&program) {
+            return Err(LaunchError::NotFound { program: program.to_string_lossy().into_owned() });
+        }
         let (go_read, go_write) = pipe().map_err(LaunchError::Fork)?;
         let (pid_read, pid_write) = pipe().map_err(LaunchError::Fork)?;
         let (go_fd, go_write_fd) = (go_read.as_raw_fd(), go_write.as_raw_fd());
@@ -279,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_command_that_is_not_there_or_cannot_be_executed_is_said_by_name() {
-        let e = Held::start(Command::new("no-such-command")).unwrap().release().unwrap_err();
+        let e = Held::start(Command::new("no-such-command")).err().unwrap();
         assert_eq!(e.to_string(), "no command `no-such-command`; check its spelling and $PATH");
         assert!(e.is_usage());
         let e = Held::start(Command::new("/dev/null")).unwrap().release().unwrap_err();

@@ -1,6 +1,6 @@
 //! How a session is asked to end: from another thread, or by Ctrl-C.
 
-use corun_linux::interrupt::Interrupt;
+use corun_linux::interrupt::{AtOnce, Interrupt};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -37,6 +37,12 @@ impl Stop {
     pub fn apart(&self) -> Stop {
         let outer = self.outer.iter().chain([&self.requests]).cloned().collect();
         Stop { requests: Arc::default(), outer, signals: self.signals }
+    }
+
+    /// While what it returns lives, a signal ends this process at once: for what can take long and leaves nothing to print or to undo.
+    #[must_use]
+    pub fn at_once(&self) -> Option<AtOnce> {
+        self.signals.map(|signals| signals.at_once())
     }
 
     /// Asks the session to end.

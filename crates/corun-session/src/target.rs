@@ -5,6 +5,7 @@ use crate::stop::Stop;
 use corun_linux::launch::{Held, Running};
 use corun_linux::namespaces;
 use corun_linux::target::Subject;
+use corun_linux::watcher::WatchError;
 use corun_linux::Root;
 use corun_model::TaskId;
 use std::ffi::OsString;
@@ -55,6 +56,10 @@ impl Target {
     /// # Errors
     /// [`Error::Usage`] when there is no such target; otherwise when it cannot be looked for or started.
     pub fn arm(&self, root: &Root) -> Result<Armed, Error> {
+        let names_who_runs = matches!(self, Target::Processes(_) | Target::Cgroup(_) | Target::Vm(_));
+        if let Some(apart) = namespaces::no_own_proc(root).filter(|_| names_who_runs) {
+            return Err(WatchError::Proc(apart).into());
+        }
         let (subject, held) = match self {
             Target::Command(words) => {
                 let Some((program, arguments)) = words.split_first() else {
@@ -77,7 +82,7 @@ impl Target {
 /// Makes the process of a command, and holds it before its first instruction.
 ///
 /// # Errors
-/// When there can be no more processes. A command that does not exist is found out at [`release`].
+/// When there is no such command, or there can be no more processes. What cannot be executed is found out at [`release`].
 pub fn hold(command: Command) -> Result<(Subject, Held), Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let held = Held::start(command)?;
@@ -153,7 +158,15 @@ mod tests {
         let nobody = Target::Processes(vec![u32::MAX >> 1]).arm(&root).err().unwrap();
         assert!(nobody.is_usage() && nobody.to_string().contains("`ps -e` lists them"), "{nobody}");
         assert!(Target::Command(Vec::new()).arm(&root).err().unwrap().is_usage());
-        let armed = Target::command(["no-such-command"]).arm(&root).unwrap();
+        for absent in ["no-such-command", "./no-such-command"] {
+            let refused = Target::command([absent]).arm(&root).err().unwrap();
+            assert!(refused.is_usage() && refused.to_string().contains(absent), "{refused}");
+        }
+        // What is there and is no program is known when it is to run.
+        let folder = tempfile::tempdir().unwrap();
+        let no_program = folder.path().join("notes.txt");
+        std::fs::write(&no_program, "").unwrap();
+        let armed = Target::command([&no_program]).arm(&root).unwrap();
         let refused = release(armed.held.unwrap(), &Stop::new()).err().unwrap();
         assert!(refused.is_usage(), "{refused}");
     }

@@ -188,6 +188,16 @@ fn ctrl_c_shows_what_was_seen_until_then() {
     }
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("it handles Ctrl-C", || catches(child.id(), libc::SIGINT));
+    // Before it watches, Ctrl-C ends it at once. Without eBPF nobody sees when it does.
+    let watches = || {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
+        let mut files = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        files.any(|file| file.to_string_lossy().contains("bpf_link"))
+    };
+    let patience = std::time::Instant::now() + Duration::from_secs(10);
+    while !watches() && std::time::Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(50));
+    }
     std::thread::sleep(Duration::from_millis(500));
     signal(child.id(), libc::SIGINT);
     let output = child.wait_with_output().unwrap();

@@ -34,6 +34,11 @@ pub(super) fn why(program: &OsStr, error: &io::Error) -> Option<String> {
     })
 }
 
+/// Whether there is such a command.
+pub(super) fn is_found(program: &OsStr) -> bool {
+    located(program).is_some()
+}
+
 /// Where a command is: in the first folder of `$PATH` that has it, or where its name says.
 fn located(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
