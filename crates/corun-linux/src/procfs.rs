@@ -153,9 +153,12 @@ pub fn schedstat(root: &Root, pid: u32, tid: u32) -> Result<Schedstat, ReadError
 
 /// Whether this kernel fills `schedstat` in: it shows zeros with `kernel.task_delayacct=0` unless it was built with
 /// `CONFIG_SCHEDSTATS`. `None`: there is no such file at all.
-pub fn schedstat_counts(root: &Root) -> Option<bool> {
-    let text = root.read("/proc/self/schedstat").ok()?;
-    Some(text.split_ascii_whitespace().any(|n| n != "0"))
+///
+/// # Errors
+/// [`ReadError`] when it is there and cannot be read.
+pub fn schedstat_counts(root: &Root) -> Result<Option<bool>, ReadError> {
+    let text = root.read_if_there("/proc/self/schedstat")?;
+    Ok(text.map(|text| text.split_ascii_whitespace().any(|n| n != "0")))
 }
 
 /// A thread's context switches.

@@ -124,7 +124,7 @@ impl SchedstatHost {
     /// [`SchedstatError`] when this kernel does not count what is needed.
     pub fn new(options: Options) -> Result<SchedstatHost, SchedstatError> {
         let Options { root, subject, tenants: named, poll_ns, others } = options;
-        match procfs::schedstat_counts(&root) {
+        match procfs::schedstat_counts(&root)? {
             None => return Err(SchedstatError::Absent),
             Some(false) => return Err(SchedstatError::Off),
             Some(true) => {}

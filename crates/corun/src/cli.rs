@@ -102,16 +102,36 @@ pub fn main() -> ExitCode {
         }
         // It may quote what somebody else has called a process, or what was given.
         let flag = of_session.and_then(flag_that_helps).map_or_else(String::new, |flag| format!("; {flag}"));
-        let what = without_numbers(&format!("{error:#}")) + &flag;
+        let what = in_full(&error) + &flag;
         let usage = error.downcast_ref::<Usage>().is_some() || of_session.is_some_and(Error::is_usage);
         lines::say(&format!("corun: {}", if usage { one_line(&what) } else { printable(&what) }));
         ExitCode::from(if usage { 2 } else { 1 })
     })
 }
 
+/// An error with its causes. What an error says of its cause itself is not repeated.
+fn in_full(error: &anyhow::Error) -> String {
+    let said = error.chain().map(|e| without_numbers(&e.to_string()));
+    said.reduce(|all, cause| if all.ends_with(&cause) { all } else { format!("{all}: {cause}") })
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::without_numbers;
+    use super::{in_full, without_numbers};
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let e = || std::io::Error::from_raw_os_error(2);
+        let read = corun_linux::root::ReadError::Io { path: "/proc/stat".into(), source: e() };
+        let whole = "looking around: cannot read /proc/stat: No such file or directory";
+        assert_eq!(in_full(&Err::<(), _>(read).context("looking around").unwrap_err()), whole);
+        assert_eq!(
+            in_full(&Err::<(), _>(e()).context("reading a").unwrap_err()),
+            "reading a: No such file or directory"
+        );
+    }
 
     #[test]
     fn what_the_kernel_said_is_told_without_its_number_wherever_it_stands() {

@@ -125,13 +125,14 @@ fn schedstat(f: &mut Findings, root: &Root) {
         return f.no(SCHEDSTAT, apart.why, apart.remedy);
     }
     match procfs::schedstat_counts(root) {
-        Some(true) => f.yes(SCHEDSTAT, "every task's time on and waiting for a CPU, without root"),
-        Some(false) => {
+        Ok(Some(true)) => f.yes(SCHEDSTAT, "every task's time on and waiting for a CPU, without root"),
+        Ok(Some(false)) => {
             f.no(SCHEDSTAT, "the kernel shows zeros", "`sysctl kernel.task_delayacct=1` switches it on");
         }
-        None => {
+        Ok(None) => {
             f.no(SCHEDSTAT, "there is no /proc/self/schedstat", "use a kernel with CONFIG_SCHED_INFO");
         }
+        Err(error) => f.no(SCHEDSTAT, error.to_string(), "allow corun to read its own files in /proc"),
     }
 }
 

@@ -39,10 +39,10 @@ const LEAST_BYTES: u64 = 64 << 10;
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// Somebody holds it.
-    #[error("corun already controls this machine (PID {pid}); stop that one first")]
+    #[error("corun already controls this machine{}; stop that one first", pid.map_or(String::new(), |pid| format!(" (PID {pid})")))]
     Held {
-        /// The controller that does.
-        pid: u32,
+        /// The controller that does; `None`: its journal does not say, or cannot be read from here.
+        pid: Option<u32>,
     },
     /// A file or folder could not be used.
     #[error("cannot keep a journal at {}: {}", path.display(), in_words(.source))]
@@ -140,7 +140,8 @@ impl Journal {
                     return Err(failed(limits::explained(e)));
                 }
                 let held = newest(&paths.map(|path| fs::read(path).unwrap_or_default()), &boot_id());
-                return Err(JournalError::Held { pid: held.map_or(0, |held| held.contents.controller) });
+                let controller = held.map(|held| held.contents.controller);
+                return Err(JournalError::Held { pid: controller.filter(|pid| *pid != 0) });
             }
             // Whoever held it may have removed it between the opening and the locking.
             let here = file.metadata().map_err(failed)?.ino();

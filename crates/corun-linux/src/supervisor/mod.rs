@@ -41,11 +41,12 @@ use crate::root::{in_words, Root};
 use journal::{Entry, Journal, JournalError};
 use restoring::{Descendants, Restored};
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use undo::{Aspect, Task, Undo};
@@ -323,6 +324,11 @@ fn spawn(journal: &Journal, options: &Options) -> io::Result<(OwnedFd, Child)> {
     let (ours, theirs) = socket_pair()?;
     let files = journal.descriptors()?;
     let inherited = [theirs.as_raw_fd(), files[0].as_raw_fd(), files[1].as_raw_fd()];
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(|e| io::Error::new(e.kind(), format!("cannot open /dev/null: {}", in_words(&e))))?;
     let mut command = Command::new(&options.program);
     command
         .args(&options.args)
@@ -330,9 +336,9 @@ fn spawn(journal: &Journal, options: &Options) -> io::Result<(OwnedFd, Child)> {
         .args([std::process::id().to_string(), options.lease.as_millis().to_string()])
         .arg(journal.folder())
         .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .stdin(null.try_clone()?)
+        .stdout(null.try_clone()?)
+        .stderr(null);
     // SAFETY: the closure runs between fork and exec and makes system calls only, on descriptors that this process
     // keeps open until `spawn` has returned.
     unsafe {

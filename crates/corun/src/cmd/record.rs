@@ -30,7 +30,7 @@ After CMD the summary goes to standard error: standard output is CMD's.";
 
 /// Record a program's run, to replay it alone, under a policy or on other CPUs
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = usage("record", RECORDED))]
+#[command(after_help = EXAMPLES, override_usage = usage("record", RECORDED), mut_arg("all", |all| all.hide(true)), mut_arg("vm", |vm| vm.hide(true)))]
 pub struct Args {
     #[command(flatten)]
     target: TargetFlags,
