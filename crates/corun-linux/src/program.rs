@@ -19,7 +19,10 @@ pub fn is_interpreter(comm: &str) -> bool {
     INTERPRETERS.iter().any(|name| comm.strip_prefix(name).is_some_and(version))
 }
 
-/// What people call the program of a process whose comm is `comm`. An interpreter is called by its script. One that runs from a
+/// Programs that run a virtual machine: what people know is its name.
+const EMULATORS: &[&str] = &["qemu-system-", "qemu-kvm"];
+
+/// What people call the program of a process whose comm is `comm`. An interpreter is called by its script, a virtual machine by its name. One that runs from a
 /// file in memory has the name of that, which tells nothing (`memfd:sealed`, or a descriptor's number): it is called by what
 /// it was started as. A corun is called by what it does, such as `corun load`: who watches is one, too.
 pub fn name(root: &Root, pid: u32, comm: &str) -> String {
@@ -35,6 +38,8 @@ pub fn name(root: &Root, pid: u32, comm: &str) -> String {
         verb.filter(is_verb).map(|verb| format!("corun {verb}"))
     } else if is_interpreter(comm) {
         script(&words())
+    } else if EMULATORS.iter().any(|name| comm.starts_with(name)) {
+        guest(&words())
     } else if comm.starts_with("memfd:") || is_number && is_in_memory() {
         words().first().and_then(|first| base(first)).filter(|name| !name.starts_with("memfd:"))
     } else {
@@ -113,6 +118,19 @@ fn script(command: &[String]) -> Option<String> {
     None
 }
 
+/// The name of QEMU's guest: `-name vm1,debug-threads=on` or `-name guest=vm1,process=x`. Options are parted by commas, a comma doubled
+/// is one.
+pub fn guest(command: &[String]) -> Option<String> {
+    let at = command.iter().position(|a| a == "-name" || a == "--name")?;
+    let value = command.get(at + 1)?.replace(",,", "\0");
+    let name = value.split(',').enumerate().find_map(|(i, option)| match option.split_once('=') {
+        Some(("guest", name)) => Some(name),
+        None if i == 0 => Some(option),
+        _ => None,
+    })?;
+    (!name.is_empty()).then(|| name.replace('\0', ","))
+}
+
 /// Whether a path names an open file, as `bash <(…)` passes it: that says nothing.
 fn is_stream(path: &str) -> bool {
     path.starts_with("/dev/fd/")
@@ -138,6 +156,8 @@ mod tests {
             ("python3.11", &["python3.11", "-u", "train.py", "--epochs", "3"], "train.py"),
             ("python3", &["python3", "-m", "http.server"], "http.server"),
             ("perl", &["perl", "-e", "1 while 1"], "perl"),
+            ("qemu-system-x86", &["qemu-system-x86_64", "-name", "guest=web1", "-m", "512"], "web1"),
+            ("qemu-system-x86", &["qemu-system-x86_64", "-m", "512"], "qemu-system-x86"),
             ("node", &["node", "--max-old-space-size=4096", "server.js"], "server.js"),
             ("sh", &["sh", "-"], "sh"),
             ("bash", &["bash", "/dev/fd/63", "all"], "bash"),

@@ -1,6 +1,6 @@
 //! Targets on made-up machines.
 
-use super::vm::{guest_name, is_vcpu};
+use super::vm::is_vcpu;
 use super::*;
 use tempfile::TempDir;
 
@@ -198,7 +198,8 @@ fn a_virtual_machine_is_found_by_name_or_pid_and_its_vcpus_are_apart_from_its_io
 
 #[test]
 fn guests_are_named_as_qemu_was_told() {
-    let name = |args: &[&str]| guest_name(&args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>());
+    let name =
+        |args: &[&str]| crate::program::guest(&args.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>());
     assert_eq!(name(&["q", "-name", "vm1,debug-threads=on"]).as_deref(), Some("vm1"));
     assert_eq!(name(&["q", "-name", "debug-threads=on,guest=a,,b"]).as_deref(), Some("a,b"));
     assert_eq!(name(&["q", "-name", "debug-threads=on"]), None);

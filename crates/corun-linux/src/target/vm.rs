@@ -7,6 +7,7 @@
 use super::{live_process, Subject, TargetError};
 use crate::cgroup::Membership;
 use crate::procfs;
+use crate::program;
 use crate::root::{ReadError, Root};
 use corun_model::TenantKind;
 
@@ -82,25 +83,13 @@ pub fn is_vcpu(comm: &str) -> bool {
 
 /// The guest's name from QEMU's `-name`, else from its cgroup, else `vm <pid>`.
 fn vm_name(root: &Root, pid: u32) -> String {
-    let from_command = || guest_name(&procfs::command_line(root, pid).ok()?);
+    let from_command = || program::guest(&procfs::command_line(root, pid).ok()?);
     let from_cgroup = || {
         let tenant = Membership::read(root, format!("/proc/{pid}")).ok()?.tenant()?;
         let is_vm = matches!(tenant.kind, TenantKind::Vm | TenantKind::VmIo);
         tenant.key.split_once(':').filter(|_| is_vm).map(|(_, name)| name.to_owned())
     };
     from_command().or_else(from_cgroup).unwrap_or_else(|| format!("vm {pid}"))
-}
-
-/// `-name vm1,debug-threads=on` or `-name guest=vm1,process=x`: options are parted by commas, a comma doubled is one.
-pub(super) fn guest_name(command: &[String]) -> Option<String> {
-    let at = command.iter().position(|a| a == "-name" || a == "--name")?;
-    let value = command.get(at + 1)?.replace(",,", "\0");
-    let name = value.split(',').enumerate().find_map(|(i, option)| match option.split_once('=') {
-        Some(("guest", name)) => Some(name),
-        None if i == 0 => Some(option),
-        _ => None,
-    })?;
-    (!name.is_empty()).then(|| name.replace('\0', ","))
 }
 
 /// Kernel threads that carry a virtual machine's network traffic are named after its process.
