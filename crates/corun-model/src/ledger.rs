@@ -288,12 +288,14 @@ impl BlockReasons {
         self.apart_ns() + self.child_ns
     }
 
-    /// The least time of a window of `wall_ns` in which tasks waited for nothing but processes and events outside of them, in
+    /// The least time of a window of `wall_ns` in which tasks waited for nothing but processes, events and timers outside of them, in
     /// nanoseconds: none of them was awake, which they were for `awake_ns` altogether (on a CPU, or kept from one), slept or waited for
-    /// a device, and some waited in pipes, sockets and polls. A sum has less than its parts.
+    /// a device, and some waited for something else. Whatever that was, a lock as well, none of them can have ended the wait. A sum has
+    /// less than its parts.
     pub fn waited_outside_ns(&self, wall_ns: u64, awake_ns: u64) -> u64 {
         let own_ns = awake_ns.saturating_add(self.sleep_ns).saturating_add(self.io_ns);
-        wall_ns.saturating_sub(own_ns).min(self.pipe_ns.saturating_add(self.poll_ns))
+        let waited_ns = self.sum_ns().saturating_sub(self.sleep_ns).saturating_sub(self.io_ns);
+        wall_ns.saturating_sub(own_ns).min(waited_ns)
     }
 
     /// The field-wise sum.

@@ -467,7 +467,10 @@ mod tests {
             ("a pipe from a sleeper", waited(4, 0, BlockReasons { pipe_ns: 96, sleep_ns: 100, ..none }), 0),
             ("a pipe from a loop", waited(100, 0, BlockReasons { pipe_ns: 100, ..none }), 0),
             ("a pipe from a disk", waited(0, 0, BlockReasons { pipe_ns: 100, io_ns: 70, ..none }), 30),
-            ("locks only", waited(4, 0, BlockReasons { futex_ns: 96, ..none }), 0),
+            ("a lock of somebody else's", waited(4, 0, BlockReasons { futex_ns: 96, ..none }), 96),
+            ("a file lock or a semaphore", waited(4, 0, BlockReasons { other_ns: 96, ..none }), 96),
+            ("a lock that its own thread holds", waited(100, 0, BlockReasons { futex_ns: 100, ..none }), 0),
+            ("a child that sleeps", waited(4, 0, BlockReasons { child_ns: 96, sleep_ns: 96, ..none }), 0),
         ] {
             assert_eq!(waited, Some(outside_ns), "{facts}");
         }

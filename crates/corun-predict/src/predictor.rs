@@ -168,7 +168,7 @@ impl Predictor {
         }
     }
 
-    /// The least share of the time that it was watched in which it waited for nothing but processes and events outside of it,
+    /// The least share of the time that it was watched in which it waited for nothing but processes, events and timers outside of it,
     /// 0..1: what delayed those is not seen. `None`: the source cannot tell.
     pub fn outside(&self) -> Option<f64> {
         let [outside_ns, all_ns] = self.outside_ns?;

@@ -71,7 +71,7 @@ pub struct Verdict {
     /// Share of its tasks' lives in which somebody stopped or froze them, 0..1: by no co-runner, and so no part of
     /// `disturbance`. `None`: not measured.
     pub held: Option<f64>,
-    /// The least share of the wall time in which it waited for nothing but processes and events outside of it, 0..1: what
+    /// The least share of the wall time in which it waited for nothing but processes, events and timers outside of it, 0..1: what
     /// delayed those is not known. `None`: not measured.
     pub outside: Option<f64>,
     /// How long co-runners had CPUs meanwhile, summed over CPUs, whether it was in the run's way or not.
@@ -252,8 +252,8 @@ impl Judge {
         let allowed = self.max_disturbance;
         let doubt = match disturbance {
             d if d > allowed && d <= resolution => Some(Doubt::Short),
+            _ if least <= allowed && held.is_some_and(|held| held > allowed) => Some(Doubt::Held),
             d if d > allowed && least <= allowed => Some(Doubt::Spare),
-            d if d <= allowed && held.is_some_and(|held| held > allowed) => Some(Doubt::Held),
             d if d <= allowed && host_steal.is_some_and(|share| share > allowed.max(resolution)) => {
                 Some(Doubt::Hypervisor)
             }

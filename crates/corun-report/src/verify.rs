@@ -167,7 +167,8 @@ impl VerifyReport {
                     _ => human_ns(self.judged.undisturbed_ns) + most_word,
                 };
                 let by = self.by_whom();
-                format!("disturbed{by}: {took} ({}); alone it would have taken {alone}", self.allowed())
+                let stopped = self.stopped().map_or(String::new(), |it| format!(", stopped as often; {it}"));
+                format!("disturbed{by}: {took} ({}); alone it would have taken {alone}{stopped}", self.allowed())
             }
         };
         judged + &outside

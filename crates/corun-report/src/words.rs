@@ -45,7 +45,7 @@ pub fn waits_for_outside(outside: f64, wall_ns: u64) -> Option<String> {
     const BEGINNING_NS: f64 = 10e6;
     (outside >= MOSTLY && outside * wall_ns as f64 > BEGINNING_NS).then(|| {
         format!(
-            "it waited {} % of its time for processes or events outside of it, and corun cannot tell what delayed those",
+            "it waited {} % of its time for other processes, events or timers, and corun cannot tell what delayed those",
             share(outside)
         )
     })

@@ -109,7 +109,7 @@ pub struct PredictReport {
     pub without_dedicated: Option<f64>,
     /// And the interval of that.
     pub without_dedicated_interval: Option<[f64; 2]>,
-    /// The least share of its time in which it waited for nothing but processes and events outside of it, 0..1: what delayed those
+    /// The least share of its time in which it waited for nothing but processes, events and timers outside of it, 0..1: what delayed those
     /// is not seen. `None`: the source cannot tell.
     pub outside: Option<f64>,
     /// Why there is no estimate yet.

@@ -222,6 +222,7 @@ fn what_verify_says() {
             Verdict { disturbance_range: [0.01, 0.5], ..unclear(Doubt::Spare, 0.3) },
         ),
         ("stopped", no(), Verdict { held: Some(0.75), ..unclear(Doubt::Held, 0.0) }),
+        ("stopped and disturbed", no(), Verdict { held: Some(0.49), ..disturbed() }),
         ("it was not seen", no(), unclear(Doubt::Unseen, 0.0)),
         ("only the hypervisor", no(), Verdict { host_steal: Some(0.3), ..unclear(Doubt::Hypervisor, 0.0) }),
         ("the hypervisor and a neighbour", no(), Verdict { host_steal: Some(0.3), ..disturbed() }),
