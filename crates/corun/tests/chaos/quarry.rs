@@ -5,7 +5,7 @@ use corun_linux::cgroup::Cgroups;
 use corun_linux::sched;
 use corun_model::CpuId;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
@@ -99,6 +99,19 @@ pub fn left_of(folder: &Path, pids: &[u32]) -> Vec<PathBuf> {
 pub struct Asked {
     stopped: AtomicBool,
     frozen: AtomicBool,
+    /// It was both at an instant and has been at least one of them since. The kernel freezes a stopped task where it is, without an
+    /// event: until it runs again nobody can tell which.
+    both: AtomicBool,
+    /// How often it was confined to CPUs.
+    moves: AtomicU32,
+}
+
+impl Asked {
+    fn settle(&self) {
+        let is = [self.stopped.load(Relaxed), self.frozen.load(Relaxed)];
+        let was_both = self.both.load(Relaxed);
+        self.both.store(is == [true, true] || was_both && is.contains(&true), Relaxed);
+    }
 }
 
 /// A busy task with a cgroup for its quota and one for its freezer.
@@ -170,15 +183,18 @@ impl Quarry {
     fn stop(&mut self, is: bool) {
         signal(self.pid(), if is { libc::SIGSTOP } else { libc::SIGCONT });
         self.asked.stopped.store(is, Relaxed);
+        self.asked.settle();
     }
 
     fn freeze(&mut self, is: bool) {
         let (file, [freeze, thaw]) = &self.switch;
         std::fs::write(file, if is { freeze } else { thaw }).unwrap();
         self.asked.frozen.store(is, Relaxed);
+        self.asked.settle();
     }
 
     fn confine(&mut self, cpus: Vec<CpuId>) {
+        self.asked.moves.fetch_add(1, Relaxed);
         sched::set_affinity(self.pid(), Some(&cpus)).unwrap();
         self.cpus = cpus;
     }
@@ -245,6 +261,8 @@ pub struct Sample {
     pub is_stopped: bool,
     pub is_frozen: bool,
     pub is_both: bool,
+    /// How often it has been confined to CPUs so far.
+    pub moves: u32,
     /// What the kernel has counted so far.
     pub throttled_ns: u64,
 }
@@ -277,7 +295,8 @@ impl Seen {
             is_stopped: "Tt".contains(state),
             // It never sleeps by itself.
             is_frozen: "DS".contains(state),
-            is_both: self.asked.stopped.load(Relaxed) && self.asked.frozen.load(Relaxed),
+            is_both: self.asked.both.load(Relaxed),
+            moves: self.asked.moves.load(Relaxed),
             throttled_ns,
         })
     }
