@@ -372,3 +372,53 @@ fn a_real_prometheus_answers_who_hurt_a_tenant() {
         answer.contains("culprit=\"scraped-culprit\"").then_some(())
     });
 }
+
+#[test]
+fn tests_of_a_run_that_is_over_are_judged_by_what_the_ring_kept() {
+    if !sees_culprits() {
+        return println!("skipped: culprits cannot be seen here");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (ring, config) = (folder.path().join("ring"), folder.path().join("agent.toml"));
+    fs::write(&config, format!("[ring]\nfolder = {ring:?}\ninterval = \"1s\"\n")).unwrap();
+    let agent = Agent::start(&["--config", config.to_str().unwrap()]);
+    let hurt = Loop::start(folder.path(), "judged-tests");
+    let hurts = Loop::start(folder.path(), "judged-culprit");
+    let written = |agent: &Agent| agent.sum("corun_ring_intervals_written_total", &[]);
+    let begin = written(&agent);
+    agent.until("a window with both", |a| (written(a) >= begin + 2.0).then_some(()));
+    let at = jiff::Timestamp::now();
+    agent.until("five windows more", |a| (written(a) >= begin + 7.0).then_some(()));
+    drop((hurt, hurts, agent));
+
+    let tests = folder.path().join("tests.xml");
+    let case = |name: &str, at: jiff::Timestamp| {
+        format!("<testcase name='{name}' timestamp='{at}' time='3'><failure/></testcase>")
+    };
+    let long_ago = "2001-02-03T04:05:06Z".parse().unwrap();
+    let suite = |cases: &str| fs::write(&tests, format!("<testsuite>{cases}</testsuite>")).unwrap();
+    let annotate = |tenant: &str| {
+        let mut command = Command::new(cargo_bin("corun"));
+        command.args(["verify", "--annotate"]).arg(&tests).arg("--from").arg(&ring);
+        command.args(["--tenant", tenant]).output().unwrap()
+    };
+    suite(&case("timed-out", at));
+    let output = annotate("judged-tests");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("1 test, 1 failed (1 starved)"), "{}", said(&output));
+    let copy = fs::read_to_string(folder.path().join("tests.corun.xml")).unwrap();
+    assert!(copy.contains("name=\"corun.verdict\" value=\"starved\""), "{copy}");
+    // On a machine where others work, too, they may have taken more than the other loop.
+    assert!(copy.contains("name=\"corun.culprit\""), "{copy}");
+
+    for (cases, tenant, why) in [
+        (case("long-ago", long_ago), "judged-tests", "has nothing of that time"),
+        (case("timed-out", at), "nobody-called-so", "no tenant of that time is called `nobody-called-so`"),
+        ("<testcase name='timeless' time='1'/>".into(), "judged-tests", "does not say when its tests ran"),
+    ] {
+        suite(&cases);
+        let output = annotate(tenant);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
+}

@@ -124,8 +124,11 @@ pub fn annotated(tests: &Path, copy: &Path, count: &Annotated, failed: &[Tested]
         (n, []) => format!("{n} failed"),
         (n, said) => format!("{n} failed ({})", said.join(", ")),
     };
-    let sentence =
-        format!("{}: {} tests, {of_failed}; wrote {}", tests.display(), count.cases, copy.display());
+    let cases = match count.cases {
+        1 => "1 test".to_owned(),
+        n => format!("{n} tests"),
+    };
+    let sentence = format!("{}: {cases}, {of_failed}; wrote {}", tests.display(), copy.display());
     let mut out: String = wrap(&sentence, 100).into_iter().map(|line| line + "\n").collect();
     out.push_str(&lines(&[], failed));
     out
