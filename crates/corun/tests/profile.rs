@@ -520,15 +520,13 @@ fn the_longest_waits_say_that_the_loop_on_the_same_cpu_held_it() {
             ["preempted", "task", "interrupt", "soft_interrupt"].contains(&wait["began"].as_str().unwrap())
         );
     }
-    // Who held the CPU for most of the longest wait is known: nobody else may use it for long.
-    let by_hog: u64 = waits
-        .iter()
-        .flat_map(|wait| wait["parts"].as_array().unwrap())
-        .filter(|part| part["task"]["tid"] == hog_tid)
-        .map(|part| ns(part, "ns"))
-        .sum();
-    let all: u64 = waits.iter().map(|wait| ns(wait, "wait_ns")).sum();
-    assert!(by_hog * 2 > all, "{by_hog} ns of {all} ns by the loop: {}", r["worst_waits"]);
+    // Nobody held the CPU for longer than the loop, however many others use it.
+    let mut held = std::collections::BTreeMap::new();
+    for part in waits.iter().flat_map(|wait| wait["parts"].as_array().unwrap()) {
+        *held.entry(part["task"]["tid"].as_u64()).or_insert(0) += ns(part, "ns");
+    }
+    let most = held.iter().max_by_key(|(_, ns)| **ns).map(|(tid, _)| *tid);
+    assert_eq!(most, Some(Some(hog_tid)), "{held:?}: {}", r["worst_waits"]);
     assert_eq!(waits[0]["parts"][0]["turns"].as_u64().map(|n| n > 0), Some(true));
 }
 
