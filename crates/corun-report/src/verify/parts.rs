@@ -117,7 +117,7 @@ fn line(measured: &Measured) -> String {
 /// What is said of a JUnit file of a run that is over, in lines.
 pub fn annotated(tests: &Path, copy: &Path, count: &Annotated, failed: &[Tested]) -> String {
     let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
-    failed.iter().for_each(|t| *verdicts.entry(&t.verdict).or_default() += 1);
+    failed.iter().for_each(|t| *verdicts.entry(t.verdict.name()).or_default() += 1);
     let verdicts: Vec<String> = verdicts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
     let of_failed = match (count.failed, &*verdicts) {
         (0, _) => "none failed".to_owned(),
