@@ -32,7 +32,7 @@
 //! A program that is never left in peace shows nowhere how much it waits on its own: two threads that take turns on the one
 //! CPU that a loop leaves them look alike whether alone they would overlap wholly or hardly. Its slowdown lies between that
 //! bound and the other, no induced waiting at all, and the upper one is too high on average; [`likely`] goes a fixed part of
-//! the way down ([`errors::LEDGER_BIAS`]).
+//! the way down (`WAITS_OF_ITS_OWN`).
 //!
 //! Limits: that part is the same for all programs, so those whose threads never wait alone look less slowed than they are,
 //! and those that always do (a lock that is always taken, a pool without requests) more; the interval tells how far the
@@ -41,8 +41,9 @@
 //! independently of each other.
 
 use crate::bounds::Bounds;
+use crate::calibrated::WAITS_OF_ITS_OWN;
 use crate::crowded::Crowding;
-use crate::errors;
+use crate::definitions::{NEGLIGIBLE, SMALL};
 use crate::useful_work::{Spent, Window};
 use crate::wake_ups::{self, WakeUps};
 use corun_model::worker::is_worker;
@@ -109,7 +110,7 @@ pub fn likely(window: &Window, hints: Hints) -> Option<Alone> {
     if hints.own_waiting.is_some() {
         return Some(most);
     }
-    Some(most.towards(from_ledger(window, hints.all_its_own())?, errors::LEDGER_BIAS))
+    Some(most.towards(from_ledger(window, hints.all_its_own())?, WAITS_OF_ITS_OWN))
 }
 
 impl Alone {
@@ -175,21 +176,16 @@ pub fn from_ledger(window: &Window, hints: Hints) -> Option<Alone> {
     Some(alone.at_most(1.0 / (1.0 - Bounds::of(window).most_lost_ns / window.wall_ns).max(f64::MIN_POSITIVE)))
 }
 
-/// Of a task's time, what may be stolen in a quiet window.
-const QUIET: f64 = 0.01;
-/// Share of windows that must be quiet before they say anything of the rest.
-const ENOUGH: f64 = 0.1;
-
-/// The windows in which, as in those before them, nothing was stolen, together. `None`: there are too few of them to tell
-/// anything of the rest.
+/// The windows in which, as in those before them, next to nothing was stolen, together. `None`: they are too small a share of all to
+/// tell anything of the rest.
 fn quiet(windows: &[Window]) -> Option<Window> {
     let quiet: Vec<bool> = windows
         .iter()
-        .map(|w| w.all().all(|s| s.stolen_ns <= QUIET * w.wall_ns) && w.total().compute_ns > 0.0)
+        .map(|w| w.all().all(|s| s.stolen_ns <= NEGLIGIBLE * w.wall_ns) && w.total().compute_ns > 0.0)
         .collect();
     let settled = quiet.windows(2).zip(&windows[1.min(windows.len())..]).filter(|(q, _)| q[0] && q[1]);
     let found: Vec<&Window> = settled.map(|(_, w)| w).collect();
-    let are_enough = !found.is_empty() && found.len() as f64 >= ENOUGH * windows.len() as f64;
+    let are_enough = !found.is_empty() && found.len() as f64 >= SMALL * windows.len() as f64;
     are_enough.then(|| Window::sum(found))
 }
 
@@ -200,8 +196,10 @@ fn own_waiting(quiet: &Window) -> f64 {
     sum(Spent::waiting_ns) / sum(|s| s.compute_ns)
 }
 
-/// Fewest changes from window to window that a correlation is taken of.
+/// Definition: fewest changes from window to window that a correlation is taken of: its standard error is a fifth then.
 const FEWEST: usize = 24;
+/// Limit: a smaller part of a sum is rounding.
+const ROUNDING: f64 = 1e-3;
 
 /// The correlation between the tasks' steals, 0..=1, of their changes from one window to the next: what goes up and
 /// down together over long times (an interferer that comes and goes) shows in the windows as it is.
@@ -223,7 +221,7 @@ fn overlap(windows: &[Window]) -> f64 {
     let variances: f64 = of_each.values().sum();
     let deviations: f64 = of_each.values().map(|v| v.sqrt()).sum();
     let pairs = deviations * deviations - variances;
-    if windows.len() <= FEWEST || pairs <= 1e-3 * variances {
+    if windows.len() <= FEWEST || pairs <= ROUNDING * variances {
         return 0.0;
     }
     ((of_sum - variances) / pairs).clamp(0.0, 1.0)

@@ -8,15 +8,14 @@
 //!
 //! Limits: a beginning of more than half of what was seen is not taken for one; a later change is one of phase.
 
+use crate::calibrated::OTHER_PHASE;
 use crate::interval::FEWEST;
 use crate::useful_work::{wall_ns, Window};
 
-/// Until then it always begins.
+/// Definition: until then it always begins.
 pub(crate) const LEAST_NS: u64 = 500_000_000;
-/// Shortest stretch that counts as one value, in nanoseconds of wall time.
+/// Definition: the shortest stretch that counts as one value, in nanoseconds of wall time.
 const BATCH_NS: f64 = 150_000_000.0;
-/// The logarithm must differ by so much before and after: a third more CPUs, or fewer.
-const DIFFERS: f64 = 0.3;
 
 /// When the program had begun, going by its shared windows since `begin_ns`; `None`: there is not as much after it.
 pub(crate) fn over_ns(windows: &[Window], begin_ns: u64) -> Option<u64> {
@@ -46,7 +45,7 @@ fn truncation(windows: &[Window]) -> Option<u64> {
     let errors = (0..=values.len() / 2).map(|cut| (cut, squared_error(&values[cut..])));
     let (cut, _) = errors.min_by(|a, b| a.1.total_cmp(&b.1))?;
     let (before, rest) = values.split_at(cut);
-    let differs = !before.is_empty() && (mean(before) - mean(rest)).abs() >= DIFFERS;
+    let differs = !before.is_empty() && (mean(before) - mean(rest)).abs() >= OTHER_PHASE;
     differs.then(|| rest[0].0)
 }
 

@@ -25,7 +25,7 @@
 //! likely to hold, not certain, and [`Bounds::certain_ns`] does without it. Co-runners that slow computing down (caches, memory,
 //! the other hardware thread of a core) lengthen it, and what that costs is in none of the sums. So is what the hypervisor took.
 
-use crate::evidence::Counterfactual;
+use crate::counterfactual::Counterfactual;
 use crate::reach::Set;
 use crate::useful_work::{Spent, Window};
 use corun_model::TaskId;

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Share of a time on a CPU that must have been counted to speak for all of it. The first window of a program's threads is
+/// Definition: share of a time on a CPU that must have been counted to speak for all of it. The first window of a program's threads is
 /// not counted, and where groups of events take turns some windows have none of one group: a tenth of a short run.
 pub const NEARLY_ALL: f64 = 0.75;
 

@@ -15,32 +15,28 @@
 //! change of phase. Without counters memory stalls are inside useful work, so a co-runner that only slows memory down is
 //! not seen.
 
+use crate::calibrated::SAME_WORK;
+use crate::combine::Weight;
+use crate::definitions::SMALL;
 use crate::estimate::Parts;
 use crate::interval::{batches, jackknife};
 use crate::useful_work::{Spent, Window};
-use crate::yardstick::{self, Yardstick};
+use crate::yardstick::Yardstick;
 use corun_model::worker::is_worker;
 use corun_model::TaskId;
 use std::collections::BTreeSet;
 
-/// Tasks differ in how long they wait, as a share of their life: below this they are alike.
+/// Definition: tasks are of different stages when they differ by this share of their lives in how long they wait.
 const UNEVEN: f64 = 0.3;
-/// A task belongs to the critical stage when it waits at most this much longer than the one that waits least.
-const CRITICAL: f64 = 0.1;
 
-/// A task may be a stage of the program when it computes more than this share of what the busiest does: less than a worker does
-/// ([`corun_model::worker`]), since a short stage may still be the one that all wait for.
+/// Definition: a task may be a stage of the program when it computes more than this share of what the busiest does: less than a worker
+/// does ([`corun_model::worker`]), since a short stage may still be the one that all wait for.
 const STAGE: f64 = 0.05;
-/// A task of the critical stage waits at most this share of its life.
-const BUSY: f64 = 0.05;
 
-/// The critical tasks' share of the work may differ by this factor alone and beside co-runners: what a window shorter than
-/// the queues are long makes of it. Stages of one pipeline do not get on independently of each other for longer.
-const BOUND: f64 = 1.5;
-
-/// The tasks that decide how fast the program is: those of the critical stage, which hardly wait for siblings alone, of all
-/// stages. `None`: all tasks are alike in this, all of them wait, or they are too few; some do not
-/// live any more beside co-runners, or the others get on there without them.
+/// The tasks that decide how fast the program is: those of the critical stage, of all stages. They hardly wait for siblings alone: for a small
+/// share of their lives (`SMALL`). `None`: all tasks are alike in this, all of them wait, or they are too few; some do not live any more beside
+/// co-runners, or the others get on there without them. For a window shorter than queues are long the critical tasks' share of the work
+/// may differ (`SAME_WORK`).
 pub fn critical_tasks(alone: &Window, beside: &Window) -> Option<BTreeSet<TaskId>> {
     let most = alone.tasks.values().map(|s| s.compute_ns).fold(0.0, f64::max);
     let stages: Vec<(TaskId, f64)> = alone
@@ -51,17 +47,16 @@ pub fn critical_tasks(alone: &Window, beside: &Window) -> Option<BTreeSet<TaskId
         .collect();
     let least = stages.iter().map(|w| w.1).fold(f64::INFINITY, f64::min);
     let longest = stages.iter().map(|w| w.1).fold(0.0, f64::max);
-    if stages.len() < 2 || longest - least < UNEVEN || least > BUSY {
+    if stages.len() < 2 || longest - least < UNEVEN || least > SMALL {
         return None;
     }
-    let critical: BTreeSet<TaskId> =
-        stages.into_iter().filter(|w| w.1 <= least + CRITICAL).map(|w| w.0).collect();
+    let critical: BTreeSet<TaskId> = stages.into_iter().filter(|w| w.1 <= SMALL).map(|w| w.0).collect();
     let share = |window: &Window| -> Option<f64> {
         let own: Option<f64> = critical.iter().map(|id| Some(window.tasks.get(id)?.compute_ns)).sum();
         Some(own? / window.total().compute_ns)
     };
     let differs = share(alone)? / share(beside)?;
-    (1.0 / BOUND..=BOUND).contains(&differs).then_some(critical)
+    (1.0 / SAME_WORK..=SAME_WORK).contains(&differs).then_some(critical)
 }
 
 /// How fast the program is: its useful work per time by the best yardstick, as far as the difference that this makes is
@@ -79,6 +74,11 @@ pub struct Speed {
 }
 
 impl Speed {
+    /// That of all tasks by one yardstick alone.
+    pub fn by_one(by: Yardstick) -> Speed {
+        Speed { by, blind: by, weight: 1.0, critical: None }
+    }
+
     /// That of these windows, alone and beside co-runners; `unsure` is the standard error of what `by` takes spinning to
     /// stall.
     pub fn of(
@@ -99,7 +99,11 @@ impl Speed {
         let of_spinning = || Some((change(by.shifted(unsure))? - change(by.shifted(-unsure))?) / 2.0);
         let seen = || Some((change(by)?, [spread(alone)?, spread(beside)?, of_spinning()?]));
         let weight = if by == blind { None } else { seen() };
-        let weight = weight.map_or(0.0, |(change, errors)| yardstick::weight(change, errors));
+        let weight = weight.map_or(0.0, |(change, errors)| {
+            let error = errors.iter().map(|e| e * e).sum::<f64>().sqrt();
+            // Both saw the same windows: chance is in their difference only.
+            Weight::of(change, error, 0.0, 0.0).share
+        });
         Speed { by, blind, weight, critical }
     }
 

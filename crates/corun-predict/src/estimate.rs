@@ -107,12 +107,15 @@ pub struct Parts {
     pub other: f64,
 }
 
+/// Limit: a smaller difference is rounding.
+const ROUNDING: f64 = 1e-12;
+
 impl Parts {
     /// These parts of a slowdown; what they leave of `slowdown - 1` is `other`.
     pub(crate) fn of(slowdown: f64, steal: f64, sync: f64, memory: Option<f64>) -> Parts {
         let other = slowdown - 1.0 - steal - sync - memory.unwrap_or(0.0);
         // What rounding leaves of a difference is no part.
-        Parts { steal, sync, memory, other: if other.abs() < 1e-12 { 0.0 } else { other } }
+        Parts { steal, sync, memory, other: if other.abs() < ROUNDING { 0.0 } else { other } }
     }
 
     /// The same with what became less taken out of what became more, in proportion.

@@ -10,12 +10,13 @@
 //! beginning. That error, as a standard deviation of the logarithm, is the caller's; how often intervals hold the
 //! outcome is measured on modelled runs (`docs/accuracy.md`).
 
+use crate::definitions::CONFIDENCE;
 use crate::useful_work::Window;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Most batches.
+/// Limit: most batches.
 pub const BATCHES: usize = 16;
-/// Fewest batches from which a spread is computed.
+/// Definition: fewest batches from which a spread is computed.
 pub const FEWEST: usize = 3;
 
 /// How far an estimate may be off: standard error of its logarithm, and the degrees of freedom behind it.
@@ -79,20 +80,26 @@ pub fn jackknife(batches: &[Window], value: impl Fn(&Window) -> Option<f64>) -> 
 /// The interval of this confidence around a slowdown: sampling errors, and the method's own.
 pub fn interval(slowdown: f64, sampling: Spread, method_error: f64, confidence: f64) -> [f64; 2] {
     let chance = quantile(sampling.degrees, confidence) * sampling.error;
-    let half = chance.hypot(quantile(1_000, confidence) * method_error);
+    let half = chance.hypot(quantile(MANY, confidence) * method_error);
     [slowdown * (-half).exp(), slowdown * half.exp()]
 }
 
 /// A sampling error as the standard deviation of a normal one that holds as much within 95 %: of a few windows it is more than
 /// their standard error.
 pub(crate) fn chance(sampling: Spread) -> f64 {
-    sampling.error * quantile(sampling.degrees, 0.95) / quantile(1_000, 0.95)
+    sampling.error * quantile(sampling.degrees, CONFIDENCE) / quantile(MANY, CONFIDENCE)
 }
 
+/// Limit: from so many degrees of freedom on Student's distribution is the normal one.
+pub(crate) const MANY: usize = 1_000;
+
+/// Limit: no interval is of a higher confidence.
+const SUREST: f64 = 0.999_999;
+
 /// How many standard errors to either side hold this share of Student's t distribution.
-fn quantile(degrees: usize, confidence: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, degrees as f64)
-        .map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + confidence.clamp(0.0, 0.999_999) / 2.0))
+pub(crate) fn quantile(degrees: usize, confidence: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees.min(MANY) as f64)
+        .map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + confidence.clamp(0.0, SUREST) / 2.0))
 }
 
 #[cfg(test)]

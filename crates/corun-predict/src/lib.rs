@@ -5,6 +5,8 @@
 //! (per window)    (what of it   │                                                  ├─▶ Estimate: slowdown, interval,
 //!                  was useful)  └─ shared windows only: the ledger alone ──────────┘   parts, culprits, baselines
 //! RunLog ────────▶ replayed ──── the run made again alone; weighed with the ledger
+//!
+//! each way: Evidence { log_slowdown, standard_error, degrees_of_freedom, bias, parts } ──▶ combine ──▶ Estimate
 //! ```
 //!
 //! This crate is pure: it opens no file, reads no clock, starts no thread, draws no random number and never iterates in
@@ -28,9 +30,9 @@
 //! | `displaced` | siblings that queue or wait because of co-runners |
 //! | `crowded` | what steal costs a program that wants more CPUs than there are |
 //! | `stretch` | what windows of one behaviour tell, and what stretches of a run tell together |
-//! | [`weight`] | how the ledger and whoever sees more are weighed: the one rule |
-//! | `weighed` | dedicated windows and the ledger by that rule |
-//! | `errors` | how far each way is off, as it was measured: the one table |
+//! | [`combine`] | what each way says, and how several are weighed: the one rule |
+//! | `calibrated` | the numbers that were set by looking at runs, ten at most |
+//! | `definitions` | words that are a number, such as from which share of the work on a task is a worker |
 //! | [`interval`] | how sure it is: the jackknife over batches of windows |
 //! | [`baselines`] | simpler predictors, to be compared with |
 //! | `beginning`, [`phases`] | when a program had begun, and when its behaviour changed |
@@ -38,7 +40,7 @@
 //! | [`spinning`] | how long the subject spun, in all and by task, by whatever told |
 //! | [`verdict`] | was a run disturbed? by how much, when, by whom |
 //! | [`spans`] | was a part of a run disturbed, and was a test in it starved? |
-//! | [`evidence`] | what is known of a run alone by better means than sums |
+//! | [`counterfactual`] | what is known of a run alone by better means than sums |
 //! | [`replayed`] | such evidence by replay: the run made again without its co-runners |
 //! | [`estimate`] | the answers, as plain data that serialises |
 
@@ -46,13 +48,15 @@ pub mod alone;
 pub mod baselines;
 mod beginning;
 pub mod bounds;
+mod calibrated;
+pub mod combine;
 pub mod counted;
+pub mod counterfactual;
 mod crowded;
 pub mod dedicated;
+mod definitions;
 mod displaced;
-mod errors;
 pub mod estimate;
-pub mod evidence;
 pub mod hypervisor;
 pub mod interval;
 pub mod loss;
@@ -75,12 +79,11 @@ pub mod useful_work;
 pub mod verdict;
 mod waits;
 mod wake_ups;
-mod weighed;
-pub mod weight;
 pub mod yardstick;
 
+pub use combine::Evidence;
+pub use counterfactual::{AloneTime, Counterfactual};
 pub use estimate::{Assignment, CannotTell, Estimate, Label, Method, Way};
-pub use evidence::{Counterfactual, Evidence};
 pub use phases::{Feature, PhaseChange};
 pub use predictor::{Options, Predictor, WantsDedicated};
 pub use recorded::Recorded;

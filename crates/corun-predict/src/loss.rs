@@ -6,7 +6,7 @@
 //! run hold as well, and may be tighter than those of its slots (a quota, a short thread that had time to spare): then what
 //! every slot lost is reduced in proportion.
 //!
-//! Where evidence ([`crate::evidence`]: a replay of the run) speaks of nearly all of it, both are weighed ([`crate::weight`]), within the
+//! Where evidence ([`crate::counterfactual`]: a replay of the run) speaks of nearly all of it, both are weighed ([`crate::combine`]), within the
 //! bounds that are certain; every slot's loss is then scaled by what that comes to. Not of a program that
 //! spins: what a replay makes of that is less sure than the sums. What may have come out of a sleep is no more than the evidence says.
 //!
@@ -17,20 +17,16 @@
 
 use crate::alone::{self, Hints};
 use crate::bounds::{Bound, Bounds};
-use crate::errors;
-use crate::evidence::Counterfactual;
+use crate::calibrated::REST_OF_RUN;
+use crate::combine::Weight;
+use crate::counterfactual::Counterfactual;
+use crate::definitions::{NEARLY_ALL, NEGLIGIBLE, SPINS};
 use crate::useful_work::{Spent, Window};
-use crate::weight::Weight;
 
-/// Shortest time that is judged on its own, in nanoseconds.
+/// Definition: the shortest time that is judged on its own, in nanoseconds.
 pub const SLOT_NS: u64 = 50_000_000;
-/// A task that was in timers and polls for less than this share of its life had no time to spare that theft could come out of.
-const SPARE: f64 = 0.01;
-
-/// Evidence must speak of this share of a run to decide.
-const COVERED: f64 = 0.9;
-/// A program spins if it does so for this share of its time on CPUs.
-const SPINS: f64 = 0.05;
+/// Limit: a smaller share of a sum is rounding.
+const ROUNDING: f64 = 1e-9;
 
 /// What a stretch of a run lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -127,14 +123,14 @@ fn by_ledger(slot: &Window, hints: Hints) -> Loss {
         wall_ns,
         lost_ns: [least_ns, likely_ns, most_ns.max(likely_ns)],
         steal_ns: steal.clamp(0.0, 1.0) * likely_ns.max(0.0),
-        bound: (likely_ns >= bounds.most_lost_ns * (1.0 - 1e-9) && likely_ns > 0.0).then_some(bounds.by),
+        bound: (likely_ns >= bounds.most_lost_ns * (1.0 - ROUNDING) && likely_ns > 0.0).then_some(bounds.by),
         evident: None,
     }
 }
 
-/// Whether a task slept so much that theft can have come out of it.
+/// Whether a task was in timers and polls for so much of its life that theft can have come out of it.
 fn has_spare(s: &Spent) -> bool {
-    s.slack_ns > SPARE * s.life_ns
+    s.slack_ns > NEGLIGIBLE * s.life_ns
 }
 
 /// The same slot without the tasks that had time to spare.
@@ -191,7 +187,7 @@ impl Losses {
         let certain_ns = Bounds::of(&self.whole).certain_ns;
         let at_stake = (alone(0.0) - alone(likely)).abs().max(alone(likely) - alone(certain_ns));
         let apart = alone(evident_ns[1]) - alone(likely);
-        let weight = Weight::of(apart, unsure, 0.0, errors::LEDGER).at_most(at_stake);
+        let weight = Weight::of(apart, unsure, 0.0, REST_OF_RUN).at_most(at_stake);
         // What may have come out of a sleep is no more than the evidence says.
         least = least.max(evident_ns[0].min(likely));
         let both = |evident, sums| wall_ns - weight.mean(alone(evident), alone(sums)).exp();
@@ -212,7 +208,7 @@ impl Losses {
         let covered = known.of(whole.start_ns, whole.end_ns);
         let all = whole.total();
         let spins = all.spin_ns > SPINS * all.on_cpu_ns();
-        if length_ns <= 0.0 || covered.wall_ns < COVERED * length_ns || spins {
+        if length_ns <= 0.0 || covered.wall_ns < NEARLY_ALL * length_ns || spins {
             return None;
         }
         let certain_ns = Bounds::of(whole).certain_ns;
@@ -227,7 +223,7 @@ impl Losses {
         let bounded_ns = likely.min(most_lost_ns);
         let kept = if likely > 0.0 { bounded_ns.max(0.0) / likely } else { 1.0 };
         let lost_ns = [least.min(bounded_ns), bounded_ns, most.min(certain_ns).max(bounded_ns)];
-        let bound = (bounded_ns >= most_lost_ns * (1.0 - 1e-9) && likely > 0.0).then_some(by);
+        let bound = (bounded_ns >= most_lost_ns * (1.0 - ROUNDING) && likely > 0.0).then_some(by);
         (Loss { lost_ns, steal_ns: self.sum.steal_ns * kept, bound, ..self.sum }, kept)
     }
 }

@@ -10,17 +10,20 @@
 //! Limits: a program that alternates faster than it takes to learn is one phase, with a large spread; a feature must move
 //! by about a spread to be seen; a change that is over within two seconds goes unnoticed.
 
+use crate::calibrated::OTHER_PHASE;
+use crate::definitions::NEGLIGIBLE;
 use crate::useful_work::Window;
 
-/// Shortest block.
+/// Definition: the shortest block.
 pub const BLOCK_NS: f64 = 500_000_000.0;
-/// Blocks from which a phase is learnt.
+/// Definition: blocks from which a phase is learnt.
 pub const LEARN: usize = 8;
-/// Spreads that a cumulative sum may reach.
+/// Definition: spreads that a cumulative sum may reach: where nothing changes that is once in ten hours or more of one feature
+/// (Siegmund 1985, for this slack).
 pub const LIMIT: f64 = 10.0;
-/// Slack: drift of less than this many spreads is none.
+/// Definition: slack. Half of the least shift that is to be found, which is one spread (Page 1954).
 const SLACK: f64 = 0.5;
-/// Blocks that must have gone into a sum: fewer are an incident, not a phase.
+/// Definition: blocks that must have gone into a sum: fewer are an incident, not a phase.
 const LASTING: f64 = 4.0;
 
 /// What is watched of a program's behaviour.
@@ -36,13 +39,9 @@ pub enum Feature {
     InstructionsPerCycle,
 }
 
-/// The features, and the least spread of each: smaller movements mean nothing to a prediction. All are logarithms.
-const FEATURES: [(Feature, f64); 4] = [
-    (Feature::SpreadOn, 0.15),
-    (Feature::Blockings, 0.25),
-    (Feature::OwnWaits, 0.25),
-    (Feature::InstructionsPerCycle, 0.07),
-];
+/// The features. All are logarithms, and spread by [`OTHER_PHASE`] at least: smaller movements mean nothing to a prediction.
+const FEATURES: [Feature; 4] =
+    [Feature::SpreadOn, Feature::Blockings, Feature::OwnWaits, Feature::InstructionsPerCycle];
 
 type Features = [Option<f64>; FEATURES.len()];
 
@@ -103,7 +102,7 @@ impl Phases {
                 let change = PhaseChange {
                     since_ns: w.since_ns,
                     at_ns: window.end_ns,
-                    what: FEATURES[i].0,
+                    what: FEATURES[i],
                     from: w.mean.exp(),
                     to: now.exp(),
                 };
@@ -137,14 +136,14 @@ fn learn(learnt: &[Features], i: usize) -> Option<Watch> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0);
-    let spread = variance.sqrt().max(FEATURES[i].1);
+    let spread = variance.sqrt().max(OTHER_PHASE);
     Some(Watch { mean, spread, above: 0.0, below: 0.0, sum: 0.0, n: 0.0, since_ns: 0 })
 }
 
 /// The features of a block; `None`: the subject computed next to nothing in it, so it says nothing of its behaviour.
 fn features(block: &Window) -> Option<Features> {
     let all = block.total();
-    if all.compute_ns < 0.01 * block.wall_ns {
+    if all.compute_ns < NEGLIGIBLE * block.wall_ns {
         return None;
     }
     let compute_ms = all.compute_ns / 1e6;
@@ -154,8 +153,8 @@ fn features(block: &Window) -> Option<Features> {
     });
     Some([
         Some(block.spread_on().max(1.0).ln()),
-        all.blockings.map(|n| (n / compute_ms + 0.01).ln()),
-        Some((all.own_ns / all.compute_ns + 0.01).ln()),
+        all.blockings.map(|n| (n / compute_ms + NEGLIGIBLE).ln()),
+        Some((all.own_ns / all.compute_ns + NEGLIGIBLE).ln()),
         per_cycle.filter(|x| x.is_finite()),
     ])
 }

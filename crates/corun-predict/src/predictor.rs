@@ -9,8 +9,9 @@
 use crate::alone::Hints;
 use crate::baselines::baselines;
 use crate::beginning;
+use crate::counterfactual::{AloneTime, Counterfactual};
+use crate::definitions::{CONFIDENCE, NEGLIGIBLE};
 use crate::estimate::{Assignment, CannotTell, Culprit, Estimate, Label, Method, Way, WindowSummary};
-use crate::evidence::{Counterfactual, Evidence};
 use crate::hypervisor::Hypervisor;
 use crate::interval::{interval, FEWEST};
 use crate::loss::Losses;
@@ -22,13 +23,11 @@ use crate::useful_work::{wall_ns, Window};
 use corun_model::{Observation, TenantId, TenantKind, Unavailable, What};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most windows that are kept apart. Each estimate walks all tasks of all of them.
+/// Limit: most windows that are kept apart. Each estimate walks all tasks of all of them.
 pub const SLOTS: usize = 256;
-/// Tasks that live for less than this share of a slot are not kept apart once slots are merged.
+/// Limit: tasks that live for less than this share of a slot are not kept apart once slots are merged.
 const SHORT_LIVED: f64 = 0.05;
-/// What the hypervisor took is worth a word from this share of the time that CPUs were busy.
-const NOTABLE_STEAL: f64 = 0.01;
-/// Most windows in an estimate's summary.
+/// Limit: most windows in an estimate's summary.
 const SUMMARIES: usize = 128;
 
 /// What to assume, and how sure to be.
@@ -50,7 +49,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let (assignment, way) = (Assignment::Dynamic, Way::Best);
-        Options { confidence: 0.95, assignment, way, least_ns: 500_000_000, wake_up_ns: 0 }
+        Options { confidence: CONFIDENCE, assignment, way, least_ns: 500_000_000, wake_up_ns: 0 }
     }
 }
 
@@ -196,7 +195,7 @@ impl Predictor {
     }
 
     /// Takes what is known of a stretch of the run by better means than sums.
-    pub fn push_evidence(&mut self, evidence: Evidence) {
+    pub fn push_evidence(&mut self, evidence: AloneTime) {
         self.known.push(evidence);
     }
 
@@ -328,8 +327,9 @@ impl Predictor {
 
     /// The estimate that windows since `from_ns` make.
     fn finish(&self, estimate: StretchEstimate, from_ns: u64) -> Result<Estimate, CannotTell> {
-        let spread = estimate.spread.ok_or(CannotTell::TooFewWindows)?;
-        let [low, high] = interval(estimate.slowdown, spread, estimate.method_error, self.options.confidence);
+        let spread = estimate.evidence.spread().ok_or(CannotTell::TooFewWindows)?;
+        let [low, high] =
+            interval(estimate.slowdown(), spread, estimate.evidence.bias, self.options.confidence);
         // What was stolen may have come out of a sleep: then the program was slower by as little as that.
         let interval = [low.min(estimate.least), high];
         let Stretch { shared, dedicated, .. } = self.stretch(from_ns, u64::MAX);
@@ -337,7 +337,7 @@ impl Predictor {
         let all = shared.total();
         let mut unavailable = self.unavailable.clone();
         unavailable.extend(estimate.missing.iter().cloned());
-        if let Some(share) = self.hypervisor.share().filter(|share| *share >= NOTABLE_STEAL) {
+        if let Some(share) = self.hypervisor.share().filter(|share| *share >= NEGLIGIBLE) {
             let why = format!(
                 "it took {:.0} % of the time that this machine's CPUs were busy; that is left out: the slowdown is against \
                  running alone where it takes as much",
@@ -356,10 +356,10 @@ impl Predictor {
         windows.extend(summary(&self.shared, from_ns, |w| estimate.slowdown_of(w), Label::Shared));
         windows.sort_by_key(|w| w.start_ns);
         Ok(Estimate {
-            slowdown: estimate.slowdown,
+            slowdown: estimate.slowdown(),
             interval,
             confidence: self.options.confidence,
-            parts: estimate.parts.net(),
+            parts: estimate.evidence.parts.net(),
             culprits: culprits(&shared, &self.tenants),
             baselines: baselines(alone.as_ref(), &shared),
             windows,
@@ -392,7 +392,7 @@ fn summary(
     windows.chunks(each).map(Window::sum).map(summary).collect()
 }
 
-/// Who took less than this share of all that was taken is no culprit.
+/// Limit: who took less than this share of all that was taken is no culprit.
 const LEAST_SHARE: f64 = 1e-4;
 
 /// A window's culprits by name: tenants of one name and kind (ten compilers) are one, most first.
@@ -531,7 +531,7 @@ mod tests {
         let half_ns = 80 * WINDOW_NS;
         for (at, alone) in [(0, half_ns as f64), (half_ns, 0.0)] {
             let alone_ns = [alone; 3];
-            predictor.push_evidence(Evidence { start_ns: at, end_ns: at + half_ns, alone_ns, steal: 1.0 });
+            predictor.push_evidence(AloneTime { start_ns: at, end_ns: at + half_ns, alone_ns, steal: 1.0 });
         }
         let run = predictor.so_far().unwrap();
         assert_eq!(run.method, Method::Replay);

@@ -20,10 +20,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// CPUs, by the kernel's numbers.
 pub type Set = BTreeSet<u32>;
 
-/// Most sets that are kept apart: of tasks that are confined in more ways, the rest may use what all of them may.
+/// Limit: most sets that are kept apart: of tasks that are confined in more ways, the rest may use what all of them may.
 const MOST_SETS: usize = 64;
-/// Most CPU sets whose unions are all looked at; of more only each by itself and all together.
+/// Limit: most CPU sets whose unions are all looked at; of more only each by itself and all together.
 const MOST_UNITED: usize = 6;
+
+/// Limit: a smaller share of a sum is rounding.
+const ROUNDING: f64 = 1e-9;
 
 /// What a window's tasks may use. Sums over windows add up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -286,7 +289,7 @@ impl Reach {
 
     /// Whether it is known of all computing on which CPUs it could have been.
     pub fn knows_work(&self, computed_ns: f64) -> bool {
-        self.work.values().sum::<f64>() >= computed_ns * (1.0 - 1e-9)
+        self.work.values().sum::<f64>() >= computed_ns * (1.0 - ROUNDING)
     }
 
     /// A task's process; `None`: not known.

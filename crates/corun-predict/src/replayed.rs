@@ -9,17 +9,15 @@
 //! at their time or after their length, whether siblings share their work, how long wake-ups take, and, where nobody tells spinning
 //! from computing, whether threads spun while a sibling was off its CPU.
 
-use crate::errors;
-use crate::evidence::Evidence;
+use crate::calibrated::{ALL_THE_TIME, REPLAY, REPLAY_OF_WAITS};
+use crate::counterfactual::AloneTime;
 use corun_model::run_log::RunLog;
 use corun_sim::replay::script::Op;
 pub use corun_sim::replay::NoReplay;
 use corun_sim::replay::{Conditions, Transcriber, Transcript};
 
-/// So many events are replayed from the beginning each time; what came before more of them is told for good.
+/// Limit: so many events are replayed from the beginning each time; what came before more of them is told for good.
 const MOST_EVENTS: u64 = 30_000;
-/// That often a second is all the time.
-const OFTEN: f64 = 100.0;
 
 /// Replays one program's run as it goes on.
 #[derive(Clone, Debug)]
@@ -67,7 +65,7 @@ impl Replayer {
 
     /// What is known of the stretch since the last call. `is_over`: the program has ended. `knows_spinning`: somebody tells
     /// spinning from computing, and it does not spin.
-    pub fn evidence(&mut self, is_over: bool, knows_spinning: bool) -> Option<Evidence> {
+    pub fn evidence(&mut self, is_over: bool, knows_spinning: bool) -> Option<AloneTime> {
         if self.failed.is_some() {
             return None;
         }
@@ -95,7 +93,7 @@ impl Replayer {
             self.told_ns = [0.0; 3];
         }
         self.told_until_ns = Some(end_ns);
-        Some(Evidence { start_ns, end_ns, alone_ns: more, steal: 0.0 })
+        Some(AloneTime { start_ns, end_ns, alone_ns: more, steal: 0.0 })
     }
 
     /// How long the stretch would have taken alone, in nanoseconds: at least, likely, at most.
@@ -118,15 +116,15 @@ impl Replayer {
             }
         }
         let per_s = waits as f64 * 1e9 / wall_ns.max(1.0);
-        if self.wake_up_ns.is_none() && per_s > OFTEN {
+        if self.wake_up_ns.is_none() && per_s > ALL_THE_TIME {
             for wake_up_ns in [0, 2 * wake_up_ns] {
                 ends.push(again(Conditions { wake_up_ns, ..conditions })?.likely_ns as f64);
             }
         }
-        if !knows_spinning && beside_ns as f64 > errors::REPLAY[0] * compute_ns as f64 {
+        if !knows_spinning && beside_ns as f64 > REPLAY * compute_ns as f64 {
             ends.push(again(Conditions { spun: 1.0, ..conditions })?.least_ns as f64);
         }
-        let error = errors::REPLAY[0] + (errors::REPLAY[1] - errors::REPLAY[0]) * (per_s / OFTEN).min(1.0);
+        let error = REPLAY + (REPLAY_OF_WAITS - REPLAY) * (per_s / ALL_THE_TIME).min(1.0);
         let least = ends.iter().copied().fold(f64::INFINITY, f64::min) * (-error).exp();
         let most = ends.iter().copied().fold(0.0, f64::max) * error.exp();
         Ok([least, alone.likely_ns as f64, most])

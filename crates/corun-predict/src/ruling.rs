@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-/// What an idle machine's background may take of a run at once, in nanoseconds: daemons that wake up for a moment were
-/// seen to take up to 3 ms of a CPU.
-pub const MOMENT_NS: u64 = 4_000_000;
-/// However short the run: a disturbance of 5 % is to be found in every one.
+/// What an idle machine's background may take of a run at once, in nanoseconds.
+pub const MOMENT_NS: u64 = crate::calibrated::MOMENT_NS;
+/// Definition: however short the run, what it can be judged to: a disturbance of 5 % is to be found in every one.
 pub const COARSEST: f64 = 0.035;
 
 /// The least disturbance that can be told from an idle machine's background in a run of this length, 0..1.

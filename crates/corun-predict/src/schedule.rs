@@ -17,16 +17,17 @@ use std::collections::BTreeMap;
 
 pub use corun_model::dedicated::WINDOW_NS;
 
-/// The length of a shared window, in nanoseconds.
+/// Definition: the length of a shared window, in nanoseconds.
 pub const SLOT_NS: u64 = 200_000_000;
-/// What others may have of the machine in a dedicated window that counts.
+/// Definition: what others may have of the machine in a dedicated window that counts.
 pub const OTHERS: f64 = 0.05;
-/// When the first dedicated window may be: a program's beginning is not like the rest of it.
+/// Definition: when the first dedicated window may be: a program's beginning is not like the rest of it.
 pub const FIRST_NS: u64 = 500_000_000;
-/// They are no closer and no further apart than this; the latter is what the default budget allows for ever.
+/// Definition: they are no closer than this.
 const SOON_NS: u64 = 150_000_000;
+/// Definition: and no further apart, which is what the default budget allows for ever.
 const LATER_NS: u64 = 4_000_000_000;
-/// So many in a row that do not count end it.
+/// Definition: so many in a row that do not count end it.
 const FRUITLESS: usize = 3;
 
 /// What to do next.

@@ -5,9 +5,14 @@
 
 use crate::useful_work::{Spent, Window};
 
+/// Limit: no time in nanoseconds and no count is as much: 30 years.
+const MOST: f64 = 1e18;
+/// Limit: what rounding makes of a sum of times.
+const ROUNDING: f64 = 1.001;
+
 /// Whether a time in nanoseconds, or a count, can have been measured.
 fn is_amount(amount: f64) -> bool {
-    (0.0..1e18).contains(&amount)
+    (0.0..MOST).contains(&amount)
 }
 
 impl Spent {
@@ -45,7 +50,7 @@ impl Spent {
             [memory, system, cycles, instructions, misses].into_iter().flat_map(|c| [c.sum, c.in_ns]);
         let parts_ns = compute_ns + spin_ns + sibling_ns + own_ns + stolen_ns + queued_ns + other_ns;
         times.into_iter().chain(others).chain(counts).chain(counted).all(is_amount)
-            && parts_ns <= 1.001 * life_ns + 1.0
+            && parts_ns <= ROUNDING * life_ns + 1.0
     }
 }
 
@@ -53,15 +58,16 @@ impl Window {
     /// Whether there can have been such a window. One that was read from a file may say anything, also what no time would be
     /// long enough to compute with: [`crate::Recorded`] refuses it.
     pub(crate) fn is_sound(&self) -> bool {
-        // The kernel knows no more CPUs.
+        /// Limit: the kernel knows no more CPUs.
         const MOST_CPUS: usize = 8_192;
-        // What is too short-lived to be listed is as much as so many tasks that live all the time.
+        /// Limit: what is too short-lived to be listed is as much as so many tasks that live all the time.
         const MOST_UNLISTED: f64 = 10_000.0;
-        let lives = |s: &Spent, tasks: f64| s.life_ns <= 1.001 * tasks * self.wall_ns;
+        let lives = |s: &Spent, tasks: f64| s.life_ns <= ROUNDING * tasks * self.wall_ns;
         self.start_ns < self.end_ns
             && self.wall_ns >= 1.0
             && is_amount(self.wall_ns)
             && is_amount(self.corunners_ns)
+            && self.culprits.values().all(|ns| is_amount(*ns))
             && (1..=MOST_CPUS).contains(&self.cpus)
             && self.tasks.values().chain([&self.unlisted]).all(Spent::is_sound)
             && self.tasks.values().all(|s| lives(s, 1.0))

@@ -13,6 +13,7 @@
 //! lost together.
 
 use crate::alone::Hints;
+use crate::definitions::NEARLY_ALL;
 use crate::hypervisor::Hypervisor;
 use crate::loss::{without_sleepers, Loss, SLOT_NS};
 use crate::ruling::{resolution, Ruling};
@@ -22,17 +23,15 @@ use corun_model::{Observation, RunLog, TenantId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Whoever lost this share of its time was starved. It is a choice: nobody knows how long the test takes alone. A time-out with less to
+/// Definition: whoever lost this share of its time was starved. It is a choice: nobody knows how long the test takes alone. A time-out with less to
 /// spare than this was close to being missed anyway. Of whoever lost less, but something,
 /// it is said that nobody can tell; so another share would only move tests between that and `starved`.
 pub const STARVED: f64 = 0.1;
-/// A stretch that was not watched for more than the rest of this share cannot be judged.
-const WATCHED: f64 = 0.9;
-/// Places at which a stretch can have begun are tried at steps of this share of its length.
+/// Limit: places at which a stretch can have begun are tried at steps of this share of its length.
 const CLOSE: f64 = 1.0 / 32.0;
-/// So many are tried at most.
+/// Limit: so many are tried at most.
 const MOST_PLACES: f64 = 256.0;
-/// Where a stretch can have begun must be known to this share of its length before what its tasks did in it is told.
+/// Definition: where a stretch can have begun must be known to this share of its length before what its tasks did in it is told.
 const PLACED: f64 = 0.5;
 
 /// A stretch of a run, on the host's clock.
@@ -413,7 +412,7 @@ impl Sums {
         let of_wanted = |ns: f64| if wanted_ns > 0.0 { ns / wanted_ns } else { 0.0 };
         let held = if life_ns > 0.0 { held_ns / life_ns } else { 0.0 };
         let limit = allowed.max(resolution(length as u64));
-        let is_watched = self.watched_ns >= WATCHED * length;
+        let is_watched = self.watched_ns >= NEARLY_ALL * length;
         let is_host_stolen = self.host_steal > limit;
 
         let unsure = match () {

@@ -5,8 +5,8 @@
 //! hardly any, **compared with sibling tasks that compute**. Each task's window is taken as a mixture of two kinds of
 //! instructions. The computing kind is known from the windows of all siblings with the fewest branches per instruction;
 //! the spinning kind from those with the most, which are believed only if they are unlike the computing kind in both
-//! respects: at least [`DENSER`] times the branches per instruction, at least [`DENSE`] in absolute terms, and at most
-//! [`STEADIER`] times the mispredictions per branch. Where no window is so, nobody spins, which is an answer, too. The
+//! respects: more branches per instruction by the factor `OTHER_CODE`, at least [`DENSE`] in absolute terms, and fewer mispredictions per
+//! branch by as much. Where no window is so, nobody spins, which is an answer, too. The
 //! share of spinning instructions follows from a task's branches per instruction, and time from the cycles that such
 //! instructions take.
 //!
@@ -23,26 +23,22 @@
 //! its CPU time) leave too few windows that are alike: nothing is found in them either. A window that is never wholly spent
 //! spinning makes the spinning kind look less dense than it is, so spin is overstated, which the interval allows for.
 
+use crate::calibrated::OTHER_CODE;
+use crate::definitions::{NEGLIGIBLE, SMALL};
 use corun_model::{Observation, SpinEstimate, SpinMethod, TaskId, TenantId};
 use std::collections::BTreeMap;
 
-/// Branches per instruction of a spin loop, at least.
+/// Definition: branches per instruction of a spin loop, at least: one in five.
 pub const DENSE: f64 = 0.2;
-/// And at least this many times those of siblings that compute.
-pub const DENSER: f64 = 1.5;
-/// Mispredictions per branch of a spin loop, at most this share of those of siblings that compute.
-pub const STEADIER: f64 = 0.5;
-/// Branches per instruction that no spin loop exceeds: every second instruction.
+/// Definition: branches per instruction that no spin loop exceeds: every second instruction.
 const DENSEST: f64 = 0.5;
-/// Share of the windows that are as the computing kind is, at least.
+/// Definition: share of the windows that are as the computing kind is, at least.
 pub const ALIKE: f64 = 0.2;
-/// Branches per instruction of windows that are alike lie within this factor.
-const NEAR: f64 = 1.15;
-/// Fewest instructions of a task in a window from which rates are read.
+/// Limit: fewest instructions of a task in a window from which rates are read.
 const FEWEST: f64 = 10_000.0;
-/// Windows of tasks of one name that are remembered for comparison.
+/// Limit: windows of tasks of one name that are remembered for comparison.
 const MEMORY: usize = 4_096;
-/// Names that are remembered.
+/// Limit: names that are remembered.
 const NAMES: usize = 256;
 
 /// What one task did in one window, as rates.
@@ -181,11 +177,11 @@ impl Seen {
         // A twentieth from either end, so that one odd window decides nothing.
         let edge = sorted.len() / 20;
         let (computing, spinning) = (sorted.get(edge)?, sorted.get(sorted.len() - 1 - edge)?);
-        let alike = sorted.iter().filter(|r| r.density <= NEAR * computing.density).count();
+        let alike = sorted.iter().filter(|r| r.density <= OTHER_CODE.sqrt() * computing.density).count();
         let spins = alike as f64 >= ALIKE * sorted.len() as f64
             && spinning.density >= DENSE
-            && spinning.density >= DENSER * computing.density
-            && spinning.mispredicts <= STEADIER * computing.mispredicts;
+            && spinning.density >= OTHER_CODE * computing.density
+            && OTHER_CODE * spinning.mispredicts <= computing.mispredicts;
         spins.then_some(Kinds {
             computing_density: computing.density,
             spinning_density: spinning.density,
@@ -205,7 +201,7 @@ impl Kinds {
         // The densest window may not have been spent spinning altogether.
         let low = share(DENSEST.max(self.spinning_density));
         // A tenth of the distance between the kinds is within the spread of windows that only compute.
-        (best, low.min(best), (best * 1.1 + 0.01).min(1.0))
+        (best, low.min(best), (best * (1.0 + SMALL) + NEGLIGIBLE).min(1.0))
     }
 }
 

@@ -8,17 +8,16 @@
 //! Limits: of very many tasks those that ran least are told together. What a method gets wrong alike in every window is
 //! not in the interval (`docs/spinning.md` has what was found against programs that know how long they spun).
 
+use crate::definitions::CONFIDENCE;
 use corun_model::spin::{SpinEstimate, SpinMethod};
 use corun_model::{Observation, TaskId, TenantId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often the interval should hold the share, 0..1: that of the detectors.
-const CONFIDENCE: f64 = 0.95;
-/// Most tasks that are kept apart.
+/// Limit: most tasks that are kept apart.
 const MOST_TASKS: usize = 10_000;
-/// Most tasks that are told one by one.
+/// Limit: most tasks that are told one by one.
 const MOST_TOLD: usize = 100;
 
 /// How long a program spun; serialises into `corun.predict/1`.

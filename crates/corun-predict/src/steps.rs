@@ -15,19 +15,14 @@
 //! Limits: a window has to have some ten steps. A program whose steps come in groups of different kinds (decision trees, level by
 //! level) does not go in steps here. Long windows are alike whatever happens, so of long runs it is the dedicated windows that tell.
 
+use crate::calibrated::{SAME_WORK, STEPS_VARY};
 use crate::interval::FEWEST;
 use crate::useful_work::{Spent, Window};
-
-/// By how much the number of blockings for the time computing may vary from window to window (standard deviation by mean).
-const VARIES: f64 = 0.125;
-/// And by what factor it may differ alone and beside co-runners. The same work was seen to take 1.5 times as long on memory that two
-/// threads want at once.
-const DIFFERS: f64 = 2.0;
 
 /// Whether these windows, alone and beside co-runners, are of a program that goes in steps.
 pub(crate) fn goes_in_steps(alone: &[Window], beside: &[Window]) -> bool {
     let rate = |windows| Some(regular(windows)?.ln());
-    rate(alone).zip(rate(beside)).is_some_and(|(a, b)| (a - b).abs() <= DIFFERS.ln())
+    rate(alone).zip(rate(beside)).is_some_and(|(a, b)| (a - b).abs() <= SAME_WORK.ln())
 }
 
 /// Blockings per nanosecond computing, if that is the same in all windows.
@@ -40,7 +35,7 @@ fn regular(windows: &[Window]) -> Option<f64> {
     let rate = blockings / compute_ns;
     let squares: f64 = points.iter().map(|p| (p.0 - rate * p.1).powi(2)).sum();
     let varies = (squares / (n - 1.0)).sqrt() / (blockings / n);
-    (points.len() >= FEWEST && varies <= VARIES).then_some(rate)
+    (points.len() >= FEWEST && varies <= STEPS_VARY).then_some(rate)
 }
 
 #[cfg(test)]

@@ -13,10 +13,12 @@
 //! error goes.
 
 use crate::alone::{self, Alone, Hints};
+use crate::calibrated::{REST_OF_RUN, WAITS_OF_ITS_OWN};
+use crate::combine::Evidence;
+use crate::counterfactual::Counterfactual;
 use crate::dedicated::{self, Speed};
-use crate::errors;
+use crate::definitions::NEGLIGIBLE;
 use crate::estimate::{Assignment, CannotTell, Method, Way};
-use crate::evidence::Counterfactual;
 use crate::interval::{batches, jackknife, Spread, FEWEST};
 use crate::loss;
 use crate::steps::goes_in_steps;
@@ -24,7 +26,6 @@ use crate::stretch_estimate::{no_dedicated, parts_of, Rule, StretchEstimate};
 use crate::switch_cost::switch_cost_ns;
 use crate::useful_work::{Spent, Window};
 use crate::wake_ups;
-use crate::weighed::weighed;
 use crate::yardstick::{spin_stalls, Yardstick};
 use corun_model::{Unavailable, What};
 use std::collections::BTreeSet;
@@ -45,54 +46,93 @@ pub(crate) struct Stretch<'a> {
     pub wake_up_ns: f64,
 }
 
+/// A way to the slowdown of a stretch. All return what [`crate::combine`] weighs.
+trait Estimator {
+    /// What it tells.
+    ///
+    /// # Errors
+    /// Why it tells nothing: it does not apply here.
+    fn estimate(&self, of: &Stretch<'_>) -> Result<StretchEstimate, CannotTell>;
+}
+
+/// Useful work alone by useful work shared (PACT'16 §4), by every meter that applies.
+struct DedicatedWindows;
+
+/// The same by the paper's own formula: total time less steal, synchronisation and memory.
+struct PapersFormula;
+
+/// What the shared windows' sums say was lost, with a replay of it where there is one.
+struct LedgerAndReplay;
+
 impl Stretch<'_> {
-    /// What it tells, by dedicated windows if there are any in it (and by its ledger, as far as they are unsure), else by its
-    /// ledger.
+    /// The ways to its slowdown, from the one that sees most.
+    fn estimators(&self) -> &'static [&'static dyn Estimator] {
+        match self.way {
+            Way::Best => &[&DedicatedWindows, &LedgerAndReplay],
+            Way::Pact16 => &[&PapersFormula],
+        }
+    }
+
+    /// What all of them tell together.
     pub fn estimate(&self) -> Result<StretchEstimate, CannotTell> {
         if self.shared.is_empty() {
             // Two changes of phase may lie in one slot of a long run.
             return Err(CannotTell::NoSharedWindow);
         }
-        let shared = Window::sum(self.shared);
-        let alone = Window::sum(self.dedicated);
-        if self.all_dedicated.len() >= FEWEST && alone.total().compute_ns > 0.0 {
-            let dedicated = self.by_dedicated(&alone, &shared)?;
-            Ok(match self.by_ledger(&shared) {
-                Ok(ledger) if self.way == Way::Best => weighed(dedicated, ledger),
-                _ => dedicated,
-            })
-        } else if self.way == Way::Pact16 {
-            Err(CannotTell::TooFewDedicated)
-        } else {
-            self.by_ledger(&shared)
-        }
+        let of_all: Vec<_> = self.estimators().iter().map(|estimator| estimator.estimate(self)).collect();
+        let why = of_all.iter().rev().find_map(|told| told.as_ref().err().copied());
+        let told = of_all.into_iter().flatten();
+        told.reduce(StretchEstimate::with).ok_or(why.unwrap_or(CannotTell::NoSharedWindow))
     }
 
-    /// `alone` and `shared` are the sums of its windows.
-    fn by_dedicated(&self, alone: &Window, shared: &Window) -> Result<StretchEstimate, CannotTell> {
-        let mut missing = BTreeSet::new();
-        let switch_ns = switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared));
-        if let Err(why) = switch_ns {
-            missing.insert(Unavailable {
-                what: What::SwitchCost,
-                why: format!("{why}; it stays inside useful work"),
-            });
+    /// The sums of its windows, dedicated and shared, where there are enough of the former.
+    fn alone_and_shared(&self) -> Result<(Window, Window), CannotTell> {
+        let alone = Window::sum(self.dedicated);
+        match self.all_dedicated.len() >= FEWEST && alone.total().compute_ns > 0.0 {
+            true => Ok((alone, Window::sum(self.shared))),
+            false => Err(CannotTell::TooFewDedicated),
         }
-        let switch_ns = switch_ns.unwrap_or(0.0);
-        let (share, unsure) = spin_stalls(self.shared).unzip();
-        let (by, critical) = match self.way {
-            Way::Best => (
-                Yardstick::of(&alone.total(), &shared.total(), switch_ns, share),
-                dedicated::critical_tasks(alone, shared),
-            ),
-            Way::Pact16 => (Yardstick::pact16(&alone.total(), &shared.total(), switch_ns), None),
-        };
-        let is_best = self.way == Way::Best;
-        let by_steps =
-            is_best && by.is_blind() && critical.is_none() && goes_in_steps(self.dedicated, self.shared);
+    }
+}
+
+impl Estimator for DedicatedWindows {
+    fn estimate(&self, of: &Stretch<'_>) -> Result<StretchEstimate, CannotTell> {
+        let (alone, shared) = of.alone_and_shared()?;
+        let switch_ns = switch_cost_of(&alone, &shared);
+        let blind = Yardstick::blind(switch_ns.unwrap_or(0.0));
+        let (share, unsure) = spin_stalls(of.shared).unzip();
+        let by = Yardstick::of(&alone.total(), &shared.total(), switch_ns.unwrap_or(0.0), share);
+        let critical = dedicated::critical_tasks(&alone, &shared);
+        let by_steps = by.is_blind() && critical.is_none() && goes_in_steps(of.dedicated, of.shared);
         let by = if by_steps { Yardstick::Blockings } else { by };
-        let blind = if is_best { Yardstick::blind(switch_ns) } else { by };
-        let speed = Speed::of(self.dedicated, self.shared, by, unsure.unwrap_or(0.0), blind, critical);
+        let speed = Speed::of(of.dedicated, of.shared, by, unsure.unwrap_or(0.0), blind, critical);
+        of.by_rate(&alone, &shared, speed, switch_ns)
+    }
+}
+
+impl Estimator for PapersFormula {
+    fn estimate(&self, of: &Stretch<'_>) -> Result<StretchEstimate, CannotTell> {
+        let (alone, shared) = of.alone_and_shared()?;
+        let switch_ns = switch_cost_of(&alone, &shared);
+        let by = Yardstick::pact16(&alone.total(), &shared.total(), switch_ns.unwrap_or(0.0));
+        of.by_rate(&alone, &shared, Speed::by_one(by), switch_ns)
+    }
+}
+
+/// What a switch costs in these windows, or why nobody can tell.
+fn switch_cost_of(alone: &Window, shared: &Window) -> Result<f64, &'static str> {
+    switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared))
+}
+
+impl Stretch<'_> {
+    /// By how fast it is alone and shared; `alone` and `shared` are the sums of its windows.
+    fn by_rate(
+        &self,
+        alone: &Window,
+        shared: &Window,
+        speed: Speed,
+        switch_ns: Result<f64, &'static str>,
+    ) -> Result<StretchEstimate, CannotTell> {
         let (fast, slow) = (speed.rate(alone), speed.rate(shared));
         if fast <= 0.0 || slow <= 0.0 {
             return Err(CannotTell::NoUsefulWork);
@@ -107,6 +147,11 @@ impl Stretch<'_> {
             }),
         };
         let parts = speed.parts(alone, shared, slowdown);
+        let mut missing = BTreeSet::new();
+        missing.extend(switch_ns.err().map(|why| Unavailable {
+            what: What::SwitchCost,
+            why: format!("{why}; it stays inside useful work"),
+        }));
         if parts.memory.is_none() {
             missing.insert(no_memory(
                 &shared.total(),
@@ -115,13 +160,11 @@ impl Stretch<'_> {
             ));
         }
         missing.extend(wake_ups::unknown(alone, self.wake_up_ns));
+        let bias = REST_OF_RUN.min(self.at_stake(shared, slowdown));
         Ok(StretchEstimate {
             wall_ns: shared.wall_ns,
-            slowdown,
+            evidence: Evidence::new(slowdown, spread, bias, parts),
             least: slowdown,
-            spread,
-            method_error: errors::DEDICATED.min(self.at_stake(shared, slowdown)),
-            parts,
             method: Method::Dedicated,
             slowest,
             missing,
@@ -148,43 +191,6 @@ impl Stretch<'_> {
         Some(Spread { error: alone.error.hypot(beside.error), degrees: alone.degrees.min(beside.degrees) })
     }
 
-    /// `shared` is the sum of its windows.
-    fn by_ledger(&self, shared: &Window) -> Result<StretchEstimate, CannotTell> {
-        let hints = Hints::of(self.shared, self.wake_up_ns);
-        let found = alone::likely(shared, hints).ok_or(CannotTell::OnlyWaited)?;
-        let is_static = self.assignment == Assignment::Static && self.apart(shared);
-        let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
-        let loss = loss::of(self.shared, hints, self.known);
-        let slowdown = match is_static {
-            true => found.slowest,
-            false => loss.slowdown_by_sums(),
-        };
-        let of = |w: &Window| alone::likely(w, hints).map(value);
-        // How much of the waiting is the program's own is not known: a share of the distance between the bounds.
-        let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value).min(slowdown);
-        let bounds = errors::LEDGER_BETWEEN_BOUNDS * (slowdown / unbound).ln();
-        let dedicated = self.all_dedicated.len();
-        let by_sums = StretchEstimate {
-            wall_ns: shared.wall_ns,
-            slowdown,
-            least: loss.slowdowns()[0].min(slowdown),
-            spread: jackknife(&batches(self.shared.iter()), of),
-            method_error: errors::LEDGER.min(self.at_stake(shared, slowdown)).hypot(bounds),
-            parts: parts_of(&loss, slowdown),
-            method: Method::Ledger,
-            slowest: self.apart(shared).then_some(found.slowest),
-            missing: [
-                no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
-                no_dedicated(dedicated, Method::Ledger),
-            ]
-            .into_iter()
-            .chain(wake_ups::unknown(shared, self.wake_up_ns))
-            .collect(),
-            rules: vec![(self.begin_ns(), Rule::Ledger(hints, 1.0))],
-        };
-        Ok(if is_static { by_sums } else { by_sums.by_evidence(&loss, dedicated) })
-    }
-
     /// By how much a method can be wrong at all, as a logarithm: what was found, or may at most have been taken; and the
     /// share of the machine that co-runners had, since what they do to caches and clocks no ledger shows. Where nobody
     /// was there and nothing was taken, a program is as fast as alone.
@@ -205,7 +211,46 @@ impl Stretch<'_> {
     /// Whether tasks hardly wait for each other, so that each goes its own way.
     fn apart(&self, window: &Window) -> bool {
         let all = window.total();
-        all.life_ns > 0.0 && all.waiting_ns() < 0.02 * all.life_ns && window.tasks.len() > 1
+        all.life_ns > 0.0 && all.waiting_ns() < NEGLIGIBLE * all.life_ns && window.tasks.len() > 1
+    }
+}
+
+impl Estimator for LedgerAndReplay {
+    fn estimate(&self, of: &Stretch<'_>) -> Result<StretchEstimate, CannotTell> {
+        let shared = &Window::sum(of.shared);
+        let hints = Hints::of(of.shared, of.wake_up_ns);
+        let found = alone::likely(shared, hints).ok_or(CannotTell::OnlyWaited)?;
+        let is_static = of.assignment == Assignment::Static && of.apart(shared);
+        let value = |a: Alone| if is_static { a.slowest } else { a.slowdown };
+        let loss = loss::of(of.shared, hints, of.known);
+        let slowdown = match is_static {
+            true => found.slowest,
+            false => loss.slowdown_by_sums(),
+        };
+        let of_window = |w: &Window| alone::likely(w, hints).map(value);
+        // Whether waiting is the program's own is not known: it is somewhere between the bounds.
+        let unbound = alone::from_ledger(shared, hints.all_its_own()).map_or(slowdown, value).min(slowdown);
+        let unknown = (WAITS_OF_ITS_OWN * (1.0 - WAITS_OF_ITS_OWN)).sqrt();
+        let between_bounds = unknown * (slowdown / unbound).ln();
+        let bias = REST_OF_RUN.min(of.at_stake(shared, slowdown)).hypot(between_bounds);
+        let spread = jackknife(&batches(of.shared.iter()), of_window);
+        let dedicated = of.all_dedicated.len();
+        let by_sums = StretchEstimate {
+            wall_ns: shared.wall_ns,
+            evidence: Evidence::new(slowdown, spread, bias, parts_of(&loss, slowdown)),
+            least: loss.slowdowns()[0].min(slowdown),
+            method: Method::Ledger,
+            slowest: of.apart(shared).then_some(found.slowest),
+            missing: [
+                no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
+                no_dedicated(dedicated, Method::Ledger),
+            ]
+            .into_iter()
+            .chain(wake_ups::unknown(shared, of.wake_up_ns))
+            .collect(),
+            rules: vec![(of.begin_ns(), Rule::Ledger(hints, 1.0))],
+        };
+        Ok(if is_static { by_sums } else { by_sums.by_evidence(&loss, dedicated) })
     }
 }
 
@@ -264,11 +309,11 @@ mod tests {
         let estimate =
             |assignment| Stretch { assignment, ..of_windows(&shared, &dedicated) }.estimate().unwrap();
         let (together, slowest) = (estimate(Assignment::Dynamic), estimate(Assignment::Static));
-        assert!((together.slowdown - 2.5).abs() < 1e-9 && (slowest.slowdown - 1.0 / 0.35).abs() < 1e-9);
-        assert!(together.spread.unwrap().error < 1e-9);
+        assert!((together.slowdown() - 2.5).abs() < 1e-9 && (slowest.slowdown() - 1.0 / 0.35).abs() < 1e-9);
+        assert!(together.evidence.standard_error < 1e-9);
         // The standard error of the slowest task's share, by that share.
         let error = 0.1 * (3.0f64 / 4.0).sqrt() / 15f64.sqrt() / 0.35;
-        assert!((slowest.spread.unwrap().error / error - 1.0).abs() < 0.1, "{:?}", slowest.spread);
+        assert!((slowest.evidence.standard_error / error - 1.0).abs() < 0.1, "{:?}", slowest.evidence);
     }
 
     #[test]
@@ -278,7 +323,7 @@ mod tests {
         let alone: Vec<Window> = (16..20).map(|i| window(i, [0.75; 2])).collect();
         let of = |dedicated: usize| {
             let stretch = Stretch { way: Way::Pact16, ..of_windows(&shared, &alone[..dedicated]) };
-            stretch.estimate().map(|e| e.slowdown)
+            stretch.estimate().map(|e| e.slowdown())
         };
         assert_eq!(of(2), Err(CannotTell::TooFewDedicated));
         assert!((of(4).unwrap() - 1.5).abs() < 1e-9, "{:?}", of(4));
@@ -305,9 +350,10 @@ mod tests {
             let shared: Vec<Window> = (0..16).map(beside).collect();
             let alone: Vec<Window> = (16..20).map(|i| window(i, [1.0; 2])).collect();
             let dedicated = if is_dedicated { &alone[..] } else { &[] };
-            of_windows(&shared, dedicated).estimate().unwrap().method_error
+            of_windows(&shared, dedicated).estimate().unwrap().evidence.bias
         };
-        for (is_dedicated, most) in [(true, errors::DEDICATED), (false, errors::LEDGER)] {
+        for is_dedicated in [true, false] {
+            let most = REST_OF_RUN;
             assert!(estimate_of(0.0, 0.0, is_dedicated) < 1e-9);
             let hardly = estimate_of(0.003, 0.002, is_dedicated);
             assert!(0.004 < hardly && hardly < 0.01, "{hardly}");
@@ -325,14 +371,14 @@ mod tests {
         let whole: Vec<Window> = (0..16).map(|i| window(i, [[0.4; 2], [0.6; 2]][i as usize % 2])).collect();
         let estimate_of = |shared: &[Window]| of_windows(shared, &[]).estimate().unwrap();
         let error =
-            |stretches: &[StretchEstimate]| StretchEstimate::sum(stretches).unwrap().spread.unwrap().error;
+            |stretches: &[StretchEstimate]| StretchEstimate::sum(stretches).unwrap().evidence.standard_error;
         let known = estimate_of(&whole);
         let short = StretchEstimate { wall_ns: known.wall_ns, ..estimate_of(&whole[..2]) };
-        assert_eq!(short.spread, None);
+        assert_eq!(short.evidence.spread(), None);
         let both_known = error(&[known.clone(), known.clone()]);
         let one_unknown = error(&[known.clone(), short]);
         assert!((one_unknown / both_known - 1.0).abs() < 0.02, "{one_unknown} {both_known}");
         let unknown = estimate_of(&whole[..2]);
-        assert_eq!(StretchEstimate::sum(&[unknown.clone(), unknown]).unwrap().spread, None);
+        assert_eq!(StretchEstimate::sum(&[unknown.clone(), unknown]).unwrap().evidence.spread(), None);
     }
 }

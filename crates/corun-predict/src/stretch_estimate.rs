@@ -1,30 +1,25 @@
-//! What a stretch of a run tells of its slowdown, or several together.
+//! What an estimator tells of a stretch of a run, or several stretches together: its evidence ([`crate::combine`]), and what else it knows.
 
 use crate::alone::{self, Hints};
 use crate::bounds::Bounds;
+use crate::combine::{Evidence, Weight};
+use crate::counterfactual::Counterfactual;
 use crate::dedicated::Speed;
 use crate::estimate::{Method, Parts};
-use crate::evidence::Counterfactual;
-use crate::interval::{degrees, Spread, FEWEST};
+use crate::interval::{degrees, Spread, MANY};
 use crate::loss::Loss;
 use crate::useful_work::Window;
-use crate::weight::Weight;
 use corun_model::{Unavailable, What};
 use std::collections::BTreeSet;
 
-/// What a stretch, or several, tell.
+/// What is told of a stretch, or of several.
 #[derive(Clone, Debug)]
 pub(crate) struct StretchEstimate {
     /// Time shared.
     pub wall_ns: f64,
-    pub slowdown: f64,
-    /// The same where all theft that may have come out of a sleep did.
+    pub evidence: Evidence,
+    /// The slowdown where all theft that may have come out of a sleep did.
     pub least: f64,
-    /// How far chance may have moved the slowdown; `None`: the windows are too few to tell.
-    pub spread: Option<Spread>,
-    /// How far the method may.
-    pub method_error: f64,
-    pub parts: Parts,
     pub method: Method,
     pub slowest: Option<f64>,
     pub missing: BTreeSet<Unavailable>,
@@ -67,10 +62,26 @@ pub(crate) enum Rule {
     Ledger(Hints, f64),
 }
 
-/// A window that was all but lost is said to be so many times slower at most.
+/// Limit: a window that was all but lost is said to be so many times slower at most.
 const MOST: f64 = 1_000.0;
 
 impl StretchEstimate {
+    /// Time by time alone.
+    pub fn slowdown(&self) -> f64 {
+        self.evidence.slowdown()
+    }
+
+    /// What this and an estimator that sees `less` of the same stretch come to.
+    pub fn with(self, less: StretchEstimate) -> StretchEstimate {
+        if self.evidence.spread().and(less.evidence.spread()).is_none() {
+            return self;
+        }
+        let (evidence, weight) = self.evidence.with(&less.evidence);
+        let least = weight.mean(self.least.ln(), less.least.ln()).exp();
+        let rules = if weight.share < 0.5 { less.rules } else { self.rules };
+        StretchEstimate { evidence, least, rules, ..self }
+    }
+
     /// The slowdown in a window, or in several merged; `None`: the subject did nothing in it.
     pub fn slowdown_of(&self, window: &Window) -> Option<f64> {
         let after = self.rules.partition_point(|(from_ns, _)| *from_ns <= window.start_ns);
@@ -87,18 +98,22 @@ impl StretchEstimate {
     /// paid for in another, so it is the whole that evidence is compared with. `loss`: of all windows; `dedicated`: how many
     /// dedicated windows were taken.
     pub fn by_evidence(mut self, loss: &Loss, dedicated: usize) -> StretchEstimate {
+        let own = self.slowdown();
         let Some(evident) = loss.evident else {
-            return StretchEstimate { least: loss.slowdowns()[0].min(self.slowdown), ..self };
+            return StretchEstimate { least: loss.slowdowns()[0].min(own), ..self };
         };
         // Where chance in the sums cannot be told they have no say.
-        let weight =
-            if self.spread.is_some() { evident.weight } else { Weight { share: 1.0, ..evident.weight } };
-        let by_evidence = loss.slowdown_at(evident.lost_ns[1]);
-        let likely = weight.mean(by_evidence.ln(), self.slowdown.ln()).exp();
-        let spread = self.spread.unwrap_or(Spread { error: 0.0, degrees: FEWEST });
+        let is_told = self.evidence.spread().is_some();
+        let weight = if is_told { evident.weight } else { Weight { share: 1.0, ..evident.weight } };
+        // What the log leaves open is tried both ways, so how far it is off is no matter of the windows.
+        let open = Spread { error: weight.error, degrees: MANY };
+        let replayed = loss.slowdown_at(evident.lost_ns[1]);
+        let replay = Evidence::new(replayed, Some(open), 0.0, parts_of(loss, replayed));
+        let both = replay.weighed(&self.evidence, weight);
+        let likely = both.slowdown();
         let method = if weight.share > 0.5 { Method::Replay } else { Method::Ledger };
         let lost = |slowdown: f64| 1.0 - 1.0 / slowdown;
-        let ratio = if self.slowdown > 1.0 { lost(likely) / lost(self.slowdown) } else { 1.0 };
+        let ratio = if own > 1.0 { lost(likely) / lost(own) } else { 1.0 };
         for (_, rule) in &mut self.rules {
             if let Rule::Ledger(_, kept) = rule {
                 *kept *= ratio;
@@ -107,12 +122,8 @@ impl StretchEstimate {
         self.missing.retain(|u| u.what != What::DedicatedWindows);
         self.missing.insert(no_dedicated(dedicated, method));
         StretchEstimate {
-            slowdown: likely,
+            evidence: Evidence { parts: parts_of(loss, likely), ..both },
             least: loss.slowdowns()[0].min(likely),
-            // A replay is of all windows at once: chance is the sums'.
-            spread: Some(Spread { error: (1.0 - weight.share) * spread.error, ..spread }),
-            method_error: weight.mean(weight.unsure, weight.ledger_error),
-            parts: parts_of(loss, likely),
             method,
             ..self
         }
@@ -121,20 +132,22 @@ impl StretchEstimate {
     /// The same within the bounds that hold of these windows in any case ([`crate::bounds`]). What memory costs is in none of them.
     pub fn within(self, windows: &Window, known: &Counterfactual) -> StretchEstimate {
         let left = 1.0 - Bounds::most_lost_ns(windows, known).0 / windows.wall_ns.max(1.0);
-        let memory = self.parts.memory.unwrap_or(0.0).max(0.0);
+        let (own, parts) = (self.slowdown(), self.evidence.parts);
+        let memory = parts.memory.unwrap_or(0.0).max(0.0);
         let most = 1.0 / left.max(f64::MIN_POSITIVE) + memory;
-        if self.slowdown <= most {
+        if own <= most {
             return self;
         }
-        let kept = (most - 1.0) / (self.slowdown - 1.0);
-        let Parts { steal, sync, memory, .. } = self.parts;
+        let kept = (most - 1.0) / (own - 1.0);
+        let Parts { steal, sync, memory, .. } = parts;
         let parts = Parts::of(most, steal * kept, sync * kept, memory.map(|part| part * kept));
-        StretchEstimate { slowdown: most, least: self.least.min(most), parts, ..self }
+        let evidence = Evidence { log_slowdown: most.ln(), parts, ..self.evidence };
+        StretchEstimate { evidence, least: self.least.min(most), ..self }
     }
 
     /// How long it would have taken alone.
     fn alone_ns(&self) -> f64 {
-        self.wall_ns / self.slowdown
+        self.wall_ns / self.slowdown()
     }
 
     /// What stretches that follow each other tell together; `None`: there are none.
@@ -144,25 +157,28 @@ impl StretchEstimate {
         let mean = |get: &dyn Fn(&StretchEstimate) -> f64| {
             stretches.iter().map(|t| t.alone_ns() / alone_ns * get(t)).sum::<f64>()
         };
-        let known_memory = stretches.iter().all(|t| t.parts.memory.is_some());
-        let memory = known_memory.then(|| mean(&|t| t.parts.memory.unwrap_or(0.0)));
-        let (steal, sync) = (mean(&|t| t.parts.steal), mean(&|t| t.parts.sync));
+        let parts = |t: &StretchEstimate| t.evidence.parts;
+        let known_memory = stretches.iter().all(|t| parts(t).memory.is_some());
+        let memory = known_memory.then(|| mean(&|t| parts(t).memory.unwrap_or(0.0)));
+        let (steal, sync) = (mean(&|t| parts(t).steal), mean(&|t| parts(t).sync));
         let slowdown = wall_ns / alone_ns;
         // A beginning without dedicated windows is no lack of them.
         let best = stretches.iter().map(|t| t.method).min()?;
         let of_best = || stretches.iter().filter(|t| t.method == best);
         Some(StretchEstimate {
             wall_ns,
-            slowdown,
+            evidence: Evidence::new(
+                slowdown,
+                spread(stretches, alone_ns),
+                mean(&|t| t.evidence.bias),
+                Parts::of(slowdown, steal, sync, memory),
+            ),
             least: wall_ns / stretches.iter().map(|t| t.wall_ns / t.least).sum::<f64>(),
-            spread: spread(stretches, alone_ns),
-            method_error: mean(&|t| t.method_error),
-            parts: Parts::of(slowdown, steal, sync, memory),
             method: best,
             slowest: stretches
                 .iter()
                 .any(|t| t.slowest.is_some())
-                .then(|| mean(&|t| t.slowest.unwrap_or(t.slowdown))),
+                .then(|| mean(&|t| t.slowest.unwrap_or(t.slowdown()))),
             missing: of_best().flat_map(|t| t.missing.iter().cloned()).collect(),
             rules: stretches.iter().flat_map(|t| t.rules.iter().cloned()).collect(),
         })
@@ -172,14 +188,14 @@ impl StretchEstimate {
 /// The spread of a sum: squares add up, and the degrees of freedom are Welch's and Satterthwaite's. A stretch too short to tell
 /// how far it scatters is taken to do so as the others do in as much time; `None`: none of them tells.
 fn spread(stretches: &[StretchEstimate], alone_ns: f64) -> Option<Spread> {
-    let known = || stretches.iter().filter_map(|t| Some((t.wall_ns, t.spread?)));
+    let known = || stretches.iter().filter_map(|t| Some((t.wall_ns, t.evidence.spread()?)));
     let weight = |(_, s): (f64, Spread)| s.degrees as f64;
     let in_all = known().map(weight).sum::<f64>();
     let fewest = known().map(|k| k.1.degrees).min()?;
     let of_time = known().map(|k| weight(k) * k.0 * k.1.error.powi(2)).sum::<f64>() / in_all;
     let of = |t: &StretchEstimate| Spread { error: (of_time / t.wall_ns).sqrt(), degrees: fewest };
     let all = stretches.iter().map(|t| {
-        let own = t.spread.unwrap_or_else(|| of(t));
+        let own = t.evidence.spread().unwrap_or_else(|| of(t));
         Spread { error: t.alone_ns() / alone_ns * own.error, ..own }
     });
     let sum: f64 = all.clone().map(|s| s.error * s.error).sum();

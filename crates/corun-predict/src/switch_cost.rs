@@ -4,13 +4,15 @@
 //! Limits: that regression needs tasks with equal work that block differently often; otherwise it says why it cannot
 //! tell, and the cost (microseconds per blocking) stays inside useful work.
 
+use crate::definitions::{CONFIDENCE, NEGLIGIBLE};
+use crate::interval::quantile;
 use crate::useful_work::{Spent, Window};
 use crate::yardstick::Yardstick;
 use corun_model::worker::is_worker;
 
-/// The remaining times of tasks with equal work lie this close together, as a share of their mean.
+/// Definition: the remaining times of tasks with equal work lie this close together, as a share of their mean.
 const EQUAL: f64 = 0.2;
-/// A context switch costs less than this, in nanoseconds; a larger slope is unequal work, not switches.
+/// Definition: a context switch costs less than this, in nanoseconds; a larger slope is unequal work, not switches.
 const DEAREST_NS: f64 = 100_000.0;
 
 /// The cost of one blocking (sleep and wake-up), in nanoseconds, inferred from the tasks of a window.
@@ -38,14 +40,14 @@ pub fn switch_cost_ns(window: &Window) -> Result<f64, &'static str> {
         return Err("the tasks' work differs too much to be called equal");
     }
     let var = points.iter().map(|p| (p.0 - mean_k).powi(2)).sum::<f64>();
-    if var.sqrt() < 0.05 * mean_k.max(1.0) * n.sqrt() {
+    if var.sqrt() < NEGLIGIBLE * mean_k.max(1.0) * n.sqrt() {
         return Err("all tasks block about equally often");
     }
     let slope = points.iter().map(|p| (p.0 - mean_k) * (p.1 - mean_t)).sum::<f64>() / var;
     let residual = points.iter().map(|p| (p.1 - mean_t - slope * (p.0 - mean_k)).powi(2)).sum::<f64>();
     let error = (residual / (n - 2.0) / var).sqrt();
     match slope {
-        s if s <= 0.0 || s > DEAREST_NS || s < 2.0 * error => {
+        s if s <= 0.0 || s > DEAREST_NS || s < quantile(workers.len() - 2, CONFIDENCE) * error => {
             Err("what remains of the tasks' time does not grow with how often they block")
         }
         s => Ok(s),

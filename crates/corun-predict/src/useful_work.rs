@@ -214,10 +214,10 @@ impl Spent {
     }
 }
 
-/// No CPU retires more instructions in a cycle, so whoever counted more has lost cycles.
+/// Limit: no CPU retires more instructions in a cycle, so whoever counted more has lost cycles.
 const MOST_PER_CYCLE: f64 = 16.0;
 
-/// Most tasks that a sum of windows keeps apart. A build that goes on for days has millions.
+/// Limit: most tasks that a sum of windows keeps apart. A build that goes on for days has millions.
 const MOST_TASKS: usize = 10_000;
 
 /// A window of the subject: its tasks, sorted.
@@ -241,8 +241,25 @@ pub struct Window {
     #[serde(default)]
     pub reach: Reach,
     /// Steal by co-runner, displacement included, with `None` for what could not be charged to anyone.
-    #[serde(skip)]
+    #[serde(default, with = "by_culprit", skip_serializing_if = "BTreeMap::is_empty")]
     pub culprits: BTreeMap<Option<TenantId>, f64>,
+}
+
+/// Culprits in a file: JSON has no keys that are numbers or none, so they are pairs.
+mod by_culprit {
+    use corun_model::TenantId;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    type Culprits = BTreeMap<Option<TenantId>, f64>;
+
+    pub fn serialize<S: Serializer>(culprits: &Culprits, to: S) -> Result<S::Ok, S::Error> {
+        culprits.iter().collect::<Vec<_>>().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Culprits, D::Error> {
+        Ok(Vec::<(Option<TenantId>, f64)>::deserialize(from)?.into_iter().collect())
+    }
 }
 
 impl Window {

@@ -13,8 +13,8 @@
 //! Limits: as those of the ledger alone: a co-runner that only slows memory down is not seen.
 
 use crate::alone::Hints;
+use crate::counterfactual::{AloneTime, Counterfactual};
 use crate::estimate::{Culprit, Method};
-use crate::evidence::{Counterfactual, Evidence};
 use crate::hypervisor::Hypervisor;
 use crate::loss::{Loss, Losses, SLOT_NS};
 use crate::predictor::culprits;
@@ -25,7 +25,7 @@ use corun_model::{Ledger, Observation, RunLog, TenantId, TenantKind, Unavailable
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The default of `--max-disturbance`.
+/// Definition: the default of `--max-disturbance`.
 pub const MAX_DISTURBANCE: f64 = 0.02;
 
 /// Why a verdict is unclear.
@@ -233,7 +233,7 @@ impl Judge {
     }
 
     /// Takes what is known of a stretch of the run by better means than sums, before the verdict.
-    pub fn push_evidence(&mut self, evidence: Evidence) {
+    pub fn push_evidence(&mut self, evidence: AloneTime) {
         self.loss.known.push(evidence);
     }
 

@@ -12,9 +12,9 @@ use corun_model::run_log::{Left, RunLog, What};
 use corun_model::TaskId;
 use std::collections::BTreeSet;
 
-/// Instants that are kept are no closer than this, in nanoseconds.
+/// Limit: instants that are kept are no closer than this, in nanoseconds.
 const GRAIN_NS: u64 = 100_000;
-/// So many are kept: of a program that waits all the time, those of some 20 minutes, and of most programs those of a day.
+/// Limit: so many are kept: of a program that waits all the time, those of some 20 minutes, and of most programs those of a day.
 const MOST: usize = 4_000_000;
 
 /// When the tasks of one program waited for CPUs.

@@ -13,8 +13,10 @@
 //! Limits: wake-ups are taken to follow each other also where threads sleep by chance (a lock), or only because they take turns on one
 //! CPU (a full queue). Where windows are quiet, the program shows how long wake-ups take at most ([`at_most`]).
 
+use crate::definitions::SMALL;
 use crate::useful_work::{Spent, Window};
 use corun_model::{Unavailable, What};
+use corun_sim::replay::Conditions;
 
 /// The wake-ups of a window's tasks.
 #[derive(Clone, Copy, Debug)]
@@ -40,23 +42,19 @@ impl WakeUps {
     }
 }
 
-/// Wake-ups that take this share of the time that tasks live are worth knowing of.
-const OFTEN: f64 = 0.1;
-
-/// Whether wake-ups that take so long take much of the time that the tasks of a window live.
+/// Whether wake-ups that take so long take no small share of the time that the tasks of a window live.
 fn take_long(window: &Window, each_ns: f64) -> bool {
     let sum = |get: &dyn Fn(&Spent) -> f64| window.workers().map(get).sum::<f64>();
     let wake_ups = WakeUps::of(window, each_ns);
     let waiting_ns = sum(&|s| wake_ups.waiting_ns(s));
-    waiting_ns > 0.0 && waiting_ns >= OFTEN * sum(&|s| s.life_ns)
+    waiting_ns > 0.0 && waiting_ns >= SMALL * sum(&|s| s.life_ns)
 }
-
-/// What a wake-up takes in a virtual machine, about: enough to tell whether it matters that nobody knows.
-const ABOUT_NS: f64 = 15_000.0;
 
 /// That nobody knows what a wake-up takes, where the tasks of this window sleep so often that it matters.
 pub(crate) fn unknown(window: &Window, each_ns: f64) -> Option<Unavailable> {
-    (each_ns == 0.0 && take_long(window, ABOUT_NS)).then(|| Unavailable {
+    // A replay takes wake-ups to be so long where nobody knows better.
+    let about_ns = Conditions::default().wake_up_ns as f64;
+    (each_ns == 0.0 && take_long(window, about_ns)).then(|| Unavailable {
         what: What::WakeUps,
         why: "threads sleep so often that it matters what it takes to wake up CPUs that sleep, and nobody measured that; measure it on \
               the idle machine, or say it"

@@ -13,7 +13,7 @@
 //! **What counters add has to be more than noise.** Dedicated windows are few and short, and some programs (a chess engine)
 //! go from twice the instructions per cycle to half from one to the next. So what counters change in a slowdown, on the
 //! logarithm, counts with the weight `1 - (standard error ÷ change)²`, and not at all where it is smaller than its own
-//! error: the positive-part estimator of James and Stein (1961), which needs no number to be set.
+//! error: that is the rule by which all ways are weighed ([`crate::combine`]).
 //!
 //! **Without counters**, time in the kernel is left out of computing where it was told (by samples). A program that waits for
 //! its siblings, or serves requests, is there mostly to wake them up and to be woken, and what that costs depends on who
@@ -26,6 +26,7 @@
 //!
 //! Limits: one `a` and one `b` for all windows: a program whose loops differ in this is told by their mean.
 
+use crate::definitions::SPINS;
 use crate::useful_work::{Spent, Window};
 
 /// What useful work is measured in. Both sides of a comparison must use the same.
@@ -63,9 +64,9 @@ impl Spent {
     }
 }
 
-/// A program does not spin if it does so for at most this share of its time on a CPU.
-const SPINS: f64 = 0.01;
-/// Memory stalls can be left out where at least this share of computing remains: the difference of two large times is
+/// Limit: a smaller share of a sum is rounding.
+const ROUNDING: f64 = 1e-9;
+/// Definition: memory stalls can be left out where at least this share of computing remains: the difference of two large times is
 /// nothing to measure by.
 const REMAINS: f64 = 0.2;
 
@@ -137,23 +138,13 @@ pub fn spin_stalls(windows: &[Window]) -> Option<(f64, f64)> {
     let (cm, sm) = (sum(|(c, _, m, w)| w * c * m), sum(|(_, s, m, w)| w * s * m));
     let determinant = cc * ss - cs * cs;
     let degrees = points().count() as f64 - 2.0;
-    if degrees < 1.0 || determinant <= 1e-9 * cc * ss {
+    if degrees < 1.0 || determinant <= ROUNDING * cc * ss {
         return None;
     }
     let (a, b) = ((cm * ss - sm * cs) / determinant, (sm * cc - cm * cs) / determinant);
     let squares: f64 = points().map(|(c, s, m, w)| w * (m - a * c - b * s).powi(2)).sum();
     let error = (squares / degrees * cc / determinant).sqrt();
     Some((b.clamp(0.0, 1.0), error))
-}
-
-/// How much of a `change` (of a logarithm) counts that was seen with these standard errors, 0..=1: what is left of it when
-/// as much is taken away as chance alone brings about.
-pub fn weight(change: f64, errors: [f64; 3]) -> f64 {
-    let squares: f64 = errors.iter().map(|e| e * e).sum();
-    if change == 0.0 {
-        return 0.0;
-    }
-    (1.0 - squares / (change * change)).max(0.0)
 }
 
 #[cfg(test)]
@@ -222,12 +213,5 @@ mod tests {
         odd.extend(windows(&[0.31, 0.32], 0.6, 0.3));
         assert!(spin_stalls(&odd).unwrap().1 > 1.0, "hardly any variation, and other stalls now and then");
         assert_eq!(spin_stalls(&windows(&[0.1, 0.6], 0.4, 0.3)), None, "two points make no line");
-    }
-
-    #[test]
-    fn what_is_no_larger_than_its_error_does_not_count_and_what_is_much_larger_does() {
-        let errors = [0.03, 0.04, 0.0];
-        assert_eq!((weight(0.04, errors), weight(0.0, errors)), (0.0, 0.0));
-        assert!((weight(-0.1, errors) - 0.75).abs() < 1e-9 && weight(1.0, errors) > 0.99);
     }
 }

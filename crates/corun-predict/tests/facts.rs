@@ -260,7 +260,7 @@ fn the_interval_of_a_prediction_reaches_to_where_a_sleep_absorbed_the_theft_unle
             if let Some(alone) = alone {
                 let (start_ns, end_ns) = (at * window_ns, (at + 1) * window_ns);
                 let alone_ns = [0.99 * alone, alone, 1.01 * alone].map(|x| x * window_ns as f64);
-                predictor.push_evidence(corun_predict::Evidence { start_ns, end_ns, alone_ns, steal: 1.0 });
+                predictor.push_evidence(corun_predict::AloneTime { start_ns, end_ns, alone_ns, steal: 1.0 });
             }
             let _ = predictor.push(&observation(at, facts), Label::Shared);
         }
@@ -278,7 +278,7 @@ fn the_interval_of_a_prediction_reaches_to_where_a_sleep_absorbed_the_theft_unle
 fn evidence_decides_where_sums_do_not() {
     let paced = steady(vec![Did { futex: 0, ..did(&[0], 100, 100, 0) }], [150, 0]);
     let window_ns = WINDOW_MS * MS;
-    let evidence = |at: u64| corun_predict::Evidence {
+    let evidence = |at: u64| corun_predict::AloneTime {
         start_ns: at * window_ns,
         end_ns: (at + 1) * window_ns,
         alone_ns: [0.98, 1.0, 1.0].map(|x| x * window_ns as f64),
@@ -318,7 +318,7 @@ fn no_evidence_overrules_a_bound() {
     for at in 0..40 {
         let (start_ns, end_ns) = (at * window_ns, (at + 1) * window_ns);
         let alone_ns = [0.2 * window_ns as f64; 3];
-        judge.push_evidence(corun_predict::Evidence { start_ns, end_ns, alone_ns, steal: 1.0 });
+        judge.push_evidence(corun_predict::AloneTime { start_ns, end_ns, alone_ns, steal: 1.0 });
         judge.push(&observation(at, &facts));
     }
     let found = judge.verdict(None);

@@ -23,7 +23,7 @@ use corun_model::{
 use corun_predict::replayed::Replayer;
 use corun_predict::spin::SpinByCounters;
 use corun_predict::spinning::{Spinning, SpinningSoFar};
-use corun_predict::Evidence;
+use corun_predict::AloneTime;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A watcher of one subject that sees more of it than a ledger.
@@ -42,7 +42,7 @@ pub struct SubjectWatch {
 struct Replay {
     replayer: Replayer,
     /// What is known by it and nobody has asked for yet.
-    known: Vec<Evidence>,
+    known: Vec<AloneTime>,
     /// What the subject did up to about the last window's end, since the look before.
     log: RunLog,
 }
@@ -295,7 +295,7 @@ impl SubjectWatch {
     }
 
     /// What a replay of the run shows of the time since the last call, oldest first. `is_over`: the subject has ended.
-    pub fn evidence(&mut self, is_over: bool) -> Vec<Evidence> {
+    pub fn evidence(&mut self, is_over: bool) -> Vec<AloneTime> {
         let knows_spinning = self.detectors.spin.is_some();
         let Some(replay) = &mut self.replay else { return Vec::new() };
         replay.known.extend(replay.replayer.evidence(is_over, knows_spinning));

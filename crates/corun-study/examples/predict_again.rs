@@ -6,6 +6,8 @@
 //! passed, and the last of all. So two ways to predict can be compared on the same co-runs; `--by-time` is one of them:
 //! without what hardware counters told; `--wake-up-us` is what waking a sleeping CPU took there, for records that do not say. The record with these predictions goes to the folder OUT.
 //!
+//! `corun predict --again RECORD` does the same from the windows that a record keeps itself; those of a folder are all there were.
+//!
 //! Limits: when dedicated windows were taken is as it was; another schedule needs another study.
 
 use corun_predict::Options;

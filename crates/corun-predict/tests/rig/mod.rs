@@ -9,8 +9,9 @@ use corun_model::dedicated::{Budget, Spending, SETTLE_NS};
 use corun_model::workload::{Program, Sync};
 use corun_model::{Action, Host, Machine, Observation, Refusal, RunLog, TenantId};
 use corun_predict::schedule::{Found, InTheWay, Next, Taken, OTHERS, SLOT_NS, WINDOW_NS};
+use corun_predict::useful_work::Window;
 use corun_predict::{
-    Assignment, CannotTell, Estimate, Evidence, Label, Options, Predictor, Replayer, Schedule,
+    AloneTime, Assignment, CannotTell, Estimate, Label, Options, Predictor, Recorded, Replayer, Schedule,
 };
 use corun_sim::engine::Engine;
 use corun_sim::machine_file::MachineModel;
@@ -103,6 +104,16 @@ fn refusal(tenant: TenantId) -> (TenantId, Refusal) {
     (tenant, Refusal::Controller("it is not to be parked".into()))
 }
 
+/// What a predictor assumes of the subject of a scenario.
+fn options(scenario: &Scenario, how: Sampling) -> Options {
+    let statically = match &scenario.tenants[0].runs {
+        Runs::Workload(w) => matches!(&w.program, Program::Parallel(p) if p.sync == Sync::None),
+        Runs::Recorded(_) => false,
+    };
+    let assignment = if statically { Assignment::Static } else { Assignment::Dynamic };
+    Options { assignment, wake_up_ns: how.wake_up_ns, ..Options::default() }
+}
+
 /// Feeds a predictor from the first third of a run of `run_ns`, with the windows, schedule and budget of `corun predict`.
 pub fn predict(scenario: &Scenario, seed: u64, run_ns: u64, how: Sampling) -> Result<Estimate, CannotTell> {
     predict_by_windows(scenario, seed, run_ns, how).0
@@ -115,15 +126,41 @@ pub fn predict_by_windows(
     run_ns: u64,
     how: Sampling,
 ) -> (Result<Estimate, CannotTell>, Found) {
+    let mut predictor = Predictor::new(SUBJECT, options(scenario, how));
+    let (evidence, found) = seen(scenario, seed, run_ns, how, &mut predictor, &mut |_| {});
+    evidence.into_iter().for_each(|e| predictor.push_evidence(e));
+    (predictor.estimate(), found)
+}
+
+/// The windows of the first third of a run of `run_ns` in the order of time, and what a replay shows of it.
+pub fn windows(
+    scenario: &Scenario,
+    seed: u64,
+    run_ns: u64,
+    how: Sampling,
+) -> (Vec<Recorded>, Option<AloneTime>) {
+    let mut predictor = Predictor::new(SUBJECT, options(scenario, how));
+    let mut recorded = Vec::new();
+    let (evidence, _) =
+        seen(scenario, seed, run_ns, how, &mut predictor, &mut |window| recorded.push(window));
+    (recorded, evidence)
+}
+
+/// Runs the first third of a run; the predictor, which takes all windows, says when to open dedicated ones.
+fn seen(
+    scenario: &Scenario,
+    seed: u64,
+    run_ns: u64,
+    how: Sampling,
+    predictor: &mut Predictor,
+    record: &mut dyn FnMut(Recorded),
+) -> (Option<AloneTime>, Found) {
     let not_parked: Vec<(TenantId, Refusal)> =
         (2..scenario.tenants.len() as u32).map(|id| refusal(TenantId(id))).collect();
-    let statically = match &scenario.tenants[0].runs {
-        Runs::Workload(w) => matches!(&w.program, Program::Parallel(p) if p.sync == Sync::None),
-        Runs::Recorded(_) => false,
+    let mut push = |predictor: &mut Predictor, seen: &Observation, label| {
+        let _ = predictor.push(seen, label);
+        record(Recorded { label, window: Window::of(seen, SUBJECT) });
     };
-    let assignment = if statically { Assignment::Static } else { Assignment::Dynamic };
-    let options = Options { assignment, wake_up_ns: how.wake_up_ns, ..Options::default() };
-    let mut predictor = Predictor::new(SUBJECT, options);
     let trace_limit = if how.replay { 1 << 23 } else { 0 };
     let mut engine = scenario.engine(seed, Participants::All, trace_limit).unwrap();
     let mut schedule = Schedule::new(SUBJECT, engine.now_ns());
@@ -131,7 +168,7 @@ pub fn predict_by_windows(
         Spending::new(WINDOW_NS, Budget::default()).expect("windows of the default length fit");
     while engine.now_ns() < run_ns / 3 {
         let before = observe(&mut engine, SLOT_NS);
-        let _ = predictor.push(&before, Label::Shared);
+        push(predictor, &before, Label::Shared);
         let start_ns = engine.now_ns();
         let is_due = how.dedicated && schedule.next(start_ns, predictor.wants_dedicated()) == Next::Open;
         if !is_due || spending.due_in_ns(start_ns) > 0 {
@@ -164,19 +201,19 @@ pub fn predict_by_windows(
             subject_ended: engine.progress()[0].completions.first.is_some(),
         };
         if schedule.opened(&window).is_ok() {
-            let _ = predictor.push(&seen, Label::Dedicated);
+            push(predictor, &seen, Label::Dedicated);
         }
     }
-    if let Some(trace) = engine.trace() {
+    let found = schedule.found().clone();
+    let evidence = engine.trace().and_then(|trace| {
         let cpus = scenario.machine.machine.cpu_count();
-        let log = run_log(trace, SUBJECT, cpus, engine.now_ns(), &[]);
-        replayed(&log, how.wake_up_ns).into_iter().for_each(|e| predictor.push_evidence(e));
-    }
-    (predictor.estimate(), schedule.found().clone())
+        replayed(&run_log(trace, SUBJECT, cpus, engine.now_ns(), &[]), how.wake_up_ns)
+    });
+    (evidence, found)
 }
 
 /// What a replay shows of a run log, which comes in windows as it does live.
-pub fn replayed(log: &RunLog, wake_up_ns: u64) -> Option<Evidence> {
+pub fn replayed(log: &RunLog, wake_up_ns: u64) -> Option<AloneTime> {
     let mut replayer = Replayer::new((wake_up_ns > 0).then_some(wake_up_ns));
     for start_ns in (0..log.end_ns).step_by(SLOT_NS as usize) {
         let end_ns = (start_ns + SLOT_NS).min(log.end_ns);

@@ -1,35 +1,50 @@
 //! The co-runs of a study predicted again from the windows that were kept of them: the same runs, the predictor as it is now.
 //!
-//! Lengths and slowdowns are those of the record. Predictions are made anew from the windows (`corun study predict --recordings`):
-//! the last one before a share of a co-run had passed, and the last of all. So two ways to predict can be compared on the same
-//! co-runs.
+//! Lengths and slowdowns are those of the record. Predictions are made anew from the windows that it kept ([`KeptWindows`](super::windows::KeptWindows), or all of
+//! them, `corun study predict --recordings`): the last one before a share of a co-run had passed, and the last of all. So two ways to predict can be
+//! compared on the same co-runs, by anybody who has the repository.
 //!
-//! Limits: when dedicated windows were taken is as it was; another schedule needs another study. What a replay told was not
-//! kept, so it is no part of this; co-runs with dedicated windows have none.
+//! Limits: when dedicated windows were taken is as it was; another schedule needs another study.
 
-use super::outcome::CoRun;
+use super::outcome::{CoRun, PredictOutcome};
+use crate::hash::fnv1a;
 use corun_model::TenantId;
 use corun_predict::counted::Counted;
 use corun_predict::useful_work::{Spent, Window};
-use corun_predict::{CannotTell, Estimate, Label, Method, Options, Predictor, Recorded};
+use corun_predict::{AloneTime, CannotTell, Estimate, Label, Method, Options, Predictor, Recorded};
 use std::io::BufRead;
 
 /// The share of a co-run that a prediction may have seen.
 const PREDICT_BY: f64 = 0.33;
+/// The last prediction is one of the end where this share of a co-run was seen.
+const END: f64 = 0.9;
 
 /// How to predict again.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Those of the predictor.
+    /// Those of the predictor, but for what a wake-up takes, which the record says of each co-run.
     pub options: Options,
     /// With what hardware counters told.
     pub counts: bool,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How { options: Options::default(), counts: true }
+    }
 }
 
 /// The predictor and one that knows no dedicated windows, after the same time.
 struct Both {
     main: Predictor,
     ledger: Predictor,
+}
+
+/// What was said of a co-run at one moment.
+struct Said {
+    predicted: [Option<f64>; 4],
+    intervals: [Option<[f64; 2]>; 2],
+    method: Option<String>,
 }
 
 impl Both {
@@ -45,59 +60,234 @@ impl Both {
         }
     }
 
-    /// What each of the study's predictors says by `ask`, and the estimate.
-    fn predicted(
-        &self,
-        ask: fn(&Predictor) -> Result<Estimate, CannotTell>,
-    ) -> ([Option<f64>; 4], Option<Estimate>) {
+    fn push_evidence(&mut self, evidence: AloneTime) {
+        self.main.push_evidence(evidence);
+        self.ledger.push_evidence(evidence);
+    }
+
+    /// What each of the study's predictors says by `ask`.
+    fn said(&self, ask: fn(&Predictor) -> Result<Estimate, CannotTell>) -> Said {
         let (main, ledger) = (ask(&self.main).ok(), ask(&self.ledger).ok());
-        let useful = main.as_ref().filter(|e| e.method == Method::Dedicated).map(|e| e.slowdown);
+        let useful = main.as_ref().filter(|e| e.method == Method::Dedicated);
         let of = |get: fn(&Estimate) -> Option<f64>| main.as_ref().and_then(get);
-        let all = [
-            useful,
-            ledger.map(|e| e.slowdown),
-            of(|e| e.baselines.cpu_share),
-            of(|e| e.baselines.runq_latency),
-        ];
-        (all, main)
+        Said {
+            predicted: [
+                useful.map(|e| e.slowdown),
+                ledger.as_ref().map(|e| e.slowdown),
+                of(|e| e.baselines.cpu_share),
+                of(|e| e.baselines.runq_latency),
+            ],
+            intervals: [useful.map(|e| e.interval), ledger.map(|e| e.interval)],
+            method: main.map(|e| e.method.name().to_owned()),
+        }
     }
 }
 
-/// A co-run with the predictions that its windows make now; `lines` are the windows as they were kept.
+/// Every co-run of a record that kept its windows, predicted again; those that did not are left out.
+///
+/// # Errors
+/// One sentence: no co-run kept its windows, or what one kept is none.
+pub fn all_again(outcome: &PredictOutcome, how: How) -> Result<PredictOutcome, String> {
+    let of_all = outcome.wake_up_ns;
+    let again = |run: &CoRun| {
+        let kept = run.windows.as_ref()?;
+        let wake_up_ns = run.wake_up_ns.or(of_all).unwrap_or(how.options.wake_up_ns);
+        let how = How { options: Options { wake_up_ns, ..how.options }, ..how };
+        let refused = |what| format!("{} beside {}: {what}", run.program, run.interferer);
+        Some(
+            kept.windows()
+                .map(|windows| predicted_again(run, windows, kept.replayed(), how))
+                .map_err(refused),
+        )
+    };
+    let runs: Vec<CoRun> = outcome.runs.iter().filter_map(again).collect::<Result<_, String>>()?;
+    match runs.is_empty() {
+        true => Err("no co-run of this record kept its windows; make the study again".into()),
+        false => Ok(PredictOutcome { runs, ..outcome.clone() }),
+    }
+}
+
+/// A co-run with the predictions that its windows make now; `lines` are the windows as `--recordings` wrote them.
 ///
 /// # Errors
 /// One sentence with the number of the line that is no such window.
 pub fn again(run: &CoRun, lines: impl BufRead, how: How) -> Result<CoRun, String> {
-    let mut run = run.clone();
-    let mut both = Both::new(how.options);
-    let mut begin_ns = None;
-    let mut in_time = true;
+    let mut windows = Vec::new();
     for (n, line) in lines.lines().enumerate() {
         let refused = |e: &dyn std::fmt::Display| format!("{}: no window of a recording: {e}", n + 1);
         let line = line.map_err(|e| refused(&e))?;
-        let mut line: Recorded = serde_json::from_str(&line).map_err(|e| refused(&e))?;
-        let begin_ns = *begin_ns.get_or_insert(line.window.start_ns);
-        let passed = line.window.end_ns.saturating_sub(begin_ns) as f64 / run.wall_ns as f64;
+        windows.push(serde_json::from_str(&line).map_err(|e| refused(&e))?);
+    }
+    Ok(predicted_again(run, windows, &[], how))
+}
+
+/// A co-run with the predictions that these windows make, and this evidence.
+pub fn predicted_again(run: &CoRun, windows: Vec<Recorded>, replayed: &[AloneTime], how: How) -> CoRun {
+    let mut run = run.clone();
+    let mut both = Both::new(how.options);
+    let (mut replayed, mut in_time, mut passed) = (replayed.iter().peekable(), true, 0.0);
+    let begin_ns = windows.first().map_or(0, |first| first.window.start_ns);
+    for mut line in windows {
+        passed = line.window.end_ns.saturating_sub(begin_ns) as f64 / run.wall_ns as f64;
         if in_time && passed > PREDICT_BY {
             in_time = false;
-            let (all, main) = both.predicted(Predictor::estimate);
-            run.predicted = all;
-            run.interval = main.map(|e| e.interval);
+            in_first_third(&mut run, both.said(Predictor::estimate));
         }
         if !how.counts {
             forget_counts(&mut line.window);
         }
         both.push(&line);
+        while let Some(evidence) = replayed.next_if(|e| e.end_ns <= line.window.end_ns) {
+            both.push_evidence(*evidence);
+        }
     }
-    run.at_end = both.predicted(Predictor::so_far).0;
-    Ok(run)
+    if in_time {
+        in_first_third(&mut run, both.said(Predictor::estimate));
+    }
+    let nothing = Said { predicted: [None; 4], intervals: [None; 2], method: None };
+    let at_end = if passed >= END { both.said(Predictor::so_far) } else { nothing };
+    (run.at_end, run.at_end_intervals) = (at_end.predicted, at_end.intervals);
+    run
+}
+
+fn in_first_third(run: &mut CoRun, said: Said) {
+    run.predicted = said.predicted;
+    let [dedicated, ledger] = said.intervals;
+    run.interval = dedicated.or(ledger);
+    run.ledger_interval = dedicated.and(ledger);
+    run.method = said.method;
 }
 
 /// Forgets what was counted.
-fn forget_counts(window: &mut Window) {
+pub fn forget_counts(window: &mut Window) {
     let none = Counted::default();
     let forget =
         |s: &mut Spent| *s = Spent { memory: none, cycles: none, instructions: none, misses: none, ..*s };
     window.tasks.values_mut().for_each(forget);
     forget(&mut window.unlisted);
+}
+
+/// The two halves of the programs: those that numbers of the predictor may be set by, and those that only judge it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// Numbers may be set by these.
+    Calibration,
+    /// Nothing was set by these.
+    HeldOut,
+}
+
+/// Which half a program is in is decided by its name and this number, and not by what came of it.
+pub const SEED: u64 = 34;
+
+impl Half {
+    /// That of a program.
+    pub fn of(program: &str) -> Half {
+        match fnv1a(format!("{SEED}/{program}").as_bytes()).count_ones() % 2 {
+            0 => Half::Calibration,
+            _ => Half::HeldOut,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kept;
+    use crate::predict::outcome::{Coverage, Quality};
+    use std::path::Path;
+
+    /// Errors and shares may move by so much, a tenth of a point, without anybody having to know: rounding on another machine.
+    const SAME: f64 = 0.001;
+
+    fn record(name: &str) -> PredictOutcome {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/runs").join(name);
+        serde_json::from_str(&kept::record(&folder).unwrap()).unwrap()
+    }
+
+    /// The records whose co-runs kept their windows.
+    fn records() -> Vec<(String, PredictOutcome)> {
+        let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/runs");
+        let names = std::fs::read_dir(folders).unwrap().flatten();
+        let mut names: Vec<String> = names.map(|e| e.file_name().into_string().unwrap()).collect();
+        names.retain(|name| name.starts_with("predict"));
+        names.sort();
+        let with_windows = |name: String| {
+            let outcome = record(&name);
+            outcome.runs.iter().any(|r| r.windows.is_some()).then_some((name, outcome))
+        };
+        names.into_iter().filter_map(with_windows).collect()
+    }
+
+    type Wanted = fn(&CoRun) -> bool;
+    const HALVES: [(&str, Wanted); 3] = [
+        ("calibration", |r| Half::of(&r.program) == Half::Calibration),
+        ("held out", |r| Half::of(&r.program) == Half::HeldOut),
+        ("all", |_| true),
+    ];
+
+    #[test]
+    fn what_the_records_say_is_predicted_again_from_their_windows_and_any_change_is_seen() {
+        let mut changed = Vec::new();
+        let mut predicted = 0;
+        for (name, was) in records() {
+            let now = all_again(&was, How::default()).unwrap();
+            predicted += now.runs.len();
+            for (half, wanted) in HALVES {
+                for (column, predictor) in ["dedicated windows", "without them"].into_iter().enumerate() {
+                    let of = |o: &PredictOutcome| {
+                        let quality = o.quality(|r| r.predicted[column], wanted).unwrap_or_default();
+                        (quality, o.coverage_of(|r| r.intervals()[column], wanted))
+                    };
+                    let ((old, held_before), (new, held)) = (of(&was), of(&now));
+                    let said = |q: Quality, c: Coverage| {
+                        format!(
+                            "{:5.1} % (median {:4.1} %), {} hold it",
+                            100.0 * q.mape,
+                            100.0 * q.median,
+                            c.said()
+                        )
+                    };
+                    let row = format!(
+                        "{name:24} {half:12} {predictor:18} {:3} co-runs: {}; as kept {}",
+                        new.n,
+                        said(new, held),
+                        said(old, held_before)
+                    );
+                    println!("{row}");
+                    let is_same = (new.mape - old.mape).abs() <= SAME
+                        && new.n == old.n
+                        && held.held.abs_diff(held_before.held) <= 1;
+                    if !is_same {
+                        changed.push(row);
+                    }
+                }
+            }
+        }
+        assert!(
+            changed.is_empty(),
+            "predictions of kept co-runs are others now:\n{}\nIf that is meant, keep them: `corun predict --again studies/runs/NAME \
+             --out DIR`, then scripts/keep-record DIR NAME",
+            changed.join("\n")
+        );
+        assert!(predicted >= 180, "only {predicted} co-runs keep their windows");
+    }
+
+    #[test]
+    fn the_halves_are_about_as_large_and_the_record_has_enough_programs_of_each() {
+        let programs: std::collections::BTreeSet<String> =
+            records().into_iter().flat_map(|(_, o)| o.runs).map(|r| r.program).collect();
+        let held_out = programs.iter().filter(|p| Half::of(p) == Half::HeldOut).count();
+        assert!(programs.len() >= 25, "{programs:?}");
+        assert!(
+            (0.3..0.7).contains(&(held_out as f64 / programs.len() as f64)),
+            "{held_out} of {}",
+            programs.len()
+        );
+    }
+
+    #[test]
+    fn a_record_without_windows_says_so() {
+        let outcome = PredictOutcome { runs: vec![CoRun::default()], ..PredictOutcome::default() };
+        assert!(all_again(&outcome, How::default()).unwrap_err().contains("kept its windows"));
+    }
 }

@@ -1,10 +1,11 @@
 //! What a record of predictions says.
 //!
 //! `MOMENT.PREDICTOR.CO-RUNS` is a mean absolute error, and with `.median` behind it the median, where MOMENT is `first-third`
-//! or `end`, PREDICTOR `dedicated` or `ledger`, and CO-RUNS `all`, `known`, `steady`, `steady-known`, `of.PROGRAM` or
-//! `without.PROGRAM`.
+//! or `end`, PREDICTOR `dedicated` or `ledger`, and CO-RUNS `all`, `known`, `steady`, `steady-known`, `calibration`, `held-out`, `of.PROGRAM`
+//! or `without.PROGRAM`. `intervals.PREDICTOR.CO-RUNS` is how many of its intervals hold the slowdown.
 
-use crate::predict::outcome::{CoRun, Coverage, PredictOutcome};
+use crate::predict::again::Half;
+use crate::predict::outcome::{CoRun, PredictOutcome};
 use crate::quoted::{block, percent, Facts};
 use corun_report::table::Table;
 use corun_sim::metrics::geometric_mean;
@@ -25,6 +26,15 @@ fn groups(o: &PredictOutcome) -> Vec<(&'static str, &'static str, Wanted<'_>)> {
         ("steady", "steady interferer", Box::new(|r| o.is_steady(r))),
         ("steady-known", "steady interferer, slowdown known", Box::new(|r| o.is_steady(r) && o.is_known(r))),
     ]
+}
+
+/// The same, and the two halves of the programs.
+fn groups_and_halves(o: &PredictOutcome) -> Vec<(&'static str, Wanted<'_>)> {
+    let halves: [(&str, Wanted<'_>); 2] = [
+        ("calibration", Box::new(|r| Half::of(&r.program) == Half::Calibration)),
+        ("held-out", Box::new(|r| Half::of(&r.program) == Half::HeldOut)),
+    ];
+    groups(o).into_iter().map(|(which, _, wanted)| (which, wanted)).chain(halves).collect()
 }
 
 /// The programs in the order of the runs.
@@ -61,8 +71,14 @@ fn facts(o: &PredictOutcome) -> Facts {
             }
         }
     };
-    for (which, _, wanted) in groups(o) {
+    for (which, wanted) in groups_and_halves(o) {
         say(format!("co-runs.{which}"), count(&*wanted).to_string());
+        for (predictor, _, column) in PREDICTORS {
+            let found = o.coverage_of(|r| r.intervals()[column], &*wanted);
+            say(format!("intervals.{predictor}.{which}"), found.said());
+            let share = (found.all > 0).then(|| found.held as f64 / found.all as f64);
+            say(format!("intervals.{predictor}.{which}.share"), percent(share));
+        }
         say(format!("chance.{which}"), percent(o.by_chance(&*wanted)));
         let found = o.coverage(&*wanted);
         say(format!("intervals.{which}"), format!("{} of {}", found.held, found.all));
@@ -95,7 +111,7 @@ fn predictors(o: &PredictOutcome) -> Table {
         ">median ",
         ">intervals that hold it",
     ]);
-    for (name, predictor, column) in PREDICTORS {
+    for (_, predictor, column) in PREDICTORS {
         let mut counts = Vec::new();
         for (_, which, wanted) in groups(o) {
             let [third, end] = MOMENTS.map(|(_, said)| o.quality(|r| said(r)[column], &*wanted));
@@ -109,19 +125,11 @@ fn predictors(o: &PredictOutcome) -> Table {
                 [percent(q.map(|q| q.mape)), percent(q.map(|q| q.median))]
             };
             let row = [predictor.to_owned(), which.to_owned(), n.to_string()];
-            let held = if name == "dedicated" { held(o, &*wanted) } else { "-".into() };
+            let held = o.coverage_of(|r| r.intervals()[column], &*wanted).said();
             table.row(row.into_iter().chain(of(third)).chain(of(end)).chain([held]));
         }
     }
     table
-}
-
-/// How many of the 95 % intervals of the answer, which goes by dedicated windows, hold the slowdown.
-fn held(o: &PredictOutcome, wanted: impl Fn(&CoRun) -> bool) -> String {
-    match o.coverage(wanted) {
-        Coverage { all: 0, .. } => "-".into(),
-        Coverage { held, all, .. } => format!("{held} of {all}"),
-    }
 }
 
 /// A row per program: how much slower it is, and the mean errors.
@@ -150,7 +158,7 @@ fn by_program(o: &PredictOutcome) -> Table {
                 row.push(percent(o.quality(|r| said(r)[column], wanted).map(|q| q.mape)));
             }
             if name == "dedicated" {
-                row.push(held(o, wanted));
+                row.push(o.coverage(wanted).said());
             }
         }
         table.row(row);

@@ -5,9 +5,10 @@
 //! | --- | --- |
 //! | [`mod@file`] | the study as written |
 //! | [`runs`] | the method, and the runs |
-//! | [`mod@again`] | its co-runs predicted again from recorded windows |
+//! | [`mod@again`] | its co-runs predicted again from the windows that it kept |
 //! | [`alone`] | how long a program takes alone, and how well that is known |
 //! | [`outcome`] | what came of it |
+//! | [`windows`] | what was seen of a co-run, as a record keeps it |
 //! | [`text`] | tables and record |
 //! | [`facts`] | what documents may quote of it |
 
@@ -18,6 +19,7 @@ pub mod file;
 pub mod outcome;
 pub mod runs;
 pub mod text;
+pub mod windows;
 
 use crate::programs::Catalogue;
 use crate::study::{added_to, named, only, Files, Listener, Place, Study, StudyError, StudyFile, Wanted};

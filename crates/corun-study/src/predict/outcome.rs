@@ -1,6 +1,7 @@
 //! What came of a study of predictions: its co-runs, and how good predictions of them were.
 
 use super::alone::alone;
+use super::windows::KeptWindows;
 use crate::circumstances::{first_difference, RecordHead};
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ pub const SCHEMA: &str = "corun.predict-study-result/2";
 pub const PREDICTORS: [&str; 4] = ["useful work", "ledger alone", "CPU share", "run queue"];
 
 /// One co-run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoRun {
     /// The program.
     pub program: String,
@@ -43,8 +44,17 @@ pub struct CoRun {
     pub at_end: [Option<f64>; 4],
     /// The interval of the first that spoke.
     pub interval: Option<[f64; 2]>,
+    /// That of the ledger alone, where dedicated windows spoke first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger_interval: Option<[f64; 2]>,
+    /// The intervals of the first two of [`PREDICTORS`] at the end of the run.
+    #[serde(default)]
+    pub at_end_intervals: [Option<[f64; 2]>; 2],
     /// Whether it was cut off, so that its slowdown is too small.
     pub cut_off: bool,
+    /// What was seen of it, so that it can be predicted again; `None`: the record is from before that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<KeptWindows>,
 }
 
 /// A run alone, and what was predicted for it.
@@ -92,6 +102,14 @@ impl CoRun {
             slowdown: alone_ns(self.wall_ns) / alone_ns(found.wall_ns),
             ..self
         })
+    }
+
+    /// The intervals of the first two of [`PREDICTORS`]: of dedicated windows, and of the ledger alone.
+    pub fn intervals(&self) -> [Option<[f64; 2]>; 2] {
+        match self.method.as_deref() {
+            Some("dedicated") => [self.interval, self.ledger_interval],
+            _ => [None, self.interval],
+        }
     }
 
     /// All that its slowdown may have been: two standard errors to either side.
@@ -170,11 +188,20 @@ impl PredictOutcome {
         (!errors.is_empty()).then_some(mean * std::f64::consts::FRAC_2_PI.sqrt())
     }
 
-    /// How intervals kept what they promise, over the co-runs that count and that `wanted` picks.
+    /// How the intervals of the answers kept what they promise, over the co-runs that count and that `wanted` picks.
     pub fn coverage(&self, wanted: impl Fn(&CoRun) -> bool) -> Coverage {
+        self.coverage_of(|r| r.interval, wanted)
+    }
+
+    /// The same of the intervals that `said` picks.
+    pub fn coverage_of(
+        &self,
+        said: impl Fn(&CoRun) -> Option<[f64; 2]>,
+        wanted: impl Fn(&CoRun) -> bool,
+    ) -> Coverage {
         let mut coverage = Coverage::default();
         for run in self.runs.iter().filter(|r| self.counts(r) && wanted(r)) {
-            let Some([low, high]) = run.interval else { continue };
+            let Some([low, high]) = said(run) else { continue };
             let [least, most] = run.may_be();
             coverage.all += 1;
             coverage.held += usize::from((low..=high).contains(&run.slowdown));
@@ -193,6 +220,16 @@ pub struct Coverage {
     pub held: usize,
     /// Where it holds something that the slowdown may have been.
     pub may_hold: usize,
+}
+
+impl Coverage {
+    /// In words: `17 of 18`, or `-` where there is no interval.
+    pub fn said(&self) -> String {
+        match self.all {
+            0 => "-".into(),
+            all => format!("{} of {all}", self.held),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -215,7 +252,7 @@ mod tests {
             predicted,
             at_end: predicted,
             interval,
-            cut_off: false,
+            ..CoRun::default()
         }
     }
 

@@ -20,6 +20,7 @@
 
 use super::file::Pairs;
 use super::outcome::{CoRun, PredictOutcome, Solo};
+use super::windows::KeptWindows;
 use crate::programs::{Catalogue, Interferer, Program, ProgramSetup};
 use crate::session::{end, lead_session};
 use crate::study::StudyError;
@@ -45,6 +46,8 @@ struct Ran {
     estimates: Vec<EstimateAt>,
     wall_ns: u64,
     cut_off: bool,
+    /// All that was seen of a co-run, in the order of time.
+    windows: Vec<Recorded>,
 }
 
 /// What was predicted at one moment of a run.
@@ -53,7 +56,7 @@ struct EstimateAt {
     elapsed_ns: u64,
     estimate: Option<Estimate>,
     /// Without what dedicated windows have shown.
-    ledger_alone: Option<f64>,
+    ledger_alone: Option<Estimate>,
     parked_ns: Option<u64>,
 }
 
@@ -64,7 +67,7 @@ impl EstimateAt {
         EstimateAt {
             elapsed_ns: end_ns.saturating_sub(predict.begin_ns()),
             estimate: of(predict.predictor()),
-            ledger_alone: predict.ledger_alone().and_then(of).map(|e| e.slowdown),
+            ledger_alone: predict.ledger_alone().and_then(of),
             parked_ns: predict.found().map(|found| found.parked_ns),
         }
     }
@@ -77,10 +80,19 @@ impl EstimateAt {
     fn predicted(&self) -> [Option<f64>; 4] {
         let Some(Estimate { slowdown, method, baselines, .. }) = &self.estimate else { return [None; 4] };
         let [useful, ledger] = match method {
-            Method::Dedicated => [Some(*slowdown), self.ledger_alone],
+            Method::Dedicated => [Some(*slowdown), self.ledger_alone.as_ref().map(|e| e.slowdown)],
             Method::Replay | Method::Ledger => [None, Some(*slowdown)],
         };
         [useful, ledger, baselines.cpu_share, baselines.runq_latency]
+    }
+
+    /// The intervals of the first two.
+    fn intervals(&self) -> [Option<[f64; 2]>; 2] {
+        let Some(Estimate { interval, method, .. }) = &self.estimate else { return [None; 2] };
+        match method {
+            Method::Dedicated => [Some(*interval), self.ledger_alone.as_ref().map(|e| e.interval)],
+            Method::Replay | Method::Ledger => [None, Some(*interval)],
+        }
     }
 }
 
@@ -201,7 +213,7 @@ impl<'a> PredictRuns<'a> {
     }
 
     fn co_run(&self, ran: &Ran, program: &Program, interferer: &Interferer, repetition: u32) -> CoRun {
-        let Ran { estimates, wall_ns, cut_off } = ran;
+        let Ran { estimates, wall_ns, cut_off, windows } = ran;
         let by_ns = (*wall_ns as f64 * self.study.predict_by) as u64;
         let made = || estimates.iter().rev().filter(|e| e.estimate.is_some());
         let in_time = made().find(|e| e.elapsed_ns <= by_ns);
@@ -224,7 +236,10 @@ impl<'a> PredictRuns<'a> {
             predicted: in_time.map_or([None; 4], EstimateAt::predicted),
             at_end: made().next().map_or([None; 4], EstimateAt::predicted),
             interval,
+            ledger_interval: in_time.and_then(|e| e.ledger_alone.as_ref()).map(|e| e.interval),
+            at_end_intervals: made().next().map_or([None; 2], EstimateAt::intervals),
             cut_off: *cut_off,
+            windows: Some(KeptWindows::of(windows, &[])),
         }
     }
 
@@ -294,6 +309,7 @@ impl<'a> PredictRuns<'a> {
         let limit_ns = (program.solo as f64 * self.study.length * self.study.most_slowdown) as u64;
         // Each run has a request of its own to end: by its time, or with the whole study.
         let (cut, mut cut_off, mut estimates) = (self.stop.apart(), false, Vec::new());
+        let mut windows = Vec::new();
         let said = |e: Error| e.to_string();
         let mut predict = Predict::start_command(command, options, &cut).map_err(said)?;
         let mut seen = Ok(());
@@ -308,6 +324,9 @@ impl<'a> PredictRuns<'a> {
                     cut.stop();
                 }
                 let kept = record.as_mut().map_or(Ok(()), |record| keep(record, &window.recorded));
+                if beside.is_some() {
+                    windows.extend(window.recorded);
+                }
                 kept.map_err(unrecorded)
             });
         }
@@ -321,7 +340,7 @@ impl<'a> PredictRuns<'a> {
         match (status, wall_ns) {
             (Some(failed), _) if !cut_off && !failed.success() => Err(format!("it failed ({failed})")),
             (_, None) => Err("it ended before anything was seen of it".to_owned()),
-            (_, Some(wall_ns)) => Ok(Ran { estimates, wall_ns, cut_off }),
+            (_, Some(wall_ns)) => Ok(Ran { estimates, wall_ns, cut_off, windows }),
         }
     }
 }

@@ -31,8 +31,7 @@ fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> T
             (0..PREDICTORS.len())
                 .map(|i| percent(outcome.quality(|r| r.predicted[i], of_key).map(|q| q.mape))),
         );
-        let found = outcome.coverage(of_key);
-        row.push(format!("{} of {}", found.held, found.all));
+        row.push(outcome.coverage(of_key).said());
         table.row(row);
     }
     table
@@ -40,11 +39,24 @@ fn by(outcome: &PredictOutcome, what: &str, key: &dyn Fn(&CoRun) -> String) -> T
 
 /// A row per predictor, over the co-runs that are `wanted`.
 fn whole(outcome: &PredictOutcome, wanted: &dyn Fn(&CoRun) -> bool) -> Table {
-    let mut table =
-        Table::new(&["predictor", ">co-runs", ">MAPE", ">median", ">bias", ">MAPE at the end", ">bias"]);
+    let mut table = Table::new(&[
+        "predictor",
+        ">co-runs",
+        ">MAPE",
+        ">median",
+        ">bias",
+        ">intervals that hold it",
+        ">MAPE at the end",
+        ">bias ",
+        ">intervals ",
+    ]);
     for (i, name) in PREDICTORS.iter().enumerate() {
         let at_end = outcome.quality(|r| r.at_end[i], wanted);
         let bias = |q: Quality| format!("{:+.1} %", q.bias * 100.0);
+        let held = |of: fn(&CoRun) -> [Option<[f64; 2]>; 2]| {
+            let of = |r: &CoRun| of(r).get(i).copied().flatten();
+            outcome.coverage_of(of, wanted).said()
+        };
         if let Some(q) = outcome.quality(|r| r.predicted[i], wanted) {
             table.row([
                 (*name).to_owned(),
@@ -52,8 +64,10 @@ fn whole(outcome: &PredictOutcome, wanted: &dyn Fn(&CoRun) -> bool) -> Table {
                 percent(Some(q.mape)),
                 percent(Some(q.median)),
                 bias(q),
+                held(CoRun::intervals),
                 percent(at_end.map(|q| q.mape)),
                 at_end.map_or("-".into(), bias),
+                held(|r| r.at_end_intervals),
             ]);
         }
     }
@@ -169,7 +183,7 @@ mod tests {
             predicted: [None, Some(predicted), None, None],
             at_end: [None, Some(2.0), None, None],
             interval: Some([1.9, 2.3]),
-            cut_off: false,
+            ..CoRun::default()
         }
     }
 

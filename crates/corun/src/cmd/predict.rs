@@ -3,14 +3,14 @@
 use crate::date::now;
 use crate::lines;
 use crate::target::{deserted, usage, SourceFlag, TargetFlags, ANYBODY};
-use crate::usage::{check_files, interrupted, stop_on_signals, Usage};
+use crate::usage::{check_files, check_folder, interrupted, stop_on_signals, Usage};
 use crate::values::{self, confidence, length_ns};
 use anyhow::Context;
 use corun_linux::dedicated::{Budget, Dedicated};
 use corun_linux::launch;
 use corun_linux::root::in_words;
 use corun_model::Host as _;
-use corun_predict::{Assignment, Way};
+use corun_predict::{Assignment, Options, Way};
 use corun_report::describe;
 use corun_report::json;
 use corun_report::output::{print, write_file};
@@ -21,6 +21,10 @@ use corun_session::end::Ended;
 use corun_session::predict::{PredictWindow, Predicted, WakeUp};
 use corun_session::subject_watch::Parking;
 use corun_session::{Predict, PredictOptions, Target};
+use corun_study::kept;
+use corun_study::predict;
+use corun_study::predict::again::{all_again, How};
+use corun_study::predict::outcome::PredictOutcome;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -36,6 +40,7 @@ Examples:
   corun predict -p 1234 --json-lines | jq .slowdown  every estimate as it is made
   corun predict --dedicated --counters -- ./solver   what memory costs as well
   corun predict --dedicated --counters --method pact16 -- ./solver   the paper's formula alone
+  corun predict --again studies/runs/predict-modelled   the co-runs of a record, predicted again by this corun
 
 The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes twice as long. Without `--dedicated` \
 nothing is touched, and what the program would do alone is derived from its ledger.
@@ -65,6 +70,12 @@ pub struct Args {
     /// Write every window as a line of JSON: a prediction can be made from them again, in another way
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Predict the co-runs of a record of `corun study` again, a folder or its result.json, from the windows that it kept; nobody is watched
+    #[arg(long, value_name = "RECORD", conflicts_with_all = ["Target", "json", "json_lines", "html", "record", "dedicated", "length_ns"])]
+    again: Option<PathBuf>,
+    /// Keep the record with these predictions in this folder
+    #[arg(long, value_name = "DIR", requires = "again")]
+    out: Option<PathBuf>,
     /// Park all co-runners for short windows, to see what the program does alone: more exact, but it touches others
     #[arg(long)]
     dedicated: bool,
@@ -121,8 +132,20 @@ enum MethodFlag {
     Pact16,
 }
 
+impl MethodFlag {
+    fn way(self) -> Way {
+        match self {
+            MethodFlag::Best => Way::Best,
+            MethodFlag::Pact16 => Way::Pact16,
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(record) = &args.again {
+        return again(record, &args);
+    }
     let stop = stop_on_signals()?;
     check_files([&args.json, &args.html, &args.record].into_iter().flatten())?;
     let options = PredictOptions {
@@ -136,10 +159,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             None if args.measure_wake_up => WakeUp::Measured,
             None => WakeUp::Unknown,
         },
-        way: match args.method {
-            MethodFlag::Best => Way::Best,
-            MethodFlag::Pact16 => Way::Pact16,
-        },
+        way: args.method.way(),
         assignment: if args.static_work { Assignment::Static } else { Assignment::Dynamic },
         confidence: args.confidence,
     };
@@ -208,6 +228,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Ended::Interrupted, None) if is_command => interrupted(&stop),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// Predicts the co-runs of a record again.
+fn again(record: &Path, args: &Args) -> anyhow::Result<ExitCode> {
+    let refused = |why: String| Usage(format!("--again {}: {why}", record.display()));
+    let read = if record.is_dir() { kept::record(record) } else { kept::read(record, u64::MAX) };
+    let text = read
+        .map_err(|e| refused(format!("{}; give the folder of a record, or its result.json", in_words(&e))))?;
+    let outcome: PredictOutcome = serde_json::from_str(&text).map_err(|e| {
+        refused(format!("no result of `corun study predict` ({e}); give one of studies/runs"))
+    })?;
+    args.out.iter().try_for_each(|folder| check_folder(folder))?;
+    let assignment = if args.static_work { Assignment::Static } else { Assignment::Dynamic };
+    let options = Options {
+        confidence: args.confidence,
+        assignment,
+        way: args.method.way(),
+        wake_up_ns: args.wake_up.unwrap_or(0),
+        ..Options::default()
+    };
+    let now = all_again(&outcome, How { options, counts: true }).map_err(refused)?;
+    print(&predict::text::text(&now, false))?;
+    let Some(folder) = &args.out else { return Ok(ExitCode::SUCCESS) };
+    let command = format!("corun predict --again {} --out DIR", record.display());
+    for (name, text) in predict::text::files(&now, &command) {
+        write_file(&folder.join(name), text.as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn parking(args: &Args) -> anyhow::Result<Parking> {

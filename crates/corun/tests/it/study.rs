@@ -96,3 +96,30 @@ fn runs_are_not_added_to_what_is_no_result_and_nothing_is_run() {
         assert!(said.ends_with("name another folder with --out\n"), "{said}");
     }
 }
+
+#[test]
+fn the_co_runs_of_a_record_are_predicted_again_and_kept_and_what_is_no_record_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let again = |record: &str, more: &[&str]| {
+        let mut corun = Command::cargo_bin("corun").unwrap();
+        corun.current_dir(&folder).args(["predict", "--again", record]).args(more).output().unwrap()
+    };
+    let record = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/runs/predict-modelled");
+    let out = again(record, &["--out", "kept"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains("intervals that hold it"));
+    assert_eq!(again("kept", &[]).stdout, out.stdout, "what was kept says the same");
+
+    std::fs::write(folder.path().join("half.json"), "{").unwrap();
+    let without = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/runs/predict-sleepers");
+    for (record, what) in [
+        ("nowhere", "give the folder of a record, or its result.json"),
+        ("half.json", "no result of `corun study predict`"),
+        (without, "no co-run of this record kept its windows; make the study again"),
+    ] {
+        let out = again(record, &[]);
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.starts_with(&format!("corun: --again {record}: ")) && said.contains(what), "{said}");
+    }
+}

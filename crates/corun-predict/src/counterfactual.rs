@@ -2,12 +2,14 @@
 //!
 //! Sums of time tell how much was stolen, not whether it mattered: theft may have come out of a sleep that would have been
 //! longer, or out of a task that nobody waited for. Whoever knows the order of events can tell. Such a source says of
-//! a stretch of the run how long the subject would have taken alone for what it did in it ([`Evidence`]). That is preferred to
+//! a stretch of the run how long the subject would have taken alone for what it did in it ([`AloneTime`]). That is preferred to
 //! sums, within the bounds that hold in any case.
 
+use serde::{Deserialize, Serialize};
+
 /// How long the subject would have taken alone for what it did in a stretch of its run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evidence {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AloneTime {
     /// Start of the stretch on the host's clock, in nanoseconds.
     pub start_ns: u64,
     /// Its end; after its start.
@@ -32,15 +34,15 @@ pub struct Covered {
 
 /// All evidence of a run, in the order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counterfactual(Vec<Evidence>);
+pub struct Counterfactual(Vec<AloneTime>);
 
-/// Most stretches that are kept apart; beyond it, neighbours become one.
+/// Limit: most stretches that are kept apart; beyond it, neighbours become one.
 const MOST: usize = 4_096;
 
 impl Counterfactual {
     /// Adds what is known of another stretch. One that is empty, is out of order or begins before the last one ended says
     /// nothing that could be counted once, and is left out.
-    pub fn push(&mut self, evidence: Evidence) {
+    pub fn push(&mut self, evidence: AloneTime) {
         let [least, likely, most] = evidence.alone_ns;
         let is_ordered = 0.0 <= least && least <= likely && likely <= most && most.is_finite();
         let is_later = self.0.last().is_none_or(|last| last.end_ns <= evidence.start_ns);
@@ -75,23 +77,23 @@ impl Counterfactual {
 }
 
 /// Two stretches, one after the other, as one: what lies between them is taken to be lost as they are.
-fn together(pair: &[Evidence]) -> Evidence {
+fn together(pair: &[AloneTime]) -> AloneTime {
     let [a, b] = pair else { return pair[0] };
-    let of = |e: &Evidence| (e.end_ns - e.start_ns) as f64;
+    let of = |e: &AloneTime| (e.end_ns - e.start_ns) as f64;
     let stretch = (b.end_ns - a.start_ns) as f64 / (of(a) + of(b));
     let alone = |i: usize| (a.alone_ns[i] + b.alone_ns[i]) * stretch;
-    let lost = |e: &Evidence| (of(e) - e.alone_ns[1]).max(0.0);
+    let lost = |e: &AloneTime| (of(e) - e.alone_ns[1]).max(0.0);
     let all = lost(a) + lost(b);
     let steal = if all > 0.0 { (a.steal * lost(a) + b.steal * lost(b)) / all } else { 0.0 };
-    Evidence { start_ns: a.start_ns, end_ns: b.end_ns, alone_ns: [alone(0), alone(1), alone(2)], steal }
+    AloneTime { start_ns: a.start_ns, end_ns: b.end_ns, alone_ns: [alone(0), alone(1), alone(2)], steal }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn evidence(start_ns: u64, alone_ns: [f64; 3]) -> Evidence {
-        Evidence { start_ns, end_ns: start_ns + 100, alone_ns, steal: 0.5 }
+    fn evidence(start_ns: u64, alone_ns: [f64; 3]) -> AloneTime {
+        AloneTime { start_ns, end_ns: start_ns + 100, alone_ns, steal: 0.5 }
     }
 
     #[test]
@@ -116,7 +118,7 @@ mod tests {
             evidence(300, [60.0, 50.0, 70.0]),
             evidence(300, [f64::NAN; 3]),
             evidence(300, [0.0, 1.0, f64::INFINITY]),
-            Evidence { end_ns: 300, ..evidence(300, [50.0; 3]) },
+            AloneTime { end_ns: 300, ..evidence(300, [50.0; 3]) },
         ] {
             known.push(wrong);
         }
