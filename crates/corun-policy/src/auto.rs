@@ -1,69 +1,65 @@
 //! `auto`: separates tenants in time when, and only when, that is seen to help. corun's own; nobody tells it what the
 //! programs are.
 //!
-//! The papers' slots (gang scheduling, Controlled Contention) help programs whose threads wait for each other and hurt
-//! those that wait for something else. Which is which is not guessed but tried:
+//! Slots (gang scheduling, Controlled Contention) help programs whose threads wait for each other and hurt those that wait for
+//! something else. Which is which is not guessed but tried. The method has three parts:
 //!
-//! 1. **Watch**, with nobody parked: how much useful CPU time does each tenant get? (On a CPU and not known to spin.) The
-//!    first two slots of a newcomer do not count: programs begin otherwise than they go on.
-//! 2. **Try**, when tenants compete for more CPUs than there are and one of them, whose tasks may wait for each other or which
-//!    the kernel leaves out (less than a third of its fair share for a second), gets less than its fair share: slots for two
-//!    rotations. Those who lack nothing by sharing have theirs together, the others as in Controlled Contention with one
-//!    CPU-bound task per CPU. The first goes to who has the least of its share.
-//! 3. **Judge** (`trial.rs`): a gain is kept as soon as chance would hardly make it: a large one at once (after the first,
-//!    short watch: only a very large one), a small one after some rounds. A round in which somebody nearly has what it is
-//!    entitled to goes on for longer. What is not clear is watched and tried again, up to five rounds, and the medians
-//!    decide. Who falls behind those it shares slots with has its own from then on, and the round begins again.
-//! 4. **Keep** the slots where somebody gains whom they are for (its tasks may wait for each other, and it lacks its fair
-//!    share without), all tenants together gain (the geometric mean rises of what they do, or of what they do up to their
-//!    fair shares) and nobody falls below what it is entitled to: its fair share, or what it had without slots where that was
-//!    less, but for 5 %. Everybody is dealt the same part of the slots; who does less in all of them and would fall below is dealt
-//!    more (`trial/parts.rs`), and who had more than its fair share of CPU time while everybody shared gives that back, slot
-//!    by slot, to those who had less, and what those whom slots are for lose otherwise all make up for, slowly (`dues.rs`):
-//!    what is fair is so over all of the time. (Fair: CPU time by weights, or the part by which everybody would be slowed
-//!    down alike, whichever is less.) Where nobody can tell spinning, CPU time shows no gain for a program that waits busily;
-//!    slots are then also kept when they cost nobody anything (nor all together, nor who is known to wait what it had beyond
-//!    its share) and such a program may be there: several tasks that hardly ever block and are often stolen from.
-//! 5. Otherwise **revert**. Who fell below because it waits for something else than a CPU is left alone from then on, and
-//!    the rest is tried without it.
+//! 1. **One account** (`account.rs`): service received by weight, with a bounded lag. `lag = V - Σ charged / (w m)`.
+//! 2. **One question** (`question.rs`): do slots help? A sequential test on pairs of a period in which everybody shares and one
+//!    of turns, with the mean log gain `g` over tenants, up to what is fair to each. The error rate is that of
+//!    [`crate::sequential`].
+//! 3. **One decision** (`allocate.rs`): `allocate(accounts, findings)` says who runs now, for how long, and why. It is pure.
 //!
-//! Tenants that mostly wait for the outside in short bursts (servers) are not parked as long as they take no more than their
-//! fair share (`exempt.rs`). Who comes, goes or changes while slots are kept is taken in without a question (`kept.rs`).
-//! What was found holds for 1 s, since programs begin otherwise than they go on, but as long as it took to find (kept
-//! slots: ten times as long) at least; then twice as long each time it is found again, up to 5 min (or as long as that,
-//! where it took so long to find). Slots that leave nothing to others and no CPU idle go on without a question: everybody
-//! has its fair share. While nobody is parked it is asked at once when somebody comes to have less than half of what it had
-//! when slots were tried (`rest.rs`), and, but not twice in a second, when a tenant comes that has not been tried or one of
-//! those that were goes. What was found of kept slots counts as much as what is seen when they are
-//! asked about, since threads are in step for a while after slots; the first slot after them is not looked at, since who was
-//! parked is owed CPU time.
+//! This file has what is between them: when the question is asked, and how long an answer holds.
 //!
-//! Limits: the first watch has one slot for two tenants, so a program that changes faster than that is judged by chance;
-//! where many wait for each other by turns, it may take seconds until slots are kept.
+//! ```text
+//!  share ── somebody lacks its share, and may wait for itself ──> turns ── pair ──> helps:  keep, until hold is over: share
+//!    ^                                                              |              open:   share again, for the next pair
+//!    └──────────── hold is over, or something has changed ── rest <─┴─ does not help
+//! ```
+//!
+//! - **Share.** With nobody parked it is looked at what part of its fair share each tenant has, for one slot to
+//!   [`numbers::WATCH_SLOTS`]. Slots may help if tenants want more CPUs than there are and one whose tasks may wait for each
+//!   other lacks its share. A newcomer is looked at after half as many slots.
+//! - **Turns.** Those who lack their share are parties of their own, the others are one. Who falls behind those it shares a slot
+//!   with becomes a party. Everybody has two turns. Then the pair is complete.
+//! - **Keep.** The turns go on. Who comes is looked at, then shares the slots of those who lack nothing; who goes is dealt no more.
+//! - **Rest.** Nobody is parked and nothing is owed. It is asked before its time when a tenant comes that was not tried, or one
+//!   goes, or when the test says that who lacked most has less than when slots were tried.
+//! - An answer holds for a second, then for twice as long each time it is found again; and at least for as long as it took to
+//!   find.
+//!
+//! Servers are not parked while they have no more than their share. Nor is, for a while, a tenant that waits for other things
+//! than CPUs and to which slots have cost too much.
+//!
+//! Limits: a program that changes faster than the slots of a pair is judged by chance; where nobody sees spinning, slots may be kept
+//! for nothing, though at nobody's cost.
 
-use crate::census::{self, Census, TenantUse};
+use crate::census::{self, Census, TenantUse, CPU_BOUND_PERCENT};
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
-use crate::slots::{Member, Slots};
-use crate::trial::{Rates, Trial, Waits, LACKS_PERCENT};
-use corun_model::reason::{Release, Rule, Then};
-use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
-use dues::{lost_in_slot_ns, Dues};
-use exempt::Exempt;
+use crate::parking::Parking;
+use crate::sequential::{Test, Verdict, PAIRS};
+use account::{Accounts, Entry};
+use allocate::{allocate, parties, Allocation, Findings};
+use corun_model::reason::{Kept, Release, Rule, SlotPart, Then};
+use corun_model::{Decision, Knob, Machine, Observation, Policy, Reason, TenantId};
+use hold::{Hold, LONGEST_HOLD_NS};
 use known::Everybody;
-use together::together;
-use use_so_far::UseSoFar;
-use watch::Watch;
+use numbers::{NOTICEABLE_PERCENT, SCATTER_PERCENT, WATCH_SLOTS};
+use period::{Did, Period};
+use question::{rates, why_kept, Question, Rates, Share};
+use shares::{neediest, shared, Shared};
+use std::collections::{BTreeMap, BTreeSet};
 
-mod dues;
-mod exempt;
-mod kept;
+mod account;
+mod allocate;
+mod hold;
 mod known;
-mod reasons;
-mod rest;
-mod together;
-mod use_so_far;
-mod watch;
+pub mod numbers;
+mod period;
+mod question;
+mod shares;
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     SLOT,
@@ -83,53 +79,14 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-const LONGEST_HOLD_NS: u64 = 300_000_000_000;
-/// A finding holds for as long as it took at least, since with many tenants a question has many slots; kept slots for so
-/// many times as long: who is left to starve loses more than who is in slots in vain.
-const KEEP_TIMES: u64 = 10;
-/// It is not asked again more often than this.
-const CALM_NS: u64 = 1_000_000_000;
-/// A first watch of one slot is enough for somebody who has less than this part of its fair share, in hundredths.
-const STARVES_PERCENT: u64 = 75;
-/// Epochs until it looks again while nobody competes, or what was found holds with nobody parked: no newcomer comes too late.
-const IDLE_EPOCHS: u64 = 2 * BEGINNING_SLOTS;
-/// Slots for which a newcomer is not looked at.
-const BEGINNING_SLOTS: u64 = 2;
-/// Who is not seen for longer than this has gone.
-const GONE_SLOTS: u64 = 4;
-/// Slots that a watch lasts before it looks at smaller losses.
-const WATCH_SLOTS: u64 = 4;
-/// Of a round.
-const ROTATIONS: u64 = 2;
-const MOST_ROUNDS: usize = 5;
-/// A round in which everybody nearly has what it is entitled to, to so many thousandths, goes on for longer.
-const NEARLY_MILLI: u64 = 800;
-/// What slots may cost of what a tenant is entitled to, in thousandths.
-const TOLERANCE_MILLI: u64 = 50;
-/// What all must gain: after the first round, and when all rounds are in or slots were kept before. Less than the latter
-/// ends a trial after the second round.
-const CLEAR_GAIN_MILLI: i64 = 50;
-const LEAST_GAIN_MILLI: i64 = 20;
-/// Kept slots that leave less of the machine idle than this, in thousandths, are not asked about: whoever uses all of its own
-/// has its fair share by them, and what everybody would do without is not worth making everybody share.
-const IDLE_MILLI: u64 = 20;
-/// What who is helped must gain after each round. The first watch is one in which somebody had little, and in so short a time
-/// chance gives x264 anything from three quarters to all of its share; later watches are not chosen, and medians decide.
-const HELPED_MILLI: [i64; MOST_ROUNDS] = [300, 300, 150, 100, CLEAR_GAIN_MILLI];
-/// After a short watch, what who is helped must gain: as much as who has less than half gains by having its share. Less
-/// may be that it just had little: x264, which has 88 % of its share, was seen with 68 % and then with 140 % of that.
-const SURE_GAIN_MILLI: i64 = 1_000;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The first slot after slots, in which who was parked gets what it is owed; then it is watched.
-    Settle {
+    /// Everybody shares, and is looked at from then on, for so many slots at least.
+    Share {
+        from_ns: u64,
         slots: u64,
     },
-    Watch {
-        slots: u64,
-    },
-    Try,
+    Turns,
     Keep {
         until_ns: u64,
     },
@@ -142,414 +99,460 @@ enum Phase {
 #[derive(Debug)]
 pub struct Auto {
     census: Census,
-    slots: Slots,
-    slot_ns: u64,
+    parking: Parking,
+    use_spin: bool,
+    hold: Hold,
+    phase: Phase,
+    everybody: Everybody,
+    accounts: Accounts,
+    findings: Findings,
+    question: Question,
+    /// Of this question, whoever slots are thought of for.
+    shares: BTreeMap<TenantId, Share>,
+    may_spin: bool,
+    /// Everybody shares, or did last; and everything of this question.
+    shared: Period,
+    all_shared: Period,
+    /// They take turns, or did last; and everything of this question.
+    turns: Period,
+    all_turns: Period,
+    /// Of the turns: when those share a slot who need none, and what those do who take no turns.
+    sharing: Period,
+    free: Period,
+    /// The present slot: its number since the policy began and since the turns did, who runs, when it ends.
+    slot: (u64, u64),
+    runs: BTreeSet<TenantId>,
+    ends_ns: u64,
+    /// The turns are those of slots that were kept, and of the same parties.
+    was_kept: bool,
+    /// What part of its fair share, in hundredths, who lacked most had when slots were tried last.
+    tried_percent: u64,
+    competes: bool,
     /// Epochs in a slot, as long as they are here, and for how many it asked to wait last.
     slot_epochs: u64,
     waited_epochs: u64,
-    use_spin: bool,
-    first_hold_ns: u64,
-    hold_ns: u64,
-    /// What was found last: to keep the slots, or not.
-    keeps: bool,
-    phase: Phase,
-    since_ns: Option<u64>,
-    /// When the present question was raised, and when the last one was answered.
-    raised_ns: Option<u64>,
-    asked_ns: u64,
-    dues: Dues,
-    exempt: Exempt,
-    /// It is asked about slots that were kept.
-    was_kept: bool,
-    /// The watch before this round was a short one.
-    glimpsed: bool,
-    /// What everybody did since somebody was last parked or the question began.
-    watched: Watch,
-    /// While slots are kept: what those who share one do in it, since it was last looked at, and what those do who have none.
-    sharing: Watch,
-    free: Watch,
-    /// Since slots are kept, somebody has come, gone or been given slots of its own.
-    regrouped: bool,
-    /// CPU time that nobody took since slots are kept or it was last looked at, and how long that is.
-    idle_ns: u64,
-    kept_ns: u64,
-    trial: Trial,
-    /// Somebody may spin unseen.
-    hidden: bool,
-    /// There are tenants that want more CPUs than there are.
-    competing: bool,
-    everybody: Everybody,
-    /// What part of its fair share, in hundredths, who lacked most had when slots were tried last.
-    tried_percent: u64,
-    /// Whom the slots are for.
-    members: Vec<TenantId>,
-    why: Rule,
 }
 
 impl Auto {
     pub(crate) fn new(values: &Values) -> Auto {
         let number = |name| values.number(name).expect("no words");
-        let slot_ns = number("slot");
         Auto {
-            census: Census::new(values.scope.clone(), 20),
-            slots: Slots::unaged(slot_ns),
-            slot_ns,
+            census: Census::new(values.scope.clone(), CPU_BOUND_PERCENT),
+            parking: Parking::default(),
+            use_spin: number("spin") == 1,
+            hold: Hold::new(number("hold")),
+            phase: Phase::Share { from_ns: 0, slots: 1 },
+            everybody: Everybody::default(),
+            accounts: Accounts::default(),
+            findings: Findings {
+                cpus: 1,
+                slot_ns: number("slot"),
+                takes_turns: false,
+                own: BTreeSet::new(),
+                alone: BTreeSet::new(),
+                rule: Rule::Single,
+            },
+            question: Question::default(),
+            shares: BTreeMap::new(),
+            may_spin: false,
+            shared: Period::default(),
+            all_shared: Period::default(),
+            turns: Period::default(),
+            all_turns: Period::default(),
+            sharing: Period::default(),
+            free: Period::default(),
+            slot: (0, 0),
+            runs: BTreeSet::new(),
+            ends_ns: 0,
+            was_kept: false,
+            tried_percent: 100,
+            competes: false,
             slot_epochs: 1,
             waited_epochs: 1,
-            use_spin: number("spin") == 1,
-            first_hold_ns: number("hold"),
-            hold_ns: number("hold"),
-            keeps: false,
-            phase: Phase::Watch { slots: 1 },
-            since_ns: None,
-            raised_ns: None,
-            asked_ns: 0,
-            dues: Dues::default(),
-            exempt: Exempt::default(),
-            was_kept: false,
-            glimpsed: false,
-            watched: Watch::default(),
-            sharing: Watch::default(),
-            free: Watch::default(),
-            regrouped: false,
-            idle_ns: 0,
-            kept_ns: 0,
-            trial: Trial::default(),
-            hidden: false,
-            competing: false,
-            everybody: Everybody::default(),
-            tried_percent: 0,
-            members: Vec::new(),
-            why: Rule::Single,
         }
     }
 
-    /// Everybody shares, to be watched for so many slots at least.
-    fn watch(&mut self, seen: &Observation, slots: u64, why: Release) -> Vec<Decision> {
-        let was_shared = matches!(self.phase, Phase::Settle { .. } | Phase::Watch { .. });
-        if !was_shared {
-            self.dues.share_from(seen.end_ns);
-        }
-        self.phase = match self.phase {
-            Phase::Try | Phase::Keep { .. } => Phase::Settle { slots },
-            _ => Phase::Watch { slots },
-        };
-        self.look_afresh();
-        self.slots.stop(why)
+    fn slot_ns(&self) -> u64 {
+        self.findings.slot_ns
     }
 
-    /// What was seen until now is not looked at.
-    fn look_afresh(&mut self) {
-        (self.watched, self.since_ns) = (Watch::default(), None);
+    fn is_taking_turns(&self) -> bool {
+        matches!(self.phase, Phase::Turns | Phase::Keep { .. })
     }
 
-    /// Everybody shares, and all evidence is forgotten.
-    fn ask(&mut self, seen: &Observation, why: Release) -> Vec<Decision> {
-        self.ask_for(seen, 1, why)
+    /// Lets everybody share, to be looked at for so many slots at least. The first slot after turns is not looked at, since those who
+    /// were parked are owed CPU time by the kernel.
+    fn share(&mut self, seen: &Observation, slots: u64, why: Release) -> Vec<Decision> {
+        let settles_ns = if self.is_taking_turns() { self.slot_ns() } else { 0 };
+        self.phase = Phase::Share { from_ns: seen.end_ns + settles_ns, slots };
+        self.shared = Period::default();
+        self.release(why)
     }
 
-    /// The same, to be watched for so many slots at least.
-    fn ask_for(&mut self, seen: &Observation, slots: u64, why: Release) -> Vec<Decision> {
-        self.trial = Trial::default();
-        (self.was_kept, self.raised_ns) = (false, None);
-        self.members.clear();
-        let decisions = self.watch(seen, slots, why);
-        self.dues.share_from(seen.end_ns);
-        decisions
+    fn release(&mut self, why: Release) -> Vec<Decision> {
+        self.findings.takes_turns = false;
+        self.runs.clear();
+        self.parking.release(why)
     }
 
-    /// Until when a finding holds: for longer each time it is the same.
-    fn hold_until_ns(&mut self, seen: &Observation, keeps: bool) -> u64 {
-        if std::mem::replace(&mut self.keeps, keeps) != keeps {
-            self.hold_ns = self.first_hold_ns;
-        }
-        let times = if keeps { KEEP_TIMES } else { 1 };
-        let took_ns = seen.end_ns.saturating_sub(self.raised_ns.unwrap_or(seen.start_ns));
-        let until_ns = seen.end_ns + self.hold_ns.max(times * took_ns);
-        self.hold_ns = (2 * self.hold_ns).min(LONGEST_HOLD_NS);
-        self.asked_ns = seen.end_ns;
-        until_ns
+    /// Raises the question anew.
+    fn ask(&mut self, seen: &Observation, slots: u64, why: Release) -> Vec<Decision> {
+        self.question = Question::default();
+        (self.all_shared, self.all_turns) = (Period::default(), Period::default());
+        self.findings.own.clear();
+        self.shares.clear();
+        self.was_kept = false;
+        self.hold.raise(seen.end_ns);
+        self.share(seen, slots, why)
     }
 
-    /// Tenants that could be separated: CPU-bound, not latency-bound, not to be left alone.
+    /// Nothing is touched until the next question, and nothing is owed.
+    fn rest(&mut self, seen: &Observation, why: Release) -> Vec<Decision> {
+        self.accounts.clear();
+        self.phase = Phase::Rest { until_ns: self.hold.answer(seen.end_ns, false) };
+        self.shared = Period::default();
+        self.release(why)
+    }
+
+    /// Tenants that could take turns: CPU-bound, no servers, not left alone.
     fn candidates<'a>(&self, uses: &'a [TenantUse], now_ns: u64) -> Vec<&'a TenantUse> {
-        let alone = |id: &TenantId| self.everybody.get(*id).alone_until_ns > now_ns;
-        let did = |id: TenantId| self.watched.of(id).or_else(|| self.free.of(id));
-        let latency = |id: &TenantId| did(*id).is_some_and(UseSoFar::is_latency_bound);
-        uses.iter().filter(|u| u.weight > 0 && !alone(&u.id) && !latency(&u.id)).collect()
-    }
-
-    fn useful_ns(&self, on_cpu_ns: u64, useful_ns: u64) -> u64 {
-        if self.use_spin {
-            useful_ns
-        } else {
-            on_cpu_ns
-        }
-    }
-
-    /// While everybody shares: is there somebody whom slots might help?
-    fn weigh(
-        &mut self,
-        cpus: u64,
-        seen: &Observation,
-        uses: &[TenantUse],
-        candidates: &[&TenantUse],
-        watched_ns: u64,
-    ) -> Vec<Decision> {
-        let enough = watched_ns >= WATCH_SLOTS * self.slot_ns;
-        // Many tenants take turns more slowly.
-        if watched_ns < candidates.len() as u64 * self.slot_ns / 2 && !enough {
-            return Vec::new();
-        }
-        let mut found = self.watched.found(cpus, seen, candidates, self.use_spin);
-        // Who is left out is helped as those are whose tasks wait for each other.
-        let left_out = found.of.iter_mut().filter(|(id, _)| self.everybody.get(*id).is_left_out());
-        left_out.for_each(|(_, shared)| shared.waits = Waits::Yes);
-        if enough {
-            self.everybody.weigh(&found.of);
-        }
-        let starves = found.starves();
-        self.hidden = found.of.iter().any(|(_, shared)| shared.may_spin);
-        let begun_ns = starves.map_or(0, |(_, id)| self.everybody.get(id).begun_ns);
-        if begun_ns > seen.end_ns - watched_ns {
-            let is_over = seen.end_ns >= begun_ns;
-            return if is_over { self.watch(seen, 1, Release::Begun) } else { Vec::new() };
-        }
-        if self.competing {
-            // Before the last of them came there was nothing to share.
-            let beginning_ns = BEGINNING_SLOTS * self.slot_ns;
-            let begun_ns = found.of.iter().map(|(id, _)| self.everybody.get(*id).begun_ns).max();
-            let came_ns = begun_ns.map_or(0, |begun_ns| begun_ns.saturating_sub(beginning_ns));
-            let on_cpu_milli = |id: &TenantId| self.watched.on_cpu_milli(*id);
-            self.dues.reckon(came_ns, seen.end_ns, &found.of, on_cpu_milli);
-        }
-        let least = starves.map_or(100, |(percent, _)| percent);
-        let limit = if enough { LACKS_PERCENT } else { STARVES_PERCENT };
-        let again = self.trial.rounds() > 0;
-        if !self.competing || !again && least >= limit && !(enough && self.hidden) {
-            // In a later round the competition is over.
-            return if again || enough { self.ask(seen, Release::NoCompetition) } else { Vec::new() };
-        }
-        if again && enough && least >= LACKS_PERCENT && !self.hidden {
-            // What it had for another moment would say as little.
-            return self.ask_for(seen, WATCH_SLOTS, Release::HasItsShare);
-        }
-        for u in uses.iter().filter(|u| u.weight > 0) {
-            self.everybody.tried(u.id);
-        }
-        self.tried_percent = if again { self.tried_percent.min(least) } else { least };
-        self.members = found.of.iter().map(|f| f.0).collect();
-        self.watch_exempt(cpus, seen, uses);
-        self.trial.keep(&self.members);
-        self.share_out(seen);
-        for (id, shared) in found.of {
-            self.trial.without(id, shared);
-        }
-        self.trial.begin(found.capacity_milli, ROTATIONS);
-        self.slots.favour(starves.map(|(_, id)| id));
-        self.glimpsed = !enough && !self.was_kept;
-        let who = starves.map(|(_, id)| census::name(seen, id));
-        self.why = Rule::Tried { who, percent: least };
-        (self.phase, self.since_ns) = (Phase::Try, None);
-        (self.sharing, self.free) = (Watch::default(), Watch::default());
-        self.turn(cpus, seen, uses)
-    }
-
-    /// After a round: keep, revert, go on or look again?
-    fn judge(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> Vec<Decision> {
-        let rates = self.trial.rates();
-        let welfare_milli = self.trial.welfare_milli();
-        let gain_milli = welfare_milli.max(self.trial.fairness_milli());
-        let (id, worst) = match rates.iter().min_by_key(|(_, r)| r.kept_milli()) {
-            Some((id, r)) => (*id, *r),
-            None => return self.ask(seen, Release::Single),
-        };
-        let round = self.trial.rounds() + 1;
-        let last = round >= MOST_ROUNDS;
-        let least_milli = if last || self.was_kept { LEAST_GAIN_MILLI } else { CLEAR_GAIN_MILLI };
-        let helped_milli = self.trial.helped_milli().unwrap_or(i64::MIN);
-        let hidden = self.hidden && self.trial.costs_nobody(TOLERANCE_MILLI);
-        let gains = gain_milli.min(helped_milli) >= least_milli || hidden;
-        let fell = worst.kept_milli() < 1_000 - TOLERANCE_MILLI;
-        let surely_milli = match (self.was_kept, self.glimpsed) {
-            (true, _) => LEAST_GAIN_MILLI,
-            (_, true) => SURE_GAIN_MILLI,
-            _ => HELPED_MILLI[round.min(MOST_ROUNDS) - 1],
-        };
-        let sure = helped_milli >= surely_milli || hidden && !self.glimpsed;
-        if gains && !fell && sure {
-            self.why = Rule::Kept(reasons::kept(seen, &rates, gain_milli));
-            self.share_out(seen);
-            self.dues.settle(&self.trial, &mut self.slots, cpus);
-            self.phase = Phase::Keep { until_ns: self.hold_until_ns(seen, true) };
-            (self.idle_ns, self.kept_ns, self.regrouped) = (0, 0, false);
-            self.sharing = Watch::default();
-            return self.turn(cpus, seen, uses);
-        }
-        if gains && fell && worst.kept_milli() >= NEARLY_MILLI && self.trial.go_on() {
-            return self.turn(cpus, seen, uses);
-        }
-        if self.split(cpus, seen, uses) {
-            return self.turn(cpus, seen, uses);
-        }
-        self.trial.close();
-        if fell && last {
-            return self.give_up(seen, id, worst);
-        }
-        if last || round >= 2 && gain_milli.min(helped_milli) < LEAST_GAIN_MILLI && !hidden {
-            return self.rest(seen, Release::HelpNobody { gain_milli: welfare_milli });
-        }
-        let why = match gains && !fell {
-            true => Release::NotSure { gain_milli: helped_milli.max(gain_milli) },
-            false => leaves_less(seen, id, worst, Then::NotClear),
-        };
-        // What was clear at once has been kept by now.
-        self.watch(seen, WATCH_SLOTS, why)
-    }
-
-    /// After the last round somebody has less than it is entitled to.
-    fn give_up(&mut self, seen: &Observation, id: TenantId, r: Rates) -> Vec<Decision> {
-        if !self.watched.of(id).is_some_and(UseSoFar::waits_for_other_things) {
-            return self.rest(seen, leaves_less(seen, id, r, Then::GivenUp));
-        }
-        self.everybody.leave_alone(id, seen.end_ns, self.first_hold_ns, LONGEST_HOLD_NS);
-        self.ask(seen, leaves_less(seen, id, r, Then::LeftAlone))
-    }
-
-    /// Deals the slots by what is known so far.
-    fn share_out(&mut self, seen: &Observation) {
-        let known = self.trial.shares();
-        let share = |id: &TenantId| known.get(id).unwrap_or(&1_000) * seen.weight(*id) / 100;
-        self.slots.share_out(self.members.iter().map(|id| (*id, share(id))).collect());
-    }
-
-    fn turn(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> Vec<Decision> {
-        let here = uses.iter().filter(|u| u.weight > 0 && self.members.contains(&u.id));
-        let members: Vec<Member> =
-            here.map(|u| Member { id: u.id, weight: u.weight, demand_milli: u.demand_milli }).collect();
-        let is_seen = |id: &TenantId| uses.iter().any(|u| u.id == *id);
-        let away = self.members.iter().filter(|id| !is_seen(id)).count();
-        if members.len() + away < 2 {
-            return self.ask(seen, Release::Single);
-        }
-        let begun = self.slots.begun();
-        self.slots.bench(self.exempt.ahead().into_iter().filter(is_seen).collect());
-        let choose = |queue: &[Member]| together(queue, cpus, |id| self.trial.needs_slots(id));
-        let decisions = self.slots.turn(seen, &members, &self.why, choose);
-        if self.slots.begun() != begun {
-            self.trial.slot(self.slots.running());
-        }
-        decisions
-    }
-
-    /// A trial goes on without who has gone, as long as there is somebody to be helped and somebody to wait for.
-    fn go_on_without(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) -> Vec<Decision> {
-        self.members.retain(|id| self.everybody.is_here(*id));
-        self.trial.keep(&self.members);
-        match self.trial.is_for_somebody() {
-            true => self.turn(cpus, seen, uses),
-            false => self.ask(seen, Release::HelpedHasGone),
-        }
+        let is_alone = |id: TenantId| self.everybody.get(id).alone_until_ns > now_ns;
+        let did = |id: TenantId| self.shared.of(id).or_else(|| self.free.of(id));
+        let is_server = |id: TenantId| did(id).is_some_and(Did::is_server);
+        uses.iter().filter(|u| u.weight > 0 && !is_alone(u.id) && !is_server(u.id)).collect()
     }
 
     /// Notes what the last window says.
-    fn note(&mut self, cpus: u64, seen: &Observation, uses: &[TenantUse]) {
-        let (taken_ns, window_ns) = (seen.taken_ns(), seen.window_ns());
-        if let Phase::Watch { .. } | Phase::Rest { .. } = self.phase {
-            self.watched.add(window_ns, taken_ns, uses.iter());
-        }
-        if let Phase::Try | Phase::Keep { .. } = self.phase {
-            let is_member = |u: &&TenantUse| self.members.contains(&u.id);
-            let members_ns: u64 = uses.iter().filter(is_member).map(|u| u.on_cpu_ns).sum();
-            let all_ns = cpus * window_ns;
-            self.trial.had(all_ns.saturating_sub(taken_ns.saturating_sub(members_ns)), window_ns);
-        }
-        let idle_ns = (cpus * window_ns).saturating_sub(taken_ns);
-        if let Phase::Keep { .. } = self.phase {
-            self.idle_ns += idle_ns;
-            self.kept_ns += window_ns;
-        }
-        if let Phase::Try | Phase::Keep { .. } = self.phase {
-            let running = self.slots.running();
-            if running.len() > 1 && running.iter().all(|id| !self.trial.needs_slots(*id)) {
-                self.sharing.add(window_ns, taken_ns, uses.iter().filter(|u| running.contains(&u.id)));
-            }
-            let free = uses.iter().filter(|u| !self.members.contains(&u.id));
-            self.free.add(window_ns, taken_ns, free);
-            uses.iter().for_each(|u| self.exempt.ran(u, window_ns, cpus * self.slot_ns));
-            for u in uses.iter().filter(|u| self.members.contains(&u.id)) {
-                self.dues.ran(u.id, u.on_cpu_ns, self.trial.fair_milli(u.id) * window_ns / 1_000);
-            }
-            self.slots.let_give(self.dues.givers());
-        }
-        let alone = if let &[id] = self.slots.running() { uses.iter().find(|u| u.id == id) } else { None };
-        if let Some(u) = alone.filter(|u| self.trial.needs_slots(u.id)) {
-            let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
-            let others_ns = taken_ns.saturating_sub(u.on_cpu_ns);
-            let lost_ns = lost_in_slot_ns(u, useful_ns, idle_ns, others_ns, (cpus, window_ns));
-            let of = |m: &TenantId| (*m, if *m == u.id { lost_ns } else { 0 });
-            self.slots.make_up(&self.members.iter().map(of).collect(), cpus);
-        }
-        for u in uses {
-            match self.phase {
-                Phase::Try | Phase::Keep { .. } if !self.slots.parked().contains(&u.id) => {
-                    let useful_ns = self.useful_ns(u.on_cpu_ns, u.useful_ns);
-                    self.trial.ran(u.id, useful_ns, u.on_cpu_ns, window_ns);
-                }
+    fn note(&mut self, seen: &Observation, uses: &[TenantUse], candidates: &[&TenantUse]) {
+        let (window_ns, taken_ns, cpus) = (seen.window_ns(), seen.taken_ns(), self.findings.cpus);
+        let takes_turns = self.is_taking_turns();
+        let capacity_ns = |of: &dyn Fn(&TenantUse) -> bool| {
+            let own_ns: u64 = uses.iter().filter(|u| of(u)).map(|u| u.on_cpu_ns).sum();
+            (cpus * window_ns).saturating_sub(taken_ns.saturating_sub(own_ns))
+        };
+        let turns_ns = capacity_ns(&|u| self.shares.contains_key(&u.id));
+        let shared_ns = capacity_ns(&|u| candidates.iter().any(|c| c.id == u.id));
+        let all_ns = capacity_ns(&|u| u.weight > 0);
+        let parked = self.parking.parked().clone();
+        let is_parked = |id: TenantId| parked.contains(&id);
+        match self.phase {
+            Phase::Share { from_ns, .. } if seen.start_ns < from_ns => {}
+            Phase::Share { .. } | Phase::Rest { .. } => self.shared.add(window_ns, shared_ns, uses.iter()),
+            Phase::Turns | Phase::Keep { .. } => {
+                self.turns.add(window_ns, turns_ns, uses.iter().filter(|u| !is_parked(u.id)));
                 // It runs on for a moment until it is parked, as it begins late.
-                Phase::Try => self.trial.ran(u.id, self.useful_ns(u.on_cpu_ns, u.useful_ns), u.on_cpu_ns, 0),
-                _ => {}
+                self.turns.add(0, 0, uses.iter().filter(|u| is_parked(u.id)));
+                let is_free = |u: &&TenantUse| !self.shares.contains_key(&u.id);
+                self.free.add(window_ns, all_ns, uses.iter().filter(is_free));
+                let taking: Vec<TenantId> =
+                    self.runs.iter().copied().filter(|id| self.shares.contains_key(id)).collect();
+                if taking.len() > 1 && taking.iter().all(|id| !self.findings.own.contains(id)) {
+                    self.sharing.add(window_ns, turns_ns, uses.iter().filter(|u| taking.contains(&u.id)));
+                }
             }
         }
+        if !self.competes && !takes_turns || matches!(self.phase, Phase::Rest { .. }) {
+            return;
+        }
+        let entry = |u: &TenantUse| Entry {
+            id: u.id,
+            weight: seen.weight(u.id),
+            tasks: u.weight,
+            want_milli: u.want_milli(),
+            charged_ns: self.charged_ns(u, taken_ns),
+            waited: is_parked(u.id),
+        };
+        let entries: Vec<Entry> = uses.iter().filter(|u| u.weight > 0).map(entry).collect();
+        self.accounts.book((cpus, self.slot_ns()), window_ns, all_ns, &entries);
+    }
+
+    /// CPU time of a window that counts as service.
+    fn charged_ns(&self, u: &TenantUse, taken_ns: u64) -> u64 {
+        let spun_ns = u.on_cpu_ns.saturating_sub(u.useful_ns);
+        if !self.is_taking_turns() {
+            // What it spins in its own slots as well is its own affair.
+            let own = self.all_turns.of(u.id).filter(|did| did.useful_ns > 0);
+            let whole = own.map_or(u.useful_ns, |did| u.useful_ns * did.on_cpu_ns / did.useful_ns);
+            return whole.min(u.on_cpu_ns);
+        }
+        if !self.findings.own.contains(&u.id) {
+            return u.on_cpu_ns;
+        }
+        // Threads wait for one of theirs whose CPU somebody else has.
+        let others_ns = taken_ns.saturating_sub(u.on_cpu_ns);
+        let siblings = u.weight.min(self.findings.cpus).saturating_sub(1);
+        u.on_cpu_ns - spun_ns.min(others_ns * siblings)
+    }
+
+    /// While everybody shares: is there somebody whom slots may help?
+    fn look(&mut self, seen: &Observation, candidates: &[&TenantUse], slots: u64) -> Vec<Decision> {
+        let looked_ns = self.shared.lasted_ns;
+        // Many tenants take turns more slowly.
+        let slots = slots.max(candidates.len() as u64 / self.findings.cpus);
+        let is_long = looked_ns >= WATCH_SLOTS.max(slots) * self.slot_ns();
+        if looked_ns < slots * self.slot_ns() {
+            return Vec::new();
+        }
+        let found = shared(self.findings.cpus, seen, candidates, &self.shared);
+        let needy = neediest(&found);
+        let begun_ns = needy.map_or(0, |s| self.everybody.get(s.id).begun_ns);
+        if begun_ns > seen.end_ns - looked_ns {
+            let is_over = seen.end_ns >= begun_ns;
+            return if is_over { self.share(seen, 1, Release::Begun) } else { Vec::new() };
+        }
+        let is_asked = self.question.pairs() > 0;
+        let needs = |s: &Shared| s.lacks() || s.may_spin && is_long || self.findings.own.contains(&s.id);
+        let own: BTreeSet<TenantId> = found.iter().filter(|s| needs(s)).map(|s| s.id).collect();
+        if !self.competes || own.is_empty() {
+            return match () {
+                () if !self.competes && (is_asked || is_long) => {
+                    self.accounts.clear();
+                    self.ask(seen, 1, Release::NoCompetition)
+                }
+                () if is_long => self.ask(seen, 1, Release::HasItsShare),
+                () => Vec::new(),
+            };
+        }
+        self.take_turns(seen, &found, own)
+    }
+
+    /// Begins the second half of a pair.
+    fn take_turns(&mut self, seen: &Observation, found: &[Shared], own: BTreeSet<TenantId>) -> Vec<Decision> {
+        let (who, percent) = match neediest(found) {
+            Some(s) => (Some(census::name(seen, s.id)), s.percent()),
+            None => (None, 100),
+        };
+        self.tried_percent = percent;
+        self.accounts.here().for_each(|(id, _)| self.everybody.tried(*id));
+        self.may_spin = found.iter().any(|s| s.may_spin);
+        let share = |s: &Shared| {
+            let (weight, fair_milli, needs) = (seen.weight(s.id), s.fair_milli, own.contains(&s.id));
+            (s.id, Share { weight, fair_milli, part_milli: 0, needs })
+        };
+        self.shares = found.iter().map(share).collect();
+        let same = own == self.findings.own;
+        self.findings.own = own;
+        self.findings.rule = Rule::Tried { who, percent };
+        if std::mem::take(&mut self.was_kept) && same {
+            return self.judge(seen);
+        }
+        if !same {
+            self.all_turns = Period::default();
+        }
+        self.start_turns();
+        self.turn(seen)
+    }
+
+    /// The turns of this pair begin again.
+    fn start_turns(&mut self) {
+        self.phase = Phase::Turns;
+        self.slot.1 = 0;
+        (self.turns, self.sharing, self.free) = (Period::default(), Period::default(), Period::default());
+    }
+
+    /// The next slot, or nothing while there is one.
+    fn turn(&mut self, seen: &Observation) -> Vec<Decision> {
+        if !self.is_slot_over(seen) {
+            return Vec::new();
+        }
+        self.findings.takes_turns = true;
+        let here = self.accounts.here().map(|(id, _)| *id);
+        self.findings.alone = here.filter(|id| !self.shares.contains_key(id)).collect();
+        let Allocation { run, wait, for_ns, why } = allocate(&self.accounts, &self.findings);
+        self.slot = (self.slot.0 + 1, self.slot.1 + 1);
+        self.ends_ns = seen.end_ns + for_ns;
+        self.runs = run;
+        let of = |part| Reason::Slot { number: Some(self.slot.0), part, rule: why.clone() };
+        self.parking.change(wait, &of(SlotPart::Waits), &of(SlotPart::Runs))
+    }
+
+    /// A slot ends at the epoch nearest to its end, or when nobody is left in it.
+    fn is_slot_over(&self, seen: &Observation) -> bool {
+        let is_here = |id: &TenantId| self.accounts.here().any(|(here, _)| here == id);
+        seen.end_ns + seen.window_ns() / 2 >= self.ends_ns || !self.runs.iter().any(is_here)
+    }
+
+    /// Whether everybody has had two turns.
+    fn is_pair_complete(&self, seen: &Observation) -> bool {
+        let turns = parties(&self.accounts, &self.findings).len() as u64 * WATCH_SLOTS / 2;
+        self.slot.1 >= turns.max(WATCH_SLOTS) && self.is_slot_over(seen)
+    }
+
+    /// Has each tenant's share say what part of the time its party is dealt: slots of several parties at once count as often.
+    fn deal(&mut self) {
+        let parties = parties(&self.accounts, &self.findings);
+        let all: u64 = parties.iter().map(|party| party.turn).sum();
+        let ran_ns = |id: &TenantId| self.turns.of(*id).map_or(0, |did| did.capacity_ns);
+        let ran_ns: u64 = parties.iter().filter_map(|p| p.members.iter().map(ran_ns).max()).sum();
+        let times_milli = (ran_ns * 1_000).checked_div(self.turns.capacity_ns).unwrap_or(1_000);
+        for party in &parties {
+            for id in &party.members {
+                if let Some(share) = self.shares.get_mut(id) {
+                    share.part_milli = (party.turn * times_milli / all.max(1)).min(1_000);
+                }
+            }
+        }
+    }
+
+    /// After a pair: keep, rest, or another pair?
+    fn judge(&mut self, seen: &Observation) -> Vec<Decision> {
+        self.deal();
+        let pair = rates(&self.shared, &self.turns, &self.shares);
+        if pair.len() < 2 {
+            return self.ask(seen, 1, Release::Single);
+        }
+        self.question.pair(&pair, self.shared.lasted_ns as f64 / self.slot_ns() as f64);
+        self.all_shared.extend(&self.shared);
+        self.all_turns.extend(&self.turns);
+        let all = rates(&self.all_shared, &self.all_turns, &self.shares);
+        let (id, worst) = all.iter().min_by_key(|(_, r)| r.kept_milli()).expect("a pair is of two");
+        let (id, percent) = (*id, worst.kept_milli() / 10);
+        let costs = percent < 100 - NOTICEABLE_PERCENT;
+        let gain_milli = self.question.gain_milli();
+        let leaves_less = |then| Release::LeavesLess { who: census::name(seen, id), percent, then };
+        match self.question.verdict(self.may_spin) {
+            Verdict::Helps if !costs => self.keep(seen, &all),
+            Verdict::Open => self.share(seen, WATCH_SLOTS, Release::NotSure { gain_milli }),
+            Verdict::Helps if self.question.pairs() < PAIRS => {
+                self.share(seen, WATCH_SLOTS, leaves_less(Then::NotClear))
+            }
+            _ if costs && self.shared.of(id).is_some_and(Did::waits_for_other_things) => {
+                self.everybody.leave_alone(id, seen.end_ns, self.hold.first_ns, LONGEST_HOLD_NS);
+                self.ask(seen, 1, leaves_less(Then::LeftAlone))
+            }
+            Verdict::Helps => self.rest(seen, leaves_less(Then::GivenUp)),
+            Verdict::DoesNotHelp => self.rest(seen, Release::HelpNobody { gain_milli }),
+        }
+    }
+
+    fn keep(&mut self, seen: &Observation, all: &BTreeMap<TenantId, Rates>) -> Vec<Decision> {
+        self.findings.rule = Rule::Kept(why_kept(seen, all, self.question.gain_milli()));
+        self.phase = Phase::Keep { until_ns: self.hold.answer(seen.end_ns, true) };
+        self.was_kept = true;
+        (self.turns, self.sharing) = (Period::default(), Period::default());
+        self.turn(seen)
+    }
+
+    /// While slots are kept: takes in who has come, lets go who has gone, and asks again in time.
+    fn look_while_keeping(
+        &mut self,
+        seen: &Observation,
+        candidates: &[&TenantUse],
+        until_ns: u64,
+    ) -> Vec<Decision> {
+        let parties = self.shares.len();
+        self.forget_who_has_gone();
+        for u in candidates {
+            let known = self.everybody.get(u.id);
+            // Whether it is a server must be seen first.
+            if !known.tried && seen.end_ns >= known.begun_ns + WATCH_SLOTS * self.slot_ns() {
+                self.everybody.tried(u.id);
+                let (weight, fair_milli) = (seen.weight(u.id), 0);
+                self.shares.insert(u.id, Share { weight, fair_milli, part_milli: 0, needs: false });
+                self.was_kept = false;
+            }
+        }
+        self.was_kept &= self.shares.len() == parties;
+        if self.findings.own.is_empty() {
+            return self.ask(seen, 1, Release::NobodyNeedsSlots);
+        }
+        if let Some((who, percent)) = self.split(seen, candidates) {
+            self.findings.rule = Rule::Kept(Kept::OwnSlots { who, percent });
+            self.was_kept = false;
+        }
+        if seen.end_ns >= until_ns {
+            self.question = Question::default();
+            (self.all_shared, self.all_turns) = (Period::default(), Period::default());
+            self.hold.raise(seen.end_ns);
+            return self.share(seen, 1, Release::TimeToAsk);
+        }
+        self.turn(seen)
+    }
+
+    fn forget_who_has_gone(&mut self) {
+        self.shares.retain(|id, _| self.everybody.is_here(*id));
+        self.findings.own.retain(|id| self.everybody.is_here(*id));
+    }
+
+    /// Gives slots of its own to one that shares them with others and lacks its share among them. Those who share a slot are
+    /// by themselves what everybody is without slots.
+    fn split(&mut self, seen: &Observation, candidates: &[&TenantUse]) -> Option<(String, u64)> {
+        let shares = |u: &&&TenantUse| self.shares.contains_key(&u.id) && !self.findings.own.contains(&u.id);
+        let sharing: Vec<&TenantUse> = candidates.iter().filter(shares).copied().collect();
+        if self.sharing.lasted_ns < WATCH_SLOTS.max(sharing.len() as u64) * self.slot_ns() {
+            return None;
+        }
+        let found = shared(self.findings.cpus, seen, &sharing, &self.sharing);
+        self.sharing = Period::default();
+        let lacks = neediest(&found).filter(|s| s.lacks())?;
+        self.findings.own.insert(lacks.id);
+        self.shares.entry(lacks.id).and_modify(|share| share.needs = true);
+        Some((census::name(seen, lacks.id), lacks.percent()))
+    }
+
+    /// While nothing is touched: whether who lacks most has less than when slots were tried, by more than chance.
+    fn has_become_less(&mut self, seen: &Observation, candidates: &[&TenantUse]) -> bool {
+        let found = shared(self.findings.cpus, seen, candidates, &self.shared);
+        self.shared = Period::default();
+        let Some(now) = neediest(&found).filter(|_| self.competes) else { return false };
+        let mut test = Test::new(SCATTER_PERCENT as f64 / 100.0, 0.0);
+        test.push((self.tried_percent.max(1) as f64 / now.percent().max(1) as f64).ln(), WATCH_SLOTS as f64);
+        test.verdict() == Verdict::Helps
     }
 
     /// What becomes of the phase, and what is decided.
     fn step(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
-        let cpus = machine.cpu_count() as u64;
-        let uses = self.census.take(seen, self.slots.parked());
-        if !self.everybody.has_looked() {
-            self.dues.share_from(seen.start_ns);
+        let slot_ns = self.slot_ns();
+        self.findings.cpus = machine.cpu_count() as u64;
+        let mut uses = self.census.take(seen, self.parking.parked());
+        if !self.use_spin {
+            uses.iter_mut().for_each(|u| (u.useful_ns, u.judged_ns) = (u.on_cpu_ns, 0));
         }
-        self.everybody.look(seen, &uses, BEGINNING_SLOTS * self.slot_ns, GONE_SLOTS * self.slot_ns);
-        self.dues.retain(|id| self.everybody.is_here(*id));
-        self.note(cpus, seen, &uses);
+        self.hold.raise_first(seen.start_ns);
+        self.everybody.look(seen, &uses, WATCH_SLOTS * slot_ns / 2);
+        self.accounts.retain(|id| self.everybody.is_here(*id));
         let candidates = self.candidates(&uses, seen.end_ns);
-        self.competing = candidates.len() >= 2 && candidates.iter().map(|u| u.weight).sum::<u64>() > cpus;
-        let since_ns = *self.since_ns.get_or_insert(seen.start_ns);
-        self.raised_ns.get_or_insert(seen.start_ns);
-        let took_ns = seen.end_ns - since_ns;
-        let calm = seen.end_ns >= self.asked_ns + CALM_NS;
-        let has_come = uses.iter().any(|u| u.weight > 0 && !self.everybody.get(u.id).tried);
-        let has_gone = self.members.iter().any(|id| !self.everybody.is_here(*id));
+        let tasks: u64 = candidates.iter().map(|u| u.weight).sum();
+        self.competes = candidates.len() >= 2 && tasks > self.findings.cpus;
+        self.note(seen, &uses, &candidates);
+        let candidates = self.candidates(&uses, seen.end_ns);
+        let has_come = candidates.iter().any(|u| !self.everybody.get(u.id).tried);
+        let has_gone = self.shares.keys().any(|id| !self.everybody.is_here(*id));
         match self.phase {
-            Phase::Settle { slots } if took_ns >= self.slot_ns => {
-                (self.phase, self.since_ns) = (Phase::Watch { slots }, None);
+            Phase::Share { from_ns, .. } if seen.start_ns < from_ns => Vec::new(),
+            Phase::Share { slots, .. } => self.look(seen, &candidates, slots),
+            Phase::Turns if has_gone => {
+                self.forget_who_has_gone();
+                match self.findings.own.is_empty() || self.shares.len() < 2 {
+                    true => self.ask(seen, 1, Release::HelpedHasGone),
+                    false => self.turn(seen),
+                }
+            }
+            Phase::Turns if self.is_pair_complete(seen) => match self.split(seen, &candidates) {
+                Some(_) => {
+                    self.all_turns = Period::default();
+                    self.start_turns();
+                    self.turn(seen)
+                }
+                None => self.judge(seen),
+            },
+            Phase::Turns => self.turn(seen),
+            Phase::Keep { until_ns } => self.look_while_keeping(seen, &candidates, until_ns),
+            Phase::Rest { .. } if (has_come || has_gone) && self.hold.is_calm(seen.end_ns) => {
+                self.hold.begin_again();
+                self.ask(seen, 1, if has_come { Release::TenantHasCome } else { Release::TenantHasGone })
+            }
+            Phase::Rest { until_ns } if seen.end_ns >= until_ns => self.ask(seen, 1, Release::TimeToAsk),
+            Phase::Rest { .. } if self.shared.lasted_ns >= WATCH_SLOTS * slot_ns => {
+                if self.has_become_less(seen, &candidates) {
+                    self.hold.begin_again();
+                    return self.ask(seen, 1, Release::LessThanTried);
+                }
                 Vec::new()
             }
-            Phase::Watch { slots } if took_ns >= slots * self.slot_ns => {
-                self.weigh(cpus, seen, &uses, &candidates, took_ns)
-            }
-            Phase::Settle { .. } | Phase::Watch { .. } => Vec::new(),
-            Phase::Try if has_gone => self.go_on_without(cpus, seen, &uses),
-            Phase::Try if self.trial.is_due() && self.slots.is_over(seen) => self.judge(cpus, seen, &uses),
-            Phase::Rest { .. } if calm && (has_come || has_gone) => {
-                self.hold_ns = self.first_hold_ns;
-                self.ask(seen, if has_come { Release::TenantHasCome } else { Release::TenantHasGone })
-            }
-            Phase::Keep { until_ns } => self.keep(cpus, seen, &uses, &candidates, until_ns),
-            Phase::Rest { until_ns } if seen.end_ns >= until_ns => self.ask(seen, Release::TimeToAsk),
-            Phase::Rest { .. } if took_ns >= WATCH_SLOTS * self.slot_ns => {
-                self.look_while_resting(cpus, seen, &candidates)
-            }
-            Phase::Try => self.turn(cpus, seen, &uses),
             Phase::Rest { .. } => Vec::new(),
         }
     }
-}
-
-/// That slots leave somebody less than it is entitled to.
-fn leaves_less(seen: &Observation, id: TenantId, of: Rates, then: Then) -> Release {
-    Release::LeavesLess { who: census::name(seen, id), percent: of.kept_milli() / 10, then }
 }
 
 impl Policy for Auto {
@@ -562,7 +565,7 @@ impl Policy for Auto {
     }
 
     fn epoch_ns(&self) -> u64 {
-        epoch_of(self.slot_ns)
+        epoch_of(self.slot_ns())
     }
 
     fn judges_itself(&self) -> bool {
@@ -571,18 +574,19 @@ impl Policy for Auto {
 
     fn epochs_to_wait(&self) -> u64 {
         match self.phase {
-            Phase::Rest { .. } => IDLE_EPOCHS,
-            Phase::Watch { .. } if !self.competing => IDLE_EPOCHS,
+            // So a newcomer does not come too late.
+            Phase::Rest { .. } => WATCH_SLOTS,
+            Phase::Share { .. } if !self.competes => WATCH_SLOTS,
+            Phase::Share { .. } => 1,
             // A look costs everybody; who ends or falls idle in its slot leaves less idle by it than that in most.
-            Phase::Try | Phase::Keep { .. } => self.slot_epochs,
-            _ => 1,
+            Phase::Turns | Phase::Keep { .. } => self.slot_epochs,
         }
     }
 
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         if self.waited_epochs == 1 {
             let epoch_ns = seen.window_ns().max(1);
-            self.slot_epochs = ((self.slot_ns + epoch_ns / 2) / epoch_ns).max(1);
+            self.slot_epochs = ((self.slot_ns() + epoch_ns / 2) / epoch_ns).max(1);
         }
         let decisions = self.step(machine, seen);
         self.waited_epochs = self.epochs_to_wait();

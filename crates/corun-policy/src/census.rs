@@ -15,6 +15,8 @@ use crate::scope::Scope;
 use corun_model::{Observation, TaskId, Tenant, TenantId, TenantKind};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// From this demand on, in hundredths of a CPU, a task counts as CPU-bound: Controlled Contention §III.A.
+pub const CPU_BOUND_PERCENT: u64 = 20;
 /// A task must have been seen for this long before it is judged.
 const ENOUGH_NS: u64 = 2_000_000;
 /// The memory of a task's demand: older time counts half beyond this.

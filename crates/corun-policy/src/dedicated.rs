@@ -7,7 +7,7 @@
 //! Limits: parking costs the others the window's part of their time (`window` of `every`); caches are still cold at its
 //! beginning.
 
-use crate::census::Census;
+use crate::census::{Census, CPU_BOUND_PERCENT};
 use crate::options::{BadPolicy, Kind, OptionSpec, Values};
 use crate::parking::Parking;
 use corun_model::reason::Release;
@@ -60,7 +60,7 @@ impl Dedicated {
             return Err(BadPolicy::NotShorter { policy: "dedicated", options: ["window", "every"] });
         }
         Ok(Dedicated {
-            census: Census::new(values.scope.clone(), 20),
+            census: Census::new(values.scope.clone(), CPU_BOUND_PERCENT),
             parking: Parking::default(),
             subject: values.name("subject"),
             window_ns,

@@ -5,7 +5,7 @@
 //! slot. Limits, which the paper shows: a slot leaves CPUs idle that its tenant does not use, and one that waits for
 //! devices wastes most of its own.
 
-use crate::census::Census;
+use crate::census::{Census, CPU_BOUND_PERCENT};
 use crate::options::{Kind, OptionSpec, Values};
 use crate::slots::{Member, Slots};
 use corun_model::reason::Rule;
@@ -52,7 +52,7 @@ impl Gang {
     pub(crate) fn new(values: &Values) -> Gang {
         let slot_ns = values.number("slot").expect("a slot has no words");
         Gang {
-            census: Census::new(values.scope.clone(), 20),
+            census: Census::new(values.scope.clone(), CPU_BOUND_PERCENT),
             slots: Slots::new(slot_ns, AGE_SLOTS),
             least_milli: values.number("least").expect("no words") * 10,
             epoch_ns: epoch_of(slot_ns),

@@ -37,7 +37,6 @@ pub mod scope;
 pub mod sequential;
 pub mod settled;
 pub mod slots;
-mod trial;
 
 pub use controller::{Controller, Mode};
 pub use options::{BadPolicy, Kind, OptionSpec, Options};

@@ -4,7 +4,7 @@
 //! The one whose turn it is runs; beside it the next in turn whose demand, averaged over its tasks' running and
 //! blocking, fits into the CPUs that are left. A job that waits for devices half of its time leaves half of its CPUs.
 
-use crate::census::Census;
+use crate::census::{Census, CPU_BOUND_PERCENT};
 use crate::gang::{epoch_of, members, AGE_SLOTS};
 use crate::options::{OptionSpec, Values};
 use crate::slots::{Member, Slots};
@@ -26,7 +26,7 @@ impl PairedGang {
     pub(crate) fn new(values: &Values) -> PairedGang {
         let slot_ns = values.number("slot").expect("a slot has no words");
         PairedGang {
-            census: Census::new(values.scope.clone(), 20),
+            census: Census::new(values.scope.clone(), CPU_BOUND_PERCENT),
             slots: Slots::new(slot_ns, AGE_SLOTS),
             least_milli: values.number("least").expect("no words") * 10,
             epoch_ns: epoch_of(slot_ns),

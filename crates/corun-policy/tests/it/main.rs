@@ -7,8 +7,10 @@
 //! | `policies` | what holds of every policy |
 //! | `edges` | whatever a host shows, a policy decides and does not fall over |
 //! | `controlled_contention` | the paper's worked example |
+//! | `numbers` | the document has the numbers of `auto` |
 
 mod controlled_contention;
 mod edges;
+mod numbers;
 mod policies;
 mod toy;

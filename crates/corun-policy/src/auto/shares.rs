@@ -1,0 +1,63 @@
+//! What tenants that share CPUs have of their fair shares, and which of them slots may help.
+//!
+//! A share is **fair** as the account has it: the part that a tenant would have if everybody were slowed down alike, `w m / Σ w m` of the
+//! capacity, and no more than it wants.
+
+use super::numbers::LACKS_PERCENT;
+use super::period::{Period, Waits};
+use crate::census::TenantUse;
+use corun_model::{Observation, TenantId};
+
+/// A tenant while everybody shares; rates in thousandths of the capacity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    pub id: TenantId,
+    pub fair_milli: u64,
+    useful_milli: u64,
+    waits: Waits,
+    pub may_spin: bool,
+}
+
+impl Shared {
+    /// What it has of its fair share, in hundredths.
+    pub fn percent(&self) -> u64 {
+        self.useful_milli * 100 / self.fair_milli.max(1)
+    }
+
+    /// Its tasks may wait for each other, and it lacks its share: that may be since they wait for one that does not run.
+    pub fn lacks(&self) -> bool {
+        self.waits != Waits::No && self.percent() < LACKS_PERCENT
+    }
+}
+
+/// What these had in a period, and what was fair.
+pub(super) fn shared(
+    cpus: u64,
+    seen: &Observation,
+    candidates: &[&TenantUse],
+    period: &Period,
+) -> Vec<Shared> {
+    let capacity_milli = period.capacity_ns * 1_000 / period.lasted_ns.max(1);
+    let wants: Vec<(u64, u64)> =
+        candidates.iter().map(|u| (u.want_milli().min(cpus * 1_000), seen.weight(u.id))).collect();
+    let all: u64 = wants.iter().map(|(want, weight)| want * weight).sum();
+    let of = candidates.iter().zip(&wants).filter_map(|(u, &(want, weight))| {
+        let did = period.of(u.id)?;
+        let fair_milli = want.min(want * weight * capacity_milli / all.max(1));
+        // A single task waits for no other.
+        let has_siblings = u.weight >= 2;
+        Some(Shared {
+            id: u.id,
+            fair_milli: fair_milli * 1_000 / capacity_milli.max(1),
+            useful_milli: did.useful_milli(),
+            waits: if has_siblings { did.waits() } else { Waits::No },
+            may_spin: has_siblings && did.may_spin(),
+        })
+    });
+    of.collect()
+}
+
+/// Who has least of its fair share of those whose tasks may wait for each other.
+pub(super) fn neediest(all: &[Shared]) -> Option<&Shared> {
+    all.iter().filter(|s| s.waits != Waits::No).min_by_key(|s| (s.percent(), s.id))
+}
