@@ -68,7 +68,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         schema: schedulers::file::SCHEMA,
-        flags: &["--figures", "--quick"],
+        flags: &["--figures", "--quick", "--shard"],
         own: &[Own {
             name: "schedulers",
             file: "studies/schedulers.toml",

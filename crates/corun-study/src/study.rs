@@ -9,6 +9,7 @@ use crate::study_file::BadStudy;
 use corun_linux::Root;
 use corun_session::Stop;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -55,6 +56,36 @@ pub struct Wanted {
     pub after: Option<Earlier>,
     /// Where the windows of every run are kept.
     pub recordings: Option<PathBuf>,
+    /// Only this part of the runs.
+    pub shard: Option<Shard>,
+}
+
+/// A part of a study's runs, of so many parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Which, from 1.
+    pub number: u32,
+    /// Of how many.
+    pub of: u32,
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let part = text.split_once('/').and_then(|(n, of)| Some((n.parse().ok()?, of.parse().ok()?)));
+        match part {
+            Some((number, of)) if (1..=of).contains(&number) => Ok(Shard { number, of }),
+            _ => Err("it is no shard; give one such as 2/8, the second of eight".into()),
+        }
+    }
+}
+
+impl Shard {
+    /// Whether a run of this number, from 0, is in it.
+    pub fn has(self, run: usize) -> bool {
+        run % self.of as usize == self.number as usize - 1
+    }
 }
 
 /// With what a study is run.

@@ -11,6 +11,7 @@
 //! | [`mod@file`], `check` | the study as written, and as checked |
 //! | [`scenarios`] | which programs run together, and the scenarios that say so |
 //! | [`outcome`] | the runs, and what the figures show of them |
+//! | [`shard`] | a part of the runs, and all parts put together |
 //! | [`text`] | tables, charts, record |
 
 mod check;
@@ -18,18 +19,22 @@ pub mod file;
 pub mod outcome;
 pub mod presets;
 pub mod scenarios;
+pub mod shard;
 pub mod text;
 
 use crate::study::{named, only_of, Files, Listener, Place, Study, StudyError, StudyFile, Wanted};
 use corun_report::json;
 use corun_sim::experiment::Failure;
 use file::SchedulersStudy;
-use outcome::SchedulersOutcome;
+use outcome::{FigureOutcome, SchedulersOutcome};
+use shard::Part;
 use std::path::PathBuf;
 
 struct Schedulers {
     study: SchedulersStudy,
     folder: PathBuf,
+    /// What is run; `None`: all of it.
+    part: Option<Part>,
     outcome: SchedulersOutcome,
 }
 
@@ -38,43 +43,87 @@ struct Schedulers {
 /// # Errors
 /// The file is wrong, or has not what is wanted.
 pub fn open(file: &StudyFile<'_>, wanted: &Wanted) -> Result<Box<dyn Study>, StudyError> {
+    let study = chosen(file, wanted)?;
+    let part = wanted.shard.map(|shard| Part::new(shard, file, wanted));
+    let folder = file.folder.to_owned();
+    Ok(Box::new(Schedulers { study, folder, part, outcome: SchedulersOutcome::default() }))
+}
+
+/// The study of a file, with what is wanted of it.
+fn chosen(file: &StudyFile<'_>, wanted: &Wanted) -> Result<SchedulersStudy, StudyError> {
     let mut study = SchedulersStudy::parse(file.name, file.text, file.folder)?;
     select(&mut study, wanted)?;
-    let folder = file.folder.to_owned();
-    Ok(Box::new(Schedulers { study, folder, outcome: SchedulersOutcome::default() }))
+    Ok(study)
+}
+
+/// Puts the parts of a study together, by their names and texts. Also the command that makes it undivided.
+///
+/// # Errors
+/// They are no parts, or not those of one study, or not all of it.
+pub fn merge(parts: &[(String, String)]) -> Result<(Box<dyn Study>, String), StudyError> {
+    let (first, made) = shard::together(parts)?;
+    let file = StudyFile { name: &first.file, text: &first.text, folder: &first.folder };
+    let study = chosen(&file, &first.wanted())?;
+    if made.len() != outcome::scenarios(&study) {
+        return Err(StudyError::Usage("the parts have not the runs of their study; make them again".into()));
+    }
+    let outcome = outcome_of(&study, &first.corun, outcome::figures(&study, made));
+    Ok((Box::new(Schedulers { study, folder: first.folder, part: None, outcome }), first.command))
+}
+
+fn outcome_of(study: &SchedulersStudy, corun: &str, figures: Vec<FigureOutcome>) -> SchedulersOutcome {
+    SchedulersOutcome {
+        schema: outcome::SCHEMA.into(),
+        corun: corun.into(),
+        study: study.name.clone(),
+        about: study.about.clone(),
+        figures,
+    }
 }
 
 impl Study for Schedulers {
     fn runs(&self) -> u64 {
-        outcome::scenarios(&self.study) as u64
+        let all = 0..outcome::scenarios(&self.study);
+        all.filter(|number| self.part.as_ref().is_none_or(|part| part.shard.has(*number))).count() as u64
     }
 
     fn run(&mut self, place: &Place, listener: &mut Listener<'_>) -> Result<(), StudyError> {
-        let made = outcome::run(&self.study, &self.folder, &|| (listener.done)(None));
-        let figures = made.map_err(|failure| match failure {
+        let shard = self.part.as_ref().map(|part| part.shard);
+        let is_wanted = |number| shard.is_none_or(|shard| shard.has(number));
+        let made = outcome::make(&self.study, &self.folder, is_wanted, &|| (listener.done)(None));
+        let made = made.map_err(|failure| match failure {
             Failure::Scenario(bad) => StudyError::Usage(bad.to_string()),
             bug @ Failure::Bug { .. } => StudyError::Bug(bug.to_string()),
         })?;
-        self.outcome = SchedulersOutcome {
-            schema: outcome::SCHEMA.into(),
-            corun: place.version.into(),
-            study: self.study.name.clone(),
-            about: self.study.about.clone(),
-            figures,
-        };
+        match &mut self.part {
+            Some(part) => part.fill(place, &made),
+            None => {
+                let figures = outcome::figures(&self.study, made.into_iter().map(|(_, made)| made).collect());
+                self.outcome = outcome_of(&self.study, place.version, figures);
+            }
+        }
         Ok(())
     }
 
     fn json(&self) -> String {
-        json::indented(&self.outcome)
+        match &self.part {
+            Some(part) => json::indented(part),
+            None => json::indented(&self.outcome),
+        }
     }
 
     fn text(&self) -> String {
-        text::text(&self.outcome)
+        match &self.part {
+            Some(part) => part.sentence(),
+            None => text::text(&self.outcome),
+        }
     }
 
     fn files(&self, command: &str) -> Files {
-        named(text::files(&self.outcome, command))
+        match &self.part {
+            Some(part) => named(vec![(part.file_name(), json::compact(part))]),
+            None => named(text::files(&self.outcome, command)),
+        }
     }
 }
 

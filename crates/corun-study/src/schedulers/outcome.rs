@@ -214,13 +214,30 @@ impl FigureOutcome {
     }
 }
 
-/// How many scenarios a study has, each run with all its seeds: for a progress bar.
+/// A scenario of a study: some programs together under a policy, or one alone. It is run with all seeds.
+struct Scene<'a> {
+    figure: &'a Figure,
+    policy: Option<&'a PolicyUse>,
+    tenants: Vec<Tenant>,
+}
+
+/// The scenarios of a figure: each program alone, then all cells under each policy.
+fn scenes(figure: &Figure) -> Vec<Scene<'_>> {
+    let solo = alone(figure).into_iter().map(|t| Scene { figure, policy: None, tenants: vec![t] });
+    let mut scenes: Vec<Scene> = solo.collect();
+    for cell in figure.groups.iter().flat_map(super::file::Group::cells) {
+        scenes.extend(figure.policies.iter().map(|policy| Scene {
+            figure,
+            policy: Some(policy),
+            tenants: policy.in_place(&cell.tenants),
+        }));
+    }
+    scenes
+}
+
+/// How many scenarios a study has.
 pub fn scenarios(study: &SchedulersStudy) -> usize {
-    let of = |f: &Figure| {
-        let cells = f.groups.iter().map(|g| g.cells().len()).sum::<usize>();
-        cells * f.policies.len() + alone(f).len()
-    };
-    study.figures.iter().map(of).sum()
+    study.figures.iter().map(|figure| scenes(figure).len()).sum()
 }
 
 /// The different tenants of a figure.
@@ -232,64 +249,70 @@ fn alone(figure: &Figure) -> Vec<Tenant> {
     all
 }
 
-/// Runs a study whose files are in `folder`. `done` is called once per scenario, from any thread.
+/// Runs those scenarios of a study, numbered from 0, that are wanted; other files are named from `folder`. `done` is called once
+/// per scenario, from any thread.
 ///
 /// # Errors
 /// [`Failure`] of the first scenario that could not be run to its end.
-pub fn run(
+pub fn make(
     study: &SchedulersStudy,
     folder: &Path,
+    wanted: impl Fn(usize) -> bool,
     done: &(dyn Fn() + Sync),
-) -> Result<Vec<FigureOutcome>, Failure> {
-    study.figures.iter().map(|figure| run_figure(study, figure, folder, done)).collect()
+) -> Result<Vec<(usize, Vec<Made>)>, Failure> {
+    let all = study.figures.iter().flat_map(scenes).enumerate();
+    let wanted: Vec<(usize, Scene)> = all.filter(|(number, _)| wanted(*number)).collect();
+    let made = |(number, scene): &(usize, Scene)| {
+        let made = run_scene(study, scene, folder)?;
+        done();
+        Ok((*number, made))
+    };
+    all_or_first(wanted.par_iter().map(made).collect())
 }
 
-fn run_figure(
-    study: &SchedulersStudy,
-    figure: &Figure,
-    folder: &Path,
-    done: &(dyn Fn() + Sync),
-) -> Result<FigureOutcome, Failure> {
+fn run_scene(study: &SchedulersStudy, scene: &Scene, folder: &Path) -> Result<Vec<Made>, Failure> {
+    let Scene { figure, policy, tenants } = scene;
     let fixed = figure.duration.is_some();
-    let made = |policy: Option<&PolicyUse>, tenants: &[Tenant]| -> Result<Vec<Made>, Failure> {
-        let text = study.scenario(figure, policy, tenants);
-        let scenario = Scenario::parse(figure.name.as_ref(), &text, &RelativeFiles(folder))?;
-        let runs = co_runs(&scenario)?;
-        done();
-        let of_run = |run: &Run| -> Result<Made, Failure> {
-            let each = (0..tenants.len()).map(|t| speed(run, t, fixed));
-            let speeds = each
-                .collect::<Option<_>>()
-                .ok_or_else(|| scenario.failed("a program made no progress; give a longer `duration`"))?;
-            let energy_j = run.energy_uj.filter(|_| !fixed).map(|uj| uj as f64 / 1e6);
-            Ok(Made { speeds, energy_j })
-        };
-        runs.iter().map(of_run).collect()
+    let text = study.scenario(figure, *policy, tenants);
+    let scenario = Scenario::parse(figure.name.as_ref(), &text, &RelativeFiles(folder))?;
+    let of_run = |run: &Run| -> Result<Made, Failure> {
+        let each = (0..tenants.len()).map(|t| speed(run, t, fixed));
+        let speeds = each
+            .collect::<Option<_>>()
+            .ok_or_else(|| scenario.failed("a program made no progress; give a longer `duration`"))?;
+        let energy_j = run.energy_uj.filter(|_| !fixed).map(|uj| uj as f64 / 1e6);
+        Ok(Made { speeds, energy_j })
     };
-    let tenants = alone(figure);
-    let solo: Vec<Result<(&Tenant, f64), Failure>> = tenants
-        .par_iter()
-        .map(|tenant| {
-            let runs = made(None, std::slice::from_ref(tenant))?;
-            Ok((tenant, mean(&runs.iter().map(|run| run.speeds[0]).collect::<Vec<_>>())))
-        })
-        .collect();
-    let solo: BTreeMap<&Tenant, f64> = all_or_first(solo)?;
-    let run_cell = |cell: &Cell| -> Result<CellOutcome, Failure> {
-        let under =
-            figure.policies.par_iter().map(|policy| made(Some(policy), &policy.in_place(&cell.tenants)));
-        let under: Vec<Vec<Made>> = all_or_first(under.collect())?;
-        Ok(CellOutcome {
+    co_runs(&scenario)?.iter().map(of_run).collect()
+}
+
+/// What the figures show of what all scenarios came to, in the order of their numbers.
+pub fn figures(study: &SchedulersStudy, made: Vec<Vec<Made>>) -> Vec<FigureOutcome> {
+    let mut made = made.into_iter();
+    study.figures.iter().map(|figure| of_figure(figure, &mut made)).collect()
+}
+
+fn of_figure(figure: &Figure, made: &mut impl Iterator<Item = Vec<Made>>) -> FigureOutcome {
+    let mut next = || made.next().expect("every scenario was run");
+    let mut solo: BTreeMap<Tenant, f64> = BTreeMap::new();
+    for tenant in alone(figure) {
+        let speeds: Vec<f64> = next().iter().map(|run| run.speeds[0]).collect();
+        solo.insert(tenant, mean(&speeds));
+    }
+    let mut of_cell = |cell: &Cell| {
+        let under: Vec<Vec<Made>> = figure.policies.iter().map(|_| next()).collect();
+        CellOutcome {
             programs: cell.tenants.iter().map(|t| t.program.clone()).collect(),
             alone: cell.tenants.iter().map(|t| solo[t]).collect(),
             energy_j: under.iter().map(|runs| runs.iter().map(|run| run.energy_j).collect()).collect(),
             speeds: under.into_iter().map(|runs| runs.into_iter().map(|run| run.speeds).collect()).collect(),
-        })
+        }
     };
-    let groups = figure.groups.iter().map(|group| -> Result<GroupOutcome, Failure> {
-        let cells = all_or_first(group.cells().par_iter().map(run_cell).collect())?;
-        Ok(GroupOutcome { name: group.name.clone(), cells })
-    });
+    let mut groups = Vec::new();
+    for group in &figure.groups {
+        let cells = group.cells().iter().map(&mut of_cell).collect();
+        groups.push(GroupOutcome { name: group.name.clone(), cells });
+    }
     let mut outcome = FigureOutcome {
         name: figure.name.as_ref().clone(),
         title: figure.title.clone(),
@@ -298,19 +321,20 @@ fn run_figure(
         repetitions: *figure.repetitions.as_ref(),
         duration: figure.duration.clone(),
         policies: figure.policies.iter().map(|p| p.name.as_ref().clone()).collect(),
-        groups: groups.collect::<Result<_, _>>()?,
+        groups,
         stated: Vec::new(),
     };
     outcome.stated = figure.stated.iter().map(|stated| outcome.beside(stated)).collect();
-    Ok(outcome)
+    outcome
 }
 
 /// What one run comes to.
-struct Made {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
     /// How fast each tenant was.
-    speeds: Vec<f64>,
+    pub speeds: Vec<f64>,
     /// See [`CellOutcome::energy_j`].
-    energy_j: Option<f64>,
+    pub energy_j: Option<f64>,
 }
 
 /// How fast a tenant was; `None`: it came nowhere.
@@ -369,7 +393,8 @@ mod tests {
 
     fn outcome(text: &str) -> SchedulersOutcome {
         let study = SchedulersStudy::parse("tiny.toml", text, Path::new("")).unwrap();
-        let figures = run(&study, Path::new(""), &|| ()).unwrap();
+        let made = make(&study, Path::new(""), |_| true, &|| ()).unwrap();
+        let figures = figures(&study, made.into_iter().map(|(_, made)| made).collect());
         SchedulersOutcome {
             schema: SCHEMA.into(),
             study: study.name,

@@ -6,7 +6,7 @@ use anyhow::Context;
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_study::kinds::{kind_of, own};
-use corun_study::study::{Earlier, Files, Listener, Place, StudyError, StudyFile, Wanted};
+use corun_study::study::{Earlier, Files, Listener, Place, Shard, StudyError, StudyFile, Wanted};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,6 +26,8 @@ Examples:
   corun study schedulers --quick                    a cell of each, in a minute
   corun study schedulers --figures pact16-fig9 --programs facesim
   corun study validate --quick                      how far off is the modelled machine?
+  corun study schedulers --shard 2/8 --out parts    the second of eight parts
+  corun study merge parts/shard-*.json --out out/schedulers
   corun study my-study.toml                         a study file of your own (schema corun.pairs/1,
                                                     corun.verify-study/1, corun.control-study/1,
                                                     corun.schedulers-study/1 or corun.study/1)
@@ -39,8 +41,11 @@ Exit status: 0 done, 2 is bad usage, 1 a failure of corun's own.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// `predict`, `verify`, `control`, `control-guest`, `schedulers`, `validate`, or a study file
+    /// `predict`, `verify`, `control`, `control-guest`, `schedulers`, `validate`, or a study file; `merge` puts parts together
     study: PathBuf,
+    /// The parts to merge: files that --shard wrote
+    #[arg(value_name = "PART")]
+    parts: Vec<PathBuf>,
     /// Only these programs, with commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     programs: Vec<String>,
@@ -74,6 +79,9 @@ pub struct Args {
     /// Keep the windows of every run in this folder, so that they can be predicted again in another way (predict)
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
+    /// Make only this part of the runs: I/N is the Ith of N. Parts merge into what one run makes, to the byte (schedulers)
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
     /// Add to the runs that are in --out already (predict, verify)
     #[arg(long)]
     more: bool,
@@ -87,6 +95,16 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.study == Path::new("merge") {
+        return merge(&args);
+    }
+    if let Some(part) = args.parts.first() {
+        let part = part.display();
+        return Err(Usage(format!(
+            "one study at a time: `{part}` is too much; parts are for `corun study merge`"
+        ))
+        .into());
+    }
     let (name, text) = read(&args.study)?;
     let folder = args.study.parent().unwrap_or(Path::new(""));
     let file = StudyFile { name: &name, text: &text, folder };
@@ -100,6 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ("--after", args.after.is_some()),
         ("--recordings", args.recordings.is_some()),
         ("--more", args.more),
+        ("--shard", args.shard.is_some()),
     ];
     if let Some((flag, _)) = given.iter().find(|(flag, given)| *given && !kind.flags.contains(flag)) {
         return Err(Usage(format!("{flag} is not for a study of this kind; leave it out")).into());
@@ -145,6 +164,21 @@ pub fn place(inputs: PathBuf, command: String) -> anyhow::Result<Place> {
     })
 }
 
+/// Puts parts of a study together.
+fn merge(args: &Args) -> anyhow::Result<ExitCode> {
+    let read = |path: &PathBuf| {
+        let name = path.display().to_string();
+        let text = result_of(path).map_err(|e| Usage(format!("cannot read {name}: {}", why(&e))))?;
+        Ok((name, text))
+    };
+    let parts: Vec<(String, String)> = args.parts.iter().map(read).collect::<Result<_, Usage>>()?;
+    let (study, command) = corun_study::schedulers::merge(&parts).map_err(refused)?;
+    make_folders(args)?;
+    print(&if args.json { study.json() } else { study.text() })?;
+    keep(args, study.files(&command))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// What is wrong with what was asked for is bad usage; everything else is a failure.
 pub fn refused(error: StudyError) -> anyhow::Error {
     match error {
@@ -166,6 +200,7 @@ fn wanted(args: &Args) -> anyhow::Result<Wanted> {
         more: more(args)?,
         after: args.after.as_deref().map(after).transpose()?,
         recordings: args.recordings.clone(),
+        shard: args.shard,
     })
 }
 

@@ -61,6 +61,56 @@ fn a_study_of_schedulers_prints_ours_beside_what_was_stated_and_keeps_tables_cha
 }
 
 #[test]
+fn parts_of_a_study_merge_into_what_one_run_makes_to_the_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let done = |args: &[&str]| {
+        let out = study(folder.path(), STUDY, args);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        text(&out.stdout)
+    };
+    let whole = done(&["--out", "whole", "--quiet"]);
+    for number in 1..=3 {
+        let said = done(&["--shard", &format!("{number}/3"), "--out", "parts", "--quiet"]);
+        assert!(said.starts_with(&format!("Part {number} of 3: ")), "{said}");
+    }
+    let merge = |parts: &[&str]| {
+        let mut command = Command::cargo_bin("corun").unwrap();
+        command
+            .current_dir(folder.path())
+            .args(["study", "merge", "--out", "merged"])
+            .args(parts)
+            .output()
+            .unwrap()
+    };
+    let all = ["parts/shard-3-of-3.json", "parts/shard-1-of-3.json", "parts/shard-2-of-3.json"];
+    let merged = merge(&all);
+    assert_eq!(merged.status.code(), Some(0), "{}", text(&merged.stderr));
+    assert_eq!(text(&merged.stdout), whole);
+    let mut names: Vec<_> = std::fs::read_dir(at("whole")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert!(names.len() >= 3, "{names:?}");
+    for name in &names {
+        let bytes = |of: &str| std::fs::read(at(of).join(name)).unwrap_or_default();
+        assert!(bytes("whole") == bytes("merged"), "{name:?} differs");
+    }
+    let refused = |parts: &[&str], sentence: &str| {
+        let out = merge(parts);
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(sentence), "{said}");
+    };
+    refused(&all[..2], "part 2 of 3 is missing; make it with --shard 2/3");
+    refused(&[all[0], all[0]], "are the same part; name each once");
+    refused(&["whole/result.json"], "whole/result.json is no part of a study");
+    refused(&[], "no part is named");
+    done(&["--shard", "1/3", "--quick", "--out", "others", "--quiet"]);
+    refused(&[all[0], "others/shard-1-of-3.json"], "differ in their command; merge parts of one study");
+    let out = study(folder.path(), STUDY, &["--shard", "4/3"]);
+    assert!(text(&out.stderr).contains("give one such as 2/8") && out.status.code() == Some(2));
+}
+
+#[test]
 fn a_bad_study_of_schedulers_is_named_with_file_and_line_and_nothing_is_run() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |from: &str, to: &str, args: &[&str]| {
