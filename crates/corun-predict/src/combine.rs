@@ -18,6 +18,8 @@
 //! that see less is the second. Two meters of the same windows share their chance, so `s₁` is the error of their difference and
 //! `s₂` and `b₂` are 0: then the weight of the first is `1 - (s₁ / (y₁ - y₂))²`, the positive-part estimator of James and Stein (1961).
 //!
+//! A replay has no chance in it, but leaves open what its log does: that is its `s` in the weights, and its bias in the interval.
+//!
 //! Limits: ways that see the same shared windows have chance in common, so in the result their errors add up, and not their squares.
 
 use crate::estimate::Parts;

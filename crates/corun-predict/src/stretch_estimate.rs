@@ -105,10 +105,10 @@ impl StretchEstimate {
         // Where chance in the sums cannot be told they have no say.
         let is_told = self.evidence.spread().is_some();
         let weight = if is_told { evident.weight } else { Weight { share: 1.0, ..evident.weight } };
-        // What the log leaves open is tried both ways, so how far it is off is no matter of the windows.
-        let open = Spread { error: weight.error, degrees: MANY };
+        // What the log leaves open is tried both ways: how far a replay is off is no matter of chance in windows.
+        let certain = Spread { error: 0.0, degrees: MANY };
         let replayed = loss.slowdown_at(evident.lost_ns[1]);
-        let replay = Evidence::new(replayed, Some(open), 0.0, parts_of(loss, replayed));
+        let replay = Evidence::new(replayed, Some(certain), weight.error, parts_of(loss, replayed));
         let both = replay.weighed(&self.evidence, weight);
         let likely = both.slowdown();
         let method = if weight.share > 0.5 { Method::Replay } else { Method::Ledger };

@@ -16,7 +16,7 @@ use std::io::BufRead;
 
 /// The share of a co-run that a prediction may have seen.
 const PREDICT_BY: f64 = 0.33;
-/// The last prediction is one of the end where this share of a co-run was seen.
+/// This share of a co-run, or of a stretch, is as good as all of it.
 const END: f64 = 0.9;
 
 /// How to predict again.
@@ -137,7 +137,12 @@ pub fn predicted_again(run: &CoRun, windows: Vec<Recorded>, replayed: &[AloneTim
             forget_counts(&mut line.window);
         }
         both.push(&line);
-        while let Some(evidence) = replayed.next_if(|e| e.end_ns <= line.window.end_ns) {
+        // What a replay shows of a stretch is known when it is over, or nearly: what reaches beyond counts in proportion.
+        let is_known = |e: &&AloneTime| {
+            let passed_ns = line.window.end_ns.saturating_sub(e.start_ns) as f64;
+            passed_ns >= END * e.end_ns.saturating_sub(e.start_ns) as f64
+        };
+        while let Some(evidence) = replayed.next_if(is_known) {
             both.push_evidence(*evidence);
         }
     }
