@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// What goes on for months is to be small: room for so many tasks where there are few, 0.9 KB each.
 const LEAST_TASKS: u32 = 1 << 14;
+/// For so many process groups, 0.7 KB each; those that have ended are given back.
+const LEAST_GROUPS: u32 = 1 << 13;
 /// Room for ended tasks between two polls, some five thousand. More of them at once have no line of their own, and are in all sums.
 const ENDED_BYTES: u32 = 4 << 20;
 
@@ -53,6 +55,7 @@ impl Watch {
         let live = LiveOptions {
             max_tasks: options.max_tasks,
             least_tasks: LEAST_TASKS,
+            least_groups: LEAST_GROUPS,
             ended_bytes: ENDED_BYTES,
             watcher_apart: true,
             ..LiveOptions::new(armed.subject)

@@ -34,7 +34,7 @@ pub(super) fn config(root: &Root, machine: &Machine, options: &LiveOptions) -> C
     Config {
         tid_max,
         max_tasks: options.max_tasks.unwrap_or((4 * threads).clamp(options.least_tasks, 1 << 20)),
-        max_groups: options.max_groups.unwrap_or((2 * threads).clamp(1 << 14, 1 << 17)),
+        max_groups: options.max_groups.unwrap_or((2 * threads).clamp(options.least_groups, 1 << 17)),
         max_pairs: options.max_pairs.unwrap_or(1 << 16),
         trace_bytes: options.trace_bytes,
         waits: options.waits,

@@ -22,8 +22,10 @@ pub struct LiveOptions {
     pub max_tasks: Option<u32>,
     /// At least so many where nobody says how many.
     pub least_tasks: u32,
-    /// Process groups in cgroups that can be told apart at a time; `None`: twice the tasks that there are, at least 16,384.
+    /// Process groups in cgroups that can be told apart at a time; `None`: twice the tasks that there are.
     pub max_groups: Option<u32>,
+    /// At least so many where nobody says how many.
+    pub least_groups: u32,
     /// Pairs of them, one of which took time from the other, that can be told apart at a time beyond each task's first eight
     /// culprits; `None`: 65,536.
     pub max_pairs: Option<u32>,
@@ -46,6 +48,7 @@ impl LiveOptions {
             max_tasks: None,
             least_tasks: 1 << 15,
             max_groups: None,
+            least_groups: 1 << 14,
             max_pairs: None,
             ended_bytes: 16 << 20,
             watcher_apart: false,

@@ -40,7 +40,7 @@ Examples:
   corun predict -p 1234 --json-lines | jq .slowdown  every estimate as it is made
   corun predict --dedicated --counters -- ./solver   what memory costs as well
   corun predict --dedicated --counters --method pact16 -- ./solver   the paper's formula alone
-  corun predict --again studies/runs/predict-modelled   the co-runs of a record, predicted again by this corun
+  corun predict --again studies/runs/predict-modelled   the co-runs of a record, once more
 
 The slowdown is against running alone on this machine: 1 is undisturbed, 2 takes twice as long. Without `--dedicated` \
 nothing is touched, and what the program would do alone is derived from its ledger.
