@@ -220,7 +220,7 @@ mod tests {
                 vec![1],
                 vec![10, 10, 10, 1, 1],
                 vec![4; 4],
-                vec![4, 4, 4, 4, 1]
+                vec![2, 2, 2, 2, 1]
             ]
         );
         for figure in &study.figures {
