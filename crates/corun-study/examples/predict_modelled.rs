@@ -92,7 +92,6 @@ fn main() {
                 date: Some("on the modelled machine".into()),
                 machine: "modelled: 2 CPUs, and that of PACT'16".into(),
                 kernel: "modelled: fair shares by session, and Xen's credit scheduler".into(),
-                ..RecordHead::default()
             },
             known_to: 0.06,
             shares: "each program is one group".into(),
