@@ -109,6 +109,12 @@ pub enum StudyError {
     /// The user asked for something that is not there: one sentence with the remedy.
     #[error("{0}")]
     Usage(String),
+    /// Nothing of the study has all the words that were given.
+    #[error("nothing of the study is left; give words of names such as `{such_as}`")]
+    NothingLeft {
+        /// The name of something that it has.
+        such_as: &'static str,
+    },
     /// The machine did not do what was asked of it.
     #[error("{0}")]
     Failed(String),

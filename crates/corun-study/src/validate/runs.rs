@@ -249,8 +249,7 @@ fn chosen(
         cells.retain(|c| c.half == Half::Fit);
     }
     if cells.is_empty() {
-        let what = "no cell is left; give words of names such as `barrier-spin-1ms + persistent x2`";
-        return Err(StudyError::Usage(what.into()));
+        return Err(StudyError::NothingLeft { such_as: "barrier-spin-1ms + persistent x2" });
     }
     Ok(cells)
 }

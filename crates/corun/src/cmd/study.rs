@@ -183,6 +183,9 @@ fn merge(args: &Args) -> anyhow::Result<ExitCode> {
 pub fn refused(error: StudyError) -> anyhow::Error {
     match error {
         StudyError::Usage(what) => Usage(what).into(),
+        StudyError::NothingLeft { such_as } => {
+            Usage(format!("nothing is left; --programs takes words of names such as `{such_as}`")).into()
+        }
         error => error.into(),
     }
 }

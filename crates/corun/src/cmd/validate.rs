@@ -5,7 +5,7 @@ use crate::reading::{result_of, text_of, why};
 use crate::usage::{check_files, check_folder, Usage};
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
-use corun_study::study::{Earlier, Listener, Study, StudyFile};
+use corun_study::study::{Earlier, Listener, Study, StudyError, StudyFile};
 use corun_study::validate::file::VALIDATE;
 use corun_study::validate::runs::{self, Options, Validation};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         fit_only: args.fit_only,
     };
     let file = StudyFile { name: &name, text: &text, folder: Path::new("") };
-    let mut study = Validation::open(&file, options).map_err(refused)?;
+    let mut study = Validation::open(&file, options).map_err(|error| match error {
+        StudyError::NothingLeft { such_as } => {
+            Usage(format!("no cell is left; --cells takes words of names such as `{such_as}`")).into()
+        }
+        error => refused(error),
+    })?;
     check_files(&args.json)?;
     // Made only when nothing else is amiss.
     args.out.as_deref().map(check_folder).transpose()?;
