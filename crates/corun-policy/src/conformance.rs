@@ -75,7 +75,9 @@ impl Host for RecordingHost {
 const EPOCHS: usize = 400;
 
 fn gang(scope: Scope, mode: Mode) -> Result<Controller, String> {
-    Controller::new("gang", Options::new().scope(scope), mode).map_err(|e| e.to_string())
+    // One thread of two tenants each fits any machine of two CPUs.
+    let options = Options::new().set("together", "false").scope(scope);
+    Controller::new("gang", options, mode).map_err(|e| e.to_string())
 }
 
 fn turn(controller: &mut Controller, host: &mut RecordingHost) -> Result<(Observation, Epoch), String> {

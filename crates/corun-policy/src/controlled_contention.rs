@@ -18,9 +18,9 @@ use crate::census::Census;
 use crate::dc_search::DcSearch;
 use crate::gang::{epoch_of, SLOT};
 use crate::options::{Kind, OptionSpec, Values};
-use crate::slots::{Member, Slots};
+use crate::slots::{fitting, Member, Slots};
 use corun_model::reason::Rule;
-use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
+use corun_model::{Decision, Knob, Machine, Observation, Policy};
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
@@ -87,20 +87,6 @@ impl ControlledContention {
             epoch_ns: epoch_of(slot_ns),
         }
     }
-}
-
-/// Who runs together: in the order of their turn, each that still fits under the DC. The first always runs.
-pub(crate) fn fitting(queue: &[Member], dc: u64) -> Vec<TenantId> {
-    let mut sum = 0;
-    let fits = |m: &&Member| {
-        let first = sum == 0;
-        let fits = first || sum + m.weight <= dc;
-        if fits {
-            sum += m.weight;
-        }
-        fits
-    };
-    queue.iter().filter(fits).map(|m| m.id).collect()
 }
 
 impl Policy for ControlledContention {

@@ -1,5 +1,10 @@
-//! `gang`: one tenant at a time. Gang scheduling (Feitelson and Rudolph, 1992), as Controlled Contention §II compares
-//! itself with: all threads of an application run together in a slot of their own, without interference.
+//! `gang`: all threads of a tenant run together, in a slot without interference. Gang scheduling (Feitelson and Rudolph, 1992).
+//!
+//! Tenants whose threads fit the CPUs together share a slot, as jobs share a row of Ousterhout's matrix: the one whose turn it is,
+//! then in the order of their turn each for whose CPU-bound tasks there are CPUs left. With `together=false` there is one tenant
+//! in a slot, as Controlled Contention §II compares itself with.
+//!
+//! Limit: what fits is judged by the number of CPUs, not by which of them a tenant may use.
 //!
 //! Members are the tenants in scope that want a noticeable part of a CPU; whoever hardly runs is left alone and needs no
 //! slot. Limits, which the paper shows: a slot leaves CPUs idle that its tenant does not use, and one that waits for
@@ -7,9 +12,9 @@
 
 use crate::census::{Census, CPU_BOUND_PERCENT};
 use crate::options::{Kind, OptionSpec, Values};
-use crate::slots::{Member, Slots};
+use crate::slots::{fitting, Member, Slots};
 use corun_model::reason::Rule;
-use corun_model::{Decision, Knob, Machine, Observation, Policy};
+use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
 /// Length of a slot: short enough that nobody waits noticeably, long enough that switching costs little.
 pub(crate) const SLOT: OptionSpec = OptionSpec {
@@ -29,7 +34,17 @@ pub(crate) const LEAST: OptionSpec = OptionSpec {
     about: "tenants that want less CPU time than this are left alone",
 };
 
-pub(crate) const OPTIONS: &[OptionSpec] = &[SLOT, LEAST];
+pub(crate) const OPTIONS: &[OptionSpec] = &[
+    SLOT,
+    LEAST,
+    OptionSpec {
+        name: "together",
+        default: "true",
+        kind: Kind::Flag,
+        words: &[],
+        about: "tenants whose threads fit the CPUs together share a slot; false: one tenant in a slot",
+    },
+];
 
 /// How often gangs halve their counters, in slots. Which number does not matter where each slot has one member.
 pub(crate) const AGE_SLOTS: u64 = 16;
@@ -39,12 +54,13 @@ pub(crate) fn epoch_of(slot_ns: u64) -> u64 {
     slot_ns / 2
 }
 
-/// One tenant at a time.
+/// Gangs.
 #[derive(Debug)]
 pub struct Gang {
     census: Census,
     slots: Slots,
     least_milli: u64,
+    together: bool,
     epoch_ns: u64,
 }
 
@@ -55,9 +71,16 @@ impl Gang {
             census: Census::new(values.scope.clone(), CPU_BOUND_PERCENT),
             slots: Slots::new(slot_ns, AGE_SLOTS),
             least_milli: values.number("least").expect("no words") * 10,
+            together: values.number("together") == Some(1),
             epoch_ns: epoch_of(slot_ns),
         }
     }
+}
+
+/// The first, and in the order of their turn each that fits as well. One without a CPU-bound task takes a CPU all the same.
+fn gangs(queue: &[Member], cpus: u64) -> Vec<TenantId> {
+    let wide = queue.iter().map(|m| Member { weight: m.weight.max(1), ..*m });
+    fitting(&wide.collect::<Vec<_>>(), cpus)
 }
 
 /// Tenants that want at least this much, as members.
@@ -86,8 +109,9 @@ impl Policy for Gang {
         self.epoch_ns
     }
 
-    fn decide(&mut self, _: &Machine, seen: &Observation) -> Vec<Decision> {
+    fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
         let members = members(&mut self.census, &self.slots, seen, self.least_milli);
-        self.slots.turn(seen, &members, &Rule::Single, |queue| vec![queue[0].id])
+        let cpus = if self.together { machine.cpu_count() as u64 } else { 1 };
+        self.slots.turn(seen, &members, &Rule::Single, |queue| gangs(queue, cpus))
     }
 }

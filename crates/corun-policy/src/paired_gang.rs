@@ -5,13 +5,13 @@
 //! blocking, fits into the CPUs that are left. A job that waits for devices half of its time leaves half of its CPUs.
 
 use crate::census::{Census, CPU_BOUND_PERCENT};
-use crate::gang::{epoch_of, members, AGE_SLOTS};
+use crate::gang::{epoch_of, members, AGE_SLOTS, LEAST, SLOT};
 use crate::options::{OptionSpec, Values};
 use crate::slots::{Member, Slots};
 use corun_model::reason::Rule;
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
-pub(crate) const OPTIONS: &[OptionSpec] = crate::gang::OPTIONS;
+pub(crate) const OPTIONS: &[OptionSpec] = &[SLOT, LEAST];
 
 /// Two tenants at a time where they fit.
 #[derive(Debug)]

@@ -52,7 +52,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "gang",
-        about: "one tenant at a time",
+        about: "all threads of a tenant together, in slots; tenants that fit share one",
         source: "Feitelson and Rudolph 1992; Controlled Contention II",
         knobs: &[Knob::Park],
         counters: &[],

@@ -139,6 +139,20 @@ impl Slots {
     }
 }
 
+/// Who runs together: in the order of their turn, each that still fits under the DC. The first always runs.
+pub(crate) fn fitting(queue: &[Member], dc: u64) -> Vec<TenantId> {
+    let mut sum = 0;
+    let fits = |m: &&Member| {
+        let first = sum == 0;
+        let fits = first || sum + m.weight <= dc;
+        if fits {
+            sum += m.weight;
+        }
+        fits
+    };
+    queue.iter().filter(fits).map(|m| m.id).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -50,6 +50,8 @@ fn a_dry_run_says_what_it_would_do_and_touches_nothing() {
     let out = corun(&[
         "control",
         "gang",
+        "-o",
+        "together=false",
         "--tenant",
         "corun-hog-a",
         "--tenant",
@@ -114,6 +116,8 @@ fn a_run_leaves_a_page_and_a_trace_of_what_was_decided() {
         .args([
             "control",
             "gang",
+            "-o",
+            "together=false",
             "--tenant",
             "corun-hog-c",
             "--tenant",
@@ -238,7 +242,8 @@ fn without_permission_everybody_is_ones_own_and_the_others_are_counted_once() {
     // On a bare machine everybody else is an ancestor of this test, and those are nobody's to control.
     let _somebody_elses = Hog::start(folder.path(), "corun-hog-root");
     let mut command = anybodys::corun(folder.path());
-    command.args(["control", "gang", "--all", "--for", "1s", "--guard", "off", "--explain"]);
+    command.args(["control", "gang", "-o", "together=false", "--all", "--for", "1s"]);
+    command.args(["--guard", "off", "--explain"]);
     let out = command.output().unwrap();
     assert_eq!(out.status.code(), Some(2), "{}", said(&out));
     assert!(said(&out).contains("nobody here may be controlled by this user; run as root"), "{}", said(&out));
@@ -292,7 +297,10 @@ fn that_everything_is_as_it_was_is_said_where_something_was_changed() {
         assert_eq!(out.status.code(), Some(0), "{}", said(&out));
         String::from_utf8_lossy(&out.stdout).contains("Everything that was changed is as it was.")
     };
-    assert!(says_so("gang", &["--guard", "off"]) && says_so("differential", &["--guard", "off"]));
+    assert!(
+        says_so("gang", &["-o", "together=false", "--guard", "off"])
+            && says_so("differential", &["--guard", "off"])
+    );
     // The guard's first period is one without the policy.
     assert!(!says_so("gang", &[]), "nothing was changed yet");
     assert!(!says_so("differential", &["--dry-run"]) && !says_so("observe", &[]));
@@ -303,7 +311,7 @@ fn a_dry_run_is_called_one_and_explains_itself_on_standard_error() {
     let folder = tempfile::tempdir().unwrap();
     let _hogs = ["corun-hog-w", "corun-hog-x"].map(|name| Hog::start(folder.path(), name));
     let who = ["--tenant", "corun-hog-w", "--tenant", "corun-hog-x", "--dry-run", "--explain"];
-    let out = corun(&[&["control", "gang", "--for", "1s"], &who[..]].concat());
+    let out = corun(&[&["control", "gang", "-o", "together=false", "--for", "1s"], &who[..]].concat());
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(text.starts_with("corun control: gang, a dry run: nothing was touched\n"), "{text}");
     assert!(said(&out).contains("park corun-hog-"), "{}", said(&out));
@@ -347,6 +355,8 @@ fn a_pid_stands_for_its_tenant_and_nobody_else_is_planned_for() {
     let out = corun(&[
         "control",
         "gang",
+        "-o",
+        "together=false",
         "--tenant",
         &pids[0],
         "--tenant",

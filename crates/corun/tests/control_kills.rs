@@ -77,11 +77,12 @@ fn kill_again_and_again(whom: &str) -> bool {
     let before: Vec<String> = hogs.iter().map(Hog::state).collect();
     let rounds: u64 = std::env::var("CORUN_KILLS").map_or(4, |n| n.parse().unwrap());
     let (mut times, mut changed) = (Vec::new(), 0);
+    let policies =
+        [&["gang", "-o", "slot=20ms", "-o", "together=false"][..], &["differential", "-o", "longest=40ms"]];
     for round in 0..rounds {
         let mut command = Command::cargo_bin("corun").unwrap();
         command.args(["control", "--guard", "off", "--backend", "stock", "-q", "--json-lines"]);
-        command
-            .args([["gang", "-o", "slot=20ms"], ["differential", "-o", "longest=40ms"]][round as usize % 2]);
+        command.args(policies[round as usize % 2]);
         for hog in &hogs {
             command.args(["--tenant", &hog.0.id().to_string()]);
         }

@@ -98,7 +98,7 @@ fn what_does_not_exist_is_refused_in_one_sentence_that_names_what_does() {
     let unknown = said("gnag", Options::new());
     assert!(unknown.starts_with("there is no policy `gnag`; name one of observe, auto, gang, "), "{unknown}");
     for (name, option, value, sentence) in [
-        ("gang", "dc", "48", "gang has no option `dc`; it has slot, least"),
+        ("gang", "dc", "48", "gang has no option `dc`; it has slot, least, together"),
         ("observe", "slot", "1s", "observe has no options; leave `slot` out"),
         (
             "differential",
@@ -113,10 +113,27 @@ fn what_does_not_exist_is_refused_in_one_sentence_that_names_what_does() {
 }
 
 #[test]
-fn a_gang_runs_one_tenant_at_a_time_and_gives_each_its_turn() {
+fn tenants_whose_threads_fit_the_cpus_together_share_a_gang() {
+    let mut toy =
+        Toy::new(4, vec![who("a", 4, 1_000), who("b", 2, 1_000), who("c", 1, 500), who("d", 2, 900)]);
+    let mut gang = by_name("gang", &Options::new()).unwrap();
+    toy.epoch(gang.as_mut());
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..60 {
+        toy.epoch(gang.as_mut());
+        let runs = toy.running();
+        let threads: u32 = runs.iter().map(|name| toy.tenants[toy.id(name).0 as usize].tasks).sum();
+        assert!(threads <= 4, "{runs:?}");
+        seen.insert(runs.join(" "));
+    }
+    assert!(seen.contains("a") && seen.iter().all(|runs| runs == "a" || runs.contains(' ')), "{seen:?}");
+}
+
+#[test]
+fn without_sharing_a_gang_runs_one_tenant_at_a_time_and_gives_each_its_turn() {
     let mut toy =
         Toy::new(4, vec![who("a", 4, 1_000), who("b", 2, 1_000), who("c", 1, 500), who("hardly", 3, 2)]);
-    let mut gang = by_name("gang", &Options::new()).unwrap();
+    let mut gang = by_name("gang", &Options::new().set("together", "false")).unwrap();
     toy.epoch(gang.as_mut());
     let mut turns = std::collections::BTreeMap::<String, u32>::new();
     for _ in 0..59 {

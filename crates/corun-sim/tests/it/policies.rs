@@ -33,6 +33,7 @@ fn control(host: &mut dyn Host, policy: &mut dyn Policy, epochs: u32) -> usize {
 fn all_policies_run_on_all_machines_under_all_schedulers() {
     let options = |name: &str| match name {
         "dedicated" => Options::new().set("every", "200ms"),
+        "gang" => Options::new().set("together", "false"),
         _ => Options::new(),
     };
     for (machine, _) in SHIPPED {

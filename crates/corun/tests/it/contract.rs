@@ -122,8 +122,9 @@ fn decisions_are_as_documented() {
     let _hogs = names.map(|name| Hog::start(folder.path(), name));
     let mut lines: Vec<Value> = Vec::new();
     let decides = |line: &Value| line["decision"].as_array().is_some_and(|d| !d.is_empty());
-    for policy in ["gang", "differential"] {
-        let mut args = vec!["control", policy, "--dry-run", "--for", "1s", "--json-lines"];
+    for policy in [&["gang", "-o", "together=false"][..], &["differential"]] {
+        let mut args = [&["control"][..], policy].concat();
+        args.extend(["--dry-run", "--for", "1s", "--json-lines"]);
         names.iter().for_each(|name| args.extend(["--tenant", name]));
         let out = corun(&args);
         assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
@@ -143,7 +144,8 @@ fn a_report_of_control_is_as_documented_and_has_a_profile_inside() {
     let folder = tempfile::tempdir().unwrap();
     let names = ["corun-doc-r", "corun-doc-s"];
     let _hogs = names.map(|name| Hog::start(folder.path(), name));
-    let mut args = vec!["control", "gang", "--dry-run", "--for", "1s", "-q", "--json", "-"];
+    let mut args =
+        vec!["control", "gang", "-o", "together=false", "--dry-run", "--for", "1s", "-q", "--json", "-"];
     names.iter().for_each(|name| args.extend(["--tenant", name]));
     let out = corun(&args);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));

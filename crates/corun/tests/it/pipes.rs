@@ -40,6 +40,8 @@ fn a_reader_that_has_seen_enough_ends_a_stream_of_lines_and_fails_nothing() {
         &[
             "control",
             "gang",
+            "-o",
+            "together=false",
             "--tenant",
             "corun-pipe-a",
             "--tenant",
@@ -67,7 +69,13 @@ fn nor_does_a_reader_of_explanations() {
     let tenants = ["--tenant", "corun-pipe-c", "--tenant", "corun-pipe-d"];
     let mut child = Command::cargo_bin("corun")
         .unwrap()
-        .args([&["control", "gang", "--dry-run", "--explain", "--for", "60s"][..], &tenants].concat())
+        .args(
+            [
+                &["control", "gang", "-o", "together=false", "--dry-run", "--explain", "--for", "60s"][..],
+                &tenants,
+            ]
+            .concat(),
+        )
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -119,7 +119,10 @@ fn of_this_machine_is_told_what_was_not_measured_and_no_file_is_named_that_there
 #[test]
 fn a_policys_page_shows_who_was_parked_and_why() {
     let folder = tempfile::tempdir().unwrap();
-    let with = SCENARIO.replace("[scheduler]", "duration = \"2s\"\n[policy]\nname = \"gang\"\n[scheduler]");
+    let with = SCENARIO.replace(
+        "[scheduler]",
+        "duration = \"2s\"\n[policy]\nname = \"gang\"\noptions = { together = false }\n[scheduler]",
+    );
     let args = ["--html", "page.html", "--trace", "run.pftrace"];
     let done = sim(folder.path(), &with, &args);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
