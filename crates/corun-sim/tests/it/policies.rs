@@ -378,7 +378,7 @@ fn a_scenario_can_put_its_policy_under_a_guard_which_gives_up_what_does_not_help
     // Two loops with a CPU each: who lets them run in turn halves what they get.
     let run = |guard: bool| {
         let s = scenario(&format!(
-            "duration = \"60s\"\n[policy]\nname = \"gang\"\nguard = {guard}\n\
+            "duration = \"60s\"\n[policy]\nname = \"gang\"\noptions = {{ together = false }}\nguard = {guard}\n\
              [[tenant]]\nname = \"one\"\nprogram = {{ kind = \"interference\", cpus = [0] }}\n\
              [[tenant]]\nname = \"other\"\nprogram = {{ kind = \"interference\", cpus = [1] }}\n"
         ));
