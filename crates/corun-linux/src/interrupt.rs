@@ -170,25 +170,27 @@ mod tests {
         std::process::ExitStatus::from_raw(status)
     }
 
+    fn raise_term() {
+        // SAFETY: raise has no preconditions.
+        unsafe { libc::raise(libc::SIGTERM) };
+    }
+
     #[test]
     fn while_there_is_nothing_to_undo_a_signal_ends_the_process_whether_it_comes_or_has_come() {
         use std::os::unix::process::ExitStatusExt;
-        // SAFETY: raise has no preconditions.
         let comes = ended(|interrupt| {
             let _at_once = interrupt.at_once();
-            unsafe { libc::raise(libc::SIGTERM) };
+            raise_term();
         });
         assert_eq!(comes.signal(), Some(libc::SIGTERM));
-        // SAFETY: as above.
         let has_come = ended(|interrupt| {
-            unsafe { libc::raise(libc::SIGTERM) };
+            raise_term();
             let _at_once = interrupt.at_once();
         });
         assert_eq!(has_come.signal(), Some(libc::SIGTERM));
-        // SAFETY: as above.
         let later = ended(|interrupt| {
             drop(interrupt.at_once());
-            unsafe { libc::raise(libc::SIGTERM) };
+            raise_term();
         });
         assert_eq!(later.code(), Some(7), "it is noted again");
     }

@@ -54,7 +54,7 @@ pub fn run(
     if copy == tests {
         return Err(Usage("--out is the JUnit file itself, which stays as it is; name another".into()).into());
     }
-    check_files([&copy].into_iter())?;
+    check_files([&copy])?;
     let ring = flags.from.as_deref().context("clap wants --from")?;
     let tenant = flags.tenant.as_deref().context("clap wants --tenant")?;
     let reader = opened(ring)?;
@@ -99,7 +99,7 @@ fn judged<T>(
         });
         ran_ns.end = ran_ns.end.max(seen.end_ns);
     }
-    let (ran_ns, ahead_ns) = ran.ok_or_else(|| past::NoPast::NoWindow(found.damages))?;
+    let (ran_ns, ahead_ns) = ran.ok_or(past::NoPast::NoWindow(found.damages))?;
     let watched = Watched::on_clock(&judge, ran_ns, ahead_ns).expect("a judge of parts has parts");
     Ok(say(&watched))
 }
