@@ -272,8 +272,11 @@ impl Auto {
         if !self.is_taking_turns() {
             // What it spins in its own slots as well is its own affair.
             let own = self.all_turns.of(u.id).filter(|did| did.useful_ns > 0);
-            let whole = own.map_or(u.useful_ns, |did| u.useful_ns * did.on_cpu_ns / did.useful_ns);
-            return whole.min(u.on_cpu_ns);
+            let part = |did: &Did| {
+                let whole = u128::from(u.useful_ns) * u128::from(did.on_cpu_ns) / u128::from(did.useful_ns);
+                u64::try_from(whole).unwrap_or(u64::MAX)
+            };
+            return own.map_or(u.useful_ns, part).min(u.on_cpu_ns);
         }
         if !self.findings.own.contains(&u.id) {
             return u.on_cpu_ns;

@@ -93,7 +93,8 @@ pub(super) fn allocate(accounts: &Accounts, findings: &Findings) -> Allocation {
     let turns: u64 = parties.iter().map(|party| party.turn).sum();
     // A window is as long as an epoch, so half of a slot is as good as a slot.
     let is_due = |waited_ns: u64, turn: u64| {
-        2 * waited_ns * turn + findings.slot_ns * turn > 2 * findings.slot_ns * turns.max(turn)
+        let [waited_ns, turn, slot_ns, turns] = [waited_ns, turn, findings.slot_ns, turns].map(u128::from);
+        2 * waited_ns * turn + slot_ns * turn > 2 * slot_ns * turns.max(turn)
     };
     let order = |party: &&Party| {
         let first = *party.members.first().expect("it has members");
