@@ -81,10 +81,12 @@ mod tests {
     use crate::observation::{Account, Observation, TenantObservation};
     use crate::tenant::{Tenant, TenantId, TenantKind};
 
+    fn tenant(id: u32, kind: TenantKind, key: &str) -> Tenant {
+        Tenant { id: TenantId(id), kind, key: key.into(), name: key.into() }
+    }
+
     #[test]
     fn every_piece_of_a_steal_is_of_one_sort_and_a_machines_own_io_threads_are_its_own() {
-        let tenant =
-            |id, kind, key: &str| Tenant { id: TenantId(id), kind, key: key.into(), name: key.into() };
         let seen = Observation {
             tenants: vec![
                 tenant(0, TenantKind::Vm, "vm:web"),
@@ -127,8 +129,6 @@ mod tests {
 
     #[test]
     fn a_machines_own_io_threads_are_no_co_runners_of_it() {
-        let tenant =
-            |id, kind, key: &str| Tenant { id: TenantId(id), kind, key: key.into(), name: key.into() };
         let tenants = vec![
             tenant(0, TenantKind::Vm, "vm:web"),
             tenant(1, TenantKind::VmIo, "vm-io:web"),

@@ -71,8 +71,7 @@ impl Advisor {
                     Some(all) => all.iter().map(|(_, p)| u64::from(p.most) * 1_000).sum(),
                     None => wanted_ns * 1_000 / seen.window_ns().max(1),
                 };
-                let known = seen.weights.iter().find(|(id, _)| *id == tenant.id);
-                Claim { weight: known.map_or(100, |(_, weight)| u64::from(*weight)), want_milli }
+                Claim { weight: seen.weight(tenant.id), want_milli }
             })
             .collect();
         let dealt = deal(seen.cpus.len() as u64 * 1_000, &claims);
