@@ -145,9 +145,8 @@ impl Predict {
         };
         let parks = wanted.dedicated.is_some();
         // Its supervisor, if it has one, undoes nothing: nothing has been changed yet.
-        let at_once = stop.at_once();
-        let mut watch = SubjectWatch::start(&root, armed.subject, first.as_slice(), wanted)?;
-        drop(at_once);
+        let mut watch =
+            stop.at_once(|| SubjectWatch::start(&root, armed.subject, first.as_slice(), wanted))?;
         let wake_up_ns = wake_up.unwrap_or_else(|e| {
             watch.lacks(What::WakeUpTime, in_words(&e));
             None

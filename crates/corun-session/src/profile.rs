@@ -81,9 +81,7 @@ impl Profile {
             ..LiveOptions::new(armed.subject)
         };
         let kernel_counts = corun_bpf::Probe::count_costs();
-        let at_once = stop.at_once();
-        let (watcher, mut unavailable) = Watcher::start(&root, live, options.source)?;
-        drop(at_once);
+        let (watcher, mut unavailable) = stop.at_once(|| Watcher::start(&root, live, options.source))?;
         if is_traced && watcher.source() == Source::Schedstat {
             let of_ebpf = unavailable.iter().find(|u| matches!(u.what, What::Ebpf { .. }));
             let why = of_ebpf.map_or("it cannot be had".to_owned(), |u| u.why.clone());

@@ -61,9 +61,7 @@ impl Record {
         };
         let live =
             LiveOptions { record_bytes: RECORD_BYTES, watcher_apart: true, ..LiveOptions::new(subject) };
-        let at_once = stop.at_once();
-        let (watcher, _) = Watcher::start(&root, live, Some(Source::Ebpf))?;
-        drop(at_once);
+        let (watcher, _) = stop.at_once(|| Watcher::start(&root, live, Some(Source::Ebpf)))?;
         let subject = watcher.subject().expect("processes are a subject");
         let running = armed.held.map(|held| release(held, stop)).transpose()?;
         let end_ns = options.length_ns.map(|ns| watcher.now_ns() + ns);

@@ -1,6 +1,6 @@
 //! How a session is asked to end: from another thread, or by Ctrl-C.
 
-use corun_linux::interrupt::{AtOnce, Interrupt};
+use corun_linux::interrupt::Interrupt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -39,10 +39,10 @@ impl Stop {
         Stop { requests: Arc::default(), outer, signals: self.signals }
     }
 
-    /// While what it returns lives, a signal ends this process at once: for what can take long and leaves nothing to print or to undo.
-    #[must_use]
-    pub fn at_once(&self) -> Option<AtOnce> {
-        self.signals.map(|signals| signals.at_once())
+    /// Begins something during which a signal ends this process at once: it can take long, and leaves nothing to print or to undo.
+    pub fn at_once<T>(&self, begin: impl FnOnce() -> T) -> T {
+        let _ends = self.signals.map(|signals| signals.at_once());
+        begin()
     }
 
     /// Asks the session to end.

@@ -80,9 +80,7 @@ impl Verify {
             dedicated: None,
             wake_up_ns: None,
         };
-        let at_once = stop.at_once();
-        let mut watch = SubjectWatch::start(&root, subject, &[first], wanted)?;
-        drop(at_once);
+        let mut watch = stop.at_once(|| SubjectWatch::start(&root, subject, &[first], wanted))?;
         // What came before the command began is not its run.
         watch.observe()?;
         let begin_ns = watch.now_ns();

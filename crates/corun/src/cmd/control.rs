@@ -171,9 +171,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_policy(&args, &options)?;
     check::check(&args)?;
     let stop = stop_on_signals()?;
-    let at_once = stop.at_once();
-    let plan = Plan::look_around(options).map_err(in_flags)?;
-    drop(at_once);
+    let plan = stop.at_once(|| Plan::look_around(options)).map_err(in_flags)?;
     say(&args, plan.notices());
     let idle = plan.notices().iter().find(|notice| notice.is_idleness()).cloned();
     let mut control = plan.begin(&stop).map_err(in_flags)?;

@@ -1,8 +1,8 @@
 //! `corun profile`: arm the watcher, let the subject run, say where its time went and who took it.
 
-pub mod from;
+mod from;
 
-pub use from::{source_of, time_of};
+pub use from::{opened, source_of, time_of, why_not};
 
 use crate::date::now;
 use crate::lines;

@@ -2,7 +2,7 @@
 //! they ran.
 
 use super::parts::{ahead_of_utc_s, copy_of, Watched};
-use crate::cmd::profile::from::{opened, time_of as time, why_not};
+use crate::cmd::profile::{self, opened, why_not};
 use crate::lines;
 use crate::usage::{check_files, Usage};
 use crate::values::length_ns;
@@ -60,7 +60,7 @@ pub fn run(
     let reader = opened(ring)?;
     let unix_ns = match (&flags.at, flags.length_ns) {
         (None, None) => time_of_tests(tests)?,
-        (at, length_ns) => time(&reader, ring, at.as_deref(), length_ns)?,
+        (at, length_ns) => profile::time_of(&reader, ring, at.as_deref(), length_ns)?,
     };
     let said = judged(&reader, unix_ns, tenant, max_disturbance, |watched| watched.annotate(tests, &copy))
         .map_err(|no| Usage(why_not(&no, &reader, ring, Some(tenant))))?;
