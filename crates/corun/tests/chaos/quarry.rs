@@ -102,6 +102,7 @@ pub struct Asked {
     /// It was both at an instant and has been at least one of them since. The kernel freezes a stopped task where it is, without an
     /// event: until it runs again nobody can tell which.
     both: AtomicBool,
+    limited: AtomicBool,
     /// How often it was confined to CPUs.
     moves: AtomicU32,
 }
@@ -193,6 +194,11 @@ impl Quarry {
         self.asked.settle();
     }
 
+    fn limit(&mut self, percent: Option<u64>) {
+        self.quota.allow(percent);
+        self.asked.limited.store(percent.is_some(), Relaxed);
+    }
+
     fn confine(&mut self, cpus: Vec<CpuId>) {
         self.asked.moves.fetch_add(1, Relaxed);
         sched::set_affinity(self.pid(), Some(&cpus)).unwrap();
@@ -214,7 +220,7 @@ impl Quarry {
             }
             3 => {
                 let percent = chance.of(&[None, Some(5), Some(20), Some(50)]);
-                self.quota.allow(percent);
+                self.limit(percent);
                 format!("may use per cent of a CPU: {percent:?}")
             }
             _ => {
@@ -231,7 +237,7 @@ impl Quarry {
 
     /// Takes back all that keeps it from running, but not where it may run.
     pub fn let_go(&mut self) {
-        self.quota.allow(None);
+        self.limit(None);
         self.freeze(false);
         self.stop(false);
     }
@@ -261,6 +267,8 @@ pub struct Sample {
     pub is_stopped: bool,
     pub is_frozen: bool,
     pub is_both: bool,
+    /// It has a quota.
+    pub is_limited: bool,
     /// How often it has been confined to CPUs so far.
     pub moves: u32,
     /// What the kernel has counted so far.
@@ -296,6 +304,7 @@ impl Seen {
             // It never sleeps by itself.
             is_frozen: "DS".contains(state),
             is_both: self.asked.both.load(Relaxed),
+            is_limited: self.asked.limited.load(Relaxed),
             moves: self.asked.moves.load(Relaxed),
             throttled_ns,
         })

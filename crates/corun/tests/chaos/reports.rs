@@ -69,6 +69,25 @@ fn lasts(samples: &[Sample], from: u64, to: u64, holds: impl Fn(&Sample) -> bool
     bounds
 }
 
+/// For how long the task was throttled between `from` and `to`. The kernel counts a stretch when it ends, whole: the stretch ended at
+/// the sample that first shows it. A stretch may last longer than a period, since a task can overdraw its quota until the next tick.
+/// So one that began before `to` may still be going on at the last sample, unless the quota was lifted meanwhile, which ends it.
+fn throttled(samples: &[Sample], from: u64, to: u64) -> Bounds {
+    let mut known = 0;
+    let mut last_end = from;
+    let mut goes_on = samples.iter().filter(|s| s.at_ns >= to).all(|s| s.is_limited);
+    for step in samples.windows(2) {
+        let lasted = step[1].throttled_ns - step[0].throttled_ns;
+        if lasted > 0 {
+            let (begin, end) = (step[1].at_ns.saturating_sub(lasted), step[1].at_ns);
+            known += end.min(to).saturating_sub(begin.max(from));
+            last_end = last_end.max(end);
+            goes_on &= end <= to;
+        }
+    }
+    (known, known + if goes_on { to.saturating_sub(last_end) } else { 0 })
+}
+
 /// Holds a task's ledger against what the witness saw and the kernel counted. `false`: the witness was kept from looking.
 ///
 /// # Errors
@@ -104,14 +123,12 @@ pub fn compare(report: &Value, pid: u32, samples: &[Sample]) -> Result<bool, Str
         is_within("stopped", ns(ledger, "stopped_ns"), lasts(samples, from, to, |s| s.is_stopped))?;
         is_within("frozen", ns(ledger, "frozen_ns"), lasts(samples, from, to, |s| s.is_frozen))?;
     }
-    // Throttled time is counted when it ends, at most a period later. A task that is moved to another CPU meanwhile waits in a queue
-    // that its quota has not stopped, while the kernel counts on for the queue that it left (ARCHITECTURE, known limits).
-    let at_or_before = |at: u64| samples.iter().rfind(|s| s.at_ns <= at);
-    let counted = |at: u64| at_or_before(at).map_or(0, |s| s.throttled_ns);
-    let moves = |at: u64| at_or_before(at).map(|s| s.moves);
+    // A task that is moved to another CPU while its quota is used up waits in a queue that the quota has not stopped, and the kernel
+    // counts on for the queue that it left (ARCHITECTURE, known limits).
+    let moves = |at: u64| samples.iter().rfind(|s| s.at_ns <= at).map(|s| s.moves);
     let is_moved = moves(from.saturating_sub(period)) != moves(to + period);
-    let least = if is_moved { 0 } else { counted(to).saturating_sub(counted(from + period)) };
-    let throttled = (least, counted(to + period) - counted(from));
+    let throttled = throttled(samples, from, to);
+    let throttled = (if is_moved { 0 } else { throttled.0 }, throttled.1);
     is_within("throttled", ns(ledger, "throttled_ns"), throttled)?;
     let most = life.saturating_sub(held.0 + throttled.0);
     is_within("stolen", ns(ledger, "steal_ns"), (0, most))?;
