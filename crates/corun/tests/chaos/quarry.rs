@@ -176,6 +176,7 @@ impl Quarry {
         let pid = self.pid();
         Seen {
             stat: format!("/proc/{pid}/stat").into(),
+            runs: format!("/proc/{pid}/schedstat").into(),
             counter: self.quota.outer().join("cpu.stat"),
             asked: self.asked.clone(),
         }
@@ -271,6 +272,8 @@ pub struct Sample {
     pub is_limited: bool,
     /// How often it has been confined to CPUs so far.
     pub moves: u32,
+    /// How often it has been given a CPU so far.
+    pub runs: u64,
     /// What the kernel has counted so far.
     pub throttled_ns: u64,
 }
@@ -285,6 +288,7 @@ fn now_ns() -> u64 {
 /// What the witness looks at: the task's state, its quota's counters, and what it is asked to be.
 pub struct Seen {
     stat: PathBuf,
+    runs: PathBuf,
     counter: PathBuf,
     asked: Arc<Asked>,
 }
@@ -293,6 +297,8 @@ impl Seen {
     fn look(&self) -> Option<Sample> {
         let stat = std::fs::read_to_string(&self.stat).ok()?;
         let state = stat.rsplit(')').next()?.trim_start().chars().next()?;
+        let runs = std::fs::read_to_string(&self.runs).ok()?;
+        let runs = runs.split_whitespace().nth(2)?.parse().ok()?;
         let counter = std::fs::read_to_string(&self.counter).ok()?;
         let value = |name: &str| -> Option<u64> {
             counter.lines().find_map(|l| l.strip_prefix(name)?.trim().parse().ok())
@@ -306,6 +312,7 @@ impl Seen {
             is_both: self.asked.both.load(Relaxed),
             is_limited: self.asked.limited.load(Relaxed),
             moves: self.asked.moves.load(Relaxed),
+            runs,
             throttled_ns,
         })
     }

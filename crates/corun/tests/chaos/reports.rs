@@ -74,18 +74,34 @@ fn lasts(samples: &[Sample], from: u64, to: u64, holds: impl Fn(&Sample) -> bool
 /// So one that began before `to` may still be going on at the last sample, unless the quota was lifted meanwhile, which ends it.
 fn throttled(samples: &[Sample], from: u64, to: u64) -> Bounds {
     let mut known = 0;
-    let mut last_end = from;
     let mut goes_on = samples.iter().filter(|s| s.at_ns >= to).all(|s| s.is_limited);
-    for step in samples.windows(2) {
-        let lasted = step[1].throttled_ns - step[0].throttled_ns;
-        if lasted > 0 {
-            let (begin, end) = (step[1].at_ns.saturating_sub(lasted), step[1].at_ns);
-            known += end.min(to).saturating_sub(begin.max(from));
-            last_end = last_end.max(end);
-            goes_on &= end <= to;
-        }
+    for (begin, end) in stretches(samples) {
+        known += end.min(to).saturating_sub(begin.max(from));
+        goes_on &= end <= to;
     }
-    (known, known + if goes_on { to.saturating_sub(last_end) } else { 0 })
+    // A wait that begins throttled and is open at the edge of a window counts as throttled up to there, and is put right in the next.
+    let (before, after) = (waited(samples, from, false), waited(samples, to, goes_on));
+    (known.saturating_sub(before), known + after)
+}
+
+/// When the task was throttled, as far as the kernel has counted it.
+fn stretches(samples: &[Sample]) -> impl Iterator<Item = (u64, u64)> + '_ {
+    samples.windows(2).filter(|s| s[1].throttled_ns > s[0].throttled_ns).map(|s| {
+        let lasted = s[1].throttled_ns - s[0].throttled_ns;
+        (s[1].at_ns.saturating_sub(lasted), s[1].at_ns)
+    })
+}
+
+/// How long ago the task was last throttled at `at`, if it has not run since, or may have been `throttled` all the time since.
+fn waited(samples: &[Sample], at: u64, throttled: bool) -> u64 {
+    let Some((_, end)) = stretches(samples).filter(|(_, end)| *end <= at).last() else { return 0 };
+    let runs = |at: u64| samples.iter().rfind(|s| s.at_ns <= at).map(|s| s.runs);
+    // What it ran before the sample that shows the end belongs to the time before.
+    if throttled || runs(at) == runs(end) {
+        at - end
+    } else {
+        0
+    }
 }
 
 /// Holds a task's ledger against what the witness saw and the kernel counted. `false`: the witness was kept from looking.
