@@ -13,7 +13,7 @@ use crate::cgroup::{ancestors, Cgroups, Membership};
 use crate::root::Root;
 use crate::{cpulist, cpustat, sched};
 use corun_model::limits::{CpuQuota, CpuSet, Limits, TaskLimits};
-use corun_model::{CpuId, TaskId, TenantId, Unavailable, What};
+use corun_model::{CpuId, TaskId, TenantId, Unavailable, What, Why};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -133,13 +133,7 @@ pub fn shown_fewer(root: &Root) -> Option<Unavailable> {
 }
 
 fn fewer(shown: usize, usable: usize) -> Option<Unavailable> {
-    (shown < usable).then(|| Unavailable {
-        what: What::AllCpus,
-        why: format!(
-            "this container is shown {shown} of the {usable} CPUs that it may use (lxcfs): programs that count CPUs go by \
-             {shown}, this report by {usable}"
-        ),
-    })
+    (shown < usable).then_some(Unavailable { what: What::AllCpus, why: Why::ShownFewer { shown, usable } })
 }
 
 /// Of the CPUs that a task may use, those that the scheduler would move it to.
@@ -180,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_container_that_is_shown_fewer_cpus_than_it_may_use_is_told_so() {
-        assert!(fewer(2, 8).is_some_and(|u| u.why.contains("shown 2 of the 8 CPUs")));
+        assert!(fewer(2, 8).is_some_and(|u| u.why == Why::ShownFewer { shown: 2, usable: 8 }));
         assert_eq!((fewer(8, 8), fewer(8, 2)), (None, None), "an affinity is no lie");
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("proc")).unwrap();

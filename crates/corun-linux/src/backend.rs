@@ -8,6 +8,7 @@
 //! Whatever it changes it must be able to change back: [`Backend::undo_all`] when all goes well, and by its own means
 //! (a supervisor process, a program that the kernel unloads) when the controller is killed.
 
+use corun_model::why::{KnobMeans, NoKnob};
 use corun_model::{Action, HostError, Knob, Observation, Outcome, Refusal, TenantId};
 use std::collections::BTreeSet;
 
@@ -88,13 +89,13 @@ pub struct KnobSupport {
 pub enum Support {
     /// It can.
     Yes {
-        /// By what means, and what becomes of the value: "sched_setattr; takes effect at the 4 ms tick".
-        how: String,
+        /// By what means, and what becomes of the value.
+        how: KnobMeans,
     },
     /// It cannot.
     No {
         /// Why, and what would help.
-        why: String,
+        why: NoKnob,
     },
 }
 

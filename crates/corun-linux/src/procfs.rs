@@ -108,9 +108,9 @@ pub struct Schedstat {
 /// A thread's context switches since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// It blocked, or yielded.
+    /// It blocked.
     pub voluntary: u64,
-    /// The CPU was taken from it.
+    /// The CPU was taken from it, or it called `sched_yield` and another task ran.
     pub involuntary: u64,
 }
 

@@ -34,7 +34,7 @@ use crate::topology::{self, TopologyError};
 use crate::{clock, procfs};
 use corun_model::host::HostError;
 use corun_model::observation::{CpuTime, Loss, Observation};
-use corun_model::{Action, CpuId, Host, Limits, Machine, Outcome, Refusal, TenantId, Unavailable, What};
+use corun_model::{Action, CpuId, Host, Limits, Machine, Outcome, Refusal, TenantId, Unavailable, What, Why};
 use meter::Meter;
 use process_table::{Depth, Process, ProcessTable, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -279,24 +279,20 @@ impl SchedstatHost {
     }
 
     fn unavailable(&self, host_steal_known: bool) -> Vec<Unavailable> {
-        let needs = "schedstat does not tell; eBPF does, as root";
         let mut list: Vec<Unavailable> = [
-            (What::Culprits, "schedstat counts how long a task waited, not for whom; eBPF tells, as root"),
-            (What::Events, needs),
-            (What::Stops, "to schedstat whoever is stopped or frozen is blocked; eBPF tells, as root"),
-            (
-                What::RealTimeBudgets,
-                "schedstat counts them as waiting for a CPU; eBPF tells them apart, as root",
-            ),
-            (What::ShortTasks, "/proc is polled; their CPU time alone shows in their parents' accounts"),
-            (What::HardwareCounters, "the schedstat source does not read them"),
+            (What::Culprits, Why::SchedstatNamesNobody),
+            (What::Events, Why::SchedstatIsSilent),
+            (What::Yields, Why::KernelTakesYieldsForPreemptions),
+            (What::Stops, Why::SchedstatTakesStopsForBlocking),
+            (What::RealTimeBudgets, Why::SchedstatTakesBudgetsForWaits),
+            (What::ShortTasks, Why::ProcIsPolled),
+            (What::HardwareCounters, Why::SchedstatReadsNoCounters),
         ]
         .map(|(what, why)| Unavailable::new(what, why))
         .into();
         list.extend(self.shown_fewer.clone());
         if !host_steal_known {
-            let why = "this is a virtual machine whose host has reported no steal since boot";
-            list.push(Unavailable { what: What::HostSteal, why: why.into() });
+            list.push(Unavailable::new(What::HostSteal, Why::NoHostStealReported));
         }
         list
     }

@@ -8,7 +8,7 @@ use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
 use crate::target::Subject;
 use corun_model::waits::Open;
 use corun_model::{
-    Action, Host, HostError, Machine, Observation, Outcome, RunLog, TenantId, Trace, Unavailable, What,
+    Action, Host, HostError, Machine, Observation, Outcome, RunLog, TenantId, Trace, Unavailable, What, Why,
 };
 use thiserror::Error;
 
@@ -178,11 +178,8 @@ pub fn no_ebpf(why: &LiveError) -> Unavailable {
     let is_forbidden = matches!(why, LiveError::Probe(e) if e.is_forbidden());
     // SAFETY: geteuid cannot fail.
     let for_want_of_privilege = is_forbidden && unsafe { libc::geteuid() } != 0;
-    let why = limits::of_probe(&Root::new("/"), &why.to_string());
-    Unavailable::new(
-        What::Ebpf { for_want_of_privilege },
-        format!("{why}; `corun doctor` says what would help"),
-    )
+    let cause = limits::of_probe(&Root::new("/"), &why.to_string());
+    Unavailable::new(What::Ebpf { for_want_of_privilege }, Why::NoEbpf { cause })
 }
 
 impl Host for Watcher {

@@ -28,6 +28,7 @@
 //! | [`observation`] | what a host saw in one window |
 //! | [`noise_summary`] | what a machine took from programs that did nothing but compute |
 //! | [`unavailable`] | what cannot be seen or done here, and why |
+//! | [`why`] | the reasons of that, with their sentences |
 //! | [`limits`] | which CPUs tasks may use, and how much CPU time tenants may |
 //! | [`recording`] | consecutive windows, summed and as a timeline |
 //! | [`action`] | the five knobs, actions and their outcomes |
@@ -73,6 +74,7 @@ pub mod tenant;
 pub mod trace;
 pub mod unavailable;
 pub mod waits;
+pub mod why;
 pub mod worker;
 pub mod workload;
 
@@ -99,3 +101,4 @@ pub use taken_by::{Taken, TakenBy};
 pub use tenant::{TaskId, Tenant, TenantId, TenantKind};
 pub use trace::Trace;
 pub use unavailable::{Unavailable, What};
+pub use why::Why;

@@ -4,6 +4,7 @@
 use crate::action::Knob;
 use crate::tenant::Tenant;
 use crate::unavailable::Unavailable;
+use crate::why::KnobMeans;
 
 /// What a user should know before a policy begins. `corun_report::control::notices` makes the sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ pub enum Notice {
         /// The knob.
         knob: Knob,
         /// What is done instead.
-        how: String,
+        how: KnobMeans,
     },
     /// Containers whose runtime takes them for paused while they are parked.
     TakenForPaused {

@@ -368,7 +368,11 @@ mod tests {
         let whole = recording.whole().unwrap();
         let others: Vec<&Tenant> = whole.tenants.iter().filter(|t| t.kind == TenantKind::Others).collect();
         assert_eq!(others.len(), 1);
-        assert!(whole.unavailable.iter().any(|u| u.why.contains("`others`")), "{:?}", whole.unavailable);
+        assert!(
+            whole.unavailable.iter().any(|u| u.why == crate::why::Why::TooManyTenants { with_others: true }),
+            "{:?}",
+            whole.unavailable
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! What cannot be seen or done here, as a fact; the reason is for people.
+//! What cannot be seen or done here, and why, as facts.
 //!
 //! Code goes by [`What`], never by its words. In files a `What` is its name, which is read back; a name that is none of
 //! these, such as that of a newer corun, is kept as it is.
 
 use crate::counters::Counter;
+use crate::why::Why;
 use serde::{Deserialize, Serialize};
 
 /// Something that cannot be seen or done here, with the reason (invariant 7).
@@ -11,14 +12,14 @@ use serde::{Deserialize, Serialize};
 pub struct Unavailable {
     /// What.
     pub what: What,
-    /// Why, and what would help.
-    pub why: String,
+    /// Why; its sentence says what would help.
+    pub why: Why,
 }
 
 impl Unavailable {
     /// This, for that reason.
-    pub fn new(what: What, why: impl Into<String>) -> Unavailable {
-        Unavailable { what, why: why.into() }
+    pub fn new(what: What, why: Why) -> Unavailable {
+        Unavailable { what, why }
     }
 }
 
@@ -52,6 +53,8 @@ whats! {
     Culprits = "culprits",
     /// What only a probe in the kernel counts.
     Events = "wake-ups, migrations, reasons of blocking, histograms, traces",
+    /// How often tasks called `sched_yield`.
+    Yields = "calls of sched_yield",
     /// Tasks that begin and end between two looks at `/proc`.
     ShortTasks = "tasks that live between two polls",
     /// What the hypervisor took.
@@ -161,7 +164,15 @@ impl What {
 
     /// Whether an answer is as good without, or says it elsewhere.
     pub fn matters_little(&self) -> bool {
-        matches!(self, What::Culprits | What::HostSteal | What::SpinInYield | What::ShortTasks | What::Events)
+        matches!(
+            self,
+            What::Culprits
+                | What::HostSteal
+                | What::SpinInYield
+                | What::ShortTasks
+                | What::Events
+                | What::Yields
+        )
     }
 }
 

@@ -20,7 +20,7 @@ use crate::reach::Set;
 use crate::stretch::Stretch;
 use crate::stretch_estimate::StretchEstimate;
 use crate::useful_work::{wall_ns, Window};
-use corun_model::{Observation, TenantId, TenantKind, Unavailable, What};
+use corun_model::{Observation, TenantId, TenantKind, Unavailable, What, Why};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Limit: most windows that are kept apart. Each estimate walks all tasks of all of them.
@@ -338,18 +338,11 @@ impl Predictor {
         let mut unavailable = self.unavailable.clone();
         unavailable.extend(estimate.missing.iter().cloned());
         if let Some(share) = self.hypervisor.share().filter(|share| *share >= NEGLIGIBLE) {
-            let why = format!(
-                "it took {:.0} % of the time that this machine's CPUs were busy; that is left out: the slowdown is against \
-                 running alone where it takes as much",
-                100.0 * share
-            );
+            let why = Why::HypervisorTook { percent: (100.0 * share).round() as u64 };
             unavailable.insert(Unavailable { what: What::Hypervisor, why });
         }
         if all.unjudged_ns > 0.0 {
-            unavailable.insert(Unavailable {
-                what: What::SpinTime,
-                why: "nobody told spinning from computing for some of the time, so the slowdown of a program that spins is understated".into(),
-            });
+            unavailable.insert(Unavailable::new(What::SpinTime, Why::SpinningNotTold));
         }
         let alone = (estimate.method == Method::Dedicated).then_some(dedicated);
         let mut windows = summary(&self.dedicated, from_ns, |_| None, Label::Dedicated);

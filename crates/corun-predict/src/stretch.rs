@@ -27,7 +27,8 @@ use crate::switch_cost::switch_cost_ns;
 use crate::useful_work::{Spent, Window};
 use crate::wake_ups;
 use crate::yardstick::{spin_stalls, Yardstick};
-use corun_model::{Unavailable, What};
+use corun_model::why::NoSwitchCost;
+use corun_model::{Unavailable, What, Why};
 use std::collections::BTreeSet;
 
 /// Windows of one behaviour, each kind in the order of time.
@@ -120,7 +121,7 @@ impl Estimator for PapersFormula {
 }
 
 /// What a switch costs in these windows, or why nobody can tell.
-fn switch_cost_of(alone: &Window, shared: &Window) -> Result<f64, &'static str> {
+fn switch_cost_of(alone: &Window, shared: &Window) -> Result<f64, NoSwitchCost> {
     switch_cost_ns(alone).or_else(|_| switch_cost_ns(shared))
 }
 
@@ -131,7 +132,7 @@ impl Stretch<'_> {
         alone: &Window,
         shared: &Window,
         speed: Speed,
-        switch_ns: Result<f64, &'static str>,
+        switch_ns: Result<f64, NoSwitchCost>,
     ) -> Result<StretchEstimate, CannotTell> {
         let (fast, slow) = (speed.rate(alone), speed.rate(shared));
         if fast <= 0.0 || slow <= 0.0 {
@@ -148,16 +149,11 @@ impl Stretch<'_> {
         };
         let parts = speed.parts(alone, shared, slowdown);
         let mut missing = BTreeSet::new();
-        missing.extend(switch_ns.err().map(|why| Unavailable {
-            what: What::SwitchCost,
-            why: format!("{why}; it stays inside useful work"),
-        }));
+        missing.extend(
+            switch_ns.err().map(|why| Unavailable { what: What::SwitchCost, why: Why::NoSwitchCost(why) }),
+        );
         if parts.memory.is_none() {
-            missing.insert(no_memory(
-                &shared.total(),
-                "it spins, and either stalls on memory for nearly all the rest, so that too little is left to be \
-                 compared, or always spins alike, so that nobody can tell which stalls are those of spinning",
-            ));
+            missing.insert(no_memory(&shared.total(), Why::SpinningHidesStalls));
         }
         missing.extend(wake_ups::unknown(alone, self.wake_up_ns));
         let bias = REST_OF_RUN.min(self.at_stake(shared, slowdown));
@@ -242,7 +238,7 @@ impl Estimator for LedgerAndReplay {
             method: Method::Ledger,
             slowest: of.apart(shared).then_some(found.slowest),
             missing: [
-                no_memory(&shared.total(), "how long it stalls alone is not known without dedicated windows"),
+                no_memory(&shared.total(), Why::StallsAloneUnknown),
                 no_dedicated(dedicated, Method::Ledger),
             ]
             .into_iter()
@@ -255,14 +251,14 @@ impl Estimator for LedgerAndReplay {
 }
 
 /// Why there is no memory part. `counted`: why not although events were counted.
-fn no_memory(shared: &Spent, counted: &str) -> Unavailable {
+fn no_memory(shared: &Spent, counted: Why) -> Unavailable {
     let part = 100.0 * shared.memory.in_ns / shared.on_cpu_ns().max(1.0);
     let why = if shared.memory.in_ns == 0.0 {
-        "without hardware counters memory stalls are part of compute, so their change is not seen".to_owned()
+        Why::StallsNotCounted
     } else if !shared.knows_memory() {
-        format!("events were counted in only {part:.0} % of its time on a CPU, since its tasks begin and end too fast")
+        Why::StallsCountedInPart { percent: part.round() as u64 }
     } else {
-        counted.to_owned()
+        counted
     };
     Unavailable { what: What::Memory, why }
 }
@@ -337,9 +333,9 @@ mod tests {
             let missing = of_windows(&shared, &alone[..n]).estimate().unwrap().missing;
             missing.into_iter().find(|u| u.what == What::DedicatedWindows).map(|u| u.why)
         };
-        assert!(why(0).unwrap().starts_with("none was taken"));
-        assert!(why(1).unwrap().starts_with("1 of the three that are needed was taken"));
-        assert!(why(2).unwrap().starts_with("2 of the three that are needed were taken"));
+        for taken in 0..3 {
+            assert_eq!(why(taken), Some(Why::TooFewDedicated { taken, by_replay: false }));
+        }
         assert_eq!(why(3), None);
     }
 

@@ -9,7 +9,7 @@ use crate::estimate::{Method, Parts};
 use crate::interval::{degrees, Spread, MANY};
 use crate::loss::Loss;
 use crate::useful_work::Window;
-use corun_model::{Unavailable, What};
+use corun_model::{Unavailable, What, Why};
 use std::collections::BTreeSet;
 
 /// What is told of a stretch, or of several.
@@ -37,18 +37,8 @@ pub(crate) fn parts_of(loss: &Loss, slowdown: f64) -> Parts {
 
 /// That so few dedicated windows were taken, and what stands in for them.
 pub(crate) fn no_dedicated(taken: usize, method: Method) -> Unavailable {
-    let taken = match taken {
-        0 => "none was taken".to_owned(),
-        n => format!("{n} of the three that are needed {} taken", if n == 1 { "was" } else { "were" }),
-    };
-    let from = match method {
-        Method::Replay => "comes from a replay of what it did",
-        _ => "is derived from its ledger; the interval is wider",
-    };
-    Unavailable {
-        what: What::DedicatedWindows,
-        why: format!("{taken}, so what the program would do alone {from}"),
-    }
+    let by_replay = method == Method::Replay;
+    Unavailable { what: What::DedicatedWindows, why: Why::TooFewDedicated { taken, by_replay } }
 }
 
 /// How a window's slowdown is told.

@@ -15,7 +15,7 @@
 
 use crate::definitions::SMALL;
 use crate::useful_work::{Spent, Window};
-use corun_model::{Unavailable, What};
+use corun_model::{Unavailable, What, Why};
 use corun_sim::replay::Conditions;
 
 /// The wake-ups of a window's tasks.
@@ -54,12 +54,8 @@ fn take_long(window: &Window, each_ns: f64) -> bool {
 pub(crate) fn unknown(window: &Window, each_ns: f64) -> Option<Unavailable> {
     // A replay takes wake-ups to be so long where nobody knows better.
     let about_ns = Conditions::default().wake_up_ns as f64;
-    (each_ns == 0.0 && take_long(window, about_ns)).then(|| Unavailable {
-        what: What::WakeUps,
-        why: "threads sleep so often that it matters what it takes to wake up CPUs that sleep, and nobody measured that; measure it on \
-              the idle machine, or say it"
-            .into(),
-    })
+    (each_ns == 0.0 && take_long(window, about_ns))
+        .then(|| Unavailable { what: What::WakeUps, why: Why::WakeUpsNotMeasured })
 }
 
 /// What a wake-up takes in the program of this window, in which nothing was stolen: no longer than its tasks waited, and no longer

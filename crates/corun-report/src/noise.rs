@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_could_not_be_seen_and_an_early_end_are_said() {
         let mut blind = report();
-        blind.unavailable.push(Unavailable::new(What::Other("who".into()), "no root\x1b"));
+        blind.unavailable.push(Unavailable::new(What::Other("who".into()), "no root\x1b".to_owned().into()));
         blind.is_interrupted = true;
         let text = blind.text();
         assert!(text.contains("! who: no root?") && text.contains("! it was interrupted"), "{text}");

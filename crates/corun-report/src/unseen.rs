@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     fn missing(what: &str) -> Unavailable {
-        Unavailable::new(What::from(what.to_owned()), "why")
+        Unavailable::new(what.to_owned().into(), "why".to_owned().into())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use corun_linux::counters::live::{accepted, Precision};
 use corun_linux::counters::{Grain, LivePerf, Options, Plan, Refusal, Theme};
 use corun_linux::Root;
-use corun_model::{Counter, CounterSource, Observation, TaskId, TenantId, Unavailable, What};
+use corun_model::{Counter, CounterSource, Observation, TaskId, TenantId, Unavailable, What, Why};
 
 /// What is counted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,12 @@ pub enum CountedUnit {
 /// Why there are no counters here, for callers who did not ask for them: otherwise that would be the reason.
 pub fn absent(root: &Root) -> Option<Unavailable> {
     let refused = Plan::make(root, &[Theme::Work], &accepted).err()?;
-    Some(Unavailable { what: What::HardwareCounters, why: refused.sentence() })
+    Some(refused_as(refused, false))
+}
+
+/// That the kernel counts nothing, to a caller that needs it or does not.
+fn refused_as(refusal: Refusal, is_needed: bool) -> Unavailable {
+    Unavailable::new(What::HardwareCounters, Why::NoCounters { refusal, is_needed })
 }
 
 /// What counting cost.
@@ -50,8 +55,7 @@ impl Counting {
         subject: Option<TenantId>,
         first: &[TaskId],
     ) -> Result<Counting, Unavailable> {
-        Counting::begin(root, unit, what, subject, first)
-            .map_err(|refusal| Unavailable::new(What::HardwareCounters, refusal.sentence()))
+        Counting::begin(root, unit, what, subject, first).map_err(|refusal| refused_as(refusal, false))
     }
 
     fn begin(
@@ -76,7 +80,7 @@ impl Counting {
     /// # Errors
     /// One of them cannot be counted here, and why.
     pub fn needed(root: &Root, counters: &[Counter]) -> Result<Counting, Unavailable> {
-        let refused = |r: Refusal| Unavailable::new(What::HardwareCounters, r.sentence_of_needed());
+        let refused = |refusal| refused_as(refusal, true);
         let counting = Counting::begin(root, CountedUnit::Task, &Theme::ALL, None, &[]).map_err(refused)?;
         counting.perf.plan().lacks(counters).map_or(Ok(counting), Err)
     }

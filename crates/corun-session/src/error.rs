@@ -6,7 +6,7 @@ use corun_linux::target::TargetError;
 use corun_linux::watcher::WatchError;
 use corun_model::duration::human_ns;
 use corun_model::refusal::Protected;
-use corun_model::{HostError, Unavailable};
+use corun_model::{HostError, Unavailable, Why};
 use thiserror::Error;
 
 /// Why a session cannot begin, or cannot go on. What was changed is undone when the session is dropped.
@@ -57,7 +57,7 @@ pub enum Error {
     #[error("a trace needs eBPF: {why}; go without one")]
     NoTrace {
         /// Why not.
-        why: String,
+        why: Why,
     },
     /// The sched_ext scheduler was asked for by name and cannot be had.
     #[error("{why}")]

@@ -20,7 +20,7 @@ use corun_linux::target::Subject;
 use corun_linux::watcher::{no_ebpf, Source, WatchError, Watcher};
 use corun_linux::Root;
 use corun_model::observation::Account;
-use corun_model::{CpuId, Host, Machine, Observation, TaskId, Tenant, TenantId, Unavailable, What};
+use corun_model::{CpuId, Host, Machine, Observation, TaskId, Tenant, TenantId, Unavailable, What, Why};
 use std::collections::BTreeMap;
 
 /// The length of a window: what watching takes is taken from the program, and closing a window takes a millisecond.
@@ -90,7 +90,7 @@ impl Watch {
             Ok(host) => Ok((Some(Watch::Schedstat(Box::new(host))), missing)),
             Err(error) if wanted.is_some() => Err(WatchError::Schedstat(error).into()),
             Err(error) => {
-                missing.push(Unavailable::new(What::Other("schedstat".into()), error.to_string()));
+                missing.push(Unavailable::new(What::Other("schedstat".into()), Why::Said(error.to_string())));
                 Ok((None, missing))
             }
         }
@@ -114,7 +114,7 @@ impl Watch {
 fn no_culprits(error: &WatchError) -> Unavailable {
     match error {
         WatchError::Ebpf(why) => no_ebpf(why),
-        other => Unavailable::new(What::Culprits, other.to_string()),
+        other => Unavailable::new(What::Culprits, Why::Said(other.to_string())),
     }
 }
 

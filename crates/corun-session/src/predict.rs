@@ -10,7 +10,7 @@ use corun_linux::launch::Running;
 use corun_linux::root::in_words;
 use corun_linux::watcher::Source;
 use corun_linux::{wake_up, Root};
-use corun_model::{Host, Observation, TaskId, What};
+use corun_model::{Host, Observation, TaskId, What, Why};
 use corun_predict::schedule::{Found, InTheWay, Next, Schedule, Taken, FIRST_NS, OTHERS, SLOT_NS};
 use corun_predict::useful_work::Window;
 use corun_predict::{Assignment, CannotTell, Estimate, Label, Options, Predictor, Recorded, Way};
@@ -148,7 +148,7 @@ impl Predict {
         let mut watch =
             stop.at_once(|| SubjectWatch::start(&root, armed.subject, first.as_slice(), wanted))?;
         let wake_up_ns = wake_up.unwrap_or_else(|e| {
-            watch.lacks(What::WakeUpTime, in_words(&e));
+            watch.lacks(What::WakeUpTime, Why::Said(in_words(&e)));
             None
         });
         // What came before a command begins is not its run.

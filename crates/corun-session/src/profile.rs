@@ -15,7 +15,9 @@ use corun_linux::probe::LiveOptions;
 use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::waits::{Longest, Wait};
-use corun_model::{Host, HostError, Machine, Observation, Recording, TaskId, TenantId, Unavailable, What};
+use corun_model::{
+    Host, HostError, Machine, Observation, Recording, TaskId, TenantId, Unavailable, What, Why,
+};
 use corun_predict::verdict::{Judge, Verdict, MAX_DISTURBANCE};
 use std::time::Duration;
 
@@ -84,7 +86,7 @@ impl Profile {
         let (watcher, mut unavailable) = stop.at_once(|| Watcher::start(&root, live, options.source))?;
         if is_traced && watcher.source() == Source::Schedstat {
             let of_ebpf = unavailable.iter().find(|u| matches!(u.what, What::Ebpf { .. }));
-            let why = of_ebpf.map_or("it cannot be had".to_owned(), |u| u.why.clone());
+            let why = of_ebpf.map_or(Why::CannotBeHad, |u| u.why.clone());
             return Err(Error::NoTrace { why });
         }
         let cost = CostMeter::of_what_begins_now(kernel_counts);

@@ -18,7 +18,7 @@ use corun_linux::watcher::{Source, Watcher};
 use corun_linux::Root;
 use corun_model::{
     Action, Host, HostError, Machine, Observation, Outcome, RunLog, SpinEstimate, SpinMethod, TaskId, Tenant,
-    TenantId, Unavailable, What,
+    TenantId, Unavailable, What, Why,
 };
 use corun_predict::replayed::Replayer;
 use corun_predict::spin::SpinByCounters;
@@ -216,15 +216,16 @@ impl SubjectWatch {
     /// What cannot be seen here, and why, as far as is known by now: samples may have been lost, or tasks refused, since.
     pub fn missing(&self) -> Vec<Unavailable> {
         let of_samples = self.detectors.spin.iter().flat_map(SpinSampler::unavailable);
-        let of_replay = self.replay.as_ref().and_then(|r| r.replayer.failed()).map(|why| Unavailable {
-            what: What::Replay,
-            why: format!("{why}; what the program would have taken alone comes from its ledger"),
-        });
+        let of_replay = self
+            .replay
+            .as_ref()
+            .and_then(|r| r.replayer.failed())
+            .map(|why| Unavailable { what: What::Replay, why: Why::NoReplay(why) });
         self.unavailable.iter().cloned().chain(of_samples).chain(of_replay).collect()
     }
 
     /// Notes that something cannot be had, and why.
-    pub fn lacks(&mut self, what: What, why: String) {
+    pub fn lacks(&mut self, what: What, why: Why) {
         self.unavailable.push(Unavailable { what, why });
     }
 
@@ -257,14 +258,11 @@ impl SubjectWatch {
     /// and more so with co-runners than alone.
     pub fn end_counting_above(&mut self, most: f64) {
         let Some(cost) = self.counting_cost().filter(|cost| *cost > most) else { return };
+        let percent = |share: f64| (100.0 * share).round() as u64;
         self.detectors.counting = None;
         self.unavailable.push(Unavailable {
             what: What::HardwareCounters,
-            why: format!(
-                "counting took {:.0} % of the program's time on a CPU, since it switches so often, and was ended above {:.0} %",
-                100.0 * cost,
-                100.0 * most
-            ),
+            why: Why::CountingEnded { percent: percent(cost), most_percent: percent(most) },
         });
     }
 
@@ -275,10 +273,7 @@ impl SubjectWatch {
             // Nothing is recorded here: of a cgroup, or without the probe, which is said anyway.
             self.replay = None;
             if self.host.watcher().source() == Source::Ebpf {
-                self.unavailable.push(Unavailable {
-                    what: What::Replay,
-                    why: "what the tasks of a cgroup do is not recorded; name it by a process (-p), or start it with corun".into(),
-                });
+                self.unavailable.push(Unavailable::new(What::Replay, Why::CgroupNotRecorded));
             }
             return;
         };

@@ -129,6 +129,42 @@ fn a_search_in_a_sentence_is_found_and_one_in_a_file_or_a_test_is_not() {
     assert_eq!(searches(source), [1, 4, 5, 6, 7, 8, 9]);
 }
 
+/// Where reasons have their sentences, and what is for people altogether.
+const HAS_SENTENCES: [&str; 2] = ["crates/corun-model/src/why", "crates/corun-report/"];
+
+/// Lines outside of tests that write a reason's sentence by themselves, by their numbers from 1: `Why::Said` is for words that
+/// something else said.
+fn own_reasons(source: &str) -> Vec<usize> {
+    let code = source.split("#[cfg(test)]").next().unwrap_or(source);
+    let is_own = |after: &str| {
+        ["\"", "format!", "String::from(\""].iter().any(|own| after.trim_start().starts_with(own))
+    };
+    let found = code.match_indices("Why::Said(").filter(|(at, call)| is_own(&code[at + call.len()..]));
+    found.map(|(at, _)| code[..at].lines().count().max(1)).collect()
+}
+
+#[test]
+fn reasons_have_their_sentences_in_one_place() {
+    let is_code = |file: &String| {
+        file.starts_with("crates/")
+            && file.contains("/src/")
+            && !file.ends_with("/tests.rs")
+            && !HAS_SENTENCES.iter().any(|folder| file.starts_with(folder))
+    };
+    none(files(&[".rs"]).into_iter().filter(is_code).flat_map(|file| {
+        let found = own_reasons(&read(&file));
+        found.into_iter().map(move |line| format!("{file}:{line}: make it a variant of `Why`"))
+    }));
+}
+
+#[test]
+fn a_reason_in_words_of_its_own_is_found_and_one_in_the_words_of_an_error_is_not() {
+    let source =
+        "a(Why::Said(\"x\".into()));\nb(Why::Said(e.to_string()));\nc(Why::Said(\n  format!(\"{x}\")));\n\
+                  #[cfg(test)]\na(Why::Said(\"x\".into()));\n";
+    assert_eq!(own_reasons(source), [1, 3]);
+}
+
 fn crates() -> Vec<String> {
     let folders = std::fs::read_dir(root().join("crates")).unwrap().flatten();
     let mut names: Vec<String> = folders.map(|f| f.file_name().into_string().unwrap()).collect();

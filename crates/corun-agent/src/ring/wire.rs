@@ -257,7 +257,7 @@ impl Window {
             unavailable: seen
                 .unavailable
                 .iter()
-                .map(|u| Unavailable { what: u.what.name(), why: u.why.clone() })
+                .map(|u| Unavailable { what: u.what.name(), why: u.why.to_string() })
                 .collect(),
         }
     }
@@ -288,7 +288,7 @@ impl Window {
             unavailable: self
                 .unavailable
                 .into_iter()
-                .map(|u| corun_model::Unavailable::new(corun_model::What::from(u.what), u.why))
+                .map(|u| corun_model::Unavailable::new(u.what.into(), u.why.into()))
                 .collect(),
             ..Observation::default()
         };

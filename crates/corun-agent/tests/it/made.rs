@@ -96,7 +96,7 @@ pub fn window_of(n: u64, tenants: u32, culprit_of: impl Fn(u32) -> u32) -> Obser
         }],
         machine: MachineTime { host_steal_ns: Some(9), irq_ns: None, softirq_ns: Some(8) },
         loss: Loss { events: n, ..Loss::default() },
-        unavailable: vec![Unavailable::new(What::Spin, "nobody looked")],
+        unavailable: vec![Unavailable::new(What::Spin, "nobody looked".to_owned().into())],
         ..Observation::default()
     };
     seen.check().unwrap();

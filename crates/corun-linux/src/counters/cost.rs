@@ -186,7 +186,7 @@ mod tests {
                 let cost = SwitchCost::measure(&plan).unwrap();
                 assert!(cost.bare_ns > 0 && cost.counted_ns > 0, "{cost:?}");
             }
-            Err(refusal) => println!("skipped: {}", refusal.why),
+            Err(refusal) => println!("skipped: {refusal}"),
         }
     }
 }

@@ -24,10 +24,9 @@ use super::reading::{times, Reading};
 use super::refusal::{self, Refusal};
 use super::room::Room;
 use crate::root::Root;
-use corun_model::duration::human_ns;
 use corun_model::observation::{Account, Observation};
 use corun_model::recording::MOST_TASKS;
-use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId, Unavailable, What};
+use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId, Unavailable, What, Why};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
@@ -196,24 +195,21 @@ impl LivePerf {
             }
             Err(libc::ESRCH) => true,
             Err(errno @ (libc::EMFILE | libc::ENFILE)) => {
-                let why = format!(
-                    "counting takes {} files a task, and no more may be opened ({}); raise `ulimit -n`, or watch fewer tasks",
-                    self.plan.events(),
-                    refusal::name_of(errno)
-                );
+                let (files, error) = (self.plan.events(), refusal::name_of(errno));
+                let why = Why::NoFilesForCounters { files, error };
                 self.say(What::CountersOfLessBusy, why);
                 false
             }
             Err(errno) => {
                 self.forbidden.insert(task);
-                let why = refusal::of_errno(&self.options.root, errno).sentence();
-                self.say(What::CountersOfSomeTasks, why);
+                let refusal = refusal::of_errno(&self.options.root, errno);
+                self.say(What::CountersOfSomeTasks, Why::NoCounters { refusal, is_needed: false });
                 true
             }
         }
     }
 
-    fn say(&mut self, what: What, why: String) {
+    fn say(&mut self, what: What, why: Why) {
         self.said.insert(Unavailable { what, why });
     }
 
@@ -227,15 +223,11 @@ impl LivePerf {
             windows.insert(task, window);
         }
         if lost {
-            let why = "some stood still while their task ran, although the kernel says that it counted them: somebody else, \
-                       such as the hypervisor, has taken counters of this CPU";
-            self.say(What::AllCounters, why.to_owned());
+            self.say(What::AllCounters, Why::CountersStoodStill);
         }
         self.precision = Precision::of(windows.values(), self.turn_ns);
         if self.precision.is_some_and(|p| p.counted_share < 0.999) {
-            let why = "this CPU has fewer counters than are wanted, so groups of them take turns; their counts are \
-                       scaled to the whole time";
-            self.say(What::ExactCounters, why.to_owned());
+            self.say(What::ExactCounters, Why::CountersTakeTurns);
         }
         windows
     }
@@ -288,9 +280,7 @@ impl LivePerf {
             }
         }
         if missed {
-            let why = "a task is counted from the end of the window in which it first ran; short windows, or counting \
-                       the command as a whole, miss less";
-            self.say(What::CountersOfNewTasks, why.to_owned());
+            self.say(What::CountersOfNewTasks, Why::CountedFromSecondWindow);
         }
         self.followed.retain(|task, f| alive.contains(task) || f.tenant.is_none());
         self.forbidden.retain(|task| alive.contains(task));
@@ -328,14 +318,9 @@ impl LivePerf {
         let sum = Window::sum(windows.values());
         let counted = sum.and_then(|sum| self.whole(&sum, tenant.account.ledger.on_cpu_ns()));
         tenant.account.counters = counted;
-        self.say(
-            What::CountersOfSingleTasks,
-            "the command is counted as a whole, with all the tasks that it creates".into(),
-        );
+        self.say(What::CountersOfSingleTasks, Why::CountedAsWhole);
         if counted.is_none() {
-            let why = "more than a tenth of the time was that of tasks that the followed ones did not create, or of the \
-                       first and last moments of short-lived ones";
-            self.say(What::CountersOfSomeWindows, why.into());
+            self.say(What::CountersOfSomeWindows, Why::TooMuchNotFollowed);
         }
     }
 }
@@ -375,12 +360,8 @@ impl LivePerf {
         let added = switches.zip(self.switch).filter(|_| on_cpu_ns > 0);
         self.own_cost = added.map(|(n, cost)| (n * cost.added_ns()) as f64 / on_cpu_ns as f64);
         if let (Some(cost), true) = (self.switch, self.own_cost > Some(OWN_COST)) {
-            let why = format!(
-                "counting makes a switch dearer by {} here, which is more than {:.0} % of these tasks' time on a CPU; \
-                 count less, or nothing",
-                human_ns(cost.added_ns()),
-                OWN_COST * 100.0
-            );
+            let above_percent = (OWN_COST * 100.0).round() as u64;
+            let why = Why::CountingIsDear { added_ns: cost.added_ns(), above_percent };
             self.say(What::UndisturbedRun, why);
         }
     }

@@ -16,7 +16,7 @@ use super::refusal::{self, Refusal};
 use super::room::Room;
 use super::table::{Entry, Table};
 use crate::root::Root;
-use corun_model::{Counter, Counters, Unavailable, What};
+use corun_model::{Counter, Counters, Unavailable, What, Why};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counters that are compared with each other.
@@ -126,8 +126,9 @@ impl Plan {
                 match entry.events.iter().find_map(|&e| ask(&[e], manner).err()) {
                     Some(errno) => {
                         let refusal = refusal::of_errno(root, errno);
-                        refused.add(counter, &refusal.sentence());
-                        plan.needed.add(counter, &refusal.sentence_of_needed());
+                        let why = |is_needed| Why::NoCounters { refusal: refusal.clone(), is_needed };
+                        refused.add(counter, &why(false));
+                        plan.needed.add(counter, &why(true));
                     }
                     None => wanted.push((counter, entry)),
                 }
@@ -142,9 +143,7 @@ impl Plan {
         }
         plan.refused = refused.lines();
         if !kernel {
-            let why = "this user may count only its own work in user mode; `sysctl kernel.perf_event_paranoid=1` or \
-                       lower, or run as root";
-            plan.refused.push(Unavailable { what: What::KernelEvents, why: why.into() });
+            plan.refused.push(Unavailable::new(What::KernelEvents, Why::OnlyInUserMode));
         }
         Ok(plan)
     }
@@ -153,7 +152,7 @@ impl Plan {
     pub fn lacks(&self, needed: &[Counter]) -> Option<Unavailable> {
         let absent = *needed.iter().find(|c| !self.counters.contains_key(c))?;
         let told = self.needed.0.iter().find(|(_, counters)| counters.contains(&absent));
-        let why = told.map_or_else(|| "no event of this CPU counts it".to_owned(), |(why, _)| why.clone());
+        let why = told.map_or(Why::NoEventCountsIt, |(why, _)| why.clone());
         Some(Unavailable { what: What::Counters(vec![absent]), why })
     }
 
@@ -278,19 +277,19 @@ impl Encoded {
 }
 
 /// What is known of this CPU: its table's name, what it can count, and why it cannot count the rest.
-fn known(root: &Root) -> (Option<String>, BTreeMap<Counter, Encoded>, String) {
+fn known(root: &Root) -> (Option<String>, BTreeMap<Counter, Encoded>, Why) {
     let identity = identity::of_machine(root);
     let table = match identity.as_deref().map(Table::of) {
         Some(Ok(Some(table))) => Ok(table),
-        Some(Ok(None)) => Err(format!("corun has no event table for `{}`", identity.unwrap_or_default())),
-        Some(Err(e)) => Err(e.to_string()),
-        None => Err("neither /proc/cpuinfo nor sysfs says which CPU this is".into()),
+        Some(Ok(None)) => Err(Why::NoEventTable { cpu: identity.unwrap_or_default() }),
+        Some(Err(e)) => Err(Why::Said(e.to_string())),
+        None => Err(Why::UnknownCpu),
     };
     let format = core_pmu(root).and_then(|pmu| Format::read(root, &pmu).map_err(|e| e.to_string()));
+    let format = format.map_err(Why::Said);
     match (table, format) {
         (Ok(table), Ok(format)) => {
-            let lacking =
-                format!("this CPU ({}) has no such event, or only for all tasks together", table.name);
+            let lacking = Why::NoSuchEvent { cpu: table.name.clone() };
             // AMD's manual: unit masks may be combined; those of others may be numbers.
             let mask = if table.name.starts_with("amd") { format.encode("umask=0xff").ok() } else { None };
             let mask = mask.map_or(0, |e| e.config);
@@ -337,13 +336,13 @@ fn accepts_kernel(ask: Ask, cycles: &[Event]) -> Result<bool, i32> {
 
 /// Refused counters, those with the same reason in one line.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Refused(Vec<(String, Vec<Counter>)>);
+struct Refused(Vec<(Why, Vec<Counter>)>);
 
 impl Refused {
-    fn add(&mut self, counter: Counter, why: &str) {
+    fn add(&mut self, counter: Counter, why: &Why) {
         match self.0.iter_mut().find(|(known, _)| known == why) {
             Some((_, counters)) => counters.push(counter),
-            None => self.0.push((why.to_owned(), vec![counter])),
+            None => self.0.push((why.clone(), vec![counter])),
         }
     }
 

@@ -5,7 +5,7 @@
 //! belongs to the observations that it was made with. A counter that was not counted is left out.
 
 use corun_model::observation::{Account, Observation};
-use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId, Unavailable, What};
+use corun_model::{Counter, CounterSource, Counters, TaskId, TenantId, Unavailable, What, Why};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -102,7 +102,7 @@ impl Window {
         let tenants = seen.by_tenant.iter().filter_map(|t| {
             Some(Tenant { key: seen.tenant(t.id)?.key.clone(), counters: counted(&t.account)? })
         });
-        let unavailable = seen.unavailable.iter().skip(known).map(|u| (u.what.name(), u.why.clone()));
+        let unavailable = seen.unavailable.iter().skip(known).map(|u| (u.what.name(), u.why.to_string()));
         Window {
             start_ns: seen.start_ns,
             end_ns: seen.end_ns,
@@ -212,8 +212,7 @@ impl CounterSource for Recording {
 
     fn read(&mut self, seen: &mut Observation) {
         let Some(counted) = self.windows.get(&(seen.start_ns, seen.end_ns)) else {
-            let why = "the recording has no such window";
-            seen.unavailable.push(Unavailable::new(What::HardwareCounters, why));
+            seen.unavailable.push(Unavailable::new(What::HardwareCounters, Why::NoSuchWindow));
             return;
         };
         for task in &mut seen.tasks {
@@ -238,7 +237,8 @@ impl Counted {
             counted.tenants.insert(tenant.key, counters(tenant.counters)?);
         }
         let unavailable = window.unavailable.into_iter();
-        counted.unavailable = unavailable.map(|(what, why)| Unavailable::new(what.into(), why)).collect();
+        counted.unavailable =
+            unavailable.map(|(what, why)| Unavailable::new(what.into(), why.into())).collect();
         Ok(counted)
     }
 }

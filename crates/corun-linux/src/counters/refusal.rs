@@ -1,59 +1,15 @@
-//! Why the kernel will not count, and what would help: each error of `perf_event_open` in words.
+//! Why the kernel will not count: what each error of `perf_event_open` means on this machine.
 
 use crate::cpustat;
 use crate::root::Root;
-
-/// A no, with its reason and a remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The reason.
-    pub why: String,
-    /// What would help.
-    pub remedy: String,
-    /// That is much to ask of somebody who does not need it.
-    is_dear: bool,
-}
-
-impl Refusal {
-    fn new(why: impl Into<String>, remedy: impl Into<String>) -> Refusal {
-        Refusal { why: why.into(), remedy: remedy.into(), is_dear: false }
-    }
-
-    fn dear(self) -> Refusal {
-        Refusal { is_dear: true, ..self }
-    }
-
-    /// Reason and remedy as one sentence, for somebody who can do without.
-    pub fn sentence(&self) -> String {
-        format!("{}; {}", self.why, self.optional_remedy())
-    }
-
-    /// The remedy, for somebody who can do without.
-    pub fn optional_remedy(&self) -> String {
-        format!("{}{}", self.remedy, if self.is_dear { "; corun works without" } else { "" })
-    }
-
-    /// Reason and remedy as one sentence, for somebody who needs what is refused.
-    pub fn sentence_of_needed(&self) -> String {
-        format!("{}; {}", self.why, self.remedy)
-    }
-}
+pub use corun_model::why::NoCounters as Refusal;
 
 /// What an error of `perf_event_open` means on this machine.
 pub fn of_errno(root: &Root, errno: i32) -> Refusal {
+    let error = name_of(errno);
     match errno {
         libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP => {
-            let name = name_of(errno);
-            let why = if cpustat::is_virtual(root) {
-                format!(
-                    "this virtual machine was given no performance counters (perf_event_open says {name})"
-                )
-            } else {
-                format!(
-                    "this kernel drives no performance counters of this CPU (perf_event_open says {name})"
-                )
-            };
-            Refusal::new(why, "use a metal instance or a VM with a virtual PMU").dear()
+            Refusal::NoPmu { is_virtual: cpustat::is_virtual(root), error }
         }
         libc::EACCES | libc::EPERM => {
             let paranoid = root.read("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
@@ -61,33 +17,13 @@ pub fn of_errno(root: &Root, errno: i32) -> Refusal {
                 "" => "?",
                 level => level,
             };
-            Refusal::new(
-                format!("perf_event_open says {} (perf_event_paranoid is {paranoid})", name_of(errno)),
-                "`sysctl kernel.perf_event_paranoid=2` or lower, or run as root",
-            )
+            Refusal::Forbidden { error, paranoid: paranoid.to_owned() }
         }
-        libc::EMFILE | libc::ENFILE => Refusal::new(
-            format!("no more files can be opened ({})", name_of(errno)),
-            "raise `ulimit -n`, or watch fewer tasks",
-        ),
-        libc::EINVAL => Refusal::new(
-            "this kernel cannot encode the event (perf_event_open says EINVAL)",
-            "use a newer kernel",
-        )
-        .dear(),
-        libc::EBUSY => Refusal::new(
-            "another program has the counters for itself (perf_event_open says EBUSY)",
-            "stop it, or wait until it is done",
-        ),
-        libc::ENOSYS => Refusal::new(
-            "this kernel has no perf_event_open, or a seccomp filter hides it",
-            "use a kernel with CONFIG_PERF_EVENTS, and allow it in the container's seccomp filter",
-        ),
-        _ => Refusal::new(
-            format!("perf_event_open says {}", name_of(errno)),
-            "use a kernel with CONFIG_PERF_EVENTS",
-        )
-        .dear(),
+        libc::EMFILE | libc::ENFILE => Refusal::NoFiles { error },
+        libc::EINVAL => Refusal::CannotEncode,
+        libc::EBUSY => Refusal::Busy,
+        libc::ENOSYS => Refusal::NoSystemCall,
+        _ => Refusal::Other { error },
     }
 }
 
@@ -129,16 +65,16 @@ mod tests {
         ];
         let all: Vec<Refusal> = errors.iter().map(|&errno| of_errno(&root, errno)).collect();
         for (n, refusal) in all.iter().enumerate() {
-            assert!(!refusal.remedy.is_empty());
-            assert!(all[..n].iter().all(|r| r.why != refusal.why), "{}", refusal.why);
+            assert!(!refusal.remedy().is_empty());
+            assert!(all[..n].iter().all(|r| r.to_string() != refusal.to_string()), "{refusal}");
         }
-        assert_eq!(all[1].why, "perf_event_open says EACCES (perf_event_paranoid is 3)");
-        assert!(all[0].why.starts_with("this kernel drives no performance counters"));
+        assert_eq!(all[1].to_string(), "perf_event_open says EACCES (perf_event_paranoid is 3)");
+        assert!(all[0].to_string().starts_with("this kernel drives no performance counters"));
     }
 
     #[test]
     fn a_virtual_machine_is_told_that_it_was_given_none() {
         let (_dir, root) = fixture::with(&[("/proc/cpuinfo", "flags\t: fpu hypervisor\n")]);
-        assert!(of_errno(&root, libc::ENOENT).why.starts_with("this virtual machine was given no"));
+        assert!(matches!(of_errno(&root, libc::ENOENT), Refusal::NoPmu { is_virtual: true, .. }));
     }
 }

@@ -86,7 +86,7 @@ fn counters(f: &mut Findings, root: &Root, probes: &Probes) {
     const WHAT: &str = "hardware counters";
     let plan = match Plan::make(root, &Theme::ALL, &probes.counting) {
         Ok(plan) => plan,
-        Err(refusal) => return f.no(WHAT, refusal.why.clone(), refusal.optional_remedy()),
+        Err(refusal) => return f.no(WHAT, refusal.to_string(), refusal.optional_remedy()),
     };
     let cpu = plan.table.as_deref().unwrap_or("a CPU without an event table");
     let turns = match plan.groups.len() {

@@ -5,7 +5,7 @@ use crate::allowed::{shown_fewer, Allowed, Member};
 use crate::cpustat::{self, CpuStat, Taken};
 use crate::root::Root;
 use corun_bpf::layout::TaskBrief;
-use corun_model::{CpuId, Limits, TenantId, Unavailable, What};
+use corun_model::{CpuId, Limits, TenantId, Unavailable, What, Why};
 
 /// The machine as a whole is not asked more often than this.
 const STAT_NS: u64 = 50_000_000;
@@ -63,14 +63,8 @@ impl MachineReader {
     /// What this host never sees, and that this container is shown fewer CPUs than it may use.
     pub(super) fn unavailable(&self) -> impl Iterator<Item = Unavailable> {
         let never = [
-            Unavailable::new(
-                What::Spin,
-                "the probe sees that a task runs, not what it runs; spinning is part of compute",
-            ),
-            Unavailable::new(
-                What::HardwareCounters,
-                "counted only when asked for, since every switch becomes dearer",
-            ),
+            Unavailable::new(What::Spin, Why::ProbeSeesNoSpinning),
+            Unavailable::new(What::HardwareCounters, Why::CountedOnRequest),
         ];
         never.into_iter().chain(self.shown_fewer.clone())
     }

@@ -26,6 +26,7 @@ use crate::sched::{SLICE_MAX_NS, SLICE_MIN_NS};
 use crate::stock::{Options, StockBackend};
 use crate::topology;
 use corun_bpf::{Scheduler, SchedulerConfig, TaskKnobs, ROOT_CELL};
+use corun_model::why::KnobMeans;
 use corun_model::{Action, HostError, Knob, Observation, Outcome, Refusal, TaskId, TenantId, TenantKind};
 use placement::{lowest_common, place, way_up, Placement};
 use std::collections::{BTreeMap, BTreeSet};
@@ -366,15 +367,13 @@ impl Backend for ScxBackend {
     fn support_of(&self, knobs: &[Knob]) -> Vec<KnobSupport> {
         let of = |knob: &Knob| {
             let how = match knob {
-                Knob::Park => "not dispatched, without freezing; for at most 20 s at a time",
-                Knob::Slice => {
-                    "ended by a timer of its own, not by the tick; a range is drawn from at every dispatch"
-                }
-                Knob::PreemptDelay => "a timer per CPU",
+                Knob::Park => KnobMeans::NotDispatched,
+                Knob::Slice => KnobMeans::SliceTimer,
+                Knob::PreemptDelay => KnobMeans::PreemptTimer,
                 Knob::Cpus => return self.stock.support_of(&[*knob]),
-                Knob::Weight => "fair shares over all levels of cgroups, and of commands within them",
+                Knob::Weight => KnobMeans::FairShares,
             };
-            vec![KnobSupport { knob: *knob, support: Support::Yes { how: how.into() } }]
+            vec![KnobSupport { knob: *knob, support: Support::Yes { how } }]
         };
         knobs.iter().flat_map(of).collect()
     }

@@ -13,7 +13,7 @@ use super::event::Event;
 use super::sampler::SpinError;
 use crate::root::Root;
 use corun_model::spin::{SpinEstimate, SpinMethod};
-use corun_model::{Observation, TaskId, Unavailable, What};
+use corun_model::{Observation, TaskId, Unavailable, What, Why};
 use std::collections::BTreeMap;
 
 /// Cycles that one PAUSE is taken to last: a low assumption, so that too little is reported rather than too much.
@@ -39,16 +39,16 @@ impl Window {
     ///
     /// # Errors
     /// Why exits cannot be had or told.
-    pub fn read(root: &Root) -> Result<Window, String> {
+    pub fn read(root: &Root) -> Result<Window, Why> {
         let parameter = |path: &str| root.value::<u64>(format!("/sys/module/{path}"), "a number").ok();
         let intel = parameter("kvm_intel/parameters/ple_window");
         let amd = parameter("kvm_amd/parameters/pause_filter_count").map(|n| n * PAUSE_CYCLES);
         let cycles = match (intel, amd) {
-            (Some(0), _) | (None, Some(0)) => return Err("KVM's pause-loop exiting is switched off".into()),
+            (Some(0), _) | (None, Some(0)) => return Err(Why::NoPauseExits),
             (Some(cycles), _) | (None, Some(cycles)) => cycles,
-            (None, None) => return Err("neither kvm_intel nor kvm_amd is loaded here".into()),
+            (None, None) => return Err(Why::NoKvm),
         };
-        let cpuinfo = root.read("/proc/cpuinfo").map_err(|e| e.to_string())?;
+        let cpuinfo = root.read("/proc/cpuinfo").map_err(|e| Why::Said(e.to_string()))?;
         let megahertz =
             cpuinfo.lines().find_map(|l| l.strip_prefix("cpu MHz")?.split(':').nth(1)?.trim().parse().ok());
         let clock_khz = megahertz.map_or(CLOCK_KHZ_MAX, |mhz: f64| (mhz * 1000.0) as u64).max(1);
@@ -85,28 +85,23 @@ impl PauseExits {
     /// # Errors
     /// Why there are no such counts here.
     pub fn start(root: &Root, vcpus: &[TaskId]) -> Result<PauseExits, Unavailable> {
-        let because = |why: String| Unavailable { what: What::SpinOfVirtualCpus, why };
+        let because = |why: Why| Unavailable { what: What::SpinOfVirtualCpus, why };
         let is_emulated = |vcpu: &TaskId| {
             root.read(format!("/proc/{}/comm", vcpu.0)).is_ok_and(|comm| comm.trim_end().ends_with("/TCG"))
         };
         if vcpus.iter().any(is_emulated) {
-            let why =
-                "it is emulated (TCG): KVM, which tells of PAUSE, has no part in it; hardware counters tell \
-                       where virtual CPUs differ";
-            return Err(because(why.into()));
+            return Err(because(Why::Emulated));
         }
         let tracepoint: u64 = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
             .iter()
             .find_map(|at| root.value(format!("{at}/events/kvm/kvm_exit/id"), "a number").ok())
-            .ok_or_else(|| {
-                because("this kernel has no tracepoint kvm:kvm_exit, or it may not be read".into())
-            })?;
+            .ok_or_else(|| because(Why::NoKvmTracepoint))?;
         let window = Window::read(root).map_err(because)?;
         let counters = vcpus
             .iter()
             .map(|&vcpu| Ok((vcpu, (Event::counting(vcpu.0, tracepoint, FILTER)?, 0))))
             .collect::<std::io::Result<_>>()
-            .map_err(|e| because(SpinError::of(e).to_string()))?;
+            .map_err(|e| because(Why::Said(SpinError::of(e).to_string())))?;
         Ok(PauseExits { window, counters })
     }
 
@@ -146,9 +141,9 @@ mod tests {
         let (_dir, amd) = machine(&[clock, ("sys/module/kvm_amd/parameters/pause_filter_count", "3000\n")]);
         assert_eq!(Window::read(&amd).unwrap().window_ns, 15_000);
         let (_dir, off) = machine(&[clock, ("sys/module/kvm_intel/parameters/ple_window", "0\n")]);
-        assert!(Window::read(&off).unwrap_err().contains("switched off"));
+        assert_eq!(Window::read(&off).unwrap_err(), Why::NoPauseExits);
         let (_dir, none) = machine(&[clock]);
-        assert!(Window::read(&none).unwrap_err().contains("neither"));
+        assert_eq!(Window::read(&none).unwrap_err(), Why::NoKvm);
     }
 
     #[test]
@@ -164,7 +159,7 @@ mod tests {
     fn a_kernel_without_the_tracepoint_is_said_to_be_one() {
         let (_dir, root) = machine(&[]);
         let missing = PauseExits::start(&root, &[TaskId(1)]).err().unwrap();
-        assert!(missing.why.contains("kvm:kvm_exit"), "{}", missing.why);
+        assert_eq!(missing.why, Why::NoKvmTracepoint);
     }
 
     #[test]
@@ -172,7 +167,7 @@ mod tests {
         let tracepoint = ("sys/kernel/tracing/events/kvm/kvm_exit/id", "1\n");
         let (_dir, root) = machine(&[tracepoint, ("proc/7/comm", "CPU 0/TCG\n")]);
         let missing = PauseExits::start(&root, &[TaskId(7)]).err().unwrap();
-        assert!(missing.why.contains("emulated (TCG)"), "{}", missing.why);
+        assert_eq!(missing.why, Why::Emulated);
     }
 
     #[test]

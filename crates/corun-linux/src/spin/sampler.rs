@@ -15,7 +15,7 @@ use crate::limits;
 use crate::root::{in_words, ReadError, Root};
 use corun_model::observation::TaskObservation;
 use corun_model::spin::SpinEstimate;
-use corun_model::{Observation, TaskId, TenantId, Unavailable, What};
+use corun_model::{Observation, TaskId, TenantId, Unavailable, What, Why};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -98,7 +98,7 @@ pub enum SpinError {
 impl SpinError {
     /// The same, for a report.
     pub fn unavailable(&self) -> Unavailable {
-        Unavailable { what: What::SpinFromSamples, why: self.to_string() }
+        Unavailable { what: What::SpinFromSamples, why: Why::Said(self.to_string()) }
     }
 
     pub(super) fn of(e: io::Error) -> SpinError {
@@ -269,27 +269,22 @@ impl SpinSampler {
     pub fn unavailable(&self) -> Vec<Unavailable> {
         let state = self.state();
         let mut missing = Vec::new();
-        let mut say = |what: What, why: String| missing.push(Unavailable { what, why });
+        let mut say = |what: What, why: Why| missing.push(Unavailable { what, why });
         if !self.with_kernel {
-            let why =
-                "kernel time may not be sampled; run as root or set kernel.perf_event_paranoid to 1 or less";
-            say(What::SpinInYield, why.into());
+            say(What::SpinInYield, Why::KernelNotSampled);
         }
         if let Some((processes, why)) = state.judge.refused() {
-            let whose =
-                if processes == 1 { "one process".to_owned() } else { format!("{processes} processes") };
-            say(What::SpinOfSomeProcesses, format!("the code of {whose} cannot be read: {why}"));
+            say(What::SpinOfSomeProcesses, Why::CodeUnreadable { processes, cause: why.to_owned() });
         }
         let Attached { forbidden, waiting, .. } = state.attached;
         if forbidden > 0 {
-            say(What::SpinOfSomeTasks, format!("{forbidden} may not be watched; run as root"));
+            say(What::SpinOfSomeTasks, Why::TasksForbidden { tasks: forbidden });
         }
         if waiting > 0 {
-            let why = format!("{waiting} wait for their turn: too few file descriptors (`ulimit -n`)");
-            say(What::ContinuousSampling, why);
+            say(What::ContinuousSampling, Why::TasksTakeTurns { tasks: waiting });
         }
         if state.cost.lost > 0 {
-            say(What::SomeSamples, format!("{} found no room in the rings", state.cost.lost));
+            say(What::SomeSamples, Why::SamplesLost { samples: state.cost.lost });
         }
         missing
     }

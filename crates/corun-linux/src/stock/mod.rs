@@ -30,8 +30,8 @@ use crate::protected::Protection;
 use crate::root::Root;
 use crate::sched::{self, Attributes};
 use crate::supervisor::{self, restoring, Supervised};
-use corun_model::duration::human_ns;
 use corun_model::refusal::Protected;
+use corun_model::why::{KnobMeans, NoKnob};
 use corun_model::{Action, CpuId, HostError, Knob, Observation, Outcome, Refusal, TaskId, Tenant, TenantId};
 use members::Members;
 use parking::{Means, Parkings};
@@ -381,7 +381,6 @@ impl Backend for StockBackend {
     }
 
     fn support_of(&self, knobs: &[Knob]) -> Vec<KnobSupport> {
-        let yes = |how: String| Support::Yes { how };
         let cgroups = Cgroups::discover(&self.root).ok();
         let writable = |path: &std::path::Path| {
             let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
@@ -389,39 +388,27 @@ impl Backend for StockBackend {
             unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
         };
         let of = |knob: Knob| {
-            match knob {
-            Knob::Park => {
-                match cgroups.as_ref().and_then(freezer::tree).filter(|t| writable(&t.mount)) {
-                    Some(tree) => {
-                        let file = if tree.is_v2() { "cgroup.freeze" } else { "freezer.state" };
-                        yes(format!("{file} below {}", tree.mount.display()))
-                    }
-                    None => yes(
-                        "SIGSTOP and SIGCONT, as no cgroup can be made: of processes that may be signalled and are not \
-                         in a terminal's foreground"
-                            .into(),
-                    ),
-                }
-            }
-            Knob::Slice => match supervisor::undo::default_slice_ns() {
-                0 => Support::No { why: "this kernel has no slice per task; use Linux 6.12 or newer".into() },
-                _ => yes(format!(
-                    "sched_setattr, 0.1 to 100 ms; a running task is stopped at the {} tick only, and a range is \
-                     drawn from once an epoch",
-                    human_ns(sched::tick_ns())
-                )),
-            },
-            Knob::PreemptDelay => yes(format!(
-                "SCHED_BATCH: the task never preempts at wake-up, whatever the delay; one below {} is none",
-                human_ns(tasks::least_delay_ns())
-            )),
-            Knob::Cpus => yes("sched_setaffinity".into()),
-            Knob::Weight => match cgroups.as_ref().and_then(|c| c.with_controller("cpu")) {
-                Some(tree) if tree.is_v2() => yes("cpu.weight, or nice where there is no cgroup".into()),
-                Some(_) => yes("cpu.shares, or nice where there is no cgroup".into()),
-                None => yes("nice".into()),
-            },
-        }
+            let how = match knob {
+                Knob::Park => match cgroups.as_ref().and_then(freezer::tree).filter(|t| writable(&t.mount)) {
+                    Some(tree) => KnobMeans::Freezer {
+                        file: if tree.is_v2() { "cgroup.freeze" } else { "freezer.state" },
+                        mount: tree.mount.display().to_string(),
+                    },
+                    None => KnobMeans::StopSignals,
+                },
+                Knob::Slice => match supervisor::undo::default_slice_ns() {
+                    0 => return Support::No { why: NoKnob::NoTaskSlice },
+                    _ => KnobMeans::TaskSlice { tick_ns: sched::tick_ns() },
+                },
+                Knob::PreemptDelay => KnobMeans::Batch { least_ns: tasks::least_delay_ns() },
+                Knob::Cpus => KnobMeans::Affinity,
+                Knob::Weight => match cgroups.as_ref().and_then(|c| c.with_controller("cpu")) {
+                    Some(tree) if tree.is_v2() => KnobMeans::CgroupWeight { file: "cpu.weight" },
+                    Some(_) => KnobMeans::CgroupWeight { file: "cpu.shares" },
+                    None => KnobMeans::Nice,
+                },
+            };
+            Support::Yes { how }
         };
         knobs.iter().map(|knob| KnobSupport { knob: *knob, support: of(*knob) }).collect()
     }

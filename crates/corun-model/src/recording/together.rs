@@ -13,6 +13,7 @@ use crate::culprit::{Culprits, Share};
 use crate::observation::{Account, Observation, TenantObservation};
 use crate::tenant::{Tenant, TenantId, TenantKind};
 use crate::unavailable::{Unavailable, What};
+use crate::why::Why;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -162,13 +163,7 @@ impl Together {
 
     /// Says in a sum that some of its tenants are several.
     pub(super) fn say(whole: &mut Observation, with_others: bool) {
-        let by_name =
-            "there were too many to tell each apart, so of those that have ended the ones of one name are \
-                       counted together";
-        let why = match with_others {
-            true => format!("{by_name}, and the ones that ran least as `others`"),
-            false => by_name.to_owned(),
-        };
+        let why = Why::TooManyTenants { with_others };
         match whole.unavailable.iter_mut().find(|u| u.what == What::EveryTenant) {
             Some(said) if with_others => said.why = why,
             Some(_) => {}

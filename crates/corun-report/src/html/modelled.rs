@@ -43,7 +43,7 @@ pub fn section_of(report: &SimReport) -> String {
             content,
             "<p class=\"lead\">Not known, {}: {}.</p>",
             sentence(&u.what.name()),
-            sentence(&u.why)
+            sentence(&u.why.to_string())
         );
     }
     section("How much slower than alone", &lead(report), &content)

@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn what_changes_the_answer_is_said_and_the_rest_is_counted() {
         let mut report = report(Ok(estimate()));
-        let missing = |what: What| Unavailable::new(what, "why");
+        let missing = |what: What| Unavailable::new(what, "why".to_owned().into());
         let all =
             [What::Memory, What::HardwareCounters, What::Events, What::HostSteal, What::DedicatedWindows];
         report.unavailable = all.map(missing).into();

@@ -287,7 +287,7 @@ pub(crate) mod example {
             }],
             unavailable: vec![Unavailable {
                 what: What::Other("counters".into()),
-                why: "not asked for".into(),
+                why: "not asked for".to_owned().into(),
             }],
             method: Method::Ledger,
             slowest_task: None,

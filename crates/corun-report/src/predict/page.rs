@@ -197,7 +197,9 @@ fn how(last: &PredictReport) -> String {
     let missing: String = last
         .unavailable
         .iter()
-        .map(|u| format!("<p class=\"caution\">{}: {}</p>\n", escape(&u.what.name()), sentence(&u.why)))
+        .map(|u| {
+            format!("<p class=\"caution\">{}: {}</p>\n", escape(&u.what.name()), sentence(&u.why.to_string()))
+        })
         .collect();
     let seen = format!(
         "The ledger was seen by {}; spinning was {}.",

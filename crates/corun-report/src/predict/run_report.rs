@@ -1,7 +1,7 @@
 //! A report of a live run: the estimates, and what else is known of the run when they are made.
 
 use super::{Covers, DedicatedWindows, Estimates, PredictMeta, PredictReport, Windows};
-use corun_model::{Unavailable, What};
+use corun_model::{Unavailable, What, Why};
 use corun_predict::schedule::Found;
 use corun_predict::spinning::Spinning;
 use corun_predict::Predictor;
@@ -28,11 +28,12 @@ pub struct KnownOfRun<'a> {
 
 /// Adds the flag that would help.
 fn add_flag(u: &mut Unavailable) {
-    match u.what {
-        What::WakeUpTime => u.why += "; --wake-up TIME gives it",
-        What::WakeUps => u.why += ": --measure-wake-up does the one, --wake-up TIME the other",
-        _ => {}
-    }
+    let flag = match u.what {
+        What::WakeUpTime => "; --wake-up TIME gives it",
+        What::WakeUps => ": --measure-wake-up does the one, --wake-up TIME the other",
+        _ => return,
+    };
+    u.why = Why::Said(format!("{}{flag}", u.why));
 }
 
 impl PredictReport {
@@ -51,7 +52,7 @@ impl PredictReport {
         report.unavailable.iter_mut().filter(|u| u.what == What::WakeUps).for_each(add_flag);
         if let Some(why) = windows.and_then(|w| w.why_too_few()) {
             report.unavailable.retain(|u| u.what != What::DedicatedWindows);
-            report.unavailable.push(Unavailable { what: What::DedicatedWindows, why });
+            report.unavailable.push(Unavailable::new(What::DedicatedWindows, Why::Said(why)));
         }
         // Why spinning is not known is in what follows.
         if report.unavailable.iter().any(|u| u.what.is_spin_time()) {
@@ -69,8 +70,7 @@ impl PredictReport {
         report.spin_cost = known.spin_cost;
         report.spinning = known.spinning;
         if report.spinning.is_none() && !report.unavailable.iter().any(|u| u.what.is_spin()) {
-            let why = "nothing of its time on a CPU was judged";
-            report.unavailable.push(Unavailable { what: What::Spinning, why: why.into() });
+            report.unavailable.push(Unavailable::new(What::Spinning, Why::NothingJudged));
         }
         report.counting_cost = known.counting_cost;
         report

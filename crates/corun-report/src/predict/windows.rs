@@ -5,7 +5,7 @@ use super::DedicatedWindows;
 use crate::names::Names;
 use crate::refusal::{of_whom, refusal, AS_ROOT};
 use corun_model::refusal::{Protected, ProtectedBy};
-use corun_model::{Refusal, Tenant, Unavailable, What};
+use corun_model::{Refusal, Tenant, Unavailable, What, Why as Because};
 use corun_predict::interval::FEWEST;
 use corun_predict::schedule::{Found, Other, Why};
 use std::cmp::Reverse;
@@ -109,7 +109,7 @@ impl<'a> Windows<'a> {
                 .collect();
             Unavailable {
                 what: What::WindowsWithout(who.join(", ")),
-                why: match others.as_slice() {
+                why: Because::Said(match others.as_slice() {
                     [(first, _), ..]
                         if first.why.as_ref().is_some_and(|w| said_of_it(first, w).is_none()) =>
                     {
@@ -117,7 +117,7 @@ impl<'a> Windows<'a> {
                     }
                     [(only, _)] => format!("{} {why}", only.tenant.name),
                     _ => format!("each {why}"),
-                },
+                }),
             }
         };
         alike.into_iter().map(of).collect()
@@ -415,6 +415,6 @@ mod tests {
             assert!(why.contains(&format!("leave {wanted} out of --protect")), "{wanted}: {why}");
         }
         let (_, missing) = say("corun", None);
-        assert_eq!(missing[0].why, "corun load is protected: --protect names it");
+        assert_eq!(missing[0].why.to_string(), "corun load is protected: --protect names it");
     }
 }

@@ -206,7 +206,7 @@ fn a_disturbed_run_is_no_failure_once_every_benchmark_has_its_clean_iterations()
 #[test]
 fn counters_that_are_missing_are_said_to_whoever_asked_for_them() {
     let mut blind = report(Ruling::Clean);
-    let (what, why) = (What::HardwareCounters, "no PMU".to_owned());
+    let (what, why) = (What::HardwareCounters, "no PMU".to_owned().into());
     blind.judged.unavailable.push(Unavailable { what, why });
     assert!(!blind.text().contains("no PMU") && blind.json().contains("no PMU"));
     blind.meta.counters = true;
@@ -219,7 +219,7 @@ fn what_is_missing_cannot_steer_the_terminal() {
     blind
         .judged
         .unavailable
-        .push(Unavailable { what: What::Other("a\x1b[2J".into()), why: "b\u{202e}c".into() });
+        .push(Unavailable { what: What::Other("a\x1b[2J".into()), why: "b\u{202e}c".to_owned().into() });
     assert!(blind.text().contains("! a?[2J: b?c"));
 }
 

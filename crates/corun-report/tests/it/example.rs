@@ -165,7 +165,7 @@ pub fn window(start_ns: u64, end_ns: u64, tasks: Vec<TaskObservation>) -> Observ
         loss: Loss { unknown_ns: 0, ..Loss::default() },
         unavailable: vec![Unavailable {
             what: What::HardwareCounters,
-            why: "this virtual machine has no PMU; run on bare metal or enable vPMU".to_owned(),
+            why: "this virtual machine has no PMU; run on bare metal or enable vPMU".to_owned().into(),
         }],
     }
 }

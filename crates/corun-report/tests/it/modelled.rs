@@ -48,7 +48,7 @@ fn report() -> SimReport {
         energy_j: of(2249.578, 44.417),
         work: SimWork::default(),
         profile: ProfileReport::new(&meta(), &whole(&slots), Subject::All, &slots),
-        unavailable: vec![Unavailable { what: What::Slowdown, why: "b made no progress".into() }],
+        unavailable: vec![Unavailable { what: What::Slowdown, why: "b made no progress".to_owned().into() }],
     }
 }
 

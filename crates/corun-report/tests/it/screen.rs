@@ -131,7 +131,7 @@ fn schedstat_says_what_it_cannot_know() {
 fn without_ebpf(seen: &mut Observation) {
     seen.cpus.clear();
     seen.unavailable
-        .push(Unavailable { what: What::Culprits, why: "eBPF needs root; run with sudo".to_owned() });
+        .push(Unavailable { what: What::Culprits, why: "eBPF needs root; run with sudo".to_owned().into() });
     let accounts = seen.tasks.iter_mut().map(|t| std::sync::Arc::make_mut(&mut t.account));
     for a in accounts.chain(seen.by_tenant.iter_mut().map(|t| &mut t.account)) {
         a.culprits = Culprits::unknown(a.ledger.parts().steal_ns);

@@ -33,6 +33,7 @@ mod sleeps;
 mod transcriber;
 
 pub use conditions::{Conditions, Switches};
+pub use corun_model::why::NoReplay;
 pub use recorded::{Loops, Recorded};
 pub use transcriber::{Transcriber, Transcript};
 
@@ -51,30 +52,6 @@ pub struct Alone {
 
 /// Programs that give way so often a second wait by asking again and again, which a log does not show.
 const YIELDS: f64 = 1_000.0;
-
-/// Why a run cannot be replayed; shown, it is a clause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoReplay {
-    /// Some of what the program did found no room in the run log, or it did more than is worth recording.
-    #[error(
-        "some of what the program did found no room in the run log, or it did more than is worth recording"
-    )]
-    LogIncomplete,
-    /// It waits by giving its CPU away, and what it waits for is not recorded.
-    #[error(
-        "the program waits by giving its CPU away again and again, and what it waits for is not recorded"
-    )]
-    WaitsByYielding,
-    /// The log contradicts itself: a task waits in it for one that never wakes it.
-    #[error("a task waits in it for one that never wakes it")]
-    Contradiction,
-    /// Its sleeps and budgets are such that it would take for ever.
-    #[error("with its sleeps and CPU budgets it would not end")]
-    Endless,
-    /// Nothing happened in it.
-    #[error("nothing happened in it")]
-    Empty,
-}
 
 impl Transcript {
     /// How long it would have taken under these conditions, all that the log leaves open tried both ways: what ends waits, when

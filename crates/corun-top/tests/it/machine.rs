@@ -84,7 +84,7 @@ pub fn window(n: u64, stories: &[Story], knows_culprits: bool) -> Observation {
         })
         .collect();
     if !knows_culprits {
-        seen.unavailable.push(Unavailable::new(What::Culprits, "schedstat does not tell"));
+        seen.unavailable.push(Unavailable::new(What::Culprits, corun_model::Why::SchedstatIsSilent));
     }
     seen
 }

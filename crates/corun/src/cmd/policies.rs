@@ -6,6 +6,7 @@ use corun_linux::counters::{Plan, Theme};
 use corun_linux::scx::support;
 use corun_linux::stock::{self, StockBackend};
 use corun_linux::Root;
+use corun_model::why::NoKnob;
 use corun_model::Knob;
 use corun_policy::{Entry, ALL};
 use corun_report::json;
@@ -79,7 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     let stock = StockBackend::new(&root, stock::Options::default()).support();
     let sched_ext = support::check(&root).err();
-    let plan = Plan::make(&root, &Theme::ALL, &accepted).map_err(|refusal| refusal.why);
+    let plan = Plan::make(&root, &Theme::ALL, &accepted).map_err(|refusal| refusal.to_string());
     let lacking = |entry: &Entry| match &plan {
         _ if entry.counters.is_empty() => None,
         Ok(plan) => plan.lacks(entry.counters).map(|u| format!("{}: {}", u.what, u.why)),
@@ -126,9 +127,9 @@ fn listed(
     let of = |knob: &Knob| {
         let found = support.iter().find(|s| s.knob == *knob);
         let (can, how) = match found.map(|s| &s.support) {
-            Some(Support::Yes { how }) => (true, how.clone()),
-            Some(Support::No { why }) => (false, why.clone()),
-            None => (false, "this backend does not know the knob".to_owned()),
+            Some(Support::Yes { how }) => (true, how.to_string()),
+            Some(Support::No { why }) => (false, why.to_string()),
+            None => (false, NoKnob::UnknownKnob.to_string()),
         };
         ListedKnob { knob: knob.name(), can, how }
     };

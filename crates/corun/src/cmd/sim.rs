@@ -8,7 +8,7 @@ use crate::usage::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
-use corun_model::{Observation, Unavailable, What};
+use corun_model::{Observation, Unavailable, What, Why};
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
 use corun_report::sim::{self, SimReport, SimTenant, SimWork};
@@ -240,26 +240,21 @@ fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result
     let lengths: Vec<f64> = outcome.runs.iter().map(|r| r.end_ns as f64).collect();
     let length_ns = corun_sim::metrics::estimate(&lengths).context("no run")?;
     let mut unavailable = Vec::new();
-    let mut say = |what: What, why: String| unavailable.push(Unavailable { what, why });
+    let mut say = |what: What, why: Why| unavailable.push(Unavailable { what, why });
     if outcome.energy_j.is_none() {
         // Only of a live machine it is assumed, rather than left out of a file.
         let why = match scenario.machine.assumed.contains(&"power") {
-            true => {
-                "nobody measured what power this machine takes; a machine file with [power] can say it".into()
-            }
-            false => format!("the machine file of {} says nothing of power; [power] in it can", machine.name),
+            true => Why::PowerNotMeasured,
+            false => Why::PowerNotInFile { machine: machine.name.clone() },
         };
         say(What::Energy, why);
     }
     if !scenario.machine.assumed.is_empty() {
         let figures = scenario.machine.assumed.join(", ");
-        say(
-            What::MachineFigures,
-            format!("nobody measured {figures}, so they have their defaults; a machine file can give them"),
-        );
+        say(What::MachineFigures, Why::FiguresNotMeasured { figures });
     }
     for t in outcome.tenants.iter().filter(|t| t.slowdown.is_none()) {
-        say(What::Slowdown, format!("{} made no progress in some run; give it longer", t.name));
+        say(What::Slowdown, Why::NoProgress { tenant: t.name.clone() });
     }
     let speedups = outcome.speedups;
     let sum = |f: &dyn Fn(&corun_sim::engine::Totals) -> u64| outcome.runs.iter().map(|r| f(&r.totals)).sum();

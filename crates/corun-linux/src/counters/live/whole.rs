@@ -10,7 +10,7 @@
 use super::{Grain, LivePerf, Precision, Window};
 use corun_model::observation::Observation;
 use corun_model::recording::lesser_half;
-use corun_model::{TaskId, TenantId, Unavailable, What};
+use corun_model::{TaskId, TenantId, Unavailable, What, Why};
 use std::collections::BTreeMap;
 
 /// What was counted in all windows so far.
@@ -72,8 +72,7 @@ impl LivePerf {
             task.set_counters(counters);
         }
         if forgotten && self.totals.unlisted > 0 {
-            let why = "more tasks were counted than can be kept apart; their tenants' counters have them";
-            seen.unavailable.push(Unavailable::new(What::CountersOfEndedTasks, why));
+            seen.unavailable.push(Unavailable::new(What::CountersOfEndedTasks, Why::TooManyCounted));
         }
         for tenant in seen.by_tenant.iter_mut().filter(|t| is_watched(t.id)) {
             let on_cpu_ns = tenant.account.ledger.on_cpu_ns();
@@ -84,10 +83,7 @@ impl LivePerf {
             tenant.account.counters = counted.and_then(|w| self.whole(w, on_cpu_ns));
             if tenant.account.counters.is_none() && on_cpu_ns > 0 && self.options.of == Some(tenant.id) {
                 let part = 100.0 * counted.map_or(0, Window::enabled_ns) as f64 / on_cpu_ns as f64;
-                let why = format!(
-                    "only {part:.0} % of its time on a CPU was counted, since its tasks begin and end too fast; counting a \
-                     command as a whole misses least"
-                );
+                let why = Why::CountedInPart { percent: part.round() as u64 };
                 seen.unavailable.push(Unavailable { what: What::CountersOfSubject, why });
             }
         }
@@ -185,7 +181,7 @@ mod tests {
         assert_eq!(found, [Some(100_000), None, None], "whom nobody asked for has none");
         assert_eq!(cycles(&seen.by_tenant[0].account), None, "175 of 200 ms are less than nine tenths");
         let said = seen.unavailable.iter().find(|u| u.what == What::CountersOfSubject).unwrap();
-        assert!(said.why.contains("only 88 % of its time"), "{}", said.why);
+        assert_eq!(said.why, Why::CountedInPart { percent: 88 });
 
         let mut seen = run(&[(1, ME, 100), (2, ME, 100), (9, OTHER, 100)]);
         source(Grain::Task, &[(1, 95), (2, 100)]).read_whole(&mut seen);

@@ -64,7 +64,7 @@ fn a_window_that_was_not_recorded_is_said_to_be_missing() {
     let mut other = observation(150, None);
     recording.read(&mut other);
     assert_eq!(other.tasks[0].account.counters, None);
-    assert_eq!(other.unavailable[0].why, "the recording has no such window");
+    assert_eq!(other.unavailable[0].why, Why::NoSuchWindow);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::reading::{recording_of, why};
 use crate::usage::Usage;
 use corun_model::run_log::file::read;
-use corun_model::{Machine, Unavailable, What};
+use corun_model::{Machine, Unavailable, What, Why};
 use corun_report::sim::{Loops, SimRecorded};
 use corun_sim::machine_file::MachineModel;
 use corun_sim::replay::Recorded;
@@ -58,13 +58,11 @@ pub fn facts(recorded: &Recorded) -> SimRecorded {
 pub fn left_out(recorded: &Recorded) -> Vec<Unavailable> {
     let mut all = Vec::new();
     if recorded.has_budget() {
-        let why = "the modelled machine has no CPU budgets (quotas), so its figures are without this program's; the replay has it";
-        all.push(Unavailable { what: What::Replay, why: why.into() });
+        all.push(Unavailable::new(What::Replay, Why::NoBudgetsInModel));
     }
     if recorded.left_out_ns > 0 {
-        let left_out = corun_model::duration::human_ns(recorded.left_out_ns);
-        let why = format!("events were lost, so the last {left_out} of the recording are left out");
-        all.push(Unavailable { what: What::Replay, why });
+        let left_out_ns = recorded.left_out_ns;
+        all.push(Unavailable::new(What::Replay, Why::EventsLost { left_out_ns }));
     }
     all
 }
