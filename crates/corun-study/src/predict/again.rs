@@ -199,28 +199,36 @@ mod tests {
     use super::*;
     use crate::kept;
     use crate::predict::outcome::{Coverage, Quality};
-    use std::path::Path;
+    use crate::predict::text::windows_kept;
+    use std::path::{Path, PathBuf};
 
     /// Errors and shares may move by so much, a tenth of a point, without anybody having to know: rounding on another machine.
     const SAME: f64 = 0.001;
 
     fn record(name: &str) -> PredictOutcome {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/runs").join(name);
-        serde_json::from_str(&kept::record(&folder).unwrap()).unwrap()
+        serde_json::from_str(&kept::record(&folders().join(name)).unwrap()).unwrap()
+    }
+
+    fn folders() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/runs")
+    }
+
+    /// The records of predictions.
+    fn names() -> Vec<String> {
+        let names = std::fs::read_dir(folders()).unwrap().flatten();
+        let mut names: Vec<String> = names.map(|e| e.file_name().into_string().unwrap()).collect();
+        names.retain(|name| name.starts_with("predict"));
+        names.sort();
+        names
     }
 
     /// The records whose co-runs kept their windows.
     fn records() -> Vec<(String, PredictOutcome)> {
-        let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/runs");
-        let names = std::fs::read_dir(folders).unwrap().flatten();
-        let mut names: Vec<String> = names.map(|e| e.file_name().into_string().unwrap()).collect();
-        names.retain(|name| name.starts_with("predict"));
-        names.sort();
         let with_windows = |name: String| {
             let outcome = record(&name);
             outcome.runs.iter().any(|r| r.windows.is_some()).then_some((name, outcome))
         };
-        names.into_iter().filter_map(with_windows).collect()
+        names().into_iter().filter_map(with_windows).collect()
     }
 
     type Wanted = fn(&CoRun) -> bool;
@@ -291,8 +299,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_windows_says_so() {
+    fn a_record_says_whether_it_keeps_windows_and_so_does_predicting_it_again() {
         let outcome = PredictOutcome { runs: vec![CoRun::default()], ..PredictOutcome::default() };
         assert!(all_again(&outcome, How::default()).unwrap_err().contains("kept its windows"));
+        for name in names() {
+            let folder = folders().join(&name);
+            let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
+            let says = windows_kept(&record(&name));
+            assert!(readme.contains(&says), "the README of {name} does not say: {says}");
+        }
     }
 }

@@ -144,19 +144,35 @@ pub fn text(outcome: &PredictOutcome, markdown: bool) -> String {
     out
 }
 
+/// Whether the co-runs of a record can be predicted again.
+pub fn windows_kept(outcome: &PredictOutcome) -> String {
+    let kept = outcome.runs.iter().filter(|r| r.windows.is_some()).count();
+    match kept {
+        0 => "It keeps no windows, so its co-runs cannot be predicted again.".to_owned(),
+        n if n == outcome.runs.len() => {
+            "It keeps the windows of all of them (`corun predict --again`).".to_owned()
+        }
+        n => format!(
+            "It keeps the windows of {n} of its {} co-runs (`corun predict --again`).",
+            outcome.runs.len()
+        ),
+    }
+}
+
 /// The files of a record, by name; `command` is what makes them again.
 pub fn files(outcome: &PredictOutcome, command: &str) -> Vec<(&'static str, String)> {
     let programs: BTreeSet<&str> = outcome.runs.iter().map(|r| r.program.as_str()).collect();
     let readme = format!(
         "# Slowdowns predicted while they happen\n\nMade {} by corun {} with\n\n```\n{command}\n```\n\n| | |\n| --- | --- |\n\
          | machine | {} |\n| kernel | {} |\n| fair shares | {} |\n| programs | {} |\n\nEvery program and every \
-         interferer is in a session of its own; `result.json` has every run.\n\n{}",
+         interferer is in a session of its own; `result.json` has every run. {}\n\n{}",
         outcome.head.when(),
         outcome.head.corun,
         outcome.head.machine,
         outcome.head.kernel,
         outcome.shares,
         programs.len(),
+        windows_kept(outcome),
         text(outcome, true)
     );
     let json = json::indented(outcome);
