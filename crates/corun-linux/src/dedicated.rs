@@ -190,7 +190,7 @@ impl Dedicated {
 
 /// Who would run in a dedicated window although it should not.
 #[derive(Clone, Debug, Default)]
-pub struct Hindrance {
+pub struct NotDedicated {
     /// Co-runners that cannot be parked.
     pub unparkable: Vec<Unparkable>,
     /// How many others can.
@@ -208,7 +208,7 @@ pub struct Unparkable {
     pub on_cpu_ns: u64,
 }
 
-impl Hindrance {
+impl NotDedicated {
     /// How long they were on a CPU, all together, in nanoseconds.
     pub fn on_cpu_ns(&self) -> u64 {
         self.unparkable.iter().map(|u| u.on_cpu_ns).sum()
@@ -216,13 +216,13 @@ impl Hindrance {
 }
 
 /// Whom a dedicated window would leave running, going by the window `seen`. Nobody is stopped.
-pub fn hindrance(host: &mut SteeredHost, seen: &Observation, subject: TenantId) -> Hindrance {
+pub fn not_dedicated(host: &mut SteeredHost, seen: &Observation, subject: TenantId) -> NotDedicated {
     let (ready, not) = co_runners(host, seen, subject);
     let ran =
         |id: TenantId| seen.by_tenant.iter().find(|t| t.id == id).map_or(0, |t| t.account.ledger.on_cpu_ns());
     let unparkable =
         not.into_iter().map(|(tenant, why)| Unparkable { tenant, why, on_cpu_ns: ran(tenant) }).collect();
-    Hindrance { unparkable, parkable: ready.len() }
+    NotDedicated { unparkable, parkable: ready.len() }
 }
 
 /// Tenants that are now ready to be parked, and those that cannot be, with the reason.

@@ -14,7 +14,7 @@ const FIRST_PIDS: &str = "pid:[4026531836]";
 
 /// Why what eBPF tells is of no use to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Apart {
+pub struct NamespaceMismatch {
     /// As a clause.
     pub why: &'static str,
     /// What would help.
@@ -28,9 +28,9 @@ pub fn has_own_pids(root: &Root) -> bool {
 }
 
 /// Whether this process is apart from what eBPF tells; `None`: it is not, as far as anybody can tell.
-pub fn apart(root: &Root) -> Option<Apart> {
+pub fn mismatch(root: &Root) -> Option<NamespaceMismatch> {
     if has_own_pids(root) {
-        return Some(Apart {
+        return Some(NamespaceMismatch {
             why: "this is a PID namespace of its own, in which tasks have other numbers than eBPF tells",
             remedy: "give the container the host's PIDs (`--pid=host`)",
         });
@@ -38,26 +38,27 @@ pub fn apart(root: &Root) -> Option<Apart> {
     let offsets = root.read("/proc/self/timens_offsets").unwrap_or_default();
     let monotonic = offsets.lines().find_map(|line| line.strip_prefix("monotonic"));
     let is_ahead = monotonic.is_some_and(|of| of.split_ascii_whitespace().any(|number| number != "0"));
-    is_ahead.then_some(Apart {
+    is_ahead.then_some(NamespaceMismatch {
         why: "this is a time namespace of its own, in which it is another time than eBPF tells",
         remedy: "start corun outside of it",
     })
 }
 
 /// Why `/proc` does not show the processes that this one sees; `None`: it does, as far as anybody can tell.
-pub fn no_own_proc(root: &Root) -> Option<Apart> {
+pub fn no_own_proc(root: &Root) -> Option<NamespaceMismatch> {
     why_no_own_proc(std::fs::read_link(root.path("/proc/self")), std::process::id(), root.has("/proc/stat"))
 }
 
-fn why_no_own_proc(own: io::Result<PathBuf>, pid: u32, is_mounted: bool) -> Option<Apart> {
+fn why_no_own_proc(own: io::Result<PathBuf>, pid: u32, is_mounted: bool) -> Option<NamespaceMismatch> {
     match own {
-        Ok(own) if own != Path::new(&pid.to_string()) => Some(Apart {
+        Ok(own) if own != Path::new(&pid.to_string()) => Some(NamespaceMismatch {
             why: "/proc shows the processes of another PID namespace than corun is in",
             remedy: "mount its own (`mount -t proc proc /proc`, or `unshare --mount-proc`)",
         }),
-        Err(e) if e.kind() == io::ErrorKind::NotFound && !is_mounted => {
-            Some(Apart { why: "/proc is not mounted here", remedy: "mount it (`mount -t proc proc /proc`)" })
-        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !is_mounted => Some(NamespaceMismatch {
+            why: "/proc is not mounted here",
+            remedy: "mount it (`mount -t proc proc /proc`)",
+        }),
         _ => None,
     }
 }
@@ -74,12 +75,12 @@ mod tests {
         if let Some(offsets) = offsets {
             std::fs::write(own.join("timens_offsets"), offsets).unwrap();
         }
-        apart(&Root::new(dir.path())).map(|apart| apart.why)
+        mismatch(&Root::new(dir.path())).map(|mismatch| mismatch.why)
     }
 
     #[test]
     fn what_proc_shows_of_this_process_tells_whose_it_is() {
-        let why = |own, is_mounted| why_no_own_proc(own, 12, is_mounted).map(|apart| apart.why);
+        let why = |own, is_mounted| why_no_own_proc(own, 12, is_mounted).map(|mismatch| mismatch.why);
         assert_eq!(why(Ok("12".into()), true), None);
         assert!(why(Ok("4711".into()), true).is_some_and(|why| why.contains("another PID namespace")));
         let nothing = || Err(io::ErrorKind::NotFound.into());
@@ -95,6 +96,6 @@ mod tests {
         assert_eq!((why(FIRST_PIDS, none), why(FIRST_PIDS, None)), (None, None));
         assert!(why("pid:[4026532201]", none).is_some_and(|why| why.contains("PID namespace")));
         assert!(why(FIRST_PIDS, some).is_some_and(|why| why.contains("time namespace")));
-        assert_eq!(apart(&Root::new("/nowhere")), None);
+        assert_eq!(mismatch(&Root::new("/nowhere")), None);
     }
 }

@@ -50,7 +50,11 @@ pub fn name(root: &Root, pid: u32, comm: &str) -> String {
 
 /// The process that a job is called by, and its comm: that of the program which its leader was told to run. A leader such as
 /// `timeout`, `sudo` or `strace` only waits for a child, and has the child's command line at the end of its own.
-pub fn told_to_run(root: &Root, leader: u32, children: impl Fn(u32) -> Vec<u32>) -> Option<(u32, String)> {
+pub fn wrapped_program(
+    root: &Root,
+    leader: u32,
+    children: impl Fn(u32) -> Vec<u32>,
+) -> Option<(u32, String)> {
     let mut found: Option<(u32, String)> = None;
     for _ in 0..DEEPEST {
         let pid = found.as_ref().map_or(leader, |(pid, _)| *pid);
@@ -242,7 +246,7 @@ mod tests {
         for (line_of, called) in table {
             let (_folder, root) = line(line_of);
             let (pid, comm) =
-                told_to_run(&root, 1, |pid| children(&root, pid)).unwrap_or((1, line_of[0].0.to_owned()));
+                wrapped_program(&root, 1, |pid| children(&root, pid)).unwrap_or((1, line_of[0].0.to_owned()));
             assert_eq!(name(&root, pid, &comm), *called, "{line_of:?}");
         }
     }

@@ -242,7 +242,7 @@ impl Subject {
         for &pid in pids {
             let stat = live_process(root, pid)?;
             first.get_or_insert_with(|| {
-                let run = program::told_to_run(root, pid, |pid| program::children(root, pid));
+                let run = program::wrapped_program(root, pid, |pid| program::children(root, pid));
                 let (pid, comm) = run.unwrap_or((pid, stat.comm));
                 program::name(root, pid, &comm)
             });

@@ -1,7 +1,7 @@
 //! A live host, whichever way it can see: eBPF where that is allowed, `schedstat` where not.
 
 use crate::limits;
-use crate::namespaces::{self, Apart};
+use crate::namespaces::{self, NamespaceMismatch};
 use crate::probe::{LiveError, LiveHost, LiveOptions};
 use crate::root::Root;
 use crate::schedstat_host::{Options, SchedstatError, SchedstatHost};
@@ -50,7 +50,7 @@ pub enum WatchError {
     Schedstat(#[from] SchedstatError),
     /// Processes cannot be told by what `/proc` shows.
     #[error("this machine cannot be watched: {}; {}", .0.why, .0.remedy)]
-    Proc(Apart),
+    Proc(NamespaceMismatch),
     /// Neither way works.
     #[error("this machine cannot be watched: eBPF: {}; schedstat: {schedstat}", limits::of_probe(&Root::new("/"), &ebpf.to_string()))]
     Neither {
@@ -72,8 +72,8 @@ impl Watcher {
         options: LiveOptions,
         wanted: Option<Source>,
     ) -> Result<(Watcher, Vec<Unavailable>), WatchError> {
-        if let Some(apart) = namespaces::no_own_proc(root) {
-            return Err(WatchError::Proc(apart));
+        if let Some(mismatch) = namespaces::no_own_proc(root) {
+            return Err(WatchError::Proc(mismatch));
         }
         let (subject, tenants) = (options.subject.clone(), options.tenants.clone());
         let ebpf = match wanted {

@@ -191,7 +191,7 @@ impl Schedule {
 
     /// Takes that none was opened because of who had too much of the machine in `seen`, the window before; `parkable`: how many
     /// others could have been parked.
-    pub fn hindered(&mut self, seen: &Observation, in_the_way: &[InTheWay], parkable: usize) {
+    pub fn not_dedicated(&mut self, seen: &Observation, in_the_way: &[InTheWay], parkable: usize) {
         self.found.skipped += 1;
         self.found.parked_somebody |= parkable > 0;
         let why = in_the_way.iter().map(|o| (o.tenant, Why::Refused(o.why.clone()))).collect();
@@ -356,7 +356,7 @@ mod tests {
         }
         let before = seen(505, 40);
         let why = Refusal::NotInScope { tenant: "hog".into() };
-        schedule.hindered(&before, &[InTheWay { tenant: TenantId(1), why, on_cpu_ns: 40 * MS }], 0);
+        schedule.not_dedicated(&before, &[InTheWay { tenant: TenantId(1), why, on_cpu_ns: 40 * MS }], 0);
         assert_eq!(schedule.next(now_ns, Some(WantsDedicated::BehaviourChanged)), Next::GiveUp);
         assert_eq!((schedule.found().skipped, schedule.found().given_up), (1, true));
     }

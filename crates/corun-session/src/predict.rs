@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::stop::Stop;
 use crate::subject_watch::{Opening, Parking, SubjectWatch, WatchOptions};
 use crate::target::{release, Armed, Target};
-use corun_linux::dedicated::{DedicatedError, DedicatedWindow, Hindrance, Unparkable};
+use corun_linux::dedicated::{DedicatedError, DedicatedWindow, NotDedicated, Unparkable};
 use corun_linux::launch::Running;
 use corun_linux::root::in_words;
 use corun_linux::watcher::Source;
@@ -270,10 +270,10 @@ impl Predict {
     }
 
     /// Takes that none was opened because of who ran in `seen`.
-    fn hindered(&mut self, seen: &Observation, hindrance: Hindrance) {
+    fn not_dedicated(&mut self, seen: &Observation, not_dedicated: NotDedicated) {
         let of = |u: Unparkable| InTheWay { tenant: u.tenant, why: u.why, on_cpu_ns: u.on_cpu_ns };
-        let in_the_way: Vec<InTheWay> = hindrance.unparkable.into_iter().map(of).collect();
-        self.schedule.iter_mut().for_each(|s| s.hindered(seen, &in_the_way, hindrance.parkable));
+        let in_the_way: Vec<InTheWay> = not_dedicated.unparkable.into_iter().map(of).collect();
+        self.schedule.iter_mut().for_each(|s| s.not_dedicated(seen, &in_the_way, not_dedicated.parkable));
     }
 
     fn window(&mut self) -> Result<PredictWindow, Error> {
@@ -291,7 +291,7 @@ impl Predict {
         if self.ended.is_none() && self.is_dedicated_due(end_ns) {
             match self.watch.open_dedicated(&seen, OTHERS).map_err(of_dedicated)? {
                 Opening::NotNow => {}
-                Opening::Hindered(hindrance) => self.hindered(&seen, hindrance),
+                Opening::NotDedicated(not_dedicated) => self.not_dedicated(&seen, not_dedicated),
                 Opening::Opened(window) => {
                     self.opened(&window, &mut recorded);
                     end_ns = window.dedicated.end_ns;

@@ -7,7 +7,7 @@ use crate::local_host::{LocalHost, Watched};
 use crate::supervise;
 use crate::target::pids;
 use corun_linux::counters::Theme;
-use corun_linux::dedicated::{hindrance, Dedicated, DedicatedError, DedicatedWindow, Hindrance};
+use corun_linux::dedicated::{not_dedicated, Dedicated, DedicatedError, DedicatedWindow, NotDedicated};
 use corun_linux::probe::LiveOptions;
 use corun_linux::spin::pause_exits::PauseExits;
 use corun_linux::spin::{SpinOptions, SpinSampler};
@@ -119,7 +119,7 @@ pub enum Opening {
     /// None was asked for, or the budget allows none now.
     NotNow,
     /// It would not have counted, so nobody was parked.
-    Hindered(Hindrance),
+    NotDedicated(NotDedicated),
     /// It was opened.
     Opened(Box<DedicatedWindow>),
 }
@@ -314,9 +314,9 @@ impl SubjectWatch {
         if dedicated.due_in_ns(host.now_ns()) > 0 {
             return Ok(Opening::NotNow);
         }
-        let hindrance = hindrance(host, seen, self.subject);
-        if hindrance.on_cpu_ns() as f64 > most * machine_ns(seen) {
-            return Ok(Opening::Hindered(hindrance));
+        let not_dedicated = not_dedicated(host, seen, self.subject);
+        if not_dedicated.on_cpu_ns() as f64 > most * machine_ns(seen) {
+            return Ok(Opening::NotDedicated(not_dedicated));
         }
         let (detectors, subject) = (&mut self.detectors, self.subject);
         // All that is known of the program alone comes from a few short windows.

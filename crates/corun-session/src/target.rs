@@ -57,8 +57,8 @@ impl Target {
     /// [`Error::Usage`] when there is no such target; otherwise when it cannot be looked for or started.
     pub fn arm(&self, root: &Root) -> Result<Armed, Error> {
         let names_who_runs = matches!(self, Target::Processes(_) | Target::Cgroup(_) | Target::Vm(_));
-        if let Some(apart) = namespaces::no_own_proc(root).filter(|_| names_who_runs) {
-            return Err(WatchError::Proc(apart).into());
+        if let Some(mismatch) = namespaces::no_own_proc(root).filter(|_| names_who_runs) {
+            return Err(WatchError::Proc(mismatch).into());
         }
         let (subject, held) = match self {
             Target::Command(words) => {

@@ -30,8 +30,8 @@ pub(super) fn findings(root: &Root, probes: &Probes, who: &Privileges) -> Vec<Fi
 fn ebpf(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
     let as_root =
         "run as root, or give corun CAP_BPF and CAP_PERFMON (`setcap cap_bpf,cap_perfmon+ep corun`)";
-    match (probes.bpf, namespaces::apart(root)) {
-        (_, Some(apart)) => f.no(EBPF, apart.why, apart.remedy),
+    match (probes.bpf, namespaces::mismatch(root)) {
+        (_, Some(mismatch)) => f.no(EBPF, mismatch.why, mismatch.remedy),
         (Ok(()), None) if who.has_or_admin(Privileges::BPF) => {
             f.yes(EBPF, "the bpf system call works and this user may use it")
         }
@@ -121,8 +121,8 @@ fn software_clock(f: &mut Findings, probes: &Probes) {
 }
 
 fn schedstat(f: &mut Findings, root: &Root) {
-    if let Some(apart) = namespaces::no_own_proc(root).filter(|_| root.has("/proc/stat")) {
-        return f.no(SCHEDSTAT, apart.why, apart.remedy);
+    if let Some(mismatch) = namespaces::no_own_proc(root).filter(|_| root.has("/proc/stat")) {
+        return f.no(SCHEDSTAT, mismatch.why, mismatch.remedy);
     }
     match procfs::schedstat_counts(root) {
         Ok(Some(true)) => f.yes(SCHEDSTAT, "every task's time on and waiting for a CPU, without root"),

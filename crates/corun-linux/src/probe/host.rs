@@ -88,8 +88,8 @@ impl LiveHost {
     /// # Errors
     /// [`LiveError`]; nothing stays behind.
     pub fn start(root: &Root, options: LiveOptions) -> Result<LiveHost, LiveError> {
-        if let Some(apart) = namespaces::apart(root) {
-            return Err(LiveError::Apart(apart.why));
+        if let Some(mismatch) = namespaces::mismatch(root) {
+            return Err(LiveError::OtherNamespace(mismatch.why));
         }
         let machine = topology::read_machine(root)?;
         let config = config(root, &machine, &options);

@@ -70,7 +70,7 @@ pub enum LiveError {
     Probe(#[from] ProbeError),
     /// What it tells would mean something else here.
     #[error("{0}")]
-    Apart(&'static str),
+    OtherNamespace(&'static str),
     /// The table of groups is full before anything began.
     #[error("the probe's table of tenants is full")]
     NoGroup,

@@ -284,7 +284,7 @@ impl Tenancy {
             job.met.push(task.name.clone());
             asked += 1;
             let Some(leader) = self.tenants.get(task.tenant).and_then(leader) else { continue };
-            let run = program::told_to_run(&self.root, leader, |pid| program::children(&self.root, pid));
+            let run = program::wrapped_program(&self.root, leader, |pid| program::children(&self.root, pid));
             let Some((pid, called)) = run else { continue };
             let name = program::name(&self.root, pid, &called);
             job.is_told = true;

@@ -341,7 +341,7 @@ impl ProcessTable {
             let children = |of| {
                 self.processes.iter().filter(move |(_, p)| p.stat.ppid == of).map(|(pid, _)| *pid).collect()
             };
-            let run = program::told_to_run(&self.root, pid, children);
+            let run = program::wrapped_program(&self.root, pid, children);
             let (pid, leader) = run.unwrap_or_else(|| (pid, leader.clone()));
             naming::of_process_group(stat.pgid, &program::name(&self.root, pid, &leader))
         }))

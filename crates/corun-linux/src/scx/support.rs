@@ -10,8 +10,8 @@ use corun_bpf::SchedulerError;
 /// # Errors
 /// Why not, and what would help.
 pub fn check(root: &Root) -> Result<(), String> {
-    if let Some(apart) = namespaces::apart(root) {
-        return Err(format!("{}; {}", apart.why, apart.remedy));
+    if let Some(mismatch) = namespaces::mismatch(root) {
+        return Err(format!("{}; {}", mismatch.why, mismatch.remedy));
     }
     let read = |path: &str| root.read(path).ok().map(|text| text.trim().to_owned());
     match read("/sys/kernel/sched_ext/state").as_deref() {

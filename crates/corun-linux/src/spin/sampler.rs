@@ -354,7 +354,7 @@ impl State {
                 other => records.extend(other),
             });
         }
-        self.hear_of_births(born);
+        self.note_births(born);
         let mut samples = Vec::new();
         for record in records {
             match record {
@@ -384,7 +384,7 @@ impl State {
     }
 
     /// A parent's own birth may lie in another ring than its child's, and be read later.
-    fn hear_of_births(&mut self, mut born: Vec<(u32, u32)>) {
+    fn note_births(&mut self, mut born: Vec<(u32, u32)>) {
         loop {
             let (known, unknown): (Vec<_>, Vec<_>) =
                 born.into_iter().partition(|(parent, _)| self.followed.covers(*parent));

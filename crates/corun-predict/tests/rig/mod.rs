@@ -183,7 +183,7 @@ fn seen(
             .collect();
         let in_the_way_ns: u64 = in_the_way.iter().map(|o| o.on_cpu_ns).sum();
         if in_the_way_ns as f64 > OTHERS * (before.window_ns() * before.cpus.len() as u64) as f64 {
-            schedule.hindered(&before, &in_the_way, 1);
+            schedule.not_dedicated(&before, &in_the_way, 1);
             continue;
         }
         engine.apply(&Action::Park { tenant: CORUNNER });

@@ -357,9 +357,9 @@ mod tests {
         let mut windows = Tried::letting_park(&["solver"]);
         let why = Refusal::NotInScope { tenant: "hog".into() };
         let hog = [InTheWay { tenant: TenantId(1), why, on_cpu_ns: 40 * MS }];
-        windows.0.hindered(&seen(500, &[("hog", 40)]), &hog, 0);
+        windows.0.not_dedicated(&seen(500, &[("hog", 40)]), &hog, 0);
         assert!(windows.said().why_too_few().unwrap().contains("no tenant by the names given with --park"));
-        windows.0.hindered(&seen(800, &[("hog", 40)]), &hog, 1);
+        windows.0.not_dedicated(&seen(800, &[("hog", 40)]), &hog, 1);
         let summed = windows.said().summary();
         assert_eq!((summed.opened, summed.skipped, summed.parked_ns), (0, 2, 0));
         let why = windows.said().why_too_few().unwrap();
