@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p corun-agent --example agent_cost -- 1000 [WINDOWS]`
 
-use corun_agent::keeper::Keeper;
 use corun_agent::metrics::{Exposition, Format, Own};
+use corun_agent::recorder::Recorder;
 use corun_agent::ring::Run;
 use corun_agent::totals::Totals;
 use corun_model::culprit::Share;
@@ -75,27 +75,27 @@ fn main() {
     let totals = Arc::new(Mutex::new(Totals::new(tenants as usize)));
     let exposition = Exposition::new(totals.clone(), Own::default);
     let folder = std::env::temp_dir().join(format!("corun-cost-{}", std::process::id()));
-    let mut keeper = Keeper::open(&folder, 256 << 20, 5 * WINDOW_NS, &Run::default()).expect("a ring");
+    let mut recorder = Recorder::open(&folder, 256 << 20, 5 * WINDOW_NS, &Run::default()).expect("a ring");
     let made: Vec<Observation> = (0..windows).map(|n| window(n, tenants)).collect();
     let push = median(windows, |n| totals.lock().expect("nobody panicked").push(&made[n as usize]));
     let first_kib = resident_kib();
     let mut bytes = 0;
     let scrape = median(20, |_| bytes = exposition.encode(Format::Prometheus).len());
-    let before = keeper.counts().2;
+    let before = recorder.counts().2;
     let mut spent = Duration::ZERO;
     for seen in &made {
         let begin = Instant::now();
-        keeper.push(seen, seen.end_ns).expect("the disk takes it");
+        recorder.push(seen, seen.end_ns).expect("the disk takes it");
         spent += begin.elapsed();
     }
-    let written = keeper.counts().0.max(1);
+    let written = recorder.counts().0.max(1);
     println!("{tenants} tenants");
     println!("counting a window       {:8.2} ms", push.as_secs_f64() * 1e3);
     println!("a scrape                {:8.2} ms, {:.1} MB", scrape.as_secs_f64() * 1e3, bytes as f64 / 1e6);
     println!(
         "an interval of the ring {:8.2} ms, with its fsync; room for {} MiB",
         spent.as_secs_f64() * 1e3 / written as f64,
-        before.max(keeper.counts().2) >> 20
+        before.max(recorder.counts().2) >> 20
     );
     println!(
         "resident                {:8.1} MB, with {windows} windows in memory for this",

@@ -3,9 +3,9 @@
 use crate::config::{Config, Source};
 use crate::health::{Health, Part};
 use crate::http::{self, Counts, Request, Response};
-use crate::keeper::Keeper;
 use crate::metrics::{Exposition, Format, Own};
 use crate::privileges;
+use crate::recorder::Recorder;
 use crate::ring::{RingError, Run};
 use crate::totals::Totals;
 use corun_linux::clock::process_cpu_ns;
@@ -110,13 +110,13 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
         max_tasks: config.max_tasks,
     };
     let mut watch = Watch::start(&options, &stop)?;
-    let mut keeper = open_ring(&config, &watch)?;
+    let mut recorder = open_ring(&config, &watch)?;
     privileges::drop_all_but_kept().map_err(AgentError::Privileges)?;
     // Threads come after that: each has privileges of its own.
     let shared = Arc::new(Shared {
         totals: Arc::new(Mutex::new(Totals::new(config.max_tenants))),
         health: Mutex::new(Health::new(options.window)),
-        ring: Mutex::new(keeper.as_ref().map(Keeper::counts)),
+        ring: Mutex::new(recorder.as_ref().map(Recorder::counts)),
         connections: Arc::new(Counts::default()),
         source: watch.source(),
         doctor: caller.doctor.clone(),
@@ -134,14 +134,14 @@ pub fn run(config: Config, caller: &Caller) -> Result<(), AgentError> {
     while let Some(seen) = watch.next() {
         let seen = seen?;
         take(&shared, &seen, Duration::from_nanos(config.window));
-        keep(&shared, keeper.as_mut(), caller, |keeper| keeper.push(&seen, now_unix_ns()));
+        keep(&shared, recorder.as_mut(), caller, |recorder| recorder.push(&seen, now_unix_ns()));
         notify(&[NotifyState::Watchdog]);
         if is_to_reload.swap(false, Ordering::Relaxed) {
-            reload(&mut config, &mut watch, &mut keeper, &shared, caller);
+            reload(&mut config, &mut watch, &mut recorder, &shared, caller);
         }
     }
     notify(&[NotifyState::Stopping]);
-    keep(&shared, keeper.as_mut(), caller, |keeper| keeper.flush(now_unix_ns()));
+    keep(&shared, recorder.as_mut(), caller, |recorder| recorder.flush(now_unix_ns()));
     Ok(())
 }
 
@@ -153,7 +153,7 @@ fn wanted(source: Source) -> Option<watcher::Source> {
     }
 }
 
-fn open_ring(config: &Config, watch: &Watch) -> Result<Option<Keeper>, RingError> {
+fn open_ring(config: &Config, watch: &Watch) -> Result<Option<Recorder>, RingError> {
     let Some(ring) = &config.ring else { return Ok(None) };
     let run = Run {
         corun: env!("CARGO_PKG_VERSION").into(),
@@ -162,7 +162,7 @@ fn open_ring(config: &Config, watch: &Watch) -> Result<Option<Keeper>, RingError
         cpus: watch.machine().cpu_count() as u64,
         began_unix_ns: now_unix_ns(),
     };
-    Keeper::open(&ring.folder, ring.size, ring.interval, &run).map(Some)
+    Recorder::open(&ring.folder, ring.size, ring.interval, &run).map(Some)
 }
 
 /// SIGTERM and SIGINT end the session, SIGHUP has the configuration read again.
@@ -244,17 +244,17 @@ fn take(shared: &Shared, seen: &Observation, window: Duration) {
 /// Does something with the ring; a failure degrades the agent until it works again.
 fn keep(
     shared: &Shared,
-    keeper: Option<&mut Keeper>,
+    recorder: Option<&mut Recorder>,
     caller: &Caller,
-    act: impl FnOnce(&mut Keeper) -> Result<(), RingError>,
+    act: impl FnOnce(&mut Recorder) -> Result<(), RingError>,
 ) {
-    let Some(keeper) = keeper else { return };
-    let before = keeper.counts();
-    let failed = act(keeper).err().map(|e| e.to_string());
-    if keeper.counts() == before {
+    let Some(recorder) = recorder else { return };
+    let before = recorder.counts();
+    let failed = act(recorder).err().map(|e| e.to_string());
+    if recorder.counts() == before {
         return;
     }
-    *lock(&shared.ring) = Some(keeper.counts());
+    *lock(&shared.ring) = Some(recorder.counts());
     if let Some(why) = &failed {
         (caller.say)(why);
     }
@@ -264,7 +264,7 @@ fn keep(
 fn reload(
     config: &mut Config,
     watch: &mut Watch,
-    keeper: &mut Option<Keeper>,
+    recorder: &mut Option<Recorder>,
     shared: &Shared,
     caller: &Caller,
 ) {
@@ -282,13 +282,13 @@ fn reload(
                 differs.then(|| "listen, source and max-tasks change when the agent starts again".to_owned());
             if new.ring != config.ring {
                 // The lock of the old one goes first: it may be the same folder.
-                keep(shared, keeper.as_mut(), caller, |keeper| keeper.flush(now_unix_ns()));
-                *keeper = None;
+                keep(shared, recorder.as_mut(), caller, |recorder| recorder.flush(now_unix_ns()));
+                *recorder = None;
                 match open_ring(&new, watch) {
-                    Ok(opened) => *keeper = opened,
+                    Ok(opened) => *recorder = opened,
                     Err(e) => failed = Some(e.to_string()),
                 }
-                *lock(&shared.ring) = keeper.as_ref().map(Keeper::counts);
+                *lock(&shared.ring) = recorder.as_ref().map(Recorder::counts);
             }
             let (listen, source, max_tasks) = fixed(&*config);
             *config = Config { listen, source, max_tasks, ..new };

@@ -5,7 +5,7 @@
 //! series. **Lately** is a sum that halves every ten minutes. Until a culprit has a place its time is in `other`.
 
 /// Culprits that are told apart.
-pub const TOLD_APART: usize = 8;
+pub const LISTED: usize = 8;
 /// Those of whom it is known what they took lately, besides.
 const CANDIDATES: usize = 8;
 /// How long what was taken counts half as much.
@@ -30,7 +30,7 @@ pub struct Blame<Who> {
     pub unattributed_ns: u64,
     /// What culprits took that have lost their place since.
     pub dropped_ns: u64,
-    told_apart: Vec<Culprit<Who>>,
+    listed: Vec<Culprit<Who>>,
     candidates: Vec<Culprit<Who>>,
 }
 
@@ -45,19 +45,19 @@ impl<Who: PartialEq + Clone> Blame<Who> {
     /// Somebody took so much.
     pub fn add(&mut self, who: &Who, ns: u64) {
         let found = |culprits: &mut Vec<Culprit<Who>>| culprits.iter().position(|c| c.who == *who);
-        if let Some(at) = found(&mut self.told_apart) {
-            self.told_apart[at].ns += ns;
-            self.told_apart[at].lately_ns += ns as f64;
+        if let Some(at) = found(&mut self.listed) {
+            self.listed[at].ns += ns;
+            self.listed[at].lately_ns += ns as f64;
             return;
         }
         let at = found(&mut self.candidates);
         let lately_ns = at.map_or(0.0, |at| self.candidates.swap_remove(at).lately_ns) + ns as f64;
-        if self.told_apart.len() < TOLD_APART {
-            self.told_apart.push(Culprit { who: who.clone(), ns, lately_ns });
+        if self.listed.len() < LISTED {
+            self.listed.push(Culprit { who: who.clone(), ns, lately_ns });
             return;
         }
-        let at = least(&self.told_apart);
-        let last = &mut self.told_apart[at];
+        let at = least(&self.listed);
+        let last = &mut self.listed[at];
         if lately_ns > MARGIN * last.lately_ns {
             let gone = std::mem::replace(last, Culprit { who: who.clone(), ns, lately_ns });
             self.dropped_ns += gone.ns;
@@ -74,19 +74,19 @@ impl<Who: PartialEq + Clone> Blame<Who> {
     /// Time has passed.
     pub fn pass(&mut self, ns: u64) {
         let left = 0.5f64.powf(ns as f64 / 1e9 / HALF_LIFE_S);
-        self.told_apart.iter_mut().chain(&mut self.candidates).for_each(|c| c.lately_ns *= left);
+        self.listed.iter_mut().chain(&mut self.candidates).for_each(|c| c.lately_ns *= left);
     }
 
     /// The culprits that are told apart, with what they took.
-    pub fn told_apart(&self) -> impl Iterator<Item = (&Who, u64)> {
-        self.told_apart.iter().map(|c| (&c.who, c.ns))
+    pub fn listed(&self) -> impl Iterator<Item = (&Who, u64)> {
+        self.listed.iter().map(|c| (&c.who, c.ns))
     }
 
     /// All of it.
     pub fn total_ns(&self) -> u64 {
-        let told_apart: u64 = self.told_apart.iter().map(|c| c.ns).sum();
+        let listed: u64 = self.listed.iter().map(|c| c.ns).sum();
         let all = [self.own_ns, self.kernel_ns, self.corun_ns, self.idle_ns, self.other_ns];
-        told_apart + all.iter().sum::<u64>() + self.unattributed_ns + self.dropped_ns
+        listed + all.iter().sum::<u64>() + self.unattributed_ns + self.dropped_ns
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
         for who in 0..12 {
             blame.add(&who, 1_000 - who);
         }
-        assert_eq!(blame.told_apart().count(), TOLD_APART);
+        assert_eq!(blame.listed().count(), LISTED);
         assert_eq!(blame.other_ns, (8..12).map(|who| 1_000 - who).sum::<u64>());
         assert_eq!(blame.total_ns(), (0..12).map(|who| 1_000 - who).sum::<u64>());
     }
@@ -121,16 +121,16 @@ mod tests {
         };
         (0..8).for_each(|who| take(&mut blame, who, 1_000 + u64::from(who)));
         for second in 0..3_600 {
-            let before: Vec<(u32, u64)> = blame.told_apart().map(|(who, ns)| (*who, ns)).collect();
+            let before: Vec<(u32, u64)> = blame.listed().map(|(who, ns)| (*who, ns)).collect();
             take(&mut blame, 99, 40);
             blame.pass(1_000_000_000);
             for (who, ns) in before {
-                let now = blame.told_apart().find(|(w, _)| **w == who);
+                let now = blame.listed().find(|(w, _)| **w == who);
                 assert!(now.is_none_or(|(_, now)| now >= ns), "at {second} a counter fell");
             }
         }
-        assert!(blame.told_apart().any(|(who, _)| *who == 99));
-        assert_eq!(blame.told_apart().count(), TOLD_APART);
+        assert!(blame.listed().any(|(who, _)| *who == 99));
+        assert_eq!(blame.listed().count(), LISTED);
         assert_eq!(blame.dropped_ns, 1_000, "of the one that had taken least");
     }
 
@@ -141,6 +141,6 @@ mod tests {
             blame.add(&who, who % 97);
             blame.pass(1_000_000);
         }
-        assert!(blame.told_apart.len() + blame.candidates.len() <= TOLD_APART + CANDIDATES);
+        assert!(blame.listed.len() + blame.candidates.len() <= LISTED + CANDIDATES);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Watch ──window──▶ totals ──▶ metrics ──▶ http   who asks for /metrics
-//!            └────▶ keeper ──▶ ring ─────▶ past   whoever asks for last night
+//!            └────▶ recorder ──▶ ring ─────▶ past   whoever asks for last night
 //! ```
 //!
 //! | module | holds |
@@ -12,7 +12,7 @@
 //! | [`metrics`] | what is scraped |
 //! | [`http`], [`health`] | who is answered, and whether all is well |
 //! | [`config`], [`privileges`] | what is configured, and what is given up |
-//! | [`ring`], [`keeper`], [`past`] | windows on disk: their bytes, what is written, what is read back |
+//! | [`ring`], [`recorder`], [`past`] | windows on disk: their bytes, what is written, what is read back |
 
 #![deny(missing_docs)]
 
@@ -21,10 +21,10 @@ pub mod blame;
 pub mod config;
 pub mod health;
 pub mod http;
-pub mod keeper;
 pub mod label;
 pub mod metrics;
 pub mod past;
 pub mod privileges;
+pub mod recorder;
 pub mod ring;
 pub mod totals;

@@ -286,9 +286,9 @@ fn blame(rows: &mut Rows, s: &Series) -> Result<(), Error> {
         (label::OTHER, b.other_ns),
         (label::UNATTRIBUTED, b.unattributed_ns),
     ];
-    let told_apart = b.told_apart().map(|(who, ns)| (&**who, ns));
+    let listed = b.listed().map(|(who, ns)| (&**who, ns));
     // One that never took anything has no series yet: most tenants have one or two culprits.
-    for (culprit, ns) in told_apart.chain(words).filter(|(_, ns)| *ns > 0) {
+    for (culprit, ns) in listed.chain(words).filter(|(_, ns)| *ns > 0) {
         rows.count(&[("victim", &*s.label), ("culprit", culprit)], &seconds(ns))?;
     }
     Ok(())

@@ -46,7 +46,7 @@ const NAMED: usize = 5;
 /// # Errors
 /// When there is no window, or no such tenant in any.
 pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Result<Past, NoPast> {
-    let Survey { run, others, damages, tenants } = survey(reader, &unix_ns)?;
+    let FirstPass { run, others, damages, tenants } = first_pass(reader, &unix_ns)?;
     let subject = wanted.map(|name| called(&tenants, name)).transpose()?;
     let mut recording = Recording::about(subject.as_ref().map(|t| t.id));
     let mut span: Option<Range<u64>> = None;
@@ -58,7 +58,7 @@ pub fn read(reader: &Reader, unix_ns: Range<u64>, wanted: Option<&str>) -> Resul
         span = Some(span.map_or(unix_ns.clone(), |s| s.start.min(unix_ns.start)..s.end.max(unix_ns.end)));
         recording.push(seen);
     }
-    let span = span.expect("the survey found windows");
+    let span = span.expect("the first pass found windows");
     let seen_ns = recording.whole().map_or(0, Observation::window_ns);
     let missing_ns = (span.end - span.start).saturating_sub(seen_ns);
     Ok(Past { run, unix_ns: span, recording, subject, missing_ns, other_runs: others, damages })
@@ -83,7 +83,7 @@ pub fn windows<'a>(
     unix_ns: Range<u64>,
     wanted: &str,
 ) -> Result<TenantWindows<'a>, NoPast> {
-    let Survey { run, damages, tenants, .. } = survey(reader, &unix_ns)?;
+    let FirstPass { run, damages, tenants, .. } = first_pass(reader, &unix_ns)?;
     let tenant = called(&tenants, wanted)?;
     let of_run = move |w: &KeptWindow| w.run == run;
     let windows = Box::new(reader.windows(unix_ns).flatten().filter(of_run));
@@ -99,14 +99,14 @@ fn called(tenants: &Lost, wanted: &str) -> Result<Tenant, NoPast> {
 type Lost = BTreeMap<TenantId, (Tenant, u64)>;
 
 /// What is in a time, before it is put together.
-struct Survey {
+struct FirstPass {
     run: Arc<Run>,
     others: usize,
     damages: Vec<Damage>,
     tenants: Lost,
 }
 
-fn survey(reader: &Reader, unix_ns: &Range<u64>) -> Result<Survey, NoPast> {
+fn first_pass(reader: &Reader, unix_ns: &Range<u64>) -> Result<FirstPass, NoPast> {
     let mut damages = Vec::new();
     let mut runs: Vec<(Arc<Run>, u64, Lost)> = Vec::new();
     for window in reader.windows(unix_ns.clone()) {
@@ -135,7 +135,7 @@ fn survey(reader: &Reader, unix_ns: &Range<u64>) -> Result<Survey, NoPast> {
     let others = runs.len().saturating_sub(1);
     let longest = runs.into_iter().max_by_key(|(_, ns, _)| *ns);
     let Some((run, _, tenants)) = longest else { return Err(NoPast::NoWindow(damages)) };
-    Ok(Survey { run, others, damages, tenants })
+    Ok(FirstPass { run, others, damages, tenants })
 }
 
 fn most_lost(tenants: &Lost) -> Vec<String> {

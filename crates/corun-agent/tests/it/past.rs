@@ -1,8 +1,8 @@
 //! From windows into a ring and back: bounded, and with nothing missing from the sums.
 
 use crate::made::{renumber, window, window_of, WINDOW_NS};
-use corun_agent::keeper::Keeper;
 use corun_agent::past::{self, NoPast};
+use corun_agent::recorder::Recorder;
 use corun_agent::ring::{Reader, Run};
 use corun_model::culprit::Share;
 use corun_model::recording::{bound, Most};
@@ -11,14 +11,14 @@ use std::path::Path;
 
 const EPOCH_NS: u64 = 1_800_000_000_000_000_000;
 
-fn keeper(folder: &Path, began_unix_ns: u64) -> Keeper {
+fn recorder(folder: &Path, began_unix_ns: u64) -> Recorder {
     let run =
         Run { source: "ebpf".into(), machine: "two CPUs".into(), cpus: 2, began_unix_ns, ..Run::default() };
-    Keeper::open(folder, 1 << 20, 2 * WINDOW_NS, &run).unwrap()
+    Recorder::open(folder, 1 << 20, 2 * WINDOW_NS, &run).unwrap()
 }
 
-fn push(keeper: &mut Keeper, seen: &Observation) {
-    keeper.push(seen, EPOCH_NS + seen.end_ns).unwrap();
+fn push(recorder: &mut Recorder, seen: &Observation) {
+    recorder.push(seen, EPOCH_NS + seen.end_ns).unwrap();
 }
 
 fn steal_ns(seen: &Observation) -> u64 {
@@ -28,7 +28,7 @@ fn steal_ns(seen: &Observation) -> u64 {
 #[test]
 fn a_time_is_put_together_from_its_windows_and_a_hole_in_it_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let mut kept = keeper(folder.path(), 1);
+    let mut kept = recorder(folder.path(), 1);
     let windows: Vec<Observation> = (0..12).map(|n| window(n, 4)).collect();
     // The seventh and eighth are never seen.
     windows.iter().enumerate().filter(|(n, _)| ![6, 7].contains(n)).for_each(|(_, w)| push(&mut kept, w));
@@ -61,10 +61,10 @@ fn a_time_is_put_together_from_its_windows_and_a_hole_in_it_is_said() {
 #[test]
 fn of_two_runs_the_one_that_has_most_of_a_time_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let mut first = keeper(folder.path(), 1);
+    let mut first = recorder(folder.path(), 1);
     (0..8).for_each(|n| push(&mut first, &window(n, 2)));
     drop(first);
-    let mut second = keeper(folder.path(), 2);
+    let mut second = recorder(folder.path(), 2);
     (8..12).for_each(|n| push(&mut second, &window(n, 2)));
     let reader = Reader::open(folder.path()).unwrap();
     let all = past::read(&reader, 0..u64::MAX, None).ok().unwrap();
@@ -75,7 +75,7 @@ fn of_two_runs_the_one_that_has_most_of_a_time_is_read() {
 #[test]
 fn of_a_clock_that_is_set_back_both_times_are_there() {
     let folder = tempfile::tempdir().unwrap();
-    let mut kept = keeper(folder.path(), 1);
+    let mut kept = recorder(folder.path(), 1);
     // The host's own clock goes on; the time of day is ten seconds earlier from the fifth window on.
     let back_ns = |n: u64| if n < 4 { 0 } else { 10 * WINDOW_NS };
     for n in 0..8 {
@@ -96,7 +96,7 @@ fn of_a_clock_that_is_set_back_both_times_are_there() {
 #[test]
 fn a_window_before_1970_is_kept_as_one_of_then() {
     let folder = tempfile::tempdir().unwrap();
-    let mut kept = keeper(folder.path(), 1);
+    let mut kept = recorder(folder.path(), 1);
     (0..2).for_each(|n| kept.push(&window(n, 2), 0).unwrap());
     let reader = Reader::open(folder.path()).unwrap();
     let all = past::read(&reader, 0..u64::MAX, None).ok().unwrap();

@@ -9,7 +9,7 @@ use std::path::Path;
 const MOST: Most = Most { tenants: 2_000, tasks: 4_096, culprits: 64 };
 
 /// Puts windows into a ring.
-pub struct Keeper {
+pub struct Recorder {
     writer: Writer,
     interval_ns: u64,
     sum: Option<Observation>,
@@ -17,14 +17,14 @@ pub struct Keeper {
     lost: u64,
 }
 
-impl Keeper {
+impl Recorder {
     /// Opens the ring.
     ///
     /// # Errors
     /// As [`Writer::open`].
-    pub fn open(folder: &Path, bytes: u64, interval_ns: u64, run: &Run) -> Result<Keeper, RingError> {
+    pub fn open(folder: &Path, bytes: u64, interval_ns: u64, run: &Run) -> Result<Recorder, RingError> {
         let writer = Writer::open(folder, bytes, encode(&Entry::Run(run.clone())))?;
-        Ok(Keeper { writer, interval_ns, sum: None, written: 0, lost: 0 })
+        Ok(Recorder { writer, interval_ns, sum: None, written: 0, lost: 0 })
     }
 
     /// Adds a window that ended at this time of day. When an interval is full it is written.
@@ -46,7 +46,7 @@ impl Keeper {
     /// Writes what there is.
     ///
     /// # Errors
-    /// As [`Keeper::push`].
+    /// As [`Recorder::push`].
     pub fn flush(&mut self, now_unix_ns: u64) -> Result<(), RingError> {
         let Some(mut seen) = self.sum.take() else { return Ok(()) };
         bound(&mut seen, &MOST);
