@@ -1,8 +1,8 @@
-//! The state of `top`: keys and windows come in, a wish of the user's comes out now and then. It touches no terminal, file or clock.
+//! The state of `top`: keys and windows come in, a request of the user's comes out now and then. It touches no terminal, file or clock.
 
 use crate::history::History;
 use crate::keys::{Action, Keys};
-use crate::moment::{Holder, Moment, Row};
+use crate::snapshot::{Holder, Row, Snapshot};
 use corun_model::{TenantId, TenantKind};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::cmp::Reverse;
@@ -26,7 +26,7 @@ pub struct Facts {
 
 /// What the user wants that the state alone cannot do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Request {
     /// Leave.
     Quit,
     /// Write a report of the window that is shown.
@@ -98,7 +98,7 @@ pub struct App {
     pub history: History,
     /// Which key does what.
     pub keys: Keys,
-    /// The number of the moment that is held; `None`: the newest, whichever that is.
+    /// The number of the snapshot that is held; `None`: the newest, whichever that is.
     held: Option<u64>,
     screens: Vec<Screen>,
     /// Letters that a tenant's name must have.
@@ -109,7 +109,7 @@ pub struct App {
     pub sort: Sort,
     /// Whether the help is shown.
     pub is_helping: bool,
-    /// What came of the last wish; gone with the next key.
+    /// What came of the last request; gone with the next key.
     pub notice: Option<String>,
     /// Why nothing new comes any more.
     pub ended: Option<String>,
@@ -134,31 +134,31 @@ impl App {
     }
 
     /// A window has passed.
-    pub fn on_moment(&mut self, moment: Arc<Moment>) {
-        self.history.push(moment);
+    pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.history.push(snapshot);
     }
 
     /// Another part of a replay is to be looked at, from its end or from its beginning on.
-    pub fn turn_to(&mut self, moments: Vec<Arc<Moment>>, from_its_end: bool) {
-        self.history = History::of(moments, from_its_end);
+    pub fn turn_to(&mut self, snapshots: Vec<Arc<Snapshot>>, from_its_end: bool) {
+        self.history = History::of(snapshots, from_its_end);
         let place = if from_its_end { self.history.len().saturating_sub(1) } else { 0 };
-        self.held = self.history.at(place).map(|moment| moment.number);
+        self.held = self.history.at(place).map(|snapshot| snapshot.number);
     }
 
-    /// The moment that is shown.
-    pub fn shown(&self) -> Option<&Arc<Moment>> {
+    /// The snapshot that is shown.
+    pub fn shown(&self) -> Option<&Arc<Snapshot>> {
         match self.held {
             Some(number) => self.history.at(self.history.place(number)),
             None => self.history.newest(),
         }
     }
 
-    /// The place in the history of the moment that is shown.
+    /// The place in the history of the snapshot that is shown.
     pub fn place(&self) -> usize {
         self.held.map_or(self.history.len().saturating_sub(1), |number| self.history.place(number))
     }
 
-    /// Whether it stays at one moment.
+    /// Whether it stays at one snapshot.
     pub fn is_held(&self) -> bool {
         self.held.is_some()
     }
@@ -170,12 +170,12 @@ impl App {
 
     /// The tenants that are shown, in their order.
     pub fn rows(&self) -> Vec<&Row> {
-        let Some(moment) = self.shown() else { return Vec::new() };
+        let Some(snapshot) = self.shown() else { return Vec::new() };
         let wanted = self.filter.to_lowercase();
         let is_shown = |row: &&Row| {
             row.kind != TenantKind::Idle && (wanted.is_empty() || row.name.to_lowercase().contains(&wanted))
         };
-        let mut rows: Vec<&Row> = moment.rows.iter().filter(is_shown).collect();
+        let mut rows: Vec<&Row> = snapshot.rows.iter().filter(is_shown).collect();
         match self.sort {
             Sort::Name => rows.sort_by_key(|row| row.name.to_lowercase()),
             sort => rows.sort_by_key(|row| {
@@ -212,12 +212,12 @@ impl App {
 
     /// Who held the CPU while this tenant waited.
     pub fn culprits(&self, id: TenantId) -> Vec<(Holder, u64)> {
-        let of = |moment: &Arc<Moment>| Some(moment.holders(id, moment.account(id)?));
+        let of = |snapshot: &Arc<Snapshot>| Some(snapshot.holders(id, snapshot.account(id)?));
         self.shown().and_then(of).unwrap_or_default()
     }
 
     /// A key was pressed. What it asks for that the state cannot do is the result.
-    pub fn on_key(&mut self, key: &KeyEvent) -> Option<Wish> {
+    pub fn on_key(&mut self, key: &KeyEvent) -> Option<Request> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
@@ -231,10 +231,10 @@ impl App {
             return None;
         }
         match action {
-            Action::Quit => return Some(Wish::Quit),
-            Action::Save => return self.shown().map(|_| Wish::Save),
+            Action::Quit => return Some(Request::Quit),
+            Action::Save => return self.shown().map(|_| Request::Save),
             Action::Trace if self.facts.is_replay => self.notice = Some("a file cannot be traced".into()),
-            Action::Trace => return Some(Wish::Trace),
+            Action::Trace => return Some(Request::Trace),
             Action::Help => self.is_helping = true,
             Action::Filter => self.is_typing = true,
             Action::Up => self.move_by(-1),
@@ -294,7 +294,7 @@ impl App {
             }
             Screen::Tenant { id, focus, culprit, thread } => {
                 let culprits = self.culprits(id).len();
-                let threads = self.shown().map_or(0, |moment| moment.tasks(id).len());
+                let threads = self.shown().map_or(0, |snapshot| snapshot.tasks(id).len());
                 let (culprit, thread) = match focus {
                     Focus::Culprits => (moved(culprit, culprits), thread),
                     Focus::Threads => (culprit, moved(thread, threads)),
@@ -354,22 +354,22 @@ impl App {
     fn hold_or_go_on(&mut self) {
         self.held = match self.held {
             Some(_) if !self.facts.is_replay => None,
-            _ => self.shown().map(|moment| moment.number),
+            _ => self.shown().map(|snapshot| snapshot.number),
         };
     }
 
     /// A file has more than what can be looked at together: beyond its ends somebody else must look.
-    fn step(&mut self, moments: isize) -> Option<Wish> {
+    fn step(&mut self, snapshots: isize) -> Option<Request> {
         let place = self.place();
-        let to = place.saturating_add_signed(moments).min(self.history.len().saturating_sub(1));
+        let to = place.saturating_add_signed(snapshots).min(self.history.len().saturating_sub(1));
         if to == place && self.facts.is_replay && !self.history.is_empty() {
-            return Some(if moments < 0 { Wish::Before } else { Wish::After });
+            return Some(if snapshots < 0 { Request::Before } else { Request::After });
         }
         if to == place {
-            let end = if moments < 0 { "the oldest" } else { "the newest" };
+            let end = if snapshots < 0 { "the oldest" } else { "the newest" };
             self.notice = Some(format!("this is {end} window there is"));
         }
-        self.held = self.history.at(to).map(|moment| moment.number);
+        self.held = self.history.at(to).map(|snapshot| snapshot.number);
         None
     }
 }

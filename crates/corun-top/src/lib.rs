@@ -3,12 +3,12 @@
 //! ```text
 //! keys ─────┐                          ┌▶ a frame of lines   (view, pure)
 //! windows ──┴▶ App (state, pure) ──────┤
-//!   ▲                                  └▶ a wish of the user's: a report, a trace, to leave
+//!   ▲                                  └▶ a request of the user's: a report, a trace, to leave
 //!   └ live: a session in a thread of its own
 //! ```
 //!
-//! Only [`terminal`] touches the terminal, only [`live`] the machine and only [`wishes`] files. Names come from processes of others:
-//! [`moment`] takes from them whatever could steer a terminal.
+//! Only [`terminal`] touches the terminal, only [`live`] the machine and only [`requests`] files. Names come from processes of others:
+//! [`snapshot`] takes from them whatever could steer a terminal.
 
 #![deny(missing_docs)]
 
@@ -18,8 +18,8 @@ pub mod fit;
 pub mod history;
 pub mod keys;
 pub mod live;
-pub mod moment;
+pub mod requests;
 pub mod sentence;
+pub mod snapshot;
 pub mod terminal;
 pub mod view;
-pub mod wishes;

@@ -2,7 +2,7 @@
 
 use crate::app::Facts;
 use crate::event::Event;
-use crate::moment::Moment;
+use crate::snapshot::Snapshot;
 use corun_linux::limits::start_thread;
 use corun_linux::watcher;
 use corun_model::What;
@@ -117,7 +117,7 @@ impl Drop for Farewell {
 fn follow(watch: &mut Watch, wanted: &Wanted, to: &Sender<Event>) {
     for number in 0.. {
         let event = match watch.next() {
-            Some(Ok(seen)) => Event::Moment(Arc::new(Moment::new(number, (wanted.now)(), seen))),
+            Some(Ok(seen)) => Event::Snapshot(Arc::new(Snapshot::new(number, (wanted.now)(), seen))),
             Some(Err(error)) => Event::Ended(one_line(&format!("nothing more can be seen: {error}"))),
             None => return,
         };

@@ -1,7 +1,7 @@
 //! The sentence on top: who suffers most, from whom, and by how much.
 
 use crate::fit::cut;
-use crate::moment::{Holder, Moment, Row};
+use crate::snapshot::{Holder, Row, Snapshot};
 use corun_model::duration::human_ns;
 use corun_model::{TakenBy, TenantKind};
 
@@ -15,20 +15,21 @@ const NAMED: usize = 2;
 const NAME: usize = 24;
 
 /// Who suffers most in a window, from whom, and by how much.
-pub fn of_everybody(moment: &Moment) -> String {
-    let victims = || moment.rows.iter().filter(|row| may_suffer(row.kind));
+pub fn of_everybody(snapshot: &Snapshot) -> String {
+    let victims = || snapshot.rows.iter().filter(|row| may_suffer(row.kind));
     let most = |of: fn(&Row) -> u64| victims().max_by_key(|row| of(row)).filter(|row| of(row) > 0);
-    if let Some(row) = most(|row| row.lost.by_others_ns()).filter(|row| is_notable(moment, row, by_others)) {
+    if let Some(row) = most(|row| row.lost.by_others_ns()).filter(|row| is_notable(snapshot, row, by_others))
+    {
         // Whoever waited for its own tasks may be meant where nobody knows who held the CPUs.
         let how = if row.lost.stolen_ns > 0 { "suffers" } else { "waits" };
-        return format!("{} {how} most: it {}.", cut(&row.name, NAME), waited_for_others(moment, row));
+        return format!("{} {how} most: it {}.", cut(&row.name, NAME), waited_for_others(snapshot, row));
     }
     let none = "Nobody takes CPU time from others that is worth a word";
-    if let Some(row) = most(|row| row.lost.throttled_ns).filter(|row| is_notable(moment, row, throttled)) {
+    if let Some(row) = most(|row| row.lost.throttled_ns).filter(|row| is_notable(snapshot, row, throttled)) {
         let ns = human_ns(row.lost.throttled_ns);
         return format!("{none}; {} used up its own CPU budget and waited {ns}.", cut(&row.name, NAME));
     }
-    if let Some(row) = most(|row| row.lost.own_ns).filter(|row| is_notable(moment, row, own)) {
+    if let Some(row) = most(|row| row.lost.own_ns).filter(|row| is_notable(snapshot, row, own)) {
         let ns = human_ns(row.lost.own_ns);
         return format!("{none}; {} waited {ns} for its own tasks.", cut(&row.name, NAME));
     }
@@ -42,10 +43,10 @@ pub fn of_everybody(moment: &Moment) -> String {
 }
 
 /// What one tenant lost in a window, and to whom.
-pub fn of_tenant(moment: &Moment, row: &Row) -> String {
-    let window = human_ns(moment.seen.window_ns());
-    if row.lost.by_others_ns() > 0 && is_notable(moment, row, by_others) {
-        return format!("It {}.", waited_for_others(moment, row));
+pub fn of_tenant(snapshot: &Snapshot, row: &Row) -> String {
+    let window = human_ns(snapshot.seen.window_ns());
+    if row.lost.by_others_ns() > 0 && is_notable(snapshot, row, by_others) {
+        return format!("It {}.", waited_for_others(snapshot, row));
     }
     let lost_ns = row.lost.total_ns();
     match (row.ran_ns, lost_ns) {
@@ -66,33 +67,33 @@ pub fn of_tenant(moment: &Moment, row: &Row) -> String {
     }
 }
 
-fn waited_for_others(moment: &Moment, row: &Row) -> String {
+fn waited_for_others(snapshot: &Snapshot, row: &Row) -> String {
     let ns = row.lost.by_others_ns();
     let share = percent(ns, row.ran_ns + row.lost.total_ns());
-    let window = human_ns(moment.seen.window_ns());
+    let window = human_ns(snapshot.seen.window_ns());
     let whom = if row.lost.stolen_ns > 0 { "others" } else { "a CPU" };
     let waited =
         format!("waited {} for {whom} in {window}, {share} % of the time it wanted a CPU", human_ns(ns));
-    format!("{waited}; {}", who(moment, row))
+    format!("{waited}; {}", who(snapshot, row))
 }
 
 /// Who took it, as a clause.
-fn who(moment: &Moment, row: &Row) -> String {
-    let account = moment.account(row.id).cloned().unwrap_or_default();
+fn who(snapshot: &Snapshot, row: &Row) -> String {
+    let account = snapshot.account(row.id).cloned().unwrap_or_default();
     let is_other = |holder: &Holder| match holder {
-        Holder::Tenant(id) => moment.taken_by(row.id, *id) == TakenBy::CoRunner,
+        Holder::Tenant(id) => snapshot.taken_by(row.id, *id) == TakenBy::CoRunner,
         _ => false,
     };
     let others: Vec<(Holder, u64)> =
-        moment.holders(row.id, &account).into_iter().filter(|(holder, _)| is_other(holder)).collect();
+        snapshot.holders(row.id, &account).into_iter().filter(|(holder, _)| is_other(holder)).collect();
     let Some((first, first_ns)) = others.first() else {
         return "who held the CPU is not known".to_owned();
     };
-    let mut said = format!("{} took {} of it", cut(moment.called(*first), NAME), human_ns(*first_ns));
+    let mut said = format!("{} took {} of it", cut(snapshot.called(*first), NAME), human_ns(*first_ns));
     for (holder, ns) in
         others.iter().take(NAMED).skip(1).filter(|(_, ns)| ns * 100 >= row.lost.by_others_ns())
     {
-        said += &format!(", {} {}", cut(moment.called(*holder), NAME), human_ns(*ns));
+        said += &format!(", {} {}", cut(snapshot.called(*holder), NAME), human_ns(*ns));
     }
     said
 }
@@ -114,9 +115,9 @@ fn own(row: &Row) -> u64 {
     row.lost.own_ns
 }
 
-fn is_notable(moment: &Moment, row: &Row, of: fn(&Row) -> u64) -> bool {
+fn is_notable(snapshot: &Snapshot, row: &Row, of: fn(&Row) -> u64) -> bool {
     let (ns, wanted_ns) = (of(row), row.ran_ns + row.lost.total_ns());
-    let long_ns = SHORT_NS * moment.seen.window_ns() / 1_000_000_000;
+    let long_ns = SHORT_NS * snapshot.seen.window_ns() / 1_000_000_000;
     ns.saturating_mul(NOTABLE) >= wanted_ns && ns > long_ns
 }
 

@@ -1,8 +1,8 @@
 //! The loop around the state, and the terminal: taken over, drawn on, and given back, also when a thread panics.
 
-use crate::app::{App, Wish};
+use crate::app::{App, Request};
 use crate::event::Event;
-use crate::view::{draw, text, Look};
+use crate::view::{draw, text, Capabilities};
 use corun_session::Stop;
 use ratatui::crossterm::event::{self, Event as TerminalEvent};
 use ratatui::DefaultTerminal;
@@ -13,20 +13,20 @@ use std::time::Duration;
 /// How long a key may go unnoticed while windows come, and a window while keys do.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Shows the state until the user or a signal ends it. What the user wishes for is done by `grant`, which says what came of it.
+/// Shows the state until the user or a signal ends it. What the user asks for is done by `perform`, which says what came of it.
 ///
 /// # Errors
 /// When the terminal can no longer be read or written.
 pub fn run(
     app: &mut App,
-    look: Look,
+    caps: Capabilities,
     events: &Receiver<Event>,
     stop: &Stop,
-    grant: impl FnMut(Wish, &mut App) -> String,
+    perform: impl FnMut(Request, &mut App) -> String,
 ) -> io::Result<()> {
     // From here on a panic of any thread gives the terminal back first.
     let mut terminal = ratatui::try_init()?;
-    let done = follow(&mut terminal, app, look, events, stop, grant);
+    let done = follow(&mut terminal, app, caps, events, stop, perform);
     ratatui::restore();
     done
 }
@@ -34,22 +34,22 @@ pub fn run(
 fn follow(
     terminal: &mut DefaultTerminal,
     app: &mut App,
-    look: Look,
+    caps: Capabilities,
     events: &Receiver<Event>,
     stop: &Stop,
-    mut grant: impl FnMut(Wish, &mut App) -> String,
+    mut perform: impl FnMut(Request, &mut App) -> String,
 ) -> io::Result<()> {
     take(app, events);
-    terminal.draw(|frame| draw(frame, app, look))?;
+    terminal.draw(|frame| draw(frame, app, caps))?;
     while !stop.is_asked() {
         let mut is_new = take(app, events);
         if event::poll(LOOK)? {
             is_new = true;
             if let TerminalEvent::Key(key) = event::read()? {
                 match app.on_key(&key) {
-                    Some(Wish::Quit) => return Ok(()),
-                    Some(wish) => {
-                        let said = grant(wish, app);
+                    Some(Request::Quit) => return Ok(()),
+                    Some(request) => {
+                        let said = perform(request, app);
                         app.notice = Some(said);
                     }
                     None => {}
@@ -57,7 +57,7 @@ fn follow(
             }
         }
         if is_new {
-            terminal.draw(|frame| draw(frame, app, look))?;
+            terminal.draw(|frame| draw(frame, app, caps))?;
         }
     }
     Ok(())
@@ -68,7 +68,7 @@ fn take(app: &mut App, events: &Receiver<Event>) -> bool {
     let mut is_new = false;
     loop {
         match events.try_recv() {
-            Ok(Event::Moment(moment)) => app.on_moment(moment),
+            Ok(Event::Snapshot(snapshot)) => app.on_snapshot(snapshot),
             Ok(Event::Said(said)) => app.notice = Some(said),
             Ok(Event::Ended(why)) => app.ended = app.ended.take().or(Some(why)),
             Err(_) => return is_new,
@@ -80,16 +80,22 @@ fn take(app: &mut App, events: &Receiver<Event>) -> bool {
 /// One frame as text, without the line of keys: what stands on the screen after the first window.
 ///
 /// `None`: there will be none.
-pub fn once(app: &mut App, look: Look, columns: u16, rows: u16, events: &Receiver<Event>) -> Option<String> {
+pub fn once(
+    app: &mut App,
+    caps: Capabilities,
+    columns: u16,
+    rows: u16,
+    events: &Receiver<Event>,
+) -> Option<String> {
     if app.facts.is_replay {
         take(app, events);
-        return Some(text(app, look, columns, rows));
+        return Some(text(app, caps, columns, rows));
     }
     loop {
         match events.recv() {
-            Ok(Event::Moment(moment)) => {
-                app.on_moment(moment);
-                return Some(text(app, look, columns, rows));
+            Ok(Event::Snapshot(snapshot)) => {
+                app.on_snapshot(snapshot);
+                return Some(text(app, caps, columns, rows));
             }
             Ok(Event::Said(_)) => {}
             Ok(Event::Ended(why)) => {

@@ -1,6 +1,6 @@
 //! What the keys do, and what the columns mean.
 
-use super::Look;
+use super::Capabilities;
 use crate::app::App;
 use crate::fit::{cut, left, wrap};
 use crate::keys::ACTIONS;
@@ -15,7 +15,7 @@ const WORDS: [(&str, &str); 5] = [
     ("MOSTLY FOR", "who held the CPU for most of its waits"),
 ];
 
-pub(super) fn lines(app: &App, look: Look, columns: usize, room: usize) -> Vec<Line<'static>> {
+pub(super) fn lines(app: &App, caps: Capabilities, columns: usize, room: usize) -> Vec<Line<'static>> {
     let mut words: Vec<Line> = Vec::new();
     for (word, what) in WORDS {
         let said = wrap(what, columns.saturating_sub(13), 2);
@@ -30,7 +30,7 @@ pub(super) fn lines(app: &App, look: Look, columns: usize, room: usize) -> Vec<L
     // Two columns of keys where one does not fit.
     let most = room.saturating_sub(words.len() + 2).max(1);
     let half = columns / 2;
-    let mut lines = vec![Line::styled("Keys", look.head())];
+    let mut lines = vec![Line::styled("Keys", caps.head())];
     if keys.len() <= most {
         lines.extend(keys.iter().map(|key| Line::raw(cut(key, columns))));
     } else {
@@ -40,7 +40,7 @@ pub(super) fn lines(app: &App, look: Look, columns: usize, room: usize) -> Vec<L
             Line::raw(left(&cut(&keys[at], half - 1), half) + &cut(second, half))
         }));
     }
-    lines.push(Line::styled("Words", look.head()));
+    lines.push(Line::styled("Words", caps.head()));
     lines.extend(words);
     lines
 }

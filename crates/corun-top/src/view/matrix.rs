@@ -1,9 +1,9 @@
 //! Who took from whom: victims down, culprits across. Rows sum to what the victim waited: whoever has no column is in `rest`.
 
-use super::{mark, page, time, Look};
+use super::{mark, page, time, Capabilities};
 use crate::app::App;
 use crate::fit::{cut, left, right};
-use crate::moment::{Holder, Moment, Row};
+use crate::snapshot::{Holder, Row, Snapshot};
 use corun_model::{TakenBy, TenantId};
 use ratatui::text::{Line, Span};
 use std::collections::BTreeMap;
@@ -15,16 +15,16 @@ const NAME: usize = 16;
 
 pub(super) fn lines(
     app: &App,
-    moment: &Moment,
-    look: Look,
+    snapshot: &Snapshot,
+    caps: Capabilities,
     columns: usize,
     room: usize,
 ) -> Vec<Line<'static>> {
     let mut lines = vec![
-        Line::styled("For how long each waited while each of the others held the CPU", look.head()),
+        Line::styled("For how long each waited while each of the others held the CPU", caps.head()),
         Line::default(),
     ];
-    if !moment.knows_culprits() {
+    if !snapshot.knows_culprits() {
         let missing = app.facts.missing.iter().flat_map(|why| crate::fit::wrap(why, columns, 3));
         lines.push(Line::raw("Who held the CPUs is not known."));
         lines.extend(missing.take(6).map(Line::raw));
@@ -33,32 +33,32 @@ pub(super) fn lines(
     // Whole figures only: own, kernel, rest and all have a column in any case.
     let cells = (columns - 2 - NAME) / CELL;
     let rows = app.rows();
-    let culprits = largest(moment, &rows, cells.saturating_sub(4));
+    let culprits = largest(snapshot, &rows, cells.saturating_sub(4));
     let mut head = "  ".to_owned() + &left("WAITED", NAME);
     for id in &culprits {
-        head += &right(&cut(moment.name(*id), CELL - 1), CELL);
+        head += &right(&cut(snapshot.name(*id), CELL - 1), CELL);
     }
     for fixed in ["itself", "kernel", "the rest", "all"] {
         head += &right(fixed, CELL);
     }
-    lines.push(Line::styled(head, look.head()));
+    lines.push(Line::styled(head, caps.head()));
     let free = room.saturating_sub(lines.len());
     let list = if rows.len() > free { free.saturating_sub(1) } else { free }.max(1);
     let chosen = app.chosen_row();
     let first = page(chosen, list);
     for (at, row) in rows.iter().enumerate().skip(first).take(list) {
-        let style = look.row(at == chosen);
+        let style = caps.row(at == chosen);
         let mut spans = vec![Span::styled(mark(at == chosen).to_owned() + &left(&row.name, NAME), style)];
-        let account = moment.account(row.id).cloned().unwrap_or_default();
+        let account = snapshot.account(row.id).cloned().unwrap_or_default();
         let mut of: BTreeMap<Option<TenantId>, u64> = BTreeMap::new();
         let mut own_ns = 0;
         let mut kernel_ns = 0;
-        for (holder, ns) in moment.holders(row.id, &account) {
+        for (holder, ns) in snapshot.holders(row.id, &account) {
             match holder {
                 Holder::Own => own_ns += ns,
                 Holder::Tenant(id) if culprits.contains(&id) => *of.entry(Some(id)).or_default() += ns,
                 Holder::Tenant(id)
-                    if matches!(moment.taken_by(row.id, id), TakenBy::Kernel | TakenBy::Watcher) =>
+                    if matches!(snapshot.taken_by(row.id, id), TakenBy::Kernel | TakenBy::Watcher) =>
                 {
                     kernel_ns += ns;
                 }
@@ -68,7 +68,7 @@ pub(super) fn lines(
         let cell = |ns: u64| right(&time(ns), CELL);
         for id in &culprits {
             let ns = of.get(&Some(*id)).copied().unwrap_or(0);
-            let colour = if ns > 0 { look.stolen() } else { style };
+            let colour = if ns > 0 { caps.stolen() } else { style };
             spans.push(Span::styled(cell(ns), style.patch(colour)));
         }
         let all_ns = account.culprits.total_ns();
@@ -80,18 +80,18 @@ pub(super) fn lines(
     if rows.len() > list {
         let last = (first + list).min(rows.len());
         lines
-            .push(Line::styled(format!("  {} to {last} of {} tenants", first + 1, rows.len()), look.faint()));
+            .push(Line::styled(format!("  {} to {last} of {} tenants", first + 1, rows.len()), caps.faint()));
     }
     lines
 }
 
 /// Who took most from these, of those that are worth a column.
-fn largest(moment: &Moment, victims: &[&Row], most: usize) -> Vec<TenantId> {
+fn largest(snapshot: &Snapshot, victims: &[&Row], most: usize) -> Vec<TenantId> {
     let mut took: BTreeMap<TenantId, u64> = BTreeMap::new();
     for victim in victims {
-        let shares = moment.account(victim.id).map_or(&[][..], |account| account.culprits.shares());
+        let shares = snapshot.account(victim.id).map_or(&[][..], |account| account.culprits.shares());
         for share in shares {
-            if moment.taken_by(victim.id, share.tenant) == TakenBy::CoRunner {
+            if snapshot.taken_by(victim.id, share.tenant) == TakenBy::CoRunner {
                 *took.entry(share.tenant).or_default() += share.steal_ns;
             }
         }

@@ -8,8 +8,8 @@ mod tenant;
 use crate::app::{App, Screen};
 use crate::fit::{cut, left, right, width, wrap};
 use crate::keys::Action;
-use crate::moment::Moment;
 use crate::sentence;
+use crate::snapshot::Snapshot;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
@@ -20,14 +20,14 @@ const LEAST: (u16, u16) = (72, 12);
 
 /// The terminal that is drawn on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct Capabilities {
     /// Whether colours are wanted.
     pub colour: bool,
     /// Whether more than ASCII can be shown.
     pub unicode: bool,
 }
 
-impl Look {
+impl Capabilities {
     fn paint(self, colour: Color) -> Style {
         if self.colour {
             Style::new().fg(colour)
@@ -86,15 +86,15 @@ impl Look {
 }
 
 /// Draws the state.
-pub fn draw(frame: &mut Frame, app: &App, look: Look) {
+pub fn draw(frame: &mut Frame, app: &App, caps: Capabilities) {
     let area = frame.area();
-    let lines = lines(app, look, area.width, area.height);
+    let lines = lines(app, caps, area.width, area.height);
     frame.render_widget(Paragraph::new(lines), area);
 }
 
 /// The same as plain text, without the line of keys and without blanks at the ends of lines.
-pub fn text(app: &App, look: Look, columns: u16, rows: u16) -> String {
-    let mut lines = lines(app, look, columns, rows);
+pub fn text(app: &App, caps: Capabilities, columns: u16, rows: u16) -> String {
+    let mut lines = lines(app, caps, columns, rows);
     lines.pop();
     let mut text: Vec<String> = lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect();
     while text.last().is_some_and(String::is_empty) {
@@ -107,26 +107,26 @@ pub fn text(app: &App, look: Look, columns: u16, rows: u16) -> String {
     text.join("\n") + "\n"
 }
 
-fn lines(app: &App, look: Look, columns: u16, rows: u16) -> Vec<Line<'static>> {
+fn lines(app: &App, caps: Capabilities, columns: u16, rows: u16) -> Vec<Line<'static>> {
     let (columns, rows) = (usize::from(columns), usize::from(rows));
     if columns < usize::from(LEAST.0) || rows < usize::from(LEAST.1) {
         let said = format!("{} columns and {} rows are needed", LEAST.0, LEAST.1);
         return wrap(&said, columns.max(1), rows).into_iter().map(Line::from).collect();
     }
-    let mut lines = vec![header(app, look, columns)];
+    let mut lines = vec![header(app, caps, columns)];
     let room = rows - 2;
     lines.extend(match (app.is_helping, app.shown()) {
-        (true, _) => help::lines(app, look, columns, room),
+        (true, _) => help::lines(app, caps, columns, room),
         (false, None) => waiting(app, columns),
-        (false, Some(moment)) => match app.screen() {
-            Screen::Overview { .. } => overview::lines(app, moment, look, columns, room),
-            Screen::Matrix { .. } => matrix::lines(app, moment, look, columns, room),
+        (false, Some(snapshot)) => match app.screen() {
+            Screen::Overview { .. } => overview::lines(app, snapshot, caps, columns, room),
+            Screen::Matrix { .. } => matrix::lines(app, snapshot, caps, columns, room),
             Screen::Tenant { id, focus, culprit, thread } => tenant::lines(
                 app,
-                moment,
+                snapshot,
                 *id,
                 tenant::Chosen { focus: *focus, culprit: *culprit, thread: *thread },
-                look,
+                caps,
                 columns,
                 room,
             ),
@@ -134,8 +134,8 @@ fn lines(app: &App, look: Look, columns: u16, rows: u16) -> Vec<Line<'static>> {
     });
     lines.truncate(rows - 1);
     lines.resize(rows - 1, Line::default());
-    lines.push(footer(app, look, columns));
-    if !look.unicode {
+    lines.push(footer(app, caps, columns));
+    if !caps.unicode {
         lines
             .iter_mut()
             .flat_map(|line| &mut line.spans)
@@ -144,21 +144,21 @@ fn lines(app: &App, look: Look, columns: u16, rows: u16) -> Vec<Line<'static>> {
     lines
 }
 
-fn header(app: &App, look: Look, columns: usize) -> Line<'static> {
+fn header(app: &App, caps: Capabilities, columns: usize) -> Line<'static> {
     let mut said = format!("corun top: {}", app.facts.target);
-    if let Some(moment) = app.shown() {
-        let cpus = moment.seen.cpus.len();
+    if let Some(snapshot) = app.shown() {
+        let cpus = snapshot.seen.cpus.len();
         if cpus > 0 {
             said += &format!(", {cpus} CPU{}", if cpus == 1 { "" } else { "s" });
         }
-        if let Some(busy) = moment.busy_share() {
+        if let Some(busy) = snapshot.busy_share() {
             said += &format!(" at {:.0} %", busy * 100.0);
         }
     }
     let when = when(app);
     let room = columns.saturating_sub(width(&when) + 1);
     let line = left(&said, room) + " " + &when;
-    Line::styled(cut(&line, columns), look.head().add_modifier(Modifier::REVERSED))
+    Line::styled(cut(&line, columns), caps.head().add_modifier(Modifier::REVERSED))
 }
 
 /// What can be shown where there is nothing but ASCII.
@@ -172,19 +172,19 @@ fn ascii(text: &str) -> String {
     text.chars().map(letter).collect()
 }
 
-/// Which moment is shown.
+/// Which snapshot is shown.
 fn when(app: &App) -> String {
-    let Some(moment) = app.shown() else { return String::new() };
-    let newest = app.history.newest().map_or(moment.seen.end_ns, |m| m.seen.end_ns);
-    let back_ns = newest.saturating_sub(moment.seen.end_ns);
+    let Some(snapshot) = app.shown() else { return String::new() };
+    let newest = app.history.newest().map_or(snapshot.seen.end_ns, |m| m.seen.end_ns);
+    let back_ns = newest.saturating_sub(snapshot.seen.end_ns);
     let back = corun_model::duration::human_ns(back_ns);
     let place = || format!("window {} of {}", app.place() + 1, app.history.len());
     match (app.facts.is_replay, app.is_held()) {
-        (true, _) => format!("{} {}", moment.date, place()),
-        (false, false) if app.ended.is_some() => format!("{} ended", moment.date),
-        (false, false) => moment.date.clone(),
-        (false, true) if back_ns == 0 => format!("{} held", moment.date),
-        (false, true) => format!("{} held {back} back", moment.date),
+        (true, _) => format!("{} {}", snapshot.date, place()),
+        (false, false) if app.ended.is_some() => format!("{} ended", snapshot.date),
+        (false, false) => snapshot.date.clone(),
+        (false, true) if back_ns == 0 => format!("{} held", snapshot.date),
+        (false, true) => format!("{} held {back} back", snapshot.date),
     }
 }
 
@@ -193,7 +193,7 @@ fn waiting(app: &App, columns: usize) -> Vec<Line<'static>> {
     wrap(&said, columns, 5).into_iter().map(Line::from).collect()
 }
 
-fn footer(app: &App, look: Look, columns: usize) -> Line<'static> {
+fn footer(app: &App, caps: Capabilities, columns: usize) -> Line<'static> {
     if app.is_typing {
         return Line::from(cut(
             &format!("only names with: {}_  (enter keeps it, esc drops it)", app.filter),
@@ -201,7 +201,7 @@ fn footer(app: &App, look: Look, columns: usize) -> Line<'static> {
         ));
     }
     if let Some(notice) = app.notice.as_ref().or(app.ended.as_ref()) {
-        return Line::styled(cut(notice, columns), look.head());
+        return Line::styled(cut(notice, columns), caps.head());
     }
     let wanted: &[(Action, &str)] = match (app.is_helping, app.screen()) {
         (true, _) => &[(Action::Help, "any key goes back")],
@@ -236,16 +236,22 @@ fn footer(app: &App, look: Look, columns: usize) -> Line<'static> {
     let first = |action| app.keys.of(action).split(' ').next().unwrap_or_default().to_owned();
     let said = |(action, what): &(Action, &str)| format!("{} {what}", first(*action));
     let said: Vec<String> = wanted.iter().filter(|(a, _)| !first(*a).is_empty()).map(said).collect();
-    Line::styled(cut(&said.join("  "), columns), look.faint())
+    Line::styled(cut(&said.join("  "), columns), caps.faint())
 }
 
 /// The sentence, and what is missing behind it where nobody can be named.
-fn sentence_lines(app: &App, moment: &Moment, look: Look, said: &str, columns: usize) -> Vec<Line<'static>> {
+fn sentence_lines(
+    app: &App,
+    snapshot: &Snapshot,
+    caps: Capabilities,
+    said: &str,
+    columns: usize,
+) -> Vec<Line<'static>> {
     let said = wrap(said, columns, 3).into_iter();
-    let mut lines: Vec<Line> = said.map(|line| Line::styled(line, look.head())).collect();
-    if !moment.knows_culprits() {
+    let mut lines: Vec<Line> = said.map(|line| Line::styled(line, caps.head())).collect();
+    if !snapshot.knows_culprits() {
         let missing = app.facts.missing.iter().flat_map(|why| wrap(why, columns, 2));
-        lines.extend(missing.take(3).map(|line| Line::styled(line, look.faint())));
+        lines.extend(missing.take(3).map(|line| Line::styled(line, caps.faint())));
     }
     lines
 }
@@ -273,8 +279,8 @@ fn time(ns: u64) -> String {
 }
 
 /// What others took, as wide as a column: where nobody is known, nor is that.
-fn stolen_time(moment: &Moment, ns: u64) -> String {
-    if moment.knows_culprits() {
+fn stolen_time(snapshot: &Snapshot, ns: u64) -> String {
+    if snapshot.knows_culprits() {
         time(ns)
     } else {
         right("?", 7)

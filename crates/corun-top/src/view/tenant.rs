@@ -1,11 +1,11 @@
 //! One tenant: where its time went, now and in the windows before, who held the CPU meanwhile, how long its waits were, and which of
 //! its threads waited.
 
-use super::{mark, page, sentence_lines, share, stolen_time, time, Look};
+use super::{mark, page, sentence_lines, share, stolen_time, time, Capabilities};
 use crate::app::{App, Focus};
 use crate::fit::{cut, left, right, width, wrap};
-use crate::moment::{Holder, Moment, Row};
 use crate::sentence::{self, percent};
+use crate::snapshot::{Holder, Row, Snapshot};
 use corun_model::duration::human_ns;
 use corun_model::histogram::Quantile;
 use corun_model::observation::Account;
@@ -31,25 +31,25 @@ const LEFT: usize = 46;
 
 pub(super) fn lines(
     app: &App,
-    moment: &Moment,
+    snapshot: &Snapshot,
     id: TenantId,
     chosen: Chosen,
-    look: Look,
+    caps: Capabilities,
     columns: usize,
     room: usize,
 ) -> Vec<Line<'static>> {
-    let (Some(row), Some(account)) = (moment.row(id), moment.account(id)) else {
-        let name = moment.name(id);
+    let (Some(row), Some(account)) = (snapshot.row(id), snapshot.account(id)) else {
+        let name = snapshot.name(id);
         return vec![Line::raw(cut(&format!("{name} had no task in this window."), columns))];
     };
     let tasks = if row.tasks == 1 { "task" } else { "tasks" };
     let title = format!("{} ({}, {} {tasks})", row.name, row.kind.name(), row.tasks);
-    let mut lines = vec![Line::styled(cut(&title, columns), look.head())];
-    lines.extend(sentence_lines(app, moment, look, &sentence::of_tenant(moment, row), columns));
+    let mut lines = vec![Line::styled(cut(&title, columns), caps.head())];
+    lines.extend(sentence_lines(app, snapshot, caps, &sentence::of_tenant(snapshot, row), columns));
     lines.extend(wrap(&ledger(row, account), columns, 2).into_iter().map(Line::raw));
-    lines.extend(chart(app, id, look, columns));
-    lines.extend(culprits_and_waits(moment, id, account, chosen, look, columns));
-    lines.extend(threads(moment, id, chosen, look, columns, room.saturating_sub(lines.len())));
+    lines.extend(chart(app, id, caps, columns));
+    lines.extend(culprits_and_waits(snapshot, id, account, chosen, caps, columns));
+    lines.extend(threads(snapshot, id, chosen, caps, columns, room.saturating_sub(lines.len())));
     lines
 }
 
@@ -77,17 +77,17 @@ fn ledger(row: &Row, account: &Account) -> String {
 }
 
 /// Its time in the windows before, a column each, and who held the CPU in each.
-fn chart(app: &App, id: TenantId, look: Look, columns: usize) -> Vec<Line<'static>> {
+fn chart(app: &App, id: TenantId, caps: Capabilities, columns: usize) -> Vec<Line<'static>> {
     let most = columns.saturating_sub(LABEL + 1);
     let before: Vec<_> = app.history.until(app.place(), most).collect();
-    let rows: Vec<Option<&Row>> = before.iter().map(|moment| moment.row(id)).collect();
+    let rows: Vec<Option<&Row>> = before.iter().map(|snapshot| snapshot.row(id)).collect();
     let scale_ns = rows.iter().flatten().map(|row| row.ran_ns + row.lost.total_ns()).max().unwrap_or(0);
     type Part = (&'static str, fn(&Row) -> u64, Style);
     let parts: [Part; 4] = [
-        ("ran", |row| row.ran_ns, look.ran()),
-        ("stolen", |row| row.lost.by_others_ns(), look.stolen()),
-        ("own tasks", |row| row.lost.own_ns, look.lost()),
-        ("throttled", |row| row.lost.throttled_ns, look.lost()),
+        ("ran", |row| row.ran_ns, caps.ran()),
+        ("stolen", |row| row.lost.by_others_ns(), caps.stolen()),
+        ("own tasks", |row| row.lost.own_ns, caps.lost()),
+        ("throttled", |row| row.lost.throttled_ns, caps.lost()),
     ];
     let is_worth_a_line =
         |of: fn(&Row) -> u64| rows.iter().flatten().any(|row| of(row) * 16 >= scale_ns && of(row) > 0);
@@ -99,18 +99,18 @@ fn chart(app: &App, id: TenantId, look: Look, columns: usize) -> Vec<Line<'stati
         }
         let cell = |row: &Option<&Row>| match row.map_or(0, of) {
             0 => ' ',
-            ns => look.column(((ns * 8).div_ceil(scale_ns.max(1)) as usize).max(1)),
+            ns => caps.column(((ns * 8).div_ceil(scale_ns.max(1)) as usize).max(1)),
         };
         let cells: String = rows.iter().map(cell).collect();
         lines.push(Line::from(vec![Span::raw(left(what, LABEL)), Span::styled(cells, style)]));
     }
     let mut legend: Vec<TenantId> = Vec::new();
     let mut letters = String::new();
-    for (moment, row) in before.iter().zip(&rows) {
+    for (snapshot, row) in before.iter().zip(&rows) {
         let culprit = row.filter(|row| row.lost.stolen_ns > 0).and_then(|row| {
-            let account = moment.account(row.id)?;
-            moment.holders(row.id, account).into_iter().find_map(|(holder, _)| match holder {
-                Holder::Tenant(id) if moment.taken_by(row.id, id) == TakenBy::CoRunner => Some(id),
+            let account = snapshot.account(row.id)?;
+            snapshot.holders(row.id, account).into_iter().find_map(|(holder, _)| match holder {
+                Holder::Tenant(id) if snapshot.taken_by(row.id, id) == TakenBy::CoRunner => Some(id),
                 _ => None,
             })
         });
@@ -129,7 +129,7 @@ fn chart(app: &App, id: TenantId, look: Look, columns: usize) -> Vec<Line<'stati
     if !legend.is_empty() {
         lines.push(Line::raw(left("stolen by", LABEL) + &letters));
     }
-    let window = app.shown().map_or(0, |moment| moment.seen.window_ns());
+    let window = app.shown().map_or(0, |snapshot| snapshot.seen.window_ns());
     let mut said = format!("a column is {}, full height {}", human_ns(window), human_ns(scale_ns));
     let newest = before.last();
     for (at, id) in legend.iter().enumerate().take(26) {
@@ -140,36 +140,36 @@ fn chart(app: &App, id: TenantId, look: Look, columns: usize) -> Vec<Line<'stati
         }
         said += &more;
     }
-    lines.push(Line::styled(" ".repeat(LABEL) + &cut(&said, columns - LABEL), look.faint()));
+    lines.push(Line::styled(" ".repeat(LABEL) + &cut(&said, columns - LABEL), caps.faint()));
     lines
 }
 
 /// Who held the CPU, and next to it how long its waits were and what it was blocked for.
 fn culprits_and_waits(
-    moment: &Moment,
+    snapshot: &Snapshot,
     id: TenantId,
     account: &Account,
     chosen: Chosen,
-    look: Look,
+    caps: Capabilities,
     columns: usize,
 ) -> Vec<Line<'static>> {
-    let holders = moment.holders(id, account);
+    let holders = snapshot.holders(id, account);
     let total_ns = account.culprits.total_ns();
     let at = chosen.culprit.min(holders.len().saturating_sub(1));
     let first = page(at, CULPRITS);
     let name = LEFT - 2 - 8 - 6 - 6;
-    let mut list: Vec<(String, Style)> = vec![("  HELD THE CPU MEANWHILE".to_owned(), look.head())];
+    let mut list: Vec<(String, Style)> = vec![("  HELD THE CPU MEANWHILE".to_owned(), caps.head())];
     for (n, (holder, ns)) in holders.iter().enumerate().skip(first).take(CULPRITS) {
         let is_chosen = chosen.focus == Focus::Culprits && n == at;
         let line = format!(
             "{}{} {} {} {}",
             mark(is_chosen),
-            left(moment.called(*holder), name),
+            left(snapshot.called(*holder), name),
             time(*ns),
             share(*ns, total_ns),
-            look.bar(*ns, total_ns, 5)
+            caps.bar(*ns, total_ns, 5)
         );
-        list.push((line, look.row(is_chosen)));
+        list.push((line, caps.row(is_chosen)));
     }
     if holders.is_empty() {
         list.push(("  Nobody: it did not wait.".to_owned(), Style::new()));
@@ -179,7 +179,7 @@ fn culprits_and_waits(
     let line = |n: usize| {
         let (text, style) = list.get(n).cloned().unwrap_or_default();
         let fact = facts.get(n).map_or("", String::as_str);
-        let fact_style = if n == 0 { look.head() } else { Style::new() };
+        let fact_style = if n == 0 { caps.head() } else { Style::new() };
         Line::from(vec![
             Span::styled(left(&text, LEFT), style),
             Span::raw("  "),
@@ -223,14 +223,14 @@ fn bound(histogram: &Histogram, q: f64) -> String {
 }
 
 fn threads(
-    moment: &Moment,
+    snapshot: &Snapshot,
     id: TenantId,
     chosen: Chosen,
-    look: Look,
+    caps: Capabilities,
     columns: usize,
     room: usize,
 ) -> Vec<Line<'static>> {
-    let tasks = moment.tasks(id);
+    let tasks = snapshot.tasks(id);
     let name = 16;
     let mostly = columns.saturating_sub(2 + 8 + name + 4 * 8 + 6 + 4 + 2);
     let head = format!(
@@ -245,8 +245,8 @@ fn threads(
         right("CPU", 4),
         left("MOSTLY FOR", mostly)
     );
-    let asleep = moment.row(id).map_or(0, |row| row.tasks).saturating_sub(tasks.len() as u64);
-    let mut lines = vec![Line::styled(cut(&head, columns), look.head())];
+    let asleep = snapshot.row(id).map_or(0, |row| row.tasks).saturating_sub(tasks.len() as u64);
+    let mut lines = vec![Line::styled(cut(&head, columns), caps.head())];
     let free = room.saturating_sub(1);
     let is_cut = tasks.len() > free || asleep > 0;
     let list = if is_cut { free.saturating_sub(1) } else { free }.max(1);
@@ -254,11 +254,11 @@ fn threads(
     let first = page(at, list);
     for (n, task) in tasks.iter().enumerate().skip(first).take(list) {
         let is_chosen = chosen.focus == Focus::Threads && n == at;
-        let style = look.row(is_chosen);
-        let lost = moment.lost(id, &task.account);
+        let style = caps.row(is_chosen);
+        let lost = snapshot.lost(id, &task.account);
         let ran_ns = task.account.ledger.on_cpu_ns();
-        let stolen_ns = if moment.knows_culprits() { lost.stolen_ns } else { lost.unknown_ns };
-        let stolen = if stolen_ns > 0 { style.patch(look.stolen()) } else { style };
+        let stolen_ns = if snapshot.knows_culprits() { lost.stolen_ns } else { lost.unknown_ns };
+        let stolen = if stolen_ns > 0 { style.patch(caps.stolen()) } else { style };
         let p99 =
             task.account.waits.as_ref().and_then(|waits| waits.quantile(0.99)).map_or("-".to_owned(), |q| {
                 match q {
@@ -266,10 +266,10 @@ fn threads(
                     Quantile::AtLeast(ns) => format!(">{}", human_ns(ns).replace(' ', "")),
                 }
             });
-        let mostly_for = moment
+        let mostly_for = snapshot
             .holders(id, &task.account)
             .first()
-            .map_or("", |(holder, _)| moment.called(*holder))
+            .map_or("", |(holder, _)| snapshot.called(*holder))
             .to_owned();
         lines.push(Line::from(vec![
             Span::styled(
@@ -283,7 +283,11 @@ fn threads(
             ),
             Span::styled(format!(" {} {}", time(ran_ns), time(lost.total_ns())), style),
             Span::styled(
-                format!(" {} {}", stolen_time(moment, stolen_ns), share(stolen_ns, ran_ns + lost.total_ns())),
+                format!(
+                    " {} {}",
+                    stolen_time(snapshot, stolen_ns),
+                    share(stolen_ns, ran_ns + lost.total_ns())
+                ),
                 stolen,
             ),
             Span::styled(right(&p99, 8), style),
@@ -297,7 +301,7 @@ fn threads(
         if asleep > 0 {
             said += &format!("; {asleep} more slept all the time");
         }
-        lines.push(Line::styled(cut(&said, columns), look.faint()));
+        lines.push(Line::styled(cut(&said, columns), caps.faint()));
     }
     lines
 }

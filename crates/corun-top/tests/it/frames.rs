@@ -5,7 +5,7 @@ use crate::walk::press;
 use corun_model::{Observation, TenantKind};
 use corun_top::app::App;
 use corun_top::fit::width;
-use corun_top::view::Look;
+use corun_top::view::Capabilities;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 use ratatui::Terminal;
@@ -112,8 +112,8 @@ fn names_that_are_wide_or_steer_terminals_stay_in_their_column() {
 fn without_colour_no_cell_has_one_and_the_chosen_row_has_a_mark() {
     let colours = |colour: bool| {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-        let look = Look { colour, unicode: true };
-        terminal.draw(|frame| corun_top::view::draw(frame, &everybody(), look)).unwrap();
+        let caps = Capabilities { colour, unicode: true };
+        terminal.draw(|frame| corun_top::view::draw(frame, &everybody(), caps)).unwrap();
         let cells = terminal.backend().buffer().content().to_vec();
         cells.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
     };
@@ -126,7 +126,7 @@ fn without_colour_no_cell_has_one_and_the_chosen_row_has_a_mark() {
 fn without_unicode_bars_and_charts_are_ascii() {
     let mut app = everybody();
     press(&mut app, &["enter"]);
-    let shown = frame(&app, 80, 24, Look { colour: false, unicode: false }).join("\n");
+    let shown = frame(&app, 80, 24, Capabilities { colour: false, unicode: false }).join("\n");
     assert!(shown.is_ascii(), "{shown}");
 }
 

@@ -9,15 +9,15 @@ use corun_model::{
 };
 use corun_top::app::{App, Facts};
 use corun_top::keys::Keys;
-use corun_top::moment::Moment;
-use corun_top::view::{draw, Look};
+use corun_top::snapshot::Snapshot;
+use corun_top::view::{draw, Capabilities};
 use ratatui::backend::TestBackend;
 use ratatui::Terminal;
 use std::sync::Arc;
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const MS: u64 = 1_000_000;
-pub const PLAIN: Look = Look { colour: false, unicode: true };
+pub const PLAIN: Capabilities = Capabilities { colour: false, unicode: true };
 
 /// A tenant of one task: who it is, what it ran and waited, and for whom.
 pub struct Story<'a> {
@@ -108,15 +108,15 @@ pub fn facts() -> Facts {
 pub fn app(windows: u64, seen: impl Fn(u64) -> Observation) -> App {
     let mut app = App::new(facts(), Keys::default());
     for n in 0..windows {
-        app.on_moment(Arc::new(Moment::new(n, format!("14:03:{n:02}"), seen(n))));
+        app.on_snapshot(Arc::new(Snapshot::new(n, format!("14:03:{n:02}"), seen(n))));
     }
     app
 }
 
 /// A frame as lines, blanks at their ends left out.
-pub fn frame(app: &App, columns: u16, rows: u16, look: Look) -> Vec<String> {
+pub fn frame(app: &App, columns: u16, rows: u16, caps: Capabilities) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    terminal.draw(|frame| draw(frame, app, look)).unwrap();
+    terminal.draw(|frame| draw(frame, app, caps)).unwrap();
     let buffer = terminal.backend().buffer();
     let line = |y: u16| {
         let mut text = String::new();

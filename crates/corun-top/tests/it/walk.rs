@@ -2,7 +2,7 @@
 
 use crate::machine::{app, neighbours, story, text, window, MS, SECOND};
 use corun_model::TenantId;
-use corun_top::app::{App, Screen, Sort, Wish};
+use corun_top::app::{App, Request, Screen, Sort};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 fn key(name: &str) -> KeyEvent {
@@ -22,8 +22,8 @@ fn key(name: &str) -> KeyEvent {
     KeyEvent::new(code, KeyModifiers::NONE)
 }
 
-/// Presses keys one after the other; the last wish.
-pub fn press(app: &mut App, keys: &[&str]) -> Option<Wish> {
+/// Presses keys one after the other; the last request.
+pub fn press(app: &mut App, keys: &[&str]) -> Option<Request> {
     keys.iter().map(|name| app.on_key(&key(name))).last().flatten()
 }
 
@@ -63,7 +63,7 @@ fn a_chosen_tenant_stays_chosen_when_others_pass_it() {
     press(&mut app, &["down"]);
     assert_eq!(app.tenant(), Some(TenantId(2)));
     let next = window(2, &[story(1, "a", 100, &[]), story(2, "b", 100, &[(1, 300)])], true);
-    app.on_moment(std::sync::Arc::new(corun_top::moment::Moment::new(2, String::new(), next)));
+    app.on_snapshot(std::sync::Arc::new(corun_top::snapshot::Snapshot::new(2, String::new(), next)));
     assert_eq!((app.tenant(), app.chosen_row()), (Some(TenantId(2)), 0));
 }
 
@@ -102,7 +102,7 @@ fn a_held_moment_stays_while_time_goes_on_and_a_second_press_lets_go() {
     let mut app = everybody();
     press(&mut app, &["space"]);
     let next = window(20, &neighbours(), true);
-    app.on_moment(std::sync::Arc::new(corun_top::moment::Moment::new(20, "14:03:20".into(), next)));
+    app.on_snapshot(std::sync::Arc::new(corun_top::snapshot::Snapshot::new(20, "14:03:20".into(), next)));
     assert_eq!(app.shown().unwrap().number, 19);
     assert!(
         text(&app, 80, 24).lines().next().unwrap().ends_with("14:03:19 held 1.00 s back"),
@@ -131,31 +131,31 @@ fn left_goes_back_in_time_as_far_as_there_is_and_right_forward() {
 fn beyond_the_ends_of_a_replay_somebody_else_looks_and_what_is_found_is_looked_at_from_there() {
     let mut app = everybody();
     app.facts.is_replay = true;
-    assert_eq!(press(&mut app, &["right"]), Some(Wish::After));
+    assert_eq!(press(&mut app, &["right"]), Some(Request::After));
     for _ in 0..19 {
         assert_eq!(press(&mut app, &["left"]), None);
     }
-    assert_eq!((press(&mut app, &["left"]), app.shown().unwrap().number), (Some(Wish::Before), 0));
-    let moments = |date: &str| {
-        let moment =
-            |n| corun_top::moment::Moment::new(n, format!("{date} {n}"), window(n, &neighbours(), true));
-        (0..5).map(|n| std::sync::Arc::new(moment(n))).collect()
+    assert_eq!((press(&mut app, &["left"]), app.shown().unwrap().number), (Some(Request::Before), 0));
+    let snapshots = |date: &str| {
+        let snapshot =
+            |n| corun_top::snapshot::Snapshot::new(n, format!("{date} {n}"), window(n, &neighbours(), true));
+        (0..5).map(|n| std::sync::Arc::new(snapshot(n))).collect()
     };
-    app.turn_to(moments("yesterday"), true);
+    app.turn_to(snapshots("yesterday"), true);
     assert_eq!(app.shown().unwrap().date, "yesterday 4");
     press(&mut app, &["left"]);
     assert_eq!(app.shown().unwrap().date, "yesterday 3");
-    app.turn_to(moments("today"), false);
+    app.turn_to(snapshots("today"), false);
     assert_eq!(app.shown().unwrap().date, "today 0");
 }
 
 #[test]
 fn q_and_ctrl_c_leave_s_saves_and_t_traces() {
     let mut app = everybody();
-    assert_eq!(press(&mut app, &["q"]), Some(Wish::Quit));
-    assert_eq!(press(&mut app, &["ctrl-c"]), Some(Wish::Quit));
-    assert_eq!(press(&mut app, &["s"]), Some(Wish::Save));
-    assert_eq!(press(&mut app, &["t"]), Some(Wish::Trace));
+    assert_eq!(press(&mut app, &["q"]), Some(Request::Quit));
+    assert_eq!(press(&mut app, &["ctrl-c"]), Some(Request::Quit));
+    assert_eq!(press(&mut app, &["s"]), Some(Request::Save));
+    assert_eq!(press(&mut app, &["t"]), Some(Request::Trace));
     app.facts.is_replay = true;
     assert_eq!(press(&mut app, &["t"]), None);
     assert_eq!(app.notice.as_deref(), Some("a file cannot be traced"));
@@ -163,17 +163,17 @@ fn q_and_ctrl_c_leave_s_saves_and_t_traces() {
 
 #[test]
 fn every_row_of_the_matrix_sums_to_what_was_waited() {
-    let moment = everybody().shown().unwrap().clone();
-    for row in &moment.rows {
-        let account = moment.account(row.id).unwrap();
-        let by_holder: u64 = moment.holders(row.id, account).iter().map(|(_, ns)| ns).sum();
+    let snapshot = everybody().shown().unwrap().clone();
+    for row in &snapshot.rows {
+        let account = snapshot.account(row.id).unwrap();
+        let by_holder: u64 = snapshot.holders(row.id, account).iter().map(|(_, ns)| ns).sum();
         assert_eq!(by_holder, account.ledger.parts().steal_ns);
         assert_eq!(
             row.lost.total_ns(),
             account.ledger.parts().steal_ns + account.ledger.parts().throttled_ns
         );
     }
-    let took: u64 = moment.rows.iter().map(|row| row.took_ns).sum();
+    let took: u64 = snapshot.rows.iter().map(|row| row.took_ns).sum();
     assert_eq!(took, (310 + 90 + 12 + 40 + 3) * MS);
-    assert_eq!(moment.seen.window_ns(), SECOND);
+    assert_eq!(snapshot.seen.window_ns(), SECOND);
 }

@@ -13,12 +13,12 @@ use corun_report::one_line;
 use corun_report::output::print;
 use corun_report::terminal::Style;
 use corun_session::Stop;
-use corun_top::app::{App, Wish};
+use corun_top::app::{App, Request};
 use corun_top::event::Event;
 use corun_top::keys::Keys;
 use corun_top::live::{self, StartError, Wanted};
-use corun_top::view::Look;
-use corun_top::{terminal, wishes};
+use corun_top::view::Capabilities;
+use corun_top::{requests, terminal};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,7 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         refuse_no_terminal()?;
     }
     let style = Style::of_stdout();
-    let look = Look { colour: style.colour && !args.once, unicode: style.unicode };
+    let caps = Capabilities { colour: style.colour && !args.once, unicode: style.unicode };
     let stop = stop_on_signals()?;
     let (to, events) = channel();
     let wanted = Wanted {
@@ -101,8 +101,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut beginning = (Vec::new(), None);
     let (began, live) = match &args.ring {
         Some(folder) => {
-            let (opened, moments, said) = past::open(folder, args.at.as_deref(), args.length_ns)?;
-            beginning = (moments, said);
+            let (opened, snapshots, said) = past::open(folder, args.at.as_deref(), args.length_ns)?;
+            beginning = (snapshots, said);
             (past.insert(opened).began.clone(), None)
         }
         None => {
@@ -114,14 +114,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let mut app = App::new(began.facts.clone(), keys);
-    let (moments, said) = beginning;
+    let (snapshots, said) = beginning;
     // A time that was asked for is looked at from its beginning on.
-    app.turn_to(moments, args.at.is_none());
+    app.turn_to(snapshots, args.at.is_none());
     app.notice = said;
     if args.once {
         drop(to);
         let columns = u16::try_from(style.width).unwrap_or(u16::MAX);
-        let frame = terminal::once(&mut app, look, columns, ROWS, &events);
+        let frame = terminal::once(&mut app, caps, columns, ROWS, &events);
         drop(live);
         return match frame {
             Some(frame) => {
@@ -133,20 +133,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
     }
     let mut traces = Vec::new();
-    let grant = |wish, app: &mut App| match wish {
-        Wish::Save => wishes::save(app, past.as_ref().map_or(&began, |past| &past.began), Path::new("")),
-        Wish::Before => past.as_mut().map(|past| past.before(app)).unwrap_or_default(),
-        Wish::After => past.as_mut().map(|past| past.after(app)).unwrap_or_default(),
-        Wish::Trace => match wishes::trace(&began, now(), PathBuf::new(), stop.clone(), to.clone()) {
+    let perform = |request, app: &mut App| match request {
+        Request::Save => requests::save(app, past.as_ref().map_or(&began, |past| &past.began), Path::new("")),
+        Request::Before => past.as_mut().map(|past| past.before(app)).unwrap_or_default(),
+        Request::After => past.as_mut().map(|past| past.after(app)).unwrap_or_default(),
+        Request::Trace => match requests::trace(&began, now(), PathBuf::new(), stop.clone(), to.clone()) {
             Ok(trace) => {
                 traces.push(trace);
-                wishes::tracing()
+                requests::tracing()
             }
             Err(error) => one_line(&format!("no trace: {error}")),
         },
-        Wish::Quit => String::new(),
+        Request::Quit => String::new(),
     };
-    let done = terminal::run(&mut app, look, &events, &stop, grant);
+    let done = terminal::run(&mut app, caps, &events, &stop, perform);
     // It stops the traces as well, which are written as far as they came.
     drop(live);
     for trace in traces {

@@ -6,7 +6,7 @@ use crate::usage::Usage;
 use corun_agent::ring::{Reader, Run};
 use corun_top::app::{App, Facts};
 use corun_top::live::Began;
-use corun_top::moment::Moment;
+use corun_top::snapshot::Snapshot;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const READ_NS: u64 = 3_600_000_000_000;
 /// A stretch of a ring that is looked at.
 pub struct Past {
     folder: PathBuf,
-    /// When each of its windows began and ended, in nanoseconds since 1970, by the number of its moment.
+    /// When each of its windows began and ended, in nanoseconds since 1970, by the number of its snapshot.
     times: Vec<Range<u64>>,
     /// Who saw it.
     pub began: Began,
@@ -35,7 +35,7 @@ enum Which {
 struct Stretch {
     run: Arc<Run>,
     times: Vec<Range<u64>>,
-    moments: Vec<Arc<Moment>>,
+    snapshots: Vec<Arc<Snapshot>>,
 }
 
 /// Begins to look: at the time that was asked for, or at the newest hour. What of it cannot be read, or is of other runs, is said.
@@ -46,7 +46,7 @@ pub fn open(
     folder: &Path,
     at: Option<&str>,
     length_ns: Option<u64>,
-) -> anyhow::Result<(Past, Vec<Arc<Moment>>, Option<String>)> {
+) -> anyhow::Result<(Past, Vec<Arc<Snapshot>>, Option<String>)> {
     let reader = Reader::open(folder).map_err(|error| Usage(error.to_string()))?;
     let (wanted, which) = match (at, length_ns) {
         (None, None) => (time_of(&reader, folder, None, Some(READ_NS))?, Which::Last),
@@ -58,14 +58,14 @@ pub fn open(
         let all = reader.span().map(|all| format!("; it has {}", from_to(&all))).unwrap_or_default();
         Usage(format!("the ring {} has nothing of that time{all}{why}", folder.display()))
     })?;
-    let Stretch { run, times, moments } = stretch;
-    Ok((Past { folder: folder.to_owned(), times, began: began(folder, &run) }, moments, said))
+    let Stretch { run, times, snapshots } = stretch;
+    Ok((Past { folder: folder.to_owned(), times, began: began(folder, &run) }, snapshots, said))
 }
 
 impl Past {
     /// Turns to what precedes all that is looked at. Says what came of it.
     pub fn before(&mut self, app: &mut App) -> String {
-        let first = app.history.at(0).and_then(|moment| self.times.get(moment.number as usize));
+        let first = app.history.at(0).and_then(|snapshot| self.times.get(snapshot.number as usize));
         let Some(first_ns) = first.map(|time| time.start) else { return nothing("precedes") };
         self.turn(app, true, |reader| {
             let end_ns = reader.times().map(|time| time.end).filter(|end| *end <= first_ns).max()?;
@@ -75,7 +75,7 @@ impl Past {
 
     /// The same of what follows it: an agent may have written more by now.
     pub fn after(&mut self, app: &mut App) -> String {
-        let last = app.history.newest().and_then(|moment| self.times.get(moment.number as usize));
+        let last = app.history.newest().and_then(|snapshot| self.times.get(snapshot.number as usize));
         let Some(last_ns) = last.map(|time| time.end) else { return nothing("follows") };
         self.turn(app, false, |reader| {
             let start_ns = reader.times().map(|time| time.start).filter(|start| *start >= last_ns).min()?;
@@ -97,11 +97,11 @@ impl Past {
         let Some(wanted) = wanted(&reader) else { return none() };
         let which = if backwards { Which::Last } else { Which::First };
         let (stretch, said) = read(&reader, wanted, which);
-        let Some(Stretch { run, times, moments }) = stretch else { return said.unwrap_or_else(none) };
+        let Some(Stretch { run, times, snapshots }) = stretch else { return said.unwrap_or_else(none) };
         self.began = began(&self.folder, &run);
         let all = times.iter().cloned().reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
         self.times = times;
-        app.turn_to(moments, backwards);
+        app.turn_to(snapshots, backwards);
         said.unwrap_or_else(|| all.map(|all| from_to(&all)).unwrap_or_default())
     }
 }
@@ -137,11 +137,11 @@ fn read(reader: &Reader, wanted: Range<u64>, which: Which) -> (Option<Stretch>, 
         };
         let at = runs.iter().position(|s| s.run == window.run).unwrap_or(runs.len());
         if at == runs.len() {
-            runs.push(Stretch { run: window.run, times: Vec::new(), moments: Vec::new() });
+            runs.push(Stretch { run: window.run, times: Vec::new(), snapshots: Vec::new() });
         }
-        let Stretch { times, moments, .. } = &mut runs[at];
+        let Stretch { times, snapshots, .. } = &mut runs[at];
         let date = date::at(window.unix_ns.end);
-        moments.push(Arc::new(Moment::new(moments.len() as u64, date, *window.seen)));
+        snapshots.push(Arc::new(Snapshot::new(snapshots.len() as u64, date, *window.seen)));
         times.push(window.unix_ns);
     }
     let others = runs.len().saturating_sub(1);

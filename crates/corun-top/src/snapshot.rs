@@ -1,4 +1,4 @@
-//! A moment: one window of time as `top` shows it. The observation it came from is kept but for the tasks that slept, so that a
+//! A snapshot: one window of time as `top` shows it. The observation it came from is kept but for the tasks that slept, so that a
 //! report of it can be made later; rows are what the tables show.
 
 use corun_model::observation::{Account, TaskObservation};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// One window.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct Snapshot {
     /// Which one it is, from 0; none is given twice.
     pub number: u64,
     /// When it ended, for people.
@@ -90,9 +90,9 @@ pub enum Holder {
     Unknown,
 }
 
-impl Moment {
+impl Snapshot {
     /// A window that ended at this date.
-    pub fn new(number: u64, date: String, mut seen: Observation) -> Moment {
+    pub fn new(number: u64, date: String, mut seen: Observation) -> Snapshot {
         let before = seen.tasks.len();
         seen.tasks.retain(stirred);
         seen.loss.unlisted_tasks += (before - seen.tasks.len()) as u64;
@@ -116,7 +116,7 @@ impl Moment {
             took_ns: took.get(&t.id).copied().unwrap_or(0),
             mostly: holders(&seen, t.id, &t.account).first().map(|(holder, _)| *holder),
         });
-        Moment { number, date, rows: rows.collect(), names, seen }
+        Snapshot { number, date, rows: rows.collect(), names, seen }
     }
 
     /// A tenant's row, if it had a task in this window.

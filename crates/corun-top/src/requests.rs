@@ -17,13 +17,13 @@ pub const TRACE_NS: u64 = 5_000_000_000;
 
 /// Writes the window that is shown as a page: about the tenant that is looked at, or about everybody. Says where it is, or why not.
 pub fn save(app: &App, began: &Began, folder: &Path) -> String {
-    let Some(moment) = app.shown() else { return "there is no window yet".to_owned() };
+    let Some(snapshot) = app.shown() else { return "there is no window yet".to_owned() };
     let subject = match app.screen() {
         Screen::Tenant { id, .. } => Subject::Tenant(*id),
         _ => Subject::All,
     };
     let target = match subject {
-        Subject::Tenant(id) => moment.name(id).to_owned(),
+        Subject::Tenant(id) => snapshot.name(id).to_owned(),
         Subject::All => app.facts.target.clone(),
     };
     let meta = ProfileMeta {
@@ -32,7 +32,7 @@ pub fn save(app: &App, began: &Began, folder: &Path) -> String {
         target,
         machine: began.machine.clone(),
         cpus: began.cpus,
-        date: Some(moment.date.clone()),
+        date: Some(snapshot.date.clone()),
         exit_status: None,
         self_cost: SelfCost::default(),
         lost: None,
@@ -40,8 +40,8 @@ pub fn save(app: &App, began: &Began, folder: &Path) -> String {
         worst_waits: None,
         notes: Vec::new(),
     };
-    let page = html::render(&ProfileReport::new(&meta, &moment.seen, subject, &[]));
-    written(&free_place(folder, &moment.date, "html"), page.as_bytes())
+    let page = html::render(&ProfileReport::new(&meta, &snapshot.seen, subject, &[]));
+    written(&free_place(folder, &snapshot.date, "html"), page.as_bytes())
 }
 
 /// Traces everybody for a while, or until it is stopped, in a thread of its own; what came of it is sent.
