@@ -1,6 +1,6 @@
 //! A thread's place in its plan, and what it does next.
 
-use super::plan::{Phase, Plan, Rhythm};
+use super::plan::{Activity, Phase, Plan};
 use super::shared::{Here, Shared};
 use super::time_warp::{TimeWarp, Turn};
 use crate::replay::script::{Ends, Op, ScriptedProgram};
@@ -111,7 +111,7 @@ impl Cursor {
         }
         let begun = self.grains;
         let step = if self.thread < phase.threads { self.within(phase, shared) } else { Step::Next };
-        if let (Rhythm::Parallel(p), true) = (&phase.rhythm, self.grains > begun && !shared.cut) {
+        if let (Activity::Parallel(p), true) = (&phase.activity, self.grains > begun && !shared.cut) {
             (self.io_ns, self.sleep_ns) = (p.io, p.sleep);
         }
         if step != Step::Next {
@@ -140,8 +140,8 @@ impl Cursor {
         if shared.cut || self.io_ns > 0 || self.sleep_ns > 0 {
             return false;
         }
-        match &phase.rhythm {
-            Rhythm::Parallel(p) => {
+        match &phase.activity {
+            Activity::Parallel(p) => {
                 let is_over = matches!(p.length(), Length::Iterations(n) if n == self.round);
                 match (p.sync, self.state) {
                     (Sync::Barrier, 0) => !(is_over || self.round > 0 && shared.is_over(phase.object)),
@@ -150,11 +150,11 @@ impl Cursor {
                     _ => false,
                 }
             }
-            Rhythm::Interference(_) => self.state == 0,
+            Activity::Interference(_) => self.state == 0,
             // What it does next depends on what the others have done.
-            Rhythm::Pdes(_) => false,
-            Rhythm::Recorded(_) => false,
-            Rhythm::Pairs { rounds, .. } => {
+            Activity::Pdes(_) => false,
+            Activity::Recorded(_) => false,
+            Activity::Pairs { rounds, .. } => {
                 let is_over = self.round > 0 && shared.is_over(self.pair(phase));
                 self.state == 0 && self.round < *rounds && !is_over
             }
@@ -168,14 +168,14 @@ impl Cursor {
 
     /// The next step inside a phase; [`Step::Next`] when the phase is over for this thread.
     fn within(&mut self, phase: &Phase, shared: &mut Shared) -> Step {
-        match &phase.rhythm {
-            Rhythm::Interference(i) => self.interference(i, shared),
-            Rhythm::Pdes(p) => self.pdes(p, phase.object, shared),
-            Rhythm::Recorded(program) => self.recorded(program),
-            Rhythm::Pairs { chunk_ns, rounds } => {
+        match &phase.activity {
+            Activity::Interference(i) => self.interference(i, shared),
+            Activity::Pdes(p) => self.pdes(p, phase.object, shared),
+            Activity::Recorded(program) => self.recorded(program),
+            Activity::Pairs { chunk_ns, rounds } => {
                 self.in_rounds(shared, *rounds, |_| *chunk_ns, self.pair(phase))
             }
-            Rhythm::Parallel(p) => {
+            Activity::Parallel(p) => {
                 let rounds = match p.length() {
                     Length::Iterations(n) => n,
                     _ => u64::MAX,
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn who_runs_out_of_grains_steals_the_last_of_the_fullest_queue_and_every_grain_is_done_once() {
         let p = plan("kind = \"parallel\"\nsync = \"steal\"\nthreads = 3\ngrain = \"1ms\"\niterations = 7\n");
-        let Rhythm::Parallel(program) = &p.phases[0].rhythm else { panic!() };
+        let Activity::Parallel(program) = &p.phases[0].activity else { panic!() };
         let own: Vec<Range<u64>> = (0..3).map(|t| program.own_grains(t)).collect();
         assert_eq!(own, [0..2, 2..4, 4..7]);
         let mut shared = Shared { taken: vec![0], ..Shared::default() };

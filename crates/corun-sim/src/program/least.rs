@@ -5,7 +5,7 @@
 //! does its part of them. Limits: a lower bound; grains count with the shortest that their spread allows, and waiting for
 //! each other does not count.
 
-use super::plan::{Phase, Plan, Rhythm};
+use super::plan::{Activity, Phase, Plan};
 use corun_model::workload::{Length, Parallel, Pattern, Sync};
 
 /// A lower bound on what a program takes.
@@ -40,10 +40,10 @@ impl Plan {
 impl Plan {
     /// Whether its threads want a CPU from the first instant to the last: they wait for nothing.
     pub fn always_runs(&self) -> bool {
-        self.phases.iter().all(|phase| match &phase.rhythm {
-            Rhythm::Interference(i) => i.pattern == Pattern::Persistent,
-            Rhythm::Parallel(p) => p.sync == Sync::None && p.io == 0 && p.sleep == 0,
-            Rhythm::Pairs { .. } | Rhythm::Pdes(_) | Rhythm::Recorded(_) => false,
+        self.phases.iter().all(|phase| match &phase.activity {
+            Activity::Interference(i) => i.pattern == Pattern::Persistent,
+            Activity::Parallel(p) => p.sync == Sync::None && p.io == 0 && p.sleep == 0,
+            Activity::Pairs { .. } | Activity::Pdes(_) | Activity::Recorded(_) => false,
         })
     }
 }
@@ -52,20 +52,20 @@ fn of_phase(phase: &Phase) -> Least {
     if let Some(duration_ns) = phase.duration_ns {
         return Least { time_ns: duration_ns.into(), ..Least::default() };
     }
-    match &phase.rhythm {
-        Rhythm::Interference(_) => Least::default(),
-        Rhythm::Recorded(program) => Least {
+    match &phase.activity {
+        Activity::Interference(_) => Least::default(),
+        Activity::Recorded(program) => Least {
             time_ns: program.scripts.iter().map(|s| s.compute_ns().into()).max().unwrap_or(0),
             cpu_ns: program.scripts.iter().map(|s| u128::from(s.compute_ns())).sum(),
             grains: program.scripts.iter().map(|s| s.ops.len() as u128).sum(),
         },
-        Rhythm::Pairs { chunk_ns, rounds } => {
+        Activity::Pairs { chunk_ns, rounds } => {
             let (each, threads) = (u128::from(*rounds), u128::from(phase.threads));
             let each_ns = u128::from(*chunk_ns) * each;
             Least { time_ns: each_ns, cpu_ns: each_ns * threads, grains: each * threads }
         }
-        Rhythm::Parallel(p) => of_grains(p),
-        Rhythm::Pdes(p) => {
+        Activity::Parallel(p) => of_grains(p),
+        Activity::Pdes(p) => {
             let events = u128::from(p.iterations);
             let cpu_ns = events * u128::from(p.grain);
             Least { time_ns: cpu_ns / u128::from(p.threads), cpu_ns, grains: events }

@@ -16,7 +16,7 @@ mod time_warp;
 
 pub use cursor::{Cursor, Step};
 pub use least::Least;
-pub use plan::{Object, Phase, Plan, Rhythm, CHUNK_NS};
+pub use plan::{Activity, Object, Phase, Plan, CHUNK_NS};
 pub use shared::{Here, Shared};
 pub use time_warp::TimeWarp;
 

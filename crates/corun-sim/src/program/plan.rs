@@ -33,7 +33,7 @@ pub enum Object {
 
 /// What the threads of a phase do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Rhythm {
+pub enum Activity {
     /// Busy and idle intervals.
     Interference(Interference),
     /// Grains of work and a way to depend on each other.
@@ -55,14 +55,14 @@ pub enum Rhythm {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// What its threads do.
-    pub rhythm: Rhythm,
+    pub activity: Activity,
     /// Which way items take, in a pipeline.
     pub flow: Flow,
     /// Its threads: those numbered below this.
     pub threads: u32,
     /// How they wait.
     pub waiting: Waiting,
-    /// Its first synchronisation object; how many there are follows from the rhythm.
+    /// Its first synchronisation object; how many there are follows from the activity.
     pub object: usize,
     /// The barrier at which all threads of the program meet before the next phase, waiting as this one's threads do.
     pub join: Option<usize>,
@@ -73,10 +73,10 @@ pub struct Phase {
 impl Phase {
     /// Whether all who share lines meet again and again.
     pub fn meets(&self) -> bool {
-        match &self.rhythm {
-            Rhythm::Parallel(p) => p.sync == Sync::Barrier,
-            Rhythm::Pairs { .. } => true,
-            Rhythm::Interference(_) | Rhythm::Pdes(_) | Rhythm::Recorded(_) => false,
+        match &self.activity {
+            Activity::Parallel(p) => p.sync == Sync::Barrier,
+            Activity::Pairs { .. } => true,
+            Activity::Interference(_) | Activity::Pdes(_) | Activity::Recorded(_) => false,
         }
     }
 }
@@ -137,7 +137,7 @@ impl Plan {
                 plan.thread_name = "busy";
                 plan.endless = i.duration == 0;
                 let duration_ns = (i.duration > 0).then_some(i.duration);
-                plan.push(Rhythm::Interference(i.clone()), i.threads, Waiting::Block, duration_ns)?;
+                plan.push(Activity::Interference(i.clone()), i.threads, Waiting::Block, duration_ns)?;
             }
             Program::Parallel(p) => plan.parallel(p, reseed)?,
             Program::Pdes(p) => plan.pdes(p, reseed)?,
@@ -154,8 +154,8 @@ impl Plan {
                 if matches!(m.name, MicroKind::Hubench | MicroKind::Lubench) {
                     plan.in_pairs = true;
                     let rounds = if rounds == u64::MAX { rounds } else { total_ns.div_ceil(CHUNK_NS) };
-                    let rhythm = Rhythm::Pairs { chunk_ns: CHUNK_NS, rounds };
-                    plan.push(rhythm, m.threads, Waiting::Spin, duration_ns)?;
+                    let activity = Activity::Pairs { chunk_ns: CHUNK_NS, rounds };
+                    plan.push(activity, m.threads, Waiting::Spin, duration_ns)?;
                 } else {
                     let grain = 1_000_000;
                     let iterations = if rounds == u64::MAX { 0 } else { total_ns.div_ceil(grain).max(1) };
@@ -166,7 +166,7 @@ impl Plan {
                         iterations,
                         ..Parallel::default()
                     };
-                    plan.push(Rhythm::Parallel(p), m.threads, Waiting::Block, duration_ns)?;
+                    plan.push(Activity::Parallel(p), m.threads, Waiting::Block, duration_ns)?;
                 }
             }
             Program::Command(c) => {
@@ -192,7 +192,7 @@ impl Plan {
     pub fn recorded(name: &str, program: &Arc<ScriptedProgram>) -> Plan {
         let threads = program.scripts.len() as u32;
         let phase = Phase {
-            rhythm: Rhythm::Recorded(program.clone()),
+            activity: Activity::Recorded(program.clone()),
             flow: Flow::default(),
             threads,
             waiting: Waiting::Block,
@@ -217,7 +217,7 @@ impl Plan {
 
     /// Whether its work contains what it takes to wake and to go to sleep.
     pub fn is_recorded(&self) -> bool {
-        matches!(self.phases[..], [Phase { rhythm: Rhythm::Recorded(_), .. }])
+        matches!(self.phases[..], [Phase { activity: Activity::Recorded(_), .. }])
     }
 
     fn parallel(&mut self, p: &Parallel, reseed: u64) -> Result<(), String> {
@@ -243,7 +243,7 @@ impl Plan {
             }
         };
         let (threads, waiting) = (p.threads, Waiting::of(&p));
-        self.push(Rhythm::Parallel(p), threads, waiting, duration_ns)
+        self.push(Activity::Parallel(p), threads, waiting, duration_ns)
     }
 
     fn pdes(&mut self, p: &Pdes, reseed: u64) -> Result<(), String> {
@@ -261,28 +261,28 @@ impl Plan {
             Idle::Yield | Idle::Block => Waiting::Block,
         };
         let threads = p.threads;
-        self.push(Rhythm::Pdes(p), threads, waiting, duration_ns)
+        self.push(Activity::Pdes(p), threads, waiting, duration_ns)
     }
 
     fn push(
         &mut self,
-        rhythm: Rhythm,
+        activity: Activity,
         threads: u32,
         waiting: Waiting,
         duration_ns: Option<u64>,
     ) -> Result<(), String> {
         let object = self.objects.len();
-        let flow = match &rhythm {
-            Rhythm::Parallel(p) => Flow::of(p).map_err(|bad| bad.what)?,
+        let flow = match &activity {
+            Activity::Parallel(p) => Flow::of(p).map_err(|bad| bad.what)?,
             _ => Flow::default(),
         };
-        match &rhythm {
-            Rhythm::Interference(_) | Rhythm::Recorded(_) => {}
-            Rhythm::Pdes(_) => self.objects.push(Object::News),
-            Rhythm::Pairs { .. } => {
+        match &activity {
+            Activity::Interference(_) | Activity::Recorded(_) => {}
+            Activity::Pdes(_) => self.objects.push(Object::News),
+            Activity::Pairs { .. } => {
                 self.objects.extend((0..threads / 2).map(|_| Object::Barrier(2)));
             }
-            Rhythm::Parallel(p) => match p.sync {
+            Activity::Parallel(p) => match p.sync {
                 Sync::Barrier => self.objects.push(Object::Barrier(threads)),
                 Sync::Lock => self.objects.extend((0..p.locks).map(|_| Object::Lock)),
                 Sync::Pipeline => {
@@ -294,7 +294,7 @@ impl Plan {
             },
         }
         self.threads = self.threads.max(threads);
-        self.phases.push(Phase { rhythm, flow, threads, waiting, object, join: None, duration_ns });
+        self.phases.push(Phase { activity, flow, threads, waiting, object, join: None, duration_ns });
         Ok(())
     }
 

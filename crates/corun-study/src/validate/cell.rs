@@ -85,7 +85,7 @@ impl Subject {
     /// Its program, as the lines of a TOML table.
     fn program(&self) -> String {
         if !self.is_simulation() {
-            return format!("kind = \"parallel\"\n{}", self.rhythm());
+            return format!("kind = \"parallel\"\n{}", self.activity());
         }
         let threads = u64::from(self.threads);
         format!(
@@ -99,7 +99,7 @@ impl Subject {
         )
     }
 
-    fn rhythm(&self) -> String {
+    fn activity(&self) -> String {
         format!(
             "threads = {}\nsync = \"{}\"\nwait = \"{}\"\ngrain = \"{}\"\niterations = {}\n",
             self.threads, self.sync, self.wait, self.grain, self.iterations
@@ -187,7 +187,7 @@ impl Cell {
             "[[tenant.program.model]]\nthreads = {}\nsync = \"none\"\ngrain = \"{GETTING_READY}\"\niterations = 1\n",
             self.subject.threads
         );
-        let phases = format!("{gate}[[tenant.program.model]]\n{}", self.subject.rhythm());
+        let phases = format!("{gate}[[tenant.program.model]]\n{}", self.subject.activity());
         scenario(&self.name, setting, &self.interferer, &phases) + &first_thread("subject")
     }
 

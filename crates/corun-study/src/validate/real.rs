@@ -77,7 +77,7 @@ impl RealOutcome {
         Ok(())
     }
 
-    /// Its co-runs as cells, for the tables that all cells are in: the subject has the program's name and no rhythm.
+    /// Its co-runs as cells, for the tables that all cells are in: the subject has the program's name and no activity.
     pub fn cells(&self) -> Vec<CellOutcome> {
         let subject = || Subject {
             sync: self.program.name.clone(),
