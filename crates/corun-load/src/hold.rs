@@ -267,7 +267,7 @@ impl Steering<'_> {
             self.demand.store(demand.to_bits(), Relaxed);
             let sample = sensor.window(PERIOD_NS).map_err(LoadError::Sensor)?;
             if is_over() || !sample.alive {
-                return Ok((account.told(self.baseline, limit), sample.alive));
+                return Ok((account.outcome(self.baseline, limit), sample.alive));
             }
             asleep = if sample.sleeps() { asleep.saturating_add(1) } else { 0 };
             let second = account.add(&sample, demand);

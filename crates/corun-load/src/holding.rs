@@ -141,7 +141,7 @@ impl Account {
     }
 
     /// What came of it. `limit` says why no more could be done.
-    pub fn told(&self, baseline: Option<Baseline>, limit: Option<String>) -> Held {
+    pub fn outcome(&self, baseline: Option<Baseline>, limit: Option<String>) -> Held {
         let settled_ns = self.seconds.iter().find(|s| self.goal.is_held_by(s.lost)).map(|s| s.begin_ns);
         // A run that ends within the grace is told from its last second on.
         let last_ns = self.seconds.last().map_or(self.passed_ns.saturating_sub(SECOND_NS), |s| s.begin_ns);
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn what_came_before_the_first_good_second_is_settling() {
         let steals = [[0.1; 5], [0.24; 5], [0.26; 5], [0.40; 5]].concat();
-        let held = account(&steals).told(None, None);
+        let held = account(&steals).outcome(None, None);
         assert_eq!((held.settled_ns, held.held, held.limit.clone()), (Some(1_000 * MS), false, None));
         assert!((held.mean.unwrap() - 0.3).abs() < 1e-9 && (held.in_band.unwrap() - 2.0 / 3.0).abs() < 1e-9);
         assert!((held.p5.unwrap() - 0.242).abs() < 1e-9 && (held.p95.unwrap() - 0.386).abs() < 1e-9);
@@ -283,21 +283,21 @@ mod tests {
     #[test]
     fn a_short_run_that_was_told_is_not_said_to_be_untold() {
         // The third second has begun and is not over.
-        let held = account(&[0.9; 12]).told(None, Some("fair share".into()));
+        let held = account(&[0.9; 12]).outcome(None, Some("fair share".into()));
         assert_eq!(held.limit.as_deref(), Some("fair share"));
         assert!(held.p5.is_some_and(|p5| (p5 - 0.9).abs() < 1e-9), "{held:?}");
     }
 
     #[test]
     fn a_goal_that_was_held_has_no_limit_whatever_was_feared() {
-        let held = account(&[0.25; 10]).told(None, Some("fair share".into()));
+        let held = account(&[0.25; 10]).outcome(None, Some("fair share".into()));
         assert!(held.held && held.limit.is_none() && held.settled_ns == Some(0));
     }
 
     #[test]
     fn a_goal_that_was_never_reached_is_told_from_the_end_of_the_grace() {
         let steals = [[0.0; 25], [0.15; 25]].concat();
-        let held = account(&steals).told(None, Some("fair share".into()));
+        let held = account(&steals).outcome(None, Some("fair share".into()));
         assert!((held.mean.unwrap() - 0.15).abs() < 1e-9, "{held:?}");
         assert_eq!(
             (held.settled_ns, held.in_band, held.limit.as_deref()),
@@ -311,7 +311,7 @@ mod tests {
         let mut account = account(&[]);
         let asleep = Sample { window_ns: 200 * MS, alive: true, ..Sample::default() };
         assert!((0..10).all(|_| account.add(&asleep, 1.0).is_none()));
-        let held = account.told(None, None);
+        let held = account.outcome(None, None);
         assert_eq!(held.told, Some(0.0));
         assert_eq!(held.asleep, Some(1.0));
         assert!(held.to_string().contains("wanted no CPU for 100 % of that time"), "{held}");
@@ -320,13 +320,13 @@ mod tests {
         let gauge = Gauge::Rate { solo: 1.0, useful: false };
         let mut account = Account::new("test", Goal::Slowdown(2.0), gauge);
         assert!((0..10).all(|_| account.add(&asleep, 1.0).is_none()));
-        let held = account.told(None, None);
+        let held = account.outcome(None, None);
         assert!(held.mean.is_none() && held.limit.unwrap().contains("wanted no CPU"));
     }
 
     #[test]
     fn a_goal_that_is_met_on_average_is_not_said_to_be_held_all_the_time() {
-        let said = |steals: &[f64]| account(steals).told(None, None).to_string();
+        let said = |steals: &[f64]| account(steals).outcome(None, None).to_string();
         assert!(said(&[0.25; 20]).contains("asked for: held;"));
         let swings = [[0.25; 5], [0.1; 5], [0.4; 5], [0.25; 5]].concat();
         assert!(said(&swings).contains("asked for: held on average;"), "{}", said(&swings));
@@ -336,7 +336,7 @@ mod tests {
     fn that_the_victim_was_slowed_before_is_said() {
         let baseline =
             |steal| Some(Baseline { window_ns: MS, rate: 1.0, steal: Some(steal), spin_known: true });
-        let said = |steal| account(&[0.25; 10]).told(baseline(steal), None).to_string();
+        let said = |steal| account(&[0.25; 10]).outcome(baseline(steal), None).to_string();
         assert!(said(0.2).contains("a victim that was slowed already"));
         assert!(!said(0.05).contains("slowed already"));
     }
@@ -349,7 +349,7 @@ mod tests {
             let spin_ns = (!(5..10).contains(&n)).then_some(0);
             account.add(&Sample { run_ns: 100 * MS, spin_ns, ..window(0.0) }, 0.5);
         }
-        let held = account.told(None, None);
+        let held = account.outcome(None, None);
         assert_eq!((held.mean, held.in_band, held.told), (Some(2.0), Some(1.0), Some(0.75)));
         assert!(held.to_string().contains("judged in 75 % of that time"), "{held}");
     }
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn without_a_single_second_nothing_is_claimed() {
-        let held = account(&[]).told(None, None);
+        let held = account(&[]).outcome(None, None);
         assert_eq!((held.mean, held.p5, held.in_band, held.held), (None, None, None, false));
     }
 }

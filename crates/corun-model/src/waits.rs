@@ -296,11 +296,11 @@ impl Longest {
             }
             last = Some((cpu, who));
         }
-        self.told_apart(parts, cpu)
+        self.shortlist(parts, cpu)
     }
 
     /// The most important holders by themselves, the others together.
-    fn told_apart(&self, mut parts: Vec<(CpuId, Who, u64, u64)>, cpu: CpuId) -> Vec<Part> {
+    fn shortlist(&self, mut parts: Vec<(CpuId, Who, u64, u64)>, cpu: CpuId) -> Vec<Part> {
         let mut others = None;
         if parts.len() > MOST_HOLDERS {
             let mut by_time: Vec<u64> = parts.iter().map(|part| part.2).collect();

@@ -168,7 +168,7 @@ impl Controller {
         let mut take = |decision: Decision| {
             let fate = unapplied.clone().unwrap_or_else(|| {
                 let outcome = host.apply(&decision.action);
-                self.refusals.told(seen, &decision.action, &outcome);
+                self.refusals.note(seen, &decision.action, &outcome);
                 Fate::Applied(outcome)
             });
             Taken { at_ns: host.now_ns(), decision, fate }

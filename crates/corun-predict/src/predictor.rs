@@ -147,12 +147,12 @@ impl Predictor {
 
     /// Takes a window. Returns a change of phase, if this window made it certain.
     pub fn push(&mut self, seen: &Observation, label: Label) -> Option<PhaseChange> {
-        self.hear_of(seen);
+        self.note_tenants(seen);
         self.push_window(Window::of(seen, self.subject), label)
     }
 
     /// Keeps who is who in a window, and what could not be seen in it.
-    pub fn hear_of(&mut self, seen: &Observation) {
+    pub fn note_tenants(&mut self, seen: &Observation) {
         for t in &seen.tenants {
             self.tenants.insert(t.id, (t.name.clone(), t.kind));
         }
@@ -175,7 +175,7 @@ impl Predictor {
     }
 
     /// Takes a window that was sorted before, such as one that was recorded. Its tenants have no names but those that
-    /// were [heard of](Predictor::hear_of).
+    /// were [noted](Predictor::note_tenants).
     pub fn push_window(&mut self, window: Window, label: Label) -> Option<PhaseChange> {
         if window.wall_ns <= 0.0 {
             return None;

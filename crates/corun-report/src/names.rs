@@ -29,11 +29,11 @@ impl Names {
         let mut tenants: BTreeMap<u32, (&str, &str)> =
             culprits.map(|c| (c.tenant.id, (c.tenant.name.as_str(), ""))).collect();
         tenants.extend(sections().map(|s| (s.tenant.id, (s.tenant.name.as_str(), s.key.as_str()))));
-        Names::told_apart(tenants.into_iter().map(|(id, (name, key))| (id, name, key)))
+        Names::disambiguated(tenants.into_iter().map(|(id, (name, key))| (id, name, key)))
     }
 
     /// The names of tenants that are given by number, name and key.
-    pub fn told_apart<'a>(tenants: impl IntoIterator<Item = (u32, &'a str, &'a str)>) -> Names {
+    pub fn disambiguated<'a>(tenants: impl IntoIterator<Item = (u32, &'a str, &'a str)>) -> Names {
         let tenants: Vec<(u32, &str, &str)> = tenants.into_iter().collect();
         let mut named: BTreeMap<&str, u32> = BTreeMap::new();
         let mut told: BTreeMap<(&str, String), u32> = BTreeMap::new();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn tenants_of_one_name_are_told_apart_by_their_keys_and_others_have_their_names() {
-        let names = Names::told_apart([
+        let names = Names::disambiguated([
             (1, "bash", "pgid:4711"),
             (2, "postgres", "pgid:12"),
             (3, "bash", "pgid:4712"),
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn where_keys_tell_nothing_the_numbers_in_the_report_do() {
-        let names = Names::told_apart([(1, "a", ""), (2, "a", "a"), (3, "a", "x:1"), (4, "a", "x:1")]);
+        let names = Names::disambiguated([(1, "a", ""), (2, "a", "a"), (3, "a", "x:1"), (4, "a", "x:1")]);
         assert_eq!([1, 2, 3, 4].map(|id| names.whole(id)), ["a (#1)", "a (#2)", "a (#3)", "a (#4)"]);
     }
 
     #[test]
     fn a_name_that_is_cut_still_tells_its_tenant_apart() {
         let path = "unit:/system.slice/system-worker.slice/worker@1.service";
-        let names = Names::told_apart([
+        let names = Names::disambiguated([
             (1, "a-long-command", "pgid:4711"),
             (2, "a-long-command", "pgid:4712"),
             (3, "worker\x1b[31m", path),

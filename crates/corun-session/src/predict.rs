@@ -242,7 +242,7 @@ impl Predict {
         if let (Label::Shared, Some(ledger)) = (label, &mut self.ledger_alone) {
             ledger.push_window(window.clone(), label);
         }
-        self.predictor.hear_of(seen);
+        self.predictor.note_tenants(seen);
         self.predictor.push_window(window.clone(), label);
         recorded.push(Recorded { label, window });
     }

@@ -96,7 +96,8 @@ impl Snapshot {
         let before = seen.tasks.len();
         seen.tasks.retain(stirred);
         seen.loss.unlisted_tasks += (before - seen.tasks.len()) as u64;
-        let names = Names::told_apart(seen.tenants.iter().map(|t| (t.id.0, t.name.as_str(), t.key.as_str())));
+        let names =
+            Names::disambiguated(seen.tenants.iter().map(|t| (t.id.0, t.name.as_str(), t.key.as_str())));
         let names: BTreeMap<TenantId, String> =
             seen.tenants.iter().map(|t| (t.id, one_line(&names.whole(t.id.0)))).collect();
         let mut took: BTreeMap<TenantId, u64> = BTreeMap::new();

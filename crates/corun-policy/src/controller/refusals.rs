@@ -61,7 +61,7 @@ impl Refusals {
     }
 
     /// Takes what came of an action after an observation.
-    pub fn told(&mut self, seen: &Observation, action: &Action, outcome: &Outcome) {
+    pub fn note(&mut self, seen: &Observation, action: &Action, outcome: &Outcome) {
         let Action::Park { tenant } = action else { return };
         match outcome {
             Outcome::Refused { .. } => self.known.entry(*tenant).or_default().refuse(seen.end_ns),
@@ -125,13 +125,13 @@ mod tests {
         let mut now_ns = 0;
         for hold_ns in [FIRST_HOLD_NS, 2 * FIRST_HOLD_NS, 4 * FIRST_HOLD_NS] {
             assert_eq!(covered(&mut refusals, now_ns, &[STRANGER]), [STRANGER]);
-            refusals.told(&seen(now_ns), &park, &no);
+            refusals.note(&seen(now_ns), &park, &no);
             assert_eq!(covered(&mut refusals, now_ns + hold_ns - 1, &[STRANGER]), [0; 0]);
             now_ns += hold_ns;
         }
         assert_eq!(covered(&mut refusals, now_ns, &[STRANGER]), [STRANGER]);
-        refusals.told(&seen(now_ns), &park, &Outcome::Done);
-        refusals.told(&seen(now_ns), &park, &no);
+        refusals.note(&seen(now_ns), &park, &Outcome::Done);
+        refusals.note(&seen(now_ns), &park, &no);
         assert_eq!(covered(&mut refusals, now_ns + FIRST_HOLD_NS, &[STRANGER]), [STRANGER], "as at first");
     }
 }

@@ -81,7 +81,7 @@ impl<'a> Windows<'a> {
     /// What they are called, as everywhere else.
     fn names(&self) -> Names {
         let tenants = self.found.others.values().map(|o| &o.tenant);
-        Names::told_apart(tenants.map(|t| (t.id.0, t.name.as_str(), t.key.as_str())))
+        Names::disambiguated(tenants.map(|t| (t.id.0, t.name.as_str(), t.key.as_str())))
     }
 
     /// Who ran in the windows that count although it could not be parked, with the reason.
