@@ -1,13 +1,16 @@
-//! All tests of the command line that may run side by side, in one binary. Those that watch this machine, or change it, have binaries
-//! of their own.
+//! All tests of the command line that may run side by side, in one binary. Those that load this machine or change it, and those whose
+//! figures others would disturb, have binaries of their own.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `contract` | the field names of every JSON that is documented |
 //! | `generate` | the man page and completions |
+//! | `packages` | what `make package` makes, installed and removed |
 //! | `pipes` | what becomes of a run whose output nobody reads |
+//! | `record` | a recording made and replayed |
 //! | `run` | `corun run` |
 //! | `sim`, `study` | runs on modelled machines |
+//! | `top` | a frame of `corun top`, and rings |
 
 #[path = "../../../corun-report/tests/it/fields.rs"]
 mod fields;
@@ -18,7 +21,10 @@ mod printed;
 
 mod contract;
 mod generate;
+mod packages;
 mod pipes;
+mod record;
 mod run;
 mod sim;
 mod study;
+mod top;

@@ -1,12 +1,10 @@
 //! `corun record` and `corun sim --from`: a recording made and replayed as a user does; bad files; one live run with its truth.
 
-mod hog;
-
+use crate::hog::Hog;
 use assert_cmd::cargo::cargo_bin;
 use corun_model::run_log::file::{write, CoRunner, RunFile, RunWindow};
 use corun_model::run_log::{CpuMask, Event, Left, RunLog, What};
 use corun_model::{CpuId, TaskId};
-use hog::Hog;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
