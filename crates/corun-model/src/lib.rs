@@ -27,6 +27,7 @@
 //! | [`histogram`] | log2 histogram with an honest overflow bucket |
 //! | [`observation`] | what a host saw in one window |
 //! | [`noise_summary`] | what a machine took from programs that did nothing but compute |
+//! | [`finding`] | what can be seen and done on a machine, and why not |
 //! | [`unavailable`] | what cannot be seen or done here, and why |
 //! | [`why`] | the reasons of that, with their sentences |
 //! | [`limits`] | which CPUs tasks may use, and how much CPU time tenants may |
@@ -53,6 +54,7 @@ pub mod dedicated;
 pub mod duration;
 pub mod events;
 pub mod fairness;
+pub mod finding;
 pub mod histogram;
 pub mod host;
 pub mod ledger;

@@ -14,6 +14,7 @@
 pub mod answer;
 pub mod category;
 pub mod control;
+pub mod doctor;
 pub mod html;
 pub mod json;
 pub mod names;

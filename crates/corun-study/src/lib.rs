@@ -20,6 +20,7 @@
 //! | [`session`], [`mod@pace`] | a child process in a session of its own; how fast this machine is |
 //! | [`mod@this_machine`], [`circumstances`] | the model of the machine that corun runs on; where and when, for a record |
 //! | [`kept`], [`facts`] | records as the tree keeps them, and the figures that documents quote from them |
+//! | [`mod@simulated`] | a scenario that ran on a modelled machine, as a report |
 //! | [`statistics`], [`hash`], [`bars`] | quantiles, a hash that never changes, bar charts |
 
 pub mod bars;
@@ -35,6 +36,7 @@ pub mod programs;
 mod quoted;
 pub mod schedulers;
 pub mod session;
+pub mod simulated;
 pub mod statistics;
 pub mod study;
 pub mod study_file;

@@ -5,22 +5,18 @@ use crate::lines;
 use crate::target::SourceFlag;
 use crate::usage::{check_files, interrupted, stop_on_signals};
 use crate::values::length_ns;
-use comfy_table::{presets, ContentArrangement, Table};
-use corun_linux::doctor::{self, Answer, Finding, Part, Probes};
+use corun_linux::doctor::{self, Probes};
 use corun_linux::Root;
 use corun_model::duration::human_ns;
 use corun_predict::MAX_DISTURBANCE;
+use corun_report::describe;
+use corun_report::doctor::DoctorReport;
 use corun_report::noise::{self, NoiseReport};
 use corun_report::output::write_file;
 use corun_report::terminal::Style;
-use corun_report::{describe, printable};
 use corun_session::noise::Noise;
-use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// Name and version of the JSON form; names are added, never changed.
-const SCHEMA: &str = "corun.doctor/1";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,19 +66,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(length_ns) = args.noise {
         return measure_noise(&args, length_ns);
     }
-    let findings = doctor::examine(&Root::new("/"), &Probes::ask());
+    let report = examined();
     if let Some(path) = &args.json {
-        write_file(path, corun_report::json::indented(&json(&findings)).as_bytes())?;
+        write_file(path, report.json().as_bytes())?;
     }
     if args.json.as_deref() != Some("-".as_ref()) {
-        write_file("-".as_ref(), table(&findings, &Style::of_stdout()).as_bytes())?;
+        write_file("-".as_ref(), report.table(&Style::of_stdout()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is found, as JSON.
-pub fn as_json() -> String {
-    corun_report::json::indented(&json(&doctor::examine(&Root::new("/"), &Probes::ask())))
+/// What is found.
+pub fn examined() -> DoctorReport {
+    let findings = doctor::examine(&Root::new("/"), &Probes::ask());
+    DoctorReport { verdict: doctor::verdict(&findings), findings }
 }
 
 fn measure_noise(args: &Args, length_ns: u64) -> anyhow::Result<ExitCode> {
@@ -107,121 +104,4 @@ fn measure_noise(args: &Args, length_ns: u64) -> anyhow::Result<ExitCode> {
         write_file("-".as_ref(), report.text().as_bytes())?;
     }
     Ok(if noise.is_interrupted { interrupted(&stop) } else { ExitCode::SUCCESS })
-}
-
-fn json(findings: &[Finding]) -> serde_json::Value {
-    let finding = |f: &Finding| {
-        json!({
-            "part": f.part.name(),
-            "what": f.what,
-            "answer": f.answer.name(),
-            "found": f.found,
-            "remedy": f.remedy,
-        })
-    };
-    json!({
-        "schema": SCHEMA,
-        "verdict": doctor::verdict(findings),
-        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
-    })
-}
-
-/// One table with a heading per part, then the verdict and what the symbols mean.
-fn table(findings: &[Finding], style: &Style) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(style.width.try_into().unwrap_or(u16::MAX));
-    for (part, heading) in [
-        (Part::See, "What can be seen"),
-        (Part::Act, "What can be done"),
-        (Part::Allow, "What may be started"),
-        (Part::Machine, "This machine"),
-    ] {
-        table.add_row(["", heading, ""]);
-        for f in findings.iter().filter(|f| f.part == part) {
-            let remedy = f.remedy.as_ref().map_or(String::new(), |r| format!("\n{} {r}", arrow(style)));
-            table.add_row([symbol(f.answer, style), f.what, &printable(&format!("{}{remedy}", f.found))]);
-        }
-    }
-    let rows: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    let legend: Vec<String> = [Answer::Yes, Answer::Partly, Answer::No]
-        .map(|a| format!("{} {}", symbol(a, style), a.name()))
-        .into();
-    format!(
-        "{rows}\n{}.\n{}   {} what would help\n",
-        doctor::verdict(findings),
-        legend.join("   "),
-        arrow(style)
-    )
-}
-
-fn symbol(answer: Answer, style: &Style) -> &'static str {
-    match (answer, style.unicode) {
-        (Answer::Yes, true) => "✓",
-        (Answer::Partly, true) => "◐",
-        (Answer::No, true) => "✗",
-        (Answer::Fact, true) => "·",
-        (Answer::Yes, false) => "+",
-        (Answer::Partly, false) => "~",
-        (Answer::No, false) => "-",
-        (Answer::Fact, false) => ".",
-    }
-}
-
-fn arrow(style: &Style) -> &'static str {
-    if style.unicode {
-        "→"
-    } else {
-        "->"
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn findings() -> Vec<Finding> {
-        let finding = |part, what, answer, remedy: Option<&str>| Finding {
-            part,
-            what,
-            answer,
-            found: format!("about {what}"),
-            remedy: remedy.map(str::to_owned),
-        };
-        vec![
-            finding(Part::See, "eBPF", Answer::No, Some("run as root")),
-            finding(Part::Act, "slices", Answer::Partly, Some("use a newer kernel")),
-            finding(Part::Machine, "topology", Answer::Fact, None),
-        ]
-    }
-
-    #[test]
-    fn the_table_shows_reason_and_remedy_under_the_heading_of_each_part() {
-        let text = table(&findings(), &Style::plain(80));
-        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no `{part}` in:\n{text}"));
-        let order =
-            ["What can be seen", "✗", "about eBPF", "→ run as root", "What can be done", "◐", "topology"];
-        assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{text}");
-        let ascii = Style { unicode: false, ..Style::plain(80) };
-        assert!(table(&findings(), &ascii).is_ascii());
-    }
-
-    #[test]
-    fn no_line_is_wider_than_the_terminal() {
-        let mut long = findings();
-        long[0].found = "word ".repeat(60);
-        for width in [60, 80, 120] {
-            let text = table(&long, &Style::plain(width));
-            assert!(text.lines().all(|l| l.chars().count() <= width.max(90)), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_json_names_its_schema_and_every_finding() {
-        let value = json(&findings());
-        assert_eq!(value["schema"], "corun.doctor/1");
-        assert_eq!(value["findings"][0]["answer"], "no");
-        assert_eq!(value["findings"][2]["remedy"], serde_json::Value::Null);
-        assert!(value["verdict"].as_str().unwrap().contains("corun profile"));
-    }
 }

@@ -1,6 +1,5 @@
 //! `corun sim`: a scenario on a modelled machine, judged against solo runs.
 
-mod controlled;
 mod recording;
 
 use crate::reading::{text_of, why};
@@ -8,16 +7,15 @@ use crate::usage::{check_files, Usage};
 use anyhow::Context;
 use corun_linux::Root;
 use corun_model::duration::parse_ns;
-use corun_model::{Observation, Unavailable, What, Why};
 use corun_report::output::{print, write_file};
 use corun_report::progress::Progress;
-use corun_report::sim::{self, SimReport, SimTenant, SimWork};
-use corun_report::{describe, html, perfetto, terminal, ProfileMeta, ProfileReport, Subject};
+use corun_report::sim::{self, SimReport};
+use corun_report::{html, perfetto, terminal, Subject};
 use corun_sim::experiment::{self, Failure, Options, Outcome};
 use corun_sim::machine_file::MachineModel;
-use corun_sim::metrics::Estimate;
 use corun_sim::replay::Recorded;
 use corun_sim::scenario::{Files, PolicySpec, Scenario, SchedulerKind};
+use corun_study::simulated::{first_run, policy, recorded, report};
 use corun_study::this_machine::this_machine;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "from", conflicts_with = "machine", value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: Option<u32>,
     /// Another policy above it, with its defaults; `corun policies` lists them
-    #[arg(long, value_name = "NAME", value_parser = policy)]
+    #[arg(long, value_name = "NAME", value_parser = policy_by_name)]
     policy: Option<PolicySpec>,
     /// Run this many seeds, from the scenario's first on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000), conflicts_with = "seed")]
@@ -92,7 +90,7 @@ fn scheduler(name: &str) -> Result<SchedulerKind, String> {
     SchedulerKind::by_name(name).ok_or_else(|| "name one of eevdf, cfs, xen-credit".into())
 }
 
-fn policy(name: &str) -> Result<PolicySpec, String> {
+fn policy_by_name(name: &str) -> Result<PolicySpec, String> {
     PolicySpec::new(name, corun_policy::Options::new()).map_err(|bad| bad.to_string())
 }
 
@@ -122,8 +120,8 @@ impl Files for Folder {
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let recorded = args.from.as_deref().map(recording::recorded).transpose()?;
-    let scenario = read(&args, recorded.as_ref())?;
+    let recording = args.from.as_deref().map(recording::recorded).transpose()?;
+    let scenario = read(&args, recording.as_ref())?;
     check_files([&args.json, &args.html, &args.trace].into_iter().flatten())?;
     let options = Options {
         baseline: args.baseline,
@@ -146,10 +144,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(BUG));
         }
     };
-    let mut report = report(&scenario, &outcome, &args)?;
-    if let Some(recorded) = &recorded {
-        report.unavailable.extend(recording::left_out(recorded));
-        report.recorded = Some(recording::facts(recorded));
+    let target = args.source().display().to_string();
+    let made = report(&scenario, &outcome, target, args.baseline.map(|b| b.name()));
+    let mut report = made.context("nothing was seen")?;
+    if let Some(recording) = &recording {
+        report.unavailable.extend(recorded::left_out(recording));
+        report.recorded = Some(recorded::facts(recording));
     }
     write(&scenario, &report, &outcome, &args)?;
     Ok(ExitCode::SUCCESS)
@@ -223,97 +223,11 @@ impl Args {
     }
 }
 
-fn report(scenario: &Scenario, outcome: &Outcome, args: &Args) -> anyhow::Result<SimReport> {
-    let first = &outcome.runs[0];
-    let whole = recording(outcome)?.0;
-    let target = args.source().display().to_string();
-    let machine = &scenario.machine.machine;
-    let mut meta = ProfileMeta::new(corun_report::Host::Sim, corun_report::Source::Sim, target, machine);
-    meta.trace_lost = first.trace.as_ref().map(|t| t.lost);
-    if let [seed, _, ..] = scenario.seeds[..] {
-        let all = scenario.seeds.len();
-        meta.notes.push(format!(
-            "The profile is of the run of seed {seed}, the first of {all}; the others are not in it."
-        ));
-    }
-    let profile = ProfileReport::new(&meta, whole, Subject::All, recording(outcome)?.1);
-    let lengths: Vec<f64> = outcome.runs.iter().map(|r| r.end_ns as f64).collect();
-    let length_ns = corun_sim::metrics::estimate(&lengths).context("no run")?;
-    let mut unavailable = Vec::new();
-    let mut say = |what: What, why: Why| unavailable.push(Unavailable { what, why });
-    if outcome.energy_j.is_none() {
-        // Only of a live machine it is assumed, rather than left out of a file.
-        let why = match scenario.machine.assumed.contains(&"power") {
-            true => Why::PowerNotMeasured,
-            false => Why::PowerNotInFile { machine: machine.name.clone() },
-        };
-        say(What::Energy, why);
-    }
-    if !scenario.machine.assumed.is_empty() {
-        let figures = scenario.machine.assumed.join(", ");
-        say(What::MachineFigures, Why::FiguresNotMeasured { figures });
-    }
-    for t in outcome.tenants.iter().filter(|t| t.slowdown.is_none()) {
-        say(What::Slowdown, Why::NoProgress { tenant: t.name.clone() });
-    }
-    let speedups = outcome.speedups;
-    let sum = |f: &dyn Fn(&corun_sim::engine::Totals) -> u64| outcome.runs.iter().map(|r| f(&r.totals)).sum();
-    Ok(SimReport {
-        schema: sim::SCHEMA.into(),
-        corun: env!("CARGO_PKG_VERSION").into(),
-        scenario: scenario.name.clone(),
-        recorded: None,
-        machine: describe(machine),
-        cpus: machine.cpu_count() as u64,
-        scheduler: scenario.scheduler.name.name().into(),
-        policy: controlled::summary(scenario, outcome, whole),
-        baseline: args.baseline.map(|b| b.name().into()),
-        seeds: scenario.seeds.clone(),
-        length_ns: wire(length_ns),
-        tenants: outcome
-            .tenants
-            .iter()
-            .map(|t| SimTenant {
-                name: t.name.clone(),
-                background: t.background,
-                completed: t.completed as u64,
-                solo_ns: t.solo_ns.map(wire),
-                time_ns: t.time_ns.map(wire),
-                slowdown: t.slowdown.map(wire),
-                baseline_slowdown: t.baseline.map(wire),
-            })
-            .collect(),
-        fairness: outcome.fairness.map(wire),
-        throughput: outcome.throughput.map(wire),
-        relative_speedup: outcome.relative_speedup.map(wire),
-        speedup_mean: speedups.map(|s| s.mean),
-        speedup_min: speedups.map(|s| s.min),
-        speedup_max: speedups.map(|s| s.max),
-        energy_j: outcome.energy_j.map(wire),
-        work: SimWork {
-            events: sum(&|t| t.events),
-            switches: sum(&|t| t.switches),
-            wakeups: sum(&|t| t.wakeups),
-        },
-        profile,
-        unavailable,
-    })
-}
-
-fn recording(outcome: &Outcome) -> anyhow::Result<(&Observation, &[Observation])> {
-    let recording = outcome.runs[0].recording.as_ref().context("the first run was not recorded")?;
-    Ok((recording.whole().context("nothing was seen")?, recording.timeline()))
-}
-
-fn wire(e: Estimate) -> sim::Estimate {
-    sim::Estimate { mean: e.mean, half_width: e.half_width, min: e.min, max: e.max, n: e.n as u64 }
-}
-
 /// Writes what was asked for; the terminal comes last.
 fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args) -> anyhow::Result<()> {
     let is_shown = args.html.is_some() || args.trace.is_some();
-    let shown = is_shown.then(|| recording(outcome)).transpose()?;
-    let controlled = shown.and_then(|r| controlled::Kept::of(scenario, r, &outcome.runs[0]));
+    let shown = first_run(outcome).filter(|_| is_shown);
+    let controlled = shown.and_then(|r| policy::Kept::of(scenario, r, &outcome.runs[0]));
     if let Some(path) = &args.json {
         write_file(path, sim::json(report).as_bytes())?;
     }
@@ -321,8 +235,8 @@ fn write(scenario: &Scenario, report: &SimReport, outcome: &Outcome, args: &Args
         let decisions = controlled.as_ref().map_or_else(String::new, |c| c.sections(&report.profile));
         write_file(path, html::render_modelled(report, &decisions).as_bytes())?;
     }
-    if let (Some(path), Some(trace)) = (&args.trace, &outcome.runs[0].trace) {
-        let mut bytes = perfetto::encode(trace, recording(outcome)?.1, Subject::All);
+    if let (Some(path), Some(trace), Some((_, windows))) = (&args.trace, &outcome.runs[0].trace, shown) {
+        let mut bytes = perfetto::encode(trace, windows, Subject::All);
         bytes.extend(controlled.iter().flat_map(|c| c.tracks(&report.profile)));
         write_file(path, &bytes)?;
     }

@@ -3,8 +3,7 @@
 use crate::reading::{recording_of, why};
 use crate::usage::Usage;
 use corun_model::run_log::file::read;
-use corun_model::{Machine, Unavailable, What, Why};
-use corun_report::sim::{Loops, SimRecorded};
+use corun_model::Machine;
 use corun_sim::machine_file::MachineModel;
 use corun_sim::replay::Recorded;
 use corun_sim::scenario::Scenario;
@@ -34,35 +33,4 @@ pub fn scenario(path: &Path, recorded: &Recorded, cpus: Option<u32>) -> Result<S
     let name = name.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or("program");
     let file = path.display().to_string();
     Scenario::of_recording(&file, name, recorded, machine).map_err(|e| Usage(e.to_string()))
-}
-
-/// What a report says of the recording.
-pub fn facts(recorded: &Recorded) -> SimRecorded {
-    let alone = recorded.alone;
-    SimRecorded {
-        command: recorded.command.clone(),
-        cpus: recorded.cpus() as u64,
-        took_ns: recorded.took_ns,
-        alone_ns: [alone.least_ns, alone.likely_ns, alone.most_ns],
-        events: recorded.events,
-        left_out_ns: recorded.left_out_ns,
-        co_runners: recorded
-            .co_runners
-            .iter()
-            .map(|l| Loops { name: l.name.clone(), tasks: l.tasks, demand: l.demand })
-            .collect(),
-    }
-}
-
-/// What the modelled machine leaves out of this recording.
-pub fn left_out(recorded: &Recorded) -> Vec<Unavailable> {
-    let mut all = Vec::new();
-    if recorded.has_budget() {
-        all.push(Unavailable::new(What::Replay, Why::NoBudgetsInModel));
-    }
-    if recorded.left_out_ns > 0 {
-        let left_out_ns = recorded.left_out_ns;
-        all.push(Unavailable::new(What::Replay, Why::EventsLost { left_out_ns }));
-    }
-    all
 }

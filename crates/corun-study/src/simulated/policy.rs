@@ -1,4 +1,4 @@
-//! What a scenario's policy did: in the report, and as the sections and tracks that `corun control` shows of a live run.
+//! What a scenario's policy did: in the report, and as the sections and tracks that a live run under control has.
 
 use corun_model::Observation;
 use corun_policy::controller::Taken;
