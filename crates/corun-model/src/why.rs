@@ -320,6 +320,24 @@ pub enum KnobMeans {
     FairShares,
 }
 
+impl KnobMeans {
+    /// Whether what is done is the value that was asked for, and no other that comes near it.
+    pub fn is_exact(&self) -> bool {
+        match self {
+            KnobMeans::TaskSlice { .. } | KnobMeans::Batch { .. } => false,
+            KnobMeans::Freezer { .. }
+            | KnobMeans::StopSignals
+            | KnobMeans::Affinity
+            | KnobMeans::CgroupWeight { .. }
+            | KnobMeans::Nice
+            | KnobMeans::NotDispatched
+            | KnobMeans::SliceTimer
+            | KnobMeans::PreemptTimer
+            | KnobMeans::FairShares => true,
+        }
+    }
+}
+
 /// Why a knob cannot be turned here. Its `Display` is the clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoKnob {

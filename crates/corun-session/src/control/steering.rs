@@ -4,7 +4,7 @@ use super::scope::Tenants;
 use crate::error::Error;
 use crate::local_host::LocalHost;
 use crate::supervise;
-use corun_linux::backend::{Backend, Support};
+use corun_linux::backend::{Backend, KnobSupport, Support};
 use corun_linux::scx::{support, ScxBackend};
 use corun_linux::steered::SteeredHost;
 use corun_linux::stock::{self, StockBackend};
@@ -99,11 +99,12 @@ fn backend(
 
 /// What stock knobs make of a value that the policy may ask for, where that is not the value.
 pub fn inexact_knobs(policy: &dyn Policy, host: &LocalHost) -> Vec<Notice> {
-    let is_inexact =
-        |knob: Knob| matches!(knob, Knob::Slice | Knob::PreemptDelay) && policy.knobs().contains(&knob);
-    let told = |s: corun_linux::backend::KnobSupport| match s.support {
-        Support::Yes { how } if is_inexact(s.knob) => Some(Notice::InexactKnob { knob: s.knob, how }),
+    let is_asked_for = |knob: Knob| policy.knobs().contains(&knob);
+    let noticed = |s: KnobSupport| match s.support {
+        Support::Yes { how } if is_asked_for(s.knob) && !how.is_exact() => {
+            Some(Notice::InexactKnob { knob: s.knob, how })
+        }
         _ => None,
     };
-    host.support().into_iter().filter_map(told).collect()
+    host.support().into_iter().filter_map(noticed).collect()
 }
