@@ -455,6 +455,16 @@ fn the_version_is_the_same_everywhere() {
     assert!(read("CITATION.cff").contains(&format!("\nversion: {version}\n")), "CITATION.cff: not {version}");
     let python = read("python/pyproject.toml");
     assert!(python.contains(&format!("\nversion = \"{version}\"\n")), "python/pyproject.toml: not {version}");
+    for (file, line) in [
+        (
+            "packaging/helm/corun-agent/Chart.yaml",
+            format!("\nversion: {version}\nappVersion: \"{version}\"\n"),
+        ),
+        ("docs/packages.md", format!(" corun:{version} ")),
+        ("docs/ci.md", format!("/actions/verify@v{version}\n")),
+    ] {
+        assert!(read(file).contains(&line), "{file}: not {version}");
+    }
     let newest = read("CHANGELOG.md");
     let newest = newest.lines().find(|line| line.starts_with("## ")).expect("CHANGELOG.md has a release");
     assert!(
