@@ -1,0 +1,9 @@
+//! How the engine is used, and what it refuses.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `own_threads` | workers that are the caller's threads |
+//! | `refusals` | options and models that make no sense |
+
+mod own_threads;
+mod refusals;

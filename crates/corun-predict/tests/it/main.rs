@@ -1,0 +1,9 @@
+//! Tables of windows and what is said of them. Tests that run the modelled machine have binaries of their own.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `facts` | facts of a run, and what was lost in it |
+//! | `spans` | parts of a run |
+
+mod facts;
+mod spans;

@@ -1,0 +1,9 @@
+//! What tools write and what is written for others.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `output` | outcomes for JUnit, Bencher and GitHub |
+//! | `results` | the files of benchmark tools |
+
+mod output;
+mod results;
