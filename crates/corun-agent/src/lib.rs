@@ -12,7 +12,7 @@
 //! | [`metrics`] | what is scraped |
 //! | [`http`], [`health`] | who is answered, and whether all is well |
 //! | [`config`], [`privileges`] | what is configured, and what is given up |
-//! | [`ring`], [`recorder`], [`past`] | windows on disk: their bytes, what is written, what is read back |
+//! | [`ring`], [`recorder`], [`past`], [`stretch`] | windows on disk: their bytes, what is written, what is read back: together, or one by one |
 
 #![deny(missing_docs)]
 
@@ -27,4 +27,5 @@ pub mod past;
 pub mod privileges;
 pub mod recorder;
 pub mod ring;
+pub mod stretch;
 pub mod totals;

@@ -21,6 +21,7 @@ pub mod names;
 pub mod noise;
 pub mod output;
 pub mod perfetto;
+pub mod policies;
 pub mod predict;
 pub mod profile;
 pub mod progress;

@@ -9,10 +9,8 @@ use corun_linux::Root;
 use corun_model::why::NoKnob;
 use corun_model::Knob;
 use corun_policy::{Entry, ALL};
-use corun_report::json;
 use corun_report::output::print;
-use corun_report::table::Table;
-use serde::Serialize;
+use corun_report::policies::{Listed, ListedBackend, ListedKnob, ListedOption, Listing};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -31,50 +29,6 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Listing {
-    schema: &'static str,
-    corun: &'static str,
-    policies: Vec<Listed>,
-}
-
-#[derive(Serialize)]
-struct Listed {
-    name: &'static str,
-    about: &'static str,
-    source: &'static str,
-    knobs: Vec<&'static str>,
-    counters: Vec<&'static str>,
-    /// Why they cannot be counted here; `None`: they can, or none is needed.
-    no_counters: Option<String>,
-    options: Vec<ListedOption>,
-    backends: Vec<ListedBackend>,
-}
-
-#[derive(Serialize)]
-struct ListedOption {
-    name: &'static str,
-    default: &'static str,
-    unit: &'static str,
-    range: String,
-    about: &'static str,
-}
-
-#[derive(Serialize)]
-struct ListedBackend {
-    name: &'static str,
-    can: bool,
-    /// Per knob: how it is turned, or why not.
-    knobs: Vec<ListedKnob>,
-}
-
-#[derive(Serialize)]
-struct ListedKnob {
-    knob: &'static str,
-    can: bool,
-    how: String,
-}
-
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
@@ -88,31 +42,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let policies: Vec<Listed> =
         ALL.iter().map(|entry| listed(entry, &stock, sched_ext.as_deref(), lacking(entry))).collect();
-    if args.json {
-        let listing = Listing { schema: "corun.policies/1", corun: env!("CARGO_PKG_VERSION"), policies };
-        print(&json::indented(&listing))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut table = Table::new(&["policy", "what it does", "knobs", "here", "from"]);
-    for p in &policies {
-        let (can, cannot): (Vec<_>, Vec<_>) = p.backends.iter().partition(|b| b.can);
-        let names = |all: &[&ListedBackend]| all.iter().map(|b| b.name).collect::<Vec<_>>().join(", ");
-        let here = match (can.as_slice(), cannot.as_slice()) {
-            _ if p.no_counters.is_some() => "no (hardware counters)".to_owned(),
-            ([], _) => "no".to_owned(),
-            (_, []) => names(&can),
-            _ => format!("{} (not {})", names(&can), names(&cannot)),
-        };
-        table.row([p.name.into(), p.about.into(), p.knobs.join(", "), here, p.source.into()]);
-    }
-    let listed = table.text();
-    let mut table = Table::new(&["policy", "option", "default", "takes", "what it does"]);
-    for p in &policies {
-        for o in &p.options {
-            table.row([p.name.into(), o.name.into(), o.default.into(), o.range.clone(), o.about.into()]);
-        }
-    }
-    print(&format!("{listed}\n{}\n", table.text()))?;
+    let listing = Listing { corun: env!("CARGO_PKG_VERSION"), policies };
+    print(&if args.json { listing.json() } else { listing.text() })?;
     Ok(ExitCode::SUCCESS)
 }
 
