@@ -62,7 +62,7 @@ const ROWS: [Row; 8] = [
         subject: "sleep 1000 | cat",
         rival: "",
         scenario: "[[tenant]]\nname = \"subject\"\nprogram = { kind = \"parallel\", threads = 2, wait = \"block\", grain = \"1ms\", imbalance = 0.8 }\n\
-                   duration = \"never\"\nbackground = false\n",
+                   background = false\n",
         holds: |f| f.known(f.for_siblings_ns, |ns| ns > f.of_window(0.1)),
     },
     Row {
