@@ -3,6 +3,11 @@
 //! The header says what each of them answers. The modelled machine asks these very functions, so what is simulated is
 //! what the sched_ext scheduler does. All of them are pure: numbers in, a number out.
 
+/// The shortest slice that anybody may ask for; a shorter one becomes this.
+pub const LEAST_SLICE_NS: u64 = 100_000;
+/// The longest slice.
+pub const MOST_SLICE_NS: u64 = 100_000_000;
+
 /// The share of a task that is alone in a tenant of weight 100.
 pub const DEFAULT_SHARE: u64 = 100 * 1024;
 

@@ -18,8 +18,8 @@ fn golden_vectors() {
     assert_eq!(slice_ns(Some((10 * MS, 30 * MS)), 4 * MS, u32::MAX), 30 * MS);
     assert_eq!(slice_ns(Some((10 * MS, 30 * MS)), 4 * MS, 1 << 31), 20 * MS);
     assert_eq!(slice_ns(None, 4 * MS, 7), 4 * MS);
-    assert_eq!(slice_ns(None, 5, 7), 100_000);
-    assert_eq!(slice_ns(Some((1, u64::MAX)), 4 * MS, u32::MAX), 100 * MS);
+    assert_eq!(slice_ns(None, 5, 7), LEAST_SLICE_NS);
+    assert_eq!(slice_ns(Some((1, u64::MAX)), 4 * MS, u32::MAX), MOST_SLICE_NS);
     assert_eq!(slice_ns(Some((30 * MS, 10 * MS)), 4 * MS, 9), 30 * MS);
     // Preemption: at once, later, and not later than the timer that runs already.
     assert_eq!(preempt_due_ns(1_000, 0, None), 1_000);

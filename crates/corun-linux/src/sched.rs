@@ -8,10 +8,8 @@ use crate::root::Root;
 use corun_model::CpuId;
 use std::io;
 
-/// The shortest slice that the kernel keeps; it rounds shorter ones up.
-pub const SLICE_MIN_NS: u64 = 100_000;
-/// The longest slice that the kernel keeps; it cuts longer ones down.
-pub const SLICE_MAX_NS: u64 = 100_000_000;
+/// The shortest and the longest slice that the kernel keeps, too: it rounds others to these.
+pub use corun_decisions::{LEAST_SLICE_NS, MOST_SLICE_NS};
 
 /// Bits of the longest affinity mask there is (`CONFIG_NR_CPUS` is 8192 at most).
 const MASK_WORDS: usize = 128;

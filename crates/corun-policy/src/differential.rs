@@ -11,9 +11,10 @@
 use crate::options::{BadPolicy, Kind, OptionSpec, Values};
 use crate::scope::Scope;
 use crate::settled::Settled;
+use corun_decisions::{LEAST_SLICE_NS, MOST_SLICE_NS};
 use corun_model::{Action, Decision, Knob, Machine, Observation, Policy, Reason};
 
-const BOUND: Kind = Kind::Time { least_ns: 100_000, most_ns: 100_000_000 };
+const BOUND: Kind = Kind::Time { least_ns: LEAST_SLICE_NS, most_ns: MOST_SLICE_NS };
 
 pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec { name: "shortest", default: "10ms", kind: BOUND, words: &[], about: "the shortest slice" },

@@ -22,7 +22,7 @@ use crate::cgroup::{Cgroups, Membership};
 use crate::clock;
 use crate::procfs;
 use crate::root::Root;
-use crate::sched::{SLICE_MAX_NS, SLICE_MIN_NS};
+use crate::sched::{LEAST_SLICE_NS, MOST_SLICE_NS};
 use crate::stock::{Options, StockBackend};
 use crate::topology;
 use corun_bpf::{Scheduler, SchedulerConfig, TaskKnobs, ROOT_CELL};
@@ -280,9 +280,9 @@ impl ScxBackend {
                 self.on_tenant(*tenant, |scheduler, cell| scheduler.set_weight(cell, *weight))
             }
             Action::Slice { min_ns, max_ns, .. }
-                if min_ns > max_ns || *min_ns < SLICE_MIN_NS || *max_ns > SLICE_MAX_NS =>
+                if min_ns > max_ns || *min_ns < LEAST_SLICE_NS || *max_ns > MOST_SLICE_NS =>
             {
-                let bounds_ns = Some((SLICE_MIN_NS, SLICE_MAX_NS));
+                let bounds_ns = Some((LEAST_SLICE_NS, MOST_SLICE_NS));
                 Err(Refusal::Slice { min_ns: *min_ns, max_ns: *max_ns, bounds_ns })
             }
             Action::Slice { task, min_ns, max_ns } => {

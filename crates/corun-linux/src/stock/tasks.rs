@@ -12,7 +12,7 @@ use super::refusal::by_kernel;
 use crate::cgroup::Cgroups;
 use crate::cpulist;
 use crate::root::Root;
-use crate::sched::{self, Attributes, SLICE_MAX_NS, SLICE_MIN_NS};
+use crate::sched::{self, Attributes, LEAST_SLICE_NS, MOST_SLICE_NS};
 use crate::supervisor::journal::Entry;
 use crate::supervisor::undo::{default_slice_ns, is_still, Aspect, Task, Undo};
 use crate::supervisor::Supervised;
@@ -98,8 +98,8 @@ impl Tasks {
         min_ns: u64,
         max_ns: u64,
     ) -> Result<(), Refusal> {
-        if min_ns > max_ns || min_ns < SLICE_MIN_NS || max_ns > SLICE_MAX_NS {
-            let bounds_ns = Some((SLICE_MIN_NS, SLICE_MAX_NS));
+        if min_ns > max_ns || min_ns < LEAST_SLICE_NS || max_ns > MOST_SLICE_NS {
+            let bounds_ns = Some((LEAST_SLICE_NS, MOST_SLICE_NS));
             return Err(Refusal::Slice { min_ns, max_ns, bounds_ns });
         }
         let now = fair(task)?;
