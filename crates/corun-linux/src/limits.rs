@@ -13,6 +13,7 @@
 use crate::cgroup::{Cgroups, Membership};
 use crate::procfs;
 use crate::root::{in_words, Root};
+use corun_model::why::NoRealTime;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -175,34 +176,27 @@ pub fn of_probe(root: &Root, said: &str) -> String {
     format!("{what}{cause}{after}")
 }
 
-/// Why a thread of corun's may not be real-time, and the remedy, as one clause.
-pub fn of_real_time(root: &Root, e: &io::Error) -> String {
-    no_real_time_budget(root).map(|shortage| shortage.to_string()).unwrap_or_else(|| match e.raw_os_error() {
+/// Why a thread of corun's may not be real-time.
+pub fn of_real_time(root: &Root, e: &io::Error) -> NoRealTime {
+    no_real_time_budget(root).unwrap_or_else(|| match e.raw_os_error() {
         Some(libc::EPERM) if is_filtered(root) && status_field(root, "Uid:").is_some_and(|u| is_root(&u)) => {
-            "a seccomp filter forbids it; start corun outside of this container or sandbox".into()
+            NoRealTime::Filtered
         }
-        Some(libc::EPERM) => {
-            "this user may not (it lacks CAP_SYS_NICE, and `ulimit -r` is 0); run as root".into()
-        }
-        _ => in_words(e),
+        Some(libc::EPERM) => NoRealTime::UserMayNot,
+        _ => NoRealTime::Other { error: in_words(e) },
     })
 }
 
-/// Which budget leaves real-time tasks of this process's cgroup no time, and the remedy; `None`: they have some, or this
-/// kernel has no such budgets.
-pub fn no_real_time_budget(root: &Root) -> Option<Shortage> {
+/// Which budget leaves real-time tasks of this process's cgroup no time; `None`: they have some, or this kernel has no such
+/// budgets.
+pub fn no_real_time_budget(root: &Root) -> Option<NoRealTime> {
     let none = |file: &Path| root.value::<i64>(file, "a time").ok() == Some(0);
     if none(Path::new("/proc/sys/kernel/sched_rt_runtime_us")) {
-        return Some(Shortage {
-            why: "the kernel gives real-time tasks no time (kernel.sched_rt_runtime_us is 0)".into(),
-            remedy: "set it to 950000, its default",
-        });
+        return Some(NoRealTime::KernelGivesNone);
     }
     let (_, folders) = own_folders(root, "cpu")?;
     let folder = folders.first().filter(|folder| none(&folder.join("cpu.rt_runtime_us")))?;
-    let why =
-        format!("the cgroup {} gives real-time tasks no time (cpu.rt_runtime_us is 0)", folder.display());
-    Some(Shortage { why, remedy: "write 10000 into that file, or start corun in another cgroup" })
+    Some(NoRealTime::CgroupGivesNone { folder: folder.display().to_string() })
 }
 
 /// Whether the numbers of a process's user begin with root's.

@@ -4,7 +4,7 @@
 use crate::action::Knob;
 use crate::tenant::Tenant;
 use crate::unavailable::Unavailable;
-use crate::why::KnobMeans;
+use crate::why::{KnobMeans, NoRealTime, NoSchedExt};
 
 /// What a user should know before a policy begins. `corun_report::control::notices` makes the sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +60,12 @@ pub enum Notice {
     /// sched_ext cannot be had; stock knobs are used.
     NoSchedExt {
         /// Why not.
-        why: String,
+        why: NoSchedExt,
     },
     /// The controller has to wait for a CPU like any other process.
     NotRealTime {
         /// Why it is not real-time.
-        why: String,
+        why: NoRealTime,
     },
     /// What stock knobs make of a value, where that is not the value.
     InexactKnob {

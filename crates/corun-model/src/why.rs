@@ -249,6 +249,56 @@ pub enum NoCounters {
     },
 }
 
+/// Why a thread may not be real-time. Its `Display` is the reason with what would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoRealTime {
+    /// The kernel gives real-time tasks no time.
+    KernelGivesNone,
+    /// The cgroup that it is in gives them none.
+    CgroupGivesNone {
+        /// Its folder.
+        folder: String,
+    },
+    /// A filter of system calls forbids it.
+    Filtered,
+    /// This user may not.
+    UserMayNot,
+    /// Another error.
+    Other {
+        /// In words.
+        error: String,
+    },
+}
+
+/// Why sched_ext cannot be had. Its `Display` is the reason, with what would help where that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSchedExt {
+    /// Tasks have other numbers there than here.
+    OtherNamespace {
+        /// Why.
+        why: &'static str,
+        /// What would help.
+        remedy: &'static str,
+    },
+    /// This kernel has none.
+    NotInKernel {
+        /// Its release.
+        release: String,
+    },
+    /// Another scheduler is loaded.
+    AnotherLoaded {
+        /// Its name.
+        name: String,
+        /// What the kernel calls its state.
+        state: String,
+    },
+    /// It could not be begun, in the words of what refused it.
+    Failed {
+        /// These words.
+        said: String,
+    },
+}
+
 /// Why it cannot be inferred what a context switch costs a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoSwitchCost {

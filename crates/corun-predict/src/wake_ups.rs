@@ -55,7 +55,7 @@ pub(crate) fn unknown(window: &Window, each_ns: f64) -> Option<Unavailable> {
     // A replay takes wake-ups to be so long where nobody knows better.
     let about_ns = Conditions::default().wake_up_ns as f64;
     (each_ns == 0.0 && take_long(window, about_ns))
-        .then(|| Unavailable { what: What::WakeUps, why: Why::WakeUpsNotMeasured })
+        .then_some(Unavailable { what: What::WakeUps, why: Why::WakeUpsNotMeasured })
 }
 
 /// What a wake-up takes in the program of this window, in which nothing was stolen: no longer than its tasks waited, and no longer

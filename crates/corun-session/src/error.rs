@@ -6,6 +6,7 @@ use corun_linux::target::TargetError;
 use corun_linux::watcher::WatchError;
 use corun_model::duration::human_ns;
 use corun_model::refusal::Protected;
+use corun_model::why::NoSchedExt;
 use corun_model::{HostError, Unavailable, Why};
 use thiserror::Error;
 
@@ -63,7 +64,7 @@ pub enum Error {
     #[error("{why}")]
     NoSchedExt {
         /// Why not.
-        why: String,
+        why: NoSchedExt,
     },
     /// The command could not be started, although it could be executed.
     #[error(transparent)]

@@ -3,7 +3,7 @@
 use super::probes::may_write;
 use super::{line, Finding, Findings, Part, Privileges, Probes};
 use crate::cgroup::{Cgroups, Tree};
-use crate::limits::{self, Shortage};
+use crate::limits;
 use crate::root::Root;
 use corun_model::duration::human_ns;
 use std::path::Path;
@@ -156,8 +156,8 @@ fn affinity(f: &mut Findings, who: &Privileges) {
 
 fn real_time(f: &mut Findings, root: &Root, probes: &Probes, who: &Privileges) {
     const WHAT: &str = "SCHED_FIFO for the controller";
-    if let Some(Shortage { why, remedy }) = limits::no_real_time_budget(root) {
-        f.no(WHAT, why, remedy);
+    if let Some(none) = limits::no_real_time_budget(root) {
+        f.no(WHAT, none.reason(), none.remedy().unwrap_or_default());
     } else if who.has(Privileges::SYS_NICE) {
         f.yes(
             WHAT,

@@ -94,7 +94,7 @@ impl ScxBackend {
 
     fn load(&mut self) -> Result<(), HostError> {
         let failed = |why: String| HostError::Failed { what: "controlling this machine".into(), why };
-        support::check(&self.root).map_err(failed)?;
+        support::check(&self.root).map_err(|no| failed(no.to_string()))?;
         // One controller at a time; it also restores what an earlier one left behind.
         self.stock.arm()?;
         let scheduler = self

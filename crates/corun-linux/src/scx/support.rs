@@ -1,30 +1,29 @@
-//! Whether a sched_ext scheduler can be loaded here, and why not, in one sentence each.
+//! Whether a sched_ext scheduler can be loaded here, and why not.
 
-use crate::namespaces;
+use crate::namespaces::{self, NamespaceMismatch};
 use crate::root::Root;
 use corun_bpf::SchedulerError;
+use corun_model::why::NoSchedExt;
 
 /// Checks without changing anything: tasks have here the numbers that they have there, the kernel has sched_ext, no other
 /// scheduler is loaded.
 ///
 /// # Errors
-/// Why not, and what would help.
-pub fn check(root: &Root) -> Result<(), String> {
-    if let Some(mismatch) = namespaces::mismatch(root) {
-        return Err(format!("{}; {}", mismatch.why, mismatch.remedy));
+/// Why not.
+pub fn check(root: &Root) -> Result<(), NoSchedExt> {
+    if let Some(NamespaceMismatch { why, remedy }) = namespaces::mismatch(root) {
+        return Err(NoSchedExt::OtherNamespace { why, remedy });
     }
     let read = |path: &str| root.read(path).ok().map(|text| text.trim().to_owned());
     match read("/sys/kernel/sched_ext/state").as_deref() {
         None => {
             let release = read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into());
-            Err(format!(
-                "this kernel ({release}) has no sched_ext; use Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT"
-            ))
+            Err(NoSchedExt::NotInKernel { release })
         }
         Some("disabled") => Ok(()),
         Some(state) => {
             let name = read("/sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "another one".into());
-            Err(format!("the scheduler {name} is loaded already ({state}); stop it first"))
+            Err(NoSchedExt::AnotherLoaded { name, state: state.to_owned() })
         }
     }
 }
@@ -62,11 +61,7 @@ mod tests {
     #[test]
     fn a_kernel_without_sched_ext_is_named() {
         let (_folder, root) = root(&[("/proc/sys/kernel/osrelease", "6.1.0-9-amd64\n")]);
-        let why = check(&root).unwrap_err();
-        assert!(
-            why.starts_with("this kernel (6.1.0-9-amd64) has no sched_ext; use Linux 6.12 or newer"),
-            "{why}"
-        );
+        assert_eq!(check(&root), Err(NoSchedExt::NotInKernel { release: "6.1.0-9-amd64".into() }));
     }
 
     #[test]
@@ -74,8 +69,8 @@ mod tests {
         let files =
             [("/sys/kernel/sched_ext/state", "enabled\n"), ("/sys/kernel/sched_ext/root/ops", "lavd_1.0\n")];
         let (_folder, root) = root(&files);
-        let why = check(&root).unwrap_err();
-        assert_eq!(why, "the scheduler lavd_1.0 is loaded already (enabled); stop it first");
+        let (name, state) = ("lavd_1.0".to_owned(), "enabled".to_owned());
+        assert_eq!(check(&root), Err(NoSchedExt::AnotherLoaded { name, state }));
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::root::Root;
 use crate::sched::{self, Attributes};
 use crate::supervisor::{self, restoring, Supervised};
 use corun_model::refusal::Protected;
-use corun_model::why::{KnobMeans, NoKnob};
+use corun_model::why::{KnobMeans, NoKnob, NoRealTime};
 use corun_model::{Action, CpuId, HostError, Knob, Observation, Outcome, Refusal, TaskId, Tenant, TenantId};
 use members::Members;
 use parking::{Means, Parkings};
@@ -94,7 +94,7 @@ pub struct StockBackend {
     /// What this thread was before it became real-time.
     fair: Option<Attributes>,
     /// Why it is not real-time where it should be.
-    not_real_time: Option<String>,
+    not_real_time: Option<NoRealTime>,
     /// Why everything has been restored and nothing can be changed any more.
     lost: Option<String>,
 }
@@ -145,8 +145,8 @@ impl StockBackend {
     }
 
     /// Whether the controller competes with those it thaws, and why; `None` while it does not.
-    pub fn not_real_time(&self) -> Option<&str> {
-        self.not_real_time.as_deref()
+    pub fn not_real_time(&self) -> Option<&NoRealTime> {
+        self.not_real_time.as_ref()
     }
 
     fn start_supervisor(&mut self) -> Result<&mut Supervised, String> {

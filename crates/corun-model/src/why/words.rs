@@ -1,6 +1,6 @@
 //! The sentences of reasons: the one file below `corun-report` that has any. A test of the workspace's habits finds others.
 
-use super::{KnobMeans, NoCounters, NoKnob, NoReplay, NoSwitchCost, Why};
+use super::{KnobMeans, NoCounters, NoKnob, NoRealTime, NoReplay, NoSchedExt, NoSwitchCost, Why};
 use crate::duration::human_ns;
 use std::fmt::{Display, Formatter, Result};
 
@@ -256,6 +256,61 @@ impl Display for NoCounters {
                 f.write_str("this kernel has no perf_event_open, or a seccomp filter hides it")
             }
             NoCounters::Other { error } => write!(f, "perf_event_open says {error}"),
+        }
+    }
+}
+
+impl NoRealTime {
+    /// The reason without what would help.
+    pub fn reason(&self) -> String {
+        match self {
+            NoRealTime::KernelGivesNone => {
+                "the kernel gives real-time tasks no time (kernel.sched_rt_runtime_us is 0)".into()
+            }
+            NoRealTime::CgroupGivesNone { folder } => {
+                format!("the cgroup {folder} gives real-time tasks no time (cpu.rt_runtime_us is 0)")
+            }
+            NoRealTime::Filtered => "a seccomp filter forbids it".into(),
+            NoRealTime::UserMayNot => {
+                "this user may not (it lacks CAP_SYS_NICE, and `ulimit -r` is 0)".into()
+            }
+            NoRealTime::Other { error } => error.clone(),
+        }
+    }
+
+    /// What would help, where that is known.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            NoRealTime::KernelGivesNone => "set it to 950000, its default",
+            NoRealTime::CgroupGivesNone { .. } => {
+                "write 10000 into that file, or start corun in another cgroup"
+            }
+            NoRealTime::Filtered => "start corun outside of this container or sandbox",
+            NoRealTime::UserMayNot => "run as root",
+            NoRealTime::Other { .. } => return None,
+        })
+    }
+}
+
+impl Display for NoRealTime {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(&self.reason())?;
+        self.remedy().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+impl Display for NoSchedExt {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            NoSchedExt::OtherNamespace { why, remedy } => write!(f, "{why}; {remedy}"),
+            NoSchedExt::NotInKernel { release } => write!(
+                f,
+                "this kernel ({release}) has no sched_ext; use Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT"
+            ),
+            NoSchedExt::AnotherLoaded { name, state } => {
+                write!(f, "the scheduler {name} is loaded already ({state}); stop it first")
+            }
+            NoSchedExt::Failed { said } => f.write_str(said),
         }
     }
 }

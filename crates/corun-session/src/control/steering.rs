@@ -10,6 +10,7 @@ use corun_linux::steered::SteeredHost;
 use corun_linux::stock::{self, StockBackend};
 use corun_linux::watcher::Watcher;
 use corun_linux::Root;
+use corun_model::why::NoSchedExt;
 use corun_model::{HostError, Knob, Notice, Policy};
 
 /// What is to carry decisions out.
@@ -75,8 +76,8 @@ fn backend(
         e => Error::Usage(e.to_string()),
     };
     if choice == BackendChoice::SchedExt {
-        let no = |why| Error::NoSchedExt { why };
-        support::check(root).map_err(no)?;
+        support::check(root).map_err(|why| Error::NoSchedExt { why })?;
+        let no = |said| Error::NoSchedExt { why: NoSchedExt::Failed { said } };
         let begun = ScxBackend::start(root, options).map_err(|e| match e {
             HostError::Failed { why, .. } => no(why),
             e => no(e.to_string()),
@@ -86,13 +87,15 @@ fn backend(
     if choice == BackendChoice::Auto && support::check(root).is_ok() && !policy.knobs().is_empty() {
         match ScxBackend::start(root, options.clone()) {
             Ok(backend) => return Ok(Box::new(backend)),
-            Err(e) => notices.push(Notice::NoSchedExt { why: e.to_string() }),
+            Err(e) => {
+                notices.push(Notice::NoSchedExt { why: NoSchedExt::Failed { said: e.to_string() } });
+            }
         }
     }
     let mut backend = StockBackend::new(root, options);
     if !policy.knobs().is_empty() {
         backend.arm().map_err(usage)?;
-        notices.extend(backend.not_real_time().map(|why| Notice::NotRealTime { why: why.to_owned() }));
+        notices.extend(backend.not_real_time().cloned().map(|why| Notice::NotRealTime { why }));
     }
     Ok(Box::new(backend))
 }

@@ -33,7 +33,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let root = Root::new("/");
     let stock = StockBackend::new(&root, stock::Options::default()).support();
-    let sched_ext = support::check(&root).err();
+    let sched_ext = support::check(&root).err().map(|no| no.to_string());
     let plan = Plan::make(&root, &Theme::ALL, &accepted).map_err(|refusal| refusal.to_string());
     let lacking = |entry: &Entry| match &plan {
         _ if entry.counters.is_empty() => None,

@@ -395,7 +395,7 @@ fn read_everything(root: &Root) {
         let _ = (figures::Figures::read(root, machine), figures::llc_bytes(root, machine));
     }
     let _ = (cpustat::CpuStat::read(root).map(|s| s.total()), cpustat::is_virtual(root));
-    let _ = (namespaces::apart(root), limits::allowances(root), limits::without_init(root));
+    let _ = (namespaces::mismatch(root), limits::allowances(root), limits::without_init(root));
     let _ = (limits::committed(root), limits::no_real_time_budget(root), limits::is_filtered(root));
     for errno in [libc::EAGAIN, libc::ENOMEM, libc::EPERM] {
         let _ = limits::cause(root, &std::io::Error::from_raw_os_error(errno));
