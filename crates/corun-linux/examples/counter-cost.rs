@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn open(themes: &[Theme], grain: Grain) -> Result<LivePerf, String> {
     let files_max = 1 << 20;
     let options = Options { root: Root::new("/"), of: None, themes: themes.to_vec(), grain, files_max };
-    LivePerf::start(options).map_err(|r| r.sentence())
+    LivePerf::start(options).map_err(|r| format!("{r}; {}", r.optional_remedy()))
 }
 
 /// Following and reading so many sleeping threads.

@@ -32,8 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let of = host.subject();
     let grain = of.filter(|_| tree).map_or(Grain::Task, Grain::Tree);
     let themes = if pace { vec![Theme::Pace] } else { Theme::ALL.to_vec() };
-    let mut perf =
-        LivePerf::start(Options { grain, themes, ..Options::new(of) }).map_err(|r| r.sentence())?;
+    let mut perf = LivePerf::start(Options { grain, themes, ..Options::new(of) })
+        .map_err(|r| format!("{r}; {}", r.optional_remedy()))?;
     perf.follow(&[TaskId(held.pid())]);
     for (counter, count) in &perf.plan().counters {
         let note = count.note.as_ref().map_or(String::new(), |n| format!(" ({n})"));
