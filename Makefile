@@ -85,8 +85,8 @@ bench: build ## what watching costs, beside other tools, as root
 	@bench/run.sh
 
 .PHONY: bench-verify
-bench-verify: build ## how often `corun verify` is right, as root; pieces add up (KIND=gate, labels or overhead, SECONDS=90)
-	@scripts/need hyperfine python3
+bench-verify: build ## how often `corun verify` is right, as root; pieces add up (KIND=runs, gate, labels or overhead, SECONDS=90)
+	@scripts/need gcc hyperfine python3
 	@mkdir -p out && CORUN=$(corun) bench/verify.py $(or $(KIND),gate) --for $(or $(SECONDS),90) --out out/verify.jsonl
 
 .PHONY: validate

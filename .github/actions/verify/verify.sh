@@ -11,6 +11,18 @@ if [ "$(id -u)" != 0 ]; then
         echo "corun runs without CAP_BPF: it cannot name who disturbs the command" >&2
 fi
 
+if [ -n "${CORUN_NOISE:-}" ]; then
+    noise=$("$corun" doctor --noise "$CORUN_NOISE" --json corun-noise.json)
+    {
+        echo "### How noisy this runner was before"
+        echo '```'
+        echo "$noise"
+        echo '```'
+    } | tee -a "$GITHUB_STEP_SUMMARY"
+    # One thread comes first: what a benchmark of one thread would lose.
+    sed -n 's/^      "taken": \(.*\),$/noise=\1/p' corun-noise.json | sed -n 1p >>"$GITHUB_OUTPUT"
+fi
+
 flags=(--github --json "$json" --policy "${CORUN_POLICY:-fail}")
 flags+=(--max-disturbance "${CORUN_MAX_DISTURBANCE:-2%}" --retries "${CORUN_RETRIES:-0}")
 [ -z "${CORUN_RESULTS:-}" ] || flags+=(--results "$CORUN_RESULTS")

@@ -36,6 +36,8 @@ pub struct VerifyReport {
     pub benchmarks: Vec<Measured>,
     /// The tests that failed in it.
     pub failed_tests: Vec<Tested>,
+    /// Tests that failed and are not among these, since there are so many.
+    pub failed_tests_left_out: u64,
 }
 
 /// One try.
@@ -104,6 +106,7 @@ impl VerifyReport {
             tries: before.iter().copied().chain([last]).collect(),
             benchmarks: Vec::new(),
             failed_tests: Vec::new(),
+            failed_tests_left_out: 0,
         }
     }
 
@@ -230,7 +233,7 @@ impl VerifyReport {
                 let _ = writeln!(out, "  and {} more", self.judged.intervals.len() - 5);
             }
         }
-        out.push_str(&parts::lines(&self.benchmarks, &self.failed_tests));
+        out.push_str(&parts::lines(&self.benchmarks, &self.failed_tests, self.failed_tests_left_out));
         if self.judged.verdict != Ruling::Clean && !self.is_measured_clean() {
             let _ = writeln!(out, "  {}", self.remedy());
         }

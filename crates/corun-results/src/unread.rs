@@ -1,5 +1,6 @@
 //! Why a file could not be read, in one sentence.
 
+use crate::annotate::MOST_TEXT_MIB;
 use std::fmt;
 
 /// A file that is not what it should be.
@@ -61,6 +62,11 @@ pub enum Problem {
     /// XML, but not of a test runner.
     #[error("this is no JUnit file: its root is `{0}`, not `testsuites` or `testsuite`")]
     NotJUnit(String),
+    /// A text longer than is kept in memory.
+    #[error(
+        "a text that begins here is longer than {MOST_TEXT_MIB} MiB; have the test runner keep what tests print in a file of its own"
+    )]
+    LongText,
     /// Tests without times.
     #[error(
         "none of its test cases has a time, so nobody can tell when they ran; ask the test runner for times"

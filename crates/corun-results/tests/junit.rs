@@ -243,6 +243,30 @@ fn a_file_longer_than_anybody_keeps_goes_through_as_a_stream() {
 }
 
 #[test]
+fn a_text_longer_than_fits_and_more_suites_than_anybody_has_are_refused_before_memory_is_full() {
+    let read = |text: &str| {
+        let open = || Ok(BufReader::new(text.as_bytes()));
+        annotate(open, &mut std::io::sink(), "t.xml", &RUN, |_| Vec::new())
+    };
+    let printed = |mib: usize| {
+        let text = "x\n".repeat(mib << 19);
+        format!(
+            "<testsuite time=\"9\">\n<testcase name=\"a\" time=\"1\"><system-out>{text}</system-out></testcase></testsuite>"
+        )
+    };
+    assert!(read(&printed(31)).is_ok());
+    let refused = read(&printed(33)).unwrap_err();
+    assert_eq!((&refused.problem, refused.line), (&Problem::LongText, Some(2)));
+    assert!(
+        refused.to_string().starts_with("t.xml:2: a text that begins here is longer than 32 MiB; have"),
+        "{refused}"
+    );
+    let suites = format!("<testsuites>{}</testsuites>", "<testsuite/>".repeat(100_001));
+    let refused = read(&suites).unwrap_err().to_string();
+    assert!(refused.contains("more than 100000 suites"), "{refused}");
+}
+
+#[test]
 fn a_problem_is_a_type_and_not_only_a_sentence() {
     let error = cases("<testsuite><testcase name=\"a\"/></testsuite>", &RUN).unwrap_err();
     assert_eq!((error.problem, error.line), (Problem::NoTimes, None));

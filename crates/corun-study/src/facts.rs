@@ -5,7 +5,8 @@
 //! `predict` is the record's folder in `studies/runs`. [`filled`] is the document with every quotation as the record has it;
 //! the test `every_figure_that_a_document_quotes_is_that_of_its_record` compares the two, or writes what differs.
 //!
-//! Which facts a record of a study has, the `facts` of its folder says.
+//! Which facts a record of a study has, the `facts` of its folder says. A record that another program made, such as
+//! `bench/verify.py`, brings its own along.
 
 use crate::kinds::KINDS;
 use serde::Deserialize;
@@ -25,14 +26,16 @@ pub fn of(text: &str) -> Result<Facts, String> {
     struct Head {
         schema: String,
         date: Option<String>,
+        facts: Option<Facts>,
     }
     let wrong = |e: serde_json::Error| format!("no record: {e}");
     let head: Head = serde_json::from_str(text).map_err(wrong)?;
     let mut kinds = KINDS.iter().filter_map(|kind| kind.facts);
-    let Some((_, facts)) = kinds.find(|(schema, _)| *schema == head.schema) else {
-        return Err(format!("no record that tells facts: its schema is `{}`", head.schema));
+    let mut facts = match (head.facts, kinds.find(|(schema, _)| *schema == head.schema)) {
+        (Some(own), _) => own,
+        (None, Some((_, facts))) => facts(text).map_err(wrong)?,
+        (None, None) => return Err(format!("no record that tells facts: its schema is `{}`", head.schema)),
     };
-    let mut facts = facts(text).map_err(wrong)?;
     let day = head.date.as_deref().and_then(|date| date.split(' ').next());
     facts.insert("date".into(), day.unwrap_or("at an unknown date").to_owned());
     Ok(facts)
@@ -109,6 +112,16 @@ mod tests {
             "a <!-- note: kept --> b <!--r:error-->4.7 %<!--/-->, c <!--r:table-->\n\n| a |\n\n<!--/--> d <!-- open"
         );
         assert_eq!(filled(&new, &one).unwrap().0, new, "what is right stays as it is");
+    }
+
+    #[test]
+    fn a_record_may_bring_its_facts_along_and_one_of_no_known_study_without_any_is_refused() {
+        let own =
+            r#"{"schema": "corun.verify-bench/1", "date": "2026-01-02 03:04 UTC", "facts": {"misses": "0"}}"#;
+        let wanted = Facts::from([("misses".into(), "0".into()), ("date".into(), "2026-01-02".into())]);
+        assert_eq!(of(own).unwrap(), wanted);
+        let none = r#"{"schema": "corun.verify-bench/1", "date": null}"#;
+        assert!(of(none).unwrap_err().contains("no record that tells facts"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -134,6 +136,99 @@ fn results_that_are_not_this_commands_or_not_known_are_refused() {
 }
 
 #[test]
+fn a_benchmark_that_forks_away_is_refused_and_the_remedy_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "sleep 30 >/dev/null 2>&1 & echo $! > pid; sleep 0.5";
+    let output = verify(folder.path(), &["--results", "b.json"], script, &[]);
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap().trim().parse().unwrap();
+    // SAFETY: a signal to a process that the test started, which nobody has waited for yet.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    assert_eq!(status(&output), 2, "{}", said(&output));
+    let wanted =
+        "b.json: the command ended without it, but what it started still runs; have the command wait";
+    assert!(said(&output).contains(wanted), "{}", said(&output));
+}
+
+/// What corun says and its exit status, and the most memory that it had, in MiB.
+fn in_memory(folder: &Path, flags: &[&str], script: &str) -> (i32, String, u64) {
+    let mut child = Command::new(cargo_bin("corun"))
+        .args(["verify", "--source", "schedstat", "--no-spin"])
+        .args(flags)
+        .args(["--", "sh", "-ec", script])
+        .current_dir(folder)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let mut status = 0;
+    // SAFETY: all-zero is a valid rusage, and the kernel fills in both; nobody else waits for this child.
+    let most_kib = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert!(libc::wait4(child.id() as i32, &mut status, 0, &mut usage) > 0);
+        usage.ru_maxrss
+    };
+    (libc::WEXITSTATUS(status), said, most_kib as u64 / 1024)
+}
+
+/// Writes a JUnit file of so many MiB, with a few failures.
+fn write_junit(path: &Path, mib: usize) {
+    let mut file = BufWriter::new(File::create(path).unwrap());
+    let printed = "all that it printed ".repeat(45);
+    writeln!(file, "<testsuites><testsuite name=\"s\">").unwrap();
+    for n in 0..mib * 1024 {
+        let failure = if n.is_multiple_of(5_000) { "<failure/>" } else { "" };
+        writeln!(
+            file,
+            "<testcase name=\"t{n}\" time=\"0.000001\">{failure}<system-out>{printed}</system-out></testcase>"
+        )
+        .unwrap();
+    }
+    writeln!(file, "</testsuite></testsuites>").unwrap();
+}
+
+#[test]
+fn a_long_junit_file_takes_no_more_memory_than_a_short_one_whether_it_is_whole_or_damaged() {
+    const LONG_MIB: usize = 24;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let length = |name: &str| std::fs::metadata(path(name)).unwrap().len();
+    // Nothing of the files is in the memory of this process, which that of its children is counted from.
+    let run = || {
+        let script = "sleep 0.1; cp kept.xml tests.xml";
+        let came_to = in_memory(folder.path(), &["--junit", "tests.xml", "--policy", "neutral"], script);
+        let same = Command::new("cmp").args([path("kept.xml"), path("tests.xml")]).status().unwrap();
+        assert!(same.success(), "the command's file was changed");
+        came_to
+    };
+    write_junit(&path("kept.xml"), 1);
+    let (status, said, short_mib) = run();
+    assert_eq!(status, 0, "{said}");
+    write_junit(&path("kept.xml"), LONG_MIB);
+    let (status, said, mib) = run();
+    assert_eq!(status, 0, "{said}");
+    assert!(length("tests.corun.xml") > length("tests.xml"));
+    assert!(mib < short_mib + LONG_MIB as u64 / 2, "{mib} MiB, but {short_mib} of a short file");
+    std::fs::remove_file(path("tests.corun.xml")).unwrap();
+    File::options().write(true).open(path("kept.xml")).unwrap().set_len(length("kept.xml") - 26).unwrap();
+    let (status, said, mib) = run();
+    assert_eq!(status, 2, "{said}");
+    assert!(said.contains("this is damaged: it ends in the middle"), "{said}");
+    assert!(mib < short_mib + LONG_MIB as u64 / 2, "{mib} MiB, but {short_mib} of a short file");
+    assert!(!path("tests.corun.xml").exists());
+}
+
+#[test]
+fn results_that_no_tool_writes_are_refused_before_memory_is_full_and_stay_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (status, said, mib) = in_memory(folder.path(), &["--results", "b.json"], "truncate -s 100M b.json");
+    assert_eq!(status, 2, "{said}");
+    assert!(said.contains("b.json: it is longer than 32 MiB; have the tool measure less at once"), "{said}");
+    assert!(mib < 128, "{mib} MiB");
+    assert_eq!(std::fs::metadata(folder.path().join("b.json")).unwrap().len(), 100 << 20);
+}
+
+#[test]
 fn a_command_that_failed_before_its_results_keeps_its_own_status() {
     let folder = tempfile::tempdir().unwrap();
     let output = verify(folder.path(), &["--results", "b.json", "--junit", "t.xml"], "exit 7", &[]);
@@ -148,11 +243,12 @@ fn action() -> std::path::PathBuf {
 #[test]
 fn the_github_action_runs_a_command_and_tells_the_step_what_came_of_it() {
     let folder = tempfile::tempdir().unwrap();
-    let run = |command: &str| {
+    let run = |command: &str, noise: &str| {
         let output = Command::new(action().join("verify.sh"))
             .current_dir(folder.path())
             .env("CORUN", cargo_bin("corun"))
             .env("CORUN_COMMAND", command)
+            .env("CORUN_NOISE", noise)
             .env("CORUN_POLICY", "neutral")
             .env("GITHUB_STEP_SUMMARY", "summary.md")
             .env("GITHUB_OUTPUT", "output")
@@ -161,14 +257,19 @@ fn the_github_action_runs_a_command_and_tells_the_step_what_came_of_it() {
         (status(&output), said(&output))
     };
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-    let (status, said) = run("sleep 0.1; echo done > done");
+    let (status, said) = run("sleep 0.1; echo done > done", "2s");
     assert_eq!((status, read("done").as_str()), (0, "done\n"), "{said}");
     let output = read("output");
     let report: Value = serde_json::from_str(&read("corun-verify.json")).unwrap();
     let verdict = report["verdict"].as_str().unwrap();
     assert!(output.contains(&format!("verdict={verdict}\ndisturbance=")), "{output}");
     assert!(read("summary.md").contains(&format!("### corun verify: {verdict}")));
-    assert_eq!(run("exit 9").0, 9, "the command's own status");
+    let noise = output.lines().find_map(|line| line.strip_prefix("noise=")).unwrap();
+    assert!((0.0..=1.0).contains(&noise.parse::<f64>().unwrap()), "{output}");
+    assert!(read("summary.md").contains("### How noisy this runner was before"));
+    assert_eq!(run("exit 9", "").0, 9, "the command's own status");
+    let (status, said) = run("touch never", "a while");
+    assert!(status == 2 && !folder.path().join("never").exists(), "{said}");
 }
 
 #[test]

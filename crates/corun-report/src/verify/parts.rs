@@ -77,17 +77,21 @@ pub fn measured(benchmark: &Benchmark) -> Option<Measured> {
 }
 
 /// What is said of parts of the run, in lines.
-pub(crate) fn lines(benchmarks: &[Measured], failed: &[Tested]) -> String {
+pub(crate) fn lines(benchmarks: &[Measured], failed: &[Tested], left_out: u64) -> String {
     /// Most of each sort.
     const MOST: usize = 10;
     let tests = failed.iter().map(|t| format!("{}: {}: {}", name(&t.name, 60), t.verdict.name(), t.why));
     let mut out = String::new();
-    for said in [benchmarks.iter().map(line).collect::<Vec<_>>(), tests.collect()] {
-        for (n, l) in said.iter().take(MOST).flat_map(|said| wrap(said, 96).into_iter().enumerate()) {
+    let benchmarks = benchmarks.iter().map(line);
+    for (said, count) in [
+        (benchmarks.clone().take(MOST).collect::<Vec<_>>(), benchmarks.len() as u64),
+        (tests.clone().take(MOST).collect(), failed.len() as u64 + left_out),
+    ] {
+        for (n, l) in said.iter().flat_map(|said| wrap(said, 96).into_iter().enumerate()) {
             let _ = writeln!(out, "{}{l}", if n == 0 { "  " } else { "    " });
         }
-        if said.len() > MOST {
-            let _ = writeln!(out, "  and {} more", said.len() - MOST);
+        if count > said.len() as u64 {
+            let _ = writeln!(out, "  and {} more", count - said.len() as u64);
         }
     }
     out
@@ -119,9 +123,13 @@ pub fn annotated(tests: &Path, copy: &Path, count: &Annotated, failed: &[Tested]
     let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
     failed.iter().for_each(|t| *verdicts.entry(t.verdict.name()).or_default() += 1);
     let verdicts: Vec<String> = verdicts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
+    let left_out = count.failed.saturating_sub(failed.len() as u64);
     let of_failed = match (count.failed, &*verdicts) {
         (0, _) => "none failed".to_owned(),
         (n, []) => format!("{n} failed"),
+        (n, said) if left_out > 0 => {
+            format!("{n} failed (of the first {}: {})", failed.len(), said.join(", "))
+        }
         (n, said) => format!("{n} failed ({})", said.join(", ")),
     };
     let cases = match count.cases {
@@ -130,7 +138,7 @@ pub fn annotated(tests: &Path, copy: &Path, count: &Annotated, failed: &[Tested]
     };
     let sentence = format!("{}: {cases}, {of_failed}; wrote {}", tests.display(), copy.display());
     let mut out: String = wrap(&sentence, 100).into_iter().map(|line| line + "\n").collect();
-    out.push_str(&lines(&[], failed));
+    out.push_str(&lines(&[], failed, left_out));
     out
 }
 

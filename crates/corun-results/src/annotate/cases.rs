@@ -4,10 +4,14 @@ use crate::unread::Problem;
 use crate::when::{seconds_ns, Stamp};
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{escape, Reader};
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 /// Elements within each other: no test runner writes more.
 const MOST_DEEP: usize = 256;
+/// Suites in a file: a few numbers are kept of each.
+const MOST_SUITES: usize = 100_000;
+/// A text in a file, in MiB: what a test printed is in memory while it is read.
+pub(crate) const MOST_TEXT_MIB: usize = 32;
 
 /// What is seen on the way.
 pub(super) enum Seen {
@@ -61,12 +65,15 @@ pub(super) fn walk<R: BufRead>(
         return Err((Problem::Damaged("it is not UTF-8".into()), 0));
     }
     input.consume(marked);
-    let mut reader = Reader::from_reader(input);
+    let mut reader = Reader::from_reader(OneText { input, left: 0 });
     let mut walker = Walker::default();
     let mut buffer = Vec::new();
     loop {
+        reader.get_mut().left = MOST_TEXT_MIB << 20;
+        let begin = reader.buffer_position();
         let event = match reader.read_event_into(&mut buffer) {
             Ok(event) => event,
+            Err(_) if reader.get_ref().left == 0 => return Err((Problem::LongText, begin + marked as u64)),
             Err(quick_xml::Error::Io(error)) => return Err((Problem::Io(error.to_string()), 0)),
             Err(error) => {
                 return Err((Problem::Damaged(error.to_string()), reader.error_position() + marked as u64));
@@ -79,6 +86,36 @@ pub(super) fn walk<R: BufRead>(
             return Ok(());
         }
         buffer.clear();
+    }
+}
+
+/// A file from which no more than one text of some length is read at once.
+struct OneText<R> {
+    input: R,
+    /// How much of the text may come yet, in bytes.
+    left: usize,
+}
+
+impl<R: BufRead> BufRead for OneText<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        match self.left {
+            0 => Err(std::io::Error::other("a text is too long")),
+            _ => self.input.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.left = self.left.saturating_sub(n);
+        self.input.consume(n);
+    }
+}
+
+impl<R: BufRead> Read for OneText<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let mut text = self.fill_buf()?;
+        let n = text.read(out)?;
+        self.consume(n);
+        Ok(n)
     }
 }
 
@@ -177,6 +214,9 @@ impl Walker {
             return Ok(());
         }
         match local {
+            b"testsuite" if self.suites >= MOST_SUITES => {
+                return Err(Problem::Damaged(format!("more than {MOST_SUITES} suites")));
+            }
             b"testsuite" => {
                 let Attributes { stamp, time_ns, .. } = Attributes::of(tag)?;
                 self.open.push((self.suites, self.depth));

@@ -11,6 +11,7 @@
 mod cases;
 mod splice;
 
+pub(crate) use cases::MOST_TEXT_MIB;
 pub(crate) use splice::attribute;
 
 use crate::unread::{Problem, Unread};

@@ -270,12 +270,21 @@ fn once(args: &Args, stop: &Stop, before: &[Try], benchmarks: &mut Vec<Benchmark
                 },
                 // A command that failed need not have come to its results.
                 false if has_failed => {}
-                false => wrong = Some(format!("{}: the command did not write it", path.display())),
+                false => {
+                    let why = match run.left_behind {
+                        None | Some(0) => "the command did not write it",
+                        Some(_) => "the command ended without it, but what it started still runs; have the command wait for that",
+                    };
+                    wrong = Some(format!("{}: {why}", path.display()));
+                }
             }
         }
         if let (true, Some(path), Some(copy)) = (is_annotated, &args.junit, args.copy()) {
             match watched.annotate(path, &copy) {
-                Ok((_, failed)) => report.failed_tests = failed,
+                Ok((count, failed)) => {
+                    report.failed_tests_left_out = count.failed.saturating_sub(failed.len() as u64);
+                    report.failed_tests = failed;
+                }
                 Err(error) => wrong = Some(error.to_string()),
             }
         }

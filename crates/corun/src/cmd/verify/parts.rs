@@ -17,6 +17,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Limit: of so many failed tests the report says what kept them from their CPUs; the copy of the file says it of all.
+const MOST_FAILED: usize = 10_000;
+
 /// A file that the command may write.
 pub struct Awaited<'a> {
     path: &'a Path,
@@ -131,7 +134,7 @@ impl<'a> Watched<'a> {
         Ok(benchmarks.map(of).collect())
     }
 
-    /// Copies a JUnit file, with properties in its test cases; what is said of those that failed.
+    /// Copies a JUnit file, with properties in its test cases; what is said of those that failed, or of the first of them.
     ///
     /// # Errors
     /// Where the file is damaged or of another run, or the copy cannot be written. Nothing is written then.
@@ -150,7 +153,9 @@ impl<'a> Watched<'a> {
                 let culprit = judged.as_ref().ok().and_then(|(judged, _)| self.name_of(judged));
                 let judged = judged.as_ref().map(|(judged, span)| (judged, span)).map_err(|why| *why);
                 let found = case_verdict(&case.name, case.has_failed, judged, culprit);
-                failed.extend(found.tested);
+                if failed.len() < MOST_FAILED {
+                    failed.extend(found.tested);
+                }
                 found.properties
             });
             done.map(|done| count = done).map_err(|why| Error::other(unread.insert(why).to_string()))

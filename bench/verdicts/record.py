@@ -1,0 +1,225 @@
+"""What the rows come to: facts by name, tables, and a record that the tree can keep."""
+import collections, json, os, platform, statistics, subprocess, time
+from .gate import KINDS
+from .kit import CORUN
+from .statistics_of import at_least, at_most, is_slower
+
+SCHEMA = "corun.verify-bench/1"
+
+
+def read(files):
+    rows = collections.defaultdict(list)
+    for name in files:
+        with open(name) as file:
+            for line in file:
+                row = json.loads(line)
+                rows[row["kind"]].append(row)
+    return rows
+
+
+def percent(share, digits=1):
+    return f"{100 * share:.{digits}f} %"
+
+
+def table(head, lines):
+    """Of markdown. The first column is words, the others are numbers."""
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in [head, rule, *lines])
+
+
+def facts(rows):
+    """Everything that a document may quote, by name."""
+    found = {}
+    for part in (of_runs, of_gate, of_labels, of_overhead):
+        found.update(part(rows))
+    # A table in a document stands on lines of its own.
+    return {name: f"\n\n{value}\n\n" if "\n" in str(value) else str(value) for name, value in found.items()}
+
+
+def of_runs(rows):
+    found, lines = {}, []
+    all_runs = [r for r in rows["runs"] if r["status"] == 0]
+    if not all_runs:
+        return found
+    for name, truths, wrong in (("alarms", ("idle", "harmless"), "disturbed"), ("idle", ("idle",), "disturbed"),
+                                ("harmless", ("harmless",), "disturbed"), ("misses", ("costly",), "clean")):
+        of = [r for r in all_runs if r["truth"] in truths]
+        count = sum(r["said"] == wrong for r in of)
+        found |= {f"runs.{name}": count, f"runs.{name}.of": len(of), f"runs.{name}.at-most": percent(at_most(count, len(of)), 2),
+                  f"runs.{name}.unclear": sum(r["said"] == "unclear" for r in of)}
+    of = [r for r in all_runs if r["truth"] == "neither"]
+    found["runs.neither"] = len(of)
+    found["runs.shortest"] = f"{min(r['wall_ms'] for r in all_runs):.0f} ms"
+    found["runs.longest"] = f"{max(r['wall_ms'] for r in all_runs) / 1e3:.1f} s"
+    for truth in ("idle", "harmless", "costly"):
+        groups = collections.defaultdict(list)
+        for r in all_runs:
+            if r["truth"] == truth:
+                groups[r["program"], r["on"]].append(r)
+        for (program, on), of in sorted(groups.items()):
+            said = collections.Counter(r["said"] for r in of)
+            lines.append([truth, program, on, len(of), said["clean"], said["unclear"], said["disturbed"]])
+    found["runs.table"] = table(["truth", "program", "on", "runs", "clean", "unclear", "disturbed"], lines)
+    wrong = [r for r in all_runs if (r["truth"], r["said"]) in
+             {("idle", "disturbed"), ("harmless", "disturbed"), ("costly", "clean")}]
+    found["runs.wrong"] = "; ".join(
+        f"{r['truth']} called {r['said']}: {r['program']} ({r['on']}) of {r['wall_ms']:.0f} ms next to {r['beside'] or 'nobody'}, "
+        f"lost {percent(r.get('lost', 0))}, said {percent(r['disturbance'])} by {r['culprit']}" for r in wrong) or "none"
+    return found
+
+
+def of_gate(rows):
+    found, lines = {}, []
+    said = collections.defaultdict(list)
+    for r in rows["gate"]:
+        for which in ("raw", "cleaned"):
+            a, b = (measured[which] for measured in r["pair"])
+            said[r["noise"], r["slower"] > 1, which].append(is_slower(a, b))
+    if not said:
+        return found
+    kinds = [k for k in KINDS if any(key[0] == k for key in said)]
+
+    def counted(kinds, slower, which, test=1):
+        """Called slower, of pairs with an answer, and pairs without one."""
+        all_said = [s for kind in kinds for s in said[kind, slower, which]]
+        answers = [s[test] for s in all_said if s is not None]
+        return sum(answers), len(answers), len(all_said) - len(answers)
+
+    def cell(count, of):
+        return f"{count} of {of}" if of else "-"
+    for kind in kinds:
+        line = [kind]
+        for slower in (False, True):
+            for which in ("raw", "cleaned"):
+                count, of, without = counted([kind], slower, which)
+                line.append(cell(count, of))
+                if which == "cleaned":
+                    line.append(without)
+        lines.append(line)
+    found["gate.table"] = table(
+        ["noise", "equal: raw", "cleaned", "no answer", "5 % slower, found: raw", "cleaned", "no answer"], lines)
+    noisy = [k for k in kinds if k != "none"]
+    for name, of_kinds, which in (("undisturbed", ["none"], "raw"), ("raw", noisy, "raw"), ("cleaned", noisy, "cleaned")):
+        for slower, word in ((False, "false"), (True, "found")):
+            count, of, without = counted(of_kinds, slower, which)
+            found |= {f"gate.{name}.{word}": count, f"gate.{name}.{word}.of": of, f"gate.{name}.{word}.no-answer": without,
+                      f"gate.{name}.{word}.share": percent(count / of if of else 0),
+                      f"gate.{name}.{word}.at-most": percent(at_most(count, of)), f"gate.{name}.{word}.at-least": percent(at_least(count, of))}
+            count, of, _ = counted(of_kinds, slower, which, 0)
+            found[f"gate.{name}.{word}.by-significance-alone"] = cell(count, of)
+    found["gate.pairs"] = len(rows["gate"])
+    iterations = []
+    for kind in kinds:
+        of_kind = [m for r in rows["gate"] if r["noise"] == kind for m in r["pair"]]
+        count, disturbed, unclear = (sum(n) for n in zip(*((m["raw"]["count"], m["disturbed"], m["unclear"]) for m in of_kind)))
+        iterations.append([kind, count, disturbed, unclear])
+    found["gate.iterations"] = table(["noise", "iterations", "disturbed", "unclear"], iterations)
+    return found
+
+
+def of_labels(rows):
+    of = rows["labels"]
+    if not of:
+        return {}
+    # What is no time-out of somebody starved is `not starved`; throttled would be as wrong.
+    wrong = [r for r in of if r["said"] != ("starved" if r["starved"] else "not starved")]
+    groups = collections.defaultdict(collections.Counter)
+    for r in of:
+        groups["starved" if r["starved"] else "not starved", r["test"]][r["said"]] += 1
+    words = ["starved", "not starved", "cannot tell", "throttled"]
+    lines = [[truth, test, sum(said.values()), *(said[w] for w in words)] for (truth, test), said in sorted(groups.items())]
+    count = len(of) - len(wrong)
+    return {
+        "labels.of": len(of), "labels.right": count, "labels.right.share": percent(count / len(of)),
+        "labels.right.at-least": percent(at_least(count, len(of))), "labels.starved": sum(r["starved"] for r in of),
+        "labels.cannot-tell": sum(r["said"] == "cannot tell" for r in of),
+        "labels.opposite": sum(r["said"] == ("not starved" if r["starved"] else "starved") for r in of),
+        "labels.table": table(["truth", "test", "time-outs", *words], lines)}
+
+
+def of_overhead(rows):
+    found = {}
+    by_program = collections.defaultdict(list)
+    for r in rows["overhead"]:
+        by_program[r["program"]].append(r)
+    lines = []
+    for program, of in by_program.items():
+        line = [program, len(of)]
+        for kind in ("verify", "verify --results", "bare again"):
+            ratios = sorted(r[kind] / r["bare"] for r in of)
+            middle = statistics.median(ratios)
+            # The interval of a median by order statistics, by the normal distribution.
+            off = 0.98 * len(ratios) ** 0.5
+            low, high = (ratios[max(0, min(len(ratios) - 1, round(len(ratios) / 2 + side * off)))] for side in (-1, 1))
+            line.append(f"{100 * middle - 100:+.2f} % ({100 * low - 100:+.2f} to {100 * high - 100:+.2f})")
+        lines.append(line)
+    if lines:
+        found["overhead.table"] = table(["program", "rounds", "under verify", "with `--results`", "bare again"], lines)
+    return found
+
+
+def summary(rows):
+    """For people."""
+    out = ""
+    for name, value in facts(rows).items():
+        out += f"{name}: {value}\n"
+    return out
+
+
+# What is kept of a row, by kind: the rest can be made from it or is said in no figure.
+KEPT = {
+    "runs": ["program", "on", "beside", "length_s", "truth", "lost", "wall_ms", "others", "said", "disturbance"],
+    "gate": ["noise", "slower", "tries", "pair"],
+    "labels": ["starved", "test", "limit_s", "said"],
+    "overhead": ["program", "bare", "verify", "verify --results", "bare again"],
+}
+
+
+def compact(value):
+    """Numbers to four digits, and what was measured as a list."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return [compact(v) for v in value.values()]
+    return [compact(v) for v in value] if isinstance(value, list) else value
+
+
+def machine():
+    with open("/proc/cpuinfo") as file:
+        models = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return f"{models[0] if models else platform.machine()}, {os.cpu_count()} CPUs"
+
+
+def write(rows, folder):
+    """A folder for `scripts/keep-record`."""
+    os.makedirs(folder, exist_ok=True)
+    found = facts(rows)
+    version = subprocess.run([CORUN, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    kept = {kind: {"columns": KEPT[kind], "rows": [[compact(r.get(c)) for c in KEPT[kind]] for r in rows[kind]]} for kind in KEPT}
+    result = {"schema": SCHEMA, "date": date, "machine": machine(), "kernel": platform.release(), "corun": version,
+              "facts": found, **kept}
+    with open(f"{folder}/result.json", "w") as file:
+        json.dump(result, file, separators=(",", ":"))
+    tables = "".join(f"\n## {name}\n\n{value.strip()}\n" for name, value in found.items() if "\n" in value)
+    numbers = "".join(f"- {name}: {value}\n" for name, value in found.items() if "\n" not in value)
+    with open(f"{folder}/README.md", "w") as file:
+        file.write(f"""# Is `corun verify` right about runs, benchmarks and tests?
+
+Made {date} by {version} with pieces of
+
+```
+bench/verify.py runs
+bench/verify.py gate
+bench/verify.py labels
+bench/verify.py overhead
+```
+
+| | |
+| --- | --- |
+| machine | {machine()} |
+| kernel | {platform.release()} |
+
+`result.json.gz` has every run. What each kind of run is, and how its truth is known, the files in `bench/verdicts` say.
+
+{numbers}{tables}""")

@@ -1,0 +1,276 @@
+"""Runs that nobody costs anything, and runs that a neighbour slows down: what does `corun verify` say of each?
+
+Truth. Nothing of it is corun's. Of a program that computes on one thread, what it lost is the share of its wall time in which it was on
+no CPU. Of any other it is how much longer it took than the same command just before, alone. Whether the machine was idle otherwise is
+read off the account of the root cgroup. From that, a run is
+
+- `idle`: alone, and nobody else had its CPUs for more than verify allows (2 % of the run);
+- `harmless`: next to a neighbour that cannot cost it anything, or did not: on another CPU, or in the time in which the program
+  sleeps, waits for its next turn or for somebody else, or is stopped by its own quota;
+- `costly`: next to a neighbour, and at least 5 % of its time was lost;
+- `neither`: all others, such as those to which others than the neighbour did something.
+
+An alarm is a verdict `disturbed` of an idle or harmless run; a miss is a verdict `clean` of a costly one.
+"""
+import json, os, random, subprocess, sys, time
+from .kit import Neighbour, compiler, in_turns, pace, spin, verified, witness, work
+
+ALLOWED, NOTICEABLE = 0.02, 0.05
+# Without a neighbour a program takes at most so much longer than the time before.
+REPEATS = 0.03
+SHORTEST, LONGEST = 0.05, 10.0
+PERIOD_US, QUOTA = 20_000, 0.3
+
+COMPUTES = "import sys\nn = int(sys.argv[1])\nx = 0\nwhile n:\n    n -= 1\n    x += n & 7\n"
+PACED = """
+import sys, time
+turns, loops = int(sys.argv[1]), int(sys.argv[2])
+at = time.monotonic()
+for _ in range(turns):
+    at += 0.02
+    n = loops
+    while n:
+        n -= 1
+    time.sleep(max(0.0, at - time.monotonic()))
+"""
+CLIENT = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    s.sendall(b"?")
+    s.recv(1)
+"""
+
+
+def server(path):
+    """Answers a request after 5 ms of computing."""
+    import socket
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen()
+
+    def run():
+        while True:
+            peer, _ = listening.accept()
+            while peer.recv(1):
+                end = time.thread_time() + 0.005
+                while time.thread_time() < end:
+                    pass
+                peer.sendall(b"!")
+    return run
+
+
+def length():
+    """50 ms to 10 s, short ones more often, so that a thousand runs take minutes; one in seven is of more than a second."""
+    return SHORTEST * (LONGEST / SHORTEST) ** (random.random() ** 3)
+
+
+class Quota:
+    """A cgroup of its own that may use 30 % of a CPU; `None` where there is no such controller."""
+
+    def __init__(self, name):
+        v1, v2 = f"/sys/fs/cgroup/cpu/{name}", f"/sys/fs/cgroup/{name}"
+        self.path = v1 if os.path.isdir("/sys/fs/cgroup/cpu") else v2
+        os.makedirs(self.path, exist_ok=True)
+        quota = round(QUOTA * PERIOD_US)
+        if self.path == v1:
+            self.write("cpu.cfs_period_us", PERIOD_US)
+            self.write("cpu.cfs_quota_us", quota)
+        else:
+            self.write("cpu.max", f"{quota} {PERIOD_US}")
+
+    def write(self, name, value):
+        with open(f"{self.path}/{name}", "w") as file:
+            file.write(str(value))
+
+    def inside(self, command):
+        return ["sh", "-c", f"echo $$ >{self.path}/cgroup.procs; exec \"$@\"", "sh", *command]
+
+    def remove(self):
+        for _ in range(50):
+            try:
+                return os.rmdir(self.path)
+            except OSError:
+                time.sleep(0.1)
+
+
+class Programs:
+    """Commands that take about so many seconds, by name. `of_one_thread`: those that compute all the time on one thread."""
+
+    of_one_thread = ("computes", "python")
+
+    def __init__(self, folder, cpu):
+        self.loops = pace(cpu)
+        self.pinned = ["taskset", "-c", str(cpu)]
+        self.folder = folder
+        self.a_fork = self.timed(["sh", "-c", "i=0; while [ $i -lt 200 ]; do env true; i=$((i+1)); done"]) / 200
+        self.a_loop = (self.timed(self.python(600_000)) - self.timed(self.python(0))) / 600_000
+        self.a_byte = self.timed(self.compress(4 << 20)) / (4 << 20)
+        self.quota = Quota(f"corun-bench-{os.getpid()}")
+
+    def timed(self, command):
+        walls = []
+        for _ in range(3):
+            begin = time.monotonic()
+            subprocess.run(self.pinned + command, stdout=subprocess.DEVNULL, check=True)
+            walls.append(time.monotonic() - begin)
+        return min(walls)
+
+    def python(self, n):
+        return [sys.executable, "-S", "-c", COMPUTES, str(n)]
+
+    def compress(self, n):
+        return ["sh", "-c", f"head -c {n} {sys.executable} /usr/bin/* 2>/dev/null | head -c {n} | gzip -c | wc -c"]
+
+    def make(self, name, seconds, cpus):
+        ms = 1e3 * seconds
+        each = ms if cpus > 1 else ms / 2
+        return {
+            "computes": lambda: work(self.loops, ms),
+            "python": lambda: self.python(round(seconds / self.a_loop)),
+            "two threads": lambda: work(self.loops, each, 2),
+            "barrier": lambda: work(self.loops, each, 2, "barrier", "block"),
+            "spinning barrier": lambda: work(self.loops, each, 2, "barrier", "spin"),
+            "shell": lambda: ["sh", "-c", f"i=0; while [ $i -lt {max(1, round(seconds / self.a_fork))} ]; do env true; i=$((i+1)); done"],
+            "compressor": lambda: self.compress(round(seconds / self.a_byte)),
+            "two jobs": lambda: ["sh", "-c", '"$@" & "$@"; wait', "sh", *work(self.loops, each)],
+            "sleeps": lambda: ["sh", "-c", "".join(f"sleep {seconds / 4:.3f}; env true; " for _ in range(4))],
+            "paced": lambda: [sys.executable, "-S", "-c", PACED, str(max(2, round(seconds / 0.02))), str(round(0.003 / self.a_loop))],
+            "client": lambda: [sys.executable, "-S", "-c", CLIENT, f"{self.folder}/server", str(max(2, round(seconds / 0.005)))],
+            "quota": lambda: self.quota.inside(work(self.loops, max(1, QUOTA * ms))),
+        }[name]()
+
+
+def beside(kind, seconds, folder):
+    """What a neighbour does, by name."""
+    return {
+        "a loop": lambda: in_turns(1e9, 0),
+        "half of the time": lambda: in_turns(0.01, 0.01),
+        "a fifth of the time": lambda: in_turns(0.004, 0.016),
+        "a burst": lambda: burst(seconds),
+        "a compiler": lambda: compiler(folder),
+    }[kind]()
+
+
+def burst(seconds):
+    """A quarter of the run's length, once, at some place in it. verify needs some time to begin: 0.3 s or more."""
+
+    def run():
+        time.sleep(0.3 + seconds * random.random())
+        spin(max(0.05, seconds / 4))
+        time.sleep(3600)
+    return run
+
+
+# Who runs on one CPU, with verify on it as well; and who on the whole machine, pinned (to the first CPU) or not.
+ON_ONE = ["computes", "python", "two threads", "barrier", "shell", "compressor", "sleeps", "paced", "quota"]
+ON_TWO = ["computes", "python", "two threads", "barrier", "spinning barrier", "shell", "compressor", "two jobs"]
+PINNED = ["computes", "python", "shell", "compressor", "sleeps", "paced", "client", "quota"]
+SLEEPERS = ("sleeps", "paced", "client", "quota")
+NEIGHBOURS = ["a loop", "half of the time", "a fifth of the time", "a burst", "a compiler"]
+
+
+class Piece:
+    """Runs on some CPUs: those of which others are no business of the run's."""
+
+    def __init__(self, folder, cpus, watcher_on=None):
+        self.folder, self.cpus, self.watcher_on = folder, cpus, watcher_on
+        self.programs = Programs(folder, cpus[0])
+        self.witness = witness(folder)
+
+    def run(self, name, command, neighbours=()):
+        """What verify says, and what the witness does."""
+        seen = f"{self.folder}/w.json"
+        os.environ["WITNESS_PIDS"] = ",".join(str(n.child) for n in neighbours)
+        said = verified(self.folder, [], [self.witness, seen, *command], self.watcher_on)
+        with open(seen) as file:
+            saw = json.load(file)
+        os.remove(seen)
+        others = sum(saw["usage_ns"][cpu] for cpu in self.cpus) - saw["cpu_ns"] - saw["corun_ns"] - saw["neighbours_ns"]
+        culprits = said["culprits"]
+        return {
+            "wall_ms": round(saw["wall_ns"] / 1e6, 1),
+            "others": round(others / saw["wall_ns"], 4),
+            "off_cpu": round(1 - saw["cpu_ns"] / saw["wall_ns"], 4),
+            "corun": round(saw["corun_ns"] / saw["wall_ns"], 4),
+            "status": said["exit_status"],
+            "said": said["verdict"], "doubt": said["doubt"], "disturbance": round(said["disturbance"], 4),
+            "culprit": culprits[0]["tenant"] if culprits else None,
+        }
+
+    def pair(self, name, placed, seconds, command, neighbours, cannot_cost):
+        """The run alone and next to neighbours, which are started when needed."""
+        what = {"program": name, "on": placed, "length_s": round(seconds, 3)}
+        alone = self.run(name, command)
+        is_idle = alone["others"] <= ALLOWED
+        yield {**what, "beside": None, "truth": "idle" if is_idle else "neither", **alone}
+        if not is_idle:
+            return
+        started = [neighbour() for neighbour in neighbours[1]]
+        try:
+            time.sleep(0.05)
+            next_to = self.run(name, command, started)
+        finally:
+            for neighbour in started:
+                neighbour.__exit__()
+        longer = 1 - alone["wall_ms"] / next_to["wall_ms"]
+        lost = next_to["off_cpu"] if name in self.programs.of_one_thread else longer
+        # Where the clock alone tells, it has to tell more, since no two runs take the same time.
+        slack = 0.0 if name in self.programs.of_one_thread else REPEATS
+        if cannot_cost or (name in SLEEPERS and longer <= ALLOWED / 2):
+            truth = "harmless" if cannot_cost or next_to["others"] <= ALLOWED else "neither"
+        else:
+            truth = "costly" if lost - slack >= NOTICEABLE else "neither"
+        yield {**what, "beside": neighbours[0], "truth": truth, "lost": round(lost, 4), **next_to}
+
+    def on_one(self, cpu):
+        """Program, neighbour and verify on one CPU. What is on another CPU is the business of another piece."""
+        name, seconds = random.choice(ON_ONE), length()
+        if name == "quota":
+            seconds = max(seconds, 0.5)
+        kind = "a loop" if name in SLEEPERS else random.choice(NEIGHBOURS)
+        command = ["taskset", "-c", str(cpu), *self.programs.make(name, seconds, 1)]
+        neighbour = lambda: Neighbour(cpu, beside(kind, seconds, self.folder))
+        yield from self.pair(name, "one CPU", seconds, command, (kind, [neighbour]), False)
+
+    def on_all(self, cpu, other):
+        """A program that may go anywhere, or is pinned next to a neighbour on its CPU or on the other one."""
+        seconds = length()
+        loop = lambda on, kind: lambda: Neighbour(on, beside(kind, seconds, self.folder))
+        if random.random() < 0.5:
+            name, kind = random.choice(ON_TWO), random.choice(NEIGHBOURS)
+            command = self.programs.make(name, seconds, 2)
+            # A program of one thread evades one neighbour, so it has two.
+            started = [loop(cpu, kind), loop(other, kind)] if name in self.programs.of_one_thread or random.random() < 0.5 else \
+                [loop(cpu, kind)]
+            kind = f"{kind} on {'both CPUs' if len(started) > 1 else 'one CPU'}"
+            return self.pair(name, "any CPU", seconds, command, (kind, started), False)
+        name = random.choice(PINNED)
+        if name == "quota":
+            seconds = max(seconds, 0.5)
+        command = ["taskset", "-c", str(cpu), *self.programs.make(name, seconds, 1)]
+        if name in SLEEPERS and random.random() < 0.5:
+            return self.pair(name, "pinned", seconds, command, ("a loop", [loop(cpu, "a loop")]), False)
+        return self.pair(name, "pinned", seconds, command, ("a loop on the other CPU", [loop(other, "a loop")]), name != "client")
+
+
+def on_one_cpu(until, folder, cpu):
+    """Pairs of runs on one CPU; such pieces can be made on several CPUs at a time."""
+    piece = Piece(folder, [cpu], cpu)
+    try:
+        while time.monotonic() < until:
+            yield from piece.on_one(cpu)
+    finally:
+        piece.programs.quota.remove()
+
+
+def on_all_cpus(until, folder, cpu, other):
+    """Pairs of runs that have the machine to themselves."""
+    piece = Piece(folder, [cpu, other])
+    with Neighbour(other, server(f"{folder}/server")) as answers:
+        try:
+            while time.monotonic() < until:
+                yield from piece.on_all(cpu, other)
+        finally:
+            piece.programs.quota.remove()
