@@ -1,7 +1,7 @@
 """Runs that nobody costs anything, and runs that a neighbour slows down: what does `corun verify` say of each?
 
 Truth. Nothing of it is corun's. Of a program that computes on one thread, what it lost is the share of its wall time in which it was on
-no CPU. Of any other it is how much longer it took than the same command just before, alone. Whether the machine was idle otherwise is
+no CPU, less that share when it ran alone just before. Of any other it is how much longer it took than the same command just before, alone. Whether the machine was idle otherwise is
 read off the account of the root cgroup. From that, a run is
 
 - `idle`: alone, and nobody else had its CPUs for more than verify allows (2 % of the run);
@@ -106,6 +106,11 @@ class Programs:
         self.folder = folder
         self.a_fork = self.timed(["sh", "-c", "i=0; while [ $i -lt 200 ]; do env true; i=$((i+1)); done"]) / 200
         self.a_loop = (self.timed(self.python(600_000)) - self.timed(self.python(0))) / 600_000
+        with open(f"{folder}/data", "wb") as file:
+            for name in (sys.executable, "/usr/bin/cc", "/usr/bin/perl", "/bin/bash"):
+                if os.path.exists(name):
+                    with open(name, "rb") as program:
+                        file.write(program.read(2 << 20))
         self.a_byte = self.timed(self.compress(4 << 20)) / (4 << 20)
         self.quota = Quota(f"corun-bench-{os.getpid()}")
 
@@ -121,7 +126,7 @@ class Programs:
         return [sys.executable, "-S", "-c", COMPUTES, str(n)]
 
     def compress(self, n):
-        return ["sh", "-c", f"head -c {n} {sys.executable} /usr/bin/* 2>/dev/null | head -c {n} | gzip -c | wc -c"]
+        return ["sh", "-c", f"while cat {self.folder}/data; do :; done 2>/dev/null | head -c {n} | gzip -c | wc -c"]
 
     def make(self, name, seconds, cpus):
         ms = 1e3 * seconds
@@ -174,15 +179,15 @@ NEIGHBOURS = ["a loop", "half of the time", "a fifth of the time", "a burst", "a
 class Piece:
     """Runs on some CPUs: those of which others are no business of the run's."""
 
-    def __init__(self, folder, cpus, watcher_on=None):
-        self.folder, self.cpus, self.watcher_on = folder, cpus, watcher_on
+    def __init__(self, folder, cpus, watcher_on=None, servers=()):
+        self.folder, self.cpus, self.watcher_on, self.servers = folder, cpus, watcher_on, servers
         self.programs = Programs(folder, cpus[0])
         self.witness = witness(folder)
 
     def run(self, name, command, neighbours=()):
         """What verify says, and what the witness does."""
         seen = f"{self.folder}/w.json"
-        os.environ["WITNESS_PIDS"] = ",".join(str(n.child) for n in neighbours)
+        os.environ["WITNESS_PIDS"] = ",".join(str(n.child) for n in [*neighbours, *self.servers])
         said = verified(self.folder, [], [self.witness, seen, *command], self.watcher_on)
         with open(seen) as file:
             saw = json.load(file)
@@ -215,11 +220,11 @@ class Piece:
             for neighbour in started:
                 neighbour.__exit__()
         longer = 1 - alone["wall_ms"] / next_to["wall_ms"]
-        lost = next_to["off_cpu"] if name in self.programs.of_one_thread else longer
+        lost = next_to["off_cpu"] - alone["off_cpu"] if name in self.programs.of_one_thread else longer
         # Where the clock alone tells, it has to tell more, since no two runs take the same time.
         slack = 0.0 if name in self.programs.of_one_thread else REPEATS
         if cannot_cost or (name in SLEEPERS and longer <= ALLOWED / 2):
-            truth = "harmless" if cannot_cost or next_to["others"] <= ALLOWED else "neither"
+            truth = "harmless" if next_to["others"] <= ALLOWED else "neither"
         else:
             truth = "costly" if lost - slack >= NOTICEABLE else "neither"
         yield {**what, "beside": neighbours[0], "truth": truth, "lost": round(lost, 4), **next_to}
@@ -250,9 +255,10 @@ class Piece:
         if name == "quota":
             seconds = max(seconds, 0.5)
         command = ["taskset", "-c", str(cpu), *self.programs.make(name, seconds, 1)]
-        if name in SLEEPERS and random.random() < 0.5:
+        # The client's server is on the other CPU.
+        if name == "client" or name in SLEEPERS and random.random() < 0.5:
             return self.pair(name, "pinned", seconds, command, ("a loop", [loop(cpu, "a loop")]), False)
-        return self.pair(name, "pinned", seconds, command, ("a loop on the other CPU", [loop(other, "a loop")]), name != "client")
+        return self.pair(name, "pinned", seconds, command, ("a loop on the other CPU", [loop(other, "a loop")]), True)
 
 
 def on_one_cpu(until, folder, cpu):
@@ -267,8 +273,8 @@ def on_one_cpu(until, folder, cpu):
 
 def on_all_cpus(until, folder, cpu, other):
     """Pairs of runs that have the machine to themselves."""
-    piece = Piece(folder, [cpu, other])
     with Neighbour(other, server(f"{folder}/server")) as answers:
+        piece = Piece(folder, [cpu, other], servers=[answers])
         try:
             while time.monotonic() < until:
                 yield from piece.on_all(cpu, other)
