@@ -1,7 +1,9 @@
 //! Why a file could not be read, in one sentence.
 
-use crate::annotate::MOST_TEXT_MIB;
 use std::fmt;
+
+/// Limit: a text in a file, in MiB. What a test printed is in memory while it is read.
+pub(crate) const MOST_TEXT_MIB: usize = 32;
 
 /// A file that is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Test cases of a JUnit file, as they come along in it.
 
-use crate::unread::Problem;
+use crate::unread::{Problem, MOST_TEXT_MIB};
 use crate::when::{seconds_ns, Stamp};
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{escape, Reader};
@@ -10,8 +10,6 @@ use std::io::{BufRead, Read};
 const MOST_DEEP: usize = 256;
 /// Suites in a file: a few numbers are kept of each.
 const MOST_SUITES: usize = 100_000;
-/// A text in a file, in MiB: what a test printed is in memory while it is read.
-pub(crate) const MOST_TEXT_MIB: usize = 32;
 
 /// What is seen on the way.
 pub(super) enum Seen {

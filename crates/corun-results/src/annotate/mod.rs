@@ -11,7 +11,6 @@
 mod cases;
 mod splice;
 
-pub(crate) use cases::MOST_TEXT_MIB;
 pub(crate) use splice::attribute;
 
 use crate::unread::{Problem, Unread};
