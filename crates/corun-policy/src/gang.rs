@@ -16,11 +16,12 @@ use crate::slots::{fitting, Member, Slots};
 use corun_model::reason::Rule;
 use corun_model::{Decision, Knob, Machine, Observation, Policy, TenantId};
 
-/// Length of a slot: short enough that nobody waits noticeably, long enough that switching costs little.
+/// Length of a slot: short enough that nobody waits noticeably, long enough that switching costs little. At most SLURM's, 30 s. (Under
+/// the sched_ext scheduler a park ends after 20 s in any event.)
 pub(crate) const SLOT: OptionSpec = OptionSpec {
     name: "slot",
     default: "50ms",
-    kind: Kind::Time { least_ns: 1_000_000, most_ns: 10_000_000_000 },
+    kind: Kind::Time { least_ns: 1_000_000, most_ns: 30_000_000_000 },
     words: &[],
     about: "how long those who were chosen run before the next are",
 };

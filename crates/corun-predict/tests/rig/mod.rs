@@ -67,7 +67,7 @@ pub fn pact16(program: &str, loops: bool, threads: u32) -> Scenario {
     scenario(
         4,
         &format!(
-            "machine = \"pact16-xeon-e5620\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"subject\"\n\
+            "machine = \"pact16-xeon-e5620\"\n[scheduler]\nname = \"xen-credit\"\nfirst-slice = \"random\"\n[[tenant]]\nname = \"subject\"\n\
              workload = \"workloads/papers/{program}.toml\"\nvm = {{ vcpus = 4 }}\ncpus = [0, 1, 2, 3]\n\
              [[tenant]]\nname = \"co-runner\"\n{what}\nvm = {{ vcpus = {threads} }}\ncpus = {cores}\n"
         ),

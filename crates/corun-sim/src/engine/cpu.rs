@@ -222,6 +222,10 @@ impl Engine {
             self.tasks[prev].tally.preemptions += 1;
             self.off_cpu(prev, cpu, State::Waiting);
             self.begin_wait(prev, cpu);
+            if let Some(moved) = self.fx.expelled.take() {
+                self.fx.moved.push(moved);
+                self.take_moves();
+            }
         }
         if prev != pick.task {
             self.totals.switches += 1;

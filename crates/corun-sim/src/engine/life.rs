@@ -219,6 +219,7 @@ impl Engine {
     /// dry, has looked around for tasks to pull: that takes it longer than a switch.
     pub(super) fn park(&mut self, tenant: TenantIx) {
         self.tenants[tenant].parked = true;
+        self.sched.set_debiting(self.now_ns, false);
         let run = &self.tenants[tenant];
         let mut cpus = Vec::new();
         for task in run.first_task..run.first_task + run.tasks {
@@ -239,6 +240,7 @@ impl Engine {
     /// Lets a parked tenant's tasks run again.
     pub(super) fn unpark(&mut self, tenant: TenantIx) {
         self.tenants[tenant].parked = false;
+        self.sched.set_debiting(self.now_ns, self.tenants.iter().all(|t| !t.parked));
         let run = &self.tenants[tenant];
         for task in run.first_task..run.first_task + run.tasks {
             if self.tasks[task].state == State::Parked {

@@ -152,7 +152,10 @@ impl Scenario {
                 Box::new(Eevdf::new(machine, opts, base, streams))
             }
             SchedulerKind::Cfs => Box::new(Cfs::new(machine, opts, streams)),
-            SchedulerKind::XenCredit => Box::new(XenCredit::new(machine, streams.stream("slices"))),
+            SchedulerKind::XenCredit => {
+                let first = self.scheduler.first_slice.unwrap_or_default();
+                Box::new(XenCredit::new(machine, first, streams.stream("slices")))
+            }
         }
     }
 

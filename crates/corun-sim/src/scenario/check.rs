@@ -170,6 +170,9 @@ impl Reader<'_> {
             if scheduler.name != SchedulerKind::Eevdf && scheduler.base_slice.is_some() {
                 return Err(self.at(at, "only eevdf has a base-slice; leave it out"));
             }
+            if scheduler.name != SchedulerKind::XenCredit && scheduler.first_slice.is_some() {
+                return Err(self.at(at, "only xen-credit has a first-slice; leave it out"));
+            }
             match scheduler.linux {
                 Some(_) if scheduler.name != SchedulerKind::Eevdf => {
                     return Err(self.at(at, "linux is the release whose eevdf is meant; leave it out"));

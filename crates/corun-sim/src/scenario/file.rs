@@ -1,5 +1,6 @@
 //! The scenario file as written.
 
+use crate::sched::FirstSlice;
 use corun_model::duration::written_ns;
 use corun_model::workload::{Character, Program};
 use corun_model::Linux;
@@ -96,6 +97,8 @@ pub struct SchedulerFile {
     pub newidle_ratio: Option<u32>,
     /// EEVDF, CFS: distance between ticks; absent: the machine's.
     pub tick: Option<Time>,
+    /// Xen: how long a CPU's first slice is; absent: as any other.
+    pub first_slice: Option<FirstSlice>,
     /// EEVDF, CFS: sessions share CPU time as groups, as with autogroup or cgroups (true).
     pub groups: bool,
     /// Slice of the scheduler inside guests (6 ms).
@@ -110,6 +113,7 @@ impl Default for SchedulerFile {
             base_slice: None,
             newidle_ratio: None,
             tick: None,
+            first_slice: None,
             groups: true,
             guest_slice: Time(6_000_000),
         }

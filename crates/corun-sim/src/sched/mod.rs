@@ -6,11 +6,12 @@
 
 mod fair;
 mod xen_credit;
+mod xen_places;
 
 pub use fair::cfs::Cfs;
 pub use fair::eevdf::Eevdf;
 pub use fair::{Fair, FairOptions};
-pub use xen_credit::XenCredit;
+pub use xen_credit::{FirstSlice, XenCredit};
 
 use crate::cpu_set::CpuSet;
 use std::rc::Rc;
@@ -53,6 +54,8 @@ pub struct Effects {
     pub resched: Vec<Resched>,
     /// Waiting tasks that were moved to another queue.
     pub moved: Vec<Moved>,
+    /// The task that ran on the CPU which picks, where it was put into another CPU's queue.
+    pub expelled: Option<Moved>,
 }
 
 /// A CPU that must reschedule.
@@ -122,6 +125,9 @@ pub trait Scheduler {
 
     /// A group's share.
     fn set_weight(&mut self, now_ns: u64, group: usize, weight: u32);
+
+    /// Whether running counts against a task's share from now on: not while somebody is measured.
+    fn set_debiting(&mut self, _now_ns: u64, _debits: bool) {}
 
     /// Whether the scheduler has a task in one of its queues (running or waiting): for the checkers.
     fn queued_on(&self, task: TaskIx) -> Option<CpuIx>;

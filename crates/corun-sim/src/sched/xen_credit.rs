@@ -1,26 +1,32 @@
-//! Xen's credit scheduler, as in Xen 4.0 (PACT'16's hypervisor): 30 ms slices, 10 ms ticks, BOOST.
+//! Xen's credit scheduler, as in Xen 4.0.2 (PACT'16's hypervisor): 30 ms slices, 10 ms ticks, BOOST.
 //!
-//! A task here is a vCPU; a group is a domain (VM) with a weight. Every 30 ms each active vCPU gets credits in
-//! proportion to the weight of its domain; running burns 100 credits per 10 ms. A vCPU with
+//! A task here is a vCPU; a group is a domain (VM) with a weight. Every 30 ms domains share out the credits of all pCPUs by weight, each at
+//! most a whole pCPU's for each vCPU that is active, what it leaves being the others'; running burns 100 credits per 10 ms. A vCPU with
 //! credits is UNDER, one without is OVER, and UNDER runs before OVER. A vCPU that wakes up with credits is
-//! BOOSTed: it goes before both, takes the CPU from the running vCPU at once, and keeps a full slice; the next
+//! BOOSTed, a new one too: it goes before both, takes the CPU from the running vCPU at once, and keeps a full slice; the next
 //! tick that finds it running ends the boost. A pCPU whose next vCPU is OVER (or that has none) steals from its
-//! peers what is more urgent; a pCPU that has work queued wakes idle peers up. Source: `sched_credit.c` of
-//! Xen 4.0 and the documentation of its parameters.
+//! peers what is more urgent; whoever wakes up where somebody runs asks every idle pCPU that he may use to come and steal. At
+//! a tick the vCPU that runs moves to an idle pCPU that suits it better ([`xen_places`](super::xen_places)), and wakes up there.
+//! Source: `sched_credit.c` of Xen 4.0.2 and the documentation of its parameters.
 //!
 //! Slices begin when a pCPU schedules, so pCPUs that run nothing but busy vCPUs keep the phases that they happen
-//! to have (PACT'16 §3.4: "the asynchrony remains"). Here tenants start at once on all their pCPUs; each pCPU's
-//! first slice is therefore of random length, up to two slices, so that any phase of two competitors can come up.
+//! to have (PACT'16 §3.4: "the asynchrony remains"). Here a tenant's vCPUs start at one instant, so all pCPUs have one
+//! phase, which no real machine has after a while. [`FirstSlice::Random`] gives each pCPU a first slice of random length, up
+//! to two slices, so that any phase of two competitors can come up.
 //!
-//! Limits: a domain's weight counts once per active vCPU, where Xen 4.0 shares credits over domains, with at most a
-//! whole CPU's for each vCPU: the same for VMs of as many vCPUs, not for others. No caps, no soft affinity, no
-//! power-saving placement, no rate limit (it came with Xen 4.2); ticks of all pCPUs fall together; a task without a
+//! While a tenant is parked nobody is debited: what PACT'16 §2.3 does in its dedicated mode, so that who is measured does not pay for it
+//! afterwards.
+//!
+//! Limits: no caps, no soft affinity, no power-saving placement, no rate limit (it came with Xen 4.2); ticks of all
+//! pCPUs fall together (Xen's are a pCPU's own, on multiples of 10 ms after it has idled); a task without a
 //! group is a domain of its own at the default weight.
 
+use super::xen_places::Places;
 use super::{CpuIx, Effects, Moved, Pick, Resched, Scheduler, TaskIx, TaskParams, Wake};
 use crate::cpu_set::CpuSet;
 use crate::streams::Stream;
 use corun_model::Machine;
+use serde::Deserialize;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -31,6 +37,17 @@ const TICKS_PER_ACCOUNT: u64 = 3;
 /// Credits that running for one tick burns.
 const PER_TICK: i64 = 100;
 const PER_SLICE: i64 = PER_TICK * TICKS_PER_ACCOUNT as i64;
+
+/// How long a pCPU's first slice is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstSlice {
+    /// As any other: Xen's.
+    #[default]
+    Whole,
+    /// Up to two slices, by chance: pCPUs are out of phase.
+    Random,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Priority {
@@ -58,6 +75,8 @@ struct Vcpu {
 struct Pcpu {
     curr: Option<TaskIx>,
     since_ns: u64,
+    /// The vCPU that runs goes to another pCPU when this one schedules.
+    sends: bool,
     /// Waiting vCPUs: BOOST, then UNDER, then OVER; within each the first come first.
     queue: VecDeque<TaskIx>,
     /// The queue's order may be stale: credits were shared since it was sorted.
@@ -76,13 +95,18 @@ pub struct XenCredit {
     urgent: CpuSet,
     ticks: u64,
     draws: Stream,
-    /// Per pCPU: it has not had its first slice, whose length is random (see above).
+    /// pCPUs whose first slice is to come and has a random length.
     first: CpuSet,
+    places: Places,
+    /// Running costs credits.
+    debits: bool,
+    /// Credits of all active vCPUs after they were last shared out.
+    balance: i64,
 }
 
 impl XenCredit {
     /// The scheduler of a machine; `slices` draws slices that are given as a range.
-    pub fn new(machine: &Machine, slices: Stream) -> XenCredit {
+    pub fn new(machine: &Machine, first: FirstSlice, slices: Stream) -> XenCredit {
         let n = machine.cpu_count();
         XenCredit {
             vcpus: Vec::new(),
@@ -93,7 +117,10 @@ impl XenCredit {
             urgent: CpuSet::empty(n),
             ticks: 0,
             draws: slices,
-            first: CpuSet::full(n),
+            first: if first == FirstSlice::Random { CpuSet::full(n) } else { CpuSet::empty(n) },
+            places: Places::new(machine),
+            debits: true,
+            balance: 0,
         }
     }
 
@@ -105,6 +132,10 @@ impl XenCredit {
     fn burn(&mut self, now_ns: u64, cpu: CpuIx) {
         let pcpu = &mut self.pcpus[cpu];
         let Some(task) = pcpu.curr else { return };
+        if !self.debits {
+            pcpu.since_ns = now_ns;
+            return;
+        }
         let v = &mut self.vcpus[task];
         let per_credit_ns = TICK_NS / PER_TICK as u64;
         let ns = now_ns - pcpu.since_ns + v.unburnt_ns;
@@ -137,8 +168,8 @@ impl XenCredit {
         task
     }
 
-    /// Tells `cpu`, or an idle peer, that there is work (`__runq_tickle`).
-    fn tickle(&mut self, cpu: CpuIx, task: TaskIx, fx: &mut Effects) {
+    /// Tells `cpu` and every idle peer that there is work (`__runq_tickle`).
+    fn tickle(&self, cpu: CpuIx, task: TaskIx, fx: &mut Effects) {
         let Some(curr) = self.pcpus[cpu].curr else {
             fx.resched.push(Resched { cpu, by: None });
             return;
@@ -146,43 +177,65 @@ impl XenCredit {
         if self.vcpus[task].priority > self.vcpus[curr].priority {
             fx.resched.push(Resched { cpu, by: Some(task) });
         }
-        // With somebody left waiting whatever happens here, an idle peer may come and steal.
-        let mut from = cpu + 1;
-        for _ in 0..2 {
-            while let Some(peer) = self.idle.next(from) {
-                if self.allowed(task, peer) {
-                    fx.resched.push(Resched { cpu: peer, by: None });
-                    return;
-                }
-                from = peer + 1;
-            }
-            from = 0;
+        // With somebody left waiting whatever happens here, idle peers may come and steal.
+        let idle = |cpu| Resched { cpu, by: None };
+        match &self.vcpus[task].affinity {
+            None => fx.resched.extend(self.idle.iter().map(idle)),
+            Some(set) => fx.resched.extend(self.idle.iter_common(set).map(idle)),
         }
     }
 
-    /// Where a vCPU that becomes runnable goes: its old pCPU if it may run there, else one where it may, an idle one first.
-    fn choose_cpu(&self, task: TaskIx) -> CpuIx {
+    /// Where a vCPU that becomes runnable goes: its old pCPU if it may run there, else the best of those where it may.
+    fn choose_cpu(&mut self, task: TaskIx) -> CpuIx {
         let home = self.vcpus[task].cpu;
         if self.allowed(task, home) {
             return home;
         }
-        let set = self.vcpus[task].affinity.as_ref().expect("only an affinity forbids a CPU");
-        set.next_common(&self.idle, 0).or_else(|| set.next_cyclic(home)).unwrap_or(home)
+        let set = self.vcpus[task].affinity.as_deref().expect("only an affinity forbids a CPU");
+        let from = set.next_cyclic(home).unwrap_or(home);
+        self.places.best(from, Some(set), &self.idle, true)
+    }
+
+    /// Puts the vCPU that ran on `cpu` where it goes from there, as if it woke up there.
+    fn send(&mut self, cpu: CpuIx, task: TaskIx, fx: &mut Effects) {
+        let to = self.places.best(cpu, self.vcpus[task].affinity.as_deref(), &self.idle, true);
+        let v = &mut self.vcpus[task];
+        if v.priority == Priority::Under {
+            v.priority = Priority::Boost;
+        }
+        self.insert(to, task);
+        if to != cpu {
+            fx.expelled = Some(Moved { task, to });
+            fx.resched.push(Resched { cpu: to, by: None });
+        }
     }
 
     /// Shares credits out: every 30 ms (`csched_acct`).
     fn account(&mut self) {
-        let mut active = vec![0u64; self.weights.len()];
+        let mut active = vec![0i64; self.weights.len()];
         self.vcpus.iter().filter(|v| v.active).for_each(|v| active[v.domain] += 1);
-        let total: u64 = active.iter().zip(&self.weights).map(|(n, w)| n * w).sum();
+        let weight = |domain: usize| self.weights[domain] as i64;
+        let total: i64 = (0..active.len()).filter(|&d| active[d] > 0).map(weight).sum();
         if total == 0 {
             return;
         }
-        let pool = PER_SLICE * self.pcpus.len() as i64;
+        let part = |of: i64, weight: i64, all: i64| (of * weight + all - 1) / all;
+        let (mut pool, mut left) = (PER_SLICE * self.pcpus.len() as i64, total);
+        let mut each = vec![0i64; active.len()];
+        for domain in (0..active.len()).filter(|&d| active[d] > 0) {
+            left -= weight(domain);
+            let owed = part(-self.balance.min(0), weight(domain), total);
+            let most = active[domain] * PER_SLICE + owed;
+            let fair = part(pool, weight(domain), total);
+            if fair > most && left > 0 {
+                // The others may have what this one cannot use.
+                pool += part(fair - most, total, left);
+            }
+            each[domain] = part(fair.min(most), 1, active[domain]);
+        }
+        self.balance = 0;
         for v in self.vcpus.iter_mut().filter(|v| v.active) {
-            // A domain's weight counts once per active vCPU, so each of them gets the domain's weight's part.
-            let fair = (pool * self.weights[v.domain] as i64 + total as i64 - 1) / total as i64;
-            v.credit += fair;
+            v.credit += each[v.domain];
             if v.credit < 0 {
                 v.priority = Priority::Over;
                 v.credit = v.credit.max(-PER_SLICE);
@@ -193,6 +246,7 @@ impl XenCredit {
                     v.credit = 0;
                 }
             }
+            self.balance += v.credit;
         }
         for cpu in 0..self.pcpus.len() {
             self.pcpus[cpu].unsorted = true;
@@ -267,7 +321,8 @@ impl Scheduler for XenCredit {
             let load = |c: CpuIx| self.pcpus[c].queue.len() + usize::from(self.pcpus[c].curr.is_some());
             let usable = (0..self.pcpus.len()).filter(|&c| self.allowed(task, c));
             self.vcpus[task].cpu = usable.min_by_key(|&c| (load(c), c)).unwrap_or(0);
-        } else if self.vcpus[task].priority == Priority::Under && how != Wake::Return {
+        }
+        if self.vcpus[task].priority == Priority::Under && how != Wake::Return {
             self.vcpus[task].priority = Priority::Boost;
         }
         let cpu = self.choose_cpu(task);
@@ -278,7 +333,7 @@ impl Scheduler for XenCredit {
 
     fn block(&mut self, now_ns: u64, cpu: CpuIx, _: bool) {
         self.burn(now_ns, cpu);
-        self.pcpus[cpu].curr = None;
+        (self.pcpus[cpu].curr, self.pcpus[cpu].sends) = (None, false);
     }
 
     fn remove(&mut self, now_ns: u64, task: TaskIx) {
@@ -290,8 +345,11 @@ impl Scheduler for XenCredit {
 
     fn pick(&mut self, now_ns: u64, cpu: CpuIx, fx: &mut Effects) -> Pick {
         self.burn(now_ns, cpu);
-        if let Some(prev) = self.pcpus[cpu].curr.take() {
-            self.insert(cpu, prev);
+        let sends = std::mem::take(&mut self.pcpus[cpu].sends);
+        match self.pcpus[cpu].curr.take() {
+            Some(prev) if sends => self.send(cpu, prev, fx),
+            Some(prev) => self.insert(cpu, prev),
+            None => {}
         }
         self.sort(cpu);
         let local = self.pcpus[cpu].queue.front().map(|&t| self.vcpus[t].priority);
@@ -337,10 +395,9 @@ impl Scheduler for XenCredit {
         }
         if !v.active {
             v.active = true;
-        } else if !self.waiting.contains(cpu) {
-            // Alone here: nothing to gain from moving.
-        } else if let Some(peer) = self.idle.next_cyclic(cpu).filter(|&p| self.allowed(task, p)) {
-            fx.resched.push(Resched { cpu: peer, by: None });
+        } else if self.places.best(cpu, v.affinity.as_deref(), &self.idle, false) != cpu {
+            self.pcpus[cpu].sends = true;
+            fx.resched.push(Resched { cpu, by: None });
         }
         self.sort(cpu);
     }
@@ -364,6 +421,11 @@ impl Scheduler for XenCredit {
         self.vcpus[task].affinity = affinity;
     }
 
+    fn set_debiting(&mut self, now_ns: u64, debits: bool) {
+        (0..self.pcpus.len()).for_each(|cpu| self.burn(now_ns, cpu));
+        self.debits = debits;
+    }
+
     fn set_weight(&mut self, _: u64, group: usize, weight: u32) {
         self.weights[group] = u64::from(weight) * 256 / 100;
     }
@@ -371,5 +433,69 @@ impl Scheduler for XenCredit {
     fn queued_on(&self, task: TaskIx) -> Option<CpuIx> {
         let v = &self.vcpus[task];
         (v.queued || self.pcpus[v.cpu].curr == Some(task)).then_some(v.cpu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::Streams;
+
+    /// A machine of four pCPUs, and as many vCPUs of one domain, none of which runs yet.
+    fn four() -> XenCredit {
+        let slices = Streams::new(1).stream("slices");
+        let mut xen = XenCredit::new(&Machine::synthetic(1, 1, 4, 1), FirstSlice::Whole, slices);
+        xen.add_group(100);
+        for _ in 0..4 {
+            let affinity = Some(Rc::new(CpuSet::of(4, [0])));
+            xen.add_task(&TaskParams {
+                group: Some(0),
+                weight: 1024,
+                batch: false,
+                slice_ns: None,
+                affinity,
+            });
+        }
+        xen
+    }
+
+    /// Wakes a vCPU up and lets its pCPU schedule; who runs there then.
+    fn started(xen: &mut XenCredit, now_ns: u64, task: TaskIx) -> Option<TaskIx> {
+        let mut fx = Effects::default();
+        let cpu = xen.wake(now_ns, task, Wake::Fresh, &mut fx);
+        xen.pick(now_ns, cpu, &mut fx).task
+    }
+
+    #[test]
+    fn who_wakes_up_where_somebody_runs_asks_every_idle_pcpu_that_he_may_use() {
+        let mut xen = four();
+        assert_eq!(started(&mut xen, 0, 0), Some(0));
+        let asked = |xen: &mut XenCredit, task, set: Option<CpuSet>| {
+            xen.set_affinity(task, set.map(Rc::new));
+            let mut fx = Effects::default();
+            assert_eq!(xen.wake(1_000, task, Wake::From(0), &mut fx), 0, "it was there");
+            fx.resched.iter().filter(|r| r.by.is_none()).map(|r| r.cpu).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(&mut xen, 1, None), [1, 2, 3]);
+        assert_eq!(asked(&mut xen, 2, Some(CpuSet::of(4, [0, 3]))), [3]);
+        let mut fx = Effects::default();
+        assert_eq!(xen.pick(2_000, 2, &mut fx).task, Some(1), "an idle one that comes takes him");
+        assert_eq!(fx.moved, [Moved { task: 1, to: 2 }]);
+    }
+
+    #[test]
+    fn nobody_is_debited_while_somebody_is_measured() {
+        let mut xen = four();
+        started(&mut xen, 0, 0);
+        let mut fx = Effects::default();
+        xen.tick(TICK_NS, 0, &mut fx);
+        assert_eq!(xen.vcpus[0].credit, -PER_TICK);
+        xen.set_debiting(2 * TICK_NS, false);
+        assert_eq!(xen.vcpus[0].credit, -2 * PER_TICK, "what ran before is paid for");
+        xen.tick(5 * TICK_NS, 0, &mut fx);
+        xen.set_debiting(6 * TICK_NS, true);
+        assert_eq!(xen.vcpus[0].credit, -2 * PER_TICK);
+        xen.tick(7 * TICK_NS, 0, &mut fx);
+        assert_eq!(xen.vcpus[0].credit, -3 * PER_TICK);
     }
 }

@@ -52,6 +52,8 @@ fn every_refusal_names_file_line_and_remedy() {
         ("atc16-haswell-80", "cray-1", "s.toml:2: there is no machine `cray-1`; name one of "),
         ("\"atc16-haswell-80\"", "\"machines/none.toml\"", "s.toml:2: cannot read machines/none.toml"),
         ("scenario/1", "scenario/9", "s.toml:1: schema is `corun.scenario/9`"),
+        ("\"cfs\"", "\"cfs\"\nfirst-slice = \"random\"", "s.toml:5: only xen-credit has a first-slice; leave it out"),
+        ("\"cfs\"", "\"xen-credit\"\nfirst-slice = \"long\"", "s.toml:7: there is no `long`; name one of whole, random"),
         ("\"cfs\"", "\"cfs\"\nlinux = \"6.18\"", "s.toml:5: linux is the release whose eevdf is meant; leave it out"),
         ("\"cfs\"", "\"eevdf\"\nlinux = \"5.10\"", "s.toml:5: eevdf came with Linux 6.6; give a later release"),
         ("\"cfs\"", "\"eevdf\"\nlinux = \"new\"", "s.toml:7: `new` is no release of Linux; give one such as \"6.18\""),

@@ -1,6 +1,7 @@
 //! Xen's credit scheduler behaves as its documentation and PACT'16 say.
 
 use crate::rig::{engine, latencies, observe, quantile, stretches, tenant};
+use corun_model::trace::TraceKind;
 use corun_model::TaskId;
 
 const MS: u64 = 1_000_000;
@@ -99,4 +100,89 @@ fn a_vcpu_whose_thread_was_taken_by_another_halts_instead_of_burning_its_cpu() {
     let seen = e.observe();
     let compute_ns = tenant(&seen, "a").account.ledger.parts().compute_ns as f64;
     assert!(compute_ns / work_ns < 1.1, "{compute_ns} ns on a CPU for {work_ns} ns of work");
+}
+
+#[test]
+fn domains_of_equal_weight_share_equally_however_many_vcpus_they_have() {
+    let vm = |name, vcpus| {
+        format!("[[tenant]]\nname = \"{name}\"\nvm = {{ vcpus = {vcpus} }}\ncpus = [0, 1]\nprogram = {{ kind = \"interference\", threads = {vcpus} }}\n")
+    };
+    let mut e = engine(&format!(
+        "duration = \"1h\"\n[scheduler]\nname = \"xen-credit\"\n{}{}",
+        vm("few", 2),
+        vm("many", 4)
+    ));
+    observe(&mut e, 1_000 * MS);
+    let seen = observe(&mut e, 20_000 * MS);
+    let on = |name| tenant(&seen, name).account.ledger.on_cpu_ns() as f64;
+    let share = on("few") / (on("few") + on("many"));
+    assert!((0.44..0.56).contains(&share), "{share}, where turns alone would give a third");
+}
+
+#[test]
+fn a_running_vcpu_moves_at_a_tick_to_a_socket_with_more_than_twice_as_many_idle_cpus() {
+    // Four vCPUs begin on the four cores of the first socket, and the other socket idles.
+    let placed = |allowed: &str| {
+        let mut e = engine(&format!(
+            "machine = \"pact16-xeon-e5620\"\nduration = \"1h\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"a\"\nvm = {{ vcpus = 4 }}\n{allowed}program = {{ kind = \"interference\", threads = 4 }}\n"
+        ));
+        let seen = observe(&mut e, 1_000 * MS);
+        let far = seen.tasks.iter().filter(|t| t.last_cpu.unwrap().0 >= 4).count();
+        let moves: u64 = seen.tasks.iter().map(|t| t.account.events.migrations.unwrap().total()).sum();
+        (far, moves)
+    };
+    // One goes; then two idle CPUs, its own among them, stand against three.
+    assert_eq!(placed(""), (1, 1));
+    assert_eq!(placed("allowed = [0, 1, 2, 3]\n"), (0, 0));
+}
+
+#[test]
+fn a_vm_that_starts_later_takes_the_cpu_at_once() {
+    let mut e = engine(&vms(LOOP, &format!("start = \"500ms\"\n{LOOP}")));
+    observe(&mut e, 1_000 * MS);
+    assert!(latencies(e.trace().unwrap(), TaskId(2))[0] < MS, "boosted as whoever wakes up");
+}
+
+#[test]
+fn slices_of_all_pcpus_begin_together_unless_the_first_is_random() {
+    // Two VMs on two pCPUs: how far apart the pCPUs' switches are, in the median.
+    let apart_ns = |first: &str| {
+        let vm = |name| {
+            format!("[[tenant]]\nname = \"{name}\"\nvm = {{ vcpus = 2 }}\ncpus = [0, 1]\nprogram = {{ kind = \"interference\", threads = 2 }}\n")
+        };
+        let mut e = engine(&format!(
+            "duration = \"1h\"\n[scheduler]\nname = \"xen-credit\"\n{first}{}{}",
+            vm("a"),
+            vm("b")
+        ));
+        observe(&mut e, 3_000 * MS);
+        let switches = |cpu: u32| -> Vec<u64> {
+            let events = e.trace().unwrap().events.iter();
+            let of = events.filter(|e| e.cpu.0 == cpu && matches!(e.kind, TraceKind::Switch { .. }));
+            of.map(|e| e.t_ns).collect()
+        };
+        let (first, second) = (switches(0), switches(1));
+        let nearest = |&t: &u64| second.iter().map(|s| s.abs_diff(t)).min().unwrap();
+        quantile(&first.iter().map(nearest).collect::<Vec<_>>(), 0.5)
+    };
+    let (whole, random) = (apart_ns(""), apart_ns("first-slice = \"random\"\n"));
+    assert!(whole < 100_000 && random > MS, "{whole} ns, {random} ns");
+}
+
+#[test]
+fn domain_0_wakes_up_at_once_for_io_and_costs_who_computes_what_it_takes() {
+    let with = |dom0: &str| {
+        let mut e = engine(&format!(
+            "duration = \"1h\"\n[scheduler]\nname = \"xen-credit\"\n[[tenant]]\nname = \"a\"\nvm = {{ vcpus = 2 }}\ncpus = [0, 1]\nprogram = {{ kind = \"interference\", threads = 2 }}\n{dom0}"
+        ));
+        observe(&mut e, 1_000 * MS);
+        let seen = observe(&mut e, 5_000 * MS);
+        let late = latencies(e.trace().unwrap(), TaskId(3));
+        (tenant(&seen, "a").account.ledger.on_cpu_ns() as f64 / 10e9, late)
+    };
+    let (alone, _) = with("");
+    let (beside, late) =
+        with("[[tenant]]\nworkload = \"workloads/papers/xen-dom0.toml\"\nvm = { vcpus = 1 }\n");
+    assert!(late.len() > 300 && quantile(&late, 0.9) < 50_000, "{} wake-ups", late.len());
+    assert!(alone - beside > 0.003 && alone - beside < 0.01, "{alone} {beside}");
 }

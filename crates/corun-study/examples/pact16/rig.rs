@@ -8,10 +8,22 @@ use corun_sim::experiment::{co_runs, perform, Options};
 use corun_sim::scenario::{Files, Scenario};
 pub use corun_study::schedulers::presets::{Presets, NPB, PARSEC};
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use toml::{Table, Value};
 
 /// Runs of everything that says nothing else.
 pub const SEEDS: u32 = 4;
+/// First slices are whole, as Xen's, in place of random ones, which let pCPUs be out of phase (see `xen_credit.rs`).
+static WHOLE_SLICES: AtomicBool = AtomicBool::new(false);
+
+/// What `make` makes with whole first slices.
+pub fn with_whole_slices<T>(make: impl FnOnce() -> T) -> T {
+    WHOLE_SLICES.store(true, Ordering::Relaxed);
+    let made = make();
+    WHOLE_SLICES.store(false, Ordering::Relaxed);
+    made
+}
+
 /// One vCPU on each of the node's four cores.
 pub const PINNED: &str = "cpus = [0, 1, 2, 3]";
 
@@ -25,11 +37,11 @@ pub fn preset(name: &str) -> String {
 pub fn changed(name: &str, change: impl FnOnce(&mut Table, &mut Table)) -> String {
     let (_, text) = Presets.read(&format!("workloads/papers/{name}.toml")).unwrap_or_else(|e| panic!("{e}"));
     let mut file: Table = text.parse().unwrap_or_else(|e| panic!("{name}: {e}"));
-    let mut part = |key| match file.remove(key) {
-        Some(Value::Table(part)) => part,
-        _ => panic!("{name} has no [{key}]"),
-    };
-    let (mut program, mut character) = (part("program"), part("character"));
+    let Some(Value::Table(mut program)) = file.remove("program") else { panic!("{name} has no [program]") };
+    let mut character = file.remove("character").map_or_else(Table::new, |c| match c {
+        Value::Table(part) => part,
+        _ => panic!("{name}'s [character] is no table"),
+    });
     program.insert("iterations".into(), Value::Integer(0));
     change(&mut program, &mut character);
     format!("program = {}\ncharacter = {}", Value::Table(program), Value::Table(character))
@@ -93,9 +105,10 @@ fn scenario(tenants: &[String], seeds: &[u32], length: Length) -> Scenario {
         Length::Short => "duration = \"20s\"\n",
         Length::Whole => "",
     };
+    let first = if WHOLE_SLICES.load(Ordering::Relaxed) { "whole" } else { "random" };
     let text = format!(
         "schema = \"corun.scenario/1\"\nmachine = \"pact16-xeon-e5620\"\nseeds = {seeds:?}\n{duration}\
-         [scheduler]\nname = \"xen-credit\"\n{}",
+         [scheduler]\nname = \"xen-credit\"\nfirst-slice = \"{first}\"\n{}",
         tenants.concat()
     );
     Scenario::parse("figure", &text, &Presets).unwrap_or_else(|e| panic!("{e}"))
@@ -127,6 +140,13 @@ impl Seen {
     pub fn stolen_by_itself(&self) -> f64 {
         let (id, account) = (self.subject().id, &self.subject().account);
         account.culprits.of_ns(id) as f64 / account.ledger.total_ns() as f64
+    }
+
+    /// The share of the time of the first so many cores in which nobody ran there.
+    pub fn idle_share(&self, cores: usize) -> f64 {
+        let all = &self.whole.cpus[..cores];
+        let idle_ns: u64 = all.iter().map(|c| c.idle_ns).sum();
+        idle_ns as f64 / (self.whole.window_ns() as f64 * cores as f64)
     }
 
     /// The thread whose core the first loop shares.

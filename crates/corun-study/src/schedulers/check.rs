@@ -257,8 +257,11 @@ mod tests {
         assert!(refusal("with = [\"streamcluster\"]", "with = [\"nginx\"]").contains("no program `nginx`"));
         assert!(refusal("machine     = \"pact16-xeon-e5620\"", "machine = \"x\"").contains("no machine `x`"));
         assert!(refusal("duration    = \"60s\"", "duration = \"60\"").contains("`60` is not a time"));
-        assert!(refusal("scheduler   = { name = \"xen-credit\" }", "scheduler = { name = \"bfs\" }")
-            .contains("there is no `bfs`; name one of "));
+        assert!(refusal(
+            "scheduler   = { name = \"xen-credit\", first-slice = \"random\" }",
+            "scheduler = { name = \"bfs\" }"
+        )
+        .contains("there is no `bfs`; name one of "));
         assert!(refusal("repetitions = 8", "repetitions = 0").contains("give 1 to 1000"));
         assert!(refusal("shows       = \"pairs\"", "shows = \"bars\"")
             .contains("there is no `bars`; name one of "));

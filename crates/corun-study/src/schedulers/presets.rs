@@ -61,6 +61,7 @@ const PRESETS: &[(&str, &str)] = presets![
     "tunkrank",
     "ua",
     "vips",
+    "xen-dom0",
     "x264",
 ];
 
