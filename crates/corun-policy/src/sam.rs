@@ -11,10 +11,13 @@
 //! | `history` (P) | in more than 6 of the last 10 epochs ([`application`], §4.3) | |
 //! | `hyperthreads` (H) | | cores are not shared by who has a high IPC, and are by who stalls most (§3.2) |
 //!
+//! At every level who is bound by memory is spread over the sockets, each where his memory is ([`memory`]). With `sample` counters are read
+//! oftener than tasks are mapped, each sample counting alike, as the paper reads them every millisecond.
+//!
 //! Confinement follows only where it serves somebody: while nobody shares data or wants memory, every task may run anywhere.
 //! With more running tasks than contexts a task is confined to the socket of its context, so that the kernel shares CPUs out.
 //!
-//! Limits: the paper describes SAM itself (ATC'15) in passing; what [`reactive`] does is made of that. Two tasks that share data on
+//! Limits: of SAM itself (ATC'15) [`reactive`] says what is public. Two tasks that share data on
 //! hyperthreads of one core share it in caches that no event counts, and who shares with whom no event tells either: pairs are made
 //! of neighbours in the order of their making. An application that was paired counts
 //! as sharing for some seconds more, and is then looked at again. A task that has slept through an epoch keeps its place.
@@ -22,6 +25,7 @@
 mod application;
 mod crowd;
 mod mapping;
+mod memory;
 mod reactive;
 
 use crate::census;
@@ -34,6 +38,7 @@ use corun_model::{
     Action, Counter, CpuId, Decision, Knob, Machine, Observation, Policy, Reason, TaskId, TenantId,
 };
 use mapping::{At, Need, Occupancy};
+use memory::Memory;
 use std::collections::BTreeMap;
 
 /// The counters without which nothing is decided.
@@ -52,7 +57,7 @@ const fn switch(name: &'static str, default: &'static str, about: &'static str) 
 }
 
 /// The options, with the three additions on or off.
-const fn options(on: &'static str) -> [OptionSpec; 9] {
+const fn options(on: &'static str) -> [OptionSpec; 11] {
     const fn number(
         name: &'static str,
         default: &'static str,
@@ -76,6 +81,20 @@ const fn options(on: &'static str) -> [OptionSpec; 9] {
         number("ipc", "900", "thousandths", "instructions per cycle, above which a core is not shared"),
         number("spc", "550", "cycles", "stalls per transfer, above which a core is shared on purpose"),
         number("memory", "1000", "bytes per 1,000 cycles", "traffic from which a task is bound by memory"),
+        OptionSpec {
+            name: "remote",
+            default: "50",
+            kind: Kind::Whole { least: 1, most: 100, unit: "percent" },
+            words: &[],
+            about: "lines from other nodes' memory, above which a task is away from its own",
+        },
+        OptionSpec {
+            name: "sample",
+            default: "epoch",
+            kind: Kind::Time { least_ns: 1_000_000, most_ns: 10_000_000_000 },
+            words: &["epoch"],
+            about: "how often counters are read; at most an epoch",
+        },
         OptionSpec {
             name: "epoch",
             default: "100ms",
@@ -105,9 +124,22 @@ pub struct Sam {
     additions: Additions,
     thresholds: Thresholds,
     epoch_ns: u64,
+    /// Counters are read so often.
+    sample_ns: u64,
+    /// Since tasks were mapped last.
+    sampled_ns: u64,
+    samples: BTreeMap<TaskId, Samples>,
+    memory: Memory,
     applications: BTreeMap<TenantId, Application>,
     /// What each task is confined to; `None`: to nothing.
     told: Settled<Option<Confinement>>,
+}
+
+/// What a task did in the samples of an epoch.
+#[derive(Clone, Copy, Debug)]
+struct Samples {
+    wanted_ns: u64,
+    did: Option<Sums>,
 }
 
 /// What a task is confined to.
@@ -148,7 +180,9 @@ impl Sam {
             ipc_milli: number("ipc"),
             spc: number("spc"),
             memory: number("memory"),
+            remote: number("remote"),
         };
+        let epoch_ns = number("epoch");
         Sam {
             name,
             scope: values.scope.clone(),
@@ -158,21 +192,50 @@ impl Sam {
                 hyperthreads: is_on("hyperthreads"),
             },
             thresholds,
-            epoch_ns: number("epoch"),
+            epoch_ns,
+            sample_ns: values.number("sample").map_or(epoch_ns, |ns| ns.min(epoch_ns)),
+            sampled_ns: 0,
+            samples: BTreeMap::new(),
+            memory: Memory::default(),
             applications: BTreeMap::new(),
             told: Settled::default(),
         }
     }
 
+    /// Adds a sample; whether the epoch is over with it.
+    fn sample(&mut self, seen: &Observation) -> bool {
+        for t in &seen.tasks {
+            let ledger = &t.account.ledger;
+            let counted = t.account.counters.as_ref().and_then(|c| Sums::of(ledger.on_cpu_ns(), c));
+            let so_far = self.samples.entry(t.id).or_insert(Samples { wanted_ns: 0, did: None });
+            so_far.wanted_ns += ledger.on_cpu_ns() + ledger.parts().steal_ns;
+            if let Some(did) = counted.map(Sums::of_a_million_cycles) {
+                so_far.did = Some(so_far.did.map_or(did, |sum| sum.plus(did)));
+            }
+        }
+        self.sampled_ns += seen.window_ns();
+        // Half a sample early rather than a whole one late.
+        self.sampled_ns + self.sample_ns / 2 >= self.epoch_ns
+    }
+
     /// Who ran and was counted, application by application.
     fn running(&mut self, machine: &Machine, seen: &Observation) -> Vec<Running> {
-        let least_ns = seen.window_ns() * RUNS_MILLI / 1_000;
+        let samples = std::mem::take(&mut self.samples);
+        let epoch_ns = if samples.is_empty() { seen.window_ns() } else { self.sampled_ns };
+        self.sampled_ns = 0;
+        let least_ns = epoch_ns * RUNS_MILLI / 1_000;
         let mut running = Vec::with_capacity(seen.tasks.len());
         self.told.follow(seen, &self.scope, |t, known| {
             let told = known.flatten();
             let ledger = &t.account.ledger;
-            let counted = t.account.counters.as_ref().and_then(|c| Sums::of(ledger.on_cpu_ns(), c));
-            let wanted = ledger.on_cpu_ns() + ledger.parts().steal_ns >= least_ns;
+            let (counted, wanted_ns) = match samples.get(&t.id) {
+                Some(samples) => (samples.did, samples.wanted_ns),
+                None => (
+                    t.account.counters.as_ref().and_then(|c| Sums::of(ledger.on_cpu_ns(), c)),
+                    ledger.on_cpu_ns() + ledger.parts().steal_ns,
+                ),
+            };
+            let wanted = wanted_ns >= least_ns;
             if let Some(did) = counted.filter(|_| wanted) {
                 let seen_on = |cpu| machine.cpus().binary_search_by_key(&cpu, |c| c.id).ok();
                 let at = match told {
@@ -228,7 +291,7 @@ impl Sam {
                 order.into_iter().map(|(_, need, tasks)| (need, tasks)).collect();
             return crowd::map(machine, &applications);
         }
-        let mut occupancy = Occupancy::new(machine);
+        let mut occupancy = Occupancy::new(machine, self.memory.all());
         for (id, need, tasks) in order {
             occupancy.place(id, need, &tasks);
             self.applications.get_mut(&id).expect("it is listed").placed(need.in_pairs);
@@ -273,11 +336,15 @@ impl Policy for Sam {
     }
 
     fn epoch_ns(&self) -> u64 {
-        self.epoch_ns
+        self.sample_ns
     }
 
     fn decide(&mut self, machine: &Machine, seen: &Observation) -> Vec<Decision> {
+        if self.sample_ns < self.epoch_ns && !self.sample(seen) {
+            return Vec::new();
+        }
         let mut running = self.running(machine, seen);
+        self.memory.note(machine, &running, &self.thresholds);
         self.classify(&running);
         let mut decisions = Vec::new();
         if !self.serves() {
@@ -296,7 +363,7 @@ impl Policy for Sam {
             self.map(machine, &running)
         } else {
             running.sort_unstable_by_key(|t| t.id);
-            reactive::map(machine, &running, &self.thresholds, |t| self.shares(t))
+            reactive::map(machine, &running, &self.thresholds, &self.memory, |t| self.shares(t))
         };
         let crowded = is_crowded(machine, &running);
         let mut places = places.into_iter().peekable();

@@ -7,7 +7,8 @@
 //! to be scaled by frequency (§5.4), so what goes by time is measured by time. From other sockets it is what closeness would save; where
 //! there is little of that and much within the socket, the application is close together already, and is classified by
 //! what it shares there. Such epochs say nothing of what distance costs it: stalls per transfer (SPC) and instructions per
-//! cycle stay as they were summed up before, since the class last changed. And stalls are divided by transfers only of epochs
+//! cycle stay as they were summed up before, since the class last changed. Whether an epoch computed its own instructions per cycle
+//! say, or in an epoch of that kind those that were summed up: what is in the history is of one epoch each. And stalls are divided by transfers only of epochs
 //! with many of them, since the rest stalls for other reasons (§3.1).
 
 use corun_model::reason::Sharing;
@@ -29,7 +30,12 @@ pub(super) struct Thresholds {
     pub ipc_milli: u64,
     pub spc: u64,
     pub memory: u64,
+    /// Of a hundred lines from memory, from how many on that come from another node a task is away from its memory.
+    pub remote: u64,
 }
+
+/// Bytes of a line.
+const LINE: u64 = 64;
 
 /// Events of one task or of several, in one epoch or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +49,22 @@ pub(super) struct Sums {
     pub intra: u64,
     /// `None`: not counted.
     pub dram_bytes: Option<u64>,
+    /// Lines from another node's memory; `None`: not counted.
+    pub remote: Option<u64>,
 }
 
 impl Sums {
     /// Of no time at all.
-    const NONE: Sums =
-        Sums { on_cpu_ns: 0, cycles: 0, instructions: 0, stalls: 0, inter: 0, intra: 0, dram_bytes: Some(0) };
+    pub const NONE: Sums = Sums {
+        on_cpu_ns: 0,
+        cycles: 0,
+        instructions: 0,
+        stalls: 0,
+        inter: 0,
+        intra: 0,
+        dram_bytes: Some(0),
+        remote: Some(0),
+    };
 
     /// `None` where a counter that classifies is absent, or the task did not run.
     pub fn of(on_cpu_ns: u64, c: &Counters) -> Option<Sums> {
@@ -60,10 +76,27 @@ impl Sums {
             inter: c.coherence_inter?,
             intra: c.coherence_intra?,
             dram_bytes: c.dram_bytes,
+            remote: c.remote_dram,
         })
     }
 
-    fn plus(self, o: Sums) -> Sums {
+    /// The same as rates: of a million cycles. Summed up, each counts alike however long it is.
+    pub fn of_a_million_cycles(self) -> Sums {
+        const SCALE: u128 = 1_000_000;
+        let scaled = |n: u64| (u128::from(n) * SCALE / u128::from(self.cycles.max(1))) as u64;
+        Sums {
+            on_cpu_ns: scaled(self.on_cpu_ns),
+            cycles: scaled(self.cycles),
+            instructions: scaled(self.instructions),
+            stalls: scaled(self.stalls),
+            inter: scaled(self.inter),
+            intra: scaled(self.intra),
+            dram_bytes: self.dram_bytes.map(scaled),
+            remote: self.remote.map(scaled),
+        }
+    }
+
+    pub fn plus(self, o: Sums) -> Sums {
         Sums {
             on_cpu_ns: self.on_cpu_ns + o.on_cpu_ns,
             cycles: self.cycles + o.cycles,
@@ -72,6 +105,7 @@ impl Sums {
             inter: self.inter + o.inter,
             intra: self.intra + o.intra,
             dram_bytes: self.dram_bytes.zip(o.dram_bytes).map(|(a, b)| a + b),
+            remote: self.remote.zip(o.remote).map(|(a, b)| a + b),
         }
     }
 
@@ -98,6 +132,12 @@ impl Sums {
     /// Whether it moves so many bytes to and from memory per thousand cycles; not known is not said.
     pub fn is_bound_by_memory(&self, t: &Thresholds) -> bool {
         self.dram_bytes.is_some_and(|bytes| self.rate(bytes, 1_000) >= t.memory)
+    }
+
+    /// Of a hundred lines from memory, how many came from another node; `None`: not counted, or none came.
+    pub fn remote_percent(&self) -> Option<u64> {
+        let lines = self.dram_bytes? / LINE;
+        (lines > 0).then(|| self.remote.map(|n| (n.saturating_mul(100) / lines).min(100)))?
     }
 
     /// Instructions per thousand cycles, whatever the clock.
@@ -203,7 +243,9 @@ impl Application {
         if most > t.high {
             self.far = self.far.plus(sum);
         }
-        let computes_now = self.kept.ipc_milli() > t.ipc_milli;
+        // Close together it computes more than apart, which says nothing of what it would there.
+        let of = if is_close { &self.kept } else { &leader };
+        let computes_now = of.ipc_milli() > t.ipc_milli;
         self.computing.note(computes_now);
         self.computes = if history { self.computing.is_frequent() } else { computes_now };
     }
@@ -263,7 +305,8 @@ impl Application {
 mod tests {
     use super::*;
 
-    const T: Thresholds = Thresholds { high: 780, moderate: 390, ipc_milli: 900, spc: 550, memory: 1_000 };
+    const T: Thresholds =
+        Thresholds { high: 780, moderate: 390, ipc_milli: 900, spc: 550, memory: 1_000, remote: 50 };
 
     /// An epoch of one task, per million cycles.
     fn epoch(far: u64, near: u64, stalls: u64, instructions: u64) -> std::iter::Once<Sums> {
@@ -275,6 +318,7 @@ mod tests {
             inter: far,
             intra: near,
             dram_bytes: None,
+            remote: None,
         })
     }
 
@@ -323,6 +367,37 @@ mod tests {
         }
         a.window(epoch(0, 0, 0, 500_000), &T, true);
         assert_eq!(a.sharing(), Sharing::Low);
+    }
+
+    #[test]
+    fn whether_an_application_computes_is_of_each_epoch_and_not_of_all_since_its_class_changed() {
+        let mut a = Application::default();
+        for _ in 0..100 {
+            a.window(epoch(1_000, 0, 400_000, 400_000), &T, true);
+        }
+        assert!(!a.computes());
+        // A phase that computes: seven epochs of ten, though a hundred before it did not.
+        for n in 1..=7 {
+            assert!(!a.computes(), "after {} epochs", n - 1);
+            a.window(epoch(1_000, 0, 400_000, 1_500_000), &T, true);
+        }
+        assert!(a.computes());
+    }
+
+    #[test]
+    fn samples_count_alike_however_long_they_are() {
+        let sample =
+            |cycles, far| Sums { cycles, on_cpu_ns: cycles / 2, ..epoch(far, 0, 0, 0).next().unwrap() };
+        let both = [sample(2_000_000, 0), sample(500_000, 1_000)];
+        let sum = both.map(Sums::of_a_million_cycles).into_iter().reduce(Sums::plus).unwrap();
+        assert_eq!((sum.cycles, sum.inter), (2_000_000, 2_000));
+    }
+
+    #[test]
+    fn lines_from_another_node_are_a_part_of_all_lines_from_memory() {
+        let of = |bytes, remote| Sums { dram_bytes: bytes, remote, ..Sums::NONE }.remote_percent();
+        assert_eq!(of(Some(6_400), Some(75)), Some(75));
+        assert_eq!((of(None, Some(75)), of(Some(6_400), None), of(Some(0), Some(0))), (None, None, None));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! chosen yet; where it does not fit into one, as few as possible. Within its sockets a task takes the context that
 //! suits it best: of a core that is empty, or for pairs one whose other context has a sibling; and among equally good ones
 //! those that the application is on already, so that nothing moves without a reason. Who is bound by memory is spread over
-//! the sockets, and everybody else stays where he is or, where he wants a core for himself, goes to one that is empty.
+//! the sockets, each task where its memory is as far as that is even, and everybody else stays where he is or, where he wants a core for himself, goes to one that is empty.
 //!
 //! Limit: at most as many tasks as contexts; [`crowd`](super::crowd) has the others.
 
@@ -43,11 +43,13 @@ pub(super) struct Occupancy<'a> {
     /// By socket: tasks bound by memory.
     memory: BTreeMap<u32, usize>,
     places: Vec<(TaskId, usize)>,
+    /// On which socket a task that is bound by memory belongs: [`Memory`](super::memory::Memory).
+    belongs: BTreeMap<TaskId, u32>,
 }
 
 impl<'a> Occupancy<'a> {
     /// A machine with nobody on it.
-    pub fn new(machine: &'a Machine) -> Occupancy<'a> {
+    pub fn new(machine: &'a Machine, belongs: BTreeMap<TaskId, u32>) -> Occupancy<'a> {
         let cpus = machine.cpus();
         let mut sockets: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut cores: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -64,6 +66,7 @@ impl<'a> Occupancy<'a> {
             sockets,
             chosen: Vec::new(),
             places: Vec::new(),
+            belongs,
         }
     }
 
@@ -80,7 +83,9 @@ impl<'a> Occupancy<'a> {
         }
         let bound = self.memory.values().sum::<usize>() + tasks.len();
         let most = if need.apart { bound.div_ceil(self.sockets.len()) } else { usize::MAX };
-        tasks.iter().for_each(|&task| self.alone(who, need, task, most));
+        let (known, others): (Vec<At>, Vec<At>) =
+            tasks.iter().copied().partition(|t| need.apart && self.belongs.contains_key(&t.0));
+        known.iter().chain(&others).for_each(|&task| self.alone(who, need, task, most));
     }
 
     fn together(&mut self, who: TenantId, need: Need, tasks: &[At]) {
@@ -141,7 +146,10 @@ impl<'a> Occupancy<'a> {
         let far = self.best(who, need, allowed, here);
         let rank = |i: Option<usize>| i.map_or(u8::MAX, |i| self.rank(i, who, need));
         let found = if rank(far) < rank(near) { far } else { near };
-        let i = found
+        let home = need.apart.then(|| self.belongs.get(&task).copied()).flatten();
+        let home = home.and_then(|s| self.best(who, need, |i| allowed(i) && s == self.socket(i), here));
+        let i = home
+            .or(found)
             .or_else(|| self.best(who, need, |_| true, here))
             .expect("there are as many contexts as tasks");
         self.take(i, who, need, task);
@@ -256,7 +264,7 @@ mod tests {
         of: &[(usize, Need)],
         at: impl Fn(usize) -> Option<usize>,
     ) -> Vec<Vec<usize>> {
-        let mut occupancy = Occupancy::new(machine);
+        let mut occupancy = Occupancy::new(machine, BTreeMap::new());
         let mut next = 0;
         let mut ids = Vec::new();
         for (app, &(n, need)) in of.iter().enumerate() {
@@ -312,6 +320,22 @@ mod tests {
         let at = map(&m, &[(6, SHARES), (8, Need { apart: true, ..NOTHING })]);
         let on = |s: u32| at[1].iter().filter(|&&i| m.cpus()[i].socket == s).count();
         assert_eq!([on(0), on(1), on(2), on(3)], [2; 4]);
+    }
+
+    #[test]
+    fn who_is_bound_by_memory_goes_where_his_memory_is_as_far_as_that_is_even() {
+        let m = Machine::synthetic(2, 1, 10, 2);
+        let need = Need { apart: true, ..NOTHING };
+        let placed = |belongs: &[(u32, u32)]| {
+            let of: BTreeMap<TaskId, u32> = belongs.iter().map(|&(t, s)| (TaskId(t), s)).collect();
+            let mut occupancy = Occupancy::new(&m, of);
+            // Four tasks, all of them on the first socket.
+            let tasks: Vec<At> = (0..4).map(|t| (TaskId(t), Some(t as usize))).collect();
+            occupancy.place(TenantId(0), need, &tasks);
+            occupancy.finish().iter().map(|&(_, i)| m.cpus()[i].socket).collect::<Vec<_>>()
+        };
+        assert_eq!(placed(&[(0, 1), (1, 0), (2, 1), (3, 0)]), [1, 0, 1, 0]);
+        assert_eq!(placed(&[(0, 0), (1, 0), (2, 0), (3, 0)]), [0, 0, 1, 1]);
     }
 
     #[test]

@@ -1,13 +1,21 @@
-//! SAM without its additions: each task by itself, step by step. After what ATC'16 §2, §5.2 and §5.3 say of SAM (ATC'15).
+//! SAM without its additions: each task by itself, step by step.
+//!
+//! What is public of SAM (Srikanthan, Dwarkadas, Shen, "Data Sharing or Resource Contention", ATC 2015) and was read for this: its abstract
+//! and introduction, and ATC'16 §2, §4.1, §5.2 and §5.3. They say that it goes interval by interval, looks at each task, keeps tasks of high
+//! activity within a socket where they are, consolidates those of high activity between sockets, spreads those that want cache
+//! and memory bandwidth, and puts these where their memory is. How many move in an interval, and who changes places with
+//! whom, they do not say: that is ours.
 //!
 //! It knows nothing of applications. Tasks that fetch lines from other sockets are moved to the socket where most of such tasks
 //! are, as long as it has free contexts: so two applications that share data meet on one socket although there are two.
 //! Where all contexts are taken, the tasks that fetch most from other sockets change places, one from each of two sockets:
 //! those are in the minority where they are, and whom they miss is elsewhere, if it works out. Tasks that are bound by
-//! memory go from the socket that has most of them to the one that has fewest. At most a quarter of the tasks move in an
+//! memory go from the socket that has most of them to the one that has fewest, those first that are away from their memory; and
+//! one that is away goes where its memory is, where that leaves no socket with more. At most a quarter of the tasks move in an
 //! epoch; cores and contexts are not told apart.
 
 use super::application::Thresholds;
+use super::memory::Memory;
 use super::Running;
 use corun_model::{Machine, TaskId};
 use std::collections::{BTreeMap, VecDeque};
@@ -55,6 +63,7 @@ pub(super) fn map(
     machine: &Machine,
     tasks: &[Running],
     t: &Thresholds,
+    memory: &Memory,
     shares: impl Fn(&Running) -> bool,
 ) -> Vec<(TaskId, usize)> {
     let mut seats = seated(machine, tasks);
@@ -91,7 +100,7 @@ pub(super) fn map(
             seats.put(other, a);
         }
     }
-    spread_memory(&mut seats, &sockets, tasks, t);
+    spread_memory(&mut seats, &sockets, tasks, t, memory);
     tasks.iter().zip(&seats.at).map(|(task, &i)| (task.id, i)).collect()
 }
 
@@ -129,19 +138,33 @@ fn seated<'a>(machine: &'a Machine, tasks: &[Running]) -> Seats<'a> {
     seats
 }
 
-/// One task that is bound by memory goes from where most of them are to where fewest are, where two more are than there.
-fn spread_memory(seats: &mut Seats<'_>, sockets: &[u32], tasks: &[Running], t: &Thresholds) {
+/// Tasks that are bound by memory go from where most of them are to where fewest are, where two more are than there; then, to where
+/// their memory is.
+fn spread_memory(seats: &mut Seats<'_>, sockets: &[u32], tasks: &[Running], t: &Thresholds, memory: &Memory) {
     let bound: Vec<usize> = (0..tasks.len()).filter(|&i| tasks[i].did.is_bound_by_memory(t)).collect();
-    for _ in 0..bound.len().div_ceil(MOVED_PART) {
+    let most_moves = bound.len().div_ceil(MOVED_PART);
+    for _ in 0..most_moves {
         let count = |s: u32| bound.iter().filter(|&&i| seats.socket(i) == s).count();
         let Some(most) = sockets.iter().copied().max_by_key(|&s| (count(s), u32::MAX - s)) else { return };
         let roomy = sockets.iter().copied().filter(|&s| seats.free_on(s).is_some());
         let Some(least) = roomy.min_by_key(|&s| (count(s), s)) else { return };
         if count(most) < count(least) + 2 {
-            return;
+            break;
         }
-        let task = bound.iter().copied().find(|&i| seats.socket(i) == most).expect("it has most of them");
+        // Who is away from his memory has least to lose, above all where it is there.
+        let key = |&i: &usize| (memory.belongs(tasks[i].id) != Some(least), !memory.is_away(tasks[i].id), i);
+        let there = bound.iter().copied().filter(|&i| seats.socket(i) == most);
+        let task = there.min_by_key(key).expect("it has most of them");
         let free = seats.free_on(least).expect("it is roomy");
         seats.put(task, free);
+    }
+    let away = bound.iter().copied().filter(|&i| memory.is_away(tasks[i].id));
+    for task in away.take(most_moves) {
+        let here = seats.socket(task);
+        let Some(home) = memory.belongs(tasks[task].id).filter(|&s| s != here) else { continue };
+        let count = |s: u32| bound.iter().filter(|&&i| seats.socket(i) == s).count();
+        if let Some(free) = seats.free_on(home).filter(|_| count(home) <= count(here)) {
+            seats.put(task, free);
+        }
     }
 }
