@@ -227,31 +227,43 @@ fn a_change_of_phase_asks_for_a_new_dedicated_window_and_a_steady_program_does_n
     assert_eq!(wants, Some(WantsDedicated::BehaviourChanged));
 }
 
-#[test]
-fn counters_tell_spinning_within_five_points_and_never_where_nobody_spins() {
-    // Beside loops threads of mg and sp spin long; streamcluster and swaptions never do. lu's spin in nearly every window.
-    for (program, spins) in [("mg", true), ("sp", true), ("streamcluster", false), ("swaptions", false)] {
-        let mut engine = pact16(program, true, 4).engine(1, Participants::All, 0).unwrap();
-        let mut detector = SpinByCounters::new(SUBJECT);
-        let (mut told_ns, mut found_ns, mut on_cpu_ns) = (0, 0, 0);
-        for _ in 0..2_000 {
-            let seen = observe(&mut engine, 5 * MS);
-            let found = detector.estimate(&seen).expect("the modelled machine has counters");
-            for task in seen.tasks.iter().filter(|t| t.tenant == SUBJECT) {
-                told_ns += task.account.ledger.parts().spin_ns.expect("the modelled machine tells");
-                on_cpu_ns += task.account.ledger.on_cpu_ns();
-                found_ns += found.get(&task.id).map_or(0, |e| e.spin_ns);
-            }
+/// Of a program's time on CPUs beside four loops, the parts that it spun and that counters find it spinning.
+fn spinning(program: &str) -> (f64, f64) {
+    let mut engine = pact16(program, true, 4).engine(1, Participants::All, 0).unwrap();
+    let mut detector = SpinByCounters::new(SUBJECT);
+    let (mut told_ns, mut found_ns, mut on_cpu_ns) = (0, 0, 0);
+    for _ in 0..2_000 {
+        let seen = observe(&mut engine, 5 * MS);
+        let found = detector.estimate(&seen).expect("the modelled machine has counters");
+        for task in seen.tasks.iter().filter(|t| t.tenant == SUBJECT) {
+            told_ns += task.account.ledger.parts().spin_ns.expect("the modelled machine tells");
+            on_cpu_ns += task.account.ledger.on_cpu_ns();
+            found_ns += found.get(&task.id).map_or(0, |e| e.spin_ns);
         }
-        let share = |ns: u64| ns as f64 / on_cpu_ns as f64;
-        let off = (share(found_ns) - share(told_ns)).abs();
-        assert!(
-            off < if spins { 0.05 } else { 0.01 },
-            "{program}: {} of {}",
-            share(found_ns),
-            share(told_ns)
-        );
-        assert_eq!(told_ns > 0, spins, "{program}");
+    }
+    let share = |ns: u64| ns as f64 / on_cpu_ns as f64;
+    (share(told_ns), share(found_ns))
+}
+
+/// docs/negative-results.md has the figures. Four of the nine spin for less than five points, of which little is found; threads of lu,
+/// which follow each other, all spin alike in nearly every window.
+#[test]
+fn counters_tell_spinning_within_five_points_of_all_spinners_but_lu_and_never_where_nobody_spins() {
+    for program in ["streamcluster", "swaptions"] {
+        let (told, found) = spinning(program);
+        assert!(told == 0.0 && found < 0.01, "{program}: {found}");
+    }
+    for program in ["bt", "cg", "ep", "ft", "is", "lu", "mg", "sp", "ua"] {
+        let (told, found) = spinning(program);
+        println!("{program}: spins {:.1} %, found {:.1} %", 100.0 * told, 100.0 * found);
+        assert!(told > 0.0, "{program} waits on its CPU");
+        match program {
+            "lu" => assert!(told > 0.5 && found < 0.5 * told, "lu: {found} of {told}"),
+            "cg" | "mg" | "sp" | "ua" => {
+                assert!((found / told - 1.0).abs() < 0.05, "{program}: {found} of {told}")
+            }
+            _ => assert!(told < 0.05 && found <= told, "{program}: {found} of {told}"),
+        }
     }
 }
 
